@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+// The policies that can be replaced. Each concept asks for one expression; a policy is any small struct that has it.
+//
+//   concept             expression               means
+//   importance_scorer   s.score(view, out)       out[i] = importance of active token i, larger is more important. `view` is the
+//                                                scorer's own choice of evidence (core/views.hpp), or every_layer<that view>;
+//                                                a scorer of window_view says how many queries in its member `window`
+//   layer_schedule      s.keep(context)          how many of the active tokens go on to the next layer, or `everything`
+//   adaptive_schedule   s.keep(context, scores)  the same, for schedules that must see the scores (active) to decide
+//   token_selector      s.select(c, kept)        writes the indices of the kept tokens, ascending, into kept (room for all
+//                                                candidates; free to use as scratch), and returns how many
+//   aux_store           s.admit(rows, kept)      the same for hidden states: which of the stored and the just dropped rows have a
+//                                                place; the others are lost
+//
+// Policies are values: copied into the session, compared with ==, never inherited from. Vary one by wrapping it. Their calls must
+// not throw and, for a session that never allocates, must not allocate.
+#pragma once
+
+#include <concepts>
+#include <type_traits>
+
+#include <lazyprune/core/types.hpp>
+#include <lazyprune/core/views.hpp>
+
+namespace lazyprune::inline v0 {
+
+/// A scorer of one kind of evidence.
+template <class S, class View>
+concept scorer_of = std::copyable<S> && requires(S s, const View& view, std::span<float> out) {
+  s.score(view, out);
+};
+
+namespace detail {
+
+template <class... Views>
+struct view_list {};
+
+using views = view_list<attention_view, window_view, key_view, value_view, hidden_view, token_view, every_layer<attention_view>,
+                        every_layer<window_view>, every_layer<key_view>, every_layer<value_view>, every_layer<hidden_view>>;
+
+template <class S, class List>
+struct first_view {
+  using type = void;
+};
+template <class S, class View, class... Rest>
+struct first_view<S, view_list<View, Rest...>> : first_view<S, view_list<Rest...>> {};
+template <class S, class View, class... Rest>
+  requires scorer_of<S, View>
+struct first_view<S, view_list<View, Rest...>> {
+  using type = View;
+};
+
+template <class View>
+struct evidence_type {
+  using type = View;
+  static constexpr bool every_layer = false;
+};
+template <class View>
+struct evidence_type<every_layer<View>> {
+  using type = View;
+  static constexpr bool every_layer = true;
+};
+
+}  // namespace detail
+
+/// The view that a scorer takes: attention_view, every_layer<key_view>, ...; void if it is none of ours.
+template <class S>
+using view_of = typename detail::first_view<S, detail::views>::type;
+
+/// The evidence in that view, without every_layer.
+template <class S>
+using evidence_of = typename detail::evidence_type<view_of<S>>::type;
+
+template <class S>
+concept importance_scorer =
+    std::copyable<S> && !std::is_void_v<view_of<S>> && (!std::same_as<evidence_of<S>, window_view> || requires(const S s) {
+      { s.window } -> std::convertible_to<std::size_t>;
+    });
+
+template <class S>
+concept layer_schedule = std::copyable<S> && requires(const S s, const layer_context& context) {
+  { s.keep(context) } -> std::convertible_to<std::size_t>;
+};
+
+template <class S>
+concept adaptive_schedule = std::copyable<S> && requires(const S s, const layer_context& context, std::span<const float> scores) {
+  { s.keep(context, scores) } -> std::convertible_to<std::size_t>;
+};
+
+template <class S>
+concept token_selector = std::copyable<S> && requires(const S s, const candidates& c, std::span<std::uint32_t> kept) {
+  { s.select(c, kept) } -> std::convertible_to<std::size_t>;
+};
+
+template <class S>
+concept aux_store = std::copyable<S> && requires(const S s, const stored_rows& rows, std::span<std::uint32_t> kept) {
+  { s.admit(rows, kept) } -> std::convertible_to<std::size_t>;
+};
+
+}  // namespace lazyprune::inline v0

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+// The four decisions of a pruning method in one value. Presets return it; the session consumes it.
+#pragma once
+
+#include <utility>
+
+#include <lazyprune/core/concepts.hpp>
+
+namespace lazyprune::inline v0 {
+
+/// `policy p{last_query_attention{}, stages{{9, 0.7}}, top_k{}, keep_all{}};`
+template <class Scorer, class Schedule, class Selector, class Store>
+struct policy {
+  static_assert(importance_scorer<Scorer>,
+                "Scorer needs: void score(const attention_view&, std::span<float>) const (or another view of core/views.hpp; with "
+                "window_view also a member `window`)");
+  static_assert(layer_schedule<Schedule> || adaptive_schedule<Schedule>,
+                "Schedule needs: std::size_t keep(const layer_context&) const, or std::size_t keep(const layer_context&, "
+                "std::span<const float> scores) const");
+  static_assert(token_selector<Selector>, "Selector needs: std::size_t select(const candidates&, std::span<std::uint32_t> kept) const");
+  static_assert(aux_store<Store>, "Store needs: std::size_t admit(const stored_rows&, std::span<std::uint32_t> kept) const");
+
+  Scorer scorer;
+  Schedule schedule;
+  Selector selector;
+  Store store;
+
+  constexpr policy(Scorer a, Schedule b, Selector c, Store d)
+      : scorer(std::move(a)), schedule(std::move(b)), selector(std::move(c)), store(std::move(d)) {}
+
+  friend bool operator==(const policy&, const policy&) = default;
+};
+
+}  // namespace lazyprune::inline v0

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+// Evidence for scorers: read-only views of the engine's memory, valid for the call. A scorer takes the view that it needs as its
+// parameter, and the engine computes no other. Probabilities, keys and values are float, whatever the engine computes in.
+#pragma once
+
+#include <lazyprune/core/types.hpp>
+
+namespace lazyprune::inline v0 {
+
+/// The query token's attention probabilities at one layer.
+struct attention_view {
+  const float* data;  // (heads, active), rows `stride` floats apart
+  std::size_t heads;  // query heads
+  std::size_t stride;
+  std::span<const position> positions;  // (active), ascending; the last one is the query token
+
+  std::size_t active() const { return positions.size(); }
+  std::span<const float> head(std::size_t h) const { return {data + h * stride, active()}; }
+  float operator()(std::size_t h, std::size_t i) const { return data[h * stride + i]; }
+};
+
+/// The attention probabilities of the last queries that this step computed at one layer; 0 where a query does not see a token.
+struct window_view {
+  const float* data;    // (queries, heads, active), rows `stride` floats apart
+  std::size_t queries;  // min(the scorer's window, rows of this step); the last one is the query token
+  std::size_t heads;
+  std::size_t stride;
+  std::span<const position> positions;  // (active), ascending
+
+  std::size_t active() const { return positions.size(); }
+  attention_view query(std::size_t q) const { return {data + q * heads * stride, heads, stride, positions}; }
+};
+
+/// The cached keys of the active tokens at one layer, after RoPE.
+struct key_view {
+  const float* data;  // (active, kv_heads, head_dim), tokens `stride` floats apart
+  std::size_t kv_heads;
+  std::size_t head_dim;
+  std::size_t stride;
+  std::span<const position> positions;  // (active), ascending
+
+  std::size_t active() const { return positions.size(); }
+  std::span<const float> head(std::size_t i, std::size_t h) const { return {data + i * stride + h * head_dim, head_dim}; }
+};
+
+/// The query token's attention probabilities and the values that they weigh. Query head h reads value head h * kv_heads / heads.
+struct value_view {
+  attention_view attention;
+  const float* values;  // (active, kv_heads, head_dim), tokens `stride` floats apart
+  std::size_t kv_heads;
+  std::size_t head_dim;
+  std::size_t stride;
+
+  std::size_t active() const { return attention.active(); }
+  std::span<const float> head(std::size_t i, std::size_t h) const { return {values + i * stride + h * head_dim, head_dim}; }
+};
+
+/// The hidden states that this layer put out. Only the rows computed in this step have one.
+struct hidden_view {
+  const float* data;  // (rows, hidden), rows `stride` floats apart
+  std::size_t hidden;
+  std::size_t stride;
+  std::span<const position> rows;       // (rows), ascending: a subset of `positions`
+  std::span<const position> positions;  // (active), ascending
+
+  std::size_t active() const { return positions.size(); }
+  std::span<const float> row(std::size_t r) const { return {data + r * stride, hidden}; }
+};
+
+/// Positions only: no evidence from the model. The one view that exists before layer 0.
+struct token_view {
+  std::span<const position> positions;  // (active), ascending; the last one is the query token
+  layer_id done;                        // layers that are done
+  std::size_t known;                    // tokens of the sequence so far
+
+  std::size_t active() const { return positions.size(); }
+};
+
+/// Asks for evidence after every layer but the last, not only where the schedule prunes, and for memory to gather it in.
+/// The session keeps the memory across layers and steps, zeroed when the sequence starts.
+template <class View>
+struct every_layer {
+  View now;
+  layer_id layer;           // the layer that gave it, from 0
+  std::span<float> memory;  // (known), by position
+
+  std::size_t active() const { return now.active(); }
+};
+
+}  // namespace lazyprune::inline v0
