@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+// How many of the best tokens hold a share of all scores, in four passes over the scores and without memory for them.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include <lazyprune/core/types.hpp>
+
+namespace lazyprune::inline v0::detail {
+
+/// The least number of tokens, taken by falling score, that holds `share` of the mass: all +inf scores, which stand for
+/// `required_mass` together, and then as many of the positive ones as it takes. Other scores have no mass. Summed in double; 1e-9 of
+/// the mass may be missing, so that rounding never asks for one token more.
+inline std::size_t fewest_holding(std::span<const float> scores, double share, double required_mass) {
+  constexpr float inf = std::numeric_limits<float>::infinity();
+  std::size_t count = 0;
+  double held = required_mass > 0.0 ? required_mass : 0.0;
+  double total = held;
+  for (const float score : scores) {
+    if (score == inf) ++count;
+    if (score > 0.0f && score < inf) total += score;
+  }
+  const double target = share * total * (1.0 - 1e-9);
+  if (held >= target) return count;
+
+  // Positive floats order like their bits: find those of the least score that is needed, a byte in each pass.
+  struct bin {
+    std::size_t count = 0;
+    double mass = 0.0;
+  };
+  std::uint32_t least = 0;
+  for (unsigned shift = 24;; shift -= 8) {
+    std::array<bin, 256> bins{};
+    for (const float score : scores) {
+      if (!(score > 0.0f && score < inf)) continue;
+      const auto bits = std::bit_cast<std::uint32_t>(score);
+      if ((bits ^ least) >> shift >> 8) continue;
+      bin& b = bins[bits >> shift & 0xffu];
+      ++b.count;
+      b.mass += score;
+    }
+    // The sums of two passes may differ in their last bits: the lowest bin is enough, whatever they say.
+    const auto lowest = static_cast<std::uint32_t>(std::ranges::find_if(bins, [](const bin& b) { return b.count > 0; }) - bins.begin());
+    std::uint32_t digit = 255;
+    for (; digit > lowest && held + bins[digit].mass < target; --digit) {
+      count += bins[digit].count;
+      held += bins[digit].mass;
+    }
+    least |= digit << shift;
+    if (shift > 0) continue;
+
+    const double needed = std::ceil((target - held) / static_cast<double>(std::bit_cast<float>(least)));
+    return count + static_cast<std::size_t>(std::clamp(needed, 1.0, static_cast<double>(bins[digit].count)));
+  }
+}
+
+}  // namespace lazyprune::inline v0::detail

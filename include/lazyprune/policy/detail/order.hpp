@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+// The one order of scores and the one selection by it: higher first, equal scores later first, NaN lowest, +inf never left out.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <functional>
+#include <limits>
+
+#include <lazyprune/core/types.hpp>
+
+namespace lazyprune::inline v0::detail {
+
+/// Orders like the float does, as an integer: NaN < -inf < ... < -0 = +0 < ... < +inf.
+constexpr std::uint32_t ascending_key(float score) {
+  if (score != score) return 0;
+  const auto bits = std::bit_cast<std::uint32_t>(score + 0.0f);
+  return bits >> 31 ? ~bits : bits | 0x8000'0000u;
+}
+
+inline constexpr std::uint32_t required_key = ascending_key(std::numeric_limits<float>::infinity());
+
+/// Where a selection splits the tokens: those with a higher key go on, and `room` of those with this key.
+struct cut {
+  std::uint32_t key;
+  std::size_t room;
+};
+
+/// The cut that leaves keep <= keys.size() tokens, or all required ones where they are more. Reorders the keys. Linear on average.
+inline cut cut_at(std::span<std::uint32_t> keys, std::size_t keep) {
+  if (keep == 0) return {required_key, everything};
+  const auto split = keys.begin() + static_cast<std::ptrdiff_t>(keep - 1);
+  std::ranges::nth_element(keys, split, std::greater{});
+  if (*split == required_key) return {required_key, everything};
+  return {*split, keep - static_cast<std::size_t>(std::ranges::count_if(keys.first(keep), [&](auto key) { return key > *split; }))};
+}
+
+/// Keeps whole groups of neighbouring tokens, the best first, until at least `keep` tokens are kept: writes their indices, ascending,
+/// into kept (n), which serves as scratch before, and returns how many. A group starts where the last one ends, at `end_of(begin)`;
+/// all with a key of `key_of(begin, end)` = required_key are kept.
+template <class End, class Key>
+std::size_t best_groups(std::size_t n, std::size_t keep, std::span<std::uint32_t> kept, End end_of, Key key_of) {
+  const auto keys = kept.first(n);
+  for (std::size_t begin = 0, end; begin < n; begin = end) {
+    end = end_of(begin);
+    std::ranges::fill(keys.subspan(begin, end - begin), key_of(begin, end));
+  }
+  const cut cut = cut_at(keys, std::min(keep, n));
+
+  auto equal = static_cast<std::size_t>(std::ranges::count(keys, cut.key));  // tokens with the key of the cut, from `begin` on
+  std::size_t count = 0;
+  for (std::size_t begin = 0, end; begin < n; begin = end) {
+    end = end_of(begin);
+    const std::uint32_t key = key_of(begin, end);
+    if (key < cut.key) continue;
+    if (key == cut.key) {
+      equal -= end - begin;
+      if (equal >= cut.room) continue;  // the later ones suffice
+    }
+    for (std::size_t i = begin; i < end; ++i) kept[count++] = static_cast<std::uint32_t>(i);
+  }
+  return count;
+}
+
+/// Keeps the `keep` best scores, or all +inf ones where they are more. See best_groups.
+inline std::size_t best(std::span<const float> scores, std::size_t keep, std::span<std::uint32_t> kept) {
+  return best_groups(
+      scores.size(), keep, kept, [](std::size_t i) { return i + 1; }, [&](std::size_t i, std::size_t) { return ascending_key(scores[i]); });
+}
+
+}  // namespace lazyprune::inline v0::detail

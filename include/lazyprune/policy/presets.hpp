@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+// Pruning methods of the literature, as compositions of the policies in this folder.
+#pragma once
+
+#include <vector>
+
+#include <lazyprune/core/policy.hpp>
+#include <lazyprune/policy/schedule/budget.hpp>
+#include <lazyprune/policy/schedule/prompt_only.hpp>
+#include <lazyprune/policy/schedule/stages.hpp>
+#include <lazyprune/policy/scorer/last_query_attention.hpp>
+#include <lazyprune/policy/scorer/random.hpp>
+#include <lazyprune/policy/scorer/recency.hpp>
+#include <lazyprune/policy/selector/protect.hpp>
+#include <lazyprune/policy/selector/top_k.hpp>
+#include <lazyprune/policy/store/keep_all.hpp>
+#include <lazyprune/policy/store/none.hpp>
+
+namespace lazyprune::inline v0 {
+
+/// The dense model: nothing is ever pruned, and no evidence is asked for.
+inline auto dense() { return policy{recency{}, stages{}, top_k{}, keep_all{}}; }
+
+/// LazyLLM (arXiv 2407.14057): progressive pruning by the query token's attention; pruned tokens can come back at every step.
+inline auto lazyllm(stages when) { return policy{last_query_attention{}, std::move(when), top_k{}, keep_all{}}; }
+
+/// The paper's drawn schedule (Figure 4a) for a model of so many layers: 70 % of the active tokens go on after 30, 60 and 90 % of the
+/// layers, rounded down; none before the first layer and no layer twice.
+inline stages lazyllm_stages(layer_id layers) {
+  std::vector<stage> list;
+  for (const layer_id tenths : {3u, 6u, 9u}) {
+    const auto after = static_cast<layer_id>(std::uint64_t{layers} * tenths / 10);
+    if (after > 0 && (list.empty() || after > list.back().after)) list.push_back({after, 0.7});
+  }
+  return stages(std::move(list));
+}
+
+/// LazyLLM with the stages that the paper draws.
+inline auto lazyllm(layer_id layers) { return lazyllm(lazyllm_stages(layers)); }
+
+/// The paper's baseline of static token pruning (section 4): prunes the prompt by the same attention, and nothing comes back.
+inline auto static_pruning(stages when) { return policy{last_query_attention{}, prompt_only{std::move(when)}, top_k{}, none{}}; }
+
+/// The paper's baseline of random token drop (section 4): a random `share` of the prompt enters the model, the rest is lost.
+inline auto random_drop(fraction share, std::uint64_t seed = 0) {
+  return policy{random{seed}, prompt_only{stages{{0, share}}}, top_k{}, none{}};
+}
+
+/// After StreamingLLM (arXiv 2309.17453; 4 + 1020 tokens there): each step sees the first `sinks` tokens and the `window` most recent ones,
+/// the query token among them. It differs in that positions stay those of the sequence, not of the cache, and that the middle of a long
+/// prompt is never computed, where StreamingLLM slides its window over it.
+inline auto streaming_llm(std::size_t sinks = 4, positive window = 1020) {
+  return policy{recency{}, budget({.after = 0, .tokens = sinks + window}), protect{top_k{}, sinks}, none{}};
+}
+
+}  // namespace lazyprune::inline v0

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+// Lets the scores decide how many tokens go on: few where the attention is sharp, many where it is flat.
+#pragma once
+
+#include <algorithm>
+
+#include <lazyprune/core/concepts.hpp>
+#include <lazyprune/policy/arguments.hpp>
+#include <lazyprune/policy/detail/mass.hpp>
+
+namespace lazyprune::inline v0 {
+
+/// With `from`, from + every, from + 2 * every, ... layers done, keeps the fewest tokens whose scores hold `mass` of the sum, but at least
+/// `least` of the active ones. Only positive scores have mass; +inf counts as a token without one. Sums are exact to 1e-9 of the whole.
+struct adaptive {
+  layer_id from = 1;
+  positive every = 1;
+  fraction mass = 0.9;
+  fraction least = 0.1;
+
+  /// scores (active)
+  std::size_t keep(const layer_context& context, std::span<const float> scores) const {
+    if (context.done < from || (context.done - from) % every != 0) return everything;
+    return std::max(detail::fewest_holding(scores, mass, 0.0), share_of(least, context.active));
+  }
+
+  friend bool operator==(const adaptive&, const adaptive&) = default;
+};
+
+static_assert(adaptive_schedule<adaptive>);
+
+}  // namespace lazyprune::inline v0

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+// Prunes once, to what a budget leaves: a number of tokens, or a share of what the dense model computes.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+
+#include <lazyprune/core/concepts.hpp>
+#include <lazyprune/policy/arguments.hpp>
+
+namespace lazyprune::inline v0 {
+
+/// What is left after `after` layers: just one of `tokens` and `cost`.
+struct budget_target {
+  layer_id after;
+  std::optional<positive> tokens = {};
+  std::optional<fraction> cost = {};
+  friend bool operator==(const budget_target&, const budget_target&) = default;
+};
+
+/// `budget({.after = 8, .tokens = 512})`: at most 512 tokens go on after 8 layers. `budget({.after = 8, .cost = 0.5})`: so many that all
+/// layers together see half of the rows of a dense step: after * n + (layers - after) * k = cost * layers * n, with n tokens known and k
+/// kept, rounded up; 1 where the first layers alone cost as much or more.
+class budget {
+ public:
+  /// Throws `error` unless just one of `tokens` and `cost` is given.
+  explicit budget(const budget_target& target) : target_(target) {
+    if (target.tokens.has_value() == target.cost.has_value())
+      throw error("", "budget", "either tokens or cost", target.tokens ? "both" : "neither");
+  }
+
+  std::size_t keep(const layer_context& context) const {
+    if (context.done != target_.after) return everything;
+    if (target_.tokens) return std::min<std::size_t>(*target_.tokens, context.active);
+    const double left = context.layers - context.done;
+    return std::min(context.active, share_of((*target_.cost * context.layers - context.done) / left, context.known));
+  }
+
+  friend bool operator==(const budget&, const budget&) = default;
+
+ private:
+  budget_target target_;
+};
+
+static_assert(layer_schedule<budget>);
+
+}  // namespace lazyprune::inline v0

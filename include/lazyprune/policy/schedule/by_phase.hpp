@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+// One schedule for the prompt and another for generated tokens.
+#pragma once
+
+#include <utility>
+
+#include <lazyprune/policy/schedule/detail/ask.hpp>
+
+namespace lazyprune::inline v0 {
+
+/// `by_phase{stages{{9, 0.5}}, every{.n = 8, .share = 0.7}}`. Sees the scores if one of the two does.
+template <class Prefill, class Decode>
+struct by_phase {
+  static_assert(detail::any_schedule<Prefill> && detail::any_schedule<Decode>,
+                "Schedules need: std::size_t keep(const layer_context&) const, or std::size_t keep(const layer_context&, "
+                "std::span<const float> scores) const");
+
+  Prefill prefill;
+  Decode decode;
+
+  constexpr by_phase(Prefill a, Decode b) : prefill(std::move(a)), decode(std::move(b)) {}
+
+  std::size_t keep(const layer_context& context) const requires(layer_schedule<Prefill>&& layer_schedule<Decode>) {
+    return context.step == phase::prefill ? prefill.keep(context) : decode.keep(context);
+  }
+
+  /// scores (active)
+  std::size_t keep(const layer_context& context, std::span<const float> scores) const
+      requires(!layer_schedule<Prefill> || !layer_schedule<Decode>) {
+    return context.step == phase::prefill ? detail::ask(prefill, context, scores) : detail::ask(decode, context, scores);
+  }
+
+  friend bool operator==(const by_phase&, const by_phase&) = default;
+};
+
+}  // namespace lazyprune::inline v0

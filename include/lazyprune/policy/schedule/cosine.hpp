@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT
+// Prunes at every layer, most in the middle: the number of tokens falls along half a cosine.
+#pragma once
+
+#include <cmath>
+#include <numbers>
+
+#include <lazyprune/core/concepts.hpp>
+#include <lazyprune/policy/schedule/detail/fall.hpp>
+
+namespace lazyprune::inline v0 {
+
+/// As `linear`, but with t = the part of the way from `from` to layers - 1, s = share + (1 - share) * (1 + cos(pi * t)) / 2.
+struct cosine {
+  layer_id from = 0;
+  fraction share;
+
+  std::size_t keep(const layer_context& context) const {
+    return detail::falling_to(share, (1.0 - std::cos(std::numbers::pi * detail::way_down(context, from))) / 2.0, context);
+  }
+
+  friend bool operator==(const cosine&, const cosine&) = default;
+};
+
+static_assert(layer_schedule<cosine>);
+
+}  // namespace lazyprune::inline v0

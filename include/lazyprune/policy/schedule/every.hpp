@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+// Prunes at regular distances, each time to the same share of the tokens still active.
+#pragma once
+
+#include <lazyprune/core/concepts.hpp>
+#include <lazyprune/policy/arguments.hpp>
+
+namespace lazyprune::inline v0 {
+
+/// After each `n` layers keeps `share` of the tokens then active; never before the first layer.
+struct every {
+  positive n;
+  fraction share;
+
+  std::size_t keep(const layer_context& context) const {
+    return context.done == 0 || context.done % n != 0 ? everything : share_of(share, context.active);
+  }
+
+  friend bool operator==(const every&, const every&) = default;
+};
+
+static_assert(layer_schedule<every>);
+
+}  // namespace lazyprune::inline v0

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+// Prunes a little at every layer: the number of tokens falls along a line.
+#pragma once
+
+#include <lazyprune/core/concepts.hpp>
+#include <lazyprune/policy/schedule/detail/fall.hpp>
+
+namespace lazyprune::inline v0 {
+
+/// All tokens while no more than `from` layers are done; then ceil(s * known - 1e-9) of them, at most the active ones, where s falls in
+/// equal steps from 1, with `from` layers done, to `share`, with all layers done but the last. `known` counts pruned tokens too, so s is
+/// the share of the sequence that the next layer sees. Never prunes where `from` >= layers - 1.
+struct linear {
+  layer_id from = 0;
+  fraction share;
+
+  std::size_t keep(const layer_context& context) const { return detail::falling_to(share, detail::way_down(context, from), context); }
+
+  friend bool operator==(const linear&, const linear&) = default;
+};
+
+static_assert(layer_schedule<linear>);
+
+}  // namespace lazyprune::inline v0

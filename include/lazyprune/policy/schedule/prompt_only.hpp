@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+// Prunes in the prefill only: steps that decode keep every token there is.
+#pragma once
+
+#include <utility>
+
+#include <lazyprune/policy/schedule/detail/ask.hpp>
+
+namespace lazyprune::inline v0 {
+
+/// `prompt_only{stages{{9, 0.5}}}`. Sees the scores if the schedule does.
+template <class Schedule>
+struct prompt_only {
+  static_assert(detail::any_schedule<Schedule>,
+                "Schedule needs: std::size_t keep(const layer_context&) const, or std::size_t keep(const layer_context&, "
+                "std::span<const float> scores) const");
+
+  Schedule prefill;
+
+  constexpr explicit prompt_only(Schedule schedule) : prefill(std::move(schedule)) {}
+
+  std::size_t keep(const layer_context& context) const requires layer_schedule<Schedule> {
+    return context.step == phase::prefill ? prefill.keep(context) : everything;
+  }
+
+  /// scores (active)
+  std::size_t keep(const layer_context& context, std::span<const float> scores) const requires(!layer_schedule<Schedule>) {
+    return context.step == phase::prefill ? prefill.keep(context, scores) : everything;
+  }
+
+  friend bool operator==(const prompt_only&, const prompt_only&) = default;
+};
+
+}  // namespace lazyprune::inline v0

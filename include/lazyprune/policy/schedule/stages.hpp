@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+// The paper's schedule (section 3.2, Figure 4): prune at a few layers, each time to a share of the tokens still active.
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <lazyprune/core/concepts.hpp>
+#include <lazyprune/policy/arguments.hpp>
+
+namespace lazyprune::inline v0 {
+
+struct stage {
+  layer_id after;  // prunes when this many layers are done; 0: before the first
+  fraction share;  // of the tokens then active
+  friend bool operator==(const stage&, const stage&) = default;
+};
+
+class stages {
+ public:
+  /// `stages{{9, 0.7}, {19, 0.5}}`: after 9 layers keep 70 %, after 19 layers half of those. Throws `error` where the layers do not
+  /// ascend. An empty list never prunes.
+  stages(std::initializer_list<stage> list) : stages(std::vector(list)) {}
+  explicit stages(std::vector<stage> list) : list_(std::move(list)) {
+    for (std::size_t i = 1; i < list_.size(); ++i)
+      if (list_[i].after <= list_[i - 1].after)
+        throw error("stages", "stage " + std::to_string(i + 1), "a layer after " + std::to_string(list_[i - 1].after),
+                    std::to_string(list_[i].after));
+  }
+
+  /// Reads "9:0.7,19:0.5,28:0.3", LAYER:SHARE pieces; the empty text is no stage. Throws `error` with the piece that is wrong.
+  static stages parse(std::string_view text) {
+    std::vector<stage> list;
+    while (!text.empty()) {
+      const std::string_view piece = text.substr(0, text.find(','));
+      list.push_back(parse_stage(piece, list.size() + 1));
+      if (piece.size() + 1 == text.size()) throw error("stages", "stage " + std::to_string(list.size() + 1), "LAYER:SHARE", "nothing");
+      text.remove_prefix(std::min(text.size(), piece.size() + 1));
+    }
+    return stages(std::move(list));
+  }
+
+  /// The text that `parse` reads back as the same stages.
+  std::string text() const {
+    std::string text;
+    for (const stage& s : list_) {
+      if (!text.empty()) text += ',';
+      text.append(std::to_string(s.after)).append(":").append(detail::text_of(s.share));
+    }
+    return text;
+  }
+
+  /// Ascending by `after`. Valid as long as this object.
+  std::span<const stage> list() const { return list_; }
+
+  std::size_t keep(const layer_context& context) const {
+    const auto at = std::ranges::find(list_, context.done, &stage::after);
+    return at == list_.end() ? everything : share_of(at->share, context.active);
+  }
+
+  friend bool operator==(const stages&, const stages&) = default;
+
+ private:
+  static stage parse_stage(std::string_view piece, std::size_t number) {
+    const std::size_t colon = piece.find(':');
+    layer_id after = 0;
+    double share = 0.0;
+    if (colon == piece.npos || !read(piece.substr(0, colon), after) || !read(piece.substr(colon + 1), share) ||
+        !(share > 0.0 && share <= 1.0))
+      throw error("stages", "stage " + std::to_string(number), "LAYER:SHARE with a share in (0, 1], like 9:0.7",
+                  "\"" + std::string(piece) + "\"");
+    return {after, share};
+  }
+
+  template <class Number>
+  static bool read(std::string_view text, Number& number) {
+    const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), number);
+    return fault == std::errc{} && end == text.data() + text.size();
+  }
+
+  std::vector<stage> list_;
+};
+
+static_assert(layer_schedule<stages>);
+
+}  // namespace lazyprune::inline v0

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT
+// Attention gathered across layers and steps: the sum, as H2O ranks its heavy hitters (arXiv 2306.14048), or the maximum, as CLAA does
+// across layers (arXiv 2602.16054).
+#pragma once
+
+#include <algorithm>
+
+#include <lazyprune/core/concepts.hpp>
+#include <lazyprune/policy/scorer/detail/sums.hpp>
+
+namespace lazyprune::inline v0 {
+
+enum class layer_reduction : std::uint8_t { sum, max };
+enum class memory_span : std::uint8_t { sequence, step };
+
+/// The query token's attention, the mean over its heads, summed over the layers done where the token was active, or its maximum. `since`
+/// says since when: the start of the sequence, or the start of the step, as CLAA needs. H2O sums over all queries, here it is the query
+/// token of each step. Memory (known): what is gathered for each position.
+struct accumulated_attention {
+  layer_reduction over = layer_reduction::sum;
+  memory_span since = memory_span::sequence;
+
+  void score(const every_layer<attention_view>& view, std::span<float> out) const {
+    if (since == memory_span::step && view.layer == 0) std::ranges::fill(view.memory, 0.0f);
+    detail::mean_over_heads(view.now, [&](std::size_t i, double mean) {
+      float& gathered = view.memory[view.now.positions[i]];
+      gathered = over == layer_reduction::sum ? static_cast<float>(gathered + mean) : std::max(gathered, static_cast<float>(mean));
+      out[i] = gathered;
+    });
+  }
+
+  friend bool operator==(const accumulated_attention&, const accumulated_attention&) = default;
+};
+
+static_assert(importance_scorer<accumulated_attention>);
+
+}  // namespace lazyprune::inline v0

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+// Keys of small norm draw attention (Devoto et al., arXiv 2406.11430): a score that needs no attention probabilities.
+#pragma once
+
+#include <lazyprune/core/concepts.hpp>
+#include <lazyprune/policy/scorer/detail/sums.hpp>
+
+namespace lazyprune::inline v0 {
+
+/// Minus the mean over the key heads of the key's Euclidean length. Never positive, so it has no mass for top_p or adaptive.
+struct key_norm {
+  void score(const key_view& keys, std::span<float> out) const {
+    for (std::size_t i = 0; i < keys.active(); ++i) {
+      double sum = 0.0;
+      for (std::size_t h = 0; h < keys.kv_heads; ++h) sum += detail::length(keys.head(i, h));
+      out[i] = static_cast<float>(-sum / static_cast<double>(keys.kv_heads));
+    }
+  }
+
+  friend bool operator==(const key_norm&, const key_norm&) = default;
+};
+
+static_assert(importance_scorer<key_norm>);
+
+}  // namespace lazyprune::inline v0

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+// LazyLLM's importance score (arXiv 2407.14057, Eq. 1): how much the query token attends to each token, over all heads.
+#pragma once
+
+#include <algorithm>
+
+#include <lazyprune/core/concepts.hpp>
+#include <lazyprune/policy/scorer/detail/sums.hpp>
+
+namespace lazyprune::inline v0 {
+
+enum class head_reduction : std::uint8_t { mean, max };
+
+/// The mean over the query heads, or the probability in the head that looks at the token most. In [0, 1].
+struct last_query_attention {
+  head_reduction over = head_reduction::mean;  // the paper's choice
+
+  void score(const attention_view& attention, std::span<float> out) const {
+    if (over == head_reduction::mean) {
+      detail::mean_over_heads(attention, [&](std::size_t i, double mean) { out[i] = static_cast<float>(mean); });
+    } else {
+      std::ranges::copy(attention.head(0), out.begin());
+      for (std::size_t h = 1; h < attention.heads; ++h) std::ranges::transform(attention.head(h), out, out.begin(), std::ranges::max);
+    }
+  }
+
+  friend bool operator==(const last_query_attention&, const last_query_attention&) = default;
+};
+
+static_assert(importance_scorer<last_query_attention>);
+
+}  // namespace lazyprune::inline v0

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+// The later a token, the more important: the baseline of sliding windows.
+#pragma once
+
+#include <algorithm>
+
+#include <lazyprune/core/concepts.hpp>
+
+namespace lazyprune::inline v0 {
+
+/// The position itself. Positions from 2^24 on may round to equal floats, and of equal scores the later positions stay.
+struct recency {
+  void score(const token_view& tokens, std::span<float> out) const {
+    std::ranges::transform(tokens.positions, out.begin(), [](position p) { return static_cast<float>(p); });
+  }
+
+  friend bool operator==(const recency&, const recency&) = default;
+};
+
+static_assert(importance_scorer<recency>);
+
+}  // namespace lazyprune::inline v0

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+// SnapKV's score (arXiv 2404.14469): what the last queries of the prompt attend to, pooled so that a token's neighbours stay with it.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include <lazyprune/core/concepts.hpp>
+#include <lazyprune/policy/arguments.hpp>
+#include <lazyprune/policy/scorer/detail/sums.hpp>
+
+namespace lazyprune::inline v0 {
+
+/// So many neighbouring tokens are pooled, the token in their middle: odd, 1 (no pooling) to 63. Throws `error` for other numbers. It
+/// compares as the number that it converts to.
+class pooling_kernel {
+ public:
+  static constexpr std::size_t largest = 63;
+
+  constexpr pooling_kernel(std::size_t tokens) : tokens_(tokens) {
+    if (tokens % 2 == 0 || tokens > largest)
+      throw error("", "", "an odd number of pooled tokens, 1 to " + std::to_string(largest), std::to_string(tokens));
+  }
+  constexpr operator std::size_t() const { return tokens_; }
+
+ private:
+  std::size_t tokens_;
+};
+
+enum class pooling : std::uint8_t { max, mean };
+
+/// The mean over the heads and the last `window` queries of this step, then the maximum or mean over the `kernel` active tokens around
+/// each; at the ends over those that exist. SnapKV does so for every head apart; here all heads keep the same tokens. The defaults are
+/// those of the paper's LongBench runs; its code defaults to the mean of 5.
+struct window_attention {
+  positive window = 32;
+  pooling_kernel kernel = 7;
+  pooling pool = pooling::max;
+
+  void score(const window_view& view, std::span<float> out) const {
+    const auto add = [&](std::size_t first, std::span<double> sums) {
+      for (std::size_t q = 0; q < view.queries; ++q) detail::add_heads(view.query(q), first, sums);
+    };
+    const auto parts = static_cast<double>(view.queries * view.heads);
+    detail::sum_tokens(view.active(), add, [&](std::size_t i, double sum) { out[i] = static_cast<float>(sum / parts); });
+    if (kernel > 1) pool_in_place(out.first(view.active()));
+  }
+
+  friend bool operator==(const window_attention&, const window_attention&) = default;
+
+ private:
+  void pool_in_place(std::span<float> scores) const {
+    const std::size_t reach = kernel / 2;
+    std::array<float, pooling_kernel::largest + 1> around;  // a ring: the score of token j, as it was, at j % 64
+    std::size_t end = 0;
+    for (std::size_t i = 0; i < scores.size(); ++i) {
+      for (; end < scores.size() && end <= i + reach; ++end) around[end % around.size()] = scores[end];
+      const std::size_t begin = i - std::min(i, reach);
+      float most = around[begin % around.size()];
+      double sum = 0.0;
+      for (std::size_t j = begin; j < end; ++j) {
+        most = std::max(most, around[j % around.size()]);
+        sum += around[j % around.size()];
+      }
+      scores[i] = pool == pooling::max ? most : static_cast<float>(sum / static_cast<double>(end - begin));
+    }
+  }
+};
+
+static_assert(importance_scorer<window_attention>);
+
+}  // namespace lazyprune::inline v0

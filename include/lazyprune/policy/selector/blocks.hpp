@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+// Keeps whole pages of the sequence, for engines whose key/value cache is paged.
+#pragma once
+
+#include <algorithm>
+
+#include <lazyprune/core/concepts.hpp>
+#include <lazyprune/policy/arguments.hpp>
+#include <lazyprune/policy/detail/order.hpp>
+
+namespace lazyprune::inline v0 {
+
+/// Page p holds the positions p * size to (p + 1) * size - 1, and scores what its best candidate does. Pages are taken by falling score,
+/// equal scores: the later page first, until at least `keep` tokens are kept. Pages with a required token come first and all stay.
+struct blocks {
+  positive size = 16;  // vLLM's default page
+
+  std::size_t select(const candidates& c, std::span<std::uint32_t> kept) const {
+    const std::size_t n = c.positions.size();
+    const auto end_of = [&](std::size_t begin) {
+      const std::size_t page = c.positions[begin] / size;
+      std::size_t end = begin + 1;
+      while (end < n && c.positions[end] / size == page) ++end;
+      return end;
+    };
+    const auto key_of = [&](std::size_t begin, std::size_t end) {
+      std::uint32_t key = 0;
+      for (std::size_t i = begin; i < end; ++i) key = std::max(key, detail::ascending_key(c.scores[i]));
+      return key;
+    };
+    return detail::best_groups(n, c.keep, kept, end_of, key_of);
+  }
+
+  friend bool operator==(const blocks&, const blocks&) = default;
+};
+
+static_assert(token_selector<blocks>);
+
+}  // namespace lazyprune::inline v0

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+// Makes any selector keep the first tokens (attention sinks, arXiv 2309.17453) and the most recent ones.
+#pragma once
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include <lazyprune/core/concepts.hpp>
+
+namespace lazyprune::inline v0 {
+
+/// `protect{top_k{}, 4, 64}`: the candidates at positions 0..first-1 and at the `last` positions up to the query token, itself included,
+/// become required; they count towards `keep`, and are kept alone where they are more. Their positive scores go to `required_mass`.
+template <class Selector>
+struct protect {
+  static_assert(token_selector<Selector>, "Selector needs: std::size_t select(const candidates&, std::span<std::uint32_t> kept) const");
+
+  Selector selector;
+  std::size_t first;
+  std::size_t last;
+
+  constexpr explicit protect(Selector inner, std::size_t first_tokens = 0, std::size_t last_tokens = 0)
+      : selector(std::move(inner)), first(first_tokens), last(last_tokens) {}
+
+  std::size_t select(const candidates& c, std::span<std::uint32_t> kept) const {
+    constexpr float inf = std::numeric_limits<float>::infinity();
+    const position query = c.positions.back();
+    double required_mass = c.required_mass;
+    for (std::size_t i = 0; i < c.scores.size(); ++i) {
+      if (c.scores[i] == inf || (c.positions[i] >= first && query - c.positions[i] >= last)) continue;
+      if (c.scores[i] > 0.0f) required_mass += c.scores[i];
+      c.scores[i] = inf;
+    }
+    candidates all = c;
+    all.keep = std::max(c.keep, static_cast<std::size_t>(std::ranges::count(c.scores, inf)));
+    all.required_mass = static_cast<float>(required_mass);
+    return selector.select(all, kept);
+  }
+
+  friend bool operator==(const protect&, const protect&) = default;
+};
+
+}  // namespace lazyprune::inline v0

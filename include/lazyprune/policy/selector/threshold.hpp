@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT
+// Keeps the tokens whose score reaches a fixed number, whatever their share.
+#pragma once
+
+#include <algorithm>
+
+#include <lazyprune/core/concepts.hpp>
+#include <lazyprune/policy/detail/order.hpp>
+
+namespace lazyprune::inline v0 {
+
+/// All tokens with a score of at least `score`, which is in the scorer's unit. At most `keep`, the best of them (equal scores: the later
+/// positions), unless more are required.
+struct threshold {
+  float score;
+
+  std::size_t select(const candidates& c, std::span<std::uint32_t> kept) const {
+    const auto enough = static_cast<std::size_t>(std::ranges::count_if(c.scores, [this](float s) { return s >= score; }));
+    return detail::best(c.scores, std::min(c.keep, enough), kept);
+  }
+
+  friend bool operator==(const threshold&, const threshold&) = default;
+};
+
+static_assert(token_selector<threshold>);
+
+}  // namespace lazyprune::inline v0

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT
+// The paper's selector (section 3.2, by percentile): the tokens with the highest scores; among equal scores, the later positions.
+#pragma once
+
+#include <lazyprune/core/concepts.hpp>
+#include <lazyprune/policy/detail/order.hpp>
+
+namespace lazyprune::inline v0 {
+
+/// Keeps `keep` tokens; all required ones, and nothing else, where they are more. Linear in the candidates, on average.
+struct top_k {
+  std::size_t select(const candidates& c, std::span<std::uint32_t> kept) const { return detail::best(c.scores, c.keep, kept); }
+
+  friend bool operator==(const top_k&, const top_k&) = default;
+};
+
+static_assert(token_selector<top_k>);
+
+}  // namespace lazyprune::inline v0

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+// Keeps the fewest tokens that hold a share of the scores: few where the attention is sharp, many where it is flat.
+#pragma once
+
+#include <algorithm>
+
+#include <lazyprune/core/concepts.hpp>
+#include <lazyprune/policy/arguments.hpp>
+#include <lazyprune/policy/detail/mass.hpp>
+#include <lazyprune/policy/detail/order.hpp>
+
+namespace lazyprune::inline v0 {
+
+/// The required tokens and then the best ones, until they hold `mass` of the total: `required_mass` and all positive scores. At most
+/// `keep` tokens, unless more are required; equal scores: the later positions. The sums are exact to 1e-9 of the total.
+struct top_p {
+  fraction mass;
+
+  std::size_t select(const candidates& c, std::span<std::uint32_t> kept) const {
+    return detail::best(c.scores, std::min(c.keep, detail::fewest_holding(c.scores, mass, c.required_mass)), kept);
+  }
+
+  friend bool operator==(const top_p&, const top_p&) = default;
+};
+
+static_assert(token_selector<top_p>);
+
+}  // namespace lazyprune::inline v0

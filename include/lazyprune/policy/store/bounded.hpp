@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+// An Aux Cache of limited size: the pruned tokens that mattered most can come back, the others are lost.
+#pragma once
+
+#include <lazyprune/core/concepts.hpp>
+#include <lazyprune/policy/detail/order.hpp>
+#include <lazyprune/policy/store/keep_all.hpp>
+
+namespace lazyprune::inline v0 {
+
+/// Keeps the `rows` rows with the highest scores at the time they were dropped; equal scores: the later positions. More only where more
+/// are about to be read. Embeddings take no memory and are all admitted.
+struct bounded {
+  std::size_t rows;
+
+  std::size_t admit(const stored_rows& all, std::span<std::uint32_t> kept) const {
+    return all.embeddings ? keep_all{}.admit(all, kept) : detail::best(all.scores, rows, kept);
+  }
+
+  friend bool operator==(const bounded&, const bounded&) = default;
+};
+
+static_assert(aux_store<bounded>);
+
+}  // namespace lazyprune::inline v0
