@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+// Numbers and lists in the text of a flag: read to the last character or not at all, written as short as reads back the same.
+#pragma once
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <concepts>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lazyprune::inline v0 {
+
+/// The whole text as a number; none where it is no number, has anything around it, or does not fit. Infinities and NaN are none.
+template <class T>
+  requires std::integral<T> || std::floating_point<T> std::optional<T> number_in(std::string_view text) {
+    T value{};
+    const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (problem != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+    if constexpr (std::floating_point<T>)
+      if (!std::isfinite(value)) return std::nullopt;
+    return value;
+  }
+
+template <class T>
+  requires std::integral<T> || std::floating_point<T> std::string text_of_number(T value) {
+    std::array<char, 32> digits;
+    return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr};
+  }
+
+/// The pieces between the separators: one more than there are separators, and none of an empty text.
+inline std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> pieces;
+  if (text.empty()) return pieces;
+  for (;;) {
+    const std::size_t end = text.find(separator);
+    pieces.push_back(text.substr(0, end));
+    if (end == text.npos) return pieces;
+    text.remove_prefix(end + 1);
+  }
+}
+
+}  // namespace lazyprune::inline v0

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+// A session for a policy that was chosen at run time. Apart from policy_spec.hpp, since it instantiates every kind of session: include it
+// in one translation unit of a program.
+#pragma once
+
+#include <lazyprune/session/any_session.hpp>
+#include <lazyprune/session/policy_spec.hpp>
+
+namespace lazyprune::inline v0 {
+
+/// Throws `error` with the flag that is wrong. Only the kinds of evidence and whether the schedule sees scores make sessions of different
+/// types: the rest is chosen inside.
+inline any_session make_session(const policy_spec& spec, session_options options) {
+  const policy_parts parts = parts_of(spec, options.layers);
+  const protect<selector_choice> selector(parts.selector, parts.keep_first, parts.keep_last);
+  return std::visit(
+      [&](const auto& scorer, const auto& schedule) {
+        using plain = std::remove_cvref_t<decltype(schedule)>;
+        using when = one_of<plain, prompt_only<plain>>;
+        return any_session(policy{scorer, parts.prompt_only ? when(prompt_only<plain>(schedule)) : when(schedule), selector, parts.store},
+                           options);
+      },
+      parts.scorer, parts.schedule);
+}
+
+}  // namespace lazyprune::inline v0

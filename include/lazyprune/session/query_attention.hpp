@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+// The query token's attention probabilities, from raw pointers: for engines whose attention is fused and yields none. It costs one pass
+// over the keys, about what one decoded token costs this layer.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+
+#include <lazyprune/core/views.hpp>
+
+namespace lazyprune::inline v0 {
+
+/// Keys as most engines hold them; any floating-point type that converts to float.
+template <class T>
+struct key_rows {
+  const T* data;  // (slots, kv_heads, head_dim), after RoPE
+  std::size_t kv_heads;
+  std::size_t head_dim;
+  std::size_t stride;                    // between slots
+  std::span<const std::uint32_t> slots;  // (active): where each active token's key lies; empty: token i in slot i
+};
+
+/// Softmax over the active tokens of q.k / sqrt(head_dim), per query head, into `out` (heads, active), rows `stride` floats apart.
+/// `query`: (heads, head_dim), after RoPE. Grouped heads: query head h reads key head h * kv_heads / heads.
+template <class Q, class K>
+attention_view query_attention(const Q* query, std::size_t heads, const key_rows<K>& keys, std::span<const position> active, float* out,
+                               std::size_t stride) {
+  const double scale = 1.0 / std::sqrt(static_cast<double>(keys.head_dim));
+  for (std::size_t h = 0; h < heads; ++h) {
+    const Q* q = query + h * keys.head_dim;
+    const std::span<float> row(out + h * stride, active.size());
+    for (std::size_t i = 0; i < active.size(); ++i) {
+      const std::size_t slot = keys.slots.empty() ? i : keys.slots[i];
+      const K* k = keys.data + slot * keys.stride + h * keys.kv_heads / heads * keys.head_dim;
+      double dot = 0.0;
+      for (std::size_t d = 0; d < keys.head_dim; ++d) dot += static_cast<double>(static_cast<float>(q[d])) * static_cast<float>(k[d]);
+      row[i] = static_cast<float>(dot * scale);
+    }
+    const float highest = std::ranges::max(row);
+    double sum = 0.0;
+    for (float& p : row) sum += p = std::exp(p - highest);
+    for (float& p : row) p = static_cast<float>(p / sum);
+  }
+  return {out, heads, stride, active};
+}
+
+}  // namespace lazyprune::inline v0

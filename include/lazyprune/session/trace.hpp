@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+// The record of a run: what every layer of every step saw, computed and revived. Engines fill it beside the session; two records of
+// one input can be compared (eval/trace_compare.hpp), kept (io/trace_file.hpp) and looked at (eval/trace_page.hpp).
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include <lazyprune/core/types.hpp>
+
+namespace lazyprune::inline v0 {
+
+/// One layer of one step. All ascending; `revived` is a subset of `rows`, and `rows` of `active`.
+struct layer_trace {
+  std::vector<position> active;   // the tokens that took part
+  std::vector<position> rows;     // those that were computed
+  std::vector<position> revived;  // those that were read from the aux store
+  friend bool operator==(const layer_trace&, const layer_trace&) = default;
+};
+
+/// One forward pass over its new tokens.
+struct step_trace {
+  std::size_t step;                           // from 0
+  std::vector<token_id> tokens;               // the new tokens of this step
+  std::vector<layer_trace> layers;            // (layers)
+  token_id next;                              // the arg-max of the logits; ties: the lower id
+  std::vector<double> logits;                 // (vocabulary), or empty: not recorded
+  std::vector<std::optional<double>> margin;  // (layers - 1), or empty: not recorded. The gap between the least kept and the best
+                                              // dropped score after layer i, over the least kept score; none: nothing was chosen
+  friend bool operator==(const step_trace&, const step_trace&) = default;
+};
+
+}  // namespace lazyprune::inline v0

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/session/flag_text.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <limits>
+
+using namespace lazyprune;
+
+TEST_CASE("a number is read whole or not at all") {
+  CHECK(number_in<std::uint32_t>("0") == 0u);
+  CHECK(number_in<std::uint32_t>("4294967295") == 4294967295u);
+  for (const char* bad : {"", " ", "4294967296", "-1", "+1", " 1", "1 ", "1x", "0x10", "1.0", "1e3"}) {
+    CAPTURE(bad);
+    CHECK(!number_in<std::uint32_t>(bad));
+  }
+  CHECK(number_in<std::int32_t>("-7") == -7);
+  CHECK(number_in<double>("0.1") == 0.1);
+  CHECK(number_in<double>("1e-4") == 1e-4);
+  for (const char* bad : {"", "nan", "inf", "-inf", "1e999", "1,5", "0.5f", "--1", "."}) {
+    CAPTURE(bad);
+    CHECK(!number_in<double>(bad));
+  }
+}
+
+TEST_CASE("a number written reads back the same") {
+  for (const double value : {0.0, 0.1, 1.0 / 3.0, 1e-300, 12345678.0, std::numeric_limits<double>::max()})
+    CHECK(number_in<double>(text_of_number(value)) == value);
+  for (const float value : {0.1f, 1.0f / 3.0f, 16777217.0f}) CHECK(number_in<float>(text_of_number(value)) == value);
+  CHECK(text_of_number(0.7) == "0.7");
+  CHECK(text_of_number(0.7f) == "0.7");
+  CHECK(text_of_number(std::uint64_t{18446744073709551615u}) == "18446744073709551615");
+}
+
+TEST_CASE("split gives every piece, empty ones too") {
+  using pieces = std::vector<std::string_view>;
+  CHECK(split("", ',') == pieces{});
+  CHECK(split("a", ',') == pieces{"a"});
+  CHECK(split("a,b", ',') == pieces{"a", "b"});
+  CHECK(split(",a,,b,", ',') == pieces{"", "a", "", "b", ""});
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/session/trace.hpp>
+
+#include <doctest/doctest.h>
+
+#include <random_trace.hpp>
+
+namespace {
+
+using lazyprune::layer_trace;
+using lazyprune::step_trace;
+
+}  // namespace
+
+TEST_CASE("steps are equal in every part, or not equal") {
+  std::mt19937 random(1);
+  const step_trace whole = lazyprune_test::random_trace(random).back();
+  CHECK(whole == step_trace(whole));
+
+  const auto differs = [&](auto change) {
+    step_trace other = whole;
+    change(other);
+    return other != whole;
+  };
+  CHECK(differs([](step_trace& s) { ++s.step; }));
+  CHECK(differs([](step_trace& s) { ++s.tokens[0]; }));
+  CHECK(differs([](step_trace& s) { s.layers.pop_back(); }));
+  CHECK(differs([](step_trace& s) { s.layers[2].active.pop_back(); }));
+  CHECK(differs([](step_trace& s) { s.layers[2].rows.pop_back(); }));
+  CHECK(differs([](step_trace& s) { s.layers[2].revived.push_back(7); }));
+  CHECK(differs([](step_trace& s) { ++s.next; }));
+  CHECK(differs([](step_trace& s) { s.logits[3] += 1 + std::abs(s.logits[3]); }));
+  CHECK(differs([](step_trace& s) { s.margin[0] = s.margin[0] ? std::nullopt : std::optional(0.0); }));
+}
+
+TEST_CASE("a margin of nothing is not a margin of zero") {
+  step_trace step{};
+  step.layers.resize(2);
+  step.margin = {std::nullopt};
+  step_trace zero = step;
+  zero.margin = {0.0};
+  CHECK(step != zero);
+  CHECK(step.logits.empty());
+}
+
+TEST_CASE("the parts of a layer are told apart") {
+  CHECK(layer_trace{{1, 2}, {1}, {}} != layer_trace{{1, 2}, {}, {1}});
+  CHECK(layer_trace{{1, 2}, {1}, {}} == layer_trace{{1, 2}, {1}, {}});
+}
