@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+// The instruction set that this translation unit is compiled for, as the name of the inline namespace of all code that depends on it: units
+// compiled with different flags can then be linked together, and each calls its own.
+#pragma once
+
+#include <xsimd/xsimd.hpp>
+
+#if XSIMD_WITH_AVX512BW
+#define LAZYPRUNE_ISA avx512bw
+#elif XSIMD_WITH_AVX512DQ
+#define LAZYPRUNE_ISA avx512dq
+#elif XSIMD_WITH_AVX512CD
+#define LAZYPRUNE_ISA avx512cd
+#elif XSIMD_WITH_AVX512F
+#define LAZYPRUNE_ISA avx512f
+#elif XSIMD_WITH_FMA3_AVX2
+#define LAZYPRUNE_ISA avx2_fma
+#elif XSIMD_WITH_AVX2
+#define LAZYPRUNE_ISA avx2
+#elif XSIMD_WITH_FMA3_AVX
+#define LAZYPRUNE_ISA avx_fma
+#elif XSIMD_WITH_AVX
+#define LAZYPRUNE_ISA avx
+#elif XSIMD_WITH_SSE4_2
+#define LAZYPRUNE_ISA sse4_2
+#elif XSIMD_WITH_SSE4_1
+#define LAZYPRUNE_ISA sse4_1
+#elif XSIMD_WITH_SSSE3
+#define LAZYPRUNE_ISA ssse3
+#elif XSIMD_WITH_SSE3
+#define LAZYPRUNE_ISA sse3
+#elif XSIMD_WITH_SSE2
+#define LAZYPRUNE_ISA sse2
+#elif XSIMD_WITH_NEON64
+#define LAZYPRUNE_ISA neon64
+#else
+#error "lazyprune::cpu knows the vector instructions of x86-64 (SSE2 and later) and AArch64 only"
+#endif
+
+#define LAZYPRUNE_ISA_TEXT_OF(name) #name
+#define LAZYPRUNE_ISA_TEXT(name) LAZYPRUNE_ISA_TEXT_OF(name)
+
+namespace lazyprune::inline v0::inline LAZYPRUNE_ISA {
+
+using batch = xsimd::batch<float>;
+
+/// "avx2_fma", "avx512bw", ...: what the vector code of this translation unit uses.
+inline constexpr const char* isa_name = LAZYPRUNE_ISA_TEXT(LAZYPRUNE_ISA);
+
+}  // namespace lazyprune::inline v0::inline LAZYPRUNE_ISA

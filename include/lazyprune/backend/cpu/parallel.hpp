@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+// Loops over tasks on several threads. Who does which task is fixed, and no task depends on how many threads there are.
+#pragma once
+
+#include <cstddef>
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include <lazyprune/backend/host.hpp>
+
+namespace lazyprune::inline v0::detail {
+
+/// All that the process may use (its processors, OMP_NUM_THREADS); 1 without OpenMP.
+inline int available_threads() {
+#ifdef _OPENMP
+  return omp_get_max_threads();
+#else
+  return 1;
+#endif
+}
+
+/// body(task, thread) for each task, which must not throw: every thread does one run of neighbours.
+template <class Body>
+void for_tasks([[maybe_unused]] int threads, std::size_t tasks, const Body& body) {
+#ifdef _OPENMP
+  if (threads > 1 && tasks > 1) {
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (std::size_t task = 0; task < tasks; ++task) body(task, static_cast<std::size_t>(omp_get_thread_num()));
+    return;
+  }
+#endif
+  for (std::size_t task = 0; task < tasks; ++task) body(task, std::size_t{0});
+}
+
+/// The same, in turn: for tasks of which later ones are larger.
+template <class Body>
+void for_tasks_in_turn([[maybe_unused]] int threads, std::size_t tasks, const Body& body) {
+#ifdef _OPENMP
+  if (threads > 1 && tasks > 1) {
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+    for (std::size_t task = 0; task < tasks; ++task) body(task, static_cast<std::size_t>(omp_get_thread_num()));
+    return;
+  }
+#endif
+  for (std::size_t task = 0; task < tasks; ++task) body(task, std::size_t{0});
+}
+
+/// Memory for the course of one operation: grows to the largest one seen and stays.
+class workspace {
+ public:
+  /// Room for `count` floats, on a cache line's boundary; what is in it is lost.
+  float* take(std::size_t count) {
+    if (count > memory_.size()) memory_ = {}, memory_ = aligned_array<float>(count);
+    return memory_.data();
+  }
+  std::size_t bytes() const { return memory_.bytes(); }
+
+ private:
+  aligned_array<float> memory_;
+};
+
+/// Floats up to whole cache lines.
+constexpr std::size_t whole_lines(std::size_t floats) { return (floats + 15) / 16 * 16; }
+
+}  // namespace lazyprune::inline v0::detail

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: MIT
+// What the backends that compute in host memory share: buffers, caches, parameters, rope tables, and the operations that only move rows.
+#pragma once
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <concepts>
+#include <limits>
+#include <memory>
+#include <new>
+#include <string>
+#include <vector>
+
+#include <lazyprune/backend/tensor_backend.hpp>
+#include <lazyprune/core/error.hpp>
+
+namespace lazyprune::inline v0 {
+
+/// Uninitialised memory for `size` numbers on a cache line's boundary.
+template <class T>
+class aligned_array {
+ public:
+  static constexpr std::size_t alignment = 64;
+
+  aligned_array() = default;
+  explicit aligned_array(std::size_t size) : data_(size ? allocate(size) : nullptr), size_(size) {}
+
+  T* data() { return data_.get(); }
+  const T* data() const { return data_.get(); }
+  std::size_t size() const { return size_; }
+  std::size_t bytes() const { return size_ * sizeof(T); }
+
+ private:
+  struct release {
+    void operator()(T* data) const { ::operator delete (data, std::align_val_t{alignment}); }
+  };
+
+  static T* allocate(std::size_t size) {
+    if (size > std::numeric_limits<std::size_t>::max() / sizeof(T)) throw std::bad_array_new_length{};
+    return static_cast<T*>(::operator new (size * sizeof(T), std::align_val_t{alignment}));
+  }
+
+  std::unique_ptr<T[], release> data_;
+  std::size_t size_ = 0;
+};
+
+/// Activations (rows, columns), uninterrupted. Memory that was never written holds anything.
+template <class T>
+class host_buffer {
+ public:
+  explicit host_buffer(std::size_t columns) : columns_(columns) {}
+
+  /// Room for so many rows at least; what is there stays. Grows by half, so that row after row costs little.
+  void reserve(std::size_t rows) {
+    const std::size_t needed = rows * columns_;
+    if (needed > memory_.size()) {
+      aligned_array<T> larger(std::max(needed, memory_.size() + memory_.size() / 2));
+      std::copy_n(memory_.data(), rows_ * columns_, larger.data());
+      memory_ = std::move(larger);
+    }
+    rows_ = std::max(rows_, rows);
+  }
+
+  rows_view<T> view() { return {memory_.data(), rows_, columns_, columns_}; }
+  rows_view<const T> view() const { return {memory_.data(), rows_, columns_, columns_}; }
+  std::size_t bytes() const { return memory_.bytes(); }
+
+ private:
+  std::size_t columns_;
+  std::size_t rows_ = 0;
+  aligned_array<T> memory_;
+};
+
+/// Keys and values of one layer, in blocks of slots.
+template <class T>
+class host_kv {
+ public:
+  static constexpr std::size_t block_slots = 256;
+
+  host_kv(std::size_t kv_heads, std::size_t head_dim) : width_(kv_heads * head_dim) {}
+
+  std::size_t size() const { return size_; }    // slots
+  std::size_t width() const { return width_; }  // kv_heads * head_dim
+  std::size_t bytes() const { return blocks_.size() * 2 * block_slots * width_ * sizeof(T); }
+
+  /// Forgets the slots and keeps the memory.
+  void clear() { size_ = 0; }
+
+  /// `count` more slots, their keys and values not written yet.
+  void grow(std::size_t count) {
+    while (blocks_.size() * block_slots < size_ + count) blocks_.emplace_back(2 * block_slots * width_);
+    size_ += count;
+  }
+
+  /// (kv_heads * head_dim); the slots of one block follow each other.
+  T* key(std::size_t slot) { return blocks_[slot / block_slots].data() + slot % block_slots * width_; }
+  const T* key(std::size_t slot) const { return blocks_[slot / block_slots].data() + slot % block_slots * width_; }
+  T* value(std::size_t slot) { return key(slot) + block_slots * width_; }
+  const T* value(std::size_t slot) const { return key(slot) + block_slots * width_; }
+
+ private:
+  std::size_t width_;
+  std::size_t size_ = 0;
+  std::vector<aligned_array<T>> blocks_;  // (2, block_slots, width): keys, then values
+};
+
+template <class T>
+class host_parameters {
+ public:
+  /// Throws `error` unless the parts are vectors.
+  explicit host_parameters(std::span<const tensor> parts) {
+    for (const tensor& part : parts) {
+      if (part.rows != 1) throw error("", "parameters", "a vector", std::to_string(part.rows) + " rows");
+      const std::size_t at = values_.size();
+      values_.resize(at + part.columns);
+      widen(part, 0, part.columns, values_.data() + at);
+    }
+  }
+
+  std::size_t size() const { return values_.size(); }
+  std::size_t bytes() const { return values_.size() * sizeof(T); }
+  const T* data() const { return values_.data(); }
+  T operator[](std::size_t i) const { return values_[i]; }
+
+ private:
+  std::vector<T> values_;
+};
+
+template <class T>
+class host_rope_table {
+ public:
+  host_rope_table(std::span<const double> frequencies, double scale, std::size_t positions)
+      : half_(frequencies.size()), values_(2 * half_ * positions) {
+    for (std::size_t p = 0; p < positions; ++p)
+      for (std::size_t i = 0; i < half_; ++i) {
+        const double angle = static_cast<double>(p) * frequencies[i];
+        values_[2 * p * half_ + i] = static_cast<T>(scale * std::cos(angle));
+        values_[(2 * p + 1) * half_ + i] = static_cast<T>(scale * std::sin(angle));
+      }
+  }
+
+  std::size_t half() const { return half_; }  // head_dim / 2
+  std::size_t bytes() const { return values_.size() * sizeof(T); }
+  const T* cosines(position p) const { return values_.data() + 2 * p * half_; }      // (half)
+  const T* sines(position p) const { return values_.data() + (2 * p + 1) * half_; }  // (half)
+
+ private:
+  std::size_t half_;
+  std::vector<T> values_;  // (positions, 2, half)
+};
+
+namespace detail {
+
+/// What `pack` is given: so many outputs in all. Throws `error` unless the parts can be stacked and `as` is a dtype to compute with.
+inline std::size_t stacked_outputs(std::span<const tensor> parts, dtype as) {
+  if (as == dtype::f16) throw error("", "pack", "f32 or bf16", name_of(as));
+  if (parts.empty()) throw error("", "pack", "one part at least", "none");
+  std::size_t outputs = 0;
+  for (const tensor& part : parts) {
+    if (part.columns != parts[0].columns)
+      throw error("", "pack", std::to_string(parts[0].columns) + " inputs in every part", std::to_string(part.columns));
+    outputs += part.rows;
+  }
+  return outputs;
+}
+
+/// Throws `error` unless there is one gate for each up.
+inline void check_gated(const tensor& gate, const tensor& up) {
+  if (gate.rows != up.rows) throw error("", "pack_gated", std::to_string(gate.rows) + " rows of up", std::to_string(up.rows));
+}
+
+}  // namespace detail
+
+/// The part of a backend that is the same for all that compute in host memory: tensor_backend says what each operation means.
+template <std::floating_point T>
+class host_backend {
+ public:
+  using scalar = T;
+  using parameters = host_parameters<T>;
+  using buffer = host_buffer<T>;
+  using kv_layer = host_kv<T>;
+  using rope_table = host_rope_table<T>;
+
+  parameters load(std::span<const tensor> parts) const { return parameters(parts); }
+
+  rope_table make_rope(std::span<const double> frequencies, double scale, std::size_t positions) const {
+    return rope_table(frequencies, scale, positions);
+  }
+
+  void append(kv_layer& kv, rows_view<const T> k, rows_view<const T> v) const {
+    assert(k.rows == v.rows && k.columns == kv.width() && v.columns == kv.width());
+    const std::size_t first = kv.size();
+    kv.grow(k.rows);
+    for (std::size_t r = 0; r < k.rows; ++r) {
+      std::copy_n(k.row(r), k.columns, kv.key(first + r));
+      std::copy_n(v.row(r), v.columns, kv.value(first + r));
+    }
+  }
+
+  /// In order: rows may move towards the front of the same buffer.
+  void copy_rows(rows_view<const T> from, std::span<const std::uint32_t> from_rows, rows_view<T> to,
+                 std::span<const std::uint32_t> to_rows) const {
+    assert(from_rows.size() == to_rows.size() && from.columns == to.columns);
+    for (std::size_t i = 0; i < from_rows.size(); ++i) {
+      const T* source = from.row(from_rows[i]);
+      if (source != to.row(to_rows[i])) std::copy_n(source, from.columns, to.row(to_rows[i]));
+    }
+  }
+
+  void read_keys(const kv_layer& kv, std::span<const std::uint32_t> slots, float* out) const {
+    for (const std::uint32_t slot : slots) out = copy_out(kv.key(slot), kv.width(), out);
+  }
+
+  void read_values(const kv_layer& kv, std::span<const std::uint32_t> slots, float* out) const {
+    for (const std::uint32_t slot : slots) out = copy_out(kv.value(slot), kv.width(), out);
+  }
+
+  void read(rows_view<const T> x, T* out) const {
+    for (std::size_t r = 0; r < x.rows; ++r) out = copy_out(x.row(r), x.columns, out);
+  }
+
+ private:
+  template <class To>
+  static To* copy_out(const T* from, std::size_t count, To* out) {
+    return std::transform(from, from + count, out, [](T value) { return static_cast<To>(value); });
+  }
+};
+
+}  // namespace lazyprune::inline v0

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT
+// The oracle: every operation of tensor_backend as plain loops, as close to its formula as can be read, in any floating-point type.
+#pragma once
+
+#include <lazyprune/backend/execution.hpp>
+#include <lazyprune/backend/host.hpp>
+
+namespace lazyprune::inline v0 {
+
+/// Weights are widened to T (after rounding to bf16 where that is asked for), so that only the arithmetic tells two backends apart.
+template <std::floating_point T = double>
+class reference : public host_backend<T> {
+ public:
+  using typename host_backend<T>::parameters;
+  using typename host_backend<T>::kv_layer;
+  using typename host_backend<T>::rope_table;
+
+  class matrix {
+   public:
+    std::size_t outputs() const { return outputs_; }
+    std::size_t inputs() const { return inputs_; }
+    std::size_t bytes() const { return values_.size() * sizeof(T); }
+    const T* row(std::size_t output) const { return values_.data() + output * inputs_; }
+
+   private:
+    friend reference;
+    std::size_t outputs_;
+    std::size_t inputs_;
+    std::vector<T> values_;  // (outputs, inputs)
+  };
+
+  reference() = default;
+  explicit reference(const execution&) {}  // one thread, whatever is asked for
+
+  matrix pack(std::span<const tensor> parts, dtype as) const {
+    matrix w;
+    w.outputs_ = detail::stacked_outputs(parts, as);
+    w.inputs_ = parts[0].columns;
+    w.values_.resize(w.outputs_ * w.inputs_);
+    T* to = w.values_.data();
+    for (const tensor& part : parts) {
+      widen(part, 0, part.rows * part.columns, to);
+      to += part.rows * part.columns;
+    }
+    if (as == dtype::bf16)
+      for (T& value : w.values_) value = float_of_bf16(bf16_of_float(static_cast<float>(value)));
+    return w;
+  }
+
+  matrix pack_gated(const tensor& gate, const tensor& up, dtype as) const {
+    detail::check_gated(gate, up);
+    const tensor parts[] = {gate, up};
+    return pack(parts, as);
+  }
+
+  void embed(const matrix& table, std::span<const std::uint32_t> ids, rows_view<T> out) const {
+    for (std::size_t r = 0; r < ids.size(); ++r) std::copy_n(table.row(ids[r]), table.inputs(), out.row(r));
+  }
+
+  void rms_norm(rows_view<const T> x, const parameters& weight, double epsilon, rows_view<T> out) const {
+    for (std::size_t r = 0; r < x.rows; ++r) {
+      T squares = 0;
+      for (std::size_t i = 0; i < x.columns; ++i) squares += x.row(r)[i] * x.row(r)[i];
+      const T root = std::sqrt(squares / static_cast<T>(x.columns) + static_cast<T>(epsilon));
+      for (std::size_t i = 0; i < x.columns; ++i) out.row(r)[i] = x.row(r)[i] / root * weight[i];
+    }
+  }
+
+  void multiply(rows_view<const T> x, const matrix& w, const parameters* bias, rows_view<T> out) const {
+    for (std::size_t r = 0; r < x.rows; ++r)
+      for (std::size_t n = 0; n < w.outputs(); ++n) out.row(r)[n] = product(x.row(r), w, bias, n);
+  }
+
+  void multiply_add(rows_view<const T> x, const matrix& w, const parameters* bias, rows_view<T> out) const {
+    for (std::size_t r = 0; r < x.rows; ++r)
+      for (std::size_t n = 0; n < w.outputs(); ++n) out.row(r)[n] += product(x.row(r), w, bias, n);
+  }
+
+  void gated_multiply(rows_view<const T> x, const matrix& w, const parameters* bias, rows_view<T> out) const {
+    const std::size_t ffn = w.outputs() / 2;
+    for (std::size_t r = 0; r < x.rows; ++r)
+      for (std::size_t n = 0; n < ffn; ++n) {
+        const T gate = product(x.row(r), w, bias, n);
+        out.row(r)[n] = gate / (1 + std::exp(-gate)) * product(x.row(r), w, bias, ffn + n);
+      }
+  }
+
+  void rotate(rows_view<T> x, std::size_t head_dim, std::span<const position> positions, const rope_table& rope) const {
+    const std::size_t half = head_dim / 2;
+    for (std::size_t r = 0; r < x.rows; ++r)
+      for (std::size_t head = 0; head < x.columns; head += head_dim)
+        for (std::size_t i = 0; i < half; ++i) {
+          T& a = x.row(r)[head + i];
+          T& b = x.row(r)[head + i + half];
+          const T cosine = rope.cosines(positions[r])[i];
+          const T sine = rope.sines(positions[r])[i];
+          const T rotated = a * cosine - b * sine;
+          b = b * cosine + a * sine;
+          a = rotated;
+        }
+  }
+
+  void attend(rows_view<const T> q, const kv_layer& kv, const attention_rows& what, rows_view<T> out, const attention_probe& probe) const {
+    const auto [heads, kv_heads, head_dim] = what.shape;
+    const std::size_t active = what.active.size();
+    const T scale = 1 / std::sqrt(static_cast<T>(head_dim));
+    std::vector<T> probability(active);
+    for (std::size_t r = 0; r < q.rows; ++r)
+      for (std::size_t h = 0; h < heads; ++h) {
+        const T* query = q.row(r) + h * head_dim;
+        const std::size_t kv_at = h * kv_heads / heads * head_dim;  // of this head's keys and values in a slot
+        std::size_t seen = 0;
+        while (seen < active && what.active[seen] <= what.rows[r]) ++seen;
+
+        T largest = -std::numeric_limits<T>::infinity();
+        for (std::size_t i = 0; i < seen; ++i) {
+          probability[i] = dot(query, kv.key(what.slots[i]) + kv_at, head_dim) * scale;
+          largest = std::max(largest, probability[i]);
+        }
+        T sum = 0;
+        for (std::size_t i = 0; i < seen; ++i) sum += probability[i] = std::exp(probability[i] - largest);
+
+        T* to = out.row(r) + h * head_dim;
+        std::fill_n(to, head_dim, T{0});
+        for (std::size_t i = 0; i < seen; ++i) {
+          probability[i] /= sum;
+          const T* value = kv.value(what.slots[i]) + kv_at;
+          for (std::size_t d = 0; d < head_dim; ++d) to[d] += probability[i] * value[d];
+        }
+
+        if (r + probe.queries < q.rows) continue;
+        float* row = probe.data + ((r + probe.queries - q.rows) * heads + h) * probe.stride;
+        for (std::size_t i = 0; i < active; ++i) row[i] = i < seen ? static_cast<float>(probability[i]) : 0.0f;
+      }
+  }
+
+ private:
+  static T dot(const T* a, const T* b, std::size_t count) {
+    T sum = 0;
+    for (std::size_t i = 0; i < count; ++i) sum += a[i] * b[i];
+    return sum;
+  }
+
+  static T product(const T* x, const matrix& w, const parameters* bias, std::size_t output) {
+    return dot(x, w.row(output), w.inputs()) + (bias ? (*bias)[output] : T{0});
+  }
+};
+
+static_assert(tensor_backend<reference<double>>);
+static_assert(tensor_backend<reference<float>>);
+
+}  // namespace lazyprune::inline v0

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+// What the transformer asks of a machine: a dozen operations on rows of activations. A backend object is one execution context
+// (threads or stream, and scratch): one per running sequence. Weights are made by it once, immutable, and shared by all contexts.
+//
+//   type            is
+//   scalar          what activations are computed in, as the host reads them: float or double
+//   parameters      a vector of scalars: norm weights, biases
+//   matrix          a weight (outputs, inputs), packed as the products want it
+//   buffer          activations (rows, columns), growing, in the backend's memory
+//   kv_layer        keys and values of one layer, (slots, kv_heads * head_dim) each, appended in the order computed; memory grows in
+//                   blocks and what is there is never copied
+//   rope_table      cosines and sines by position
+//
+//   operation                                    means                                             shapes
+//   pack(parts, as)                              the parts stacked along the outputs, stored as    (outputs_i, inputs) each
+//                                                the dtype `as` (float or bf16)
+//   pack_gated(gate, up, as)                     the two made one, for gated_multiply              (ffn, inputs) each
+//   load(parts)                                  parameters, the parts joined                      (1, n_i) each
+//   make_rope(frequencies, scale, n)             table for positions 0..n-1: scale * cos and sin   (head_dim / 2)
+//                                                of position * frequencies[i], computed in double
+//   embed(table, ids, out)                       rows of the matrix                                out (ids, inputs)
+//   rms_norm(x, weight, epsilon, out)            x / sqrt(mean(x^2) + epsilon) * weight, per row   out like x; may be x
+//   multiply(x, w, bias, out)                    x w^T + bias (null: none)                         out (rows, outputs)
+//   multiply_add(x, w, bias, out)                out += x w^T + bias                               out (rows, outputs)
+//   gated_multiply(x, w, bias, out)              silu(x gate^T + b) * (x up^T + b'); bias (2 ffn)  out (rows, ffn)
+//   rotate(x, head_dim, positions, rope)         RoPE in place, pairs (i, i + head_dim / 2)        x (rows, heads * head_dim)
+//   append(kv, k, v)                             the rows become the next slots                    (rows, kv_heads * head_dim)
+//   attend(q, kv, what, out, probe)              attention, see attention_rows                     q, out (rows, heads * head_dim)
+//   copy_rows(from, from_rows, to, to_rows)      to[to_rows[i]] = from[from_rows[i]]
+//   read_keys / read_values(kv, slots, out)      to host floats                                    out (slots, kv_heads * head_dim)
+//   read(x, out)                                 to host scalars                                   out (rows, columns)
+//
+// Results are a function of the input: the same bits for any number of threads.
+#pragma once
+
+#include <concepts>
+#include <span>
+#include <type_traits>
+
+#include <lazyprune/backend/tensor.hpp>
+#include <lazyprune/core/types.hpp>
+
+namespace lazyprune::inline v0 {
+
+/// Rows of activations in a backend's memory: (rows, columns), rows `stride` scalars apart.
+template <class T>
+struct rows_view {
+  T* data;
+  std::size_t rows;
+  std::size_t columns;
+  std::size_t stride;
+
+  T* row(std::size_t r) const { return data + r * stride; }
+  rows_view slice(std::size_t first, std::size_t count) const { return {row(first), count, columns, stride}; }
+  operator rows_view<const T>() const requires(!std::is_const_v<T>) { return {data, rows, columns, stride}; }
+};
+
+struct attention_shape {
+  std::size_t heads;
+  std::size_t kv_heads;
+  std::size_t head_dim;
+};
+
+/// Row r, the token rows[r], attends to the active tokens u <= rows[r], whose keys lie in the slots given, with scores
+/// q.k / sqrt(head_dim). Every row is itself active and its keys are in the cache.
+struct attention_rows {
+  attention_shape shape;
+  std::span<const position> rows;        // (rows), ascending
+  std::span<const position> active;      // (active), ascending
+  std::span<const std::uint32_t> slots;  // (active)
+};
+
+/// Where the attention probabilities of the last `queries` rows go: host memory (queries, heads, active), rows `stride` floats
+/// apart; 0 where a row does not attend. No queries: nobody asked.
+struct attention_probe {
+  float* data = nullptr;
+  std::size_t queries = 0;
+  std::size_t stride = 0;
+};
+
+template <class B>
+concept tensor_backend = std::floating_point<typename B::scalar> && std::constructible_from<typename B::buffer, std::size_t> &&  // columns
+    std::constructible_from<typename B::kv_layer, std::size_t, std::size_t> &&  // kv_heads, head_dim
+    requires(B b, std::span<const tensor> parts, const tensor& part, dtype as, std::span<const double> frequencies, std::size_t n,
+             double epsilon, std::span<const std::uint32_t> ids, rows_view<const typename B::scalar> x, rows_view<typename B::scalar> out,
+             const typename B::matrix& w, const typename B::parameters& p, const typename B::parameters* bias,
+             const typename B::rope_table& rope, typename B::kv_layer& kv, const typename B::kv_layer& keys, const attention_rows& what,
+             const attention_probe& probe, float* floats, typename B::scalar* scalars, typename B::buffer& buffer) {
+  { b.pack(parts, as) } -> std::same_as<typename B::matrix>;
+  { b.pack_gated(part, part, as) } -> std::same_as<typename B::matrix>;
+  { b.load(parts) } -> std::same_as<typename B::parameters>;
+  { b.make_rope(frequencies, epsilon, n) } -> std::same_as<typename B::rope_table>;
+  b.embed(w, ids, out);
+  b.rms_norm(x, p, epsilon, out);
+  b.multiply(x, w, bias, out);
+  b.multiply_add(x, w, bias, out);
+  b.gated_multiply(x, w, bias, out);
+  b.rotate(out, n, ids, rope);
+  b.append(kv, x, x);
+  b.attend(x, keys, what, out, probe);
+  b.copy_rows(x, ids, out, ids);
+  b.read_keys(keys, ids, floats);
+  b.read_values(keys, ids, floats);
+  b.read(x, scalars);
+
+  buffer.reserve(n);  // room for n rows at least; what is there stays
+  { buffer.view() } -> std::same_as<rows_view<typename B::scalar>>;
+  { buffer.bytes() } -> std::convertible_to<std::size_t>;
+  kv.clear();
+  { keys.size() } -> std::convertible_to<std::size_t>;  // slots
+  { keys.bytes() } -> std::convertible_to<std::size_t>;
+  { w.bytes() } -> std::convertible_to<std::size_t>;
+  { w.outputs() } -> std::convertible_to<std::size_t>;
+  { w.inputs() } -> std::convertible_to<std::size_t>;
+  { p.bytes() } -> std::convertible_to<std::size_t>;
+  { rope.bytes() } -> std::convertible_to<std::size_t>;
+};
+
+}  // namespace lazyprune::inline v0

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+// What a prefill ought to cost, from the rows that each layer computes: the measure for a measured speedup. Counted in floating-point
+// operations; scoring, selecting and moving rows are not in it, so that what they cost shows as the share of the speedup not reached.
+#pragma once
+
+#include <span>
+
+#include <lazyprune/model/config.hpp>
+
+namespace lazyprune::inline v0 {
+
+/// Costs relative to one another: of an operation in the linear layers, and of one in the attention.
+struct cost_model {
+  double linear = 1.0;
+  double attention = 1.0;
+
+  /// One layer over `rows` tokens that see each other causally, of which the last `finish` are wanted: the others get keys and values
+  /// and nothing more.
+  double layer(const model_config& c, std::size_t rows, std::size_t finish) const {
+    const double hidden = static_cast<double>(c.hidden), ffn = static_cast<double>(c.ffn);
+    const double q_size = static_cast<double>(c.n_heads * c.head_dim), kv_size = static_cast<double>(c.n_kv_heads * c.head_dim);
+    const double all = static_cast<double>(rows), finished = static_cast<double>(finish);
+    const double pairs = finished * (2.0 * all - finished + 1.0) / 2.0;  // row i of the layer sees i + 1 tokens
+    return linear * (all * 2.0 * hidden * 2.0 * kv_size + finished * 2.0 * hidden * (2.0 * q_size + 3.0 * ffn)) +
+           attention * pairs * 4.0 * q_size;
+  }
+
+  /// A first prefill that computes rows[l] tokens in layer l (statistics::prefill_rows), and the logits of its last token.
+  double prefill(const model_config& c, std::span<const std::size_t> rows) const {
+    double cost = linear * 2.0 * static_cast<double>(c.hidden) * static_cast<double>(c.vocabulary);
+    for (std::size_t l = 0; l < rows.size(); ++l) cost += layer(c, rows[l], l + 1 == rows.size() ? 1 : rows[l]);
+    return cost;
+  }
+
+  friend bool operator==(const cost_model&, const cost_model&) = default;
+};
+
+/// How many times faster than the dense prefill a pruned one ought to be.
+inline double predicted_speedup(const cost_model& costs, const model_config& c, std::span<const std::size_t> dense_rows,
+                                std::span<const std::size_t> rows) {
+  return costs.prefill(c, dense_rows) / costs.prefill(c, rows);
+}
+
+}  // namespace lazyprune::inline v0

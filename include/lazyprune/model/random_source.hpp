@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+// Weights made up: a model of any shape to measure with, where there is no file. Speed does not depend on their values.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include <lazyprune/core/error.hpp>
+#include <lazyprune/model/weights.hpp>
+
+namespace lazyprune::inline v0 {
+
+/// A shape of the field by its name, as published.
+struct known_shape {
+  std::string_view name;
+  model_config config;
+};
+
+inline const std::vector<known_shape>& known_shapes() {
+  const auto shape = [](std::string_view name, model_config c, double theta, double epsilon) {
+    c.head_dim = c.hidden / c.n_heads;
+    c.rope.theta = theta;
+    c.rms_epsilon = epsilon;
+    c.bos = {1};
+    c.eos = {2};
+    return known_shape{name, std::move(c)};
+  };
+  const auto config = [](std::string family, std::size_t vocabulary, std::size_t hidden, std::size_t layers, std::size_t n_heads,
+                         std::size_t n_kv_heads, std::size_t ffn, std::size_t max_positions) {
+    model_config c;
+    c.family = std::move(family);
+    c.vocabulary = vocabulary;
+    c.hidden = hidden;
+    c.layers = layers;
+    c.n_heads = n_heads;
+    c.n_kv_heads = n_kv_heads;
+    c.ffn = ffn;
+    c.max_positions = max_positions;
+    c.qkv_bias = c.family == "qwen2";
+    return c;
+  };
+  static const std::vector<known_shape> shapes{
+      shape("tinyllama-1.1b", config("llama", 32000, 2048, 22, 32, 4, 5632, 2048), 1e4, 1e-5),
+      shape("llama-2-7b", config("llama", 32000, 4096, 32, 32, 32, 11008, 4096), 1e4, 1e-5),
+      shape("xgen-7b", config("llama", 51200, 4096, 32, 32, 32, 11008, 8192), 1e4, 1e-6),
+      shape("llama-3-8b", config("llama", 128256, 4096, 32, 32, 8, 14336, 8192), 5e5, 1e-5),
+      shape("mistral-7b", config("mistral", 32000, 4096, 32, 32, 8, 14336, 32768), 1e6, 1e-5),
+      shape("qwen2-7b", config("qwen2", 152064, 3584, 28, 28, 4, 18944, 32768), 1e6, 1e-6),
+      shape("pocket", config("llama", 2304, 128, 6, 4, 2, 256, 4096), 1e7, 1e-5),
+  };
+  return shapes;
+}
+
+/// Throws `error` where the name is none of known_shapes.
+inline const model_config& shape_named(std::string_view name) {
+  std::string names;
+  for (const known_shape& s : known_shapes()) {
+    if (s.name == name) return s.config;
+    names.append(names.empty() ? "" : ", ").append(s.name);
+  }
+  throw error("--random-weights", "", "one of " + names, name);
+}
+
+/// Every tensor is a stretch of one pool of numbers, uniform in +-0.035 (a deviation of 0.02, what models are initialised with); where
+/// it begins depends on its name. So the source takes the memory of the largest tensor only. Norms are 1. The same on every platform
+/// and for any number of threads.
+class random_source {
+ public:
+  /// `type`: f32 or bf16.
+  random_source(const model_config& config, dtype type) : type_(type), tied_(config.tied) {
+    if (type == dtype::f16) throw error("random weights", "dtype", "f32 or bf16", name_of(type));
+    const std::size_t widest = std::max({config.vocabulary, config.ffn, config.n_heads * config.head_dim});
+    const std::size_t size = widest * std::max(config.hidden, config.head_dim) + shifts;
+    pool_ = std::make_unique_for_overwrite<std::byte[]>(size * size_of(type));
+    fill(size);
+    ones_.resize(std::max(config.hidden, config.head_dim) * size_of(type));
+    for (std::size_t at = 0; at < ones_.size(); at += size_of(type)) store(ones_.data() + at, type, 1.0f);
+  }
+
+  bool contains(std::string_view name) const { return name != "lm_head.weight" || !tied_; }
+
+  tensor get(std::string_view name, std::size_t rows, std::size_t columns) const {
+    if (name.ends_with("norm.weight")) return {type_, rows, columns, ones_.data()};
+    return {type_, rows, columns, pool_.get() + hash(name) % shifts * size_of(type_)};
+  }
+
+ private:
+  static constexpr std::size_t shifts = 4096;
+
+  /// FNV-1a (http://www.isthe.com/chongo/tech/comp/fnv/).
+  static std::uint64_t hash(std::string_view text) {
+    std::uint64_t h = 0xcbf29ce484222325u;
+    for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+    return h;
+  }
+
+  /// In [-0.035, 0.035), from its place in the pool (SplitMix64's finaliser).
+  static float number(std::uint64_t place) {
+    std::uint64_t z = (place + 1) * 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return (static_cast<float>((z ^ z >> 31) >> 40) * 0x1p-23f - 1.0f) * 0.035f;
+  }
+
+  static void store(std::byte* at, dtype type, float value) {
+    if (type == dtype::f32) {
+      std::memcpy(at, &value, 4);
+    } else {
+      const std::uint16_t bits = bf16_of_float(value);
+      std::memcpy(at, &bits, 2);
+    }
+  }
+
+  void fill(std::size_t size) {
+    const std::size_t parts = std::max(1u, std::thread::hardware_concurrency());
+    std::vector<std::jthread> workers;
+    for (std::size_t p = 0; p < parts; ++p)
+      workers.emplace_back([this, first = size * p / parts, last = size * (p + 1) / parts] {
+        for (std::size_t i = first; i < last; ++i) store(pool_.get() + i * size_of(type_), type_, number(i));
+      });
+  }
+
+  dtype type_;
+  bool tied_;
+  std::unique_ptr<std::byte[]> pool_;
+  std::vector<std::byte> ones_;
+};
+
+static_assert(tensor_source<random_source>);
+
+}  // namespace lazyprune::inline v0

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/model/cost_model.hpp>
+
+#include <doctest/doctest.h>
+
+#include <vector>
+
+using namespace lazyprune;
+
+namespace {
+
+model_config small() {
+  model_config c;
+  c.vocabulary = 11, c.hidden = 6, c.layers = 3, c.n_heads = 4, c.n_kv_heads = 2, c.head_dim = 3, c.ffn = 7;
+  return c;
+}
+
+/// The same by counting: two operations for each weight that a row meets, and for each number that a head reads of a token it sees.
+double counted(const model_config& c, std::size_t rows, std::size_t finish, double linear, double attention) {
+  double cost = 0;
+  for (std::size_t row = 0; row < rows; ++row) {
+    for (std::size_t i = 0; i < c.hidden; ++i) cost += linear * 2 * static_cast<double>(2 * c.n_kv_heads * c.head_dim);
+    if (row + finish < rows) continue;
+    cost += linear * 2 * static_cast<double>(2 * c.hidden * c.n_heads * c.head_dim);  // queries and output
+    for (std::size_t matrix = 0; matrix < 3; ++matrix) cost += linear * 2 * static_cast<double>(c.hidden * c.ffn);
+    for (std::size_t seen = 0; seen <= row; ++seen)
+      for (std::size_t head = 0; head < c.n_heads; ++head) cost += attention * 2 * static_cast<double>(2 * c.head_dim);  // with k, and of v
+  }
+  return cost;
+}
+
+}  // namespace
+
+TEST_CASE("a layer costs what its rows meet") {
+  const model_config c = small();
+  for (const std::size_t rows : {1u, 2u, 9u})
+    for (const std::size_t finish : {std::size_t{1}, rows})
+      for (const double attention : {0.5, 1.0, 3.0}) {
+        const cost_model costs{.linear = 2.0, .attention = attention};
+        CHECK(costs.layer(c, rows, finish) == counted(c, rows, finish, 2.0, attention));  // sums of halves: exact
+      }
+}
+
+TEST_CASE("a prefill is its layers and one row of logits; the last layer finishes one row") {
+  const model_config c = small();
+  const std::vector<std::size_t> rows{9, 5, 5};
+  const double expected = counted(c, 9, 9, 1, 1) + counted(c, 5, 5, 1, 1) + counted(c, 5, 1, 1, 1) + 2.0 * 6 * 11;
+  CHECK(cost_model{}.prefill(c, rows) == expected);
+}
+
+TEST_CASE("the predicted speedup is the ratio of the two prefills") {
+  const model_config c = small();
+  const std::vector<std::size_t> dense{9, 9, 9}, pruned{9, 5, 2};
+  const cost_model costs;
+  CHECK(predicted_speedup(costs, c, dense, dense) == 1.0);
+  CHECK(predicted_speedup(costs, c, dense, pruned) == doctest::Approx(costs.prefill(c, dense) / costs.prefill(c, pruned)));
+  CHECK(predicted_speedup(costs, c, dense, pruned) > 1.0);
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/model/random_source.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <vector>
+
+#include <lazyprune/backend/reference.hpp>
+
+using namespace lazyprune;
+
+namespace {
+
+std::vector<float> numbers(const tensor& t) {
+  std::vector<float> values(t.rows * t.columns);
+  widen(t, 0, values.size(), values.data());
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("the published shapes have the parameters that their names say") {
+  const auto parameters = [](std::string_view name) {
+    const model_config& c = shape_named(name);
+    const std::size_t attention = c.hidden * c.head_dim * (2 * c.n_heads + 2 * c.n_kv_heads);
+    return static_cast<double>(c.layers * (attention + 3 * c.hidden * c.ffn) + 2 * c.vocabulary * c.hidden) * 1e-9;
+  };
+  // As published, in billions: 1.10, 6.74, 6.9 (of a 51,200 vocabulary), 8.03, 7.24, 7.62; norms and biases are below the last digit.
+  CHECK(parameters("tinyllama-1.1b") == doctest::Approx(1.10).epsilon(0.005));
+  CHECK(parameters("llama-2-7b") == doctest::Approx(6.74).epsilon(0.001));
+  CHECK(parameters("xgen-7b") == doctest::Approx(6.9).epsilon(0.005));
+  CHECK(parameters("llama-3-8b") == doctest::Approx(8.03).epsilon(0.001));
+  CHECK(parameters("mistral-7b") == doctest::Approx(7.24).epsilon(0.001));
+  CHECK(parameters("qwen2-7b") == doctest::Approx(7.62).epsilon(0.001));
+  CHECK_THROWS_WITH_AS(shape_named("gpt-5"),
+                       "--random-weights: expected one of tinyllama-1.1b, llama-2-7b, xgen-7b, llama-3-8b, mistral-7b, qwen2-7b, pocket, "
+                       "found gpt-5",
+                       error);
+}
+
+TEST_CASE("weights are the same each time, differ between tensors, and have a deviation of 0.02") {
+  const model_config& c = shape_named("pocket");
+  const random_source a(c, dtype::f32), b(c, dtype::f32), rounded(c, dtype::bf16);
+  const auto q = numbers(a.get("model.layers.0.self_attn.q_proj.weight", 128, 128));
+  CHECK(q == numbers(b.get("model.layers.0.self_attn.q_proj.weight", 128, 128)));
+  CHECK(q != numbers(a.get("model.layers.1.self_attn.q_proj.weight", 128, 128)));
+
+  auto in_bf16 = q;
+  for (float& value : in_bf16) value = float_of_bf16(bf16_of_float(value));
+  CHECK(in_bf16 == numbers(rounded.get("model.layers.0.self_attn.q_proj.weight", 128, 128)));
+
+  double sum = 0, squares = 0;
+  for (const float value : q) {
+    REQUIRE(std::abs(value) <= 0.035f);
+    sum += value, squares += static_cast<double>(value) * value;
+  }
+  const double n = static_cast<double>(q.size());
+  CHECK(std::abs(sum / n) < 5 * 0.0202 / std::sqrt(n));                    // five standard errors of the mean
+  CHECK(std::sqrt(squares / n) == doctest::Approx(0.0202).epsilon(0.03));  // 0.035 / sqrt(3); the deviation's own error is 0.6 %
+}
+
+TEST_CASE("every tensor of every part of a model is there: a model can be loaded") {
+  model_config c = shape_named("pocket");
+  c.vocabulary = 97, c.hidden = 16, c.head_dim = 24, c.ffn = 20, c.layers = 2;
+  c.qkv_bias = c.output_bias = c.mlp_bias = c.qk_norm = true;
+  for (const bool tied : {false, true}) {
+    c.tied = tied;
+    reference<double> backend;
+    const auto m = load_model(backend, c, random_source(c, dtype::bf16));
+    CHECK(m.weights.head.has_value() == !tied);
+    CHECK(m.weights.norm[15] == 1.0);
+    CHECK((*m.weights.layers[1].q_norm)[23] == 1.0);
+    CHECK(m.head().outputs() == 97);
+  }
+}
+
+TEST_CASE("f16 is not offered") {
+  CHECK_THROWS_WITH_AS(random_source(shape_named("pocket"), dtype::f16), "random weights: dtype: expected f32 or bf16, found f16", error);
+}
