@@ -56,7 +56,8 @@ class stages {
   }
 
   /// Ascending by `after`. Valid as long as this object.
-  std::span<const stage> list() const { return list_; }
+  std::span<const stage> list() const& { return list_; }
+  std::span<const stage> list() && = delete;
 
   std::size_t keep(const layer_context& context) const {
     const auto at = std::ranges::find(list_, context.done, &stage::after);

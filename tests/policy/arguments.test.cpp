@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/policy/arguments.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+using namespace lazyprune;
+
+namespace {
+
+template <class Number, class Value>
+std::string refusal(Value value) {
+  try {
+    Number{value};
+  } catch (const error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("a fraction is more than 0 and at most 1") {
+  for (const double good : {1.0, 0.5, 1e-300, std::numeric_limits<double>::denorm_min()}) CHECK(fraction(good) == good);
+  for (const double bad :
+       {0.0, -0.0, -0.5, std::nextafter(1.0, 2.0), 2.0, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()})
+    CHECK_THROWS_AS(fraction{bad}, error);
+  CHECK(refusal<fraction>(1.5) == "expected a share in (0, 1], found 1.5");
+}
+
+TEST_CASE("a positive count is not 0") {
+  CHECK(positive(1) == 1);
+  CHECK(positive(std::numeric_limits<std::size_t>::max()) == std::numeric_limits<std::size_t>::max());
+  CHECK(refusal<positive>(std::size_t{0}) == "expected a count of at least 1, found 0");
+}
+
+TEST_CASE("the share of a number of tokens is rounded up, but not by its own rounding error") {
+  CHECK(share_of(0.1, 30) == 3);  // 0.1 * 30 is 3.0000000000000004 in double
+  CHECK(share_of(0.7, 10) == 7);
+  CHECK(share_of(0.5, 3) == 2);
+  CHECK(share_of(1.0, 1) == 1);
+  CHECK(share_of(1e-300, 5) == 1);
+  CHECK(share_of(-3.0, 5) == 1);  // what a budget asks for that is spent already
+  CHECK(share_of(7.0, 5) == 5);
+
+  // Whole percentages, in integers.
+  for (std::uint64_t percent = 1; percent <= 100; ++percent)
+    for (std::uint64_t n = 1; n < 2000; ++n) REQUIRE(share_of(static_cast<double>(percent) / 100.0, n) == (percent * n + 99) / 100);
+}
+
+TEST_CASE("a number's text is the shortest that reads back") {
+  CHECK(detail::text_of(0.7) == "0.7");
+  CHECK(detail::text_of(1.0) == "1");
+  CHECK(detail::text_of(1.0 / 3.0) == "0.3333333333333333");
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/policy/presets.hpp>
+
+#include <doctest/doctest.h>
+
+#include <set>
+#include <vector>
+
+#include "policy/contract.hpp"
+
+namespace {
+
+using namespace contract;
+
+/// What a policy of positions leaves of the tokens before layer 0. `known` of them exist; `left` ends with the query token.
+template <class Policy>
+std::vector<position> prune(const Policy& policy, const std::vector<position>& left, std::size_t known, phase step) {
+  const std::size_t keep = policy.schedule.keep({0, 8, left.size(), known, step});
+  if (keep == everything) return left;
+  std::vector<float> scores(left.size());
+  policy.scorer.score({left, 0, known}, scores);
+  scores.back() = inf;
+  std::vector<std::uint32_t> kept(left.size());
+  kept.resize(policy.selector.select(candidates{scores, left, keep}, kept));
+  std::vector<position> positions;
+  for (const std::uint32_t i : kept) positions.push_back(left[i]);
+  return positions;
+}
+
+std::vector<position> first_positions(std::size_t n) {
+  std::vector<position> positions(n);
+  std::iota(positions.begin(), positions.end(), 0u);
+  return positions;
+}
+
+TEST_CASE("dense never prunes") {
+  const auto policy = dense();
+  static_assert(std::same_as<evidence_of<decltype(policy.scorer)>, token_view>);
+  for (layer_id done = 0; done < 32; ++done)
+    for (const phase step : {phase::prefill, phase::decode}) CHECK(policy.schedule.keep({done, 32, 100, 100, step}) == everything);
+}
+
+TEST_CASE("lazyllm: the layers that the paper's figures show") {
+  CHECK(lazyllm_stages(32) == stages{{9, 0.7}, {19, 0.7}, {28, 0.7}});
+  CHECK(lazyllm_stages(22) == stages{{6, 0.7}, {13, 0.7}, {19, 0.7}});
+  CHECK(lazyllm_stages(1) == stages{});
+  CHECK(lazyllm_stages(2) == stages{{1, 0.7}});
+  CHECK(lazyllm_stages(4) == stages{{1, 0.7}, {2, 0.7}, {3, 0.7}});
+  for (layer_id layers = 0; layers < 300; ++layers) {
+    CAPTURE(layers);
+    std::set<layer_id> expected{layers * 3 / 10, layers * 6 / 10, layers * 9 / 10};
+    expected.erase(0);
+    expected.erase(layers);
+    std::set<layer_id> found;
+    const stages drawn = lazyllm_stages(layers);
+    for (const stage& s : drawn.list()) {
+      CHECK(s.share == 0.7);
+      found.insert(s.after);
+    }
+    CHECK(found == expected);
+  }
+  CHECK(lazyllm(32) == lazyllm(stages{{9, 0.7}, {19, 0.7}, {28, 0.7}}));
+  CHECK(lazyllm(32) == policy{last_query_attention{}, lazyllm_stages(32), top_k{}, keep_all{}});
+}
+
+TEST_CASE("static pruning: in the prompt only, and nothing comes back") {
+  const auto policy = static_pruning({{4, 0.5}});
+  static_assert(std::same_as<decltype(policy.store), none>);
+  CHECK(policy.schedule.keep({4, 32, 100, 100, phase::prefill}) == 50);
+  CHECK(policy.schedule.keep({4, 32, 50, 100, phase::decode}) == everything);
+}
+
+TEST_CASE("random drop: a share of the prompt, another for another seed") {
+  const std::vector<position> prompt = first_positions(1000);
+  const std::vector<position> kept = prune(random_drop(0.3, 1), prompt, 1000, phase::prefill);
+  CHECK(kept.size() == 300);
+  CHECK(kept.back() == 999);
+  CHECK(kept != prune(random_drop(0.3, 2), prompt, 1000, phase::prefill));
+  CHECK(prune(random_drop(0.3, 1), kept, 1001, phase::decode) == kept);
+  static_assert(std::same_as<decltype(random_drop(0.3).store), none>);
+}
+
+TEST_CASE("streaming: the sinks and the window, at every step") {
+  struct sizes {
+    std::size_t sinks, window, prompt;
+  };
+  for (const sizes& s : {sizes{4, 16, 100}, {0, 5, 30}, {4, 1, 3}, {3, 8, 11}, {2, 50, 9}}) {
+    CAPTURE(s.sinks);
+    CAPTURE(s.window);
+    CAPTURE(s.prompt);
+    const auto policy = streaming_llm(s.sinks, s.window);
+    std::vector<position> left = first_positions(s.prompt);
+    for (std::size_t known = s.prompt; known < s.prompt + 40; ++known) {
+      if (known > s.prompt) left.push_back(static_cast<position>(known - 1));
+      left = prune(policy, left, known, known == s.prompt ? phase::prefill : phase::decode);
+      std::vector<position> expected;
+      for (position p = 0; p < known; ++p)
+        if (p < s.sinks || p + s.window >= known) expected.push_back(p);
+      REQUIRE(left == expected);
+    }
+  }
+  CHECK(streaming_llm() == streaming_llm(4, 1020));
+}
+
+}  // namespace

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/policy/schedule/cosine.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <vector>
+
+#include <lazyprune/policy/schedule/linear.hpp>
+#include "policy/contract.hpp"
+
+namespace {
+
+using namespace contract;
+
+struct cosine_values {
+  static std::vector<cosine> all() {
+    return {cosine{.share = 0.1}, cosine{.from = 3, .share = 0.5}, cosine{.from = 100, .share = 0.5}, cosine{.share = 1.0}};
+  }
+};
+TEST_CASE_TEMPLATE_INVOKE(schedule_contract, cosine_values);
+
+TEST_CASE("falls slowly, then fast, then slowly, to the share before the last layer") {
+  const cosine when{.from = 1, .share = 0.2};
+  // 6 steps for 8 layers; (1 + cos) / 2 is 0.933, 3/4, 1/2, 1/4, 0.067, 0: times 0.8, plus 0.2, of 1000
+  const std::size_t expected[] = {everything, everything, 947, 800, 600, 400, 254, 200};
+  for (layer_id done = 0; done < 8; ++done) {
+    CAPTURE(done);
+    CHECK(when.keep({done, 8, 1000, 1000, phase::prefill}) == expected[done]);
+  }
+}
+
+TEST_CASE("agrees with cos^2 of half the angle, meets the line at the middle and at the end") {
+  for (const double share : {0.01, 0.3, 0.77, 1.0})
+    for (layer_id layers = 2; layers < 40; ++layers)
+      for (layer_id done = 1; done < layers; ++done)
+        for (std::size_t known = 1; known < 3000; known += 97) {
+          const layer_context context{done, layers, known, known, phase::prefill};
+          const long double half = std::cos(std::acos(-1.0L) / 2 * done / (layers - 1));
+          const long double expected = std::ceil((share + (1 - share) * half * half) * static_cast<long double>(known) - 1e-9L);
+          const std::size_t keep = cosine{0, share}.keep(context);
+          REQUIRE(keep == std::max<std::size_t>(1, static_cast<std::size_t>(expected)));
+          if (2 * done == layers - 1 || done == layers - 1) REQUIRE(keep == linear{0, share}.keep(context));
+        }
+}
+
+TEST_CASE("no more go on than are active") { CHECK(cosine{.share = 0.5}.keep({2, 3, 30, 100, phase::decode}) == 30); }
+
+}  // namespace

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/policy/store/bounded.hpp>
+
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include "policy/contract.hpp"
+
+namespace {
+
+using namespace contract;
+
+struct bounded_values {
+  static std::vector<bounded> all() { return {bounded{0}, bounded{1}, bounded{10}, bounded{1'000'000}}; }
+};
+TEST_CASE_TEMPLATE_INVOKE(store_contract, bounded_values);
+
+using indices = std::vector<std::uint32_t>;
+
+indices admit(std::size_t rows, const std::vector<float>& scores, bool embeddings = false) {
+  std::vector<position> positions(scores.size());
+  std::iota(positions.begin(), positions.end(), 0u);
+  indices kept(scores.size());
+  kept.resize(bounded{rows}.admit(stored_rows{scores, positions, embeddings}, kept));
+  return kept;
+}
+
+TEST_CASE("the least is refused; of equals the earlier goes") {
+  CHECK(admit(2, {0.3f, 0.1f, 0.2f}) == indices{0, 2});
+  CHECK(admit(2, {0.1f, 0.1f, 0.1f}) == indices{1, 2});
+  CHECK(admit(0, {0.3f, 0.1f}) == indices{});
+}
+
+TEST_CASE("rows about to be read stay, beyond the bound too") {
+  CHECK(admit(1, {inf, 0.9f, inf, 0.1f}) == indices{0, 2});
+  CHECK(admit(0, {inf, 0.9f}) == indices{0});
+  CHECK(admit(3, {inf, 0.9f, inf, 0.1f}) == indices{0, 1, 2});
+}
+
+TEST_CASE("embeddings take no memory") { CHECK(admit(1, {0.3f, -inf, 0.2f}, true) == indices{0, 1, 2}); }
+
+TEST_CASE("agrees with sorting") {
+  std::mt19937 random(13);
+  for (int run = 0; run < 5'000; ++run) {
+    CAPTURE(run);
+    const std::vector<float> scores = some_scores(1 + random() % 40, random);
+    const std::size_t rows = random() % 45;
+    REQUIRE(admit(rows, scores) == best_by_sorting(scores, rows));
+  }
+}
+
+}  // namespace

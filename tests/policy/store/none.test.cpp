@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/policy/store/none.hpp>
+
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include "policy/contract.hpp"
+
+namespace {
+
+using namespace contract;
+
+struct none_values {
+  static std::vector<none> all() { return {none{}}; }
+};
+TEST_CASE_TEMPLATE_INVOKE(store_contract, none_values);
+
+TEST_CASE("nothing has a place, embeddings neither") {
+  const std::vector<float> scores{0.5f, -inf, 1e30f, std::numeric_limits<float>::max()};
+  const std::vector<position> positions{1, 4, 5, 9};
+  std::vector<std::uint32_t> kept(4);
+  CHECK(none{}.admit(stored_rows{scores, positions, false}, kept) == 0);
+  CHECK(none{}.admit(stored_rows{scores, positions, true}, kept) == 0);
+}
+
+}  // namespace
