@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+// POSIX file descriptors: closed when they go, calls that signals interrupt repeated, and whose fault a failed call is.
+#pragma once
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <lazyprune/core/error.hpp>
+
+namespace lazyprune::inline v0::detail {
+
+inline std::string reason(int code) { return std::generic_category().message(code); }
+
+template <class Call>
+auto repeat_if_interrupted(Call call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
+class descriptor {
+ public:
+  explicit descriptor(int number = -1) : number_(number) {}
+  descriptor(descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  descriptor& operator=(descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~descriptor() { close(); }
+
+  int get() const { return number_; }
+  /// False, with errno, where the last of what was written is lost. EINTR is no fault: the descriptor is closed.
+  bool close() { return number_ < 0 || ::close(std::exchange(number_, -1)) == 0 || errno == EINTR; }
+
+ private:
+  int number_;
+};
+
+/// Throws `error` where the name or its permissions are at fault, `io_error` where the machine is. Both speak of the file `name`.
+inline descriptor open_file(const std::filesystem::path& path, int flags, const std::string& name, std::string_view expected) {
+  descriptor file(repeat_if_interrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC, 0666); }));
+  if (file.get() >= 0) return file;
+  const int code = errno;
+  for (const int machine : {EIO, ENOMEM, EMFILE, ENFILE, ENOSPC, EDQUOT})
+    if (code == machine) throw io_error(name, "open", expected, reason(code));
+  throw error(name, "", expected, reason(code));
+}
+
+/// Fills `out`. `read(at, bytes)` is POSIX read: it may give less than asked for, and 0 at the end of the file.
+template <class Read>
+void read_fully(std::span<std::byte> out, const std::string& file, Read read) {
+  constexpr std::size_t most = std::size_t{1} << 30;  // some systems refuse to read more at once
+  for (std::size_t done = 0; done < out.size();) {
+    const auto got = repeat_if_interrupted([&] { return read(out.data() + done, std::min(out.size() - done, most)); });
+    if (got < 0) throw io_error(file, "byte " + std::to_string(done), "to read it", reason(errno));
+    if (got == 0) throw io_error(file, "byte " + std::to_string(done), std::to_string(out.size()) + " bytes", "the end: the file shrank");
+    done += static_cast<std::size_t>(got);
+  }
+}
+
+/// Writes all of `text`; false, with errno, where that fails. `write(at, bytes)` is POSIX write: it may take less than given.
+template <class Write>
+bool write_fully(std::string_view text, Write write) {
+  while (!text.empty()) {
+    const auto put = repeat_if_interrupted([&] { return write(text.data(), text.size()); });
+    if (put < 0) return false;
+    text.remove_prefix(static_cast<std::size_t>(put));
+  }
+  return true;
+}
+
+}  // namespace lazyprune::inline v0::detail

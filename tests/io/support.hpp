@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+// What the tests of this floor share: folders that vanish, files made of bytes, the text of an error.
+#pragma once
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include <lazyprune/core/error.hpp>
+
+namespace lazyprune_test {
+
+/// A folder of its own, removed with all that is in it.
+class temporary_folder {
+ public:
+  temporary_folder() {
+    std::string name = (std::filesystem::temp_directory_path() / "lazyprune-test-XXXXXX").string();
+    if (!::mkdtemp(name.data())) throw std::filesystem::filesystem_error("mkdtemp", name, std::error_code(errno, std::generic_category()));
+    path_ = name;
+  }
+  temporary_folder(const temporary_folder&) = delete;
+  temporary_folder& operator=(const temporary_folder&) = delete;
+  ~temporary_folder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path operator/(std::string_view name) const { return path_ / name; }
+
+  std::filesystem::path write(std::string_view name, std::string_view bytes) const {
+    std::ofstream(path_ / name, std::ios::binary) << bytes;
+    return path_ / name;
+  }
+  std::size_t files() const {
+    return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(path_), std::filesystem::directory_iterator()));
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// What the call's lazyprune::error says; "io: " before it where the machine is at fault; "no error" where there is none.
+template <class Call>
+std::string error_of(Call call) {
+  try {
+    call();
+  } catch (const lazyprune::io_error& e) {
+    return std::string("io: ") + e.what();
+  } catch (const lazyprune::error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+}  // namespace lazyprune_test
