@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT
+// Two traces of one input, side by side: do two engines compute the same tokens at the same layers, where do they part, and is that
+// more than rounding? Once the kept sets differ, all later differences may follow from the first: only that one is told in full.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <string_view>
+
+#include <lazyprune/eval/detail/position_ranges.hpp>
+#include <lazyprune/session/trace.hpp>
+
+namespace lazyprune::inline v0 {
+
+/// Scores are floats: two engines may choose differently where the least kept and the best dropped score are closer than this,
+/// relative to the least kept one.
+inline constexpr double rounding_margin = 1e-6;
+
+enum class trace_part : std::uint8_t { steps, layers, tokens, active, rows, revived, logits, next };
+
+constexpr std::string_view name_of(trace_part part) {
+  constexpr std::array<std::string_view, 8> names{"steps", "layers", "tokens", "active", "rows", "revived", "logits", "next"};
+  return names[static_cast<std::size_t>(part)];
+}
+
+/// The first place where two traces part.
+struct trace_difference {
+  std::size_t step;
+  std::optional<layer_id> layer;  // active, rows, revived
+  trace_part what;
+  std::vector<std::uint32_t> only_a;  // active, rows, revived: the positions that only A has, ascending. tokens: the first id that
+  std::vector<std::uint32_t> only_b;  // differs (none: no more tokens). next: the id. steps, layers, logits: how many there are
+  std::optional<double> margin_a;     // active: the margin of the choice that decided who enters this layer, where recorded
+  std::optional<double> margin_b;
+
+  /// The choice was so close, in one trace at least, that rounding can turn it.
+  bool explained() const {
+    const auto close = [](const std::optional<double>& margin) { return margin && std::abs(*margin) < rounding_margin; };
+    return close(margin_a) || close(margin_b);
+  }
+  friend bool operator==(const trace_difference&, const trace_difference&) = default;
+};
+
+/// The largest absolute difference of a logit, over the steps that have logits in both traces.
+struct logits_distance {
+  std::size_t steps = 0;  // compared
+  double most = 0;        // infinite where one of the two is not a number
+  std::size_t at = 0;     // the step of `most`
+  friend bool operator==(const logits_distance&, const logits_distance&) = default;
+};
+
+struct trace_comparison {
+  bool alike;                             // the same in every part, and no logit further apart than the tolerance
+  std::optional<trace_difference> first;  // none: no part but the logits' values differs
+  std::size_t steps_a;
+  std::size_t steps_b;
+  std::size_t agreed;             // steps before the first difference
+  double tolerance;               // of the logits
+  logits_distance logits;         // over all steps
+  logits_distance logits_before;  // over the steps before anything differs that logits depend on
+
+  /// A few lines for people, the last one ended.
+  std::string text() const;
+  friend bool operator==(const trace_comparison&, const trace_comparison&) = default;
+};
+
+namespace detail {
+
+inline std::vector<position> only_in(const std::vector<position>& a, const std::vector<position>& b) {
+  std::vector<position> rest;
+  std::ranges::set_difference(a, b, std::back_inserter(rest));
+  return rest;
+}
+
+inline trace_difference count_difference(std::size_t step, trace_part what, std::size_t a, std::size_t b) {
+  return {step, {}, what, {static_cast<std::uint32_t>(a)}, {static_cast<std::uint32_t>(b)}, {}, {}};
+}
+
+inline std::optional<double> margin_into(const step_trace& trace, std::size_t layer) {
+  return layer > 0 && layer <= trace.margin.size() ? trace.margin[layer - 1] : std::nullopt;
+}
+
+/// What differs in the part of a step that its logits depend on.
+inline std::optional<trace_difference> difference_before_logits(const step_trace& a, const step_trace& b) {
+  if (a.tokens != b.tokens) {
+    const auto [in_a, in_b] = std::ranges::mismatch(a.tokens, b.tokens);
+    trace_difference found{a.step, {}, trace_part::tokens, {}, {}, {}, {}};
+    if (in_a != a.tokens.end()) found.only_a.push_back(*in_a);
+    if (in_b != b.tokens.end()) found.only_b.push_back(*in_b);
+    return found;
+  }
+  if (a.layers.size() != b.layers.size()) return count_difference(a.step, trace_part::layers, a.layers.size(), b.layers.size());
+  for (std::size_t l = 0; l < a.layers.size(); ++l) {
+    const auto compare = [&](trace_part what, std::vector<position> layer_trace::*part) -> std::optional<trace_difference> {
+      const auto &in_a = a.layers[l].*part, &in_b = b.layers[l].*part;
+      if (in_a == in_b) return {};
+      trace_difference found{a.step, static_cast<layer_id>(l), what, only_in(in_a, in_b), only_in(in_b, in_a), {}, {}};
+      if (what == trace_part::active) found.margin_a = margin_into(a, l), found.margin_b = margin_into(b, l);
+      return found;
+    };
+    if (auto found = compare(trace_part::active, &layer_trace::active)) return found;
+    if (auto found = compare(trace_part::rows, &layer_trace::rows)) return found;
+    if (auto found = compare(trace_part::revived, &layer_trace::revived)) return found;
+  }
+  return {};
+}
+
+inline void add_logits(logits_distance& distance, const step_trace& a, const step_trace& b) {
+  ++distance.steps;
+  for (std::size_t i = 0; i < a.logits.size(); ++i) {
+    if (a.logits[i] == b.logits[i]) continue;
+    double apart = std::abs(a.logits[i] - b.logits[i]);
+    if (std::isnan(apart)) apart = std::numeric_limits<double>::infinity();
+    if (apart > distance.most) distance.most = apart, distance.at = a.step;
+  }
+}
+
+inline std::string brief(double value) {
+  std::array<char, 32> digits;
+  return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value, std::chars_format::general, 3).ptr};
+}
+
+inline std::string text_of(const trace_difference& d) {
+  std::string text = "part at step " + std::to_string(d.step);
+  if (d.layer) text += ", layer " + std::to_string(*d.layer);
+  text.append(": ").append(name_of(d.what)).append("\n");
+  if (!d.layer) {
+    const auto value = [](const std::vector<std::uint32_t>& v) { return v.empty() ? "none" : std::to_string(v.front()); };
+    return text + "  " + value(d.only_a) + " in A, " + value(d.only_b) + " in B\n";
+  }
+  const auto positions = [](const std::vector<position>& p) {
+    return p.empty() ? "none" : position_ranges(p, 12) + " (" + std::to_string(p.size()) + ")";
+  };
+  text += "  positions only in A: " + positions(d.only_a) + "; only in B: " + positions(d.only_b) + "\n";
+  if (d.what != trace_part::active) return text + "  the active tokens are the same here: no close choice explains it\n";
+  const auto margin = [](const std::optional<double>& m) { return m ? brief(*m) : "not recorded"; };
+  text += "  margin of the choice that led here: " + margin(d.margin_a) + " in A, " + margin(d.margin_b) + " in B: ";
+  return text +
+         (d.explained()              ? "below "
+          : d.margin_a || d.margin_b ? "not below "
+                                     : "unknown if below ") +
+         brief(rounding_margin) + (d.explained() ? ", rounding can explain it\n" : ", where rounding could explain it\n");
+}
+
+}  // namespace detail
+
+/// Compares step by step; a step's parts in the order in which they come about: tokens, the layers, logits, next. Positions must
+/// ascend, as they do in a trace that was read. A tolerance of 0 asks for equal logits.
+inline trace_comparison compare_traces(const std::vector<step_trace>& a, const std::vector<step_trace>& b, double tolerance = 1e-4) {
+  trace_comparison result{.alike = false,
+                          .first = {},
+                          .steps_a = a.size(),
+                          .steps_b = b.size(),
+                          .agreed = 0,
+                          .tolerance = tolerance,
+                          .logits = {},
+                          .logits_before = {}};
+  const std::size_t common = std::min(a.size(), b.size());
+  for (std::size_t s = 0; s < common; ++s) {
+    if (!result.first) result.first = detail::difference_before_logits(a[s], b[s]);
+    if (!a[s].logits.empty() && !b[s].logits.empty()) {
+      if (a[s].logits.size() == b[s].logits.size()) {
+        if (!result.first) detail::add_logits(result.logits_before, a[s], b[s]);
+        detail::add_logits(result.logits, a[s], b[s]);
+      } else if (!result.first) {
+        result.first = detail::count_difference(s, trace_part::logits, a[s].logits.size(), b[s].logits.size());
+      }
+    }
+    if (!result.first && a[s].next != b[s].next) result.first = {s, {}, trace_part::next, {a[s].next}, {b[s].next}, {}, {}};
+    if (!result.first) ++result.agreed;
+  }
+  if (!result.first && a.size() != b.size()) result.first = detail::count_difference(common, trace_part::steps, a.size(), b.size());
+  result.alike = !result.first && result.logits.most <= tolerance;
+  return result;
+}
+
+inline std::string trace_comparison::text() const {
+  std::string out = alike ? "alike: " : "different: ";
+  if (first)
+    out += "the traces " + detail::text_of(*first) + "  steps that agree before it: " + std::to_string(agreed) + " of " +
+           std::to_string(std::max(steps_a, steps_b)) + "; what comes later may follow from it\n";
+  else
+    out += std::to_string(agreed) + " steps with the same tokens, active, rows, revived and next" + (alike ? "\n" : ", but not logits\n");
+  if (logits.steps == 0) return out + "logits: not in both\n";
+  const auto distance = [](const logits_distance& d) {
+    return detail::brief(d.most) + " apart at most (step " + std::to_string(d.at) + ")";
+  };
+  out += "logits: " + distance(logits) + ", tolerance " + detail::brief(tolerance);
+  if (first && logits_before.steps > 0) out += "; before the traces part " + distance(logits_before);
+  return out + "\n";
+}
+
+}  // namespace lazyprune::inline v0
