@@ -3,8 +3,8 @@
 #include <lazyprune/backend/reference.hpp>
 #include <lazyprune/io/checkpoint.hpp>
 #include <lazyprune/io/trace_file.hpp>
-#include <lazyprune/model/generator.hpp>
 #include <lazyprune/lazyprune.hpp>
+#include <lazyprune/model/generator.hpp>
 
 #include <doctest/doctest.h>
 

@@ -125,29 +125,30 @@ class cpu : public host_backend<float> {
     for (const position row : what.rows)
       seen_.push_back(static_cast<std::size_t>(std::ranges::upper_bound(what.active, row) - what.active.begin()));
 
+    const std::size_t unprobed = q.rows - probe.queries;
     if (q.rows <= few_attending) {
-      const bool probed = probe.queries == q.rows;  // then what was asked for is what is needed
-      const std::size_t own = probed ? 0 : detail::whole_lines(q.rows * what.shape.heads * active);
+      const std::size_t heads = what.shape.heads;
+      const std::size_t own = unprobed ? detail::whole_lines(q.rows * heads * active) : 0;
       float* scratch = shared_.take(own + few.scratch(q.rows));
-      float* rows = probed ? probe.data : scratch;
-      const std::size_t stride = probed ? probe.stride : active;
+      float* rows = own ? scratch : probe.data;
+      const std::size_t stride = own ? active : probe.stride;
       few.probabilities(q, seen_.data(), rows, stride);
       few.weigh(rows, stride, out, scratch + own);
-      if (probed) return;
-    } else {
-      const simd::key_blocks keys(kv, what);
-      const std::size_t kv_heads = what.shape.kv_heads, queries = simd::query_block::queries(what.shape);
-      const std::size_t size = simd::query_block::scratch(what.shape);
-      float* scratch = local(size);
-      detail::for_tasks_in_turn(threads_, kv_heads * ((q.rows + queries - 1) / queries), [&](std::size_t task, std::size_t thread) {
-        const std::size_t first = task / kv_heads * queries, count = std::min(queries, q.rows - first);
-        simd::query_block block(what.shape, scratch + thread * size);
-        block.attend(q.slice(first, count), task % kv_heads, keys, seen_.data() + first, out.slice(first, count));
-      });
+      for (std::size_t i = 0; own && i < probe.queries * heads; ++i)
+        std::copy_n(rows + (unprobed * heads + i) * active, active, probe.data + i * probe.stride);
+      return;
     }
-    if (probe.queries == 0) return;
-    const std::size_t first = q.rows - probe.queries;
-    few.probabilities(q.slice(first, probe.queries), seen_.data() + first, probe.data, probe.stride);
+
+    const simd::key_blocks keys(kv, what);
+    const std::size_t kv_heads = what.shape.kv_heads, queries = simd::query_block::queries(what.shape);
+    const std::size_t size = simd::query_block::scratch(what.shape);
+    float* scratch = local(size);
+    detail::for_tasks_in_turn(threads_, kv_heads * ((q.rows + queries - 1) / queries), [&](std::size_t task, std::size_t thread) {
+      const std::size_t first = task / kv_heads * queries, count = std::min(queries, q.rows - first);
+      simd::query_block block(what.shape, scratch + thread * size);
+      block.attend(q.slice(first, count), task % kv_heads, keys, seen_.data() + first, out.slice(first, count));
+    });
+    if (probe.queries) few.probabilities(q.slice(unprobed, probe.queries), seen_.data() + unprobed, probe.data, probe.stride);
   }
 
  private:

@@ -101,12 +101,7 @@ class transformer {
       backend_.embed(weights_.embedding, state.from_rows, room(state.x, n));
       return;
     }
-    const bool in_place = std::ranges::all_of(plan.sources, [&](const row_source& s) {
-      return s.from == row_source::origin::carried && s.index == static_cast<std::size_t>(&s - plan.sources.data());
-    });
-    if (in_place) return;
-    const rows to = room(state.moved, n);
-    const auto copy = [&](row_source::origin origin, typename Backend::buffer& from) {
+    const auto copy = [&](row_source::origin origin, typename Backend::buffer& from, rows to) {
       state.from_rows.clear();
       state.to_rows.clear();
       for (std::size_t i = 0; i < n; ++i) {
@@ -116,8 +111,13 @@ class transformer {
       }
       backend_.copy_rows(from.view(), state.from_rows, to, state.to_rows);
     };
-    copy(row_source::origin::carried, state.x);
-    copy(row_source::origin::stored, state.aux);
+    if (std::ranges::all_of(plan.sources, [](const row_source& s) { return s.from == row_source::origin::carried; })) {
+      if (plan.sources.back().index + 1 != n) copy(row_source::origin::carried, state.x, state.x.view());  // the prefill: rows close up
+      return;
+    }
+    const rows to = room(state.moved, n);
+    copy(row_source::origin::carried, state.x, to);
+    copy(row_source::origin::stored, state.aux, to);
     std::swap(state.x, state.moved);
   }
 

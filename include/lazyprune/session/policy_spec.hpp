@@ -222,7 +222,7 @@ inline schedule_choice read_schedule(part_text& p, layer_range where) {
   layer_range distance = where;
   distance.least = 1;
   if (p.name() == "every") {
-    const positive n = p.allow({"n", "share"}).layer("n", distance);
+    const lazyprune::positive n = p.allow({"n", "share"}).layer("n", distance);
     return plain_schedule(every{n, p.share("share")});
   }
   if (p.name() == "linear") {

@@ -152,10 +152,11 @@ class few_queries {
   /// out (queries, heads, keys), rows `stride` apart, of q (queries, heads * head_dim); query r looks at the first seen[r] keys.
   void probabilities(rows_view<const float> q, const std::size_t* seen, float* out, std::size_t stride) const {
     detail::for_tasks(threads_, chunks_, [&](std::size_t task, std::size_t) {
-      std::size_t i = task * chunk;
-      const std::size_t end = std::min(i + chunk, slots_.size());
-      for (; i + 4 <= end; i += 4) scores<4>(q, i, out, stride);
-      for (; i < end; ++i) scores<1>(q, i, out, stride);
+      for_lines(task, [&](std::size_t first, std::size_t end, std::size_t head) {
+        std::size_t i = first;
+        for (; i + 4 <= end; i += 4) scores<4>(q, head, i, out, stride);
+        for (; i < end; ++i) scores<1>(q, head, i, out, stride);
+      });
     });
     detail::for_tasks(threads_, q.rows * shape_.heads, [&](std::size_t task, std::size_t) {
       const std::size_t visible = seen[task / shape_.heads];
@@ -175,10 +176,11 @@ class few_queries {
     detail::for_tasks(threads_, chunks_, [&](std::size_t task, std::size_t) {
       float* sums = scratch + task * out.rows * width;
       std::fill_n(sums, out.rows * width, 0.0f);
-      std::size_t i = task * chunk;
-      const std::size_t end = std::min(i + chunk, slots_.size());
-      for (; i + 4 <= end; i += 4) add_values<4>(probability + i, stride, i, out.rows, sums);
-      for (; i < end; ++i) add_values<1>(probability + i, stride, i, out.rows, sums);
+      for_lines(task, [&](std::size_t first, std::size_t end, std::size_t head) {
+        std::size_t i = first;
+        for (; i + 4 <= end; i += 4) add_values<4>(probability, stride, head, i, out.rows, sums);
+        for (; i < end; ++i) add_values<1>(probability, stride, head, i, out.rows, sums);
+      });
     });
     for (std::size_t r = 0; r < out.rows; ++r) {
       std::fill_n(out.row(r), width, 0.0f);
@@ -187,28 +189,36 @@ class few_queries {
   }
 
  private:
+  /// body(first, end, head) for pieces of a chunk: as many keys as a cache line holds scores, then the next head.
+  template <class Body>
+  void for_lines(std::size_t task, const Body& body) const {
+    constexpr std::size_t line = 16;
+    const std::size_t end = std::min((task + 1) * chunk, slots_.size());
+    for (std::size_t first = task * chunk; first < end; first += line)
+      for (std::size_t head = 0; head < shape_.heads; ++head) body(first, std::min(first + line, end), head);
+  }
+
   template <std::size_t Keys>
-  void scores(rows_view<const float> q, std::size_t first, float* out, std::size_t stride) const {
+  void scores(rows_view<const float> q, std::size_t head, std::size_t first, float* out, std::size_t stride) const {
     const std::size_t group = shape_.heads / shape_.kv_heads, d = shape_.head_dim;
     const float scale = 1.0f / std::sqrt(static_cast<float>(d));
-    for (std::size_t h = 0; h < shape_.heads; ++h) {
-      std::array<const float*, Keys> keys;
-      for (std::size_t j = 0; j < Keys; ++j) keys[j] = kv_->key(slots_[first + j]) + h / group * d;
-      for (std::size_t r = 0; r < q.rows; ++r) {
-        const auto products = dots<Keys>(keys, q.row(r) + h * d, d);
-        for (std::size_t j = 0; j < Keys; ++j) out[(r * shape_.heads + h) * stride + first + j] = products[j] * scale;
-      }
+    std::array<const float*, Keys> keys;
+    for (std::size_t j = 0; j < Keys; ++j) keys[j] = kv_->key(slots_[first + j]) + head / group * d;
+    for (std::size_t r = 0; r < q.rows; ++r) {
+      const auto products = dots<Keys>(keys, q.row(r) + head * d, d);
+      for (std::size_t j = 0; j < Keys; ++j) out[(r * shape_.heads + head) * stride + first + j] = products[j] * scale;
     }
   }
 
   template <std::size_t Keys>
-  void add_values(const float* probability, std::size_t stride, std::size_t first, std::size_t queries, float* sums) const {
+  void add_values(const float* probability, std::size_t stride, std::size_t head, std::size_t first, std::size_t queries,
+                  float* sums) const {
     const std::size_t group = shape_.heads / shape_.kv_heads, d = shape_.head_dim;
-    for (std::size_t h = 0; h < shape_.heads; ++h) {
-      std::array<const float*, Keys> values;
-      for (std::size_t j = 0; j < Keys; ++j) values[j] = kv_->value(slots_[first + j]) + h / group * d;
-      for (std::size_t r = 0; r < queries; ++r)
-        add_weighed<Keys>(probability + (r * shape_.heads + h) * stride, values, d, sums + (r * shape_.heads + h) * d);
+    std::array<const float*, Keys> values;
+    for (std::size_t j = 0; j < Keys; ++j) values[j] = kv_->value(slots_[first + j]) + head / group * d;
+    for (std::size_t r = 0; r < queries; ++r) {
+      const std::size_t row = r * shape_.heads + head;
+      add_weighed<Keys>(probability + row * stride + first, values, d, sums + row * d);
     }
   }
 

@@ -32,7 +32,7 @@ using multiply = Eigen::internal::gebp_kernel<float, float, index, output, trait
 
 }  // namespace kernels
 
-/// x (rows, depth) in the order in which the kernel reads it, into rows * depth floats.
+/// x (rows, depth) in the order in which the kernel reads it, into rows * depth floats on a cache line's boundary.
 inline void pack_rows(rows_view<const float> x, float* packed) {
   kernels::pack_right{}(packed, {x.data, static_cast<kernels::index>(x.stride)}, static_cast<kernels::index>(x.columns),
                         static_cast<kernels::index>(x.rows));

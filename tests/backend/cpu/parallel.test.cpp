@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/backend/cpu/parallel.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+using namespace lazyprune;
+
+namespace {
+
+/// Which thread did each task, after checking that each was done once.
+template <class Loop>
+std::vector<std::size_t> done_by(const Loop& loop, int threads, std::size_t tasks) {
+  std::vector<int> times(tasks);
+  std::vector<std::size_t> by(tasks);
+  loop(threads, tasks, [&](std::size_t task, std::size_t thread) {
+    ++times[task];
+    by[task] = thread;
+  });
+  CHECK(times == std::vector<int>(tasks, 1));
+  for (const std::size_t thread : by) CHECK(thread < static_cast<std::size_t>(threads));
+  return by;
+}
+
+}  // namespace
+
+TEST_CASE("every task is done once, by neighbours or in turn, whatever the numbers") {
+  for (const int threads : {1, 2, 3, 8})
+    for (const std::size_t tasks : {0u, 1u, 2u, 7u, 8u, 9u, 100u}) {
+      CAPTURE(threads);
+      CAPTURE(tasks);
+      const auto runs = done_by([](int n, std::size_t count, auto body) { detail::for_tasks(n, count, body); }, threads, tasks);
+      CHECK(std::ranges::is_sorted(runs));  // a run of neighbours each
+      const auto turns = done_by([](int n, std::size_t count, auto body) { detail::for_tasks_in_turn(n, count, body); }, threads, tasks);
+      for (std::size_t i = static_cast<std::size_t>(threads); i < tasks; ++i)
+        CHECK(turns[i] == turns[i - static_cast<std::size_t>(threads)]);
+    }
+}
+
+TEST_CASE("a workspace stays where it is until it must grow") {
+  detail::workspace space;
+  CHECK(space.bytes() == 0);
+  float* first = space.take(100);
+  CHECK(reinterpret_cast<std::uintptr_t>(first) % 64 == 0);
+  CHECK(space.take(7) == first);
+  CHECK(space.take(100) == first);
+  CHECK(space.bytes() == 400);
+  CHECK(space.take(1000) != nullptr);
+  CHECK(space.bytes() == 4000);
+}
+
+static_assert(detail::whole_lines(0) == 0 && detail::whole_lines(1) == 16 && detail::whole_lines(16) == 16 &&
+              detail::whole_lines(17) == 32);

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/backend/execution.hpp>
+
+#include <doctest/doctest.h>
+
+#include <concepts>
+
+#include <lazyprune/backend/cpu.hpp>
+#include <lazyprune/backend/reference.hpp>
+
+using namespace lazyprune;
+
+static_assert(std::constructible_from<reference<>, execution> && std::default_initializable<reference<>>);
+static_assert(std::constructible_from<cpu, execution> && std::default_initializable<cpu>);
+
+TEST_CASE("threads: as many as asked for, all without a wish, and no negative number") {
+  CHECK(cpu(execution{.threads = 3}).threads() == 3);
+  CHECK(cpu(execution{}).threads() == detail::available_threads());
+  CHECK(cpu().threads() == detail::available_threads());
+  CHECK(detail::available_threads() >= 1);
+  CHECK_THROWS_WITH_AS(cpu(execution{.threads = -1}), "threads: expected 0 or more, found -1", error);
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+// The oracle itself, against values worked out by hand; the rest of its behaviour is in tensor_backend.test.cpp.
+#include <lazyprune/backend/reference.hpp>
+
+#include <doctest/doctest.h>
+
+#include <numbers>
+
+#include <backend/samples.hpp>
+
+using namespace lazyprune;
+using namespace lazyprune_test;
+
+namespace {
+
+using backend = reference<>;
+
+std::vector<double> values(const guarded<double>& g) {
+  std::vector<double> out(g.view().rows * g.view().columns);
+  backend{}.read(g.view(), out.data());
+  return out;
+}
+
+guarded<double> row(std::initializer_list<float> numbers) { return {1, numbers.size(), std::vector<float>(numbers)}; }
+
+constexpr double tiny = 1e-15;  // a few roundings of numbers around 1 in double
+
+}  // namespace
+
+TEST_CASE("a product, its bias, and what it is added to") {
+  backend b;
+  const auto w = b.pack(only(stored({1, 2, 3, 4, 5, 6}, 2, 3, dtype::f32)), dtype::f32);
+  const auto bias = b.load(only(stored({0.5f, -0.5f}, 1, 2, dtype::f32)));
+  guarded<double> out(1, 2);
+  b.multiply(row({1, 10, 100}).view(), w, nullptr, out.view());
+  CHECK(values(out) == std::vector<double>{321, 654});
+  b.multiply(row({1, 10, 100}).view(), w, &bias, out.view());
+  CHECK(values(out) == std::vector<double>{321.5, 653.5});
+  b.multiply_add(row({1, 0, 0}).view(), w, &bias, out.view());
+  CHECK(values(out) == std::vector<double>{323, 657});
+  CHECK(w.bytes() == 6 * sizeof(double));
+}
+
+TEST_CASE("packing as bf16 rounds, as f32 does not") {
+  backend b;
+  const stored part({1.00390625f, 3.0f}, 1, 2, dtype::f32);  // 1 + 2^-8: half way, down to even
+  CHECK(b.pack(only(part), dtype::f32).row(0)[0] == 1.00390625);
+  CHECK(b.pack(only(part), dtype::bf16).row(0)[0] == 1.0);
+  CHECK(b.pack(only(part), dtype::bf16).row(0)[1] == 3.0);
+}
+
+TEST_CASE("a gated product: silu of the first half times the second") {
+  backend b;
+  const auto w = b.pack_gated(stored({1}, 1, 1, dtype::f32), stored({3}, 1, 1, dtype::f32), dtype::f32);
+  const auto bias = b.load(only(stored({0, 1}, 1, 2, dtype::f32)));
+  guarded<double> out(1, 1);
+  b.gated_multiply(row({2}).view(), w, nullptr, out.view());
+  CHECK(std::abs(out(0, 0) - 6 * 2 / (1 + std::exp(-2.0))) <= 16 * tiny);
+  b.gated_multiply(row({2}).view(), w, &bias, out.view());
+  CHECK(std::abs(out(0, 0) - 7 * 2 / (1 + std::exp(-2.0))) <= 16 * tiny);
+}
+
+TEST_CASE("rms_norm: 3 and 4 have the mean square 12.5") {
+  backend b;
+  guarded<double> out(1, 2);
+  const auto weight = b.load(only(stored({1, 10}, 1, 2, dtype::f32)));
+  b.rms_norm(row({3, 4}).view(), weight, 12.5, out.view());  // epsilon as large again: the root is 5
+  CHECK(std::abs(out(0, 0) - 0.6) <= tiny);
+  CHECK(std::abs(out(0, 1) - 8) <= 16 * tiny);
+}
+
+TEST_CASE("rotation: a quarter turn at position 1, pairs half a head apart, each head alike") {
+  backend b;
+  const std::vector<double> frequencies{std::numbers::pi / 2, 0};
+  const auto rope = b.make_rope(frequencies, 2.0, 3);
+  guarded<double> x = row({1, 2, 3, 4, 5, 6, 7, 8});
+  b.rotate(x.view(), 4, std::vector<position>{1}, rope);
+  const std::vector<double> expected{-6, 4, 2, 8, -14, 12, 10, 16};  // (a, b) -> 2 (-b, a) and 2 (a, b)
+  for (std::size_t i = 0; i < 8; ++i) CHECK(std::abs(x(0, i) - expected[i]) <= 16 * tiny);
+}
+
+TEST_CASE("attention: weights of 1 to 3 to 4, the future and the pruned left out, heads sharing a key head") {
+  backend b;
+  backend::kv_layer kv(1, 1);
+  const float log3 = std::log(3.0f);
+  // Slots hold the tokens 9, 4, 2 and 7; token 4 is pruned.
+  b.append(kv, guarded<double>(4, 1, std::vector<float>{5, 99, 0, log3}).view(),
+           guarded<double>(4, 1, std::vector<float>{50, 99, 8, 16}).view());
+  const std::vector<position> active{2, 7, 9}, rows{7, 9};
+  const std::vector<std::uint32_t> slots{2, 3, 0};
+  const guarded<double> q(2, 2, std::vector<float>{1, 0, 0, 0});
+  guarded<double> out(2, 2);
+  guarded<float> probe(2 * 2, 3);
+  b.attend(q.view(), kv, {{2, 1, 1}, rows, active, slots}, out.view(), {probe.view().data, 2, probe.view().stride});
+  const double quarter = 1 / (1 + std::exp(static_cast<double>(log3)));
+  CHECK(std::abs(out(0, 0) - (8 * quarter + 16 * (1 - quarter))) <= 16 * tiny);
+  CHECK(std::abs(out(0, 1) - 12) <= 16 * tiny);
+  CHECK(std::abs(out(1, 0) - 74.0 / 3) <= 64 * tiny);
+  CHECK(probe(0, 0) == doctest::Approx(0.25));
+  CHECK(probe(0, 1) == doctest::Approx(0.75));
+  CHECK(probe(0, 2) == 0.0f);
+  CHECK(probe(1, 0) == 0.5f);
+  CHECK(probe(3, 2) == static_cast<float>(1.0 / 3));
+  CHECK(probe.untouched());
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT
+// What the tests of the backends compute with: numbers that float holds exactly, stored weights, and outputs with a guard around them.
+#pragma once
+
+#include <lazyprune/backend/tensor_backend.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <random>
+#include <span>
+#include <vector>
+
+namespace lazyprune_test {
+
+/// Normal numbers, the same for the same seed and count.
+inline std::vector<float> normal_floats(std::size_t count, std::uint32_t seed, float deviation = 1.0f) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0.0f, deviation);
+  std::vector<float> numbers(count);
+  for (float& number : numbers) number = normal(random);
+  return numbers;
+}
+
+/// A tensor with its memory, which is unaligned as in a checkpoint.
+class stored {
+ public:
+  stored(const std::vector<float>& numbers, std::size_t rows, std::size_t columns, lazyprune::dtype type)
+      : rows_(rows), columns_(columns), type_(type), bytes_(1 + numbers.size() * size_of(type)) {
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      const auto bits = std::bit_cast<std::uint32_t>(numbers[i]);
+      const auto kept = type == lazyprune::dtype::f32 ? bits : lazyprune::bf16_of_float(numbers[i]);
+      std::memcpy(bytes_.data() + 1 + i * size_of(type), &kept, size_of(type));
+    }
+  }
+
+  operator lazyprune::tensor() const { return {type_, rows_, columns_, bytes_.data() + 1}; }
+
+ private:
+  std::size_t rows_;
+  std::size_t columns_;
+  lazyprune::dtype type_;
+  std::vector<std::byte> bytes_;
+};
+
+inline std::vector<lazyprune::tensor> only(const stored& s) { return {s}; }
+
+/// Rows in the middle of other memory, each with a gap behind it, all of it filled with a number that no operation may touch.
+template <class T>
+class guarded {
+ public:
+  guarded(std::size_t rows, std::size_t columns, std::span<const float> numbers = {})
+      : rows_(rows), columns_(columns), memory_((rows + 2) * (columns + gap), guard) {
+    for (std::size_t i = 0; i < numbers.size(); ++i) view().row(i / columns)[i % columns] = static_cast<T>(numbers[i]);
+  }
+
+  lazyprune::rows_view<T> view() { return {memory_.data() + columns_ + gap, rows_, columns_, columns_ + gap}; }
+  lazyprune::rows_view<const T> view() const { return {memory_.data() + columns_ + gap, rows_, columns_, columns_ + gap}; }
+  T operator()(std::size_t r, std::size_t i) const { return view().row(r)[i]; }
+
+  bool untouched() const {
+    for (std::size_t i = 0; i < memory_.size(); ++i) {
+      const std::size_t r = i / (columns_ + gap), column = i % (columns_ + gap);
+      if ((r == 0 || r > rows_ || column >= columns_) && memory_[i] != guard) return false;
+    }
+    return true;
+  }
+
+  friend bool operator==(const guarded&, const guarded&) = default;
+
+ private:
+  static constexpr std::size_t gap = 5;
+  static constexpr T guard = T(-12345);
+
+  std::size_t rows_;
+  std::size_t columns_;
+  std::vector<T> memory_;
+};
+
+/// Some tokens of a sequence in a cache: which are active, which are rows, and in which slots the active ones lie.
+struct attention_sample {
+  enum class layout { run, late_run, scattered };
+
+  attention_sample(lazyprune::attention_shape model, std::size_t active_tokens, std::size_t row_tokens, layout where, std::uint32_t seed)
+      : shape(model) {
+    std::mt19937 random(seed);
+    const std::size_t before = where == layout::run ? 0 : 100;  // slots of tokens that are not active
+    total = before + active_tokens;
+    std::uint32_t next = 0;
+    for (std::size_t i = 0; i < active_tokens; ++i) {
+      next += 1 + static_cast<std::uint32_t>(random() % 3);
+      active.push_back(next);
+      slots.push_back(static_cast<std::uint32_t>(before + i));
+    }
+    if (where == layout::scattered) {
+      slots.resize(total);
+      for (std::size_t i = 0; i < total; ++i) slots[i] = static_cast<std::uint32_t>(i);
+      std::ranges::shuffle(slots, random);
+      slots.resize(active_tokens);
+    }
+    rows = active;  // any of them, and the last one
+    std::shuffle(rows.begin(), rows.end() - 1, random);
+    rows.erase(rows.begin(), rows.end() - static_cast<std::ptrdiff_t>(row_tokens));
+    std::ranges::sort(rows);
+    q = normal_floats(rows.size() * shape.heads * shape.head_dim, seed + 1);
+    k = normal_floats(total * shape.kv_heads * shape.head_dim, seed + 2);
+    v = normal_floats(total * shape.kv_heads * shape.head_dim, seed + 3);
+  }
+
+  std::size_t q_width() const { return shape.heads * shape.head_dim; }
+  std::size_t kv_width() const { return shape.kv_heads * shape.head_dim; }
+  lazyprune::attention_rows what() const { return {shape, rows, active, slots}; }
+
+  /// The cache, filled in three steps.
+  template <class Backend>
+  typename Backend::kv_layer cache(Backend& backend) const {
+    using scalar = typename Backend::scalar;
+    typename Backend::kv_layer kv(shape.kv_heads, shape.head_dim);
+    const guarded<scalar> keys(total, kv_width(), k), values(total, kv_width(), v);
+    for (std::size_t at = 0, step = 0; at < total; ++step) {
+      const std::size_t count = step < 2 ? std::min(total - at, total / 3) : total - at;
+      backend.append(kv, keys.view().slice(at, count), values.view().slice(at, count));
+      at += count;
+    }
+    return kv;
+  }
+
+  lazyprune::attention_shape shape;
+  std::size_t total;  // slots
+  std::vector<lazyprune::position> active;
+  std::vector<lazyprune::position> rows;
+  std::vector<std::uint32_t> slots;
+  std::vector<float> q;  // (rows, heads * head_dim)
+  std::vector<float> k;  // (total, kv_heads * head_dim)
+  std::vector<float> v;  // (total, kv_heads * head_dim)
+};
+
+}  // namespace lazyprune_test

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/backend/tensor.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+using namespace lazyprune;
+
+namespace {
+
+constexpr float inf = std::numeric_limits<float>::infinity();
+
+/// What an IEEE number of so many exponent and fraction bits means.
+double meaning(std::uint32_t bits, int exponent_bits, int fraction_bits) {
+  const int bias = (1 << (exponent_bits - 1)) - 1;
+  const int exponent = static_cast<int>(bits >> fraction_bits) & ((1 << exponent_bits) - 1);
+  const double fraction = std::ldexp(static_cast<double>(bits & ((1u << fraction_bits) - 1)), -fraction_bits);
+  const double sign = bits >> (exponent_bits + fraction_bits) & 1 ? -1 : 1;
+  if (exponent == (1 << exponent_bits) - 1) return fraction == 0 ? sign * inf : std::nan("");
+  return sign * (exponent == 0 ? std::ldexp(fraction, 1 - bias) : std::ldexp(1 + fraction, exponent - bias));
+}
+
+bool same(double a, double b) { return std::isnan(a) ? std::isnan(b) : a == b && std::signbit(a) == std::signbit(b); }
+
+}  // namespace
+
+TEST_CASE("all f16 and all bf16 numbers read as what they mean") {
+  int wrong = 0;
+  for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
+    wrong += !same(float_of_f16(static_cast<std::uint16_t>(bits)), meaning(bits, 5, 10));
+    wrong += !same(float_of_bf16(static_cast<std::uint16_t>(bits)), meaning(bits, 8, 7));
+  }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("bf16: every number comes back") {
+  int wrong = 0;
+  for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const float value = float_of_bf16(static_cast<std::uint16_t>(bits));
+    const std::uint16_t back = bf16_of_float(value);
+    wrong += std::isnan(value) ? !std::isnan(float_of_bf16(back)) : back != bits;
+  }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("bf16: rounds to the nearest, ties to even") {
+  int wrong = 0;
+  for (std::uint32_t low = 0x3f80; low < 0x4080; ++low) {  // two binades
+    const float a = float_of_bf16(static_cast<std::uint16_t>(low)), b = float_of_bf16(static_cast<std::uint16_t>(low + 1));
+    const float middle = (a + b) / 2;
+    wrong += bf16_of_float(std::nextafter(middle, a)) != low;
+    wrong += bf16_of_float(std::nextafter(middle, b)) != low + 1;
+    wrong += bf16_of_float(middle) != (low % 2 ? low + 1 : low);
+  }
+  CHECK(wrong == 0);
+  CHECK(bf16_of_float(std::numeric_limits<float>::max()) == 0x7f80);  // up to infinity
+  CHECK(bf16_of_float(-inf) == 0xff80);
+  CHECK(std::isnan(float_of_bf16(bf16_of_float(std::bit_cast<float>(0x7f80'0001u)))));  // a payload that truncation would lose
+}
+
+TEST_CASE("widening a part of an unaligned tensor") {
+  std::vector<std::byte> bytes(1 + 4 * 4);
+  const auto put = [&](std::size_t at, std::uint32_t bits, std::size_t size) { std::memcpy(bytes.data() + 1 + at, &bits, size); };
+  std::vector<double> out(2);
+
+  for (std::uint32_t i = 0; i < 4; ++i) put(i * 4, std::bit_cast<std::uint32_t>(0.5f + static_cast<float>(i)), 4);
+  const tensor f32{dtype::f32, 2, 2, bytes.data() + 1};
+  CHECK(f32.bytes() == 16);
+  widen(f32, 1, 2, out.data());
+  CHECK(out == std::vector<double>{1.5, 2.5});
+
+  const std::uint16_t half[] = {0x3c00, 0xc000, 0x3800, 0}, brain[] = {0x3f80, 0xc000, 0x3f00, 0};  // 1, -2, 0.5, 0
+  for (std::size_t i = 0; i < 4; ++i) put(i * 2, half[i], 2);
+  widen(tensor{dtype::f16, 1, 4, bytes.data() + 1}, 1, 2, out.data());
+  CHECK(out == std::vector<double>{-2, 0.5});
+  for (std::size_t i = 0; i < 4; ++i) put(i * 2, brain[i], 2);
+  widen(tensor{dtype::bf16, 1, 4, bytes.data() + 1}, 1, 2, out.data());
+  CHECK(out == std::vector<double>{-2, 0.5});
+}
+
+TEST_CASE("names and sizes") {
+  CHECK(name_of(dtype::f32) == "f32");
+  CHECK(name_of(dtype::f16) == "f16");
+  CHECK(name_of(dtype::bf16) == "bf16");
+  CHECK(size_of(dtype::f32) == 4);
+  CHECK(size_of(dtype::f16) == 2);
+  CHECK(size_of(dtype::bf16) == 2);
+}

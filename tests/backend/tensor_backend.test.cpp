@@ -1,0 +1,444 @@
+// SPDX-License-Identifier: MIT
+// The contract of every backend: each operation, over shapes with and without remainders, against reference<double>.
+//
+// How far may a result be off? An exact sum of K terms differs from one in float, in any order of additions, by roundings that each are
+// at most u = 2^-24 of a partial sum and as often up as down: 6 sqrt(K) u sum|terms| holds with a probability beyond any doubt
+// (Higham and Mary, "A new approach to probabilistic rounding error analysis", 2019). What else an operation rounds is added as `extra`.
+#include <lazyprune/backend/tensor_backend.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <type_traits>
+
+#include <backend/samples.hpp>
+#include <lazyprune/backend/cpu.hpp>
+#include <lazyprune/backend/reference.hpp>
+
+#define BACKENDS lazyprune::reference<float>, lazyprune::cpu
+
+using namespace lazyprune_test;
+using lazyprune::dtype;
+using lazyprune::reference;
+using lazyprune::tensor;
+
+namespace {
+
+using oracle = reference<double>;
+
+double rounding(std::size_t terms, double extra) { return (6 * std::sqrt(static_cast<double>(terms)) + extra) * 0x1p-24; }
+
+/// A weight of both backends and the oracle, and what its products may be off by.
+struct product_case {
+  std::size_t rows, inputs, outputs;
+  dtype as;
+};
+
+std::vector<product_case> product_cases() {
+  const std::size_t outputs[] = {1, 2, 3, 5, 16, 17, 48, 127, 128, 129, 199, 257};
+  std::vector<product_case> cases;
+  for (const std::size_t rows : {0u, 1u, 2u, 3u, 7u, 16u, 17u, 64u, 65u, 300u})
+    for (const std::size_t inputs : {1u, 2u, 7u, 8u, 15u, 16u, 17u, 31u, 32u, 33u, 48u, 63u, 64u, 65u, 127u, 128u, 129u, 256u, 257u, 300u})
+      cases.push_back({rows, inputs, outputs[cases.size() % std::size(outputs)], cases.size() / 2 % 2 ? dtype::bf16 : dtype::f32});
+  cases.push_back({513, 520, 130, dtype::f32});  // more than one block of everything
+  cases.push_back({1030, 65, 33, dtype::bf16});
+  cases.push_back({5, 2000, 1000, dtype::bf16});
+  cases.push_back({3, 40, 0, dtype::f32});
+  return cases;
+}
+
+/// The sums x w^T + b in double, and of the absolute values of their terms.
+struct product_sums {
+  std::vector<double> sum, magnitude;  // (rows, outputs)
+
+  template <class Weight>
+  product_sums(const std::vector<float>& x, std::size_t rows, const Weight& w, const std::vector<float>& bias) {
+    for (std::size_t r = 0; r < rows; ++r)
+      for (std::size_t n = 0; n < w.outputs(); ++n) {
+        double s = bias.empty() ? 0 : bias[n], m = std::abs(s);
+        for (std::size_t i = 0; i < w.inputs(); ++i) {
+          const double term = x[r * w.inputs() + i] * w.row(n)[i];
+          s += term, m += std::abs(term);
+        }
+        sum.push_back(s), magnitude.push_back(m);
+      }
+  }
+};
+
+/// The largest error so far, in units of what is allowed. NaN stays.
+void note(double& worst, double error, double allowed) {
+  if (!std::isnan(worst) && !(std::abs(error) <= worst * allowed)) worst = std::abs(error) / allowed;
+}
+
+double silu(double x) { return x / (1 + std::exp(-x)); }
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("products, with and without bias, added or not, of one part or three", Backend, BACKENDS) {
+  Backend backend;
+  for (const product_case& c : product_cases()) {
+    CAPTURE(c.rows);
+    CAPTURE(c.inputs);
+    CAPTURE(c.outputs);
+    CAPTURE(static_cast<int>(c.as));
+    const auto seed = static_cast<std::uint32_t>(c.rows * 1000 + c.inputs);
+    const std::size_t cut = c.outputs / 3;
+    const auto x = normal_floats(c.rows * c.inputs, seed), w = normal_floats(c.outputs * c.inputs, seed + 1),
+               b = normal_floats(c.outputs, seed + 2), before = normal_floats(c.rows * c.outputs, seed + 3);
+    const auto rows_of = [&](std::size_t first, std::size_t end) {
+      return std::vector<float>(w.begin() + static_cast<std::ptrdiff_t>(first * c.inputs),
+                                w.begin() + static_cast<std::ptrdiff_t>(end * c.inputs));
+    };
+    const stored first(rows_of(0, cut), cut, c.inputs, dtype::f32), second(rows_of(cut, 2 * cut), cut, c.inputs, dtype::bf16),
+        third(rows_of(2 * cut, c.outputs), c.outputs - 2 * cut, c.inputs, dtype::f32);
+    const tensor parts[] = {first, second, third};
+    const auto weight = backend.pack(parts, c.as);
+    const auto exact_weight = oracle{}.pack(parts, c.as);
+    REQUIRE(weight.outputs() == c.outputs);
+    REQUIRE(weight.inputs() == c.inputs);
+    const auto bias = backend.load(only(stored(b, 1, c.outputs, dtype::f32)));
+    const bool biased = c.inputs % 2;
+    const product_sums exact(x, c.rows, exact_weight, biased ? b : std::vector<float>{});
+
+    const guarded<float> input(c.rows, c.inputs, x);
+    guarded<float> product(c.rows, c.outputs), sum(c.rows, c.outputs, before);
+    backend.multiply(input.view(), weight, biased ? &bias : nullptr, product.view());
+    backend.multiply_add(input.view(), weight, biased ? &bias : nullptr, sum.view());
+    double worst_product = 0, worst_sum = 0;  // in units of what is allowed
+    for (std::size_t i = 0; i < c.rows * c.outputs; ++i) {
+      const std::size_t r = i / c.outputs, n = i % c.outputs;
+      const double allowed = rounding(c.inputs, 2);  // the bias, the sum before
+      note(worst_product, product(r, n) - exact.sum[i], allowed * exact.magnitude[i]);
+      note(worst_sum, sum(r, n) - (exact.sum[i] + before[i]), allowed * (exact.magnitude[i] + std::abs(before[i])));
+    }
+    CHECK(worst_product <= 1);
+    CHECK(worst_sum <= 1);
+    CHECK(product.untouched());
+    CHECK(sum.untouched());
+    CHECK(input == guarded<float>(c.rows, c.inputs, x));
+  }
+}
+
+TEST_CASE_TEMPLATE("gated products", Backend, BACKENDS) {
+  Backend backend;
+  for (const product_case& c : product_cases()) {
+    CAPTURE(c.rows);
+    CAPTURE(c.inputs);
+    CAPTURE(c.outputs);
+    CAPTURE(static_cast<int>(c.as));
+    const auto seed = static_cast<std::uint32_t>(c.rows * 1000 + c.inputs);
+    const auto x = normal_floats(c.rows * c.inputs, seed), g = normal_floats(c.outputs * c.inputs, seed + 1),
+               u = normal_floats(c.outputs * c.inputs, seed + 2), b = normal_floats(2 * c.outputs, seed + 3, 20);
+    const stored gate(g, c.outputs, c.inputs, dtype::f32), up(u, c.outputs, c.inputs, dtype::bf16);
+    const auto weight = backend.pack_gated(gate, up, c.as);
+    const auto exact_weight = oracle{}.pack_gated(gate, up, c.as);
+    REQUIRE(weight.outputs() == 2 * c.outputs);
+    const auto bias = backend.load(only(stored(b, 1, 2 * c.outputs, dtype::f32)));
+    const bool biased = c.inputs % 2;
+    const product_sums exact(x, c.rows, exact_weight, biased ? b : std::vector<float>{});
+
+    const guarded<float> input(c.rows, c.inputs, x);
+    guarded<float> out(c.rows, c.outputs);
+    backend.gated_multiply(input.view(), weight, biased ? &bias : nullptr, out.view());
+    double worst = 0;
+    for (std::size_t i = 0; i < c.rows * c.outputs; ++i) {
+      const std::size_t r = i / c.outputs, n = i % c.outputs, at = r * 2 * c.outputs + n;
+      const double s = exact.sum[at], t = exact.sum[at + c.outputs], sums = rounding(c.inputs, 2);
+      // The slope of silu is at most 1.1, and silu itself is an exp of 4 u, a sum, a quotient, a product; below 2^-126 nothing is promised.
+      const double allowed = 1.1 * sums * exact.magnitude[at] * std::abs(t) + std::abs(silu(s)) * sums * exact.magnitude[at + c.outputs] +
+                             std::abs(silu(s) * t) * rounding(0, 8) + 0x1p-126 * (1 + std::abs(t));
+      note(worst, out(r, n) - silu(s) * t, allowed);
+    }
+    CHECK(worst <= 1);
+    CHECK(out.untouched());
+  }
+}
+
+TEST_CASE_TEMPLATE("silu at both ends: 0 and x, never NaN", Backend, BACKENDS) {
+  Backend backend;
+  const std::vector<float> gates{-1e4f, -1e30f, -120.0f, 0.0f, 120.0f, 1e4f, 1e30f};
+  std::vector<float> ones(gates.size(), 1.0f);
+  const auto weight = backend.pack_gated(stored(gates, gates.size(), 1, dtype::f32), stored(ones, ones.size(), 1, dtype::f32), dtype::f32);
+  for (const std::size_t rows : {1u, 20u}) {
+    const guarded<float> one(rows, 1, std::vector<float>(rows, 1.0f));
+    guarded<float> out(rows, gates.size());
+    backend.gated_multiply(one.view(), weight, nullptr, out.view());
+    for (std::size_t r = 0; r < rows; ++r)
+      for (std::size_t i = 0; i < gates.size(); ++i) CHECK(std::abs(out(r, i) - std::max(0.0f, gates[i])) <= 1e-30f);
+  }
+}
+
+TEST_CASE_TEMPLATE("embedding: the rows of the table, exactly", Backend, BACKENDS) {
+  Backend backend;
+  for (const dtype as : {dtype::f32, dtype::bf16})
+    for (const std::size_t width : {1u, 8u, 33u, 64u, 65u}) {
+      const auto numbers = normal_floats(199 * width, 1);
+      const stored part(numbers, 199, width, dtype::f32);
+      const auto table = backend.pack(only(part), as);
+      const std::vector<std::uint32_t> ids{198, 0, 7, 7, 100};
+      guarded<float> out(ids.size(), width);
+      backend.embed(table, ids, out.view());
+      for (std::size_t r = 0; r < ids.size(); ++r)
+        for (std::size_t i = 0; i < width; ++i) {
+          const float number = numbers[ids[r] * width + i];
+          REQUIRE(out(r, i) == (as == dtype::f32 ? number : lazyprune::float_of_bf16(lazyprune::bf16_of_float(number))));
+        }
+      CHECK(out.untouched());
+    }
+}
+
+TEST_CASE_TEMPLATE("rms_norm, in place too", Backend, BACKENDS) {
+  Backend backend;
+  for (const std::size_t rows : {0u, 1u, 2u, 7u, 65u})
+    for (const std::size_t width : {1u, 3u, 8u, 15u, 16u, 33u, 48u, 129u, 2048u})
+      for (const float size : {1e-4f, 1.0f, 1e4f}) {
+        CAPTURE(rows);
+        CAPTURE(width);
+        CAPTURE(size);
+        const auto x = normal_floats(rows * width, 1, size), w = normal_floats(width, 2);
+        const auto weight = backend.load(only(stored(w, 1, width, dtype::f32)));
+        const guarded<float> input(rows, width, x);
+        guarded<float> out(rows, width), same(rows, width, x);
+        backend.rms_norm(input.view(), weight, 1e-5, out.view());
+        backend.rms_norm(same.view(), weight, 1e-5, same.view());
+        CHECK(out == same);
+        CHECK(out.untouched());
+        double worst = 0;
+        for (std::size_t r = 0; r < rows; ++r) {
+          double squares = 0;
+          for (std::size_t i = 0; i < width; ++i) squares += static_cast<double>(x[r * width + i]) * x[r * width + i];
+          const double root = std::sqrt(squares / static_cast<double>(width) + 1e-5);
+          for (std::size_t i = 0; i < width; ++i) {
+            const double exact = x[r * width + i] / root * w[i];
+            // Squares, mean, epsilon (itself rounded), root, quotient, product: each one rounding or less.
+            note(worst, out(r, i) - exact, rounding(width, 6) * std::abs(exact));
+          }
+        }
+        CHECK(worst <= 1);
+      }
+}
+
+TEST_CASE_TEMPLATE("rotation by position", Backend, BACKENDS) {
+  Backend backend;
+  for (const std::size_t head_dim : {2u, 6u, 8u, 34u, 64u, 128u}) {
+    CAPTURE(head_dim);
+    const std::size_t half = head_dim / 2, heads = 3;
+    std::vector<double> frequencies;
+    for (std::size_t i = 0; i < half; ++i) frequencies.push_back(std::pow(1e4, -static_cast<double>(i) / static_cast<double>(half)));
+    const auto rope = backend.make_rope(frequencies, 1.25, 5000);
+    CHECK(rope.bytes() >= 5000 * head_dim * sizeof(float));
+    const std::vector<lazyprune::position> positions{0, 1, 77, 4999};
+    const auto x = normal_floats(positions.size() * heads * head_dim, 3);
+    guarded<float> out(positions.size(), heads * head_dim, x);
+    backend.rotate(out.view(), head_dim, positions, rope);
+    CHECK(out.untouched());
+    double worst = 0;
+    for (std::size_t r = 0; r < positions.size(); ++r)
+      for (std::size_t h = 0; h < heads; ++h)
+        for (std::size_t i = 0; i < half; ++i) {
+          const std::size_t at = h * head_dim + i;
+          const double a = x[r * heads * head_dim + at], b = x[r * heads * head_dim + at + half];
+          const double c = 1.25 * std::cos(positions[r] * frequencies[i]), s = 1.25 * std::sin(positions[r] * frequencies[i]);
+          const double allowed = rounding(0, 3);  // the table, a product, a sum
+          note(worst, out(r, at) - (a * c - b * s), allowed * (std::abs(a * c) + std::abs(b * s)));
+          note(worst, out(r, at + half) - (b * c + a * s), allowed * (std::abs(b * c) + std::abs(a * s)));
+        }
+    CHECK(worst <= 1);
+  }
+}
+
+namespace {
+
+struct attention_case {
+  lazyprune::attention_shape shape;
+  std::size_t active, rows;
+  attention_sample::layout layout;
+  std::size_t probed;
+};
+
+std::vector<attention_case> attention_cases() {
+  using enum attention_sample::layout;
+  std::vector<attention_case> cases;
+  const lazyprune::attention_shape shapes[] = {{1, 1, 8}, {4, 4, 16}, {8, 2, 64}, {6, 3, 5}, {2, 1, 128}, {32, 4, 20}, {7, 7, 33}};
+  for (const std::size_t active : {1u, 2u, 31u, 64u, 65u, 156u, 157u, 255u, 256u, 257u, 300u, 613u})
+    for (const std::size_t rows : {1u, 3u, 4u, 5u, 17u, 64u, 150u})
+      for (const auto layout : {run, late_run, scattered})
+        if (rows <= active) {
+          const std::size_t probed[] = {0, 1, std::min<std::size_t>(rows, 3), rows};
+          const std::size_t i = cases.size();
+          cases.push_back({shapes[i % std::size(shapes)], active, rows, layout, probed[i % 4] * (rows < 100 || i % 4 < 3)});
+        }
+  cases.push_back({{4, 2, 16}, 613, 613, run, 2});
+  cases.push_back({{3, 3, 24}, 613, 613, scattered, 1});
+  cases.push_back({{8, 1, 33}, 530, 530, late_run, 0});
+  cases.push_back({{4, 2, 16}, 4097, 1, run, 1});
+  cases.push_back({{4, 2, 16}, 4097, 6, scattered, 2});
+  return cases;
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("attention and its probabilities", Backend, BACKENDS) {
+  Backend backend;
+  std::uint32_t seed = 0;
+  for (const attention_case& c : attention_cases()) {
+    CAPTURE(c.shape.heads);
+    CAPTURE(c.shape.kv_heads);
+    CAPTURE(c.shape.head_dim);
+    CAPTURE(c.active);
+    CAPTURE(c.rows);
+    CAPTURE(c.probed);
+    CAPTURE(static_cast<int>(c.layout));
+    const attention_sample s(c.shape, c.active, c.rows, c.layout, ++seed);
+    const auto [heads, kv_heads, d] = s.shape;
+    const auto kv = s.cache(backend);
+    REQUIRE(kv.size() == s.total);
+    const guarded<float> q(c.rows, s.q_width(), s.q);
+    guarded<float> out(c.rows, s.q_width()), probe(c.probed * heads, c.active);
+    backend.attend(q.view(), kv, s.what(), out.view(), {probe.view().data, c.probed, probe.view().stride});
+    CHECK(out.untouched());
+    CHECK(probe.untouched());
+
+    oracle exact_backend;
+    const auto exact_kv = s.cache(exact_backend);
+    const guarded<double> exact_q(c.rows, s.q_width(), s.q);
+    guarded<double> exact(c.rows, s.q_width());
+    guarded<float> exact_probe(c.rows * heads, c.active);
+    exact_backend.attend(exact_q.view(), exact_kv, s.what(), exact.view(), {exact_probe.view().data, c.rows, exact_probe.view().stride});
+
+    double worst_out = 0, worst_probe = 0, future = 0;
+    for (std::size_t r = 0; r < c.rows; ++r)
+      for (std::size_t h = 0; h < heads; ++h) {
+        // A score is off by its sum and by what it rounds itself: scale, difference to the largest. A probability by the exp of that,
+        // by exp's own 4 u, and by the sum and quotient; the rescaling of what was summed before adds 3 u a block.
+        double score_off = 0;
+        std::vector<double> weighed(d);
+        for (std::size_t i = 0; i < c.active; ++i) {
+          if (s.active[i] > s.rows[r]) break;
+          double terms = 0;
+          for (std::size_t e = 0; e < d; ++e) {
+            const std::size_t at = s.slots[i] * s.kv_width() + h * kv_heads / heads * d + e;
+            terms += std::abs(static_cast<double>(s.q[r * s.q_width() + h * d + e]) * s.k[at]) / std::sqrt(static_cast<double>(d));
+            weighed[e] += static_cast<double>(exact_probe(r * heads + h, i)) * std::abs(s.v[at]);
+          }
+          score_off = std::max(score_off, rounding(d, 4) * terms);
+        }
+        const double relative = std::expm1(2 * score_off) + rounding(c.active, 8 + 3 * static_cast<double>(c.active) / 256);
+        for (std::size_t e = 0; e < d; ++e) note(worst_out, out(r, h * d + e) - exact(r, h * d + e), relative * weighed[e]);
+        if (r + c.probed < c.rows) continue;
+        for (std::size_t i = 0; i < c.active; ++i) {
+          const float got = probe((r + c.probed - c.rows) * heads + h, i), expected = exact_probe(r * heads + h, i);
+          if (s.active[i] > s.rows[r])
+            future += std::abs(got);
+          else
+            note(worst_probe, static_cast<double>(got) - expected, relative * expected);
+        }
+      }
+    CHECK(worst_out <= 1);
+    CHECK(worst_probe <= 1);
+    CHECK(future == 0);
+  }
+}
+
+TEST_CASE_TEMPLATE("softmax of scores that exp cannot hold", Backend, BACKENDS) {
+  // Keys of +-2^13 against a query of 1, four dimensions, scale 1/2: scores of +-2^14, exactly. Both keys at the top share everything.
+  Backend backend;
+  const lazyprune::attention_shape shape{1, 1, 4};
+  for (const std::size_t rows : {1u, 9u}) {
+    const std::size_t tokens = 600, kept[] = {3, 590};
+    std::vector<float> k(tokens * 4, -8192.0f), v(tokens * 4);
+    for (std::size_t t = 0; t < tokens; ++t) v[t * 4] = static_cast<float>(t);
+    for (const std::size_t t : kept) std::fill_n(k.begin() + static_cast<std::ptrdiff_t>(t * 4), 4, 8192.0f);
+    typename Backend::kv_layer kv(1, 4);
+    backend.append(kv, guarded<float>(tokens, 4, k).view(), guarded<float>(tokens, 4, v).view());
+    std::vector<lazyprune::position> active(tokens);
+    for (std::size_t t = 0; t < tokens; ++t) active[t] = static_cast<lazyprune::position>(t);
+    const guarded<float> q(rows, 4, std::vector<float>(rows * 4, 1.0f));
+    guarded<float> out(rows, 4), probe(1, tokens);
+    backend.attend(q.view(), kv, {shape, std::span<const std::uint32_t>(active).last(rows), active, active}, out.view(),
+                   {probe.view().data, 1, probe.view().stride});
+    for (std::size_t r = 0; r < rows; ++r) CHECK(out(r, 0) == (3 + 590) / 2.0f);
+    for (std::size_t t = 0; t < tokens; ++t) CHECK(probe(0, t) == (t == 3 || t == 590 ? 0.5f : 0.0f));
+  }
+}
+
+TEST_CASE_TEMPLATE("a long row of equal scores: each key counts the same", Backend, BACKENDS) {
+  Backend backend;
+  const std::size_t tokens = 4097;
+  typename Backend::kv_layer kv(1, 1);
+  std::vector<float> v(tokens);
+  for (std::size_t t = 0; t < tokens; ++t) v[t] = t % 2 ? 1.0f : -1.0f;
+  backend.append(kv, guarded<float>(tokens, 1, std::vector<float>(tokens, 3.0f)).view(), guarded<float>(tokens, 1, v).view());
+  std::vector<lazyprune::position> active(tokens);
+  for (std::size_t t = 0; t < tokens; ++t) active[t] = static_cast<lazyprune::position>(t);
+  for (const std::size_t rows : {1u, 8u}) {
+    const guarded<float> q(rows, 1, std::vector<float>(rows, 1.0f));
+    guarded<float> out(rows, 1), probe(1, tokens);
+    backend.attend(q.view(), kv, {{1, 1, 1}, std::span<const std::uint32_t>(active).last(rows), active, active}, out.view(),
+                   {probe.view().data, 1, probe.view().stride});
+    for (const float p : std::span(probe.view().data, tokens)) CHECK(std::abs(p * 4097 - 1) <= 0x1p-22);  // exp(0) and 4097 are exact
+    CHECK(std::abs(out(rows - 1, 0) * 4097 + 1) <= rounding(tokens, 4) * 4097);                           // sums of +-1/4097
+  }
+}
+
+TEST_CASE_TEMPLATE("rows move as they are told", Backend, BACKENDS) {
+  Backend backend;
+  using ids = std::vector<std::uint32_t>;
+  const auto x = normal_floats(6 * 7, 1);
+  const guarded<float> from(6, 7, x);
+  guarded<float> to(4, 7, normal_floats(4 * 7, 2));
+  const guarded<float> before = to;
+  backend.copy_rows(from.view(), ids{5, 0, 5}, to.view(), ids{0, 3, 1});
+  for (std::size_t i = 0; i < 7; ++i) {
+    CHECK(to(0, i) == from(5, i));
+    CHECK(to(1, i) == from(5, i));
+    CHECK(to(2, i) == before(2, i));
+    CHECK(to(3, i) == from(0, i));
+  }
+  CHECK(to.untouched());
+
+  guarded<float> same(6, 7, x);  // towards the front, in place
+  backend.copy_rows(same.view(), ids{0, 2, 5}, same.view(), ids{0, 1, 2});
+  for (std::size_t i = 0; i < 7; ++i) {
+    CHECK(same(0, i) == from(0, i));
+    CHECK(same(1, i) == from(2, i));
+    CHECK(same(2, i) == from(5, i));
+  }
+
+  std::vector<float> read(6 * 7 + 1, 9.0f);
+  backend.read(from.view(), read.data());
+  CHECK(std::equal(x.begin(), x.end(), read.begin()));
+  CHECK(read.back() == 9.0f);
+}
+
+TEST_CASE_TEMPLATE("a cache gives back what was appended, and forgets when told", Backend, BACKENDS) {
+  Backend backend;
+  const attention_sample s({2, 2, 3}, 613, 1, attention_sample::layout::run, 1);
+  auto kv = s.cache(backend);
+  const std::vector<std::uint32_t> slots{612, 0, 255, 256, 257, 511, 512, 5};
+  std::vector<float> keys(slots.size() * 6 + 1, 9.0f), values = keys;
+  backend.read_keys(kv, slots, keys.data());
+  backend.read_values(kv, slots, values.data());
+  for (std::size_t i = 0; i < slots.size() * 6; ++i) {
+    CHECK(keys[i] == s.k[slots[i / 6] * 6 + i % 6]);
+    CHECK(values[i] == s.v[slots[i / 6] * 6 + i % 6]);
+  }
+  CHECK(keys.back() == 9.0f);
+  CHECK(values.back() == 9.0f);
+  CHECK(kv.bytes() >= 613 * 2 * 6 * sizeof(float));
+  kv.clear();
+  CHECK(kv.size() == 0);
+}
+
+TEST_CASE_TEMPLATE("parts that do not fit together are refused", Backend, BACKENDS) {
+  Backend backend;
+  const stored a(normal_floats(12, 1), 3, 4, dtype::f32), b(normal_floats(15, 1), 3, 5, dtype::f32),
+      c(normal_floats(8, 1), 2, 4, dtype::f32);
+  const tensor different[] = {a, b};
+  CHECK_THROWS_WITH_AS(backend.pack(different, dtype::f32), "pack: expected 4 inputs in every part, found 5", lazyprune::error);
+  CHECK_THROWS_WITH_AS(backend.pack({}, dtype::f32), "pack: expected one part at least, found none", lazyprune::error);
+  CHECK_THROWS_WITH_AS(backend.pack(only(a), dtype::f16), "pack: expected f32 or bf16, found f16", lazyprune::error);
+  CHECK_THROWS_WITH_AS(backend.pack_gated(a, c, dtype::f32), "pack_gated: expected 3 rows of up, found 2", lazyprune::error);
+  CHECK_THROWS_WITH_AS(backend.pack_gated(a, b, dtype::f32), "pack: expected 4 inputs in every part, found 5", lazyprune::error);
+  CHECK_THROWS_WITH_AS(backend.load(only(a)), "parameters: expected a vector, found 3 rows", lazyprune::error);
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/backend/reference.hpp>
+#include <lazyprune/lazyprune.hpp>
+#include <lazyprune/model/generator.hpp>
+#include <lazyprune/model/random_source.hpp>
+
+#include <doctest/doctest.h>
+
+using namespace lazyprune;
+
+namespace {
+
+using backend_type = reference<float>;
+
+model_config tiny() {
+  model_config c;
+  c.family = "llama";
+  c.vocabulary = 40;
+  c.hidden = 16;
+  c.layers = 4;
+  c.n_heads = 4;
+  c.n_kv_heads = 2;
+  c.head_dim = 4;
+  c.ffn = 24;
+  c.max_positions = 64;
+  c.eos = {};
+  return c;
+}
+
+/// One model and one session, to generate with.
+struct bench {
+  model_config config;
+  backend_type backend{execution{}};
+  model<backend_type> net;
+  any_session session;
+
+  explicit bench(model_config c = tiny(), stages when = {})
+      : config(std::move(c)),
+        net(load_model(backend, config, random_source(config, dtype::f32))),
+        session(lazyllm(std::move(when)), {.layers = static_cast<layer_id>(config.layers)}) {}
+
+  generation run(const std::vector<token_id>& prompt, const generation_options& options) {
+    return generate(net, backend, session, prompt, options);
+  }
+};
+
+const std::vector<token_id> prompt{1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+
+generation_options of_length(std::size_t n) {
+  generation_options options;
+  options.max_new = n;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("length: as many tokens as asked for, and no more than the context holds") {
+  bench b;
+  CHECK(b.run(prompt, of_length(0)).tokens.empty());
+  const auto five = b.run(prompt, of_length(5));
+  CHECK(five.tokens.size() == 5);
+  CHECK(five.reason == finish_reason::length);
+  CHECK(five.decode_steps == 4);
+  CHECK(five.cost.steps == 5);
+  CHECK(five.cost.rows == (10 + 4) * 4);
+  CHECK(five.share_prompt == 1.0);
+  generation_options small = of_length(50);
+  small.context = 12;
+  CHECK(b.run(prompt, small).tokens.size() == 3);  // the last one is never fed
+  CHECK(b.run(prompt, of_length(100)).tokens.size() == 55);
+}
+
+TEST_CASE("EOS and the caller end the text; EOS can be ignored") {
+  bench b;
+  const auto free_run = b.run(prompt, of_length(6)).tokens;
+  model_config c = tiny();
+  c.eos = {free_run[2]};
+  const auto first = static_cast<std::size_t>(std::ranges::find(free_run, free_run[2]) - free_run.begin()) + 1;
+  bench ending(c);
+  const auto ended = ending.run(prompt, of_length(6));
+  CHECK(ended.reason == finish_reason::eos);
+  CHECK(ended.tokens == std::vector<token_id>(free_run.begin(), free_run.begin() + static_cast<std::ptrdiff_t>(first)));
+  generation_options options = of_length(6);
+  options.ignore_eos = true;
+  CHECK(ending.run(prompt, options).tokens == free_run);
+
+  std::vector<token_id> heard;
+  options.on_token = [&](token_id t) {
+    heard.push_back(t);
+    return heard.size() < 3;
+  };
+  const auto stopped = b.run(prompt, options);
+  CHECK(stopped.reason == finish_reason::stop);
+  CHECK(stopped.tokens == heard);
+  CHECK(heard.size() == 3);
+}
+
+TEST_CASE("a teacher's tokens take the place of those generated, and override length and EOS") {
+  model_config c = tiny();
+  c.eos = {7};
+  bench b(c);
+  generation_options options = of_length(1);
+  options.force = {7, 8, 9};
+  options.trace_logits = true;
+  const auto result = b.run(prompt, options);
+  CHECK(result.tokens == options.force);
+  REQUIRE(result.trace.size() == 3);
+  CHECK(result.trace[0].tokens == prompt);
+  CHECK(result.trace[1].tokens == std::vector<token_id>{7});
+  CHECK(result.trace[2].tokens == std::vector<token_id>{8});  // 9 is never fed
+  for (const step_trace& step : result.trace) {
+    CHECK(step.logits.size() == 40);
+    CHECK(step.next == std::ranges::max_element(step.logits) - step.logits.begin());
+    CHECK(step.layers.size() == 4);
+    CHECK(step.margin.size() == 3);
+  }
+}
+
+TEST_CASE("what a pruned run costs: rows by layer, share of the prompt, revived rows, memory") {
+  bench dense, pruned(tiny(), stages{{1, 0.5}, {3, 0.4}});
+  std::vector<token_id> longer;
+  for (token_id t = 0; t < 40; ++t) longer.push_back(t);
+  const auto all = dense.run(longer, of_length(1)), some = pruned.run(longer, of_length(1));
+  CHECK(all.cost.prefill_rows == std::vector<std::size_t>{40, 40, 40, 40});
+  CHECK(some.cost.prefill_rows == std::vector<std::size_t>{40, 20, 20, 8});
+  CHECK(some.share_prompt == doctest::Approx(88.0 / 160.0));
+  CHECK(some.memory.store > 0);
+  CHECK(all.memory.store == 0);
+  const auto going_on = pruned.run(longer, of_length(8));
+  CHECK(going_on.cost.rows <= going_on.cost.dense_rows);
+  CHECK(going_on.share_prompt >= some.share_prompt);
+  CHECK(pruned.run(longer, of_length(8)).tokens == going_on.tokens);  // a fresh sequence each time
+}
+
+TEST_CASE("prompts that cannot be run") {
+  bench b;
+  CHECK_THROWS_WITH_AS(b.run({}, of_length(1)), "prompt: tokens: expected at least one, found none", error);
+  CHECK_THROWS_WITH_AS(b.run(std::vector<token_id>(65, 1), of_length(1)), "prompt: length: expected at most 64 tokens, found 65", error);
+  generation_options options = of_length(1);
+  options.context = 9;
+  CHECK_THROWS_WITH_AS(b.run(prompt, options), "prompt: length: expected at most 9 tokens, found 10", error);
+  options.context = 12;
+  options.force = {1, 2, 3, 4};
+  CHECK_THROWS_AS(b.run(prompt, options), error);
+  options.force = {1, 2, 3};
+  CHECK_NOTHROW(b.run(prompt, options));
+  options.force = {40, 1};
+  CHECK_THROWS_AS(b.run(prompt, options), error);
+  CHECK_THROWS_AS(b.run({40}, of_length(1)), error);
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+// Whether the scalings are transformers' own is held by the logits of whole models in transformer.test.cpp; here are their definitions.
+#include <lazyprune/model/rope.hpp>
+
+#include <doctest/doctest.h>
+
+using namespace lazyprune;
+
+TEST_CASE("plain: theta to the power of -2i / head_dim") {
+  const auto f = frequencies_of({.theta = 100.0}, 8);
+  REQUIRE(f.radians.size() == 4);
+  CHECK(f.scale == 1.0);
+  CHECK(f.radians[0] == 1.0);
+  CHECK(f.radians[2] == doctest::Approx(0.1));
+  CHECK(f.radians[3] == doctest::Approx(0.0316227766));
+}
+
+TEST_CASE("linear: all divided") {
+  const auto plain = frequencies_of({.theta = 1e4}, 16),
+             scaled = frequencies_of({.theta = 1e4, .scaling = rope_scaling::linear, .factor = 4.0}, 16);
+  for (std::size_t i = 0; i < 8; ++i) CHECK(scaled.radians[i] == plain.radians[i] / 4.0);
+}
+
+TEST_CASE("llama3: short wave lengths stay, long ones are divided, the ramp meets both ends") {
+  const rope_config rope{.theta = 5e5,
+                         .scaling = rope_scaling::llama3,
+                         .factor = 8.0,
+                         .original_positions = 8192,
+                         .low_frequency = 1.0,
+                         .high_frequency = 4.0};
+  const auto plain = frequencies_of({.theta = 5e5}, 128), scaled = frequencies_of(rope, 128);
+  bool ramp = false;
+  for (std::size_t i = 0; i < 64; ++i) {
+    const double wave = 2.0 * std::numbers::pi / plain.radians[i];
+    if (wave < 2048.0) CHECK(scaled.radians[i] == plain.radians[i]);
+    if (wave > 8192.0) CHECK(scaled.radians[i] == plain.radians[i] / 8.0);
+    if (wave > 2048.0 && wave < 8192.0) {
+      ramp = true;
+      CHECK(scaled.radians[i] < plain.radians[i]);
+      CHECK(scaled.radians[i] > plain.radians[i] / 8.0);
+    }
+    if (i > 0) CHECK(scaled.radians[i] < scaled.radians[i - 1]);
+  }
+  CHECK(ramp);
+}
+
+TEST_CASE("yarn: fast dimensions stay, slow ones are divided, cosines scaled") {
+  const rope_config rope{.theta = 1e4, .scaling = rope_scaling::yarn, .factor = 4.0, .original_positions = 2048, .attention_factor = 1.13};
+  const auto plain = frequencies_of({.theta = 1e4}, 64), scaled = frequencies_of(rope, 64);
+  CHECK(scaled.scale == 1.13);
+  CHECK(scaled.radians.front() == plain.radians.front());
+  CHECK(scaled.radians.back() == doctest::Approx(plain.radians.back() / 4.0));
+  for (std::size_t i = 1; i < 32; ++i) CHECK(scaled.radians[i] < scaled.radians[i - 1]);
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/model/sampler.hpp>
+
+#include <doctest/doctest.h>
+
+#include <array>
+
+using namespace lazyprune;
+
+namespace {
+
+constexpr std::array<float, 5> logits{0.0f, 2.0f, 1.0f, 2.0f, -1.0f};
+
+/// How often each token comes in `n` draws.
+std::array<int, 5> draw(const sampling& s, int n) {
+  sampler choose(s);
+  std::array<int, 5> counts{};
+  for (int i = 0; i < n; ++i) ++counts[choose(std::span<const float>(logits))];
+  return counts;
+}
+
+}  // namespace
+
+TEST_CASE("greedy: the largest logit, of equals the lowest id") {
+  CHECK(greedy(std::span<const float>(logits)) == 1);
+  CHECK(draw({}, 3) == std::array<int, 5>{0, 3, 0, 0, 0});
+}
+
+TEST_CASE("drawn: the frequencies are the softmax's, a seed gives the same draws again") {
+  const sampling all{.temperature = 1.0, .top_k = 0, .top_p = 1.0, .min_p = 0.0, .seed = 7};
+  const auto counts = draw(all, 100000);
+  CHECK(counts == draw(all, 100000));
+  double sum = 0;
+  for (const float l : logits) sum += std::exp(l);
+  // The standard deviation of such a count is below sqrt(n) / 2 = 158: six of them.
+  for (std::size_t i = 0; i < 5; ++i) CHECK(std::abs(counts[i] - 100000 * std::exp(logits[i]) / sum) < 950);
+}
+
+TEST_CASE("top-k, top-p and min-p cut the tail") {
+  CHECK(draw({.temperature = 1.0, .top_k = 1, .top_p = 1.0, .min_p = 0.0}, 50) == std::array<int, 5>{0, 50, 0, 0, 0});
+  const auto two = draw({.temperature = 1.0, .top_k = 2, .top_p = 1.0, .min_p = 0.0}, 200);
+  CHECK(two[1] + two[3] == 200);
+  CHECK(two[3] > 50);
+  // Probabilities are 0.05, 0.39, 0.14, 0.39, 0.02: two tokens hold 0.78, so three are needed for 0.8.
+  const auto nucleus = draw({.temperature = 1.0, .top_k = 0, .top_p = 0.8, .min_p = 0.0}, 500);
+  CHECK(nucleus[0] + nucleus[4] == 0);
+  CHECK(nucleus[2] > 0);
+  const auto likely = draw({.temperature = 1.0, .top_k = 0, .top_p = 1.0, .min_p = 0.5}, 500);  // 0.14 / 0.39 is less
+  CHECK(likely[1] + likely[3] == 500);
+  CHECK(draw({.temperature = 1.0, .top_k = 0, .top_p = 0.0, .min_p = 0.0}, 5)[1] == 5);
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/backend/reference.hpp>
+#include <lazyprune/model/random_source.hpp>
+#include <lazyprune/model/weights.hpp>
+
+#include <doctest/doctest.h>
+
+#include <map>
+#include <set>
+
+using namespace lazyprune;
+
+namespace {
+
+/// Hands on what it has, and remembers what was asked for.
+struct listed {
+  random_source numbers;
+  std::set<std::string, std::less<>> missing;
+  std::map<std::string, std::pair<std::size_t, std::size_t>>* asked;
+
+  bool contains(std::string_view name) const { return !missing.contains(name); }
+  tensor get(std::string_view name, std::size_t rows, std::size_t columns) const {
+    if (missing.contains(name)) throw error("listed", name, "a tensor", "none");
+    (*asked)[std::string(name)] = {rows, columns};
+    return numbers.get(name, rows, columns);
+  }
+};
+
+model_config small() {
+  model_config c;
+  c.family = "llama";
+  c.vocabulary = 50;
+  c.hidden = 24;
+  c.layers = 2;
+  c.n_heads = 6;
+  c.n_kv_heads = 2;
+  c.head_dim = 8;
+  c.ffn = 32;
+  c.max_positions = 16;
+  return c;
+}
+
+std::map<std::string, std::pair<std::size_t, std::size_t>> asked_for(const model_config& c, std::set<std::string, std::less<>> missing = {},
+                                                                     std::size_t* bytes = nullptr) {
+  std::map<std::string, std::pair<std::size_t, std::size_t>> asked;
+  reference<float> backend{execution{}};
+  const auto net = load_model(backend, c, listed{random_source(c, dtype::f32), std::move(missing), &asked});
+  if (bytes) *bytes = bytes_of(net.weights);
+  return asked;
+}
+
+}  // namespace
+
+TEST_CASE("the tensors of a plain Llama, by Hugging Face's names and shapes; their bytes are counted") {
+  std::size_t bytes = 0;
+  const auto asked = asked_for(small(), {}, &bytes);
+  CHECK(asked.size() == 2 * 9 + 3);
+  CHECK(asked.at("model.embed_tokens.weight") == std::pair<std::size_t, std::size_t>{50, 24});
+  CHECK(asked.at("lm_head.weight") == std::pair<std::size_t, std::size_t>{50, 24});
+  CHECK(asked.at("model.norm.weight") == std::pair<std::size_t, std::size_t>{1, 24});
+  CHECK(asked.at("model.layers.1.self_attn.q_proj.weight") == std::pair<std::size_t, std::size_t>{48, 24});
+  CHECK(asked.at("model.layers.1.self_attn.v_proj.weight") == std::pair<std::size_t, std::size_t>{16, 24});
+  CHECK(asked.at("model.layers.0.self_attn.o_proj.weight") == std::pair<std::size_t, std::size_t>{24, 48});
+  CHECK(asked.at("model.layers.0.mlp.down_proj.weight") == std::pair<std::size_t, std::size_t>{24, 32});
+  std::size_t numbers = 0;
+  for (const auto& [name, shape] : asked) numbers += shape.first * shape.second;
+  CHECK(bytes >= numbers * sizeof(float));  // rows may be padded
+}
+
+TEST_CASE("biases and head norms are read where the config has them, and only there") {
+  model_config c = small();
+  c.qkv_bias = c.output_bias = c.mlp_bias = c.qk_norm = true;
+  const auto asked = asked_for(c);
+  CHECK(asked.size() == 2 * (9 + 3 + 1 + 3 + 2) + 3);
+  CHECK(asked.at("model.layers.0.self_attn.k_proj.bias") == std::pair<std::size_t, std::size_t>{1, 16});
+  CHECK(asked.at("model.layers.1.self_attn.q_norm.weight") == std::pair<std::size_t, std::size_t>{1, 8});
+}
+
+TEST_CASE("a tied head: stored as the embedding, or as the head only") {
+  model_config c = small();
+  c.tied = true;
+  CHECK(!asked_for(c).contains("lm_head.weight"));
+  const auto head_only = asked_for(c, {"model.embed_tokens.weight"});
+  CHECK(head_only.contains("lm_head.weight"));
+  CHECK(!head_only.contains("model.embed_tokens.weight"));
+}
+
+TEST_CASE("a tensor that is missing is an error; progress is told layer by layer; a dtype can be asked for") {
+  CHECK_THROWS_AS(asked_for(small(), {"model.layers.1.mlp.up_proj.weight"}), error);
+  CHECK_THROWS_AS(asked_for(small(), {"lm_head.weight"}), error);
+  reference<float> backend{execution{}};
+  std::vector<std::size_t> told;
+  load_options options;
+  options.progress = [&](std::size_t done, std::size_t of) {
+    CHECK(of == 2);
+    told.push_back(done);
+  };
+  load_model(backend, small(), random_source(small(), dtype::f32), options);
+  CHECK(told == std::vector<std::size_t>{0, 1, 2});
+  options.as = dtype::f16;
+  CHECK_THROWS_AS(load_model(backend, small(), random_source(small(), dtype::f32), options), error);
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/session/frontier_table.hpp>
+
+#include <doctest/doctest.h>
+
+#include <random>
+#include <set>
+
+using lazyprune::frontier_table;
+using lazyprune::position;
+
+TEST_CASE("a slot is freed when the frontier moves on, and used again") {
+  frontier_table table;
+  table.append(4);
+  CHECK(table.known() == 4);
+  for (const position t : {0u, 1u, 2u}) table.advance(t, 1), table.store(t);
+  CHECK(table.slots() == 3);
+  CHECK(table.stored_count() == 3);
+  const auto slot = table.slot(1);
+  table.advance(1, 2);
+  CHECK(!table.stored(1));
+  CHECK(table.frontier(1) == 2);
+  CHECK(table.stored_count() == 2);
+  table.store(1);
+  CHECK(table.slot(1) == slot);
+  CHECK(table.slots() == 3);
+}
+
+TEST_CASE("what is lost frees its slot and stays lost") {
+  frontier_table table;
+  table.append(2);
+  table.advance(0, 1);
+  table.store(0);
+  table.lose(0);
+  CHECK(table.lost(0));
+  CHECK(!table.lost(1));
+  CHECK(!table.stored(0));
+  CHECK(table.lost_count() == 1);
+  CHECK(table.stored_count() == 0);
+  table.append(1);
+  CHECK(table.lost(0));
+  table.clear();
+  CHECK(table.known() == 0);
+  CHECK(table.lost_count() == 0);
+  CHECK(table.slots() == 0);
+}
+
+TEST_CASE("no two tokens share a slot, and there are never more slots than were in use at once") {
+  std::mt19937 random(1);
+  frontier_table table;
+  table.append(50);
+  std::size_t most = 0;
+  for (int i = 0; i < 5000; ++i) {
+    const auto t = static_cast<position>(random() % 50);
+    if (table.stored(t))
+      table.advance(t, table.frontier(t) + 1);
+    else
+      table.store(t);
+    std::set<std::uint32_t> used;
+    std::size_t stored = 0;
+    for (position u = 0; u < 50; ++u)
+      if (table.stored(u)) used.insert(table.slot(u)), ++stored;
+    most = std::max(most, stored);
+    REQUIRE(used.size() == stored);
+    REQUIRE(table.stored_count() == stored);
+    REQUIRE(table.slots() == most);
+    REQUIRE((used.empty() || *used.rbegin() < table.slots()));
+  }
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/session/query_attention.hpp>
+
+#include <doctest/doctest.h>
+
+#include <numeric>
+#include <random>
+#include <vector>
+
+using namespace lazyprune;
+
+TEST_CASE("the softmax of q.k / sqrt(head_dim) over the active tokens, grouped heads and scattered slots included") {
+  constexpr std::size_t heads = 6, kv_heads = 2, head_dim = 8, slots = 40, stride = 20;
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal(0, 2);
+  std::vector<float> q(heads * head_dim), k(slots * stride);
+  for (float& x : q) x = normal(random);
+  for (float& x : k) x = normal(random);
+  const std::vector<position> active{0, 3, 4, 9, 11, 30};
+  const std::vector<std::uint32_t> places{7, 1, 39, 0, 22, 5};
+  std::vector<float> out(heads * 10, -1.0f);
+  const attention_view view =
+      query_attention(q.data(), heads, key_rows<float>{k.data(), kv_heads, head_dim, stride, places}, active, out.data(), 10);
+  CHECK(view.heads == heads);
+  CHECK(view.active() == active.size());
+  for (std::size_t h = 0; h < heads; ++h) {
+    std::vector<double> p(active.size());
+    for (std::size_t i = 0; i < p.size(); ++i) {
+      double dot = 0;
+      for (std::size_t d = 0; d < head_dim; ++d) dot += double{q[h * head_dim + d]} * k[places[i] * stride + h / 3 * head_dim + d];
+      p[i] = std::exp(dot / std::sqrt(8.0));
+    }
+    const double sum = std::accumulate(p.begin(), p.end(), 0.0);
+    // The scores reach 30 and are rounded to float before exp: 30 * 6e-8, twice, of the probability.
+    for (std::size_t i = 0; i < p.size(); ++i) CHECK(view(h, i) == doctest::Approx(p[i] / sum).epsilon(4e-6));
+    for (std::size_t i = p.size(); i < 10; ++i) CHECK(out[h * 10 + i] == -1.0f);
+  }
+}
+
+TEST_CASE("no slots given: token i lies in slot i; large scores do not overflow") {
+  const std::vector<float> q{1e4f, 0.0f}, k{1.0f, 0.0f, -1.0f, 0.0f, 1.0f, 0.0f};
+  const std::vector<position> active{0, 1, 2};
+  std::vector<float> out(3);
+  query_attention(q.data(), 1, key_rows<float>{k.data(), 1, 2, 2, {}}, active, out.data(), 3);
+  CHECK(out == std::vector<float>{0.5f, 0.0f, 0.5f});
+}
