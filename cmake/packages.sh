@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: MIT
+# What the entry scripts share (sourced, POSIX sh): the packages, by their names in Debian and Ubuntu, and how to build.
+
+library_packages="cmake g++ make libeigen3-dev libxsimd-dev nlohmann-json3-dev libcli11-dev"
+test_packages="$library_packages doctest-dev libbenchmark-dev libsentencepiece-dev pkg-config"
+clang_packages="clang libclang-rt-dev libomp-dev"
+
+fail() {
+  echo "error: $*" >&2
+  exit 1
+}
+
+# install_missing PACKAGE...: installs those that are not there; asks the network for nothing when all are.
+install_missing() {
+  if ! command -v apt-get >/dev/null; then
+    echo "no apt-get here; these packages, or what they are called here, must be there already: $*"
+    return
+  fi
+  missing=
+  for package; do
+    dpkg -s "$package" 2>/dev/null | grep -q '^Status: install ok installed' || missing="$missing $package"
+  done
+  [ -n "$missing" ] || return 0
+
+  echo "installing:$missing"
+  sudo=
+  [ "$(id -u)" -eq 0 ] || sudo=sudo
+  $sudo apt-get -q update || echo "the package lists could not be renewed: going on with those that are here"
+  # shellcheck disable=SC2086
+  $sudo env DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends $missing || fail "could not install:$missing"
+}
+
+# configure FOLDER OPTION...: by Ninja where it is there, else by make; a folder that is configured keeps what it has.
+configure() {
+  folder=$1
+  shift
+  if command -v ninja >/dev/null; then
+    export CMAKE_GENERATOR=Ninja
+  fi
+  cmake -S . -B "$folder" "$@" || fail "$folder could not be configured"
+}
+
+# build FOLDER OPTION...
+build() {
+  folder=$1
+  shift
+  cmake --build "$folder" --parallel "$(getconf _NPROCESSORS_ONLN)" "$@" || fail "$folder could not be built"
+}

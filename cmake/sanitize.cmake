@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: MIT
+# dev.cmake with AddressSanitizer and UndefinedBehaviorSanitizer: cmake -C cmake/sanitize.cmake -S . -B build/sanitize
+include(${CMAKE_CURRENT_LIST_DIR}/dev.cmake)
+set(CMAKE_BUILD_TYPE Debug CACHE STRING "" FORCE)
+set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all" CACHE STRING "" FORCE)

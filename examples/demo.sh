@@ -1,0 +1,16 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Installs what is missing, builds the program lazyprune, and runs it on the bundled model: the dense run beside the pruned one.
+set -eu
+cd "$(dirname "$0")/.."
+. cmake/packages.sh
+
+# shellcheck disable=SC2086
+install_missing $library_packages
+configure build
+build build --target lazyprune.program
+
+# The main job: answer a question about a long text, with LazyLLM's pruning and without.
+prompt=examples/pocket/prompts/profile.txt
+build/examples/lazyprune run --compare --file "$prompt" --stop ' .' --trace build/trace.html
+echo "which tokens lived where: build/trace.html"

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+// An engine of one's own under LazyLLM: raw float arrays, a toy attention layer, and a pruning session that says what to compute. The
+// session never touches the engine's memory: it plans, the engine moves. Floors 0-2 only, no dependency but the standard library.
+
+#include <lazyprune/lazyprune.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <vector>
+
+namespace {
+
+constexpr std::size_t layers = 6, heads = 4, head_dim = 8, hidden = heads * head_dim, max_tokens = 64;
+
+/// Reproducible numbers in [-1, 1).
+float number(std::size_t i) {
+  const double x = std::sin(static_cast<double>(i) * 12.9898) * 43758.5453;
+  return static_cast<float>(2.0 * (x - std::floor(x)) - 1.0);
+}
+
+struct toy_engine {
+  std::vector<float> weights = std::vector<float>(layers * 4 * hidden * hidden);  // (layers, q k v o, hidden, hidden)
+  std::vector<float> keys = std::vector<float>(layers * max_tokens * hidden);     // (layers, tokens, hidden): row t is token t's
+  std::vector<float> values = std::vector<float>(layers * max_tokens * hidden);   // (layers, tokens, hidden)
+  std::vector<float> aux = std::vector<float>(max_tokens * hidden);               // (slots, hidden): pruned tokens' hidden states
+  std::vector<float> x = std::vector<float>(max_tokens * hidden);                 // (rows, hidden): the layer's input and output
+  std::vector<float> gathered = std::vector<float>(max_tokens * hidden);          // (rows, hidden)
+  std::vector<float> probabilities = std::vector<float>(heads * max_tokens);      // (heads, active), of the row last attended for
+
+  toy_engine() {
+    for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = number(i) * 0.5f;
+  }
+
+  float* row(std::vector<float>& rows, std::size_t r) { return rows.data() + r * hidden; }
+  float* cached(std::vector<float>& cache, std::size_t layer, std::size_t token) { return row(cache, layer * max_tokens + token); }
+
+  void multiply(const float* in, std::size_t layer, std::size_t matrix, float* out) const {
+    const float* w = weights.data() + (layer * 4 + matrix) * hidden * hidden;
+    for (std::size_t o = 0; o < hidden; ++o) {
+      out[o] = 0;
+      for (std::size_t i = 0; i < hidden; ++i) out[o] += w[o * hidden + i] * in[i] / std::sqrt(static_cast<float>(hidden));
+    }
+  }
+
+  /// One token attends to the active tokens up to itself.
+  void attend(const float* query, std::size_t layer, std::span<const lazyprune::position> active, lazyprune::position token, float* out) {
+    std::fill_n(out, hidden, 0.0f);
+    for (std::size_t h = 0; h < heads; ++h) {
+      float* p = probabilities.data() + h * active.size();
+      float sum = 0;
+      for (std::size_t i = 0; i < active.size(); ++i) {
+        const float* key = cached(keys, layer, active[i]) + h * head_dim;
+        float dot = 0;
+        for (std::size_t d = 0; d < head_dim; ++d) dot += query[h * head_dim + d] * key[d];
+        p[i] = active[i] <= token ? std::exp(dot / std::sqrt(static_cast<float>(head_dim))) : 0.0f;
+        sum += p[i];
+      }
+      for (std::size_t i = 0; i < active.size(); ++i) {
+        p[i] /= sum;
+        const float* value = cached(values, layer, active[i]) + h * head_dim;
+        for (std::size_t d = 0; d < head_dim; ++d) out[h * head_dim + d] += p[i] * value[d];
+      }
+    }
+  }
+
+  /// One forward pass: what the session asks for, layer by layer.
+  template <class Session>
+  void forward(Session& session, std::size_t new_tokens, lazyprune::phase phase) {
+    auto step = session.begin(new_tokens, phase);
+    for (lazyprune::layer_id layer = 0; layer < layers; ++layer) {
+      const lazyprune::layer_plan& plan = step.enter(layer);
+
+      // 1. Bring the rows together: new ones, those carried over from the layer before, and those that come back from the store.
+      for (std::size_t r = 0; r < plan.rows.size(); ++r) {
+        const auto [from, index] = plan.sources[r];
+        for (std::size_t i = 0; i < hidden; ++i) {
+          if (from == lazyprune::row_source::origin::embedding) row(gathered, r)[i] = number(1'000'000 + index * hidden + i);
+          if (from == lazyprune::row_source::origin::carried) row(gathered, r)[i] = row(x, index)[i];
+          if (from == lazyprune::row_source::origin::stored) row(gathered, r)[i] = row(aux, index)[i];
+        }
+      }
+      std::swap(x, gathered);
+
+      // 2. Keys and values of the rows, then their attention over the active tokens. The last row is the query token's.
+      for (std::size_t r = 0; r < plan.rows.size(); ++r) {
+        multiply(row(x, r), layer, 1, cached(keys, layer, plan.rows[r]));
+        multiply(row(x, r), layer, 2, cached(values, layer, plan.rows[r]));
+      }
+      for (std::size_t r = plan.rows.size() - plan.finish; r < plan.rows.size(); ++r) {
+        float query[hidden], attended[hidden], out[hidden];
+        multiply(row(x, r), layer, 0, query);
+        attend(query, layer, plan.active, plan.rows[r], attended);
+        multiply(attended, layer, 3, out);
+        for (std::size_t i = 0; i < hidden; ++i) row(x, r)[i] += out[i];
+      }
+
+      // 3. Show the query token's attention where the policy wants to see it, and save the rows that it drops.
+      if (step.wants_scores())
+        step.leave(lazyprune::attention_view{probabilities.data(), heads, plan.active.size(), plan.active});
+      else
+        step.leave();
+      for (const lazyprune::spill& s : step.spills()) std::copy_n(row(x, s.row), hidden, row(aux, s.slot));
+
+      std::printf(" %3zu/%-3zu", plan.rows.size(), plan.active.size());
+    }
+    step.finish();
+  }
+};
+
+}  // namespace
+
+int main() {
+  lazyprune::policy policy{lazyprune::last_query_attention{}, lazyprune::stages{{2, 0.5}, {4, 0.5}}, lazyprune::top_k{},
+                           lazyprune::keep_all{}};
+  lazyprune::session session{policy, {.layers = layers, .max_tokens = max_tokens}};
+  toy_engine engine;
+
+  std::puts("rows computed / tokens active, layer by layer");
+  std::printf("prefill ");
+  engine.forward(session, 40, lazyprune::phase::prefill);
+  for (int token = 1; token <= 8; ++token) {
+    std::printf("\ndecode %d", token);
+    engine.forward(session, 1, lazyprune::phase::decode);
+  }
+  const lazyprune::statistics& cost = session.stats();
+  std::printf("\n%zu rows computed, %zu of them revived; the dense model computes %zu\n", cost.rows, cost.revived, cost.dense_rows);
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+// The one place that knows the backends: they are the most of the program's compile time.
+#include "engine.hpp"
+
+#include <lazyprune/backend/cpu.hpp>
+#include <lazyprune/backend/reference.hpp>
+
+#include "progress.hpp"
+
+namespace {
+
+template <lazyprune::tensor_backend Backend>
+class loaded_engine final : public engine {
+ public:
+  template <lazyprune::tensor_source Source>
+  loaded_engine(lazyprune::execution how, const lazyprune::model_config& config, const Source& source,
+                const lazyprune::load_options& options)
+      : how_(how), model_(load(how, config, source, options)) {}
+
+  lazyprune::generation generate(lazyprune::any_session& session, std::span<const lazyprune::token_id> prompt,
+                                 const lazyprune::generation_options& options) override {
+    Backend backend(how_);  // its own scratch, so that no run gains by the memory of another
+    lazyprune::generation result = lazyprune::generate(model_, backend, session, prompt, options);
+    if constexpr (requires { backend.bytes(); }) result.memory.scratch += backend.bytes();
+    return result;
+  }
+  const lazyprune::model_config& config() const override { return model_.config; }
+  std::size_t weight_bytes() const override { return bytes_of(model_.weights); }
+  void use_threads(int threads) override { how_.threads = threads; }
+  int threads() const override {
+    const Backend backend(how_);
+    if constexpr (requires { backend.threads(); }) return backend.threads();
+    return 1;
+  }
+
+ private:
+  template <lazyprune::tensor_source Source>
+  static lazyprune::model<Backend> load(lazyprune::execution how, const lazyprune::model_config& config, const Source& source,
+                                        const lazyprune::load_options& options) {
+    Backend backend(how);
+    return lazyprune::load_model(backend, config, source, options);
+  }
+
+  lazyprune::execution how_;
+  lazyprune::model<Backend> model_;
+};
+
+template <lazyprune::tensor_source Source>
+std::unique_ptr<engine> load(const backend_flags& flags, const lazyprune::model_config& config, const Source& source) {
+  check(flags);
+  progress_bar bar("loading");
+  lazyprune::load_options options{.as = {}, .progress = [&](std::size_t done, std::size_t of) { bar.show(done, of); }};
+  const lazyprune::execution how{.threads = flags.threads};
+  if (flags.backend == "reference") {
+    if (flags.dtype == "f32") return std::make_unique<loaded_engine<lazyprune::reference<float>>>(how, config, source, options);
+    return std::make_unique<loaded_engine<lazyprune::reference<double>>>(how, config, source, options);
+  }
+  if (flags.dtype == "f32") options.as = lazyprune::dtype::f32;
+  if (flags.dtype == "bf16") options.as = lazyprune::dtype::bf16;
+  return std::make_unique<loaded_engine<lazyprune::cpu>>(how, config, source, options);
+}
+
+}  // namespace
+
+void add_backend_flags(CLI::App& command, backend_flags& flags) {
+  command.add_option("--backend", flags.backend, "cpu, or reference: plain loops, the oracle (default: cpu)")->type_name("NAME");
+  command.add_option("--dtype", flags.dtype, "Weights in f32 or bf16 (default: auto, as stored); reference computes in f64 (auto) or f32")
+      ->type_name("TYPE");
+}
+
+void check(const backend_flags& flags) {
+  if (flags.backend == "cuda") throw lazyprune::error("--backend", "", "cpu or reference", "cuda, which is not built into this program");
+  if (flags.backend != "cpu" && flags.backend != "reference") throw lazyprune::error("--backend", "", "cpu or reference", flags.backend);
+  const bool reference = flags.backend == "reference";
+  const bool known = flags.dtype == "auto" || flags.dtype == "f32" || flags.dtype == (reference ? "f64" : "bf16");
+  if (!known)
+    throw lazyprune::error(
+        "--dtype", "", reference ? "auto, f64 or f32 with the reference backend" : "auto, f32 or bf16 with the cpu backend", flags.dtype);
+}
+
+std::string_view isa_of(const backend_flags& flags) { return flags.backend == "reference" ? "generic" : lazyprune::isa_name; }
+
+std::unique_ptr<engine> load_engine(const backend_flags& flags, const lazyprune::checkpoint& source) {
+  return load(flags, source.config(), source);
+}
+
+std::unique_ptr<engine> load_engine(const backend_flags& flags, const lazyprune::model_config& config,
+                                    const lazyprune::random_source& source) {
+  return load(flags, config, source);
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT
+// lazyprune inspect: what a model directory holds, and the memory that a context takes.
+
+#include <array>
+#include <iostream>
+#include <optional>
+
+#include <nlohmann/json.hpp>
+
+#include "arguments.hpp"
+#include "commands.hpp"
+#include "engine.hpp"
+#include "format.hpp"
+#include "model_choice.hpp"
+
+namespace {
+
+using json = nlohmann::ordered_json;
+
+struct inspect_flags {
+  model_flags model;
+  std::size_t context = 0;
+  bool json = false;
+};
+
+json rope_json(const lazyprune::rope_config& rope) {
+  constexpr std::array<const char*, 4> names{"none", "linear", "llama3", "yarn"};
+  json result{{"theta", rope.theta}, {"scaling", names[static_cast<std::size_t>(rope.scaling)]}};
+  if (rope.scaling != lazyprune::rope_scaling::none) result["factor"] = rope.factor;
+  if (rope.original_positions > 0) result["original_positions"] = rope.original_positions;
+  return result;
+}
+
+json config_json(const lazyprune::model_config& c) {
+  return {{"family", c.family},
+          {"vocabulary", c.vocabulary},
+          {"hidden", c.hidden},
+          {"layers", c.layers},
+          {"n_heads", c.n_heads},
+          {"n_kv_heads", c.n_kv_heads},
+          {"head_dim", c.head_dim},
+          {"ffn", c.ffn},
+          {"max_positions", c.max_positions},
+          {"rms_epsilon", c.rms_epsilon},
+          {"rope", rope_json(c.rope)},
+          {"tied", c.tied},
+          {"qkv_bias", c.qkv_bias},
+          {"output_bias", c.output_bias},
+          {"mlp_bias", c.mlp_bias},
+          {"qk_norm", c.qk_norm},
+          {"bos", c.bos},
+          {"eos", c.eos}};
+}
+
+json tensors_json(const lazyprune::checkpoint& model) {
+  json list = json::array();
+  for (const auto& [name, tensor] : model.tensors())
+    list.push_back({{"name", name}, {"dtype", tensor->type}, {"shape", tensor->shape}, {"bytes", tensor->data.size()}});
+  return list;
+}
+
+json totals_json(const lazyprune::checkpoint& model) {
+  std::uint64_t parameters = 0, bytes = 0;
+  for (const auto& [name, tensor] : model.tensors()) {
+    std::uint64_t elements = 1;
+    for (const std::uint64_t n : tensor->shape) elements *= n;
+    parameters += elements;
+    bytes += tensor->data.size();
+  }
+  return {{"tensors", model.tensors().size()}, {"parameters", parameters}, {"bytes", bytes}};
+}
+
+json tokenizer_json(const lazyprune::checkpoint& model) {
+  const std::optional<lazyprune::tokenizer> tokenizer = model.load_tokenizer();
+  if (!tokenizer) return nullptr;
+  const auto id = [](const std::optional<lazyprune::token_id>& token) { return token ? json(*token) : json(nullptr); };
+  return {{"pieces", tokenizer->size()},     {"bos", id(tokenizer->bos())},       {"eos", id(tokenizer->eos())},
+          {"unknown", tokenizer->unknown()}, {"adds_bos", tokenizer->adds_bos()}, {"byte_fallback", tokenizer->model().byte_fallback}};
+}
+
+/// Of a context, on the cpu backend: keys, values and hidden states are float there.
+json memory_json(const lazyprune::model_config& c, std::size_t context) {
+  const std::size_t per_layer = 2 * c.n_kv_heads * c.head_dim * sizeof(float), row = c.hidden * sizeof(float);
+  return {{"context", context},
+          {"kv_bytes_per_token", c.layers * per_layer},
+          {"kv_bytes", context * c.layers * per_layer},
+          {"stored_row_bytes", row},
+          {"stored_row_in_layers", static_cast<double>(row) / static_cast<double>(per_layer)}};
+}
+
+/// Nested objects as "rope.theta", one line a value.
+void print_lines(const json& object, const std::string& before = "  ") {
+  for (const auto& [key, value] : object.items()) {
+    if (value.is_object())
+      print_lines(value, before + key + ".");
+    else
+      std::cout << left(before + key, 26) << (value.is_string() ? value.get<std::string>() : value.dump()) << '\n';
+  }
+}
+
+void print(const json& all) {
+  std::cout << all["model"].get<std::string>() << "\n\nconfig\n";
+  print_lines(all["config"]);
+  std::cout << "  " << left("recommended stages", 24) << (all["stages"].is_null() ? "none" : all["stages"].get<std::string>())
+            << "\n\ntensors\n";
+  for (const json& tensor : all["tensors"])
+    std::cout << "  " << left(tensor["name"].get<std::string>(), 52) << left(tensor["dtype"].get<std::string>(), 6)
+              << left(tensor["shape"].dump(), 16) << right(bytes_text(tensor["bytes"].get<std::size_t>()), 10) << '\n';
+  const json& totals = all["totals"];
+  std::cout << "  " << totals["tensors"] << " tensors, " << three_digits(totals["parameters"].get<double>() * 1e-6)
+            << " million parameters, " << bytes_text(totals["bytes"].get<std::size_t>()) << "\n\ntokenizer\n";
+  if (all["tokenizer"].is_null())
+    std::cout << "  none: the directory has no tokenizer.model\n";
+  else
+    print_lines(all["tokenizer"]);
+  const json& memory = all["memory"];
+  const double layers = memory["stored_row_in_layers"].get<double>();
+  std::cout << "\nmemory of a context of " << memory["context"] << " tokens, dense\n  keys and values         "
+            << bytes_text(memory["kv_bytes"].get<std::size_t>()) << ", " << bytes_text(memory["kv_bytes_per_token"].get<std::size_t>())
+            << " a token\n  a row of the aux store  " << bytes_text(memory["stored_row_bytes"].get<std::size_t>())
+            << ", as much as the keys and values of " << three_digits(layers) << " layers:\n"
+            << "                          a token pruned with more layers than that above it saves memory\n\ncpu path: "
+            << all["isa"].get<std::string>() << '\n';
+}
+
+int inspect(const inspect_flags& flags) {
+  const lazyprune::checkpoint model = open_model(flags.model);
+  const std::size_t limit = model.config().max_positions;
+  if (flags.context > limit)
+    throw lazyprune::error("--ctx-size", "", "at most the model's " + std::to_string(limit), std::to_string(flags.context));
+  json all;
+  all["version"] = 1;
+  all["model"] = model.directory().string();
+  all["config"] = config_json(model.config());
+  all["stages"] = model.stages() ? json(*model.stages()) : json(nullptr);
+  all["tensors"] = tensors_json(model);
+  all["totals"] = totals_json(model);
+  all["tokenizer"] = tokenizer_json(model);
+  all["memory"] = memory_json(model.config(), flags.context > 0 ? flags.context : limit);
+  all["isa"] = isa_of({});
+  if (flags.json)
+    std::cout << all.dump(-1, ' ', false, json::error_handler_t::replace) << '\n';
+  else
+    print(all);
+  return 0;
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& program, action& chosen) {
+  const auto flags = std::make_shared<inspect_flags>();
+  CLI::App& command = *program.add_subcommand("inspect", "Show a model's config, tensors, tokenizer, and the memory that a context takes");
+  add_model_flags(command, flags->model);
+  add_number(command, "-c,--ctx-size", flags->context, number_range<std::size_t>{0},
+             "Tokens of the context; 0: the model's limit (default)");
+  command.add_flag("--json", flags->json, "One JSON object");
+  command.final_callback([flags, &chosen] { chosen = [flags] { return inspect(*flags); }; });
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+// Which model: the one named, or the one that comes with the program.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include <lazyprune/io/checkpoint.hpp>
+
+struct model_flags {
+  std::string directory;  // empty: not named
+  bool no_mmap = false;
+};
+
+void add_model_flags(CLI::App& command, model_flags& flags);
+
+/// The directory named; else that of the environment variable LAZYPRUNE_MODEL; else the bundled model.
+std::filesystem::path model_directory(const model_flags& flags);
+
+lazyprune::checkpoint open_model(const model_flags& flags);

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: MIT
+// lazyprune run: generates text, and says what it took.
+
+#include <csignal>
+#include <iostream>
+#include <iterator>
+
+#include "arguments.hpp"
+#include "commands.hpp"
+#include "engine.hpp"
+#include "format.hpp"
+#include "model_choice.hpp"
+#include "outcome.hpp"
+#include "policy_flags.hpp"
+#include "text_stream.hpp"
+
+#include <lazyprune/eval/trace_page.hpp>
+#include <lazyprune/io/mapped_file.hpp>
+#include <lazyprune/io/output_file.hpp>
+#include <lazyprune/io/trace_file.hpp>
+
+namespace {
+
+using lazyprune::token_id;
+
+volatile std::sig_atomic_t interrupted = 0;
+
+/// The first Ctrl-C ends the text; the second ends the program, as if it had never been caught.
+extern "C" void interrupt(int signal) {
+  interrupted = 1;
+  std::signal(signal, SIG_DFL);
+}
+
+struct run_flags {
+  model_flags model;
+  backend_flags backend;
+  lazyprune::policy_spec policy;
+  std::optional<std::string> prompt, file;
+  std::vector<token_id> ids;
+  std::size_t predict = 64;
+  std::size_t context = 0;
+  lazyprune::sampling sampling;
+  bool ignore_eos = false;
+  std::vector<std::string> stops;
+  std::vector<token_id> force;
+  bool compare = false, json = false, trace_logits = false;
+  std::string trace;
+};
+
+std::string read_stdin() {
+  std::string text{std::istreambuf_iterator<char>(std::cin), {}};
+  if (std::cin.bad()) throw lazyprune::io_error("stdin", "", "to read the prompt", "a fault");
+  return text;
+}
+
+/// The text of -p or -f. The newline that ends a file's last line is none of the prompt's.
+std::string prompt_text(const run_flags& flags) {
+  if (flags.prompt && *flags.prompt != "-") return *flags.prompt;
+  std::string text;
+  if (flags.prompt)
+    text = read_stdin();
+  else
+    text = lazyprune::mapped_file(*flags.file, lazyprune::file_access::read, std::size_t{1} << 30).text();
+  if (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
+void check_ids(std::string_view flag, const std::vector<token_id>& ids, const lazyprune::model_config& config) {
+  for (const token_id id : ids)
+    if (id >= config.vocabulary)
+      throw lazyprune::error(flag, "", "token ids below the vocabulary's " + std::to_string(config.vocabulary), std::to_string(id));
+}
+
+/// Where the trace goes, opened before the work begins.
+class trace_target {
+ public:
+  trace_target(const std::string& path, bool logits) : html_(path.ends_with(".html")) {
+    if (path.empty()) {
+      if (logits) throw lazyprune::error("--trace-logits", "", "--trace FILE.jsonl with it", "none");
+      return;
+    }
+    if (!html_ && !path.ends_with(".jsonl")) throw lazyprune::error("--trace", "", "a name that ends in .jsonl or .html", path);
+    if (html_ && logits) throw lazyprune::error("--trace-logits", "", "--trace FILE.jsonl with it", path);
+    file_.emplace(path);
+  }
+
+  bool wanted() const { return file_.has_value(); }
+  bool html() const { return html_; }
+
+  void write(const lazyprune::trace_document& document) {
+    if (html_)
+      file_->write(trace_page(document));
+    else
+      for (const lazyprune::step_trace& step : document.steps) file_->write(to_line(step) + '\n');
+    file_->commit();
+  }
+
+ private:
+  bool html_;
+  std::optional<lazyprune::output_file> file_;
+};
+
+class runner {
+ public:
+  explicit runner(const run_flags& flags)
+      : flags_(flags),
+        trace_(flags.trace, flags.trace_logits),
+        model_(open_model(flags.model)),
+        spec_(with_recommended_stages(flags.policy, model_)),
+        policy_text_(text(spec_, layers())),
+        tokenizer_(model_.load_tokenizer()) {
+    check(flags_.backend);
+    const auto limit = model_.config().max_positions;
+    if (flags_.context > limit)
+      throw lazyprune::error("--ctx-size", "", "at most the model's " + std::to_string(limit), std::to_string(flags_.context));
+    check_ids("--ids", flags_.ids, model_.config());
+    check_ids("--force-ids", flags_.force, model_.config());
+    if (!tokenizer_ && !flags_.stops.empty())
+      throw lazyprune::error("--stop", "", "a model with a tokenizer", "no tokenizer.model in " + model_.directory().string());
+    prompt_ = flags_.ids.empty() ? encode(prompt_text(flags_)) : flags_.ids;
+    const std::size_t context = flags_.context > 0 ? flags_.context : limit;
+    if (prompt_.size() > context)
+      throw lazyprune::error("prompt", "", "at most " + std::to_string(context) + " tokens", std::to_string(prompt_.size()));
+    if (prompt_.empty()) throw lazyprune::error("prompt", "", "at least one token", "none");
+  }
+
+  int run() {
+    engine_ = load_engine(flags_.backend, model_);
+    warm_up();
+    std::signal(SIGINT, interrupt);
+    // The pruned run comes first: its text is what is waited for, and what a second run gains by warm memory is the dense one's gain.
+    const outcome result = generate(spec_, policy_text_, trace_.wanted(), !flags_.json);
+    std::optional<outcome> dense;
+    if (flags_.compare && !interrupted) dense = generate(dense_policy(), "--policy dense", false, false);
+    if (flags_.json)
+      print_json(result, dense);
+    else
+      report(result, dense);
+    if (trace_.wanted()) trace_.write(document(result, dense));
+    return 0;
+  }
+
+ private:
+  lazyprune::layer_id layers() const { return static_cast<lazyprune::layer_id>(model_.config().layers); }
+
+  static lazyprune::policy_spec dense_policy() {
+    lazyprune::policy_spec spec;
+    spec.preset = "dense";
+    return spec;
+  }
+
+  std::vector<token_id> encode(const std::string& prompt) const {
+    if (!tokenizer_)
+      throw lazyprune::error("prompt", "", "--ids, or a model with a tokenizer", "no tokenizer.model in " + model_.directory().string());
+    return tokenizer_->encode(prompt);
+  }
+
+  /// Threads started and the code in memory before a clock runs: a prefill of the prompt's beginning.
+  void warm_up() {
+    constexpr std::size_t enough = 64;
+    lazyprune::any_session session = new_session(dense_policy(), layers());
+    lazyprune::generation_options options;
+    options.max_new = flags_.predict > 0 || !flags_.force.empty() ? 1 : 0;
+    engine_->generate(session, std::span(prompt_).first(std::min(enough, prompt_.size())), options);
+  }
+
+  outcome generate(const lazyprune::policy_spec& spec, const std::string& policy_text, bool trace, bool show) {
+    text_stream out(flags_.stops, [&](std::string_view piece) {
+      if (show) std::cout << piece << std::flush;
+    });
+    std::optional<lazyprune::token_decoder> decoder;
+    if (tokenizer_) {
+      decoder.emplace(*tokenizer_);
+      for (const token_id id : prompt_) decode(*decoder, id);
+    }
+    lazyprune::generation_options options;
+    options.max_new = flags_.predict;
+    options.context = flags_.context;
+    options.sampler = flags_.sampling;
+    options.ignore_eos = flags_.ignore_eos;
+    options.force = flags_.force;
+    options.trace = trace;
+    options.trace_logits = trace && flags_.trace_logits;
+    bool first = true;
+    options.on_token = [&](token_id id) {
+      const bool more = decoder ? out.feed(decode(*decoder, id)) : true;
+      if (!decoder && show) std::cout << (std::exchange(first, false) ? "" : ",") << id << std::flush;
+      return more && !interrupted;
+    };
+    lazyprune::any_session session = new_session(spec, layers());
+    outcome result{.run = engine_->generate(session, prompt_, options),
+                   .text = {},
+                   .prompt_tokens = prompt_.size(),
+                   .weight_bytes = engine_->weight_bytes(),
+                   .policy_name = name_of(spec),
+                   .policy_text = policy_text};
+    if (decoder) {
+      out.feed(decoder->finish());
+      out.finish();
+      result.text = out.text();
+    }
+    if (show) std::cout << std::endl;
+    return result;
+  }
+
+  /// A model's vocabulary may be larger than its tokenizer's, in fillers that stand for no text.
+  std::string decode(lazyprune::token_decoder& decoder, token_id id) const { return id < tokenizer_->size() ? decoder.push(id) : ""; }
+
+  void print_json(const outcome& result, const std::optional<outcome>& dense) const {
+    nlohmann::ordered_json json;
+    json["version"] = 1;
+    json["model"] = model_.directory().string();
+    json["backend"] = flags_.backend.backend;
+    json["isa"] = isa_of(flags_.backend);
+    json["seed"] = flags_.sampling.seed;
+    json.update(json_of(result));
+    if (dense) {
+      json["dense"] = json_of(*dense);
+      json["speedup_ttft"] = dense->run.prefill_seconds / result.run.prefill_seconds;
+    }
+    std::cout << json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
+  }
+
+  /// One token by itself, as the page labels it.
+  std::string label(token_id id) const {
+    if (!tokenizer_ || id >= tokenizer_->size()) return std::to_string(id);
+    std::string text = tokenizer_->piece(id).text;
+    constexpr std::string_view space = "\xe2\x96\x81";  // U+2581, which pieces have for a space
+    for (std::size_t at; (at = text.find(space)) != text.npos;) text.replace(at, space.size(), " ");
+    return text;
+  }
+
+  lazyprune::trace_document document(const outcome& result, const std::optional<outcome>& dense) const {
+    lazyprune::trace_document page;
+    page.steps = result.run.trace;
+    if (!trace_.html()) return page;
+    for (const token_id id : prompt_) page.token_texts.push_back(label(id));
+    for (const token_id id : result.run.tokens) page.token_texts.push_back(label(id));
+    for (const lazyprune::step_trace& step : page.steps) page.next_texts.push_back(label(step.next));
+    page.model = model_.directory().string();
+    page.policy = policy_text_;
+    page.answer = result.text.value_or("");
+    page.facts.emplace_back("time to first token", seconds_text(result.run.prefill_seconds));
+    if (dense) {
+      page.facts.emplace_back("the dense model's", seconds_text(dense->run.prefill_seconds));
+      page.facts.emplace_back("answer", dense->run.tokens == result.run.tokens ? "the dense model's" : "not the dense model's");
+    }
+    page.facts.emplace_back("keys and values", bytes_text(result.run.memory.kv));
+    page.facts.emplace_back("aux store", bytes_text(result.run.memory.store));
+    page.pruned_is_lost = parts_of(spec_, layers()).store == lazyprune::store_choice(lazyprune::none{});
+    return page;
+  }
+
+  run_flags flags_;
+  trace_target trace_;
+  lazyprune::checkpoint model_;
+  lazyprune::policy_spec spec_;
+  std::string policy_text_;
+  std::optional<lazyprune::tokenizer> tokenizer_;
+  std::vector<token_id> prompt_;
+  std::unique_ptr<engine> engine_;
+};
+
+int run(const run_flags& flags) {
+  const int prompts = flags.prompt.has_value() + flags.file.has_value() + !flags.ids.empty();
+  if (prompts != 1) throw lazyprune::error("prompt", "", "one of -p, -f and --ids", prompts == 0 ? "none" : "several");
+  for (const std::string& stop : flags.stops)
+    if (stop.empty()) throw lazyprune::error("--stop", "", "a text", "nothing");
+  return runner(flags).run();
+}
+
+}  // namespace
+
+void add_run(CLI::App& program, action& chosen) {
+  const auto flags = std::make_shared<run_flags>();
+  CLI::App& command = *program.add_subcommand("run", "Generate text");
+  add_model_flags(command, flags->model);
+  command.add_option("-p,--prompt", flags->prompt, "The prompt; -: read it from stdin, less one newline at its end")->type_name("TEXT");
+  command.add_option("-f,--file", flags->file, "A file with the prompt, less one newline at its end")->type_name("FILE");
+  add_numbers(command, "--ids", flags->ids, number_range<token_id>{0}, "The prompt as token ids, as they are: no BOS is added");
+  add_number(command, "-n,--predict", flags->predict, number_range<std::size_t>{0}, "Tokens to generate (default: 64)");
+  add_number(command, "-c,--ctx-size", flags->context, number_range<std::size_t>{0},
+             "Longest sequence, prompt and answer; 0: the model's limit (default)");
+  add_backend_flags(command, flags->backend);
+  add_number(command, "-t,--threads", flags->backend.threads, number_range<int>{1, 4096},
+             "Threads (default: all that the process may use); the results do not depend on them");
+  add_policy_flags(command, flags->policy);
+
+  const std::string sampling = "Sampling";
+  add_number(command, "-s,--seed", flags->sampling.seed, number_range<std::uint64_t>{0}, "Of the draws (default: 0)")->group(sampling);
+  add_number(command, "--temp", flags->sampling.temperature, number_range<double>{0}, "Temperature; 0: the best token always (default)")
+      ->group(sampling);
+  add_number(command, "--top-k", flags->sampling.top_k, number_range<std::size_t>{0}, "Of the K best tokens; 0: all (default: 40)")
+      ->group(sampling);
+  add_number(command, "--top-p", flags->sampling.top_p, number_range<double>{0, 1},
+             "Of the best with this much probability (default: 0.95)")
+      ->group(sampling);
+  add_number(command, "--min-p", flags->sampling.min_p, number_range<double>{0, 1},
+             "Of those with this share of the best one's probability (default: 0.05)")
+      ->group(sampling);
+  command.add_flag("--ignore-eos", flags->ignore_eos, "Go on after the end of the text")->group(sampling);
+  command.add_option("--stop", flags->stops, "End the text before this text; may be given several times")
+      ->type_name("TEXT")
+      ->take_all()
+      ->expected(1)
+      ->group(sampling);
+  add_numbers(command, "--force-ids", flags->force, number_range<token_id>{0},
+              "Teacher: the k-th id takes the place of the k-th generated token; as many steps as ids, whatever -n and EOS say")
+      ->group(sampling);
+
+  const std::string output = "Output";
+  command
+      .add_flag("--compare", flags->compare,
+                "Run the dense model too, side by side. Both follow a warm-up of at most 64 of the prompt's tokens, the pruned run first")
+      ->group(output);
+  command.add_flag("--json", flags->json, "One JSON object on stdout, in the place of the text")->group(output);
+  command.add_option("--trace", flags->trace, "Which tokens lived at which layer and step: JSON Lines, or a page to look at")
+      ->type_name("FILE.jsonl|FILE.html")
+      ->group(output);
+  command.add_flag("--trace-logits", flags->trace_logits, "The logits too, exactly")->group(output);
+  command.final_callback([flags, &chosen] { chosen = [flags] { return run(*flags); }; });
+}

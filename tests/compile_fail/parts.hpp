@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT
+// One right policy of each kind, for the cases to put one wrong beside.
+#pragma once
+
+#include <lazyprune/core/policy.hpp>
+
+using namespace lazyprune;
+
+struct right_scorer {
+  void score(const attention_view&, std::span<float>) const {}
+};
+struct right_schedule {
+  std::size_t keep(const layer_context& c) const { return c.active; }
+};
+struct right_selector {
+  std::size_t select(const candidates& c, std::span<std::uint32_t>) const { return c.keep; }
+};
+struct right_store {
+  std::size_t admit(const stored_rows&, std::span<std::uint32_t>) const { return 0; }
+};
+
+// The name of a case's member: misspelt, but for the repaired case.
+#ifdef REPAIRED
+#define MEMBER(right, wrong) right
+#else
+#define MEMBER(right, wrong) wrong
+#endif

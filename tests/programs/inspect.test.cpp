@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+#include "program.hpp"
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+TEST_CASE("what the bundled model is") {
+  const program_result result = lazyprune_program({"inspect", "--json", "-c", "1000"});
+  REQUIRE(result.code == 0);
+  const auto all = nlohmann::json::parse(result.out);
+  CHECK(all["version"] == 1);
+  CHECK(all["model"] == bundled_model);
+  CHECK(all["config"]["hidden"] == 128);
+  CHECK(all["config"]["layers"] == 6);
+  CHECK(all["config"]["rope"]["theta"] == 1e7);
+  CHECK(all["stages"] == "3:0.3,5:0.1");
+  CHECK(all["tensors"].size() == 6 * 9 + 3);
+  std::uint64_t bytes = 0;
+  for (const auto& tensor : all["tensors"]) {
+    CHECK(tensor["dtype"] == "BF16");
+    bytes += tensor["bytes"].get<std::uint64_t>();
+  }
+  CHECK(all["totals"]["bytes"] == bytes);
+  CHECK(all["totals"]["parameters"] == bytes / 2);
+  CHECK(all["tokenizer"]["pieces"] == 2304);
+  CHECK(all["tokenizer"]["bos"] == 1);
+  CHECK(all["memory"]["context"] == 1000);
+  CHECK(all["memory"]["kv_bytes_per_token"] == 6 * 2 * 2 * 32 * 4);
+  CHECK(all["memory"]["kv_bytes"] == 1000 * 6 * 2 * 2 * 32 * 4);
+  CHECK(all["memory"]["stored_row_bytes"] == 128 * 4);
+  CHECK(all["memory"]["stored_row_in_layers"] == 1.0);  // 128 / (2 * 2 * 32)
+  CHECK(all["isa"].is_string());
+}
+
+TEST_CASE("for people") {
+  const program_result result = lazyprune_program({"inspect", "-m", bundled_model});
+  REQUIRE(result.code == 0);
+  for (const char* part :
+       {"n_kv_heads", "model.layers.5.mlp.up_proj.weight", "1.48 million parameters", "adds_bos", "of 4096 tokens", "cpu path: "})
+    CHECK_MESSAGE(result.out.find(part) != std::string::npos, part);
+  CHECK(complaint(lazyprune_program({"inspect", "-c", "5000"})) == "--ctx-size: expected at most the model's 4096, found 5000");
+}

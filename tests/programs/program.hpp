@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+// Runs the program that was built, as a user would, and gives back what it said.
+#pragma once
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/// A folder for the files of one test, gone with it.
+class temporary_folder {
+ public:
+  temporary_folder() {
+    std::string name = (std::filesystem::temp_directory_path() / "lazyprune-test-XXXXXX").string();
+    if (!::mkdtemp(name.data())) throw std::runtime_error("no temporary folder");
+    path_ = name;
+  }
+  temporary_folder(const temporary_folder&) = delete;
+  temporary_folder& operator=(const temporary_folder&) = delete;
+  ~temporary_folder() { std::filesystem::remove_all(path_); }
+
+  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+  std::string path() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+inline std::string file_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+inline void write_file(const std::string& path, std::string_view text) { std::ofstream(path, std::ios::binary) << text; }
+
+struct program_result {
+  int code;  // exit code; 128 + the signal where one ended it
+  std::string out;
+  std::string err;
+};
+
+/// `lazyprune ARGUMENTS...` at work, with this text on its stdin and these variables beside the environment's.
+class running_program {
+ public:
+  explicit running_program(std::vector<std::string> arguments, const std::string& input = {},
+                           const std::vector<std::string>& variables = {}) {
+    write_file(files_ / "in", input);
+    arguments.insert(arguments.begin(), LAZYPRUNE_PROGRAM);
+    std::vector<char*> argv, environment;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    for (const std::string& variable : variables) environment.push_back(const_cast<char*>(variable.c_str()));
+    for (char** variable = ::environ; *variable; ++variable) environment.push_back(*variable);
+    environment.push_back(nullptr);
+
+    posix_spawn_file_actions_t actions;
+    ::posix_spawn_file_actions_init(&actions);
+    ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, (files_ / "in").c_str(), O_RDONLY, 0);
+    ::posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, (files_ / "out").c_str(), O_WRONLY | O_CREAT, 0600);
+    ::posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, (files_ / "err").c_str(), O_WRONLY | O_CREAT, 0600);
+    const int problem = ::posix_spawn(&process_, LAZYPRUNE_PROGRAM, &actions, nullptr, argv.data(), environment.data());
+    ::posix_spawn_file_actions_destroy(&actions);
+    if (problem != 0) throw std::runtime_error("cannot start " LAZYPRUNE_PROGRAM);
+  }
+
+  std::string out() const { return file_text(files_ / "out"); }
+  void send(int signal) const { ::kill(process_, signal); }
+
+  program_result wait() {
+    int status = 0;
+    while (::waitpid(process_, &status, 0) < 0 && errno == EINTR) {
+    }
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), out(), file_text(files_ / "err")};
+  }
+
+ private:
+  temporary_folder files_;
+  pid_t process_ = 0;
+};
+
+inline program_result lazyprune_program(std::vector<std::string> arguments, const std::string& input = {},
+                                        const std::vector<std::string>& variables = {}) {
+  return running_program(std::move(arguments), input, variables).wait();
+}
+
+/// Exit code 1, nothing on stdout, and one line on stderr: this is what stands in it after "lazyprune: ".
+inline std::string complaint(const program_result& result) {
+  const std::string_view start = "lazyprune: ";
+  const bool one_line = result.err.starts_with(start) && result.err.find('\n') == result.err.size() - 1;
+  if (result.code != 1 || !result.out.empty() || !one_line)
+    return "not one complaint: exit code " + std::to_string(result.code) + ", stdout \"" + result.out + "\", stderr \"" + result.err + '"';
+  return result.err.substr(start.size(), result.err.size() - start.size() - 1);
+}
+
+/// The model that comes with the project.
+inline const std::string bundled_model = LAZYPRUNE_SOURCE_DIR "/examples/pocket/model";

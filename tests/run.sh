@@ -1,0 +1,29 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Installs what is missing, builds everything, runs all tests.
+#   sh tests/run.sh [--sanitize] [--clang]     in build/ (or $LAZYPRUNE_BUILD_DIR), build/sanitize, build/clang, build/clang-sanitize
+set -eu
+cd "$(dirname "$0")/.."
+. cmake/packages.sh
+
+packages=$test_packages
+settings=cmake/dev.cmake
+skip=
+compiler=
+kind=
+for option; do
+  case $option in
+    --sanitize) settings=cmake/sanitize.cmake skip="--label-exclude source" ;; # they look at what runs, not at source
+    --clang) compiler=-DCMAKE_CXX_COMPILER=clang++ packages="$packages $clang_packages" kind=clang ;;
+    *) fail "tests/run.sh: expected --sanitize or --clang, found $option" ;;
+  esac
+done
+[ $settings = cmake/dev.cmake ] || kind=${kind:+$kind-}sanitize
+folder=${LAZYPRUNE_BUILD_DIR:-build}${kind:+/$kind}
+
+# shellcheck disable=SC2086
+install_missing $packages
+configure "$folder" -C $settings $compiler
+build "$folder"
+# shellcheck disable=SC2086
+ctest --test-dir "$folder" $skip --output-on-failure --no-tests=error --parallel "$(getconf _NPROCESSORS_ONLN)"

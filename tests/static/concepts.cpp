@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+// The policy concepts, from both sides: what is a policy, and what is not. Compiling is the test.
+#include <lazyprune/core/policy.hpp>
+
+namespace {
+
+using namespace lazyprune;
+using floats = std::span<float>;
+using indices = std::span<std::uint32_t>;
+
+// Scorers: the view is the scorer's own choice.
+struct of_attention {
+  void score(const attention_view&, floats) const {}
+};
+struct of_positions {
+  void score(const token_view&, floats) const {}
+};
+struct of_window {
+  std::size_t window = 8;
+  void score(const window_view&, floats) const {}
+};
+struct of_every_layer {
+  void score(const every_layer<attention_view>&, floats) {}  // may hold state
+};
+static_assert(importance_scorer<of_attention> && std::same_as<view_of<of_attention>, attention_view>);
+static_assert(importance_scorer<of_positions> && std::same_as<view_of<of_positions>, token_view>);
+static_assert(importance_scorer<of_window> && std::same_as<evidence_of<of_window>, window_view>);
+static_assert(importance_scorer<of_every_layer> && std::same_as<view_of<of_every_layer>, every_layer<attention_view>> &&
+              std::same_as<evidence_of<of_every_layer>, attention_view>);
+
+struct misspelt_scorer {
+  void scores(const attention_view&, floats) const {}
+};
+struct windowless {  // of how many queries?
+  void score(const window_view&, floats) const {}
+};
+struct of_another_library {
+  struct view {};
+  void score(const view&, floats) const {}
+};
+struct greedy_scorer {  // asks to write the engine's memory
+  void score(attention_view&, floats) const {}
+};
+struct uncopied : of_attention {
+  uncopied(const uncopied&) = delete;
+};
+static_assert(!importance_scorer<misspelt_scorer>);
+static_assert(!importance_scorer<windowless>);
+static_assert(!importance_scorer<of_another_library>);
+static_assert(!importance_scorer<greedy_scorer>);
+static_assert(!importance_scorer<uncopied>);
+static_assert(std::is_void_v<view_of<misspelt_scorer>>);
+
+// Schedules.
+struct halve {
+  std::size_t keep(const layer_context& c) const { return c.active / 2; }
+};
+struct halve_by_score {
+  std::size_t keep(const layer_context& c, std::span<const float>) const { return c.active / 2; }
+};
+static_assert(layer_schedule<halve> && !adaptive_schedule<halve>);
+static_assert(adaptive_schedule<halve_by_score> && !layer_schedule<halve_by_score>);
+
+struct misspelt_schedule {
+  std::size_t keeps(const layer_context& c) const { return c.active; }
+};
+struct changing_schedule {  // a schedule is a function of its context
+  std::size_t keep(const layer_context& c) { return c.active; }
+};
+struct silent_schedule {
+  void keep(const layer_context&) const {}
+};
+static_assert(!layer_schedule<misspelt_schedule> && !adaptive_schedule<misspelt_schedule>);
+static_assert(!layer_schedule<changing_schedule>);
+static_assert(!layer_schedule<silent_schedule>);
+
+// Selectors and stores.
+struct first_ones {
+  std::size_t select(const candidates& c, indices) const { return c.keep; }
+};
+struct refuses_all {
+  std::size_t admit(const stored_rows&, indices) const { return 0; }
+};
+static_assert(token_selector<first_ones> && !token_selector<refuses_all>);
+static_assert(aux_store<refuses_all> && !aux_store<first_ones>);
+
+struct misspelt_selector {
+  std::size_t selects(const candidates& c, indices) const { return c.keep; }
+};
+struct misspelt_store {
+  std::size_t admits(const stored_rows&, indices) const { return 0; }
+};
+static_assert(!token_selector<misspelt_selector>);
+static_assert(!aux_store<misspelt_store>);
+
+// Four policies are one value.
+constexpr policy whole{of_attention{}, halve{}, first_ones{}, refuses_all{}};
+static_assert(std::same_as<decltype(whole), const policy<of_attention, halve, first_ones, refuses_all>>);
+
+}  // namespace
