@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+// What does a step of the pruning session cost, without any model? One decoding step of 32 layers with three selections, by the number of
+// known tokens; the reference column is the least that any bookkeeping must do: read the scores once where it selects.
+#include <benchmark/benchmark.h>
+
+#include <lazyprune/lazyprune.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace {
+
+using namespace lazyprune;
+
+constexpr layer_id layers = 32;
+constexpr std::size_t heads = 32;
+
+std::vector<float> probabilities(std::size_t tokens) {
+  std::vector<float> p(heads * tokens);
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    const double x = std::sin(static_cast<double>(i) * 12.9898) * 43758.5453;
+    p[i] = static_cast<float>(x - std::floor(x)) / static_cast<float>(tokens);
+  }
+  return p;
+}
+
+template <class Session>
+void drive(Session& session, const std::vector<float>& p, std::size_t new_tokens, phase phase) {
+  auto step = session.begin(new_tokens, phase);
+  for (layer_id l = 0; l < layers; ++l) {
+    const layer_plan& plan = step.enter(l);
+    if (step.wants_scores())
+      step.leave(attention_view{p.data(), heads, plan.active.size(), plan.active});
+    else
+      step.leave();
+  }
+  step.finish();
+}
+
+/// Steps go on until the sequence is twice as long; then it starts anew, outside the time measured.
+template <class Make>
+void decode(benchmark::State& state, Make make) {
+  const auto tokens = static_cast<std::size_t>(state.range(0));
+  const std::vector<float> p = probabilities(2 * tokens + 1);
+  auto session = make(2 * tokens);
+  std::size_t rows = 0;
+  for (auto _ : state) {
+    if (session.known() == 0 || session.known() == 2 * tokens) {
+      state.PauseTiming();
+      session.reset();
+      drive(session, p, tokens, phase::prefill);
+      state.ResumeTiming();
+    }
+    drive(session, p, 1, phase::decode);
+    rows = session.stats().rows;
+  }
+  benchmark::DoNotOptimize(rows);
+  state.SetComplexityN(state.range(0));
+}
+
+const stages paper{{9, 0.7}, {19, 0.7}, {28, 0.7}};
+
+void lazyllm_session(benchmark::State& state) {
+  decode(state, [](std::size_t n) { return session(lazyllm(paper), {.layers = layers, .max_tokens = n}); });
+}
+void lazyllm_any_session(benchmark::State& state) {
+  decode(state, [](std::size_t n) { return any_session(lazyllm(paper), {.layers = layers, .max_tokens = n}); });
+}
+void dense_session(benchmark::State& state) {
+  decode(state, [](std::size_t n) { return session(dense(), {.layers = layers, .max_tokens = n}); });
+}
+void reading_the_scores(benchmark::State& state) {
+  const auto tokens = static_cast<std::size_t>(state.range(0));
+  const std::vector<float> p = probabilities(tokens);
+  std::vector<float> sum(tokens);
+  for (auto _ : state)
+    for (int selection = 0; selection < 3; ++selection) {
+      std::ranges::fill(sum, 0.0f);
+      for (std::size_t h = 0; h < heads; ++h)
+        for (std::size_t i = 0; i < tokens; ++i) sum[i] += p[h * tokens + i];
+      benchmark::DoNotOptimize(sum.data());
+    }
+  state.SetComplexityN(state.range(0));
+}
+
+BENCHMARK(lazyllm_session)->Range(512, 32768)->RangeMultiplier(4)->Complexity()->Unit(benchmark::kMicrosecond);
+BENCHMARK(lazyllm_any_session)->Range(512, 32768)->RangeMultiplier(4)->Complexity()->Unit(benchmark::kMicrosecond);
+BENCHMARK(dense_session)->Range(512, 32768)->RangeMultiplier(4)->Complexity()->Unit(benchmark::kMicrosecond);
+BENCHMARK(reading_the_scores)->Range(512, 32768)->RangeMultiplier(4)->Complexity()->Unit(benchmark::kMicrosecond);
+
+}  // namespace
+
+BENCHMARK_MAIN();
