@@ -9,31 +9,18 @@
 
 #include <nlohmann/json.hpp>
 
-#include "arguments.hpp"
 #include "commands.hpp"
 #include "engine.hpp"
 #include "format.hpp"
 #include "model_choice.hpp"
-#include "policy_flags.hpp"
 #include "progress.hpp"
+#include "sessions.hpp"
 
 #include <lazyprune/model/cost_model.hpp>
 
 namespace {
 
 using json = nlohmann::ordered_json;
-
-struct bench_flags {
-  model_flags model;
-  std::string shape;  // of random weights; empty: a model
-  backend_flags backend;
-  lazyprune::policy_spec policy;
-  std::vector<std::size_t> prompts{512, 2048};
-  std::size_t predict = 64;
-  std::vector<int> threads{0};
-  std::size_t repetitions = 5;
-  std::string output = "md";
-};
 
 /// Seconds of some repetitions.
 struct samples {
@@ -199,8 +186,7 @@ class bench_run {
   /// Dense and pruned in turn, the first one now this, now that: what drifts, drifts for both. The first pair warms up and is forgotten.
   template <class Progress>
   std::pair<measured, measured> measure(std::size_t size, Progress progress) {
-    lazyprune::policy_spec dense_policy;
-    dense_policy.preset = "dense";
+    const lazyprune::policy_spec dense_policy{.preset = "dense"};
     const auto prompt = prompt_of(size);
     const std::size_t decode = size == longest_ ? flags_.predict : 0;
     std::pair<measured, measured> result;
@@ -262,6 +248,8 @@ class bench_run {
   std::unique_ptr<engine> engine_;
 };
 
+}  // namespace
+
 int bench(const bench_flags& flags) {
   if (flags.output != "md" && flags.output != "json" && flags.output != "csv")
     throw lazyprune::error("--output", "", "md, json or csv", flags.output);
@@ -273,26 +261,4 @@ int bench(const bench_flags& flags) {
   if (flags.output == "json") bench.print_json(rows);
   if (flags.output == "csv") bench.print_csv(rows);
   return 0;
-}
-
-}  // namespace
-
-void add_bench(CLI::App& program, action& chosen) {
-  const auto flags = std::make_shared<bench_flags>();
-  CLI::App& command = *program.add_subcommand("bench", "Measure prefill and decode rates, dense and pruned side by side");
-  add_model_flags(command, flags->model);
-  command
-      .add_option("--random-weights", flags->shape,
-                  "In the place of a model: tinyllama-1.1b, llama-2-7b, xgen-7b, llama-3-8b, mistral-7b, qwen2-7b or pocket")
-      ->type_name("SHAPE");
-  add_numbers(command, "-P,--prompts", flags->prompts, number_range<std::size_t>{1}, "Lengths of the prompts (default: 512,2048)");
-  add_number(command, "-n,--predict", flags->predict, number_range<std::size_t>{0, 1u << 30},
-             "Tokens to generate after the longest prompt; 0: prefills only (default: 64)");
-  add_numbers(command, "-t,--threads", flags->threads, number_range<int>{1, 4096}, "Threads (default: all that the process may use)");
-  add_number(command, "-r,--repetitions", flags->repetitions, number_range<std::size_t>{1, 1000000},
-             "Of each measurement, after one to warm up (default: 5)");
-  command.add_option("-o,--output", flags->output, "md, json or csv (default: md)")->type_name("FORMAT");
-  add_backend_flags(command, flags->backend);
-  add_policy_flags(command, flags->policy);
-  command.final_callback([flags, &chosen] { chosen = [flags] { return bench(*flags); }; });
 }

@@ -1,15 +1,68 @@
 // SPDX-License-Identifier: MIT
-// The sub-commands. Each adds its flags to the program, and what it does if it is the one that was typed.
+// The sub-commands: what each can be told, and what it does. They return the exit code.
 #pragma once
 
-#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
 
-#include <CLI/CLI.hpp>
+#include <lazyprune/model/sampler.hpp>
+#include <lazyprune/session/policy_spec.hpp>
 
-/// Returns the exit code.
-using action = std::function<int()>;
+struct model_flags {
+  std::string directory;  // empty: not named
+  bool no_mmap = false;
+};
 
-void add_run(CLI::App& program, action& chosen);
-void add_compare(CLI::App& program, action& chosen);
-void add_bench(CLI::App& program, action& chosen);
-void add_inspect(CLI::App& program, action& chosen);
+struct backend_flags {
+  std::string backend = "cpu";
+  std::string dtype = "auto";
+  int threads = 0;  // 0: all that the process may use
+};
+
+struct run_flags {
+  model_flags model;
+  backend_flags backend;
+  lazyprune::policy_spec policy;
+  std::optional<std::string> prompt, file;
+  std::vector<lazyprune::token_id> ids;
+  std::size_t predict = 64;
+  std::size_t context = 0;
+  lazyprune::sampling sampling;
+  bool ignore_eos = false;
+  std::vector<std::string> stops;
+  std::vector<lazyprune::token_id> force;
+  bool compare = false, json = false, trace_logits = false;
+  std::string trace;
+};
+
+int run(const run_flags& flags);
+
+struct compare_flags {
+  std::string a, b;
+  double tolerance = 1e-4;
+};
+
+int compare(const compare_flags& flags);
+
+struct bench_flags {
+  model_flags model;
+  std::string shape;  // of random weights; empty: a model
+  backend_flags backend;
+  lazyprune::policy_spec policy;
+  std::vector<std::size_t> prompts{512, 2048};
+  std::size_t predict = 64;
+  std::vector<int> threads{0};
+  std::size_t repetitions = 5;
+  std::string output = "md";
+};
+
+int bench(const bench_flags& flags);
+
+struct inspect_flags {
+  model_flags model;
+  std::size_t context = 0;
+  bool json = false;
+};
+
+int inspect(const inspect_flags& flags);

@@ -62,12 +62,6 @@ std::unique_ptr<engine> load(const backend_flags& flags, const lazyprune::model_
 
 }  // namespace
 
-void add_backend_flags(CLI::App& command, backend_flags& flags) {
-  command.add_option("--backend", flags.backend, "cpu, or reference: plain loops, the oracle (default: cpu)")->type_name("NAME");
-  command.add_option("--dtype", flags.dtype, "Weights in f32 or bf16 (default: auto, as stored); reference computes in f64 (auto) or f32")
-      ->type_name("TYPE");
-}
-
 void check(const backend_flags& flags) {
   if (flags.backend == "cuda") throw lazyprune::error("--backend", "", "cpu or reference", "cuda, which is not built into this program");
   if (flags.backend != "cpu" && flags.backend != "reference") throw lazyprune::error("--backend", "", "cpu or reference", flags.backend);

@@ -3,10 +3,9 @@
 #pragma once
 
 #include <memory>
-#include <string>
 #include <string_view>
 
-#include <CLI/CLI.hpp>
+#include "commands.hpp"
 
 #include <lazyprune/io/checkpoint.hpp>
 #include <lazyprune/model/generator.hpp>
@@ -25,15 +24,6 @@ class engine {
   virtual void use_threads(int threads) = 0;
   virtual int threads() const = 0;
 };
-
-struct backend_flags {
-  std::string backend = "cpu";
-  std::string dtype = "auto";
-  int threads = 0;  // 0: all that the process may use
-};
-
-/// All but the threads.
-void add_backend_flags(CLI::App& command, backend_flags& flags);
 
 /// Throws `error` where there is no such backend here, or it does not compute in that type.
 void check(const backend_flags& flags);

@@ -7,7 +7,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "arguments.hpp"
 #include "commands.hpp"
 #include "engine.hpp"
 #include "format.hpp"
@@ -16,12 +15,6 @@
 namespace {
 
 using json = nlohmann::ordered_json;
-
-struct inspect_flags {
-  model_flags model;
-  std::size_t context = 0;
-  bool json = false;
-};
 
 json rope_json(const lazyprune::rope_config& rope) {
   constexpr std::array<const char*, 4> names{"none", "linear", "llama3", "yarn"};
@@ -123,6 +116,8 @@ void print(const json& all) {
             << all["isa"].get<std::string>() << '\n';
 }
 
+}  // namespace
+
 int inspect(const inspect_flags& flags) {
   const lazyprune::checkpoint model = open_model(flags.model);
   const std::size_t limit = model.config().max_positions;
@@ -143,16 +138,4 @@ int inspect(const inspect_flags& flags) {
   else
     print(all);
   return 0;
-}
-
-}  // namespace
-
-void add_inspect(CLI::App& program, action& chosen) {
-  const auto flags = std::make_shared<inspect_flags>();
-  CLI::App& command = *program.add_subcommand("inspect", "Show a model's config, tensors, tokenizer, and the memory that a context takes");
-  add_model_flags(command, flags->model);
-  add_number(command, "-c,--ctx-size", flags->context, number_range<std::size_t>{0},
-             "Tokens of the context; 0: the model's limit (default)");
-  command.add_flag("--json", flags->json, "One JSON object");
-  command.final_callback([flags, &chosen] { chosen = [flags] { return inspect(*flags); }; });
 }

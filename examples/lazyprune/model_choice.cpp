@@ -21,14 +21,6 @@ std::filesystem::path bundled_model() {
 
 }  // namespace
 
-void add_model_flags(CLI::App& command, model_flags& flags) {
-  command
-      .add_option("-m,--model", flags.directory,
-                  "Model directory as Hugging Face lays it out (default: $LAZYPRUNE_MODEL, else the bundled model)")
-      ->type_name("DIR");
-  command.add_flag("--no-mmap", flags.no_mmap, "Read the weights instead of mapping the file");
-}
-
 std::filesystem::path model_directory(const model_flags& flags) {
   if (!flags.directory.empty()) return flags.directory;
   if (const char* named = std::getenv("LAZYPRUNE_MODEL"); named && *named) return named;

@@ -3,18 +3,10 @@
 #pragma once
 
 #include <filesystem>
-#include <string>
 
-#include <CLI/CLI.hpp>
+#include "commands.hpp"
 
 #include <lazyprune/io/checkpoint.hpp>
-
-struct model_flags {
-  std::string directory;  // empty: not named
-  bool no_mmap = false;
-};
-
-void add_model_flags(CLI::App& command, model_flags& flags);
 
 /// The directory named; else that of the environment variable LAZYPRUNE_MODEL; else the bundled model.
 std::filesystem::path model_directory(const model_flags& flags);

@@ -5,13 +5,12 @@
 #include <iostream>
 #include <iterator>
 
-#include "arguments.hpp"
 #include "commands.hpp"
 #include "engine.hpp"
 #include "format.hpp"
 #include "model_choice.hpp"
 #include "outcome.hpp"
-#include "policy_flags.hpp"
+#include "sessions.hpp"
 #include "text_stream.hpp"
 
 #include <lazyprune/eval/trace_page.hpp>
@@ -30,22 +29,6 @@ extern "C" void interrupt(int signal) {
   interrupted = 1;
   std::signal(signal, SIG_DFL);
 }
-
-struct run_flags {
-  model_flags model;
-  backend_flags backend;
-  lazyprune::policy_spec policy;
-  std::optional<std::string> prompt, file;
-  std::vector<token_id> ids;
-  std::size_t predict = 64;
-  std::size_t context = 0;
-  lazyprune::sampling sampling;
-  bool ignore_eos = false;
-  std::vector<std::string> stops;
-  std::vector<token_id> force;
-  bool compare = false, json = false, trace_logits = false;
-  std::string trace;
-};
 
 std::string read_stdin() {
   std::string text{std::istreambuf_iterator<char>(std::cin), {}};
@@ -143,11 +126,7 @@ class runner {
  private:
   lazyprune::layer_id layers() const { return static_cast<lazyprune::layer_id>(model_.config().layers); }
 
-  static lazyprune::policy_spec dense_policy() {
-    lazyprune::policy_spec spec;
-    spec.preset = "dense";
-    return spec;
-  }
+  static lazyprune::policy_spec dense_policy() { return {.preset = "dense"}; }
 
   std::vector<token_id> encode(const std::string& prompt) const {
     if (!tokenizer_)
@@ -261,62 +240,12 @@ class runner {
   std::unique_ptr<engine> engine_;
 };
 
+}  // namespace
+
 int run(const run_flags& flags) {
   const int prompts = flags.prompt.has_value() + flags.file.has_value() + !flags.ids.empty();
   if (prompts != 1) throw lazyprune::error("prompt", "", "one of -p, -f and --ids", prompts == 0 ? "none" : "several");
   for (const std::string& stop : flags.stops)
     if (stop.empty()) throw lazyprune::error("--stop", "", "a text", "nothing");
   return runner(flags).run();
-}
-
-}  // namespace
-
-void add_run(CLI::App& program, action& chosen) {
-  const auto flags = std::make_shared<run_flags>();
-  CLI::App& command = *program.add_subcommand("run", "Generate text");
-  add_model_flags(command, flags->model);
-  command.add_option("-p,--prompt", flags->prompt, "The prompt; -: read it from stdin, less one newline at its end")->type_name("TEXT");
-  command.add_option("-f,--file", flags->file, "A file with the prompt, less one newline at its end")->type_name("FILE");
-  add_numbers(command, "--ids", flags->ids, number_range<token_id>{0}, "The prompt as token ids, as they are: no BOS is added");
-  add_number(command, "-n,--predict", flags->predict, number_range<std::size_t>{0}, "Tokens to generate (default: 64)");
-  add_number(command, "-c,--ctx-size", flags->context, number_range<std::size_t>{0},
-             "Longest sequence, prompt and answer; 0: the model's limit (default)");
-  add_backend_flags(command, flags->backend);
-  add_number(command, "-t,--threads", flags->backend.threads, number_range<int>{1, 4096},
-             "Threads (default: all that the process may use); the results do not depend on them");
-  add_policy_flags(command, flags->policy);
-
-  const std::string sampling = "Sampling";
-  add_number(command, "-s,--seed", flags->sampling.seed, number_range<std::uint64_t>{0}, "Of the draws (default: 0)")->group(sampling);
-  add_number(command, "--temp", flags->sampling.temperature, number_range<double>{0}, "Temperature; 0: the best token always (default)")
-      ->group(sampling);
-  add_number(command, "--top-k", flags->sampling.top_k, number_range<std::size_t>{0}, "Of the K best tokens; 0: all (default: 40)")
-      ->group(sampling);
-  add_number(command, "--top-p", flags->sampling.top_p, number_range<double>{0, 1},
-             "Of the best with this much probability (default: 0.95)")
-      ->group(sampling);
-  add_number(command, "--min-p", flags->sampling.min_p, number_range<double>{0, 1},
-             "Of those with this share of the best one's probability (default: 0.05)")
-      ->group(sampling);
-  command.add_flag("--ignore-eos", flags->ignore_eos, "Go on after the end of the text")->group(sampling);
-  command.add_option("--stop", flags->stops, "End the text before this text; may be given several times")
-      ->type_name("TEXT")
-      ->take_all()
-      ->expected(1)
-      ->group(sampling);
-  add_numbers(command, "--force-ids", flags->force, number_range<token_id>{0},
-              "Teacher: the k-th id takes the place of the k-th generated token; as many steps as ids, whatever -n and EOS say")
-      ->group(sampling);
-
-  const std::string output = "Output";
-  command
-      .add_flag("--compare", flags->compare,
-                "Run the dense model too, side by side. Both follow a warm-up of at most 64 of the prompt's tokens, the pruned run first")
-      ->group(output);
-  command.add_flag("--json", flags->json, "One JSON object on stdout, in the place of the text")->group(output);
-  command.add_option("--trace", flags->trace, "Which tokens lived at which layer and step: JSON Lines, or a page to look at")
-      ->type_name("FILE.jsonl|FILE.html")
-      ->group(output);
-  command.add_flag("--trace-logits", flags->trace_logits, "The logits too, exactly")->group(output);
-  command.final_callback([flags, &chosen] { chosen = [flags] { return run(*flags); }; });
 }

@@ -17,8 +17,8 @@ const std::string question =
     "harvest . question : where is the candle ? answer : the candle is in the";
 
 json run_json(std::vector<std::string> more, const std::string& input = {}) {
-  more.insert(more.begin(), {"run", "--json", "-t", "1"});
-  const program_result result = lazyprune_program(more, input);
+  more.insert(more.begin(), {"run", "--json"});
+  const program_result result = lazyprune_program(more, input, {"OMP_NUM_THREADS=1"});
   CHECK_MESSAGE(result.code == 0, result.err);
   return json::parse(result.out);
 }
@@ -78,12 +78,13 @@ TEST_CASE("--json has the keys of the contract, in its order") {
   const program_result result = lazyprune_program({"run", "-p", question, "-n", "3", "--json", "--compare", "-s", "7"});
   REQUIRE(result.code == 0);
   CHECK(result.err.empty());
-  const auto run = nlohmann::ordered_json::parse(result.out);
-  CHECK(keys_of(run) == std::vector<std::string>{"version", "model", "backend", "isa", "seed", "finish_reason", "text", "tokens",
-                                                 "prompt_tokens", "policy", "ttft_s", "prefill_tokens_per_s", "decode_tokens_per_s",
-                                                 "computed", "memory", "dense", "speedup_ttft"});
-  CHECK(keys_of(run["computed"]) == std::vector<std::string>{"rows", "dense_rows", "share_prompt", "per_layer", "revived"});
-  CHECK(keys_of(run["memory"]) == std::vector<std::string>{"weights", "kv", "store", "scratch", "peak"});
+  const auto ordered = nlohmann::ordered_json::parse(result.out);
+  CHECK(keys_of(ordered) == std::vector<std::string>{"version", "model", "backend", "isa", "seed", "finish_reason", "text", "tokens",
+                                                     "prompt_tokens", "policy", "ttft_s", "prefill_tokens_per_s", "decode_tokens_per_s",
+                                                     "computed", "memory", "dense", "speedup_ttft"});
+  CHECK(keys_of(ordered["computed"]) == std::vector<std::string>{"rows", "dense_rows", "share_prompt", "per_layer", "revived"});
+  CHECK(keys_of(ordered["memory"]) == std::vector<std::string>{"weights", "kv", "store", "scratch", "peak"});
+  const json run = json::parse(result.out);
   CHECK(run["version"] == 1);
   CHECK(run["model"] == bundled_model);
   CHECK(run["backend"] == "cpu");
@@ -118,7 +119,7 @@ TEST_CASE("the rows are those that the stages ask for") {
 }
 
 TEST_CASE("the same run for any number of threads") {
-  const json one = without_costs(run_json({"-p", question, "-n", "8", "--temp", "0.8", "-s", "3"}));
+  const json one = without_costs(run_json({"-p", question, "-n", "8", "--temp", "0.8", "-s", "3", "-t", "1"}));
   for (const char* threads : {"2", "3"})
     CHECK(without_costs(run_json({"-p", question, "-n", "8", "--temp", "0.8", "-s", "3", "-t", threads})) == one);
 }

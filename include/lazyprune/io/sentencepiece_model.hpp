@@ -164,6 +164,7 @@ inline void read_trainer(wire_reader message, sentencepiece_model& model, std::u
         model.byte_fallback = message.flag();
         break;
       case 44:
+        if (utf8_end(message.bytes()) != message.bytes().size()) message.fail("unk_surface in UTF-8", in_quotes(message.bytes()));
         model.unknown_surface = message.bytes();
         break;
       case 46:

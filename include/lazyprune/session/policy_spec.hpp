@@ -14,8 +14,7 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <cmath>
+#include <concepts>
 #include <initializer_list>
 #include <optional>
 #include <string>
@@ -45,15 +44,15 @@ namespace lazyprune::inline v0 {
 
 /// The flags as they were given. Those that are not given are the preset's.
 struct policy_spec {
-  std::string preset;  // empty: lazyllm
-  std::optional<std::string> stages;
-  std::optional<std::string> schedule;
-  std::optional<std::string> scorer;
-  std::optional<std::string> selector;
-  std::optional<std::string> store;
-  std::optional<std::size_t> keep_first;
-  std::optional<std::size_t> keep_last;
-  std::optional<std::string> decode;
+  std::string preset{};  // empty: lazyllm
+  std::optional<std::string> stages{};
+  std::optional<std::string> schedule{};
+  std::optional<std::string> scorer{};
+  std::optional<std::string> selector{};
+  std::optional<std::string> store{};
+  std::optional<std::size_t> keep_first{};
+  std::optional<std::size_t> keep_last{};
+  std::optional<std::string> decode{};
 
   friend bool operator==(const policy_spec&, const policy_spec&) = default;
 };
@@ -115,10 +114,8 @@ class part_text {
 
   /// The keys that this part has. Throws where the text has another.
   part_text& allow(std::initializer_list<std::string_view> keys) {
-    std::string known;
-    for (const std::string_view key : keys) known.append(known.empty() ? "one of " : ", ").append(key);
     for (const auto& [key, value] : values_)
-      if (std::ranges::find(keys, key) == keys.end()) fail(known.empty() ? "no key" : known, key);
+      if (std::ranges::find(keys, key) == keys.end()) fail(keys.size() == 0 ? "no key" : one_of_names(keys), key);
     return *this;
   }
   bool has(std::string_view key) const { return value_of(key).has_value(); }

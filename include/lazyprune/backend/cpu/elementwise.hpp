@@ -95,9 +95,8 @@ inline double exp_and_sum(float* x, std::size_t count, float shift) {
 /// The dot product of x with each of the rows. A row's result does not depend on the others.
 template <std::size_t Rows>
 std::array<float, Rows> dots(const std::array<const float*, Rows>& rows, const float* x, std::size_t count) {
-  std::array<batch, Rows> even, odd;
-  even.fill(batch(0.0f));
-  odd.fill(batch(0.0f));
+  batch even[Rows], odd[Rows];
+  for (std::size_t r = 0; r < Rows; ++r) even[r] = odd[r] = batch(0.0f);
   std::size_t i = 0;
   for (; i + 2 * batch::size <= count; i += 2 * batch::size) {
     const batch a = batch::load_unaligned(x + i), b = batch::load_unaligned(x + i + batch::size);
@@ -116,11 +115,14 @@ std::array<float, Rows> dots(const std::array<const float*, Rows>& rows, const f
 /// to += the sum of the rows, each times its weight.
 template <std::size_t Rows>
 void add_weighed(const float* weights, const std::array<const float*, Rows>& rows, std::size_t count, float* to) {
-  for (std::size_t i = 0; i < count; i += batch::size) {
-    batch sum = load(to + i, count - i);
-    for (std::size_t r = 0; r < Rows; ++r) sum = xsimd::fma(batch(weights[r]), load(rows[r] + i, count - i), sum);
-    store(sum, to + i, count - i);
-  }
+  const auto add_at = [&](std::size_t i, std::size_t left) {
+    batch sum = load(to + i, left);
+    for (std::size_t r = 0; r < Rows; ++r) sum = xsimd::fma(batch(weights[r]), load(rows[r] + i, left), sum);
+    store(sum, to + i, left);
+  };
+  std::size_t i = 0;
+  for (; i + batch::size <= count; i += batch::size) add_at(i, batch::size);
+  if (i < count) add_at(i, count - i);
 }
 
 }  // namespace lazyprune::inline v0::inline LAZYPRUNE_ISA::simd

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: MIT
-// The pruning flags, and the sessions they make.
+// What the pruning flags make: sessions.
 #pragma once
-
-#include <CLI/CLI.hpp>
 
 #include <lazyprune/io/checkpoint.hpp>
 #include <lazyprune/session/any_session.hpp>
 #include <lazyprune/session/policy_spec.hpp>
-
-void add_policy_flags(CLI::App& command, lazyprune::policy_spec& spec);
 
 /// The flags with the stages that the model's lazyprune.json recommends, where they say nothing of stages.
 lazyprune::policy_spec with_recommended_stages(lazyprune::policy_spec spec, const lazyprune::checkpoint& model);

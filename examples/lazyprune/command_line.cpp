@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: MIT
+// Every flag of the program, in one place: the parser's header takes long to compile.
+#include "command_line.hpp"
+
+#include <concepts>
+#include <limits>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <CLI/CLI.hpp>
+
+#include "commands.hpp"
+
+#include <lazyprune/core/error.hpp>
+#include <lazyprune/session/flag_text.hpp>
+#include <lazyprune/version.hpp>
+
+namespace {
+
+/// From `least` to `most`.
+template <class T>
+struct number_range {
+  T least;
+  T most = std::numeric_limits<T>::max();
+
+  /// Throws `error` where the text is no such number.
+  T read(std::string_view flag, std::string_view text) const {
+    const auto value = lazyprune::number_in<T>(text);
+    if (value && *value >= least && *value <= most) return *value;
+    const std::string_view kind = std::integral<T> ? "a whole number" : "a number";
+    std::string expected = std::string(kind) + " from " + lazyprune::text_of_number(least);
+    if (most != std::numeric_limits<T>::max()) expected += " to " + lazyprune::text_of_number(most);
+    throw lazyprune::error(flag, "", expected, text.empty() ? "nothing" : text);
+  }
+};
+
+/// "-n,--n-predict,--predict" is called by its last name in errors.
+std::string name_of_flag(std::string_view names) { return std::string(names.substr(names.rfind(',') + 1)); }
+
+template <class T>
+CLI::Option* add_number(CLI::App& app, const std::string& names, T& to, number_range<T> range, const std::string& help) {
+  return app
+      .add_option_function<std::string>(
+          names, [&to, range, flag = name_of_flag(names)](const std::string& text) { to = range.read(flag, text); }, help)
+      ->type_name("N");
+}
+
+/// Numbers with commas between them, at least one.
+template <class T>
+CLI::Option* add_numbers(CLI::App& app, const std::string& names, std::vector<T>& to, number_range<T> range, const std::string& help) {
+  const auto read = [&to, range, flag = name_of_flag(names)](const std::string& text) {
+    to.clear();
+    if (text.empty()) throw lazyprune::error(flag, "", "numbers with commas between them", "nothing");
+    for (const std::string_view piece : lazyprune::split(text, ',')) to.push_back(range.read(flag, piece));
+  };
+  return app.add_option_function<std::string>(names, read, help)->type_name("N,N,...");
+}
+
+void add_model_flags(CLI::App& command, model_flags& flags) {
+  command
+      .add_option("-m,--model", flags.directory,
+                  "Model directory as Hugging Face lays it out (default: $LAZYPRUNE_MODEL, else the bundled model)")
+      ->type_name("DIR");
+  command.add_flag("--no-mmap", flags.no_mmap, "Read the weights instead of mapping the file");
+}
+
+void add_backend_flags(CLI::App& command, backend_flags& flags) {
+  command.add_option("--backend", flags.backend, "cpu, or reference: plain loops, the oracle (default: cpu)")->type_name("NAME");
+  command.add_option("--dtype", flags.dtype, "Weights in f32 or bf16 (default: auto, as stored); reference computes in f64 (auto) or f32")
+      ->type_name("TYPE");
+}
+
+void add_policy_flags(CLI::App& command, lazyprune::policy_spec& spec) {
+  const std::string group = "Pruning";
+  command
+      .add_option("--policy", spec.preset,
+                  "lazyllm, static, random, streaming or dense (default: lazyllm); the other flags override its parts")
+      ->type_name("NAME")
+      ->group(group);
+  command
+      .add_option("--stages", spec.stages,
+                  "9:0.7,19:0.5: after 9 layers keep 70 % of the tokens then active, after 19 half of those; empty: never prune (default: "
+                  "what the model's lazyprune.json says, else 0.7 after 3, 6 and 9 tenths of the layers)")
+      ->type_name("LAYER:SHARE,...")
+      ->group(group);
+  command
+      .add_option("--schedule", spec.schedule,
+                  "In the place of --stages: every:n=,share= linear:from=,share= cosine:from=,share= budget:after=,tokens=|cost= "
+                  "adaptive:from=,every=,mass=,least=")
+      ->type_name("NAME:key=value,...")
+      ->group(group);
+  command
+      .add_option("--scorer", spec.scorer,
+                  "last_query_attention:over=mean|max accumulated_attention:over=sum|max,since=sequence|step "
+                  "window_attention:window=,kernel=,pool=max|mean value_weighted_attention:norm=l2|l1 key_norm recency random:seed=")
+      ->type_name("NAME[:key=value,...]")
+      ->group(group);
+  command.add_option("--selector", spec.selector, "top_k top_p:mass= threshold:score= blocks:size=")
+      ->type_name("NAME[:key=value]")
+      ->group(group);
+  command.add_option("--store", spec.store, "keep_all bounded:rows= none")->type_name("NAME[:key=value]")->group(group);
+  const auto tokens = [&](const char* name, std::optional<std::size_t>& to, const char* help) {
+    const auto read = [&to, flag = std::string(name)](const std::string& text) { to = number_range<std::size_t>{0}.read(flag, text); };
+    command.add_option_function<std::string>(name, read, help)->type_name("N")->group(group);
+  };
+  tokens("--keep-first", spec.keep_first, "Never prune the first N tokens");
+  tokens("--keep-last", spec.keep_last, "Never prune the last N tokens");
+  command.add_option("--decode", spec.decode, "same: prune generated tokens' steps too; dense: prune the prompt only")
+      ->type_name("same|dense")
+      ->group(group);
+}
+
+void add_run(CLI::App& program, action& chosen) {
+  const auto flags = std::make_shared<run_flags>();
+  CLI::App& command = *program.add_subcommand("run", "Generate text");
+  add_model_flags(command, flags->model);
+  command.add_option("-p,--prompt", flags->prompt, "The prompt; -: read it from stdin, less one newline at its end")->type_name("TEXT");
+  command.add_option("-f,--file", flags->file, "A file with the prompt, less one newline at its end")->type_name("FILE");
+  add_numbers(command, "--ids", flags->ids, number_range<lazyprune::token_id>{0}, "The prompt as token ids, as they are: no BOS is added");
+  add_number(command, "-n,--n-predict,--predict", flags->predict, number_range<std::size_t>{0}, "Tokens to generate (default: 64)");
+  add_number(command, "-c,--ctx-size", flags->context, number_range<std::size_t>{0},
+             "Longest sequence, prompt and answer; 0: the model's limit (default)");
+  add_backend_flags(command, flags->backend);
+  add_number(command, "-t,--threads", flags->backend.threads, number_range<int>{1, 4096},
+             "Threads (default: all that the process may use); the results do not depend on them");
+  add_policy_flags(command, flags->policy);
+
+  const std::string sampling = "Sampling";
+  add_number(command, "-s,--seed", flags->sampling.seed, number_range<std::uint64_t>{0}, "Of the draws (default: 0)")->group(sampling);
+  add_number(command, "--temp", flags->sampling.temperature, number_range<double>{0}, "Temperature; 0: the best token always (default)")
+      ->group(sampling);
+  add_number(command, "--top-k", flags->sampling.top_k, number_range<std::size_t>{0}, "Of the K best tokens; 0: all (default: 40)")
+      ->group(sampling);
+  add_number(command, "--top-p", flags->sampling.top_p, number_range<double>{0, 1},
+             "Of the best with this much probability (default: 0.95)")
+      ->group(sampling);
+  add_number(command, "--min-p", flags->sampling.min_p, number_range<double>{0, 1},
+             "Of those with this share of the best one's probability (default: 0.05)")
+      ->group(sampling);
+  command.add_flag("--ignore-eos", flags->ignore_eos, "Go on after the end of the text")->group(sampling);
+  command.add_option("--stop", flags->stops, "End the text before this text; may be given several times")
+      ->type_name("TEXT")
+      ->take_all()
+      ->expected(1)
+      ->group(sampling);
+  add_numbers(command, "--force-ids", flags->force, number_range<lazyprune::token_id>{0},
+              "Teacher: the k-th id takes the place of the k-th generated token; as many steps as ids, whatever -n and EOS say")
+      ->group(sampling);
+
+  const std::string output = "Output";
+  command
+      .add_flag("--compare", flags->compare,
+                "Run the dense model too, side by side. Both follow a warm-up of at most 64 of the prompt's tokens, the pruned run first")
+      ->group(output);
+  command.add_flag("--json", flags->json, "One JSON object on stdout, in the place of the text")->group(output);
+  command.add_option("--trace", flags->trace, "Which tokens lived at which layer and step: JSON Lines, or a page to look at")
+      ->type_name("FILE.jsonl|FILE.html")
+      ->group(output);
+  command.add_flag("--trace-logits", flags->trace_logits, "The logits too, exactly")->group(output);
+  command.final_callback([flags, &chosen] { chosen = [flags] { return run(*flags); }; });
+}
+
+void add_compare(CLI::App& program, action& chosen) {
+  const auto flags = std::make_shared<compare_flags>();
+  CLI::App& command = *program.add_subcommand("compare", "Compare two traces of one input; exit code 0: alike, 2: different");
+  command.add_option("A", flags->a, "A trace")->type_name("A.jsonl")->required();
+  command.add_option("B", flags->b, "Another")->type_name("B.jsonl")->required();
+  add_number(command, "--tolerance", flags->tolerance, number_range<double>{0}, "Logits may be this far apart (default: 1e-4)");
+  command.final_callback([flags, &chosen] { chosen = [flags] { return compare(*flags); }; });
+}
+
+void add_bench(CLI::App& program, action& chosen) {
+  const auto flags = std::make_shared<bench_flags>();
+  CLI::App& command = *program.add_subcommand("bench", "Measure prefill and decode rates, dense and pruned side by side");
+  add_model_flags(command, flags->model);
+  command
+      .add_option("--random-weights", flags->shape,
+                  "In the place of a model: tinyllama-1.1b, llama-2-7b, xgen-7b, llama-3-8b, mistral-7b, qwen2-7b or pocket")
+      ->type_name("SHAPE");
+  add_numbers(command, "-P,--prompts", flags->prompts, number_range<std::size_t>{1}, "Lengths of the prompts (default: 512,2048)");
+  add_number(command, "-n,--n-predict,--predict", flags->predict, number_range<std::size_t>{0, 1u << 30},
+             "Tokens to generate after the longest prompt; 0: prefills only (default: 64)");
+  add_numbers(command, "-t,--threads", flags->threads, number_range<int>{1, 4096}, "Threads (default: all that the process may use)");
+  add_number(command, "-r,--repetitions", flags->repetitions, number_range<std::size_t>{1, 1000000},
+             "Of each measurement, after one to warm up (default: 5)");
+  command.add_option("-o,--output", flags->output, "md, json or csv (default: md)")->type_name("FORMAT");
+  add_backend_flags(command, flags->backend);
+  add_policy_flags(command, flags->policy);
+  command.final_callback([flags, &chosen] { chosen = [flags] { return bench(*flags); }; });
+}
+
+void add_inspect(CLI::App& program, action& chosen) {
+  const auto flags = std::make_shared<inspect_flags>();
+  CLI::App& command = *program.add_subcommand("inspect", "Show a model's config, tensors, tokenizer, and the memory that a context takes");
+  add_model_flags(command, flags->model);
+  add_number(command, "-c,--ctx-size", flags->context, number_range<std::size_t>{0},
+             "Tokens of the context; 0: the model's limit (default)");
+  command.add_flag("--json", flags->json, "One JSON object");
+  command.final_callback([flags, &chosen] { chosen = [flags] { return inspect(*flags); }; });
+}
+
+/// The first argument that no command knows, if that is what is wrong.
+std::string unknown_argument(const CLI::App& program) {
+  const auto left = program.remaining(true);
+  return left.empty() ? "" : left.front();
+}
+
+}  // namespace
+
+action parse_command_line(int argc, char** argv) {
+  CLI::App program{
+      "Generates text with a language model while a policy prunes its tokens (LazyLLM, arXiv 2407.14057), and measures "
+      "what that saves.",
+      "lazyprune"};
+  program.set_version_flag("--version", "lazyprune " LAZYPRUNE_VERSION_STRING);
+  program.require_subcommand(1);
+  action chosen;
+  add_run(program, chosen);
+  add_compare(program, chosen);
+  add_bench(program, chosen);
+  add_inspect(program, chosen);
+  try {
+    program.parse(argc, argv);
+  } catch (const CLI::ParseError& problem) {
+    if (problem.get_exit_code() == 0) return [shown = program.exit(problem)] { return shown; };  // help, version
+    const std::string unknown = unknown_argument(program);
+    if (!unknown.empty()) throw lazyprune::error("arguments", "", "what `lazyprune --help` shows", unknown);
+    if (program.get_subcommands().empty()) throw lazyprune::error("arguments", "", "a command: run, compare, bench or inspect", "none");
+    throw lazyprune::error("arguments", "", "what `lazyprune --help` shows", problem.what());
+  }
+  return chosen;
+}
