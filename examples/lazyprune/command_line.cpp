@@ -8,12 +8,13 @@
 #include <string>
 #include <string_view>
 
+#include <omp.h>
 #include <CLI/CLI.hpp>
 
 #include "commands.hpp"
 
 #include <lazyprune/core/error.hpp>
-#include <lazyprune/session/flag_text.hpp>
+#include <lazyprune/core/flag_text.hpp>
 #include <lazyprune/version.hpp>
 
 namespace {
@@ -57,25 +58,36 @@ CLI::Option* add_numbers(CLI::App& app, const std::string& names, std::vector<T>
   return app.add_option_function<std::string>(names, read, help)->type_name("N,N,...");
 }
 
+/// A text with something in it: empty is not the same as not given.
+template <class Text>
+CLI::Option* add_text(CLI::App& app, const std::string& names, Text& to, const std::string& help) {
+  const auto read = [&to, flag = name_of_flag(names)](const std::string& text) {
+    if (text.empty()) throw lazyprune::error(flag, "", "a name", "nothing");
+    to = text;
+  };
+  return app.add_option_function<std::string>(names, read, help);
+}
+
+/// More threads than this gain nothing, and the OpenMP library ends the program where it cannot start them.
+number_range<int> thread_range() { return {1, 16 * omp_get_num_procs()}; }
+
 void add_model_flags(CLI::App& command, model_flags& flags) {
-  command
-      .add_option("-m,--model", flags.directory,
-                  "Model directory as Hugging Face lays it out (default: $LAZYPRUNE_MODEL, else the bundled model)")
+  add_text(command, "-m,--model", flags.directory,
+           "Model directory as Hugging Face lays it out (default: $LAZYPRUNE_MODEL, else the bundled model)")
       ->type_name("DIR");
   command.add_flag("--no-mmap", flags.no_mmap, "Read the weights instead of mapping the file");
 }
 
 void add_backend_flags(CLI::App& command, backend_flags& flags) {
-  command.add_option("--backend", flags.backend, "cpu, or reference: plain loops, the oracle (default: cpu)")->type_name("NAME");
-  command.add_option("--dtype", flags.dtype, "Weights in f32 or bf16 (default: auto, as stored); reference computes in f64 (auto) or f32")
+  add_text(command, "--backend", flags.backend, "cpu, or reference: plain loops, the oracle (default: cpu)")->type_name("NAME");
+  add_text(command, "--dtype", flags.dtype, "Weights in f32 or bf16 (default: auto, as stored); reference computes in f64 (auto) or f32")
       ->type_name("TYPE");
 }
 
 void add_policy_flags(CLI::App& command, lazyprune::policy_spec& spec) {
   const std::string group = "Pruning";
-  command
-      .add_option("--policy", spec.preset,
-                  "lazyllm, static, random, streaming or dense (default: lazyllm); the other flags override its parts")
+  add_text(command, "--policy", spec.preset,
+           "lazyllm, static, random, streaming or dense (default: lazyllm); the other flags override its parts")
       ->type_name("NAME")
       ->group(group);
   command
@@ -84,29 +96,27 @@ void add_policy_flags(CLI::App& command, lazyprune::policy_spec& spec) {
                   "what the model's lazyprune.json says, else 0.7 after 3, 6 and 9 tenths of the layers)")
       ->type_name("LAYER:SHARE,...")
       ->group(group);
-  command
-      .add_option("--schedule", spec.schedule,
-                  "In the place of --stages: every:n=,share= linear:from=,share= cosine:from=,share= budget:after=,tokens=|cost= "
-                  "adaptive:from=,every=,mass=,least=")
+  add_text(command, "--schedule", spec.schedule,
+           "In the place of --stages: every:n=,share= linear:from=,share= cosine:from=,share= budget:after=,tokens=|cost= "
+           "adaptive:from=,every=,mass=,least=")
       ->type_name("NAME:key=value,...")
       ->group(group);
-  command
-      .add_option("--scorer", spec.scorer,
-                  "last_query_attention:over=mean|max accumulated_attention:over=sum|max,since=sequence|step "
-                  "window_attention:window=,kernel=,pool=max|mean value_weighted_attention:norm=l2|l1 key_norm recency random:seed=")
+  add_text(command, "--scorer", spec.scorer,
+           "last_query_attention:over=mean|max accumulated_attention:over=sum|max,since=sequence|step "
+           "window_attention:window=,kernel=,pool=max|mean value_weighted_attention:norm=l2|l1 key_norm recency random:seed=")
       ->type_name("NAME[:key=value,...]")
       ->group(group);
-  command.add_option("--selector", spec.selector, "top_k top_p:mass= threshold:score= blocks:size=")
+  add_text(command, "--selector", spec.selector, "top_k top_p:mass= threshold:score= blocks:size=")
       ->type_name("NAME[:key=value]")
       ->group(group);
-  command.add_option("--store", spec.store, "keep_all bounded:rows= none")->type_name("NAME[:key=value]")->group(group);
+  add_text(command, "--store", spec.store, "keep_all bounded:rows= none")->type_name("NAME[:key=value]")->group(group);
   const auto tokens = [&](const char* name, std::optional<std::size_t>& to, const char* help) {
     const auto read = [&to, flag = std::string(name)](const std::string& text) { to = number_range<std::size_t>{0}.read(flag, text); };
     command.add_option_function<std::string>(name, read, help)->type_name("N")->group(group);
   };
   tokens("--keep-first", spec.keep_first, "Never prune the first N tokens");
   tokens("--keep-last", spec.keep_last, "Never prune the last N tokens");
-  command.add_option("--decode", spec.decode, "same: prune generated tokens' steps too; dense: prune the prompt only")
+  add_text(command, "--decode", spec.decode, "same: prune generated tokens' steps too; dense: prune the prompt only")
       ->type_name("same|dense")
       ->group(group);
 }
@@ -116,13 +126,13 @@ void add_run(CLI::App& program, action& chosen) {
   CLI::App& command = *program.add_subcommand("run", "Generate text");
   add_model_flags(command, flags->model);
   command.add_option("-p,--prompt", flags->prompt, "The prompt; -: read it from stdin, less one newline at its end")->type_name("TEXT");
-  command.add_option("-f,--file", flags->file, "A file with the prompt, less one newline at its end")->type_name("FILE");
+  add_text(command, "-f,--file", flags->file, "A file with the prompt, less one newline at its end")->type_name("FILE");
   add_numbers(command, "--ids", flags->ids, number_range<lazyprune::token_id>{0}, "The prompt as token ids, as they are: no BOS is added");
   add_number(command, "-n,--n-predict,--predict", flags->predict, number_range<std::size_t>{0}, "Tokens to generate (default: 64)");
   add_number(command, "-c,--ctx-size", flags->context, number_range<std::size_t>{0},
              "Longest sequence, prompt and answer; 0: the model's limit (default)");
   add_backend_flags(command, flags->backend);
-  add_number(command, "-t,--threads", flags->backend.threads, number_range<int>{1, 4096},
+  add_number(command, "-t,--threads", flags->backend.threads, thread_range(),
              "Threads (default: all that the process may use); the results do not depend on them");
   add_policy_flags(command, flags->policy);
 
@@ -143,6 +153,7 @@ void add_run(CLI::App& program, action& chosen) {
       ->type_name("TEXT")
       ->take_all()
       ->expected(1)
+      ->allow_extra_args(false)  // else a text in brackets would be taken apart
       ->group(sampling);
   add_numbers(command, "--force-ids", flags->force, number_range<lazyprune::token_id>{0},
               "Teacher: the k-th id takes the place of the k-th generated token; as many steps as ids, whatever -n and EOS say")
@@ -154,7 +165,7 @@ void add_run(CLI::App& program, action& chosen) {
                 "Run the dense model too, side by side. Both follow a warm-up of at most 64 of the prompt's tokens, the pruned run first")
       ->group(output);
   command.add_flag("--json", flags->json, "One JSON object on stdout, in the place of the text")->group(output);
-  command.add_option("--trace", flags->trace, "Which tokens lived at which layer and step: JSON Lines, or a page to look at")
+  add_text(command, "--trace", flags->trace, "Which tokens lived at which layer and step: JSON Lines, or a page to look at")
       ->type_name("FILE.jsonl|FILE.html")
       ->group(output);
   command.add_flag("--trace-logits", flags->trace_logits, "The logits too, exactly")->group(output);
@@ -174,17 +185,17 @@ void add_bench(CLI::App& program, action& chosen) {
   const auto flags = std::make_shared<bench_flags>();
   CLI::App& command = *program.add_subcommand("bench", "Measure prefill and decode rates, dense and pruned side by side");
   add_model_flags(command, flags->model);
-  command
-      .add_option("--random-weights", flags->shape,
-                  "In the place of a model: tinyllama-1.1b, llama-2-7b, xgen-7b, llama-3-8b, mistral-7b, qwen2-7b or pocket")
+  add_text(command, "--random-weights", flags->shape,
+           "In the place of a model: tinyllama-1.1b, llama-2-7b, xgen-7b, llama-3-8b, mistral-7b, qwen2-7b or pocket")
       ->type_name("SHAPE");
-  add_numbers(command, "-P,--prompts", flags->prompts, number_range<std::size_t>{1}, "Lengths of the prompts (default: 512,2048)");
+  add_numbers(command, "-P,--prompts", flags->prompts, number_range<std::size_t>{1, 1u << 30},
+              "Lengths of the prompts (default: 512,2048)");
   add_number(command, "-n,--n-predict,--predict", flags->predict, number_range<std::size_t>{0, 1u << 30},
              "Tokens to generate after the longest prompt; 0: prefills only (default: 64)");
-  add_numbers(command, "-t,--threads", flags->threads, number_range<int>{1, 4096}, "Threads (default: all that the process may use)");
+  add_numbers(command, "-t,--threads", flags->threads, thread_range(), "Threads (default: all that the process may use)");
   add_number(command, "-r,--repetitions", flags->repetitions, number_range<std::size_t>{1, 1000000},
              "Of each measurement, after one to warm up (default: 5)");
-  command.add_option("-o,--output", flags->output, "md, json or csv (default: md)")->type_name("FORMAT");
+  add_text(command, "-o,--output", flags->output, "md, json or csv (default: md)")->type_name("FORMAT");
   add_backend_flags(command, flags->backend);
   add_policy_flags(command, flags->policy);
   command.final_callback([flags, &chosen] { chosen = [flags] { return bench(*flags); }; });

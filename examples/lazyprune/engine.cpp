@@ -75,7 +75,9 @@ void check(const backend_flags& flags) {
 std::string_view isa_of(const backend_flags& flags) { return flags.backend == "reference" ? "generic" : lazyprune::isa_name; }
 
 std::unique_ptr<engine> load_engine(const backend_flags& flags, const lazyprune::checkpoint& source) {
-  return load(flags, source.config(), source);
+  auto loaded = load(flags, source.config(), source);
+  source.refuse_unasked();
+  return loaded;
 }
 
 std::unique_ptr<engine> load_engine(const backend_flags& flags, const lazyprune::model_config& config,

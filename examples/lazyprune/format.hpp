@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <string>
+#include <string_view>
 
 /// `digits` after the point.
 inline std::string fixed(double value, int digits) {
@@ -36,6 +37,21 @@ inline std::string bytes_text(std::size_t bytes) {
 }
 
 inline std::string percent_text(double share) { return fixed(100.0 * share, 1) + " %"; }
+
+/// One line, whatever bytes the names and values in it have.
+inline std::string one_line(std::string_view text) {
+  std::string line;
+  for (const char c : text) {
+    if (static_cast<unsigned char>(c) >= 0x20 && c != 0x7f) {
+      line += c;
+    } else {
+      char digits[5];
+      std::snprintf(digits, sizeof digits, "\\x%02x", static_cast<unsigned char>(c));
+      line += digits;
+    }
+  }
+  return line;
+}
 
 /// Characters of UTF-8 text.
 inline std::size_t columns_of(const std::string& text) {

@@ -2,6 +2,7 @@
 // lazyprune inspect: what a model directory holds, and the memory that a context takes.
 
 #include <array>
+#include <initializer_list>
 #include <iostream>
 #include <optional>
 
@@ -11,6 +12,8 @@
 #include "engine.hpp"
 #include "format.hpp"
 #include "model_choice.hpp"
+
+#include <lazyprune/io/text.hpp>
 
 namespace {
 
@@ -64,19 +67,35 @@ json totals_json(const lazyprune::checkpoint& model) {
 }
 
 json tokenizer_json(const lazyprune::checkpoint& model) {
-  const std::optional<lazyprune::tokenizer> tokenizer = model.load_tokenizer();
+  std::optional<lazyprune::tokenizer> tokenizer;
+  try {
+    tokenizer = model.load_tokenizer();
+  } catch (const lazyprune::io_error&) {
+    throw;
+  } catch (const lazyprune::error& fault) {
+    return {{"not_usable", fault.what()}};
+  }
   if (!tokenizer) return nullptr;
   const auto id = [](const std::optional<lazyprune::token_id>& token) { return token ? json(*token) : json(nullptr); };
   return {{"pieces", tokenizer->size()},     {"bos", id(tokenizer->bos())},       {"eos", id(tokenizer->eos())},
           {"unknown", tokenizer->unknown()}, {"adds_bos", tokenizer->adds_bos()}, {"byte_fallback", tokenizer->model().byte_fallback}};
 }
 
+/// Throws `error` where it does not fit: a config may have any numbers.
+std::size_t product(std::initializer_list<std::size_t> factors) {
+  std::size_t result = 1;
+  for (const std::size_t factor : factors)
+    if (__builtin_mul_overflow(result, factor, &result))
+      throw lazyprune::error("config.json", "", "sizes whose memory can be counted", "too large ones");
+  return result;
+}
+
 /// Of a context, on the cpu backend: keys, values and hidden states are float there.
 json memory_json(const lazyprune::model_config& c, std::size_t context) {
-  const std::size_t per_layer = 2 * c.n_kv_heads * c.head_dim * sizeof(float), row = c.hidden * sizeof(float);
+  const std::size_t per_layer = product({2, c.n_kv_heads, c.head_dim, sizeof(float)}), row = product({c.hidden, sizeof(float)});
   return {{"context", context},
-          {"kv_bytes_per_token", c.layers * per_layer},
-          {"kv_bytes", context * c.layers * per_layer},
+          {"kv_bytes_per_token", product({c.layers, per_layer})},
+          {"kv_bytes", product({context, c.layers, per_layer})},
           {"stored_row_bytes", row},
           {"stored_row_in_layers", static_cast<double>(row) / static_cast<double>(per_layer)}};
 }
@@ -92,18 +111,21 @@ void print_lines(const json& object, const std::string& before = "  ") {
 }
 
 void print(const json& all) {
-  std::cout << all["model"].get<std::string>() << "\n\nconfig\n";
+  std::cout << one_line(all["model"].get<std::string>()) << "\n\nconfig\n";
   print_lines(all["config"]);
   std::cout << "  " << left("recommended stages", 24) << (all["stages"].is_null() ? "none" : all["stages"].get<std::string>())
             << "\n\ntensors\n";
   for (const json& tensor : all["tensors"])
-    std::cout << "  " << left(tensor["name"].get<std::string>(), 52) << left(tensor["dtype"].get<std::string>(), 6)
-              << left(tensor["shape"].dump(), 16) << right(bytes_text(tensor["bytes"].get<std::size_t>()), 10) << '\n';
+    std::cout << "  " << left(lazyprune::detail::printable(tensor["name"].get<std::string>()), 52)
+              << left(tensor["dtype"].get<std::string>(), 6) << left(tensor["shape"].dump(), 16)
+              << right(bytes_text(tensor["bytes"].get<std::size_t>()), 10) << '\n';
   const json& totals = all["totals"];
   std::cout << "  " << totals["tensors"] << " tensors, " << three_digits(totals["parameters"].get<double>() * 1e-6)
             << " million parameters, " << bytes_text(totals["bytes"].get<std::size_t>()) << "\n\ntokenizer\n";
   if (all["tokenizer"].is_null())
     std::cout << "  none: the directory has no tokenizer.model\n";
+  else if (all["tokenizer"].contains("not_usable"))
+    std::cout << "  not usable: " << one_line(all["tokenizer"]["not_usable"].get<std::string>()) << '\n';
   else
     print_lines(all["tokenizer"]);
   const json& memory = all["memory"];

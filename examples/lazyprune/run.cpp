@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: MIT
 // lazyprune run: generates text, and says what it took.
 
+#include <array>
+#include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <iostream>
-#include <iterator>
+
+#include <unistd.h>
 
 #include "commands.hpp"
 #include "engine.hpp"
@@ -30,10 +34,25 @@ extern "C" void interrupt(int signal) {
   std::signal(signal, SIG_DFL);
 }
 
+/// Whoever started the program with Ctrl-C ignored, in the background of a shell say, wants it ignored.
+void catch_interrupts() {
+  if (std::signal(SIGINT, SIG_IGN) != SIG_IGN) std::signal(SIGINT, interrupt);
+}
+
+constexpr std::size_t longest_prompt = std::size_t{1} << 30;  // bytes
+
 std::string read_stdin() {
-  std::string text{std::istreambuf_iterator<char>(std::cin), {}};
-  if (std::cin.bad()) throw lazyprune::io_error("stdin", "", "to read the prompt", "a fault");
-  return text;
+  std::string text;
+  std::array<char, 1 << 16> buffer;
+  for (;;) {
+    const ::ssize_t n = ::read(STDIN_FILENO, buffer.data(), buffer.size());
+    if (n == 0) return text;
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && (errno == EISDIR || errno == EBADF)) throw lazyprune::error("stdin", "", "a prompt to read", std::strerror(errno));
+    if (n < 0) throw lazyprune::io_error("stdin", "", "to read the prompt", std::strerror(errno));
+    text.append(buffer.data(), static_cast<std::size_t>(n));
+    if (text.size() > longest_prompt) throw lazyprune::error("stdin", "", "at most " + std::to_string(longest_prompt) + " bytes", "more");
+  }
 }
 
 /// The text of -p or -f. The newline that ends a file's last line is none of the prompt's.
@@ -43,9 +62,22 @@ std::string prompt_text(const run_flags& flags) {
   if (flags.prompt)
     text = read_stdin();
   else
-    text = lazyprune::mapped_file(*flags.file, lazyprune::file_access::read, std::size_t{1} << 30).text();
+    text = lazyprune::mapped_file(*flags.file, lazyprune::file_access::read, longest_prompt).text();
   if (text.ends_with('\n')) text.pop_back();
   return text;
+}
+
+/// None where there is none. Token ids need none either: with them, one that cannot be used is no fault.
+std::optional<lazyprune::tokenizer> tokenizer_of(const lazyprune::checkpoint& model, const run_flags& flags) {
+  try {
+    return model.load_tokenizer();
+  } catch (const lazyprune::io_error&) {
+    throw;
+  } catch (const lazyprune::error& fault) {
+    if (flags.ids.empty() || !flags.stops.empty()) throw;
+    std::cerr << "no text, the tokenizer cannot be used: " << one_line(fault.what()) << std::endl;
+    return std::nullopt;
+  }
 }
 
 void check_ids(std::string_view flag, const std::vector<token_id>& ids, const lazyprune::model_config& config) {
@@ -85,13 +117,14 @@ class trace_target {
 
 class runner {
  public:
-  explicit runner(const run_flags& flags)
+  /// `text`: the prompt, where it is not given as ids.
+  runner(const run_flags& flags, const std::string& text)
       : flags_(flags),
         trace_(flags.trace, flags.trace_logits),
         model_(open_model(flags.model)),
         spec_(with_recommended_stages(flags.policy, model_)),
-        policy_text_(text(spec_, layers())),
-        tokenizer_(model_.load_tokenizer()) {
+        policy_text_(lazyprune::text(spec_, layers())),
+        tokenizer_(tokenizer_of(model_, flags_)) {
     check(flags_.backend);
     const auto limit = model_.config().max_positions;
     if (flags_.context > limit)
@@ -100,7 +133,7 @@ class runner {
     check_ids("--force-ids", flags_.force, model_.config());
     if (!tokenizer_ && !flags_.stops.empty())
       throw lazyprune::error("--stop", "", "a model with a tokenizer", "no tokenizer.model in " + model_.directory().string());
-    prompt_ = flags_.ids.empty() ? encode(prompt_text(flags_)) : flags_.ids;
+    prompt_ = flags_.ids.empty() ? encode(text) : flags_.ids;
     const std::size_t context = flags_.context > 0 ? flags_.context : limit;
     if (prompt_.size() > context)
       throw lazyprune::error("prompt", "", "at most " + std::to_string(context) + " tokens", std::to_string(prompt_.size()));
@@ -108,18 +141,18 @@ class runner {
   }
 
   int run() {
-    engine_ = load_engine(flags_.backend, model_);
-    warm_up();
-    std::signal(SIGINT, interrupt);
+    if (!interrupted) engine_ = load_engine(flags_.backend, model_);
+    if (!interrupted) warm_up();
     // The pruned run comes first: its text is what is waited for, and what a second run gains by warm memory is the dense one's gain.
     const outcome result = generate(spec_, policy_text_, trace_.wanted(), !flags_.json);
     std::optional<outcome> dense;
     if (flags_.compare && !interrupted) dense = generate(dense_policy(), "--policy dense", false, false);
+    if (interrupted) dense.reset();  // cut short, it compares with nothing
     if (flags_.json)
       print_json(result, dense);
     else
       report(result, dense);
-    if (trace_.wanted()) trace_.write(document(result, dense));
+    if (trace_.wanted() && !result.run.trace.empty()) trace_.write(document(result, dense));
     return 0;
   }
 
@@ -144,6 +177,19 @@ class runner {
   }
 
   outcome generate(const lazyprune::policy_spec& spec, const std::string& policy_text, bool trace, bool show) {
+    lazyprune::any_session session = new_session(spec, layers());
+    outcome result{.run = {},
+                   .text = {},
+                   .prompt_tokens = prompt_.size(),
+                   .weight_bytes = engine_ ? engine_->weight_bytes() : 0,
+                   .policy_name = name_of(spec),
+                   .policy_text = policy_text};
+    if (interrupted) {
+      result.run.reason = lazyprune::finish_reason::stop;
+      result.run.cost = session.stats();
+      if (tokenizer_) result.text = "";
+      return result;
+    }
     text_stream out(flags_.stops, [&](std::string_view piece) {
       if (show) std::cout << piece << std::flush;
     });
@@ -166,13 +212,7 @@ class runner {
       if (!decoder && show) std::cout << (std::exchange(first, false) ? "" : ",") << id << std::flush;
       return more && !interrupted;
     };
-    lazyprune::any_session session = new_session(spec, layers());
-    outcome result{.run = engine_->generate(session, prompt_, options),
-                   .text = {},
-                   .prompt_tokens = prompt_.size(),
-                   .weight_bytes = engine_->weight_bytes(),
-                   .policy_name = name_of(spec),
-                   .policy_text = policy_text};
+    result.run = engine_->generate(session, prompt_, options);
     if (decoder) {
       out.feed(decoder->finish());
       out.finish();
@@ -195,7 +235,8 @@ class runner {
     json.update(json_of(result));
     if (dense) {
       json["dense"] = json_of(*dense);
-      json["speedup_ttft"] = dense->run.prefill_seconds / result.run.prefill_seconds;
+      if (dense->run.prefill_seconds > 0 && result.run.prefill_seconds > 0)
+        json["speedup_ttft"] = dense->run.prefill_seconds / result.run.prefill_seconds;
     }
     std::cout << json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
   }
@@ -247,5 +288,11 @@ int run(const run_flags& flags) {
   if (prompts != 1) throw lazyprune::error("prompt", "", "one of -p, -f and --ids", prompts == 0 ? "none" : "several");
   for (const std::string& stop : flags.stops)
     if (stop.empty()) throw lazyprune::error("--stop", "", "a text", "nothing");
-  return runner(flags).run();
+  if (!flags.stops.empty() && !flags.force.empty())
+    throw lazyprune::error("--stop", "", "either --stop or --force-ids, whose ids are as many steps", "both");
+  if (!flags.trace.empty() && flags.predict == 0 && flags.force.empty())
+    throw lazyprune::error("--trace", "", "a token to generate, which is a step of the trace", "-n 0");
+  const std::string text = flags.ids.empty() ? prompt_text(flags) : "";  // Ctrl-C while it is typed ends the program at once
+  catch_interrupts();
+  return runner(flags, text).run();
 }

@@ -196,6 +196,28 @@ TEST_CASE("the index cannot name a file outside the directory") {
   CHECK(folder.said() == "no error");
 }
 
+TEST_CASE("a link that leads nowhere is not a file that is absent") {
+  for (const char* name : {"lazyprune.json", "generation_config.json"}) {
+    const model_folder folder;
+    std::filesystem::create_symlink("nowhere", folder / name);
+    CHECK(folder.said().starts_with(folder.file(name) + ": "));
+  }
+}
+
+TEST_CASE("weights that no model asked for are refused by name, once it is loaded") {
+  const model_folder folder;
+  folder.write("model.safetensors",
+               safetensors({{"a", "F32", "[2,3]", 24}, {"b", "BF16", "[4]", 8}, {"layers.0.rotary_emb.inv_freq", "F32", "[1]", 4}}));
+  const checkpoint files(folder.path());
+  const auto said = [&] { return error_of([&] { files.refuse_unasked(); }); };
+  const std::string end = ": expected a weight that the model of config.json has, found one that it has not";
+  CHECK(said() == folder.file("model.safetensors") + ": tensor a" + end);
+  files.get("a", 2, 3);
+  CHECK(said() == folder.file("model.safetensors") + ": tensor b" + end);
+  files.get("b", 1, 4);
+  CHECK(said() == "no error");
+}
+
 TEST_CASE("the hub's cache is made of links into its own blobs, and of no others") {
   const temporary_folder hub;
   const std::filesystem::path snapshot = hub / "models--x/snapshots/0123", blobs = hub / "models--x/blobs";

@@ -78,8 +78,8 @@ TEST_CASE("every key that counts") {
 }
 
 TEST_CASE("the families differ in biases, norms and defaults") {
-  const model_config mistral = read(family("mistral", "MistralForCausalLM", R"({"max_position_embeddings": null})"));
-  CHECK(mistral.max_positions == 131072);
+  const model_config mistral = read(family("mistral", "MistralForCausalLM", R"({"max_position_embeddings": 4096})"));
+  CHECK(mistral.max_positions == 4096);
   CHECK_FALSE(mistral.qkv_bias);
   const model_config qwen2 = read(
       family("qwen2", "Qwen2ForCausalLM", R"({"max_position_embeddings": null, "sliding_window": 4096, "use_sliding_window": false})"));
@@ -116,6 +116,9 @@ TEST_CASE("what is not computed is refused by name") {
   CHECK(said_of(R"({"sliding_window": 4096})") == "c: sliding_window: expected null: sliding windows are not computed, found 4096");
   CHECK(said(family("mistral", "MistralForCausalLM", R"({"sliding_window": 16})")) ==
         "c: sliding_window: expected null: sliding windows are not computed, found 16");
+  CHECK(said(family("mistral", "MistralForCausalLM", R"({"max_position_embeddings": 32768})")) ==
+        "c: sliding_window: expected null: without the key it is 4096, and sliding windows are not computed, found no such key");
+  CHECK(said(family("mistral", "MistralForCausalLM", R"({"max_position_embeddings": 4096})")) == "no error");
   for (const std::string name : {"qwen2", "qwen3"}) {
     const std::string architecture = name == "qwen2" ? "Qwen2ForCausalLM" : "Qwen3ForCausalLM";
     CHECK(said(family(name, architecture, R"({"sliding_window": 16, "use_sliding_window": true})")) ==
@@ -159,7 +162,9 @@ TEST_CASE("sizes have limits, and fit each other") {
 TEST_CASE("special tokens are below the vocabulary") {
   CHECK(said_of(R"({"eos_token_id": 100})") == "c: eos_token_id: expected a whole number from 0 to 99, found 100");
   CHECK(said_of(R"({"eos_token_id": [2, 100]})") == "c: eos_token_id[1]: expected a whole number from 0 to 99, found 100");
-  CHECK(said_of(R"({"eos_token_id": -1})") == "c: eos_token_id: expected a whole number from 0 to 99, found -1");
+  CHECK(said_of(R"({"eos_token_id": -2})") == "c: eos_token_id: expected a whole number from 0 to 99, found -2");
+  CHECK(read(with(R"({"bos_token_id": -1, "eos_token_id": [2, 4294967295]})")).bos.empty());
+  CHECK(read(with(R"({"bos_token_id": -1, "eos_token_id": [2, 4294967295]})")).eos == std::vector<lazyprune::token_id>{2});
   CHECK(said_of(R"({"bos_token_id": "<s>"})") == "c: bos_token_id: expected a whole number from 0 to 99, found \"<s>\"");
   CHECK(said_of(R"({"bos_token_id": [1, 2]})") == "c: bos_token_id: expected one token id, found an array");
   CHECK(said_of(R"({"bos_token_id": 99, "eos_token_id": []})") == "no error");

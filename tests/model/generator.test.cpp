@@ -132,6 +132,15 @@ TEST_CASE("what a pruned run costs: rows by layer, share of the prompt, revived 
   CHECK(pruned.run(longer, of_length(8)).tokens == going_on.tokens);  // a fresh sequence each time
 }
 
+TEST_CASE("a model whose logits are no numbers is an error, not a text") {
+  bench b;
+  tensor broken = random_source(tiny(), dtype::f32).get("model.norm.weight", 1, 16);
+  std::vector<float> norm(16, std::numeric_limits<float>::quiet_NaN());
+  broken.data = reinterpret_cast<const std::byte*>(norm.data());
+  b.net.weights.norm = b.backend.load(std::span(&broken, 1));
+  CHECK_THROWS_WITH_AS(b.run(prompt, of_length(3)), doctest::Contains("model: step 0: logits: expected finite numbers, found"), error);
+}
+
 TEST_CASE("prompts that cannot be run") {
   bench b;
   CHECK_THROWS_WITH_AS(b.run({}, of_length(1)), "prompt: tokens: expected at least one, found none", error);

@@ -47,5 +47,10 @@ TEST_CASE("top-k, top-p and min-p cut the tail") {
   CHECK(nucleus[2] > 0);
   const auto likely = draw({.temperature = 1.0, .top_k = 0, .top_p = 1.0, .min_p = 0.5}, 500);  // 0.14 / 0.39 is less
   CHECK(likely[1] + likely[3] == 500);
+  // Who stays does not depend on the temperature, how often each comes does.
+  const auto hot = draw({.temperature = 50.0, .top_k = 0, .top_p = 0.8, .min_p = 0.0}, 3000);
+  CHECK(hot[0] + hot[4] == 0);
+  CHECK(std::abs(hot[2] - 1000) < 200);
+  CHECK(draw({.temperature = 0.01, .top_k = 0, .top_p = 1.0, .min_p = 0.0}, 50)[2] == 0);
   CHECK(draw({.temperature = 1.0, .top_k = 0, .top_p = 0.0, .min_p = 0.0}, 5)[1] == 5);
 }

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include <lazyprune/backend/cpu.hpp>
 #include <lazyprune/backend/reference.hpp>
+#include <lazyprune/eval/trace_compare.hpp>
 #include <lazyprune/io/checkpoint.hpp>
 #include <lazyprune/io/trace_file.hpp>
 #include <lazyprune/lazyprune.hpp>
 #include <lazyprune/model/generator.hpp>
+#include <lazyprune/model/random_source.hpp>
+#include <lazyprune/session/query_attention.hpp>
 
 #include <doctest/doctest.h>
 
@@ -122,7 +125,7 @@ TEST_CASE("logits of every family, by transformers") {
 TEST_CASE("traces of an independent float64 program: the same tokens at every layer and step, the same logits") {
   const auto folder = test_data("traces");
   if (folder.empty()) return;
-  std::size_t traces = 0, steps = 0;
+  std::size_t traces = 0, steps = 0, cut = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() != ".json") continue;
     CAPTURE(entry.path().filename().string());
@@ -147,9 +150,15 @@ TEST_CASE("traces of an independent float64 program: the same tokens at every la
     auto lines = entry.path();
     const auto expected = read_trace(lines.replace_extension(".jsonl"));
     REQUIRE(result.trace.size() == expected.size());
+    std::size_t compared = 0;
     for (std::size_t s = 0; s < expected.size(); ++s) {
       CAPTURE(s);
-      // The least margin in these traces is 1.7e-5, far above float's rounding: every step must agree.
+      // Scores are floats: where a choice was closer than their rounding, neither side's is the right one, and all later steps follow.
+      if (std::ranges::any_of(expected[s].margin, [](const auto& margin) { return margin && std::abs(*margin) < rounding_margin; })) {
+        ++cut;
+        break;
+      }
+      ++compared;
       REQUIRE(result.trace[s].tokens == expected[s].tokens);
       REQUIRE(result.trace[s].layers == expected[s].layers);
       REQUIRE(result.trace[s].next == expected[s].next);
@@ -159,13 +168,14 @@ TEST_CASE("traces of an independent float64 program: the same tokens at every la
         // Scores are float: each is off by 6e-8 of itself at most, and so is their difference over the least kept.
         if (expected[s].margin[l]) REQUIRE(std::abs(*result.trace[s].margin[l] - *expected[s].margin[l]) < 3e-7);
       }
-      ++steps;
     }
-    CHECK(result.cost.rows == config["rows_computed"].get<std::size_t>());
+    if (compared == expected.size()) CHECK(result.cost.rows == config["rows_computed"].get<std::size_t>());
+    steps += compared;
     ++traces;
   }
-  MESSAGE(traces << " traces, " << steps << " steps: all agree");
-  CHECK(traces > 0);
+  MESSAGE(traces << " traces, " << steps << " steps compared, all agree; " << cut << " traces cut at a choice too close to call");
+  CHECK(traces > cut);
+  CHECK(steps > 0);
 }
 
 TEST_CASE("a policy that keeps all is the dense model, bit for bit") {
@@ -187,6 +197,25 @@ TEST_CASE("a policy that keeps all is the dense model, bit for bit") {
     same(run(net, policy{accumulated_attention{}, all, blocks{.size = 16}, keep_all{}}, prompt, 6));
     same(run(net, policy{key_norm{}, all, top_k{}, keep_all{}}, prompt, 6));
     same(run(net, policy{recency{}, stages{{0, 1.0}, {3, 1.0}}, top_k{}, none{}}, prompt, 6));
+  }
+}
+
+TEST_CASE("keep-all is dense also where a wide window makes other blocks of rows") {
+  cpu loader{execution{}};
+  const stages all{{1, 1.0}, {3, 1.0}, {5, 1.0}};
+  for (const dtype as : {dtype::f32, dtype::bf16}) {
+    const auto net = load(pocket_model(), loader, as);
+    // A window of 600 asks for a last block of as many rows: one block in the place of the dense run's two, two in the place of three.
+    for (const std::size_t length : {1100u, 1546u}) {
+      CAPTURE(length);
+      const auto prompt = random_tokens(length, net.config.vocabulary, 8);
+      const auto expected = run(net, dense(), prompt, 2);
+      const auto result = run(net, policy{window_attention{.window = 600}, all, top_k{}, keep_all{}}, prompt, 2);
+      for (std::size_t s = 0; s < 2; ++s) {
+        REQUIRE(result.trace[s].layers == expected.trace[s].layers);
+        REQUIRE(result.trace[s].logits == expected.trace[s].logits);
+      }
+    }
   }
 }
 
@@ -218,32 +247,49 @@ TEST_CASE("the same bits for any number of threads, whatever the policy") {
 }
 
 TEST_CASE("cpu agrees with the reference: logits, and kept sets wherever the margin allows") {
-  const auto compare = [](std::optional<dtype> as, double tolerance) {
-    cpu fast{execution{}};
-    reference<double> exact{execution{}};
-    const auto net = load(pocket_model(), fast, as);
-    const auto oracle = load(pocket_model(), exact, as);
-    const auto prompt = random_tokens(300, net.config.vocabulary, 3);
-    for (const stages& schedule : {stages{}, stages{{2, 0.6}, {4, 0.5}}, stages{{1, 0.3}}}) {
-      const auto policy = lazyllm(schedule);
-      const auto expected = run(oracle, policy, prompt, 8), result = run(net, policy, prompt, 8);
-      std::size_t agreed = 0;
-      for (; agreed < 8; ++agreed) {
-        bool clear = true;
-        for (const auto& margin : expected.trace[agreed].margin) clear = clear && !(margin && *margin < 1e-3);
-        if (result.trace[agreed].layers != expected.trace[agreed].layers) {
-          CHECK_MESSAGE(!clear, "the kept sets part at step " << agreed << " where every margin is clear");
-          break;  // from here on they are different runs
-        }
-        CHECK(largest_difference(result.trace[agreed].logits, expected.trace[agreed].logits) < tolerance);
-      }
-      MESSAGE(schedule.text() << ": " << agreed << " of 8 steps alike");
-    }
-  };
   // The pocket model's logits reach 30. In float each of its 6 layers adds rounding errors of about sqrt(256) * 6e-8 of the residual
   // stream, softmax and norms a few more; 2e-4 leaves a factor of ten. Its weights are bf16 numbers either way.
-  compare(dtype::f32, 2e-4);
-  compare(dtype::bf16, 2e-4);
+  constexpr double tolerance = 2e-4;
+  // A score follows from the same sums: sqrt(256) * 6e-8 through 6 layers, 6e-6 of it, and the difference of two such; 1e-4 leaves a
+  // factor of ten. Above it nothing excuses another choice.
+  constexpr double clear = 1e-4;
+  cpu fast{execution{}};
+  reference<double> exact{execution{}};
+  const auto oracle = load(pocket_model(), exact);
+  const auto f32 = load(pocket_model(), fast, dtype::f32), bf16 = load(pocket_model(), fast, dtype::bf16);
+  // The steps that agree, for the dtype where they are fewer.
+  const auto agreed = [&](const std::string& name, const auto& policy, std::size_t length, std::size_t steps) {
+    const auto prompt = random_tokens(length, oracle.config.vocabulary, 3);
+    const auto expected = run(oracle, policy, prompt, steps);
+    std::size_t fewest = steps;
+    for (const auto* net : {&f32, &bf16}) {
+      const auto result = run(*net, policy, prompt, steps);
+      std::size_t s = 0;
+      for (; s < steps; ++s) {
+        const auto &now = result.trace[s].layers, &wanted = expected.trace[s].layers;
+        if (now != wanted) {
+          const auto layer = static_cast<std::size_t>(std::ranges::mismatch(now, wanted).in1 - now.begin());
+          REQUIRE(layer > 0);
+          const auto& margin = expected.trace[s].margin[layer - 1];
+          CHECK_MESSAGE((margin && std::abs(*margin) < clear), name << ": the kept sets part at step " << s << ", layer " << layer);
+          break;  // from here on they are different runs
+        }
+        CHECK_MESSAGE(largest_difference(result.trace[s].logits, expected.trace[s].logits) < tolerance, name << ": step " << s);
+      }
+      fewest = std::min(fewest, s);
+    }
+    MESSAGE(name << ": " << fewest << " of " << steps << " steps alike");
+    return fewest;
+  };
+  const stages two{{2, 0.6}, {4, 0.5}};
+  CHECK(agreed("dense", dense(), 300, 8) == 8);
+  CHECK(agreed("lazyllm of two stages", lazyllm(two), 300, 8) > 0);
+  CHECK(agreed("lazyllm of a hard stage", lazyllm(stages{{1, 0.3}}), 300, 8) > 0);
+  CHECK(agreed("value_weighted_attention", policy{value_weighted_attention{}, two, top_k{}, keep_all{}}, 300, 8) > 0);
+  CHECK(agreed("window_attention", policy{window_attention{}, two, top_k{}, keep_all{}}, 300, 8) > 0);
+  CHECK(agreed("accumulated_attention", policy{accumulated_attention{}, two, top_k{}, keep_all{}}, 300, 8) > 0);
+  CHECK(agreed("key_norm", policy{key_norm{}, two, top_k{}, keep_all{}}, 300, 8) > 0);
+  CHECK(agreed("lazyllm, 1100 tokens in blocks", lazyllm(two), 1100, 2) > 0);
 }
 
 TEST_CASE("a revived token's keys and values are those of its stored row") {
@@ -317,4 +363,322 @@ TEST_CASE("tokens that are none of the model's, too many of them, another model'
                        "tokens: length: expected at most the model's 4096 positions, found 4097", error);
   CHECK_THROWS_AS(run.forward(state, other, good, phase::prefill), error);
   CHECK_NOTHROW(run.forward(state, session, good, phase::prefill));
+}
+
+TEST_CASE("a state and a session that are not of one sequence: an error, and nothing has changed") {
+  reference<double> backend{execution{}};
+  const auto net = load(pocket_model(), backend);
+  transformer<reference<double>> run(net, backend);
+  const session_options options{.layers = static_cast<layer_id>(net.config.layers)};
+  const auto policy = lazyllm(stages{{2, 0.5}, {4, 0.5}});
+  const auto prompt = random_tokens(50, net.config.vocabulary, 9), more = random_tokens(6, net.config.vocabulary, 10);
+  const auto prefill = [&](auto& state, auto& session) {
+    const auto logits = run.forward(state, session, prompt, phase::prefill);
+    return std::vector(logits.begin(), logits.end());
+  };
+  const auto decode = [&](auto& state, auto& session) {
+    std::vector<double> all;
+    for (const token_id& next : more) {
+      const auto logits = run.forward(state, session, std::span(&next, 1), phase::decode);
+      all.insert(all.end(), logits.begin(), logits.end());
+    }
+    return all;
+  };
+  const auto refused = [&](auto& state, auto& session) {
+    CHECK_THROWS_WITH_AS(run.forward(state, session, std::span(more).first(1), phase::decode), doctest::Contains("decoder_state"), error);
+  };
+
+  decoder_state<reference<double>> state(net.config), fresh_state(net.config);
+  any_session session(policy, options), fresh_session(policy, options);
+  const auto first = prefill(state, session);
+  refused(state, fresh_session);
+  refused(fresh_state, session);
+  CHECK(fresh_session.known() == 0);
+  CHECK(fresh_state.tokens.empty());
+  const auto rest = decode(state, session);
+  CHECK(prefill(fresh_state, fresh_session) == first);
+  CHECK(decode(fresh_state, fresh_session) == rest);
+
+  session.reset();
+  refused(state, session);
+  state.clear();
+  CHECK(prefill(state, session) == first);
+  CHECK(decode(state, session) == rest);
+  state.clear();
+  refused(state, session);
+}
+
+// Evidence, held against what the model computed: each scorer here writes down what it is given and decides by position alone, so that
+// runs for different evidence keep the same tokens.
+
+namespace {
+
+using exact = reference<double>;
+
+/// What one call of a scorer was given.
+struct evidence_copy {
+  layer_id layer = 0;                  // every_layer
+  std::vector<float> memory;           // every_layer: as it was found
+  std::vector<position> positions;     // (active)
+  std::vector<position> rows;          // (rows): hidden
+  std::size_t queries = 0, heads = 0;  // attention
+  std::vector<float> attention;        // (queries, heads, active)
+  std::vector<float> vectors;          // (active, kv_heads * head_dim): keys, values; (rows, hidden): hidden
+  float at(std::size_t q, std::size_t h, std::size_t i) const { return attention[(q * heads + h) * positions.size() + i]; }
+  void add(const attention_view& view) {
+    ++queries;
+    heads = view.heads;
+    positions.assign(view.positions.begin(), view.positions.end());
+    for (std::size_t h = 0; h < heads; ++h) attention.insert(attention.end(), view.head(h).begin(), view.head(h).end());
+  }
+  void add(const window_view& view) {
+    for (std::size_t q = 0; q < view.queries; ++q) add(view.query(q));
+  }
+  void add(const key_view& view) { add_vectors(view); }
+  void add(const value_view& view) {
+    add(view.attention);
+    add_vectors(view, view.attention.positions);
+  }
+  void add(const hidden_view& view) {
+    positions.assign(view.positions.begin(), view.positions.end());
+    rows.assign(view.rows.begin(), view.rows.end());
+    for (std::size_t r = 0; r < rows.size(); ++r) vectors.insert(vectors.end(), view.row(r).begin(), view.row(r).end());
+  }
+  template <class View>
+  void add(const every_layer<View>& view) {
+    add(view.now);
+    layer = view.layer;
+    memory.assign(view.memory.begin(), view.memory.end());
+    for (const position t : positions) view.memory[t] += static_cast<float>(layer + 1);
+  }
+
+ private:
+  void add_vectors(const key_view& view) { add_vectors(view, view.positions); }
+  void add_vectors(const auto& view, std::span<const position> active) {
+    positions.assign(active.begin(), active.end());
+    for (std::size_t i = 0; i < active.size(); ++i)
+      for (std::size_t h = 0; h < view.kv_heads; ++h) {
+        const auto head = view.head(i, h);
+        vectors.insert(vectors.end(), head.begin(), head.end());
+      }
+  }
+};
+
+template <class View>
+struct writes_down {
+  std::vector<evidence_copy>* copies;
+  std::size_t window = 6;
+
+  void score(const View& view, std::span<float> out) const {
+    copies->emplace_back().add(view);
+    const std::vector<position>& positions = copies->back().positions;
+    for (std::size_t i = 0; i < positions.size(); ++i)  // other tokens in each step, so that some come back
+      out[i] = static_cast<float>((positions[i] * 0x9e3779b1u ^ positions.back() * 0x85ebca6bu) >> 8);
+  }
+};
+
+model_config tiny_config() {
+  model_config c = shape_named("pocket");
+  c.vocabulary = 97, c.hidden = 24, c.layers = 5, c.n_heads = 6, c.n_kv_heads = 2, c.head_dim = 8, c.ffn = 40, c.max_positions = 128;
+  return c;
+}
+
+struct recorded_step {
+  step_trace trace;
+  std::vector<evidence_copy> copies;
+};
+
+/// A prompt of 40 tokens and 12 more one by one; `look(recorded, state, session)` after each step.
+template <class View, class Look>
+std::vector<recorded_step> record(const model<exact>& net, const stages& when, Look&& look) {
+  exact backend{execution{}};
+  transformer<exact> run(net, backend);
+  decoder_state<exact> state(net.config);
+  std::vector<evidence_copy> copies;
+  any_session session(policy{writes_down<View>{&copies}, when, top_k{}, keep_all{}}, {.layers = static_cast<layer_id>(net.config.layers)});
+  const auto tokens = random_tokens(52, net.config.vocabulary, 11);
+  std::vector<recorded_step> steps;
+  for (std::size_t done = 0; done < tokens.size();) {
+    const auto now = std::span(tokens).subspan(done, done == 0 ? 40 : 1);
+    copies.clear();
+    step_trace trace{};
+    run.forward(state, session, now, done == 0 ? phase::prefill : phase::decode, &trace);
+    done += now.size();
+    CAPTURE(steps.size());
+    steps.push_back({trace, copies});
+    look(steps.back(), state, session);
+  }
+  CHECK(session.stats().revived > 20);
+  return steps;
+}
+
+/// Prunes after every layer: there is evidence of each but the last.
+const stages everywhere{{1, 0.8}, {2, 0.7}, {3, 0.8}, {4, 0.6}};
+
+/// The numbers (row, columns) as floats.
+std::vector<float> as_floats(const double* row, std::size_t columns) { return {row, row + columns}; }
+
+std::span<const float> row_of(const evidence_copy& copy, std::size_t row, std::size_t columns) {
+  return std::span(copy.vectors).subspan(row * columns, columns);
+}
+
+/// What a layer multiplies by W_q or W_k and rotates: the row's queries or keys.
+std::vector<double> projected(const model<exact>& net, layer_id layer, const exact::matrix& w, std::vector<double> hidden, position t) {
+  exact backend{execution{}};
+  const auto one_row = [](std::vector<double>& v) { return rows_view<double>{v.data(), 1, v.size(), v.size()}; };
+  std::vector<double> out(w.outputs());
+  backend.rms_norm(one_row(hidden), net.weights.layers[layer].attention_norm, net.config.rms_epsilon, one_row(hidden));
+  backend.multiply(one_row(hidden), w, nullptr, one_row(out));
+  const rope_frequencies frequencies = frequencies_of(net.config.rope, net.config.head_dim);
+  backend.rotate(one_row(out), net.config.head_dim, std::span(&t, 1), backend.make_rope(frequencies.radians, frequencies.scale, t + 1));
+  return out;
+}
+
+model<exact> tiny_model() {
+  exact backend{execution{}};
+  return load_model(backend, tiny_config(), random_source(tiny_config(), dtype::f32));
+}
+
+}  // namespace
+
+TEST_CASE("evidence: keys and values are those in the cache, of the active tokens") {
+  const auto net = tiny_model();
+  const std::size_t width = net.config.n_kv_heads * net.config.head_dim;
+  const auto same = [&](const recorded_step& step, const auto& state, bool values) {
+    REQUIRE(step.copies.size() == 4);
+    for (layer_id l = 0; l < 4; ++l) {
+      REQUIRE(step.copies[l].positions == step.trace.layers[l].active);
+      REQUIRE(step.copies[l].vectors.size() == step.copies[l].positions.size() * width);
+      for (std::size_t i = 0; i < step.copies[l].positions.size(); ++i) {
+        const std::uint32_t slot = state.kv.slot(l, step.copies[l].positions[i]);
+        const auto& cache = state.kv.rows(l);
+        REQUIRE(std::ranges::equal(row_of(step.copies[l], i, width), as_floats(values ? cache.value(slot) : cache.key(slot), width)));
+      }
+    }
+  };
+  record<key_view>(net, everywhere, [&](const auto& step, const auto& state, const auto&) { same(step, state, false); });
+  record<value_view>(net, everywhere, [&](const auto& step, const auto& state, const auto&) { same(step, state, true); });
+}
+
+TEST_CASE("evidence: hidden states are what the layer puts out, of the rows computed") {
+  const auto net = tiny_model();
+  const std::size_t hidden = net.config.hidden, width = net.config.n_kv_heads * net.config.head_dim;
+  std::size_t spilled = 0, carried = 0;
+  record<hidden_view>(net, everywhere, [&](const auto& step, const auto& state, const auto& session) {
+    REQUIRE(step.copies.size() == 4);
+    for (layer_id l = 0; l < 4; ++l) {
+      const evidence_copy& copy = step.copies[l];
+      REQUIRE(copy.positions == step.trace.layers[l].active);
+      REQUIRE(copy.rows == step.trace.layers[l].rows);
+      REQUIRE(copy.vectors.size() == copy.rows.size() * hidden);
+      for (std::size_t r = 0; r < copy.rows.size(); ++r) {
+        const position t = copy.rows[r];
+        if (session.tokens().frontier(t) == l + 1) {  // dropped here: its row is in the aux memory
+          REQUIRE(session.tokens().stored(t));
+          REQUIRE(std::ranges::equal(row_of(copy, r, hidden), as_floats(state.aux.view().row(session.tokens().slot(t)), hidden)));
+          ++spilled;
+          continue;
+        }
+        // It went on: the next layer's keys follow from it. In the view it is rounded to float, 6e-8 of numbers below 1.
+        const auto row = row_of(copy, r, hidden);
+        const auto keys = projected(net, l + 1, net.weights.layers[l + 1].k, {row.begin(), row.end()}, t);
+        REQUIRE(largest_difference(keys, {state.kv.rows(l + 1).key(state.kv.slot(l + 1, t)), width}) < 1e-6);
+        ++carried;
+      }
+    }
+  });
+  CHECK(spilled > 40);
+  CHECK(carried > 40);
+}
+
+TEST_CASE("evidence: attention is the query token's, over the active tokens, in every view that has it") {
+  const auto net = tiny_model();
+  const std::size_t heads = net.config.n_heads, hidden = net.config.hidden;
+  const auto nothing = [](const auto&, const auto&, const auto&) {};
+  const auto outputs = record<hidden_view>(net, everywhere, nothing);
+  std::size_t number = 0;
+  const auto attention = record<attention_view>(net, everywhere, [&](const auto& step, const auto& state, const auto&) {
+    const recorded_step& other = outputs[number++];
+    REQUIRE(step.trace.layers == other.trace.layers);
+    REQUIRE(step.copies.size() == 4);
+    for (layer_id l = 0; l < 4; ++l) {
+      const evidence_copy& copy = step.copies[l];
+      REQUIRE(copy.positions == step.trace.layers[l].active);
+      REQUIRE(copy.heads == heads);
+      // The query token's input is its embedding, or what the layer before put out; its last row, since it is the last position.
+      std::vector<double> input(hidden);
+      if (l == 0) {
+        exact{execution{}}.embed(net.weights.embedding, std::span(&step.trace.tokens.back(), 1), {input.data(), 1, hidden, hidden});
+      } else {
+        const auto row = row_of(other.copies[l - 1], other.copies[l - 1].rows.size() - 1, hidden);
+        input.assign(row.begin(), row.end());
+      }
+      const auto query = projected(net, l, net.weights.layers[l].q, input, copy.positions.back());
+      std::vector<std::uint32_t> slots;
+      state.kv.slots(l, copy.positions, slots);
+      const auto& cache = state.kv.rows(l);
+      REQUIRE(cache.size() <= cache.block_slots);  // one block: its keys follow each other
+      const key_rows<double> keys{cache.key(0), net.config.n_kv_heads, net.config.head_dim, cache.width(), slots};
+      std::vector<float> expected(copy.attention.size());
+      query_attention(query.data(), heads, keys, copy.positions, expected.data(), copy.positions.size());
+      // Probabilities of about 1/40, of scores below 1 that are off by float's 6e-8: 2e-9, and tokens differ by 1e-4.
+      float worst = 0, least = 1, most = 0;
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        worst = std::max(worst, std::abs(copy.attention[i] - expected[i]));
+        least = std::min(least, expected[i]), most = std::max(most, expected[i]);
+      }
+      REQUIRE(worst < 1e-7f);
+      if (copy.positions.size() > 1) REQUIRE(most - least > 1e-5f);
+    }
+  });
+
+  const auto values = record<value_view>(net, everywhere, nothing), window = record<window_view>(net, everywhere, nothing);
+  std::size_t several = 0;
+  for (std::size_t s = 0; s < attention.size(); ++s) {
+    CAPTURE(s);
+    REQUIRE(values[s].trace.layers == attention[s].trace.layers);
+    REQUIRE(window[s].trace.layers == attention[s].trace.layers);
+    for (std::size_t l = 0; l < 4; ++l) {
+      CAPTURE(l);
+      REQUIRE(values[s].copies[l].attention == attention[s].copies[l].attention);
+      const evidence_copy& copy = window[s].copies[l];
+      const std::vector<position>& rows = window[s].trace.layers[l].rows;
+      REQUIRE(copy.positions == window[s].trace.layers[l].active);
+      REQUIRE(copy.queries == std::min<std::size_t>(6, rows.size()));
+      if (copy.queries > 1 && s > 0) ++several;
+      for (std::size_t h = 0; h < heads; ++h) {
+        for (std::size_t q = 0; q < copy.queries; ++q) {
+          double sum = 0;
+          for (std::size_t i = 0; i < copy.positions.size(); ++i) {
+            const bool seen = copy.positions[i] <= rows[rows.size() - copy.queries + q];
+            REQUIRE((copy.at(q, h, i) > 0.0f) == seen);
+            sum += copy.at(q, h, i);
+          }
+          REQUIRE(std::abs(sum - 1.0) < 1e-6);  // 40 floats of about 1/40, each off by 6e-8 of itself
+        }
+        for (std::size_t i = 0; i < copy.positions.size(); ++i)
+          REQUIRE(copy.at(copy.queries - 1, h, i) == attention[s].copies[l].at(0, h, i));
+      }
+    }
+  }
+  CHECK(several > 0);  // windows with revived rows in them
+}
+
+TEST_CASE("evidence: every_layer comes after each layer but the last, with its number and a memory that stays") {
+  const auto net = tiny_model();
+  const std::size_t width = net.config.n_kv_heads * net.config.head_dim;
+  std::vector<float> gathered;
+  record<every_layer<key_view>>(net, stages{{2, 0.6}, {4, 0.5}}, [&](const auto& step, const auto& state, const auto& session) {
+    gathered.resize(session.known());
+    REQUIRE(step.copies.size() == 4);
+    for (layer_id l = 0; l < 4; ++l) {
+      const evidence_copy& copy = step.copies[l];
+      REQUIRE(copy.layer == l);
+      REQUIRE(copy.positions == step.trace.layers[l].active);
+      REQUIRE(copy.memory == gathered);
+      for (const position t : copy.positions) gathered[t] += static_cast<float>(l + 1);
+      for (std::size_t i = 0; i < copy.positions.size(); ++i)
+        REQUIRE(std::ranges::equal(row_of(copy, i, width), as_floats(state.kv.rows(l).key(state.kv.slot(l, copy.positions[i])), width)));
+    }
+  });
 }

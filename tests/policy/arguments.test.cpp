@@ -50,9 +50,3 @@ TEST_CASE("the share of a number of tokens is rounded up, but not by its own rou
   for (std::uint64_t percent = 1; percent <= 100; ++percent)
     for (std::uint64_t n = 1; n < 2000; ++n) REQUIRE(share_of(static_cast<double>(percent) / 100.0, n) == (percent * n + 99) / 100);
 }
-
-TEST_CASE("a number's text is the shortest that reads back") {
-  CHECK(detail::text_of(0.7) == "0.7");
-  CHECK(detail::text_of(1.0) == "1");
-  CHECK(detail::text_of(1.0 / 3.0) == "0.3333333333333333");
-}

@@ -40,3 +40,16 @@ TEST_CASE("for people") {
     CHECK_MESSAGE(result.out.find(part) != std::string::npos, part);
   CHECK(complaint(lazyprune_program({"inspect", "-c", "5000"})) == "--ctx-size: expected at most the model's 4096, found 5000");
 }
+
+TEST_CASE("names that no line can have") {
+  const temporary_folder files;
+  std::filesystem::copy(bundled_model, files.path());
+  std::string weights = file_text(files / "model.safetensors");
+  const std::string name = "\"model.norm.weight\"";
+  const std::size_t at = weights.find(name);
+  REQUIRE(at != weights.npos);
+  write_file(files / "model.safetensors", weights.replace(at, name.size(), "\"model.\\u000aeight\""));  // as long as it was
+  const program_result inspected = lazyprune_program({"inspect", "-m", files.path()});
+  CHECK(inspected.code == 0);
+  CHECK(inspected.out.find("model.\\x0aeight") != std::string::npos);
+}

@@ -75,7 +75,20 @@ TEST_CASE("a tokenizer that is none, and recommendations that do not fit") {
   spoiled_model tokens;
   std::filesystem::resize_file(tokens.files / "tokenizer.model", 1000);
   CHECK(tokens.complaint_of("run").starts_with(tokens.files / "tokenizer.model: "));
-  CHECK(tokens.complaint_of("inspect").starts_with(tokens.files / "tokenizer.model: "));
+  const std::vector<std::string> ids{"run", "-m", tokens.files.path(), "--ids", "1,5,9", "-n", "1", "-t", "1"};
+  std::vector<std::string> more = ids;
+  more.push_back("--json");
+  const program_result by_ids = lazyprune_program(more);
+  CHECK(by_ids.code == 0);
+  CHECK(by_ids.out.find("\"text\":null") != std::string::npos);
+  CHECK(by_ids.err.starts_with("no text, the tokenizer cannot be used: " + (tokens.files / "tokenizer.model: ")));
+  CHECK(by_ids.err.find('\n') == by_ids.err.size() - 1);
+  more = ids;
+  more.insert(more.end(), {"--stop", "x"});
+  CHECK(complaint(lazyprune_program(more)).starts_with(tokens.files / "tokenizer.model: "));
+  const program_result inspected = lazyprune_program({"inspect", "-m", tokens.files.path()});
+  CHECK(inspected.code == 0);
+  CHECK(inspected.out.find("tokenizer\n  not usable: " + (tokens.files / "tokenizer.model: ")) != std::string::npos);
 
   spoiled_model stages;
   stages.replace("lazyprune.json", "5:0.1", "6:0.1");

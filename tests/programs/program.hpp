@@ -51,18 +51,20 @@ struct program_result {
   std::string err;
 };
 
-/// `lazyprune ARGUMENTS...` at work, with this text on its stdin and these variables beside the environment's.
+/// `lazyprune ARGUMENTS...`, or another program, at work: with this text on its stdin and these variables beside the environment's,
+/// which names no model.
 class running_program {
  public:
   explicit running_program(std::vector<std::string> arguments, const std::string& input = {},
-                           const std::vector<std::string>& variables = {}) {
+                           const std::vector<std::string>& variables = {}, const std::string& program = LAZYPRUNE_PROGRAM) {
     write_file(files_ / "in", input);
-    arguments.insert(arguments.begin(), LAZYPRUNE_PROGRAM);
+    arguments.insert(arguments.begin(), program);
     std::vector<char*> argv, environment;
     for (std::string& argument : arguments) argv.push_back(argument.data());
     argv.push_back(nullptr);
     for (const std::string& variable : variables) environment.push_back(const_cast<char*>(variable.c_str()));
-    for (char** variable = ::environ; *variable; ++variable) environment.push_back(*variable);
+    for (char** variable = ::environ; *variable; ++variable)
+      if (!std::string_view(*variable).starts_with("LAZYPRUNE_MODEL=")) environment.push_back(*variable);
     environment.push_back(nullptr);
 
     posix_spawn_file_actions_t actions;
@@ -70,13 +72,20 @@ class running_program {
     ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, (files_ / "in").c_str(), O_RDONLY, 0);
     ::posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, (files_ / "out").c_str(), O_WRONLY | O_CREAT, 0600);
     ::posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, (files_ / "err").c_str(), O_WRONLY | O_CREAT, 0600);
-    const int problem = ::posix_spawn(&process_, LAZYPRUNE_PROGRAM, &actions, nullptr, argv.data(), environment.data());
+    const int problem = ::posix_spawn(&process_, program.c_str(), &actions, nullptr, argv.data(), environment.data());
     ::posix_spawn_file_actions_destroy(&actions);
-    if (problem != 0) throw std::runtime_error("cannot start " LAZYPRUNE_PROGRAM);
+    if (problem != 0) throw std::runtime_error("cannot start " + program);
   }
 
   std::string out() const { return file_text(files_ / "out"); }
   void send(int signal) const { ::kill(process_, signal); }
+
+  /// Whether the program has a handler of its own for the signal by now.
+  bool catches(int signal) const {
+    const std::string status = file_text("/proc/" + std::to_string(process_) + "/status"), key = "SigCgt:\t";
+    const std::size_t at = status.find(key);
+    return at != status.npos && (std::stoull(status.substr(at + key.size(), 16), nullptr, 16) >> (signal - 1) & 1u) != 0;
+  }
 
   program_result wait() {
     int status = 0;
@@ -93,6 +102,11 @@ class running_program {
 inline program_result lazyprune_program(std::vector<std::string> arguments, const std::string& input = {},
                                         const std::vector<std::string>& variables = {}) {
   return running_program(std::move(arguments), input, variables).wait();
+}
+
+/// What a shell's command line gives, in which $LAZYPRUNE is the program.
+inline program_result shell(const std::string& command) {
+  return running_program({"-c", command}, "", {"LAZYPRUNE=" LAZYPRUNE_PROGRAM}, "/bin/sh").wait();
 }
 
 /// Exit code 1, nothing on stdout, and one line on stderr: this is what stands in it after "lazyprune: ".

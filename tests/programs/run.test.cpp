@@ -154,7 +154,9 @@ TEST_CASE("forced ids take the place of the generated ones, whatever -n and EOS 
 }
 
 TEST_CASE("no token to generate is no step") {
-  const json run = run_json({"-p", question, "-n", "0"});
+  const json run = run_json({"-p", question, "-n", "0", "--compare"});
+  CHECK(run.contains("dense"));
+  CHECK_FALSE(run.contains("speedup_ttft"));  // of no time
   CHECK(run["tokens"].empty());
   CHECK(run["text"] == "");
   CHECK(run["computed"]["rows"] == 0);
@@ -171,6 +173,47 @@ TEST_CASE("a stop text ends the answer before it") {
   const json run = run_json({"-p", question, "-n", "20", "--stop", "unheard of", "--stop", "ples"});
   CHECK(run["finish_reason"] == "stop");
   CHECK(run["text"] == " tem");
+}
+
+TEST_CASE("a stop text in brackets is one text, commas and all") {
+  const temporary_folder files;
+  const json plain = run_json({"-p", question, "-n", "6"});
+  const std::string text = plain["text"];
+  for (const char* stop : {"[INST]", "[a,b]", "[/INST]", "[]"})  // none of their parts ends the answer
+    CHECK(run_json({"-p", question, "-n", "6", "--stop", stop})["text"] == text);
+  const std::string bracketed = "[" + text.substr(1, 3) + "]";
+  CHECK(run_json({"-p", question, "-n", "6", "--stop", bracketed})["text"] == text);
+  CHECK(run_json({"-p", question, "-n", "6", "--stop", bracketed, "--stop", text.substr(1, 3)})["text"] == " ");
+  CHECK(run_json({"-p", "[a,b]", "-n", "0"})["prompt_tokens"] == run_json({"-p", "-", "-n", "0"}, "[a,b]")["prompt_tokens"]);
+}
+
+TEST_CASE("empty stages prune never") {
+  CHECK(run_json({"--ids", "1,5,9", "-n", "1", "--stages", ""})["policy"]["text"] == "--policy dense");
+}
+
+TEST_CASE("a stdin that cannot be read is a bad argument") {
+  CHECK(complaint(shell("\"$LAZYPRUNE\" run -p - -n 1 < /")) == "stdin: expected a prompt to read, found Is a directory");
+  CHECK(complaint(shell("\"$LAZYPRUNE\" run -p - -n 1 <&-")) == "stdin: expected a prompt to read, found Bad file descriptor");
+}
+
+TEST_CASE("what is written to a closed stdout or stderr never lands in the trace") {
+  const temporary_folder files;
+  const std::string run = "\"$LAZYPRUNE\" run --ids 1,5,9 -n 2 -t 1 --ignore-eos --trace '" + (files / "trace.jsonl") + "' ";
+  const program_result quiet = shell(run + "2>&-");
+  CHECK(quiet.code == 0);
+  CHECK(lazyprune::read_trace(files / "trace.jsonl").size() == 2);
+  std::filesystem::remove(files / "trace.jsonl");
+  const program_result mute = shell(run + ">&-");
+  CHECK(mute.code == 3);
+  CHECK(mute.err.find("lazyprune: stdout: expected to write all of the output, found a fault") != std::string::npos);
+  CHECK(lazyprune::read_trace(files / "trace.jsonl").size() == 2);
+}
+
+TEST_CASE("a file that may not grow is an I/O fault") {
+  const temporary_folder files;
+  const program_result full = shell("ulimit -f 0; \"$LAZYPRUNE\" run --ids 1 -n 1 -t 1 --trace '" + (files / "trace.jsonl") + "' | cat");
+  CHECK(full.code <= 3);  // of cat; a signal's end would leave the unfinished file
+  CHECK(std::filesystem::is_empty(files.path()));
 }
 
 TEST_CASE("a model without a tokenizer takes ids and gives ids") {
@@ -265,4 +308,28 @@ TEST_CASE("an interrupt ends the run in order") {
   const auto trace = lazyprune::read_trace(files / "trace.jsonl");
   CHECK(trace.size() >= 1);
   CHECK(trace.size() < 3900);
+}
+
+TEST_CASE("an interrupt before the first token leaves nothing, in order") {
+  const temporary_folder files;
+  running_program program({"run", "-p", question, "-n", "3900", "--ignore-eos", "--backend", "reference", "--json", "--compare", "--trace",
+                           files / "trace.jsonl"});
+  while (!program.catches(SIGINT)) ::usleep(100);
+  program.send(SIGINT);
+  const program_result result = program.wait();
+  REQUIRE(result.code == 0);
+  const json run = json::parse(result.out);
+  CHECK(run["finish_reason"] == "stop");
+  CHECK(run["tokens"].size() < 3900);
+  CHECK(run["text"].is_string());
+  CHECK(run["computed"]["per_layer"].size() == 6);
+  CHECK_FALSE(run.contains("dense"));
+  CHECK(std::filesystem::exists(files / "trace.jsonl") == !run["tokens"].empty());  // a trace has a step at least
+}
+
+TEST_CASE("an interrupt that is ignored stays ignored") {
+  const program_result result =
+      shell("trap '' INT; \"$LAZYPRUNE\" run --ids 1,5,9 -n 200 --ignore-eos --json & pid=$!; sleep 0.2; kill -INT $pid; wait $pid");
+  CHECK(result.code == 0);
+  CHECK(json::parse(result.out)["finish_reason"] == "length");
 }

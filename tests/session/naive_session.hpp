@@ -20,8 +20,9 @@ struct rules {
   std::function<std::size_t(unsigned done, std::size_t active, std::size_t known, bool prefill)> count;  // 0: does not prune
   unsigned keep_first = 0, keep_last = 0;
   bool before_first_layer = false;  // may drop tokens before layer 0
-  enum { keep_all, bounded, none } store = keep_all;
-  std::size_t store_rows = 0;
+  enum { keep_all, bounded, none, chosen } store = keep_all;
+  std::size_t store_rows = 0;                                       // bounded
+  std::function<bool(token t, std::size_t rows)> admits = nullptr;  // chosen: is there a place for t, one of so many rows
 };
 
 struct layer {
@@ -85,18 +86,31 @@ class session {
     const std::set<token> kept(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(keep));
 
     std::vector<token> dropped(order.begin() + static_cast<std::ptrdiff_t>(keep), order.end());
+    std::vector<token> embeddings;
     bool arrivals = false;
     for (const token t : dropped) {
       const float s = std::isnan(score(done, t)) ? -INFINITY : score(done, t);
       for (auto& states : aux_)
         if (states.count(t)) states[t] = s;
       if (done > 0 && !kv_[done].count(t) && !aux_[done].count(t)) aux_[done][t] = s, arrivals = true;
-      if (done == 0 && !kv_[0].count(t) && rules_.store == rules::none) gone_.insert(t);
+      if (done == 0 && !kv_[0].count(t)) embeddings.push_back(t);
     }
+    for (const token t : embeddings)
+      if (rules_.store == rules::none || (rules_.store == rules::chosen && !rules_.admits(t, embeddings.size()))) gone_.insert(t);
     if (arrivals && rules_.store == rules::none)
       for (auto& states : aux_) states.clear();
     if (arrivals && rules_.store == rules::bounded) evict(done, kept);
+    if (arrivals && rules_.store == rules::chosen) choose_stored(done, kept);
     return kept;
+  }
+
+  /// Rows about to be read stay, whatever the rule.
+  void choose_stored(unsigned done, const std::set<token>& kept) {
+    std::size_t rows = 0;
+    for (const auto& states : aux_) rows += states.size();
+    for (unsigned l = 0; l < aux_.size(); ++l)
+      std::erase_if(aux_[l],
+                    [&](const auto& state) { return !(l == done && kept.count(state.first)) && !rules_.admits(state.first, rows); });
   }
 
   /// Rows about to be read stay; of the others the least goes first, among equals the earlier position.

@@ -110,7 +110,7 @@ TEST_CASE("the text makes the same policy again") {
            with({{"--policy", "random"}}),
            with({{"--policy", "streaming"}}),
            with({{"--policy", "dense"}}),
-           with({{"--policy", "dense"}, {"--stages", "3:0.1,5:0.30000000000000004"}}),
+           with({{"--stages", "3:0.1,5:0.30000000000000004"}}),
            with({{"--policy", "random"}, {"--stages", "0:0.5,2:1"}, {"--scorer", "random:seed=7"}}),
            with({{"--schedule", "every:share=0.5,n=2"}, {"--scorer", "accumulated_attention:over=max"}, {"--store", "bounded:rows=64"}}),
            with({{"--schedule", "linear:share=0.3"}, {"--selector", "top_p:mass=0.95"}, {"--keep-first", "4"}}),
@@ -155,6 +155,9 @@ TEST_CASE("a mistake is named: the flag, the place in it, what would be right") 
   CHECK(fault(with({{"--decode", "sparse"}})) == "--decode: expected same or dense, found sparse");
   CHECK(fault(with({{"--stages", "3:0.5"}, {"--schedule", "every:n=2,share=0.5"}})) ==
         "--schedule: expected either --stages or --schedule, found both");
+  CHECK(fault(with({{"--policy", "dense"}, {"--stages", "2:0.3"}})) ==
+        "--policy: dense: expected no --stages and no --schedule, it never prunes, found 2:0.3");
+  CHECK(fault(with({{"--policy", "dense"}, {"--stages", ""}})) == "nothing");
 
   CHECK(fault(with({{"--scorer", "window_attention:windw=3"}})) ==
         "--scorer: window_attention:windw=3: expected one of window, kernel, pool, found windw");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <lazyprune/lazyprune.hpp>
+#include <lazyprune/session/any_session.hpp>
 #include <lazyprune/session/session.hpp>
 
 #include <doctest/doctest.h>
@@ -16,15 +17,32 @@ namespace {
 // Counts allocations, so that "nothing allocates" is a fact.
 std::size_t allocations = 0;
 
+// The allocation that fails, counted from now on; 0: none does.
+std::size_t failing = 0;
+
+void count_allocation() {
+  ++allocations;
+  if (failing > 0 && --failing == 0) throw std::bad_alloc();
+}
+
 }  // namespace
 
-void* operator new(std::size_t size) {
-  ++allocations;
+// Not inlined: GCC would see memory of operator new go to free and call it a mistake.
+[[gnu::noinline]] void* operator new(std::size_t size) {
+  count_allocation();
   if (void* p = std::malloc(size ? size : 1)) return p;
   throw std::bad_alloc();
 }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+[[gnu::noinline]] void* operator new(std::size_t size, std::align_val_t alignment) {
+  count_allocation();
+  const auto step = static_cast<std::size_t>(alignment);
+  if (void* p = std::aligned_alloc(step, std::max<std::size_t>(1, (size + step - 1) / step) * step)) return p;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
 
 namespace {
 
@@ -123,74 +141,117 @@ by_table random_table(std::mt19937& random, unsigned layers) {
   return table;
 }
 
-/// Random prompts, steps and turns of one session against the naive one.
-template <class Store>
-void walk(std::uint32_t seed, Store store, decltype(naive::rules::store) kind, std::size_t store_rows) {
-  CAPTURE(seed);
-  std::mt19937 random(seed);
-  const auto layers = static_cast<unsigned>(1 + random() % 6);
-  const by_table table = random_table(random, layers);
-  const std::size_t first = random() % 2 ? random() % 6 : 0, last = random() % 2 ? random() % 6 : 0;
-  const bool coarse = random() % 2;
+/// A scorer of positions: no two steps, layers or tokens have a score in common but by chance.
+struct hashed_positions {
+  std::uint64_t seed;
+  bool coarse;
+  void score(const token_view& view, std::span<float> out) const {
+    for (std::size_t i = 0; i < view.active(); ++i) out[i] = hashed_score(seed, view.known, view.done, view.positions[i], coarse);
+  }
+};
 
-  lazyprune::session session(policy{given_scores{}, table, protect{top_k{}, first, last}, store}, {.layers = layers});
+/// Has a place for most rows: which ones depends on how many ask, so that a row that was stored once may be refused later, also where
+/// it is about to be read. `refused_reads` counts those.
+struct by_hash {
+  std::size_t* refused_reads;
+  static bool admits(position t, std::size_t rows) { return ((t * 0x9e3779b1u + rows * 0x85ebca6bu) >> 7) % 4 != 0; }
+  std::size_t admit(const stored_rows& rows, std::span<std::uint32_t> kept) const {
+    std::size_t n = 0;
+    for (std::size_t i = 0; i < rows.positions.size(); ++i) {
+      if (admits(rows.positions[i], rows.positions.size()))
+        kept[n++] = static_cast<std::uint32_t>(i);
+      else if (rows.scores[i] == std::numeric_limits<float>::infinity())
+        ++*refused_reads;
+    }
+    return n;
+  }
+};
+
+/// Random prompts, steps and turns of one session against the naive one.
+template <class Scorer, class Store>
+void walk(std::uint32_t seed, std::mt19937& random, const Scorer& scorer, bool coarse, const Store& store, naive::rules rules) {
+  rules.layers = static_cast<unsigned>(1 + random() % 6);
+  const by_table table = random_table(random, rules.layers);
+  rules.count = [&](unsigned done, std::size_t active, std::size_t, bool prefill) -> std::size_t {
+    const double share = (prefill ? table.prefill : table.decode)[done];
+    return share == 0.0 ? 0 : std::max<std::size_t>(1, static_cast<std::size_t>(std::ceil(share * static_cast<double>(active) - 1e-9)));
+  };
+  rules.keep_first = static_cast<unsigned>(random() % 2 ? random() % 6 : 0);
+  rules.keep_last = static_cast<unsigned>(random() % 2 ? random() % 6 : 0);
+  rules.before_first_layer = std::same_as<Scorer, hashed_positions>;
+
+  lazyprune::session session(policy{scorer, table, protect{top_k{}, rules.keep_first, rules.keep_last}, store}, {.layers = rules.layers});
   if (random() % 2) session.reserve(400);
   labelled_engine<decltype(session)> engine{session, {}, {}};
-  naive::session expected({.layers = layers,
-                           .count =
-                               [&](unsigned done, std::size_t active, std::size_t, bool prefill) {
-                                 const double share = (prefill ? table.prefill : table.decode)[done];
-                                 return share == 0.0
-                                            ? 0
-                                            : std::max<std::size_t>(
-                                                  1, static_cast<std::size_t>(std::ceil(share * static_cast<double>(active) - 1e-9)));
-                               },
-                           .keep_first = static_cast<unsigned>(first),
-                           .keep_last = static_cast<unsigned>(last),
-                           .before_first_layer = false,
-                           .store = kind,
-                           .store_rows = store_rows});
-  std::size_t dense = 0;
-  for (std::uint64_t step = 0; step < 12; ++step) {
+  naive::session expected(rules);
+  statistics sums{.prefill_rows = std::vector<std::size_t>(rules.layers), .prefill_dense_rows = std::vector<std::size_t>(rules.layers)};
+  for (int step = 0; step < 12; ++step) {
     CAPTURE(step);
     const bool prefill = step == 0 || random() % 5 == 0;  // a later prefill is a chat turn
     const std::size_t tokens = prefill ? 1 + random() % 24 : 1;
-    const auto score = [&](unsigned done, position t) { return hashed_score(seed, step, done, t, coarse); };
+    const std::size_t known = session.known() + tokens;
+    const auto score = [&](unsigned done, position t) { return hashed_score(seed, known, done, t, coarse); };
     const auto plans = engine.step(tokens, prefill ? phase::prefill : phase::decode, score);
     const auto wanted = expected.step(tokens, prefill, score);
-    dense += tokens * layers;
-    for (unsigned l = 0; l < layers; ++l) {
+    ++sums.steps;
+    for (unsigned l = 0; l < rules.layers; ++l) {
       CAPTURE(l);
       REQUIRE(plans[l].active == wanted[l].active);
       REQUIRE(plans[l].rows == wanted[l].rows);
       REQUIRE(plans[l].revived == wanted[l].revived);
+      sums.rows += wanted[l].rows.size();
+      sums.dense_rows += tokens;
+      sums.revived += wanted[l].revived.size();
+      if (!prefill) continue;
+      sums.prefill_rows[l] += wanted[l].rows.size();
+      sums.prefill_dense_rows[l] += tokens;
     }
     for (position t = 0; t < session.known(); ++t) {
       const layer_id frontier = session.tokens().frontier(t);
-      for (layer_id l = 0; l < layers; ++l) REQUIRE(expected.cached(l, t) == (l < frontier));
-      for (layer_id l = 1; l < layers; ++l) REQUIRE(expected.stored(l, t) == (l == frontier && session.tokens().stored(t)));
+      for (layer_id l = 0; l < rules.layers; ++l) REQUIRE(expected.cached(l, t) == (l < frontier));
+      for (layer_id l = 1; l < rules.layers; ++l) REQUIRE(expected.stored(l, t) == (l == frontier && session.tokens().stored(t)));
     }
-    REQUIRE(session.stats().rows == engine.times_computed.size());
-    REQUIRE(session.stats().rows <= session.stats().dense_rows);
-    REQUIRE(session.stats().dense_rows == dense);
+    REQUIRE(session.stats() == sums);
+    REQUIRE(sums.rows == engine.times_computed.size());
+    REQUIRE(sums.rows <= sums.dense_rows);
   }
+}
+
+/// Half of the walks have a scorer of positions, which prunes before layer 0 too.
+template <class Store>
+void walk(std::uint32_t seed, const Store& store, const naive::rules& rules) {
+  CAPTURE(seed);
+  std::mt19937 random(seed);
+  const bool coarse = random() % 2, positions = random() % 2;
+  CAPTURE(positions);
+  if (positions)
+    walk(seed, random, hashed_positions{seed, coarse}, coarse, store, rules);
+  else
+    walk(seed, random, given_scores{}, coarse, store, rules);
 }
 
 }  // namespace
 
 TEST_CASE("agrees with the dictionaries of the paper's drawing: every row has a place") {
-  for (std::uint32_t seed = 1; seed <= 2000; ++seed) walk(seed, keep_all{}, naive::rules::keep_all, 0);
+  for (std::uint32_t seed = 1; seed <= 2000; ++seed) walk(seed, keep_all{}, {.layers = 0, .count = {}, .store = naive::rules::keep_all});
 }
 
 TEST_CASE("agrees with the dictionaries of the paper's drawing: few places") {
   for (std::uint32_t seed = 1; seed <= 2000; ++seed) {
     const std::size_t rows = 1 + seed % 9;
-    walk(seed, bounded{.rows = rows}, naive::rules::bounded, rows);
+    walk(seed, bounded{.rows = rows}, {.layers = 0, .count = {}, .store = naive::rules::bounded, .store_rows = rows});
   }
 }
 
 TEST_CASE("agrees with the dictionaries of the paper's drawing: no places") {
-  for (std::uint32_t seed = 1; seed <= 1000; ++seed) walk(seed, none{}, naive::rules::none, 0);
+  for (std::uint32_t seed = 1; seed <= 1000; ++seed) walk(seed, none{}, {.layers = 0, .count = {}, .store = naive::rules::none});
+}
+
+TEST_CASE("agrees with the dictionaries of the paper's drawing: a store of its own mind, but for rows about to be read") {
+  std::size_t refused_reads = 0;
+  for (std::uint32_t seed = 1; seed <= 2000; ++seed)
+    walk(seed, by_hash{&refused_reads}, {.layers = 0, .count = {}, .store = naive::rules::chosen, .admits = by_hash::admits});
+  CHECK(refused_reads > 100);
 }
 
 TEST_CASE("a scorer of positions prunes before layer 0; the dropped can be embedded again, unless nothing is kept") {
@@ -225,61 +286,140 @@ TEST_CASE("a scorer of positions prunes before layer 0; the dropped can be embed
   CHECK(run(keep_all{}, naive::rules::keep_all) > run(none{}, naive::rules::none));
 }
 
-TEST_CASE("nothing allocates after reserve, and nothing but begin throws") {
-  const auto run = [](auto policy) {
-    lazyprune::session session(std::move(policy), {.layers = 5, .max_tokens = 300});
-    std::vector<float> attention(8 * 2 * 300, 0.01f);
-    std::vector<float> keys(300 * 8, 1.0f);
-    const std::size_t before = allocations;
-    for (int step_number = 0; step_number < 40; ++step_number) {
-      auto step = session.begin(step_number == 0 ? 200 : 1, step_number == 0 ? phase::prefill : phase::decode);
-      for (layer_id l = 0; l < 5; ++l) {
-        const layer_plan& plan = step.enter(l);
-        for (std::size_t i = 0; i < attention.size(); ++i)
-          attention[i] = hashed_score(1, static_cast<std::uint64_t>(step_number), l, i, false);
-        using view = evidence_of<decltype(session.policy_in_use().scorer)>;
-        if constexpr (std::same_as<view, attention_view>) {
-          if (step.wants_scores())
-            step.leave(attention_view{attention.data(), 2, 300, plan.active});
-          else
-            step.leave();
-        } else if constexpr (std::same_as<view, window_view>) {
-          if (step.wants_scores())
-            step.leave(window_view{attention.data(), step.window(), 2, 300, plan.active});
-          else
-            step.leave();
-        } else if constexpr (std::same_as<view, key_view>) {
-          if (step.wants_scores())
-            step.leave(key_view{keys.data(), 2, 4, 8, plan.active});
-          else
-            step.leave();
-        } else if constexpr (std::same_as<view, value_view>) {
-          if (step.wants_scores())
-            step.leave(value_view{{attention.data(), 2, 300, plan.active}, keys.data(), 2, 4, 8});
-          else
-            step.leave();
-        } else {
-          step.leave();
-        }
-        static_assert(noexcept(step.enter(l))&& noexcept(step.leave())&& noexcept(step.spills())&& noexcept(step.finish()));
-      }
-      step.finish();
+namespace {
+
+/// Evidence of each kind over one piece of memory; `plan` has at most 300 active tokens.
+struct evidence_memory {
+  std::vector<float> numbers = std::vector<float>(8 * 2 * 300);
+  std::vector<float> keys = std::vector<float>(8 * 300);
+
+  void draw(std::uint64_t step, layer_id l) {
+    for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = hashed_score(1, step, l, i, false);
+    for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = hashed_score(2, step, l, i, false) + 0.1f;
+  }
+  template <class View>
+  View look(const layer_plan& plan, [[maybe_unused]] std::size_t window) const {
+    const attention_view attention{numbers.data(), 2, 300, plan.active};
+    if constexpr (std::same_as<View, attention_view>) return attention;
+    if constexpr (std::same_as<View, window_view>) return {numbers.data(), window, 2, 300, plan.active};
+    if constexpr (std::same_as<View, key_view>) return {keys.data(), 2, 4, 8, plan.active};
+    if constexpr (std::same_as<View, value_view>) return {attention, keys.data(), 2, 4, 8};
+    if constexpr (std::same_as<View, hidden_view>) return {keys.data(), 8, 8, plan.rows, plan.active};
+  }
+};
+
+/// The largest number of a hidden state; tokens that have none at hand come last.
+struct hidden_peak {
+  void score(const hidden_view& view, std::span<float> out) const {
+    for (std::size_t i = 0, r = 0; i < view.active(); ++i) {
+      const bool there = r < view.rows.size() && view.rows[r] == view.positions[i];
+      out[i] = there ? std::ranges::max(view.row(r++)) : 0.0f;
     }
-    CHECK(allocations == before);
-    CHECK(session.stats().prefill_rows[4] < session.stats().prefill_dense_rows[4]);
-    CHECK_THROWS_WITH_AS(session.begin(62, phase::decode), "session: begin: expected at most 61 more tokens (reserved), found 62", error);
-  };
+  }
+};
+
+/// One step in which the memory's numbers are the evidence; View: what the scorer takes.
+template <class View, class Session>
+void drive(Session& session, std::size_t tokens, phase phase, evidence_memory& memory, std::vector<position>* active = nullptr) {
+  auto step = session.begin(tokens, phase);
+  for (layer_id l = 0; l < session.layers(); ++l) {
+    const layer_plan& plan = step.enter(l);
+    if (active) active->insert(active->end(), plan.active.begin(), plan.active.end());
+    memory.draw(session.known(), l);
+    if constexpr (std::same_as<View, token_view>) {
+      step.leave();
+    } else {
+      if (step.wants_scores())
+        step.leave(memory.look<View>(plan, step.window()));
+      else
+        step.leave();
+    }
+    static_assert(noexcept(step.enter(l))&& noexcept(step.leave())&& noexcept(step.spills())&& noexcept(step.finish()));
+  }
+  step.finish();
+}
+
+template <class View, class Session>
+void allocates_nothing(Session session) {
+  evidence_memory memory;
+  const std::size_t before = allocations;
+  for (int k = 0; k < 40; ++k) drive<View>(session, k == 0 ? 200 : 1, k == 0 ? phase::prefill : phase::decode, memory);
+  CHECK(allocations == before);
+  CHECK(session.stats().prefill_rows[4] < session.stats().prefill_dense_rows[4]);
+  CHECK_THROWS_WITH_AS(session.begin(62, phase::decode), "session: begin: expected at most 61 more tokens (reserved), found 62", error);
+}
+
+/// In a session of this policy and in an any_session of it.
+template <class Scorer, class Schedule, class Selector, class Store>
+void allocates_nothing(const policy<Scorer, Schedule, Selector, Store>& policy) {
+  const session_options options{.layers = 5, .max_tokens = 300};
+  allocates_nothing<evidence_of<Scorer>>(lazyprune::session(policy, options));
+  allocates_nothing<evidence_of<Scorer>>(any_session(policy, options));
+}
+
+}  // namespace
+
+TEST_CASE("nothing allocates after reserve, and nothing but begin throws") {
   const stages hard{{1, 0.5}, {3, 0.3}};
-  run(policy{last_query_attention{}, hard, top_k{}, keep_all{}});
-  run(policy{last_query_attention{}, hard, top_k{}, bounded{.rows = 20}});
-  run(policy{last_query_attention{}, hard, top_p{.mass = 0.5}, none{}});
-  run(policy{value_weighted_attention{}, hard, threshold{.score = 0.4f}, keep_all{}});
-  run(policy{window_attention{.window = 8}, hard, protect{blocks{.size = 8}, 4, 8}, keep_all{}});
-  run(policy{accumulated_attention{}, hard, protect{top_k{}, 2, 2}, bounded{.rows = 50}});
-  run(policy{key_norm{}, hard, top_k{}, keep_all{}});
-  run(policy{recency{}, hard, top_k{}, keep_all{}});
-  run(policy{lazyprune::random{.seed = 1}, hard, top_k{}, keep_all{}});
-  run(policy{last_query_attention{}, adaptive{.every = 2, .mass = 0.5}, top_k{}, keep_all{}});
+  allocates_nothing(policy{last_query_attention{}, hard, top_k{}, keep_all{}});
+  allocates_nothing(policy{last_query_attention{}, hard, top_k{}, bounded{.rows = 20}});
+  allocates_nothing(policy{last_query_attention{}, hard, top_p{.mass = 0.5}, none{}});
+  allocates_nothing(policy{value_weighted_attention{}, hard, threshold{.score = 0.4f}, keep_all{}});
+  allocates_nothing(policy{window_attention{.window = 8}, hard, protect{blocks{.size = 8}, 4, 8}, keep_all{}});
+  allocates_nothing(policy{accumulated_attention{}, hard, protect{top_k{}, 2, 2}, bounded{.rows = 50}});
+  allocates_nothing(policy{key_norm{}, hard, top_k{}, keep_all{}});
+  allocates_nothing(policy{hidden_peak{}, hard, top_k{}, keep_all{}});
+  allocates_nothing(policy{recency{}, hard, top_k{}, keep_all{}});
+  allocates_nothing(policy{lazyprune::random{.seed = 1}, hard, top_k{}, keep_all{}});
+  allocates_nothing(policy{lazyprune::random{.seed = 1}, stages{{0, 0.5}, {2, 0.5}}, top_k{}, none{}});
+  allocates_nothing(policy{last_query_attention{}, adaptive{.every = 2, .mass = 0.5}, top_k{}, keep_all{}});
+  allocates_nothing(policy{last_query_attention{}, prompt_only{hard}, top_k{}, keep_all{}});
+  allocates_nothing(policy{last_query_attention{}, by_phase{hard, every{.n = 2, .share = 0.7}}, top_k{}, keep_all{}});
+  allocates_nothing(policy{last_query_attention{}, budget({.after = 2, .cost = 0.6}), top_k{}, keep_all{}});
+  allocates_nothing(
+      policy{key_norm{}, one_of<stages, budget>(hard), one_of<top_k, top_p>(top_k{}), one_of<keep_all, bounded>(bounded{30})});
+}
+
+TEST_CASE("a reserve or begin for which there is no memory changes nothing") {
+  const policy remembering{accumulated_attention{}, stages{{1, 0.5}, {2, 0.6}}, top_k{}, keep_all{}};
+  const auto run = [&](std::size_t fails_in_reserve, std::size_t fails_in_begin) {
+    lazyprune::session session(remembering, {.layers = 3});
+    evidence_memory memory;
+    std::vector<position> active;
+    std::size_t thrown = 0;
+    const auto tried = [&](std::size_t fails, auto&& work) {
+      failing = fails;
+      try {
+        work();
+      } catch (const std::bad_alloc&) {
+        ++thrown;
+      }
+      failing = 0;
+    };
+    drive<attention_view>(session, 20, phase::prefill, memory, &active);
+    for (int k = 0; k < 5; ++k) drive<attention_view>(session, 1, phase::decode, memory, &active);
+    if (fails_in_reserve > 0) tried(fails_in_reserve, [&] { session.reserve(150); });
+    // More than is reserved: a failed reserve is no limit.
+    if (fails_in_begin > 0) tried(fails_in_begin, [&] { (void)session.begin(170, phase::prefill); });
+    if (fails_in_reserve + fails_in_begin > 0 && thrown == 0) return std::tuple(active, session.stats(), thrown);
+    drive<attention_view>(session, 170, phase::prefill, memory, &active);
+    for (int k = 0; k < 5; ++k) drive<attention_view>(session, 1, phase::decode, memory, &active);
+    return std::tuple(active, session.stats(), thrown);
+  };
+  const auto expected = run(0, 0);
+  const auto every = [&](auto&& fail) {  // every allocation fails once
+    std::size_t n = 1;
+    for (;; ++n) {
+      CAPTURE(n);
+      const auto [active, stats, thrown] = fail(n);
+      if (thrown == 0) break;
+      REQUIRE(active == std::get<0>(expected));
+      REQUIRE(stats == std::get<1>(expected));
+    }
+    return n - 1;
+  };
+  CHECK(every([&](std::size_t n) { return run(n, 0); }) > 10);
+  CHECK(every([&](std::size_t n) { return run(0, n); }) > 10);
 }
 
 TEST_CASE("a step left unfinished, no tokens, too small a reserve: errors that say so") {
@@ -295,6 +435,27 @@ TEST_CASE("a step left unfinished, no tokens, too small a reserve: errors that s
   CHECK_NOTHROW(session.begin(1, phase::prefill));
   CHECK_THROWS_AS(lazyprune::session(dense(), {.layers = 0}), error);
 }
+
+#ifdef NDEBUG  // with assertions it ends the program
+TEST_CASE("finish before the last layer, or inside it, leaves the step unfinished") {
+  const auto refused = [](auto&& work) {
+    lazyprune::session session(dense(), {.layers = 2});
+    {
+      auto step = session.begin(3, phase::prefill);
+      work(step);
+      step.finish();
+    }
+    CHECK_THROWS_WITH_AS(session.begin(1, phase::decode),
+                         "session: begin: expected the last step finished, or reset(), found a step that was left unfinished", error);
+    session.reset();
+    CHECK_NOTHROW(session.begin(1, phase::prefill));
+  };
+  refused([](auto&) {});
+  refused([](auto& step) { step.enter(0); });
+  refused([](auto& step) { step.enter(0), step.leave(); });
+  refused([](auto& step) { step.enter(0), step.leave(), step.enter(1); });
+}
+#endif
 
 TEST_CASE("reset forgets the sequence and what the scorer remembers") {
   lazyprune::session session(policy{accumulated_attention{}, stages{{1, 0.5}}, top_k{}, keep_all{}}, {.layers = 3, .max_tokens = 64});
@@ -345,4 +506,22 @@ TEST_CASE("margin: the gap at the cut over the least kept score, the required to
   step.leave();
   CHECK(std::isnan(step.margin()));
   step.finish();
+}
+
+TEST_CASE("margin: of scores below zero, of a tie, of a selector that keeps the worse") {
+  const auto margin = [](auto selector, const std::vector<float>& scores) {
+    lazyprune::session session(policy{given_scores{}, stages{{1, 0.5}}, selector, keep_all{}}, {.layers = 2});
+    auto step = session.begin(scores.size(), phase::prefill);
+    const layer_plan& plan = step.enter(0);
+    step.leave(attention_view{scores.data(), 1, scores.size(), plan.active});
+    return step.margin();
+  };
+  // Half of the six are kept: two and the query token, the last one, whose score says nothing.
+  CHECK(margin(top_k{}, {-0.5f, -0.1f, -0.4f, -0.2f, -0.9f, -7.0f}) == doctest::Approx((-0.2 - -0.4) / 0.2));
+  CHECK(margin(top_k{}, {0.5f, -0.3f, -0.4f, -0.8f, -0.9f, 1.0f}) == doctest::Approx((-0.3 - -0.4) / 0.3));
+  CHECK(margin(top_k{}, {0.5f, 0.2f, 0.2f, 0.2f, 0.1f, 1.0f}) == 0.0f);
+  CHECK(margin(top_k{}, {0.5f, 0.0f, 0.0f, 0.0f, -0.1f, 1.0f}) == 0.0f);
+  CHECK(margin(top_k{}, {-0.5f, -0.5f, -0.5f, -0.5f, -0.5f, 1.0f}) == 0.0f);
+  // Pages of two: the query's and the one that has the best token, and the worst.
+  CHECK(std::isnan(margin(blocks{.size = 2}, {0.9f, 0.1f, 0.4f, 0.4f, 0.2f, 0.0f})));
 }

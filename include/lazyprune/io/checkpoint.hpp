@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -79,7 +80,16 @@ class checkpoint {
     if (at == tensors_.end()) throw error(weights_name_, "tensor " + detail::printable(name), "one of " + expected, "none of that name");
     const tensor t = read(*at->second);
     if (t.rows != rows || t.columns != columns) fail(*at->second, expected, detail::shape_text(at->second->shape));
+    asked_.insert(at->first);
     return t;
+  }
+
+  /// Once a model is loaded: throws `error` where the files hold a weight that it did not ask for, since the config then leaves out a part
+  /// of the model. Rotary frequencies, which old files carry along, and the head of a tied model are passed over.
+  void refuse_unasked() const {
+    for (const auto& [name, t] : tensors_)
+      if (!asked_.contains(name) && !name.ends_with("rotary_emb.inv_freq") && !(config_.tied && name == "lm_head.weight"))
+        fail(*t, "a weight that the model of config.json has", "one that it has not");
   }
 
   /// None where the directory has no tokenizer.model.
@@ -99,8 +109,8 @@ class checkpoint {
   static constexpr std::string_view one_file = "model.safetensors", index_file = "model.safetensors.index.json";
 
   bool has(std::string_view name) const {
-    std::error_code ignored;
-    return std::filesystem::exists(directory_ / name, ignored);
+    std::error_code ignored;  // a link that leads nowhere is there: opening it says what is wrong with it
+    return std::filesystem::symlink_status(directory_ / name, ignored).type() != std::filesystem::file_type::not_found;
   }
 
   json_value read_json(std::string_view name, std::size_t limit) const {
@@ -176,6 +186,7 @@ class checkpoint {
   std::string weights_name_;  // the file that says which tensors there are
   std::map<std::string, safetensors_file, std::less<>> files_;
   std::map<std::string_view, const stored_tensor*> tensors_;
+  mutable std::set<std::string_view> asked_;  // the weights that `get` has handed out
 };
 
 static_assert(tensor_source<checkpoint>);

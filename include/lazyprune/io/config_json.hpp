@@ -150,13 +150,14 @@ inline rope_config rope_of(const json_value& config, std::size_t max_positions) 
 
 }  // namespace detail
 
-/// The token ids under `key`: a number, a list of them, or nothing.
+/// The token ids under `key`: a number, a list of them, or nothing; -1 and 2^32 - 1 stand for nothing in some files.
 inline std::vector<token_id> token_ids_of(const json_value& config, std::string_view key, std::size_t vocabulary) {
   std::vector<token_id> ids;
   const auto value = config.find(key);
   if (!value) return ids;
   for (const json_value& id : value->is_array() ? value->items() : std::vector{*value})
-    ids.push_back(static_cast<token_id>(id.whole_number(0, vocabulary - 1)));
+    if (!(id.is_number() && (id.number() == -1.0 || id.number() == 4294967295.0)))
+      ids.push_back(static_cast<token_id>(id.whole_number(0, vocabulary - 1)));
   return ids;
 }
 
@@ -188,6 +189,8 @@ inline model_config model_config_of(const json_value& config) {
 
   const auto positions = config.find("max_position_embeddings");
   c.max_positions = positions ? size(*positions, std::size_t{1} << 30) : family.max_positions;
+  if (c.family == "mistral" && !config.has("sliding_window") && c.max_positions > 4096)  // transformers' default where a file does not say
+    throw error(config.file(), "sliding_window", "null: without the key it is 4096, and sliding windows are not computed", "no such key");
   c.rms_epsilon = 1e-6;
   if (const auto epsilon = config.find("rms_norm_eps")) c.rms_epsilon = detail::positive(*epsilon);
   c.rope = detail::rope_of(config, c.max_positions);

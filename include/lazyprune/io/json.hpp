@@ -134,7 +134,13 @@ class json_value {
   bool is_null() const { return value_->is_null(); }
   bool is_array() const { return value_->is_array(); }
   bool is_string() const { return value_->is_string(); }
+  bool is_number() const { return value_->is_number(); }
 
+  /// Whether this object has such a member, be it null.
+  bool has(std::string_view key) const {
+    need(value_->is_object(), "an object");
+    return value_->contains(key);
+  }
   /// The member of this object; none where it is missing or null.
   std::optional<json_value> find(std::string_view key) const {
     need(value_->is_object(), "an object");

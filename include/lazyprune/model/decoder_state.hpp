@@ -10,7 +10,7 @@
 
 namespace lazyprune::inline v0 {
 
-/// Bytes, weights apart. All of it only grows during a sequence, so that the sum is the peak.
+/// Bytes, weights apart. All of it only grows during a sequence: the sum is what it came to at the end.
 struct memory_use {
   std::size_t kv = 0;
   std::size_t store = 0;
@@ -29,7 +29,7 @@ struct decoder_state {
   using buffer = typename Backend::buffer;
   using scalar = typename Backend::scalar;
 
-  /// Rows that are worked on at a time inside a layer; bounds the scratch.
+  /// Rows that are worked on at a time inside a layer, up to twice as many; bounds the scratch.
   static constexpr std::size_t block_rows = 512;
 
   explicit decoder_state(const model_config& c)

@@ -25,7 +25,7 @@ struct generation_options {
   std::vector<token_id> force{};             // teacher: so many steps, each of these in the place of the token generated
   bool trace = false;                        // record a step_trace for each step
   bool trace_logits = false;                 // and the logits in it
-  std::function<bool(token_id)> on_token{};  // called with each token; false ends the text ("stop")
+  std::function<bool(token_id)> on_token{};  // called with each token but a last EOS; false ends the text ("stop")
 };
 
 struct generation {
@@ -48,7 +48,8 @@ inline double share_computed(const frontier_table& tokens, std::size_t prompt, l
   return static_cast<double>(computed) / static_cast<double>(prompt * layers);
 }
 
-/// Runs a fresh session over the prompt. Throws where the prompt is empty, longer than the context, or not of the model's vocabulary.
+/// Runs a fresh session over the prompt. Throws where the prompt is empty, longer than the context, or not of the model's
+/// vocabulary, and where the model yields logits that are no numbers.
 template <tensor_backend Backend>
 generation generate(const model<Backend>& model, Backend& backend, any_session& session, std::span<const token_id> prompt,
                     const generation_options& options) {
@@ -64,7 +65,8 @@ generation generate(const model<Backend>& model, Backend& backend, any_session& 
     throw error("forced tokens", "length", "at most " + std::to_string(context) + " tokens with the prompt",
                 std::to_string(prompt.size() + options.force.size() - 1));
   session.reset();
-  session.reserve(std::min(context, prompt.size() + std::max<std::size_t>(steps, 1)));
+  const std::size_t most = prompt.size() + std::min(steps, context - prompt.size());  // tokens that can come to be known
+  session.reserve(most);
   decoder_state<Backend> state(model.config);
   transformer<Backend> net(model, backend);
   sampler choose(options.sampler);
@@ -76,9 +78,12 @@ generation generate(const model<Backend>& model, Backend& backend, any_session& 
     const bool prefill = k == 0;
     const auto start = clock::now();
     const bool record = options.trace || options.trace_logits;
+    if (prefill) net.reserve(state, most);
     if (record) result.trace.push_back({.step = k, .tokens = {}, .layers = {}, .next = 0, .logits = {}, .margin = {}});
     const auto logits =
         net.forward(state, session, input, prefill ? phase::prefill : phase::decode, record ? &result.trace.back() : nullptr);
+    if (const auto wrong = std::ranges::find_if_not(logits, [](auto l) { return std::isfinite(l); }); wrong != logits.end())
+      throw error("model", "step " + std::to_string(k) + ": logits", "finite numbers", std::to_string(*wrong));
     next = options.force.empty() ? choose(logits) : options.force[k];
     (prefill ? result.prefill_seconds : result.decode_seconds) += seconds_since(start);
     if (prefill)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Keys and values of one sequence: per layer, rows in the order they were computed, and where each token's row lies. Memory follows
-// what was computed, not context times layers.
+// what was computed, not context times layers; only the slot numbers, 4 bytes a token and layer, are there for all.
 #pragma once
 
 #include <vector>

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <lazyprune/core/error.hpp>
+#include <lazyprune/core/mix.hpp>
 #include <lazyprune/model/weights.hpp>
 
 namespace lazyprune::inline v0 {
@@ -98,13 +99,8 @@ class random_source {
     return h;
   }
 
-  /// In [-0.035, 0.035), from its place in the pool (SplitMix64's finaliser).
-  static float number(std::uint64_t place) {
-    std::uint64_t z = (place + 1) * 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return (static_cast<float>((z ^ z >> 31) >> 40) * 0x1p-23f - 1.0f) * 0.035f;
-  }
+  /// In [-0.035, 0.035), from its place in the pool.
+  static float number(std::uint64_t place) { return (static_cast<float>(mix(0, place) >> 40) * 0x1p-23f - 1.0f) * 0.035f; }
 
   static void store(std::byte* at, dtype type, float value) {
     if (type == dtype::f32) {

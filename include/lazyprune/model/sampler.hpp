@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Chooses the next token from logits: greedy, or drawn after top-k, top-p and min-p, in that order (as llama.cpp's default chain does).
+// Chooses the next token from logits: greedy, or drawn after top-k, top-p, min-p and temperature, in that order (as in llama.cpp's default
+// chain).
 #pragma once
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include <lazyprune/core/mix.hpp>
 #include <lazyprune/core/types.hpp>
 
 namespace lazyprune::inline v0 {
@@ -31,7 +33,7 @@ token_id greedy(std::span<const Scalar> logits) {
 /// Draws are a function of the seed and the logits seen so far, the same on every platform.
 class sampler {
  public:
-  explicit sampler(sampling s = {}) : sampling_(s), state_(s.seed) {}
+  explicit sampler(sampling s = {}) : sampling_(s) {}
 
   template <class Scalar>
   token_id operator()(std::span<const Scalar> logits) {
@@ -43,14 +45,17 @@ class sampler {
                               [&](token_id a, token_id b) { return logits[a] != logits[b] ? logits[a] > logits[b] : a < b; });
     order_.resize(k);
 
+    // Who stays is decided before the temperature.
     weights_.resize(k);
     const double best = logits[order_.front()];
-    for (std::size_t i = 0; i < k; ++i) weights_[i] = std::exp((static_cast<double>(logits[order_[i]]) - best) / sampling_.temperature);
+    for (std::size_t i = 0; i < k; ++i) weights_[i] = std::exp(static_cast<double>(logits[order_[i]]) - best);
     const double total = std::accumulate(weights_.begin(), weights_.end(), 0.0);
     std::size_t n = 0;
-    double mass = 0.0;
-    while (n < k && (n == 0 || (mass < sampling_.top_p * total && weights_[n] >= sampling_.min_p))) mass += weights_[n++];
+    for (double mass = 0.0; n < k && (n == 0 || (mass < sampling_.top_p * total && weights_[n] >= sampling_.min_p)); ++n)
+      mass += weights_[n];
 
+    double mass = 0.0;
+    for (std::size_t i = 0; i < n; ++i) mass += weights_[i] = std::pow(weights_[i], 1.0 / sampling_.temperature);
     double left = uniform() * mass;
     for (std::size_t i = 0; i + 1 < n; ++i)
       if ((left -= weights_[i]) < 0.0) return order_[i];
@@ -58,16 +63,11 @@ class sampler {
   }
 
  private:
-  /// In [0, 1), from SplitMix64 (https://prng.di.unimi.it/splitmix64.c).
-  double uniform() {
-    std::uint64_t z = state_ += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return static_cast<double>((z ^ z >> 31) >> 11) * 0x1p-53;
-  }
+  /// In [0, 1).
+  double uniform() { return static_cast<double>(mix(sampling_.seed, draws_++) >> 11) * 0x1p-53; }
 
   sampling sampling_;
-  std::uint64_t state_;
+  std::uint64_t draws_ = 0;
   std::vector<token_id> order_;  // by falling logit
   std::vector<double> weights_;  // (order), relative to the best
 };

@@ -23,13 +23,14 @@ class transformer {
   transformer(const model<Backend>& m, Backend& backend) : model_(m), config_(m.config), weights_(m.weights), backend_(backend) {}
 
   /// One step over new tokens. Returns the logits (vocabulary) after the last one, valid until the next step. With `trace` the step
-  /// is recorded there, all but `logits`. Throws where the tokens are none of the model's or exceed its positions or the session's room.
+  /// is recorded there, all but `step` and `logits`. Throws where the tokens are none of the model's or exceed its positions or the
+  /// session's room, and where state and session are not of one sequence.
   std::span<const scalar> forward(decoder_state<Backend>& state, any_session& session, std::span<const token_id> tokens, phase phase,
                                   step_trace* trace = nullptr) {
-    check(session, tokens);
+    check(state, session, tokens);
     auto step = session.begin(tokens.size(), phase);
     state.tokens.insert(state.tokens.end(), tokens.begin(), tokens.end());
-    reserve_rope(state);
+    if (state.tokens.size() > state.rope_positions) reserve(state, std::max(state.tokens.size(), 2 * state.rope_positions));
     if (trace) trace->tokens.assign(tokens.begin(), tokens.end()), trace->layers.clear(), trace->margin.clear();
 
     std::size_t rows_of_last_layer = 0;
@@ -51,10 +52,20 @@ class transformer {
     return state.logits;
   }
 
+  /// Rotary tables for sequences of so many tokens; without it they grow by doubling.
+  void reserve(decoder_state<Backend>& state, std::size_t tokens) {
+    if (tokens <= state.rope_positions) return;
+    state.rope_positions = std::min(tokens, config_.max_positions);
+    const rope_frequencies frequencies = frequencies_of(config_.rope, config_.head_dim);
+    state.rope = backend_.make_rope(frequencies.radians, frequencies.scale, state.rope_positions);
+  }
+
  private:
   using matrix = typename Backend::matrix;
   using parameters = typename Backend::parameters;
   using rows = rows_view<scalar>;
+
+  static constexpr std::size_t grain = 128;  // rows
 
   static const parameters* get(const std::optional<parameters>& p) { return p ? &*p : nullptr; }
 
@@ -68,23 +79,18 @@ class transformer {
     return work();
   }
 
-  void check(const any_session& session, std::span<const token_id> tokens) const {
+  void check(const decoder_state<Backend>& state, const any_session& session, std::span<const token_id> tokens) const {
     if (session.layers() != config_.layers)
       throw error("session", "layers", std::to_string(config_.layers) + " as in the model", std::to_string(session.layers()));
+    if (state.tokens.size() != session.known())
+      throw error("decoder_state", "tokens", std::to_string(session.known()) + " as the session knows",
+                  std::to_string(state.tokens.size()));
     for (const token_id id : tokens)
       if (id >= config_.vocabulary)
         throw error("tokens", "token id", "below the vocabulary's " + std::to_string(config_.vocabulary), std::to_string(id));
     const std::size_t known = session.known() + tokens.size();
     if (known > config_.max_positions)
       throw error("tokens", "length", "at most the model's " + std::to_string(config_.max_positions) + " positions", std::to_string(known));
-  }
-
-  /// The tables grow by doubling, so that their cost stays a share of the prompt's.
-  void reserve_rope(decoder_state<Backend>& state) {
-    if (state.tokens.size() <= state.rope_positions) return;
-    state.rope_positions = std::min(std::max(state.tokens.size(), 2 * state.rope_positions), config_.max_positions);
-    const rope_frequencies frequencies = frequencies_of(config_.rope, config_.head_dim);
-    state.rope = backend_.make_rope(frequencies.radians, frequencies.scale, state.rope_positions);
   }
 
   static rows room(typename Backend::buffer& buffer, std::size_t n) {
@@ -139,10 +145,12 @@ class transformer {
   /// blocks; a row's keys are in the cache before any row that may see them attends.
   void layer(decoder_state<Backend>& state, const layer_plan& plan, std::size_t queries) {
     const std::size_t n = plan.rows.size();
-    const std::size_t largest = std::max(decoder_state<Backend>::block_rows, queries);  // the last block holds all that is probed
-    const std::size_t blocks = std::max<std::size_t>(1, n / largest);
+    const std::size_t least = std::max(decoder_state<Backend>::block_rows, queries);  // the last block holds all that is probed
+    const std::size_t blocks = std::max<std::size_t>(1, n / least);
+    // Blocks begin at multiples of what backends work in, so that where they begin does not show in the results.
+    const auto begin = [&](std::size_t b) { return b == blocks ? n : n * b / blocks / grain * grain; };
     for (std::size_t b = 0; b < blocks; ++b) {
-      const std::size_t first = n * b / blocks, last = n * (b + 1) / blocks;
+      const std::size_t first = begin(b), last = begin(b + 1);
       block(state, plan, first, last, b + 1 == blocks ? queries : 0);
     }
   }

@@ -4,31 +4,19 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <cmath>
 #include <cstddef>
-#include <string>
 
 #include <lazyprune/core/error.hpp>
+#include <lazyprune/core/flag_text.hpp>
 
 namespace lazyprune::inline v0 {
-
-namespace detail {
-
-/// The shortest decimal text that reads back as the same number.
-inline std::string text_of(double value) {
-  std::array<char, 32> text;
-  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
-}
-
-}  // namespace detail
 
 /// A share in (0, 1]; throws `error` for any other number. It has no == of its own: it compares as the double that it converts to.
 class fraction {
  public:
   constexpr fraction(double value) : value_(value) {
-    if (!(value > 0.0 && value <= 1.0)) throw error("", "", "a share in (0, 1]", detail::text_of(value));
+    if (!(value > 0.0 && value <= 1.0)) throw error("", "", "a share in (0, 1]", text_of_number(value));
   }
   constexpr operator double() const { return value_; }
 

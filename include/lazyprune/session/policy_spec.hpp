@@ -24,6 +24,7 @@
 #include <vector>
 
 #include <lazyprune/core/error.hpp>
+#include <lazyprune/core/flag_text.hpp>
 #include <lazyprune/policy/one_of.hpp>
 #include <lazyprune/policy/presets.hpp>
 #include <lazyprune/policy/schedule/adaptive.hpp>
@@ -38,7 +39,6 @@
 #include <lazyprune/policy/selector/threshold.hpp>
 #include <lazyprune/policy/selector/top_p.hpp>
 #include <lazyprune/policy/store/bounded.hpp>
-#include <lazyprune/session/flag_text.hpp>
 
 namespace lazyprune::inline v0 {
 
@@ -300,6 +300,8 @@ inline policy_spec flags_of_preset(std::string_view name, layer_id layers) {
 /// The preset's flags, and in their place those that are given.
 inline policy_spec complete(const policy_spec& given, layer_id layers) {
   if (given.stages && given.schedule) throw error("--schedule", "", "either --stages or --schedule", "both");
+  if (given.preset == "dense" && (given.schedule || (given.stages && !given.stages->empty())))
+    throw error("--policy", "dense", "no --stages and no --schedule, it never prunes", given.schedule ? *given.schedule : *given.stages);
   policy_spec flags = flags_of_preset(given.preset, layers);
   if (given.stages || given.schedule) flags.stages = given.stages, flags.schedule = given.schedule;
   if (given.scorer) flags.scorer = given.scorer;

@@ -55,8 +55,8 @@ class session {
     if (max_tokens < known() || max_tokens >= frontier_table::no_slot)
       throw error("session", "reserve", "the tokens known (" + std::to_string(known()) + ") or more, below 2^32 - 1",
                   std::to_string(max_tokens));
-    limit_ = max_tokens;
     grow(max_tokens);
+    limit_ = max_tokens;
   }
 
   /// Forgets the sequence: tokens, statistics and what the scorer remembered.
@@ -78,7 +78,7 @@ class session {
     const std::size_t room = (limit_ > 0 ? limit_ : frontier_table::no_slot - 1) - known();
     if (new_tokens > room)
       throw error("session", "begin", "at most " + std::to_string(room) + " more tokens (reserved)", std::to_string(new_tokens));
-    if (limit_ == 0) grow(known() + new_tokens);
+    if (known() + new_tokens > capacity_) grow(std::max(known() + new_tokens, limit_ > 0 ? 0 : 2 * capacity_));
     table_.append(new_tokens);
     if constexpr (remembers) memory_.resize(known(), 0.0f);
     phase_ = phase;
@@ -112,14 +112,14 @@ class session {
 
   void grow(std::size_t tokens) {
     if (tokens <= capacity_) return;
-    capacity_ = std::max(tokens, limit_ > 0 ? tokens : capacity_ * 2);
-    table_.reserve(capacity_);
-    for (auto* positions : {&active_, &next_, &candidates_, &rows_, &last_rows_, &arrivals_, &stored_}) positions->reserve(capacity_);
-    for (auto* scores : {&scores_, &candidate_scores_, &stored_scores_}) scores->reserve(capacity_);
-    kept_.resize(capacity_);
-    sources_.reserve(capacity_);
-    spills_.reserve(capacity_);
-    if constexpr (remembers) memory_.reserve(capacity_);
+    table_.reserve(tokens);
+    for (auto* positions : {&active_, &next_, &candidates_, &rows_, &last_rows_, &arrivals_, &stored_}) positions->reserve(tokens);
+    for (auto* scores : {&scores_, &candidate_scores_, &stored_scores_}) scores->reserve(tokens);
+    kept_.resize(tokens);
+    sources_.reserve(tokens);
+    spills_.reserve(tokens);
+    if constexpr (remembers) memory_.reserve(tokens);
+    capacity_ = tokens;  // last: what throws on the way changes nothing
   }
 
   const layer_plan& enter([[maybe_unused]] layer_id layer) noexcept {
@@ -163,7 +163,7 @@ class session {
     return 0;
   }
 
-  /// Without evidence where some is wanted (a mistake of the engine's) nothing is pruned.
+  /// Without the evidence that is wanted, a mistake of the engine's that debug builds stop at, nothing is pruned.
   void leave() noexcept {
     assert(wants_ == evidence_kind::none && "this layer's evidence is wanted");
     advance();
@@ -189,7 +189,7 @@ class session {
 
   void finish() noexcept {
     assert(in_step_ && !inside_ && layer_ == layers_);
-    in_step_ = false;
+    in_step_ = inside_ || layer_ != layers_;  // finished too early it is not finished
   }
 
   layer_context context(layer_id done, std::size_t active) const noexcept {
@@ -275,7 +275,8 @@ class session {
         if (table_.frontier(t) == layer_ && !table_.stored(t)) arrivals_.push_back(t);
       }
     }
-    if (kept < n && least_kept < infinity) margin_ = (least_kept - best_dropped) / least_kept;
+    if (kept < n && least_kept < infinity && least_kept >= best_dropped)
+      margin_ = least_kept == best_dropped ? 0.0f : (least_kept - best_dropped) / std::abs(least_kept);
     active_.swap(next_);
     if (!arrivals_.empty()) admit();
   }

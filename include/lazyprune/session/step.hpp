@@ -35,8 +35,9 @@ class step {
   /// Rows of the layer just left whose outputs are to be saved before they are overwritten. Valid until the next enter.
   std::span<const spill> spills() const noexcept { return session_->spills(); }
 
-  /// How clear the selection after the layer just left was: (least kept - best dropped) / least kept score, the tokens that are kept
-  /// whatever their score aside; NaN where nothing was chosen.
+  /// How clear the selection after the layer just left was, where it is by score alone (top_k): (least kept - best dropped) / |least kept|
+  /// score, the tokens that are kept whatever their score aside. NaN where nothing was chosen, or where a lower score was kept than one
+  /// dropped (blocks). It says nothing of how close a count was that the scores decided (top_p, adaptive).
   float margin() const noexcept { return session_->margin(); }
 
   void finish() noexcept { session_->finish(); }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The instruction set that this translation unit is compiled for, as the name of the inline namespace of all code that depends on it: units
-// compiled with different flags can then be linked together, and each calls its own.
+// The instruction set that this translation unit is compiled for, as the name of the inline namespace of all vector code: units compiled
+// with different flags then call their own of it. What is outside (row moves, the standard library's inline code) the linker still takes
+// from any of them: a program that must run on lesser machines is compiled for those throughout.
 #pragma once
 
 #include <xsimd/xsimd.hpp>

@@ -12,6 +12,7 @@ namespace lazyprune::inline v0 {
 
 /// With `from`, from + every, from + 2 * every, ... layers done, keeps the fewest tokens whose scores hold `mass` of the sum, but at least
 /// `least` of the active ones. Only positive scores have mass; +inf counts as a token without one. Sums are exact to 1e-9 of the whole.
+/// It has to see the scores to decide, so the engine is asked for evidence after every layer.
 struct adaptive {
   layer_id from = 1;
   positive every = 1;

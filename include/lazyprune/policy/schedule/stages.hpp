@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <charconv>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -50,7 +49,7 @@ class stages {
     std::string text;
     for (const stage& s : list_) {
       if (!text.empty()) text += ',';
-      text.append(std::to_string(s.after)).append(":").append(detail::text_of(s.share));
+      text.append(std::to_string(s.after)).append(":").append(text_of_number<double>(s.share));
     }
     return text;
   }
@@ -69,19 +68,12 @@ class stages {
  private:
   static stage parse_stage(std::string_view piece, std::size_t number) {
     const std::size_t colon = piece.find(':');
-    layer_id after = 0;
-    double share = 0.0;
-    if (colon == piece.npos || !read(piece.substr(0, colon), after) || !read(piece.substr(colon + 1), share) ||
-        !(share > 0.0 && share <= 1.0))
+    const auto after = number_in<layer_id>(piece.substr(0, colon));
+    const auto share = colon == piece.npos ? std::nullopt : number_in<double>(piece.substr(colon + 1));
+    if (!after || !share || !(*share > 0.0 && *share <= 1.0))
       throw error("stages", "stage " + std::to_string(number), "LAYER:SHARE with a share in (0, 1], like 9:0.7",
                   "\"" + std::string(piece) + "\"");
-    return {after, share};
-  }
-
-  template <class Number>
-  static bool read(std::string_view text, Number& number) {
-    const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), number);
-    return fault == std::errc{} && end == text.data() + text.size();
+    return {*after, *share};
   }
 
   std::vector<stage> list_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include <lazyprune/session/flag_text.hpp>
+#include <lazyprune/core/flag_text.hpp>
 
 #include <doctest/doctest.h>
 

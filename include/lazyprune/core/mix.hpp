@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+// Numbers that look random and are a function of their input: SplitMix64 (https://prng.di.unimi.it/splitmix64.c), the same everywhere.
+#pragma once
+
+#include <cstdint>
+
+namespace lazyprune::inline v0 {
+
+/// The n-th output of the generator that starts at `seed`: all bits depend on all bits.
+constexpr std::uint64_t mix(std::uint64_t seed, std::uint64_t n) {
+  std::uint64_t z = seed + (n + 1) * 0x9e37'79b9'7f4a'7c15u;
+  z = (z ^ z >> 30) * 0xbf58'476d'1ce4'e5b9u;
+  z = (z ^ z >> 27) * 0x94d0'49bb'1331'11ebu;
+  return z ^ z >> 31;
+}
+
+}  // namespace lazyprune::inline v0
