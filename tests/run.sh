@@ -25,5 +25,6 @@ folder=${LAZYPRUNE_BUILD_DIR:-build}${kind:+/$kind}
 install_missing $packages
 configure "$folder" -C $settings $compiler
 build "$folder"
+export LSAN_OPTIONS="suppressions=$PWD/cmake/sanitize.supp:print_suppressions=0"
 # shellcheck disable=SC2086
 ctest --test-dir "$folder" $skip --output-on-failure --no-tests=error --parallel "$(getconf _NPROCESSORS_ONLN)"

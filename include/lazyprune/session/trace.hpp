@@ -20,13 +20,14 @@ struct layer_trace {
 
 /// One forward pass over its new tokens.
 struct step_trace {
-  std::size_t step;                           // from 0
-  std::vector<token_id> tokens;               // the new tokens of this step
-  std::vector<layer_trace> layers;            // (layers)
-  token_id next;                              // the arg-max of the logits; ties: the lower id
-  std::vector<double> logits;                 // (vocabulary), or empty: not recorded
-  std::vector<std::optional<double>> margin;  // (layers - 1), or empty: not recorded. The gap between the least kept and the best
-                                              // dropped score after layer i, over the least kept score; none: nothing was chosen
+  std::size_t step;                 // from 0
+  std::vector<token_id> tokens;     // the new tokens of this step
+  std::vector<layer_trace> layers;  // (layers)
+  token_id next;                    // the arg-max of the logits; ties: the lower id
+  std::vector<double> logits;       // (vocabulary), or empty: not recorded
+  /// (layers - 1), or empty: not recorded. The gap between the least kept and the best dropped score after layer i, over the least kept
+  /// one's size; none: nothing was chosen by score.
+  std::vector<std::optional<double>> margin;
   friend bool operator==(const step_trace&, const step_trace&) = default;
 };
 
