@@ -3,7 +3,7 @@
 
 find_package(CLI11 CONFIG QUIET)
 set(missing "")
-foreach(pair IN ITEMS "Eigen3 libeigen3-dev" "xsimd libxsimd-dev" "nlohmann_json nlohmann-json3-dev" "CLI11 libcli11-dev"
+foreach(pair IN ITEMS "xsimd libxsimd-dev" "nlohmann_json nlohmann-json3-dev" "CLI11 libcli11-dev"
                       "OpenMP_CXX OpenMP (comes with g++; for clang: libomp-dev)")
   string(REGEX MATCH "^([^ ]+) (.*)$" pair "${pair}")
   if(NOT ${CMAKE_MATCH_1}_FOUND)
@@ -32,8 +32,6 @@ target_compile_options(lazyprune.own INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-res
 if(LAZYPRUNE_ARCH)
   target_compile_options(lazyprune.own INTERFACE -march=${LAZYPRUNE_ARCH})
 endif()
-# GCC 12 sees copies that overlap inside std::string where there are none (GCC bug 105651).
-target_compile_options(lazyprune.own INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
 
 if(LAZYPRUNE_BUILD_EXAMPLES)
   add_subdirectory(examples)

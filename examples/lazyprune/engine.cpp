@@ -3,6 +3,7 @@
 #include "engine.hpp"
 
 #include <lazyprune/backend/cpu.hpp>
+#include <lazyprune/backend/cpu/ceilings.hpp>
 #include <lazyprune/backend/reference.hpp>
 
 #include "progress.hpp"
@@ -15,7 +16,9 @@ class loaded_engine final : public engine {
   template <lazyprune::tensor_source Source>
   loaded_engine(lazyprune::execution how, const lazyprune::model_config& config, const Source& source,
                 const lazyprune::load_options& options)
-      : how_(how), model_(load(how, config, source, options)) {}
+      : how_(how), model_(load(how, config, source, options)) {
+    if constexpr (std::same_as<Backend, lazyprune::cpu>) how_.kv = model_.weights.layers.front().k.type();
+  }
 
   lazyprune::generation generate(lazyprune::any_session& session, std::span<const lazyprune::token_id> prompt,
                                  const lazyprune::generation_options& options) override {
@@ -26,14 +29,44 @@ class loaded_engine final : public engine {
   }
   const lazyprune::model_config& config() const override { return model_.config; }
   std::size_t weight_bytes() const override { return bytes_of(model_.weights); }
+  std::size_t step_weight_bytes() const override {
+    return weight_bytes() - (model_.weights.head ? model_.weights.embedding.bytes() : 0);  // of which a step reads one row
+  }
+  std::size_t kv_row_bytes() const override {
+    constexpr std::size_t rows = 1024;  // whole blocks, whatever their size
+    const lazyprune::model_config& c = model_.config;
+    Backend backend(how_);
+    typename Backend::buffer zeros(c.n_kv_heads * c.head_dim);
+    zeros.reserve(rows);
+    typename Backend::kv_layer kv(c.n_kv_heads, c.head_dim);
+    backend.append(kv, zeros.view(), zeros.view());
+    return kv.bytes() / rows;
+  }
   void use_threads(int threads) override { how_.threads = threads; }
   int threads() const override {
     const Backend backend(how_);
     if constexpr (requires { backend.threads(); }) return backend.threads();
     return 1;
   }
+  std::optional<peak_rates> measure_peaks() const override {
+    if constexpr (std::same_as<Backend, lazyprune::cpu>) {
+      constexpr std::size_t more_than_caches = std::size_t{512} << 20;
+      const Backend backend(how_);
+      const lazyprune::dtype weights = model_.weights.layers.front().q.type();
+      const lazyprune::ceilings here(backend.threads());
+      return peak_rates{instruction(backend.instructions(), weights), here.arithmetic(backend.instructions(), weights),
+                        here.reading(more_than_caches)};
+    }
+    return std::nullopt;
+  }
 
  private:
+  static std::string_view instruction(lazyprune::isa path, lazyprune::dtype weights) {
+    if (path == lazyprune::isa::avx2) return "256-bit FMA";
+    if (path == lazyprune::isa::avx512 || weights == lazyprune::dtype::f32) return "512-bit FMA";
+    return path == lazyprune::isa::amx ? "TDPBF16PS" : "VDPBF16PS";
+  }
+
   template <lazyprune::tensor_source Source>
   static lazyprune::model<Backend> load(lazyprune::execution how, const lazyprune::model_config& config, const Source& source,
                                         const lazyprune::load_options& options) {
@@ -70,9 +103,19 @@ void check(const backend_flags& flags) {
   if (!known)
     throw lazyprune::error(
         "--dtype", "", reference ? "auto, f64 or f32 with the reference backend" : "auto, f32 or bf16 with the cpu backend", flags.dtype);
+  isa_of(flags);
 }
 
-std::string_view isa_of(const backend_flags& flags) { return flags.backend == "reference" ? "generic" : lazyprune::isa_name; }
+std::string_view isa_of(const backend_flags& flags) {
+  return flags.backend == "reference" ? "generic" : name_of(lazyprune::isa_of(lazyprune::execution{}));
+}
+
+std::vector<std::string_view> isas_here() {
+  std::vector<std::string_view> names;
+  for (const lazyprune::isa i : lazyprune::every_isa)
+    if (lazyprune::has(i)) names.push_back(name_of(i));
+  return names;
+}
 
 std::unique_ptr<engine> load_engine(const backend_flags& flags, const lazyprune::checkpoint& source) {
   auto loaded = load(flags, source.config(), source);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// What cpu promises beyond the contract of every backend (tensor_backend.test.cpp): the same bits for any number of threads and, within
-// limits, for any company of rows; scratch that stays.
+// What cpu promises beyond the contract of every backend (tensor_backend.test.cpp): the same bits for any number of threads, whatever the
+// instructions; scratch that stays.
 #include <lazyprune/backend/cpu.hpp>
 
 #include <doctest/doctest.h>
 
+#include <backend/cpu_with.hpp>
 #include <backend/samples.hpp>
 
 using namespace lazyprune;
@@ -57,51 +58,36 @@ std::vector<std::vector<float>> everything_computed(cpu& backend, std::size_t ro
 
 }  // namespace
 
-static_assert(std::string_view(isa_name).size() > 0);
+static_assert(std::string_view(compiled_isa).size() > 0);
 
-TEST_CASE("the same bits for any number of threads") {
+TEST_CASE_TEMPLATE("the same bits for any number of threads", Backend, cpu_with<isa::avx2>, cpu_with<isa::avx512>,
+                   cpu_with<isa::avx512_bf16>, cpu_with<isa::amx>) {
+  if (is_missing<Backend>()) return;
   for (const dtype as : {dtype::f32, dtype::bf16})
     for (const std::size_t rows : {1u, 4u, 16u, 17u, 600u}) {
       CAPTURE(rows);
-      cpu one(execution{.threads = 1});
+      cpu one(execution{.threads = 1, .instructions = Backend::uses, .kv = as});
       const auto expected = everything_computed(one, rows, as);
       for (const int threads : {2, 3, 8}) {
         CAPTURE(threads);
-        cpu several(execution{.threads = threads});
+        cpu several(execution{.threads = threads, .instructions = Backend::uses, .kv = as});
         CHECK(everything_computed(several, rows, as) == expected);
       }
     }
 }
 
-TEST_CASE("a row's product does not depend on its company: up to 16 rows, and in groups of four above") {
-  cpu backend;
-  const std::size_t inputs = 333, outputs = 131;
-  const auto x = normal_floats(40 * inputs, 1);
-  const stored part(normal_floats(outputs * inputs, 2), outputs, inputs, dtype::f32);
+TEST_CASE("AVX-512 gives the bits of AVX2, whatever the weights and the cache are stored in") {
+  if (is_missing<cpu_with<isa::avx512>>()) return;
   for (const dtype as : {dtype::f32, dtype::bf16}) {
-    const auto weight = backend.pack(only(part), as);
-    const auto product = [&](std::size_t first, std::size_t rows) {
-      const guarded<float> input(40, inputs, x);
-      guarded<float> out(rows, outputs);
-      backend.multiply(input.view().slice(first, rows), weight, nullptr, out.view());
-      return out;
-    };
-    const auto differing = [&](const guarded<float>& a, std::size_t first, const guarded<float>& b, std::size_t count) {
-      std::size_t different = 0;
-      for (std::size_t r = 0; r < count; ++r)
-        for (std::size_t n = 0; n < outputs; ++n) different += a(first + r, n) != b(r, n);
-      return different;
-    };
-    const auto sixteen = product(0, 16), forty = product(0, 40);
-    for (const std::size_t rows : {1u, 2u, 3u, 5u, 8u}) CHECK(differing(sixteen, 7, product(7, rows), rows) == 0);
-    for (const std::size_t rows : {20u, 23u, 24u, 31u}) CHECK(differing(forty, 3, product(3, rows), rows / 4 * 4) == 0);
+    cpu narrow(execution{.instructions = isa::avx2, .kv = as}), wide(execution{.instructions = isa::avx512, .kv = as});
+    for (const std::size_t rows : {1u, 100u}) CHECK(everything_computed(narrow, rows, as) == everything_computed(wide, rows, as));
   }
 }
 
 TEST_CASE("scratch grows to the largest operation and stays") {
   cpu backend(execution{.threads = 2});
   CHECK(backend.bytes() == 0);
-  everything_computed(backend, 300, dtype::bf16);
+  for (const dtype as : {dtype::f32, dtype::bf16}) everything_computed(backend, 300, as);
   everything_computed(backend, 2, dtype::f32);
   const std::size_t bytes = backend.bytes();
   CHECK(bytes > 0);
@@ -114,4 +100,8 @@ TEST_CASE("a bf16 weight takes half of the memory of a float one") {
   const stored part(normal_floats(64 * 128, 1), 64, 128, dtype::f32);
   CHECK(backend.pack(only(part), dtype::f32).bytes() == 64 * 128 * 4);
   CHECK(backend.pack(only(part), dtype::bf16).bytes() == 64 * 128 * 2);
+}
+
+TEST_CASE("keys and values are kept in f32 or bf16") {
+  CHECK_THROWS_WITH_AS(cpu(execution{.kv = dtype::f16}), "kv: expected f32 or bf16, found f16", error);
 }

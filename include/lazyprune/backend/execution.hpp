@@ -2,10 +2,33 @@
 // What every backend is made from.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include <lazyprune/backend/tensor.hpp>
+
 namespace lazyprune::inline v0 {
 
+/// What the products of the backend `cpu` are computed with, each name with all that stand before it.
+enum class isa : std::uint8_t {
+  avx2,         // AVX2, FMA, F16C
+  avx512,       // AVX-512 F, BW, DQ, VL
+  avx512_bf16,  // VDPBF16PS
+  amx,          // tiles of bf16
+};
+
+inline constexpr isa every_isa[] = {isa::avx2, isa::avx512, isa::avx512_bf16, isa::amx};
+
+constexpr std::string_view name_of(isa i) {
+  constexpr std::string_view names[] = {"avx2", "avx512", "avx512_bf16", "amx"};
+  return names[static_cast<std::size_t>(i)];
+}
+
 struct execution {
-  int threads = 0;  // 0: all that the process may use. Results do not depend on it
+  int threads = 0;                       // 0: all that the process may use. Results do not depend on it
+  std::optional<isa> instructions = {};  // none: what the environment's LAZYPRUNE_ISA names, or else the best for this processor
+  dtype kv = dtype::f32;                 // how the backend `cpu` keeps keys and values: f32, or bf16 in half the memory
 };
 
 }  // namespace lazyprune::inline v0

@@ -198,7 +198,7 @@ class host_backend {
     }
   }
 
-  /// In order: rows may move towards the front of the same buffer.
+  /// In order: rows may move within one buffer.
   void copy_rows(rows_view<const T> from, std::span<const std::uint32_t> from_rows, rows_view<T> to,
                  std::span<const std::uint32_t> to_rows) const {
     assert(from_rows.size() == to_rows.size() && from.columns == to.columns);

@@ -26,8 +26,8 @@
 //   rotate(x, head_dim, positions, rope)         RoPE in place, pairs (i, i + head_dim / 2)        x (rows, heads * head_dim)
 //   append(kv, k, v)                             the rows become the next slots                    (rows, kv_heads * head_dim)
 //   attend(q, kv, what, out, probe)              attention, see attention_rows                     q, out (rows, heads * head_dim)
-//   copy_rows(from, from_rows, to, to_rows)      to[to_rows[i]] = from[from_rows[i]], as if in order:    ascending indices
-//                                                the rows of one buffer may close up to its front
+//   copy_rows(from, from_rows, to, to_rows)      to[to_rows[i]] = from[from_rows[i]], as if in order:    indices
+//                                                rows may move within one buffer
 //   read_keys / read_values(kv, slots, out)      to host floats                                    out (slots, kv_heads * head_dim)
 //   read(x, out)                                 to host scalars                                   out (rows, columns)
 //

@@ -1,57 +1,47 @@
 // SPDX-License-Identifier: MIT
-// The two ways of attention against each other, and how keys are cut into blocks; against the definition: tensor_backend.test.cpp.
+// How slots become ranks, and keys in bf16; against the definition with keys in float: tensor_backend.test.cpp.
 #include <lazyprune/backend/cpu/attention.hpp>
 
 #include <doctest/doctest.h>
 
 #include <lazyprune/backend/cpu.hpp>
+#include <lazyprune/backend/reference.hpp>
 
+#include <backend/cpu_with.hpp>
 #include <backend/samples.hpp>
 
 using namespace lazyprune;
 using namespace lazyprune_test;
 
-namespace {
+TEST_CASE("ranks: the index of a slot's token among the active, and what of a tile can be seen") {
+  key_ranks ranks;
+  std::vector<std::uint32_t> slots;
+  for (std::uint32_t i = 0; i < 40; ++i) slots.push_back(32 + i);  // all of tile 1, some of tile 2
+  slots.push_back(5);                                              // a late token in tile 0
+  ranks.set(slots, 1);
+  CHECK(ranks.of_tile(0)[5] == 40);
+  CHECK(ranks.of_tile(0)[6] == key_ranks::inactive);
+  for (std::int32_t k = 0; k < 32; ++k) CHECK(ranks.of_tile(1)[k] == k);
+  CHECK(ranks.in_order(1));
+  CHECK_FALSE(ranks.in_order(0));
+  CHECK_FALSE(ranks.in_order(2));
+  CHECK(ranks.any(0, 41));
+  CHECK_FALSE(ranks.any(0, 40));
+  CHECK(ranks.any(1, 1));
+  CHECK_FALSE(ranks.any(1, 0));
+  CHECK(ranks.all(1, 32));
+  CHECK_FALSE(ranks.all(1, 31));
+  CHECK_FALSE(ranks.all(2, 1000));  // slots that nobody has, or that are not active
+  CHECK_FALSE(ranks.any(3, 1000));
 
-attention_rows with_slots(const attention_sample& s, std::span<const std::uint32_t> slots) { return {s.shape, {}, {}, slots}; }
-
-}  // namespace
-
-TEST_CASE("blocks cover the keys; those of a run are the cache's own, in place") {
-  cpu backend;
-  const attention_sample s({2, 2, 8}, 900, 1, attention_sample::layout::run, 1);
-  const auto kv = s.cache(backend);
-  std::vector<float> scratch(simd::key_blocks::size * 8);
-  for (const std::size_t first : {0u, 1u, 255u, 256u, 300u})
-    for (const std::size_t count : {1u, 2u, 255u, 256u, 257u, 600u}) {
-      CAPTURE(first);
-      CAPTURE(count);
-      std::vector<std::uint32_t> slots(count);
-      std::iota(slots.begin(), slots.end(), static_cast<std::uint32_t>(first));
-      for (const bool scattered : {false, true}) {
-        if (scattered) std::ranges::reverse(slots);
-        const simd::key_blocks keys(kv, with_slots(s, slots));
-        std::size_t covered = 0;
-        for (std::size_t block = 0; block < keys.count(); ++block) {
-          REQUIRE(keys.begin(block) == covered);
-          const auto k = keys.key_rows(block, 1, scratch.data());
-          REQUIRE(k.rows > 0);
-          REQUIRE(k.rows <= simd::key_blocks::size);
-          CHECK((k.data == scratch.data()) == (scattered && count > 1));
-          for (std::size_t i = 0; i < k.rows; ++i) REQUIRE(std::equal(k.row(i), k.row(i) + 8, kv.key(slots[covered + i]) + 8));
-          const auto v = keys.value_rows(block, 1, scratch.data());
-          for (std::size_t i = 0; i < v.rows; ++i) REQUIRE(std::equal(v.row(i), v.row(i) + 8, kv.value(slots[covered + i]) + 8));
-          covered += k.rows;
-        }
-        CHECK(covered == count);
-      }
-    }
-  CHECK(simd::key_blocks(kv, with_slots(s, {})).count() == 0);
+  std::ranges::reverse(slots);  // the same tile, its tokens the other way round
+  ranks.set(slots, 1);
+  CHECK_FALSE(ranks.in_order(1));
 }
 
 TEST_CASE("a row alone, a few rows and many rows agree") {
   cpu backend;
-  const attention_sample s({6, 2, 24}, 700, 40, attention_sample::layout::late_run, 2);
+  const attention_sample s({6, 2, 24}, 2700, 40, attention_sample::layout::late_run, 2);
   const auto kv = s.cache(backend);
   const guarded<float> q(40, s.q_width(), s.q);
   guarded<float> many(40, s.q_width()), few(40, s.q_width());
@@ -65,4 +55,64 @@ TEST_CASE("a row alone, a few rows and many rows agree") {
   for (std::size_t r = 0; r < 40; ++r)
     for (std::size_t i = 0; i < s.q_width(); ++i) worst = std::max(worst, static_cast<double>(std::abs(many(r, i) - few(r, i))));
   CHECK(worst <= 2e-5);  // values and scores up to 5: some hundred roundings of 2^-24 each on either side
+}
+
+TEST_CASE_TEMPLATE("keys and values in bf16", Backend, cpu_with<isa::avx2>, cpu_with<isa::avx512>, cpu_with<isa::avx512_bf16>,
+                   cpu_with<isa::amx>) {
+  if (is_missing<Backend>()) return;
+  struct in_bf16 : cpu {
+    in_bf16() : cpu(execution{.instructions = Backend::uses, .kv = dtype::bf16}) {}
+  } backend;
+  using layout = attention_sample::layout;
+  std::uint32_t seed = 0;
+  for (const auto& [shape, active, rows, where] :
+       {std::tuple{attention_shape{4, 2, 64}, 600, 600, layout::run}, std::tuple{attention_shape{8, 1, 20}, 300, 50, layout::scattered},
+        std::tuple{attention_shape{3, 3, 33}, 1500, 1, layout::late_run},
+        std::tuple{attention_shape{32, 4, 16}, 1100, 3, layout::scattered}}) {
+    attention_sample s(shape, static_cast<std::size_t>(active), static_cast<std::size_t>(rows), where, ++seed);
+    for (auto* numbers : {&s.k, &s.v})
+      for (float& x : *numbers) x = float_of_bf16(bf16_of_float(x));
+    const auto kv = s.cache(backend);
+    CHECK(kv.type() == dtype::bf16);
+    const std::size_t n = s.rows.size(), heads = s.shape.heads, count = s.active.size();
+    const guarded<float> q(n, s.q_width(), s.q);
+    guarded<float> out(n, s.q_width()), probe(heads, count);
+    backend.attend(q.view(), kv, s.what(), out.view(), {probe.view().data, 1, probe.view().stride});
+    CHECK(out.untouched());
+    CHECK(probe.untouched());
+
+    reference<double> oracle;
+    const guarded<double> exact_q(n, s.q_width(), s.q);
+    guarded<double> exact(n, s.q_width());
+    guarded<float> exact_probe(heads, count);
+    oracle.attend(exact_q.view(), s.cache(oracle), s.what(), exact.view(), {exact_probe.view().data, 1, exact_probe.view().stride});
+    // Where the products take bf16 only, queries are rounded to it, by 2^-9 of each at most and as often up as down: a score is off by
+    // 2^-9 / sqrt(3) times the root of its terms' squares, and six times that beyond any doubt. Weights are rounded likewise.
+    const bool rounds = Backend::uses >= isa::avx512_bf16;
+    double worst_out = 0, worst_probe = 0;
+    const auto note = [](double& worst, double error, double allowed) { worst = std::max(worst, std::abs(error) / allowed); };
+    for (std::size_t r = 0; r < n; ++r)
+      for (std::size_t h = 0; h < heads; ++h) {
+        const std::size_t d = s.shape.head_dim, at = h * s.shape.kv_heads / heads * d;
+        double score_off = 0, largest_value = 0;
+        for (std::size_t i = 0; i < count && s.active[i] <= s.rows[r]; ++i) {
+          double squares = 0, sum = 0;
+          for (std::size_t e = 0; e < d; ++e) {
+            const std::size_t key = s.slots[i] * s.kv_width() + at + e;
+            const double term = static_cast<double>(s.q[r * s.q_width() + h * d + e]) * s.k[key] / std::sqrt(static_cast<double>(d));
+            squares += term * term, sum += std::abs(term);
+            largest_value = std::max<double>(largest_value, std::abs(s.v[key]));
+          }
+          score_off = std::max(score_off, (rounds ? 6 * 0x1p-9 * std::sqrt(squares / 3) : 0) + 100 * 0x1p-24 * sum);
+        }
+        const double relative = std::expm1(2 * score_off) + 100 * 0x1p-24;
+        for (std::size_t e = 0; e < d; ++e)
+          note(worst_out, out(r, h * d + e) - exact(r, h * d + e), (relative + (rounds ? 0x1p-9 : 0)) * largest_value);
+        if (r + 1 < n) continue;
+        for (std::size_t i = 0; i < count; ++i)
+          note(worst_probe, static_cast<double>(probe(h, i)) - exact_probe(h, i), relative * exact_probe(h, i));
+      }
+    CHECK(worst_out <= 1);
+    CHECK(worst_probe <= 1);
+  }
 }

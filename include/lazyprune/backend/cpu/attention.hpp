@@ -1,232 +1,313 @@
 // SPDX-License-Identifier: MIT
-// Attention without the matrix of all scores: blocks of queries meet blocks of keys, and a running softmax joins what they yield
-// (FlashAttention, arXiv 2205.14135). A few queries go another way: their probabilities fit in memory, and reading the keys is the cost.
+// Attention without the matrix of all scores: strips of queries meet blocks of keys, and a running softmax joins what they yield
+// (FlashAttention, arXiv 2205.14135). Queries of all heads that share a key/value head stand in one strip. Keys are taken in the order
+// of their slots, whichever tokens they belong to: which of them a row may look at is a comparison of ranks, so that a whole prefill, a
+// subset of active tokens and revived rows are one computation.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
 #include <lazyprune/backend/cpu/elementwise.hpp>
-#include <lazyprune/backend/cpu/parallel.hpp>
-#include <lazyprune/backend/cpu/product.hpp>
+#include <lazyprune/backend/cpu/kernels/kernels.hpp>
+#include <lazyprune/backend/cpu/packed_kv.hpp>
+#include <lazyprune/backend/tensor_backend.hpp>
 
-namespace lazyprune::inline v0::inline LAZYPRUNE_ISA::simd {
+namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA {
 
-using kv_layer = host_kv<float>;
-
-/// The keys that one call attends to, in blocks. Slots in one run are used where they lie, so their blocks are the cache's.
-class key_blocks {
+/// Of every slot of a cache, the index of its token among the active ones.
+class key_ranks {
  public:
-  static constexpr std::size_t size = kv_layer::block_slots;
+  static constexpr std::int32_t inactive = std::numeric_limits<std::int32_t>::max();
+  static constexpr std::size_t tile = kernels::tile_outputs;
 
-  key_blocks(const kv_layer& kv, const attention_rows& what)
-      : kv_(&kv),
-        slots_(what.slots),
-        head_dim_(what.shape.head_dim),
-        in_place_(is_run(what.slots)),
-        lead_(in_place_ ? slots_[0] % size : 0) {}
-
-  std::size_t count() const { return slots_.empty() ? 0 : (lead_ + slots_.size() + size - 1) / size; }
-  std::size_t begin(std::size_t block) const { return block == 0 ? 0 : block * size - lead_; }
-  std::size_t end(std::size_t block) const { return std::min(slots_.size(), (block + 1) * size - lead_); }
-  std::size_t keys(std::size_t block) const { return end(block) - begin(block); }
-
-  /// One head's keys of the block (keys, head_dim), gathered in `scratch` (size * head_dim) where they are scattered.
-  rows_view<const float> key_rows(std::size_t block, std::size_t kv_head, float* scratch) const {
-    return gather(block, kv_head, scratch, [this](std::size_t slot) { return kv_->key(slot); });
+  void set(std::span<const std::uint32_t> slots, std::size_t blocks) {
+    ranks_.assign(blocks * packed_kv::block_slots, inactive);
+    for (std::size_t i = 0; i < slots.size(); ++i) ranks_[slots[i]] = static_cast<std::int32_t>(i);
+    tiles_.resize(ranks_.size() / tile);
+    for (std::size_t t = 0; t < tiles_.size(); ++t) {
+      const auto [least, most] = std::ranges::minmax(std::span(ranks_).subspan(t * tile, tile));
+      tiles_[t] = {least, most};
+    }
   }
-  rows_view<const float> value_rows(std::size_t block, std::size_t kv_head, float* scratch) const {
-    return gather(block, kv_head, scratch, [this](std::size_t slot) { return kv_->value(slot); });
+
+  /// (32)
+  const std::int32_t* of_tile(std::size_t t) const { return ranks_.data() + t * tile; }
+
+  /// Whether somebody who sees the first `seen` active tokens sees any of the tile, or all of it.
+  bool any(std::size_t t, std::int32_t seen) const { return tiles_[t].least < seen; }
+  bool all(std::size_t t, std::int32_t seen) const { return tiles_[t].most < seen; }
+
+  /// Whether the tile's tokens follow each other.
+  bool in_order(std::size_t t) const {
+    return tiles_[t].most - tiles_[t].least == static_cast<std::int32_t>(tile) - 1 && std::is_sorted(of_tile(t), of_tile(t) + tile);
+  }
+
+  std::size_t bytes() const { return ranks_.capacity() * sizeof(std::int32_t) + tiles_.capacity() * sizeof(range); }
+
+ private:
+  struct range {
+    std::int32_t least, most;
+  };
+  std::vector<std::int32_t> ranks_;  // (slots)
+  std::vector<range> tiles_;
+};
+
+class attention_layer {
+ public:
+  attention_layer(isa path, int threads) : path_(path), kernel_(&kernels::attention_kernel_for(path)), threads_(threads) {}
+
+  std::size_t bytes() const { return states_.bytes() + local_.bytes() + ranks_.bytes() + seen_.capacity() * sizeof(std::int32_t); }
+
+  /// See tensor_backend's `attend`.
+  void attend(rows_view<const float> q, const packed_kv& kv, const attention_rows& what, rows_view<float> out,
+              const attention_probe& probe) {
+    ranks_.set(what.slots, kv.blocks());
+    seen_.clear();
+    for (const position row : what.rows)
+      seen_.push_back(static_cast<std::int32_t>(std::ranges::upper_bound(what.active, row) - what.active.begin()));
+    for (std::size_t i = 0; i < probe.queries * what.shape.heads; ++i)
+      std::fill_n(probe.data + i * probe.stride, what.active.size(), kernels::no_score);
+
+    const call c(*this, q, kv, what, probe);
+    const std::size_t blocks = (q.rows + c.queries - 1) / c.queries, tasks = blocks * what.shape.kv_heads;
+    // A query alone must keep all threads busy: its keys are cut into segments, the same ones for any number of threads.
+    const std::size_t segment = q.rows <= few_rows ? segment_blocks : std::max<std::size_t>(1, kv.blocks());
+    const std::size_t segments = std::max<std::size_t>(1, (kv.blocks() + segment - 1) / segment);
+
+    const auto threads = static_cast<std::size_t>(threads_);
+    float* states = states_.take((segments == 1 ? threads : tasks * segments) * c.state_floats);
+    float* local = local_.take(threads * c.local_floats);
+    const auto rows_of = [&](std::size_t task) {
+      const std::size_t first = task / what.shape.kv_heads * c.queries;
+      return query_rows{first, std::min(c.queries, q.rows - first), task % what.shape.kv_heads};
+    };
+    detail::for_tasks_in_turn(threads_, tasks * segments, [&](std::size_t task, std::size_t thread) {
+      const std::size_t of = task / segments, part = task % segments;
+      float* state = states + (segments == 1 ? thread : task) * c.state_floats;
+      c.run(rows_of(of), part * segment, std::min(kv.blocks(), (part + 1) * segment), state, local + thread * c.local_floats);
+      if (segments == 1) c.finish(rows_of(of), state, 1, out);
+    });
+    if (segments > 1)
+      detail::for_tasks(threads_, tasks, [&](std::size_t task, std::size_t) {
+        c.finish(rows_of(task), states + task * segments * c.state_floats, segments, out);
+      });
   }
 
  private:
-  static bool is_run(std::span<const std::uint32_t> slots) {
-    for (std::size_t i = 0; i < slots.size(); ++i)
-      if (slots[i] != slots[0] + i) return false;
-    return !slots.empty();
-  }
+  static constexpr std::size_t few_rows = 2;
+  static constexpr std::size_t segment_blocks = 4;
+  static constexpr std::size_t most_strip = 32;      // rows, of any kernel
+  static constexpr std::size_t strips_together = 8;  // that meet a block of keys while it is in the cache
 
-  template <class Rows>
-  rows_view<const float> gather(std::size_t block, std::size_t kv_head, float* scratch, const Rows& row) const {
-    const std::size_t first = begin(block), count = keys(block), at = kv_head * head_dim_;
-    if (in_place_) return {row(slots_[first]) + at, count, head_dim_, kv_->width()};
-    for (std::size_t i = 0; i < count; ++i) std::copy_n(row(slots_[first + i]) + at, head_dim_, scratch + i * head_dim_);
-    return {scratch, count, head_dim_, head_dim_};
-  }
+  /// Some rows of q, for one key/value head.
+  struct query_rows {
+    std::size_t first;
+    std::size_t count;
+    std::size_t kv_head;
+  };
 
-  const kv_layer* kv_;
-  std::span<const std::uint32_t> slots_;
-  std::size_t head_dim_;
-  bool in_place_;
-  std::size_t lead_;  // slots of the first cache block that come before the first key
-};
+  /// What all tasks of one call share, and where in a task's memory things are.
+  struct call {
+    const kernels::product_kernel& product;
+    const kernels::attention_kernel& kernel;
+    const key_ranks& ranks;
+    const std::int32_t* seen;
+    rows_view<const float> q;
+    const packed_kv& kv;
+    attention_shape shape;
+    std::size_t active;    // tokens
+    std::size_t unprobed;  // rows of q
+    attention_probe probe;
 
-/// Attention of one block of queries and of all heads that share one key/value head, stacked: (queries * group, head_dim).
-class query_block {
- public:
-  /// Rows of the stack to aim at: enough for the products to run at full speed, few enough to waste little on the future.
-  static constexpr std::size_t stack = 128;
-  static std::size_t queries(const attention_shape& shape) { return std::max<std::size_t>(1, stack * shape.kv_heads / shape.heads); }
+    std::size_t group;         // query heads that share a key/value head
+    std::size_t queries;       // rows of q in a task, at most
+    std::size_t tile_floats;   // of a strip
+    std::size_t query_floats;  // of a packed strip of queries
+    std::size_t strip_state;   // floats: sums (value tiles, strip, 32), largest (strip), mass (strip, 16)
+    std::size_t state_floats;
+    std::size_t local_floats;
 
-  static std::size_t scratch(const attention_shape& shape) {
-    const std::size_t rows = stacked(shape), d = shape.head_dim;
-    return 3 * detail::whole_lines(rows * d) + 2 * detail::whole_lines(rows * key_blocks::size) +
-           2 * detail::whole_lines(key_blocks::size * d) + 2 * detail::whole_lines(rows);
-  }
+    call(const attention_layer& layer, rows_view<const float> q_, const packed_kv& kv_, const attention_rows& what,
+         const attention_probe& probe_)
+        : product(kernels::product_kernel_for(layer.path_, kv_.type())),
+          kernel(*layer.kernel_),
+          ranks(layer.ranks_),
+          seen(layer.seen_.data()),
+          q(q_),
+          kv(kv_),
+          shape(what.shape),
+          active(what.active.size()),
+          unprobed(q_.rows - probe_.queries),
+          probe(probe_),
+          group(shape.heads / shape.kv_heads),
+          queries(std::clamp<std::size_t>(strips_together * product.strip / group, 1, std::max<std::size_t>(1, q.rows))),
+          tile_floats(product.padded(product.strip) * kernels::tile_outputs),
+          query_floats(packed_floats(kv.key_depth())),
+          strip_state(kv.value_tiles() * tile_floats + detail::whole_lines(product.strip) + product.strip * kernels::mass_lanes),
+          state_floats(strips(queries) * strip_state),
+          local_floats(strips(queries) * query_floats + packed_kv::block_tiles * tile_floats + product.strip * packed_kv::block_slots +
+                       packed_floats(packed_kv::block_slots) + detail::whole_lines(product.strip * shape.head_dim)) {}
 
-  query_block(const attention_shape& shape, float* scratch) : shape_(shape), group_(shape.heads / shape.kv_heads) {
-    const std::size_t rows = stacked(shape), d = shape.head_dim;
-    const auto take = [&scratch](std::size_t count) { return std::exchange(scratch, scratch + detail::whole_lines(count)); };
-    queries_ = take(rows * d);
-    packed_queries_ = take(rows * d);
-    sums_ = take(rows * d);
-    scores_ = take(rows * key_blocks::size);
-    packed_scores_ = take(rows * key_blocks::size);
-    gathered_ = take(key_blocks::size * d);
-    packed_keys_ = take(key_blocks::size * d);
-    largest_ = take(rows);
-    mass_ = take(rows);
-  }
+    std::size_t strips(std::size_t rows) const { return (rows * group + product.strip - 1) / product.strip; }
+    std::size_t packed_floats(std::size_t depth) const {
+      return detail::whole_lines(product.padded(product.strip) * depth * product.element / sizeof(float)) + 16;
+    }
 
-  /// seen[r]: how many of the keys row r of q may look at.
-  void attend(rows_view<const float> q, std::size_t kv_head, const key_blocks& keys, const std::size_t* seen, rows_view<float> out) {
-    const std::size_t rows = q.rows * group_, d = shape_.head_dim, columns = kv_head * group_ * d;
-    const float scale = 1.0f / std::sqrt(static_cast<float>(d));
-    for (std::size_t r = 0; r < q.rows; ++r)  // a row's heads of the group follow each other in q
-      std::transform(q.row(r) + columns, q.row(r) + columns + group_ * d, queries_ + r * group_ * d, [&](float x) { return x * scale; });
-    pack_rows({queries_, rows, d, d}, packed_queries_);
-    std::fill_n(sums_, rows * d, 0.0f);
-    std::fill_n(largest_, rows, -std::numeric_limits<float>::infinity());
-    std::fill_n(mass_, rows, 0.0f);
+    struct strip_state_view {
+      float* sums;
+      float* largest;
+      float* mass;
+    };
+    strip_state_view state_of(float* state, std::size_t strip) const {
+      float* sums = state + strip * strip_state;
+      float* largest = sums + kv.value_tiles() * tile_floats;
+      return {sums, largest, largest + detail::whole_lines(product.strip)};
+    }
 
-    for (std::size_t block = 0; block < keys.count() && keys.begin(block) < seen[q.rows - 1]; ++block) {
-      const std::size_t count = keys.keys(block);
-      pack_weights(keys.key_rows(block, kv_head, gathered_), packed_keys_);
-      std::fill_n(scores_, rows * count, 0.0f);
-      add_product(packed_queries_, packed_keys_, d, {scores_, rows, count, count});
-      for (std::size_t i = 0; i < rows; ++i) {
-        const std::size_t all = seen[i / group_], first = keys.begin(block);
-        take_in(i, scores_ + i * count, all > first ? std::min(all - first, count) : 0, count);
+    /// The rows meet the keys of blocks first to last - 1, and leave what they found in `state`.
+    void run(const query_rows& rows, std::size_t first, std::size_t last, float* state, float* local) const {
+      float* const packed = local;
+      float* const scratch = local + strips(queries) * query_floats;
+      const std::size_t stack = rows.count * group, count = strips(rows.count);
+      product.enter();
+      for (std::size_t s = 0; s < count; ++s) {
+        const std::size_t from = s * product.strip, in_strip = std::min(product.strip, stack - from);
+        pack_queries(rows, from, in_strip, packed + s * query_floats, scratch);
+        const auto [sums, largest, mass] = state_of(state, s);
+        std::fill_n(sums, kv.value_tiles() * tile_floats, 0.0f);
+        std::fill_n(largest, product.strip, kernels::no_score);
+        std::fill_n(mass, product.strip * kernels::mass_lanes, 0.0f);
       }
-      pack_rows({scores_, rows, count, count}, packed_scores_);
-      pack_weights_transposed(keys.value_rows(block, kv_head, gathered_), packed_keys_);
-      add_product(packed_scores_, packed_keys_, count, {sums_, rows, d, d});
+      for (std::size_t block = first; block < last; ++block)
+        for (std::size_t s = 0; s < count; ++s) {
+          const std::size_t from = s * product.strip;
+          meet(rows, from, std::min(product.strip, stack - from), block, packed + s * query_floats, state_of(state, s), scratch);
+        }
+      product.leave();
     }
 
-    for (std::size_t i = 0; i < rows; ++i) simd::scale(sums_ + i * d, d, 1.0f / mass_[i]);
-    for (std::size_t r = 0; r < q.rows; ++r) std::copy_n(sums_ + r * group_ * d, group_ * d, out.row(r) + columns);
-  }
-
- private:
-  static std::size_t stacked(const attention_shape& shape) { return queries(shape) * (shape.heads / shape.kv_heads); }
-
-  /// The scores of row i become weights relative to the largest score so far; what was summed before is brought to the same measure.
-  void take_in(std::size_t i, float* scores, std::size_t visible, std::size_t count) {
-    std::fill(scores + visible, scores + count, 0.0f);
-    if (visible == 0) return;
-    const float largest = std::max(largest_[i], simd::largest(scores, visible));
-    const float fade = std::exp(largest_[i] - largest);
-    mass_[i] = mass_[i] * fade + static_cast<float>(exp_and_sum(scores, visible, largest));
-    if (fade != 1.0f) simd::scale(sums_ + i * shape_.head_dim, shape_.head_dim, fade);
-    largest_[i] = largest;
-  }
-
-  attention_shape shape_;
-  std::size_t group_;      // query heads that share a key/value head
-  float* queries_;         // (stacked, head_dim), times 1 / sqrt(head_dim)
-  float* packed_queries_;  // the same
-  float* sums_;            // (stacked, head_dim): the values weighed so far
-  float* scores_;          // (stacked, keys)
-  float* packed_scores_;   // the same
-  float* gathered_;        // (keys, head_dim)
-  float* packed_keys_;     // the same; then the values
-  float* largest_;         // (stacked) the largest score so far
-  float* mass_;            // (stacked) the sum of the weights so far
-};
-
-/// Attention of a few queries in two passes, each over the keys or values as they lie in memory, all heads of a slot at once.
-class few_queries {
- public:
-  static constexpr std::size_t chunk = 64;  // slots per task
-
-  few_queries(int threads, const kv_layer& kv, const attention_rows& what)
-      : threads_(threads), kv_(&kv), slots_(what.slots), shape_(what.shape), chunks_((slots_.size() + chunk - 1) / chunk) {}
-
-  /// out (queries, heads, keys), rows `stride` apart, of q (queries, heads * head_dim); query r looks at the first seen[r] keys.
-  void probabilities(rows_view<const float> q, const std::size_t* seen, float* out, std::size_t stride) const {
-    detail::for_tasks(threads_, chunks_, [&](std::size_t task, std::size_t) {
-      for_lines(task, [&](std::size_t first, std::size_t end, std::size_t head) {
-        std::size_t i = first;
-        for (; i + 4 <= end; i += 4) scores<4>(q, head, i, out, stride);
-        for (; i < end; ++i) scores<1>(q, head, i, out, stride);
-      });
-    });
-    detail::for_tasks(threads_, q.rows * shape_.heads, [&](std::size_t task, std::size_t) {
-      const std::size_t visible = seen[task / shape_.heads];
-      float* row = out + task * stride;
-      const double mass = exp_and_sum(row, visible, largest(row, visible));
-      simd::scale(row, visible, static_cast<float>(1.0 / mass));
-      std::fill(row + visible, row + slots_.size(), 0.0f);
-    });
-  }
-
-  /// Floats that `weigh` needs for so many queries.
-  std::size_t scratch(std::size_t queries) const { return chunks_ * queries * shape_.heads * shape_.head_dim; }
-
-  /// out (queries, heads * head_dim) = the values weighed with the probabilities: chunk by chunk, and then the chunks together.
-  void weigh(const float* probability, std::size_t stride, rows_view<float> out, float* scratch) const {
-    const std::size_t width = shape_.heads * shape_.head_dim;
-    detail::for_tasks(threads_, chunks_, [&](std::size_t task, std::size_t) {
-      float* sums = scratch + task * out.rows * width;
-      std::fill_n(sums, out.rows * width, 0.0f);
-      for_lines(task, [&](std::size_t first, std::size_t end, std::size_t head) {
-        std::size_t i = first;
-        for (; i + 4 <= end; i += 4) add_values<4>(probability, stride, head, i, out.rows, sums);
-        for (; i < end; ++i) add_values<1>(probability, stride, head, i, out.rows, sums);
-      });
-    });
-    for (std::size_t r = 0; r < out.rows; ++r) {
-      std::fill_n(out.row(r), width, 0.0f);
-      for (std::size_t c = 0; c < chunks_; ++c) add(scratch + (c * out.rows + r) * width, width, out.row(r));
+    /// Rows `from` on of the stack (rows, group) of queries, times 1 / sqrt(head_dim).
+    void pack_queries(const query_rows& rows, std::size_t from, std::size_t count, float* packed, float* scratch) const {
+      const std::size_t d = shape.head_dim;
+      const float by = 1.0f / std::sqrt(static_cast<float>(d));
+      for (std::size_t i = 0; i < count; ++i) {
+        const float* row = q.row(rows.first + (from + i) / group) + (rows.kv_head * group + (from + i) % group) * d;
+        for (std::size_t e = 0; e < d; ++e) scratch[i * d + e] = row[e] * by;
+      }
+      product.pack(scratch, d, count, d, kv.key_depth(), reinterpret_cast<std::byte*>(packed));
     }
-  }
 
- private:
-  /// body(first, end, head) for pieces of a chunk: as many keys as a cache line holds scores, then the next head.
-  template <class Body>
-  void for_lines(std::size_t task, const Body& body) const {
-    constexpr std::size_t line = 16;
-    const std::size_t end = std::min((task + 1) * chunk, slots_.size());
-    for (std::size_t first = task * chunk; first < end; first += line)
-      for (std::size_t head = 0; head < shape_.heads; ++head) body(first, std::min(first + line, end), head);
-  }
+    /// One strip meets one block.
+    void meet(const query_rows& rows, std::size_t from, std::size_t count, std::size_t block, const float* packed,
+              const strip_state_view& state, float* scratch) const {
+      constexpr std::size_t tiles = packed_kv::block_tiles;
+      const std::int32_t least = seen[rows.first + from / group], most = seen[rows.first + (from + count - 1) / group];
+      std::size_t begin = block * tiles, end = begin + tiles;
+      while (begin < end && !ranks.any(begin, most)) ++begin;
+      while (begin < end && !ranks.any(end - 1, most)) --end;
+      if (begin == end) return;
 
-  template <std::size_t Keys>
-  void scores(rows_view<const float> q, std::size_t head, std::size_t first, float* out, std::size_t stride) const {
-    const std::size_t group = shape_.heads / shape_.kv_heads, d = shape_.head_dim;
-    const float scale = 1.0f / std::sqrt(static_cast<float>(d));
-    std::array<const float*, Keys> keys;
-    for (std::size_t j = 0; j < Keys; ++j) keys[j] = kv_->key(slots_[first + j]) + head / group * d;
-    for (std::size_t r = 0; r < q.rows; ++r) {
-      const auto products = dots<Keys>(keys, q.row(r) + head * d, d);
-      for (std::size_t j = 0; j < Keys; ++j) out[(r * shape_.heads + head) * stride + first + j] = products[j] * scale;
+      float* const scores = scratch;
+      float* const weights = scores + tiles * tile_floats;
+      float* const packed_weights = weights + product.strip * packed_kv::block_slots;
+      const auto* strip = reinterpret_cast<const std::byte*>(packed);
+      bool all = true;
+      for (std::size_t t = begin; t < end; ++t) {
+        const std::size_t panel = 2 * (t % tiles);
+        product.multiply(strip, count, kv.key_panel(block, rows.kv_head, panel), kv.key_panel(block, rows.kv_head, panel + 1),
+                         kv.key_depth(), scores + (t - begin) * tile_floats, false);
+        all = all && ranks.all(t, least);
+      }
+      std::int32_t row_seen[most_strip] = {};
+      for (std::size_t i = 0; i < count; ++i) row_seen[i] = seen[rows.first + (from + i) / group];
+      float fade[most_strip];
+      kernel.soften(scores, tile_floats, end - begin, count, all ? nullptr : ranks.of_tile(begin), row_seen, state.largest, state.mass,
+                    fade, weights, packed_kv::block_slots);
+      if (rows.first + (from + count - 1) / group >= unprobed) note(rows, from, count, begin, end, scores);
+
+      const std::size_t depth = (end - begin) * kernels::tile_outputs, slot = begin % tiles * kernels::tile_outputs;
+      if (std::any_of(fade, fade + count, [](float f) { return f != 1.0f; }))
+        kernel.scale(state.sums, tile_floats, kv.value_tiles(), count, fade);
+      product.pack(weights, packed_kv::block_slots, count, depth, depth, reinterpret_cast<std::byte*>(packed_weights));
+      for (std::size_t t = 0; t < kv.value_tiles(); ++t)
+        product.multiply(reinterpret_cast<const std::byte*>(packed_weights), count, kv.value_panel(block, rows.kv_head, 2 * t, slot),
+                         kv.value_panel(block, rows.kv_head, 2 * t + 1, slot), depth, state.sums + t * tile_floats, true);
     }
-  }
 
-  template <std::size_t Keys>
-  void add_values(const float* probability, std::size_t stride, std::size_t head, std::size_t first, std::size_t queries,
-                  float* sums) const {
-    const std::size_t group = shape_.heads / shape_.kv_heads, d = shape_.head_dim;
-    std::array<const float*, Keys> values;
-    for (std::size_t j = 0; j < Keys; ++j) values[j] = kv_->value(slots_[first + j]) + head / group * d;
-    for (std::size_t r = 0; r < queries; ++r) {
-      const std::size_t row = r * shape_.heads + head;
-      add_weighed<Keys>(probability + row * stride + first, values, d, sums + row * d);
+    float* probe_row(std::size_t query, std::size_t head) const {
+      return probe.data + ((query - unprobed) * shape.heads + head) * probe.stride;
     }
-  }
 
+    /// Scores of probed rows, to become probabilities when the row is finished.
+    void note(const query_rows& rows, std::size_t from, std::size_t count, std::size_t begin, std::size_t end, const float* scores) const {
+      for (std::size_t i = 0; i < count; ++i) {
+        const std::size_t query = rows.first + (from + i) / group;
+        if (query < unprobed) continue;
+        float* to = probe_row(query, rows.kv_head * group + (from + i) % group);
+        for (std::size_t t = begin; t < end; ++t) {
+          const float* row = scores + (t - begin) * tile_floats + i * kernels::tile_outputs;
+          const std::int32_t* rank = ranks.of_tile(t);
+          if (ranks.all(t, seen[query]) && ranks.in_order(t)) {
+            std::copy_n(row, kernels::tile_outputs, to + *rank);
+          } else {
+            for (std::size_t k = 0; k < kernels::tile_outputs; ++k)
+              if (rank[k] < seen[query]) to[rank[k]] = row[k];
+          }
+        }
+      }
+    }
+
+    /// Joins what the segments' states hold, in their order, and writes the rows.
+    void finish(const query_rows& rows, float* states, std::size_t segments, rows_view<float> out) const {
+      const std::size_t stack = rows.count * group;
+      for (std::size_t s = 0; s < strips(rows.count); ++s) {
+        const std::size_t from = s * product.strip, count = std::min(product.strip, stack - from);
+        const strip_state_view state = state_of(states, s);
+        for (std::size_t part = 1; part < segments; ++part) join(state, state_of(states + part * state_floats, s), count);
+        float by[most_strip];
+        for (std::size_t i = 0; i < count; ++i) {
+          float mass = 0;
+          for (std::size_t lane = 0; lane < kernels::mass_lanes; ++lane) mass += state.mass[i * kernels::mass_lanes + lane];
+          by[i] = 1.0f / mass;
+        }
+        kernel.scale(state.sums, tile_floats, kv.value_tiles(), count, by);
+        for (std::size_t i = 0; i < count; ++i) {
+          const std::size_t query = rows.first + (from + i) / group, head = rows.kv_head * group + (from + i) % group, d = shape.head_dim;
+          for (std::size_t e = 0; e < d; e += kernels::tile_outputs)
+            std::copy_n(state.sums + e / kernels::tile_outputs * tile_floats + i * kernels::tile_outputs,
+                        std::min(kernels::tile_outputs, d - e), out.row(query) + head * d + e);
+          if (query >= unprobed) kernel.finish(probe_row(query, head), active, state.largest[i], by[i]);
+        }
+      }
+    }
+
+    void join(const strip_state_view& to, const strip_state_view& from, std::size_t count) const {
+      float keep[most_strip], take[most_strip];
+      for (std::size_t i = 0; i < count; ++i) {
+        const float now = std::max(to.largest[i], from.largest[i]), shift = now == kernels::no_score ? 0.0f : now;
+        keep[i] = std::exp(to.largest[i] - shift);
+        take[i] = std::exp(from.largest[i] - shift);
+        to.largest[i] = now;
+        for (std::size_t lane = i * kernels::mass_lanes; lane < (i + 1) * kernels::mass_lanes; ++lane)
+          to.mass[lane] = to.mass[lane] * keep[i] + from.mass[lane] * take[i];
+      }
+      kernel.scale(to.sums, tile_floats, kv.value_tiles(), count, keep);
+      kernel.scale(from.sums, tile_floats, kv.value_tiles(), count, take);
+      for (std::size_t t = 0; t < kv.value_tiles(); ++t)
+        simd::add(from.sums + t * tile_floats, count * kernels::tile_outputs, to.sums + t * tile_floats);
+    }
+  };
+
+  isa path_;
+  const kernels::attention_kernel* kernel_;
   int threads_;
-  const kv_layer* kv_;
-  std::span<const std::uint32_t> slots_;
-  attention_shape shape_;
-  std::size_t chunks_;
+  key_ranks ranks_;
+  std::vector<std::int32_t> seen_;  // (rows): active tokens that each may look at
+  detail::workspace states_;
+  detail::workspace local_;
 };
 
-}  // namespace lazyprune::inline v0::inline LAZYPRUNE_ISA::simd
+}  // namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA

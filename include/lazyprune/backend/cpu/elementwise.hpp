@@ -8,9 +8,9 @@
 #include <cstddef>
 #include <limits>
 
-#include <lazyprune/backend/cpu/isa.hpp>
+#include <lazyprune/backend/cpu/batch.hpp>
 
-namespace lazyprune::inline v0::inline LAZYPRUNE_ISA::simd {
+namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA::simd {
 
 /// A batch, or what is left of one: `padding` stands for what is missing.
 inline batch load(const float* at, std::size_t left, float padding = 0.0f) {
@@ -125,4 +125,4 @@ void add_weighed(const float* weights, const std::array<const float*, Rows>& row
   if (i < count) add_at(i, count - i);
 }
 
-}  // namespace lazyprune::inline v0::inline LAZYPRUNE_ISA::simd
+}  // namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA::simd

@@ -1,51 +1,124 @@
 // SPDX-License-Identifier: MIT
-// The instruction set that this translation unit is compiled for, as the name of the inline namespace of all vector code: units compiled
-// with different flags then call their own of it. What is outside (row moves, the standard library's inline code) the linker still takes
-// from any of them: a program that must run on lesser machines is compiled for those throughout.
+// Which instruction sets the processor has, the operating system saves, and the process may use; and which of them to compute with.
 #pragma once
 
-#include <xsimd/xsimd.hpp>
-
-#if XSIMD_WITH_AVX512BW
-#define LAZYPRUNE_ISA avx512bw
-#elif XSIMD_WITH_AVX512DQ
-#define LAZYPRUNE_ISA avx512dq
-#elif XSIMD_WITH_AVX512CD
-#define LAZYPRUNE_ISA avx512cd
-#elif XSIMD_WITH_AVX512F
-#define LAZYPRUNE_ISA avx512f
-#elif XSIMD_WITH_FMA3_AVX2
-#define LAZYPRUNE_ISA avx2_fma
-#elif XSIMD_WITH_AVX2
-#define LAZYPRUNE_ISA avx2
-#elif XSIMD_WITH_FMA3_AVX
-#define LAZYPRUNE_ISA avx_fma
-#elif XSIMD_WITH_AVX
-#define LAZYPRUNE_ISA avx
-#elif XSIMD_WITH_SSE4_2
-#define LAZYPRUNE_ISA sse4_2
-#elif XSIMD_WITH_SSE4_1
-#define LAZYPRUNE_ISA sse4_1
-#elif XSIMD_WITH_SSSE3
-#define LAZYPRUNE_ISA ssse3
-#elif XSIMD_WITH_SSE3
-#define LAZYPRUNE_ISA sse3
-#elif XSIMD_WITH_SSE2
-#define LAZYPRUNE_ISA sse2
-#elif XSIMD_WITH_NEON64
-#define LAZYPRUNE_ISA neon64
-#else
-#error "lazyprune::cpu knows the vector instructions of x86-64 (SSE2 and later) and AArch64 only"
+#if !defined(__x86_64__)
+#error "lazyprune::cpu is for x86-64"
 #endif
 
-#define LAZYPRUNE_ISA_TEXT_OF(name) #name
-#define LAZYPRUNE_ISA_TEXT(name) LAZYPRUNE_ISA_TEXT_OF(name)
+#include <cpuid.h>
+#include <immintrin.h>
 
-namespace lazyprune::inline v0::inline LAZYPRUNE_ISA {
+#ifdef __linux__
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
-using batch = xsimd::batch<float>;
+#include <cstddef>
+#include <cstdlib>
+#include <string>
 
-/// "avx2_fma", "avx512bw", ...: what the vector code of this translation unit uses.
-inline constexpr const char* isa_name = LAZYPRUNE_ISA_TEXT(LAZYPRUNE_ISA);
+#include <lazyprune/backend/execution.hpp>
+#include <lazyprune/core/error.hpp>
 
-}  // namespace lazyprune::inline v0::inline LAZYPRUNE_ISA
+/// Before a function: compile it for these instruction sets, whatever the flags of the translation unit. The tests define it empty where
+/// they run the functions on registers of their own.
+#ifndef LAZYPRUNE_TARGET
+#define LAZYPRUNE_TARGET(instructions) __attribute__((target(instructions)))
+#endif
+
+namespace lazyprune::inline v0 {
+namespace detail {
+
+struct cpuid_registers {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+};
+
+/// All zero for a leaf that the processor lacks.
+inline cpuid_registers cpuid(unsigned leaf, unsigned subleaf = 0) {
+  cpuid_registers r;
+  __get_cpuid_count(leaf, subleaf, &r.eax, &r.ebx, &r.ecx, &r.edx);
+  return r;
+}
+
+constexpr bool has_bit(unsigned bits, unsigned bit) { return bits >> bit & 1; }
+
+/// Which registers the operating system saves.
+LAZYPRUNE_TARGET("xsave") inline unsigned saved_registers() { return static_cast<unsigned>(_xgetbv(0)); }
+
+/// Linux gives a process the tiles' registers when it asks.
+inline bool may_use_tiles() {
+#ifdef __linux__
+  constexpr long request_permission = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+#else
+  return false;
+#endif
+}
+
+struct processor {
+  bool has[4] = {};            // by isa
+  bool fast_bf16 = false;      // VDPBF16PS does more than FMA
+  std::size_t l1 = 0, l2 = 0;  // bytes of data cache
+};
+
+inline processor look_at_processor() {
+  processor found;
+  const cpuid_registers vendor = cpuid(0), basic = cpuid(1), extended = cpuid(7), more = cpuid(7, 1);
+  const bool intel = vendor.ebx == signature_INTEL_ebx && vendor.ecx == signature_INTEL_ecx && vendor.edx == signature_INTEL_edx;
+  const unsigned saved = has_bit(basic.ecx, 27) ? saved_registers() : 0;
+  const auto saves = [&](unsigned registers) { return (saved & registers) == registers; };
+  found.has[0] = saves(0x6) && has_bit(basic.ecx, 12) && has_bit(basic.ecx, 29) && has_bit(extended.ebx, 5);
+  found.has[1] = found.has[0] && saves(0xe6) && has_bit(extended.ebx, 16) && has_bit(extended.ebx, 17) && has_bit(extended.ebx, 30) &&
+                 has_bit(extended.ebx, 31);
+  found.has[2] = found.has[1] && has_bit(more.eax, 5);
+  found.has[3] = found.has[2] && saves(0x600e6) && has_bit(extended.edx, 22) && has_bit(extended.edx, 24) && may_use_tiles();
+  found.fast_bf16 = !intel;  // Intel's runs at half the rate of its FMA: there the tiles are what bf16 is for
+
+  for (unsigned i = 0; i < 8; ++i) {
+    const cpuid_registers cache = cpuid(intel ? 4 : 0x8000'001d, i);
+    const unsigned type = cache.eax & 0x1f, level = cache.eax >> 5 & 7;
+    const std::size_t bytes =
+        std::size_t{(cache.ebx >> 22) + 1} * ((cache.ebx >> 12 & 0x3ff) + 1) * ((cache.ebx & 0xfff) + 1) * (std::size_t{cache.ecx} + 1);
+    if (level == 1 && type == 1) found.l1 = bytes;
+    if (level == 2 && (type == 1 || type == 3)) found.l2 = bytes;
+  }
+  if (found.l1 == 0) found.l1 = 32 << 10;  // a processor, or what imitates it, that does not say
+  if (found.l2 == 0) found.l2 = 512 << 10;
+  return found;
+}
+
+inline const processor& this_processor() {
+  static const processor found = look_at_processor();
+  return found;
+}
+
+}  // namespace detail
+
+/// Whether this process can compute with it.
+inline bool has(isa i) { return detail::this_processor().has[static_cast<std::size_t>(i)]; }
+
+/// The fastest that there is. Throws `error` where there is none.
+inline isa best_isa() {
+  if (has(isa::amx)) return isa::amx;
+  if (has(isa::avx512_bf16) && detail::this_processor().fast_bf16) return isa::avx512_bf16;
+  if (has(isa::avx512)) return isa::avx512;
+  if (has(isa::avx2)) return isa::avx2;
+  throw error("", "processor", "AVX2, FMA and F16C", "less");
+}
+
+/// What a backend made from `e` computes with. Throws `error` where the processor lacks what was asked for, or the name is unknown.
+inline isa isa_of(const execution& e) {
+  const char* name = std::getenv("LAZYPRUNE_ISA");
+  const bool named = name && *name;
+  if (!e.instructions && !named) return best_isa();
+  std::string available;
+  for (const isa i : every_isa) {
+    if ((e.instructions ? *e.instructions == i : name == name_of(i)) && has(i)) return i;
+    if (has(i)) available += (available.empty() ? "" : ", ") + std::string(name_of(i));
+  }
+  throw error("", e.instructions ? "instructions" : "LAZYPRUNE_ISA", "what this processor has: " + (available.empty() ? "none" : available),
+              e.instructions ? std::string(name_of(*e.instructions)) : name);
+}
+
+}  // namespace lazyprune::inline v0

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+// What this machine can do at most, measured when asked: multiply-adds with everything in registers, and reading memory.
+#pragma once
+
+#include <chrono>
+
+#include <lazyprune/backend/cpu/kernels/amx/product.hpp>
+#include <lazyprune/backend/cpu/kernels/avx2/product.hpp>
+#include <lazyprune/backend/cpu/parallel.hpp>
+
+namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA {
+
+namespace kernels {
+
+inline constexpr std::size_t fma_rounds = 100'000;
+
+/// Each returns the floating-point operations that it did; more sums than the latency of one instruction needs.
+LAZYPRUNE_AVX2 inline double fma_avx2() {
+  __m256 sums[12], x = _mm256_set1_ps(0.999f), y = _mm256_set1_ps(0.001f);
+#pragma GCC unroll 12
+  for (int i = 0; i < 12; ++i) asm volatile("" : "=x"(sums[i]));  // twelve unknown numbers, not one
+  for (std::size_t n = 0; n < fma_rounds; ++n) {
+    asm volatile("" : "+x"(x), "+x"(y));
+#pragma GCC unroll 12
+    for (int i = 0; i < 12; ++i) sums[i] = _mm256_fmadd_ps(x, y, sums[i]);
+  }
+#pragma GCC unroll 12
+  for (int i = 0; i < 12; ++i) asm volatile("" : : "x"(sums[i]));
+  return 12.0 * 8 * 2 * fma_rounds;
+}
+
+LAZYPRUNE_AVX512 inline double fma_avx512() {
+  __m512 sums[24], x = _mm512_set1_ps(0.999f), y = _mm512_set1_ps(0.001f);
+#pragma GCC unroll 24
+  for (int i = 0; i < 24; ++i) asm volatile("" : "=v"(sums[i]));
+  for (std::size_t n = 0; n < fma_rounds; ++n) {
+    asm volatile("" : "+v"(x), "+v"(y));
+#pragma GCC unroll 24
+    for (int i = 0; i < 24; ++i) sums[i] = _mm512_fmadd_ps(x, y, sums[i]);
+  }
+#pragma GCC unroll 24
+  for (int i = 0; i < 24; ++i) asm volatile("" : : "v"(sums[i]));
+  return 24.0 * 16 * 2 * fma_rounds;
+}
+
+LAZYPRUNE_AVX512_BF16 inline double pairs_avx512_bf16() {
+  __m512 sums[24];
+  __m512i x = _mm512_set1_epi32(0x3f7f3f7f), y = _mm512_set1_epi32(0x3a803a80);
+#pragma GCC unroll 24
+  for (int i = 0; i < 24; ++i) asm volatile("" : "=v"(sums[i]));
+  for (std::size_t n = 0; n < fma_rounds; ++n) {
+    asm volatile("" : "+v"(x), "+v"(y));
+#pragma GCC unroll 24
+    for (int i = 0; i < 24; ++i) sums[i] = _mm512_dpbf16_ps(sums[i], (__m512bh)x, (__m512bh)y);
+  }
+#pragma GCC unroll 24
+  for (int i = 0; i < 24; ++i) asm volatile("" : : "v"(sums[i]));
+  return 24.0 * 16 * 4 * fma_rounds;
+}
+
+LAZYPRUNE_AMX inline double tiles_amx() {
+  amx::enter();
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  _tile_zero(4);
+  _tile_zero(5);
+  _tile_zero(6);
+  _tile_zero(7);
+  for (std::size_t n = 0; n < fma_rounds; ++n) {
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  amx::leave();
+  return 4.0 * 16 * 16 * 32 * 2 * fma_rounds;
+}
+
+/// Reads `lines` cache lines.
+LAZYPRUNE_AVX2 inline void read(const std::byte* from, std::size_t lines) {
+  __m256i sums[4] = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256()};
+  for (std::size_t n = 0; n < lines; n += 2, from += 128) {
+    _mm_prefetch(reinterpret_cast<const char*>(from) + 4096, _MM_HINT_T0);
+    _mm_prefetch(reinterpret_cast<const char*>(from) + 4096 + 64, _MM_HINT_T0);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) sums[i] = _mm256_xor_si256(sums[i], _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from) + i));
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) asm volatile("" : : "x"(sums[i]));
+}
+
+}  // namespace kernels
+
+/// Every measurement is the best of short ones, on that many threads at once.
+class ceilings {
+ public:
+  explicit ceilings(int threads) : threads_(threads) {}
+
+  /// FLOP/s of the products' instruction for weights of this type. Throws `error` where the processor lacks it.
+  double arithmetic(isa i, dtype weights) const {
+    if (!has(i)) throw error("", "ceilings", "an instruction set of this processor", name_of(i));
+    if (i == isa::avx2) return best(kernels::fma_avx2);
+    if (weights == dtype::f32 || i == isa::avx512) return best(kernels::fma_avx512);
+    return best(i == isa::avx512_bf16 ? kernels::pairs_avx512_bf16 : kernels::tiles_amx);
+  }
+
+  /// B/s read from `bytes` of memory, of which each thread reads its own part: choose more than the caches hold.
+  double reading(std::size_t bytes) const {
+    aligned_array<std::byte> memory(bytes / 4096 * 4096 + 8192);
+    const auto threads = static_cast<std::size_t>(threads_);
+    const std::size_t lines = bytes / threads / 128 * 2;
+    detail::for_tasks(threads_, threads,
+                      [&](std::size_t t, std::size_t) { std::fill_n(memory.data() + t * lines * 64, lines * 64, std::byte{1}); });
+    const double most = fastest([&](std::size_t t) { kernels::read(memory.data() + t * lines * 64, lines); });
+    return static_cast<double>(lines * 64 * threads) / most;
+  }
+
+ private:
+  static constexpr int times = 15;
+
+  /// Seconds.
+  template <class Work>
+  double fastest(const Work& work) const {
+    double least = 1e9;
+    for (int i = 0; i < times; ++i) {
+      const auto start = std::chrono::steady_clock::now();
+      detail::for_tasks(threads_, static_cast<std::size_t>(threads_), [&](std::size_t t, std::size_t) { work(t); });
+      least = std::min(least, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    }
+    return least;
+  }
+
+  double best(double (*work)()) const {
+    double done = 0;
+    const double least = fastest([&](std::size_t t) {
+      const double operations = work();
+      if (t == 0) done = operations;
+    });
+    return done * threads_ / least;
+  }
+
+  int threads_;
+};
+
+}  // namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA

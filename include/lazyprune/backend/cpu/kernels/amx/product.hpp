@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+// Products in AMX: four tile registers of 16 x 16 sums, two of rows, two of weights. A register of weights is 16 lines of a panel as they
+// lie in memory, 32 inputs of 16 outputs. The rows are rounded to bf16 while they are packed.
+#pragma once
+
+#include <lazyprune/backend/cpu/kernels/avx512_bf16/product.hpp>
+
+#define LAZYPRUNE_AMX LAZYPRUNE_TARGET("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile,amx-bf16")
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 about its own intrinsics
+#endif
+
+namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA::kernels::amx {
+
+inline constexpr std::size_t register_rows = 16, register_inputs = 32;
+inline constexpr std::size_t strip = 2 * register_rows;
+inline constexpr std::size_t register_bytes = register_rows * line_bytes;
+
+/// All eight registers: 16 rows of 64 bytes.
+LAZYPRUNE_AMX inline void enter() {
+  alignas(64) std::uint8_t setup[64] = {1};  // palette 1
+  for (int i = 0; i < 8; ++i) {
+    setup[16 + 2 * i] = line_bytes;
+    setup[48 + i] = register_rows;
+  }
+  asm volatile("" : : "r"(setup) : "memory");  // or GCC 12 finds that nobody reads what was written
+  _tile_loadconfig(setup);
+}
+
+LAZYPRUNE_AMX inline void leave() { _tile_release(); }
+
+/// In the order (depth / 32, rows up to 16 or 32, 32). Rows that are not there get the last one's numbers.
+LAZYPRUNE_AMX inline void pack(const float* x, std::size_t stride, std::size_t rows, std::size_t inputs, std::size_t depth,
+                               std::byte* packed) {
+  const std::size_t padded = rows <= register_rows ? register_rows : strip;
+  for (std::size_t k = 0; k < depth; k += register_inputs)
+    for (std::size_t r = 0; r < padded; ++r, packed += line_bytes)
+      _mm512_storeu_si512(packed, avx512_bf16::load_rounded(x + (r < rows ? r : rows - 1) * stride + k, k < inputs ? inputs - k : 0));
+}
+
+LAZYPRUNE_AMX inline void multiply(const std::byte* packed, std::size_t rows, const std::byte* first, const std::byte* second,
+                                   std::size_t depth, float* sums, bool more) {
+  constexpr std::size_t row_bytes = tile_outputs * sizeof(float), ahead = 4 * register_bytes;
+  float* lower = sums + register_rows * tile_outputs;
+  const bool both = rows > register_rows;
+  asm volatile("" ::: "memory");  // the instructions that load do not say what they read
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  if (more) {
+    _tile_loadd(0, sums, row_bytes);
+    _tile_loadd(1, sums + panel_outputs, row_bytes);
+    if (both) {
+      _tile_loadd(2, lower, row_bytes);
+      _tile_loadd(3, lower + panel_outputs, row_bytes);
+    }
+  }
+  for (std::size_t k = 0; k < depth; k += register_inputs, first += register_bytes, second += register_bytes) {
+    for (std::size_t line = 0; line < register_bytes; line += line_bytes) {
+      _mm_prefetch(reinterpret_cast<const char*>(first + ahead + line), _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(second + ahead + line), _MM_HINT_T0);
+    }
+    _tile_loadd(6, first, line_bytes);
+    _tile_loadd(4, packed, line_bytes);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(7, second, line_bytes);
+    _tile_dpbf16ps(1, 4, 7);
+    packed += register_bytes;
+    if (both) {
+      _tile_loadd(5, packed, line_bytes);
+      _tile_dpbf16ps(2, 5, 6);
+      _tile_dpbf16ps(3, 5, 7);
+      packed += register_bytes;
+    }
+  }
+  _tile_stored(0, sums, row_bytes);
+  _tile_stored(1, sums + panel_outputs, row_bytes);
+  if (both) {
+    _tile_stored(2, lower, row_bytes);
+    _tile_stored(3, lower + panel_outputs, row_bytes);
+  }
+  asm volatile("" ::: "memory");
+}
+
+inline constexpr product_kernel bf16 = [] {
+  product_kernel k = avx512_bf16::bf16;
+  k.strip = strip;
+  k.granule = register_rows;
+  k.group = 8;
+  k.strip_in_l1 = false;
+  k.enter = enter;
+  k.leave = leave;
+  k.pack = pack;
+  k.multiply = multiply;
+  return k;
+}();
+
+}  // namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA::kernels::amx
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif

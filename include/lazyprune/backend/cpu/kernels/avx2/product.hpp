@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: MIT
+// Products in AVX2: tiles of 6 rows, a panel at a time, because 12 sums, half a line's numbers and one of the rows fill the 16 registers.
+#pragma once
+
+#include <cstdint>
+
+#include <lazyprune/backend/cpu/isa.hpp>
+#include <lazyprune/backend/cpu/kernels/product_kernel.hpp>
+
+#define LAZYPRUNE_AVX2 LAZYPRUNE_TARGET("avx2,fma")
+#define LAZYPRUNE_AVX2_INLINE LAZYPRUNE_AVX2 __attribute__((always_inline)) inline
+
+namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA::kernels::avx2 {
+
+inline constexpr std::size_t strip = 6;
+inline constexpr std::size_t ahead = 24 * line_bytes;  // how far memory is asked in advance
+
+/// v[i][j] and v[j][i] change places.
+LAZYPRUNE_AVX2_INLINE void transpose(__m256 (&v)[8]) {
+  __m256 pairs[8], fours[8];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    pairs[2 * i] = _mm256_unpacklo_ps(v[2 * i], v[2 * i + 1]);
+    pairs[2 * i + 1] = _mm256_unpackhi_ps(v[2 * i], v[2 * i + 1]);
+  }
+#pragma GCC unroll 2
+  for (int i = 0; i < 8; i += 4) {
+    fours[i] = _mm256_shuffle_ps(pairs[i], pairs[i + 2], 0x44);
+    fours[i + 1] = _mm256_shuffle_ps(pairs[i], pairs[i + 2], 0xee);
+    fours[i + 2] = _mm256_shuffle_ps(pairs[i + 1], pairs[i + 3], 0x44);
+    fours[i + 3] = _mm256_shuffle_ps(pairs[i + 1], pairs[i + 3], 0xee);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    v[i] = _mm256_permute2f128_ps(fours[i], fours[i + 4], 0x20);
+    v[i + 4] = _mm256_permute2f128_ps(fours[i], fours[i + 4], 0x31);
+  }
+}
+
+/// In the order (depth, rows). A store of 8 lanes covers what the one before it wrote too much.
+LAZYPRUNE_AVX2 inline void pack(const float* x, std::size_t stride, std::size_t rows, std::size_t inputs, std::size_t depth,
+                                std::byte* packed) {
+  auto* to = reinterpret_cast<float*>(packed);
+  std::size_t k = 0;
+  for (; k + 8 <= inputs; k += 8) {
+    __m256 block[8];
+#pragma GCC unroll 8
+    for (std::size_t r = 0; r < 8; ++r) block[r] = _mm256_loadu_ps(x + (r < rows ? r : 0) * stride + k);
+    transpose(block);
+#pragma GCC unroll 8
+    for (std::size_t i = 0; i < 8; ++i, to += rows) _mm256_storeu_ps(to, block[i]);
+  }
+  for (; k < depth; ++k)
+    for (std::size_t r = 0; r < rows; ++r) *to++ = k < inputs ? x[r * stride + k] : 0.0f;
+}
+
+template <int Rows, int Vectors>
+LAZYPRUNE_AVX2_INLINE void load(__m256 (&sums)[Rows][Vectors], const float* from, bool more) {
+#pragma GCC unroll 6
+  for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 4
+    for (int i = 0; i < Vectors; ++i)
+      sums[r][i] = more ? _mm256_loadu_ps(from + static_cast<std::size_t>(r) * tile_outputs + 8 * i) : _mm256_setzero_ps();
+}
+
+template <int Rows, int Vectors>
+LAZYPRUNE_AVX2_INLINE void store(const __m256 (&sums)[Rows][Vectors], float* to) {
+#pragma GCC unroll 6
+  for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 4
+    for (int i = 0; i < Vectors; ++i) _mm256_storeu_ps(to + static_cast<std::size_t>(r) * tile_outputs + 8 * i, sums[r][i]);
+}
+
+/// sums += each row's number times a line of panel p.
+template <int Rows, int Vectors>
+LAZYPRUNE_AVX2_INLINE void add_line(__m256 (&sums)[Rows][Vectors], int p, const float* x, __m256 low, __m256 high) {
+#pragma GCC unroll 6
+  for (int r = 0; r < Rows; ++r) {
+    const __m256 number = _mm256_broadcast_ss(x + r);
+    sums[r][2 * p] = _mm256_fmadd_ps(number, low, sums[r][2 * p]);
+    sums[r][2 * p + 1] = _mm256_fmadd_ps(number, high, sums[r][2 * p + 1]);
+  }
+}
+
+/// A panel in f32, or two.
+template <int Rows, int Panels>
+LAZYPRUNE_AVX2 inline void multiply_lines(const float* x, const float* const (&panels)[Panels], std::size_t depth, float* to, bool more) {
+  __m256 sums[Rows][2 * Panels];
+  load(sums, to, more);
+  for (std::size_t k = 0; k < depth; ++k, x += Rows)
+#pragma GCC unroll 2
+    for (int p = 0; p < Panels; ++p) {
+      const float* line = panels[p] + k * panel_outputs;
+      _mm_prefetch(reinterpret_cast<const char*>(line) + ahead, _MM_HINT_T0);
+      add_line(sums, p, x, _mm256_loadu_ps(line), _mm256_loadu_ps(line + 8));
+      asm volatile("" ::: "memory");  // the rows' numbers are read again: there are no registers to keep them in
+    }
+  store(sums, to);
+}
+
+alignas(32) inline constexpr std::uint32_t upper_halves[8] = {0xffff0000, 0xffff0000, 0xffff0000, 0xffff0000,
+                                                              0xffff0000, 0xffff0000, 0xffff0000, 0xffff0000};
+
+/// The same in bf16, widened in registers: of two inputs, the first is the lower half of the bits, the second the upper.
+template <int Rows, int Panels>
+LAZYPRUNE_AVX2 inline void multiply_lines(const float* x, const std::uint32_t* const (&panels)[Panels], std::size_t depth, float* to,
+                                          bool more) {
+  __m256 sums[Rows][2 * Panels];
+  load(sums, to, more);
+  const auto* mask = reinterpret_cast<const __m256i*>(upper_halves);
+  asm("" : "+r"(mask));  // it stays in memory: there is no register for it
+  for (std::size_t k = 0; k < depth / 2; ++k, x += 2 * Rows)
+#pragma GCC unroll 2
+    for (int p = 0; p < Panels; ++p) {
+      const auto* line = reinterpret_cast<const __m256i*>(panels[p] + k * panel_outputs);
+      _mm_prefetch(reinterpret_cast<const char*>(line) + ahead, _MM_HINT_T0);
+      add_line(sums, p, x, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_loadu_si256(line), 16)),
+               _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_loadu_si256(line + 1), 16)));
+      asm volatile("" ::: "memory");  // nor to keep the line in: it is read again
+      add_line(sums, p, x + Rows, _mm256_castsi256_ps(_mm256_and_si256(_mm256_loadu_si256(line), _mm256_load_si256(mask))),
+               _mm256_castsi256_ps(_mm256_and_si256(_mm256_loadu_si256(line + 1), _mm256_load_si256(mask))));
+    }
+  store(sums, to);
+}
+
+/// Few rows take both panels at once: then there are registers left, and one chain of sums would wait for itself.
+template <class Weight, int Rows>
+LAZYPRUNE_AVX2 inline void multiply_rows(const float* x, const Weight* first, const Weight* second, std::size_t depth, float* sums,
+                                         bool more) {
+  if constexpr (Rows <= 3) {
+    multiply_lines<Rows, 2>(x, {first, second}, depth, sums, more);
+  } else {
+    multiply_lines<Rows, 1>(x, {first}, depth, sums, more);
+    multiply_lines<Rows, 1>(x, {second}, depth, sums + panel_outputs, more);
+  }
+}
+
+template <class Weight>
+LAZYPRUNE_AVX2 inline void multiply(const std::byte* packed, std::size_t rows, const std::byte* first, const std::byte* second,
+                                    std::size_t depth, float* sums, bool more) {
+  constexpr void (*by_rows[])(const float*, const Weight*, const Weight*, std::size_t, float*, bool) = {
+      multiply_rows<Weight, 1>, multiply_rows<Weight, 2>, multiply_rows<Weight, 3>,
+      multiply_rows<Weight, 4>, multiply_rows<Weight, 5>, multiply_rows<Weight, 6>};
+  by_rows[rows - 1](reinterpret_cast<const float*>(packed), reinterpret_cast<const Weight*>(first), reinterpret_cast<const Weight*>(second),
+                    depth, sums, more);
+}
+
+LAZYPRUNE_AVX2 inline void store(const float* sums, std::size_t rows, const float* bias, float* out, std::size_t stride) {
+  for (std::size_t r = 0; r < rows; ++r)
+#pragma GCC unroll 4
+    for (std::size_t i = 0; i < tile_outputs; i += 8)
+      _mm256_storeu_ps(out + r * stride + i, _mm256_add_ps(_mm256_loadu_ps(sums + r * tile_outputs + i), _mm256_loadu_ps(bias + i)));
+}
+
+LAZYPRUNE_AVX2 inline void add(const float* sums, std::size_t rows, const float* bias, float* out, std::size_t stride) {
+  for (std::size_t r = 0; r < rows; ++r)
+#pragma GCC unroll 4
+    for (std::size_t i = 0; i < tile_outputs; i += 8) {
+      const __m256 sum = _mm256_add_ps(_mm256_loadu_ps(sums + r * tile_outputs + i), _mm256_loadu_ps(bias + i));
+      _mm256_storeu_ps(out + r * stride + i, _mm256_add_ps(_mm256_loadu_ps(out + r * stride + i), sum));
+    }
+}
+
+/// x / log 2, rounded.
+LAZYPRUNE_AVX2_INLINE __m256 powers_of_two(__m256 x) {
+  return _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(log2_e)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+
+/// e^x / 2^n: a polynomial (Cephes' expf) in what is left of x, at most half of log 2.
+LAZYPRUNE_AVX2_INLINE __m256 exp_of_rest(__m256 x, __m256 n) {
+  __m256 rest = _mm256_fnmadd_ps(n, _mm256_set1_ps(log_2_upper), x);
+  rest = _mm256_fnmadd_ps(n, _mm256_set1_ps(log_2_lower), rest);
+  __m256 sum = _mm256_set1_ps(exp_terms[0]);
+#pragma GCC unroll 5
+  for (int i = 1; i < 6; ++i) sum = _mm256_fmadd_ps(sum, rest, _mm256_set1_ps(exp_terms[i]));
+  return _mm256_add_ps(_mm256_fmadd_ps(sum, _mm256_mul_ps(rest, rest), rest), _mm256_set1_ps(1.0f));
+}
+
+/// e^x. Infinity above the range, 0 below, NaN for NaN.
+LAZYPRUNE_AVX2_INLINE __m256 exp(__m256 x) {
+  x = _mm256_min_ps(_mm256_set1_ps(exp_limit), _mm256_max_ps(_mm256_set1_ps(-exp_limit), x));  // the second operand where one is NaN
+  const __m256 n = powers_of_two(x), sum = exp_of_rest(x, n);
+  const __m256i power = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(power, 1);  // twice a half: 2^n itself may be out of range
+  const __m256i one = _mm256_set1_epi32(0x3f800000);
+  const __m256 product = _mm256_mul_ps(sum, _mm256_castsi256_ps(_mm256_add_epi32(one, _mm256_slli_epi32(half, 23))));
+  return _mm256_mul_ps(product, _mm256_castsi256_ps(_mm256_add_epi32(one, _mm256_slli_epi32(_mm256_sub_epi32(power, half), 23))));
+}
+
+LAZYPRUNE_AVX2 inline void gate(const float* sums, std::size_t rows, const float* bias, float* out, std::size_t stride) {
+  const __m256 one = _mm256_set1_ps(1.0f);
+  for (std::size_t r = 0; r < rows; ++r, sums += tile_outputs, out += stride)
+#pragma GCC unroll 2
+    for (std::size_t i = 0; i < panel_outputs; i += 8) {
+      const __m256 g = _mm256_add_ps(_mm256_loadu_ps(sums + i), _mm256_loadu_ps(bias + i));
+      const __m256 u = _mm256_add_ps(_mm256_loadu_ps(sums + panel_outputs + i), _mm256_loadu_ps(bias + panel_outputs + i));
+      const __m256 silu = _mm256_div_ps(g, _mm256_add_ps(one, exp(_mm256_sub_ps(_mm256_setzero_ps(), g))));
+      _mm256_storeu_ps(out + i, _mm256_mul_ps(silu, u));
+    }
+}
+
+inline constexpr product_kernel f32{.strip = strip,
+                                    .granule = 1,
+                                    .element = 4,
+                                    .line_inputs = 1,
+                                    .group = 4,
+                                    .strip_in_l1 = true,
+                                    .enter = nothing,
+                                    .leave = nothing,
+                                    .pack = pack,
+                                    .multiply = multiply<float>,
+                                    .store = store,
+                                    .add = add,
+                                    .gate = gate};
+
+inline constexpr product_kernel bf16 = [] {
+  product_kernel k = f32;
+  k.line_inputs = 2;
+  k.multiply = multiply<std::uint32_t>;
+  return k;
+}();
+
+}  // namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA::kernels::avx2

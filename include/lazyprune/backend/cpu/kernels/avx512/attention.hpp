@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+// The running softmax in AVX-512: the bits of AVX2.
+#pragma once
+
+#include <lazyprune/backend/cpu/kernels/attention_kernel.hpp>
+#include <lazyprune/backend/cpu/kernels/avx512/product.hpp>
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 about its own intrinsics
+#endif
+
+namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA::kernels::avx512 {
+
+/// As in AVX2, bit for bit.
+LAZYPRUNE_AVX512_INLINE __m512 weight_of(__m512 x) {
+  x = _mm512_max_ps(_mm512_set1_ps(weight_limit), x);
+  const __m512 n = powers_of_two(x);
+  const __m512i power = _mm512_slli_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127)), 23);
+  return _mm512_mul_ps(exp_of_rest(x, n), _mm512_castsi512_ps(power));
+}
+
+LAZYPRUNE_AVX512 inline void soften(float* scores, std::size_t tile_floats, std::size_t tiles, std::size_t rows, const std::int32_t* ranks,
+                                    const std::int32_t* seen, float* largest, float* mass, float* fade, float* weights,
+                                    std::size_t stride) {
+  const __m512 none = _mm512_set1_ps(no_score);
+  for (std::size_t r = 0; r < rows; ++r, scores += tile_outputs, weights += stride, mass += mass_lanes) {
+    __m512 most = none;
+    const __m512i limit = _mm512_set1_epi32(ranks ? seen[r] : 0);
+    for (std::size_t t = 0; t < tiles; ++t)
+#pragma GCC unroll 2
+      for (std::size_t i = 0; i < tile_outputs; i += 16) {
+        float* at = scores + t * tile_floats + i;
+        __m512 score = _mm512_loadu_ps(at);
+        if (ranks) {
+          score = _mm512_mask_blend_ps(_mm512_cmpgt_epi32_mask(limit, _mm512_loadu_si512(ranks + t * tile_outputs + i)), none, score);
+          _mm512_storeu_ps(at, score);
+        }
+        most = _mm512_max_ps(most, score);
+      }
+    float lanes[16], here = no_score;
+    _mm512_storeu_ps(lanes, most);
+    for (const float lane : lanes) here = lane > here ? lane : here;
+    const float before = largest[r], now = here > before ? here : before, shift = now == no_score ? 0.0f : now;
+    const __m512 old = weight_of(_mm512_set1_ps(before - shift)), shifts = _mm512_set1_ps(shift);
+    _mm512_storeu_ps(lanes, old);
+    largest[r] = now;
+    fade[r] = lanes[0];
+    __m512 sum = _mm512_setzero_ps();
+    for (std::size_t t = 0; t < tiles; ++t)
+#pragma GCC unroll 2
+      for (std::size_t i = 0; i < tile_outputs; i += 16) {
+        const __m512 weight = weight_of(_mm512_sub_ps(_mm512_loadu_ps(scores + t * tile_floats + i), shifts));
+        sum = _mm512_add_ps(sum, weight);
+        _mm512_storeu_ps(weights + t * tile_outputs + i, weight);
+      }
+    _mm512_storeu_ps(mass, _mm512_fmadd_ps(_mm512_loadu_ps(mass), old, sum));
+  }
+}
+
+LAZYPRUNE_AVX512 inline void scale(float* sums, std::size_t tile_floats, std::size_t tiles, std::size_t rows, const float* by) {
+  for (std::size_t t = 0; t < tiles; ++t)
+    for (std::size_t r = 0; r < rows; ++r)
+#pragma GCC unroll 2
+      for (std::size_t i = 0; i < tile_outputs; i += 16) {
+        float* at = sums + t * tile_floats + r * tile_outputs + i;
+        _mm512_storeu_ps(at, _mm512_mul_ps(_mm512_loadu_ps(at), _mm512_set1_ps(by[r])));
+      }
+}
+
+LAZYPRUNE_AVX512 inline void finish(float* row, std::size_t count, float shift, float by) {
+  const __m512 shifts = _mm512_set1_ps(shift), factor = _mm512_set1_ps(by);
+  for (std::size_t i = 0; i < count; i += 16) {
+    const std::size_t left = count - i;
+    const __m512 value = _mm512_mul_ps(weight_of(_mm512_sub_ps(load_some(row + i, left), shifts)), factor);
+    _mm512_mask_storeu_ps(row + i, mask_of(left), value);
+  }
+}
+
+inline constexpr attention_kernel attention{.soften = soften, .scale = scale, .finish = finish};
+
+}  // namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA::kernels::avx512
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif

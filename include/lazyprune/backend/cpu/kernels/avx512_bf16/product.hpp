@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+// Products in AVX512-BF16: VDPBF16PS adds two products of bf16 to each sum. The rows are rounded to bf16 while they are packed.
+#pragma once
+
+#include <lazyprune/backend/cpu/kernels/avx512/product.hpp>
+
+#define LAZYPRUNE_AVX512_BF16 LAZYPRUNE_TARGET("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
+#define LAZYPRUNE_AVX512_BF16_INLINE LAZYPRUNE_AVX512_BF16 __attribute__((always_inline)) inline
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 about its own intrinsics
+#endif
+
+namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA::kernels::avx512_bf16 {
+
+/// x[0..31] rounded, and zeros from `left` on.
+LAZYPRUNE_AVX512_BF16_INLINE __m512i load_rounded(const float* x, std::size_t left) {
+  return (__m512i)_mm512_cvtne2ps_pbh(avx512::load_some(x + 16, left > 16 ? left - 16 : 0), avx512::load_some(x, left));
+}
+
+/// In the order (depth / 2, rows, 2). A store of 16 lanes covers what the one before it wrote too much.
+LAZYPRUNE_AVX512_BF16 inline void pack(const float* x, std::size_t stride, std::size_t rows, std::size_t inputs, std::size_t depth,
+                                       std::byte* packed) {
+  auto* to = reinterpret_cast<float*>(packed);
+  for (std::size_t k = 0; k < depth; k += 32) {
+    const std::size_t left = k < inputs ? inputs - k : 0;
+    __m512 block[16];
+#pragma GCC unroll 16
+    for (std::size_t r = 0; r < 16; ++r) block[r] = _mm512_castsi512_ps(load_rounded(x + (r < rows ? r : 0) * stride + k, left));
+    avx512::transpose(block);
+#pragma GCC unroll 16
+    for (std::size_t i = 0; i < 16; ++i, to += rows) _mm512_storeu_ps(to, block[i]);
+  }
+}
+
+template <int Rows>
+LAZYPRUNE_AVX512_BF16 inline void multiply_rows(const std::int32_t* x, const std::byte* first, const std::byte* second, std::size_t depth,
+                                                float* to, bool more) {
+  __m512 sums[Rows][2];
+  avx512::load(sums, to, more);
+  for (std::size_t k = 0; k < depth; k += 2, x += Rows, first += line_bytes, second += line_bytes) {
+    avx512::prefetch(first), avx512::prefetch(second);
+    const auto a = (__m512bh)_mm512_loadu_si512(first), b = (__m512bh)_mm512_loadu_si512(second);
+#pragma GCC unroll 12
+    for (int r = 0; r < Rows; ++r) {
+      const auto pair = (__m512bh)_mm512_set1_epi32(x[r]);
+      sums[r][0] = _mm512_dpbf16_ps(sums[r][0], pair, a);
+      sums[r][1] = _mm512_dpbf16_ps(sums[r][1], pair, b);
+    }
+  }
+  avx512::store(sums, to);
+}
+
+template <int... Less>
+LAZYPRUNE_AVX512_BF16 inline void multiply_any(std::integer_sequence<int, Less...>, const std::byte* packed, std::size_t rows,
+                                               const std::byte* first, const std::byte* second, std::size_t depth, float* sums, bool more) {
+  constexpr void (*by_rows[])(const std::int32_t*, const std::byte*, const std::byte*, std::size_t, float*,
+                              bool) = {multiply_rows<Less + 1>...};
+  by_rows[rows - 1](reinterpret_cast<const std::int32_t*>(packed), first, second, depth, sums, more);
+}
+
+LAZYPRUNE_AVX512_BF16 inline void multiply(const std::byte* packed, std::size_t rows, const std::byte* first, const std::byte* second,
+                                           std::size_t depth, float* sums, bool more) {
+  multiply_any(std::make_integer_sequence<int, avx512::strip>{}, packed, rows, first, second, depth, sums, more);
+}
+
+inline constexpr product_kernel bf16 = [] {
+  product_kernel k = avx512::bf16;
+  k.element = 2;
+  k.pack = pack;
+  k.multiply = multiply;
+  return k;
+}();
+
+}  // namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA::kernels::avx512_bf16
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+// What one instruction set brings to the product of activations (rows, inputs) and a packed weight: a handful of functions on one tile.
+//
+// A tile is a strip of a few rows times the 32 outputs of two neighbouring panels of the weight (packed_matrix.hpp has their layout).
+// Every sum is one chain of fused multiply-adds in the order of the inputs, in one lane of one register. Where the chain is cut, it goes
+// on from what was stored: so neither the blocks, nor the other rows, nor the threads change a bit of it.
+#pragma once
+
+#include <cstddef>
+
+#include <lazyprune/backend/cpu/batch.hpp>
+#include <lazyprune/backend/tensor.hpp>
+
+namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA::kernels {
+
+inline constexpr std::size_t panel_outputs = 16;
+inline constexpr std::size_t tile_outputs = 2 * panel_outputs;
+inline constexpr std::size_t line_bytes = 64;  // of a panel: one f32 or two bf16 inputs of each of its outputs
+
+/// Where in a panel the number of an input and an output is, in bytes; with output 0: where the lines from that input on begin.
+constexpr std::size_t panel_offset(dtype type, std::size_t input, std::size_t output) {
+  return type == dtype::f32 ? input * line_bytes + output * 4 : input / 2 * line_bytes + output * 4 + input % 2 * 2;
+}
+
+struct product_kernel {
+  std::size_t strip;        // rows of a tile at most
+  std::size_t granule;      // packed rows are padded to a multiple of this
+  std::size_t element;      // bytes of a packed activation
+  std::size_t line_inputs;  // inputs in a line of a panel
+  std::size_t group;        // neighbouring tiles of the weight that strips meet in turn
+  bool strip_in_l1;         // what should stay in L1 meanwhile: the strip; otherwise the group's weights, in L2
+
+  /// Around a thread's tiles.
+  void (*enter)();
+  void (*leave)();
+
+  /// x (rows <= strip, inputs), rows `stride` floats apart, into (depth, rows padded), padded with zeros to `depth` inputs: in the order in
+  /// which `multiply` reads it. May write up to a line more.
+  void (*pack)(const float* x, std::size_t stride, std::size_t rows, std::size_t inputs, std::size_t depth, std::byte* packed);
+
+  /// sums (rows, 32) = a packed strip times the lines of both panels, `depth` inputs of each; on top of what is in it if `more`.
+  void (*multiply)(const std::byte* packed, std::size_t rows, const std::byte* first, const std::byte* second, std::size_t depth,
+                   float* sums, bool more);
+
+  /// out (rows, 32) = sums + bias (32), or += that.
+  void (*store)(const float* sums, std::size_t rows, const float* bias, float* out, std::size_t stride);
+  void (*add)(const float* sums, std::size_t rows, const float* bias, float* out, std::size_t stride);
+
+  /// out (rows, 16) = silu(first half of the sums + bias) * (second half + bias).
+  void (*gate)(const float* sums, std::size_t rows, const float* bias, float* out, std::size_t stride);
+
+  constexpr std::size_t padded(std::size_t rows) const { return (rows + granule - 1) / granule * granule; }
+};
+
+/// For kernels that have nothing to prepare.
+inline void nothing() {}
+
+// e^x = 2^n e^rest: see exp() in the kernels.
+inline constexpr float exp_limit = 170.0f;  // both sides of it are infinity, or 0; 2^n fits in two factors
+inline constexpr float log2_e = 1.44269504088896341f;
+inline constexpr float log_2_upper = 0.693359375f, log_2_lower = -2.12194440e-4f;
+inline constexpr float exp_terms[] = {1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f,
+                                      4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f};
+
+}  // namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA::kernels

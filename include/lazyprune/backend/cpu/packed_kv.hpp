@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+// Keys and values of one layer, in the order in which products read them: in blocks of slots, of each head the keys as a packed weight
+// with an output for each slot and an input for each dimension, the values as one with an output for each dimension and an input for
+// each slot. So attention is two products, for a prefill and for one token, and nothing is packed again.
+#pragma once
+
+#include <cassert>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include <lazyprune/backend/cpu/kernels/product_kernel.hpp>
+#include <lazyprune/backend/cpu/parallel.hpp>
+#include <lazyprune/backend/host.hpp>
+
+namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA {
+
+class packed_kv {
+ public:
+  static constexpr std::size_t block_slots = 256;
+  static constexpr std::size_t block_tiles = block_slots / kernels::tile_outputs;
+
+  packed_kv(std::size_t kv_heads, std::size_t head_dim)
+      : kv_heads_(kv_heads), head_dim_(head_dim), value_tiles_((head_dim + kernels::tile_outputs - 1) / kernels::tile_outputs) {}
+
+  std::size_t size() const { return size_; }                   // slots
+  std::size_t width() const { return kv_heads_ * head_dim_; }  // of a slot's key, and of its value
+  std::size_t kv_heads() const { return kv_heads_; }
+  dtype type() const { return type_; }                                                        // f32 or bf16
+  std::size_t key_depth() const { return type_ == dtype::f32 ? head_dim_ : padded_depth(); }  // inputs of a key panel
+  std::size_t value_tiles() const { return value_tiles_; }                                    // pairs of value panels
+  std::size_t blocks() const { return (size_ + block_slots - 1) / block_slots; }
+  std::size_t bytes() const { return blocks_.size() * kv_heads_ * head_bytes(); }
+
+  /// Forgets the slots and keeps the memory.
+  void clear() { size_ = 0; }
+
+  /// The rows of k and v (rows, kv_heads * head_dim) become the next slots. An empty cache takes the type `as`, f32 or bf16; one that is
+  /// not empty keeps its own.
+  void append(rows_view<const float> k, rows_view<const float> v, dtype as, int threads) {
+    assert(k.rows == v.rows && k.columns == width() && v.columns == width());
+    if (size_ == 0 && as != type_) type_ = as, blocks_.clear();
+    while (blocks_.size() * block_slots < size_ + k.rows) {
+      blocks_.emplace_back(kv_heads_ * head_bytes());
+      std::memset(blocks_.back().data(), 0, blocks_.back().size());  // what no slot has yet is multiplied with 0, and must be a number
+    }
+    detail::for_tasks(threads, kv_heads_, [&](std::size_t head, std::size_t) {
+      for (std::size_t r = 0; r < k.rows; ++r) {
+        const float *key = k.row(r) + head * head_dim_, *value = v.row(r) + head * head_dim_;
+        type_ == dtype::f32 ? put<dtype::f32>(size_ + r, head, key, value) : put<dtype::bf16>(size_ + r, head, key, value);
+      }
+    });
+    size_ += k.rows;
+  }
+
+  /// Panel 0 or 1 of a tile of keys: 16 slots of the block.
+  const std::byte* key_panel(std::size_t block, std::size_t head, std::size_t panel) const {
+    return head_of(block, head) + panel * key_panel_bytes();
+  }
+
+  /// A panel of values: 16 dimensions, from slot `first` of the block on.
+  const std::byte* value_panel(std::size_t block, std::size_t head, std::size_t panel, std::size_t first) const {
+    return head_of(block, head) + keys_bytes() + panel * value_panel_bytes() + kernels::panel_offset(type_, first, 0);
+  }
+
+  float key(std::size_t slot, std::size_t head, std::size_t i) const { return read(key_at(slot, head, i)); }
+  float value(std::size_t slot, std::size_t head, std::size_t i) const { return read(value_at(slot, head, i)); }
+
+ private:
+  std::size_t padded_depth() const { return (head_dim_ + 31) / 32 * 32; }
+  std::size_t key_panel_bytes() const { return kernels::panel_offset(type_, key_depth(), 0); }
+  std::size_t keys_bytes() const { return block_slots / kernels::panel_outputs * key_panel_bytes(); }
+  std::size_t value_panel_bytes() const { return kernels::panel_offset(type_, block_slots, 0); }
+  std::size_t head_bytes() const { return keys_bytes() + 2 * value_tiles_ * value_panel_bytes(); }
+
+  const std::byte* head_of(std::size_t block, std::size_t head) const { return blocks_[block].data() + head * head_bytes(); }
+
+  const std::byte* key_at(std::size_t slot, std::size_t head, std::size_t i) const {
+    const std::size_t output = slot % block_slots;
+    return key_panel(slot / block_slots, head, output / kernels::panel_outputs) +
+           kernels::panel_offset(type_, i, output % kernels::panel_outputs);
+  }
+  const std::byte* value_at(std::size_t slot, std::size_t head, std::size_t i) const {
+    return value_panel(slot / block_slots, head, i / kernels::panel_outputs, 0) +
+           kernels::panel_offset(type_, slot % block_slots, i % kernels::panel_outputs);
+  }
+
+  template <dtype Type>
+  void put(std::size_t slot, std::size_t head, const float* key, const float* value) {
+    const auto write = [](const std::byte* at, float number) {
+      const auto stored = [&] {
+        if constexpr (Type == dtype::f32) return number;
+        if constexpr (Type == dtype::bf16) return bf16_of_float(number);
+      }();
+      std::memcpy(const_cast<std::byte*>(at), &stored, sizeof stored);
+    };
+    const std::byte *keys = key_at(slot, head, 0), *values = value_at(slot, head, 0);
+    for (std::size_t i = 0; i < head_dim_; ++i) write(keys + kernels::panel_offset(Type, i, 0), key[i]);
+    for (std::size_t i = 0; i < head_dim_; ++i)
+      write(values + i / kernels::panel_outputs * value_panel_bytes() + kernels::panel_offset(Type, 0, i % kernels::panel_outputs),
+            value[i]);
+  }
+
+  float read(const std::byte* at) const {
+    if (type_ == dtype::f32) {
+      float number;
+      std::memcpy(&number, at, 4);
+      return number;
+    }
+    std::uint16_t half;
+    std::memcpy(&half, at, 2);
+    return float_of_bf16(half);
+  }
+
+  std::size_t kv_heads_;
+  std::size_t head_dim_;
+  std::size_t value_tiles_;
+  dtype type_ = dtype::f32;
+  std::size_t size_ = 0;
+  std::vector<aligned_array<std::byte>> blocks_;  // (kv_heads, keys and values)
+};
+
+}  // namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA

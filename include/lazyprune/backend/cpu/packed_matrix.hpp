@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT
+// A weight in memory, packed once in the order in which the products read it.
+//
+// A panel is 16 outputs; a line of it, one cache line, is one input of each (f32) or two (bf16, the first in the lower half of 32 bits).
+// Panels follow each other, filled up with zeros to an even number of them and, in bf16, to a multiple of 32 inputs. Of a gated weight,
+// panels of the gate and of the up projection take turns, so that a tile holds both.
+#pragma once
+
+#include <emmintrin.h>
+
+#include <algorithm>
+
+#include <lazyprune/backend/cpu/kernels/avx2/convert.hpp>
+#include <lazyprune/backend/cpu/kernels/product_kernel.hpp>
+#include <lazyprune/backend/cpu/large_array.hpp>
+#include <lazyprune/backend/cpu/parallel.hpp>
+
+namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA {
+
+class packed_matrix {
+ public:
+  static constexpr std::size_t panel_outputs = kernels::panel_outputs;
+
+  /// The parts stacked along the outputs. Throws `error` unless they have the same inputs and `as` is f32 or bf16.
+  packed_matrix(std::span<const tensor> parts, dtype as, int threads) : packed_matrix(parts, as, threads, false) {}
+
+  /// A gated weight: outputs 0 to ffn - 1 are the gate's, the next ffn the up projection's. Throws as above, or where they differ in rows.
+  packed_matrix(const tensor& gate, const tensor& up, dtype as, int threads)
+      : packed_matrix((detail::check_gated(gate, up), std::array{gate, up}), as, threads, true) {}
+
+  std::size_t outputs() const { return outputs_; }
+  std::size_t inputs() const { return inputs_; }
+  std::size_t depth() const { return depth_; }  // inputs with their padding
+  std::size_t panels() const { return panels_; }
+  dtype type() const { return type_; }
+  bool gated() const { return gated_; }
+  std::size_t bytes() const { return values_.bytes(); }
+
+  /// From input `first` on, a multiple of the inputs in a line.
+  const std::byte* panel(std::size_t p, std::size_t first = 0) const { return values_.data() + p * panel_bytes_ + offset(first); }
+
+  /// The weights of one output, as float (inputs).
+  void read(std::size_t output, float* to) const {
+    const auto [p, lane] = place(output);
+    for (std::size_t i = 0; i < inputs_; ++i) {
+      const std::byte* at = panel(p) + kernels::panel_offset(type_, i, lane);
+      if (type_ == dtype::f32) {
+        std::memcpy(to + i, at, 4);
+      } else {
+        std::uint16_t bits;
+        std::memcpy(&bits, at, 2);
+        to[i] = float_of_bf16(bits);
+      }
+    }
+  }
+
+ private:
+  struct lane_of_panel {
+    std::size_t panel;
+    std::size_t lane;
+  };
+
+  packed_matrix(std::span<const tensor> parts, dtype as, int threads, bool gated)
+      : outputs_(detail::stacked_outputs(parts, as)),
+        inputs_(parts[0].columns),
+        depth_(as == dtype::f32 ? inputs_ : (inputs_ + 31) / 32 * 32),
+        panels_(2 * (gated ? (outputs_ / 2 + 15) / 16 : (outputs_ + 31) / 32)),
+        type_(as),
+        gated_(gated),
+        panel_bytes_(offset(depth_)),
+        values_(panels_ * panel_bytes_) {
+    fill(parts, threads);
+  }
+
+  std::size_t offset(std::size_t input) const { return kernels::panel_offset(type_, input, 0); }
+
+  lane_of_panel place(std::size_t output) const {
+    if (!gated_) return {output / panel_outputs, output % panel_outputs};
+    const bool up = output >= outputs_ / 2;
+    const std::size_t n = up ? output - outputs_ / 2 : output;
+    return {2 * (n / panel_outputs) + up, n % panel_outputs};
+  }
+
+  /// One row of a part; none: zeros.
+  struct source_row {
+    const tensor* part = nullptr;
+    std::size_t row = 0;
+  };
+
+  source_row source_of(std::span<const tensor> parts, std::size_t panel, std::size_t lane) const {
+    std::size_t row = panel * panel_outputs + lane;
+    if (gated_) {
+      row = panel / 2 * panel_outputs + lane;
+      return row < parts[panel % 2].rows ? source_row{&parts[panel % 2], row} : source_row{};
+    }
+    for (const tensor& part : parts) {
+      if (row < part.rows) return {&part, row};
+      row -= part.rows;
+    }
+    return {};
+  }
+
+  void fill(std::span<const tensor> parts, int threads) {
+    detail::for_tasks(threads, panels_, [&](std::size_t p, std::size_t) {
+      source_row sources[panel_outputs];
+      for (std::size_t lane = 0; lane < panel_outputs; ++lane) sources[lane] = source_of(parts, p, lane);
+      fill_panel(sources, values_.data() + p * panel_bytes_);
+    });
+  }
+
+  /// In blocks of 16 lines: of each output a cache line of numbers, where they lie if they are stored as they are to be.
+  void fill_panel(const source_row (&sources)[panel_outputs], std::byte* to) const {
+    constexpr std::size_t block_lines = kernels::line_bytes / 4;
+    const std::size_t lines = panel_bytes_ / kernels::line_bytes, numbers = kernels::line_bytes / size_of(type_);
+    for (std::size_t line = 0; line < lines; line += block_lines, to += block_lines * kernels::line_bytes) {
+      const std::size_t first = line / block_lines * numbers, count = std::min(numbers, inputs_ - std::min(inputs_, first));
+      alignas(64) std::byte converted[panel_outputs][kernels::line_bytes];
+      const std::byte* rows[panel_outputs];
+      for (std::size_t lane = 0; lane < panel_outputs; ++lane) {
+        const auto [part, row] = sources[lane];
+        if (part && part->type == type_ && count == numbers)
+          rows[lane] = part->data + (row * inputs_ + first) * size_of(type_);
+        else
+          rows[lane] = convert(part, row * inputs_ + first, count, converted[lane]);
+      }
+      transpose(rows, std::min(block_lines, lines - line), to);
+    }
+  }
+
+  /// `count` numbers of the part as this matrix has them, and zeros up to a cache line.
+  const std::byte* convert(const tensor* part, std::size_t first, std::size_t count, std::byte* to) const {
+    constexpr std::size_t most = kernels::line_bytes / 2;
+    const std::size_t numbers = kernels::line_bytes / size_of(type_);
+    alignas(64) std::byte some[most * 4] = {};  // what there is of a line, with the zeros
+    const std::byte* from = some;
+    const dtype type = part ? part->type : type_;
+    if (part) {
+      const std::byte* stored = part->data + first * size_of(type);
+      if (count == numbers)
+        from = stored;
+      else
+        std::copy_n(stored, count * size_of(type), some);
+    }
+    if (type_ == dtype::f32)
+      kernels::avx2::convert(type, from, numbers, reinterpret_cast<float*>(to));
+    else
+      kernels::avx2::convert(type, from, numbers, reinterpret_cast<std::uint16_t*>(to));
+    return to;
+  }
+
+  /// The first `lines` columns of 16 rows of 32 bits become lines.
+  static void transpose(const std::byte* const (&rows)[panel_outputs], std::size_t lines, std::byte* to) {
+    const auto load = [&](std::size_t row, std::size_t column) {
+      return _mm_castsi128_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[row] + column * 4)));
+    };
+    for (std::size_t column = 0; column < lines; column += 4)
+      for (std::size_t row = 0; row < panel_outputs; row += 4) {
+        __m128 a = load(row, column), b = load(row + 1, column), c = load(row + 2, column), d = load(row + 3, column);
+        _MM_TRANSPOSE4_PS(a, b, c, d);
+        const __m128 columns[] = {a, b, c, d};
+        for (std::size_t i = 0; i < 4 && column + i < lines; ++i)
+          _mm_store_ps(reinterpret_cast<float*>(to + (column + i) * kernels::line_bytes + row * 4), columns[i]);
+      }
+  }
+
+  std::size_t outputs_;
+  std::size_t inputs_;
+  std::size_t depth_;
+  std::size_t panels_;
+  dtype type_;
+  bool gated_;
+  std::size_t panel_bytes_;
+  large_array values_;  // (panels, lines, 64)
+};
+
+}  // namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: MIT
+// AVX-512, AVX512-BF16 and AMX in plain loops, as their manuals define them, on a processor that claims to have them all: so that the
+// kernels for them are tested anywhere. Included before everything else (-include), it takes the place of the instructions that the
+// kernels use, and of what the library asks about the processor.
+#pragma once
+
+#include <cpuid.h>
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+
+#define LAZYPRUNE_TARGET(instructions)
+
+namespace emulated {
+
+struct alignas(64) floats {
+  float lane[16];
+};
+struct alignas(64) integers {
+  std::uint32_t lane[16];
+};
+struct alignas(64) halves {
+  std::uint16_t lane[32];
+
+  halves() = default;
+  explicit halves(const integers& bits) { std::memcpy(lane, bits.lane, 64); }
+  explicit operator integers() const { return std::bit_cast<integers>(*this); }
+};
+
+template <class F>
+floats each(F f) {
+  floats result;
+  for (int i = 0; i < 16; ++i) result.lane[i] = f(i);
+  return result;
+}
+
+inline floats load(const float* from) {
+  return each([&](int i) { return from[i]; });
+}
+inline floats load_masked(unsigned mask, const float* from) {
+  return each([&](int i) { return mask >> i & 1 ? from[i] : 0.0f; });
+}
+inline void store_masked(float* to, unsigned mask, floats v) {
+  for (int i = 0; i < 16; ++i)
+    if (mask >> i & 1) to[i] = v.lane[i];
+}
+inline floats choose(unsigned mask, floats otherwise, floats chosen) {
+  return each([&](int i) { return (mask >> i & 1 ? chosen : otherwise).lane[i]; });
+}
+inline void store(float* to, floats v) { std::memcpy(to, v.lane, 64); }
+inline floats all(float value) {
+  return each([&](int) { return value; });
+}
+inline floats add(floats a, floats b) {
+  return each([&](int i) { return a.lane[i] + b.lane[i]; });
+}
+inline floats subtract(floats a, floats b) {
+  return each([&](int i) { return a.lane[i] - b.lane[i]; });
+}
+inline floats multiply(floats a, floats b) {
+  return each([&](int i) { return a.lane[i] * b.lane[i]; });
+}
+inline floats divide(floats a, floats b) {
+  return each([&](int i) { return a.lane[i] / b.lane[i]; });
+}
+inline floats least(floats a, floats b) {
+  return each([&](int i) { return a.lane[i] < b.lane[i] ? a.lane[i] : b.lane[i]; });
+}
+inline floats most(floats a, floats b) {
+  return each([&](int i) { return a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i]; });
+}
+inline floats fused(floats a, floats b, floats c) {
+  return each([&](int i) { return std::fma(a.lane[i], b.lane[i], c.lane[i]); });
+}
+inline floats fused_negative(floats a, floats b, floats c) {
+  return each([&](int i) { return std::fma(-a.lane[i], b.lane[i], c.lane[i]); });
+}
+inline floats nearest(floats a) {
+  return each([&](int i) { return std::nearbyint(a.lane[i]); });
+}
+inline floats scaled(floats a, floats n) {
+  return each([&](int i) { return std::scalbn(a.lane[i], static_cast<int>(std::floor(n.lane[i]))); });
+}
+
+inline floats interleave(floats a, floats b, int half) {
+  return each([&](int i) { return (i % 2 ? b : a).lane[i / 4 * 4 + 2 * half + i % 4 / 2]; });
+}
+inline floats shuffle(floats a, floats b, int choice) {
+  return each([&](int i) { return (i % 4 < 2 ? a : b).lane[i / 4 * 4 + (choice >> 2 * (i % 4) & 3)]; });
+}
+inline floats shuffle_quarters(floats a, floats b, int choice) {
+  return each([&](int i) { return (i < 8 ? a : b).lane[(choice >> 2 * (i / 4) & 3) * 4 + i % 4]; });
+}
+
+inline integers load_bits(const void* from) {
+  integers result;
+  std::memcpy(result.lane, from, 64);
+  return result;
+}
+inline void store_bits(void* to, integers v) { std::memcpy(to, v.lane, 64); }
+inline integers all_bits(int value) {
+  integers result;
+  for (std::uint32_t& lane : result.lane) lane = static_cast<std::uint32_t>(value);
+  return result;
+}
+inline integers both(integers a, integers b) {
+  for (int i = 0; i < 16; ++i) a.lane[i] &= b.lane[i];
+  return a;
+}
+inline unsigned greater(integers a, integers b) {
+  unsigned mask = 0;
+  for (int i = 0; i < 16; ++i)
+    mask |= static_cast<unsigned>(static_cast<std::int32_t>(a.lane[i]) > static_cast<std::int32_t>(b.lane[i])) << i;
+  return mask;
+}
+inline integers shifted(integers a, unsigned bits) {
+  for (std::uint32_t& lane : a.lane) lane <<= bits;
+  return a;
+}
+inline integers sum(integers a, integers b) {
+  for (int i = 0; i < 16; ++i) a.lane[i] += b.lane[i];
+  return a;
+}
+inline integers nearest_integers(floats a) {
+  integers result;
+  for (int i = 0; i < 16; ++i)
+    result.lane[i] =
+        std::abs(a.lane[i]) < 0x1p31f ? static_cast<std::uint32_t>(static_cast<std::int32_t>(std::nearbyint(a.lane[i]))) : 0x80000000u;
+  return result;
+}
+inline floats as_floats(integers a) { return std::bit_cast<floats>(a); }
+
+// bf16 arithmetic: subnormal numbers are zero, on the way in and on the way out.
+inline float flushed(float x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x; }
+inline float wide(std::uint16_t half) { return flushed(std::bit_cast<float>(static_cast<std::uint32_t>(half) << 16)); }
+inline std::uint16_t narrow(float x) {
+  const auto bits = std::bit_cast<std::uint32_t>(flushed(x));
+  if (std::isnan(x)) return static_cast<std::uint16_t>(bits >> 16 | 0x40);
+  return static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+inline halves rounded(floats upper, floats lower) {
+  halves result;
+  for (int i = 0; i < 32; ++i) result.lane[i] = narrow(i < 16 ? lower.lane[i] : upper.lane[i - 16]);
+  return result;
+}
+inline float fused_flushed(float a, float b, float c) { return flushed(std::fma(a, b, flushed(c))); }
+
+/// VDPBF16PS: of each pair the second product first.
+inline floats add_pairs(floats sums, halves a, halves b) {
+  return each([&](int i) {
+    const float second = fused_flushed(wide(a.lane[2 * i + 1]), wide(b.lane[2 * i + 1]), sums.lane[i]);
+    return fused_flushed(wide(a.lane[2 * i]), wide(b.lane[2 * i]), second);
+  });
+}
+
+// AMX. A register without a setup holds nothing, and touching it ends the program, as it does in hardware.
+struct tiles {
+  bool ready = false;
+  std::uint8_t rows[8] = {};
+  std::uint16_t row_bytes[8] = {};
+  std::uint8_t data[8][16][64] = {};
+};
+inline thread_local tiles registers;
+
+inline void require(bool fine) {
+  if (!fine) std::abort();
+}
+
+inline void load_setup(const void* from) {
+  std::uint8_t setup[64];
+  std::memcpy(setup, from, 64);
+  require(setup[0] == 1 && setup[1] == 0);
+  registers = {};
+  registers.ready = true;
+  for (int t = 0; t < 8; ++t) {
+    std::memcpy(&registers.row_bytes[t], setup + 16 + 2 * t, 2);
+    registers.rows[t] = setup[48 + t];
+    require(registers.row_bytes[t] <= 64 && registers.rows[t] <= 16);
+  }
+}
+inline void release() { registers = {}; }
+
+inline void load_tile(int t, const void* from, std::size_t stride) {
+  require(registers.ready);
+  for (int r = 0; r < registers.rows[t]; ++r)
+    std::memcpy(registers.data[t][r], static_cast<const std::uint8_t*>(from) + static_cast<std::size_t>(r) * stride,
+                registers.row_bytes[t]);
+}
+inline void store_tile(int t, void* to, std::size_t stride) {
+  require(registers.ready);
+  for (int r = 0; r < registers.rows[t]; ++r)
+    std::memcpy(static_cast<std::uint8_t*>(to) + static_cast<std::size_t>(r) * stride, registers.data[t][r], registers.row_bytes[t]);
+}
+inline void clear_tile(int t) {
+  require(registers.ready);
+  std::memset(registers.data[t], 0, sizeof registers.data[t]);
+}
+
+/// TDPBF16PS: sums of the first and of the second products of all pairs, each a chain; then both to what is there.
+inline void add_tile_product(int sums, int a, int b) {
+  const tiles& t = registers;
+  require(t.ready && t.row_bytes[a] / 4 == t.rows[b] && t.rows[sums] == t.rows[a] && t.row_bytes[sums] == t.row_bytes[b]);
+  for (int m = 0; m < t.rows[sums]; ++m)
+    for (int n = 0; n < t.row_bytes[sums] / 4; ++n) {
+      float chain[2] = {}, sum;
+      for (int k = 0; k < t.rows[b]; ++k)
+        for (int i = 0; i < 2; ++i) {
+          std::uint16_t x, y;
+          std::memcpy(&x, &t.data[a][m][4 * k + 2 * i], 2);
+          std::memcpy(&y, &t.data[b][k][4 * n + 2 * i], 2);
+          chain[i] = fused_flushed(wide(x), wide(y), chain[i]);
+        }
+      std::memcpy(&sum, &t.data[sums][m][4 * n], 4);
+      sum = flushed(flushed(sum) + flushed(chain[0] + chain[1]));
+      std::memcpy(&registers.data[sums][m][4 * n], &sum, 4);
+    }
+}
+
+/// The processor's own answers, and the bits of what is imitated here.
+inline int cpuid(unsigned leaf, unsigned subleaf, unsigned* eax, unsigned* ebx, unsigned* ecx, unsigned* edx) {
+  const int known = __get_cpuid_count(leaf, subleaf, eax, ebx, ecx, edx);
+  if (leaf == 7 && subleaf == 0) {
+    *ebx |= 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31;
+    *edx |= 1u << 22 | 1u << 24;
+  }
+  if (leaf == 7 && subleaf == 1) *eax |= 1u << 5;
+  return known;
+}
+
+/// Permission for the tiles' data (ARCH_REQ_XCOMP_PERM) is granted; other calls are the system's.
+template <class... Arguments>
+long call(long number, Arguments... arguments) {
+  return number == SYS_arch_prctl ? 0 : ::syscall(number, arguments...);
+}
+
+}  // namespace emulated
+
+#define __get_cpuid_count emulated::cpuid
+#undef _xgetbv
+#define _xgetbv(which) 0x600e7ull
+#define syscall emulated::call
+
+#undef _mm512_roundscale_ps
+#undef _mm512_cmpgt_epi32_mask
+#undef _mm512_shuffle_ps
+#undef _mm512_shuffle_f32x4
+#undef _tile_loadconfig
+#undef _tile_release
+#undef _tile_zero
+#undef _tile_loadd
+#undef _tile_stored
+#undef _tile_dpbf16ps
+
+#define __m512 emulated::floats
+#define __m512i emulated::integers
+#define __m512bh emulated::halves
+#define _mm512_loadu_ps emulated::load
+#define _mm512_maskz_loadu_ps emulated::load_masked
+#define _mm512_storeu_ps emulated::store
+#define _mm512_mask_storeu_ps emulated::store_masked
+#define _mm512_mask_blend_ps emulated::choose
+#define _mm512_cmpgt_epi32_mask emulated::greater
+#define _mm512_setzero_ps() emulated::all(0)
+#define _mm512_set1_ps emulated::all
+#define _mm512_add_ps emulated::add
+#define _mm512_sub_ps emulated::subtract
+#define _mm512_mul_ps emulated::multiply
+#define _mm512_div_ps emulated::divide
+#define _mm512_min_ps emulated::least
+#define _mm512_max_ps emulated::most
+#define _mm512_fmadd_ps emulated::fused
+#define _mm512_fnmadd_ps emulated::fused_negative
+#define _mm512_roundscale_ps(x, how) emulated::nearest(x)
+#define _mm512_scalef_ps emulated::scaled
+#define _mm512_unpacklo_ps(a, b) emulated::interleave(a, b, 0)
+#define _mm512_unpackhi_ps(a, b) emulated::interleave(a, b, 1)
+#define _mm512_shuffle_ps emulated::shuffle
+#define _mm512_shuffle_f32x4 emulated::shuffle_quarters
+#define _mm512_loadu_si512 emulated::load_bits
+#define _mm512_storeu_si512 emulated::store_bits
+#define _mm512_set1_epi32 emulated::all_bits
+#define _mm512_and_si512 emulated::both
+#define _mm512_slli_epi32 emulated::shifted
+#define _mm512_castsi512_ps emulated::as_floats
+#define _mm512_add_epi32 emulated::sum
+#define _mm512_cvtps_epi32 emulated::nearest_integers
+#define _mm512_cvtne2ps_pbh emulated::rounded
+#define _mm512_dpbf16_ps emulated::add_pairs
+#define _tile_loadconfig emulated::load_setup
+#define _tile_release emulated::release
+#define _tile_zero emulated::clear_tile
+#define _tile_loadd emulated::load_tile
+#define _tile_stored emulated::store_tile
+#define _tile_dpbf16ps emulated::add_tile_product

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/backend/cpu/kernels/avx512/attention.hpp>
+
+#include <doctest/doctest.h>
+
+#include <backend/cpu/kernels/contract.hpp>
+#include <backend/cpu/kernels/softmax_contract.hpp>
+#include <lazyprune/backend/cpu/kernels/avx2/attention.hpp>
+
+using namespace lazyprune;
+using namespace lazyprune_test;
+
+TEST_CASE("the running softmax in AVX-512") {
+  if (is_missing(isa::avx512)) return;
+  check_attention_kernel(kernels::avx512::attention);
+}
+
+TEST_CASE("AVX-512 gives the bits of AVX2") {
+  if (is_missing(isa::avx2) || is_missing(isa::avx512)) return;
+  softmax_sample narrow(kernels::avx2::attention, 5), wide(kernels::avx512::attention, 5);
+  for (std::uint32_t block = 0; block < 3; ++block) {
+    const auto scores = normal_floats(5 * softmax_sample::keys, block, 30);
+    CHECK(narrow.take(scores, nullptr, {}) == wide.take(scores, nullptr, {}));
+    CHECK(narrow.largest == wide.largest);
+    CHECK(narrow.fade == wide.fade);
+    CHECK(narrow.mass == wide.mass);
+    CHECK(narrow.weights == wide.weights);
+  }
+  auto a = normal_floats(37, 1), b = a;
+  narrow.kernel.finish(a.data(), 37, 5.5f, 0.3f);
+  wide.kernel.finish(b.data(), 37, 5.5f, 0.3f);
+  CHECK(a == b);
+}

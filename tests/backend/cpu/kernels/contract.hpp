@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+// What every product_kernel must do with one tile, for all numbers of rows: against the definition, in numbers that are exact in bf16 and
+// whose sums are exact in float.
+#pragma once
+
+#include <lazyprune/backend/cpu/kernels/product_kernel.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+#include <backend/samples.hpp>
+#include <lazyprune/backend/cpu/isa.hpp>
+#include <lazyprune/backend/host.hpp>
+
+namespace lazyprune_test {
+
+inline bool is_missing(lazyprune::isa instructions) {
+  if (has(instructions)) return false;
+  MESSAGE("skipped: this processor lacks " << std::string(name_of(instructions)));
+  return true;
+}
+
+/// A strip of rows and the two panels of a weight, as a kernel wants them.
+struct tile_sample {
+  static constexpr std::size_t outputs = lazyprune::kernels::tile_outputs, line = lazyprune::kernels::line_bytes;
+
+  /// number(i) for all numbers of the rows and weights.
+  template <class Number>
+  tile_sample(const lazyprune::kernels::product_kernel& k, std::size_t rows_, std::size_t inputs_, const Number& number)
+      : kernel(k), rows(rows_), inputs(inputs_), depth(k.line_inputs == 1 ? inputs : (inputs + 31) / 32 * 32) {
+    for (std::size_t i = 0; i < rows * inputs; ++i) x.push_back(number(i));
+    for (std::size_t i = 0; i < outputs * inputs; ++i) w.push_back(number(1000 + i));
+    panels = lazyprune::aligned_array<std::byte>(2 * panel_bytes() + 64 * line);  // and what may be asked in advance, but not used
+    std::fill_n(panels.data(), panels.size(), std::byte{});
+    for (std::size_t n = 0; n < outputs; ++n)
+      for (std::size_t i = 0; i < inputs; ++i) {
+        std::byte* at = panels.data() + n / 16 * panel_bytes() + i / kernel.line_inputs * line + n % 16 * 4;
+        const std::uint16_t half = lazyprune::bf16_of_float(w[n * inputs + i]);
+        if (kernel.line_inputs == 1)
+          std::memcpy(at, &w[n * inputs + i], 4);
+        else
+          std::memcpy(at + i % 2 * 2, &half, 2);
+      }
+  }
+
+  std::size_t panel_bytes() const { return depth / kernel.line_inputs * line; }
+
+  /// sums (rows, 32) of rows first to first + count, the inputs cut at `cut`, from `before` on.
+  std::vector<float> sums(std::size_t first, std::size_t count, std::size_t cut) const {
+    lazyprune::aligned_array<std::byte> packed(kernel.padded(kernel.strip) * depth * kernel.element + line);
+    std::vector<float> result(kernel.padded(kernel.strip) * outputs, 99.0f);
+    const guarded<float> input(rows, inputs, x);
+    kernel.pack(input.view().row(first), input.view().stride, count, inputs, depth, packed.data());
+    const std::byte* second = panels.data() + panel_bytes();
+    const std::size_t skipped = cut / kernel.line_inputs * line;
+    kernel.enter();
+    kernel.multiply(packed.data(), count, panels.data(), second, cut, result.data(), false);
+    if (cut < depth)
+      kernel.multiply(packed.data() + cut * kernel.padded(count) * kernel.element, count, panels.data() + skipped, second + skipped,
+                      depth - cut, result.data(), true);
+    kernel.leave();
+    result.resize(count * outputs);
+    return result;
+  }
+
+  const lazyprune::kernels::product_kernel& kernel;
+  std::size_t rows, inputs, depth;
+  std::vector<float> x;  // (rows, inputs)
+  std::vector<float> w;  // (32, inputs)
+  lazyprune::aligned_array<std::byte> panels;
+};
+
+inline void check_products(const lazyprune::kernels::product_kernel& kernel) {
+  const auto number = [](std::size_t i) { return static_cast<float>(static_cast<int>(i * 2654435761u % 15) - 7); };
+  for (std::size_t rows = 1; rows <= kernel.strip; ++rows)
+    for (const std::size_t inputs : {1u, 2u, 7u, 8u, 15u, 16u, 17u, 31u, 32u, 33u, 64u, 95u, 130u}) {
+      CAPTURE(rows);
+      CAPTURE(inputs);
+      const tile_sample s(kernel, rows, inputs, number);
+      std::vector<float> expected(rows * s.outputs);
+      for (std::size_t r = 0; r < rows; ++r)
+        for (std::size_t n = 0; n < s.outputs; ++n)
+          for (std::size_t i = 0; i < inputs; ++i) expected[r * s.outputs + n] += s.x[r * inputs + i] * s.w[n * inputs + i];
+      REQUIRE(s.sums(0, rows, s.depth) == expected);
+      for (std::size_t cut = 32; cut < s.depth; cut += 32) REQUIRE(s.sums(0, rows, cut) == expected);
+    }
+}
+
+/// The same bits wherever a row stands, whoever stands beside it, and wherever the sum is cut.
+inline void check_company(const lazyprune::kernels::product_kernel& kernel) {
+  const auto numbers = normal_floats(1000 + 32 * 131, 1);
+  const tile_sample s(kernel, kernel.strip, 131, [&](std::size_t i) { return numbers[i % numbers.size()]; });
+  const auto together = s.sums(0, kernel.strip, s.depth);
+  CHECK(s.sums(0, kernel.strip, 64) == together);
+  std::size_t different = 0;
+  for (std::size_t first = 0; first < kernel.strip; ++first)
+    for (std::size_t count = 1; first + count <= kernel.strip; ++count) {
+      const auto some = s.sums(first, count, s.depth);
+      for (std::size_t i = 0; i < some.size(); ++i) different += some[i] != together[first * s.outputs + i];
+    }
+  CHECK(different == 0);
+}
+
+inline void check_finishes(const lazyprune::kernels::product_kernel& kernel) {
+  const std::size_t outputs = tile_sample::outputs, half = outputs / 2;
+  for (std::size_t rows = 1; rows <= kernel.strip; ++rows) {
+    const auto sums = normal_floats(rows * outputs, 1, 4), bias = normal_floats(outputs, 2), before = normal_floats(rows * outputs, 3);
+    guarded<float> stored(rows, outputs), added(rows, outputs, before), gated(rows, half);
+    kernel.store(sums.data(), rows, bias.data(), stored.view().data, stored.view().stride);
+    kernel.add(sums.data(), rows, bias.data(), added.view().data, added.view().stride);
+    kernel.gate(sums.data(), rows, bias.data(), gated.view().data, gated.view().stride);
+    for (std::size_t r = 0; r < rows; ++r)
+      for (std::size_t n = 0; n < outputs; ++n) {
+        const float sum = sums[r * outputs + n] + bias[n];
+        REQUIRE(stored(r, n) == sum);
+        REQUIRE(added(r, n) == before[r * outputs + n] + sum);
+        if (n >= half) continue;
+        const double up = sums[r * outputs + half + n] + bias[half + n], exact = sum / (1 + std::exp(-static_cast<double>(sum))) * up;
+        REQUIRE(std::abs(gated(r, n) - exact) <= 8 * 0x1p-24 * std::abs(exact));  // an exp of 4 u, a sum, a quotient, a product
+      }
+    CHECK(stored.untouched());
+    CHECK(added.untouched());
+    CHECK(gated.untouched());
+  }
+}
+
+/// silu over the whole range of float: x and 0 at the ends, NaN for NaN.
+inline void check_silu(const lazyprune::kernels::product_kernel& kernel) {
+  std::vector<float> gates;
+  for (float x = 1e-30f; x < 1e30f; x *= 1.37f) gates.push_back(x), gates.push_back(-x);
+  for (float x = -110; x < 110; x += 0.37f) gates.push_back(x);
+  for (const float x : {0.0f, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) gates.push_back(x);
+  gates.resize((gates.size() + 15) / 16 * 16);
+  const std::vector<float> no_bias(tile_sample::outputs);
+  double worst = 0;
+  for (std::size_t first = 0; first < gates.size(); first += 16) {
+    float sums[tile_sample::outputs], out[16];
+    std::copy_n(gates.data() + first, 16, sums);
+    std::fill_n(sums + 16, 16, 1.0f);
+    kernel.gate(sums, 1, no_bias.data(), out, 16);
+    for (std::size_t i = 0; i < 16; ++i) {
+      const double x = gates[first + i], exact = x / (1 + std::exp(-x));
+      if (std::isnan(x)) {
+        CHECK(std::isnan(out[i]));
+      } else if (std::isinf(x)) {
+        CHECK(out[i] == gates[first + i]);
+      } else if (x > -88) {
+        worst = std::max(worst, std::abs(out[i] - exact) / std::max(0x1p-126, std::abs(exact)));
+      } else {
+        CHECK(out[i] <= 0);
+        CHECK(out[i] >= 1.01 * exact - 0x1p-126);  // e^x beyond the range of float is infinite: the quotient is 0
+      }
+    }
+  }
+  CHECK(worst <= 7 * 0x1p-24);  // an exp of 4 u, a sum, a quotient
+}
+
+inline void check_kernel(const lazyprune::kernels::product_kernel& kernel) {
+  SUBCASE("products") { check_products(kernel); }
+  SUBCASE("company") { check_company(kernel); }
+  SUBCASE("finishes") { check_finishes(kernel); }
+  SUBCASE("silu") { check_silu(kernel); }
+}
+
+}  // namespace lazyprune_test

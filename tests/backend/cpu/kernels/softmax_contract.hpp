@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+// What every attention_kernel must do: the running softmax against its definition in double.
+#pragma once
+
+#include <lazyprune/backend/cpu/kernels/attention_kernel.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include <backend/samples.hpp>
+
+namespace lazyprune_test {
+
+/// Rows of a running softmax, block after block.
+struct softmax_sample {
+  static constexpr std::size_t tiles = 3, tile = lazyprune::kernels::tile_outputs, keys = tiles * tile,
+                               lanes = lazyprune::kernels::mass_lanes;
+
+  softmax_sample(const lazyprune::kernels::attention_kernel& k, std::size_t rows_)
+      : kernel(k),
+        rows(rows_),
+        largest(rows, lazyprune::kernels::no_score),
+        mass(rows * lanes),
+        fade(rows),
+        weights(rows * (keys + 5), -9) {}
+
+  /// `block` (rows, keys): what is left of the scores, in the same order.
+  std::vector<float> take(const std::vector<float>& block, const std::int32_t* ranks, const std::vector<std::int32_t>& seen) {
+    std::vector<float> scores(tiles * tile_floats(), -9), result(block.size());
+    const auto at = [&](std::size_t r, std::size_t key) -> float& { return scores[key / tile * tile_floats() + r * tile + key % tile]; };
+    for (std::size_t r = 0; r < rows; ++r)
+      for (std::size_t key = 0; key < keys; ++key) at(r, key) = block[r * keys + key];
+    kernel.soften(scores.data(), tile_floats(), tiles, rows, ranks, seen.data(), largest.data(), mass.data(), fade.data(), weights.data(),
+                  keys + 5);
+    for (std::size_t r = 0; r < rows; ++r)
+      for (std::size_t key = 0; key < keys; ++key) result[r * keys + key] = at(r, key);
+    return result;
+  }
+
+  std::size_t tile_floats() const { return (rows + 2) * tile; }
+  double total(std::size_t r) const {
+    return std::accumulate(mass.begin() + static_cast<std::ptrdiff_t>(r * lanes),
+                           mass.begin() + static_cast<std::ptrdiff_t>((r + 1) * lanes), 0.0);
+  }
+
+  const lazyprune::kernels::attention_kernel& kernel;
+  std::size_t rows;
+  std::vector<float> largest, mass, fade, weights;
+};
+
+inline void check_attention_kernel(const lazyprune::kernels::attention_kernel& kernel) {
+  constexpr float none = lazyprune::kernels::no_score;
+  constexpr std::size_t keys = softmax_sample::keys;
+  // Three blocks: all keys count; ranks decide; nothing counts, or later keys only.
+  for (const std::size_t rows : {1u, 5u, 12u}) {
+    CAPTURE(rows);
+    softmax_sample s(kernel, rows);
+    std::vector<double> most(rows, none), sum(rows);
+    double worst = 0;
+    for (std::uint32_t block = 0; block < 3; ++block) {
+      const auto scores = normal_floats(rows * keys, 7 + block, 5);
+      std::vector<std::int32_t> ranks(keys), seen(rows);
+      for (std::size_t k = 0; k < keys; ++k)
+        ranks[k] = k % 5 == 4 ? std::numeric_limits<std::int32_t>::max() : static_cast<std::int32_t>((k * 37 + block) % 100);
+      for (std::size_t r = 0; r < rows; ++r) seen[r] = block == 2 && r % 2 ? 0 : static_cast<std::int32_t>(20 + 6 * r);
+      const auto left = s.take(scores, block == 0 ? nullptr : ranks.data(), seen);
+      for (std::size_t r = 0; r < rows; ++r) {
+        double here = most[r];
+        for (std::size_t k = 0; k < keys; ++k) {
+          const bool counts = block == 0 || ranks[k] < seen[r];
+          REQUIRE(left[r * keys + k] == (counts ? scores[r * keys + k] : none));
+          if (counts) here = std::max<double>(here, scores[r * keys + k]);
+        }
+        REQUIRE(s.largest[r] == here);
+        const double faded = block == 0 ? 0 : std::exp(most[r] - here);
+        worst = std::max(worst, std::abs(s.fade[r] - faded));
+        sum[r] *= faded;
+        for (std::size_t k = 0; k < keys; ++k) {
+          const double weight = std::exp(left[r * keys + k] - here);
+          worst = std::max(worst, std::abs(s.weights[r * (keys + 5) + k] - weight));
+          sum[r] += weight;
+        }
+        for (std::size_t k = keys; k < keys + 5; ++k) REQUIRE(s.weights[r * (keys + 5) + k] == -9);
+        most[r] = here;
+        CHECK(std::abs(s.total(r) - sum[r]) <= 30 * 0x1p-24 * sum[r]);  // six additions a lane and block, sixteen lanes, an exp of 4 u each
+      }
+    }
+    // A difference of up to 40 is off by 32 u, which its exp passes on times itself, 1 at most when the difference is 0: x e^-x <= 0.4.
+    CHECK(worst <= 6 * 0x1p-24);
+  }
+
+  // A row that has seen nothing yet: its sums are nothing, whatever they are multiplied with, and no NaN comes of it.
+  softmax_sample empty(kernel, 2);
+  const std::vector<std::int32_t> later(keys, 50);
+  empty.take(std::vector<float>(2 * keys, 3.0f), later.data(), {50, 51});
+  CHECK(empty.largest[0] == none);
+  CHECK(empty.total(0) == 0);
+  CHECK(std::isfinite(empty.fade[0]));
+  CHECK(empty.largest[1] == 3.0f);
+  CHECK(empty.total(1) == keys);
+
+  std::vector<float> sums(2 * 3 * 32 + 7);
+  std::iota(sums.begin(), sums.end(), 1.0f);
+  const auto before = sums;
+  const float by[] = {0.5f, -2.0f};
+  kernel.scale(sums.data(), 3 * 32, 2, 2, by);
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    const std::size_t r = i % 96 / 32;
+    CHECK(sums[i] == (i < 192 && r < 2 ? before[i] * by[r] : before[i]));
+  }
+
+  for (const std::size_t count : {1u, 7u, 8u, 9u, 16u, 31u, 40u}) {
+    auto row = normal_floats(count + 3, 3);
+    row[0] = none;
+    for (std::size_t i = 1; i < count; ++i) row[i] = std::min(row[i], 2.5f);
+    const auto scores = row;
+    kernel.finish(row.data(), count, 2.5f, 0.25f);
+    CHECK(row[0] == 0);
+    for (std::size_t i = 1; i < count; ++i) {
+      const double exact = std::exp(scores[i] - 2.5) * 0.25;
+      CHECK(std::abs(row[i] - exact) <= 12 * 0x1p-24 * exact);  // a difference of up to 8, exp's 4 u
+    }
+    for (std::size_t i = count; i < count + 3; ++i) CHECK(row[i] == scores[i]);
+  }
+}
+
+}  // namespace lazyprune_test

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+// Against the definition: tensor_backend.test.cpp.
+#include <lazyprune/backend/cpu/linear_layers.hpp>
+
+#include <doctest/doctest.h>
+
+#include <lazyprune/backend/cpu.hpp>
+
+#include <backend/cpu_with.hpp>
+#include <backend/samples.hpp>
+
+using namespace lazyprune;
+using namespace lazyprune_test;
+
+TEST_CASE_TEMPLATE("a row's product does not depend on its company, nor on where it stands", Backend, cpu_with<isa::avx2>,
+                   cpu_with<isa::avx512>, cpu_with<isa::avx512_bf16>, cpu_with<isa::amx>) {
+  if (is_missing<Backend>()) return;
+  Backend backend;
+  const std::size_t inputs = 333, outputs = 131, all = 600;
+  const guarded<float> input(all, inputs, normal_floats(all * inputs, 1));
+  const stored part(normal_floats(outputs * inputs, 2), outputs, inputs, dtype::f32);
+  for (const dtype as : {dtype::f32, dtype::bf16}) {
+    const auto weight = backend.pack(only(part), as), gated = backend.pack_gated(part, part, as);
+    const auto product = [&](std::size_t first, std::size_t rows) {
+      guarded<float> out(rows, 2 * outputs);
+      rows_view<float> left = out.view(), right = out.view();
+      left.columns = right.columns = outputs;
+      right.data += outputs;
+      backend.multiply(input.view().slice(first, rows), weight, nullptr, left);
+      backend.gated_multiply(input.view().slice(first, rows), gated, nullptr, right);
+      return out;
+    };
+    const auto together = product(0, all);
+    std::size_t different = 0;
+    for (const auto& [first, rows] : {std::pair{0u, 1u}, {599u, 1u}, {7u, 2u}, {7u, 5u}, {6u, 6u}, {3u, 12u}, {100u, 33u}, {5u, 520u}}) {
+      const auto some = product(first, rows);
+      for (std::size_t r = 0; r < rows; ++r)
+        for (std::size_t n = 0; n < 2 * outputs; ++n) different += some(r, n) != together(first + r, n);
+    }
+    CHECK(different == 0);
+  }
+}

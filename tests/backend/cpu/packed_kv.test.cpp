@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/backend/cpu/packed_kv.hpp>
+
+#include <doctest/doctest.h>
+
+#include <backend/samples.hpp>
+
+using namespace lazyprune;
+using namespace lazyprune_test;
+
+TEST_CASE("what was appended is there, in f32 exactly and in bf16 rounded, and lies as a packed weight does") {
+  for (const dtype type : {dtype::f32, dtype::bf16})
+    for (const std::size_t d : {1u, 16u, 33u, 64u}) {
+      CAPTURE(d);
+      packed_kv kv(2, d);
+      const std::size_t rows = 300;
+      const auto k = normal_floats(rows * 2 * d, 1), v = normal_floats(rows * 2 * d, 2);
+      const guarded<float> keys(rows, 2 * d, k), values(rows, 2 * d, v);
+      kv.append(keys.view().slice(0, 7), values.view().slice(0, 7), type, 1);
+      kv.append(keys.view().slice(7, rows - 7), values.view().slice(7, rows - 7), dtype::f32, 2);  // it keeps its type
+      REQUIRE(kv.size() == rows);
+      REQUIRE(kv.type() == type);
+      const auto stored = [&](float x) { return type == dtype::f32 ? x : float_of_bf16(bf16_of_float(x)); };
+      bool right = true;
+      for (std::size_t slot = 0; slot < rows; ++slot)
+        for (std::size_t head = 0; head < 2; ++head)
+          for (std::size_t i = 0; i < d; ++i) {
+            const std::size_t at = slot * 2 * d + head * d + i;
+            right = right && kv.key(slot, head, i) == stored(k[at]) && kv.value(slot, head, i) == stored(v[at]);
+            const std::byte* key = kv.key_panel(slot / 256, head, slot % 256 / 16) + kernels::panel_offset(type, i, slot % 16);
+            const std::byte* value =
+                kv.value_panel(slot / 256, head, i / 16, slot % 256 / 2 * 2) + kernels::panel_offset(type, slot % 2, i % 16);
+            float numbers[2] = {};
+            if (type == dtype::f32) {
+              std::memcpy(&numbers[0], key, 4), std::memcpy(&numbers[1], value, 4);
+            } else {
+              std::uint16_t halves[2];
+              std::memcpy(&halves[0], key, 2), std::memcpy(&halves[1], value, 2);
+              numbers[0] = float_of_bf16(halves[0]), numbers[1] = float_of_bf16(halves[1]);
+            }
+            right = right && numbers[0] == stored(k[at]) && numbers[1] == stored(v[at]);
+          }
+      CHECK(right);
+    }
+}
+
+TEST_CASE("memory grows in blocks, by the type's size, and stays when the cache is cleared") {
+  packed_kv f32(4, 64), bf16(4, 64);
+  const guarded<float> rows(257, 256, normal_floats(257 * 256, 1));
+  CHECK(f32.bytes() == 0);
+  f32.append(rows.view().slice(0, 1), rows.view().slice(0, 1), dtype::f32, 1);
+  CHECK(f32.bytes() == 256 * 2 * 256 * 4);
+  f32.append(rows.view().slice(0, 255), rows.view().slice(0, 255), dtype::f32, 1);
+  CHECK(f32.bytes() == 256 * 2 * 256 * 4);
+  f32.append(rows.view(), rows.view(), dtype::f32, 1);
+  CHECK(f32.bytes() == 3 * 256 * 2 * 256 * 4);
+  bf16.append(rows.view(), rows.view(), dtype::bf16, 1);
+  CHECK(bf16.bytes() == 2 * 256 * 2 * 256 * 2);
+
+  f32.clear();
+  CHECK(f32.size() == 0);
+  CHECK(f32.bytes() == 3 * 256 * 2 * 256 * 4);
+  f32.append(rows.view().slice(5, 1), rows.view().slice(6, 1), dtype::bf16, 1);  // an empty cache may change its type
+  CHECK(f32.type() == dtype::bf16);
+  CHECK(f32.bytes() == 256 * 2 * 256 * 2);
+  CHECK(f32.key(0, 1, 3) == float_of_bf16(bf16_of_float(rows(5, 64 + 3))));
+  CHECK(f32.value(0, 1, 3) == float_of_bf16(bf16_of_float(rows(6, 64 + 3))));
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+// Every number has one place in the panels, and everything else there is zero; what products make of it: tensor_backend.test.cpp.
+#include <lazyprune/backend/cpu/packed_matrix.hpp>
+
+#include <doctest/doctest.h>
+
+#include <backend/samples.hpp>
+
+using namespace lazyprune;
+using namespace lazyprune_test;
+
+namespace {
+
+/// What the layout says about output `n` and input `i`: the number in lane n % 16 of a panel.
+float number_at(const packed_matrix& w, std::size_t panel, std::size_t lane, std::size_t input) {
+  const bool wide = w.type() == dtype::f32;
+  const std::byte* at = w.panel(panel) + input / (wide ? 1 : 2) * 64 + lane * 4 + (wide ? 0 : input % 2 * 2);
+  float number;
+  std::uint16_t bits;
+  std::memcpy(&bits, at, 2);
+  if (!wide) return float_of_bf16(bits);
+  std::memcpy(&number, at, 4);
+  return number;
+}
+
+float as_stored(float number, dtype type) { return type == dtype::f32 ? number : float_of_bf16(bf16_of_float(number)); }
+
+}  // namespace
+
+TEST_CASE("panels of 16 outputs, an even number of them, zeros where there is nothing") {
+  for (const dtype as : {dtype::f32, dtype::bf16})
+    for (const std::size_t outputs : {1u, 15u, 16u, 17u, 32u, 33u, 100u})
+      for (const std::size_t inputs : {1u, 2u, 15u, 16u, 31u, 32u, 33u, 70u}) {
+        CAPTURE(outputs);
+        CAPTURE(inputs);
+        const auto numbers = normal_floats(outputs * inputs, 1);
+        const std::size_t cut = outputs / 3;
+        const auto rows = [&](std::size_t first, std::size_t end) {
+          return std::vector<float>(numbers.begin() + static_cast<std::ptrdiff_t>(first * inputs),
+                                    numbers.begin() + static_cast<std::ptrdiff_t>(end * inputs));
+        };
+        const stored top(rows(0, cut), cut, inputs, dtype::f32), bottom(rows(cut, outputs), outputs - cut, inputs, dtype::bf16);
+        const tensor parts[] = {top, bottom};
+        const packed_matrix w(parts, as, 2);
+        REQUIRE(w.outputs() == outputs);
+        REQUIRE(w.inputs() == inputs);
+        REQUIRE(w.panels() == (outputs + 31) / 32 * 2);
+        REQUIRE(w.depth() == (as == dtype::f32 ? inputs : (inputs + 31) / 32 * 32));
+        REQUIRE(w.bytes() == w.panels() * 16 * w.depth() * size_of(as));
+        bool right = true;
+        std::vector<float> row(inputs);
+        for (std::size_t n = 0; n < w.panels() * 16; ++n) {
+          if (n < outputs) w.read(n, row.data());
+          for (std::size_t i = 0; i < w.depth(); ++i) {
+            const bool there = n < outputs && i < inputs;
+            const float expected = there ? as_stored(as_stored(numbers[n * inputs + i], n < cut ? dtype::f32 : dtype::bf16), as) : 0.0f;
+            right = right && number_at(w, n / 16, n % 16, i) == expected && (!there || row[i] == expected);
+          }
+        }
+        CHECK(right);
+        CHECK(w.panel(1, 32) == w.panel(1) + 32 * 16 * size_of(as));
+      }
+}
+
+TEST_CASE("panels of gate and up take turns") {
+  for (const dtype as : {dtype::f32, dtype::bf16})
+    for (const std::size_t ffn : {1u, 16u, 17u, 40u}) {
+      const std::size_t inputs = 33;
+      const auto g = normal_floats(ffn * inputs, 1), u = normal_floats(ffn * inputs, 2);
+      const packed_matrix w(stored(g, ffn, inputs, dtype::f32), stored(u, ffn, inputs, dtype::f32), as, 2);
+      REQUIRE(w.outputs() == 2 * ffn);
+      REQUIRE(w.gated());
+      REQUIRE(w.panels() == (ffn + 15) / 16 * 2);
+      std::vector<float> row(inputs);
+      bool right = true;
+      for (std::size_t n = 0; n < (ffn + 15) / 16 * 16; ++n)
+        for (const bool up : {false, true}) {
+          if (n < ffn) w.read(up ? ffn + n : n, row.data());
+          for (std::size_t i = 0; i < inputs; ++i) {
+            const float expected = n < ffn ? as_stored((up ? u : g)[n * inputs + i], as) : 0.0f;
+            right = right && number_at(w, n / 16 * 2 + up, n % 16, i) == expected && (n >= ffn || row[i] == expected);
+          }
+        }
+      CHECK(right);
+    }
+}
+
+TEST_CASE("f16 is read for what it is") {
+  const std::uint16_t bits[] = {0x3c00, 0xc000, 0x3800, 0x7bff, 0x0001, 0x0000};
+  const float expected[] = {1, -2, 0.5f, 65504, 0x1p-24f, 0};
+  const tensor f16{dtype::f16, 2, 3, reinterpret_cast<const std::byte*>(bits)};
+  for (const dtype as : {dtype::f32, dtype::bf16}) {
+    const packed_matrix w(std::span(&f16, 1), as, 1);
+    float row[3];
+    for (std::size_t n = 0; n < 2; ++n) {
+      w.read(n, row);
+      for (std::size_t i = 0; i < 3; ++i) CHECK(row[i] == as_stored(expected[n * 3 + i], as));
+    }
+  }
+}
