@@ -15,14 +15,16 @@ model_config small() {
   return c;
 }
 
-/// The same by counting: two operations for each weight that a row meets, and for each number that a head reads of a token it sees.
-double counted(const model_config& c, std::size_t rows, std::size_t finish, double linear, double attention) {
+/// The same by counting: two operations for each weight that a row meets, and for each number that a head reads of a token it sees. A row
+/// that meets a weight alone pays for it.
+double counted(const model_config& c, std::size_t rows, std::size_t finish, const cost_model& costs) {
   double cost = 0;
+  const double attention = costs.attention, kv = rows == 1 ? costs.single : costs.linear, rest = finish == 1 ? costs.single : costs.linear;
   for (std::size_t row = 0; row < rows; ++row) {
-    for (std::size_t i = 0; i < c.hidden; ++i) cost += linear * 2 * static_cast<double>(2 * c.n_kv_heads * c.head_dim);
+    for (std::size_t i = 0; i < c.hidden; ++i) cost += kv * 2 * static_cast<double>(2 * c.n_kv_heads * c.head_dim);
     if (row + finish < rows) continue;
-    cost += linear * 2 * static_cast<double>(2 * c.hidden * c.n_heads * c.head_dim);  // queries and output
-    for (std::size_t matrix = 0; matrix < 3; ++matrix) cost += linear * 2 * static_cast<double>(c.hidden * c.ffn);
+    cost += rest * 2 * static_cast<double>(2 * c.hidden * c.n_heads * c.head_dim);  // queries and output
+    for (std::size_t matrix = 0; matrix < 3; ++matrix) cost += rest * 2 * static_cast<double>(c.hidden * c.ffn);
     for (std::size_t seen = 0; seen <= row; ++seen)
       for (std::size_t head = 0; head < c.n_heads; ++head) cost += attention * 2 * static_cast<double>(2 * c.head_dim);  // with k, and of v
   }
@@ -36,16 +38,34 @@ TEST_CASE("a layer costs what its rows meet") {
   for (const std::size_t rows : {1u, 2u, 9u})
     for (const std::size_t finish : {std::size_t{1}, rows})
       for (const double attention : {0.5, 1.0, 3.0}) {
-        const cost_model costs{.linear = 2.0, .attention = attention};
-        CHECK(costs.layer(c, rows, finish) == counted(c, rows, finish, 2.0, attention));  // sums of halves: exact
+        const cost_model costs{.linear = 2.0, .attention = attention, .single = 16.0};
+        CHECK(costs.layer(c, rows, finish) == counted(c, rows, finish, costs));  // sums of halves: exact
       }
 }
 
 TEST_CASE("a prefill is its layers and one row of logits; the last layer finishes one row") {
   const model_config c = small();
   const std::vector<std::size_t> rows{9, 5, 5};
-  const double expected = counted(c, 9, 9, 1, 1) + counted(c, 5, 5, 1, 1) + counted(c, 5, 1, 1, 1) + 2.0 * 6 * 11;
-  CHECK(cost_model{}.prefill(c, rows) == expected);
+  for (const cost_model& costs : {cost_model{}, cost_model{.linear = 0.5, .attention = 3.0, .single = 4.0}})
+    CHECK(costs.prefill(c, rows) ==
+          counted(c, 9, 9, costs) + counted(c, 5, 5, costs) + counted(c, 5, 1, costs) + costs.single * 2.0 * 6 * 11);
+}
+
+TEST_CASE("units that were measured give back the times they come from") {
+  const model_config c = small();
+  const std::vector<std::size_t> rows{9, 9, 9}, fewer{9, 5, 2};
+  const cost_model truth{.linear = 3e-9, .attention = 5e-9, .single = 4e-8};
+  const double attention = cost_model{0, truth.attention, 0}.prefill(c, rows);
+  const cost_model found = measured_costs(c, rows, truth.prefill(c, rows), attention, truth.logits(c));
+  CHECK(found.linear == doctest::Approx(truth.linear));
+  CHECK(found.attention == doctest::Approx(truth.attention));
+  CHECK(found.single == doctest::Approx(truth.single));
+  CHECK(found.prefill(c, fewer) == doctest::Approx(truth.prefill(c, fewer)));
+
+  const std::vector<std::size_t> one{1, 1, 1};  // nothing but single rows: no linear unit can be known, and none is needed
+  const cost_model of_one = measured_costs(c, one, 1.0, 0.25, 0.5);
+  CHECK(of_one.linear == 0.0);
+  CHECK(of_one.single == 0.5 / (2.0 * 6 * 11));
 }
 
 TEST_CASE("the predicted speedup is the ratio of the two prefills") {

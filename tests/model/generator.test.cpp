@@ -132,6 +132,34 @@ TEST_CASE("what a pruned run costs: rows by layer, share of the prompt, revived 
   CHECK(pruned.run(longer, of_length(8)).tokens == going_on.tokens);  // a fresh sequence each time
 }
 
+TEST_CASE("a run can be stopped between two layers: the token in the making is not there") {
+  bench b;
+  generation_options options = of_length(5);
+  options.trace = true;
+  const auto whole = b.run(prompt, options);
+  for (const std::size_t layers_done : {0u, 3u, 4u, 9u}) {  // of 4 layers: in the prefill, or in a step after it
+    CAPTURE(layers_done);
+    std::size_t asked = 0;
+    options.stop = [&] { return asked++ == layers_done; };
+    const auto cut = b.run(prompt, options);
+    const std::size_t steps = layers_done / 4;
+    CHECK(cut.reason == finish_reason::stop);
+    CHECK(cut.tokens == std::vector<token_id>(whole.tokens.begin(), whole.tokens.begin() + static_cast<std::ptrdiff_t>(steps)));
+    CHECK(cut.trace.size() == steps);
+    CHECK((cut.prefill_seconds > 0) == (steps > 0));
+  }
+  options.stop = {};
+  CHECK(b.run(prompt, options).tokens == whole.tokens);  // nothing of it stays behind
+}
+
+TEST_CASE("parts of the prefill's time") {
+  bench b;
+  const auto result = b.run(prompt, of_length(3));
+  CHECK(result.parts.attention > 0);
+  CHECK(result.parts.logits > 0);
+  CHECK(result.parts.attention + result.parts.logits + result.overhead.policy + result.overhead.moving < result.prefill_seconds);
+}
+
 TEST_CASE("a model whose logits are no numbers is an error, not a text") {
   bench b;
   tensor broken = random_source(tiny(), dtype::f32).get("model.norm.weight", 1, 16);

@@ -76,6 +76,36 @@ TEST_CASE("biases and head norms are read where the config has them, and only th
   CHECK(asked.at("model.layers.1.self_attn.q_norm.weight") == std::pair<std::size_t, std::size_t>{1, 8});
 }
 
+namespace {
+
+/// A source that wants to know what is packed.
+struct returned {
+  random_source numbers;
+  std::map<std::string, std::size_t>* bytes;  // of the matrices given out
+  std::size_t* given_back;
+
+  bool contains(std::string_view name) const { return numbers.contains(name); }
+  tensor get(std::string_view name, std::size_t rows, std::size_t columns) const {
+    const tensor t = numbers.get(name, rows, columns);
+    if (rows > 1) (*bytes)[std::string(name)] = t.bytes();
+    return t;
+  }
+  void release(const tensor& t) const { *given_back += t.bytes(); }
+};
+
+}  // namespace
+
+TEST_CASE("a source is told of every matrix that is packed, if it wants to know") {
+  reference<float> backend{execution{}};
+  std::map<std::string, std::size_t> matrices;
+  std::size_t given_back = 0;
+  load_model(backend, small(), returned{random_source(small(), dtype::f32), &matrices, &given_back});
+  std::size_t all = 0;
+  for (const auto& [name, bytes] : matrices) all += bytes;
+  CHECK(matrices.size() == 2 * 7 + 2);
+  CHECK(given_back == all);
+}
+
 TEST_CASE("a tied head: stored as the embedding, or as the head only") {
   model_config c = small();
   c.tied = true;

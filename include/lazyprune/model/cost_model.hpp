@@ -3,16 +3,18 @@
 // operations; scoring, selecting and moving rows are not in it, so that what they cost shows as the share of the speedup not reached.
 #pragma once
 
+#include <algorithm>
 #include <span>
 
 #include <lazyprune/model/config.hpp>
 
 namespace lazyprune::inline v0 {
 
-/// Costs relative to one another: of an operation in the linear layers, and of one in the attention.
+/// What an operation costs, in any unit: 1 each makes the costs floating-point operations.
 struct cost_model {
-  double linear = 1.0;
-  double attention = 1.0;
+  double linear = 1.0;     // in the linear layers
+  double attention = 1.0;  // in the attention
+  double single = 1.0;     // in a linear layer that computes one row: the whole weight is read for it
 
   /// One layer over `rows` tokens that see each other causally, of which the last `finish` are wanted: the others get keys and values
   /// and nothing more.
@@ -21,19 +23,40 @@ struct cost_model {
     const double q_size = static_cast<double>(c.n_heads * c.head_dim), kv_size = static_cast<double>(c.n_kv_heads * c.head_dim);
     const double all = static_cast<double>(rows), finished = static_cast<double>(finish);
     const double pairs = finished * (2.0 * all - finished + 1.0) / 2.0;  // row i of the layer sees i + 1 tokens
-    return linear * (all * 2.0 * hidden * 2.0 * kv_size + finished * 2.0 * hidden * (2.0 * q_size + 3.0 * ffn)) +
+    return product(rows) * all * 2.0 * hidden * 2.0 * kv_size + product(finish) * finished * 2.0 * hidden * (2.0 * q_size + 3.0 * ffn) +
            attention * pairs * 4.0 * q_size;
   }
 
+  /// Of one token.
+  double logits(const model_config& c) const { return single * 2.0 * static_cast<double>(c.hidden) * static_cast<double>(c.vocabulary); }
+
   /// A first prefill that computes rows[l] tokens in layer l (statistics::prefill_rows), and the logits of its last token.
   double prefill(const model_config& c, std::span<const std::size_t> rows) const {
-    double cost = linear * 2.0 * static_cast<double>(c.hidden) * static_cast<double>(c.vocabulary);
+    double cost = logits(c);
     for (std::size_t l = 0; l < rows.size(); ++l) cost += layer(c, rows[l], l + 1 == rows.size() ? 1 : rows[l]);
     return cost;
   }
 
   friend bool operator==(const cost_model&, const cost_model&) = default;
+
+ private:
+  double product(std::size_t rows) const { return rows == 1 ? single : linear; }
 };
+
+/// The units in seconds, from a first prefill that computed rows[l] tokens in layer l: it took `seconds`, of which `attention` passed in
+/// the attention and `logits` in the product that yields the logits. What is left is the linear layers' and what goes with their rows:
+/// norms, rotations, additions.
+inline cost_model measured_costs(const model_config& c, std::span<const std::size_t> rows, double seconds, double attention,
+                                 double logits) {
+  const auto share = [](double cost, double operations) { return operations > 0 ? std::max(cost, 0.0) / operations : 0.0; };
+  const auto operations = [&](double linear, double attending, double single) {
+    return cost_model{linear, attending, single}.prefill(c, rows);
+  };
+  const double single = share(logits, cost_model{}.logits(c));
+  return {.linear = share(seconds - attention - operations(0, 0, single), operations(1, 0, 0)),
+          .attention = share(attention, operations(0, 1, 0)),
+          .single = single};
+}
 
 /// How many times faster than the dense prefill a pruned one ought to be.
 inline double predicted_speedup(const cost_model& costs, const model_config& c, std::span<const std::size_t> dense_rows,

@@ -36,7 +36,6 @@ struct decoder_state {
       : kv(c),
         aux(c.hidden),
         x(c.hidden),
-        moved(c.hidden),
         norm(c.hidden),
         q(c.n_heads * c.head_dim),
         k(c.n_kv_heads * c.head_dim),
@@ -55,7 +54,7 @@ struct decoder_state {
 
   memory_use memory() const {
     std::size_t scratch = rope ? rope->bytes() : 0;
-    for (const buffer* b : {&x, &moved, &norm, &q, &k, &v, &attention, &ffn, &logits_row}) scratch += b->bytes();
+    for (const buffer* b : {&x, &norm, &q, &k, &v, &attention, &ffn, &logits_row}) scratch += b->bytes();
     scratch += (probabilities.capacity() + values.capacity()) * sizeof(float) + slots.capacity() * sizeof(std::uint32_t);
     return {.kv = kv.bytes(), .store = aux.bytes(), .scratch = scratch};
   }
@@ -68,7 +67,7 @@ struct decoder_state {
   std::optional<typename Backend::rope_table> rope;
   std::size_t rope_positions = 0;
 
-  buffer x, moved;             // (rows of a layer, hidden): the residual stream, and where it is gathered to
+  buffer x;                    // (rows of a layer, hidden): the residual stream
   buffer norm;                 // (block, hidden)
   buffer q, k, v, attention;   // (block, heads * head_dim)
   buffer ffn;                  // (block, ffn)

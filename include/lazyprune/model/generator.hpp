@@ -26,6 +26,7 @@ struct generation_options {
   bool trace = false;                        // record a step_trace for each step
   bool trace_logits = false;                 // and the logits in it
   std::function<bool(token_id)> on_token{};  // called with each token but a last EOS; false ends the text ("stop")
+  std::function<bool()> stop{};              // asked before each layer; true ends the text there, without the token in the making ("stop")
 };
 
 struct generation {
@@ -38,6 +39,7 @@ struct generation {
   double share_prompt = 0;  // of prompt tokens and layers, the part computed by the end (the paper's Table 2)
   memory_use memory;
   overhead_time overhead;  // of the prefill
+  step_seconds parts;      // of the prefill
   std::vector<step_trace> trace;
 };
 
@@ -69,6 +71,7 @@ generation generate(const model<Backend>& model, Backend& backend, any_session& 
   session.reserve(most);
   decoder_state<Backend> state(model.config);
   transformer<Backend> net(model, backend);
+  net.stop_when(options.stop);
   sampler choose(options.sampler);
   generation result;
 
@@ -82,12 +85,17 @@ generation generate(const model<Backend>& model, Backend& backend, any_session& 
     if (record) result.trace.push_back({.step = k, .tokens = {}, .layers = {}, .next = 0, .logits = {}, .margin = {}});
     const auto logits =
         net.forward(state, session, input, prefill ? phase::prefill : phase::decode, record ? &result.trace.back() : nullptr);
+    if (logits.empty()) {
+      if (record) result.trace.pop_back();
+      result.reason = finish_reason::stop;
+      break;
+    }
     if (const auto wrong = std::ranges::find_if_not(logits, [](auto l) { return std::isfinite(l); }); wrong != logits.end())
       throw error("model", "step " + std::to_string(k) + ": logits", "finite numbers", std::to_string(*wrong));
     next = options.force.empty() ? choose(logits) : options.force[k];
     (prefill ? result.prefill_seconds : result.decode_seconds) += seconds_since(start);
     if (prefill)
-      result.overhead = state.overhead;
+      result.overhead = state.overhead, result.parts = net.seconds();
     else
       ++result.decode_steps;
     if (options.trace_logits) result.trace.back().logits.assign(logits.begin(), logits.end());

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <string>
 
 #include <lazyprune/model/decoder_state.hpp>
@@ -14,6 +15,12 @@
 #include <lazyprune/session/trace.hpp>
 
 namespace lazyprune::inline v0 {
+
+/// What parts of a step took.
+struct step_seconds {
+  double attention = 0;
+  double logits = 0;  // the product of the last row with the head
+};
 
 template <tensor_backend Backend>
 class transformer {
@@ -24,7 +31,8 @@ class transformer {
 
   /// One step over new tokens. Returns the logits (vocabulary) after the last one, valid until the next step. With `trace` the step
   /// is recorded there, all but `step` and `logits`. Throws where the tokens are none of the model's or exceed its positions or the
-  /// session's room, and where state and session are not of one sequence.
+  /// session's room, and where state and session are not of one sequence. Nothing is returned where the step was stopped: state and
+  /// session are then of no further use until they are cleared.
   std::span<const scalar> forward(decoder_state<Backend>& state, any_session& session, std::span<const token_id> tokens, phase phase,
                                   step_trace* trace = nullptr) {
     check(state, session, tokens);
@@ -33,8 +41,10 @@ class transformer {
     if (state.tokens.size() > state.rope_positions) reserve(state, std::max(state.tokens.size(), 2 * state.rope_positions));
     if (trace) trace->tokens.assign(tokens.begin(), tokens.end()), trace->layers.clear(), trace->margin.clear();
 
+    seconds_ = {};
     std::size_t rows_of_last_layer = 0;
     for (layer_id l = 0; l < config_.layers; ++l) {
+      if (stop_ && stop_()) return {};
       const layer_plan& plan = timed(state.overhead.policy, [&]() -> const layer_plan& { return step.enter(l); });
       if (trace) record(plan, *trace);
       timed(state.overhead.moving, [&] { gather(state, plan); });
@@ -47,10 +57,16 @@ class transformer {
         trace->margin.push_back(std::isfinite(step.margin()) ? std::optional<double>(step.margin()) : std::nullopt);
     }
     step.finish();
-    read_logits(state, rows_of_last_layer - 1);
+    timed(seconds_.logits, [&] { read_logits(state, rows_of_last_layer - 1); });
     if (trace) trace->next = static_cast<token_id>(std::ranges::max_element(state.logits) - state.logits.begin());
     return state.logits;
   }
+
+  /// Asked before each layer: true ends the step.
+  void stop_when(std::function<bool()> stop) { stop_ = std::move(stop); }
+
+  /// Of the last step.
+  const step_seconds& seconds() const { return seconds_; }
 
   /// Rotary tables for sequences of so many tokens; without it they grow by doubling.
   void reserve(decoder_state<Backend>& state, std::size_t tokens) {
@@ -107,24 +123,25 @@ class transformer {
       backend_.embed(weights_.embedding, state.from_rows, room(state.x, n));
       return;
     }
-    const auto copy = [&](row_source::origin origin, typename Backend::buffer& from, rows to) {
+    // In place. Carried rows stay in order: those that move to the front give way to each other from the front on, those that revived rows
+    // push back, from the back; and neither kind is in the way of the other.
+    state.x.reserve(n);
+    const rows x = state.x.view();
+    const auto copy = [&](const rows_view<const scalar>& from, bool backward, auto&& wanted) {
       state.from_rows.clear();
       state.to_rows.clear();
-      for (std::size_t i = 0; i < n; ++i) {
-        if (plan.sources[i].from != origin) continue;
+      for (std::size_t k = 0; k < n; ++k) {
+        const std::size_t i = backward ? n - 1 - k : k;
+        if (!wanted(plan.sources[i], i)) continue;
         state.from_rows.push_back(plan.sources[i].index);
         state.to_rows.push_back(static_cast<std::uint32_t>(i));
       }
-      backend_.copy_rows(from.view(), state.from_rows, to, state.to_rows);
+      if (!state.to_rows.empty()) backend_.copy_rows(from, state.from_rows, x, state.to_rows);
     };
-    if (std::ranges::all_of(plan.sources, [](const row_source& s) { return s.from == row_source::origin::carried; })) {
-      if (plan.sources.back().index + 1 != n) copy(row_source::origin::carried, state.x, state.x.view());  // the prefill: rows close up
-      return;
-    }
-    const rows to = room(state.moved, n);
-    copy(row_source::origin::carried, state.x, to);
-    copy(row_source::origin::stored, state.aux, to);
-    std::swap(state.x, state.moved);
+    using origin = row_source::origin;
+    copy(x, false, [](const row_source& s, std::size_t i) { return s.from == origin::carried && s.index > i; });
+    copy(x, true, [](const row_source& s, std::size_t i) { return s.from == origin::carried && s.index < i; });
+    copy(state.aux.view(), false, [](const row_source& s, std::size_t) { return s.from == origin::stored; });
   }
 
   void save(decoder_state<Backend>& state, std::span<const spill> spills) {
@@ -178,7 +195,7 @@ class transformer {
     const rows q = room(state.q, n), attended = room(state.attention, n);
     backend_.multiply(normed, w.q, get(w.q_bias), q);
     rotate(state, q, w.q_norm, finished);
-    attend(state, plan, finished, q, attended, queries);
+    timed(seconds_.attention, [&] { attend(state, plan, finished, q, attended, queries); });
     backend_.multiply_add(attended, w.o, get(w.o_bias), out);
 
     const rows ffn = room(state.ffn, n);
@@ -275,6 +292,8 @@ class transformer {
   const model_config& config_;
   const model_weights<Backend>& weights_;
   Backend& backend_;
+  std::function<bool()> stop_;
+  step_seconds seconds_;
 };
 
 }  // namespace lazyprune::inline v0

@@ -16,7 +16,8 @@
 namespace lazyprune::inline v0 {
 
 /// Where weights come from: a checkpoint, or numbers made up. `get` throws where the tensor is missing or has another shape
-/// (rows 1: a vector); `find` is for tensors that may be missing.
+/// (rows 1: a vector); `find` is for tensors that may be missing. A source may have `release(t)`: the tensor is packed, its memory is
+/// better used otherwise.
 template <class S>
 concept tensor_source = requires(const S s, std::string_view name, std::size_t n) {
   { s.get(name, n, n) } -> std::convertible_to<tensor>;
@@ -64,6 +65,15 @@ struct load_options {
   std::function<void(std::size_t done, std::size_t of)> progress{};  // layers packed
 };
 
+namespace detail {
+
+template <tensor_source Source>
+void release([[maybe_unused]] const Source& source, [[maybe_unused]] const tensor& packed) {
+  if constexpr (requires { source.release(packed); }) source.release(packed);
+}
+
+}  // namespace detail
+
 /// Packs a model's weights. Throws where the source lacks a tensor or its shape is not the config's.
 template <tensor_backend Backend, tensor_source Source>
 model<Backend> load_model(Backend& backend, const model_config& config, const Source& source, const load_options& options = {}) {
@@ -71,7 +81,9 @@ model<Backend> load_model(Backend& backend, const model_config& config, const So
   const auto as = [&](const tensor& t) { return options.as.value_or(t.type == dtype::bf16 ? dtype::bf16 : dtype::f32); };
   const auto matrix = [&](const std::string& name, std::size_t outputs, std::size_t inputs) {
     const tensor t = source.get(name, outputs, inputs);
-    return backend.pack(std::span(&t, 1), as(t));
+    auto packed = backend.pack(std::span(&t, 1), as(t));
+    detail::release(source, t);
+    return packed;
   };
   const auto parameters = [&](const std::string& name, std::size_t size) {
     const tensor t = source.get(name, 1, size);
@@ -83,8 +95,14 @@ model<Backend> load_model(Backend& backend, const model_config& config, const So
 
   const auto layer = [&](std::size_t index) {
     const std::string at = "model.layers." + std::to_string(index) + ".", attention = at + "self_attn.", mlp = at + "mlp.";
-    const tensor gate = source.get(mlp + "gate_proj.weight", config.ffn, hidden),
-                 up = source.get(mlp + "up_proj.weight", config.ffn, hidden);
+    const auto gated_matrix = [&] {
+      const tensor gate = source.get(mlp + "gate_proj.weight", config.ffn, hidden),
+                   up = source.get(mlp + "up_proj.weight", config.ffn, hidden);
+      auto packed = backend.pack_gated(gate, up, as(gate));
+      detail::release(source, gate);
+      detail::release(source, up);
+      return packed;
+    };
     std::optional<typename Backend::parameters> gate_up_bias;
     if (config.mlp_bias)
       gate_up_bias =
@@ -102,7 +120,7 @@ model<Backend> load_model(Backend& backend, const model_config& config, const So
         .o = matrix(attention + "o_proj.weight", hidden, q_size),
         .o_bias = parameters_if(config.output_bias, attention + "o_proj.bias", hidden),
         .ffn_norm = parameters(at + "post_attention_layernorm.weight", hidden),
-        .gate_up = backend.pack_gated(gate, up, as(gate)),
+        .gate_up = gated_matrix(),
         .gate_up_bias = std::move(gate_up_bias),
         .down = matrix(mlp + "down_proj.weight", hidden, config.ffn),
         .down_bias = parameters_if(config.mlp_bias, mlp + "down_proj.bias", hidden),
