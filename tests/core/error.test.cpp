@@ -15,6 +15,10 @@ TEST_CASE("one line: file, place, what was expected, what was found") {
   CHECK(std::string(error("", "", "more").what()) == "expected more");
 }
 
+TEST_CASE("a fault in what a file holds names the file first") {
+  CHECK(std::string(error("a.json", error("--stages", "", "a layer", "x")).what()) == "a.json: --stages: expected a layer, found x");
+}
+
 TEST_CASE("a fault of the machine can be told from bad input, and caught as either") {
   CHECK_THROWS_AS(throw io_error("a", "b", "c"), io_error);
   CHECK_THROWS_AS(throw io_error("a", "b", "c"), error);

@@ -156,8 +156,11 @@ TEST_CASE("logits: how far apart, where, and if that is too far") {
   CHECK(over.logits_before == over.logits);
   CHECK(over.text() ==
         "different: 3 steps with the same tokens, active, rows, revived and next, but not logits\n"
-        "logits: 0.5 apart at most (step 2), tolerance 0.25\n");
+        "logits: 0.5 apart at most (step 2), tolerance 0.25, exceeded first at step 2\n");
+  CHECK(over.first_beyond == 2);
+  CHECK(compare_traces(small(), near, 0.1).first_beyond == 0);  // not where they are furthest apart
   CHECK(compare_traces(small(), near, 0.5).alike);
+  CHECK_FALSE(compare_traces(small(), near, 0.5).first_beyond);
 
   const trace parted = changed([](trace& t) { t[0].logits[1] += 0.25, t[1].layers[0].active = {3}, t[2].logits[0] -= 0.5; });
   const trace_comparison before = compare_traces(small(), parted, 1);

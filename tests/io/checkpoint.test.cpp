@@ -105,6 +105,20 @@ TEST_CASE("every tensor is the same, mapped or read") {
   }
 }
 
+TEST_CASE("a tensor that was given back is there again when it is asked for") {
+  for (const file_access how : {file_access::map, file_access::read}) {
+    const checkpoint model(pocket_model(), how);
+    const tensor head = model.get("lm_head.weight", 2304, 128);
+    const std::vector<std::byte> before(head.data, head.data + head.bytes());
+    model.release(head);
+    const tensor again = model.get("lm_head.weight", 2304, 128);
+    CHECK(std::memcmp(again.data, before.data(), before.size()) == 0);
+    const float elsewhere = 1;
+    model.release({dtype::f32, 1, 1, reinterpret_cast<const std::byte*>(&elsewhere)});  // none of its own: nothing happens
+    CHECK(elsewhere == 1);
+  }
+}
+
 TEST_CASE("tensors by name and shape") {
   const model_folder folder;
   const checkpoint model(folder.path());

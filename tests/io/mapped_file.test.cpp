@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <fstream>
 #include <string>
 #include <utility>
 
@@ -14,6 +15,18 @@
 using namespace lazyprune_test;
 using lazyprune::file_access;
 using lazyprune::mapped_file;
+
+namespace {
+
+/// Of this process: pages of mapped files that are in memory.
+std::size_t resident_file_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("RssFile:")) return std::stoul(line.substr(8)) * 1024;
+  return 0;
+}
+
+}  // namespace
 
 TEST_CASE("mapped or read, the bytes are the file's") {
   const temporary_folder folder;
@@ -38,6 +51,24 @@ TEST_CASE("read bytes are a copy: they outlive the file") {
   const mapped_file file(path, file_access::read);
   folder.write("some", "after, and longer");
   CHECK(file.text() == "before");
+}
+
+TEST_CASE("parts come and go, the bytes stay what they are") {
+  const temporary_folder folder;
+  std::string text(8 << 20, '\0');
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * 7 + i / 4096);
+  const auto path = folder.write("large", text);
+  for (const file_access how : {file_access::map, file_access::read}) {
+    const mapped_file file(path, how);
+    file.will_need(file.bytes().subspan(5000, 100'000));
+    CHECK(file.text() == text);
+    const std::size_t before = resident_file_bytes();
+    file.release(file.bytes().subspan(5000));
+    if (how == file_access::map) CHECK(resident_file_bytes() + (7 << 20) < before);  // all but the two pages at the beginning
+    CHECK(file.text() == text);
+    file.will_need({});
+    file.release({});
+  }
 }
 
 TEST_CASE("an empty file is empty") {

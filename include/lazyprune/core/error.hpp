@@ -14,6 +14,9 @@ class error : public std::runtime_error {
   error(std::string_view file, std::string_view where, std::string_view expected, std::string_view found = {})
       : std::runtime_error(line(file, where, expected, found)) {}
 
+  /// The same fault, in what was read from this file.
+  error(std::string_view file, const error& fault) : std::runtime_error(std::string(file) + ": " + fault.what()) {}
+
  private:
   static std::string line(std::string_view file, std::string_view where, std::string_view expected, std::string_view found) {
     std::string text;

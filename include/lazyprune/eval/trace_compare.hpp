@@ -58,10 +58,11 @@ struct trace_comparison {
   std::optional<trace_difference> first;  // none: no part but the logits' values differs
   std::size_t steps_a;
   std::size_t steps_b;
-  std::size_t agreed;             // steps before the first difference
-  double tolerance;               // of the logits
-  logits_distance logits;         // over all steps
-  logits_distance logits_before;  // over the steps before anything differs that logits depend on
+  std::size_t agreed;                       // steps before the first difference
+  double tolerance;                         // of the logits
+  logits_distance logits;                   // over all steps
+  logits_distance logits_before;            // over the steps before anything differs that logits depend on
+  std::optional<std::size_t> first_beyond;  // the first step whose logits are further apart than the tolerance
 
   /// A few lines for people, the last one ended.
   std::string text() const;
@@ -109,14 +110,19 @@ inline std::optional<trace_difference> difference_before_logits(const step_trace
   return {};
 }
 
-inline void add_logits(logits_distance& distance, const step_trace& a, const step_trace& b) {
-  ++distance.steps;
+inline double logits_apart(const step_trace& a, const step_trace& b) {
+  double most = 0;
   for (std::size_t i = 0; i < a.logits.size(); ++i) {
     if (a.logits[i] == b.logits[i]) continue;
-    double apart = std::abs(a.logits[i] - b.logits[i]);
-    if (std::isnan(apart)) apart = std::numeric_limits<double>::infinity();
-    if (apart > distance.most) distance.most = apart, distance.at = a.step;
+    const double apart = std::abs(a.logits[i] - b.logits[i]);
+    most = std::max(most, std::isnan(apart) ? std::numeric_limits<double>::infinity() : apart);
   }
+  return most;
+}
+
+inline void add(logits_distance& distance, double apart, std::size_t step) {
+  ++distance.steps;
+  if (apart > distance.most) distance.most = apart, distance.at = step;
 }
 
 inline std::string brief(double value) {
@@ -158,14 +164,17 @@ inline trace_comparison compare_traces(const std::vector<step_trace>& a, const s
                           .agreed = 0,
                           .tolerance = tolerance,
                           .logits = {},
-                          .logits_before = {}};
+                          .logits_before = {},
+                          .first_beyond = {}};
   const std::size_t common = std::min(a.size(), b.size());
   for (std::size_t s = 0; s < common; ++s) {
     if (!result.first) result.first = detail::difference_before_logits(a[s], b[s]);
     if (!a[s].logits.empty() && !b[s].logits.empty()) {
       if (a[s].logits.size() == b[s].logits.size()) {
-        if (!result.first) detail::add_logits(result.logits_before, a[s], b[s]);
-        detail::add_logits(result.logits, a[s], b[s]);
+        const double apart = detail::logits_apart(a[s], b[s]);
+        if (!result.first) detail::add(result.logits_before, apart, a[s].step);
+        detail::add(result.logits, apart, a[s].step);
+        if (apart > tolerance && !result.first_beyond) result.first_beyond = a[s].step;
       } else if (!result.first) {
         result.first = detail::count_difference(s, trace_part::logits, a[s].logits.size(), b[s].logits.size());
       }
@@ -174,7 +183,7 @@ inline trace_comparison compare_traces(const std::vector<step_trace>& a, const s
     if (!result.first) ++result.agreed;
   }
   if (!result.first && a.size() != b.size()) result.first = detail::count_difference(common, trace_part::steps, a.size(), b.size());
-  result.alike = !result.first && result.logits.most <= tolerance;
+  result.alike = !result.first && !result.first_beyond;
   return result;
 }
 
@@ -190,6 +199,7 @@ inline std::string trace_comparison::text() const {
     return detail::brief(d.most) + " apart at most (step " + std::to_string(d.at) + ")";
   };
   out += "logits: " + distance(logits) + ", tolerance " + detail::brief(tolerance);
+  if (first_beyond) out += ", exceeded first at step " + std::to_string(*first_beyond);
   if (first && logits_before.steps > 0) out += "; before the traces part " + distance(logits_before);
   return out + "\n";
 }

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -72,7 +74,8 @@ class checkpoint {
     return read(*at->second);
   }
 
-  /// The tensor, which must have this shape; with one row it may also be a vector. Throws `error` otherwise.
+  /// The tensor, which must have this shape; with one row it may also be a vector. Throws `error` otherwise. It is about to be read, so
+  /// where it is mapped it begins to come into memory.
   tensor get(std::string_view name, std::size_t rows, std::size_t columns) const {
     const auto at = tensors_.find(name);
     const std::vector<std::uint64_t> shape = rows == 1 ? std::vector<std::uint64_t>{columns} : std::vector<std::uint64_t>{rows, columns};
@@ -81,7 +84,17 @@ class checkpoint {
     const tensor t = read(*at->second);
     if (t.rows != rows || t.columns != columns) fail(*at->second, expected, detail::shape_text(at->second->shape));
     asked_.insert(at->first);
+    file_of(*at->second).file().will_need(at->second->data);
     return t;
+  }
+
+  /// A tensor that `get` has given out is not needed any more: what is mapped of it does not stand in memory beside what was made of it.
+  void release(const tensor& t) const {
+    const auto holds = [&](const auto& file) {
+      const std::span<const std::byte> bytes = file.second.file().bytes();
+      return !std::less<>{}(t.data, bytes.data()) && std::less<>{}(t.data, bytes.data() + bytes.size());
+    };
+    if (const auto file = std::ranges::find_if(files_, holds); file != files_.end()) file->second.file().release({t.data, t.bytes()});
   }
 
   /// Once a model is loaded: throws `error` where the files hold a weight that it did not ask for, since the config then leaves out a part
@@ -175,9 +188,12 @@ class checkpoint {
   }
 
   [[noreturn]] void fail(const stored_tensor& t, std::string_view expected, std::string_view found) const {
+    throw error(file_of(t).name(), "tensor " + detail::printable(t.name), expected, found);
+  }
+
+  const safetensors_file& file_of(const stored_tensor& t) const {
     const auto holds = [&](const auto& file) { return file.second.find(t.name) == &t; };
-    const auto file = std::ranges::find_if(files_, holds);
-    throw error(file->second.name(), "tensor " + detail::printable(t.name), expected, found);
+    return std::ranges::find_if(files_, holds)->second;
   }
 
   std::filesystem::path directory_;

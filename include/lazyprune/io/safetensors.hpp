@@ -206,6 +206,8 @@ class safetensors_file {
   const std::string& name() const { return file_.name(); }
   std::span<const stored_tensor> tensors() const { return tensors_; }  // ascending by name
 
+  const mapped_file& file() const { return file_; }
+
   /// Null where there is none of that name.
   const stored_tensor* find(std::string_view name) const {
     const auto at = std::ranges::lower_bound(tensors_, name, {}, &stored_tensor::name);

@@ -12,7 +12,7 @@
 #include <limits>
 
 #include <lazyprune/io/json.hpp>
-#include <lazyprune/io/mapped_file.hpp>
+#include <lazyprune/io/read_to_end.hpp>
 #include <lazyprune/session/trace.hpp>
 
 namespace lazyprune::inline v0 {
@@ -267,13 +267,13 @@ inline std::string to_line(const step_trace& step) {
   return out + '}';
 }
 
-/// All steps of a trace. Throws `error` where the file is missing, a line is not a step as the format wants it, or the steps do not
-/// belong together: "t.jsonl: line 3: layers[2].rows: expected ..., found ..."; `io_error` where reading fails.
+/// All steps of a trace, from a file or a pipe. Throws `error` where the file is missing, a line is not a step as the format wants it, or
+/// the steps do not belong together: "t.jsonl: line 3: layers[2].rows: expected ..., found ..."; `io_error` where reading fails.
 inline std::vector<step_trace> read_trace(const std::filesystem::path& path) {
-  const mapped_file file(path, file_access::read);  // whoever wrote it may still be at it
-  std::string_view rest = file.text();
+  const std::string file = path.string(), all = read_to_end(path);
+  std::string_view rest = all;
   rest = rest.substr(0, rest.find_last_not_of(" \t\r\n") + 1);
-  if (rest.empty()) throw error(file.name(), "", "at least one step", "an empty file");
+  if (rest.empty()) throw error(file, "", "at least one step", "an empty file");
 
   std::vector<step_trace> steps;
   std::size_t tokens = 0, vocabulary = 0;
@@ -281,8 +281,8 @@ inline std::vector<step_trace> read_trace(const std::filesystem::path& path) {
     const std::string_view text = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(text.size() + 1, rest.size()));
     const std::string where = "line " + std::to_string(steps.size() + 1);
-    detail::trace_line line(file.name(), where);
-    detail::parse_strictly(text, line, file.name(), where);
+    detail::trace_line line(file, where);
+    detail::parse_strictly(text, line, file, where);
     step_trace& step = steps.emplace_back(line.take(tokens));
 
     line.check_step(step.step, steps.size() - 1);
