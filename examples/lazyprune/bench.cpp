@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <iostream>
+#include <map>
 #include <numeric>
 #include <optional>
+#include <span>
 
 #include <nlohmann/json.hpp>
 
@@ -49,7 +51,8 @@ struct samples {
 /// One policy over one prompt length.
 struct measured {
   samples prefill, decode;
-  double overhead_seconds = 0;
+  samples attention, logits, overhead;  // of the prefill
+  double step_kv_rows = 0;              // keys and values that a step of the decode reads, rows over all layers; only for --peak
   lazyprune::generation last;
 };
 
@@ -57,9 +60,11 @@ struct measured {
 struct result_row {
   int threads;
   std::string test;
+  bool prefill;
   std::string policy;  // "dense", or the flags that make it
   double rate, deviation, seconds;
-  std::optional<double> speedup, predicted, overhead;
+  double work;  // floating-point operations of a prefill; bytes read by a decode, for --peak
+  std::optional<double> speedup, predicted, overhead, share_of_peak;
   std::size_t peak_bytes;
 };
 
@@ -67,6 +72,8 @@ class bench_run {
  public:
   explicit bench_run(const bench_flags& flags) : flags_(flags), spec_(flags.policy) {
     check(flags_.backend);
+    if (flags_.peak && flags_.backend.backend != "cpu")
+      throw lazyprune::error("--peak", "", "the cpu backend, whose peak can be measured", flags_.backend.backend);
     longest_ = std::ranges::max(flags_.prompts);
     if (flags_.shape.empty()) {
       const lazyprune::checkpoint model = open_model(flags_.model);
@@ -90,14 +97,21 @@ class bench_run {
   std::vector<result_row> run() {
     std::vector<result_row> rows;
     progress_bar bar("measuring");
-    const std::size_t all = flags_.threads.size() * flags_.prompts.size() * (flags_.repetitions + 1);
+    const std::size_t all = flags_.threads.size() * flags_.prompts.size() * (flags_.repetitions + !flags_.no_warmup);
     std::size_t done = 0;
     for (const int threads : flags_.threads) {
       engine_->use_threads(threads);
+      const std::size_t first = rows.size();
+      look_for_peak();
       for (const std::size_t prompt : flags_.prompts) {
         const auto [dense, pruned] = measure(prompt, [&] { bar.show(done++, all); });
         add_rows(rows, prompt, dense, pruned);
       }
+      look_for_peak();  // what is shared with others may come and go: the best of before and after
+      if (!flags_.peak) continue;
+      const peak_rates& peak = peaks_.at(engine_->threads());
+      for (result_row& row : std::span(rows).subspan(first))
+        row.share_of_peak = row.work / row.seconds / (row.prefill ? peak.arithmetic : peak.reading);
     }
     return rows;
   }
@@ -107,8 +121,15 @@ class bench_run {
               << " (" << isa_of(flags_.backend) << ")\n";
     if (prunes()) std::cout << "pruned: " << policy_text_ << '\n';
     if (flags_.predict > 0) std::cout << "tg" << flags_.predict << " follows the prompt of " << longest_ << " tokens\n";
-    std::cout << "\n| threads |   test | policy |                 t/s | speedup | predicted | reached | overhead |      peak |\n"
-                 "| ------: | -----: | :----- | ------------------: | ------: | --------: | ------: | -------: | --------: |\n";
+    for (const auto& [threads, peak] : peaks_)
+      std::cout << "peak of " << threads << (threads == 1 ? " thread: " : " threads: ") << peak.instruction << ' '
+                << three_digits(peak.arithmetic * 1e-9) << " GFLOP/s, reading memory " << three_digits(peak.reading * 1e-9) << " GB/s\n";
+    std::cout << "memory: at most, the weights aside\n"
+                 "\n| threads |   test | policy |                 t/s | speedup | predicted | reached | overhead |"
+              << (flags_.peak ? " of peak |" : "")
+              << "    memory |\n"
+                 "| ------: | -----: | :----- | ------------------: | ------: | --------: | ------: | -------: |"
+              << (flags_.peak ? " ------: |" : "") << " --------: |\n";
     const auto cell = [](std::size_t width, const std::string& text) { std::cout << ' ' << right(text, width) << " |"; };
     for (const result_row& row : rows) {
       std::cout << '|';
@@ -120,7 +141,8 @@ class bench_run {
       cell(9, row.predicted ? fixed(*row.predicted, 2) + "x" : "");
       cell(7, row.speedup && row.predicted ? fixed(*row.speedup / *row.predicted, 2) : "");
       cell(8, row.overhead ? fixed(100.0 * *row.overhead, 2) + " %" : "");
-      cell(9, bytes_text(row.peak_bytes));
+      if (flags_.peak) cell(7, percent_text(*row.share_of_peak));
+      cell(9, bytes_text(row.peak_bytes - engine_->weight_bytes()));
       std::cout << '\n';
     }
   }
@@ -132,8 +154,9 @@ class bench_run {
   }
 
   void print_csv(const std::vector<result_row>& rows) const {
-    const std::vector<std::string> columns{"model",        "isa",     "dtype",   "threads",           "test",           "policy",
-                                           "tokens_per_s", "seconds", "speedup", "predicted_speedup", "overhead_share", "peak_bytes"};
+    const std::vector<std::string> columns{"model",          "isa",           "dtype",     "threads", "test",
+                                           "policy",         "tokens_per_s",  "seconds",   "speedup", "predicted_speedup",
+                                           "overhead_share", "share_of_peak", "peak_bytes"};
     for (const std::string& column : columns) std::cout << (column == columns.front() ? "" : ",") << column;
     std::cout << '\n';
     for (const result_row& row : rows) {
@@ -157,6 +180,14 @@ class bench_run {
                              std::to_string(longest_ + flags_.predict));
   }
 
+  void look_for_peak() {
+    if (!flags_.peak) return;
+    const peak_rates seen = engine_->measure_peaks().value();
+    peak_rates& best = peaks_.try_emplace(engine_->threads(), seen).first->second;
+    best.arithmetic = std::max(best.arithmetic, seen.arithmetic);
+    best.reading = std::max(best.reading, seen.reading);
+  }
+
   std::string dtype_name(lazyprune::dtype stored) const {
     if (flags_.backend.backend == "reference") return flags_.backend.dtype == "f32" ? "f32" : "f64";
     if (flags_.backend.dtype != "auto") return flags_.backend.dtype;
@@ -175,22 +206,34 @@ class bench_run {
     lazyprune::generation_options options;
     options.max_new = decode + 1;
     options.ignore_eos = true;
+    options.trace = flags_.peak && decode > 0 && to.step_kv_rows == 0;  // of the first run only: recording takes time
     lazyprune::any_session session = new_session(spec, engine_->config().layers);
     to.last = engine_->generate(session, prompt, options);
+    if (options.trace) to.step_kv_rows = step_kv_rows(to.last.trace);
     if (!keep) return;
     to.prefill.seconds.push_back(to.last.prefill_seconds);
-    to.overhead_seconds += to.last.overhead.policy + to.last.overhead.moving;
+    to.attention.seconds.push_back(to.last.parts.attention);
+    to.logits.seconds.push_back(to.last.parts.logits);
+    to.overhead.seconds.push_back(to.last.overhead.policy + to.last.overhead.moving);
     if (decode > 0) to.decode.seconds.push_back(to.last.decode_seconds);
   }
 
-  /// Dense and pruned in turn, the first one now this, now that: what drifts, drifts for both. The first pair warms up and is forgotten.
+  /// On average over the steps after the prefill.
+  static double step_kv_rows(std::span<const lazyprune::step_trace> steps) {
+    std::size_t rows = 0;
+    for (const lazyprune::step_trace& step : steps.subspan(1))
+      for (const lazyprune::layer_trace& layer : step.layers) rows += layer.active.size();
+    return static_cast<double>(rows) / static_cast<double>(steps.size() - 1);
+  }
+
+  /// Dense and pruned in turn, the first one now this, now that: what drifts, drifts for both. A first pair warms up and is forgotten.
   template <class Progress>
   std::pair<measured, measured> measure(std::size_t size, Progress progress) {
     const lazyprune::policy_spec dense_policy{.preset = "dense"};
     const auto prompt = prompt_of(size);
     const std::size_t decode = size == longest_ ? flags_.predict : 0;
     std::pair<measured, measured> result;
-    for (std::size_t r = 0; r <= flags_.repetitions; ++r) {
+    for (std::size_t r = flags_.no_warmup; r <= flags_.repetitions; ++r) {
       progress();
       const auto dense = [&] { once(dense_policy, prompt, decode, result.first, r > 0); };
       if (r % 2 == 0) dense();
@@ -201,26 +244,48 @@ class bench_run {
   }
 
   void add_rows(std::vector<result_row>& rows, std::size_t prompt, const measured& dense, const measured& pruned) const {
-    const auto add = [&](const std::string& test, double tokens, samples measured::*part, const measured& m, bool prefill) -> result_row& {
-      const samples& s = m.*part;
-      result_row row{engine_->threads(), test, "dense", s.mean(tokens), s.deviation(tokens), s.mean_seconds(), {}, {}, {}, 0};
-      if (prefill) row.overhead = m.overhead_seconds / std::accumulate(s.seconds.begin(), s.seconds.end(), 0.0);
-      row.peak_bytes = engine_->weight_bytes() + m.last.memory.total();
-      return rows.emplace_back(std::move(row));
-    };
-    const auto add_pair = [&](const std::string& test, std::size_t tokens, samples measured::*part, bool prefill) {
-      const double n = static_cast<double>(tokens);
-      add(test, n, part, dense, prefill);
-      if (!prunes()) return;
-      result_row& row = add(test, n, part, pruned, prefill);
-      row.policy = policy_text_;
-      row.speedup = (dense.*part).mean_seconds() / row.seconds;
-      if (prefill)
-        row.predicted =
-            predicted_speedup(lazyprune::cost_model{}, engine_->config(), dense.last.cost.prefill_rows, pruned.last.cost.prefill_rows);
-    };
-    add_pair("pp" + std::to_string(prompt), prompt, &measured::prefill, true);
-    if (!dense.decode.seconds.empty()) add_pair("tg" + std::to_string(flags_.predict), flags_.predict, &measured::decode, false);
+    add_pair(rows, prompt, true, dense, pruned);
+    if (!dense.decode.seconds.empty()) add_pair(rows, flags_.predict, false, dense, pruned);
+  }
+
+  void add_pair(std::vector<result_row>& rows, std::size_t tokens, bool prefill, const measured& dense, const measured& pruned) const {
+    const double dense_seconds = rows.emplace_back(row_of(tokens, prefill, "dense", dense)).seconds;
+    if (!prunes()) return;
+    result_row& row = rows.emplace_back(row_of(tokens, prefill, policy_text_, pruned));
+    row.speedup = dense_seconds / row.seconds;
+    if (prefill) row.predicted = predicted_speedup(costs_of(dense), engine_->config(), rows_of(dense), rows_of(pruned));
+  }
+
+  result_row row_of(std::size_t tokens, bool prefill, const std::string& policy, const measured& m) const {
+    const samples& s = prefill ? m.prefill : m.decode;
+    const double n = static_cast<double>(tokens);
+    result_row row{.threads = engine_->threads(),
+                   .test = (prefill ? "pp" : "tg") + std::to_string(tokens),
+                   .prefill = prefill,
+                   .policy = policy,
+                   .rate = s.mean(n),
+                   .deviation = s.deviation(n),
+                   .seconds = s.mean_seconds(),
+                   .work = prefill ? lazyprune::cost_model{}.prefill(engine_->config(), rows_of(m)) : n * step_bytes(m),
+                   .speedup = {},
+                   .predicted = {},
+                   .overhead = {},
+                   .share_of_peak = {},
+                   .peak_bytes = engine_->weight_bytes() + m.last.memory.total()};
+    if (prefill) row.overhead = m.overhead.mean_seconds() / row.seconds;
+    return row;
+  }
+
+  static const std::vector<std::size_t>& rows_of(const measured& m) { return m.last.cost.prefill_rows; }
+
+  /// What a linear operation and one of the attention cost in the dense runs beside which the pruned ones stood.
+  lazyprune::cost_model costs_of(const measured& dense) const {
+    return measured_costs(engine_->config(), rows_of(dense), dense.prefill.mean_seconds(), dense.attention.mean_seconds(),
+                          dense.logits.mean_seconds());
+  }
+
+  double step_bytes(const measured& m) const {
+    return static_cast<double>(engine_->step_weight_bytes()) + m.step_kv_rows * static_cast<double>(engine_->kv_row_bytes());
   }
 
   json json_of(const result_row& row) const {
@@ -229,6 +294,7 @@ class bench_run {
     if (row.speedup) j["speedup"] = *row.speedup;
     if (row.predicted) j["predicted_speedup"] = *row.predicted;
     if (row.overhead) j["overhead_share"] = *row.overhead;
+    if (row.share_of_peak) j["share_of_peak"] = *row.share_of_peak;
     j["peak_bytes"] = row.peak_bytes;
     return j;
   }
@@ -246,6 +312,7 @@ class bench_run {
   std::string policy_text_, name_, dtype_;
   std::size_t longest_;
   std::unique_ptr<engine> engine_;
+  std::map<int, peak_rates> peaks_;  // by threads
 };
 
 }  // namespace

@@ -195,6 +195,11 @@ void add_bench(CLI::App& program, action& chosen) {
   add_numbers(command, "-t,--threads", flags->threads, thread_range(), "Threads (default: all that the process may use)");
   add_number(command, "-r,--repetitions", flags->repetitions, number_range<std::size_t>{1, 1000000},
              "Of each measurement, after one to warm up (default: 5)");
+  command.add_flag("--no-warmup", flags->no_warmup, "Without the one to warm up: for prompts that take minutes");
+  command.add_flag(
+      "--peak", flags->peak,
+      "Also measure what the machine can do at most: the share of its arithmetic that a prefill reaches, and of its memory's rate "
+      "that generating does");
   add_text(command, "-o,--output", flags->output, "md, json or csv (default: md)")->type_name("FORMAT");
   add_backend_flags(command, flags->backend);
   add_policy_flags(command, flags->policy);

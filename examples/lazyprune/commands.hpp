@@ -54,6 +54,8 @@ struct bench_flags {
   std::size_t predict = 64;
   std::vector<int> threads{0};
   std::size_t repetitions = 5;
+  bool peak = false;
+  bool no_warmup = false;
   std::string output = "md";
 };
 

@@ -90,9 +90,13 @@ std::size_t product(std::initializer_list<std::size_t> factors) {
   return result;
 }
 
-/// Of a context, on the cpu backend: keys, values and hidden states are float there.
-json memory_json(const lazyprune::model_config& c, std::size_t context) {
-  const std::size_t per_layer = product({2, c.n_kv_heads, c.head_dim, sizeof(float)}), row = product({c.hidden, sizeof(float)});
+/// Of a context, on the cpu backend: hidden states are float there, keys and values are in bf16 where the weights are.
+json memory_json(const lazyprune::checkpoint& model, std::size_t context) {
+  const lazyprune::model_config& c = model.config();
+  const std::string k = "model.layers.0.self_attn.k_proj.weight";
+  const bool bf16 = model.contains(k) && model.find(k)->type == lazyprune::dtype::bf16;
+  const std::size_t per_layer = product({2, c.n_kv_heads, c.head_dim, bf16 ? sizeof(std::uint16_t) : sizeof(float)}),
+                    row = product({c.hidden, sizeof(float)});
   return {{"context", context},
           {"kv_bytes_per_token", product({c.layers, per_layer})},
           {"kv_bytes", product({context, c.layers, per_layer})},
@@ -135,12 +139,15 @@ void print(const json& all) {
             << " a token\n  a row of the aux store  " << bytes_text(memory["stored_row_bytes"].get<std::size_t>())
             << ", as much as the keys and values of " << three_digits(layers) << " layers:\n"
             << "                          a token pruned with more layers than that above it saves memory\n\ncpu path: "
-            << all["isa"].get<std::string>() << '\n';
+            << all["isa"].get<std::string>() << ", of ";
+  for (const json& name : all["isas"]) std::cout << (name == all["isas"].front() ? "" : ", ") << name.get<std::string>();
+  std::cout << "; LAZYPRUNE_ISA chooses\n";
 }
 
 }  // namespace
 
 int inspect(const inspect_flags& flags) {
+  check(backend_flags{});
   const lazyprune::checkpoint model = open_model(flags.model);
   const std::size_t limit = model.config().max_positions;
   if (flags.context > limit)
@@ -153,8 +160,9 @@ int inspect(const inspect_flags& flags) {
   all["tensors"] = tensors_json(model);
   all["totals"] = totals_json(model);
   all["tokenizer"] = tokenizer_json(model);
-  all["memory"] = memory_json(model.config(), flags.context > 0 ? flags.context : limit);
+  all["memory"] = memory_json(model, flags.context > 0 ? flags.context : limit);
   all["isa"] = isa_of({});
+  all["isas"] = isas_here();
   if (flags.json)
     std::cout << all.dump(-1, ' ', false, json::error_handler_t::replace) << '\n';
   else

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT
 // lazyprune run: generates text, and says what it took.
 
-#include <array>
-#include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <iostream>
 
 #include <unistd.h>
@@ -18,8 +15,8 @@
 #include "text_stream.hpp"
 
 #include <lazyprune/eval/trace_page.hpp>
-#include <lazyprune/io/mapped_file.hpp>
 #include <lazyprune/io/output_file.hpp>
+#include <lazyprune/io/read_to_end.hpp>
 #include <lazyprune/io/trace_file.hpp>
 
 namespace {
@@ -41,28 +38,14 @@ void catch_interrupts() {
 
 constexpr std::size_t longest_prompt = std::size_t{1} << 30;  // bytes
 
-std::string read_stdin() {
-  std::string text;
-  std::array<char, 1 << 16> buffer;
-  for (;;) {
-    const ::ssize_t n = ::read(STDIN_FILENO, buffer.data(), buffer.size());
-    if (n == 0) return text;
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && (errno == EISDIR || errno == EBADF)) throw lazyprune::error("stdin", "", "a prompt to read", std::strerror(errno));
-    if (n < 0) throw lazyprune::io_error("stdin", "", "to read the prompt", std::strerror(errno));
-    text.append(buffer.data(), static_cast<std::size_t>(n));
-    if (text.size() > longest_prompt) throw lazyprune::error("stdin", "", "at most " + std::to_string(longest_prompt) + " bytes", "more");
-  }
-}
-
 /// The text of -p or -f. The newline that ends a file's last line is none of the prompt's.
 std::string prompt_text(const run_flags& flags) {
   if (flags.prompt && *flags.prompt != "-") return *flags.prompt;
   std::string text;
   if (flags.prompt)
-    text = read_stdin();
+    text = lazyprune::read_to_end(STDIN_FILENO, "stdin", longest_prompt);
   else
-    text = lazyprune::mapped_file(*flags.file, lazyprune::file_access::read, longest_prompt).text();
+    text = lazyprune::read_to_end(*flags.file, longest_prompt);
   if (text.ends_with('\n')) text.pop_back();
   return text;
 }
@@ -173,6 +156,7 @@ class runner {
     lazyprune::any_session session = new_session(dense_policy(), layers());
     lazyprune::generation_options options;
     options.max_new = flags_.predict > 0 || !flags_.force.empty() ? 1 : 0;
+    options.stop = [] { return interrupted != 0; };
     engine_->generate(session, std::span(prompt_).first(std::min(enough, prompt_.size())), options);
   }
 
@@ -206,6 +190,7 @@ class runner {
     options.force = flags_.force;
     options.trace = trace;
     options.trace_logits = trace && flags_.trace_logits;
+    options.stop = [] { return interrupted != 0; };
     bool first = true;
     options.on_token = [&](token_id id) {
       const bool more = decoder ? out.feed(decode(*decoder, id)) : true;

@@ -10,7 +10,7 @@ lazyprune::policy_spec with_recommended_stages(lazyprune::policy_spec spec, cons
   try {
     parts_of(recommended, static_cast<lazyprune::layer_id>(model.config().layers));
   } catch (const lazyprune::error& fault) {
-    throw lazyprune::error((model.directory() / "lazyprune.json").string(), "stages", "stages for this model", fault.what());
+    throw lazyprune::error((model.directory() / "lazyprune.json").string(), fault);
   }
   spec.stages = model.stages();
   return spec;

@@ -2,6 +2,7 @@
 #include "program.hpp"
 
 #include <algorithm>
+#include <sstream>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
@@ -58,16 +59,34 @@ TEST_CASE("random weights need no file") {
   CHECK(rows[1]["policy"].get<std::string>().starts_with("--stages 1:0.7,3:0.7,5:0.7 "));
 }
 
+TEST_CASE("--peak: shares of what the machine can do, the prefill's and the decode's") {
+  const json rows = bench_json({"-P", "64", "-n", "3", "-t", "1,2", "--peak"});
+  REQUIRE(rows.size() == 8);
+  for (const json& row : rows) CHECK(row["share_of_peak"].get<double>() > 0);  // of a model this small it may be above 1: it fits in caches
+
+  const program_result table = lazyprune_program({"bench", "-P", "16", "-n", "2", "-r", "1", "-t", "2", "--peak"});
+  CHECK(table.code == 0);
+  CHECK(table.out.find("peak of 2 threads: ") != std::string::npos);
+  CHECK(table.out.find(" GFLOP/s, reading memory ") != std::string::npos);
+  CHECK(table.out.find("| of peak |") != std::string::npos);
+  std::istringstream lines(table.out.substr(table.out.find("\n|") + 1));
+  for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 121);  // 120 columns; the sign of deviations has two bytes
+
+  CHECK(complaint(lazyprune_program({"bench", "--backend", "reference", "--peak"})) ==
+        "--peak: expected the cpu backend, whose peak can be measured, found reference");
+}
+
 TEST_CASE("as a table and as CSV") {
   const program_result table = lazyprune_program({"bench", "-P", "16", "-n", "2", "-r", "1", "-t", "1"});
   CHECK(table.code == 0);
   CHECK(table.out.find("| threads |") != std::string::npos);
+  CHECK(table.out.find("of peak") == std::string::npos);
   CHECK(table.out.find("|   pp16 | pruned |") != std::string::npos);
   CHECK(table.out.find(" \xc2\xb1 ") != std::string::npos);
 
   const program_result csv = lazyprune_program({"bench", "-P", "16", "-n", "2", "-r", "1", "-t", "1", "-o", "csv"});
   CHECK(csv.code == 0);
   CHECK(csv.out.starts_with(
-      "model,isa,dtype,threads,test,policy,tokens_per_s,seconds,speedup,predicted_speedup,overhead_share,peak_bytes\n"));
+      "model,isa,dtype,threads,test,policy,tokens_per_s,seconds,speedup,predicted_speedup,overhead_share,share_of_peak,peak_bytes\n"));
   CHECK(std::ranges::count(csv.out, '\n') == 5);
 }

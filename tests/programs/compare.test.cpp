@@ -31,6 +31,7 @@ TEST_CASE("exit code 2: different") {
   const program_result logits = lazyprune_program({"compare", files / "a.jsonl", files / "b.jsonl", "--tolerance", "1e-5"});
   CHECK(logits.code == 2);
   CHECK(logits.out.starts_with("different: "));
+  CHECK(logits.out.find("exceeded first at step 0") != std::string::npos);
 
   std::string other = step + "}\n";
   other.replace(other.find(R"("active":[1],"rows":[1])"), 23, R"("active":[0],"rows":[0])");
@@ -45,6 +46,14 @@ TEST_CASE("exit code 2: different") {
           R"({"step":1,"tokens":[7],"layers":[{"active":[2],"rows":[2],"revived":[]},{"active":[2],"rows":[2],"revived":[]}],"next":7})"
           "\n");
   CHECK(lazyprune_program({"compare", files / "a.jsonl", files / "longer.jsonl"}).code == 2);
+}
+
+TEST_CASE("a trace may come through a pipe") {
+  const temporary_folder files;
+  write_file(files / "a.jsonl", step + "}\n");
+  const program_result same = shell("cat '" + (files / "a.jsonl") + "' | \"$LAZYPRUNE\" compare /dev/stdin '" + (files / "a.jsonl") + "'");
+  CHECK(same.code == 0);
+  CHECK(same.out.starts_with("alike: 1 steps"));
 }
 
 TEST_CASE("exit code 1: no trace") {

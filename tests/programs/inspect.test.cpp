@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "program.hpp"
 
+#include <algorithm>
+
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
@@ -25,20 +27,43 @@ TEST_CASE("what the bundled model is") {
   CHECK(all["tokenizer"]["pieces"] == 2304);
   CHECK(all["tokenizer"]["bos"] == 1);
   CHECK(all["memory"]["context"] == 1000);
-  CHECK(all["memory"]["kv_bytes_per_token"] == 6 * 2 * 2 * 32 * 4);
-  CHECK(all["memory"]["kv_bytes"] == 1000 * 6 * 2 * 2 * 32 * 4);
+  CHECK(all["memory"]["kv_bytes_per_token"] == 6 * 2 * 2 * 32 * 2);
+  CHECK(all["memory"]["kv_bytes"] == 1000 * 6 * 2 * 2 * 32 * 2);
   CHECK(all["memory"]["stored_row_bytes"] == 128 * 4);
-  CHECK(all["memory"]["stored_row_in_layers"] == 1.0);  // 128 / (2 * 2 * 32)
+  CHECK(all["memory"]["stored_row_in_layers"] == 2.0);  // 128 floats / (2 * 2 * 32 in bf16)
   CHECK(all["isa"].is_string());
+  CHECK(std::ranges::count(all["isas"], all["isa"]) == 1);
 }
 
 TEST_CASE("for people") {
   const program_result result = lazyprune_program({"inspect", "-m", bundled_model});
   REQUIRE(result.code == 0);
-  for (const char* part :
-       {"n_kv_heads", "model.layers.5.mlp.up_proj.weight", "1.48 million parameters", "adds_bos", "of 4096 tokens", "cpu path: "})
+  for (const char* part : {"n_kv_heads", "model.layers.5.mlp.up_proj.weight", "1.48 million parameters", "adds_bos", "of 4096 tokens",
+                           "cpu path: ", "; LAZYPRUNE_ISA chooses"})
     CHECK_MESSAGE(result.out.find(part) != std::string::npos, part);
   CHECK(complaint(lazyprune_program({"inspect", "-c", "5000"})) == "--ctx-size: expected at most the model's 4096, found 5000");
+}
+
+TEST_CASE("LAZYPRUNE_ISA takes a path that the processor has; any other is an error in every command that computes") {
+  const std::vector<std::string> isas = nlohmann::json::parse(lazyprune_program({"inspect", "--json"}).out)["isas"];
+  std::string names;
+  for (const std::string& name : isas) {
+    CHECK(nlohmann::json::parse(lazyprune_program({"inspect", "--json"}, "", {"LAZYPRUNE_ISA=" + name}).out)["isa"] == name);
+    const program_result run = lazyprune_program({"run", "--ids", "1,5,9", "-n", "1", "--json", "-t", "1"}, "", {"LAZYPRUNE_ISA=" + name});
+    CHECK(nlohmann::json::parse(run.out)["isa"] == name);
+    names += (names.empty() ? "" : ", ") + name;
+  }
+  for (const std::string name : {"avx2", "avx512", "avx512_bf16", "amx", "AVX2", "sse"}) {
+    if (std::ranges::count(isas, name)) continue;
+    for (const std::vector<std::string>& command : {std::vector<std::string>{"run", "--ids", "1", "-n", "1"},
+                                                    {"inspect"},
+                                                    {"bench", "-P", "8"},
+                                                    {"bench", "--random-weights", "pocket"}})
+      CHECK(complaint(lazyprune_program(command, "", {"LAZYPRUNE_ISA=" + name})) ==
+            "LAZYPRUNE_ISA: expected what this processor has: " + names + ", found " + name);
+  }
+  const program_result reference = lazyprune_program({"run", "--ids", "1", "-n", "1", "--backend", "reference"}, "", {"LAZYPRUNE_ISA=sse"});
+  CHECK(reference.code == 0);  // which has no instructions of its own
 }
 
 TEST_CASE("names that no line can have") {

@@ -92,8 +92,9 @@ TEST_CASE("a tokenizer that is none, and recommendations that do not fit") {
 
   spoiled_model stages;
   stages.replace("lazyprune.json", "5:0.1", "6:0.1");
-  CHECK(stages.complaint_of("run").starts_with(stages.files /
-                                               "lazyprune.json: stages: expected stages for this model, found --stages: 3:0.3,6:0.1: "));
+  const std::string said = stages.complaint_of("run");
+  CHECK(said.starts_with(stages.files / "lazyprune.json: --stages: 3:0.3,6:0.1: "));
+  CHECK(said.find("expected", said.find("expected") + 1) == said.npos);
   CHECK(lazyprune_program({"run", "-m", stages.files.path(), "-p", "x", "-n", "1", "--policy", "lazyllm"}).code == 0);  // not asked for
   spoiled_model unknown;
   unknown.replace("lazyprune.json", "stages", "stage");

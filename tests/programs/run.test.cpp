@@ -138,6 +138,9 @@ TEST_CASE("a prompt comes from the command line, a file or stdin, and as ids") {
   write_file(files / "prompt.txt", question + "\n");
   const json typed = without_costs(run_json({"-p", question, "-n", "3"}));
   CHECK(without_costs(run_json({"-f", files / "prompt.txt", "-n", "3"})) == typed);
+  const program_result piped = shell("cat '" + (files / "prompt.txt") + "' | \"$LAZYPRUNE\" run -f /dev/stdin -n 3 --json -t 1");
+  REQUIRE(piped.code == 0);
+  CHECK(without_costs(json::parse(piped.out)) == typed);
   CHECK(without_costs(run_json({"-p", "-", "-n", "3"}, question + "\n")) == typed);
   CHECK(without_costs(run_json({"-p", "-", "-n", "3"}, question)) == typed);
   const json ids = run_json({"--ids", "1,5,9", "-n", "1"});
@@ -192,8 +195,9 @@ TEST_CASE("empty stages prune never") {
 }
 
 TEST_CASE("a stdin that cannot be read is a bad argument") {
-  CHECK(complaint(shell("\"$LAZYPRUNE\" run -p - -n 1 < /")) == "stdin: expected a prompt to read, found Is a directory");
-  CHECK(complaint(shell("\"$LAZYPRUNE\" run -p - -n 1 <&-")) == "stdin: expected a prompt to read, found Bad file descriptor");
+  CHECK(complaint(shell("\"$LAZYPRUNE\" run -p - -n 1 < /")) == "stdin: expected a file or pipe that can be read, found Is a directory");
+  CHECK(complaint(shell("\"$LAZYPRUNE\" run -p - -n 1 <&-")) ==
+        "stdin: expected a file or pipe that can be read, found Bad file descriptor");
 }
 
 TEST_CASE("what is written to a closed stdout or stderr never lands in the trace") {
@@ -325,6 +329,20 @@ TEST_CASE("an interrupt before the first token leaves nothing, in order") {
   CHECK(run["computed"]["per_layer"].size() == 6);
   CHECK_FALSE(run.contains("dense"));
   CHECK(std::filesystem::exists(files / "trace.jsonl") == !run["tokens"].empty());  // a trace has a step at least
+}
+
+TEST_CASE("an interrupt during the prefill does not wait for its end") {
+  std::string ids = "1";
+  for (int i = 1; i < 3000; ++i) ids += ",5";
+  running_program program({"run", "--ids", ids, "-n", "1", "--backend", "reference", "-t", "1", "--policy", "dense", "--json"});
+  while (!program.catches(SIGINT)) ::usleep(100);
+  ::usleep(600'000);  // by now it is in the first layer of six, each of which takes seconds
+  program.send(SIGINT);
+  const program_result result = program.wait();
+  REQUIRE(result.code == 0);
+  const json run = json::parse(result.out);
+  CHECK(run["finish_reason"] == "stop");
+  CHECK(run["tokens"].empty());
 }
 
 TEST_CASE("an interrupt that is ignored stays ignored") {
