@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: MIT
+// How fast is attention: blocks of a prefill, over contiguous keys, over an active subset, with revived rows; and one decoded token, whose
+// keys and values come from memory? Each with and without a probe for the probabilities of the query token. Counted are the pairs of a
+// query and a key that it sees. The reference column is Eigen's two products, Q K^T and P V, over all pairs and without a softmax.
+// Names: model/scene/keys/probe/threads/column.
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include "../eigen.hpp"
+#include "../measure.hpp"
+
+namespace {
+
+using lazyprune::attention_shape, lazyprune::cpu, lazyprune::dtype, lazyprune::isa, lazyprune::position, lazyprune::rows_view;
+
+struct model {
+  const char* name;
+  attention_shape shape;
+};
+
+const model models[] = {{"tinyllama-1.1b", {32, 4, 64}}, {"llama-2-7b", {32, 32, 128}}};
+
+constexpr std::size_t prefill_block = 512;  // queries
+
+/// Which tokens ask, which are active, and where the keys of these lie.
+struct scene {
+  std::string name;
+  std::size_t cached;  // slots
+  std::vector<position> rows;
+  std::vector<position> active;
+  std::vector<std::uint32_t> slots;
+
+  /// Active tokens that row r sees.
+  std::size_t seen(std::size_t r) const { return static_cast<std::size_t>(std::ranges::upper_bound(active, rows[r]) - active.begin()); }
+  double pairs() const {
+    double sum = 0;
+    for (std::size_t r = 0; r < rows.size(); ++r) sum += static_cast<double>(seen(r));
+    return sum;
+  }
+};
+
+std::vector<position> first_positions(std::size_t count) {
+  std::vector<position> all(count);
+  std::iota(all.begin(), all.end(), position{0});
+  return all;
+}
+
+/// The last `queries` of `keys` tokens, all of them active and cached in their order.
+scene contiguous(const std::string& name, std::size_t keys, std::size_t queries) {
+  scene s{name, keys, {}, first_positions(keys), first_positions(keys)};
+  s.rows.assign(s.active.end() - static_cast<std::ptrdiff_t>(queries), s.active.end());
+  return s;
+}
+
+/// The last block of the active tokens, a random half of those cached.
+scene active_subset(std::size_t cached) {
+  scene s{"subset", cached, {}, {}, {}};
+  for (position t = 0; t < cached; ++t)
+    if (lazyprune::mix(1, t) % 2 == 0 || t + 1 == cached) s.active.push_back(t);
+  s.slots = s.active;
+  s.rows.assign(s.active.end() - static_cast<std::ptrdiff_t>(prefill_block), s.active.end());
+  return s;
+}
+
+/// A block of tokens from all over the sequence whose keys came into the cache after all others.
+scene revived(std::size_t cached) {
+  scene s{"revived", cached, {}, first_positions(cached), {}};
+  const std::size_t every = cached / prefill_block;
+  auto early = std::uint32_t{0}, late = static_cast<std::uint32_t>(cached - prefill_block);
+  for (const position t : s.active) {
+    const bool late_one = t % every == every - 1;
+    s.slots.push_back(late_one ? late++ : early++);
+    if (late_one) s.rows.push_back(t);
+  }
+  return s;
+}
+
+const scene scenes[] = {contiguous("prefill", 512, prefill_block),
+                        contiguous("prefill", 2048, prefill_block),
+                        contiguous("prefill", 4096, prefill_block),
+                        active_subset(4096),
+                        revived(4096),
+                        contiguous("decode", 512, 1),
+                        contiguous("decode", 2048, 1),
+                        contiguous("decode", 4096, 1)};
+
+/// Keys and values by position, queries by row.
+struct numbers {
+  lazyprune::aligned_array<float> q, k, v, out;
+  std::size_t q_size, kv_size;
+
+  numbers(const model& m, const scene& s) : q_size(m.shape.heads * m.shape.head_dim), kv_size(m.shape.kv_heads * m.shape.head_dim) {
+    q = bench::random_numbers(s.rows.size() * q_size, 1.0f, 1);
+    k = bench::random_numbers(s.cached * kv_size, 1.0f, 2);
+    v = bench::random_numbers(s.cached * kv_size, 1.0f, 3);
+    out = lazyprune::aligned_array<float>(s.rows.size() * q_size);
+  }
+  rows_view<const float> queries() const { return {q.data(), q.size() / q_size, q_size, q_size}; }
+  rows_view<float> results() { return {out.data(), out.size() / q_size, q_size, q_size}; }
+};
+
+void fill(cpu& backend, cpu::kv_layer& kv, const scene& s, const numbers& n) {
+  std::vector<position> in_slot(first_positions(s.cached));  // tokens that are not active lie where they came
+  for (std::size_t i = 0; i < s.active.size(); ++i) in_slot[s.slots[i]] = s.active[i];
+  for (const position t : in_slot) {
+    const rows_view<const float> key{n.k.data() + t * n.kv_size, 1, n.kv_size, n.kv_size};
+    const rows_view<const float> value{n.v.data() + t * n.kv_size, 1, n.kv_size, n.kv_size};
+    backend.append(kv, key, value);
+  }
+}
+
+/// A fast result that is wrong counts for nothing: the first and the last row, in the first and last head, against their definition in
+/// double. Where queries, keys, probabilities and values are rounded to bf16, each is off by up to 2^-9 of itself and each term of the sum
+/// by about as much, independently: the sum by a share of the root of the terms' squares, of which 2^-5 is many deviations.
+bool right(const model& m, const scene& s, const numbers& n) {
+  const auto [heads, kv_heads, d] = m.shape;
+  for (const std::size_t r : {std::size_t{0}, s.rows.size() - 1})
+    for (const std::size_t h : {std::size_t{0}, heads - 1}) {
+      const std::size_t at = h * kv_heads / heads * d, seen = s.seen(r);
+      std::vector<double> p(seen);
+      double mass = 0;
+      for (std::size_t i = 0; i < seen; ++i) {
+        double score = 0;
+        for (std::size_t j = 0; j < d; ++j)
+          score += static_cast<double>(n.q.data()[r * n.q_size + h * d + j]) * n.k.data()[s.active[i] * n.kv_size + at + j];
+        mass += p[i] = std::exp(score / std::sqrt(static_cast<double>(d)));
+      }
+      for (std::size_t j = 0; j < d; ++j) {
+        double sum = 0, squares = 0;
+        for (std::size_t i = 0; i < seen; ++i) {
+          const double term = p[i] / mass * n.v.data()[s.active[i] * n.kv_size + at + j];
+          sum += term;
+          squares += term * term;
+        }
+        if (!(std::abs(n.out.data()[r * n.q_size + h * d + j] - sum) <= 0x1p-5 * std::sqrt(squares))) return false;
+      }
+    }
+  return true;
+}
+
+void report(benchmark::State& state, double operations, double seconds, isa i, dtype type, int threads) {
+  state.counters["GFLOP/s"] = operations / seconds / 1e9;
+  state.counters["of_peak"] = operations / seconds / bench::arithmetic_ceiling(i, type, threads);
+}
+
+double operations_of(const model& m, double pairs) { return 4.0 * static_cast<double>(m.shape.heads * m.shape.head_dim) * pairs; }
+
+void ours(benchmark::State& state, const model& m, const scene& s, bool probed, int threads, isa i, dtype type) {
+  cpu backend(lazyprune::execution{.threads = threads, .instructions = i, .kv = type});
+  numbers n(m, s);
+  const double bytes = 2.0 * static_cast<double>(s.active.size() * n.kv_size * size_of(type));
+  const bool decode = s.rows.size() == 1;
+  std::vector<cpu::kv_layer> caches;
+  for (std::size_t copies = decode ? bench::copies_beyond_caches(static_cast<std::size_t>(bytes)) : 1; caches.size() < copies;)
+    fill(backend, caches.emplace_back(m.shape.kv_heads, m.shape.head_dim), s, n);
+
+  std::vector<float> probabilities(m.shape.heads * s.active.size());
+  lazyprune::attention_probe probe;
+  if (probed) probe = {.data = probabilities.data(), .queries = 1, .stride = s.active.size()};
+  const lazyprune::attention_rows what{m.shape, s.rows, s.active, s.slots};
+  const auto run = [&](const cpu::kv_layer& kv) { backend.attend(n.queries(), kv, what, n.results(), probe); };
+  run(caches[0]);
+  if (!right(m, s, n)) return state.SkipWithError("wrong result");
+
+  std::size_t turn = 0;
+  const double seconds = bench::time_of(state, [&] { run(caches[turn++ % caches.size()]); });
+  report(state, operations_of(m, s.pairs()), seconds, i, type, threads);
+  if (!decode) return;
+  state.counters["GB/s"] = bytes / seconds / 1e9;
+  state.counters["of_DRAM"] = bytes / seconds / bench::reading_ceiling(threads);
+}
+
+void eigen(benchmark::State& state, const model& m, const scene& s, int threads) {
+  const std::size_t heads = m.shape.heads, kv_heads = m.shape.kv_heads, d = m.shape.head_dim;
+  const std::size_t group = heads / kv_heads, queries = s.rows.size(), keys = s.active.size(), kv_size = kv_heads * d;
+  std::vector<numbers> sets;
+  for (std::size_t copies = queries == 1 ? bench::copies_beyond_caches(2 * keys * kv_size * sizeof(float)) : 1; sets.size() < copies;)
+    sets.emplace_back(m, s);
+  lazyprune::aligned_array<float> scores(queries * keys);
+  std::size_t turn = 0;
+  const double seconds = bench::time_of(state, [&] {
+    numbers& n = sets[turn++ % sets.size()];
+    for (std::size_t h = 0; h < heads; ++h) {
+      const std::size_t at = h / group * d;
+      bench::eigen::multiply_transposed(n.q.data() + h * d, n.q_size, n.k.data() + at, kv_size, scores.data(), keys, queries, d, keys,
+                                        false, threads);
+      bench::eigen::multiply(scores.data(), keys, n.v.data() + at, kv_size, n.out.data() + h * d, n.q_size, queries, keys, d, threads);
+    }
+  });
+  report(state, operations_of(m, static_cast<double>(queries * keys)), seconds, bench::best_f32_isa(), dtype::f32, threads);
+}
+
+void register_one(const std::string& name, std::function<void(benchmark::State&)> measure) {
+  benchmark::RegisterBenchmark(name.c_str(), std::move(measure))->UseRealTime()->Unit(benchmark::kMillisecond);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  for (const dtype type : {dtype::f32, dtype::bf16})
+    for (const isa i : bench::kernels_for(type))
+      if (!has(i)) bench::register_absent(bench::column(type, i), "this processor lacks it");
+  for (const model& m : models)
+    for (const scene& s : scenes) {
+      const std::string at = std::string(m.name) + "/" + s.name + "/keys:" + std::to_string(s.active.size());
+      for (const int threads : bench::thread_counts()) {
+        const std::string with = "/threads:" + std::to_string(threads) + "/";
+        for (const bool probed : {false, true})
+          for (const dtype type : {dtype::f32, dtype::bf16})
+            for (const isa i : bench::kernels_for(type))
+              if (has(i))
+                register_one(at + "/probe:" + (probed ? "1" : "0") + with + bench::column(type, i),
+                             [=, &m, &s](benchmark::State& state) { ours(state, m, s, probed, threads, i, type); });
+        register_one(at + "/probe:0" + with + "f32.eigen", [=, &m, &s](benchmark::State& state) { eigen(state, m, s, threads); });
+      }
+    }
+  return bench::run(argc, argv);
+}

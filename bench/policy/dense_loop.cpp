@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT
+// What does the dense model pay for running through a session? Four layers of TinyLlama-1.1B's width over 256 tokens: the transformer under
+// a policy that keeps everything, and the same operations of the same backend in a plain loop. Both in turn, the first one now this, now
+// that; the logits must be the same bits. `ratio` is the session's median time over the loop's.
+#include <benchmark/benchmark.h>
+
+#include <lazyprune/backend/cpu.hpp>
+#include <lazyprune/lazyprune.hpp>
+#include <lazyprune/model/random_source.hpp>
+#include <lazyprune/model/transformer.hpp>
+
+#include <chrono>
+#include <numeric>
+#include <vector>
+
+namespace {
+
+using namespace lazyprune;
+
+constexpr std::size_t tokens = 256;
+
+model_config four_layers() {
+  model_config config = shape_named("tinyllama-1.1b");
+  config.layers = 4;
+  return config;
+}
+
+/// A prefill as it is written by those who know of no session. Of the last layer only the last row is wanted, as in the transformer.
+class plain_loop {
+ public:
+  plain_loop(const model<cpu>& m, cpu& backend)
+      : model_(m),
+        c_(m.config),
+        backend_(backend),
+        rope_(backend.make_rope(frequencies_of(c_.rope, c_.head_dim).radians, frequencies_of(c_.rope, c_.head_dim).scale, tokens)),
+        x_(c_.hidden),
+        norm_(c_.hidden),
+        q_(c_.n_heads * c_.head_dim),
+        k_(c_.n_kv_heads * c_.head_dim),
+        v_(c_.n_kv_heads * c_.head_dim),
+        attended_(c_.n_heads * c_.head_dim),
+        ffn_(c_.ffn),
+        logits_(c_.vocabulary),
+        positions_(tokens) {
+    std::iota(positions_.begin(), positions_.end(), position{0});
+    for (cpu::buffer* buffer : {&x_, &norm_, &q_, &k_, &v_, &attended_, &ffn_}) buffer->reserve(tokens);
+    logits_.reserve(1);
+    while (kv_.size() < c_.layers) kv_.emplace_back(c_.n_kv_heads, c_.head_dim);
+  }
+
+  /// Of the token after the last one (vocabulary).
+  std::span<const float> forward(std::span<const token_id> ids) {
+    backend_.embed(model_.weights.embedding, ids, x_.view());
+    for (std::size_t l = 0; l < c_.layers; ++l) layer(model_.weights.layers[l], kv_[l], l + 1 == c_.layers ? 1 : tokens);
+    const rows_view<float> norm = norm_.view().slice(tokens - 1, 1);
+    backend_.rms_norm(x_.view().slice(tokens - 1, 1), model_.weights.norm, c_.rms_epsilon, norm);
+    backend_.multiply(norm, model_.head(), nullptr, logits_.view());
+    return {logits_.view().data, c_.vocabulary};
+  }
+
+ private:
+  void layer(const layer_weights<cpu>& w, cpu::kv_layer& kv, std::size_t finish) {
+    backend_.rms_norm(x_.view(), w.attention_norm, c_.rms_epsilon, norm_.view());
+    backend_.multiply(norm_.view(), w.k, nullptr, k_.view());
+    backend_.multiply(norm_.view(), w.v, nullptr, v_.view());
+    backend_.rotate(k_.view(), c_.head_dim, positions_, rope_);
+    kv.clear();
+    backend_.append(kv, k_.view(), v_.view());
+
+    const auto last = [&](cpu::buffer& buffer) { return buffer.view().slice(tokens - finish, finish); };
+    const std::span<const position> rows = std::span(positions_).last(finish);
+    const rows_view<float> x = last(x_), norm = last(norm_), q = last(q_), attended = last(attended_), ffn = last(ffn_);
+    backend_.multiply(norm, w.q, nullptr, q);
+    backend_.rotate(q, c_.head_dim, rows, rope_);
+    backend_.attend(q, kv, {{c_.n_heads, c_.n_kv_heads, c_.head_dim}, rows, positions_, positions_}, attended, {});
+    backend_.multiply_add(attended, w.o, nullptr, x);
+    backend_.rms_norm(x, w.ffn_norm, c_.rms_epsilon, norm);
+    backend_.gated_multiply(norm, w.gate_up, nullptr, ffn);
+    backend_.multiply_add(ffn, w.down, nullptr, x);
+  }
+
+  const model<cpu>& model_;
+  const model_config& c_;
+  cpu& backend_;
+  cpu::rope_table rope_;
+  std::vector<cpu::kv_layer> kv_;
+  cpu::buffer x_, norm_, q_, k_, v_, attended_, ffn_, logits_;
+  std::vector<position> positions_;  // and slots
+};
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+void dense_session_over_plain_loop(benchmark::State& state) {
+  const model_config config = four_layers();
+  const dtype type = state.range(0) == 16 ? dtype::bf16 : dtype::f32;
+  cpu backend({.threads = static_cast<int>(state.range(1))});
+  const model<cpu> m = load_model(backend, config, random_source(config, type));
+  std::vector<token_id> ids(tokens);
+  for (std::size_t i = 0; i < tokens; ++i) ids[i] = static_cast<token_id>(mix(0, i) % config.vocabulary);
+
+  plain_loop loop(m, backend);
+  any_session session(dense(), {.layers = static_cast<layer_id>(config.layers), .max_tokens = tokens});
+  decoder_state<cpu> sequence(config);
+  transformer<cpu> net(m, backend);
+  net.reserve(sequence, tokens);
+
+  std::vector<double> with_session, without;
+  const auto timed = [](std::vector<double>& times, auto&& work) {
+    const auto start = std::chrono::steady_clock::now();
+    const std::span<const float> logits = work();
+    times.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    return logits;
+  };
+  const auto through_session = [&] {
+    return timed(with_session, [&] {
+      sequence.clear();
+      session.reset();
+      return net.forward(sequence, session, ids, phase::prefill);
+    });
+  };
+  const auto plainly = [&] { return timed(without, [&] { return loop.forward(ids); }); };
+
+  if (!std::ranges::equal(through_session(), plainly())) return state.SkipWithError("the logits differ");
+  with_session.clear();
+  without.clear();
+  for (auto _ : state) {
+    const bool first = with_session.size() % 2 == 0;
+    if (first) through_session();
+    plainly();
+    if (!first) through_session();
+  }
+  state.counters["session_ms"] = 1e3 * median(with_session);
+  state.counters["loop_ms"] = 1e3 * median(without);
+  state.counters["ratio"] = median(with_session) / median(without);
+}
+
+BENCHMARK(dense_session_over_plain_loop)
+    ->ArgNames({"bits", "threads"})
+    ->ArgsProduct({{16, 32}, {1, 2}})
+    ->Iterations(21)
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
+
+}  // namespace
+
+BENCHMARK_MAIN();
