@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT
+// LongBench's classification score: is the right class named in the prediction, and how many others with it?
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lazyprune::inline v0 {
+
+/// From 0 to 1. Classes whose names are parts of the answer's do not count as others, but for one after each that is left out: LongBench
+/// takes entries from the list that it walks along.
+inline double classification_score(std::string_view prediction, std::string_view answer, const std::vector<std::string>& classes) {
+  std::vector<std::string_view> named;
+  for (const std::string& name : classes)
+    if (prediction.find(name) != prediction.npos) named.push_back(name);
+  for (std::size_t i = 0; i < named.size(); ++i) {
+    const std::string_view name = named[i];
+    if (name != answer && answer.find(name) != answer.npos) named.erase(std::ranges::find(named, name));
+  }
+  const bool right = std::ranges::find(named, answer) != named.end();
+  return right ? 1.0 / static_cast<double>(named.size()) : 0.0;
+}
+
+}  // namespace lazyprune::inline v0

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+// RULER's scores: are the answers in the prediction? And the pocket tasks': is the prediction the answer?
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <lazyprune/core/error.hpp>
+#include <lazyprune/eval/detail/python_text.hpp>
+
+namespace lazyprune::inline v0 {
+
+namespace detail {
+
+/// How many of the answers are in the prediction. RULER reads control characters as ends of lines, and compares in lower case.
+inline double answers_in(std::string_view prediction, const std::vector<std::string>& answers) {
+  if (answers.empty()) throw error("", "answers", "at least one", "none");
+  std::u32string text(stripped(characters_of(prediction)));
+  std::ranges::replace_if(
+      text, [](char32_t c) { return c < 0x20; }, U'\n');
+  const std::u32string within = lower(stripped(text));
+  const auto is_in = [&](const std::string& answer) { return within.find(lower(characters_of(answer))) != within.npos; };
+  return static_cast<double>(std::ranges::count_if(answers, is_in));
+}
+
+}  // namespace detail
+
+/// RULER's string_match_all, from 0 to 1: the share of the answers that is in the prediction. Throws `error` where there are none.
+inline double string_match_all(std::string_view prediction, const std::vector<std::string>& answers) {
+  return detail::answers_in(prediction, answers) / static_cast<double>(answers.size());
+}
+
+/// RULER's string_match_part, 0 or 1: whether one of the answers is in the prediction. Throws `error` where there are none.
+inline double string_match_part(std::string_view prediction, const std::vector<std::string>& answers) {
+  return detail::answers_in(prediction, answers) > 0 ? 1.0 : 0.0;
+}
+
+/// 0 or 1: the whole answer and nothing else, the spaces around it apart.
+inline double exact_match(std::string_view prediction, std::string_view answer) {
+  const std::u32string a = detail::characters_of(prediction), b = detail::characters_of(answer);
+  return detail::stripped(a) == detail::stripped(b) ? 1.0 : 0.0;
+}
+
+}  // namespace lazyprune::inline v0

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+// The lines of a file, a pipe or stdin, one after the other: of what is read no more is held than one line.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <lazyprune/core/error.hpp>
+#include <lazyprune/io/descriptor.hpp>
+
+namespace lazyprune::inline v0 {
+
+class line_reader {
+ public:
+  /// "-" is stdin. Lines may have `limit` bytes. Throws `error` where there is no such file or it cannot be opened.
+  explicit line_reader(const std::filesystem::path& path, std::size_t limit = std::size_t{1} << 28)
+      : name_(path == "-" ? "stdin" : path.string()), limit_(limit) {
+    if (path != "-") file_ = detail::open_file(path, O_RDONLY, name_, "a file that can be read");
+  }
+
+  /// The next line without its end; none after the last. What follows the last end of line is a line, unless it is empty. Throws `error`
+  /// where the line is too long (the one after it comes next) or the file is a directory, `io_error` where reading fails.
+  std::optional<std::string> next() {
+    std::string line;
+    bool any = false, too_long = false;
+    ++number_;
+    for (;;) {
+      if (rest_.empty() && !fill()) break;
+      any = true;
+      const std::size_t end = rest_.find('\n');
+      const std::string_view piece = rest_.substr(0, end);
+      too_long = too_long || line.size() + piece.size() > limit_;
+      if (!too_long) line += piece;
+      rest_.remove_prefix(end == rest_.npos ? rest_.size() : end + 1);
+      if (end != rest_.npos) break;
+    }
+    if (too_long) throw error(name_, "line " + std::to_string(number_), "at most " + std::to_string(limit_) + " bytes", "more");
+    if (any) return line;
+    return std::nullopt;
+  }
+
+  /// Of the last line given or complained of, from 1.
+  std::size_t number() const { return number_; }
+  const std::string& name() const { return name_; }
+
+ private:
+  bool fill() {
+    buffer_.resize(std::size_t{1} << 16);
+    const int from = file_.get() >= 0 ? file_.get() : STDIN_FILENO;
+    const auto got = detail::repeat_if_interrupted([&] { return ::read(from, buffer_.data(), buffer_.size()); });
+    if (got < 0 && (errno == EISDIR || errno == EBADF)) throw error(name_, "", "a file to read", detail::reason(errno));
+    if (got < 0) throw io_error(name_, "line " + std::to_string(number_), "to read it", detail::reason(errno));
+    rest_ = std::string_view(buffer_).substr(0, static_cast<std::size_t>(got));
+    return got > 0;
+  }
+
+  std::string name_;
+  std::size_t limit_;
+  detail::descriptor file_;  // none: stdin
+  std::string buffer_;
+  std::string_view rest_;  // of the buffer
+  std::size_t number_ = 0;
+};
+
+}  // namespace lazyprune::inline v0

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/eval/metric.hpp>
+
+#include <doctest/doctest.h>
+
+#include <eval/metric_cases.hpp>
+
+using namespace lazyprune;
+
+TEST_CASE("every metric by its name, against the best of the answers or all of them") {
+  std::size_t seen = 0;
+  for (std::size_t m = 0; m < 12; ++m) {
+    const auto metric = static_cast<eval_metric>(m);
+    CAPTURE(name_of(metric));
+    for (const metric_case& c : metric_cases(name_of(metric))) {
+      CAPTURE(c.prediction);
+      if (c.value)
+        CHECK(score_of(metric, c.prediction, c.answers, &c.classes) == doctest::Approx(*c.value).epsilon(1e-14));  // rounding alone
+      else
+        CHECK_THROWS_AS(score_of(metric, c.prediction, c.answers, &c.classes), error);
+      ++seen;
+    }
+  }
+  CHECK(seen > 250);
+}
+
+TEST_CASE("classification asks for the classes") {
+  CHECK_THROWS_WITH_AS(score_of(eval_metric::classification, "x", {"x"}), "all_classes: expected the names of the classes, found none",
+                       error);
+}

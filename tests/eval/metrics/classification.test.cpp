@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/eval/metrics/classification.hpp>
+
+#include <doctest/doctest.h>
+
+#include <eval/metric_cases.hpp>
+
+using namespace lazyprune;
+
+TEST_CASE("classification is LongBench's") {
+  check_best("classification", [](const auto& p, const auto& a, const auto& classes) { return classification_score(p, a, classes); });
+}
+
+TEST_CASE("classification, by hand") {
+  CHECK(classification_score("Food or Law", "Food", {"Food", "Law", "Sport"}) == 0.5);
+  CHECK(classification_score("Law", "Food", {"Food", "Law"}) == 0.0);
+  // "a" is taken from [a, ab, abc]; the walk goes on at the place after it, which is abc's: ab stays.
+  CHECK(classification_score("abc", "abc", {"a", "ab", "abc"}) == 0.5);
+}

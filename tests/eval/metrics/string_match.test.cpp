@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/eval/metrics/string_match.hpp>
+
+#include <doctest/doctest.h>
+
+#include <eval/metric_cases.hpp>
+
+using namespace lazyprune;
+
+TEST_CASE("string matches are RULER's") {
+  for (const std::string_view metric : {"string_match_all", "string_match_part"}) {
+    const auto score = metric == "string_match_all" ? string_match_all : string_match_part;
+    for (const metric_case& c : metric_cases(metric)) {
+      CAPTURE(c.prediction);
+      if (c.value)
+        CHECK(score(c.prediction, c.answers) == *c.value);  // a quotient of the same two whole numbers
+      else
+        CHECK_THROWS_AS(score(c.prediction, c.answers), error);
+    }
+  }
+}
+
+TEST_CASE("string matches, by hand") {
+  CHECK(string_match_all("It is ABC and 12.", {"abc", "123"}) == 0.5);
+  CHECK(string_match_part("It is ABC and 12.", {"abc", "123"}) == 1.0);
+  CHECK(string_match_part("", {"abc", "123"}) == 0.0);
+  CHECK_THROWS_WITH_AS(string_match_all("x", {}), "answers: expected at least one, found none", error);
+}
+
+TEST_CASE("an exact match is the whole answer") {
+  check_best("exact_match", [](const auto& p, const auto& a, const auto&) { return exact_match(p, a); });
+  CHECK(exact_match(" a , b\n", "a , b") == 1.0);
+  CHECK(exact_match("a , b , c", "a , b") == 0.0);
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/eval/sample.hpp>
+
+#include <doctest/doctest.h>
+
+#include <io/support.hpp>
+#include <test_data.hpp>
+
+using namespace lazyprune;
+using namespace lazyprune_test;
+
+namespace {
+
+using strings = std::vector<std::string>;
+
+template <class Read>
+auto records(Read read, const std::string& text, strings* complaints = nullptr) {
+  const temporary_folder folder;
+  line_reader lines(folder.write("r.jsonl", text));
+  if (!complaints) return read(lines, {});
+  return read(lines, [&](const error& fault) {
+    const std::string_view what = fault.what();
+    complaints->emplace_back(what.substr(what.find("r.jsonl")));
+  });
+}
+
+std::vector<eval_sample> samples(const std::string& text, strings* complaints = nullptr) { return records(read_samples, text, complaints); }
+std::vector<eval_prediction> predictions(const std::string& text, strings* complaints = nullptr) {
+  return records(read_predictions, text, complaints);
+}
+
+const std::string longbench =
+    R"({"input": "q", "context": "c", "answers": ["a", "b"], "length": 7, "dataset": "trec", "language": "en", "all_classes": ["a"], "_id": "x1"})";
+
+}  // namespace
+
+TEST_CASE("a LongBench sample") {
+  CHECK(samples(longbench + "\n") == std::vector<eval_sample>{{.id = "x1",
+                                                               .input = "q",
+                                                               .context = "c",
+                                                               .answers = {"a", "b"},
+                                                               .all_classes = strings{"a"},
+                                                               .length = 7,
+                                                               .dataset = "trec",
+                                                               .language = "en"}});
+}
+
+TEST_CASE("a RULER sample: the beginning of its answer is the prompt's end") {
+  const auto whole = samples(R"({"index": 3, "input": "text", "outputs": ["1", "2"], "length": 9})");
+  REQUIRE(whole.size() == 1);
+  CHECK(
+      whole[0] ==
+      eval_sample{
+          .id = "3", .input = "text", .context = "", .answers = {"1", "2"}, .all_classes = {}, .length = 9, .dataset = "", .language = ""});
+  CHECK(samples(R"({"index": 3, "input": "text", "outputs": [], "answer_prefix": " Answer:"})")[0].input == "text Answer:");
+}
+
+TEST_CASE("bad lines are told with their place, and the others read") {
+  strings complaints;
+  const std::string text = longbench + "\n\n{\"input\": \"q\"\n" + R"({"input": "q", "context": "c", "answers": "a"})" + "\r\n \r\n" +
+                           longbench + "\n" + R"({"input": 1, "context": "c", "answers": ["a"]})" + "\n" +
+                           R"({"input": "q", "context": "c", "answers": ["a", 2]})" + "\n[]\n" +
+                           R"({"input": "q", "context": "c", "answers": ["a"], "length": -2})";
+  CHECK(samples(text, &complaints).size() == 2);
+  REQUIRE(complaints.size() == 6);
+  CHECK(complaints[0].starts_with("r.jsonl: line 3: byte 13: expected JSON, found "));
+  CHECK(complaints[1] == "r.jsonl: line 4: answers: expected an array, found \"a\"");
+  CHECK(complaints[2] == "r.jsonl: line 7: input: expected a string, found 1");
+  CHECK(complaints[3] == "r.jsonl: line 8: answers[1]: expected a string, found 2");
+  CHECK(complaints[4] == "r.jsonl: line 9: expected an object, found an array");
+  CHECK(complaints[5].starts_with("r.jsonl: line 10: length: expected a whole number "));
+  CHECK_THROWS_WITH_AS(samples(text), doctest::Contains("r.jsonl: line 3: byte 13: "), error);
+}
+
+TEST_CASE("LongBench predictions, and RULER's") {
+  CHECK(predictions(R"({"pred": "p", "answers": ["a"], "all_classes": null, "length": 5})") ==
+        std::vector<eval_prediction>{{.text = "p", .answers = {"a"}, .all_classes = {}, .length = 5, .id = "", .cost = {}}});
+  const auto ruler =
+      predictions(R"({"index": 4, "pred": "p", "input": "i", "outputs": ["a"], "others": {}, "truncation": -1, "length": -1})");
+  CHECK(ruler == std::vector<eval_prediction>{{.text = "p", .answers = {"a"}, .all_classes = {}, .length = {}, .id = "4", .cost = {}}});
+}
+
+TEST_CASE("a prediction is written as it is read") {
+  eval_prediction full{
+      .text = "p \"q\"\n中", .answers = {"a", ""}, .all_classes = strings{"x"}, .length = 12, .id = "id", .cost = eval_cost{}};
+  *full.cost = {.model = "dir/m",
+                .method = "--stages 1:0.5",
+                .prompt_tokens = 9,
+                .ttft_s = 0.1,
+                .dense_ttft_s = 0.3,
+                .share_computed = 1.0 / 3,
+                .rows = {9, 4},
+                .revived = 2,
+                .peak_bytes = 1'000'000'000'000};
+  eval_prediction bare{.text = "", .answers = {}, .all_classes = {}, .length = {}, .id = "", .cost = {}};
+  CHECK(predictions(to_line(full) + "\n" + to_line(bare) + "\n") == std::vector{full, bare});
+  CHECK(to_line(bare) == R"({"pred":"","answers":[],"all_classes":null})");
+  full.cost->dense_ttft_s.reset();
+  CHECK(predictions(to_line(full)) == std::vector{full});
+}
+
+TEST_CASE("real records") {
+  for (const auto& [name, count, dataset] : {std::tuple{"multi_news", 200u, "multi_news"},
+                                             {"passage_retrieval_zh", 200u, "passage_retrieval_zh"},
+                                             {"niah_multikey_3", 500u, ""}}) {
+    const auto path = test_data(std::string("eval/") + name + ".jsonl");
+    if (path.empty()) return;
+    line_reader lines(path);
+    const auto all = read_samples(lines);
+    CHECK(all.size() == count);
+    for (const eval_sample& sample : all) {
+      REQUIRE(sample.answers.size() == 1);
+      REQUIRE(sample.dataset == dataset);
+      REQUIRE(*sample.length > 100);
+      REQUIRE(sample.input.size() + sample.context.size() > 100);
+    }
+  }
+}
