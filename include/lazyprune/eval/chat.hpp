@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+// The words that chat models want around a prompt, and what LongBench's pred.py takes from their answers: those of the paper's two models.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+
+#include <lazyprune/eval/task.hpp>
+
+namespace lazyprune::inline v0 {
+
+struct chat_format {
+  std::string_view name;
+  std::string_view before, after;     // of the prompt
+  std::string_view name_of_answer{};  // taken from answers wherever it stands, the spaces around them too; empty: answers stay as they are
+  friend bool operator==(const chat_format&, const chat_format&) = default;
+};
+
+inline constexpr std::array<chat_format, 3> chat_formats{{
+    {"none", "", ""},
+    {"llama2", "[INST]", "[/INST]"},
+    {"xgen",
+     "A chat between a curious human and an artificial intelligence assistant. The assistant gives helpful, detailed, and polite answers "
+     "to "
+     "the human's questions.\n\n ### Human: ",
+     "\n###", "Assistant:"},
+}};
+
+/// Null where no format has that name.
+constexpr const chat_format* find_chat_format(std::string_view name) {
+  for (const chat_format& format : chat_formats)
+    if (format.name == name) return &format;
+  return nullptr;
+}
+
+/// The prompt in the format's words, where the task wants them.
+inline std::string in_chat(const chat_format& format, const eval_task& task, std::string_view prompt) {
+  if (!task.chat) return std::string(prompt);
+  return std::string(format.before).append(prompt).append(format.after);
+}
+
+/// The answer without what the model says around it.
+inline std::string out_of_chat(const chat_format& format, std::string_view answer) {
+  std::string out(answer);
+  if (format.name_of_answer.empty()) return out;
+  constexpr std::string_view spaces = " \t\n\v\f\r";
+  out.erase(0, out.find_first_not_of(spaces));
+  out.erase(out.find_last_not_of(spaces) + 1);
+  for (std::size_t at; (at = out.find(format.name_of_answer)) != out.npos;) out.erase(at, format.name_of_answer.size());
+  return out;
+}
+
+}  // namespace lazyprune::inline v0

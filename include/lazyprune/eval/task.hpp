@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+// One task of a benchmark: how its samples become prompts, how long the answers are, and how they are scored.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include <lazyprune/eval/metric.hpp>
+#include <lazyprune/eval/sample.hpp>
+
+namespace lazyprune::inline v0 {
+
+struct eval_task {
+  std::string_view name;    // of the data set
+  std::string_view group;   // the row of the paper's Table 1 that it belongs to; "RULER"
+  std::string_view prompt;  // {context} and {input} stand for the sample's
+  std::size_t max_new;      // tokens to generate
+  eval_metric metric;
+  bool first_line = false;     // only the first line of a prediction counts, the empty ones before it apart
+  bool chat = true;            // a chat model's own words go around the prompt
+  std::string_view stop = "";  // the answer ends before this text, empty lines before the answer apart; empty: at EOS
+  friend bool operator==(const eval_task&, const eval_task&) = default;
+};
+
+/// The prompt, without the words of a chat model around it.
+inline std::string prompt_of(const eval_task& task, const eval_sample& sample) {
+  constexpr std::string_view context = "{context}", input = "{input}";
+  std::string out;
+  for (std::string_view rest = task.prompt; !rest.empty();) {
+    if (rest.starts_with(context)) {
+      out += sample.context;
+      rest.remove_prefix(context.size());
+    } else if (rest.starts_with(input)) {
+      out += sample.input;
+      rest.remove_prefix(input.size());
+    } else {
+      out += rest.front();
+      rest.remove_prefix(1);
+    }
+  }
+  return out;
+}
+
+/// What of generated text is the answer: it ends at the task's stop text.
+inline std::string_view answer_in(const eval_task& task, std::string_view generated) {
+  if (task.stop.empty()) return generated;
+  const std::size_t begin = generated.find_first_not_of('\n');
+  return begin == generated.npos ? generated : generated.substr(0, generated.find(task.stop, begin));
+}
+
+/// From 0 to 1. Throws `error` as the metric does.
+inline double score_of(const eval_task& task, const eval_prediction& prediction) {
+  std::string_view text = prediction.text;
+  if (task.first_line) {
+    text.remove_prefix(std::min(text.find_first_not_of('\n'), text.size()));
+    text = text.substr(0, text.find('\n'));
+  }
+  return score_of(task.metric, text, prediction.answers, prediction.all_classes ? &*prediction.all_classes : nullptr);
+}
+
+}  // namespace lazyprune::inline v0

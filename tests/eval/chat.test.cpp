@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/eval/chat.hpp>
+
+#include <doctest/doctest.h>
+
+#include <lazyprune/eval/tasks.hpp>
+
+using namespace lazyprune;
+
+TEST_CASE("the words around a prompt, where the task wants them") {
+  const chat_format& llama = *find_chat_format("llama2");
+  CHECK(in_chat(llama, *find_task("qasper"), "p") == "[INST]p[/INST]");
+  CHECK(in_chat(llama, *find_task("trec"), "p") == "p");
+  CHECK(in_chat(*find_chat_format("none"), *find_task("qasper"), "p") == "p");
+  CHECK(in_chat(*find_chat_format("xgen"), *find_task("qasper"), "p").ends_with("the human's questions.\n\n ### Human: p\n###"));
+  CHECK_FALSE(find_chat_format("vicuna"));
+}
+
+TEST_CASE("an answer without what the model says around it") {
+  CHECK(out_of_chat(*find_chat_format("llama2"), " a ") == " a ");
+  const chat_format& xgen = *find_chat_format("xgen");
+  CHECK(out_of_chat(xgen, " Assistant: a Assistant:b\n") == " a b");  // the spaces go first, as LongBench has it
+  CHECK(out_of_chat(xgen, " \n") == "");
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/eval/truncation.hpp>
+
+#include <doctest/doctest.h>
+
+#include <lazyprune/io/checkpoint.hpp>
+
+#include <test_data.hpp>
+
+using namespace lazyprune;
+
+namespace {
+
+/// A token a byte, and one before them (256) that stands for no text.
+std::string truncated(std::string_view text, std::size_t most) {
+  return middle_truncated(
+      text, most,
+      [](std::string_view t) {
+        std::vector<token_id> ids{256};
+        for (const char c : t) ids.push_back(static_cast<unsigned char>(c));
+        return ids;
+      },
+      [](std::span<const token_id> ids) {
+        std::string t;
+        for (const token_id id : ids)
+          if (id < 256) t += static_cast<char>(id);
+        return t;
+      });
+}
+
+}  // namespace
+
+TEST_CASE("what fits stays, what does not loses its middle") {
+  CHECK(truncated("0123456789", 11) == "0123456789");
+  CHECK(truncated("0123456789", 10) == "012356789");  // the first five tokens are four characters
+  CHECK(truncated("0123456789", 9) == "0126789");     // two halves of 9 / 2 = 4
+  CHECK(truncated("0123456789", 3) == "9");
+  CHECK(truncated("0123456789", 2) == "9");
+  CHECK(truncated("", 2) == "");
+}
+
+TEST_CASE("a limit has room for both halves") {
+  CHECK_THROWS_AS(truncated("0", 1), error);
+  CHECK_THROWS_AS(truncated("0", 0), error);
+}
+
+TEST_CASE("with a model's tokenizer") {
+  const std::optional<tokenizer> tokens = checkpoint(pocket_model()).load_tokenizer();
+  REQUIRE(tokens);
+  const std::string text = "the chapter on gardens leads to rivers . the chapter on mills leads to forests";
+  const std::size_t size = tokens->encode(text).size();
+  CHECK(middle_truncated(text, size, *tokens) == text);
+  // BOS and three words; the space before the second half's first word goes, as it does at the beginning of any text.
+  CHECK(middle_truncated(text, 8, *tokens) == "the chapter onmills leads to forests");
+}
