@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+// What the predictions of one method on one task come to: the score, and beside it what they cost (the paper's Tables 1 and 2).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <lazyprune/core/error.hpp>
+#include <lazyprune/eval/bootstrap.hpp>
+#include <lazyprune/eval/task.hpp>
+
+namespace lazyprune::inline v0 {
+
+/// A mean and its 95 % interval.
+struct estimate {
+  double mean;
+  interval ci95;
+  friend bool operator==(const estimate&, const estimate&) = default;
+};
+
+struct eval_summary {
+  std::string task;
+  std::string method;
+  std::string metric;
+  std::size_t n = 0;  // predictions
+  estimate score{};   // 0 to 100
+  // Of the predictions that say what they cost; none where not all do.
+  std::optional<estimate> prompt_tokens{};
+  std::optional<estimate> ttft_s{};
+  std::optional<estimate> dense_ttft_s{};
+  std::optional<estimate> speedup_ttft{};     // mean dense over mean pruned time to first token
+  std::optional<estimate> share_computed{};   // of prompt tokens and layers, by the end of the generation
+  std::optional<estimate> revived{};          // rows a prediction
+  std::vector<double> per_layer{};            // of prompt tokens, the share that each layer computed in the prefill
+  std::optional<std::uint64_t> peak_bytes{};  // the most of any prediction
+  friend bool operator==(const eval_summary&, const eval_summary&) = default;
+};
+
+namespace detail {
+
+inline estimate estimate_of(const std::vector<double>& values, const bootstrap& draws) {
+  double sum = 0;
+  for (const double value : values) sum += value;
+  return {sum / static_cast<double>(values.size()), draws(values)};
+}
+
+inline estimate ratio_of(const std::vector<double>& upper, const std::vector<double>& lower, const bootstrap& draws) {
+  const auto ratio = [&](std::span<const std::size_t> drawn) {
+    double above = 0, below = 0;
+    for (const std::size_t i : drawn) above += upper[i], below += lower[i];
+    return above / below;
+  };
+  std::vector<std::size_t> all(upper.size());
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
+  return {ratio(all), draws(upper.size(), ratio)};
+}
+
+inline std::vector<double> shares_of_layers(std::span<const eval_prediction> predictions) {
+  std::vector<double> shares(predictions.front().cost->rows.size(), 0.0);
+  std::size_t tokens = 0;
+  for (const eval_prediction& prediction : predictions) {
+    if (prediction.cost->rows.size() != shares.size()) return {};
+    for (std::size_t l = 0; l < shares.size(); ++l) shares[l] += static_cast<double>(prediction.cost->rows[l]);
+    tokens += prediction.cost->prompt_tokens;
+  }
+  for (double& share : shares) share /= static_cast<double>(tokens);
+  return shares;
+}
+
+}  // namespace detail
+
+/// `scores`: of the predictions, from 0 to 1. Throws `error` where there are none.
+inline eval_summary summary_of(const eval_task& task, std::string_view method, std::span<const eval_prediction> predictions,
+                               std::vector<double> scores, const bootstrap& draws = {}) {
+  if (scores.empty()) throw error(task.name, "", "at least one prediction", "none");
+  for (double& score : scores) score *= 100.0;
+
+  eval_summary summary;
+  summary.task = task.name;
+  summary.method = method;
+  summary.metric = name_of(task.metric);
+  summary.n = scores.size();
+  summary.score = detail::estimate_of(scores, draws);
+  if (!std::ranges::all_of(predictions, [](const eval_prediction& p) { return p.cost.has_value(); })) return summary;
+
+  const auto values = [&](auto of) {
+    std::vector<double> out;
+    for (const eval_prediction& prediction : predictions) out.push_back(static_cast<double>(of(*prediction.cost)));
+    return out;
+  };
+  const std::vector<double> ttft = values([](const eval_cost& c) { return c.ttft_s; });
+  summary.prompt_tokens = detail::estimate_of(values([](const eval_cost& c) { return c.prompt_tokens; }), draws);
+  summary.ttft_s = detail::estimate_of(ttft, draws);
+  if (std::ranges::all_of(predictions, [](const eval_prediction& p) { return p.cost->dense_ttft_s.has_value(); })) {
+    const std::vector<double> dense = values([](const eval_cost& c) { return *c.dense_ttft_s; });
+    summary.dense_ttft_s = detail::estimate_of(dense, draws);
+    if (std::ranges::all_of(ttft, [](double s) { return s > 0; })) summary.speedup_ttft = detail::ratio_of(dense, ttft, draws);
+  }
+  summary.share_computed = detail::estimate_of(values([](const eval_cost& c) { return c.share_computed; }), draws);
+  summary.revived = detail::estimate_of(values([](const eval_cost& c) { return c.revived; }), draws);
+  summary.per_layer = detail::shares_of_layers(predictions);
+  summary.peak_bytes = 0;
+  for (const eval_prediction& prediction : predictions) summary.peak_bytes = std::max(*summary.peak_bytes, prediction.cost->peak_bytes);
+  return summary;
+}
+
+/// Scores them first. Throws `error` where one cannot be scored.
+inline eval_summary summary_of(const eval_task& task, std::string_view method, std::span<const eval_prediction> predictions,
+                               const bootstrap& draws = {}) {
+  std::vector<double> scores;
+  for (const eval_prediction& prediction : predictions) scores.push_back(score_of(task, prediction));
+  return summary_of(task, method, predictions, std::move(scores), draws);
+}
+
+/// Scores predictions that exist, without a model. A line that is none, or cannot be scored, is told to `on_bad` and left out; without it
+/// it is thrown. Throws `error` where no line is left.
+inline eval_summary score_predictions(line_reader& lines, const eval_task& task, std::string_view method,
+                                      const std::function<void(const error&)>& on_bad = {}, const bootstrap& draws = {}) {
+  std::vector<double> scores;
+  const auto read = [&](const json_value& object) {
+    eval_prediction prediction = detail::prediction_of(object);
+    try {
+      scores.push_back(score_of(task, prediction));
+    } catch (const error& fault) {
+      throw error(object.file(), object.place(), "a prediction that " + std::string(task.name) + " can score", fault.what());
+    }
+    return prediction;
+  };
+  const std::vector<eval_prediction> predictions = detail::read_records<eval_prediction>(lines, read, on_bad);
+  if (predictions.empty()) throw error(lines.name(), "", "at least one prediction", "none");
+  return summary_of(task, method, predictions, std::move(scores), draws);
+}
+
+}  // namespace lazyprune::inline v0

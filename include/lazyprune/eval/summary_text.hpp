@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT
+// Summaries written down: a table for people, JSON and CSV for programs.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <lazyprune/eval/summary.hpp>
+
+namespace lazyprune::inline v0 {
+
+/// Keys: task, method, metric, score (0 to 100), ci95 [low, high], n; then, where known, prompt_tokens, ttft_s, dense_ttft_s, speedup_ttft,
+/// share_computed and revived, each a mean with its KEY_ci95 after it, per_layer and peak_bytes.
+inline nlohmann::ordered_json json_of(const eval_summary& summary) {
+  nlohmann::ordered_json out{{"task", summary.task}, {"method", summary.method}, {"metric", summary.metric}, {"score", summary.score.mean}};
+  const auto ends = [](const estimate& e) { return nlohmann::ordered_json{e.ci95.low, e.ci95.high}; };
+  const auto add = [&](const std::string& key, const std::optional<estimate>& value) {
+    if (!value) return;
+    out[key] = value->mean;
+    out[key + "_ci95"] = ends(*value);
+  };
+  out["ci95"] = ends(summary.score);
+  out["n"] = summary.n;
+  add("prompt_tokens", summary.prompt_tokens);
+  add("ttft_s", summary.ttft_s);
+  add("dense_ttft_s", summary.dense_ttft_s);
+  add("speedup_ttft", summary.speedup_ttft);
+  add("share_computed", summary.share_computed);
+  add("revived", summary.revived);
+  if (!summary.per_layer.empty()) out["per_layer"] = summary.per_layer;
+  if (summary.peak_bytes) out["peak_bytes"] = *summary.peak_bytes;
+  return out;
+}
+
+/// A list, one object a summary.
+inline std::string to_json(std::span<const eval_summary> summaries) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const eval_summary& summary : summaries) list.push_back(json_of(summary));
+  return list.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
+}
+
+/// RFC 4180, with ends of lines as on Unix: a line of keys, then a line a summary. Intervals are two columns, KEY_low and KEY_high;
+/// per_layer is one, with spaces between its numbers; what is not known is empty.
+inline std::string to_csv(std::span<const eval_summary> summaries) {
+  static constexpr std::array<std::string_view, 6> means{"prompt_tokens", "ttft_s",         "dense_ttft_s",
+                                                         "speedup_ttft",  "share_computed", "revived"};
+  std::string out = "task,method,metric,score,ci95_low,ci95_high,n";
+  for (const std::string_view key : means)
+    for (const std::string_view part : {"", "_low", "_high"}) out.append(",").append(key).append(part);
+  out += ",per_layer,peak_bytes\n";
+  const auto quoted = [](const std::string& text) {
+    std::string field = "\"";
+    for (const char c : text) field.append(c == '"' ? 2 : 1, c);
+    return field + '"';
+  };
+  for (const eval_summary& summary : summaries) {
+    const nlohmann::ordered_json json = json_of(summary);
+    const auto number = [](const nlohmann::ordered_json& value) { return ',' + value.dump(); };
+    const auto add_interval = [&](const std::string& key) { out += number(json[key][0]) + number(json[key][1]); };
+    out += quoted(summary.task) + ',' + quoted(summary.method) + ',' + quoted(summary.metric) + number(json["score"]);
+    add_interval("ci95");
+    out += number(json["n"]);
+    for (const std::string_view mean : means) {
+      const std::string key(mean);
+      if (json.contains(key)) {
+        out += number(json[key]);
+        add_interval(key + "_ci95");
+      } else {
+        out += ",,,";
+      }
+    }
+    out += ',';
+    for (std::size_t l = 0; l < summary.per_layer.size(); ++l) out += (l > 0 ? " " : "") + json["per_layer"][l].dump();
+    out += summary.peak_bytes ? number(json["peak_bytes"]) : ",";
+    out += '\n';
+  }
+  return out;
+}
+
+/// A table in Markdown, legible as it is. Means with half the width of their intervals; columns that no summary has something in are left
+/// out.
+inline std::string to_markdown(std::span<const eval_summary> summaries) {
+  const auto fixed = [](double value, int digits) {
+    std::array<char, 64> text;
+    std::snprintf(text.data(), text.size(), "%.*f", digits, value);
+    return std::string(text.data());
+  };
+  const auto with_interval = [&](const std::optional<estimate>& e, double scale, int digits, std::string_view unit = "") {
+    if (!e) return std::string();
+    const double half = scale * (e->ci95.high - e->ci95.low) / 2;
+    return fixed(scale * e->mean, digits).append(" \xc2\xb1 ").append(fixed(half, digits)).append(unit);
+  };
+  const auto bytes = [&](const std::optional<std::uint64_t>& b) {
+    return b ? fixed(static_cast<double>(*b) / (1024.0 * 1024.0), 1) + " MiB" : std::string();
+  };
+  const auto escaped = [](const std::string& text) {
+    std::string cell;
+    for (const char c : text) (cell += c == '|' ? "\\" : "") += c;
+    return cell;
+  };
+  std::vector<std::vector<std::string>> columns{{"task"},     {"method"},    {"metric"},  {"n"},        {"score"},   {"tokens"},
+                                                {"TTFT, ms"}, {"dense, ms"}, {"speedup"}, {"computed"}, {"revived"}, {"peak"}};
+  for (const eval_summary& s : summaries) {
+    const std::array<std::string, 12> cells{s.task,
+                                            s.method,
+                                            s.metric,
+                                            std::to_string(s.n),
+                                            with_interval(s.score, 1, 2),
+                                            s.prompt_tokens ? fixed(s.prompt_tokens->mean, 0) : "",
+                                            with_interval(s.ttft_s, 1e3, 1),
+                                            with_interval(s.dense_ttft_s, 1e3, 1),
+                                            with_interval(s.speedup_ttft, 1, 2, "x"),
+                                            with_interval(s.share_computed, 100, 1, " %"),
+                                            s.revived ? fixed(s.revived->mean, 0) : "",
+                                            bytes(s.peak_bytes)};
+    for (std::size_t c = 0; c < cells.size(); ++c) columns[c].push_back(escaped(cells[c]));
+  }
+  std::erase_if(columns, [](const auto& column) {
+    return std::all_of(column.begin() + 1, column.end(), [](const std::string& cell) { return cell.empty(); });
+  });
+  const auto width = [](std::string_view text) { return detail::characters_of(text).size(); };
+  std::vector<std::size_t> widths;
+  for (const auto& column : columns) {
+    widths.push_back(3);
+    for (const std::string& cell : column) widths.back() = std::max(widths.back(), width(cell));
+  }
+  std::string out;
+  for (std::size_t row = 0; row <= summaries.size(); ++row) {
+    out += '|';
+    for (std::size_t c = 0; c < columns.size(); ++c) {
+      const std::string& cell = columns[c][row];
+      const std::string space(widths[c] - width(cell), ' ');
+      out += ' ' + (c < 3 ? cell + space : space + cell) + " |";
+    }
+    out += '\n';
+    if (row > 0) continue;
+    out += '|';
+    for (std::size_t c = 0; c < columns.size(); ++c)
+      out += c < 3 ? " " + std::string(widths[c], '-') + " |" : " " + std::string(widths[c] - 1, '-') + ": |";
+    out += '\n';
+  }
+  return out;
+}
+
+}  // namespace lazyprune::inline v0

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/eval/bootstrap.hpp>
+
+#include <doctest/doctest.h>
+
+using namespace lazyprune;
+
+namespace {
+
+constexpr double scores[] = {0, 100, 50, 25, 100, 75, 0, 100, 10, 60};
+
+}  // namespace
+
+// The expected values are those of an independent program with integers of any size.
+TEST_CASE("the interval of a mean") {
+  CHECK(bootstrap{}(scores) == interval{27.5, 76.0});
+  const interval few = bootstrap{.resamples = 100, .seed = 5}(scores);
+  CHECK(few.low == doctest::Approx(29.6125).epsilon(1e-12));  // rounding of the line between two neighbours
+  CHECK(few.high == doctest::Approx(75.7625).epsilon(1e-12));
+}
+
+TEST_CASE("the interval of a ratio of sums") {
+  constexpr double above[] = {2, 3, 8, 5}, below[] = {1, 1, 2, 4};
+  const interval found = bootstrap{}(4, [&](std::span<const std::size_t> drawn) {
+    double a = 0, b = 0;
+    for (const std::size_t i : drawn) a += above[i], b += below[i];
+    return a / b;
+  });
+  CHECK(found.low == doctest::Approx(1.3846153846153846).epsilon(1e-12));  // 18 / 13
+  CHECK(found.high == doctest::Approx(3.7142857142857144).epsilon(1e-12));
+}
+
+TEST_CASE("one sample, or equal ones, are their own interval") {
+  CHECK(bootstrap{}(std::vector<double>{7}) == interval{7, 7});
+  CHECK(bootstrap{}(std::vector<double>(20, 3.0)) == interval{3, 3});
+}

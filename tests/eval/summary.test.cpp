@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/eval/summary.hpp>
+
+#include <doctest/doctest.h>
+
+#include <lazyprune/eval/tasks.hpp>
+
+#include <io/support.hpp>
+
+using namespace lazyprune;
+using namespace lazyprune_test;
+
+namespace {
+
+eval_prediction prediction(std::string text, std::optional<eval_cost> cost = {}) {
+  return {.text = std::move(text), .answers = {"right"}, .all_classes = {}, .length = {}, .id = "", .cost = std::move(cost)};
+}
+
+eval_cost cost(std::size_t tokens, double ttft, double dense, std::vector<std::uint64_t> rows) {
+  return {.model = "m",
+          .method = "m",
+          .prompt_tokens = tokens,
+          .ttft_s = ttft,
+          .dense_ttft_s = dense,
+          .share_computed = 0.5 * ttft,
+          .rows = std::move(rows),
+          .revived = 2 * tokens,
+          .peak_bytes = 1000 * tokens};
+}
+
+const eval_task& qasper = *find_task("qasper");
+
+}  // namespace
+
+TEST_CASE("scores without costs") {
+  const std::vector<eval_prediction> all{prediction("right"), prediction("wrong"), prediction("right wrong")};
+  const eval_summary summary = summary_of(qasper, "dense", all);
+  CHECK(summary.task == "qasper");
+  CHECK(summary.method == "dense");
+  CHECK(summary.metric == "qa_f1");
+  CHECK(summary.n == 3);
+  CHECK(summary.score.mean == doctest::Approx((100 + 0 + 200.0 / 3) / 3).epsilon(1e-14));
+  CHECK(summary.score.ci95 == bootstrap{}(std::vector<double>{100, 0, 100 * score_of(qasper, all[2])}));
+  CHECK_FALSE(summary.ttft_s);
+  CHECK_FALSE(summary.share_computed);
+  CHECK_FALSE(summary.peak_bytes);
+  CHECK(summary.per_layer.empty());
+}
+
+TEST_CASE("costs, where every prediction has them") {
+  std::vector<eval_prediction> all{prediction("right", cost(10, 1, 2, {10, 5})), prediction("wrong", cost(30, 3, 12, {30, 5}))};
+  eval_summary summary = summary_of(qasper, "m", all);
+  CHECK(summary.prompt_tokens->mean == 20);
+  CHECK(summary.ttft_s->mean == 2);
+  CHECK(summary.dense_ttft_s->mean == 7);
+  CHECK(summary.speedup_ttft->mean == 3.5);             // of the means: not the mean of 2 and 4
+  CHECK(summary.speedup_ttft->ci95 == interval{2, 4});  // one prediction twice, in a quarter of the draws each
+  CHECK(summary.share_computed->mean == 1);
+  CHECK(summary.revived->mean == 40);
+  CHECK(summary.per_layer == std::vector<double>{1.0, 0.25});
+  CHECK(summary.peak_bytes == 30'000);
+
+  all[0].cost->dense_ttft_s.reset();
+  summary = summary_of(qasper, "m", all);
+  CHECK(summary.ttft_s);
+  CHECK_FALSE(summary.dense_ttft_s);
+  CHECK_FALSE(summary.speedup_ttft);
+  all[0].cost.reset();
+  CHECK_FALSE(summary_of(qasper, "m", all).ttft_s);
+}
+
+TEST_CASE("no prediction has no summary") {
+  CHECK_THROWS_WITH_AS(summary_of(qasper, "m", {}), "qasper: expected at least one prediction, found none", error);
+}
+
+TEST_CASE("a file of predictions: bad lines are told and left out, or thrown") {
+  const temporary_folder folder;
+  const auto path = folder.write("p.jsonl", R"({"pred": "Paragraph 3", "answers": ["Paragraph 3"]})"
+                                            "\n{}\n"
+                                            R"({"pred": "3", "answers": ["three"]})"
+                                            "\n"
+                                            R"({"pred": "4", "answers": ["Paragraph 3"]})");
+  const eval_task& task = *find_task("passage_retrieval_en");
+  std::vector<std::string> complaints;
+  line_reader lines(path);
+  const eval_summary summary = score_predictions(lines, task, "m", [&](const error& fault) { complaints.emplace_back(fault.what()); });
+  CHECK(summary.n == 2);
+  CHECK(summary.score.mean == 50);
+  CHECK(complaints ==
+        std::vector<std::string>{path.string() + R"(: line 2: expected the key "pred", found none)",
+                                 path.string() + R"(: line 3: expected a prediction that passage_retrieval_en can score, found answer: )"
+                                                 R"(expected "Paragraph NUMBER", found "three")"});
+  line_reader again(path);
+  CHECK_THROWS_AS(score_predictions(again, task, "m"), error);
+  line_reader nothing(folder.write("empty.jsonl", "\n"));
+  CHECK_THROWS_WITH_AS(score_predictions(nothing, task, "m"), doctest::Contains("empty.jsonl: expected at least one prediction"), error);
+}
