@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+// A file of predictions that grows while a benchmark runs, and outlives an end by force: FILE.unfinished has every prediction that was
+// made, and becomes FILE when all are.
+#pragma once
+
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <sys/file.h>
+
+#include <lazyprune/core/error.hpp>
+#include <lazyprune/eval/sample.hpp>
+#include <lazyprune/io/descriptor.hpp>
+
+namespace lazyprune::inline v0 {
+
+class prediction_file {
+ public:
+  /// `resume`: goes on where an earlier run was ended, or after the last prediction of a file that was finished. A line that the end cut in
+  /// two is dropped. Throws `error` where the name cannot be written to, another process writes there, what is there is no file of
+  /// predictions, or there is an unfinished file and no `resume`; `io_error` where the disk fails.
+  prediction_file(std::filesystem::path path, bool resume) : path_(std::move(path)), unfinished_(path_) {
+    unfinished_ += ".unfinished";
+    const bool is_there = std::filesystem::exists(unfinished_);
+    if (is_there && !resume) throw error(unfinished_.string(), "", "--resume, or no such file", "the predictions of a run that was ended");
+    file_ = detail::open_file(unfinished_, O_RDWR | O_CREAT | O_APPEND, path_.string(), "a file that can be written");
+    if (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) throw error(unfinished_.string(), "", "no other process at work on it", "one");
+    if (!resume) return;
+    if (!is_there && std::filesystem::exists(path_)) {
+      read(path_);
+      std::string all;
+      for (const eval_prediction& prediction : done_) all += to_line(prediction) + '\n';
+      put(all);
+    } else {
+      drop_half_line();
+      read(unfinished_);
+    }
+  }
+
+  /// Those that are in the file, in their order.
+  const std::vector<eval_prediction>& done() const { return done_; }
+
+  /// Throws `io_error` where there is no room, or the disk fails. What was added before stays.
+  void add(eval_prediction prediction) {
+    put(to_line(prediction) + '\n');
+    done_.push_back(std::move(prediction));
+  }
+
+  /// Gives the file its name.
+  void commit() {
+    if (::fsync(file_.get()) != 0 && errno != EINVAL) fail("to write all of it");
+    if (std::rename(unfinished_.c_str(), path_.c_str()) != 0) fail("to rename it from " + unfinished_.string());
+  }
+
+ private:
+  /// One write a line: the end of the program leaves whole lines behind it, but for the last perhaps.
+  void put(std::string_view line) {
+    const auto write = [&](const char* at, std::size_t n) { return ::write(file_.get(), at, n); };
+    if (!detail::write_fully(line, write)) fail("to add a prediction");
+  }
+
+  void read(const std::filesystem::path& path) {
+    line_reader lines(path, detail::longest_record);
+    done_ = read_predictions(lines);
+  }
+
+  void drop_half_line() {
+    char last = '\n';
+    ::off_t end = ::lseek(file_.get(), 0, SEEK_END);
+    for (; end > 0; --end) {
+      if (::pread(file_.get(), &last, 1, end - 1) != 1) fail("to read it");
+      if (last == '\n') break;
+    }
+    if (end < 0 || ::ftruncate(file_.get(), end) != 0) fail("to take half a line from its end");
+  }
+
+  [[noreturn]] void fail(std::string_view expected) const {
+    throw io_error(path_.string(), "unfinished: " + unfinished_.string(), expected, detail::reason(errno));
+  }
+
+  std::filesystem::path path_, unfinished_;
+  detail::descriptor file_;
+  std::vector<eval_prediction> done_;
+};
+
+}  // namespace lazyprune::inline v0
