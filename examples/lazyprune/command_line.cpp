@@ -206,6 +206,21 @@ void add_bench(CLI::App& program, action& chosen) {
   command.final_callback([flags, &chosen] { chosen = [flags] { return bench(*flags); }; });
 }
 
+void add_eval(CLI::App& program, action& chosen) {
+  const auto flags = std::make_shared<eval_flags>();
+  CLI::App& command = *program.add_subcommand("eval", "Score predictions by LongBench's and RULER's own metrics");
+  add_text(command, "--predictions", flags->predictions,
+           "Predictions, one JSON object a line (pred, answers, all_classes, length); -: stdin")
+      ->type_name("FILE.jsonl");
+  add_text(command, "--task", flags->task, "The data set, as LongBench and RULER call it (default: the file's name without its ending)")
+      ->type_name("NAME");
+  add_text(command, "--method", flags->method, "What made the predictions, as the result calls it (default: the file's name)")
+      ->type_name("NAME");
+  add_text(command, "-o,--output", flags->output, "md, json or csv (default: md)")->type_name("FORMAT");
+  command.add_flag("--strict", flags->strict, "End at the first bad line, which else is told and left out");
+  command.final_callback([flags, &chosen] { chosen = [flags] { return eval(*flags); }; });
+}
+
 void add_inspect(CLI::App& program, action& chosen) {
   const auto flags = std::make_shared<inspect_flags>();
   CLI::App& command = *program.add_subcommand("inspect", "Show a model's config, tensors, tokenizer, and the memory that a context takes");
@@ -235,6 +250,7 @@ action parse_command_line(int argc, char** argv) {
   add_run(program, chosen);
   add_compare(program, chosen);
   add_bench(program, chosen);
+  add_eval(program, chosen);
   add_inspect(program, chosen);
   try {
     program.parse(argc, argv);
@@ -242,7 +258,8 @@ action parse_command_line(int argc, char** argv) {
     if (problem.get_exit_code() == 0) return [shown = program.exit(problem)] { return shown; };  // help, version
     const std::string unknown = unknown_argument(program);
     if (!unknown.empty()) throw lazyprune::error("arguments", "", "what `lazyprune --help` shows", unknown);
-    if (program.get_subcommands().empty()) throw lazyprune::error("arguments", "", "a command: run, compare, bench or inspect", "none");
+    if (program.get_subcommands().empty())
+      throw lazyprune::error("arguments", "", "a command: run, compare, bench, eval or inspect", "none");
     throw lazyprune::error("arguments", "", "what `lazyprune --help` shows", problem.what());
   }
   return chosen;

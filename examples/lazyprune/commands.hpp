@@ -61,6 +61,16 @@ struct bench_flags {
 
 int bench(const bench_flags& flags);
 
+struct eval_flags {
+  std::string predictions;  // scored without a model
+  std::string task;         // empty: as the data say
+  std::string method;       // in the result; empty: as the data say
+  std::string output = "md";
+  bool strict = false;
+};
+
+int eval(const eval_flags& flags);
+
 struct inspect_flags {
   model_flags model;
   std::size_t context = 0;

@@ -22,7 +22,7 @@ TEST_CASE("help and version are no mistakes") {
   CHECK(version.out == "lazyprune " LAZYPRUNE_VERSION_STRING "\n");
   CHECK(version.err.empty());
   for (const std::vector<std::string>& help :
-       {std::vector<std::string>{"--help"}, {"run", "--help"}, {"compare", "--help"}, {"bench", "--help"}, {"inspect", "-h"}}) {
+       {std::vector<std::string>{"--help"}, {"run", "--help"}, {"compare", "--help"}, {"bench", "--help"}, {"eval", "--help"}, {"inspect", "-h"}}) {
     const program_result shown = lazyprune_program(help);
     CHECK(shown.code == 0);
     CHECK(shown.out.find("Usage: lazyprune") != std::string::npos);
@@ -31,7 +31,7 @@ TEST_CASE("help and version are no mistakes") {
 }
 
 TEST_CASE("commands and flags that do not exist") {
-  CHECK(complaint(lazyprune_program({})) == "arguments: expected a command: run, compare, bench or inspect, found none");
+  CHECK(complaint(lazyprune_program({})) == "arguments: expected a command: run, compare, bench, eval or inspect, found none");
   CHECK(complaint(lazyprune_program({"ruin"})) == "arguments: expected what `lazyprune --help` shows, found ruin");
   CHECK(complaint(lazyprune_program({"run", "--promt", "x"})) == "arguments: expected what `lazyprune --help` shows, found --promt");
   CHECK(complaint(lazyprune_program({"run", "-p"})).starts_with("arguments: expected what `lazyprune --help` shows, found "));
