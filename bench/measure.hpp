@@ -8,6 +8,7 @@
 #include <lazyprune/backend/cpu/ceilings.hpp>
 #include <lazyprune/core/mix.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <string>
@@ -31,7 +32,7 @@ inline lazyprune::aligned_array<float> random_numbers(std::size_t count, float s
 
 /// One thread, and two where the process may use them.
 inline const std::vector<int>& thread_counts() {
-  static const std::vector<int> counts = lazyprune::cpu().threads() > 1 ? std::vector<int>{1, 2} : std::vector<int>{1};
+  static const std::vector<int> counts = lazyprune::detail::available_threads() > 1 ? std::vector<int>{1, 2} : std::vector<int>{1};
   return counts;
 }
 

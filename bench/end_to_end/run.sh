@@ -41,7 +41,7 @@ tinyllama() {
   done
 }
 
-# The paper's own shape at its own average prompt and answer. Takes 14 GB of memory and more.
+# The paper's own shape at its own average prompt and answer. Takes 16 GB of memory.
 llama7b() {
   for stages in "$llama7b_drawn" "$llama7b_faster"; do
     table "Llama-2-7B's shape at the paper's average prompt" llama-2-7b "${threads##*,}" "$stages" -P 3376 -n 68

@@ -63,7 +63,7 @@ struct result_row {
   bool prefill;
   std::string policy;  // "dense", or the flags that make it
   double rate, deviation, seconds;
-  double work;  // floating-point operations of a prefill; bytes read by a decode, for --peak
+  std::optional<double> work;  // floating-point operations of a prefill; bytes read by a decode, where a warm-up counted them
   std::optional<double> speedup, predicted, overhead, share_of_peak;
   std::size_t peak_bytes;
 };
@@ -111,7 +111,7 @@ class bench_run {
       if (!flags_.peak) continue;
       const peak_rates& peak = peaks_.at(engine_->threads());
       for (result_row& row : std::span(rows).subspan(first))
-        row.share_of_peak = row.work / row.seconds / (row.prefill ? peak.arithmetic : peak.reading);
+        if (row.work) row.share_of_peak = *row.work / row.seconds / (row.prefill ? peak.arithmetic : peak.reading);
     }
     return rows;
   }
@@ -141,7 +141,7 @@ class bench_run {
       cell(9, row.predicted ? fixed(*row.predicted, 2) + "x" : "");
       cell(7, row.speedup && row.predicted ? fixed(*row.speedup / *row.predicted, 2) : "");
       cell(8, row.overhead ? fixed(100.0 * *row.overhead, 2) + " %" : "");
-      if (flags_.peak) cell(7, percent_text(*row.share_of_peak));
+      if (flags_.peak) cell(7, row.share_of_peak ? percent_text(*row.share_of_peak) : "");
       cell(9, bytes_text(row.peak_bytes - engine_->weight_bytes()));
       std::cout << '\n';
     }
@@ -206,7 +206,7 @@ class bench_run {
     lazyprune::generation_options options;
     options.max_new = decode + 1;
     options.ignore_eos = true;
-    options.trace = flags_.peak && decode > 0 && to.step_kv_rows == 0;  // of the first run only: recording takes time
+    options.trace = flags_.peak && !keep && decode > 0;
     lazyprune::any_session session = new_session(spec, engine_->config().layers);
     to.last = engine_->generate(session, prompt, options);
     if (options.trace) to.step_kv_rows = step_kv_rows(to.last.trace);
@@ -266,13 +266,18 @@ class bench_run {
                    .rate = s.mean(n),
                    .deviation = s.deviation(n),
                    .seconds = s.mean_seconds(),
-                   .work = prefill ? lazyprune::cost_model{}.prefill(engine_->config(), rows_of(m)) : n * step_bytes(m),
+                   .work = {},
                    .speedup = {},
                    .predicted = {},
                    .overhead = {},
                    .share_of_peak = {},
                    .peak_bytes = engine_->weight_bytes() + m.last.memory.total()};
-    if (prefill) row.overhead = m.overhead.mean_seconds() / row.seconds;
+    if (prefill) {
+      row.overhead = m.overhead.mean_seconds() / row.seconds;
+      row.work = lazyprune::cost_model{}.prefill(engine_->config(), rows_of(m));
+    } else if (m.step_kv_rows > 0) {
+      row.work = n * step_bytes(m);
+    }
     return row;
   }
 

@@ -195,7 +195,8 @@ void add_bench(CLI::App& program, action& chosen) {
   add_numbers(command, "-t,--threads", flags->threads, thread_range(), "Threads (default: all that the process may use)");
   add_number(command, "-r,--repetitions", flags->repetitions, number_range<std::size_t>{1, 1000000},
              "Of each measurement, after one to warm up (default: 5)");
-  command.add_flag("--no-warmup", flags->no_warmup, "Without the one to warm up: for prompts that take minutes");
+  command.add_flag("--no-warmup", flags->no_warmup,
+                   "Without the one to warm up, for prompts that take minutes; the pruned run then comes first");
   command.add_flag(
       "--peak", flags->peak,
       "Also measure what the machine can do at most: the share of its arithmetic that a prefill reaches, and of its memory's rate "

@@ -33,14 +33,9 @@ class loaded_engine final : public engine {
     return weight_bytes() - (model_.weights.head ? model_.weights.embedding.bytes() : 0);  // of which a step reads one row
   }
   std::size_t kv_row_bytes() const override {
-    constexpr std::size_t rows = 1024;  // whole blocks, whatever their size
     const lazyprune::model_config& c = model_.config;
-    Backend backend(how_);
-    typename Backend::buffer zeros(c.n_kv_heads * c.head_dim);
-    zeros.reserve(rows);
-    typename Backend::kv_layer kv(c.n_kv_heads, c.head_dim);
-    backend.append(kv, zeros.view(), zeros.view());
-    return kv.bytes() / rows;
+    if constexpr (std::same_as<Backend, lazyprune::cpu>) return lazyprune::packed_kv::slot_bytes(c.n_kv_heads, c.head_dim, how_.kv);
+    return 2 * c.n_kv_heads * c.head_dim * sizeof(typename Backend::scalar);
   }
   void use_threads(int threads) override { how_.threads = threads; }
   int threads() const override {

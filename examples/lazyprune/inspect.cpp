@@ -13,6 +13,7 @@
 #include "format.hpp"
 #include "model_choice.hpp"
 
+#include <lazyprune/backend/cpu/packed_kv.hpp>
 #include <lazyprune/io/text.hpp>
 
 namespace {
@@ -95,8 +96,10 @@ json memory_json(const lazyprune::checkpoint& model, std::size_t context) {
   const lazyprune::model_config& c = model.config();
   const std::string k = "model.layers.0.self_attn.k_proj.weight";
   const bool bf16 = model.contains(k) && model.find(k)->type == lazyprune::dtype::bf16;
-  const std::size_t per_layer = product({2, c.n_kv_heads, c.head_dim, bf16 ? sizeof(std::uint16_t) : sizeof(float)}),
-                    row = product({c.hidden, sizeof(float)});
+  product({4, c.n_kv_heads, c.head_dim, sizeof(float)});
+  const std::size_t row = product({c.hidden, sizeof(float)}),
+                    per_layer =
+                        lazyprune::packed_kv::slot_bytes(c.n_kv_heads, c.head_dim, bf16 ? lazyprune::dtype::bf16 : lazyprune::dtype::f32);
   return {{"context", context},
           {"kv_bytes_per_token", product({c.layers, per_layer})},
           {"kv_bytes", product({context, c.layers, per_layer})},

@@ -36,16 +36,14 @@ void catch_interrupts() {
   if (std::signal(SIGINT, SIG_IGN) != SIG_IGN) std::signal(SIGINT, interrupt);
 }
 
-constexpr std::size_t longest_prompt = std::size_t{1} << 30;  // bytes
-
 /// The text of -p or -f. The newline that ends a file's last line is none of the prompt's.
 std::string prompt_text(const run_flags& flags) {
   if (flags.prompt && *flags.prompt != "-") return *flags.prompt;
   std::string text;
   if (flags.prompt)
-    text = lazyprune::read_to_end(STDIN_FILENO, "stdin", longest_prompt);
+    text = lazyprune::read_to_end(STDIN_FILENO, "stdin", lazyprune::most_streamed_bytes);
   else
-    text = lazyprune::read_to_end(*flags.file, longest_prompt);
+    text = lazyprune::read_to_end(*flags.file, lazyprune::most_streamed_bytes);
   if (text.ends_with('\n')) text.pop_back();
   return text;
 }

@@ -24,7 +24,7 @@
 //   multiply_add(x, w, bias, out)                out += x w^T + bias                               out (rows, outputs)
 //   gated_multiply(x, w, bias, out)              silu(x gate^T + b) * (x up^T + b'); bias (2 ffn)  out (rows, ffn)
 //   rotate(x, head_dim, positions, rope)         RoPE in place, pairs (i, i + head_dim / 2)        x (rows, heads * head_dim)
-//   append(kv, k, v)                             the rows become the next slots                    (rows, kv_heads * head_dim)
+//   append(kv, k, v)                             the rows, finite numbers, become the next slots    (rows, kv_heads * head_dim)
 //   attend(q, kv, what, out, probe)              attention, see attention_rows                     q, out (rows, heads * head_dim)
 //   copy_rows(from, from_rows, to, to_rows)      to[to_rows[i]] = from[from_rows[i]], as if in order:    indices
 //                                                rows may move within one buffer

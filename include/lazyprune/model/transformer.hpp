@@ -81,8 +81,6 @@ class transformer {
   using parameters = typename Backend::parameters;
   using rows = rows_view<scalar>;
 
-  static constexpr std::size_t grain = 128;  // rows
-
   static const parameters* get(const std::optional<parameters>& p) { return p ? &*p : nullptr; }
 
   template <class Work>
@@ -164,12 +162,7 @@ class transformer {
     const std::size_t n = plan.rows.size();
     const std::size_t least = std::max(decoder_state<Backend>::block_rows, queries);  // the last block holds all that is probed
     const std::size_t blocks = std::max<std::size_t>(1, n / least);
-    // Blocks begin at multiples of what backends work in, so that where they begin does not show in the results.
-    const auto begin = [&](std::size_t b) { return b == blocks ? n : n * b / blocks / grain * grain; };
-    for (std::size_t b = 0; b < blocks; ++b) {
-      const std::size_t first = begin(b), last = begin(b + 1);
-      block(state, plan, first, last, b + 1 == blocks ? queries : 0);
-    }
+    for (std::size_t b = 0; b < blocks; ++b) block(state, plan, n * b / blocks, n * (b + 1) / blocks, b + 1 == blocks ? queries : 0);
   }
 
   void block(decoder_state<Backend>& state, const layer_plan& plan, std::size_t first, std::size_t last, std::size_t queries) {

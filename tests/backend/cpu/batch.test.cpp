@@ -23,10 +23,8 @@ TEST_CASE("the name says what the compiler was told") {
   CHECK(name == "avx2_fma");
 #elif defined(__x86_64__) && !defined(__SSE3__)
   CHECK(name == "sse2");
-#elif defined(__aarch64__)
-  CHECK(name == "neon64");
 #else
-  CHECK(!name.empty());
+  CHECK(name != "avx2_fma");
 #endif
 }
 

@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <limits>
+
 #include <backend/samples.hpp>
 
 using namespace lazyprune;
@@ -65,4 +67,14 @@ TEST_CASE("memory grows in blocks, by the type's size, and stays when the cache 
   CHECK(f32.bytes() == 256 * 2 * 256 * 2);
   CHECK(f32.key(0, 1, 3) == float_of_bf16(bf16_of_float(rows(5, 64 + 3))));
   CHECK(f32.value(0, 1, 3) == float_of_bf16(bf16_of_float(rows(6, 64 + 3))));
+}
+
+TEST_CASE("nothing of an earlier sequence is left where no slot is") {
+  packed_kv kv(1, 16);
+  const guarded<float> bad(300, 16, std::vector<float>(300 * 16, std::numeric_limits<float>::quiet_NaN())),
+      good(5, 16, normal_floats(80, 1));
+  kv.append(bad.view(), bad.view(), dtype::f32, 1);
+  kv.clear();
+  kv.append(good.view(), good.view(), dtype::f32, 1);
+  for (std::size_t slot = 5; slot < packed_kv::block_slots; ++slot) CHECK(kv.value(slot, 0, 3) == 0);
 }

@@ -2,7 +2,9 @@
 // What this machine can do at most, measured when asked: multiply-adds with everything in registers, and reading memory.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
+#include <string>
 
 #include <lazyprune/backend/cpu/kernels/amx/product.hpp>
 #include <lazyprune/backend/cpu/kernels/avx2/product.hpp>

@@ -2,6 +2,8 @@
 // Products of rows with a packed weight on several threads: how they are cut into tiles, and what becomes of a tile's sums.
 #pragma once
 
+#include <algorithm>
+
 #include <lazyprune/backend/cpu/kernels/kernels.hpp>
 #include <lazyprune/backend/cpu/packed_matrix.hpp>
 

@@ -32,6 +32,13 @@ class packed_kv {
   std::size_t blocks() const { return (size_ + block_slots - 1) / block_slots; }
   std::size_t bytes() const { return blocks_.size() * kv_heads_ * head_bytes(); }
 
+  /// What a slot of a cache of this type takes, padding included.
+  static std::size_t slot_bytes(std::size_t kv_heads, std::size_t head_dim, dtype type) {
+    packed_kv kv(kv_heads, head_dim);
+    kv.type_ = type;
+    return kv_heads * kv.head_bytes() / block_slots;
+  }
+
   /// Forgets the slots and keeps the memory.
   void clear() { size_ = 0; }
 
@@ -40,10 +47,10 @@ class packed_kv {
   void append(rows_view<const float> k, rows_view<const float> v, dtype as, int threads) {
     assert(k.rows == v.rows && k.columns == width() && v.columns == width());
     if (size_ == 0 && as != type_) type_ = as, blocks_.clear();
-    while (blocks_.size() * block_slots < size_ + k.rows) {
-      blocks_.emplace_back(kv_heads_ * head_bytes());
-      std::memset(blocks_.back().data(), 0, blocks_.back().size());  // what no slot has yet is multiplied with 0, and must be a number
-    }
+    const std::size_t after = (size_ + k.rows + block_slots - 1) / block_slots;
+    while (blocks_.size() < after) blocks_.emplace_back(kv_heads_ * head_bytes());
+    for (std::size_t b = blocks(); b < after; ++b)  // what no slot has yet is multiplied with 0, and must be a number
+      std::memset(blocks_[b].data(), 0, blocks_[b].size());
     detail::for_tasks(threads, kv_heads_, [&](std::size_t head, std::size_t) {
       for (std::size_t r = 0; r < k.rows; ++r) {
         const float *key = k.row(r) + head * head_dim_, *value = v.row(r) + head * head_dim_;

@@ -9,6 +9,9 @@
 #include <emmintrin.h>
 
 #include <algorithm>
+#include <array>
+#include <cstring>
+#include <span>
 
 #include <lazyprune/backend/cpu/kernels/avx2/convert.hpp>
 #include <lazyprune/backend/cpu/kernels/product_kernel.hpp>

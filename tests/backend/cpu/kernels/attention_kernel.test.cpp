@@ -4,11 +4,16 @@
 
 #include <doctest/doctest.h>
 
+#include <bit>
+#include <cmath>
+
 #include <lazyprune/backend/cpu/kernels/product_kernel.hpp>
 
 using namespace lazyprune;
 
-TEST_CASE("lanes take keys in turn: a tile gives each the same number of them") {
-  CHECK(kernels::tile_outputs % kernels::mass_lanes == 0);
-  CHECK(kernels::no_score < std::numeric_limits<float>::lowest());
+TEST_CASE("lanes take keys in turn: a tile gives each the same number of them") { CHECK(kernels::tile_outputs % kernels::mass_lanes == 0); }
+
+TEST_CASE("the power of two at the limit has the bits of 0") {
+  const auto n = static_cast<std::int32_t>(std::nearbyint(kernels::weight_limit * kernels::log2_e));
+  CHECK(std::bit_cast<float>(static_cast<std::uint32_t>(n + 127) << 23) == 0.0f);
 }

@@ -2,8 +2,9 @@
 // What one instruction set brings to the product of activations (rows, inputs) and a packed weight: a handful of functions on one tile.
 //
 // A tile is a strip of a few rows times the 32 outputs of two neighbouring panels of the weight (packed_matrix.hpp has their layout).
-// Every sum is one chain of fused multiply-adds in the order of the inputs, in one lane of one register. Where the chain is cut, it goes
-// on from what was stored: so neither the blocks, nor the other rows, nor the threads change a bit of it.
+// Every sum stays in one lane of one register, and the order of its additions depends on the inputs' number alone: one chain of fused
+// multiply-adds (AVX2, AVX-512), pairs with the second product first (VDPBF16PS), two chains of 16 in each 32 inputs (TDPBF16PS). Where it
+// is cut, it goes on from what was stored: so neither the blocks, nor the other rows, nor the threads change a bit of it.
 #pragma once
 
 #include <cstddef>

@@ -13,7 +13,7 @@ LAZYPRUNE_AVX2_INLINE float largest_lane(__m256 v) {
   return _mm_cvtss_f32(_mm_max_ss(four, _mm_movehdup_ps(four)));
 }
 
-/// e^x for x up to 0: 0 where it is less than the smallest normal number.
+/// e^x for x up to 0: 0 where it is less than 2^-126.5.
 LAZYPRUNE_AVX2_INLINE __m256 weight_of(__m256 x) {
   x = _mm256_max_ps(_mm256_set1_ps(weight_limit), x);  // NaN stays
   const __m256 n = powers_of_two(x);
