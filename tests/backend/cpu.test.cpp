@@ -62,11 +62,11 @@ TEST_CASE_TEMPLATE("the same bits for any number of threads", Backend, cpu_with<
                    cpu_with<isa::avx512_bf16>, cpu_with<isa::amx>) {
   if (is_missing<Backend>()) return;
   for (const dtype as : {dtype::f32, dtype::bf16})
-    for (const std::size_t rows : {1u, 4u, 16u, 17u, 600u}) {
+    for (const std::size_t rows : {1u, 4u, 17u, 530u}) {
       CAPTURE(rows);
       cpu one(execution{.threads = 1, .instructions = Backend::uses, .kv = as});
       const auto expected = everything_computed(one, rows, as);
-      for (const int threads : {2, 3, 8}) {
+      for (const int threads : {2, 5}) {
         CAPTURE(threads);
         cpu several(execution{.threads = threads, .instructions = Backend::uses, .kv = as});
         CHECK(everything_computed(several, rows, as) == expected);

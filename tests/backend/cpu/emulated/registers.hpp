@@ -86,7 +86,10 @@ inline floats nearest(floats a) {
   return each([&](int i) { return std::nearbyint(a.lane[i]); });
 }
 inline floats scaled(floats a, floats n) {
-  return each([&](int i) { return std::scalbn(a.lane[i], static_cast<int>(std::floor(n.lane[i]))); });
+  return each([&](int i) {
+    const float power = std::floor(n.lane[i]);
+    return std::isnan(power) ? power : std::scalbn(a.lane[i], static_cast<int>(std::clamp(power, -1000.0f, 1000.0f)));
+  });
 }
 
 inline floats interleave(floats a, floats b, int half) {
