@@ -209,16 +209,40 @@ void add_bench(CLI::App& program, action& chosen) {
 
 void add_eval(CLI::App& program, action& chosen) {
   const auto flags = std::make_shared<eval_flags>();
-  CLI::App& command = *program.add_subcommand("eval", "Score predictions by LongBench's and RULER's own metrics");
-  add_text(command, "--predictions", flags->predictions,
-           "Predictions, one JSON object a line (pred, answers, all_classes, length); -: stdin")
+  CLI::App& command =
+      *program.add_subcommand("eval", "Answer a benchmark's questions, or take answers that exist, and score them by its own metrics");
+  add_model_flags(command, flags->model);
+  add_text(command, "-d,--data", flags->data, "Samples of LongBench, RULER or the pocket tasks, one JSON object a line; -: stdin")
       ->type_name("FILE.jsonl");
-  add_text(command, "--task", flags->task, "The data set, as LongBench and RULER call it (default: the file's name without its ending)")
+  add_text(command, "--predictions", flags->predictions,
+           "In the place of -d: predictions, one JSON object a line (pred, answers, all_classes, length), scored without a model; -: stdin")
+      ->type_name("FILE.jsonl");
+  add_text(command, "--task", flags->task,
+           "The data set, as LongBench and RULER call it (default: as the samples say, else the file's name without its ending)")
       ->type_name("NAME");
-  add_text(command, "--method", flags->method, "What made the predictions, as the result calls it (default: the file's name)")
+  add_text(command, "--method", flags->method, "What the result calls it (default: the policy's flags, or the file of predictions)")
       ->type_name("NAME");
-  add_text(command, "-o,--output", flags->output, "md, json or csv (default: md)")->type_name("FORMAT");
-  command.add_flag("--strict", flags->strict, "End at the first bad line, which else is told and left out");
+  add_number(command, "--limit", flags->limit, number_range<std::size_t>{0}, "Only the first N samples; 0: all (default)");
+  add_number(command, "-n,--n-predict,--predict", flags->predict, number_range<std::size_t>{0},
+             "Tokens of an answer at most; 0: as the benchmark has it (default)");
+  add_number(command, "-c,--ctx-size", flags->context, number_range<std::size_t>{0},
+             "Longest sequence, prompt and answer; 0: the model's limit (default)");
+  add_number(command, "--max-length", flags->max_length, number_range<std::size_t>{0},
+             "Longer prompts lose their middle, before the words of a chat are added; 0: what the answer leaves of -c (default)");
+  add_text(command, "--chat", flags->chat, "The words around prompts: none, llama2 or xgen (default: none)")->type_name("NAME");
+  add_backend_flags(command, flags->backend);
+  add_number(command, "-t,--threads", flags->backend.threads, thread_range(),
+             "Threads (default: all that the process may use); the results do not depend on them");
+  add_policy_flags(command, flags->policy);
+
+  const std::string output = "Output";
+  add_text(command, "--out", flags->predicted, "Write the predictions, in LongBench's form; until all are made, to FILE.jsonl.unfinished")
+      ->type_name("FILE.jsonl")
+      ->group(output);
+  command.add_flag("--resume", flags->resume, "Go on after the predictions that --out has already")->group(output);
+  command.add_flag("--compare", flags->compare, "Measure the dense model's time to first token too")->group(output);
+  add_text(command, "-o,--output", flags->output, "md, json or csv (default: md)")->type_name("FORMAT")->group(output);
+  command.add_flag("--strict", flags->strict, "End at the first bad line, which else is told and left out")->group(output);
   command.final_callback([flags, &chosen] { chosen = [flags] { return eval(*flags); }; });
 }
 

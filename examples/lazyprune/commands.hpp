@@ -62,11 +62,21 @@ struct bench_flags {
 int bench(const bench_flags& flags);
 
 struct eval_flags {
-  std::string predictions;  // scored without a model
+  model_flags model;
+  backend_flags backend;
+  lazyprune::policy_spec policy;
+  std::string data;         // empty: predictions
+  std::string predictions;  // scored without a model; empty: data
   std::string task;         // empty: as the data say
-  std::string method;       // in the result; empty: as the data say
+  std::string method;       // in the result; empty: the policy, or the predictions' file
+  std::string chat = "none";
+  std::string predicted;       // where predictions go; empty: nowhere
+  std::size_t predict = 0;     // tokens an answer; 0: as the task says
+  std::size_t context = 0;     // 0: the model's
+  std::size_t max_length = 0;  // of prompts, before the words of a chat; 0: as the context allows
+  std::size_t limit = 0;       // samples; 0: all
   std::string output = "md";
-  bool strict = false;
+  bool compare = false, resume = false, strict = false;
 };
 
 int eval(const eval_flags& flags);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// A bar on stderr while something takes long; nothing where nobody watches.
+// A bar on stderr while something takes long, and how long it may yet; nothing where nobody watches.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <string>
@@ -19,16 +20,31 @@ class progress_bar {
 
   void show(std::size_t done, std::size_t of) {
     if (!watched_ || of == 0) return;
+    if (!drawn_) first_ = done, start_ = clock::now();
     drawn_ = true;
     const std::size_t columns = done * width / of;
-    std::fprintf(stderr, "\r%s [%s%s] %zu/%zu", what_.c_str(), std::string(columns, '=').c_str(), std::string(width - columns, ' ').c_str(),
-                 done, of);
+    std::fprintf(stderr, "\r%s [%s%s] %zu/%zu%s\x1b[K", what_.c_str(), std::string(columns, '=').c_str(),
+                 std::string(width - columns, ' ').c_str(), done, of, time_left(done, of).c_str());
     std::fflush(stderr);
   }
 
  private:
+  using clock = std::chrono::steady_clock;
   static constexpr std::size_t width = 40;
+
+  /// By the rate so far, once that is of some seconds.
+  std::string time_left(std::size_t done, std::size_t of) const {
+    const double spent = std::chrono::duration<double>(clock::now() - start_).count();
+    if (done <= first_ || done >= of || spent < 3.0) return "";
+    const auto seconds = static_cast<std::size_t>(spent / static_cast<double>(done - first_) * static_cast<double>(of - done));
+    const auto two = [](std::size_t n) { return (n < 10 ? "0" : "") + std::to_string(n); };
+    const std::string hours = seconds >= 3600 ? std::to_string(seconds / 3600) + ':' : "";
+    return ", " + hours + two(seconds / 60 % 60) + ':' + two(seconds % 60) + " left";
+  }
+
   std::string what_;
   bool watched_;
   bool drawn_ = false;
+  std::size_t first_ = 0;  // done when the bar was drawn first, at start_
+  clock::time_point start_;
 };

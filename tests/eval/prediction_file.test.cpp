@@ -58,6 +58,18 @@ TEST_CASE("a finished file goes on after its last prediction, and stands until t
   CHECK(read_text(folder / "p") == line("one") + line("two"));
 }
 
+TEST_CASE("where nothing was added nothing is left") {
+  const temporary_folder folder;
+  { const prediction_file file(folder / "p", false); }
+  CHECK(folder.files() == 0);
+  folder.write("p", line("one"));
+  { const prediction_file file(folder / "p", true); }
+  CHECK(folder.files() == 1);
+  folder.write("p.unfinished", line("one"));
+  { const prediction_file file(folder / "p", true); }
+  CHECK(read_text(folder / "p.unfinished") == line("one"));
+}
+
 TEST_CASE("without resume a finished file is replaced, an unfinished one is not") {
   const temporary_folder folder;
   folder.write("p", line("one"));

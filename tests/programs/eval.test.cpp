@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "program.hpp"
 
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <thread>
+
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
@@ -15,7 +20,147 @@ const std::string three_lines = R"({"pred": "\n\nred\nblue", "answers": ["Red"],
                                 R"({"pred": "", "answers": ["red"], "all_classes": null, "length": 3})"
                                 "\n";
 
+std::string prompts(const std::string& task) { return LAZYPRUNE_SOURCE_DIR "/examples/pocket/prompts/pocket_" + task + ".jsonl"; }
+
+/// The first samples of a pocket task, as lines.
+std::string samples(const std::string& task, int count) {
+  const std::string all = file_text(prompts(task));
+  std::size_t end = 0;
+  for (int i = 0; i < count; ++i) end = all.find('\n', end) + 1;
+  return all.substr(0, end);
+}
+
+/// What does not depend on the clock.
+std::vector<json> without_times(const std::string& predictions) {
+  std::vector<json> lines;
+  for (std::size_t at = 0; at < predictions.size();) {
+    const std::size_t end = predictions.find('\n', at);
+    json line = json::parse(predictions.substr(at, end - at));
+    line["run"].erase("ttft_s");
+    line["run"].erase("dense_ttft_s");
+    lines.push_back(std::move(line));
+    at = end + 1;
+  }
+  return lines;
+}
+
 }  // namespace
+
+TEST_CASE("a model answers, and the summary has the keys of the contract") {
+  const temporary_folder files;
+  const program_result result = lazyprune_program({"eval", "-d", "-", "--compare", "-o", "json", "--out", files / "out.jsonl"},
+                                                  samples("profile", 2) + samples("few_shot", 3));
+  CHECK_MESSAGE(result.code == 0, result.err);
+  const json list = json::parse(result.out);
+  REQUIRE(list.size() == 2);  // a summary a task
+  CHECK(list[0]["task"] == "pocket_profile");
+  CHECK(list[0]["n"] == 2);
+  CHECK(list[1]["task"] == "pocket_few_shot");
+  CHECK(list[1]["n"] == 3);
+  CHECK(list[0]["score"] == 50.0);  // profile-1-1 is the one answer that these stages lose: tests/golden/answers.test.cpp
+  CHECK(list[1]["score"] == 100.0);
+  for (const json& summary : list) {
+    CHECK(summary["metric"] == "exact_match");
+    CHECK(summary["method"].get<std::string>().starts_with("--stages 3:0.3,5:0.1 "));
+    CHECK(summary["ttft_s"].get<double>() > 0);
+    CHECK(summary["speedup_ttft"].get<double>() ==
+          doctest::Approx(summary["dense_ttft_s"].get<double>() / summary["ttft_s"].get<double>()).epsilon(1e-12));
+    CHECK(summary["per_layer"][2] == 1.0);
+    CHECK(summary["per_layer"][3].get<double>() == doctest::Approx(0.3).epsilon(0.01));  // a whole number of tokens
+    CHECK(summary["share_computed"].get<double>() > 0.6);
+    CHECK(summary["share_computed"].get<double>() < 1.0);
+    CHECK(summary["revived"].get<double>() > 0);
+    CHECK(summary["peak_bytes"].get<std::uint64_t>() > 2'900'000);  // the weights alone
+  }
+  const std::vector<json> lines = without_times(file_text(files / "out.jsonl"));
+  REQUIRE(lines.size() == 5);
+  CHECK(lines[0]["pred"] == lines[0]["answers"][0]);
+  CHECK(lines[0]["all_classes"].is_null());
+  CHECK(lines[0]["length"] == lines[0]["run"]["prompt_tokens"]);  // the pocket tasks count in tokens, BOS included
+
+  const program_result again =
+      lazyprune_program({"eval", "--predictions", files / "out.jsonl", "--task", "pocket_few_shot", "--method", "m", "-o", "json"});
+  CHECK(again.code == 0);
+  CHECK(json::parse(again.out)[0]["n"] == 5);
+  CHECK(json::parse(again.out)[0]["speedup_ttft"].is_number());
+}
+
+TEST_CASE("dense answers, and a prompt that loses its middle") {
+  const std::vector<std::string> arguments{"eval", "-d", "-", "--policy", "dense", "-o", "json"};
+  const program_result whole = lazyprune_program(arguments, samples("single_doc_qa", 2));
+  CHECK_MESSAGE(whole.code == 0, whole.err);
+  const json dense = json::parse(whole.out)[0];
+  CHECK(dense["method"] == "dense");
+  CHECK(dense["share_computed"] == 1.0);
+  CHECK(dense["revived"] == 0.0);
+  CHECK_FALSE(dense.contains("speedup_ttft"));
+
+  for (const std::vector<std::string>& limit : {std::vector<std::string>{"--max-length", "200"}, {"-c", "232"}}) {
+    std::vector<std::string> more = arguments;
+    more.insert(more.end(), limit.begin(), limit.end());
+    const program_result cut = lazyprune_program(more, samples("single_doc_qa", 2));
+    CHECK_MESSAGE(cut.code == 0, cut.err);
+    CHECK(json::parse(cut.out)[0]["prompt_tokens"].get<double>() == doctest::Approx(200).epsilon(0.02));  // the halves meet anew
+  }
+}
+
+TEST_CASE("an interrupted run goes on without losing or repeating a sample") {
+  const temporary_folder files;
+  const auto run = [&](const std::string& out, std::vector<std::string> more) {
+    std::vector<std::string> arguments{"eval", "-d", prompts("passage_retrieval"), "--limit", "6", "--out", files / out};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return lazyprune_program(arguments);
+  };
+  CHECK(run("whole", {}).code == 0);
+  const std::string whole = file_text(files / "whole");
+  const std::vector<json> expected = without_times(whole);
+  REQUIRE(expected.size() == 6);
+
+  for (const std::size_t end : {std::size_t{0}, whole.find('\n') + 1, whole.size() / 2, whole.size()}) {
+    write_file(files / "cut.unfinished", whole.substr(0, end));
+    CHECK(run("cut", {"--resume"}).code == 0);
+    CHECK(without_times(file_text(files / "cut")) == expected);
+    const std::size_t kept = end == 0 ? 0 : whole.rfind('\n', end - 1) + 1;
+    CHECK(file_text(files / "cut").substr(0, kept) == whole.substr(0, kept));  // its times too
+    std::filesystem::remove(files / "cut");
+  }
+
+  write_file(files / "cut.unfinished", whole);
+  CHECK(complaint(run("cut", {})).starts_with((files / "cut.unfinished") + ": expected --resume, or no such file, found "));
+  CHECK(complaint(run("cut", {"--resume", "--policy", "dense"}))
+            .starts_with((files / "cut") + ": prediction 1: expected dense, found --stages"));
+  CHECK(complaint(run("cut", {"--resume", "--compare"})).starts_with((files / "cut") + ": prediction 1: expected one with --compare"));
+  CHECK(file_text(files / "cut.unfinished") == whole);
+}
+
+TEST_CASE("killed at any moment, a run goes on") {
+  const temporary_folder files;
+  const std::vector<std::string> arguments{"eval", "-d", prompts("few_shot"), "--out", files / "out", "--resume", "-t", "1"};
+  int killed = 0;
+  for (int tries = 0; tries < 200 && !std::filesystem::exists(files / "out"); ++tries) {
+    running_program program(arguments);
+    // Until there is a line more than before, or the program is done: then it is somewhere in the next sample.
+    const auto lines = [&] { return std::ranges::count(file_text(files / "out.unfinished"), '\n'); };
+    const auto before = lines();
+    for (int waits = 0; waits < 60'000 && !std::filesystem::exists(files / "out") && lines() < before + 1; ++waits)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    program.send(SIGKILL);
+    if (program.wait().code == 128 + SIGKILL) ++killed;
+  }
+  CHECK(killed > 2);
+  CHECK(std::filesystem::exists(files / "out"));
+  CHECK(lazyprune_program({"eval", "-d", prompts("few_shot"), "--out", files / "whole", "-t", "1"}).code == 0);
+  CHECK(without_times(file_text(files / "out")) == without_times(file_text(files / "whole")));
+}
+
+TEST_CASE("a bad sample is told and left out, or ends the program") {
+  const std::string text = "{}\n" + samples("few_shot", 1);
+  const program_result left = lazyprune_program({"eval", "-d", "-", "-o", "json"}, text);
+  CHECK(left.code == 0);
+  CHECK(left.err.starts_with("left out: stdin: line 1: expected the key \"input\", found none\n"));
+  CHECK(json::parse(left.out)[0]["n"] == 1);
+  CHECK(complaint(lazyprune_program({"eval", "-d", "-", "--strict"}, text)) == "stdin: line 1: expected the key \"input\", found none");
+}
 
 TEST_CASE("predictions are scored by the task's metric, without a model") {
   const temporary_folder files;
@@ -61,7 +206,19 @@ TEST_CASE("a bad line is told and left out, or ends the program") {
 TEST_CASE("what makes no sense") {
   const temporary_folder files;
   write_file(files / "x.jsonl", "");
-  CHECK(complaint(lazyprune_program({"eval"})) == "eval: expected --predictions FILE.jsonl, found none");
+  CHECK(complaint(lazyprune_program({"eval"})) == "eval: expected one of -d and --predictions, found none");
+  CHECK(complaint(lazyprune_program({"eval", "-d", "x", "--predictions", "y"})) ==
+        "eval: expected one of -d and --predictions, found both");
+  CHECK(complaint(lazyprune_program({"eval", "-d", prompts("few_shot"), "--resume"})) ==
+        "--resume: expected --out FILE.jsonl with it, found none");
+  CHECK(complaint(lazyprune_program({"eval", "-d", prompts("few_shot"), "--chat", "x"})) ==
+        "--chat: expected none, llama2 or xgen, found x");
+  CHECK(complaint(lazyprune_program({"eval", "-d", prompts("few_shot"), "-c", "33"}))
+            .starts_with("--ctx-size: expected more than the 32 tokens of an answer"));
+  CHECK(complaint(lazyprune_program({"eval", "-d", files / "x.jsonl", "--task", "vt"})) ==
+        (files / "x.jsonl") + ": expected at least one sample, found none");
+  CHECK(complaint(lazyprune_program({"eval", "-d", prompts("few_shot"), "--task", "passage_retrieval_en"}))
+            .starts_with(prompts("few_shot") + ": sample 1: expected one that passage_retrieval_en can score, found answer: "));
   CHECK(complaint(lazyprune_program({"eval", "--predictions", files / "x.jsonl"})) ==
         "--task: expected the name of a LongBench, RULER or pocket task, found x");
   CHECK(complaint(lazyprune_program({"eval", "--predictions", files / "x.jsonl", "--task", "vt"})) ==

@@ -25,20 +25,26 @@ class prediction_file {
   /// predictions, or there is an unfinished file and no `resume`; `io_error` where the disk fails.
   prediction_file(std::filesystem::path path, bool resume) : path_(std::move(path)), unfinished_(path_) {
     unfinished_ += ".unfinished";
-    const bool is_there = std::filesystem::exists(unfinished_);
-    if (is_there && !resume) throw error(unfinished_.string(), "", "--resume, or no such file", "the predictions of a run that was ended");
+    untouched_ = !std::filesystem::exists(unfinished_);
+    if (!untouched_ && !resume)
+      throw error(unfinished_.string(), "", "--resume, or no such file", "the predictions of a run that was ended");
+    const bool finished = untouched_ && resume && std::filesystem::exists(path_);
+    if (finished) read(path_);
     file_ = detail::open_file(unfinished_, O_RDWR | O_CREAT | O_APPEND, path_.string(), "a file that can be written");
     if (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) throw error(unfinished_.string(), "", "no other process at work on it", "one");
-    if (!resume) return;
-    if (!is_there && std::filesystem::exists(path_)) {
-      read(path_);
+    if (finished) {
       std::string all;
       for (const eval_prediction& prediction : done_) all += to_line(prediction) + '\n';
       put(all);
-    } else {
+    } else if (resume) {
       drop_half_line();
       read(unfinished_);
     }
+  }
+  prediction_file(const prediction_file&) = delete;
+  prediction_file& operator=(const prediction_file&) = delete;
+  ~prediction_file() {
+    if (untouched_) ::unlink(unfinished_.c_str());
   }
 
   /// Those that are in the file, in their order.
@@ -46,6 +52,7 @@ class prediction_file {
 
   /// Throws `io_error` where there is no room, or the disk fails. What was added before stays.
   void add(eval_prediction prediction) {
+    untouched_ = false;
     put(to_line(prediction) + '\n');
     done_.push_back(std::move(prediction));
   }
@@ -54,6 +61,7 @@ class prediction_file {
   void commit() {
     if (::fsync(file_.get()) != 0 && errno != EINVAL) fail("to write all of it");
     if (std::rename(unfinished_.c_str(), path_.c_str()) != 0) fail("to rename it from " + unfinished_.string());
+    untouched_ = false;
   }
 
  private:
@@ -83,6 +91,7 @@ class prediction_file {
   }
 
   std::filesystem::path path_, unfinished_;
+  bool untouched_;  // nothing stands in the unfinished file that was not elsewhere before: it goes with us
   detail::descriptor file_;
   std::vector<eval_prediction> done_;
 };
