@@ -29,7 +29,7 @@ struct decoder_state {
   using buffer = typename Backend::buffer;
   using scalar = typename Backend::scalar;
 
-  /// Rows that are worked on at a time inside a layer, up to twice as many; bounds the scratch.
+  /// Rows that are worked on at a time inside a layer, or as many as a scorer looks at; bounds the scratch.
   static constexpr std::size_t block_rows = 512;
 
   explicit decoder_state(const model_config& c)

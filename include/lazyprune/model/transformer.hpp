@@ -159,10 +159,10 @@ class transformer {
   /// Computes the plan's rows: keys and values of all, the rest of the layer for those that are to be finished. Works through them in
   /// blocks; a row's keys are in the cache before any row that may see them attends.
   void layer(decoder_state<Backend>& state, const layer_plan& plan, std::size_t queries) {
-    const std::size_t n = plan.rows.size();
-    const std::size_t least = std::max(decoder_state<Backend>::block_rows, queries);  // the last block holds all that is probed
-    const std::size_t blocks = std::max<std::size_t>(1, n / least);
-    for (std::size_t b = 0; b < blocks; ++b) block(state, plan, n * b / blocks, n * (b + 1) / blocks, b + 1 == blocks ? queries : 0);
+    const std::size_t n = plan.rows.size(), most = std::max(decoder_state<Backend>::block_rows, queries);
+    // The odd block comes first: the last one holds all that is probed, and fewer rows never need more scratch.
+    for (std::size_t first = 0, last = n % most ? n % most : std::min(n, most); first < n; first = last, last += most)
+      block(state, plan, first, last, last == n ? queries : 0);
   }
 
   void block(decoder_state<Backend>& state, const layer_plan& plan, std::size_t first, std::size_t last, std::size_t queries) {
