@@ -323,8 +323,7 @@ class bench_run {
 }  // namespace
 
 int bench(const bench_flags& flags) {
-  if (flags.output != "md" && flags.output != "json" && flags.output != "csv")
-    throw lazyprune::error("--output", "", "md, json or csv", flags.output);
+  check_output(flags.output);
   if (!flags.shape.empty() && !flags.model.directory.empty())
     throw lazyprune::error("--random-weights", "", "either -m or --random-weights", "both");
   bench_run bench(flags);

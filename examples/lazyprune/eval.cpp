@@ -256,8 +256,7 @@ void print(const std::vector<eval_summary>& summaries, const std::string& format
 }  // namespace
 
 int eval(const eval_flags& flags) {
-  if (flags.output != "md" && flags.output != "json" && flags.output != "csv")
-    throw lazyprune::error("--output", "", "md, json or csv", flags.output);
+  check_output(flags.output);
   if (flags.data.empty() == flags.predictions.empty())
     throw lazyprune::error("eval", "", "one of -d and --predictions", flags.data.empty() ? "none" : "both");
   if (flags.resume && flags.predicted.empty()) throw lazyprune::error("--resume", "", "--out FILE.jsonl with it", "none");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Numbers as people read them.
+// Numbers and tables as people read them.
 #pragma once
 
 #include <algorithm>
@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <string>
 #include <string_view>
+
+#include <lazyprune/core/error.hpp>
 
 /// `digits` after the point.
 inline std::string fixed(double value, int digits) {
@@ -72,4 +74,9 @@ inline std::string bar(double share, std::size_t width) {
   const auto columns = static_cast<std::size_t>(std::lround(share * static_cast<double>(width)));
   for (std::size_t i = 0; i < columns; ++i) text += "\xe2\x96\x88";
   return text;
+}
+
+/// Throws `error` unless it is one of the forms in which tables are printed.
+inline void check_output(const std::string& format) {
+  if (format != "md" && format != "json" && format != "csv") throw lazyprune::error("--output", "", "md, json or csv", format);
 }

@@ -96,7 +96,7 @@ json memory_json(const lazyprune::checkpoint& model, std::size_t context) {
   const lazyprune::model_config& c = model.config();
   const std::string k = "model.layers.0.self_attn.k_proj.weight";
   const bool bf16 = model.contains(k) && model.find(k)->type == lazyprune::dtype::bf16;
-  product({4, c.n_kv_heads, c.head_dim, sizeof(float)});
+  product({2, lazyprune::packed_kv::block_slots, c.n_kv_heads, c.head_dim + 31, sizeof(float)});  // a block's, counted below: it must fit
   const std::size_t row = product({c.hidden, sizeof(float)}),
                     per_layer =
                         lazyprune::packed_kv::slot_bytes(c.n_kv_heads, c.head_dim, bf16 ? lazyprune::dtype::bf16 : lazyprune::dtype::f32);

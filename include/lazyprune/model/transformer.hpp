@@ -161,7 +161,7 @@ class transformer {
   void layer(decoder_state<Backend>& state, const layer_plan& plan, std::size_t queries) {
     const std::size_t n = plan.rows.size(), most = std::max(decoder_state<Backend>::block_rows, queries);
     // The odd block comes first: the last one holds all that is probed, and fewer rows never need more scratch.
-    for (std::size_t first = 0, last = n % most ? n % most : std::min(n, most); first < n; first = last, last += most)
+    for (std::size_t first = 0, last = n % most ? n % most : most; first < n; first = last, last += most)
       block(state, plan, first, last, last == n ? queries : 0);
   }
 

@@ -57,7 +57,7 @@ class key_ranks {
 
 class attention_layer {
  public:
-  attention_layer(isa path, int threads) : path_(path), kernel_(&kernels::attention_kernel_for(path)), threads_(threads) {}
+  attention_layer(isa path, int threads) : path_(path), threads_(threads) {}
 
   std::size_t bytes() const { return states_.bytes() + local_.bytes() + ranks_.bytes() + seen_.capacity() * sizeof(std::int32_t); }
 
@@ -97,8 +97,8 @@ class attention_layer {
   }
 
  private:
-  static constexpr std::size_t few_rows = 2;
-  static constexpr std::size_t segment_blocks = 4;
+  static constexpr std::size_t few_rows = 2;         // of q: too few tasks for many threads
+  static constexpr std::size_t segment_blocks = 4;   // of keys
   static constexpr std::size_t most_strip = 32;      // rows, of any kernel
   static constexpr std::size_t strips_together = 8;  // that meet a block of keys while it is in the cache
 
@@ -133,7 +133,7 @@ class attention_layer {
     call(const attention_layer& layer, rows_view<const float> q_, const packed_kv& kv_, const attention_rows& what,
          const attention_probe& probe_)
         : product(kernels::product_kernel_for(layer.path_, kv_.type())),
-          kernel(*layer.kernel_),
+          kernel(kernels::attention_kernel_for(layer.path_)),
           ranks(layer.ranks_),
           seen(layer.seen_.data()),
           q(q_),
@@ -302,7 +302,6 @@ class attention_layer {
   };
 
   isa path_;
-  const kernels::attention_kernel* kernel_;
   int threads_;
   key_ranks ranks_;
   std::vector<std::int32_t> seen_;  // (rows): active tokens that each may look at
