@@ -91,15 +91,15 @@ std::size_t product(std::initializer_list<std::size_t> factors) {
   return result;
 }
 
-/// Of a context, on the cpu backend: hidden states are float there, keys and values are in bf16 where the weights are.
+/// Of a context, on the cpu backend: keys, values and stored rows are in bf16 where the weights are.
 json memory_json(const lazyprune::checkpoint& model, std::size_t context) {
   const lazyprune::model_config& c = model.config();
   const std::string k = "model.layers.0.self_attn.k_proj.weight";
   const bool bf16 = model.contains(k) && model.find(k)->type == lazyprune::dtype::bf16;
+  const lazyprune::dtype type = bf16 ? lazyprune::dtype::bf16 : lazyprune::dtype::f32;
   product({2, lazyprune::packed_kv::block_slots, c.n_kv_heads, c.head_dim + 31, sizeof(float)});  // a block's, counted below: it must fit
-  const std::size_t row = product({c.hidden, sizeof(float)}),
-                    per_layer =
-                        lazyprune::packed_kv::slot_bytes(c.n_kv_heads, c.head_dim, bf16 ? lazyprune::dtype::bf16 : lazyprune::dtype::f32);
+  const std::size_t row = product({c.hidden, size_of(type)}),
+                    per_layer = lazyprune::packed_kv::slot_bytes(c.n_kv_heads, c.head_dim, type);
   return {{"context", context},
           {"kv_bytes_per_token", product({c.layers, per_layer})},
           {"kv_bytes", product({context, c.layers, per_layer})},

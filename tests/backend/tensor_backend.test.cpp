@@ -426,6 +426,20 @@ TEST_CASE_TEMPLATE("rows move as they are told", Backend, BACKENDS) {
     CHECK(back(0, i) == from(0, i));
   }
 
+  typename Backend::row_store store(7);
+  backend.store_rows(from.view(), ids{4, 1}, store, ids{70, 2});
+  CHECK(store.bytes() >= 71 * 7 * sizeof(float));
+  backend.store_rows(from.view(), ids{3}, store, ids{2});
+  guarded<float> again(3, 7, normal_floats(3 * 7, 3));
+  const guarded<float> kept = again;
+  backend.load_rows(store, ids{70, 2}, again.view(), ids{2, 0});
+  for (std::size_t i = 0; i < 7; ++i) {
+    CHECK(again(0, i) == from(3, i));
+    CHECK(again(1, i) == kept(1, i));
+    CHECK(again(2, i) == from(4, i));
+  }
+  CHECK(again.untouched());
+
   std::vector<float> read(6 * 7 + 1, 9.0f);
   backend.read(from.view(), read.data());
   CHECK(std::equal(x.begin(), x.end(), read.begin()));

@@ -29,8 +29,8 @@ TEST_CASE("what the bundled model is") {
   CHECK(all["memory"]["context"] == 1000);
   CHECK(all["memory"]["kv_bytes_per_token"] == 6 * 2 * 2 * 32 * 2);
   CHECK(all["memory"]["kv_bytes"] == 1000 * 6 * 2 * 2 * 32 * 2);
-  CHECK(all["memory"]["stored_row_bytes"] == 128 * 4);
-  CHECK(all["memory"]["stored_row_in_layers"] == 2.0);  // 128 floats / (2 * 2 * 32 in bf16)
+  CHECK(all["memory"]["stored_row_bytes"] == 128 * 2);
+  CHECK(all["memory"]["stored_row_in_layers"] == 1.0);  // 128 / (2 * 2 * 32), both in bf16
   CHECK(all["isa"].is_string());
   CHECK(std::ranges::count(all["isas"], all["isa"]) == 1);
 }

@@ -8,6 +8,7 @@
 #include <lazyprune/backend/cpu/elementwise.hpp>
 #include <lazyprune/backend/cpu/linear_layers.hpp>
 #include <lazyprune/backend/cpu/parallel.hpp>
+#include <lazyprune/backend/cpu/stored_activations.hpp>
 #include <lazyprune/backend/execution.hpp>
 #include <lazyprune/backend/host.hpp>
 
@@ -22,6 +23,7 @@ class cpu : public host_backend<float> {
  public:
   using matrix = packed_matrix;
   using kv_layer = packed_kv;
+  using row_store = stored_activations;
 
   cpu() : cpu(execution{}) {}
 
@@ -81,6 +83,18 @@ class cpu : public host_backend<float> {
 
   /// Rows of an empty cache decide in which type it keeps all that follow: execution::kv.
   void append(kv_layer& kv, rows_view<const float> k, rows_view<const float> v) const { kv.append(k, v, kv_type_, threads_); }
+
+  /// Rows of an empty store decide in which type it keeps all that follow: execution::kv.
+  void store_rows(rows_view<const float> x, std::span<const std::uint32_t> rows, row_store& store,
+                  std::span<const std::uint32_t> slots) const {
+    store.reserve(detail::slots_for(slots), kv_type_);
+    detail::for_tasks(threads_, rows.size(), [&](std::size_t i, std::size_t) { store.write(slots[i], x.row(rows[i])); });
+  }
+
+  void load_rows(const row_store& store, std::span<const std::uint32_t> slots, rows_view<float> x,
+                 std::span<const std::uint32_t> rows) const {
+    detail::for_tasks(threads_, rows.size(), [&](std::size_t i, std::size_t) { store.read(slots[i], x.row(rows[i])); });
+  }
 
   void read_keys(const kv_layer& kv, std::span<const std::uint32_t> slots, float* out) const {
     for_numbers(kv, slots, out, &kv_layer::key);

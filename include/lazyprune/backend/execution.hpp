@@ -28,7 +28,7 @@ constexpr std::string_view name_of(isa i) {
 struct execution {
   int threads = 0;                       // 0: all that the process may use. Results do not depend on it
   std::optional<isa> instructions = {};  // none: what the environment's LAZYPRUNE_ISA names, or else the best for this processor
-  dtype kv = dtype::f32;                 // how the backend `cpu` keeps keys and values: f32, or bf16 in half the memory
+  dtype kv = dtype::f32;                 // how the backend `cpu` keeps keys, values and stored rows: f32, or bf16 in half the memory
 };
 
 }  // namespace lazyprune::inline v0

@@ -165,6 +165,11 @@ inline std::size_t stacked_outputs(std::span<const tensor> parts, dtype as) {
   return outputs;
 }
 
+/// How many slots a store must have that has these.
+inline std::size_t slots_for(std::span<const std::uint32_t> slots) {
+  return slots.empty() ? 0 : std::size_t{*std::ranges::max_element(slots)} + 1;
+}
+
 /// Throws `error` unless there is one gate for each up.
 inline void check_gated(const tensor& gate, const tensor& up) {
   if (gate.rows != up.rows) throw error("", "pack_gated", std::to_string(gate.rows) + " rows of up", std::to_string(up.rows));
@@ -180,6 +185,7 @@ class host_backend {
   using parameters = host_parameters<T>;
   using buffer = host_buffer<T>;
   using kv_layer = host_kv<T>;
+  using row_store = host_buffer<T>;
   using rope_table = host_rope_table<T>;
 
   parameters load(std::span<const tensor> parts) const { return parameters(parts); }
@@ -206,6 +212,15 @@ class host_backend {
       const T* source = from.row(from_rows[i]);
       if (source != to.row(to_rows[i])) std::copy_n(source, from.columns, to.row(to_rows[i]));
     }
+  }
+
+  void store_rows(rows_view<const T> x, std::span<const std::uint32_t> rows, row_store& store, std::span<const std::uint32_t> slots) const {
+    store.reserve(detail::slots_for(slots));
+    copy_rows(x, rows, store.view(), slots);
+  }
+
+  void load_rows(const row_store& store, std::span<const std::uint32_t> slots, rows_view<T> x, std::span<const std::uint32_t> rows) const {
+    copy_rows(store.view(), slots, x, rows);
   }
 
   void read_keys(const kv_layer& kv, std::span<const std::uint32_t> slots, float* out) const {

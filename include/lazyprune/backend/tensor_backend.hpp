@@ -9,6 +9,7 @@
 //   buffer          activations (rows, columns), growing, in the backend's memory
 //   kv_layer        keys and values of one layer, (slots, kv_heads * head_dim) each, appended in the order computed; memory grows in
 //                   blocks and what is there is never copied
+//   row_store       rows of activations put aside, (slots, columns): the Aux Cache's
 //   rope_table      cosines and sines by position
 //
 //   operation                                    means                                             shapes
@@ -28,6 +29,9 @@
 //   attend(q, kv, what, out, probe)              attention, see attention_rows                     q, out (rows, heads * head_dim)
 //   copy_rows(from, from_rows, to, to_rows)      to[to_rows[i]] = from[from_rows[i]], as if in order:    indices
 //                                                rows may move within one buffer
+//   store_rows(x, rows, store, slots)            store[slots[i]] = x[rows[i]]; slots that are missing are   indices
+//                                                made
+//   load_rows(store, slots, x, rows)             x[rows[i]] = store[slots[i]]                      indices
 //   read_keys / read_values(kv, slots, out)      to host floats                                    out (slots, kv_heads * head_dim)
 //   read(x, out)                                 to host scalars                                   out (rows, columns)
 //
@@ -81,12 +85,14 @@ struct attention_probe {
 
 template <class B>
 concept tensor_backend = std::floating_point<typename B::scalar> && std::constructible_from<typename B::buffer, std::size_t> &&  // columns
+    std::constructible_from<typename B::row_store, std::size_t> &&                                                               // columns
     std::constructible_from<typename B::kv_layer, std::size_t, std::size_t> &&  // kv_heads, head_dim
     requires(B b, std::span<const tensor> parts, const tensor& part, dtype as, std::span<const double> frequencies, std::size_t n,
              double epsilon, std::span<const std::uint32_t> ids, rows_view<const typename B::scalar> x, rows_view<typename B::scalar> out,
              const typename B::matrix& w, const typename B::parameters& p, const typename B::parameters* bias,
-             const typename B::rope_table& rope, typename B::kv_layer& kv, const typename B::kv_layer& keys, const attention_rows& what,
-             const attention_probe& probe, float* floats, typename B::scalar* scalars, typename B::buffer& buffer) {
+             const typename B::rope_table& rope, typename B::kv_layer& kv, const typename B::kv_layer& keys, typename B::row_store& store,
+             const attention_rows& what, const attention_probe& probe, float* floats, typename B::scalar* scalars,
+             typename B::buffer& buffer) {
   { b.pack(parts, as) } -> std::same_as<typename B::matrix>;
   { b.pack_gated(part, part, as) } -> std::same_as<typename B::matrix>;
   { b.load(parts) } -> std::same_as<typename B::parameters>;
@@ -100,6 +106,8 @@ concept tensor_backend = std::floating_point<typename B::scalar> && std::constru
   b.append(kv, x, x);
   b.attend(x, keys, what, out, probe);
   b.copy_rows(x, ids, out, ids);
+  b.store_rows(x, ids, store, ids);
+  b.load_rows(store, ids, out, ids);
   b.read_keys(keys, ids, floats);
   b.read_values(keys, ids, floats);
   b.read(x, scalars);
@@ -107,6 +115,7 @@ concept tensor_backend = std::floating_point<typename B::scalar> && std::constru
   buffer.reserve(n);  // room for n rows at least; what is there stays
   { buffer.view() } -> std::same_as<rows_view<typename B::scalar>>;
   { buffer.bytes() } -> std::convertible_to<std::size_t>;
+  { store.bytes() } -> std::convertible_to<std::size_t>;
   kv.clear();
   { keys.size() } -> std::convertible_to<std::size_t>;  // slots
   { keys.bytes() } -> std::convertible_to<std::size_t>;

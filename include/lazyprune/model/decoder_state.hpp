@@ -61,7 +61,7 @@ struct decoder_state {
 
   std::vector<token_id> tokens;  // (known)
   kv_cache<Backend> kv;
-  buffer aux;  // (slots, hidden): the Aux Cache's rows
+  typename Backend::row_store aux;  // (slots, hidden): the Aux Cache's rows
   overhead_time overhead;
 
   std::optional<typename Backend::rope_table> rope;

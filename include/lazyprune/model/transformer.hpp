@@ -125,7 +125,7 @@ class transformer {
     // push back, from the back; and neither kind is in the way of the other.
     state.x.reserve(n);
     const rows x = state.x.view();
-    const auto copy = [&](const rows_view<const scalar>& from, bool backward, auto&& wanted) {
+    const auto pick = [&](bool backward, auto&& wanted) {
       state.from_rows.clear();
       state.to_rows.clear();
       for (std::size_t k = 0; k < n; ++k) {
@@ -134,26 +134,25 @@ class transformer {
         state.from_rows.push_back(plan.sources[i].index);
         state.to_rows.push_back(static_cast<std::uint32_t>(i));
       }
-      if (!state.to_rows.empty()) backend_.copy_rows(from, state.from_rows, x, state.to_rows);
     };
     using origin = row_source::origin;
-    copy(x, false, [](const row_source& s, std::size_t i) { return s.from == origin::carried && s.index > i; });
-    copy(x, true, [](const row_source& s, std::size_t i) { return s.from == origin::carried && s.index < i; });
-    copy(state.aux.view(), false, [](const row_source& s, std::size_t) { return s.from == origin::stored; });
+    pick(false, [](const row_source& s, std::size_t i) { return s.from == origin::carried && s.index > i; });
+    backend_.copy_rows(x, state.from_rows, x, state.to_rows);
+    pick(true, [](const row_source& s, std::size_t i) { return s.from == origin::carried && s.index < i; });
+    backend_.copy_rows(x, state.from_rows, x, state.to_rows);
+    pick(false, [](const row_source& s, std::size_t) { return s.from == origin::stored; });
+    backend_.load_rows(state.aux, state.from_rows, x, state.to_rows);
   }
 
   void save(decoder_state<Backend>& state, std::span<const spill> spills) {
     if (spills.empty()) return;
     state.from_rows.clear();
     state.to_rows.clear();
-    std::uint32_t slots = 0;
     for (const spill& s : spills) {
       state.from_rows.push_back(s.row);
       state.to_rows.push_back(s.slot);
-      slots = std::max(slots, s.slot + 1);
     }
-    state.aux.reserve(slots);
-    backend_.copy_rows(state.x.view(), state.from_rows, state.aux.view(), state.to_rows);
+    backend_.store_rows(state.x.view(), state.from_rows, state.aux, state.to_rows);
   }
 
   /// Computes the plan's rows: keys and values of all, the rest of the layer for those that are to be finished. Works through them in
