@@ -16,7 +16,7 @@ class linear_layers {
 
   linear_layers(isa path, int threads) : path_(path), threads_(threads) {}
 
-  std::size_t bytes() const { return packed_.bytes() + sums_.bytes(); }
+  std::size_t bytes() const { return packed_.bytes() + sums_.bytes() + wide_.bytes(); }
 
   /// out (rows, outputs) = x w^T + bias, or += that; or (rows, ffn) = silu(x gate^T + b) * (x up^T + b').
   void multiply(rows_view<const float> x, const packed_matrix& w, const float* bias, finish how, rows_view<float> out) {
@@ -29,7 +29,8 @@ class linear_layers {
   }
 
  private:
-  static constexpr std::size_t most_rows = 512;  // that share one reading of the weights
+  static constexpr std::size_t most_rows = 512;      // that share one reading of the weights
+  static constexpr std::size_t widening_strips = 4;  // from so many on, weights are widened once for all
 
   void multiply_block(const kernels::product_kernel& kernel, rows_view<const float> x, const packed_matrix& w, const float* bias,
                       finish how, rows_view<float> out) {
@@ -47,18 +48,28 @@ class linear_layers {
     const std::size_t group = strips == 1 ? 1 : group_of(kernel, tiles), tile_floats = kernel.padded(kernel.strip) * kernels::tile_outputs;
     const std::size_t per_thread = (cut ? strips * group : 1) * tile_floats;
     float* sums = sums_.take(static_cast<std::size_t>(threads_) * per_thread);
+    const bool widens = kernel.widen && strips >= widening_strips;
+    const std::size_t panel_floats = depth * kernels::panel_outputs, wide_per_thread = widens ? 2 * group * panel_floats : 0;
+    float* wide = wide_.take(static_cast<std::size_t>(threads_) * wide_per_thread);
+    const auto multiply = widens ? kernel.multiply_wide : kernel.multiply;
     detail::for_tasks(threads_, (tiles + group - 1) / group, [&](std::size_t task, std::size_t thread) {
       kernel.enter();
       const std::size_t first = task * group, last = std::min(tiles, first + group);
       std::size_t k = 0;
       do {
         const std::size_t count = std::min(depth, w.depth() - k);
+        const auto panel = [&](std::size_t p) {
+          if (!widens) return w.panel(p, k);
+          return reinterpret_cast<const std::byte*>(wide + thread * wide_per_thread + (p - 2 * first) * panel_floats);
+        };
+        for (std::size_t p = 2 * first; widens && p < 2 * last; ++p)
+          kernel.widen(w.panel(p, k), count, wide + thread * wide_per_thread + (p - 2 * first) * panel_floats);
         for (std::size_t s = 0; s < strips; ++s)
           for (std::size_t t = first; t < last; ++t) {
             float* tile = sums + thread * per_thread + (cut ? s * group + t - first : 0) * tile_floats;
             const std::size_t rows = rows_of(s);
-            kernel.multiply(packed + s * strip_bytes + k * kernel.padded(rows) * kernel.element, rows, w.panel(2 * t, k),
-                            w.panel(2 * t + 1, k), count, tile, k > 0);
+            multiply(packed + s * strip_bytes + k * kernel.padded(rows) * kernel.element, rows, panel(2 * t), panel(2 * t + 1), count, tile,
+                     k > 0);
             if (k + count == w.depth()) finish_tile(kernel, tile, t, bias, how, out.slice(s * kernel.strip, rows));
           }
         k += count;
@@ -108,6 +119,7 @@ class linear_layers {
   int threads_;
   detail::workspace packed_;  // a block of rows
   detail::workspace sums_;    // of each thread's tiles
+  detail::workspace wide_;    // each thread's weights, widened
 };
 
 }  // namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA

@@ -43,6 +43,12 @@ struct product_kernel {
   void (*multiply)(const std::byte* packed, std::size_t rows, const std::byte* first, const std::byte* second, std::size_t depth,
                    float* sums, bool more);
 
+  /// Lines of a bf16 panel, `depth` inputs of each output, as lines of an f32 one; then `multiply_wide` takes the place of `multiply`, and
+  /// gives its bits. Null where `multiply` loses nothing by widening them itself, every time.
+  void (*widen)(const std::byte* lines, std::size_t depth, float* wide);
+  void (*multiply_wide)(const std::byte* packed, std::size_t rows, const std::byte* first, const std::byte* second, std::size_t depth,
+                        float* sums, bool more);
+
   /// out (rows, 32) = sums + bias (32), or += that.
   void (*store)(const float* sums, std::size_t rows, const float* bias, float* out, std::size_t stride);
   void (*add)(const float* sums, std::size_t rows, const float* bias, float* out, std::size_t stride);

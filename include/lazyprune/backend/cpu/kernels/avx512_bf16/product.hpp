@@ -70,6 +70,8 @@ inline constexpr product_kernel bf16 = [] {
   k.element = 2;
   k.pack = pack;
   k.multiply = multiply;
+  k.widen = nullptr;
+  k.multiply_wide = nullptr;
   return k;
 }();
 
