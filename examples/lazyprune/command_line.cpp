@@ -103,7 +103,8 @@ void add_policy_flags(CLI::App& command, lazyprune::policy_spec& spec) {
       ->group(group);
   add_text(command, "--scorer", spec.scorer,
            "last_query_attention:over=mean|max accumulated_attention:over=sum|max,since=sequence|step "
-           "window_attention:window=,kernel=,pool=max|mean value_weighted_attention:norm=l2|l1 key_norm recency random:seed=")
+           "window_attention:window=,kernel=,pool=max|mean prompt_window_attention:window=,kernel=,pool=max|mean "
+           "value_weighted_attention:norm=l2|l1 key_norm recency random:seed=")
       ->type_name("NAME[:key=value,...]")
       ->group(group);
   add_text(command, "--selector", spec.selector, "top_k top_p:mass= threshold:score= blocks:size=")
@@ -116,8 +117,8 @@ void add_policy_flags(CLI::App& command, lazyprune::policy_spec& spec) {
   };
   tokens("--keep-first", spec.keep_first, "Never prune the first N tokens");
   tokens("--keep-last", spec.keep_last, "Never prune the last N tokens");
-  add_text(command, "--decode", spec.decode, "same: prune generated tokens' steps too; dense: prune the prompt only")
-      ->type_name("same|dense")
+  add_text(command, "--decode", spec.decode, "same: prune generated tokens' steps too; dense: prune the prompt only; only: prune them and not the prompt")
+      ->type_name("same|dense|only")
       ->group(group);
 }
 

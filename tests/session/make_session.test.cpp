@@ -106,6 +106,8 @@ TEST_CASE("every scorer, schedule, selector and store makes the session of its p
         expected(policy{accumulated_attention{}, when, top_p{0.8}, bounded{6}}));
   CHECK(made(spec_of("window_attention:window=3,kernel=1", "blocks:size=4", "none")) ==
         expected(policy{window_attention{3, 1, pooling::max}, when, blocks{4}, none{}}));
+  CHECK(made(spec_of("prompt_window_attention:window=3,kernel=1", "top_k", "none")) ==
+        expected(policy{prompt_window_attention{3, 1, pooling::max}, when, top_k{}, none{}}));
   CHECK(made(spec_of("value_weighted_attention", "threshold:score=0.6", "keep_all")) ==
         expected(policy{value_weighted_attention{}, when, threshold{0.6f}, keep_all{}}));
   CHECK(made(spec_of("key_norm", "top_k", "keep_all")) == expected(policy{key_norm{}, when, top_k{}, keep_all{}}));
@@ -134,6 +136,9 @@ TEST_CASE("protected tokens and a dense decode are around whatever is chosen") {
   CHECK(made(spec) == expected(policy{last_query_attention{}, stages{{2, 0.3}}, protect{top_k{}, 3, 5}, keep_all{}}));
   spec.decode = "dense";
   CHECK(made(spec) == expected(policy{last_query_attention{}, prompt_only{stages{{2, 0.3}}}, protect{top_k{}, 3, 5}, keep_all{}}));
+  spec.decode = "only";
+  CHECK(made(spec) == expected(policy{last_query_attention{}, by_phase{stages{}, stages{{2, 0.3}}}, protect{top_k{}, 3, 5}, keep_all{}}));
+  spec.decode = "dense";
   spec.stages.reset();
   spec.schedule = "adaptive:mass=0.4";
   CHECK(made(spec) == expected(policy{last_query_attention{}, prompt_only{adaptive{.mass = 0.4}}, protect{top_k{}, 3, 5}, keep_all{}}));

@@ -57,7 +57,7 @@ TEST_CASE("no flag is lazyllm, with the stages that the paper draws") {
   CHECK(parts.schedule == schedule_choice(plain_schedule(stages{{9, 0.7}, {19, 0.7}, {28, 0.7}})));
   CHECK(parts.selector == selector_choice(top_k{}));
   CHECK(parts.store == store_choice(keep_all{}));
-  CHECK_FALSE(parts.prompt_only);
+  CHECK(parts.when == pruned_steps::all);
 }
 
 TEST_CASE("every part can be given, every number in it reaches the policy, and what is not given has the policy's own default") {
@@ -68,6 +68,8 @@ TEST_CASE("every part can be given, every number in it reaches the policy, and w
         scorer_choice(accumulated_attention{layer_reduction::max, memory_span::step}));
   CHECK(scorer("window_attention") == scorer_choice(window_attention{}));
   CHECK(scorer("window_attention:window=8,kernel=5,pool=mean") == scorer_choice(window_attention{8, 5, pooling::mean}));
+  CHECK(scorer("prompt_window_attention") == scorer_choice(prompt_window_attention{}));
+  CHECK(scorer("prompt_window_attention:window=8,kernel=5,pool=mean") == scorer_choice(prompt_window_attention{8, 5, pooling::mean}));
   CHECK(scorer("value_weighted_attention") == scorer_choice(value_weighted_attention{}));
   CHECK(scorer("value_weighted_attention:norm=l1") == scorer_choice(value_weighted_attention{vector_norm::l1}));
   CHECK(scorer("key_norm") == scorer_choice(key_norm{}));
@@ -100,7 +102,8 @@ TEST_CASE("every part can be given, every number in it reaches the policy, and w
   const policy_parts parts = parts_of(with({{"--keep-first", "4"}, {"--keep-last", "9"}, {"--decode", "dense"}}), 8);
   CHECK(parts.keep_first == 4);
   CHECK(parts.keep_last == 9);
-  CHECK(parts.prompt_only);
+  CHECK(parts.when == pruned_steps::prefill);
+  CHECK(parts_of(with({{"--decode", "only"}}), 8).when == pruned_steps::decode);
 }
 
 TEST_CASE("the text makes the same policy again") {
@@ -117,6 +120,7 @@ TEST_CASE("the text makes the same policy again") {
            with({{"--schedule", "cosine:share=0.3,from=2"}, {"--selector", "threshold:score=0.001"}, {"--keep-last", "16"}}),
            with({{"--schedule", "budget:after=3,tokens=100"}, {"--scorer", "window_attention:window=4"}}),
            with({{"--schedule", "budget:after=3,cost=0.6"}, {"--scorer", "value_weighted_attention"}, {"--decode", "dense"}}),
+           with({{"--stages", "1:0.5"}, {"--scorer", "prompt_window_attention:kernel=3"}, {"--decode", "only"}}),
            with({{"--schedule", "adaptive:mass=0.5"}, {"--scorer", "key_norm"}, {"--selector", "blocks"}}),
        }) {
     const policy_parts parts = parts_of(spec, 6);
@@ -147,12 +151,12 @@ TEST_CASE("a mistake is named: the flag, the place in it, what would be right") 
   };
   CHECK(fault(with({{"--policy", "lazy"}})) == "--policy: expected one of lazyllm, static, random, streaming, dense, found lazy");
   CHECK(fault(with({{"--scorer", "attention"}})) ==
-        "--scorer: expected one of last_query_attention, accumulated_attention, window_attention, value_weighted_attention, key_norm, "
-        "recency, random, found attention");
+        "--scorer: expected one of last_query_attention, accumulated_attention, window_attention, prompt_window_attention, "
+        "value_weighted_attention, key_norm, recency, random, found attention");
   CHECK(fault(with({{"--schedule", "stages"}})) == "--schedule: expected one of every, linear, cosine, budget, adaptive, found stages");
   CHECK(fault(with({{"--selector", "top_q"}})) == "--selector: expected one of top_k, top_p, threshold, blocks, found top_q");
   CHECK(fault(with({{"--store", ""}})) == "--store: expected one of keep_all, bounded, none, found nothing");
-  CHECK(fault(with({{"--decode", "sparse"}})) == "--decode: expected same or dense, found sparse");
+  CHECK(fault(with({{"--decode", "sparse"}})) == "--decode: expected one of same, dense, only, found sparse");
   CHECK(fault(with({{"--stages", "3:0.5"}, {"--schedule", "every:n=2,share=0.5"}})) ==
         "--schedule: expected either --stages or --schedule, found both");
   CHECK(fault(with({{"--policy", "dense"}, {"--stages", "2:0.3"}})) ==

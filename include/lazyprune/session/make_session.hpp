@@ -3,6 +3,7 @@
 // in one translation unit of a program.
 #pragma once
 
+#include <lazyprune/policy/schedule/by_phase.hpp>
 #include <lazyprune/session/any_session.hpp>
 #include <lazyprune/session/policy_spec.hpp>
 
@@ -16,9 +17,14 @@ inline any_session make_session(const policy_spec& spec, session_options options
   return std::visit(
       [&](const auto& scorer, const auto& schedule) {
         using plain = std::remove_cvref_t<decltype(schedule)>;
-        using when = one_of<plain, prompt_only<plain>>;
-        return any_session(policy{scorer, parts.prompt_only ? when(prompt_only<plain>(schedule)) : when(schedule), selector, parts.store},
-                           options);
+        using decode_only = by_phase<stages, plain>;
+        using when = one_of<plain, prompt_only<plain>, decode_only>;
+        const auto phased = [&]() -> when {
+          if (parts.when == pruned_steps::prefill) return prompt_only<plain>(schedule);
+          if (parts.when == pruned_steps::decode) return decode_only(stages{}, schedule);
+          return schedule;
+        };
+        return any_session(policy{scorer, phased(), selector, parts.store}, options);
       },
       parts.scorer, parts.schedule);
 }

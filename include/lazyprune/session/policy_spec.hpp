@@ -4,11 +4,12 @@
 //   --policy     lazyllm, static, random, streaming or dense: what the other flags are where they are not given
 //   --stages     9:0.7,19:0.5: after 9 layers keep 70 % of the tokens then active, after 19 half of those; empty: never prune
 //   --schedule   every, linear, cosine, budget or adaptive, in the place of stages
-//   --scorer     last_query_attention, accumulated_attention, window_attention, value_weighted_attention, key_norm, recency, random
+//   --scorer     last_query_attention, accumulated_attention, window_attention, prompt_window_attention, value_weighted_attention,
+//                key_norm, recency, random
 //   --selector   top_k, top_p, threshold, blocks
 //   --store      keep_all, bounded, none
 //   --keep-first, --keep-last   tokens that are never pruned
-//   --decode     same, or dense: only the prompt is pruned
+//   --decode     same; dense: only the prompt is pruned; only: only the steps after it are
 //
 // Parts are written NAME[:key=value,...]; the keys are the members of the policy of that name.
 #pragma once
@@ -33,6 +34,7 @@
 #include <lazyprune/policy/schedule/linear.hpp>
 #include <lazyprune/policy/scorer/accumulated_attention.hpp>
 #include <lazyprune/policy/scorer/key_norm.hpp>
+#include <lazyprune/policy/scorer/prompt_window_attention.hpp>
 #include <lazyprune/policy/scorer/value_weighted_attention.hpp>
 #include <lazyprune/policy/scorer/window_attention.hpp>
 #include <lazyprune/policy/selector/blocks.hpp>
@@ -57,12 +59,15 @@ struct policy_spec {
   friend bool operator==(const policy_spec&, const policy_spec&) = default;
 };
 
-using scorer_choice =
-    std::variant<last_query_attention, accumulated_attention, window_attention, value_weighted_attention, key_norm, recency, random>;
+using scorer_choice = std::variant<last_query_attention, accumulated_attention, window_attention, prompt_window_attention,
+                                   value_weighted_attention, key_norm, recency, random>;
 using plain_schedule = one_of<stages, every, linear, cosine, budget>;
 using schedule_choice = std::variant<plain_schedule, adaptive>;
 using selector_choice = one_of<top_k, top_p, threshold, blocks>;
 using store_choice = one_of<keep_all, bounded, none>;
+
+/// Which steps are pruned, by the values of --decode: same, dense and only.
+enum class pruned_steps : std::uint8_t { all, prefill, decode };
 
 /// What the flags mean.
 struct policy_parts {
@@ -72,7 +77,7 @@ struct policy_parts {
   store_choice store;
   std::size_t keep_first;
   std::size_t keep_last;
-  bool prompt_only;  // --decode dense
+  pruned_steps when;
   std::string text;  // the flags that make it, all of them; "--policy dense" where nothing is ever pruned
 
   friend bool operator==(const policy_parts&, const policy_parts&) = default;
@@ -189,6 +194,13 @@ class part_text {
   std::vector<std::pair<std::string, std::string>> values_;
 };
 
+template <class Scorer>
+void read_window(part_text& p, Scorer& s) {
+  s.window = p.allow({"window", "kernel", "pool"}).count("window", s.window);
+  s.kernel = p.kernel("kernel", s.kernel);
+  s.pool = p.choice<pooling>("pool", {"max", "mean"});
+}
+
 inline scorer_choice read_scorer(part_text& p) {
   if (p.name() == "last_query_attention") return last_query_attention{p.allow({"over"}).choice<head_reduction>("over", {"mean", "max"})};
   if (p.name() == "accumulated_attention") {
@@ -199,17 +211,20 @@ inline scorer_choice read_scorer(part_text& p) {
   }
   if (p.name() == "window_attention") {
     window_attention s;
-    s.window = p.allow({"window", "kernel", "pool"}).count("window", s.window);
-    s.kernel = p.kernel("kernel", s.kernel);
-    s.pool = p.choice<pooling>("pool", {"max", "mean"});
+    read_window(p, s);
+    return s;
+  }
+  if (p.name() == "prompt_window_attention") {
+    prompt_window_attention s;
+    read_window(p, s);
     return s;
   }
   if (p.name() == "value_weighted_attention") return value_weighted_attention{p.allow({"norm"}).choice<vector_norm>("norm", {"l2", "l1"})};
   if (p.name() == "key_norm") return p.allow({}), key_norm{};
   if (p.name() == "recency") return p.allow({}), recency{};
   if (p.name() == "random") return random{p.allow({"seed"}).whole<std::uint64_t>("seed", 0)};
-  p.unknown_name(
-      {"last_query_attention", "accumulated_attention", "window_attention", "value_weighted_attention", "key_norm", "recency", "random"});
+  p.unknown_name({"last_query_attention", "accumulated_attention", "window_attention", "prompt_window_attention",
+                  "value_weighted_attention", "key_norm", "recency", "random"});
 }
 
 inline schedule_choice read_schedule(part_text& p, layer_range where) {
@@ -261,6 +276,13 @@ inline store_choice read_store(part_text& p) {
   if (p.name() == "bounded") return bounded{p.allow({"rows"}).whole<std::size_t>("rows")};
   if (p.name() == "none") return p.allow({}), none{};
   p.unknown_name({"keep_all", "bounded", "none"});
+}
+
+inline pruned_steps read_decode(std::string_view text) {
+  if (text == "same") return pruned_steps::all;
+  if (text == "dense") return pruned_steps::prefill;
+  if (text == "only") return pruned_steps::decode;
+  throw error("--decode", "", part_text::one_of_names({"same", "dense", "only"}), text);
 }
 
 /// All flags of the preset (policy/presets.hpp), for a model of so many layers.
@@ -332,9 +354,8 @@ inline policy_parts parts_of(const policy_spec& spec, layer_id layers) {
                      .store = detail::read_store(store),
                      .keep_first = *flags.keep_first,
                      .keep_last = *flags.keep_last,
-                     .prompt_only = *flags.decode == "dense",
+                     .when = detail::read_decode(*flags.decode),
                      .text = "--policy dense"};
-  if (*flags.decode != "same" && *flags.decode != "dense") throw error("--decode", "", "same or dense", *flags.decode);
 
   const bool of_positions = std::holds_alternative<recency>(parts.scorer) || std::holds_alternative<random>(parts.scorer);
   const detail::layer_range where{.least = of_positions ? 0u : 1u, .most = std::max(layers, 1u) - 1, .layers = layers};

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+// SnapKV's score, remembered: what the end of a prompt attends to decides which of its tokens the generation after it sees
+// (arXiv 2404.14469).
+#pragma once
+
+#include <algorithm>
+#include <limits>
+
+#include <lazyprune/policy/scorer/window_attention.hpp>
+
+namespace lazyprune::inline v0 {
+
+/// The window_attention of the prompt, summed over the layers done where the token was active. A step of one token adds nothing: it is
+/// scored by what the prompt left, so that each of them chooses alike. The prompt's last `window` tokens and those generated since come
+/// before all others, later ones first. SnapKV chooses for every layer and head apart; here all keep the same tokens. Made for
+/// `--decode only`. Memory (known): what is gathered for each position, +inf for tokens that came alone.
+struct prompt_window_attention {
+  positive window = 32;
+  pooling_kernel kernel = 7;
+  pooling pool = pooling::max;
+
+  void score(const every_layer<window_view>& view, std::span<float> out) const {
+    constexpr float alone = std::numeric_limits<float>::infinity(), foremost = std::numeric_limits<float>::max();
+    constexpr float least = std::numeric_limits<float>::min();  // gathered is never 0: only new tokens have nothing
+    const std::span<const position> positions = view.now.positions;
+    const std::size_t n = positions.size();
+    float& query = view.memory[positions.back()];
+    if (view.layer == 0 && (n == 1 || view.memory[positions[n - 2]] > 0.0f)) query = alone;
+    if (query != alone) {
+      window_attention{window, kernel, pool}.score(view.now, out);
+      for (std::size_t i = 0; i < n; ++i) view.memory[positions[i]] += std::max(out[i], least);
+    }
+    std::size_t newest = window;  // of the prompt, still to come
+    for (std::size_t i = n; i-- > 0;) {
+      const float gathered = view.memory[positions[i]];
+      const bool first = gathered == alone || newest > 0;
+      if (gathered != alone && newest > 0) --newest;
+      out[i] = first ? foremost : gathered;
+    }
+  }
+
+  friend bool operator==(const prompt_window_attention&, const prompt_window_attention&) = default;
+};
+
+static_assert(importance_scorer<prompt_window_attention>);
+
+}  // namespace lazyprune::inline v0
