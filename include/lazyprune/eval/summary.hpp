@@ -36,10 +36,14 @@ struct eval_summary {
   std::optional<estimate> prompt_tokens{};
   std::optional<estimate> ttft_s{};
   std::optional<estimate> dense_ttft_s{};
-  std::optional<estimate> speedup_ttft{};     // mean dense over mean pruned time to first token
-  std::optional<estimate> share_computed{};   // of prompt tokens and layers, by the end of the generation
-  std::optional<estimate> revived{};          // rows a prediction
-  std::vector<double> per_layer{};            // of prompt tokens, the share that each layer computed in the prefill
+  std::optional<estimate> speedup_ttft{};    // mean dense over mean pruned time to first token
+  std::optional<estimate> share_computed{};  // of prompt tokens and layers, by the end of the generation
+  std::optional<estimate> revived{};         // rows a prediction
+  std::optional<estimate> total_s{};         // of the whole generation
+  std::optional<estimate> speedup_total{};   // mean dense over mean pruned total_s
+  std::vector<double> per_layer{};           // of prompt tokens, the share that each layer computed in the prefill
+  // (11, layers): of prompt tokens, the share that each layer has computed by 0 %, 10 % ... 100 % of the generated tokens.
+  std::vector<std::vector<double>> usage{};
   std::optional<std::uint64_t> peak_bytes{};  // the most of any prediction
   friend bool operator==(const eval_summary&, const eval_summary&) = default;
 };

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT
+// What a sweep over methods, budgets and tasks comes to.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <lazyprune/core/types.hpp>
+#include <lazyprune/eval/summary.hpp>
+
+namespace lazyprune::inline v0 {
+
+/// One setting on one task.
+struct sweep_entry {
+  std::string method;            // "lazyllm@3+5"
+  std::optional<double> budget;  // the share of the dense prefill's rows that it may compute; none: dense
+  std::string policy;            // the flags that make it
+  eval_summary summary;          // its speedups are over the dense entry of the same task
+};
+
+/// One stage only, as in the paper's Figure 6: after so many layers keep that share.
+struct sensitivity_entry {
+  layer_id after;
+  double share;
+  eval_summary summary;
+};
+
+struct sweep_table {
+  std::string model;  // its directory's name
+  std::size_t layers;
+  std::vector<sweep_entry> entries;            // dense first; task by task inside a setting
+  std::vector<sensitivity_entry> sensitivity;  // empty: not run
+};
+
+}  // namespace lazyprune::inline v0
