@@ -49,13 +49,6 @@ eval_setting setting(std::string_view method, double budget, layer_id layers) {
 
 }  // namespace
 
-TEST_CASE("the rows of stages") {
-  CHECK(rows_share(stages{}, 6) == 1.0);
-  CHECK(rows_share(stages{{3, 0.5}}, 6) == 0.75);
-  CHECK(rows_share(stages{{3, 0.3}, {5, 0.1}}, 6) == doctest::Approx((3 + 2 * 0.3 + 0.03) / 6).epsilon(1e-14));
-  CHECK(rows_share(stages{{0, 0.5}, {1, 0.5}}, 2) == doctest::Approx(0.375).epsilon(1e-14));
-}
-
 TEST_CASE("methods are read with their layers, or have those recommended") {
   CHECK(read_method("dense", 32, drawn) == pruning_method{"dense"});
   CHECK(read_method("lazyllm", 32, drawn) == pruning_method{"lazyllm", {9, 19, 28}});

@@ -40,7 +40,7 @@
 
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/core/flag_text.hpp>
-#include <lazyprune/policy/schedule/stages.hpp>
+#include <lazyprune/eval/rows_share.hpp>
 #include <lazyprune/session/policy_spec.hpp>
 
 namespace lazyprune::inline v0 {
@@ -76,19 +76,6 @@ struct eval_setting {
   }
   friend bool operator==(const eval_setting&, const eval_setting&) = default;
 };
-
-/// Of the rows that a dense prefill of a long prompt computes, the share that one under these stages does. The last layer's rows, which
-/// get keys and values and no more, count like the others; that counts of tokens are whole numbers is left out.
-inline double rows_share(const stages& when, layer_id layers) {
-  double rows = 0, active = 1;
-  layer_id done = 0;
-  for (const stage& s : when.list()) {
-    rows += active * (s.after - done);
-    active *= s.share;
-    done = s.after;
-  }
-  return (rows + active * (layers - done)) / layers;
-}
 
 namespace detail {
 

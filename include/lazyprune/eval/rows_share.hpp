@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+// What a schedule costs before anything is run: the part of the dense prefill's rows that it computes.
+#pragma once
+
+#include <lazyprune/policy/schedule/stages.hpp>
+
+namespace lazyprune::inline v0 {
+
+/// Of the dense model's rows in a prefill (tokens times layers; at the last layer all tokens count, though most get keys and values there
+/// and no more), the share that a model of so many layers computes under these stages. That of a long prompt: n tokens are kept rounded up,
+/// which adds less than 1 / n for each stage above a layer.
+inline double rows_share(const stages& when, layer_id layers) {
+  double active = 1, sum = 0;
+  for (layer_id done = 0; done < layers; ++done) {
+    for (const stage& s : when.list())
+      if (s.after == done) active *= s.share;
+    sum += active;
+  }
+  return sum / layers;
+}
+
+}  // namespace lazyprune::inline v0
