@@ -22,9 +22,12 @@ eval_cost cost(std::size_t tokens, double ttft, double dense, std::vector<std::u
           .prompt_tokens = tokens,
           .ttft_s = ttft,
           .dense_ttft_s = dense,
+          .total_s = 2 * ttft,
+          .dense_total_s = 2.5 * dense,
           .share_computed = 0.5 * ttft,
           .rows = std::move(rows),
           .revived = 2 * tokens,
+          .usage = {{tokens, 1}, {tokens, tokens}},
           .peak_bytes = 1000 * tokens};
 }
 
@@ -55,9 +58,12 @@ TEST_CASE("costs, where every prediction has them") {
   CHECK(summary.dense_ttft_s->mean == 7);
   CHECK(summary.speedup_ttft->mean == 3.5);             // of the means: not the mean of 2 and 4
   CHECK(summary.speedup_ttft->ci95 == interval{2, 4});  // one prediction twice, in a quarter of the draws each
+  CHECK(summary.total_s->mean == 4);
+  CHECK(summary.speedup_total->mean == 17.5 / 4);
   CHECK(summary.share_computed->mean == 1);
   CHECK(summary.revived->mean == 40);
   CHECK(summary.per_layer == std::vector<double>{1.0, 0.25});
+  CHECK(summary.usage == std::vector<std::vector<double>>{{1.0, 0.05}, {1.0, 1.0}});
   CHECK(summary.peak_bytes == 30'000);
 
   all[0].cost->dense_ttft_s.reset();
@@ -65,6 +71,13 @@ TEST_CASE("costs, where every prediction has them") {
   CHECK(summary.ttft_s);
   CHECK_FALSE(summary.dense_ttft_s);
   CHECK_FALSE(summary.speedup_ttft);
+  CHECK(summary.speedup_total);
+  all[0].cost->dense_total_s.reset();
+  CHECK_FALSE(summary_of(qasper, "m", all).speedup_total);
+  all[0].cost->total_s.reset(), all[0].cost->usage.clear();
+  summary = summary_of(qasper, "m", all);
+  CHECK_FALSE(summary.total_s);
+  CHECK(summary.usage.empty());
   all[0].cost.reset();
   CHECK_FALSE(summary_of(qasper, "m", all).ttft_s);
 }

@@ -292,6 +292,42 @@ TEST_CASE("cpu agrees with the reference: logits, and kept sets wherever the mar
   CHECK(agreed("lazyllm, 1100 tokens in blocks", lazyllm(two), 1100, 2) > 0);
 }
 
+TEST_CASE("self-information: what each token adds to the log-likelihood, as steps that are fed one by one say") {
+  reference<double> exact{execution{}};
+  const auto oracle = load(pocket_model(), exact);
+  const auto tokens = random_tokens(150, oracle.config.vocabulary, 5);  // more than two blocks of logits
+  const session_options options{.layers = static_cast<layer_id>(oracle.config.layers)};
+  std::vector<double> expected{std::numeric_limits<double>::infinity()};
+  {
+    transformer<reference<double>> step(oracle, exact);
+    decoder_state<reference<double>> state(oracle.config);
+    any_session session(dense(), options);
+    for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
+      const auto logits = step.forward(state, session, std::span(tokens).subspan(i, 1), i == 0 ? phase::prefill : phase::decode);
+      double sum = 0;
+      for (const double logit : logits) sum += std::exp(logit - logits[tokens[i + 1]]);
+      expected.push_back(std::log(sum));
+    }
+  }
+  const auto information = [&](const auto& net, auto& backend, const auto& policy) {
+    transformer run(net, backend);
+    decoder_state<std::decay_t<decltype(backend)>> state(net.config);
+    any_session session(policy, options);
+    return run.self_information(state, session, tokens);
+  };
+  const auto differ = [&](const std::vector<double>& found) {
+    REQUIRE(found.size() == tokens.size());
+    CHECK(found.front() == expected.front());
+    return largest_difference(std::span(found).subspan(1), std::span(expected).subspan(1));
+  };
+  CHECK(differ(information(oracle, exact, dense())) < 1e-10);
+  cpu fast{execution{}};
+  CHECK(differ(information(load(pocket_model(), fast, dtype::f32), fast, dense())) < 1e-3);  // logits of 30 and more, in float
+
+  CHECK_THROWS_WITH_AS(information(oracle, exact, random_drop(0.5)),
+                       "session: tokens: expected a new sequence, and none dropped, found 75 of 150", error);
+}
+
 TEST_CASE("a revived token's keys and values are those of its stored row") {
   using backend_type = reference<double>;
   backend_type backend{execution{}};

@@ -37,12 +37,16 @@ struct eval_cost {
   std::string model;   // its directory
   std::string method;  // what pruned it
   std::size_t prompt_tokens = 0;
-  double ttft_s = 0;                   // time to first token
-  std::optional<double> dense_ttft_s;  // of the dense model, where it ran too
-  double share_computed = 0;           // of prompt tokens and layers, the part computed by the end (the paper's Table 2)
-  std::vector<std::uint64_t> rows;     // (layers), computed in the prefill
-  std::uint64_t revived = 0;           // rows, over layers and steps
-  std::uint64_t peak_bytes = 0;        // weights included
+  double ttft_s = 0;                    // time to first token
+  std::optional<double> dense_ttft_s;   // of the dense model, where it ran too
+  std::optional<double> total_s;        // of the whole generation; none: an older record
+  std::optional<double> dense_total_s;  // of the dense model's
+  double share_computed = 0;            // of prompt tokens and layers, the part computed by the end (the paper's Table 2)
+  std::vector<std::uint64_t> rows;      // (layers), computed in the prefill
+  std::uint64_t revived = 0;            // rows, over layers and steps
+  // (11, layers): prompt tokens that each layer has computed by 0 %, 10 % ... 100 % of the generation's steps; empty: an older record
+  std::vector<std::vector<std::uint64_t>> usage;
+  std::uint64_t peak_bytes = 0;  // weights included
   friend bool operator==(const eval_cost&, const eval_cost&) = default;
 };
 
@@ -98,6 +102,12 @@ inline eval_sample sample_of(const json_value& object) {
   return sample;
 }
 
+inline std::vector<std::uint64_t> whole_numbers_of(const json_value& list) {
+  std::vector<std::uint64_t> out;
+  for (const json_value& item : list.items()) out.push_back(item.whole_number());
+  return out;
+}
+
 inline eval_cost cost_of(const json_value& object) {
   const auto seconds = [](const json_value& value) {
     if (value.number() < 0) value.refuse("seconds");
@@ -109,9 +119,13 @@ inline eval_cost cost_of(const json_value& object) {
   cost.prompt_tokens = object.at("prompt_tokens").whole_number();
   cost.ttft_s = seconds(object.at("ttft_s"));
   if (const auto dense = object.find("dense_ttft_s")) cost.dense_ttft_s = seconds(*dense);
+  if (const auto total = object.find("total_s")) cost.total_s = seconds(*total);
+  if (const auto dense = object.find("dense_total_s")) cost.dense_total_s = seconds(*dense);
   cost.share_computed = object.at("share_computed").number();
-  for (const json_value& rows : object.at("per_layer").items()) cost.rows.push_back(rows.whole_number());
+  cost.rows = whole_numbers_of(object.at("per_layer"));
   cost.revived = object.at("revived").whole_number();
+  if (const auto usage = object.find("usage"))
+    for (const json_value& tokens : usage->items()) cost.usage.push_back(whole_numbers_of(tokens));
   cost.peak_bytes = object.at("peak_bytes").whole_number();
   return cost;
 }
@@ -166,9 +180,12 @@ inline std::string to_line(const eval_prediction& prediction) {
     nlohmann::ordered_json run{
         {"model", cost->model}, {"method", cost->method}, {"prompt_tokens", cost->prompt_tokens}, {"ttft_s", cost->ttft_s}};
     if (cost->dense_ttft_s) run["dense_ttft_s"] = *cost->dense_ttft_s;
+    if (cost->total_s) run["total_s"] = *cost->total_s;
+    if (cost->dense_total_s) run["dense_total_s"] = *cost->dense_total_s;
     run["share_computed"] = cost->share_computed;
     run["per_layer"] = cost->rows;
     run["revived"] = cost->revived;
+    if (!cost->usage.empty()) run["usage"] = cost->usage;
     run["peak_bytes"] = cost->peak_bytes;
     out["run"] = std::move(run);
   }

@@ -67,15 +67,28 @@ inline estimate ratio_of(const std::vector<double>& upper, const std::vector<dou
   return {ratio(all), draws(upper.size(), ratio)};
 }
 
-inline std::vector<double> shares_of_layers(std::span<const eval_prediction> predictions) {
-  std::vector<double> shares(predictions.front().cost->rows.size(), 0.0);
+/// Counts of tokens, the same number of them in every prediction, as shares of the prompts' tokens; none where the numbers differ.
+template <class Counts>
+std::vector<double> shares_of_tokens(std::span<const eval_prediction> predictions, Counts counts_of) {
+  std::vector<double> shares(counts_of(*predictions.front().cost).size(), 0.0);
   std::size_t tokens = 0;
   for (const eval_prediction& prediction : predictions) {
-    if (prediction.cost->rows.size() != shares.size()) return {};
-    for (std::size_t l = 0; l < shares.size(); ++l) shares[l] += static_cast<double>(prediction.cost->rows[l]);
+    const std::vector<std::uint64_t>& counts = counts_of(*prediction.cost);
+    if (counts.size() != shares.size()) return {};
+    for (std::size_t l = 0; l < shares.size(); ++l) shares[l] += static_cast<double>(counts[l]);
     tokens += prediction.cost->prompt_tokens;
   }
   for (double& share : shares) share /= static_cast<double>(tokens);
+  return shares;
+}
+
+inline std::vector<std::vector<double>> shares_in_use(std::span<const eval_prediction> predictions) {
+  const std::size_t moments = predictions.front().cost->usage.size();
+  if (!std::ranges::all_of(predictions, [&](const eval_prediction& p) { return p.cost->usage.size() == moments; })) return {};
+  std::vector<std::vector<double>> shares;
+  for (std::size_t m = 0; m < moments; ++m)
+    shares.push_back(shares_of_tokens(
+        predictions, [m](const eval_cost& c) -> const auto& { return c.usage[m]; }));
   return shares;
 }
 
@@ -100,17 +113,28 @@ inline eval_summary summary_of(const eval_task& task, std::string_view method, s
     for (const eval_prediction& prediction : predictions) out.push_back(static_cast<double>(of(*prediction.cost)));
     return out;
   };
-  const std::vector<double> ttft = values([](const eval_cost& c) { return c.ttft_s; });
   summary.prompt_tokens = detail::estimate_of(values([](const eval_cost& c) { return c.prompt_tokens; }), draws);
-  summary.ttft_s = detail::estimate_of(ttft, draws);
-  if (std::ranges::all_of(predictions, [](const eval_prediction& p) { return p.cost->dense_ttft_s.has_value(); })) {
-    const std::vector<double> dense = values([](const eval_cost& c) { return *c.dense_ttft_s; });
-    summary.dense_ttft_s = detail::estimate_of(dense, draws);
-    if (std::ranges::all_of(ttft, [](double s) { return s > 0; })) summary.speedup_ttft = detail::ratio_of(dense, ttft, draws);
-  }
+  // Sets seconds and speedup where all predictions have them; returns the dense model's seconds.
+  const auto time = [&](auto of, auto dense_of, std::optional<estimate>& seconds, std::optional<estimate>& speedup) -> std::vector<double> {
+    const auto all = [&](auto has) { return std::ranges::all_of(predictions, [&](const eval_prediction& p) { return has(*p.cost); }); };
+    if (!all([&](const eval_cost& c) { return of(c).has_value(); })) return {};
+    const std::vector<double> own = values([&](const eval_cost& c) { return *of(c); });
+    seconds = detail::estimate_of(own, draws);
+    if (!all([&](const eval_cost& c) { return dense_of(c).has_value(); })) return {};
+    std::vector<double> dense = values([&](const eval_cost& c) { return *dense_of(c); });
+    if (std::ranges::all_of(own, [](double s) { return s > 0; })) speedup = detail::ratio_of(dense, own, draws);
+    return dense;
+  };
+  const std::vector<double> dense_ttft = time([](const eval_cost& c) { return std::optional(c.ttft_s); },
+                                              [](const eval_cost& c) { return c.dense_ttft_s; }, summary.ttft_s, summary.speedup_ttft);
+  if (!dense_ttft.empty()) summary.dense_ttft_s = detail::estimate_of(dense_ttft, draws);
+  time([](const eval_cost& c) { return c.total_s; }, [](const eval_cost& c) { return c.dense_total_s; }, summary.total_s,
+       summary.speedup_total);
   summary.share_computed = detail::estimate_of(values([](const eval_cost& c) { return c.share_computed; }), draws);
   summary.revived = detail::estimate_of(values([](const eval_cost& c) { return c.revived; }), draws);
-  summary.per_layer = detail::shares_of_layers(predictions);
+  summary.per_layer = detail::shares_of_tokens(
+      predictions, [](const eval_cost& c) -> const auto& { return c.rows; });
+  summary.usage = detail::shares_in_use(predictions);
   summary.peak_bytes = 0;
   for (const eval_prediction& prediction : predictions) summary.peak_bytes = std::max(*summary.peak_bytes, prediction.cost->peak_bytes);
   return summary;

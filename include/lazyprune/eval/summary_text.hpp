@@ -18,7 +18,7 @@
 namespace lazyprune::inline v0 {
 
 /// Keys: task, method, metric, score (0 to 100), ci95 [low, high], n; then, where known, prompt_tokens, ttft_s, dense_ttft_s, speedup_ttft,
-/// share_computed and revived, each a mean with its KEY_ci95 after it, per_layer and peak_bytes.
+/// total_s, speedup_total, share_computed and revived, each a mean with its KEY_ci95 after it, per_layer, usage and peak_bytes.
 inline nlohmann::ordered_json json_of(const eval_summary& summary) {
   nlohmann::ordered_json out{{"task", summary.task}, {"method", summary.method}, {"metric", summary.metric}, {"score", summary.score.mean}};
   const auto ends = [](const estimate& e) { return nlohmann::ordered_json{e.ci95.low, e.ci95.high}; };
@@ -33,9 +33,12 @@ inline nlohmann::ordered_json json_of(const eval_summary& summary) {
   add("ttft_s", summary.ttft_s);
   add("dense_ttft_s", summary.dense_ttft_s);
   add("speedup_ttft", summary.speedup_ttft);
+  add("total_s", summary.total_s);
+  add("speedup_total", summary.speedup_total);
   add("share_computed", summary.share_computed);
   add("revived", summary.revived);
   if (!summary.per_layer.empty()) out["per_layer"] = summary.per_layer;
+  if (!summary.usage.empty()) out["usage"] = summary.usage;
   if (summary.peak_bytes) out["peak_bytes"] = *summary.peak_bytes;
   return out;
 }
@@ -47,41 +50,47 @@ inline std::string to_json(std::span<const eval_summary> summaries) {
   return list.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
 }
 
-/// RFC 4180, with ends of lines as on Unix: a line of keys, then a line a summary. Intervals are two columns, KEY_low and KEY_high;
-/// per_layer is one, with spaces between its numbers; what is not known is empty.
-inline std::string to_csv(std::span<const eval_summary> summaries) {
-  static constexpr std::array<std::string_view, 6> means{"prompt_tokens", "ttft_s",         "dense_ttft_s",
-                                                         "speedup_ttft",  "share_computed", "revived"};
-  std::string out = "task,method,metric,score,ci95_low,ci95_high,n";
-  for (const std::string_view key : means)
+namespace detail {
+
+inline constexpr std::array<std::string_view, 8> csv_means{"prompt_tokens", "ttft_s",        "dense_ttft_s",   "speedup_ttft",
+                                                           "total_s",       "speedup_total", "share_computed", "revived"};
+
+inline std::string csv_text(std::string_view text) {
+  std::string field = "\"";
+  for (const char c : text) field.append(c == '"' ? 2 : 1, c);
+  return field + '"';
+}
+
+/// The columns of what a summary says beside its task and method, and their values.
+inline std::string csv_keys() {
+  std::string out = "metric,score,ci95_low,ci95_high,n";
+  for (const std::string_view key : csv_means)
     for (const std::string_view part : {"", "_low", "_high"}) out.append(",").append(key).append(part);
-  out += ",per_layer,peak_bytes\n";
-  const auto quoted = [](const std::string& text) {
-    std::string field = "\"";
-    for (const char c : text) field.append(c == '"' ? 2 : 1, c);
-    return field + '"';
-  };
-  for (const eval_summary& summary : summaries) {
-    const nlohmann::ordered_json json = json_of(summary);
-    const auto number = [](const nlohmann::ordered_json& value) { return ',' + value.dump(); };
-    const auto add_interval = [&](const std::string& key) { out += number(json[key][0]) + number(json[key][1]); };
-    out += quoted(summary.task) + ',' + quoted(summary.method) + ',' + quoted(summary.metric) + number(json["score"]);
-    add_interval("ci95");
-    out += number(json["n"]);
-    for (const std::string_view mean : means) {
-      const std::string key(mean);
-      if (json.contains(key)) {
-        out += number(json[key]);
-        add_interval(key + "_ci95");
-      } else {
-        out += ",,,";
-      }
-    }
-    out += ',';
-    for (std::size_t l = 0; l < summary.per_layer.size(); ++l) out += (l > 0 ? " " : "") + json["per_layer"][l].dump();
-    out += summary.peak_bytes ? number(json["peak_bytes"]) : ",";
-    out += '\n';
+  return out + ",per_layer,peak_bytes";
+}
+
+inline std::string csv_values(const eval_summary& summary) {
+  const nlohmann::ordered_json json = json_of(summary);
+  const auto number = [](const nlohmann::ordered_json& value) { return ',' + value.dump(); };
+  const auto interval = [&](const std::string& key) { return number(json[key][0]) + number(json[key][1]); };
+  std::string out = csv_text(summary.metric) + number(json["score"]) + interval("ci95") + number(json["n"]);
+  for (const std::string_view mean : csv_means) {
+    const std::string key(mean);
+    out += json.contains(key) ? number(json[key]) + interval(key + "_ci95") : ",,,";
   }
+  out += ',';
+  for (std::size_t l = 0; l < summary.per_layer.size(); ++l) out += (l > 0 ? " " : "") + json["per_layer"][l].dump();
+  return out + (summary.peak_bytes ? number(json["peak_bytes"]) : ",");
+}
+
+}  // namespace detail
+
+/// RFC 4180, with ends of lines as on Unix: a line of keys, then a line a summary. Intervals are two columns, KEY_low and KEY_high;
+/// per_layer is one, with spaces between its numbers; what is not known is empty. Without `usage`, which is a table of its own.
+inline std::string to_csv(std::span<const eval_summary> summaries) {
+  std::string out = "task,method," + detail::csv_keys() + '\n';
+  for (const eval_summary& summary : summaries)
+    out += detail::csv_text(summary.task) + ',' + detail::csv_text(summary.method) + ',' + detail::csv_values(summary) + '\n';
   return out;
 }
 
@@ -106,10 +115,11 @@ inline std::string to_markdown(std::span<const eval_summary> summaries) {
     for (const char c : text) (cell += c == '|' ? "\\" : "") += c;
     return cell;
   };
-  std::vector<std::vector<std::string>> columns{{"task"},     {"method"},    {"metric"},  {"n"},        {"score"},   {"tokens"},
-                                                {"TTFT, ms"}, {"dense, ms"}, {"speedup"}, {"computed"}, {"revived"}, {"peak"}};
+  std::vector<std::vector<std::string>> columns{{"task"},          {"method"},   {"metric"},    {"n"},       {"score"},
+                                                {"tokens"},        {"TTFT, ms"}, {"dense, ms"}, {"speedup"}, {"total, ms"},
+                                                {"total speedup"}, {"computed"}, {"revived"},   {"peak"}};
   for (const eval_summary& s : summaries) {
-    const std::array<std::string, 12> cells{s.task,
+    const std::array<std::string, 14> cells{s.task,
                                             s.method,
                                             s.metric,
                                             std::to_string(s.n),
@@ -118,6 +128,8 @@ inline std::string to_markdown(std::span<const eval_summary> summaries) {
                                             with_interval(s.ttft_s, 1e3, 1),
                                             with_interval(s.dense_ttft_s, 1e3, 1),
                                             with_interval(s.speedup_ttft, 1, 2, "x"),
+                                            with_interval(s.total_s, 1e3, 1),
+                                            with_interval(s.speedup_total, 1, 2, "x"),
                                             with_interval(s.share_computed, 100, 1, " %"),
                                             s.revived ? fixed(s.revived->mean, 0) : "",
                                             bytes(s.peak_bytes)};

@@ -71,7 +71,7 @@ struct decoder_state {
   buffer norm;                 // (block, hidden)
   buffer q, k, v, attention;   // (block, heads * head_dim)
   buffer ffn;                  // (block, ffn)
-  buffer logits_row;           // (1, vocabulary)
+  buffer logits_row;           // (rows whose logits are read, vocabulary)
   std::vector<scalar> logits;  // (vocabulary), of the last step
   std::vector<std::uint32_t> slots, from_rows, to_rows;
   std::vector<scalar> hidden_rows;

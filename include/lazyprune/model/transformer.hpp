@@ -8,7 +8,9 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <string>
+#include <vector>
 
 #include <lazyprune/model/decoder_state.hpp>
 #include <lazyprune/session/any_session.hpp>
@@ -35,31 +37,33 @@ class transformer {
   /// session are then of no further use until they are cleared.
   std::span<const scalar> forward(decoder_state<Backend>& state, any_session& session, std::span<const token_id> tokens, phase phase,
                                   step_trace* trace = nullptr) {
-    check(state, session, tokens);
-    auto step = session.begin(tokens.size(), phase);
-    state.tokens.insert(state.tokens.end(), tokens.begin(), tokens.end());
-    if (state.tokens.size() > state.rope_positions) reserve(state, std::max(state.tokens.size(), 2 * state.rope_positions));
-    if (trace) trace->tokens.assign(tokens.begin(), tokens.end()), trace->layers.clear(), trace->margin.clear();
-
-    seconds_ = {};
-    std::size_t rows_of_last_layer = 0;
-    for (layer_id l = 0; l < config_.layers; ++l) {
-      if (stop_ && stop_()) return {};
-      const layer_plan& plan = timed(state.overhead.policy, [&]() -> const layer_plan& { return step.enter(l); });
-      if (trace) record(plan, *trace);
-      timed(state.overhead.moving, [&] { gather(state, plan); });
-      rows_of_last_layer = plan.rows.size();
-      const std::size_t queries = probe_queries(step);
-      layer(state, plan, queries);
-      timed(state.overhead.policy, [&] { step.leave(look(state, plan, step.wants(), queries)); });
-      timed(state.overhead.moving, [&] { save(state, step.spills()); });
-      if (trace && l + 1 < config_.layers)
-        trace->margin.push_back(std::isfinite(step.margin()) ? std::optional<double>(step.margin()) : std::nullopt);
-    }
-    step.finish();
-    timed(seconds_.logits, [&] { read_logits(state, rows_of_last_layer - 1); });
+    const std::size_t rows_of_last_layer = pass(state, session, tokens, phase, trace, outputs::last);
+    if (rows_of_last_layer == 0) return {};
+    timed(seconds_.logits, [&] { read_logits(state, rows_of_last_layer - 1, state.logits); });
     if (trace) trace->next = static_cast<token_id>(std::ranges::max_element(state.logits) - state.logits.begin());
     return state.logits;
+  }
+
+  /// How much each token tells: -log p(token | those before it) in nats, infinity for the first, which nothing comes before. One prefill
+  /// of a fresh state under a session that keeps everything, whose last layer finishes all rows. Throws as `forward` does, and where the
+  /// session has dropped tokens. Empty where the step was stopped.
+  std::vector<double> self_information(decoder_state<Backend>& state, any_session& session, std::span<const token_id> tokens) {
+    const std::size_t computed = pass(state, session, tokens, phase::prefill, nullptr, outputs::all);
+    if (computed == 0) return {};
+    if (computed != session.known() || computed != tokens.size())
+      throw error("session", "tokens", "a new sequence, and none dropped",
+                  std::to_string(computed) + " of " + std::to_string(session.known()));
+    std::vector<double> information{std::numeric_limits<double>::infinity()};
+    constexpr std::size_t block = 64;  // rows: logits are the widest of all
+    std::vector<scalar> logits;
+    for (std::size_t first = 0; first + 1 < computed; first += block) {
+      const std::size_t n = std::min(block, computed - 1 - first);
+      logits.resize(n * config_.vocabulary);
+      read_logits(state, first, logits);
+      for (std::size_t i = 0; i < n; ++i)
+        information.push_back(surprise(std::span(logits).subspan(i * config_.vocabulary, config_.vocabulary), tokens[first + i + 1]));
+    }
+    return information;
   }
 
   /// Asked before each layer: true ends the step.
@@ -80,6 +84,7 @@ class transformer {
   using matrix = typename Backend::matrix;
   using parameters = typename Backend::parameters;
   using rows = rows_view<scalar>;
+  enum class outputs { last, all };  // the rows that the last layer finishes
 
   static const parameters* get(const std::optional<parameters>& p) { return p ? &*p : nullptr; }
 
@@ -110,6 +115,35 @@ class transformer {
   static rows room(typename Backend::buffer& buffer, std::size_t n) {
     buffer.reserve(n);
     return buffer.view().slice(0, n);
+  }
+
+  /// The layers of one step. Returns the rows of the last layer, in state.x; 0 where the step was stopped.
+  std::size_t pass(decoder_state<Backend>& state, any_session& session, std::span<const token_id> tokens, phase phase, step_trace* trace,
+                   outputs wanted) {
+    check(state, session, tokens);
+    auto step = session.begin(tokens.size(), phase);
+    state.tokens.insert(state.tokens.end(), tokens.begin(), tokens.end());
+    if (state.tokens.size() > state.rope_positions) reserve(state, std::max(state.tokens.size(), 2 * state.rope_positions));
+    if (trace) trace->tokens.assign(tokens.begin(), tokens.end()), trace->layers.clear(), trace->margin.clear();
+
+    seconds_ = {};
+    std::size_t rows_of_last_layer = 0;
+    for (layer_id l = 0; l < config_.layers; ++l) {
+      if (stop_ && stop_()) return 0;
+      layer_plan plan = timed(state.overhead.policy, [&] { return step.enter(l); });
+      if (wanted == outputs::all) plan.finish = plan.rows.size();
+      if (trace) record(plan, *trace);
+      timed(state.overhead.moving, [&] { gather(state, plan); });
+      rows_of_last_layer = plan.rows.size();
+      const std::size_t queries = probe_queries(step);
+      layer(state, plan, queries);
+      timed(state.overhead.policy, [&] { step.leave(look(state, plan, step.wants(), queries)); });
+      timed(state.overhead.moving, [&] { save(state, step.spills()); });
+      if (trace && l + 1 < config_.layers)
+        trace->margin.push_back(std::isfinite(step.margin()) ? std::optional<double>(step.margin()) : std::nullopt);
+    }
+    step.finish();
+    return rows_of_last_layer;
   }
 
   /// Brings the layer's input together in state.x: embeddings, rows of the layer before, and revived rows from the aux store.
@@ -265,11 +299,21 @@ class transformer {
     return {};
   }
 
-  void read_logits(decoder_state<Backend>& state, std::size_t row) {
-    const rows last = state.x.view().slice(row, 1), norm = room(state.norm, 1), logits = room(state.logits_row, 1);
-    backend_.rms_norm(last, weights_.norm, config_.rms_epsilon, norm);
+  /// Of the last layer's rows from `first` on, as many as there is room for: out (rows, vocabulary).
+  void read_logits(decoder_state<Backend>& state, std::size_t first, std::span<scalar> out) {
+    const std::size_t n = out.size() / config_.vocabulary;
+    const rows x = state.x.view().slice(first, n), norm = room(state.norm, n), logits = room(state.logits_row, n);
+    backend_.rms_norm(x, weights_.norm, config_.rms_epsilon, norm);
     backend_.multiply(norm, model_.head(), nullptr, logits);
-    backend_.read(logits, state.logits.data());
+    backend_.read(logits, out.data());
+  }
+
+  /// -log of the probability that the softmax over the logits gives the token.
+  static double surprise(std::span<const scalar> logits, token_id token) {
+    const double most = *std::ranges::max_element(logits);
+    double sum = 0;
+    for (const scalar logit : logits) sum += std::exp(logit - most);
+    return most + std::log(sum) - logits[token];
   }
 
   static void record(const layer_plan& plan, step_trace& trace) {
