@@ -117,7 +117,8 @@ void add_policy_flags(CLI::App& command, lazyprune::policy_spec& spec) {
   };
   tokens("--keep-first", spec.keep_first, "Never prune the first N tokens");
   tokens("--keep-last", spec.keep_last, "Never prune the last N tokens");
-  add_text(command, "--decode", spec.decode, "same: prune generated tokens' steps too; dense: prune the prompt only; only: prune them and not the prompt")
+  add_text(command, "--decode", spec.decode,
+           "same: prune generated tokens' steps too; dense: prune the prompt only; only: prune them and not the prompt")
       ->type_name("same|dense|only")
       ->group(group);
 }
@@ -208,32 +209,53 @@ void add_bench(CLI::App& program, action& chosen) {
   command.final_callback([flags, &chosen] { chosen = [flags] { return bench(*flags); }; });
 }
 
+/// `-t` among them.
+void add_engine_flags(CLI::App& command, backend_flags& flags) {
+  add_backend_flags(command, flags);
+  add_number(command, "-t,--threads", flags.threads, thread_range(),
+             "Threads (default: all that the process may use); the results do not depend on them");
+}
+
+void add_question_flags(CLI::App& command, question_flags& flags) {
+  const auto read = [&flags](const std::vector<std::string>& files) {
+    for (const std::string& file : files)
+      if (file.empty()) throw lazyprune::error("--data", "", "a name", "nothing");
+    flags.data = files;
+  };
+  command
+      .add_option_function<std::vector<std::string>>(
+          "-d,--data", read,
+          "Samples of LongBench, RULER or the pocket tasks, one JSON object a line; -: stdin; may be given several times")
+      ->type_name("FILE.jsonl")
+      ->take_all()
+      ->expected(1)
+      ->allow_extra_args(false);
+  add_text(command, "--task", flags.task,
+           "The data set, as LongBench and RULER call it (default: as the samples say, else the file's name without its ending)")
+      ->type_name("NAME");
+  add_number(command, "--limit", flags.limit, number_range<std::size_t>{0}, "Only the first N samples of each file; 0: all (default)");
+  add_number(command, "-n,--n-predict,--predict", flags.predict, number_range<std::size_t>{0},
+             "Tokens of an answer at most; 0: as the benchmark has it (default)");
+  add_number(command, "-c,--ctx-size", flags.context, number_range<std::size_t>{0},
+             "Longest sequence, prompt and answer; 0: the model's limit (default)");
+  add_number(command, "--max-length", flags.max_length, number_range<std::size_t>{0},
+             "Longer prompts lose their middle, before the words of a chat are added; 0: what the answer leaves of -c (default)");
+  add_text(command, "--chat", flags.chat, "The words around prompts: none, llama2 or xgen (default: none)")->type_name("NAME");
+  command.add_flag("--strict", flags.strict, "End at the first bad line, which else is told and left out");
+}
+
 void add_eval(CLI::App& program, action& chosen) {
   const auto flags = std::make_shared<eval_flags>();
   CLI::App& command =
       *program.add_subcommand("eval", "Answer a benchmark's questions, or take answers that exist, and score them by its own metrics");
   add_model_flags(command, flags->model);
-  add_text(command, "-d,--data", flags->data, "Samples of LongBench, RULER or the pocket tasks, one JSON object a line; -: stdin")
-      ->type_name("FILE.jsonl");
+  add_question_flags(command, flags->questions);
   add_text(command, "--predictions", flags->predictions,
            "In the place of -d: predictions, one JSON object a line (pred, answers, all_classes, length), scored without a model; -: stdin")
       ->type_name("FILE.jsonl");
-  add_text(command, "--task", flags->task,
-           "The data set, as LongBench and RULER call it (default: as the samples say, else the file's name without its ending)")
-      ->type_name("NAME");
   add_text(command, "--method", flags->method, "What the result calls it (default: the policy's flags, or the file of predictions)")
       ->type_name("NAME");
-  add_number(command, "--limit", flags->limit, number_range<std::size_t>{0}, "Only the first N samples; 0: all (default)");
-  add_number(command, "-n,--n-predict,--predict", flags->predict, number_range<std::size_t>{0},
-             "Tokens of an answer at most; 0: as the benchmark has it (default)");
-  add_number(command, "-c,--ctx-size", flags->context, number_range<std::size_t>{0},
-             "Longest sequence, prompt and answer; 0: the model's limit (default)");
-  add_number(command, "--max-length", flags->max_length, number_range<std::size_t>{0},
-             "Longer prompts lose their middle, before the words of a chat are added; 0: what the answer leaves of -c (default)");
-  add_text(command, "--chat", flags->chat, "The words around prompts: none, llama2 or xgen (default: none)")->type_name("NAME");
-  add_backend_flags(command, flags->backend);
-  add_number(command, "-t,--threads", flags->backend.threads, thread_range(),
-             "Threads (default: all that the process may use); the results do not depend on them");
+  add_engine_flags(command, flags->backend);
   add_policy_flags(command, flags->policy);
 
   const std::string output = "Output";
@@ -243,8 +265,42 @@ void add_eval(CLI::App& program, action& chosen) {
   command.add_flag("--resume", flags->resume, "Go on after the predictions that --out has already")->group(output);
   command.add_flag("--compare", flags->compare, "Measure the dense model's time to first token too")->group(output);
   add_text(command, "-o,--output", flags->output, "md, json or csv (default: md)")->type_name("FORMAT")->group(output);
-  command.add_flag("--strict", flags->strict, "End at the first bad line, which else is told and left out")->group(output);
   command.final_callback([flags, &chosen] { chosen = [flags] { return eval(*flags); }; });
+}
+
+void add_sweep(CLI::App& program, action& chosen) {
+  const auto flags = std::make_shared<sweep_flags>();
+  CLI::App& command = *program.add_subcommand("sweep", "Methods at budgets on a benchmark's questions: scores and times in one table");
+  add_model_flags(command, flags->model);
+  add_question_flags(command, flags->questions);
+  const auto read_methods = [flags](const std::string& text) {
+    flags->methods.clear();
+    for (const std::string_view name : lazyprune::split(text, ',')) flags->methods.emplace_back(name);
+    if (flags->methods.empty()) throw lazyprune::error("--methods", "", "names with commas between them", "nothing");
+  };
+  command
+      .add_option_function<std::string>(
+          "--methods", read_methods,
+          "Beside dense, always: lazyllm, no_revival, dense_decode, static, random, compression, streaming, snapkv, h2o, fastkv, gemfilter "
+          "(default: lazyllm,static,random,compression). Those that prune after layers can name them, lazyllm@3+5, static@3; else they "
+          "have "
+          "those that the model recommends, or the paper draws")
+      ->type_name("NAME,NAME,...");
+  add_numbers(command, "--budgets", flags->budgets, number_range<double>{0, 1},
+              "Shares of the dense model's prefill rows that each method may compute (default: 0.6,0.75,0.9)");
+  add_number(command, "--seeds", flags->seeds, number_range<std::size_t>{1, 1000},
+             "Runs of a method that draws at random, taken together in the table (default: 5)");
+  add_number(
+      command, "--sensitivity", flags->sensitivity, number_range<std::size_t>{0},
+      "Also prune after single layers, to 0.9, 0.7, 0.5, 0.3 and 0.1 of the tokens, on the first N samples of each file (default: 0)");
+  add_engine_flags(command, flags->backend);
+
+  const std::string output = "Output";
+  add_text(command, "--out", flags->directory, "For predictions.jsonl and sweep.csv; made where it is not there")
+      ->type_name("DIR")
+      ->group(output);
+  command.add_flag("--resume", flags->resume, "Go on after the predictions that are there already")->group(output);
+  command.final_callback([flags, &chosen] { chosen = [flags] { return sweep(*flags); }; });
 }
 
 void add_inspect(CLI::App& program, action& chosen) {
@@ -277,6 +333,7 @@ action parse_command_line(int argc, char** argv) {
   add_compare(program, chosen);
   add_bench(program, chosen);
   add_eval(program, chosen);
+  add_sweep(program, chosen);
   add_inspect(program, chosen);
   try {
     program.parse(argc, argv);
@@ -285,7 +342,7 @@ action parse_command_line(int argc, char** argv) {
     const std::string unknown = unknown_argument(program);
     if (!unknown.empty()) throw lazyprune::error("arguments", "", "what `lazyprune --help` shows", unknown);
     if (program.get_subcommands().empty())
-      throw lazyprune::error("arguments", "", "a command: run, compare, bench, eval or inspect", "none");
+      throw lazyprune::error("arguments", "", "a command: run, compare, bench, eval, sweep or inspect", "none");
     throw lazyprune::error("arguments", "", "what `lazyprune --help` shows", problem.what());
   }
   return chosen;

@@ -61,25 +61,45 @@ struct bench_flags {
 
 int bench(const bench_flags& flags);
 
-struct eval_flags {
-  model_flags model;
-  backend_flags backend;
-  lazyprune::policy_spec policy;
-  std::string data;         // empty: predictions
-  std::string predictions;  // scored without a model; empty: data
-  std::string task;         // empty: as the data say
-  std::string method;       // in the result; empty: the policy, or the predictions' file
+/// Whose questions are answered, and how they are asked.
+struct question_flags {
+  std::vector<std::string> data;  // files
+  std::string task;               // empty: as the data say
   std::string chat = "none";
-  std::string predicted;       // where predictions go; empty: nowhere
   std::size_t predict = 0;     // tokens an answer; 0: as the task says
   std::size_t context = 0;     // 0: the model's
   std::size_t max_length = 0;  // of prompts, before the words of a chat; 0: as the context allows
-  std::size_t limit = 0;       // samples; 0: all
+  std::size_t limit = 0;       // samples a file; 0: all
+  bool strict = false;
+};
+
+struct eval_flags {
+  model_flags model;
+  backend_flags backend;
+  question_flags questions;  // no data: predictions
+  lazyprune::policy_spec policy;
+  std::string predictions;  // scored without a model; empty: data
+  std::string method;       // in the result; empty: the policy, or the predictions' file
+  std::string predicted;    // where predictions go; empty: nowhere
   std::string output = "md";
-  bool compare = false, resume = false, strict = false;
+  bool compare = false, resume = false;
 };
 
 int eval(const eval_flags& flags);
+
+struct sweep_flags {
+  model_flags model;
+  backend_flags backend;
+  question_flags questions;
+  std::vector<std::string> methods{"lazyllm", "static", "random", "compression"};
+  std::vector<double> budgets{0.6, 0.75, 0.9};
+  std::size_t seeds = 5;        // of methods that draw
+  std::size_t sensitivity = 0;  // samples of each file for single stages at each layer; 0: none
+  std::string directory;        // for the results
+  bool resume = false;
+};
+
+int sweep(const sweep_flags& flags);
 
 struct inspect_flags {
   model_flags model;

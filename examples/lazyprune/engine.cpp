@@ -5,6 +5,7 @@
 #include <lazyprune/backend/cpu.hpp>
 #include <lazyprune/backend/cpu/ceilings.hpp>
 #include <lazyprune/backend/reference.hpp>
+#include <lazyprune/policy/presets.hpp>
 
 #include "progress.hpp"
 
@@ -26,6 +27,16 @@ class loaded_engine final : public engine {
     lazyprune::generation result = lazyprune::generate(model_, backend, session, prompt, options);
     if constexpr (requires { backend.bytes(); }) result.memory.scratch += backend.bytes();
     return result;
+  }
+  scored_prompt self_information(std::span<const lazyprune::token_id> prompt) override {
+    Backend backend(how_);
+    lazyprune::any_session session(lazyprune::dense(), {.layers = static_cast<lazyprune::layer_id>(model_.config.layers)});
+    lazyprune::decoder_state<Backend> state(model_.config);
+    lazyprune::transformer<Backend> net(model_, backend);
+    net.reserve(state, prompt.size());
+    scored_prompt scored{net.self_information(state, session, prompt), state.memory()};
+    if constexpr (requires { backend.bytes(); }) scored.memory.scratch += backend.bytes();
+    return scored;
   }
   const lazyprune::model_config& config() const override { return model_.config; }
   std::size_t weight_bytes() const override { return bytes_of(model_.weights); }

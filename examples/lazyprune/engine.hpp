@@ -20,6 +20,12 @@ struct peak_rates {
   double reading;                // of memory, B/s
 };
 
+/// What a prompt tells, token by token (transformer::self_information), and the memory that it took to find out.
+struct scored_prompt {
+  std::vector<double> information;
+  lazyprune::memory_use memory;
+};
+
 class engine {
  public:
   virtual ~engine() = default;
@@ -27,6 +33,8 @@ class engine {
   /// See lazyprune::generate.
   virtual lazyprune::generation generate(lazyprune::any_session& session, std::span<const lazyprune::token_id> prompt,
                                          const lazyprune::generation_options& options) = 0;
+  /// By a dense pass over the prompt.
+  virtual scored_prompt self_information(std::span<const lazyprune::token_id> prompt) = 0;
   virtual const lazyprune::model_config& config() const = 0;
   virtual std::size_t weight_bytes() const = 0;
   /// Of the weights, what a step of one token reads.

@@ -113,6 +113,11 @@ TEST_CASE("the common share of several stages") {
   CHECK(setting("lazyllm@3", 0.500001, 6).policy.stages == "3:1e-04");
 }
 
+TEST_CASE("one stage is lazyllm at its budget") {
+  CHECK(one_stage(3, 0.5, 6) == setting("lazyllm@3", 0.75, 6));
+  CHECK(one_stage(8, 0.1, 32).text() == "lazyllm@8 0.325");
+}
+
 TEST_CASE("a session computes the budget") {
   for (const layer_id layers : {6u, 32u})
     for (const std::string_view method :

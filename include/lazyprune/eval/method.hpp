@@ -152,6 +152,14 @@ inline pruning_method read_method(std::string_view text, layer_id layers, const 
   return method;
 }
 
+/// LazyLLM with one stage: the method lazyllm at that layer, with the budget that the share comes to.
+inline eval_setting one_stage(layer_id after, double share, layer_id layers) {
+  const stages when{{after, share}};
+  return {.method = pruning_method{"lazyllm", {after}}.text(),
+          .budget = rows_share(when, layers),
+          .policy = {.preset = "lazyllm", .stages = when.text()}};
+}
+
 /// The method at a budget in (0, 1], for a model of so many layers; dense has none. `seed`: of the random method's draws. Throws `error`
 /// where the layers before the first pruning cost as much or more.
 inline eval_setting at_budget(const pruning_method& method, std::optional<double> budget, layer_id layers, std::uint64_t seed = 0) {

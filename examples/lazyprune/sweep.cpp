@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT
+// lazyprune sweep: methods at budgets on a benchmark's questions, in one process. Samples come outside and settings inside, each sample
+// beginning with the next setting, so that what drifts drifts for all alike; and each prediction is in a file before the next is made.
+
+#include <cmath>
+#include <filesystem>
+#include <iostream>
+#include <optional>
+#include <system_error>
+
+#include "commands.hpp"
+#include "evaluator.hpp"
+#include "progress.hpp"
+
+#include <lazyprune/eval/pooled.hpp>
+#include <lazyprune/eval/prediction_file.hpp>
+#include <lazyprune/eval/sweep_text.hpp>
+#include <lazyprune/io/output_file.hpp>
+#include <lazyprune/policy/presets.hpp>
+
+namespace {
+
+using lazyprune::eval_prediction, lazyprune::eval_setting, lazyprune::eval_task, lazyprune::layer_id, lazyprune::pruning_method;
+
+/// A line of the table.
+struct candidate {
+  eval_setting setting;  // of its first seed
+  std::string policy;
+  std::optional<lazyprune::stage> single{};  // one stage of the sensitivity
+};
+
+/// What is run on a sample: a candidate, or one seed of it.
+struct repeat {
+  std::size_t of;  // candidate
+  eval_setting setting;
+  std::string name;                                         // in its predictions
+  std::vector<std::optional<eval_prediction>> predictions;  // (questions); none: not yet, or not asked
+};
+
+struct step {
+  std::size_t question;
+  std::size_t repeat;
+};
+
+std::string file_in(const std::string& directory, const std::string& name) { return (std::filesystem::path(directory) / name).string(); }
+
+class sweeping {
+ public:
+  explicit sweeping(const sweep_flags& flags) : flags_(flags), model_(flags.model, flags.backend, flags.questions) {
+    add_methods();
+    const std::size_t in_table = repeats_.size();
+    if (flags.sensitivity > 0) add_single_stages();
+    for (std::size_t q = 0; q < model_.questions().size(); ++q) {
+      const auto add = [&](std::size_t first, std::size_t n) {
+        for (std::size_t k = 0; k < n; ++k) steps_.push_back({q, first + (k + q) % n});
+      };
+      add(0, in_table);
+      if (model_.questions()[q].number <= flags.sensitivity) add(in_table, repeats_.size() - in_table);
+    }
+    std::error_code failure;
+    std::filesystem::create_directories(flags.directory, failure);
+    if (failure) throw lazyprune::error(flags.directory, "", "a directory, or a name for one", failure.message());
+    file_.emplace(file_in(flags.directory, "predictions.jsonl"), flags.resume);
+    take_up(file_->done());
+  }
+
+  lazyprune::sweep_table run() {
+    if (done_ < steps_.size()) {
+      model_.load();
+      progress_bar bar("sweeping");
+      bar.show(done_, steps_.size());
+      std::vector<lazyprune::token_id> prompt;
+      for (std::optional<std::size_t> encoded; done_ < steps_.size(); bar.show(done_, steps_.size())) {
+        const auto [q, r] = steps_[done_];
+        const question& asked = model_.questions()[q];
+        if (encoded != q) prompt = model_.prompt_of(asked), encoded = q;
+        eval_prediction prediction = model_.predict(asked, prompt, repeats_[r].setting, repeats_[r].name);
+        file_->add(prediction);
+        note(std::move(prediction));
+      }
+    }
+    file_->commit();
+    return table();
+  }
+
+ private:
+  void add(std::vector<eval_setting> seeds, std::optional<lazyprune::stage> single = {}) {
+    const eval_setting& first = seeds.front();
+    std::string policy = first.description(model_.layers());
+    if (seeds.size() > 1) policy += " (seeds 0 to " + std::to_string(seeds.size() - 1) + ')';
+    candidates_.push_back({first, policy, single});
+    for (eval_setting& setting : seeds) {
+      const std::string name = setting.text() + ": " + setting.description(model_.layers());
+      repeats_.push_back({candidates_.size() - 1, std::move(setting), name, {}});
+      repeats_.back().predictions.resize(model_.questions().size());
+    }
+  }
+
+  /// Dense comes first, whatever was named.
+  void add_methods() {
+    add({lazyprune::at_budget({"dense"}, {}, model_.layers())});
+    const auto& stages = model_.model().stages();
+    const auto recommended = stages ? lazyprune::stages::parse(*stages) : lazyprune::lazyllm_stages(model_.layers());
+    for (const std::string& text : flags_.methods) {
+      const pruning_method method = lazyprune::read_method(text, model_.layers(), recommended);
+      for (const double budget : flags_.budgets) {
+        std::vector<eval_setting> seeds;
+        for (std::size_t seed = 0; seed < (method.name == "random" ? flags_.seeds : 1); ++seed)
+          seeds.push_back(lazyprune::at_budget(method, budget, model_.layers(), seed));
+        const auto same = [&](const candidate& c) { return c.setting == seeds.front(); };
+        if (std::ranges::none_of(candidates_, same)) add(std::move(seeds));
+      }
+    }
+  }
+
+  /// After each layer, or some spread evenly.
+  void add_single_stages() {
+    constexpr layer_id most = 8;
+    const layer_id layers = model_.layers(), n = std::min(layers - 1, most);
+    for (layer_id k = 1; k <= n; ++k) {
+      const auto after = static_cast<layer_id>(std::lround(static_cast<double>(k) * layers / (n + 1)));
+      for (const double share : {0.9, 0.7, 0.5, 0.3, 0.1})
+        add({lazyprune::one_stage(after, share, layers)}, lazyprune::stage{after, share});
+    }
+  }
+
+  void take_up(const std::vector<eval_prediction>& done) {
+    const std::string file = file_in(flags_.directory, "predictions.jsonl");
+    if (done.size() > steps_.size())
+      throw lazyprune::error(file, "", "at most " + std::to_string(steps_.size()) + " predictions, as this sweep makes",
+                             std::to_string(done.size()));
+    for (const eval_prediction& prediction : done) {
+      const auto [q, r] = steps_[done_];
+      model_.check_earlier(prediction, file, done_ + 1, model_.questions()[q], repeats_[r].name);
+      note(prediction);
+    }
+  }
+
+  void note(eval_prediction prediction) {
+    const auto [q, r] = steps_[done_++];
+    repeats_[r].predictions[q] = std::move(prediction);
+  }
+
+  /// Candidate `c` on a task: seeds are taken together sample by sample, and each sample's dense run stands beside it. None where
+  /// nothing was asked.
+  std::optional<lazyprune::eval_summary> summary(std::size_t c, const eval_task& task) const {
+    std::vector<eval_prediction> predictions;
+    std::vector<double> scores;
+    for (std::size_t q = 0; q < model_.questions().size(); ++q) {
+      if (model_.questions()[q].task != &task) continue;
+      std::vector<eval_prediction> runs;
+      for (const repeat& r : repeats_)
+        if (r.of == c && r.predictions[q]) runs.push_back(*r.predictions[q]);
+      if (runs.empty()) continue;
+      auto [prediction, score] = pooled(task, runs);
+      const lazyprune::eval_cost& dense = *repeats_.front().predictions[q]->cost;
+      prediction.cost->dense_ttft_s = dense.ttft_s;
+      prediction.cost->dense_total_s = dense.total_s;
+      predictions.push_back(std::move(prediction));
+      scores.push_back(score);
+    }
+    if (scores.empty()) return std::nullopt;
+    return summary_of(task, candidates_[c].setting.text(), predictions, std::move(scores));
+  }
+
+  lazyprune::sweep_table table() const {
+    std::filesystem::path directory = std::filesystem::absolute(model_.model().directory()).lexically_normal();
+    if (!directory.has_filename()) directory = directory.parent_path();
+    lazyprune::sweep_table out{.model = directory.filename().string(), .layers = model_.layers(), .entries = {}, .sensitivity = {}};
+    for (std::size_t c = 0; c < candidates_.size(); ++c)
+      for (const eval_task* task : model_.tasks()) {
+        const auto& [setting, policy, single] = candidates_[c];
+        if (auto result = summary(c, *task); result && single)
+          out.sensitivity.push_back({single->after, single->share, *std::move(result)});
+        else if (result)
+          out.entries.push_back({setting.method, setting.budget, policy, *std::move(result)});
+      }
+    return out;
+  }
+
+  sweep_flags flags_;
+  evaluator model_;
+  std::vector<candidate> candidates_;  // dense first
+  std::vector<repeat> repeats_;        // dense first
+  std::vector<step> steps_;            // in the order in which they are made
+  std::size_t done_ = 0;               // of them
+  std::optional<lazyprune::prediction_file> file_;
+};
+
+void write(const std::string& name, const std::string& text) {
+  lazyprune::output_file file(name);
+  file.write(text);
+  file.commit();
+}
+
+}  // namespace
+
+int sweep(const sweep_flags& flags) {
+  if (flags.questions.data.empty()) throw lazyprune::error("sweep", "", "-d FILE.jsonl", "none");
+  if (flags.directory.empty()) throw lazyprune::error("sweep", "", "--out DIR", "none");
+  const lazyprune::sweep_table table = sweeping(flags).run();
+  write(file_in(flags.directory, "sweep.csv"), to_csv(table));
+  std::cout << to_markdown(table);
+  return 0;
+}
