@@ -138,7 +138,7 @@ inline pruning_method read_method(std::string_view text, layer_id layers, const 
     for (const stage& s : recommended.list()) method.after.push_back(s.after);
     std::erase(method.after, 0u);
     if (method.after.empty()) fail("the layers after which it prunes, like @3", "none, and none recommended");
-    if (kind->layers == detail::layers_of_method::one) method.after.resize(1);
+    if (kind->layers == detail::layers_of_method::one) method.after.erase(method.after.begin() + 1, method.after.end());
     return method;
   }
   for (const std::string_view piece : split(text.substr(at + 1), '+')) {
