@@ -4,8 +4,6 @@
 #pragma once
 
 #include <algorithm>
-#include <charconv>
-#include <initializer_list>
 #include <iterator>
 #include <map>
 #include <numeric>
@@ -13,6 +11,8 @@
 #include <utility>
 
 #include <lazyprune/core/error.hpp>
+#include <lazyprune/eval/detail/html.hpp>
+#include <lazyprune/eval/detail/page_style.hpp>
 #include <lazyprune/eval/detail/position_ranges.hpp>
 #include <lazyprune/eval/detail/trace_page_template.hpp>
 #include <lazyprune/io/text.hpp>
@@ -35,33 +35,6 @@ struct trace_document {
 
 namespace detail {
 
-/// Text that cannot leave its place in HTML, be it an element's or a quoted attribute's: markup as references, bytes that are not
-/// UTF-8 and control characters as U+FFFD.
-inline std::string html_text(std::string_view text) {
-  std::string out;
-  while (!text.empty()) {
-    const std::size_t length = utf8_prefix(text);
-    const char c = text[0];
-    const bool control = (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f;
-    if (length == 0 || control)
-      out += "\xef\xbf\xbd";
-    else if (c == '&')
-      out += "&amp;";
-    else if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else if (c == '"')
-      out += "&quot;";
-    else if (c == '\'')
-      out += "&#39;";
-    else
-      out.append(text.substr(0, length));
-    text.remove_prefix(std::max<std::size_t>(length, 1));
-  }
-  return out;
-}
-
 /// A JSON string that cannot end the script element around it, whatever it holds.
 inline std::string script_string(std::string_view text) {
   constexpr std::string_view digits = "0123456789abcdef";
@@ -80,19 +53,6 @@ inline std::string script_string(std::string_view text) {
   return out + '"';
 }
 
-/// The values in their places "@{name}". What is filled in is not looked at again.
-inline std::string fill_in(std::string_view layout, std::initializer_list<std::pair<std::string_view, std::string_view>> values) {
-  std::string out;
-  for (std::size_t mark; (mark = layout.find("@{")) != layout.npos;) {
-    const std::size_t end = layout.find('}', mark);
-    const std::string_view name = layout.substr(mark + 2, end - mark - 2);
-    out.append(layout.substr(0, mark))
-        .append(std::ranges::find(values, name, &std::pair<std::string_view, std::string_view>::first)->second);
-    layout.remove_prefix(end + 1);
-  }
-  return out.append(layout);
-}
-
 /// The list [f(0), f(1), ...] as JSON.
 template <class Item>
 std::string script_list(std::size_t count, Item item) {
@@ -104,8 +64,7 @@ std::string script_list(std::size_t count, Item item) {
 /// A share in percent, one digit after the point.
 inline std::string percent(std::size_t part, std::size_t whole) {
   const double value = whole == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
-  std::array<char, 32> digits;
-  return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value, std::chars_format::fixed, 1).ptr};
+  return fixed_text(value, 1);
 }
 
 /// The trace as the page's script reads it. Each layer's active tokens are told by what changes from the layer above (at layer 0,
@@ -184,13 +143,6 @@ inline std::string share_bars(const prompt_rows& rows, std::size_t prompt) {
   return html;
 }
 
-inline std::string facts_list(const std::vector<std::pair<std::string, std::string>>& facts) {
-  std::string html;
-  for (const auto& [label, value] : facts)
-    if (!value.empty()) html += "<div><dt>" + html_text(label) + "</dt><dd>" + html_text(value) + "</dd></div>\n";
-  return html;
-}
-
 /// One row a step, for readers without script.
 inline std::string trace_table(const trace_document& document, const std::vector<std::string>& next_texts) {
   std::string html;
@@ -245,7 +197,7 @@ inline std::string trace_page(const trace_document& document) {
 
   return detail::fill_in(detail::trace_page_layout,
                          {{"title", detail::html_text(document.title.empty() ? "A trace of lazyprune" : document.title)},
-                          {"style", detail::trace_page_style},
+                          {"style", std::string(detail::page_style).append(detail::trace_page_style)},
                           {"facts", detail::facts_list(facts)},
                           {"share_label", share_label},
                           {"share_bars", detail::share_bars(rows, prompt)},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The fixed parts of the trace page (eval/trace_page.hpp): layout, style, script. "@{name}" marks where a value goes.
-// Colours: Okabe and Ito's palette, which the colour-blind can tell apart; marks in the cells say the same without colour.
+// Marks in the cells say what the colours say.
 #pragma once
 
 #include <string_view>
@@ -71,17 +71,6 @@ point to look closer, click to hold</small></h2>
 )html";
 
 inline constexpr std::string_view trace_page_style = R"css(
-:root { --computed: #0072b2; --revived: #d55e00; --ink: #1b2126; --quiet: #56616a; --line: #d5dbdf; }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 1560px; padding: 1.4rem 1.8rem 2rem; background: #fff; color: var(--ink);
-       font: 15px/1.45 system-ui, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
-h1 { margin: 0 0 .7rem; font-size: 1.5rem; line-height: 1.25; overflow-wrap: anywhere; }
-h2 { margin: 1.1rem 0 .35rem; font-size: 1rem; }
-small { font-size: .85rem; font-weight: normal; color: var(--quiet); }
-.facts { display: flex; flex-wrap: wrap; gap: .5rem; margin: 0 0 1rem; }
-.facts div { max-width: 100%; padding: .35rem .7rem; border: 1px solid var(--line); border-radius: 6px; }
-.facts dt { font-size: .78rem; color: var(--quiet); }
-.facts dd { margin: 0; font-weight: 600; overflow-wrap: anywhere; white-space: pre-wrap; }
 .summary { display: flex; flex-wrap: wrap; gap: 1rem 2rem; align-items: flex-start; }
 .share { flex: 0 1 21rem; margin: 0; }
 figcaption, .answer h2 { margin: 0 0 .3rem; font-size: .85rem; font-weight: 600; color: var(--quiet); }
@@ -125,9 +114,6 @@ canvas { display: block; width: 100%; cursor: crosshair; touch-action: pan-y; }
        box-shadow: 0 2px 9px #0003; font-size: .88rem; pointer-events: none; }
 .help { margin: 1.2rem 0 0; font-size: .83rem; color: var(--quiet); }
 kbd { padding: 0 .3em; border: 1px solid var(--line); border-radius: 3px; font: inherit; }
-table { border-collapse: collapse; }
-th, td { padding: .15rem .6rem; border: 1px solid var(--line); text-align: left; vertical-align: top; }
-th { white-space: nowrap; }
 td:nth-child(2) { overflow-wrap: anywhere; }
 @media print {
   body { max-width: none; padding: 0; font-size: 11px; }
