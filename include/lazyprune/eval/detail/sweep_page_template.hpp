@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+// The fixed parts of a sweep's page (eval/sweep_page.hpp): layout and style. "@{name}" marks where a value goes.
+#pragma once
+
+#include <string_view>
+
+namespace lazyprune::inline v0::detail {
+
+inline constexpr std::string_view sweep_page_layout = R"html(<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>@{title}</title>
+<style>@{style}</style>
+</head>
+<body>
+<header>
+<h1>@{title}</h1>
+<p>LazyLLM (<a href="https://arxiv.org/abs/2407.14057">arXiv 2407.14057</a>) computes, at each layer, only the prompt tokens that matter for
+the next token, and claims the dense model's accuracy at less time to the first token (TTFT). This page redraws the paper's Tables 1 and 2
+and Figures 5, 6 and 7 from the runs of one model.</p>
+<dl class="facts">
+@{facts}</dl>
+</header>
+
+<section>
+<h2>What was measured</h2>
+<p>Each prompt was answered by the dense model and by every method at every budget, on the same weights.</p>
+<dl class="words">
+<dt>budget</dt><dd>the share of the dense prefill's rows that a method may compute; a row is one token at one layer. At one budget all methods
+may compute equally much.</dd>
+<dt>score</dt><dd>the task's own metric, from 0 to 100, mean over its predictions.</dd>
+<dt>TTFT speedup</dt><dd>the dense model's mean time to the first token over the method's, on the same prompts: 2x is half the time.</dd>
+<dt>overall speedup</dt><dd>the same of the whole generation, first token to last.</dd>
+<dt>intervals</dt><dd>small below a number, or after &ldquo;to&rdquo;: 95 %, by the percentile bootstrap over predictions. A group of several tasks has the
+mean of their means; its interval takes the tasks as independent.</dd>
+</dl>
+@{tasks}
+<h3>The methods</h3>
+<p><i>name</i>@3+5 prunes after layers 3 and 5. Layers count from 1, as in the paper&rsquo;s figures.</p>
+<dl class="words">
+@{methods}</dl>
+</section>
+
+<section>
+<h2>Table 1. Accuracy and TTFT speedup</h2>
+<p>As the paper&rsquo;s Table 1, for every budget instead of one setting a method. <b>Bold</b>: not below the dense score&rsquo;s interval, so that these
+runs show no loss.</p>
+@{table1}</section>
+
+<section>
+<h2>Table 2. Prompt tokens computed, and overall speedup</h2>
+<p>As the paper&rsquo;s Table 2. Tokens computed: of the prompt&rsquo;s rows, those that have been computed by the end of the generation. It is above the
+budget where tokens come back after the first token: work that has been put off, not saved.</p>
+@{table2}</section>
+
+<section>
+<h2>Figure 5. Accuracy over TTFT speedup</h2>
+@{figure5}</section>
+
+<section>
+<h2>Figure 6. Sensitivity to where and how much is pruned</h2>
+@{figure6}</section>
+
+<section>
+<h2>Figure 7. Prompt tokens used as the generation goes on</h2>
+@{figure7}</section>
+
+<section id="results">
+<h2>All results</h2>
+<p>One row a setting and task: what the tables and figures above are made of. Where nothing was measured stands a dash.</p>
+@{results}</section>
+</body>
+</html>
+)html";
+
+inline constexpr std::string_view sweep_page_style = R"css(
+body { max-width: 76rem; }
+h2 { margin-top: 2rem; font-size: 1.2rem; }
+h3 { margin: 1.2rem 0 .35rem; font-size: 1rem; }
+p, .words { max-width: 58rem; margin: .4rem 0 .7rem; }
+.words { display: grid; grid-template-columns: max-content 1fr; gap: .15rem 1rem; }
+.words dt { font-weight: 600; }
+.words dd { margin: 0; }
+.wide { overflow-x: auto; margin-bottom: .8rem; }
+table { font-size: .87rem; font-variant-numeric: tabular-nums; }
+th { font-weight: 600; }
+td { text-align: right; white-space: nowrap; }
+td.text { text-align: left; }
+td.flags { text-align: left; white-space: normal; min-width: 14rem; overflow-wrap: anywhere; }
+tbody th { font-weight: normal; }
+tbody th[rowspan] { font-weight: 600; }
+tbody { border-top: 2px solid var(--quiet); }
+td small { display: block; font-size: .78rem; line-height: 1.1; }
+td.all { text-align: left; background: #f3f5f6; }
+.charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(21rem, 1fr)); gap: 1rem 1.5rem; }
+.charts figure { margin: 0; }
+.charts svg { width: 100%; height: auto; max-width: 30rem; }
+figcaption { font-weight: 600; }
+.legend { display: flex; flex-wrap: wrap; gap: .2rem 1.3rem; margin: .4rem 0; padding: 0; list-style: none; font-size: .87rem; }
+.legend li { display: flex; align-items: center; gap: .45rem; }
+.legend svg { flex: none; width: 40px; }
+@media print {
+  @page { size: A4 landscape; margin: 12mm; }
+  body { max-width: none; padding: 0; font-size: 10.5px; }
+  h2, h3, figcaption { break-after: avoid; }
+  tbody.group, tr, figure, .legend { break-inside: avoid; }
+  .wide { overflow: visible; }
+  .charts { grid-template-columns: repeat(3, 1fr); }
+  td.flags { min-width: 0; }
+  a { color: inherit; }
+  * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
+}
+)css";
+
+}  // namespace lazyprune::inline v0::detail
