@@ -62,13 +62,13 @@ struct sweep_quantity {
 inline const sweep_quantity score_quantity{"score", [](const eval_summary& s) { return std::optional(s.score); }, 1, 1, ""};
 inline const sweep_quantity ttft_quantity{"TTFT", [](const eval_summary& s) { return s.ttft_s; }, 1e3, 1, " ms"};
 inline const sweep_quantity speedup_quantity{"TTFT speedup", [](const eval_summary& s) { return s.speedup_ttft; }, 1, 2, "x"};
-inline const sweep_quantity computed_quantity{"tokens computed", [](const eval_summary& s) { return s.share_computed; }, 100, 1, " %"};
+inline const sweep_quantity computed_quantity{"computed", [](const eval_summary& s) { return s.share_computed; }, 100, 1, " %"};
 inline const sweep_quantity overall_quantity{"overall speedup", [](const eval_summary& s) { return s.speedup_total; }, 1, 2, "x"};
 
 inline std::string mean_text(const sweep_quantity& q, const estimate& e) { return fixed_text(q.scale * e.mean, q.digits).append(q.unit); }
 
 inline std::string interval_text(const sweep_quantity& q, const estimate& e) {
-  return fixed_text(q.scale * e.ci95.low, q.digits) + " to " + fixed_text(q.scale * e.ci95.high, q.digits);
+  return fixed_text(q.scale * e.ci95.low, q.digits) + "\xe2\x80\x93" + fixed_text(q.scale * e.ci95.high, q.digits);
 }
 
 inline std::string whole_text(const sweep_quantity& q, const estimate& e) { return mean_text(q, e) + " (" + interval_text(q, e) + ')'; }
@@ -191,7 +191,9 @@ inline std::string group_table(const sweep_view& view, const sweep_quantity& fir
     heads.append("<th>").append(first.head).append("</th><th>").append(second.head).append("</th>");
   }
   html += "</tr>\n<tr>" + heads + "</tr></thead>\n";
-  for (const sweep_view::group& group : view.groups) {
+  std::vector<sweep_view::group> groups = view.groups;
+  if (groups.size() > 1) groups.push_back({"All tasks", view.tasks});
+  for (const sweep_view::group& group : groups) {
     const std::optional<estimate> dense = view.dense(first, group.tasks), dense_second = view.dense(second, group.tasks);
     html += "<tbody class=\"group\">\n<tr><th rowspan=\"" + std::to_string(view.methods.size() + 1) + "\">" + html_text(group.name) +
             "</th><th>dense</th><td class=\"all\" colspan=\"" + std::to_string(std::max<std::size_t>(2 * view.budgets.size(), 1)) + "\">" +
@@ -234,34 +236,37 @@ inline std::optional<chart_level> dense_level(const std::optional<estimate>& sco
   return chart_level{"dense, and its interval", score->mean, score->ci95.low, score->ci95.high};
 }
 
-inline std::string chart_figure(const std::string& caption, const chart& c, const std::string& below = "") {
-  return "<figure><figcaption>" + html_text(caption) + "</figcaption>\n" + svg_chart(c) + below + "</figure>\n";
+inline std::string chart_figure(const chart& c, const std::string& below = "") {
+  return "<figure><figcaption>" + html_text(c.name) + "</figcaption>\n" + svg_chart(c) + below + "</figure>\n";
 }
 
-/// One chart a task, one line a method through its budgets.
+/// One chart a task, one line a method through its budgets; first that of their means.
 inline std::string accuracy_figure(const sweep_view& view) {
-  chart_range speedups;
-  std::vector<chart> charts;
+  std::vector<sweep_view::group> shown;
+  if (view.tasks.size() > 1) shown.push_back({"all tasks", view.tasks});
+  for (const std::string& task : view.tasks) shown.push_back({task, {task}});
   std::vector<chart_series> legend;
   for (std::size_t m = 0; m < view.methods.size(); ++m) legend.push_back({view.methods[m], m, {}});
-  for (const std::string& task : view.tasks) {
-    const std::optional<chart_level> level = dense_level(view.dense(score_quantity, {task}));
+
+  chart_range speedups;
+  std::vector<chart> charts;
+  for (const auto& [name, tasks] : shown) {
+    const std::optional<chart_level> level = dense_level(view.dense(score_quantity, tasks));
     chart_range scores;
     scores.add(level);
     std::vector<chart_series> series = legend;
     for (chart_series& line : series)
       for (const double budget : view.budgets) {
-        const sweep_entry* entry = view.find(line.name, budget, task);
-        if (!entry || !entry->summary.speedup_ttft) continue;
-        const eval_summary& s = entry->summary;
-        line.points.push_back({s.speedup_ttft->mean, s.score.mean,
-                               line.name + ", budget " + short_text(budget) + ": score " + whole_text(score_quantity, s.score) + ", TTFT " +
-                                   whole_text(speedup_quantity, *s.speedup_ttft)});
-        speedups.add(s.speedup_ttft->mean);
-        scores.add(s.score.mean);
+        const std::optional<estimate> score = view.mean(score_quantity, line.name, budget, tasks);
+        const std::optional<estimate> speedup = view.mean(speedup_quantity, line.name, budget, tasks);
+        if (!score || !speedup) continue;
+        line.points.push_back({speedup->mean, score->mean,
+                               line.name + ", budget " + short_text(budget) + ": score " + whole_text(score_quantity, *score) + ", TTFT " +
+                                   whole_text(speedup_quantity, *speedup)});
+        speedups.add(speedup->mean);
+        scores.add(score->mean);
       }
-    if (!scores.empty())
-      charts.push_back({"Score over TTFT speedup, " + task, {}, score_axis("score", scores.low, scores.high), std::move(series), level});
+    if (!scores.empty()) charts.push_back({name, {}, score_axis("score", scores.low, scores.high), std::move(series), level});
   }
   if (speedups.empty()) return "<p>Not drawn: no speedup was measured.</p>\n";
   speedups.add(1.0);
@@ -275,9 +280,9 @@ inline std::string accuracy_figure(const sweep_view& view) {
       "most 10 %. Axes of scores do not begin at 0. The numbers stand under <a href=\"#results\">All results</a>, and in each mark&rsquo;s "
       "tooltip.</p>\n" +
       chart_legend(legend, chart_level{"dense, and its interval", 0, 0, 0}) + "<div class=\"charts\">\n";
-  for (std::size_t c = 0; c < charts.size(); ++c) {
-    charts[c].x = x;
-    html += chart_figure(view.tasks[c], charts[c]);
+  for (chart& c : charts) {
+    c.x = x;
+    html += chart_figure(c);
   }
   return html + "</div>\n";
 }
@@ -330,10 +335,10 @@ inline std::string sensitivity_figure(const sweep_view& view) {
                      "for 10, 30, 50, 70 and "
                      "90 % kept in Llama 2 7B and XGen 7B. The grey band is the dense model&rsquo;s interval.</p>\n";
   if (!scores.empty()) {
-    const chart drawn{"Score over the layer after which tokens are pruned",
+    const chart drawn{"Pruned once, after one layer",
                       axis_over("layers done before it prunes", static_cast<double>(layers.front()), static_cast<double>(layers.back()), 1),
                       score_axis("mean score", scores.low, scores.high), series, level};
-    html += chart_legend(series, level) + "<div class=\"charts\">\n" + chart_figure("Pruned once", drawn) + "</div>\n";
+    html += chart_legend(series, level) + "<div class=\"charts\">\n" + chart_figure(drawn) + "</div>\n";
   }
   return html + "<div class=\"wide\"><table>\n<thead><tr><th>score</th>" + head + "</tr></thead>\n<tbody>\n" + rows +
          "</tbody></table></div>\n";
@@ -364,8 +369,7 @@ inline std::string usage_figure(const sweep_view& view) {
     for (const double budget : view.budgets) {
       const std::vector<std::vector<double>> usage = mean_usage(view, method, budget);
       if (usage.empty() || view.table.layers == 0) continue;
-      const std::string caption = method + ", budget " + short_text(budget);
-      chart drawn{"Share of prompt tokens computed, " + caption,
+      chart drawn{method + ", budget " + short_text(budget),
                   axis_over("% of the generated tokens", 0, 100),
                   axis_over("% of the prompt's tokens", 0, 100),
                   {},
@@ -389,9 +393,8 @@ inline std::string usage_figure(const sweep_view& view) {
         }
         rows += "</tr>\n";
       }
-      charts += chart_figure(caption, drawn,
-                             chart_legend(drawn.series) + "<div class=\"wide\"><table class=\"usage\">\n<thead><tr><th>%</th>" + head +
-                                 "</tr></thead>\n<tbody>\n" + rows + "</tbody></table></div>\n");
+      charts += chart_figure(drawn, chart_legend(drawn.series) + "<div class=\"wide\"><table class=\"usage\">\n<thead><tr><th>%</th>" +
+                                        head + "</tr></thead>\n<tbody>\n" + rows + "</tbody></table></div>\n");
     }
   }
   if (charts.empty()) return "<p>Not drawn: no run of lazyllm says which tokens it computed when.</p>\n";

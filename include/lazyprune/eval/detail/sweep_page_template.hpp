@@ -34,8 +34,8 @@ may compute equally much.</dd>
 <dt>score</dt><dd>the task's own metric, from 0 to 100, mean over its predictions.</dd>
 <dt>TTFT speedup</dt><dd>the dense model's mean time to the first token over the method's, on the same prompts: 2x is half the time.</dd>
 <dt>overall speedup</dt><dd>the same of the whole generation, first token to last.</dd>
-<dt>intervals</dt><dd>small below a number, or after &ldquo;to&rdquo;: 95 %, by the percentile bootstrap over predictions. A group of several tasks has the
-mean of their means; its interval takes the tasks as independent.</dd>
+<dt>intervals</dt><dd>below a number or in brackets: 95 %, by the percentile bootstrap over predictions. A group of several tasks has the
+mean of its tasks&rsquo; means; its interval takes the tasks as independent.</dd>
 </dl>
 @{tasks}
 <h3>The methods</h3>
@@ -47,12 +47,12 @@ mean of their means; its interval takes the tasks as independent.</dd>
 <section>
 <h2>Table 1. Accuracy and TTFT speedup</h2>
 <p>As the paper&rsquo;s Table 1, for every budget instead of one setting a method. <b>Bold</b>: not below the dense score&rsquo;s interval, so that these
-runs show no loss.</p>
+runs show no loss. Last the mean over all tasks.</p>
 @{table1}</section>
 
 <section>
 <h2>Table 2. Prompt tokens computed, and overall speedup</h2>
-<p>As the paper&rsquo;s Table 2. Tokens computed: of the prompt&rsquo;s rows, those that have been computed by the end of the generation. It is above the
+<p>As the paper&rsquo;s Table 2. Computed: of the prompt&rsquo;s rows, those that have been computed by the end of the generation. It is above the
 budget where tokens come back after the first token: work that has been put off, not saved.</p>
 @{table2}</section>
 
@@ -87,6 +87,7 @@ p, .words { max-width: 58rem; margin: .4rem 0 .7rem; }
 .wide { overflow-x: auto; margin-bottom: .8rem; }
 table { font-size: .87rem; font-variant-numeric: tabular-nums; }
 th { font-weight: 600; }
+thead th { text-align: center; vertical-align: bottom; white-space: normal; }
 td { text-align: right; white-space: nowrap; }
 td.text { text-align: left; }
 td.flags { text-align: left; white-space: normal; min-width: 14rem; overflow-wrap: anywhere; }
