@@ -275,9 +275,11 @@ inline std::string accuracy_figure(const sweep_view& view) {
       "<p>One chart a task, one line a method, one mark a budget. Higher is more accurate, further right is faster: a method that keeps "
       "what the "
       "paper claims stays in the grey band as it goes right. The horizontal line is the dense model, at 1x; the band is its interval. The "
-      "paper&rsquo;s figure shows Llama 2 7B on six tasks; its text gives 2.34x on Multi-Doc QA at a loss of at most 1 %, and 3x at a loss "
+      "paper&rsquo;s figure shows Llama 2 7B on six tasks; its text gives 2.34x on Multi-Doc QA at a loss of at most 1&nbsp;%, and 3x at a "
+      "loss "
       "of at "
-      "most 10 %. Axes of scores do not begin at 0. The numbers stand under <a href=\"#results\">All results</a>, and in each mark&rsquo;s "
+      "most 10&nbsp;%. Axes of scores need not begin at 0. The numbers stand under <a href=\"#results\">All results</a>, and in each "
+      "mark&rsquo;s "
       "tooltip.</p>\n" +
       chart_legend(legend, chart_level{"dense, and its interval", 0, 0, 0}) + "<div class=\"charts\">\n";
   for (chart& c : charts) {
@@ -363,49 +365,56 @@ inline std::vector<std::vector<double>> mean_usage(const sweep_view& view, std::
 
 /// One chart a budget, one line a stage: the layers between two prunings, which have computed the same tokens.
 inline std::string usage_figure(const sweep_view& view) {
-  std::string charts;
+  std::string charts, head, rows;
   for (const std::string& method : view.methods) {
     if (name_in(method) != "lazyllm") continue;
     for (const double budget : view.budgets) {
       const std::vector<std::vector<double>> usage = mean_usage(view, method, budget);
-      if (usage.empty() || view.table.layers == 0) continue;
-      chart drawn{method + ", budget " + short_text(budget),
-                  axis_over("% of the generated tokens", 0, 100),
-                  axis_over("% of the prompt's tokens", 0, 100),
-                  {},
-                  {}};
-      std::string head, rows;
-      for (std::size_t p = 0; p < usage.size(); ++p)
-        head += "<th>" + fixed_text(100.0 * static_cast<double>(p) / static_cast<double>(usage.size() - 1), 0) + "</th>";
+      if (usage.empty()) continue;
+      const auto progress = [&](std::size_t p) { return 100.0 * static_cast<double>(p) / static_cast<double>(usage.size() - 1); };
+      const std::string setting = method + ", budget " + short_text(budget);
+      chart drawn{setting, axis_over("% of the generated tokens", 0, 100), axis_over("% of the prompt's tokens", 0, 100), {}, {}};
+      head.clear();
+      for (std::size_t p = 0; p < usage.size(); ++p) head += "<th>" + fixed_text(progress(p), 0) + " %</th>";
       for (std::size_t begin = 0, end; begin < view.table.layers; begin = end) {
         const auto alike = [&](const std::vector<double>& shares) { return std::abs(shares[end] - shares[begin]) < 1e-9; };
         for (end = begin + 1; end < view.table.layers && std::ranges::all_of(usage, alike);) ++end;
-        const std::string last = std::to_string(end);
-        const std::string name = end == begin + 1 ? "layer " + last : "layers " + std::to_string(begin + 1) + "\xe2\x80\x93" + last;
-        chart_series& line = drawn.series.emplace_back(chart_series{name, drawn.series.size(), {}});
-        rows += "<tr><th>" + name + "</th>";
+        const std::string first = std::to_string(begin + 1), last = std::to_string(end);
+        const std::string stage = end == begin + 1 ? "layer " + last : "layers " + first + "\xe2\x80\x93" + last;
+        chart_series& line = drawn.series.emplace_back(chart_series{stage, drawn.series.size(), {}});
+        rows += "<tr><td class=\"text\">" + html_text(setting) + "</td><td class=\"text\">" + stage + "</td>";
         for (std::size_t p = 0; p < usage.size(); ++p) {
-          const double progress = 100.0 * static_cast<double>(p) / static_cast<double>(usage.size() - 1);
           const std::string share = fixed_text(100 * usage[p][begin], 1);
-          line.points.push_back({progress, 100 * usage[p][begin],
-                                 name + ", after " + fixed_text(progress, 0) + " % of the generated tokens: " + share + " %"});
+          line.points.push_back({progress(p), 100 * usage[p][begin],
+                                 stage + " after " + fixed_text(progress(p), 0) + " % of the generated tokens: " + share + " %"});
           rows += "<td>" + share + "</td>";
         }
         rows += "</tr>\n";
       }
-      charts += chart_figure(drawn, chart_legend(drawn.series) + "<div class=\"wide\"><table class=\"usage\">\n<thead><tr><th>%</th>" +
-                                        head + "</tr></thead>\n<tbody>\n" + rows + "</tbody></table></div>\n");
+      charts += chart_figure(drawn, chart_legend(drawn.series));
     }
   }
   if (charts.empty()) return "<p>Not drawn: no run of lazyllm says which tokens it computed when.</p>\n";
-  return "<p>How many of the prompt&rsquo;s tokens each stage, the layers between two prunings, has computed by then, mean over tasks. The "
-         "first stage "
-         "reads the whole prompt; where a later one begins is what the prefill computes of it, and what it rises by has come back since. "
-         "The paper&rsquo;s figure "
-         "shows it for four stages of Llama 2 7B (layers 1&ndash;9, 10&ndash;19, 20&ndash;28, 29&ndash;32) over 1,000 prompts of "
-         "LongBench. A line that ends "
-         "below 100 % is work that was never needed.</p>\n<div class=\"charts pairs\">\n" +
-         charts + "</div>\n";
+  return "<p>What share of the prompt&rsquo;s tokens each stage, the layers between two prunings, has computed by then; mean over tasks. "
+         "The "
+         "first stage reads the whole prompt. Where a later one begins is what the prefill computes there, and what it rises by are tokens "
+         "that "
+         "came back. A line that ends below 100&nbsp;% is work that was never needed. The paper&rsquo;s figure shows it for four stages of "
+         "Llama 2 7B (layers 1&ndash;9, 10&ndash;19, 20&ndash;28, 29&ndash;32) over 1,000 prompts of LongBench.</p>\n<div "
+         "class=\"charts\">\n" +
+         charts + "</div>\n<div class=\"wide\"><table>\n<thead><tr><th>setting</th><th>stage</th>" + head + "</tr></thead>\n<tbody>\n" +
+         rows + "</tbody></table></div>\n";
+}
+
+/// The flags of each setting.
+inline std::string setting_table(const sweep_view& view) {
+  std::vector<std::string> rows;
+  for (const sweep_entry& entry : view.table.entries)
+    sweep_view::add(rows, "<tr><th>" + html_text(entry.method) + "</th><td>" + (entry.budget ? short_text(*entry.budget) : "\xe2\x80\x93") +
+                              "</td><td class=\"flags\"><code>" + html_text(entry.policy) + "</code></td></tr>\n");
+  std::string html = "<div class=\"wide\"><table>\n<thead><tr><th>method</th><th>budget</th><th>flags</th></tr></thead>\n<tbody>\n";
+  for (const std::string& row : rows) html += row;
+  return html + "</tbody></table></div>\n";
 }
 
 inline std::string result_table(const sweep_view& view) {
@@ -413,7 +422,7 @@ inline std::string result_table(const sweep_view& view) {
                                                             &overall_quantity};
   std::string html = "<div class=\"wide\"><table>\n<thead><tr><th>task</th><th>method</th><th>budget</th><th>n</th>";
   for (const sweep_quantity* q : quantities) html.append("<th>").append(q->head).append("</th>");
-  html += "<th>rows revived</th><th>peak memory</th><th>flags</th></tr></thead>\n<tbody>\n";
+  html += "<th>rows revived</th><th>peak memory</th></tr></thead>\n<tbody>\n";
   const std::string none = "\xe2\x80\x93";
   for (const sweep_entry& entry : view.table.entries) {
     const eval_summary& s = entry.summary;
@@ -421,8 +430,7 @@ inline std::string result_table(const sweep_view& view) {
             (entry.budget ? short_text(*entry.budget) : none) + "</td><td>" + std::to_string(s.n) + "</td>";
     for (const sweep_quantity* q : quantities) html += cell_of(*q, q->of(s));
     html += "<td>" + (s.revived ? fixed_text(s.revived->mean, 0) : none) + "</td><td>" +
-            (s.peak_bytes ? fixed_text(static_cast<double>(*s.peak_bytes) / (1024.0 * 1024.0), 1) + " MiB" : none) +
-            "</td><td class=\"flags\">" + html_text(entry.policy) + "</td></tr>\n";
+            (s.peak_bytes ? fixed_text(static_cast<double>(*s.peak_bytes) / (1024.0 * 1024.0), 1) + " MiB" : none) + "</td></tr>\n";
   }
   return html + "</tbody></table></div>\n";
 }
@@ -454,6 +462,7 @@ inline std::string sweep_page(const sweep_table& table) {
                           {"figure5", detail::accuracy_figure(view)},
                           {"figure6", detail::sensitivity_figure(view)},
                           {"figure7", detail::usage_figure(view)},
+                          {"settings", detail::setting_table(view)},
                           {"results", detail::result_table(view)}});
 }
 

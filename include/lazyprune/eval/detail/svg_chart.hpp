@@ -80,7 +80,7 @@ inline chart_style style_of(std::size_t number) {
                                                   "M0 4.6L4.4-3.4H-4.4z",
                                                   "M-1.5-4.5h3v3h3v3h-3v3h-3v-3h-3v-3h3z",
                                                   "M0-5L1.4-1.6L5-1.5L2.2.8L3.1 4.2L0 2.2L-3.1 4.2L-2.2.8L-5-1.5L-1.4-1.6z",
-                                                  "M-2.4-4.2h4.8L4.8 0L2.4 4.2h-4.8L-4.8 0z"};
+                                                  "M-3-4.5L0-1.5L3-4.5L4.5-3L1.5 0L4.5 3L3 4.5L0 1.5L-3 4.5L-4.5 3L-1.5 0L-4.5-3z"};
   return {colours[number % colours.size()], dashes[number % dashes.size()], marks[number % marks.size()], number / marks.size() % 2 == 0};
 }
 

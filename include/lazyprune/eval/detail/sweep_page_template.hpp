@@ -72,6 +72,11 @@ budget where tokens come back after the first token: work that has been put off,
 <h2>All results</h2>
 <p>One row a setting and task: what the tables and figures above are made of. Where nothing was measured stands a dash.</p>
 @{results}</section>
+
+<section>
+<h2>The settings</h2>
+<p>The flags of <code>lazyprune run</code> that make each of them.</p>
+@{settings}</section>
 </body>
 </html>
 )html";
@@ -90,7 +95,7 @@ th { font-weight: 600; }
 thead th { text-align: center; vertical-align: bottom; white-space: normal; }
 td { text-align: right; white-space: nowrap; }
 td.text { text-align: left; }
-td.flags { text-align: left; white-space: normal; min-width: 14rem; overflow-wrap: anywhere; }
+td.flags { text-align: left; white-space: normal; overflow-wrap: anywhere; }
 tbody th { font-weight: normal; }
 tbody th[rowspan] { font-weight: 600; }
 tbody { border-top: 2px solid var(--quiet); }
@@ -105,12 +110,13 @@ figcaption { font-weight: 600; }
 .legend svg { flex: none; width: 40px; }
 @media print {
   @page { size: A4 landscape; margin: 12mm; }
-  body { max-width: none; padding: 0; font-size: 10.5px; }
+  :root { font-size: 11px; }
+  body { max-width: none; padding: 0; font-size: 1rem; }
+  th, td { padding: .05rem .4rem; line-height: 1.2; }
   h2, h3, figcaption { break-after: avoid; }
   tbody.group, tr, figure, .legend { break-inside: avoid; }
   .wide { overflow: visible; }
   .charts { grid-template-columns: repeat(3, 1fr); }
-  td.flags { min-width: 0; }
   a { color: inherit; }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
 }
