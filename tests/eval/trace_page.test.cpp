@@ -7,27 +7,15 @@
 
 #include <nlohmann/json.hpp>
 
+#include <eval/page_parts.hpp>
 #include <io/support.hpp>
 #include <random_trace.hpp>
 
 namespace {
 
 using namespace lazyprune;
-
-std::size_t count(std::string_view text, std::string_view part) {
-  std::size_t n = 0;
-  for (std::size_t at = text.find(part); at != text.npos; at = text.find(part, at + part.size())) ++n;
-  return n;
-}
-
-/// What stands between the first `from` and the next `to`.
-std::string between(const std::string& text, const std::string& from, const std::string& to) {
-  const std::size_t at = text.find(from);
-  REQUIRE(at != text.npos);
-  const std::size_t end = text.find(to, at + from.size());
-  REQUIRE(end != text.npos);
-  return text.substr(at + from.size(), end - at - from.size());
-}
+using lazyprune_test::between;
+using lazyprune_test::count;
 
 nlohmann::json data_of(const std::string& page) {
   return nlohmann::json::parse(between(page, "<script type=\"application/json\" id=\"trace\">", "</script>"));

@@ -32,19 +32,19 @@ namespace detail {
 
 /// What a method does, for those who know only the paper.
 inline constexpr std::array<std::pair<std::string_view, std::string_view>, 12> method_notes{{
-    {"dense", "the model as it is; the paper\xe2\x80\x99s baseline."},
-    {"lazyllm", "the paper\xe2\x80\x99s method: prunes at several layers, and a pruned token can come back at a later step."},
+    {"dense", "the model as it is; the paper's baseline."},
+    {"lazyllm", "the paper's method: prunes at several layers, and a pruned token can come back at a later step."},
     {"no_revival", "lazyllm, but what is pruned is lost: shows what coming back is worth."},
     {"dense_decode", "lazyllm in the prefill only; the first step after it computes all that was left out."},
-    {"static", "prunes once, after one early layer; what is pruned is lost. The paper\xe2\x80\x99s static token pruning."},
+    {"static", "prunes once, after one early layer; what is pruned is lost. The paper's static token pruning."},
     {"random",
-     "drops tokens at random before the first layer; the predictions of all draws count together. The paper\xe2\x80\x99s random token "
+     "drops tokens at random before the first layer; the predictions of all draws count together. The paper's random token "
      "drop."},
     {"compression",
      "the same model first reads the prompt and leaves out the tokens that it could predict best (Selective Context). Its TTFT includes "
-     "that pass, its rows do not. The paper\xe2\x80\x99s prompt compression."},
+     "that pass, its rows do not. The paper's prompt compression."},
     {"streaming", "keeps the first four tokens and the last ones (StreamingLLM)."},
-    {"snapkv", "a dense prefill; then steps see only what the prompt\xe2\x80\x99s last tokens attend to (after SnapKV)."},
+    {"snapkv", "a dense prefill; then steps see only what the prompt's last tokens attend to (after SnapKV)."},
     {"h2o", "a dense prefill; then steps see only what has been attended to most (after H2O)."},
     {"fastkv", "selects once, early, by what the last tokens attend to; the rest is lost (after FastKV)."},
     {"gemfilter", "selects once, early, by what the last token attends to; the rest is lost (after GemFilter)."},
@@ -68,14 +68,14 @@ inline const sweep_quantity overall_quantity{"overall speedup", [](const eval_su
 inline std::string mean_text(const sweep_quantity& q, const estimate& e) { return fixed_text(q.scale * e.mean, q.digits).append(q.unit); }
 
 inline std::string interval_text(const sweep_quantity& q, const estimate& e) {
-  return fixed_text(q.scale * e.ci95.low, q.digits) + "\xe2\x80\x93" + fixed_text(q.scale * e.ci95.high, q.digits);
+  return fixed_text(q.scale * e.ci95.low, q.digits) + "–" + fixed_text(q.scale * e.ci95.high, q.digits);
 }
 
 inline std::string whole_text(const sweep_quantity& q, const estimate& e) { return mean_text(q, e) + " (" + interval_text(q, e) + ')'; }
 
 /// A cell of a table; a dash where there is nothing to show.
 inline std::string cell_of(const sweep_quantity& q, const std::optional<estimate>& e, bool bold = false) {
-  if (!e) return "<td>\xe2\x80\x93</td>";
+  if (!e) return "<td>–</td>";
   return std::string(bold ? "<td><b>" : "<td>") + mean_text(q, *e) + (bold ? "</b>" : "") + "<small>" + interval_text(q, *e) +
          "</small></td>";
 }
@@ -158,9 +158,9 @@ inline std::string_view name_in(std::string_view method) { return method.substr(
 
 inline std::string method_list(const sweep_view& view) {
   std::string html;
-  for (const auto& [name, text] : method_notes) {
-    const bool used = std::ranges::any_of(view.table.entries, [&](const sweep_entry& e) { return name_in(e.method) == name; });
-    if (used) html.append("<dt>").append(name).append("</dt><dd>").append(text).append("</dd>\n");
+  for (const auto& note : method_notes) {
+    const bool used = std::ranges::any_of(view.table.entries, [&](const sweep_entry& e) { return name_in(e.method) == note.first; });
+    if (used) html.append("<dt>").append(note.first).append("</dt><dd>").append(note.second).append("</dd>\n");
   }
   return html;
 }
@@ -176,7 +176,7 @@ inline std::string task_table(const sweep_view& view) {
       const eval_summary& s = dense->summary;
       html += "<tr><th>" + html_text(task) + "</th><td class=\"text\">" + html_text(group.name) + "</td><td class=\"text\">" +
               html_text(s.metric) + "</td><td>" + std::to_string(s.n) + "</td><td>" +
-              (s.prompt_tokens ? fixed_text(s.prompt_tokens->mean, 0) : "\xe2\x80\x93") + "</td>" + cell_of(score_quantity, s.score) +
+              (s.prompt_tokens ? fixed_text(s.prompt_tokens->mean, 0) : "–") + "</td>" + cell_of(score_quantity, s.score) +
               cell_of(ttft_quantity, s.ttft_s) + "</tr>\n";
     }
   return html + "</tbody></table></div>\n";
@@ -197,8 +197,7 @@ inline std::string group_table(const sweep_view& view, const sweep_quantity& fir
     const std::optional<estimate> dense = view.dense(first, group.tasks), dense_second = view.dense(second, group.tasks);
     html += "<tbody class=\"group\">\n<tr><th rowspan=\"" + std::to_string(view.methods.size() + 1) + "\">" + html_text(group.name) +
             "</th><th>dense</th><td class=\"all\" colspan=\"" + std::to_string(std::max<std::size_t>(2 * view.budgets.size(), 1)) + "\">" +
-            (dense ? whole_text(first, *dense) : "\xe2\x80\x93") + (dense_second ? ", " + mean_text(second, *dense_second) : "") +
-            "</td></tr>\n";
+            (dense ? whole_text(first, *dense) : "–") + (dense_second ? ", " + mean_text(second, *dense_second) : "") + "</td></tr>\n";
     for (const std::string& method : view.methods) {
       html += "<tr><th>" + html_text(method) + "</th>";
       for (const double budget : view.budgets) {
@@ -275,11 +274,11 @@ inline std::string accuracy_figure(const sweep_view& view) {
       "<p>One chart a task, one line a method, one mark a budget. Higher is more accurate, further right is faster: a method that keeps "
       "what the "
       "paper claims stays in the grey band as it goes right. The horizontal line is the dense model, at 1x; the band is its interval. The "
-      "paper&rsquo;s figure shows Llama 2 7B on six tasks; its text gives 2.34x on Multi-Doc QA at a loss of at most 1&nbsp;%, and 3x at a "
+      "paper's figure shows Llama 2 7B on six tasks; its text gives 2.34x on Multi-Doc QA at a loss of at most 1&nbsp;%, and 3x at a "
       "loss "
       "of at "
       "most 10&nbsp;%. Axes of scores need not begin at 0. The numbers stand under <a href=\"#results\">All results</a>, and in each "
-      "mark&rsquo;s "
+      "mark's "
       "tooltip.</p>\n" +
       chart_legend(legend, chart_level{"dense, and its interval", 0, 0, 0}) + "<div class=\"charts\">\n";
   for (chart& c : charts) {
@@ -331,11 +330,11 @@ inline std::string sensitivity_figure(const sweep_view& view) {
     }
     rows += "</tr>\n";
   }
-  std::string html = "<p>Pruned once, after one layer (across), to one share of the prompt&rsquo;s tokens (lines); the mean score over " +
+  std::string html = "<p>Pruned once, after one layer (across), to one share of the prompt's tokens (lines); the mean score over " +
                      std::to_string(tasks.size()) + (tasks.size() == 1 ? " task" : " tasks") +
-                     ". A line that rises to the right says that later layers can be pruned harder, which the paper&rsquo;s figure shows "
+                     ". A line that rises to the right says that later layers can be pruned harder, which the paper's figure shows "
                      "for 10, 30, 50, 70 and "
-                     "90 % kept in Llama 2 7B and XGen 7B. The grey band is the dense model&rsquo;s interval.</p>\n";
+                     "90 % kept in Llama 2 7B and XGen 7B. The grey band is the dense model's interval.</p>\n";
   if (!scores.empty()) {
     const chart drawn{"Pruned once, after one layer",
                       axis_over("layers done before it prunes", static_cast<double>(layers.front()), static_cast<double>(layers.back()), 1),
@@ -380,7 +379,7 @@ inline std::string usage_figure(const sweep_view& view) {
         const auto alike = [&](const std::vector<double>& shares) { return std::abs(shares[end] - shares[begin]) < 1e-9; };
         for (end = begin + 1; end < view.table.layers && std::ranges::all_of(usage, alike);) ++end;
         const std::string first = std::to_string(begin + 1), last = std::to_string(end);
-        const std::string stage = end == begin + 1 ? "layer " + last : "layers " + first + "\xe2\x80\x93" + last;
+        const std::string stage = end == begin + 1 ? "layer " + last : "layers " + first + "–" + last;
         chart_series& line = drawn.series.emplace_back(chart_series{stage, drawn.series.size(), {}});
         rows += "<tr><td class=\"text\">" + html_text(setting) + "</td><td class=\"text\">" + stage + "</td>";
         for (std::size_t p = 0; p < usage.size(); ++p) {
@@ -395,12 +394,12 @@ inline std::string usage_figure(const sweep_view& view) {
     }
   }
   if (charts.empty()) return "<p>Not drawn: no run of lazyllm says which tokens it computed when.</p>\n";
-  return "<p>What share of the prompt&rsquo;s tokens each stage, the layers between two prunings, has computed by then; mean over tasks. "
+  return "<p>What share of the prompt's tokens each stage, the layers between two prunings, has computed by then; mean over tasks. "
          "The "
          "first stage reads the whole prompt. Where a later one begins is what the prefill computes there, and what it rises by are tokens "
          "that "
-         "came back. A line that ends below 100&nbsp;% is work that was never needed. The paper&rsquo;s figure shows it for four stages of "
-         "Llama 2 7B (layers 1&ndash;9, 10&ndash;19, 20&ndash;28, 29&ndash;32) over 1,000 prompts of LongBench.</p>\n<div "
+         "came back. A line that ends below 100&nbsp;% is work that was never needed. The paper's figure shows it for four stages of "
+         "Llama 2 7B (layers 1–9, 10–19, 20–28, 29–32) over 1,000 prompts of LongBench.</p>\n<div "
          "class=\"charts\">\n" +
          charts + "</div>\n<div class=\"wide\"><table>\n<thead><tr><th>setting</th><th>stage</th>" + head + "</tr></thead>\n<tbody>\n" +
          rows + "</tbody></table></div>\n";
@@ -410,7 +409,7 @@ inline std::string usage_figure(const sweep_view& view) {
 inline std::string setting_table(const sweep_view& view) {
   std::vector<std::string> rows;
   for (const sweep_entry& entry : view.table.entries)
-    sweep_view::add(rows, "<tr><th>" + html_text(entry.method) + "</th><td>" + (entry.budget ? short_text(*entry.budget) : "\xe2\x80\x93") +
+    sweep_view::add(rows, "<tr><th>" + html_text(entry.method) + "</th><td>" + (entry.budget ? short_text(*entry.budget) : "–") +
                               "</td><td class=\"flags\"><code>" + html_text(entry.policy) + "</code></td></tr>\n");
   std::string html = "<div class=\"wide\"><table>\n<thead><tr><th>method</th><th>budget</th><th>flags</th></tr></thead>\n<tbody>\n";
   for (const std::string& row : rows) html += row;
@@ -423,7 +422,7 @@ inline std::string result_table(const sweep_view& view) {
   std::string html = "<div class=\"wide\"><table>\n<thead><tr><th>task</th><th>method</th><th>budget</th><th>n</th>";
   for (const sweep_quantity* q : quantities) html.append("<th>").append(q->head).append("</th>");
   html += "<th>rows revived</th><th>peak memory</th></tr></thead>\n<tbody>\n";
-  const std::string none = "\xe2\x80\x93";
+  const std::string none = "–";
   for (const sweep_entry& entry : view.table.entries) {
     const eval_summary& s = entry.summary;
     html += "<tr><th>" + html_text(s.task) + "</th><td class=\"text\">" + html_text(entry.method) + "</td><td>" +

@@ -47,7 +47,7 @@ inline std::string html_text(std::string_view text) {
 /// A number with so many digits after the point; a dash for what is no number.
 inline std::string fixed_text(double value, int digits) {
   std::array<char, 352> text;  // the largest double has 309 digits before the point
-  if (!std::isfinite(value)) return "\xe2\x80\x93";
+  if (!std::isfinite(value)) return "–";
   return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed, digits).ptr};
 }
 

@@ -29,30 +29,30 @@ and Figures 5, 6 and 7 from the runs of one model.</p>
 <h2>What was measured</h2>
 <p>Each prompt was answered by the dense model and by every method at every budget, on the same weights.</p>
 <dl class="words">
-<dt>budget</dt><dd>the share of the dense prefill's rows that a method may compute; a row is one token at one layer. At one budget all methods
-may compute equally much.</dd>
+<dt>budget</dt><dd>the share of the dense prefill's rows that a method may compute; a row is one token at one layer. Methods
+with a dense prefill let the later steps see that share of the tokens instead.</dd>
 <dt>score</dt><dd>the task's own metric, from 0 to 100, mean over its predictions.</dd>
 <dt>TTFT speedup</dt><dd>the dense model's mean time to the first token over the method's, on the same prompts: 2x is half the time.</dd>
 <dt>overall speedup</dt><dd>the same of the whole generation, first token to last.</dd>
 <dt>intervals</dt><dd>below a number or in brackets: 95 %, by the percentile bootstrap over predictions. A group of several tasks has the
-mean of its tasks&rsquo; means; its interval takes the tasks as independent.</dd>
+mean of its tasks' means; its interval takes the tasks as independent.</dd>
 </dl>
 @{tasks}
 <h3>The methods</h3>
-<p><i>name</i>@3+5 prunes after layers 3 and 5. Layers count from 1, as in the paper&rsquo;s figures.</p>
+<p><i>name</i>@3+5 prunes after layers 3 and 5. Layers count from 1, as in the paper's figures.</p>
 <dl class="words">
 @{methods}</dl>
 </section>
 
 <section>
 <h2>Table 1. Accuracy and TTFT speedup</h2>
-<p>As the paper&rsquo;s Table 1, for every budget instead of one setting a method. <b>Bold</b>: not below the dense score&rsquo;s interval, so that these
+<p>As the paper's Table 1, for every budget instead of one setting a method. <b>Bold</b>: not below the dense score's interval, so that these
 runs show no loss. Last the mean over all tasks.</p>
 @{table1}</section>
 
 <section>
 <h2>Table 2. Prompt tokens computed, and overall speedup</h2>
-<p>As the paper&rsquo;s Table 2. Computed: of the prompt&rsquo;s rows, those that have been computed by the end of the generation. It is above the
+<p>As the paper's Table 2. Computed: of the prompt's rows, those that have been computed by the end of the generation. It is above the
 budget where tokens come back after the first token: work that has been put off, not saved.</p>
 @{table2}</section>
 
@@ -75,7 +75,7 @@ budget where tokens come back after the first token: work that has been put off,
 
 <section>
 <h2>The settings</h2>
-<p>The flags of <code>lazyprune run</code> that make each of them.</p>
+<p>What makes each of them: flags of <code>lazyprune run</code>, where there are such.</p>
 @{settings}</section>
 </body>
 </html>
@@ -115,6 +115,7 @@ figcaption { font-weight: 600; }
   th, td { padding: .05rem .4rem; line-height: 1.2; }
   h2, h3, figcaption { break-after: avoid; }
   tbody.group, tr, figure, .legend { break-inside: avoid; }
+  .legend { break-after: avoid; }
   .wide { overflow: visible; }
   .charts { grid-template-columns: repeat(3, 1fr); }
   a { color: inherit; }
