@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <functional>
@@ -17,6 +16,7 @@
 #include <vector>
 
 #include <lazyprune/core/error.hpp>
+#include <lazyprune/core/flag_text.hpp>
 #include <lazyprune/core/types.hpp>
 #include <lazyprune/eval/detail/html.hpp>
 #include <lazyprune/eval/detail/page_style.hpp>
@@ -45,7 +45,7 @@ inline constexpr std::array<std::pair<std::string_view, std::string_view>, 12> m
      "that pass, its rows do not. The paper's prompt compression."},
     {"streaming", "keeps the first four tokens and the last ones (StreamingLLM)."},
     {"snapkv", "a dense prefill; then steps see only what the prompt's last tokens attend to (after SnapKV)."},
-    {"h2o", "a dense prefill; then steps see only what has been attended to most (after H2O)."},
+    {"h2o", "a dense prefill; then steps see only what has been attended to most, and the last tokens (after H2O)."},
     {"fastkv", "selects once, early, by what the last tokens attend to; the rest is lost (after FastKV)."},
     {"gemfilter", "selects once, early, by what the last token attends to; the rest is lost (after GemFilter)."},
 }};
@@ -78,12 +78,6 @@ inline std::string cell_of(const sweep_quantity& q, const std::optional<estimate
   if (!e) return "<td>–</td>";
   return std::string(bold ? "<td><b>" : "<td>") + mean_text(q, *e) + (bold ? "</b>" : "") + "<small>" + interval_text(q, *e) +
          "</small></td>";
-}
-
-/// As short as it reads back.
-inline std::string short_text(double value) {
-  std::array<char, 32> text;
-  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
 }
 
 /// The mean over tasks of what is known of each, none where one is not known. The tasks' distances to the ends of their intervals are
@@ -187,7 +181,7 @@ inline std::string task_table(const sweep_view& view) {
 inline std::string group_table(const sweep_view& view, const sweep_quantity& first, const sweep_quantity& second, bool mark) {
   std::string html = "<div class=\"wide\"><table>\n<thead><tr><th rowspan=\"2\">tasks</th><th rowspan=\"2\">method</th>", heads;
   for (const double budget : view.budgets) {
-    html += "<th colspan=\"2\">budget " + short_text(budget) + "</th>";
+    html += "<th colspan=\"2\">budget " + text_of_number(budget) + "</th>";
     heads.append("<th>").append(first.head).append("</th><th>").append(second.head).append("</th>");
   }
   html += "</tr>\n<tr>" + heads + "</tr></thead>\n";
@@ -260,8 +254,8 @@ inline std::string accuracy_figure(const sweep_view& view) {
         const std::optional<estimate> speedup = view.mean(speedup_quantity, line.name, budget, tasks);
         if (!score || !speedup) continue;
         line.points.push_back({speedup->mean, score->mean,
-                               line.name + ", budget " + short_text(budget) + ": score " + whole_text(score_quantity, *score) + ", TTFT " +
-                                   whole_text(speedup_quantity, *speedup)});
+                               line.name + ", budget " + text_of_number(budget) + ": score " + whole_text(score_quantity, *score) +
+                                   ", TTFT " + whole_text(speedup_quantity, *speedup)});
         speedups.add(speedup->mean);
         scores.add(score->mean);
       }
@@ -371,7 +365,7 @@ inline std::string usage_figure(const sweep_view& view) {
       const std::vector<std::vector<double>> usage = mean_usage(view, method, budget);
       if (usage.empty()) continue;
       const auto progress = [&](std::size_t p) { return 100.0 * static_cast<double>(p) / static_cast<double>(usage.size() - 1); };
-      const std::string setting = method + ", budget " + short_text(budget);
+      const std::string setting = method + ", budget " + text_of_number(budget);
       chart drawn{setting, axis_over("% of the generated tokens", 0, 100), axis_over("% of the prompt's tokens", 0, 100), {}, {}};
       head.clear();
       for (std::size_t p = 0; p < usage.size(); ++p) head += "<th>" + fixed_text(progress(p), 0) + " %</th>";
@@ -409,7 +403,7 @@ inline std::string usage_figure(const sweep_view& view) {
 inline std::string setting_table(const sweep_view& view) {
   std::vector<std::string> rows;
   for (const sweep_entry& entry : view.table.entries)
-    sweep_view::add(rows, "<tr><th>" + html_text(entry.method) + "</th><td>" + (entry.budget ? short_text(*entry.budget) : "–") +
+    sweep_view::add(rows, "<tr><th>" + html_text(entry.method) + "</th><td>" + (entry.budget ? text_of_number(*entry.budget) : "–") +
                               "</td><td class=\"flags\"><code>" + html_text(entry.policy) + "</code></td></tr>\n");
   std::string html = "<div class=\"wide\"><table>\n<thead><tr><th>method</th><th>budget</th><th>flags</th></tr></thead>\n<tbody>\n";
   for (const std::string& row : rows) html += row;
@@ -426,7 +420,7 @@ inline std::string result_table(const sweep_view& view) {
   for (const sweep_entry& entry : view.table.entries) {
     const eval_summary& s = entry.summary;
     html += "<tr><th>" + html_text(s.task) + "</th><td class=\"text\">" + html_text(entry.method) + "</td><td>" +
-            (entry.budget ? short_text(*entry.budget) : none) + "</td><td>" + std::to_string(s.n) + "</td>";
+            (entry.budget ? text_of_number(*entry.budget) : none) + "</td><td>" + std::to_string(s.n) + "</td>";
     for (const sweep_quantity* q : quantities) html += cell_of(*q, q->of(s));
     html += "<td>" + (s.revived ? fixed_text(s.revived->mean, 0) : none) + "</td><td>" +
             (s.peak_bytes ? fixed_text(static_cast<double>(*s.peak_bytes) / (1024.0 * 1024.0), 1) + " MiB" : none) + "</td></tr>\n";
@@ -441,7 +435,7 @@ inline std::string sweep_page(const sweep_table& table) {
   if (table.entries.empty()) throw error("", "sweep", "at least one entry", "none");
   const detail::sweep_view view(table);
   std::string budgets;
-  for (const double budget : view.budgets) budgets += (budgets.empty() ? "" : ", ") + detail::short_text(budget);
+  for (const double budget : view.budgets) budgets += (budgets.empty() ? "" : ", ") + text_of_number(budget);
   std::size_t predictions = 0;
   for (const sweep_entry& entry : table.entries) predictions += entry.summary.n;
 
