@@ -270,7 +270,8 @@ void add_eval(CLI::App& program, action& chosen) {
 
 void add_sweep(CLI::App& program, action& chosen) {
   const auto flags = std::make_shared<sweep_flags>();
-  CLI::App& command = *program.add_subcommand("sweep", "Methods at budgets on a benchmark's questions: scores and times in one table");
+  CLI::App& command =
+      *program.add_subcommand("sweep", "Methods at budgets on a benchmark's questions: scores and times in a table and a page");
   add_model_flags(command, flags->model);
   add_question_flags(command, flags->questions);
   const auto read_methods = [flags](const std::string& text) {
@@ -296,7 +297,7 @@ void add_sweep(CLI::App& program, action& chosen) {
   add_engine_flags(command, flags->backend);
 
   const std::string output = "Output";
-  add_text(command, "--out", flags->directory, "For predictions.jsonl and sweep.csv; made where it is not there")
+  add_text(command, "--out", flags->directory, "For predictions.jsonl, sweep.csv and report.html; made where it is not there")
       ->type_name("DIR")
       ->group(output);
   command.add_flag("--resume", flags->resume, "Go on after the predictions that are there already")->group(output);

@@ -14,6 +14,7 @@
 
 #include <lazyprune/eval/pooled.hpp>
 #include <lazyprune/eval/prediction_file.hpp>
+#include <lazyprune/eval/sweep_page.hpp>
 #include <lazyprune/eval/sweep_text.hpp>
 #include <lazyprune/io/output_file.hpp>
 #include <lazyprune/policy/presets.hpp>
@@ -200,6 +201,7 @@ int sweep(const sweep_flags& flags) {
   if (flags.directory.empty()) throw lazyprune::error("sweep", "", "--out DIR", "none");
   const lazyprune::sweep_table table = sweeping(flags).run();
   write(file_in(flags.directory, "sweep.csv"), to_csv(table));
+  write(file_in(flags.directory, "report.html"), sweep_page(table));
   std::cout << to_markdown(table);
   return 0;
 }

@@ -21,8 +21,13 @@ TEST_CASE("help and version are no mistakes") {
   CHECK(version.code == 0);
   CHECK(version.out == "lazyprune " LAZYPRUNE_VERSION_STRING "\n");
   CHECK(version.err.empty());
-  for (const std::vector<std::string>& help :
-       {std::vector<std::string>{"--help"}, {"run", "--help"}, {"compare", "--help"}, {"bench", "--help"}, {"eval", "--help"}, {"inspect", "-h"}}) {
+  for (const std::vector<std::string>& help : {std::vector<std::string>{"--help"},
+                                               {"run", "--help"},
+                                               {"compare", "--help"},
+                                               {"bench", "--help"},
+                                               {"eval", "--help"},
+                                               {"sweep", "--help"},
+                                               {"inspect", "-h"}}) {
     const program_result shown = lazyprune_program(help);
     CHECK(shown.code == 0);
     CHECK(shown.out.find("Usage: lazyprune") != std::string::npos);

@@ -259,7 +259,12 @@ inline std::string accuracy_figure(const sweep_view& view) {
         speedups.add(speedup->mean);
         scores.add(score->mean);
       }
-    if (!scores.empty()) charts.push_back({name, {}, score_axis("score", scores.low, scores.high), std::move(series), level});
+    if (scores.empty()) continue;
+    chart& drawn = charts.emplace_back();  // its x axis is that of all, below
+    drawn.name = name;
+    drawn.y = score_axis("score", scores.low, scores.high);
+    drawn.series = std::move(series);
+    drawn.level = level;
   }
   if (speedups.empty()) return "<p>Not drawn: no speedup was measured.</p>\n";
   speedups.add(1.0);
