@@ -38,6 +38,7 @@ std::vector<json> without_times(const std::string& predictions) {
     json line = json::parse(predictions.substr(at, end - at));
     line["run"].erase("ttft_s");
     line["run"].erase("dense_ttft_s");
+    line["run"].erase("total_s");
     lines.push_back(std::move(line));
     at = end + 1;
   }
@@ -67,6 +68,9 @@ TEST_CASE("a model answers, and the summary has the keys of the contract") {
           doctest::Approx(summary["dense_ttft_s"].get<double>() / summary["ttft_s"].get<double>()).epsilon(1e-12));
     CHECK(summary["per_layer"][2] == 1.0);
     CHECK(summary["per_layer"][3].get<double>() == doctest::Approx(0.3).epsilon(0.01));  // a whole number of tokens
+    CHECK(summary["total_s"].get<double>() > summary["ttft_s"].get<double>());
+    CHECK(summary["usage"].size() == 11);
+    CHECK(summary["usage"][0] == summary["per_layer"]);
     CHECK(summary["share_computed"].get<double>() > 0.6);
     CHECK(summary["share_computed"].get<double>() < 1.0);
     CHECK(summary["revived"].get<double>() > 0);

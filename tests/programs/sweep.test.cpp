@@ -67,8 +67,10 @@ std::vector<row> without_times(const std::string& file) {
   return rows;
 }
 
+/// Of prompts that lose their middle, for speed: what they score says nothing.
 program_result sweep(const std::string& directory, const std::vector<std::string>& more = {}) {
-  std::vector<std::string> arguments{"sweep", "-d", prompts("profile"), "-d", prompts("few_shot"), "--limit", "2", "--out", directory};
+  std::vector<std::string> arguments{
+      "sweep", "-d", prompts("profile"), "-d", prompts("few_shot"), "-t", "1", "--limit", "2", "--max-length", "300", "--out", directory};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return lazyprune_program(arguments);
 }
@@ -85,7 +87,7 @@ TEST_CASE("methods at budgets: a table, a page, and predictions that say what ma
   REQUIRE_MESSAGE(result.code == 0, result.err);
   CHECK(result.out.starts_with("| task "));
   CHECK(result.out.find(" lazyllm@3+5 0.75 ") != std::string::npos);
-  CHECK(file_text(directory + "/report.html").starts_with("<!doctype html>"));
+  CHECK(file_text(directory + "/report.html").starts_with("<!DOCTYPE html>"));
 
   const std::vector<row> rows = table(directory + "/sweep.csv");
   REQUIRE(rows.size() == 2 * (1 + 3 + 5 * 5));  // two tasks; dense, three methods, five shares after each of five layers
@@ -103,10 +105,9 @@ TEST_CASE("methods at budgets: a table, a page, and predictions that say what ma
           doctest::Approx(std::stod(rows[i % 2].at("ttft_s")) / std::stod(rows[i].at("ttft_s"))).epsilon(1e-9));
     CHECK(std::stod(rows[i].at("speedup_total")) == doctest::Approx(std::stod(rows[i % 2].at("total_s")) / total).epsilon(1e-9));
   }
-  CHECK(rows[0].at("score") == "100.0");
-  CHECK(rows[2].at("policy").starts_with("--stages 3:0.581,5:0.581 "));  // 3 + 2 s + s^2 = 4.5
+  CHECK(rows[2].at("policy").starts_with("--stages 3:0.5811,5:0.5811 "));  // 3 + 2 s + s^2 = 4.5
   CHECK(rows[4].at("policy").ends_with(" --decode dense (seeds 0 to 1)"));
-  CHECK(std::stod(rows[4].at("share_computed")) == doctest::Approx(0.75).epsilon(1e-3));
+  CHECK(std::stod(rows[4].at("share_computed")) == doctest::Approx(0.75).epsilon(1.0 / 300));
   CHECK(rows[6].at("policy") == "the prompt compressed to 0.75, --policy dense");
   CHECK(rows[8].at("method") == "lazyllm@1");
   CHECK(rows[8].at("policy").starts_with("--stages 1:0.9 "));
@@ -118,15 +119,15 @@ TEST_CASE("methods at budgets: a table, a page, and predictions that say what ma
   REQUIRE(lines.size() == 4 * 5 + 2 * 25);
   const auto made_by = [&](std::size_t i) { return json::parse(lines[i])["run"]["method"].get<std::string>(); };
   CHECK(made_by(0) == "dense: --policy dense");
-  CHECK(made_by(1).starts_with("lazyllm@3+5 0.75: --stages 3:0.581,5:0.581 "));
+  CHECK(made_by(1).starts_with("lazyllm@3+5 0.75: --stages 3:0.5811,5:0.5811 "));
   CHECK(made_by(2).starts_with("random 0.75: --stages 0:0.75 --scorer random:seed=0 "));
   CHECK(made_by(3).starts_with("random 0.75: --stages 0:0.75 --scorer random:seed=1 "));
   CHECK(made_by(5).starts_with("lazyllm@1 0.91"));
   CHECK(made_by(30).starts_with("lazyllm@3+5 0.75: "));
 
   // The same policy by `eval` answers the same, and computes the same layers by the same steps.
-  const program_result alone = lazyprune_program(
-      {"eval", "-d", prompts("profile"), "--limit", "1", "--stages", "3:0.581,5:0.581", "--out", files / "alone", "-o", "json"});
+  const program_result alone = lazyprune_program({"eval", "-d", prompts("profile"), "--limit", "1", "--max-length", "300", "--stages",
+                                                  "3:0.5811,5:0.5811", "--out", files / "alone", "-o", "json"});
   CHECK_MESSAGE(alone.code == 0, alone.err);
   json one = json::parse(file_text(files / "alone")), other = json::parse(lines[1]);
   const json& usage = one["run"]["usage"];
