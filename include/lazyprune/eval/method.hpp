@@ -152,11 +152,12 @@ inline pruning_method read_method(std::string_view text, layer_id layers, const 
   return method;
 }
 
-/// LazyLLM with one stage: the method lazyllm at that layer, with the budget that the share comes to.
+/// LazyLLM with one stage: the method lazyllm at that layer, with the budget that the share comes to, to
+/// four digits after the point.
 inline eval_setting one_stage(layer_id after, double share, layer_id layers) {
   const stages when{{after, share}};
   return {.method = pruning_method{"lazyllm", {after}}.text(),
-          .budget = rows_share(when, layers),
+          .budget = std::round(rows_share(when, layers) * 1e4) / 1e4,
           .policy = {.preset = "lazyllm", .stages = when.text()}};
 }
 
