@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 #include <iostream>
+#include <limits>
 #include <optional>
 #include <system_error>
 
@@ -142,13 +143,13 @@ class sweeping {
     repeats_[r].predictions[q] = std::move(prediction);
   }
 
-  /// Candidate `c` on a task: seeds are taken together sample by sample, and each sample's dense run stands beside it. None where
-  /// nothing was asked.
-  std::optional<lazyprune::eval_summary> summary(std::size_t c, const eval_task& task) const {
+  /// Candidate `c` on a task, over the first `limit` samples of each file: seeds are taken together sample by sample, and each sample's
+  /// dense run stands beside it. None where nothing was asked.
+  std::optional<lazyprune::eval_summary> summary(std::size_t c, const eval_task& task, std::size_t limit) const {
     std::vector<eval_prediction> predictions;
     std::vector<double> scores;
     for (std::size_t q = 0; q < model_.questions().size(); ++q) {
-      if (model_.questions()[q].task != &task) continue;
+      if (model_.questions()[q].task != &task || model_.questions()[q].number > limit) continue;
       std::vector<eval_prediction> runs;
       for (const repeat& r : repeats_)
         if (r.of == c && r.predictions[q]) runs.push_back(*r.predictions[q]);
@@ -167,15 +168,20 @@ class sweeping {
   lazyprune::sweep_table table() const {
     std::filesystem::path directory = std::filesystem::absolute(model_.model().directory()).lexically_normal();
     if (!directory.has_filename()) directory = directory.parent_path();
-    lazyprune::sweep_table out{.model = directory.filename().string(), .layers = model_.layers(), .entries = {}, .sensitivity = {}};
+    lazyprune::sweep_table out{
+        .model = directory.filename().string(), .layers = model_.layers(), .entries = {}, .sensitivity = {}, .sensitivity_dense = {}};
+    constexpr std::size_t all = std::numeric_limits<std::size_t>::max();
     for (std::size_t c = 0; c < candidates_.size(); ++c)
       for (const eval_task* task : model_.tasks()) {
         const auto& [setting, policy, single] = candidates_[c];
-        if (auto result = summary(c, *task); result && single)
+        if (auto result = summary(c, *task, all); result && single)
           out.sensitivity.push_back({single->after, single->share, *std::move(result)});
         else if (result)
           out.entries.push_back({setting.method, setting.budget, policy, *std::move(result)});
       }
+    for (const eval_task* task : model_.tasks())
+      if (auto dense = summary(0, *task, flags_.sensitivity); dense && !out.sensitivity.empty())
+        out.sensitivity_dense.push_back(*std::move(dense));
     return out;
   }
 

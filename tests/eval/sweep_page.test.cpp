@@ -92,7 +92,7 @@ eval_summary summary(std::string_view task, const estimate& score, std::optional
 
 /// Two tasks of one group and one of another, dense and two methods at two budgets; static lacks one task at the lower budget.
 sweep_table small() {
-  sweep_table table{"tiny", 4, {}, {}};
+  sweep_table table{"tiny", 4, {}, {}, {}};
   const auto add = [&](std::string method, std::optional<double> budget, std::string policy, const eval_summary& s) {
     table.entries.push_back({std::move(method), budget, std::move(policy), s});
   };
@@ -274,8 +274,11 @@ TEST_CASE("Figure 6: mean scores over layers, a line a share; left out where it 
       for (const std::string_view task : {"qasper", "lcc"})
         if (after == 3 || share > 0.5 || task == "lcc")
           table.sensitivity.push_back({after, share, summary(task, around((task == "lcc" ? 50 : 10) * share + after, 3))});
+  CHECK(between(section_of(sweep_page(table), "Figure 6"), "<tr><th>dense</th>", "</tr>") == "<td>–</td><td>–</td>");
+  table.sensitivity_dense = {summary("qasper", around(20, 3)), summary("lcc", around(50, 3))};
   const std::string page = sweep_page(table), figure = section_of(page, "Figure 6");
   check_whole(page);
+  CHECK(count(between(figure, "<tr><th>dense</th>", "</tr>"), "<td>35.0<small>") == 2);  // not the 40 of all samples
   CHECK(count(figure, "over 2 tasks") == 1);
   CHECK(count(figure, "<th>after 1</th><th>after 3</th>") == 1);
   // 0.9 * 30 + 1 and + 3; 0.1 * 30 + 3. One task is missing after layer 1 at 0.1.
@@ -319,16 +322,16 @@ TEST_CASE("all results and settings stand in tables") {
 }
 
 TEST_CASE("a table of one entry; of none") {
-  check_whole(sweep_page({"tiny", 4, {{"dense", {}, "", summary("lcc", around(100, 0))}}, {}}));
-  check_whole(sweep_page({"tiny", 4, {{"lazyllm@2", 0.5, "", summary("lcc", around(0, 0), around(2, 0))}}, {}}));
-  CHECK(section_of(sweep_page({"tiny", 4, {{"lazyllm@2", 0.5, "", summary("lcc", around(0, 0), around(2, 0))}}, {}}), "Figure 5")
+  check_whole(sweep_page({"tiny", 4, {{"dense", {}, "", summary("lcc", around(100, 0))}}, {}, {}}));
+  check_whole(sweep_page({"tiny", 4, {{"lazyllm@2", 0.5, "", summary("lcc", around(0, 0), around(2, 0))}}, {}, {}}));
+  CHECK(section_of(sweep_page({"tiny", 4, {{"lazyllm@2", 0.5, "", summary("lcc", around(0, 0), around(2, 0))}}, {}, {}}), "Figure 5")
             .find("<figure>") != std::string::npos);
-  CHECK(lazyprune_test::error_of([] { sweep_page({"tiny", 4, {}, {}}); }) == "sweep: expected at least one entry, found none");
+  CHECK(lazyprune_test::error_of([] { sweep_page({"tiny", 4, {}, {}, {}}); }) == "sweep: expected at least one entry, found none");
 }
 
 TEST_CASE("names that are markup, and numbers that are none") {
   const double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
-  sweep_table table{"</title><script>", 2, {}, {}};
+  sweep_table table{"</title><script>", 2, {}, {}, {}};
   eval_summary bad = summary("<img alt=x>", around(nan, 0), around(infinity, 1));
   bad.metric = "<i>";
   bad.usage = {{nan, nan}, {1, infinity}};

@@ -309,12 +309,22 @@ inline std::string sensitivity_figure(const sweep_view& view) {
     });
   };
 
-  const std::optional<chart_level> level = dense_level(view.dense(score_quantity, tasks));
+  const std::vector<eval_summary>& dense = view.table.sensitivity_dense;
+  const std::optional<estimate> dense_score = mean_over(tasks, [&](const std::string& task) -> std::optional<estimate> {
+    const auto found = std::ranges::find(dense, task, &eval_summary::task);
+    return found != dense.end() ? std::optional(found->score) : std::nullopt;
+  });
+  const std::optional<chart_level> level = dense_level(dense_score);
   chart_range scores;
   scores.add(level);
   std::vector<chart_series> series;
   std::string rows, head;
-  for (const layer_id after : layers) head += "<th>after " + std::to_string(after) + "</th>";
+  rows += "<tr><th>dense</th>";
+  for (const layer_id after : layers) {
+    head += "<th>after " + std::to_string(after) + "</th>";
+    rows += cell_of(score_quantity, dense_score);
+  }
+  rows += "</tr>\n";
   for (const double share : shares) {
     const std::string name = fixed_text(100 * share, 0) + " % kept";
     chart_series& line = series.emplace_back(chart_series{name, series.size(), {}});
@@ -333,7 +343,7 @@ inline std::string sensitivity_figure(const sweep_view& view) {
                      std::to_string(tasks.size()) + (tasks.size() == 1 ? " task" : " tasks") +
                      ". A line that rises to the right says that later layers can be pruned harder, which the paper's figure shows "
                      "for 10, 30, 50, 70 and "
-                     "90 % kept in Llama 2 7B and XGen 7B. The grey band is the dense model's interval.</p>\n";
+                     "90 % kept in Llama 2 7B and XGen 7B. The grey band is the dense model's interval, on the same prompts.</p>\n";
   if (!scores.empty()) {
     const chart drawn{"Pruned once, after one layer",
                       axis_over("layers done before it prunes", static_cast<double>(layers.front()), static_cast<double>(layers.back()), 1),
