@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/eval/stage_search.hpp>
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+using namespace lazyprune;
+
+namespace {
+
+/// The share of tokens active after each layer but the last.
+std::vector<double> active_after(const stages& when, layer_id layers) {
+  std::vector<double> active;
+  double now = 1;
+  for (layer_id done = 1; done < layers; ++done) {
+    for (const stage& s : when.list())
+      if (s.after == done) now *= s.share;
+    active.push_back(now);
+  }
+  return active;
+}
+
+/// All or nothing: each layer needs so many tokens.
+auto all_or_nothing(std::vector<double> needs) {
+  return [needs = std::move(needs)](const stages& when) {
+    const std::vector<double> active = active_after(when, static_cast<layer_id>(needs.size() + 1));
+    for (std::size_t l = 0; l < needs.size(); ++l)
+      if (active[l] < needs[l] - 1e-9) return 0.0;
+    return 100.0;
+  };
+}
+
+/// Each layer loses so many points for each token in the whole that it does not see.
+auto weighted(std::vector<double> weights) {
+  return [weights = std::move(weights)](const stages& when) {
+    const std::vector<double> active = active_after(when, static_cast<layer_id>(weights.size() + 1));
+    double score = 100;
+    for (std::size_t l = 0; l < weights.size(); ++l) score -= weights[l] * (1 - active[l]);
+    return score;
+  };
+}
+
+/// The fewest rows of all stages on the grid that hold, by trying every one.
+template <class Evaluate>
+double least_rows(const stage_search& how, layer_id layers, Evaluate evaluate) {
+  const double bound = evaluate(stages{}) - how.max_loss;
+  double least = 1;
+  std::vector<std::size_t> digits(layers - 1, 0);
+  for (;;) {
+    std::vector<stage> list;
+    for (std::size_t l = 0; l < digits.size(); ++l)
+      if (digits[l] > 0) list.push_back({static_cast<layer_id>(l + 1), how.shares[digits[l] - 1]});
+    const stages when(list);
+    if (const double rows = rows_share(when, layers); rows < least && evaluate(when) >= bound) least = rows;
+    std::size_t l = 0;
+    while (l < digits.size() && ++digits[l] > how.shares.size()) digits[l++] = 0;
+    if (l == digits.size()) return least;
+  }
+}
+
+std::string best_of(const stage_search_result& result) { return result.trail[result.best].when.text(); }
+
+}  // namespace
+
+TEST_CASE("the stages that leave each layer just what it needs") {
+  const auto found = [](std::vector<double> needs) {
+    const auto layers = static_cast<layer_id>(needs.size() + 1);
+    const stage_search_result result = stage_search{}(layers, all_or_nothing(std::move(needs)));
+    CHECK(result.complete);
+    CHECK(result.trail[result.best].score == 100.0);
+    CHECK(result.trail[result.best].holds);
+    return best_of(result);
+  };
+  CHECK(found({1, 1, 0.3, 0.3, 0.03}) == "3:0.3,5:0.1");
+  CHECK(found({0, 0, 0, 0, 0}) == "1:0.05,2:0.05,3:0.05,4:0.05,5:0.05");
+  CHECK(found({1, 1, 1, 1, 1}) == "");
+  CHECK(found({0.7, 0.7, 0.7, 0.35, 0.35}) == "1:0.7,4:0.5");
+  CHECK(found({1, 1, 1, 1, 1, 1, 1, 1, 0.7, 0.7, 0.7, 0.7, 0.35, 0.35, 0.35}) == "9:0.7,13:0.5");  // 16 layers: every other one first
+}
+
+TEST_CASE("what is lost may be up to the bound, and the optimum of all stages on the grid is found, or nearly") {
+  for (const std::vector<double>& weights : {std::vector<double>{4, 2, 1}, {1, 1, 1}, {0.5, 3, 0.2}, {2, 1, 0.5}, {8, 0, 3}})
+    for (const double loss : {0.5, 1.0, 2.0}) {
+      const stage_search how{.max_loss = loss};
+      const stage_search_result result = how(4, weighted(weights));
+      const searched_stages& best = result.trail[result.best];
+      CAPTURE(best.when.text());
+      CHECK(best.score >= 100 - loss - 1e-6);
+      CHECK(best.rows <= least_rows(how, 4, weighted(weights)) + 0.03);
+      CHECK(best.rows == doctest::Approx(rows_share(best.when, 4)));
+    }
+}
+
+TEST_CASE("a greedy first stage is softened where an exchange leaves fewer rows") {
+  // Alone, 1:0.5 does best (0.625 of the rows; 2:0.3 has 0.65), and then nothing can be added. With 70 % left after the first layer the
+  // later ones need less.
+  const auto score = [](const stages& when) {
+    const bool early = active_after(when, 4)[0] < 0.7 - 1e-9;
+    return all_or_nothing(early ? std::vector{0.5, 0.5, 0.5} : std::vector{0.7, 0.21, 0.21})(when);
+  };
+  const stage_search_result result = stage_search{}(4, score);
+  CHECK(best_of(result) == "1:0.7,2:0.3");
+  CHECK(result.trail[result.best].rows == doctest::Approx((1 + 0.7 + 2 * 0.21) / 4).epsilon(1e-12));
+}
+
+TEST_CASE("nothing is tried twice, nor what prunes harder than what did not hold; dense comes first") {
+  std::vector<std::string> asked;
+  const auto score = weighted({4, 2, 1, 1, 1});
+  const stage_search_result result = stage_search{}(6, [&](const stages& when) {
+    asked.push_back(when.text());
+    return score(when);
+  });
+  REQUIRE(asked.size() == result.trail.size());
+  CHECK(asked.front() == "");
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    CHECK(asked[i] == result.trail[i].when.text());
+    CHECK(std::ranges::count(asked, asked[i]) == 1);
+    const std::vector<double> active = active_after(result.trail[i].when, 6);
+    for (std::size_t before = 0; before < i; ++before) {
+      if (result.trail[before].holds) continue;
+      const std::vector<double> failed = active_after(result.trail[before].when, 6);
+      bool harder = true;
+      for (std::size_t l = 0; l < failed.size(); ++l) harder = harder && active[l] <= failed[l] + 1e-12;
+      CHECK_FALSE(harder);
+    }
+  }
+  CHECK(stage_search{}(6, score) == result);  // the same again
+}
+
+TEST_CASE("an end after so many evaluations, with what was found by then") {
+  std::size_t asked = 0;
+  const auto counted = [&](const stages&) { return ++asked, 100.0; };
+  const stage_search_result result = stage_search{.most_evaluations = 5}(32, counted);
+  CHECK(asked == 5);
+  CHECK_FALSE(result.complete);
+  CHECK(result.trail.size() == 5);
+  CHECK(result.trail[result.best].rows < 1.0);
+  for (const searched_stages& tried : result.trail) CHECK(tried.rows >= result.trail[result.best].rows);
+
+  const stage_search_result one = stage_search{.most_evaluations = 1}(32, [](const stages&) { return 50.0; });
+  CHECK(best_of(one) == "");
+  CHECK(one.best == 0);
+}
+
+TEST_CASE("a model of one layer has nowhere to prune") {
+  const stage_search_result result = stage_search{}(1, [](const stages&) { return 70.0; });
+  CHECK(result.trail == std::vector<searched_stages>{{stages{}, 1.0, 70.0, true}});
+  CHECK(result.complete);
+}
+
+TEST_CASE("the trades that nothing beats") {
+  const std::vector<searched_stages> tried{{stages{}, 1.0, 90, true},          {stages{{1, 0.5}}, 0.6, 80, false},
+                                           {stages{{2, 0.5}}, 0.7, 80, false}, {stages{{3, 0.5}}, 0.8, 92, true},
+                                           {stages{{4, 0.5}}, 0.6, 85, true},  {stages{{5, 0.5}}, 0.9, 91, true}};
+  CHECK(best_trades(tried) == std::vector<searched_stages>{tried[4], tried[3]});
+  CHECK(best_trades({}).empty());
+}
+
+TEST_CASE("shares that are no falling grid") {
+  const auto any = [](const stages&) { return 100.0; };
+  for (const std::vector<double>& shares :
+       {std::vector<double>{0.5, 0.5}, {0.5, 0.7}, {1.0, 0.5}, {0.5, 0.0}, {std::numeric_limits<double>::quiet_NaN()}})
+    CHECK_THROWS_AS(stage_search{.shares = shares}(6, any), error);
+}
