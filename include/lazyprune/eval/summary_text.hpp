@@ -2,17 +2,17 @@
 // Summaries written down: a table for people, JSON and CSV for programs.
 #pragma once
 
-#include <algorithm>
 #include <array>
-#include <cstdio>
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
+#include <lazyprune/eval/detail/table_text.hpp>
 #include <lazyprune/eval/summary.hpp>
 
 namespace lazyprune::inline v0 {
@@ -55,12 +55,6 @@ namespace detail {
 inline constexpr std::array<std::string_view, 8> csv_means{"prompt_tokens", "ttft_s",        "dense_ttft_s",   "speedup_ttft",
                                                            "total_s",       "speedup_total", "share_computed", "revived"};
 
-inline std::string csv_text(std::string_view text) {
-  std::string field = "\"";
-  for (const char c : text) field.append(c == '"' ? 2 : 1, c);
-  return field + '"';
-}
-
 /// The columns of what a summary says beside its task and method, and their values.
 inline std::string csv_keys() {
   std::string out = "metric,score,ci95_low,ci95_high,n";
@@ -97,69 +91,19 @@ inline std::string to_csv(std::span<const eval_summary> summaries) {
 /// A table in Markdown, legible as it is. Means with half the width of their intervals; columns that no summary has something in are left
 /// out.
 inline std::string to_markdown(std::span<const eval_summary> summaries) {
-  const auto fixed = [](double value, int digits) {
-    std::array<char, 64> text;
-    std::snprintf(text.data(), text.size(), "%.*f", digits, value);
-    return std::string(text.data());
-  };
-  const auto with_interval = [&](const std::optional<estimate>& e, double scale, int digits, std::string_view unit = "") {
-    if (!e) return std::string();
-    const double half = scale * (e->ci95.high - e->ci95.low) / 2;
-    return fixed(scale * e->mean, digits).append(" \xc2\xb1 ").append(fixed(half, digits)).append(unit);
-  };
-  const auto bytes = [&](const std::optional<std::uint64_t>& b) {
+  using detail::fixed, detail::with_interval;
+  const auto bytes = [](const std::optional<std::uint64_t>& b) {
     return b ? fixed(static_cast<double>(*b) / (1024.0 * 1024.0), 1) + " MiB" : std::string();
   };
-  const auto escaped = [](const std::string& text) {
-    std::string cell;
-    for (const char c : text) (cell += c == '|' ? "\\" : "") += c;
-    return cell;
-  };
-  std::vector<std::vector<std::string>> columns{{"task"},          {"method"},   {"metric"},    {"n"},       {"score"},
-                                                {"tokens"},        {"TTFT, ms"}, {"dense, ms"}, {"speedup"}, {"total, ms"},
-                                                {"total speedup"}, {"computed"}, {"revived"},   {"peak"}};
-  for (const eval_summary& s : summaries) {
-    const std::array<std::string, 14> cells{s.task,
-                                            s.method,
-                                            s.metric,
-                                            std::to_string(s.n),
-                                            with_interval(s.score, 1, 2),
-                                            s.prompt_tokens ? fixed(s.prompt_tokens->mean, 0) : "",
-                                            with_interval(s.ttft_s, 1e3, 1),
-                                            with_interval(s.dense_ttft_s, 1e3, 1),
-                                            with_interval(s.speedup_ttft, 1, 2, "x"),
-                                            with_interval(s.total_s, 1e3, 1),
-                                            with_interval(s.speedup_total, 1, 2, "x"),
-                                            with_interval(s.share_computed, 100, 1, " %"),
-                                            s.revived ? fixed(s.revived->mean, 0) : "",
-                                            bytes(s.peak_bytes)};
-    for (std::size_t c = 0; c < cells.size(); ++c) columns[c].push_back(escaped(cells[c]));
-  }
-  std::erase_if(columns, [](const auto& column) {
-    return std::all_of(column.begin() + 1, column.end(), [](const std::string& cell) { return cell.empty(); });
-  });
-  const auto width = [](std::string_view text) { return detail::characters_of(text).size(); };
-  std::vector<std::size_t> widths;
-  for (const auto& column : columns) {
-    widths.push_back(3);
-    for (const std::string& cell : column) widths.back() = std::max(widths.back(), width(cell));
-  }
-  std::string out;
-  for (std::size_t row = 0; row <= summaries.size(); ++row) {
-    out += '|';
-    for (std::size_t c = 0; c < columns.size(); ++c) {
-      const std::string& cell = columns[c][row];
-      const std::string space(widths[c] - width(cell), ' ');
-      out += ' ' + (c < 3 ? cell + space : space + cell) + " |";
-    }
-    out += '\n';
-    if (row > 0) continue;
-    out += '|';
-    for (std::size_t c = 0; c < columns.size(); ++c)
-      out += c < 3 ? " " + std::string(widths[c], '-') + " |" : " " + std::string(widths[c] - 1, '-') + ": |";
-    out += '\n';
-  }
-  return out;
+  std::vector<std::vector<std::string>> rows{{"task", "method", "metric", "n", "score", "tokens", "TTFT, ms", "dense, ms", "speedup",
+                                              "total, ms", "total speedup", "computed", "revived", "peak"}};
+  for (const eval_summary& s : summaries)
+    rows.push_back({s.task, s.method, s.metric, std::to_string(s.n), with_interval(s.score, 1, 2),
+                    s.prompt_tokens ? fixed(s.prompt_tokens->mean, 0) : "", with_interval(s.ttft_s, 1e3, 1),
+                    with_interval(s.dense_ttft_s, 1e3, 1), with_interval(s.speedup_ttft, 1, 2, "x"), with_interval(s.total_s, 1e3, 1),
+                    with_interval(s.speedup_total, 1, 2, "x"), with_interval(s.share_computed, 100, 1, " %"),
+                    s.revived ? fixed(s.revived->mean, 0) : "", bytes(s.peak_bytes)});
+  return detail::markdown_table(rows, 3);
 }
 
 }  // namespace lazyprune::inline v0
