@@ -258,6 +258,19 @@ void add_eval(CLI::App& program, action& chosen) {
   add_engine_flags(command, flags->backend);
   add_policy_flags(command, flags->policy);
 
+  const std::string texts = "Texts without labels";
+  command
+      .add_flag("--fidelity", flags->fidelity,
+                "Compare the pruned model with the dense one on any texts: both read a prefix and are fed the tokens after it one by one "
+                "(agreement of the likeliest token, KL divergence, perplexity); greedy texts after it, too")
+      ->group(texts);
+  command.add_option("-f,--file", flags->texts, "A text, with --fidelity; -: stdin; may be several. What exceeds -c is left out")
+      ->type_name("FILE...")
+      ->group(texts);
+  add_text(command, "--prefix", flags->prefix, "Of a text, what is the prompt; -n tokens after it are compared (default: 0.5, and 128)")
+      ->type_name("SHARE|TOKENS")
+      ->group(texts);
+
   const std::string output = "Output";
   add_text(command, "--out", flags->predicted, "Write the predictions, in LongBench's form; until all are made, to FILE.jsonl.unfinished")
       ->type_name("FILE.jsonl")

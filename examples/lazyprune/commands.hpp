@@ -83,9 +83,15 @@ struct eval_flags {
   std::string predicted;    // where predictions go; empty: nowhere
   std::string output = "md";
   bool compare = false, resume = false;
+  bool fidelity = false;              // texts in the place of data
+  std::vector<std::string> texts;     // files
+  std::optional<std::string> prefix;  // of a text, what is the prompt: a share, or tokens
 };
 
 int eval(const eval_flags& flags);
+
+/// eval --fidelity.
+int fidelity(const eval_flags& flags);
 
 struct sweep_flags {
   model_flags model;

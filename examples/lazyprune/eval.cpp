@@ -106,6 +106,8 @@ void print(const std::vector<eval_summary>& summaries, const std::string& format
 
 int eval(const eval_flags& flags) {
   check_output(flags.output);
+  if (flags.fidelity) return fidelity(flags);
+  if (!flags.texts.empty() || flags.prefix) throw lazyprune::error(flags.prefix ? "--prefix" : "--file", "", "--fidelity with it", "none");
   if (flags.questions.data.empty() == flags.predictions.empty())
     throw lazyprune::error("eval", "", "one of -d and --predictions", flags.predictions.empty() ? "none" : "both");
   if (flags.resume && flags.predicted.empty()) throw lazyprune::error("--resume", "", "--out FILE.jsonl with it", "none");

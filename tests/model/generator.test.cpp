@@ -116,6 +116,20 @@ TEST_CASE("a teacher's tokens take the place of those generated, and override le
   }
 }
 
+TEST_CASE("the logits of each step are heard, without a trace") {
+  bench b;
+  generation_options options = of_length(1);
+  options.force = {7, 8, 9};
+  options.trace_logits = true;
+  const auto traced = b.run(prompt, options);
+  options.trace_logits = false;
+  std::vector<std::vector<double>> heard;
+  options.on_logits = [&](std::span<const float> logits) { heard.emplace_back(logits.begin(), logits.end()); };
+  CHECK(b.run(prompt, options).trace.empty());
+  REQUIRE(heard.size() == 3);
+  for (std::size_t k = 0; k < 3; ++k) CHECK(heard[k] == traced.trace[k].logits);
+}
+
 TEST_CASE("what a pruned run costs: rows by layer, share of the prompt, revived rows, memory") {
   bench dense, pruned(tiny(), stages{{1, 0.5}, {3, 0.4}});
   std::vector<token_id> longer;

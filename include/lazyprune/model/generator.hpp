@@ -22,11 +22,12 @@ struct generation_options {
   std::size_t context = 0;   // longest sequence; 0: the model's
   sampling sampler{};
   bool ignore_eos = false;
-  std::vector<token_id> force{};             // teacher: so many steps, each of these in the place of the token generated
-  bool trace = false;                        // record a step_trace for each step
-  bool trace_logits = false;                 // and the logits in it
-  std::function<bool(token_id)> on_token{};  // called with each token but a last EOS; false ends the text ("stop")
-  std::function<bool()> stop{};              // asked before each layer; true ends the text there, without the token in the making ("stop")
+  std::vector<token_id> force{};                            // teacher: so many steps, each of these in the place of the token generated
+  bool trace = false;                                       // record a step_trace for each step
+  bool trace_logits = false;                                // and the logits in it
+  std::function<void(std::span<const float>)> on_logits{};  // called with each step's, while no clock runs
+  std::function<bool(token_id)> on_token{};                 // called with each token but a last EOS; false ends the text ("stop")
+  std::function<bool()> stop{};  // asked before each layer; true ends the text there, without the token in the making ("stop")
 };
 
 struct generation {
@@ -99,6 +100,7 @@ generation generate(const model<Backend>& model, Backend& backend, any_session& 
     else
       ++result.decode_steps;
     if (options.trace_logits) result.trace.back().logits.assign(logits.begin(), logits.end());
+    if (options.on_logits) options.on_logits(std::vector<float>(logits.begin(), logits.end()));
 
     result.tokens.push_back(next);
     input = std::span(&next, 1);
