@@ -309,8 +309,21 @@ void add_sweep(CLI::App& program, action& chosen) {
       "Also prune after single layers, to 0.9, 0.7, 0.5, 0.3 and 0.1 of the tokens, on the first N samples of each file (default: 0)");
   add_engine_flags(command, flags->backend);
 
+  const std::string search = "Search";
+  command
+      .add_flag(
+          "--search", flags->search,
+          "In the place of methods at budgets: find the stages with the fewest rows whose score is near the dense model's, on one half "
+          "of each task's samples, and score them on the other half")
+      ->group(search);
+  add_number(command, "--max-loss", flags->max_loss, number_range<double>{0, 100}, "Points of score that they may lose (default: 1)")
+      ->group(search);
+  add_number(command, "--tries", flags->tries, number_range<std::size_t>{1, 1000000}, "Schedules to try at most (default: 100)")
+      ->group(search);
+
   const std::string output = "Output";
-  add_text(command, "--out", flags->directory, "For predictions.jsonl, sweep.csv and report.html; made where it is not there")
+  add_text(command, "--out", flags->directory,
+           "For predictions.jsonl, sweep.csv and report.html, or search.jsonl and search.csv; made where it is not there")
       ->type_name("DIR")
       ->group(output);
   command.add_flag("--resume", flags->resume, "Go on after the predictions that are there already")->group(output);

@@ -103,9 +103,15 @@ struct sweep_flags {
   std::size_t sensitivity = 0;  // samples of each file for single stages at each layer; 0: none
   std::string directory;        // for the results
   bool resume = false;
+  bool search = false;      // for stages, in the place of methods at budgets
+  double max_loss = 1;      // points of score
+  std::size_t tries = 100;  // schedules at most
 };
 
 int sweep(const sweep_flags& flags);
+
+/// sweep --search.
+int search(const sweep_flags& flags);
 
 struct inspect_flags {
   model_flags model;

@@ -205,6 +205,7 @@ void write(const std::string& name, const std::string& text) {
 int sweep(const sweep_flags& flags) {
   if (flags.questions.data.empty()) throw lazyprune::error("sweep", "", "-d FILE.jsonl", "none");
   if (flags.directory.empty()) throw lazyprune::error("sweep", "", "--out DIR", "none");
+  if (flags.search) return search(flags);
   const lazyprune::sweep_table table = sweeping(flags).run();
   write(file_in(flags.directory, "sweep.csv"), to_csv(table));
   write(file_in(flags.directory, "report.html"), sweep_page(table));

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+#include "program.hpp"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+namespace {
+
+std::string prompts(const std::string& task) { return LAZYPRUNE_SOURCE_DIR "/examples/pocket/prompts/pocket_" + task + ".jsonl"; }
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = text.find('\n', at);
+    lines.push_back(text.substr(at, end - at));
+    at = end == text.npos ? end : end + 1;
+  }
+  return lines;
+}
+
+/// Fields of a line of search.csv: stages (without quotes; they have commas), rows, score, holds, best_trade, held_out_score.
+std::vector<std::string> fields_of(const std::string& line) {
+  const std::size_t quote = line.find('"', 1);
+  std::vector<std::string> fields{line.substr(1, quote - 1)};
+  for (std::size_t at = quote + 1; at < line.size();) {
+    const std::size_t end = std::min(line.find(',', at + 1), line.size());
+    fields.push_back(line.substr(at + 1, end - at - 1));
+    at = end;
+  }
+  return fields;
+}
+
+}  // namespace
+
+TEST_CASE("the stages that answer as the dense model does, scored on samples that had no say; an end by force changes nothing") {
+  const temporary_folder files;
+  const auto run = [&](const std::string& out, std::vector<std::string> more = {}) {
+    std::vector<std::string> arguments{
+        "sweep", "--search", "-d",       prompts("passage_retrieval"), "-d", prompts("few_shot"), "--limit", "5", "--tries",
+        "9",     "--out",    files / out};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return lazyprune_program(arguments);
+  };
+  const program_result whole = run("whole");
+  REQUIRE_MESSAGE(whole.code == 0, whole.err);
+  const std::string csv = file_text(files / "whole/search.csv");
+  const std::vector<std::string> lines = lines_of(csv);
+  CHECK(lines.size() > 3);
+  CHECK(lines.size() <= 1 + 9);
+  CHECK(lines[0] == "stages,rows,score,holds,best_trade,held_out_score");
+  CHECK(fields_of(lines[1]) == std::vector<std::string>{"", "1", "100", "1", fields_of(lines[1])[4], "100"});
+
+  double least = 2;
+  std::string best, held_out;
+  for (std::size_t i = 1; i < lines.size(); ++i) {
+    const std::vector<std::string> fields = fields_of(lines[i]);
+    REQUIRE(fields.size() == 6);
+    CHECK((fields[3] == "1") == (std::stod(fields[2]) >= 99.0));
+    if (fields[3] == "1" && std::stod(fields[1]) < least) least = std::stod(fields[1]), best = fields[0], held_out = fields[5];
+  }
+  CHECK(least < 1.0);
+  CHECK_FALSE(held_out.empty());
+  CHECK(whole.out.find("\n--stages " + best + "\n") != std::string::npos);
+  CHECK(whole.out.find(" on the 6 samples searched on, ") != std::string::npos);  // of each task the first, third and fifth
+  CHECK(whole.out.find(" on the 4 others\n") != std::string::npos);
+
+  const std::string predictions = file_text(files / "whole/search.jsonl");
+  for (const std::size_t end : {std::size_t{0}, predictions.size() / 2, predictions.size()}) {
+    std::filesystem::create_directories(files / "cut");
+    write_file(files / "cut/search.jsonl.unfinished", predictions.substr(0, end));
+    CHECK(complaint(run("cut")).find("expected --resume, or no such file") != std::string::npos);
+    const program_result resumed = run("cut", {"--resume"});
+    CHECK_MESSAGE(resumed.code == 0, resumed.err);
+    CHECK(resumed.out == whole.out);
+    CHECK(file_text(files / "cut/search.csv") == csv);
+    std::filesystem::remove_all(files / "cut");
+  }
+  CHECK(complaint(run("whole", {"--resume", "--max-loss", "40"})).find("search.jsonl: ") != std::string::npos);
+}
+
+TEST_CASE("what cannot be searched") {
+  const temporary_folder files;
+  const auto fault = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"sweep", "--search", "-d", prompts("few_shot")});
+    return complaint(lazyprune_program(more));
+  };
+  CHECK(fault({}) == "sweep: expected --out DIR, found none");
+  CHECK(fault({"--out", files.path(), "--limit", "1"}) == "--search: expected at least 2 samples of a task, found 1");
+  CHECK(fault({"--out", files.path(), "--sensitivity", "3"}) == "--search: expected no --sensitivity, found 3");
+  CHECK(fault({"--out", files.path(), "--max-loss", "-1"}) == "--max-loss: expected a number from 0 to 100, found -1");
+}
