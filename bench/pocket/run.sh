@@ -1,0 +1,63 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# The pocket study: LazyLLM and what it is compared with, on 1,001 prompts of 1,000 to 2,000 tokens over the bundled model's seven tasks.
+#
+#   sh bench/pocket/run.sh             installs what is missing, builds, makes the prompts, runs, and writes the results beside this file
+#
+#   BUILD=build                        the folder to build in; the prompts and all predictions lie in its folder pocket/
+#   THREADS=                           of the runs; where none are named, all that the process may use
+#   TABLES="main others search"        what to run: the tables of the paper; more methods, on fewer prompts; a search for stages
+#   MAIN, OTHERS, SEARCH=143, 50, 100  prompts a task
+#
+# Ended at any moment and started again it goes on where it was. The results: sweep.csv and report.html, others.csv, search.csv and
+# search.md.
+set -eu
+cd "$(dirname "$0")/../.."
+. cmake/packages.sh
+
+build=${BUILD:-build}
+work=$build/pocket
+here=bench/pocket
+seed=2024 # not that of examples/pocket/prompts
+
+# sweep NAME PROMPTS FLAG...: into $work/NAME
+sweep() {
+  name=$1 limit=$2
+  shift 2
+  for file in "$work"/prompts/*.jsonl; do
+    set -- "$@" -d "$file"
+  done
+  "$build/examples/lazyprune" sweep -m examples/pocket/model --limit "$limit" ${THREADS:+-t "$THREADS"} --resume --out "$work/$name" "$@"
+}
+
+# shellcheck disable=SC2086
+install_missing $library_packages python3 python3-sentencepiece
+configure "$build"
+build "$build" --target lazyprune.program
+
+if [ ! -d "$work/prompts" ]; then
+  rm -rf "$work/prompts.unfinished"
+  python=python3
+  "$python" -c 'import sentencepiece' 2>/dev/null || python=/usr/bin/python3 # that of the package
+  "$python" examples/pocket/make_prompts.py "$work/prompts.unfinished" 143 1040,1220,1400,1580,1760,1950 $seed
+  mv "$work/prompts.unfinished" "$work/prompts"
+fi
+
+for table in ${TABLES:-main others search}; do
+  case $table in
+    main)
+      sweep main "${MAIN:-143}" --methods lazyllm,no_revival,dense_decode,static,random,compression --budgets 0.6,0.75,0.9 --sensitivity 20
+      cp "$work/main/sweep.csv" "$work/main/report.html" $here/
+      ;;
+    others)
+      sweep others "${OTHERS:-50}" --methods lazyllm,lazyllm@2+4,streaming,snapkv,h2o,fastkv,gemfilter --budgets 0.6,0.75,0.9
+      cp "$work/others/sweep.csv" $here/others.csv
+      ;;
+    search)
+      sweep search "${SEARCH:-100}" --search >"$work/search.md"
+      cp "$work/search.md" "$work/search/search.csv" $here/
+      cat $here/search.md
+      ;;
+    *) fail "TABLES: expected main, others or search, found $table" ;;
+  esac
+done
