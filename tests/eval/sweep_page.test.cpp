@@ -285,7 +285,7 @@ TEST_CASE("Figure 6: mean scores over layers, a line a share; left out where it 
   CHECK(between(figure, "<tr><th>90 % kept</th>", "</tr>") == "<td>28.0<small>25.9–30.1</small></td><td>30.0<small>27.9–32.1</small></td>");
   CHECK(between(figure, "<tr><th>10 % kept</th>", "</tr>") == "<td>–</td><td>6.0<small>3.9–8.1</small></td>");
   CHECK(count(figure, "<title>90 % kept after layer 1: 28.0 (25.9–30.1)</title>") == 1);
-  CHECK(count(figure, "<path d=\"M50.0 97.1L368.0 89.2\"") == 1);  // layers from 1 to 3, scores from 0 to 50
+  CHECK(count(figure, "<path d=\"M50.0 69.4L368.0 59.5\"") == 1);  // layers from 1 to 3, scores from 0 to 40
   CHECK(figure.find("90 % kept") < figure.find("10 % kept"));
 }
 
