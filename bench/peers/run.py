@@ -110,13 +110,12 @@ def median_rates(engines, setting, rounds):
     return {test: {column: statistics.median(values) for column, values in columns.items()} for test, columns in rates.items()}
 
 
-def print_table(results):
-    print("\n| threads | prompt | test | engine | tokens/s | over the best peer |\n| ---: | ---: | ---: | :--- | ---: | ---: |")
+def print_rows(results):
     for result in results:
         best = max((rate for column, rate in result["tokens_per_s"].items() if column.startswith("llama.cpp")), default=None)
         for column, rate in result["tokens_per_s"].items():
             ratio = f"{rate / best:.2f}x" if best else ""
-            print(f"| {result['threads']} | {result['prompt']} | {result['test']} | {column} | {rate:.2f} | {ratio} |")
+            print(f"| {result['threads']} | {result['prompt']} | {result['test']} | {column} | {rate:.2f} | {ratio} |", flush=True)
 
 
 def numbers(text):
@@ -157,12 +156,14 @@ def main():
     for kind in OURS:
         if kind in peers:
             check_same_model(next(engine for engine in ours if engine.kind == kind), peers[kind], kind)
+    print("\n| threads | prompt | test | engine | tokens/s | over the best peer |\n| ---: | ---: | ---: | :--- | ---: | ---: |")
     results = []
     for threads in options.threads:
         for prompt in options.prompts:
             rates = median_rates([*peers.values(), *ours], Setting(prompt, threads, options.generate), options.rounds)
-            results += [{"threads": threads, "prompt": prompt, "test": test, "tokens_per_s": rates[test]} for test in rates]
-    print_table(results)
+            measured = [{"threads": threads, "prompt": prompt, "test": test, "tokens_per_s": rates[test]} for test in rates]
+            print_rows(measured)
+            results += measured
     if options.output:
         with open(options.output, "w", encoding="utf-8") as file:
             json.dump(results, file, indent=1)
