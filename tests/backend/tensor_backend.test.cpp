@@ -432,7 +432,7 @@ TEST_CASE_TEMPLATE("rows move as they are told", Backend, BACKENDS) {
   backend.store_rows(from.view(), ids{3}, store, ids{2});
   guarded<float> again(3, 7, normal_floats(3 * 7, 3));
   const guarded<float> kept = again;
-  backend.load_rows(store, ids{70, 2}, again.view(), ids{2, 0});
+  backend.take_rows(store, ids{70, 2}, again.view(), ids{2, 0});
   for (std::size_t i = 0; i < 7; ++i) {
     CHECK(again(0, i) == from(3, i));
     CHECK(again(1, i) == kept(1, i));

@@ -87,13 +87,13 @@ class cpu : public host_backend<float> {
   /// Rows of an empty store decide in which type it keeps all that follow: execution::kv.
   void store_rows(rows_view<const float> x, std::span<const std::uint32_t> rows, row_store& store,
                   std::span<const std::uint32_t> slots) const {
-    store.reserve(detail::slots_for(slots), kv_type_);
+    store.reserve(slots, kv_type_);
     detail::for_tasks(threads_, rows.size(), [&](std::size_t i, std::size_t) { store.write(slots[i], x.row(rows[i])); });
   }
 
-  void load_rows(const row_store& store, std::span<const std::uint32_t> slots, rows_view<float> x,
-                 std::span<const std::uint32_t> rows) const {
+  void take_rows(row_store& store, std::span<const std::uint32_t> slots, rows_view<float> x, std::span<const std::uint32_t> rows) const {
     detail::for_tasks(threads_, rows.size(), [&](std::size_t i, std::size_t) { store.read(slots[i], x.row(rows[i])); });
+    store.release(slots);
   }
 
   void read_keys(const kv_layer& kv, std::span<const std::uint32_t> slots, float* out) const {

@@ -165,11 +165,6 @@ inline std::size_t stacked_outputs(std::span<const tensor> parts, dtype as) {
   return outputs;
 }
 
-/// How many slots a store must have that has these.
-inline std::size_t slots_for(std::span<const std::uint32_t> slots) {
-  return slots.empty() ? 0 : std::size_t{*std::ranges::max_element(slots)} + 1;
-}
-
 /// Throws `error` unless there is one gate for each up.
 inline void check_gated(const tensor& gate, const tensor& up) {
   if (gate.rows != up.rows) throw error("", "pack_gated", std::to_string(gate.rows) + " rows of up", std::to_string(up.rows));
@@ -215,11 +210,11 @@ class host_backend {
   }
 
   void store_rows(rows_view<const T> x, std::span<const std::uint32_t> rows, row_store& store, std::span<const std::uint32_t> slots) const {
-    store.reserve(detail::slots_for(slots));
+    if (!slots.empty()) store.reserve(std::size_t{*std::ranges::max_element(slots)} + 1);
     copy_rows(x, rows, store.view(), slots);
   }
 
-  void load_rows(const row_store& store, std::span<const std::uint32_t> slots, rows_view<T> x, std::span<const std::uint32_t> rows) const {
+  void take_rows(row_store& store, std::span<const std::uint32_t> slots, rows_view<T> x, std::span<const std::uint32_t> rows) const {
     copy_rows(store.view(), slots, x, rows);
   }
 

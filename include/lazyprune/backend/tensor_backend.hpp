@@ -31,7 +31,8 @@
 //                                                rows may move within one buffer
 //   store_rows(x, rows, store, slots)            store[slots[i]] = x[rows[i]]; slots that are missing are   indices
 //                                                made
-//   load_rows(store, slots, x, rows)             x[rows[i]] = store[slots[i]]                      indices
+//   take_rows(store, slots, x, rows)             x[rows[i]] = store[slots[i]], whose place may be     indices
+//                                                given back then
 //   read_keys / read_values(kv, slots, out)      to host floats                                    out (slots, kv_heads * head_dim)
 //   read(x, out)                                 to host scalars                                   out (rows, columns)
 //
@@ -107,7 +108,7 @@ concept tensor_backend = std::floating_point<typename B::scalar> && std::constru
   b.attend(x, keys, what, out, probe);
   b.copy_rows(x, ids, out, ids);
   b.store_rows(x, ids, store, ids);
-  b.load_rows(store, ids, out, ids);
+  b.take_rows(store, ids, out, ids);
   b.read_keys(keys, ids, floats);
   b.read_values(keys, ids, floats);
   b.read(x, scalars);

@@ -2,6 +2,7 @@
 // All that one running sequence holds beside the weights and the session: its tokens, caches and scratch. The caller owns it.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include <lazyprune/model/kv_cache.hpp>
@@ -10,12 +11,13 @@
 
 namespace lazyprune::inline v0 {
 
-/// Bytes, weights apart. All of it only grows during a sequence: the sum is what it came to at the end.
+/// Bytes, weights apart: the most that each came to during a sequence.
 struct memory_use {
   std::size_t kv = 0;
   std::size_t store = 0;
   std::size_t scratch = 0;
-  std::size_t total() const { return kv + store + scratch; }
+  std::size_t together = 0;  // keys, values and stored rows at once: the one grows as the other is taken back
+  std::size_t total() const { return together + scratch; }
 };
 
 /// Seconds spent outside the model's arithmetic.
@@ -50,19 +52,28 @@ struct decoder_state {
     tokens.clear();
     kv.clear();
     overhead = {};
+    most_stored = most_together = 0;
+  }
+
+  /// To be told after each layer.
+  void note_memory() {
+    const std::size_t stored = aux.bytes();
+    most_stored = std::max(most_stored, stored);
+    most_together = std::max(most_together, kv.bytes() + stored);
   }
 
   memory_use memory() const {
     std::size_t scratch = rope ? rope->bytes() : 0;
     for (const buffer* b : {&x, &norm, &q, &k, &v, &attention, &ffn, &logits_row}) scratch += b->bytes();
     scratch += (probabilities.capacity() + values.capacity()) * sizeof(float) + slots.capacity() * sizeof(std::uint32_t);
-    return {.kv = kv.bytes(), .store = aux.bytes(), .scratch = scratch};
+    return {.kv = kv.bytes(), .store = most_stored, .scratch = scratch, .together = most_together};
   }
 
   std::vector<token_id> tokens;  // (known)
   kv_cache<Backend> kv;
   typename Backend::row_store aux;  // (slots, hidden): the Aux Cache's rows
   overhead_time overhead;
+  std::size_t most_stored = 0, most_together = 0;  // bytes
 
   std::optional<typename Backend::rope_table> rope;
   std::size_t rope_positions = 0;

@@ -139,6 +139,7 @@ class transformer {
       layer(state, plan, queries);
       timed(state.overhead.policy, [&] { step.leave(look(state, plan, step.wants(), queries)); });
       timed(state.overhead.moving, [&] { save(state, step.spills()); });
+      state.note_memory();
       if (trace && l + 1 < config_.layers)
         trace->margin.push_back(std::isfinite(step.margin()) ? std::optional<double>(step.margin()) : std::nullopt);
     }
@@ -175,7 +176,7 @@ class transformer {
     pick(true, [](const row_source& s, std::size_t i) { return s.from == origin::carried && s.index < i; });
     backend_.copy_rows(x, state.from_rows, x, state.to_rows);
     pick(false, [](const row_source& s, std::size_t) { return s.from == origin::stored; });
-    backend_.load_rows(state.aux, state.from_rows, x, state.to_rows);
+    backend_.take_rows(state.aux, state.from_rows, x, state.to_rows);
   }
 
   void save(decoder_state<Backend>& state, std::span<const spill> spills) {

@@ -15,9 +15,9 @@ TEST_CASE("rows come back as they were written, in bf16 rounded, at every length
       const std::size_t rows = 150;
       const auto numbers = normal_floats(rows * columns, 1);
       stored_activations store(columns);
-      store.reserve(1, type);
       for (std::size_t r = 0; r < rows; ++r) {
-        store.reserve(r + 1, dtype::f32);  // it keeps its type
+        const std::uint32_t slot[] = {static_cast<std::uint32_t>(r)};
+        store.reserve(slot, r == 0 ? type : dtype::f32);  // it keeps its type
         store.write(r, numbers.data() + r * columns);
       }
       REQUIRE(store.type() == type);
@@ -35,15 +35,31 @@ TEST_CASE("rows come back as they were written, in bf16 rounded, at every length
     }
 }
 
-TEST_CASE("memory grows in blocks, by the type's size") {
+TEST_CASE("memory comes in blocks, by the type's size, and goes with a block's last row") {
+  using ids = std::vector<std::uint32_t>;
   stored_activations f32(128), bf16(128);
   CHECK(f32.bytes() == 0);
-  f32.reserve(1, dtype::f32);
+  f32.reserve(ids{0}, dtype::f32);
   CHECK(f32.bytes() == 64 * 128 * 4);
-  f32.reserve(64, dtype::f32);
+  f32.reserve(ids{63, 1}, dtype::f32);
   CHECK(f32.bytes() == 64 * 128 * 4);
-  f32.reserve(65, dtype::f32);
+  f32.reserve(ids{200}, dtype::f32);  // what lies between takes none
   CHECK(f32.bytes() == 2 * 64 * 128 * 4);
-  bf16.reserve(65, dtype::bf16);
+  bf16.reserve(ids{64, 0}, dtype::bf16);
   CHECK(bf16.bytes() == 2 * 64 * 128 * 2);
+
+  f32.release(ids{1, 0});
+  CHECK(f32.bytes() == 2 * 64 * 128 * 4);
+  f32.release(ids{63});
+  CHECK(f32.bytes() == 64 * 128 * 4);
+  f32.reserve(ids{63}, dtype::bf16);
+  CHECK(f32.type() == dtype::f32);
+  f32.release(ids{63, 200});
+  CHECK(f32.bytes() == 0);
+  f32.reserve(ids{5}, dtype::bf16);  // empty, it takes another type
+  CHECK(f32.bytes() == 64 * 128 * 2);
+  std::vector<float> row(128, 1.5f), out(128);
+  f32.write(5, row.data());
+  f32.read(5, out.data());
+  CHECK(out == row);
 }

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cassert>
+#include <cstdint>
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include <lazyprune/backend/cpu/kernels/avx2/convert.hpp>
@@ -11,7 +13,7 @@
 
 namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA {
 
-/// (slots, columns), in blocks of slots: memory grows without copying what is there.
+/// (slots, columns), in blocks of slots: memory grows without copying what is there, and is given back when a block's last row is taken.
 class stored_activations {
  public:
   static constexpr std::size_t block_slots = 64;
@@ -20,12 +22,17 @@ class stored_activations {
 
   std::size_t columns() const { return columns_; }
   dtype type() const { return type_; }  // f32 or bf16
-  std::size_t bytes() const { return blocks_.size() * block_slots * row_bytes(); }
+  std::size_t bytes() const { return used_ * block_slots * row_bytes(); }
 
-  /// Room for so many slots at least. The first room that is made decides the type, f32 or bf16.
-  void reserve(std::size_t slots, dtype as) {
-    if (blocks_.empty()) type_ = as;
-    while (blocks_.size() * block_slots < slots) blocks_.emplace_back(block_slots * row_bytes());
+  /// Room for these slots. An empty store takes the type `as`, f32 or bf16; one that is not empty keeps its own.
+  void reserve(std::span<const std::uint32_t> slots, dtype as) {
+    if (used_ == 0) type_ = as;
+    for (const std::uint32_t slot : slots) {
+      if (blocks_.size() <= slot / block_slots) blocks_.resize(slot / block_slots + 1);
+      block& b = blocks_[slot / block_slots];
+      if (b.rows == 0) b.data = aligned_array<std::byte>(block_slots * row_bytes()), ++used_;
+      b.rows |= bit_of(slot);
+    }
   }
 
   /// row (columns). bf16 rounds to nearest, ties to even.
@@ -49,19 +56,36 @@ class stored_activations {
     for (std::size_t i = whole(); i < columns_; ++i) row[i] = float_of_bf16(in[i]);
   }
 
+  /// What these slots hold, each of them something, is not needed any more.
+  void release(std::span<const std::uint32_t> slots) {
+    for (const std::uint32_t slot : slots) {
+      block& b = blocks_[slot / block_slots];
+      b.rows &= ~bit_of(slot);
+      if (b.rows == 0) b.data = {}, --used_;
+    }
+  }
+
  private:
+  struct block {
+    aligned_array<std::byte> data;  // (block_slots, columns), where a slot is in use
+    std::uint64_t rows = 0;         // a bit for each slot that is
+  };
+  static_assert(block_slots == 64);
+
+  static std::uint64_t bit_of(std::uint32_t slot) { return std::uint64_t{1} << slot % block_slots; }
   std::size_t row_bytes() const { return columns_ * size_of(type_); }
   std::size_t whole() const { return columns_ / 8 * 8; }  // numbers that are converted eight at a time
 
   std::byte* at(std::size_t slot) {
-    assert(slot < blocks_.size() * block_slots);
-    return blocks_[slot / block_slots].data() + slot % block_slots * row_bytes();
+    assert(blocks_[slot / block_slots].rows & bit_of(static_cast<std::uint32_t>(slot)));
+    return blocks_[slot / block_slots].data.data() + slot % block_slots * row_bytes();
   }
   const std::byte* at(std::size_t slot) const { return const_cast<stored_activations*>(this)->at(slot); }
 
   std::size_t columns_;
   dtype type_ = dtype::f32;
-  std::vector<aligned_array<std::byte>> blocks_;  // (block_slots, columns)
+  std::size_t used_ = 0;  // blocks that have memory
+  std::vector<block> blocks_;
 };
 
 }  // namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA
