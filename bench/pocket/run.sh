@@ -7,7 +7,7 @@
 #   BUILD=build                        the folder to build in; the prompts and all predictions lie in its folder pocket/
 #   THREADS=                           of the runs; where none are named, all that the process may use
 #   TABLES="main others search"        what to run: the tables of the paper; more methods, on fewer prompts; a search for stages
-#   MAIN, OTHERS, SEARCH=143, 50, 100  prompts a task
+#   MAIN, OTHERS, SEARCH=143, 40, 40  prompts a task
 #
 # Ended at any moment and started again it goes on where it was. The results: sweep.csv and report.html, others.csv, search.csv and
 # search.md.
@@ -46,15 +46,15 @@ fi
 for table in ${TABLES:-main others search}; do
   case $table in
     main)
-      sweep main "${MAIN:-143}" --methods lazyllm,no_revival,dense_decode,static,random,compression --budgets 0.6,0.75,0.9 --sensitivity 20
+      sweep main "${MAIN:-143}" --methods lazyllm,no_revival,dense_decode,static,static@2,random,compression --budgets 0.53,0.6,0.75 --sensitivity 20
       cp "$work/main/sweep.csv" "$work/main/report.html" $here/
       ;;
     others)
-      sweep others "${OTHERS:-50}" --methods lazyllm,lazyllm@2+4,streaming,snapkv,h2o,fastkv,gemfilter --budgets 0.6,0.75,0.9
+      sweep others "${OTHERS:-40}" --methods lazyllm,lazyllm@2+4,fastkv@2,fastkv@3,gemfilter@2,gemfilter@3,streaming,snapkv,h2o --budgets 0.53,0.6,0.75
       cp "$work/others/sweep.csv" $here/others.csv
       ;;
     search)
-      sweep search "${SEARCH:-100}" --search >"$work/search.md"
+      sweep search "${SEARCH:-40}" --search >"$work/search.md"
       cp "$work/search.md" "$work/search/search.csv" $here/
       cat $here/search.md
       ;;
