@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
-// lazyprune sweep --search: the stages that prune most at a loss of score that can be borne. One half of each task's samples is searched
-// on; what was found is scored on the other, which had no say in it.
+// lazyprune sweep --search: the stages that prune most at a loss of score that can be borne. One half of each task's samples, drawn, is
+// searched on; what was found is scored on the other, which had no say in it.
 
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
-#include <map>
 #include <numeric>
 #include <optional>
 #include <system_error>
@@ -16,6 +15,7 @@
 #include "progress.hpp"
 
 #include <lazyprune/eval/detail/table_text.hpp>
+#include <lazyprune/eval/drawn_half.hpp>
 #include <lazyprune/eval/prediction_file.hpp>
 #include <lazyprune/eval/stage_search.hpp>
 #include <lazyprune/io/output_file.hpp>
@@ -30,8 +30,13 @@ std::string flags_of(const stages& when) { return when.list().empty() ? "--polic
 class searching {
  public:
   explicit searching(const sweep_flags& flags) : flags_(flags), model_(flags.model, flags.backend, flags.questions) {
-    std::map<const lazyprune::eval_task*, std::size_t> seen;
-    for (const question& asked : model_.questions()) (seen[asked.task]++ % 2 == 0 ? searched_ : held_out_).push_back(&asked);
+    for (const lazyprune::eval_task* task : model_.tasks()) {
+      std::vector<const question*> all;
+      for (const question& asked : model_.questions())
+        if (asked.task == task) all.push_back(&asked);
+      const std::vector<bool> drawn = lazyprune::drawn_half(all.size());
+      for (std::size_t i = 0; i < all.size(); ++i) (drawn[i] ? searched_ : held_out_).push_back(all[i]);
+    }
     if (held_out_.empty()) throw lazyprune::error("--search", "", "at least 2 samples of a task", "1");
     std::error_code failure;
     std::filesystem::create_directories(flags.directory, failure);

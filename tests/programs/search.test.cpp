@@ -64,7 +64,7 @@ TEST_CASE("the stages that answer as the dense model does, scored on samples tha
   CHECK(least < 1.0);
   CHECK_FALSE(held_out.empty());
   CHECK(whole.out.find("\n--stages " + best + "\n") != std::string::npos);
-  CHECK(whole.out.find(" on the 6 samples searched on, ") != std::string::npos);  // of each task the first, third and fifth
+  CHECK(whole.out.find(" on the 6 samples searched on, ") != std::string::npos);  // three of each task's five
   CHECK(whole.out.find(" on the 4 others\n") != std::string::npos);
 
   const std::string predictions = file_text(files / "whole/search.jsonl");

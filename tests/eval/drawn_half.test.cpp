@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/eval/drawn_half.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <set>
+
+using namespace lazyprune;
+
+TEST_CASE("half of them, and of an odd number one more") {
+  for (const std::size_t size : {0u, 1u, 2u, 5u, 6u, 143u}) {
+    CAPTURE(size);
+    const std::vector<bool> drawn = drawn_half(size);
+    CHECK(drawn.size() == size);
+    CHECK(static_cast<std::size_t>(std::ranges::count(drawn, true)) == (size + 1) / 2);
+  }
+}
+
+TEST_CASE("of lengths that repeat, both halves have all") {
+  for (const std::size_t period : {2u, 3u, 6u}) {
+    CAPTURE(period);
+    const std::vector<bool> drawn = drawn_half(48);
+    std::set<std::size_t> in, out;
+    for (std::size_t i = 0; i < drawn.size(); ++i) (drawn[i] ? in : out).insert(i % period);
+    CHECK(in.size() == period);
+    CHECK(out.size() == period);
+  }
+}
+
+TEST_CASE("a function of the number and the seed") {
+  CHECK(drawn_half(6) == std::vector<bool>{false, false, true, false, true, true});  // worked out by a program of its own
+  CHECK(drawn_half(20) == drawn_half(20));
+  CHECK(drawn_half(20, 1) != drawn_half(20, 2));
+}
