@@ -51,7 +51,7 @@ class evaluation {
       throw lazyprune::error(flags_.predicted, "", "at most " + std::to_string(model_.questions().size()) + " predictions, one a sample",
                              std::to_string(done.size()));
     for (std::size_t i = 0; i < done.size(); ++i) {
-      model_.check_earlier(done[i], flags_.predicted, i + 1, model_.questions()[i], setting_.method);
+      model_.check_earlier(done[i], flags_.predicted, i + 1, model_.questions()[i], setting_, setting_.method);
       if (flags_.compare != done[i].cost->dense_ttft_s.has_value())
         throw lazyprune::error(flags_.predicted, "prediction " + std::to_string(i + 1),
                                flags_.compare ? "one with --compare" : "one without --compare", "the other");

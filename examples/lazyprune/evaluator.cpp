@@ -6,11 +6,14 @@
 #include <filesystem>
 #include <functional>
 #include <iostream>
+#include <sstream>
+#include <string_view>
 
 #include "format.hpp"
 #include "model_choice.hpp"
 #include "sessions.hpp"
 
+#include <lazyprune/core/mix.hpp>
 #include <lazyprune/eval/compression.hpp>
 #include <lazyprune/eval/tasks.hpp>
 #include <lazyprune/eval/truncation.hpp>
@@ -71,6 +74,15 @@ void check_scorable(const question& asked) {
   }
 }
 
+/// Hexadecimal digits that stand for a text.
+std::string digest_of(std::string_view text) {
+  std::uint64_t digest = text.size();
+  for (const char c : text) digest = lazyprune::mix(digest, static_cast<unsigned char>(c));
+  std::ostringstream digits;
+  digits << std::hex << digest;
+  return digits.str();
+}
+
 /// Of the first `prompt` tokens, how many each layer has computed.
 std::vector<std::uint64_t> computed_by_layer(const lazyprune::frontier_table& tokens, std::size_t prompt, std::size_t layers) {
   std::vector<std::uint64_t> frontiers(layers + 1, 0);
@@ -120,7 +132,7 @@ std::vector<const eval_task*> evaluator::tasks() const {
 }
 
 void evaluator::check_earlier(const eval_prediction& done, const std::string& file, std::size_t number, const question& asked,
-                              const std::string& method) const {
+                              const eval_setting& setting, const std::string& method) const {
   const auto fail = [&](std::string_view expected, std::string_view found) {
     throw lazyprune::error(file, "prediction " + std::to_string(number), expected, found);
   };
@@ -128,6 +140,22 @@ void evaluator::check_earlier(const eval_prediction& done, const std::string& fi
   if (!done.cost) fail("one that this program made", "somebody else's");
   if (done.cost->method != method) fail(method, done.cost->method);
   if (done.cost->model != model_.directory().string()) fail(model_.directory().string(), done.cost->model);
+  const std::string& earlier = done.cost->asked;
+  if (const std::string now = how_asked(asked, setting); earlier != now)
+    fail(now, earlier.empty() ? "nothing of how it was asked, which an earlier version did not say" : earlier);
+}
+
+std::string evaluator::how_asked(const question& asked, const eval_setting& setting) const {
+  std::string text = setting.description(layers());
+  const auto add = [&](std::string_view flag, const std::string& value) { text.append(" ").append(flag).append(" ").append(value); };
+  add("--task", std::string(asked.task->name));
+  add("-n", std::to_string(new_tokens(*asked.task)));
+  add("-c", std::to_string(context_));
+  add("--max-length", std::to_string(flags_.max_length));
+  add("--chat", flags_.chat);
+  add("--backend", backend_.backend);
+  add("--dtype", backend_.dtype);
+  return text + ", prompt " + digest_of(lazyprune::prompt_of(*asked.task, asked.sample));
 }
 
 void evaluator::load() {
@@ -197,6 +225,7 @@ eval_prediction evaluator::predict(const question& asked, std::span<const token_
   lazyprune::eval_cost& cost = prediction.cost.emplace();
   cost.model = model_.directory().string();
   cost.method = method;
+  cost.asked = how_asked(asked, setting);
   cost.prompt_tokens = prompt.size();
   cost.ttft_s = scoring_seconds + run.prefill_seconds;
   cost.total_s = cost.ttft_s + run.decode_seconds;

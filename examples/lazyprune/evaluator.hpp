@@ -45,9 +45,10 @@ class evaluator {
   const lazyprune::checkpoint& model() const { return model_; }
   lazyprune::layer_id layers() const { return static_cast<lazyprune::layer_id>(model_.config().layers); }
 
-  /// Throws `error` where prediction `number` of a file is not an answer of this model to the question, by that method.
+  /// Throws `error` where prediction `number` of a file is not what `predict` gives: an answer of another model, to another question, or to
+  /// this one asked otherwise.
   void check_earlier(const lazyprune::eval_prediction& done, const std::string& file, std::size_t number, const question& asked,
-                     const std::string& method) const;
+                     const lazyprune::eval_setting& setting, const std::string& method) const;
 
   /// Loads the weights, starts the threads and brings the code to memory, before a clock runs.
   void load();
@@ -64,6 +65,9 @@ class evaluator {
 
  private:
   std::size_t new_tokens(const lazyprune::eval_task& task) const { return flags_.predict > 0 ? flags_.predict : task.max_new; }
+
+  /// All that an answer depends on beside the model, as flags; a digest stands for the prompt.
+  std::string how_asked(const question& asked, const lazyprune::eval_setting& setting) const;
 
   question_flags flags_;
   backend_flags backend_;

@@ -76,13 +76,13 @@ class searching {
   /// The next one: of an earlier run, or made now.
   const eval_prediction& answer(const question& asked, const stages& when) {
     const std::string method = flags_of(when);
+    const lazyprune::eval_setting setting{.method = method, .budget = {}, .policy = {.stages = when.text()}};
     if (taken_ == file_->done().size()) {
       if (!loaded_) model_.load();
       loaded_ = true;
-      const lazyprune::eval_setting setting{.method = method, .budget = {}, .policy = {.stages = when.text()}};
       file_->add(model_.predict(asked, model_.prompt_of(asked), setting, method));
     } else {
-      model_.check_earlier(file_->done()[taken_], file("search.jsonl"), taken_ + 1, asked, method);
+      model_.check_earlier(file_->done()[taken_], file("search.jsonl"), taken_ + 1, asked, setting, method);
     }
     return file_->done()[taken_++];
   }

@@ -133,7 +133,7 @@ class sweeping {
                              std::to_string(done.size()));
     for (const eval_prediction& prediction : done) {
       const auto [q, r] = steps_[done_];
-      model_.check_earlier(prediction, file, done_ + 1, model_.questions()[q], repeats_[r].name);
+      model_.check_earlier(prediction, file, done_ + 1, model_.questions()[q], repeats_[r].setting, repeats_[r].name);
       note(prediction);
     }
   }

@@ -85,6 +85,7 @@ TEST_CASE("a prediction is written as it is read") {
       .text = "p \"q\"\n中", .answers = {"a", ""}, .all_classes = strings{"x"}, .length = 12, .id = "id", .cost = eval_cost{}};
   *full.cost = {.model = "dir/m",
                 .method = "--stages 1:0.5",
+                .asked = "-n 32",
                 .prompt_tokens = 9,
                 .ttft_s = 0.1,
                 .dense_ttft_s = 0.3,
@@ -99,7 +100,8 @@ TEST_CASE("a prediction is written as it is read") {
   CHECK(predictions(to_line(full) + "\n" + to_line(bare) + "\n") == std::vector{full, bare});
   CHECK(to_line(bare) == R"({"pred":"","answers":[],"all_classes":null})");
   full.cost->dense_ttft_s.reset();
-  full.cost->total_s.reset(), full.cost->dense_total_s.reset(), full.cost->usage.clear();  // as older records have it
+  full.cost->asked.clear(), full.cost->total_s.reset(), full.cost->dense_total_s.reset(),
+      full.cost->usage.clear();  // as older records have it
   CHECK(predictions(to_line(full)) == std::vector{full});
 }
 

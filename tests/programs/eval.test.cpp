@@ -137,6 +137,47 @@ TEST_CASE("an interrupted run goes on without losing or repeating a sample") {
   CHECK(file_text(files / "cut.unfinished") == whole);
 }
 
+TEST_CASE("an interrupted run goes on as it began, and no other way") {
+  const temporary_folder files;
+  const std::string out = files / "out";
+  const auto run = [&](const std::vector<std::string>& more, const std::string& data) {
+    std::vector<std::string> arguments{"eval", "-d", "-", "--method", "mine", "--out", out, "--resume"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return lazyprune_program(arguments, data);
+  };
+  const std::string two = samples("few_shot", 2);
+  REQUIRE(run({"--max-length", "200"}, samples("few_shot", 1)).code == 0);
+  const std::string first = file_text(out);
+  const auto refused = [&](const std::vector<std::string>& more, const std::string& expected, const std::string& data) {
+    const std::string fault = complaint(run(more, data));
+    INFO(fault);
+    CHECK(fault.starts_with(out + ": prediction 1: expected --stages 3:0.3,5:0.1 "));
+    CHECK(fault.substr(0, fault.find(", found ")).find(expected) != fault.npos);
+    CHECK(file_text(out) == first);
+  };
+  refused({"--max-length", "201"}, " -n 32 -c 4096 --max-length 201 ", two);
+  refused({}, " --max-length 0 ", two);
+  refused({"--max-length", "200", "-n", "31"}, " -n 31 ", two);
+  refused({"--max-length", "200", "-c", "1000"}, " -c 1000 ", two);
+  refused({"--max-length", "200", "--chat", "llama2"}, " --chat llama2 ", two);
+  refused({"--max-length", "200", "--dtype", "f32"}, " --dtype f32, prompt ", two);
+  refused({"--max-length", "200", "--task", "pocket_profile"}, " --task pocket_profile ", two);
+  refused({"--max-length", "200", "--keep-last", "3"}, " --keep-last 3 ", two);  // though the method has the same name
+
+  json other = json::parse(samples("few_shot", 1));
+  other["context"] = "another " + other["context"].get<std::string>();
+  refused({"--max-length", "200"}, " --dtype auto, prompt ", other.dump());
+
+  json old = json::parse(first);
+  old["run"].erase("asked");
+  write_file(out, old.dump() + "\n");
+  CHECK(
+      complaint(run({"--max-length", "200"}, two)).ends_with(", found nothing of how it was asked, which an earlier version did not say"));
+  write_file(out, first);
+  CHECK(run({"--max-length", "200"}, two).code == 0);
+  CHECK(file_text(out).starts_with(first));
+}
+
 TEST_CASE("killed at any moment, a run goes on") {
   const temporary_folder files;
   const std::vector<std::string> arguments{"eval", "-d", prompts("few_shot"), "--out", files / "out", "--resume", "-t", "1"};

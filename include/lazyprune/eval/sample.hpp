@@ -34,8 +34,9 @@ struct eval_sample {
 
 /// What made a prediction, and what it took.
 struct eval_cost {
-  std::string model;   // its directory
-  std::string method;  // what pruned it
+  std::string model;    // its directory
+  std::string method;   // what pruned it
+  std::string asked{};  // how: flags, and what stands for the prompt; runs that differ in it answer other questions; empty: an older record
   std::size_t prompt_tokens = 0;
   double ttft_s = 0;                    // time to first token
   std::optional<double> dense_ttft_s;   // of the dense model, where it ran too
@@ -116,6 +117,7 @@ inline eval_cost cost_of(const json_value& object) {
   eval_cost cost;
   cost.model = object.at("model").string();
   cost.method = object.at("method").string();
+  cost.asked = string_at(object, "asked");
   cost.prompt_tokens = object.at("prompt_tokens").whole_number();
   cost.ttft_s = seconds(object.at("ttft_s"));
   if (const auto dense = object.find("dense_ttft_s")) cost.dense_ttft_s = seconds(*dense);
@@ -177,8 +179,10 @@ inline std::string to_line(const eval_prediction& prediction) {
   if (prediction.length) out["length"] = *prediction.length;
   if (!prediction.id.empty()) out["_id"] = prediction.id;
   if (const auto& cost = prediction.cost) {
-    nlohmann::ordered_json run{
-        {"model", cost->model}, {"method", cost->method}, {"prompt_tokens", cost->prompt_tokens}, {"ttft_s", cost->ttft_s}};
+    nlohmann::ordered_json run{{"model", cost->model}, {"method", cost->method}};
+    if (!cost->asked.empty()) run["asked"] = cost->asked;
+    run["prompt_tokens"] = cost->prompt_tokens;
+    run["ttft_s"] = cost->ttft_s;
     if (cost->dense_ttft_s) run["dense_ttft_s"] = *cost->dense_ttft_s;
     if (cost->total_s) run["total_s"] = *cost->total_s;
     if (cost->dense_total_s) run["dense_total_s"] = *cost->dense_total_s;
