@@ -303,7 +303,7 @@ void add_sweep(CLI::App& program, action& chosen) {
   add_numbers(command, "--budgets", flags->budgets, number_range<double>{0, 1},
               "Shares of the dense model's prefill rows that each method may compute (default: 0.6,0.75,0.9)");
   add_number(command, "--seeds", flags->seeds, number_range<std::size_t>{1, 1000},
-             "Runs of a method that draws at random, taken together in the table (default: 5)");
+             "Runs of a method that draws at random, each sample with draws of its own, taken together in the table (default: 5)");
   add_number(
       command, "--sensitivity", flags->sensitivity, number_range<std::size_t>{0},
       "Also prune after single layers, to 0.9, 0.7, 0.5, 0.3 and 0.1 of the tokens, on the first N samples of each file (default: 0)");

@@ -35,6 +35,7 @@ struct candidate {
 struct repeat {
   std::size_t of;  // candidate
   eval_setting setting;
+  std::size_t seed;                                         // of a method that draws
   std::string name;                                         // in its predictions
   std::vector<std::optional<eval_prediction>> predictions;  // (questions); none: not yet, or not asked
 };
@@ -76,7 +77,7 @@ class sweeping {
         const auto [q, r] = steps_[done_];
         const question& asked = model_.questions()[q];
         if (encoded != q) prompt = model_.prompt_of(asked), encoded = q;
-        eval_prediction prediction = model_.predict(asked, prompt, repeats_[r].setting, repeats_[r].name);
+        eval_prediction prediction = model_.predict(asked, prompt, setting_of(steps_[done_]), repeats_[r].name);
         file_->add(prediction);
         note(std::move(prediction));
       }
@@ -89,13 +90,22 @@ class sweeping {
   void add(std::vector<eval_setting> seeds, std::optional<lazyprune::stage> single = {}) {
     const eval_setting& first = seeds.front();
     std::string policy = first.description(model_.layers());
-    if (seeds.size() > 1) policy += " (seeds 0 to " + std::to_string(seeds.size() - 1) + ')';
+    if (draws(first)) policy += " (seeds 0 to " + std::to_string(seeds.size() - 1) + " of the first sample, then the next ones)";
     candidates_.push_back({first, policy, single});
-    for (eval_setting& setting : seeds) {
-      const std::string name = setting.text() + ": " + setting.description(model_.layers());
-      repeats_.push_back({candidates_.size() - 1, std::move(setting), name, {}});
+    for (std::size_t seed = 0; seed < seeds.size(); ++seed) {
+      const std::string name = seeds[seed].text() + ": " + seeds[seed].description(model_.layers());
+      repeats_.push_back({candidates_.size() - 1, std::move(seeds[seed]), seed, name, {}});
       repeats_.back().predictions.resize(model_.questions().size());
     }
+  }
+
+  static bool draws(const eval_setting& setting) { return setting.method == "random"; }
+
+  /// A seed draws the same positions in every prompt: each sample has seeds of its own, so that a mean over samples is one over draws too.
+  eval_setting setting_of(const step& s) const {
+    const repeat& of = repeats_[s.repeat];
+    if (!draws(of.setting)) return of.setting;
+    return lazyprune::at_budget({of.setting.method}, of.setting.budget, model_.layers(), of.seed + s.question * flags_.seeds);
   }
 
   /// Dense comes first, whatever was named.
@@ -133,7 +143,7 @@ class sweeping {
                              std::to_string(done.size()));
     for (const eval_prediction& prediction : done) {
       const auto [q, r] = steps_[done_];
-      model_.check_earlier(prediction, file, done_ + 1, model_.questions()[q], repeats_[r].setting, repeats_[r].name);
+      model_.check_earlier(prediction, file, done_ + 1, model_.questions()[q], setting_of(steps_[done_]), repeats_[r].name);
       note(prediction);
     }
   }

@@ -106,7 +106,7 @@ TEST_CASE("methods at budgets: a table, a page, and predictions that say what ma
     CHECK(std::stod(rows[i].at("speedup_total")) == doctest::Approx(std::stod(rows[i % 2].at("total_s")) / total).epsilon(1e-9));
   }
   CHECK(rows[2].at("policy").starts_with("--stages 3:0.5811,5:0.5811 "));  // 3 + 2 s + s^2 = 4.5
-  CHECK(rows[4].at("policy").ends_with(" --decode dense (seeds 0 to 1)"));
+  CHECK(rows[4].at("policy").ends_with(" --decode dense (seeds 0 to 1 of the first sample, then the next ones)"));
   CHECK(std::stod(rows[4].at("share_computed")) == doctest::Approx(0.75).epsilon(1.0 / 300));
   CHECK(rows[6].at("policy") == "the prompt compressed to 0.75, --policy dense");
   CHECK(rows[8].at("method") == "lazyllm@1");
@@ -122,6 +122,18 @@ TEST_CASE("methods at budgets: a table, a page, and predictions that say what ma
   CHECK(made_by(1).starts_with("lazyllm@3+5 0.75: --stages 3:0.5811,5:0.5811 "));
   CHECK(made_by(2).starts_with("random 0.75: --stages 0:0.75 --scorer random:seed=0 "));
   CHECK(made_by(3).starts_with("random 0.75: --stages 0:0.75 --scorer random:seed=1 "));
+  // A seed's name stays, and what it draws is another of each sample: 0 and 1, 2 and 3, ... The first sample is 5 + 25 lines, the second 5.
+  std::vector<std::string> drawn;
+  for (std::size_t i = 0; i < 35; ++i) {
+    const json run = json::parse(lines[i])["run"];
+    const std::string asked = run["asked"], key = " --scorer random:seed=";
+    if (const std::size_t at = asked.find(key); at != asked.npos) {
+      const bool first = run["method"].get<std::string>().find(key + "0 ") != std::string::npos;
+      drawn.push_back((first ? "0: " : "1: ") + asked.substr(at + key.size(), asked.find(' ', at + key.size()) - at - key.size()));
+    }
+  }
+  std::ranges::sort(drawn);  // each sample begins with the next setting
+  CHECK(drawn == std::vector<std::string>{"0: 0", "0: 2", "1: 1", "1: 3"});
   CHECK(made_by(5).starts_with("lazyllm@1 0.91"));
   CHECK(made_by(30).starts_with("lazyllm@3+5 0.75: "));
 
