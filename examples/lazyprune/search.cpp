@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
-#include <numeric>
 #include <optional>
 #include <system_error>
 
@@ -14,6 +13,7 @@
 #include "format.hpp"
 #include "progress.hpp"
 
+#include <lazyprune/eval/detail/mean_over.hpp>
 #include <lazyprune/eval/detail/table_text.hpp>
 #include <lazyprune/eval/drawn_half.hpp>
 #include <lazyprune/eval/prediction_file.hpp>
@@ -23,6 +23,23 @@
 namespace {
 
 using lazyprune::estimate, lazyprune::eval_prediction, lazyprune::searched_stages, lazyprune::stages;
+
+/// Samples, or what is known of each, task by task.
+template <class T>
+using by_task = std::vector<std::vector<T>>;
+
+template <class T>
+std::size_t count(const by_task<T>& all) {
+  std::size_t n = 0;
+  for (const std::vector<T>& task : all) n += task.size();
+  return n;
+}
+
+/// Of the tasks' means: each task weighs the same.
+estimate mean(const by_task<double>& values) {
+  return *lazyprune::detail::mean_over(
+      values, [](const std::vector<double>& task) { return std::optional(lazyprune::detail::estimate_of(task, {})); });
+}
 
 /// As flags.
 std::string flags_of(const stages& when) { return when.list().empty() ? "--policy dense" : "--stages " + when.text(); }
@@ -34,10 +51,11 @@ class searching {
       std::vector<const question*> all;
       for (const question& asked : model_.questions())
         if (asked.task == task) all.push_back(&asked);
+      if (all.size() < 2) throw lazyprune::error("--search", task->name, "at least 2 samples", "1");
+      searched_.emplace_back(), held_out_.emplace_back();
       const std::vector<bool> drawn = lazyprune::drawn_half(all.size());
-      for (std::size_t i = 0; i < all.size(); ++i) (drawn[i] ? searched_ : held_out_).push_back(all[i]);
+      for (std::size_t i = 0; i < all.size(); ++i) (drawn[i] ? searched_ : held_out_).back().push_back(all[i]);
     }
-    if (held_out_.empty()) throw lazyprune::error("--search", "", "at least 2 samples of a task", "1");
     std::error_code failure;
     std::filesystem::create_directories(flags.directory, failure);
     if (failure) throw lazyprune::error(flags.directory, "", "a directory, or a name for one", failure.message());
@@ -46,32 +64,32 @@ class searching {
 
   void run() {
     progress_bar bar("searching");
-    const auto scores = [&](const stages& when, const std::vector<const question*>& asked) {
-      std::vector<double> all;
-      for (const question* one : asked) {
-        bar.show(taken_, flags_.tries * searched_.size() + 2 * held_out_.size());
-        all.push_back(100.0 * score_of(*one->task, answer(*one, when)));
+    const auto scores = [&](const stages& when, const by_task<const question*>& asked) {
+      by_task<double> all;
+      for (const std::vector<const question*>& task : asked) {
+        all.emplace_back();
+        for (const question* one : task) {
+          bar.show(taken_, flags_.tries * count(searched_) + 2 * count(held_out_));
+          all.back().push_back(100.0 * score_of(*one->task, answer(*one, when)));
+        }
       }
       return all;
     };
     const lazyprune::stage_search search{.max_loss = flags_.max_loss, .most_evaluations = flags_.tries};
-    const auto result = search(model_.layers(), [&](const stages& when) { return mean(scores(when, searched_)); });
+    const auto result = search(model_.layers(), [&](const stages& when) { return mean(scores(when, searched_)).mean; });
     const searched_stages& best = result.trail[result.best];
 
-    const std::vector<double> dense = scores(stages{}, held_out_), found = best.when.list().empty() ? dense : scores(best.when, held_out_);
+    const by_task<double> dense = scores(stages{}, held_out_), found = best.when.list().empty() ? dense : scores(best.when, held_out_);
     if (taken_ < file_->done().size())
       throw lazyprune::error(file("search.jsonl"), "", "at most " + std::to_string(taken_) + " predictions, as this search makes",
                              std::to_string(file_->done().size()));
     file_->commit();
-    write_csv(result, mean(dense), mean(found));
+    write_csv(result, mean(dense).mean, mean(found).mean);
     report(result, dense, found);
   }
 
  private:
   std::string file(const std::string& name) const { return (std::filesystem::path(flags_.directory) / name).string(); }
-  static double mean(const std::vector<double>& values) {
-    return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-  }
 
   /// The next one: of an earlier run, or made now.
   const eval_prediction& answer(const question& asked, const stages& when) {
@@ -107,27 +125,28 @@ class searching {
     out.commit();
   }
 
-  void report(const lazyprune::stage_search_result& result, const std::vector<double>& dense, const std::vector<double>& found) const {
+  void report(const lazyprune::stage_search_result& result, const by_task<double>& dense, const by_task<double>& found) const {
     const searched_stages &whole = result.trail.front(), &best = result.trail[result.best];
     std::vector<std::vector<std::string>> table{{"stages", "rows", "score", "lost"}};
     for (const searched_stages& point : best_trades(result.trail))
       table.push_back({point.when.list().empty() ? "dense" : point.when.text(), percent_text(point.rows), fixed(point.score, 2),
                        fixed(whole.score - point.score, 2)});
-    std::vector<double> lost;
-    for (std::size_t i = 0; i < dense.size(); ++i) lost.push_back(dense[i] - found[i]);
-    const estimate loss = lazyprune::detail::estimate_of(lost, {});
+    by_task<double> lost = dense;
+    for (std::size_t t = 0; t < lost.size(); ++t)
+      for (std::size_t i = 0; i < lost[t].size(); ++i) lost[t][i] -= found[t][i];
     std::cout << lazyprune::detail::markdown_table(table, 1) << '\n'
               << flags_of(best.when) << '\n'
               << percent_text(best.rows) << " of the dense rows; score " << fixed(best.score, 2) << ", dense " << fixed(whole.score, 2)
-              << ", on the " << searched_.size() << " samples searched on, " << result.trail.size() << " schedules tried\n"
-              << "score " << fixed(mean(found), 2) << ", dense " << fixed(mean(dense), 2) << ", lost "
-              << lazyprune::detail::with_interval(loss, 1, 2) << ", on the " << held_out_.size() << " others\n";
+              << ", on the " << count(searched_) << " samples searched on, " << result.trail.size() << " schedules tried\n"
+              << "score " << fixed(mean(found).mean, 2) << ", dense " << fixed(mean(dense).mean, 2) << ", lost "
+              << lazyprune::detail::with_interval(mean(lost), 1, 2) << ", on the " << count(held_out_) << " others\n";
+    if (searched_.size() > 1) std::cout << "scores are means over " << searched_.size() << " tasks, each of which weighs the same\n";
     if (!result.complete) std::cout << "ended by --tries: more of them may find better stages\n";
   }
 
   sweep_flags flags_;
   evaluator model_;
-  std::vector<const question*> searched_, held_out_;
+  by_task<const question*> searched_, held_out_;
   std::optional<lazyprune::prediction_file> file_;
   std::size_t taken_ = 0;  // predictions of the file that are in use
   bool loaded_ = false;

@@ -81,6 +81,24 @@ TEST_CASE("the stages that answer as the dense model does, scored on samples tha
   CHECK(complaint(run("whole", {"--resume", "--max-loss", "40"})).find("search.jsonl: ") != std::string::npos);
 }
 
+TEST_CASE("each task weighs the same, whatever its samples") {
+  const temporary_folder files;
+  const std::string all = file_text(prompts("passage_retrieval"));
+  std::string data;
+  std::size_t end = 0;
+  for (int i = 0; i < 5; ++i) end = all.find('\n', end) + 1;
+  data = all.substr(0, end);
+  for (const char* input : {"1", "2"})  // of which no answer is right
+    data += R"({"dataset": "pocket_few_shot", "context": "word : red label : groupa .", "answers": ["-"], "input": ")" +
+            std::string(input) + "\"}\n";
+  const program_result result = lazyprune_program({"sweep", "--search", "-d", "-", "--tries", "1", "--out", files.path()}, data);
+  REQUIRE_MESSAGE(result.code == 0, result.err);
+  CHECK(lines_of(file_text(files / "search.csv"))[1] == "\"\",1,50,1,1,50");  // three of three and none of one; two of two and none of one
+  CHECK(
+      result.out.ends_with("scores are means over 2 tasks, each of which weighs the same\n"
+                           "ended by --tries: more of them may find better stages\n"));
+}
+
 TEST_CASE("what cannot be searched") {
   const temporary_folder files;
   const auto fault = [&](std::vector<std::string> more) {
@@ -88,7 +106,7 @@ TEST_CASE("what cannot be searched") {
     return complaint(lazyprune_program(more));
   };
   CHECK(fault({}) == "sweep: expected --out DIR, found none");
-  CHECK(fault({"--out", files.path(), "--limit", "1"}) == "--search: expected at least 2 samples of a task, found 1");
+  CHECK(fault({"--out", files.path(), "--limit", "1"}) == "--search: pocket_few_shot: expected at least 2 samples, found 1");
   CHECK(fault({"--out", files.path(), "--sensitivity", "3"}) == "--search: expected no --sensitivity, found 3");
   CHECK(fault({"--out", files.path(), "--max-loss", "-1"}) == "--max-loss: expected a number from 0 to 100, found -1");
 }

@@ -19,6 +19,7 @@
 #include <lazyprune/core/flag_text.hpp>
 #include <lazyprune/core/types.hpp>
 #include <lazyprune/eval/detail/html.hpp>
+#include <lazyprune/eval/detail/mean_over.hpp>
 #include <lazyprune/eval/detail/page_style.hpp>
 #include <lazyprune/eval/detail/svg_chart.hpp>
 #include <lazyprune/eval/detail/sweep_page_template.hpp>
@@ -78,22 +79,6 @@ inline std::string cell_of(const sweep_quantity& q, const std::optional<estimate
   if (!e) return "<td>–</td>";
   return std::string(bold ? "<td><b>" : "<td>") + mean_text(q, *e) + (bold ? "</b>" : "") + "<small>" + interval_text(q, *e) +
          "</small></td>";
-}
-
-/// The mean over tasks of what is known of each, none where one is not known. The tasks' distances to the ends of their intervals are
-/// added as deviations of independent means are.
-template <class Of>
-std::optional<estimate> mean_over(const std::vector<std::string>& tasks, Of of) {
-  double mean = 0, below = 0, above = 0;
-  for (const std::string& task : tasks) {
-    const std::optional<estimate> e = of(task);
-    if (!e) return std::nullopt;
-    mean += e->mean;
-    below = std::hypot(below, e->mean - e->ci95.low);
-    above = std::hypot(above, e->ci95.high - e->mean);
-  }
-  const auto n = static_cast<double>(tasks.size());
-  return estimate{mean / n, {(mean - below) / n, (mean + above) / n}};
 }
 
 /// A sweep's entries in order: what there is of each kind, and where an entry stands.
