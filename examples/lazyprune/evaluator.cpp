@@ -83,6 +83,14 @@ std::string digest_of(std::string_view text) {
   return digits.str();
 }
 
+/// Of the prompt's tokens, those of the sample's context: not the task's words, the question, or the chat model's.
+lazyprune::token_range context_in(const question& asked, const lazyprune::chat_format& chat, std::span<const token_id> prompt,
+                                  const lazyprune::tokenizer& tokens) {
+  lazyprune::prompt_parts parts = prompt_parts_of(*asked.task, asked.sample);
+  if (asked.task->chat) parts.before.insert(0, chat.before), parts.after += chat.after;
+  return context_of(prompt, parts.before, parts.after, tokens);
+}
+
 /// Of the first `prompt` tokens, how many each layer has computed.
 std::vector<std::uint64_t> computed_by_layer(const lazyprune::frontier_table& tokens, std::size_t prompt, std::size_t layers) {
   std::vector<std::uint64_t> frontiers(layers + 1, 0);
@@ -195,9 +203,10 @@ eval_prediction evaluator::predict(const question& asked, std::span<const token_
   double scoring_seconds = 0;
   std::size_t scoring_bytes = 0;
   if (setting.prompt_share < 1) {
+    const lazyprune::token_range context = context_in(asked, chat_, prompt, tokenizer_);
     const auto start = std::chrono::steady_clock::now();
     const scored_prompt scored = engine_->self_information(prompt);
-    compressed = lazyprune::compressed(prompt, scored.information, setting.prompt_share);
+    compressed = lazyprune::compressed(prompt, scored.information, context, setting.prompt_share);
     scoring_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     scoring_bytes = scored.memory.total();
     read = compressed;

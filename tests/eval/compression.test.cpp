@@ -3,6 +3,10 @@
 
 #include <doctest/doctest.h>
 
+#include <lazyprune/io/checkpoint.hpp>
+
+#include <test_data.hpp>
+
 using namespace lazyprune;
 
 namespace {
@@ -12,23 +16,53 @@ using ids = std::vector<token_id>;
 constexpr double first = std::numeric_limits<double>::infinity();
 const ids prompt{10, 11, 12, 13, 14, 15};
 const std::vector<double> nats{first, 0.5, 3.0, 0.25, 3.5, 0.0};
+constexpr token_range whole{0, 6};
 
 }  // namespace
 
 TEST_CASE("the most surprising tokens stay in their order, with the first and the last") {
-  CHECK(compressed(prompt, nats, 1.0) == prompt);
-  CHECK(compressed(prompt, nats, 0.5) == ids{10, 14, 15});
-  CHECK(compressed(prompt, nats, 0.51) == ids{10, 12, 14, 15});  // rounded up
-  CHECK(compressed(prompt, nats, 0.01) == ids{10, 15});
-  CHECK(compressed(ids{7}, std::vector{first}, 0.5) == ids{7});
+  CHECK(compressed(prompt, nats, whole, 1.0) == prompt);
+  CHECK(compressed(prompt, nats, whole, 0.5) == ids{10, 14, 15});
+  CHECK(compressed(prompt, nats, whole, 0.51) == ids{10, 12, 14, 15});  // rounded up
+  CHECK(compressed(prompt, nats, whole, 0.01) == ids{10, 15});
+  CHECK(compressed(ids{7}, std::vector{first}, {0, 1}, 0.5) == ids{7});
+}
+
+TEST_CASE("what stands before and after the context stays, and counts") {
+  CHECK(compressed(prompt, nats, {2, 5}, 1.0) == prompt);
+  CHECK(compressed(prompt, nats, {2, 5}, 0.75) == ids{10, 11, 12, 14, 15});
+  CHECK(compressed(prompt, nats, {2, 5}, 0.6) == ids{10, 11, 14, 15});
+  CHECK(compressed(prompt, nats, {2, 5}, 0.5) == ids{10, 11, 15});
+  CHECK(compressed(prompt, nats, {2, 5}, 0.1) == ids{10, 11, 15});  // more than the share
+  CHECK(compressed(prompt, nats, {1, 3}, 0.7) == ids{10, 12, 13, 14, 15});
+  CHECK(compressed(prompt, nats, {3, 3}, 0.1) == prompt);
 }
 
 TEST_CASE("of equally surprising tokens the later ones stay") {
-  CHECK(compressed(prompt, std::vector{first, 1.0, 1.0, 1.0, 1.0, 1.0}, 0.6) == ids{10, 13, 14, 15});
+  CHECK(compressed(prompt, std::vector{first, 1.0, 1.0, 1.0, 1.0, 1.0}, whole, 0.6) == ids{10, 13, 14, 15});
 }
 
 TEST_CASE("one number a token") {
-  CHECK_THROWS_WITH_AS(compressed(prompt, std::vector{first}, 0.5),
+  CHECK_THROWS_WITH_AS(compressed(prompt, std::vector{first}, whole, 0.5),
                        "compression: self-information: expected 6 numbers, one a token of a prompt, found 1", error);
-  CHECK_THROWS_AS(compressed({}, {}, 0.5), error);
+  CHECK_THROWS_AS(compressed({}, {}, {0, 0}, 0.5), error);
+}
+
+TEST_CASE("where the context stands among a prompt's tokens") {
+  const std::optional<tokenizer> tokens = checkpoint(pocket_model()).load_tokenizer();
+  REQUIRE(tokens);
+  const ids all = tokens->encode("the chapter on gardens leads to rivers .");
+  REQUIRE(all.size() == 9);  // BOS, and a token a word
+  CHECK(context_of(all, "the chapter", " rivers .", *tokens) == token_range{3, 7});
+  CHECK(context_of(all, "the chapter on gar", "ers .", *tokens) == token_range{5, 7});  // parts of a word keep it
+  CHECK(context_of(all, "", "", *tokens) == token_range{0, 9});
+  CHECK(context_of(all, "the chapter on gardens", " leads to rivers .", *tokens) == token_range{5, 5});
+  // The middle is lost, and with it the end of the first text and the beginning of the last.
+  CHECK(context_of(all, "the chapters", "to seas and rivers .", *tokens) == token_range{3, 7});
+  CHECK(context_of(all, "the chapter on gardens leads to seas", "on gardens leads to rivers .", *tokens) == token_range{8, 8});
+  // Bytes of one character go together: three tokens each.
+  const ids bytes = tokens->encode("\xe4\xb8\xad\xe6\x96\x87\xe5\xad\x97");
+  REQUIRE(bytes.size() >= 10);
+  const token_range middle = context_of(bytes, "\xe4\xb8\xad", "\xe5\xad\x97", *tokens);
+  CHECK(middle == token_range{bytes.size() - 6, bytes.size() - 3});
 }

@@ -25,6 +25,11 @@ TEST_CASE("a prompt has the sample in its places, and what looks like a place in
                            .dataset = "",
                            .language = ""};
   CHECK(prompt_of(plain, sample) == "[C{input}{|I{context}I{context}]");
+  CHECK(prompt_parts_of(plain, sample) == prompt_parts{"[", "C{input}{", "|I{context}I{context}]"});
+  eval_task undivided = plain;
+  undivided.prompt = "{input}!";
+  CHECK(prompt_parts_of(undivided, sample) == prompt_parts{"", "I{context}!", ""});
+  CHECK(prompt_of(undivided, sample) == "I{context}!");
 }
 
 TEST_CASE("an answer ends at its stop text") {

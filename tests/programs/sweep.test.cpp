@@ -108,7 +108,7 @@ TEST_CASE("methods at budgets: a table, a page, and predictions that say what ma
   CHECK(rows[2].at("policy").starts_with("--stages 3:0.5811,5:0.5811 "));  // 3 + 2 s + s^2 = 4.5
   CHECK(rows[4].at("policy").ends_with(" --decode dense (seeds 0 to 1 of the first sample, then the next ones)"));
   CHECK(std::stod(rows[4].at("share_computed")) == doctest::Approx(0.75).epsilon(1.0 / 300));
-  CHECK(rows[6].at("policy") == "the prompt compressed to 0.75, --policy dense");
+  CHECK(rows[6].at("policy") == "the context compressed to leave 0.75 of the prompt, --policy dense");
   CHECK(rows[8].at("method") == "lazyllm@1");
   CHECK(rows[8].at("policy").starts_with("--stages 1:0.9 "));
   CHECK(rows[8].at("n") == "1");

@@ -3,29 +3,66 @@
 // guessed need not be read.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <limits>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <lazyprune/core/error.hpp>
+#include <lazyprune/io/tokenizer.hpp>
 #include <lazyprune/policy/arguments.hpp>
 #include <lazyprune/policy/detail/order.hpp>
 
 namespace lazyprune::inline v0 {
 
-/// The `share` of the prompt's tokens (rounded up) with the most self-information, in their order; the last one, which asks, always among
-/// them. `information` (prompt): -log p(token | those before it), infinity for the first. Selective Context scores with a small model,
-/// chooses whole phrases, and leaves the question as it is; here the tokens of the whole prompt are chosen one by one. Throws `error`
-/// where the prompt is empty, or there is not one number a token.
-inline std::vector<token_id> compressed(std::span<const token_id> prompt, std::span<const double> information, fraction share) {
+/// Tokens of a prompt, from `begin` to before `end`.
+struct token_range {
+  std::size_t begin, end;
+  friend bool operator==(const token_range&, const token_range&) = default;
+};
+
+/// The tokens with nothing of the texts that stand `before` and `after` a prompt's context: the instruction and the question. Where the
+/// prompt has lost its middle (eval/truncation.hpp) and one of these texts was cut with it, what is left of that text counts.
+inline token_range context_of(std::span<const token_id> prompt, std::string_view before, std::string_view after, const tokenizer& tokens) {
+  std::string text;
+  std::vector<std::size_t> begins;  // of each token's text, and where the last one ends
+  token_decoder decoder(tokens);
+  for (const token_id id : prompt) {
+    begins.push_back(text.size());
+    text += decoder.push(id);
+  }
+  text += decoder.finish();
+  begins.push_back(text.size());
+
+  const auto as_read = [&](std::string_view part) { return tokens.decode(tokens.encode(part)); };
+  const std::string head = as_read(before), tail = as_read(after);
+  const auto head_end = static_cast<std::size_t>(std::ranges::mismatch(text, head).in1 - text.begin());
+  const auto tail_begin =
+      static_cast<std::size_t>(text.rend() - std::mismatch(text.rbegin(), text.rend(), tail.rbegin(), tail.rend()).first);
+  const auto first_at = [&](std::size_t offset) {
+    return static_cast<std::size_t>(std::ranges::lower_bound(begins, offset) - begins.begin());
+  };
+  const std::size_t begin = std::min(first_at(head_end), prompt.size());
+  std::size_t end = first_at(tail_begin);
+  if (begins[end] > tail_begin) --end;  // the token before has a part of it
+  return {begin, std::max(begin, end)};
+}
+
+/// The `share` of the prompt's tokens (rounded up): all that stands outside of `context`, the last token, which asks, and of the context
+/// the tokens with the most self-information, in their order. Where what is outside takes more than the share, that alone is left.
+/// `information` (prompt): -log p(token | those before it), infinity for the first, which stays. Selective Context scores with a small
+/// model and leaves out whole phrases; here the model itself scores, and tokens are chosen one by one. Throws `error` where the prompt is
+/// empty, or there is not one number a token.
+inline std::vector<token_id> compressed(std::span<const token_id> prompt, std::span<const double> information, token_range context,
+                                        fraction share) {
   if (prompt.empty() || information.size() != prompt.size())
     throw error("compression", "self-information", std::to_string(prompt.size()) + " numbers, one a token of a prompt",
                 std::to_string(information.size()));
-  std::vector<float> scores;
-  for (const double nats : information) scores.push_back(static_cast<float>(nats));
-  scores.back() = std::numeric_limits<float>::infinity();
+  std::vector<float> scores(prompt.size(), std::numeric_limits<float>::infinity());
+  for (std::size_t i = context.begin; i < std::min(context.end, prompt.size() - 1); ++i) scores[i] = static_cast<float>(information[i]);
   std::vector<std::uint32_t> kept(prompt.size());
   kept.resize(detail::best(scores, share_of(share, prompt.size()), kept));
   std::vector<token_id> out;

@@ -8,8 +8,10 @@
 //   static        the paper's static token pruning: once, after one layer, by the query token's attention; nothing comes back
 //   random        the paper's random token drop, before the first layer
 //   compression   the paper's prompt compression, after Selective Context (Li et al. 2023, arXiv 2310.06201; eval/compression.hpp): the
-//                 dense model reads the part of the prompt that told it most. No composition of policies: it is the prompt that changes,
-//                 and the tokens' positions with it, and what is left out is chosen by a pass over all of it, before the one that answers
+//                 dense model reads the instruction, the question, and what told it most of the context between them (of RULER's prompts,
+//                 which are not divided, what told it most of the whole). No composition of policies: it is the prompt that changes, and
+//                 the tokens' positions with it, and what is left out is chosen by a dense pass over all of it, before the one that
+//                 answers. Times include that pass; the rows and shares computed, by which budgets are kept, do not
 //   streaming     StreamingLLM (arXiv 2309.17453): the first 4 tokens and the most recent ones, together the budget's share
 //   snapkv        after SnapKV (arXiv 2404.14469): the whole prompt is computed, then each step sees the budget's share of the tokens,
 //   those
@@ -64,7 +66,7 @@ struct eval_setting {
   std::string method;              // "lazyllm@3+5"
   std::optional<double> budget{};  // of the dense prefill's rows; none: dense
   policy_spec policy{};
-  double prompt_share = 1;  // of the prompt's tokens, what the model reads; below 1 the prompt is compressed
+  double prompt_share = 1;  // of the prompt's tokens, what the model reads; below 1 the prompt's context is compressed
 
   /// "lazyllm@3+5 0.6"
   std::string text() const { return budget ? method + ' ' + text_of_number(*budget) : method; }
@@ -72,7 +74,7 @@ struct eval_setting {
   /// What is done, for a model of so many layers: the policy's flags, and the compression before them.
   std::string description(layer_id layers) const {
     const std::string flags = lazyprune::text(policy, layers);
-    return prompt_share < 1 ? "the prompt compressed to " + text_of_number(prompt_share) + ", " + flags : flags;
+    return prompt_share < 1 ? "the context compressed to leave " + text_of_number(prompt_share) + " of the prompt, " + flags : flags;
   }
   friend bool operator==(const eval_setting&, const eval_setting&) = default;
 };

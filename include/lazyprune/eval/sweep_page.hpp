@@ -42,8 +42,9 @@ inline constexpr std::array<std::pair<std::string_view, std::string_view>, 12> m
      "drops tokens at random before the first layer; the predictions of all draws count together. The paper's random token "
      "drop."},
     {"compression",
-     "the same model first reads the prompt and leaves out the tokens that it could predict best (Selective Context). Its TTFT includes "
-     "that pass, its rows do not. The paper's prompt compression."},
+     "the same model first reads the prompt and leaves out the tokens of its context that it could predict best (Selective Context); "
+     "instruction and question stay, where the task tells them from the context (RULER does not). Its times include that dense pass, its "
+     "share of rows computed does not. The paper's prompt compression."},
     {"streaming", "keeps the first four tokens and the last ones (StreamingLLM)."},
     {"snapkv", "a dense prefill; then steps see only what the prompt's last tokens attend to (after SnapKV)."},
     {"h2o", "a dense prefill; then steps see only what has been attended to most, and the last tokens (after H2O)."},

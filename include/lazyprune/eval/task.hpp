@@ -15,7 +15,7 @@ namespace lazyprune::inline v0 {
 struct eval_task {
   std::string_view name;    // of the data set
   std::string_view group;   // the row of the paper's Table 1 that it belongs to; "RULER"
-  std::string_view prompt;  // {context} and {input} stand for the sample's
+  std::string_view prompt;  // {context}, once at most, and {input} stand for the sample's
   std::size_t max_new;      // tokens to generate
   eval_metric metric;
   bool first_line = false;     // only the first line of a prediction counts, the empty ones before it apart
@@ -24,23 +24,30 @@ struct eval_task {
   friend bool operator==(const eval_task&, const eval_task&) = default;
 };
 
-/// The prompt, without the words of a chat model around it.
-inline std::string prompt_of(const eval_task& task, const eval_sample& sample) {
+/// A prompt, without the words of a chat model around it: a sample's context, and what stands before and after it.
+struct prompt_parts {
+  std::string before, context, after;
+  friend bool operator==(const prompt_parts&, const prompt_parts&) = default;
+};
+
+/// A prompt without a place for the context, as RULER's, is context as a whole.
+inline prompt_parts prompt_parts_of(const eval_task& task, const eval_sample& sample) {
   constexpr std::string_view context = "{context}", input = "{input}";
-  std::string out;
-  for (std::string_view rest = task.prompt; !rest.empty();) {
-    if (rest.starts_with(context)) {
-      out += sample.context;
-      rest.remove_prefix(context.size());
-    } else if (rest.starts_with(input)) {
-      out += sample.input;
-      rest.remove_prefix(input.size());
-    } else {
-      out += rest.front();
-      rest.remove_prefix(1);
-    }
-  }
-  return out;
+  const auto with_input = [&](std::string_view text) {
+    std::string out;
+    for (std::size_t at; (at = text.find(input)) != text.npos; text.remove_prefix(at + input.size()))
+      out.append(text.substr(0, at)).append(sample.input);
+    return out.append(text);
+  };
+  const std::size_t at = task.prompt.find(context);
+  if (at == task.prompt.npos) return {"", with_input(task.prompt), ""};
+  return {with_input(task.prompt.substr(0, at)), sample.context, with_input(task.prompt.substr(at + context.size()))};
+}
+
+/// The whole of it.
+inline std::string prompt_of(const eval_task& task, const eval_sample& sample) {
+  const prompt_parts parts = prompt_parts_of(task, sample);
+  return parts.before + parts.context + parts.after;
 }
 
 /// What of generated text is the answer: it ends at the task's stop text.
