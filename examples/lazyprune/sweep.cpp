@@ -157,7 +157,7 @@ class sweeping {
   /// dense run stands beside it. None where nothing was asked.
   std::optional<lazyprune::eval_summary> summary(std::size_t c, const eval_task& task, std::size_t limit) const {
     std::vector<eval_prediction> predictions;
-    std::vector<double> scores;
+    std::vector<double> scores, dense_scores;
     for (std::size_t q = 0; q < model_.questions().size(); ++q) {
       if (model_.questions()[q].task != &task || model_.questions()[q].number > limit) continue;
       std::vector<eval_prediction> runs;
@@ -165,14 +165,17 @@ class sweeping {
         if (r.of == c && r.predictions[q]) runs.push_back(*r.predictions[q]);
       if (runs.empty()) continue;
       auto [prediction, score] = pooled(task, runs);
-      const lazyprune::eval_cost& dense = *repeats_.front().predictions[q]->cost;
-      prediction.cost->dense_ttft_s = dense.ttft_s;
-      prediction.cost->dense_total_s = dense.total_s;
+      const eval_prediction& dense = *repeats_.front().predictions[q];
+      prediction.cost->dense_ttft_s = dense.cost->ttft_s;
+      prediction.cost->dense_total_s = dense.cost->total_s;
       predictions.push_back(std::move(prediction));
       scores.push_back(score);
+      dense_scores.push_back(score_of(task, dense));
     }
     if (scores.empty()) return std::nullopt;
-    return summary_of(task, candidates_[c].setting.text(), predictions, std::move(scores));
+    lazyprune::eval_summary result = summary_of(task, candidates_[c].setting.text(), predictions, scores);
+    if (c > 0) result.lost = lazyprune::loss_of(dense_scores, scores);
+    return result;
   }
 
   lazyprune::sweep_table table() const {

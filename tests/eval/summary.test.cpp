@@ -44,6 +44,7 @@ TEST_CASE("scores without costs") {
   CHECK(summary.n == 3);
   CHECK(summary.score.mean == doctest::Approx((100 + 0 + 200.0 / 3) / 3).epsilon(1e-14));
   CHECK(summary.score.ci95 == bootstrap{}(std::vector<double>{100, 0, 100 * score_of(qasper, all[2])}));
+  CHECK_FALSE(summary.lost);
   CHECK_FALSE(summary.ttft_s);
   CHECK_FALSE(summary.share_computed);
   CHECK_FALSE(summary.peak_bytes);
@@ -80,6 +81,14 @@ TEST_CASE("costs, where every prediction has them") {
   CHECK(summary.usage.empty());
   all[0].cost.reset();
   CHECK_FALSE(summary_of(qasper, "m", all).ttft_s);
+}
+
+TEST_CASE("a loss is that of pairs") {
+  const std::vector<double> dense{1, 0.5, 0.25}, scores{1, 0.25, 0.75};
+  const estimate lost = loss_of(dense, scores);
+  CHECK(lost.mean == doctest::Approx(-25.0 / 3).epsilon(1e-14));
+  CHECK(lost.ci95 == bootstrap{}(std::vector<double>{0, 25, -50}));
+  CHECK(loss_of(dense, dense) == estimate{0, {0, 0}});  // whatever the scores are
 }
 
 TEST_CASE("no prediction has no summary") {

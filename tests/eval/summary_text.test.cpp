@@ -17,6 +17,7 @@ eval_summary scores_only() {
 eval_summary with_costs() {
   eval_summary s = scores_only();
   s.method = "lazy";
+  s.lost = estimate{0.5, {-1, 2}};
   s.prompt_tokens = estimate{1900, {1800, 2000}};
   s.ttft_s = estimate{0.25, {0.24, 0.26}};
   s.dense_ttft_s = estimate{0.5, {0.5, 0.5}};
@@ -40,6 +41,8 @@ TEST_CASE("JSON has the keys of the contract, and what is not known is left out"
             {"task", "qasper"}, {"method", "dense|\"x\""}, {"metric", "qa_f1"}, {"score", 12.5}, {"ci95", {10.0, 16.0}}, {"n", 20}});
   nlohmann::json expected = list[0];
   expected.update({{"method", "lazy"},
+                   {"lost", 0.5},
+                   {"lost_ci95", {-1.0, 2.0}},
                    {"prompt_tokens", 1900.0},
                    {"prompt_tokens_ci95", {1800.0, 2000.0}},
                    {"ttft_s", 0.25},
@@ -64,12 +67,14 @@ TEST_CASE("JSON has the keys of the contract, and what is not known is left out"
 
 TEST_CASE("CSV has a column for everything") {
   CHECK(to_csv(std::vector{scores_only(), with_costs()}) ==
-        "task,method,metric,score,ci95_low,ci95_high,n,prompt_tokens,prompt_tokens_low,prompt_tokens_high,ttft_s,ttft_s_low,ttft_s_high,"
+        "task,method,metric,score,ci95_low,ci95_high,n,lost,lost_low,lost_high,prompt_tokens,prompt_tokens_low,prompt_tokens_high,ttft_s,"
+        "ttft_s_low,ttft_s_high,"
         "dense_ttft_s,dense_ttft_s_low,dense_ttft_s_high,speedup_ttft,speedup_ttft_low,speedup_ttft_high,total_s,total_s_low,total_s_high,"
         "speedup_total,speedup_total_low,speedup_total_high,share_computed,share_computed_low,share_computed_high,revived,revived_low,"
         "revived_high,per_layer,peak_bytes\n"
-        "\"qasper\",\"dense|\"\"x\"\"\",\"qa_f1\",12.5,10.0,16.0,20,,,,,,,,,,,,,,,,,,,,,,,,,,\n"
-        "\"qasper\",\"lazy\",\"qa_f1\",12.5,10.0,16.0,20,1900.0,1800.0,2000.0,0.25,0.24,0.26,0.5,0.5,0.5,2.0,1.9,2.1,1.0,0.5,1.5,1.25,1.0,"
+        "\"qasper\",\"dense|\"\"x\"\"\",\"qa_f1\",12.5,10.0,16.0,20,,,,,,,,,,,,,,,,,,,,,,,,,,,,,\n"
+        "\"qasper\",\"lazy\",\"qa_f1\",12.5,10.0,16.0,20,0.5,-1.0,2.0,1900.0,1800.0,2000.0,0.25,0.24,0.26,0.5,0.5,0.5,2.0,1.9,2.1,1.0,0.5,"
+        "1.5,1.25,1.0,"
         "1.5,0.625,0.5,0.75,7.0,6.0,"
         "8.0,1.0 0.5,3145728\n");
 }
@@ -80,10 +85,12 @@ TEST_CASE("a table has the columns that have something in them") {
         "| ------ | ---------- | ------ | --: | -----------: |\n"
         "| qasper | dense\\|\"x\" | qa_f1  |  20 | 12.50 \xc2\xb1 3.00 |\n");
   const std::string both = to_markdown(std::vector{scores_only(), with_costs()});
-  CHECK(both.find("|   n |        score | tokens |     TTFT, ms |   dense, ms |      speedup |      total, ms | total speedup |      "
-                  "computed | revived |    peak |\n") != std::string::npos);
   CHECK(
       both.find(
-          "| qasper | lazy       | qa_f1  |  20 | 12.50 \xc2\xb1 3.00 |   1900 | 250.0 \xc2\xb1 10.0 | 500.0 \xc2\xb1 0.0 | 2.00 \xc2\xb1 "
-          "0.10x | 1000.0 \xc2\xb1 500.0 |  1.25 \xc2\xb1 0.25x | 62.5 \xc2\xb1 12.5 % |       7 | 3.0 MiB |\n") != std::string::npos);
+          "|   n |        score |        lost | tokens |     TTFT, ms |   dense, ms |      speedup |      total, ms | total speedup |      "
+          "computed | revived |    peak |\n") != std::string::npos);
+  CHECK(both.find("| qasper | lazy       | qa_f1  |  20 | 12.50 \xc2\xb1 3.00 | 0.50 \xc2\xb1 1.50 |   1900 | 250.0 \xc2\xb1 10.0 | 500.0 "
+                  "\xc2\xb1 0.0 | 2.00 \xc2\xb1 "
+                  "0.10x | 1000.0 \xc2\xb1 500.0 |  1.25 \xc2\xb1 0.25x | 62.5 \xc2\xb1 12.5 % |       7 | 3.0 MiB |\n") !=
+        std::string::npos);
 }

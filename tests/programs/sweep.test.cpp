@@ -101,6 +101,10 @@ TEST_CASE("methods at budgets: a table, a page, and predictions that say what ma
     const double share = std::stod(rows[i].at("share_computed")), total = std::stod(rows[i].at("total_s"));
     CHECK((i < 2 ? share == 1 : share > 0.74));
     CHECK(total > std::stod(rows[i].at("ttft_s")));
+    if (i < 2)
+      CHECK(rows[i].at("lost").empty());
+    else
+      CHECK(std::stod(rows[i].at("lost")) == doctest::Approx(std::stod(rows[i % 2].at("score")) - std::stod(rows[i].at("score"))));
     CHECK(std::stod(rows[i].at("speedup_ttft")) ==
           doctest::Approx(std::stod(rows[i % 2].at("ttft_s")) / std::stod(rows[i].at("ttft_s"))).epsilon(1e-9));
     CHECK(std::stod(rows[i].at("speedup_total")) == doctest::Approx(std::stod(rows[i % 2].at("total_s")) / total).epsilon(1e-9));

@@ -32,6 +32,8 @@ struct eval_summary {
   std::string metric;
   std::size_t n = 0;  // predictions
   estimate score{};   // 0 to 100
+  // Points of score below the dense model's, sample by sample (loss_of); none where it was not asked the same, and for itself.
+  std::optional<estimate> lost{};
   // Of the predictions that say what they cost; none where not all do.
   std::optional<estimate> prompt_tokens{};
   std::optional<estimate> ttft_s{};
@@ -93,6 +95,14 @@ inline std::vector<std::vector<double>> shares_in_use(std::span<const eval_predi
 }
 
 }  // namespace detail
+
+/// Points of score below the dense model's, of scores from 0 to 1: entry by entry those of the same sample, since in pairs what makes one
+/// sample harder than another falls out of the interval.
+inline estimate loss_of(std::span<const double> dense, std::span<const double> scores, const bootstrap& draws = {}) {
+  std::vector<double> lost;
+  for (std::size_t i = 0; i < scores.size(); ++i) lost.push_back(100.0 * (dense[i] - scores[i]));
+  return detail::estimate_of(lost, draws);
+}
 
 /// `scores`: of the predictions, from 0 to 1. Throws `error` where there are none.
 inline eval_summary summary_of(const eval_task& task, std::string_view method, std::span<const eval_prediction> predictions,

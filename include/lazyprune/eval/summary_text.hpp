@@ -17,8 +17,9 @@
 
 namespace lazyprune::inline v0 {
 
-/// Keys: task, method, metric, score (0 to 100), ci95 [low, high], n; then, where known, prompt_tokens, ttft_s, dense_ttft_s, speedup_ttft,
-/// total_s, speedup_total, share_computed and revived, each a mean with its KEY_ci95 after it, per_layer, usage and peak_bytes.
+/// Keys: task, method, metric, score (0 to 100), ci95 [low, high], n; then, where known, lost, prompt_tokens, ttft_s, dense_ttft_s,
+/// speedup_ttft, total_s, speedup_total, share_computed and revived, each a mean with its KEY_ci95 after it, per_layer, usage and
+/// peak_bytes.
 inline nlohmann::ordered_json json_of(const eval_summary& summary) {
   nlohmann::ordered_json out{{"task", summary.task}, {"method", summary.method}, {"metric", summary.metric}, {"score", summary.score.mean}};
   const auto ends = [](const estimate& e) { return nlohmann::ordered_json{e.ci95.low, e.ci95.high}; };
@@ -29,6 +30,7 @@ inline nlohmann::ordered_json json_of(const eval_summary& summary) {
   };
   out["ci95"] = ends(summary.score);
   out["n"] = summary.n;
+  add("lost", summary.lost);
   add("prompt_tokens", summary.prompt_tokens);
   add("ttft_s", summary.ttft_s);
   add("dense_ttft_s", summary.dense_ttft_s);
@@ -52,8 +54,8 @@ inline std::string to_json(std::span<const eval_summary> summaries) {
 
 namespace detail {
 
-inline constexpr std::array<std::string_view, 8> csv_means{"prompt_tokens", "ttft_s",        "dense_ttft_s",   "speedup_ttft",
-                                                           "total_s",       "speedup_total", "share_computed", "revived"};
+inline constexpr std::array<std::string_view, 9> csv_means{"lost",    "prompt_tokens", "ttft_s",         "dense_ttft_s", "speedup_ttft",
+                                                           "total_s", "speedup_total", "share_computed", "revived"};
 
 /// The columns of what a summary says beside its task and method, and their values.
 inline std::string csv_keys() {
@@ -95,10 +97,10 @@ inline std::string to_markdown(std::span<const eval_summary> summaries) {
   const auto bytes = [](const std::optional<std::uint64_t>& b) {
     return b ? fixed(static_cast<double>(*b) / (1024.0 * 1024.0), 1) + " MiB" : std::string();
   };
-  std::vector<std::vector<std::string>> rows{{"task", "method", "metric", "n", "score", "tokens", "TTFT, ms", "dense, ms", "speedup",
-                                              "total, ms", "total speedup", "computed", "revived", "peak"}};
+  std::vector<std::vector<std::string>> rows{{"task", "method", "metric", "n", "score", "lost", "tokens", "TTFT, ms", "dense, ms",
+                                              "speedup", "total, ms", "total speedup", "computed", "revived", "peak"}};
   for (const eval_summary& s : summaries)
-    rows.push_back({s.task, s.method, s.metric, std::to_string(s.n), with_interval(s.score, 1, 2),
+    rows.push_back({s.task, s.method, s.metric, std::to_string(s.n), with_interval(s.score, 1, 2), with_interval(s.lost, 1, 2),
                     s.prompt_tokens ? fixed(s.prompt_tokens->mean, 0) : "", with_interval(s.ttft_s, 1e3, 1),
                     with_interval(s.dense_ttft_s, 1e3, 1), with_interval(s.speedup_ttft, 1, 2, "x"), with_interval(s.total_s, 1e3, 1),
                     with_interval(s.speedup_total, 1, 2, "x"), with_interval(s.share_computed, 100, 1, " %"),

@@ -62,6 +62,7 @@ struct sweep_quantity {
 };
 
 inline const sweep_quantity score_quantity{"score", [](const eval_summary& s) { return std::optional(s.score); }, 1, 1, ""};
+inline const sweep_quantity lost_quantity{"lost", [](const eval_summary& s) { return s.lost; }, 1, 1, ""};
 inline const sweep_quantity ttft_quantity{"TTFT", [](const eval_summary& s) { return s.ttft_s; }, 1e3, 1, " ms"};
 inline const sweep_quantity speedup_quantity{"TTFT speedup", [](const eval_summary& s) { return s.speedup_ttft; }, 1, 2, "x"};
 inline const sweep_quantity computed_quantity{"computed", [](const eval_summary& s) { return s.share_computed; }, 100, 1, " %"};
@@ -70,7 +71,7 @@ inline const sweep_quantity overall_quantity{"overall speedup", [](const eval_su
 inline std::string mean_text(const sweep_quantity& q, const estimate& e) { return fixed_text(q.scale * e.mean, q.digits).append(q.unit); }
 
 inline std::string interval_text(const sweep_quantity& q, const estimate& e) {
-  return fixed_text(q.scale * e.ci95.low, q.digits) + "–" + fixed_text(q.scale * e.ci95.high, q.digits);
+  return fixed_text(q.scale * e.ci95.low, q.digits) + (e.ci95.low < 0 ? " to " : "–") + fixed_text(q.scale * e.ci95.high, q.digits);
 }
 
 inline std::string whole_text(const sweep_quantity& q, const estimate& e) { return mean_text(q, e) + " (" + interval_text(q, e) + ')'; }
@@ -162,8 +163,8 @@ inline std::string task_table(const sweep_view& view) {
   return html + "</tbody></table></div>\n";
 }
 
-/// Groups of tasks and methods down, budgets across, two quantities each. Bold, if asked for: a first quantity that is not below the
-/// dense one's interval.
+/// Groups of tasks and methods down, budgets across, two quantities each. Bold, if asked for: the first one of a setting whose loss has an
+/// interval that reaches 0.
 inline std::string group_table(const sweep_view& view, const sweep_quantity& first, const sweep_quantity& second, bool mark) {
   std::string html = "<div class=\"wide\"><table>\n<thead><tr><th rowspan=\"2\">tasks</th><th rowspan=\"2\">method</th>", heads;
   for (const double budget : view.budgets) {
@@ -181,8 +182,9 @@ inline std::string group_table(const sweep_view& view, const sweep_quantity& fir
     for (const std::string& method : view.methods) {
       html += "<tr><th>" + html_text(method) + "</th>";
       for (const double budget : view.budgets) {
-        const std::optional<estimate> value = view.mean(first, method, budget, group.tasks);
-        html += cell_of(first, value, mark && value && dense && value->mean >= dense->ci95.low);
+        constexpr double rounding = 1e-9;
+        const std::optional<estimate> lost = view.mean(lost_quantity, method, budget, group.tasks);
+        html += cell_of(first, view.mean(first, method, budget, group.tasks), mark && lost && lost->ci95.low <= rounding);
         html += cell_of(second, view.mean(second, method, budget, group.tasks));
       }
       html += "</tr>\n";
@@ -412,8 +414,8 @@ inline std::string setting_table(const sweep_view& view) {
 }
 
 inline std::string result_table(const sweep_view& view) {
-  constexpr std::array<const sweep_quantity*, 5> quantities{&score_quantity, &ttft_quantity, &speedup_quantity, &computed_quantity,
-                                                            &overall_quantity};
+  constexpr std::array<const sweep_quantity*, 6> quantities{&score_quantity,   &lost_quantity,     &ttft_quantity,
+                                                            &speedup_quantity, &computed_quantity, &overall_quantity};
   std::string html = "<div class=\"wide\"><table>\n<thead><tr><th>task</th><th>method</th><th>budget</th><th>n</th>";
   for (const sweep_quantity* q : quantities) html.append("<th>").append(q->head).append("</th>");
   html += "<th>rows revived</th><th>peak memory</th></tr></thead>\n<tbody>\n";
