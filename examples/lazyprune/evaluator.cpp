@@ -236,6 +236,7 @@ eval_prediction evaluator::predict(const question& asked, std::span<const token_
   cost.method = method;
   cost.asked = how_asked(asked, setting);
   cost.prompt_tokens = prompt.size();
+  cost.generated_tokens = run.tokens.size();
   cost.ttft_s = scoring_seconds + run.prefill_seconds;
   cost.total_s = cost.ttft_s + run.decode_seconds;
   cost.share_computed = run.share_prompt * static_cast<double>(read.size()) / static_cast<double>(prompt.size());

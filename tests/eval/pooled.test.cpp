@@ -20,6 +20,7 @@ eval_prediction prediction(std::string text, double ttft, std::uint64_t rows) {
           .cost = eval_cost{.model = "m",
                             .method = "random 0.5",
                             .prompt_tokens = 10,
+                            .generated_tokens = rows,
                             .ttft_s = ttft,
                             .dense_ttft_s = 4,
                             .total_s = 2 * ttft,
@@ -45,6 +46,7 @@ TEST_CASE("several runs: the mean of their scores and costs") {
   const pooled_prediction all = pooled(qasper, runs);
   CHECK(all.score == doctest::Approx(2.0 / 3).epsilon(1e-14));
   eval_prediction expected = runs[0];
+  expected.cost->generated_tokens = 5;
   expected.cost->ttft_s = 2;
   expected.cost->total_s = 4;
   expected.cost->share_computed = 0.25;
@@ -58,9 +60,11 @@ TEST_CASE("several runs: the mean of their scores and costs") {
 TEST_CASE("what not all runs have") {
   std::vector<eval_prediction> runs{prediction("right", 1, 4), prediction("right", 1, 4)};
   runs[1].cost->total_s.reset();
+  runs[1].cost->generated_tokens.reset();
   runs[1].cost->usage.pop_back();
   const pooled_prediction all = pooled(qasper, runs);
   CHECK_FALSE(all.prediction.cost->total_s);
+  CHECK_FALSE(all.prediction.cost->generated_tokens);
   CHECK(all.prediction.cost->usage.empty());
   CHECK(all.prediction.cost->dense_ttft_s == 4.0);
 

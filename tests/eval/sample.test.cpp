@@ -87,6 +87,7 @@ TEST_CASE("a prediction is written as it is read") {
                 .method = "--stages 1:0.5",
                 .asked = "-n 32",
                 .prompt_tokens = 9,
+                .generated_tokens = 3,
                 .ttft_s = 0.1,
                 .dense_ttft_s = 0.3,
                 .total_s = 0.7,
@@ -100,8 +101,8 @@ TEST_CASE("a prediction is written as it is read") {
   CHECK(predictions(to_line(full) + "\n" + to_line(bare) + "\n") == std::vector{full, bare});
   CHECK(to_line(bare) == R"({"pred":"","answers":[],"all_classes":null})");
   full.cost->dense_ttft_s.reset();
-  full.cost->asked.clear(), full.cost->total_s.reset(), full.cost->dense_total_s.reset(),
-      full.cost->usage.clear();  // as older records have it
+  full.cost->asked.clear(), full.cost->generated_tokens.reset();
+  full.cost->total_s.reset(), full.cost->dense_total_s.reset(), full.cost->usage.clear();  // as older records have it
   CHECK(predictions(to_line(full)) == std::vector{full});
 }
 

@@ -20,6 +20,7 @@ eval_cost cost(std::size_t tokens, double ttft, double dense, std::vector<std::u
   return {.model = "m",
           .method = "m",
           .prompt_tokens = tokens,
+          .generated_tokens = tokens + 5,
           .ttft_s = ttft,
           .dense_ttft_s = dense,
           .total_s = 2 * ttft,
@@ -55,6 +56,7 @@ TEST_CASE("costs, where every prediction has them") {
   std::vector<eval_prediction> all{prediction("right", cost(10, 1, 2, {10, 5})), prediction("wrong", cost(30, 3, 12, {30, 5}))};
   eval_summary summary = summary_of(qasper, "m", all);
   CHECK(summary.prompt_tokens->mean == 20);
+  CHECK(summary.generated_tokens->mean == 25);
   CHECK(summary.ttft_s->mean == 2);
   CHECK(summary.dense_ttft_s->mean == 7);
   CHECK(summary.speedup_ttft->mean == 3.5);             // of the means: not the mean of 2 and 4
@@ -75,8 +77,9 @@ TEST_CASE("costs, where every prediction has them") {
   CHECK(summary.speedup_total);
   all[0].cost->dense_total_s.reset();
   CHECK_FALSE(summary_of(qasper, "m", all).speedup_total);
-  all[0].cost->total_s.reset(), all[0].cost->usage.clear();
+  all[0].cost->total_s.reset(), all[0].cost->usage.clear(), all[0].cost->generated_tokens.reset();
   summary = summary_of(qasper, "m", all);
+  CHECK_FALSE(summary.generated_tokens);
   CHECK_FALSE(summary.total_s);
   CHECK(summary.usage.empty());
   all[0].cost.reset();

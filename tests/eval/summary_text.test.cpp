@@ -19,6 +19,7 @@ eval_summary with_costs() {
   s.method = "lazy";
   s.lost = estimate{0.5, {-1, 2}};
   s.prompt_tokens = estimate{1900, {1800, 2000}};
+  s.generated_tokens = estimate{12.5, {10, 15}};
   s.ttft_s = estimate{0.25, {0.24, 0.26}};
   s.dense_ttft_s = estimate{0.5, {0.5, 0.5}};
   s.speedup_ttft = estimate{2, {1.9, 2.1}};
@@ -45,6 +46,8 @@ TEST_CASE("JSON has the keys of the contract, and what is not known is left out"
                    {"lost_ci95", {-1.0, 2.0}},
                    {"prompt_tokens", 1900.0},
                    {"prompt_tokens_ci95", {1800.0, 2000.0}},
+                   {"generated_tokens", 12.5},
+                   {"generated_tokens_ci95", {10.0, 15.0}},
                    {"ttft_s", 0.25},
                    {"ttft_s_ci95", {0.24, 0.26}},
                    {"dense_ttft_s", 0.5},
@@ -67,13 +70,15 @@ TEST_CASE("JSON has the keys of the contract, and what is not known is left out"
 
 TEST_CASE("CSV has a column for everything") {
   CHECK(to_csv(std::vector{scores_only(), with_costs()}) ==
-        "task,method,metric,score,ci95_low,ci95_high,n,lost,lost_low,lost_high,prompt_tokens,prompt_tokens_low,prompt_tokens_high,ttft_s,"
+        "task,method,metric,score,ci95_low,ci95_high,n,lost,lost_low,lost_high,prompt_tokens,prompt_tokens_low,prompt_tokens_high,"
+        "generated_tokens,generated_tokens_low,generated_tokens_high,ttft_s,"
         "ttft_s_low,ttft_s_high,"
         "dense_ttft_s,dense_ttft_s_low,dense_ttft_s_high,speedup_ttft,speedup_ttft_low,speedup_ttft_high,total_s,total_s_low,total_s_high,"
         "speedup_total,speedup_total_low,speedup_total_high,share_computed,share_computed_low,share_computed_high,revived,revived_low,"
         "revived_high,per_layer,peak_bytes\n"
-        "\"qasper\",\"dense|\"\"x\"\"\",\"qa_f1\",12.5,10.0,16.0,20,,,,,,,,,,,,,,,,,,,,,,,,,,,,,\n"
-        "\"qasper\",\"lazy\",\"qa_f1\",12.5,10.0,16.0,20,0.5,-1.0,2.0,1900.0,1800.0,2000.0,0.25,0.24,0.26,0.5,0.5,0.5,2.0,1.9,2.1,1.0,0.5,"
+        "\"qasper\",\"dense|\"\"x\"\"\",\"qa_f1\",12.5,10.0,16.0,20,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,\n"
+        "\"qasper\",\"lazy\",\"qa_f1\",12.5,10.0,16.0,20,0.5,-1.0,2.0,1900.0,1800.0,2000.0,12.5,10.0,15.0,0.25,0.24,0.26,0.5,0.5,0.5,2.0,1."
+        "9,2.1,1.0,0.5,"
         "1.5,1.25,1.0,"
         "1.5,0.625,0.5,0.75,7.0,6.0,"
         "8.0,1.0 0.5,3145728\n");

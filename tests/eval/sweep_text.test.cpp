@@ -23,7 +23,7 @@ const sweep_table table{
 }  // namespace
 
 TEST_CASE("CSV: the method, its budget and its policy, then what a summary has") {
-  const std::string none = ",,,,,,,,,,,,,,,,,,,,,,,,,,,,,\n";
+  const std::string none = ",,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,\n";
   CHECK(to_csv(table) ==
         "task,method,budget,policy," + detail::csv_keys() + "\n\"qasper\",\"dense\",,\"--policy dense\",\"qa_f1\",12.5,11.5,13.5,2" + none +
             "\"qasper\",\"lazyllm@3+5\",0.6,\"--stages \"\"x\"\"\",\"qa_f1\",11.0,10.0,12.0,2" + none +

@@ -43,6 +43,10 @@ inline pooled_prediction pooled(const eval_task& task, std::span<const eval_pred
   };
   eval_cost& cost = *all.prediction.cost;
   cost.prompt_tokens = count([](const eval_cost& c) { return c.prompt_tokens; });
+  if (std::ranges::all_of(runs, [](const eval_prediction& run) { return run.cost->generated_tokens.has_value(); }))
+    cost.generated_tokens = count([](const eval_cost& c) { return *c.generated_tokens; });
+  else
+    cost.generated_tokens.reset();
   cost.ttft_s = mean([](const eval_cost& c) { return c.ttft_s; });
   cost.dense_ttft_s = time(&eval_cost::dense_ttft_s);
   cost.total_s = time(&eval_cost::total_s);

@@ -36,6 +36,7 @@ struct eval_summary {
   std::optional<estimate> lost{};
   // Of the predictions that say what they cost; none where not all do.
   std::optional<estimate> prompt_tokens{};
+  std::optional<estimate> generated_tokens{};  // EOS included
   std::optional<estimate> ttft_s{};
   std::optional<estimate> dense_ttft_s{};
   std::optional<estimate> speedup_ttft{};    // mean dense over mean pruned time to first token
@@ -124,9 +125,11 @@ inline eval_summary summary_of(const eval_task& task, std::string_view method, s
     return out;
   };
   summary.prompt_tokens = detail::estimate_of(values([](const eval_cost& c) { return c.prompt_tokens; }), draws);
+  const auto all = [&](auto has) { return std::ranges::all_of(predictions, [&](const eval_prediction& p) { return has(*p.cost); }); };
+  if (all([](const eval_cost& c) { return c.generated_tokens.has_value(); }))
+    summary.generated_tokens = detail::estimate_of(values([](const eval_cost& c) { return *c.generated_tokens; }), draws);
   // Sets seconds and speedup where all predictions have them; returns the dense model's seconds.
   const auto time = [&](auto of, auto dense_of, std::optional<estimate>& seconds, std::optional<estimate>& speedup) -> std::vector<double> {
-    const auto all = [&](auto has) { return std::ranges::all_of(predictions, [&](const eval_prediction& p) { return has(*p.cost); }); };
     if (!all([&](const eval_cost& c) { return of(c).has_value(); })) return {};
     const std::vector<double> own = values([&](const eval_cost& c) { return *of(c); });
     seconds = detail::estimate_of(own, draws);

@@ -17,9 +17,9 @@
 
 namespace lazyprune::inline v0 {
 
-/// Keys: task, method, metric, score (0 to 100), ci95 [low, high], n; then, where known, lost, prompt_tokens, ttft_s, dense_ttft_s,
-/// speedup_ttft, total_s, speedup_total, share_computed and revived, each a mean with its KEY_ci95 after it, per_layer, usage and
-/// peak_bytes.
+/// Keys: task, method, metric, score (0 to 100), ci95 [low, high], n; then, where known, lost, prompt_tokens, generated_tokens, ttft_s,
+/// dense_ttft_s, speedup_ttft, total_s, speedup_total, share_computed and revived, each a mean with its KEY_ci95 after it, per_layer, usage
+/// and peak_bytes.
 inline nlohmann::ordered_json json_of(const eval_summary& summary) {
   nlohmann::ordered_json out{{"task", summary.task}, {"method", summary.method}, {"metric", summary.metric}, {"score", summary.score.mean}};
   const auto ends = [](const estimate& e) { return nlohmann::ordered_json{e.ci95.low, e.ci95.high}; };
@@ -32,6 +32,7 @@ inline nlohmann::ordered_json json_of(const eval_summary& summary) {
   out["n"] = summary.n;
   add("lost", summary.lost);
   add("prompt_tokens", summary.prompt_tokens);
+  add("generated_tokens", summary.generated_tokens);
   add("ttft_s", summary.ttft_s);
   add("dense_ttft_s", summary.dense_ttft_s);
   add("speedup_ttft", summary.speedup_ttft);
@@ -54,8 +55,9 @@ inline std::string to_json(std::span<const eval_summary> summaries) {
 
 namespace detail {
 
-inline constexpr std::array<std::string_view, 9> csv_means{"lost",    "prompt_tokens", "ttft_s",         "dense_ttft_s", "speedup_ttft",
-                                                           "total_s", "speedup_total", "share_computed", "revived"};
+inline constexpr std::array<std::string_view, 10> csv_means{"lost",           "prompt_tokens", "generated_tokens", "ttft_s",
+                                                            "dense_ttft_s",   "speedup_ttft",  "total_s",          "speedup_total",
+                                                            "share_computed", "revived"};
 
 /// The columns of what a summary says beside its task and method, and their values.
 inline std::string csv_keys() {

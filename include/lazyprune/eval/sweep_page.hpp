@@ -66,6 +66,7 @@ inline const sweep_quantity lost_quantity{"lost", [](const eval_summary& s) { re
 inline const sweep_quantity ttft_quantity{"TTFT", [](const eval_summary& s) { return s.ttft_s; }, 1e3, 1, " ms"};
 inline const sweep_quantity speedup_quantity{"TTFT speedup", [](const eval_summary& s) { return s.speedup_ttft; }, 1, 2, "x"};
 inline const sweep_quantity computed_quantity{"computed", [](const eval_summary& s) { return s.share_computed; }, 100, 1, " %"};
+inline const sweep_quantity generated_quantity{"generated tokens", [](const eval_summary& s) { return s.generated_tokens; }, 1, 1, ""};
 inline const sweep_quantity overall_quantity{"overall speedup", [](const eval_summary& s) { return s.speedup_total; }, 1, 2, "x"};
 
 inline std::string mean_text(const sweep_quantity& q, const estimate& e) { return fixed_text(q.scale * e.mean, q.digits).append(q.unit); }
@@ -414,8 +415,8 @@ inline std::string setting_table(const sweep_view& view) {
 }
 
 inline std::string result_table(const sweep_view& view) {
-  constexpr std::array<const sweep_quantity*, 6> quantities{&score_quantity,   &lost_quantity,     &ttft_quantity,
-                                                            &speedup_quantity, &computed_quantity, &overall_quantity};
+  constexpr std::array<const sweep_quantity*, 7> quantities{&score_quantity,    &lost_quantity,    &ttft_quantity,     &speedup_quantity,
+                                                            &computed_quantity, &overall_quantity, &generated_quantity};
   std::string html = "<div class=\"wide\"><table>\n<thead><tr><th>task</th><th>method</th><th>budget</th><th>n</th>";
   for (const sweep_quantity* q : quantities) html.append("<th>").append(q->head).append("</th>");
   html += "<th>rows revived</th><th>peak memory</th></tr></thead>\n<tbody>\n";
