@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <map>
 #include <optional>
 #include <system_error>
 
@@ -60,29 +61,37 @@ class searching {
     std::filesystem::create_directories(flags.directory, failure);
     if (failure) throw lazyprune::error(flags.directory, "", "a directory, or a name for one", failure.message());
     file_.emplace(file("search.jsonl"), flags.resume);
+    for (std::size_t i = 0; i < file_->done().size(); ++i) {
+      const auto& cost = file_->done()[i].cost;
+      if (!cost)
+        throw lazyprune::error(file("search.jsonl"), "prediction " + std::to_string(i + 1), "one that this program made", "another");
+      answers_[cost->method].made.push_back(i);
+    }
   }
 
   void run() {
-    progress_bar bar("searching");
-    const auto scores = [&](const stages& when, const by_task<const question*>& asked) {
+    std::size_t tried = 0;
+    const auto scores = [&](const stages& when, const by_task<const question*>& asked, const std::string& what) {
+      progress_bar bar(what);
       by_task<double> all;
       for (const std::vector<const question*>& task : asked) {
         all.emplace_back();
         for (const question* one : task) {
-          bar.show(taken_, flags_.tries * count(searched_) + 2 * count(held_out_));
+          bar.show(count(all), count(asked));
           all.back().push_back(100.0 * score_of(*one->task, answer(*one, when)));
         }
       }
       return all;
     };
     const lazyprune::stage_search search{.max_loss = flags_.max_loss, .most_evaluations = flags_.tries};
-    const auto result = search(model_.layers(), [&](const stages& when) { return mean(scores(when, searched_)).mean; });
+    const auto result = search(model_.layers(), [&](const stages& when) {
+      const std::string what = "schedule " + std::to_string(++tried) + " of at most " + std::to_string(flags_.tries);
+      return mean(scores(when, searched_, what)).mean;
+    });
     const searched_stages& best = result.trail[result.best];
 
-    const by_task<double> dense = scores(stages{}, held_out_), found = best.when.list().empty() ? dense : scores(best.when, held_out_);
-    if (taken_ < file_->done().size())
-      throw lazyprune::error(file("search.jsonl"), "", "at most " + std::to_string(taken_) + " predictions, as this search makes",
-                             std::to_string(file_->done().size()));
+    const by_task<double> dense = scores(stages{}, held_out_, "the others, dense"),
+                          found = best.when.list().empty() ? dense : scores(best.when, held_out_, "the others");
     file_->commit();
     write_csv(result, mean(dense).mean, mean(found).mean);
     report(result, dense, found);
@@ -91,18 +100,27 @@ class searching {
  private:
   std::string file(const std::string& name) const { return (std::filesystem::path(flags_.directory) / name).string(); }
 
-  /// The next one: of an earlier run, or made now.
+  /// Of a schedule, in the order of the file: first those of the samples that are searched on, then of the others. What other schedules
+  /// stand between them does not matter, so that a search goes on from one of fewer tries, or of another bound.
+  struct schedule_answers {
+    std::vector<std::size_t> made{};  // places in the file
+    std::size_t taken = 0;            // of them
+  };
+
+  /// The schedule's next one: of an earlier run, or made now.
   const eval_prediction& answer(const question& asked, const stages& when) {
     const std::string method = flags_of(when);
+    auto& [made, taken] = answers_[method];
     const lazyprune::eval_setting setting{.method = method, .budget = {}, .policy = {.stages = when.text()}};
-    if (taken_ == file_->done().size()) {
+    if (taken == made.size()) {
       if (!loaded_) model_.load();
       loaded_ = true;
       file_->add(model_.predict(asked, model_.prompt_of(asked), setting, method));
+      made.push_back(file_->done().size() - 1);
     } else {
-      model_.check_earlier(file_->done()[taken_], file("search.jsonl"), taken_ + 1, asked, setting, method);
+      model_.check_earlier(file_->done()[made[taken]], file("search.jsonl"), made[taken] + 1, asked, setting, method);
     }
-    return file_->done()[taken_++];
+    return file_->done()[made[taken++]];
   }
 
   /// All that was tried, in the order in which it was. held_out: of dense and of the result.
@@ -141,14 +159,14 @@ class searching {
               << "score " << fixed(mean(found).mean, 2) << ", dense " << fixed(mean(dense).mean, 2) << ", lost "
               << lazyprune::detail::with_interval(mean(lost), 1, 2) << ", on the " << count(held_out_) << " others\n";
     if (searched_.size() > 1) std::cout << "scores are means over " << searched_.size() << " tasks, each of which weighs the same\n";
-    if (!result.complete) std::cout << "ended by --tries: more of them may find better stages\n";
+    if (!result.complete) std::cout << "ended by --tries: more of them, with --resume, may find better stages\n";
   }
 
   sweep_flags flags_;
   evaluator model_;
   by_task<const question*> searched_, held_out_;
   std::optional<lazyprune::prediction_file> file_;
-  std::size_t taken_ = 0;  // predictions of the file that are in use
+  std::map<std::string, schedule_answers> answers_;  // of a schedule's flags
   bool loaded_ = false;
 };
 

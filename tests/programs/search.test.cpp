@@ -78,7 +78,23 @@ TEST_CASE("the stages that answer as the dense model does, scored on samples tha
     CHECK(file_text(files / "cut/search.csv") == csv);
     std::filesystem::remove_all(files / "cut");
   }
-  CHECK(complaint(run("whole", {"--resume", "--max-loss", "40"})).find("search.jsonl: ") != std::string::npos);
+
+  // What was ended by fewer tries goes on: nothing is lost, nothing made twice, and the result is that of one search.
+  const auto more_tries = [&](const std::string& tries) {
+    return lazyprune_program({"sweep", "--search", "-d", prompts("passage_retrieval"), "-d", prompts("few_shot"), "--limit", "5", "--tries",
+                              tries, "--out", files / "few", "--resume"});
+  };
+  const program_result few = more_tries("3");
+  REQUIRE_MESSAGE(few.code == 0, few.err);
+  CHECK(lines_of(file_text(files / "few/search.csv")).size() == 1 + 3);
+  const std::string begun = file_text(files / "few/search.jsonl");
+  CHECK(more_tries("9").out == whole.out);
+  CHECK(file_text(files / "few/search.csv") == csv);
+  CHECK(file_text(files / "few/search.jsonl").starts_with(begun));
+  const std::string all = file_text(files / "few/search.jsonl");
+  CHECK(more_tries("3").out == few.out);  // and fewer make nothing
+  CHECK(file_text(files / "few/search.jsonl") == all);
+  CHECK(complaint(run("whole", {"--resume", "--max-length", "300"})).find("search.jsonl: prediction 1: expected ") != std::string::npos);
 }
 
 TEST_CASE("each task weighs the same, whatever its samples") {
@@ -96,7 +112,7 @@ TEST_CASE("each task weighs the same, whatever its samples") {
   CHECK(lines_of(file_text(files / "search.csv"))[1] == "\"\",1,50,1,1,50");  // three of three and none of one; two of two and none of one
   CHECK(
       result.out.ends_with("scores are means over 2 tasks, each of which weighs the same\n"
-                           "ended by --tries: more of them may find better stages\n"));
+                           "ended by --tries: more of them, with --resume, may find better stages\n"));
 }
 
 TEST_CASE("what cannot be searched") {
