@@ -320,6 +320,8 @@ void add_sweep(CLI::App& program, action& chosen) {
       ->group(search);
   add_number(command, "--tries", flags->tries, number_range<std::size_t>{1, 1000000}, "Schedules to try at most (default: 100)")
       ->group(search);
+  for (const char* flag : {"--max-loss", "--tries"}) command.get_option(flag)->needs("--search");
+  for (const char* flag : {"--methods", "--budgets", "--seeds", "--sensitivity"}) command.get_option(flag)->excludes("--search");
 
   const std::string output = "Output";
   add_text(command, "--out", flags->directory,

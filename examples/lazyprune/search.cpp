@@ -173,7 +173,6 @@ class searching {
 }  // namespace
 
 int search(const sweep_flags& flags) {
-  if (flags.sensitivity > 0) throw lazyprune::error("--search", "", "no --sensitivity", std::to_string(flags.sensitivity));
   searching(flags).run();
   return 0;
 }

@@ -123,6 +123,16 @@ TEST_CASE("what cannot be searched") {
   };
   CHECK(fault({}) == "sweep: expected --out DIR, found none");
   CHECK(fault({"--out", files.path(), "--limit", "1"}) == "--search: pocket_few_shot: expected at least 2 samples, found 1");
-  CHECK(fault({"--out", files.path(), "--sensitivity", "3"}) == "--search: expected no --sensitivity, found 3");
+  for (const auto& [flag, value] : {std::pair{"--methods", "lazyllm"}, {"--budgets", "0.5"}, {"--seeds", "2"}, {"--sensitivity", "3"}}) {
+    const std::string said = fault({"--out", files.path(), flag, value});
+    INFO(said);
+    CHECK(said.starts_with("arguments: "));
+    CHECK(said.find(std::string(flag)) != said.npos);
+    CHECK(said.find("excludes") != said.npos);
+    CHECK(said.find("--search") != said.npos);
+  }
+  for (const auto& [flag, value] : {std::pair{"--max-loss", "2"}, {"--tries", "3"}})
+    CHECK(complaint(lazyprune_program({"sweep", "-d", prompts("few_shot"), "--out", files.path(), flag, value})) ==
+          "arguments: expected what `lazyprune --help` shows, found " + std::string(flag) + " requires --search");
   CHECK(fault({"--out", files.path(), "--max-loss", "-1"}) == "--max-loss: expected a number from 0 to 100, found -1");
 }
