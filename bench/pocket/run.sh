@@ -9,8 +9,8 @@
 #   TABLES="main others search"        what to run: the tables of the paper; more methods, on fewer prompts; a search for stages
 #   MAIN, OTHERS, SEARCH=143, 40, 40  prompts a task
 #
-# Ended at any moment and started again it goes on where it was. The results: sweep.csv and report.html, others.csv, search.csv and
-# search.md.
+# Ended at any moment and started again it goes on where it was. The results: sweep.csv, report.html and accuracy.svg,
+# others.csv, search.csv and search.md.
 set -eu
 cd "$(dirname "$0")/../.."
 . cmake/packages.sh
@@ -47,7 +47,7 @@ for table in ${TABLES:-main others search}; do
   case $table in
     main)
       sweep main "${MAIN:-143}" --methods lazyllm,no_revival,dense_decode,static,static@2,random,compression --budgets 0.53,0.6,0.75 --sensitivity 20
-      cp "$work/main/sweep.csv" "$work/main/report.html" $here/
+      cp "$work/main/sweep.csv" "$work/main/report.html" "$work/main/accuracy.svg" $here/
       ;;
     others)
       sweep others "${OTHERS:-40}" --methods lazyllm,lazyllm@2+4,fastkv@2,fastkv@3,gemfilter@2,gemfilter@3,streaming,snapkv,h2o --budgets 0.53,0.6,0.75

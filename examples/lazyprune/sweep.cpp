@@ -222,6 +222,7 @@ int sweep(const sweep_flags& flags) {
   const lazyprune::sweep_table table = sweeping(flags).run();
   write(file_in(flags.directory, "sweep.csv"), to_csv(table));
   write(file_in(flags.directory, "report.html"), sweep_page(table));
+  if (const std::string figure = sweep_figure(table); !figure.empty()) write(file_in(flags.directory, "accuracy.svg"), figure);
   std::cout << to_markdown(table);
   return 0;
 }

@@ -269,6 +269,20 @@ TEST_CASE("Figure 5: a chart of the means and one a task, a line a method throug
   CHECK(count(section_of(page, "Figure 5"), "no speedup was measured") == 1);
 }
 
+TEST_CASE("Figure 5's first chart is a file of its own, with a legend; none where no speedup was measured") {
+  const std::string figure = sweep_figure(small());
+  CHECK(figure.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 570 250\""));
+  CHECK(count(figure, "<svg") == 3);
+  CHECK(count(figure, "</svg>") == 3);
+  CHECK(count(figure, "aria-label=\"all tasks\"") == 1);
+  for (const char* name : {"lazyllm@2+3", "static@2", "dense, and its interval"})
+    CHECK(count(figure, ">" + std::string(name) + "</text>") == 1);
+  CHECK(figure.find("lazyllm@2+3</text>") < figure.find("static@2</text>"));
+  sweep_table untimed = small();
+  for (sweep_entry& entry : untimed.entries) entry.summary.speedup_ttft.reset();
+  CHECK(sweep_figure(untimed).empty());
+}
+
 TEST_CASE("Figure 6: mean scores over layers, a line a share; left out where it was not run") {
   sweep_table table = small();
   CHECK(count(section_of(sweep_page(table), "Figure 6"), "<svg") == 0);

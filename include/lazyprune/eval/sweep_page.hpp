@@ -96,6 +96,7 @@ struct sweep_view {
   std::vector<group> groups;
 
   explicit sweep_view(const sweep_table& t) : table(t) {
+    if (table.entries.empty()) throw error("", "sweep", "at least one entry", "none");
     for (const sweep_entry& entry : table.entries) {
       add(tasks, entry.summary.task);
       if (!entry.budget) continue;
@@ -222,22 +223,20 @@ inline std::string chart_figure(const chart& c, const std::string& below = "") {
   return "<figure><figcaption>" + html_text(c.name) + "</figcaption>\n" + svg_chart(c) + below + "</figure>\n";
 }
 
-/// One chart a task, one line a method through its budgets; first that of their means.
-inline std::string accuracy_figure(const sweep_view& view) {
+/// One a task, one line a method through its budgets; first that of their means. None where no speedup was measured.
+inline std::vector<chart> accuracy_charts(const sweep_view& view) {
   std::vector<sweep_view::group> shown;
   if (view.tasks.size() > 1) shown.push_back({"all tasks", view.tasks});
   for (const std::string& task : view.tasks) shown.push_back({task, {task}});
-  std::vector<chart_series> legend;
-  for (std::size_t m = 0; m < view.methods.size(); ++m) legend.push_back({view.methods[m], m, {}});
-
   chart_range speedups;
   std::vector<chart> charts;
   for (const auto& [name, tasks] : shown) {
     const std::optional<chart_level> level = dense_level(view.dense(score_quantity, tasks));
     chart_range scores;
     scores.add(level);
-    std::vector<chart_series> series = legend;
-    for (chart_series& line : series)
+    std::vector<chart_series> series;
+    for (std::size_t m = 0; m < view.methods.size(); ++m) {
+      chart_series& line = series.emplace_back(chart_series{view.methods[m], m, {}});
       for (const double budget : view.budgets) {
         const std::optional<estimate> score = view.mean(score_quantity, line.name, budget, tasks);
         const std::optional<estimate> speedup = view.mean(speedup_quantity, line.name, budget, tasks);
@@ -248,6 +247,7 @@ inline std::string accuracy_figure(const sweep_view& view) {
         speedups.add(speedup->mean);
         scores.add(score->mean);
       }
+    }
     if (scores.empty()) continue;
     chart& drawn = charts.emplace_back();  // its x axis is that of all, below
     drawn.name = name;
@@ -255,9 +255,15 @@ inline std::string accuracy_figure(const sweep_view& view) {
     drawn.series = std::move(series);
     drawn.level = level;
   }
-  if (speedups.empty()) return "<p>Not drawn: no speedup was measured.</p>\n";
+  if (speedups.empty()) return {};
   speedups.add(1.0);
-  const chart_axis x = axis_over("TTFT speedup", speedups.low, speedups.high);
+  for (chart& c : charts) c.x = axis_over("TTFT speedup", speedups.low, speedups.high);
+  return charts;
+}
+
+inline std::string accuracy_figure(const sweep_view& view) {
+  const std::vector<chart> charts = accuracy_charts(view);
+  if (charts.empty()) return "<p>Not drawn: no speedup was measured.</p>\n";
   std::string html =
       "<p>One chart a task, one line a method, one mark a budget. Higher is more accurate, further right is faster: a method that keeps "
       "what the "
@@ -268,11 +274,8 @@ inline std::string accuracy_figure(const sweep_view& view) {
       "most 10&nbsp;%. Axes of scores need not begin at 0. The numbers stand under <a href=\"#results\">All results</a>, and in each "
       "mark's "
       "tooltip.</p>\n" +
-      chart_legend(legend, chart_level{"dense, and its interval", 0, 0, 0}) + "<div class=\"charts\">\n";
-  for (chart& c : charts) {
-    c.x = x;
-    html += chart_figure(c);
-  }
+      chart_legend(charts.front().series, charts.front().level) + "<div class=\"charts\">\n";
+  for (const chart& c : charts) html += chart_figure(c);
   return html + "</div>\n";
 }
 
@@ -436,7 +439,6 @@ inline std::string result_table(const sweep_view& view) {
 
 /// The whole page. Throws `error` where the table has no entries.
 inline std::string sweep_page(const sweep_table& table) {
-  if (table.entries.empty()) throw error("", "sweep", "at least one entry", "none");
   const detail::sweep_view view(table);
   std::string budgets;
   for (const double budget : view.budgets) budgets += (budgets.empty() ? "" : ", ") + text_of_number(budget);
@@ -461,6 +463,13 @@ inline std::string sweep_page(const sweep_table& table) {
                           {"figure7", detail::usage_figure(view)},
                           {"settings", detail::setting_table(view)},
                           {"results", detail::result_table(view)}});
+}
+
+/// The first chart of Figure 5 alone, an SVG file with its legend: scores over speedups, means over all tasks. Empty where no speedup was
+/// measured. Throws `error` where the table is empty.
+inline std::string sweep_figure(const sweep_table& table) {
+  const std::vector<detail::chart> charts = detail::accuracy_charts(detail::sweep_view(table));
+  return charts.empty() ? "" : detail::svg_chart_with_legend(charts.front());
 }
 
 }  // namespace lazyprune::inline v0

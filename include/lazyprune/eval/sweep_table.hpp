@@ -30,9 +30,9 @@ struct sensitivity_entry {
 struct sweep_table {
   std::string model;  // its directory's name
   std::size_t layers;
-  std::vector<sweep_entry> entries;             // dense first; task by task inside a setting
-  std::vector<sensitivity_entry> sensitivity;   // empty: not run
-  std::vector<eval_summary> sensitivity_dense;  // of the samples that `sensitivity` is of, one a task
+  std::vector<sweep_entry> entries;               // dense first; task by task inside a setting
+  std::vector<sensitivity_entry> sensitivity{};   // empty: not run
+  std::vector<eval_summary> sensitivity_dense{};  // of the samples that `sensitivity` is of, one a task
 };
 
 }  // namespace lazyprune::inline v0

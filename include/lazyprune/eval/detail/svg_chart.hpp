@@ -97,9 +97,11 @@ inline std::string chart_line(std::string_view path, std::string_view colour, st
   return out.append(dashes).append("\"/>\n");
 }
 
+inline constexpr double chart_width = 380, chart_height = 250;
+
 /// One <svg> element that needs nothing around it. What is not finite is left out.
 inline std::string svg_chart(const chart& c) {
-  constexpr double width = 380, height = 250, left = 50, right = 368, top = 10, bottom = 208;
+  constexpr double width = chart_width, height = chart_height, left = 50, right = 368, top = 10, bottom = 208;
   const auto x_of = [&](double x) { return left + (x - c.x.low()) / (c.x.high() - c.x.low()) * (right - left); };
   const auto y_of = [&](double y) { return bottom - (y - c.y.low()) / (c.y.high() - c.y.low()) * (bottom - top); };
   const auto coordinate = [](double value) { return fixed_text(value, 1); };
@@ -162,6 +164,30 @@ inline std::string chart_legend(std::span<const chart_series> series, const std:
   if (level)
     out += item("<rect width=\"40\" height=\"14\" fill-opacity=\"0.09\"/>\n" + chart_line("M0 7H40", chart_ink, "none"), level->name);
   return out + "</ul>\n";
+}
+
+/// The chart, and what its lines are to the right of it: a file of its own.
+inline std::string svg_chart_with_legend(const chart& c) {
+  constexpr double legend_width = 190, line_height = 20, left = chart_width + 8;
+  const std::string width = fixed_text(chart_width + legend_width, 0), height = fixed_text(chart_height, 0);
+  std::string out = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + width + ' ' + height +
+                    "\" font-family=\"sans-serif\" font-size=\"12\" fill=\"" + std::string(chart_ink) + "\">\n<rect width=\"" + width +
+                    "\" height=\"" + height + "\" fill=\"#fff\"/>\n<svg width=\"" + fixed_text(chart_width, 0) + "\" height=\"" + height +
+                    "\">\n" + svg_chart(c) + "</svg>\n";
+  double y = 20;
+  const auto item = [&](const std::string& drawn, const std::string& name) {
+    out += "<g transform=\"translate(" + fixed_text(left, 0) + ' ' + fixed_text(y, 0) + ")\">\n" + drawn + "<text x=\"46\" y=\"4\">" +
+           html_text(name) + "</text></g>\n";
+    y += line_height;
+  };
+  for (const chart_series& s : c.series) {
+    if (s.points.empty()) continue;
+    const chart_style style = style_of(s.style);
+    item(chart_line("M0 0H40", style.colour, style.dashes) + chart_mark(s.style, 20, 0, s.name), s.name);
+  }
+  if (c.level)
+    item("<rect y=\"-7\" width=\"40\" height=\"14\" fill-opacity=\"0.09\"/>\n" + chart_line("M0 0H40", chart_ink, "none"), c.level->name);
+  return out + "</svg>\n";
 }
 
 }  // namespace lazyprune::inline v0::detail
