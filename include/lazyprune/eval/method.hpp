@@ -18,7 +18,8 @@
 //                 that the end of the prompt attended to. All layers but the first, and all heads, see the same tokens; SnapKV chooses for
 //                 each apart. The time to first token is the dense model's
 //   h2o           after H2O (arXiv 2306.14048), likewise: the tokens with the most attention gathered, and the last 32, where H2O divides
-//                 its budget equally between both, and lets go for good
+//                 its budget equally between both, and lets go for good. Gathered is the attention of the prompt's last token, over the
+//                 layers, and of each token generated; H2O gathers that of every token of the prompt
 //   fastkv        after FastKV's propagation of selected tokens (arXiv 2502.01068): once, after one layer, by the attention of the last 8
 //                 queries, the mean of 7 neighbours; these 8 always stay, and nothing comes back. FastKV compresses the cache of every
 //                 layer as well

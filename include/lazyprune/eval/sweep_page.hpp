@@ -47,7 +47,10 @@ inline constexpr std::array<std::pair<std::string_view, std::string_view>, 12> m
      "share of rows computed does not. The paper's prompt compression."},
     {"streaming", "keeps the first four tokens and the last ones (StreamingLLM)."},
     {"snapkv", "a dense prefill; then steps see only what the prompt's last tokens attend to (after SnapKV)."},
-    {"h2o", "a dense prefill; then steps see only what has been attended to most, and the last tokens (after H2O)."},
+    {"h2o",
+     "a dense prefill; then steps see only what the prompt's last token and the generated ones attended to most, and the last tokens "
+     "(after "
+     "H2O, which counts the attention of every token of the prompt)."},
     {"fastkv", "selects once, early, by what the last tokens attend to; the rest is lost (after FastKV)."},
     {"gemfilter", "selects once, early, by what the last token attends to; the rest is lost (after GemFilter)."},
 }};
