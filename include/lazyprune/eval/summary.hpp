@@ -30,7 +30,7 @@ struct eval_summary {
   std::string task;
   std::string method;
   std::string metric;
-  std::size_t n = 0;  // predictions
+  std::size_t n = 0;  // predictions; samples, where several runs of one are taken together (eval/pooled.hpp)
   estimate score{};   // 0 to 100
   // Points of score below the dense model's, sample by sample (loss_of); none where it was not asked the same, and for itself.
   std::optional<estimate> lost{};

@@ -39,7 +39,7 @@ inline constexpr std::array<std::pair<std::string_view, std::string_view>, 12> m
     {"dense_decode", "lazyllm in the prefill only; the first step after it computes all that was left out."},
     {"static", "prunes once, after one early layer; what is pruned is lost. The paper's static token pruning."},
     {"random",
-     "drops tokens at random before the first layer; the predictions of all draws count together. The paper's random token "
+     "drops tokens at random before the first layer; of several draws each sample counts once, by their mean. The paper's random token "
      "drop."},
     {"compression",
      "the same model first reads the prompt and leaves out the tokens of its context that it could predict best (Selective Context); "
@@ -153,7 +153,7 @@ inline std::string method_list(const sweep_view& view) {
 
 inline std::string task_table(const sweep_view& view) {
   std::string html =
-      "<div class=\"wide\"><table>\n<thead><tr><th>task</th><th>group</th><th>metric</th><th>predictions</th><th>prompt tokens</th>"
+      "<div class=\"wide\"><table>\n<thead><tr><th>task</th><th>group</th><th>metric</th><th>samples</th><th>prompt tokens</th>"
       "<th>dense score</th><th>dense TTFT</th></tr></thead>\n<tbody>\n";
   for (const sweep_view::group& group : view.groups)
     for (const std::string& task : group.tasks) {
@@ -445,8 +445,6 @@ inline std::string sweep_page(const sweep_table& table) {
   const detail::sweep_view view(table);
   std::string budgets;
   for (const double budget : view.budgets) budgets += (budgets.empty() ? "" : ", ") + text_of_number(budget);
-  std::size_t predictions = 0;
-  for (const sweep_entry& entry : table.entries) predictions += entry.summary.n;
 
   return detail::fill_in(detail::sweep_page_layout,
                          {{"title", detail::html_text("Token pruning on " + table.model + ": accuracy and speed")},
@@ -455,8 +453,7 @@ inline std::string sweep_page(const sweep_table& table) {
                                                         {"layers", std::to_string(table.layers)},
                                                         {"tasks", std::to_string(view.tasks.size())},
                                                         {"methods", std::to_string(view.methods.size())},
-                                                        {"budgets", budgets},
-                                                        {"predictions", std::to_string(predictions)}})},
+                                                        {"budgets", budgets}})},
                           {"tasks", detail::task_table(view)},
                           {"methods", detail::method_list(view)},
                           {"table1", detail::group_table(view, detail::score_quantity, detail::speedup_quantity, true)},

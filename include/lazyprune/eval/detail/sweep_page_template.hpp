@@ -31,13 +31,13 @@ and Figures 5, 6 and 7 from the runs of one model.</p>
 <dl class="words">
 <dt>budget</dt><dd>the share of the dense prefill's rows that a method may compute; a row is one token at one layer. Methods
 with a dense prefill let the later steps see that share of the tokens instead.</dd>
-<dt>score</dt><dd>the task's own metric, from 0 to 100, mean over its predictions.</dd>
+<dt>score</dt><dd>the task's own metric, from 0 to 100, mean over its samples.</dd>
 <dt>lost</dt><dd>points of score below the dense model's, sample by sample on the same prompts; below 0 where the method scores
 higher.</dd>
 <dt>TTFT speedup</dt><dd>the dense model's mean time to the first token over the method's, on the same prompts: 2x is half the time.</dd>
 <dt>overall speedup</dt><dd>the same of the time from the prompt to the last token, which includes TTFT. Answers may differ in length:
 the generated tokens stand beside it under <a href="#results">All results</a>.</dd>
-<dt>intervals</dt><dd>below a number or in brackets: 95 %, by the percentile bootstrap over predictions. A group of several tasks has the
+<dt>intervals</dt><dd>below a number or in brackets: 95 %, by the percentile bootstrap over samples. A group of several tasks has the
 mean of its tasks' means; its interval takes the tasks as independent. One without width says that all these samples came out alike,
 all right say: not that all others would.</dd>
 </dl>
