@@ -47,19 +47,26 @@ struct tile_sample {
 
   std::size_t panel_bytes() const { return depth / kernel.line_inputs * line; }
 
-  /// sums (rows, 32) of rows first to first + count, the inputs cut at `cut`, from `before` on.
-  std::vector<float> sums(std::size_t first, std::size_t count, std::size_t cut) const {
+  /// sums (rows, 32) of rows first to first + count, the inputs cut at `cut`. `wide`: of weights that were widened before.
+  std::vector<float> sums(std::size_t first, std::size_t count, std::size_t cut, bool wide = false) const {
     lazyprune::aligned_array<std::byte> packed(kernel.padded(kernel.strip) * depth * kernel.element + line);
     std::vector<float> result(kernel.padded(kernel.strip) * outputs, 99.0f);
     const guarded<float> input(rows, inputs, x);
     kernel.pack(input.view().row(first), input.view().stride, count, inputs, depth, packed.data());
-    const std::byte* second = panels.data() + panel_bytes();
-    const std::size_t skipped = cut / kernel.line_inputs * line;
+    lazyprune::aligned_array<float> widened(depth * outputs + 64 * line / 4);
+    const auto panel = [&](std::size_t p, std::size_t from, std::size_t n) {
+      const std::byte* lines = panels.data() + p * panel_bytes() + from / kernel.line_inputs * line;
+      if (!wide) return lines;
+      float* at = widened.data() + p * depth * outputs / 2;
+      kernel.widen(lines, n, at);
+      return reinterpret_cast<const std::byte*>(at);
+    };
+    const auto multiply = wide ? kernel.multiply_wide : kernel.multiply;
     kernel.enter();
-    kernel.multiply(packed.data(), count, panels.data(), second, cut, result.data(), false);
+    multiply(packed.data(), count, panel(0, 0, cut), panel(1, 0, cut), cut, result.data(), false);
     if (cut < depth)
-      kernel.multiply(packed.data() + cut * kernel.padded(count) * kernel.element, count, panels.data() + skipped, second + skipped,
-                      depth - cut, result.data(), true);
+      multiply(packed.data() + cut * kernel.padded(count) * kernel.element, count, panel(0, cut, depth - cut), panel(1, cut, depth - cut),
+               depth - cut, result.data(), true);
     kernel.leave();
     result.resize(count * outputs);
     return result;
@@ -101,6 +108,20 @@ inline void check_company(const lazyprune::kernels::product_kernel& kernel) {
       for (std::size_t i = 0; i < some.size(); ++i) different += some[i] != together[first * s.outputs + i];
     }
   CHECK(different == 0);
+}
+
+/// Weights widened before they are used give the same bits, wherever the sum is cut.
+inline void check_widening(const lazyprune::kernels::product_kernel& kernel) {
+  CHECK((kernel.widen == nullptr) == (kernel.multiply_wide == nullptr));
+  if (!kernel.widen) return;
+  const auto numbers = normal_floats(1000 + 32 * 131, 1);
+  for (const std::size_t inputs : {1u, 32u, 33u, 131u})
+    for (std::size_t rows = 1; rows <= kernel.strip; ++rows) {
+      CAPTURE(rows);
+      CAPTURE(inputs);
+      const tile_sample s(kernel, rows, inputs, [&](std::size_t i) { return numbers[i % numbers.size()]; });
+      for (std::size_t cut = 32; cut <= s.depth; cut += 32) REQUIRE(s.sums(0, rows, cut, true) == s.sums(0, rows, cut));
+    }
 }
 
 inline void check_finishes(const lazyprune::kernels::product_kernel& kernel) {
@@ -160,6 +181,7 @@ inline void check_silu(const lazyprune::kernels::product_kernel& kernel) {
 inline void check_kernel(const lazyprune::kernels::product_kernel& kernel) {
   SUBCASE("products") { check_products(kernel); }
   SUBCASE("company") { check_company(kernel); }
+  SUBCASE("widening") { check_widening(kernel); }
   SUBCASE("finishes") { check_finishes(kernel); }
   SUBCASE("silu") { check_silu(kernel); }
 }
