@@ -20,9 +20,15 @@
 
 using lazyprune::eval_prediction, lazyprune::eval_sample, lazyprune::eval_setting, lazyprune::eval_task, lazyprune::token_id;
 
+namespace {
+
+constexpr std::string_view task_names = "the name of a LongBench, RULER or pocket task";
+
+}  // namespace
+
 const eval_task& task_named(const std::string& name) {
   if (const eval_task* task = lazyprune::find_task(name)) return *task;
-  throw lazyprune::error("--task", "", "the name of a LongBench, RULER or pocket task", name);
+  throw lazyprune::error("--task", "", task_names, name);
 }
 
 std::string stem_of(const std::string& file) { return std::filesystem::path(file).stem().string(); }
@@ -34,17 +40,40 @@ std::function<void(const lazyprune::error&)> complaints(bool strict) {
 
 namespace {
 
-/// The task is what --task says, else the sample itself, else the file's name.
+eval_prediction without_text(const eval_sample& sample) {
+  return {.text = "", .answers = sample.answers, .all_classes = sample.all_classes, .length = sample.length, .id = sample.id, .cost = {}};
+}
+
+/// What cannot be scored is not worth a run.
+void check_scorable(const eval_task& task, const eval_sample& sample, const lazyprune::json_value& record) {
+  try {
+    score_of(task, without_text(sample));
+  } catch (const lazyprune::error& fault) {
+    throw lazyprune::error(record.file(), record.place(), "a sample that " + std::string(task.name) + " can score", fault.what());
+  }
+}
+
+/// The task is what --task says, else the sample itself, else the file's name. A sample that names none, or that its
+/// task cannot score, is a bad line.
 std::vector<question> questions_of(const question_flags& flags) {
+  if (!flags.task.empty()) task_named(flags.task);
   std::vector<question> questions;
   for (const std::string& file : flags.data) {
+    const auto task_of = [&](const eval_sample& sample) {
+      return !flags.task.empty() ? &task_named(flags.task) : lazyprune::find_task(sample.dataset.empty() ? stem_of(file) : sample.dataset);
+    };
+    const auto check = [&](const eval_sample& sample, const lazyprune::json_value& record) {
+      const eval_task* task = task_of(sample);
+      if (!task && !sample.dataset.empty()) record.at("dataset").refuse(task_names);
+      if (task) check_scorable(*task, sample, record);  // else no sample of the file has one
+    };
     lazyprune::line_reader lines(file);
-    std::vector<eval_sample> samples = read_samples(lines, complaints(flags.strict));
+    std::vector<eval_sample> samples = read_samples(lines, complaints(flags.strict), check);
     if (samples.empty()) throw lazyprune::error(lines.name(), "", "at least one sample", "none");
     if (flags.limit > 0 && samples.size() > flags.limit) samples.resize(flags.limit);
     for (std::size_t i = 0; i < samples.size(); ++i) {
-      const std::string name = !flags.task.empty() ? flags.task : !samples[i].dataset.empty() ? samples[i].dataset : stem_of(file);
-      questions.push_back({std::move(samples[i]), &task_named(name), file, i + 1});
+      const eval_task* task = task_of(samples[i]);
+      questions.push_back({std::move(samples[i]), task ? task : &task_named(stem_of(file)), file, i + 1});
     }
   }
   return questions;
@@ -58,20 +87,6 @@ const lazyprune::chat_format& chat_named(const std::string& name) {
 lazyprune::tokenizer tokenizer_of(const lazyprune::checkpoint& model) {
   if (auto tokens = model.load_tokenizer()) return std::move(*tokens);
   throw lazyprune::error("eval", "", "a model with a tokenizer", "no tokenizer.model in " + model.directory().string());
-}
-
-eval_prediction without_text(const eval_sample& sample) {
-  return {.text = "", .answers = sample.answers, .all_classes = sample.all_classes, .length = sample.length, .id = sample.id, .cost = {}};
-}
-
-/// What cannot be scored is not worth a run.
-void check_scorable(const question& asked) {
-  try {
-    score_of(*asked.task, without_text(asked.sample));
-  } catch (const lazyprune::error& fault) {
-    throw lazyprune::error(asked.file, "sample " + std::to_string(asked.number), "one that " + std::string(asked.task->name) + " can score",
-                           fault.what());
-  }
 }
 
 /// Hexadecimal digits that stand for a text.
@@ -128,7 +143,6 @@ evaluator::evaluator(const model_flags& model, const backend_flags& backend, con
       throw lazyprune::error("--ctx-size", "",
                              "more than the " + std::to_string(new_tokens(*asked.task)) + " tokens of an answer, and two for the prompt",
                              std::to_string(context_));
-    check_scorable(asked);
   }
 }
 

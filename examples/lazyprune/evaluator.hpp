@@ -35,8 +35,8 @@ std::function<void(const lazyprune::error&)> complaints(bool strict);
 
 class evaluator {
  public:
-  /// Reads the questions and opens the model, whose weights it does not load yet. Throws `error` where a question cannot be read, asked in
-  /// this context, or scored.
+  /// Reads the questions and opens the model, whose weights it does not load yet. Throws `error` where a file has no question that can
+  /// be read and scored, with --strict where it has one that cannot, and where one cannot be asked in this context.
   evaluator(const model_flags& model, const backend_flags& backend, const question_flags& flags);
 
   const std::vector<question>& questions() const { return questions_; }

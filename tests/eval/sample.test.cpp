@@ -24,7 +24,10 @@ auto records(Read read, const std::string& text, strings* complaints = nullptr) 
   });
 }
 
-std::vector<eval_sample> samples(const std::string& text, strings* complaints = nullptr) { return records(read_samples, text, complaints); }
+std::vector<eval_sample> samples(const std::string& text, strings* complaints = nullptr) {
+  return records([](line_reader& lines, const std::function<void(const error&)>& on_bad) { return read_samples(lines, on_bad); }, text,
+                 complaints);
+}
 std::vector<eval_prediction> predictions(const std::string& text, strings* complaints = nullptr) {
   return records(read_predictions, text, complaints);
 }
@@ -70,6 +73,21 @@ TEST_CASE("bad lines are told with their place, and the others read") {
   CHECK(complaints[4] == "r.jsonl: line 9: expected an object, found an array");
   CHECK(complaints[5].starts_with("r.jsonl: line 10: length: expected a whole number "));
   CHECK_THROWS_WITH_AS(samples(text), doctest::Contains("r.jsonl: line 3: byte 13: "), error);
+}
+
+TEST_CASE("a sample that cannot be used is a bad line like others") {
+  const temporary_folder folder;
+  const auto check = [](const eval_sample& sample, const json_value& record) {
+    if (sample.answers.empty()) throw error(record.file(), record.place(), "an answer", "none");
+  };
+  const std::string file =
+      folder.write("r.jsonl", longbench + "\n" + R"({"input": "q", "context": "c", "answers": []})" + "\n" + longbench);
+  strings complaints;
+  const auto on_bad = [&](const error& fault) { complaints.emplace_back(fault.what()); };
+  line_reader lines(file), again(file);
+  CHECK(read_samples(lines, on_bad, check).size() == 2);
+  CHECK(complaints == strings{file + ": line 2: expected an answer, found none"});
+  CHECK_THROWS_WITH_AS(read_samples(again, {}, check), (file + ": line 2: expected an answer, found none").c_str(), error);
 }
 
 TEST_CASE("LongBench predictions, and RULER's") {

@@ -207,6 +207,20 @@ TEST_CASE("a bad sample is told and left out, or ends the program") {
   CHECK(complaint(lazyprune_program({"eval", "-d", "-", "--strict"}, text)) == "stdin: line 1: expected the key \"input\", found none");
 }
 
+TEST_CASE("so is a sample of an unknown task, and one that its task cannot score") {
+  const std::string text = R"({"dataset": "x", "input": "", "context": "", "answers": ["a"]})"
+                           "\n" +
+                           samples("few_shot", 1) + R"({"dataset": "trec", "input": "", "context": "", "answers": ["a"]})";
+  const program_result left = lazyprune_program({"eval", "-d", "-", "-n", "1", "-o", "json"}, text);
+  CHECK_MESSAGE(left.code == 0, left.err);
+  INFO(left.err);
+  const std::string unknown = "stdin: line 1: dataset: expected the name of a LongBench, RULER or pocket task, found \"x\"";
+  CHECK(left.err.starts_with("left out: " + unknown + "\nleft out: stdin: line 3: expected a sample that trec can score, found "));
+  CHECK(std::ranges::count(left.err, '\n') == 2);
+  CHECK(json::parse(left.out)[0]["n"] == 1);
+  CHECK(complaint(lazyprune_program({"eval", "-d", "-", "--strict"}, text)) == unknown);
+}
+
 TEST_CASE("predictions are scored by the task's metric, without a model") {
   const temporary_folder files;
   write_file(files / "triviaqa.jsonl", three_lines);
@@ -262,8 +276,14 @@ TEST_CASE("what makes no sense") {
             .starts_with("--ctx-size: expected more than the 32 tokens of an answer"));
   CHECK(complaint(lazyprune_program({"eval", "-d", files / "x.jsonl", "--task", "vt"})) ==
         (files / "x.jsonl") + ": expected at least one sample, found none");
-  CHECK(complaint(lazyprune_program({"eval", "-d", prompts("few_shot"), "--task", "passage_retrieval_en"}))
-            .starts_with(prompts("few_shot") + ": sample 1: expected one that passage_retrieval_en can score, found answer: "));
+  CHECK(complaint(lazyprune_program({"eval", "-d", prompts("few_shot"), "--task", "passage_retrieval_en", "--strict"}))
+            .starts_with(prompts("few_shot") + ": line 1: expected a sample that passage_retrieval_en can score, found answer: "));
+  CHECK(complaint(lazyprune_program({"eval", "-d", prompts("few_shot"), "--task", "x"})) ==
+        "--task: expected the name of a LongBench, RULER or pocket task, found x");
+  write_file(files / "x.jsonl", R"({"input": "", "context": "", "answers": []})");
+  CHECK(complaint(lazyprune_program({"eval", "-d", files / "x.jsonl"})) ==
+        "--task: expected the name of a LongBench, RULER or pocket task, found x");
+  write_file(files / "x.jsonl", "");
   CHECK(complaint(lazyprune_program({"eval", "--predictions", files / "x.jsonl"})) ==
         "--task: expected the name of a LongBench, RULER or pocket task, found x");
   CHECK(complaint(lazyprune_program({"eval", "--predictions", files / "x.jsonl", "--task", "vt"})) ==

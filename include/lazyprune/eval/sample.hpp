@@ -164,9 +164,16 @@ std::vector<Record> read_records(line_reader& lines, Read read, const std::funct
 }  // namespace detail
 
 /// All samples. A line that is none is told to `on_bad` ("FILE: line 3: answers: expected ..., found ...") and left out; without
-/// `on_bad` it is thrown. Throws `io_error` where reading fails.
-inline std::vector<eval_sample> read_samples(line_reader& lines, const std::function<void(const error&)>& on_bad = {}) {
-  return detail::read_records<eval_sample>(lines, detail::sample_of, on_bad);
+/// `on_bad` it is thrown. So is one at which `check` throws `error`: it sees the sample and the record that it was read from, which has
+/// its place. Throws `io_error` where reading fails.
+inline std::vector<eval_sample> read_samples(line_reader& lines, const std::function<void(const error&)>& on_bad = {},
+                                             const std::function<void(const eval_sample&, const json_value&)>& check = {}) {
+  const auto read = [&](const json_value& record) {
+    eval_sample sample = detail::sample_of(record);
+    if (check) check(sample, record);
+    return sample;
+  };
+  return detail::read_records<eval_sample>(lines, read, on_bad);
 }
 
 /// All predictions, LongBench's or RULER's; bad lines as above.
