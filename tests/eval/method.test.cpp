@@ -113,9 +113,12 @@ TEST_CASE("the common share of several stages") {
   CHECK(setting("lazyllm@3", 0.500001, 6).policy.stages == "3:1e-04");
 }
 
-TEST_CASE("one stage is lazyllm at its budget") {
-  CHECK(one_stage(3, 0.5, 6) == setting("lazyllm@3", 0.75, 6));
-  CHECK(one_stage(8, 0.1, 32).text() == "lazyllm@8 0.325");
+TEST_CASE("one stage is lazyllm at its budget, by another name") {
+  eval_setting single = one_stage(3, 0.5, 6);
+  CHECK(single.text() == "single_stage@3 0.75");
+  single.method = "lazyllm@3";
+  CHECK(single == setting("lazyllm@3", 0.75, 6));
+  CHECK(one_stage(8, 0.1, 32).text() == "single_stage@8 0.325");
 }
 
 TEST_CASE("a session computes the budget") {

@@ -90,7 +90,7 @@ TEST_CASE("methods at budgets: a table, a page, and predictions that say what ma
   CHECK(file_text(directory + "/report.html").starts_with("<!DOCTYPE html>"));
 
   const std::vector<row> rows = table(directory + "/sweep.csv");
-  REQUIRE(rows.size() == 2 * (1 + 3 + 5 * 5));  // two tasks; dense, three methods, five shares after each of five layers
+  REQUIRE(rows.size() == 2 * (1 + 3 + 1 + 5 * 5));  // two tasks; dense, three methods; dense, five shares after each of five layers
   const std::vector<std::string> methods{"dense", "lazyllm@3+5", "random", "compression"};
   for (std::size_t i = 0; i < 8; ++i) {
     CAPTURE(i);
@@ -113,9 +113,16 @@ TEST_CASE("methods at budgets: a table, a page, and predictions that say what ma
   CHECK(rows[4].at("policy").ends_with(" --decode dense (seeds 0 to 1 of the first sample, then the next ones)"));
   CHECK(std::stod(rows[4].at("share_computed")) == doctest::Approx(0.75).epsilon(1.0 / 300));
   CHECK(rows[6].at("policy") == "the context compressed to leave 0.75 of the prompt, --policy dense");
-  CHECK(rows[8].at("method") == "lazyllm@1");
-  CHECK(rows[8].at("policy").starts_with("--stages 1:0.9 "));
-  CHECK(rows[8].at("n") == "1");
+  for (const std::size_t i : {8u, 9u}) {
+    CHECK(rows[i].at("method") == "dense (single stages)");
+    CHECK(rows[i].at("policy") == "--policy dense");
+    CHECK(rows[i].at("budget").empty());
+    CHECK(rows[i].at("n") == "1");
+    CHECK(rows[i].at("share_computed") == "1.0");
+  }
+  CHECK(rows[10].at("method") == "single_stage@1");
+  CHECK(rows[10].at("policy").starts_with("--stages 1:0.9 "));
+  CHECK(rows[10].at("n") == "1");
   CHECK(rows.back().at("policy").starts_with("--stages 5:0.1 "));
 
   // 5 runs a sample, and 25 single stages on the first of each file; every sample begins with the next setting.
@@ -138,7 +145,7 @@ TEST_CASE("methods at budgets: a table, a page, and predictions that say what ma
   }
   std::ranges::sort(drawn);  // each sample begins with the next setting
   CHECK(drawn == std::vector<std::string>{"0: 0", "0: 2", "1: 1", "1: 3"});
-  CHECK(made_by(5).starts_with("lazyllm@1 0.91"));
+  CHECK(made_by(5).starts_with("single_stage@1 0.91"));
   CHECK(made_by(30).starts_with("lazyllm@3+5 0.75: "));
 
   // The same policy by `eval` answers the same, and computes the same layers by the same steps.

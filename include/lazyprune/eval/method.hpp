@@ -155,11 +155,11 @@ inline pruning_method read_method(std::string_view text, layer_id layers, const 
   return method;
 }
 
-/// LazyLLM with one stage: the method lazyllm at that layer, with the budget that the share comes to, to
-/// four digits after the point.
+/// LazyLLM with one stage, with the budget that the share comes to, to four digits after the point. It is called single_stage@LAYER, apart
+/// from the methods whose budgets were set.
 inline eval_setting one_stage(layer_id after, double share, layer_id layers) {
   const stages when{{after, share}};
-  return {.method = pruning_method{"lazyllm", {after}}.text(),
+  return {.method = pruning_method{"single_stage", {after}}.text(),
           .budget = std::round(rows_share(when, layers) * 1e4) / 1e4,
           .policy = {.preset = "lazyllm", .stages = when.text()}};
 }

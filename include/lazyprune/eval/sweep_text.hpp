@@ -14,7 +14,8 @@
 namespace lazyprune::inline v0 {
 
 /// As of summaries (eval/summary_text.hpp), with the method and its budget in two columns, and the policy's flags in one. The single stages
-/// of the sensitivity follow, as the method lazyllm at the layer and the share of rows that they are.
+/// of the sensitivity follow, which are of fewer samples: first the dense model on those, as the method "dense (single stages)", then
+/// single_stage@LAYER at the shares of rows that they are.
 inline std::string to_csv(const sweep_table& table) {
   std::string out = "task,method,budget,policy," + detail::csv_keys() + '\n';
   const auto add = [&](const std::string& method, const std::optional<double>& budget, const std::string& policy, const eval_summary& s) {
@@ -22,9 +23,12 @@ inline std::string to_csv(const sweep_table& table) {
            detail::csv_text(policy) + ',' + detail::csv_values(s) + '\n';
   };
   for (const sweep_entry& entry : table.entries) add(entry.method, entry.budget, entry.policy, entry.summary);
+  const auto layers = static_cast<layer_id>(table.layers);
+  for (const eval_summary& dense : table.sensitivity_dense)
+    add("dense (single stages)", {}, at_budget({"dense"}, {}, layers).description(layers), dense);
   for (const sensitivity_entry& entry : table.sensitivity) {
-    const eval_setting setting = one_stage(entry.after, entry.share, static_cast<layer_id>(table.layers));
-    add(setting.method, setting.budget, setting.description(static_cast<layer_id>(table.layers)), entry.summary);
+    const eval_setting setting = one_stage(entry.after, entry.share, layers);
+    add(setting.method, setting.budget, setting.description(layers), entry.summary);
   }
   return out;
 }
