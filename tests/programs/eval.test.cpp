@@ -9,6 +9,8 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include <test_data.hpp>
+
 using json = nlohmann::json;
 
 namespace {
@@ -106,6 +108,32 @@ TEST_CASE("dense answers, and a prompt that loses its middle") {
     CHECK_MESSAGE(cut.code == 0, cut.err);
     CHECK(json::parse(cut.out)[0]["prompt_tokens"].get<double>() == doctest::Approx(200).epsilon(0.02));  // the halves meet anew
   }
+}
+
+TEST_CASE("genuine records of RULER") {
+  const auto data = test_data("eval/niah_multikey_3.jsonl");
+  if (data.empty()) return;
+  const temporary_folder files;
+  const program_result result = lazyprune_program(
+      {"eval", "-d", data.string(), "--limit", "2", "--max-length", "300", "-n", "8", "-o", "json", "--out", files / "out"});
+  CHECK_MESSAGE(result.code == 0, result.err);
+  CHECK(result.err.empty());
+  const json list = json::parse(result.out);
+  REQUIRE(list.size() == 1);
+  CHECK(list[0]["task"] == "niah_multikey_3");  // as the file is called
+  CHECK(list[0]["metric"] == "string_match_all");
+  CHECK(list[0]["n"] == 2);
+  CHECK(list[0]["score"] == 0.0);  // it has read 300 tokens of some thousand, and knows no uuids
+  CHECK(list[0]["share_computed"].get<double>() < 1.0);
+  const std::vector<json> lines = without_times(file_text(files / "out"));
+  REQUIRE(lines.size() == 2);
+  for (std::size_t i = 0; i < 2; ++i) {
+    CHECK(lines[i]["_id"] == std::to_string(i));
+    CHECK(lines[i]["answers"].size() == 1);
+    CHECK(lines[i]["answers"][0].get<std::string>().size() == 36);
+    CHECK(lines[i]["run"]["prompt_tokens"].get<double>() == doctest::Approx(300).epsilon(0.02));
+  }
+  CHECK(lines[0]["answers"] != lines[1]["answers"]);
 }
 
 TEST_CASE("an interrupted run goes on without losing or repeating a sample") {
