@@ -26,6 +26,13 @@ TEST_CASE("greedy: the largest logit, of equals the lowest id") {
   CHECK(draw({}, 3) == std::array<int, 5>{0, 3, 0, 0, 0});
 }
 
+TEST_CASE("the logarithm of the sum of exponentials, also where these have no numbers") {
+  const std::array<double, 2> halves{3.0, 3.0};
+  CHECK(log_sum_exp(std::span<const double>(halves)) == doctest::Approx(3 + std::log(2.0)).epsilon(1e-15));
+  const std::array<float, 3> large{-1000.0f, 1000.0f, 999.0f};
+  CHECK(log_sum_exp(std::span<const float>(large)) == doctest::Approx(1000 + std::log1p(std::exp(-1.0))).epsilon(1e-15));
+}
+
 TEST_CASE("drawn: the frequencies are the softmax's, a seed gives the same draws again") {
   const sampling all{.temperature = 1.0, .top_k = 0, .top_p = 1.0, .min_p = 0.0, .seed = 7};
   const auto counts = draw(all, 100000);

@@ -27,20 +27,9 @@ struct step_fidelity {
   friend bool operator==(const step_fidelity&, const step_fidelity&) = default;
 };
 
-namespace detail {
-
-inline double log_of_sum(std::span<const float> logits) {
-  const double most = *std::ranges::max_element(logits);
-  double sum = 0;
-  for (const float logit : logits) sum += std::exp(logit - most);
-  return most + std::log(sum);
-}
-
-}  // namespace detail
-
 /// `dense`, `pruned`: (vocabulary) logits; `next`: the token that comes in the text.
 inline step_fidelity fidelity_of(std::span<const float> dense, std::span<const float> pruned, token_id next) {
-  const double dense_sum = detail::log_of_sum(dense), sum = detail::log_of_sum(pruned);
+  const double dense_sum = log_sum_exp(dense), sum = log_sum_exp(pruned);
   double kl = 0;
   for (std::size_t i = 0; i < dense.size(); ++i) {
     const double log_dense = dense[i] - dense_sum, log_pruned = pruned[i] - sum;

@@ -30,6 +30,16 @@ token_id greedy(std::span<const Scalar> logits) {
   return static_cast<token_id>(std::ranges::max_element(logits) - logits.begin());
 }
 
+/// The logarithm of the sum of the logits' exponentials, in double: less a token's logit it is -log of the probability that the softmax
+/// gives to that token, in nats.
+template <class Scalar>
+double log_sum_exp(std::span<const Scalar> logits) {
+  const double most = *std::ranges::max_element(logits);
+  double sum = 0;
+  for (const Scalar logit : logits) sum += std::exp(static_cast<double>(logit) - most);
+  return most + std::log(sum);
+}
+
 /// Draws are a function of the seed and the logits seen so far, the same on every platform.
 class sampler {
  public:

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <lazyprune/model/decoder_state.hpp>
+#include <lazyprune/model/sampler.hpp>
 #include <lazyprune/session/any_session.hpp>
 #include <lazyprune/session/trace.hpp>
 
@@ -60,8 +61,10 @@ class transformer {
       const std::size_t n = std::min(block, computed - 1 - first);
       logits.resize(n * config_.vocabulary);
       read_logits(state, first, logits);
-      for (std::size_t i = 0; i < n; ++i)
-        information.push_back(surprise(std::span(logits).subspan(i * config_.vocabulary, config_.vocabulary), tokens[first + i + 1]));
+      for (std::size_t i = 0; i < n; ++i) {
+        const auto row = std::span<const scalar>(logits).subspan(i * config_.vocabulary, config_.vocabulary);
+        information.push_back(log_sum_exp(row) - row[tokens[first + i + 1]]);
+      }
     }
     return information;
   }
@@ -307,14 +310,6 @@ class transformer {
     backend_.rms_norm(x, weights_.norm, config_.rms_epsilon, norm);
     backend_.multiply(norm, model_.head(), nullptr, logits);
     backend_.read(logits, out.data());
-  }
-
-  /// -log of the probability that the softmax over the logits gives the token.
-  static double surprise(std::span<const scalar> logits, token_id token) {
-    const double most = *std::ranges::max_element(logits);
-    double sum = 0;
-    for (const scalar logit : logits) sum += std::exp(logit - most);
-    return most + std::log(sum) - logits[token];
   }
 
   static void record(const layer_plan& plan, step_trace& trace) {
