@@ -84,14 +84,15 @@ inline std::string to_csv(std::span<const fidelity_summary> summaries) {
 inline std::string to_markdown(std::span<const fidelity_summary> summaries) {
   std::vector<std::vector<std::string>> rows{{"text", "greedy text", "prompt", "steps", "agreement", "KL, nats", "perplexity", "dense",
                                               "rows", "TTFT, ms", "dense, ms", "speedup"}};
-  const auto perplexity = [](const estimate& e) { return e.mean < 1e6 ? detail::fixed(e.mean, 2) : "above 1e6"; };
+  const auto perplexity = [](const estimate& e) { return e.mean < 1e6 ? detail::fixed_text(e.mean, 2) : "above 1e6"; };
   for (const fidelity_summary& s : summaries) {
-    const std::string several = detail::fixed(100 * s.equal_texts, 1) + " % equal";
+    const std::string several = detail::fixed_text(100 * s.equal_texts, 1) + " % equal";
     const std::string one = s.parted_at ? "equal for " + std::to_string(*s.parted_at) : "equal";
-    rows.push_back({s.text, s.texts > 1 ? several : one, detail::fixed(s.prompt_tokens, 0), std::to_string(s.steps),
+    rows.push_back({s.text, s.texts > 1 ? several : one, detail::fixed_text(s.prompt_tokens, 0), std::to_string(s.steps),
                     detail::with_interval(s.agreement, 100, 1, " %"), detail::with_interval(s.kl, 1, 4), perplexity(s.perplexity),
-                    perplexity(s.dense_perplexity), detail::fixed(100 * s.rows, 1) + " %", detail::fixed(1e3 * s.ttft_s, 1),
-                    detail::fixed(1e3 * s.dense_ttft_s, 1), s.ttft_s > 0 ? detail::fixed(s.dense_ttft_s / s.ttft_s, 2) + "x" : ""});
+                    perplexity(s.dense_perplexity), detail::fixed_text(100 * s.rows, 1) + " %", detail::fixed_text(1e3 * s.ttft_s, 1),
+                    detail::fixed_text(1e3 * s.dense_ttft_s, 1),
+                    s.ttft_s > 0 ? detail::fixed_text(s.dense_ttft_s / s.ttft_s, 2) + "x" : ""});
   }
   return detail::markdown_table(rows, 2);
 }

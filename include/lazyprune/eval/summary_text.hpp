@@ -95,18 +95,18 @@ inline std::string to_csv(std::span<const eval_summary> summaries) {
 /// A table in Markdown, legible as it is. Means with half the width of their intervals; columns that no summary has something in are left
 /// out.
 inline std::string to_markdown(std::span<const eval_summary> summaries) {
-  using detail::fixed, detail::with_interval;
+  using detail::fixed_text, detail::with_interval;
   const auto bytes = [](const std::optional<std::uint64_t>& b) {
-    return b ? fixed(static_cast<double>(*b) / (1024.0 * 1024.0), 1) + " MiB" : std::string();
+    return b ? fixed_text(static_cast<double>(*b) / (1024.0 * 1024.0), 1) + " MiB" : std::string();
   };
   std::vector<std::vector<std::string>> rows{{"task", "method", "metric", "n", "score", "lost", "tokens", "TTFT, ms", "dense, ms",
                                               "speedup", "total, ms", "total speedup", "computed", "revived", "peak"}};
   for (const eval_summary& s : summaries)
     rows.push_back({s.task, s.method, s.metric, std::to_string(s.n), with_interval(s.score, 1, 2), with_interval(s.lost, 1, 2),
-                    s.prompt_tokens ? fixed(s.prompt_tokens->mean, 0) : "", with_interval(s.ttft_s, 1e3, 1),
+                    s.prompt_tokens ? fixed_text(s.prompt_tokens->mean, 0) : "", with_interval(s.ttft_s, 1e3, 1),
                     with_interval(s.dense_ttft_s, 1e3, 1), with_interval(s.speedup_ttft, 1, 2, "x"), with_interval(s.total_s, 1e3, 1),
                     with_interval(s.speedup_total, 1, 2, "x"), with_interval(s.share_computed, 100, 1, " %"),
-                    s.revived ? fixed(s.revived->mean, 0) : "", bytes(s.peak_bytes)});
+                    s.revived ? fixed_text(s.revived->mean, 0) : "", bytes(s.peak_bytes)});
   return detail::markdown_table(rows, 3);
 }
 

@@ -18,6 +18,7 @@
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/core/flag_text.hpp>
 #include <lazyprune/core/types.hpp>
+#include <lazyprune/eval/detail/fixed_text.hpp>
 #include <lazyprune/eval/detail/html.hpp>
 #include <lazyprune/eval/detail/mean_over.hpp>
 #include <lazyprune/eval/detail/page_style.hpp>

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include <lazyprune/core/error.hpp>
+#include <lazyprune/eval/detail/fixed_text.hpp>
 #include <lazyprune/eval/detail/html.hpp>
 #include <lazyprune/eval/detail/page_style.hpp>
 #include <lazyprune/eval/detail/position_ranges.hpp>

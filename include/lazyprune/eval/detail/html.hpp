@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT
-// What the HTML pages are put together with: escaped text, numbers, layouts with places to fill.
+// What the HTML pages are put together with: escaped text, layouts with places to fill.
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <charconv>
-#include <cmath>
 #include <cstddef>
 #include <initializer_list>
 #include <string>
@@ -42,13 +39,6 @@ inline std::string html_text(std::string_view text) {
     text.remove_prefix(std::max<std::size_t>(length, 1));
   }
   return out;
-}
-
-/// A number with so many digits after the point; a dash for what is no number.
-inline std::string fixed_text(double value, int digits) {
-  std::array<char, 352> text;  // the largest double has 309 digits before the point
-  if (!std::isfinite(value)) return "–";
-  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed, digits).ptr};
 }
 
 /// The values in their places "@{name}". What is filled in is not looked at again.

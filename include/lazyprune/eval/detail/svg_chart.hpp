@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <lazyprune/eval/detail/fixed_text.hpp>
 #include <lazyprune/eval/detail/html.hpp>
 
 namespace lazyprune::inline v0::detail {

@@ -3,30 +3,22 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
-#include <cstdio>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <lazyprune/eval/detail/fixed_text.hpp>
 #include <lazyprune/eval/summary.hpp>
 
 namespace lazyprune::inline v0::detail {
-
-/// `digits` after the point.
-inline std::string fixed(double value, int digits) {
-  std::array<char, 64> text;
-  std::snprintf(text.data(), text.size(), "%.*f", digits, value);
-  return text.data();
-}
 
 /// The mean and half the width of its interval, both times `scale`; nothing where there is none.
 inline std::string with_interval(const std::optional<estimate>& e, double scale, int digits, std::string_view unit = "") {
   if (!e) return {};
   const double half = scale * (e->ci95.high - e->ci95.low) / 2;
-  return fixed(scale * e->mean, digits).append(" \xc2\xb1 ").append(fixed(half, digits)).append(unit);
+  return fixed_text(scale * e->mean, digits).append(" \xc2\xb1 ").append(fixed_text(half, digits)).append(unit);
 }
 
 /// A text in quotes (RFC 4180).

@@ -13,7 +13,9 @@ namespace lazyprune::inline v0 {
 /// The window_attention of the prompt, summed over the layers done where the token was active. A step of one token adds nothing: it is
 /// scored by what the prompt left, so that each of them chooses alike. The prompt's last `window` tokens and those generated since come
 /// before all others, later ones first. SnapKV chooses for every layer and head apart; here all keep the same tokens. Made for
-/// `--decode only`. Memory (known): what is gathered for each position, +inf for tokens that came alone.
+/// `--decode only`, and for selectors that count or compare (top_k, blocks, threshold): those that come first have the largest float as
+/// their score, beside which the others hold no mass for top_p or an adaptive schedule. Memory (known): what is gathered for each position,
+/// +inf for tokens that came alone.
 struct prompt_window_attention {
   positive window = 32;
   pooling_kernel kernel = 7;
