@@ -7,7 +7,7 @@
 #   BUILD=build                        the folder to build in; the prompts and all predictions lie in its folder pocket/
 #   THREADS=                           of the runs; where none are named, all that the process may use
 #   TABLES="main others search"        what to run: the tables of the paper; more methods, on fewer prompts; a search for stages
-#   MAIN, OTHERS, SEARCH=143, 40, 40  prompts a task
+#   MAIN, OTHERS, SEARCH=143, 40, 40   prompts a task
 #
 # Ended at any moment and started again it goes on where it was. The results: sweep.csv, report.html and accuracy.svg,
 # others.csv, search.csv and search.md.
@@ -20,14 +20,14 @@ work=$build/pocket
 here=bench/pocket
 seed=2024 # not that of examples/pocket/prompts
 
-# sweep NAME PROMPTS FLAG...: into $work/NAME
+# sweep NAME PROMPTS FLAG...: into the folder $out
 sweep() {
-  name=$1 limit=$2
+  limit=$2 out=$work/$1-$2
   shift 2
   for file in "$work"/prompts/*.jsonl; do
     set -- "$@" -d "$file"
   done
-  "$build/examples/lazyprune" sweep -m examples/pocket/model --limit "$limit" ${THREADS:+-t "$THREADS"} --resume --out "$work/$name" "$@"
+  "$build/examples/lazyprune" sweep -m examples/pocket/model --limit "$limit" ${THREADS:+-t "$THREADS"} --resume --out "$out" "$@" >"$work/table.md"
 }
 
 # shellcheck disable=SC2086
@@ -47,15 +47,16 @@ for table in ${TABLES:-main others search}; do
   case $table in
     main)
       sweep main "${MAIN:-143}" --methods lazyllm,no_revival,dense_decode,static,static@2,random,compression --budgets 0.53,0.6,0.75 --sensitivity 20
-      cp "$work/main/sweep.csv" "$work/main/report.html" "$work/main/accuracy.svg" $here/
+      cp "$out/sweep.csv" "$out/report.html" "$out/accuracy.svg" $here/
       ;;
     others)
       sweep others "${OTHERS:-40}" --methods lazyllm,lazyllm@2+4,fastkv@2,fastkv@3,gemfilter@2,gemfilter@3,streaming,snapkv,h2o --budgets 0.53,0.6,0.75
-      cp "$work/others/sweep.csv" $here/others.csv
+      cp "$out/sweep.csv" $here/others.csv
       ;;
     search)
-      sweep search "${SEARCH:-40}" --search >"$work/search.md"
-      cp "$work/search.md" "$work/search/search.csv" $here/
+      sweep search "${SEARCH:-40}" --search
+      cp "$out/search.csv" $here/
+      cp "$work/table.md" $here/search.md
       cat $here/search.md
       ;;
     *) fail "TABLES: expected main, others or search, found $table" ;;
