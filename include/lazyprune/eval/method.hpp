@@ -6,7 +6,7 @@
 //   no_revival    the same, but what is pruned is lost: what revival brings
 //   dense_decode  the same, but generated tokens see everything: what pruning their steps costs, or saves
 //   static        the paper's static token pruning: once, after one layer, by the query token's attention; nothing comes back
-//   random        the paper's random token drop, before the first layer
+//   random        the paper's random token drop, before the first layer; a sweep draws anew for each sample
 //   compression   the paper's prompt compression, after Selective Context (Li et al. 2023, arXiv 2310.06201; eval/compression.hpp): the
 //                 dense model reads the instruction, the question, and what told it most of the context between them (of RULER's prompts,
 //                 which are not divided, what told it most of the whole). No composition of policies: it is the prompt that changes, and
