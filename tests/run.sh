@@ -25,6 +25,7 @@ folder=${LAZYPRUNE_BUILD_DIR:-build}${kind:+/$kind}
 install_missing $packages
 configure "$folder" -C $settings $compiler
 build "$folder"
+export OMP_WAIT_POLICY=passive # tests run side by side: threads that spin would wait for those of another
 export LSAN_OPTIONS="suppressions=$PWD/cmake/sanitize.supp:print_suppressions=0"
 # shellcheck disable=SC2086
 ctest --test-dir "$folder" $skip --output-on-failure --no-tests=error --parallel "$(getconf _NPROCESSORS_ONLN)"
