@@ -216,6 +216,13 @@ void add_engine_flags(CLI::App& command, backend_flags& flags) {
              "Threads (default: all that the process may use); the results do not depend on them");
 }
 
+CLI::Option* add_jobs(CLI::App& command, std::size_t& jobs) {
+  return add_number(
+      command, "-j,--jobs", jobs, number_range<std::size_t>{1, static_cast<std::size_t>(thread_range().most)},
+      "Samples at once, each with its share of the threads: sooner done where prompts are short or threads many. Times are then "
+      "left out, and the rest is the same (default: 1)");
+}
+
 void add_question_flags(CLI::App& command, question_flags& flags) {
   const auto read = [&flags](const std::vector<std::string>& files) {
     for (const std::string& file : files)
@@ -278,6 +285,8 @@ void add_eval(CLI::App& program, action& chosen) {
   command.add_flag("--resume", flags->resume, "Go on after the predictions that --out has already")->group(output);
   command.add_flag("--compare", flags->compare, "Measure the dense model's time to first token too")->group(output);
   add_text(command, "-o,--output", flags->output, "md, json or csv (default: md)")->type_name("FORMAT")->group(output);
+  CLI::Option* jobs = add_jobs(command, flags->jobs);
+  for (const char* flag : {"--compare", "--fidelity", "--predictions"}) jobs->excludes(command.get_option(flag));
   command.final_callback([flags, &chosen] { chosen = [flags] { return eval(*flags); }; });
 }
 
@@ -320,7 +329,8 @@ void add_sweep(CLI::App& program, action& chosen) {
       ->group(search);
   add_number(command, "--tries", flags->tries, number_range<std::size_t>{1, 1000000}, "Schedules to try at most (default: 100)")
       ->group(search);
-  for (const char* flag : {"--max-loss", "--tries"}) command.get_option(flag)->needs("--search");
+  add_jobs(command, flags->jobs)->group(search);
+  for (const char* flag : {"--max-loss", "--tries", "--jobs"}) command.get_option(flag)->needs("--search");
   for (const char* flag : {"--methods", "--budgets", "--seeds", "--sensitivity"}) command.get_option(flag)->excludes("--search");
 
   const std::string output = "Output";

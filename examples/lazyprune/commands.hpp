@@ -83,6 +83,7 @@ struct eval_flags {
   std::string predicted;    // where predictions go; empty: nowhere
   std::string output = "md";
   bool compare = false, resume = false;
+  std::size_t jobs = 1;               // samples at once
   bool fidelity = false;              // texts in the place of data
   std::vector<std::string> texts;     // files
   std::optional<std::string> prefix;  // of a text, what is the prompt: a share, or tokens
@@ -104,6 +105,7 @@ struct sweep_flags {
   std::string directory;        // for the results
   bool resume = false;
   bool search = false;      // for stages, in the place of methods at budgets
+  std::size_t jobs = 1;     // samples at once
   double max_loss = 1;      // points of score
   std::size_t tries = 100;  // schedules at most
 };

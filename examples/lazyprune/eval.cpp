@@ -3,6 +3,8 @@
 // and what they cost. Or what predictions that exist score.
 
 #include <iostream>
+#include <mutex>
+#include <numeric>
 #include <optional>
 
 #include "commands.hpp"
@@ -10,6 +12,7 @@
 #include "format.hpp"
 #include "progress.hpp"
 #include "sessions.hpp"
+#include "side_by_side.hpp"
 
 #include <lazyprune/eval/prediction_file.hpp>
 #include <lazyprune/eval/summary_text.hpp>
@@ -20,7 +23,9 @@ using lazyprune::eval_prediction, lazyprune::eval_setting, lazyprune::eval_summa
 
 class evaluation {
  public:
-  explicit evaluation(const eval_flags& flags) : flags_(flags), model_(flags.model, flags.backend, flags.questions) {
+  explicit evaluation(const eval_flags& flags)
+      : flags_(flags), model_(flags.model, flags.backend, flags.questions), place_(model_.questions().size()), open_(place_.size()) {
+    std::iota(open_.begin(), open_.end(), std::size_t{0});
     setting_.policy = with_recommended_stages(flags.policy, model_.model());
     const std::string policy = setting_.description(model_.layers());
     setting_.method = !flags.method.empty() ? flags.method : policy == "--policy dense" ? "dense" : policy;
@@ -29,32 +34,35 @@ class evaluation {
   }
 
   std::vector<eval_summary> run() {
-    const std::size_t all = model_.questions().size();
-    if (predictions_.size() < all) {
-      model_.load();
+    if (!open_.empty()) {
+      model_.load(flags_.jobs);
       progress_bar bar("evaluating");
-      bar.show(predictions_.size(), all);
-      while (predictions_.size() < all) {
-        predictions_.push_back(predict(predictions_.size()));
-        if (file_) file_->add(predictions_.back());
-        bar.show(predictions_.size(), all);
-      }
+      const auto show = [&] { bar.show(predictions_.size(), model_.questions().size()); };
+      show();
+      std::mutex taking;
+      side_by_side(open_.size(), flags_.jobs, [&](std::size_t i) {
+        eval_prediction prediction = predict(open_[i]);
+        const std::lock_guard lock(taking);
+        if (file_) file_->add(prediction);
+        place_[open_[i]] = predictions_.size();
+        predictions_.push_back(std::move(prediction));
+        show();
+      });
     }
-    if (file_) file_->commit();
+    if (file_) file_->commit(place_);
     return summaries();
   }
 
  private:
-  /// What an earlier run has left, which must be the beginning of this one.
+  /// What an earlier run has left. Samples that were answered side by side stand as they came, so that none is lost.
   void take_up(const std::vector<eval_prediction>& done) {
-    if (done.size() > model_.questions().size())
-      throw lazyprune::error(flags_.predicted, "", "at most " + std::to_string(model_.questions().size()) + " predictions, one a sample",
-                             std::to_string(done.size()));
     for (std::size_t i = 0; i < done.size(); ++i) {
-      model_.check_earlier(done[i], flags_.predicted, i + 1, model_.questions()[i], setting_, setting_.method);
+      const std::size_t q = model_.question_of(done[i], flags_.predicted, i + 1, open_, setting_, setting_.method);
       if (flags_.compare != done[i].cost->dense_ttft_s.has_value())
         throw lazyprune::error(flags_.predicted, "prediction " + std::to_string(i + 1),
                                flags_.compare ? "one with --compare" : "one without --compare", "the other");
+      place_[q] = i;
+      std::erase(open_, q);
     }
     predictions_ = done;
   }
@@ -75,8 +83,8 @@ class evaluation {
     std::vector<eval_summary> all;
     for (const eval_task* task : model_.tasks()) {
       std::vector<eval_prediction> of_task;
-      for (std::size_t i = 0; i < predictions_.size(); ++i)
-        if (model_.questions()[i].task == task) of_task.push_back(predictions_[i]);
+      for (std::size_t q = 0; q < place_.size(); ++q)
+        if (model_.questions()[q].task == task) of_task.push_back(predictions_[place_[q]]);
       all.push_back(summary_of(*task, setting_.method, of_task));
     }
     return all;
@@ -86,7 +94,9 @@ class evaluation {
   evaluator model_;
   eval_setting setting_;
   std::optional<lazyprune::prediction_file> file_;
-  std::vector<eval_prediction> predictions_;
+  std::vector<eval_prediction> predictions_;  // as they came
+  std::vector<std::size_t> place_;            // (questions), of the answer among them
+  std::vector<std::size_t> open_;             // questions that an earlier run has not answered
 };
 
 /// Without a model.

@@ -8,6 +8,7 @@
 #include <iostream>
 #include <sstream>
 #include <string_view>
+#include <utility>
 
 #include "format.hpp"
 #include "model_choice.hpp"
@@ -155,16 +156,33 @@ std::vector<const eval_task*> evaluator::tasks() const {
 
 void evaluator::check_earlier(const eval_prediction& done, const std::string& file, std::size_t number, const question& asked,
                               const eval_setting& setting, const std::string& method) const {
-  const auto fail = [&](std::string_view expected, std::string_view found) {
-    throw lazyprune::error(file, "prediction " + std::to_string(number), expected, found);
-  };
-  if (done.id != asked.sample.id || done.answers != asked.sample.answers) fail("that of the data's sample", "another's");
-  if (!done.cost) fail("one that this program made", "somebody else's");
-  if (done.cost->method != method) fail(method, done.cost->method);
-  if (done.cost->model != model_.directory().string()) fail(model_.directory().string(), done.cost->model);
-  const std::string& earlier = done.cost->asked;
-  if (const std::string now = how_asked(asked, setting); earlier != now)
-    fail(now, earlier.empty() ? "nothing of how it was asked, which an earlier version did not say" : earlier);
+  if (const auto other = mismatch_of(done, asked, setting, method))
+    throw lazyprune::error(file, "prediction " + std::to_string(number), other->expected, other->found);
+}
+
+std::size_t evaluator::question_of(const eval_prediction& done, const std::string& file, std::size_t number,
+                                   std::span<const std::size_t> open, const eval_setting& setting, const std::string& method) const {
+  mismatch nearest{"that of a sample of the data, and the first of it", done.id.empty() ? "another" : "one of " + done.id};
+  bool same_sample = false;
+  for (const std::size_t q : open) {
+    const question& asked = questions_[q];
+    if (done.id != asked.sample.id || done.answers != asked.sample.answers) continue;
+    const auto other = mismatch_of(done, asked, setting, method);
+    if (!other) return q;
+    if (!std::exchange(same_sample, true)) nearest = *other;
+  }
+  throw lazyprune::error(file, "prediction " + std::to_string(number), nearest.expected, nearest.found);
+}
+
+std::optional<evaluator::mismatch> evaluator::mismatch_of(const eval_prediction& done, const question& asked, const eval_setting& setting,
+                                                          const std::string& method) const {
+  if (done.id != asked.sample.id || done.answers != asked.sample.answers) return mismatch{"that of the data's sample", "another's"};
+  if (!done.cost) return mismatch{"one that this program made", "somebody else's"};
+  if (done.cost->method != method) return mismatch{method, done.cost->method};
+  if (done.cost->model != model_.directory().string()) return mismatch{model_.directory().string(), done.cost->model};
+  const std::string &earlier = done.cost->asked, now = how_asked(asked, setting);
+  if (earlier == now) return std::nullopt;
+  return mismatch{now, earlier.empty() ? "nothing of how it was asked, which an earlier version did not say" : earlier};
 }
 
 std::string evaluator::how_asked(const question& asked, const eval_setting& setting) const {
@@ -180,8 +198,10 @@ std::string evaluator::how_asked(const question& asked, const eval_setting& sett
   return text + ", prompt " + digest_of(lazyprune::prompt_of(*asked.task, asked.sample));
 }
 
-void evaluator::load() {
+void evaluator::load(std::size_t jobs) {
   engine_ = load_engine(backend_, model_);
+  jobs_ = jobs;
+  if (jobs > 1) engine_->use_threads(std::max(1, engine_->threads() / static_cast<int>(jobs)));
   constexpr std::size_t enough = 64;
   const std::vector<token_id> prompt = prompt_of(questions_.front());
   dense_seconds(std::span(prompt).first(std::min(enough, prompt.size())));
@@ -251,8 +271,10 @@ eval_prediction evaluator::predict(const question& asked, std::span<const token_
   cost.asked = how_asked(asked, setting);
   cost.prompt_tokens = prompt.size();
   cost.generated_tokens = run.tokens.size();
-  cost.ttft_s = scoring_seconds + run.prefill_seconds;
-  cost.total_s = cost.ttft_s + run.decode_seconds;
+  if (jobs_ == 1) {
+    cost.ttft_s = scoring_seconds + run.prefill_seconds;
+    cost.total_s = *cost.ttft_s + run.decode_seconds;
+  }
   cost.share_computed = run.share_prompt * static_cast<double>(read.size()) / static_cast<double>(prompt.size());
   cost.rows.assign(run.cost.prefill_rows.begin(), run.cost.prefill_rows.end());
   cost.revived = run.cost.revived;

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -50,8 +52,14 @@ class evaluator {
   void check_earlier(const lazyprune::eval_prediction& done, const std::string& file, std::size_t number, const question& asked,
                      const lazyprune::eval_setting& setting, const std::string& method) const;
 
-  /// Loads the weights, starts the threads and brings the code to memory, before a clock runs.
-  void load();
+  /// The first of `open` questions, by their places in questions(), to which prediction `number` of a file is what `predict` gives. Throws
+  /// `error` where it is that to none.
+  std::size_t question_of(const lazyprune::eval_prediction& done, const std::string& file, std::size_t number,
+                          std::span<const std::size_t> open, const lazyprune::eval_setting& setting, const std::string& method) const;
+
+  /// Loads the weights, starts the threads and brings the code to memory, before a clock runs. `jobs`: questions that are then asked at
+  /// once, each with its share of the threads, one at least, and without telling times, which would not be its own.
+  void load(std::size_t jobs = 1);
 
   /// The prompt's tokens, with room for the answer after them.
   std::vector<lazyprune::token_id> prompt_of(const question& asked) const;
@@ -66,6 +74,13 @@ class evaluator {
  private:
   std::size_t new_tokens(const lazyprune::eval_task& task) const { return flags_.predict > 0 ? flags_.predict : task.max_new; }
 
+  struct mismatch {
+    std::string expected, found;
+  };
+  /// None where it is what `predict` gives.
+  std::optional<mismatch> mismatch_of(const lazyprune::eval_prediction& done, const question& asked, const lazyprune::eval_setting& setting,
+                                      const std::string& method) const;
+
   /// All that an answer depends on beside the model, as flags; a digest stands for the prompt.
   std::string how_asked(const question& asked, const lazyprune::eval_setting& setting) const;
 
@@ -77,4 +92,5 @@ class evaluator {
   lazyprune::tokenizer tokenizer_;
   std::size_t context_;
   std::unique_ptr<engine> engine_;
+  std::size_t jobs_ = 1;
 };

@@ -6,13 +6,18 @@
 #include <filesystem>
 #include <iostream>
 #include <map>
+#include <mutex>
+#include <numeric>
 #include <optional>
+#include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "commands.hpp"
 #include "evaluator.hpp"
 #include "format.hpp"
 #include "progress.hpp"
+#include "side_by_side.hpp"
 
 #include <lazyprune/eval/detail/mean_over.hpp>
 #include <lazyprune/eval/detail/table_text.hpp>
@@ -37,21 +42,27 @@ std::size_t count(const by_task<T>& all) {
 }
 
 /// Of the tasks' means: each task weighs the same.
-estimate mean(const by_task<double>& values) {
+double mean(const by_task<double>& values) {
+  double sum = 0;
+  for (const std::vector<double>& task : values) sum += std::reduce(task.begin(), task.end()) / static_cast<double>(task.size());
+  return sum / static_cast<double>(values.size());
+}
+estimate mean_and_interval(const by_task<double>& values) {
   return *lazyprune::detail::mean_over(
       values, [](const std::vector<double>& task) { return std::optional(lazyprune::detail::estimate_of(task, {})); });
 }
 
 /// As flags.
-std::string flags_of(const stages& when) { return when.list().empty() ? "--policy dense" : "--stages " + when.text(); }
+constexpr std::string_view no_stages = "--policy dense", stages_flag = "--stages ";
+std::string flags_of(const stages& when) { return when.list().empty() ? std::string(no_stages) : std::string(stages_flag) + when.text(); }
 
 class searching {
  public:
   explicit searching(const sweep_flags& flags) : flags_(flags), model_(flags.model, flags.backend, flags.questions) {
     for (const lazyprune::eval_task* task : model_.tasks()) {
-      std::vector<const question*> all;
-      for (const question& asked : model_.questions())
-        if (asked.task == task) all.push_back(&asked);
+      std::vector<std::size_t> all;
+      for (std::size_t q = 0; q < model_.questions().size(); ++q)
+        if (model_.questions()[q].task == task) all.push_back(q);
       if (all.size() < 2) throw lazyprune::error("--search", task->name, "at least 2 samples", "1");
       searched_.emplace_back(), held_out_.emplace_back();
       const std::vector<bool> drawn = lazyprune::drawn_half(all.size());
@@ -61,66 +72,85 @@ class searching {
     std::filesystem::create_directories(flags.directory, failure);
     if (failure) throw lazyprune::error(flags.directory, "", "a directory, or a name for one", failure.message());
     file_.emplace(file("search.jsonl"), flags.resume);
-    for (std::size_t i = 0; i < file_->done().size(); ++i) {
-      const auto& cost = file_->done()[i].cost;
-      if (!cost)
-        throw lazyprune::error(file("search.jsonl"), "prediction " + std::to_string(i + 1), "one that this program made", "another");
-      answers_[cost->method].made.push_back(i);
-    }
+    for (std::size_t i = 0; i < file_->done().size(); ++i) take_up(i);
   }
 
   void run() {
     std::size_t tried = 0;
-    const auto scores = [&](const stages& when, const by_task<const question*>& asked, const std::string& what) {
-      progress_bar bar(what);
+    const auto scores = [&](const stages& when, const by_task<std::size_t>& asked, const std::string& what) {
+      const answers& places = answered(when, asked, what);
       by_task<double> all;
-      for (const std::vector<const question*>& task : asked) {
+      for (const std::vector<std::size_t>& task : asked) {
         all.emplace_back();
-        for (const question* one : task) {
-          bar.show(count(all), count(asked));
-          all.back().push_back(100.0 * score_of(*one->task, answer(*one, when)));
-        }
+        for (const std::size_t q : task) all.back().push_back(100.0 * score_of(*model_.questions()[q].task, file_->done()[*places[q]]));
       }
       return all;
     };
     const lazyprune::stage_search search{.max_loss = flags_.max_loss, .most_evaluations = flags_.tries};
     const auto result = search(model_.layers(), [&](const stages& when) {
       const std::string what = "schedule " + std::to_string(++tried) + " of at most " + std::to_string(flags_.tries);
-      return mean(scores(when, searched_, what)).mean;
+      return mean(scores(when, searched_, what));
     });
     const searched_stages& best = result.trail[result.best];
 
     const by_task<double> dense = scores(stages{}, held_out_, "the others, dense"),
                           found = best.when.list().empty() ? dense : scores(best.when, held_out_, "the others");
     file_->commit();
-    write_csv(result, mean(dense).mean, mean(found).mean);
+    write_csv(result, mean(dense), mean(found));
     report(result, dense, found);
   }
 
  private:
   std::string file(const std::string& name) const { return (std::filesystem::path(flags_.directory) / name).string(); }
 
-  /// Of a schedule, in the order of the file: first those of the samples that are searched on, then of the others. What other schedules
-  /// stand between them does not matter, so that a search goes on from one of fewer tries, or of another bound.
-  struct schedule_answers {
-    std::vector<std::size_t> made{};  // places in the file
-    std::size_t taken = 0;            // of them
-  };
+  /// To the questions, their places in the file; none: not yet, or not asked.
+  using answers = std::vector<std::optional<std::size_t>>;
 
-  /// The schedule's next one: of an earlier run, or made now.
-  const eval_prediction& answer(const question& asked, const stages& when) {
+  answers& answers_of(const std::string& flags) { return answers_.try_emplace(flags, model_.questions().size()).first->second; }
+
+  static lazyprune::eval_setting setting_of(const std::string& flags) {
+    const bool dense = flags == no_stages;
+    return {.method = flags, .budget = {}, .policy = {.stages = dense ? "" : flags.substr(stages_flag.size())}};
+  }
+
+  /// Prediction `i` of an earlier search, which may have had fewer tries, or another bound.
+  void take_up(std::size_t i) {
+    const eval_prediction& done = file_->done()[i];
+    const std::string method = done.cost ? done.cost->method : "";
+    if (method != no_stages && !method.starts_with(stages_flag))
+      throw lazyprune::error(file("search.jsonl"), "prediction " + std::to_string(i + 1), "one that a search made", "another");
+    answers& places = answers_of(method);
+    std::vector<std::size_t> open;
+    for (std::size_t q = 0; q < places.size(); ++q)
+      if (!places[q]) open.push_back(q);
+    places[model_.question_of(done, file("search.jsonl"), i + 1, open, setting_of(method), method)] = i;
+  }
+
+  /// Asks what was not asked before.
+  const answers& answered(const stages& when, const by_task<std::size_t>& asked, const std::string& what) {
     const std::string method = flags_of(when);
-    auto& [made, taken] = answers_[method];
-    const lazyprune::eval_setting setting{.method = method, .budget = {}, .policy = {.stages = when.text()}};
-    if (taken == made.size()) {
-      if (!loaded_) model_.load();
-      loaded_ = true;
-      file_->add(model_.predict(asked, model_.prompt_of(asked), setting, method));
-      made.push_back(file_->done().size() - 1);
-    } else {
-      model_.check_earlier(file_->done()[made[taken]], file("search.jsonl"), made[taken] + 1, asked, setting, method);
-    }
-    return file_->done()[made[taken++]];
+    answers& places = answers_of(method);
+    std::vector<std::size_t> open;
+    for (const std::vector<std::size_t>& task : asked)
+      for (const std::size_t q : task)
+        if (!places[q]) open.push_back(q);
+    if (open.empty()) return places;
+
+    if (!std::exchange(loaded_, true)) model_.load(flags_.jobs);
+    progress_bar bar(what);
+    const std::size_t all = count(asked);
+    std::size_t done = all - open.size();
+    bar.show(done, all);
+    std::mutex taking;
+    side_by_side(open.size(), flags_.jobs, [&](std::size_t i) {
+      const question& one = model_.questions()[open[i]];
+      eval_prediction prediction = model_.predict(one, model_.prompt_of(one), setting_of(method), method);
+      const std::lock_guard lock(taking);
+      file_->add(std::move(prediction));
+      places[open[i]] = file_->done().size() - 1;
+      bar.show(++done, all);
+    });
+    return places;
   }
 
   /// All that was tried, in the order in which it was. held_out: of dense and of the result.
@@ -156,17 +186,17 @@ class searching {
               << flags_of(best.when) << '\n'
               << percent_text(best.rows) << " of the dense rows; score " << fixed(best.score, 2) << ", dense " << fixed(whole.score, 2)
               << ", on the " << count(searched_) << " samples searched on, " << result.trail.size() << " schedules tried\n"
-              << "score " << fixed(mean(found).mean, 2) << ", dense " << fixed(mean(dense).mean, 2) << ", lost "
-              << lazyprune::detail::with_interval(mean(lost), 1, 2) << ", on the " << count(held_out_) << " others\n";
+              << "score " << fixed(mean(found), 2) << ", dense " << fixed(mean(dense), 2) << ", lost "
+              << lazyprune::detail::with_interval(mean_and_interval(lost), 1, 2) << ", on the " << count(held_out_) << " others\n";
     if (searched_.size() > 1) std::cout << "scores are means over " << searched_.size() << " tasks, each of which weighs the same\n";
     if (!result.complete) std::cout << "ended by --tries: more of them, with --resume, may find better stages\n";
   }
 
   sweep_flags flags_;
   evaluator model_;
-  by_task<const question*> searched_, held_out_;
+  by_task<std::size_t> searched_, held_out_;  // questions
   std::optional<lazyprune::prediction_file> file_;
-  std::map<std::string, schedule_answers> answers_;  // of a schedule's flags
+  std::map<std::string, answers> answers_;  // of a schedule's flags
   bool loaded_ = false;
 };
 

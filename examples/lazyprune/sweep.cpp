@@ -35,9 +35,9 @@ struct candidate {
 struct repeat {
   std::size_t of;  // candidate
   eval_setting setting;
-  std::size_t seed;                                         // of a method that draws
-  std::string name;                                         // in its predictions
-  std::vector<std::optional<eval_prediction>> predictions;  // (questions); none: not yet, or not asked
+  std::size_t seed;                                // of a method that draws
+  std::string name;                                // in its predictions
+  std::vector<std::optional<std::size_t>> places;  // (questions), in the file of predictions; none: not yet, or not asked
 };
 
 struct step {
@@ -77,9 +77,8 @@ class sweeping {
         const auto [q, r] = steps_[done_];
         const question& asked = model_.questions()[q];
         if (encoded != q) prompt = model_.prompt_of(asked), encoded = q;
-        eval_prediction prediction = model_.predict(asked, prompt, setting_of(steps_[done_]), repeats_[r].name);
-        file_->add(prediction);
-        note(std::move(prediction));
+        file_->add(model_.predict(asked, prompt, setting_of(steps_[done_]), repeats_[r].name));
+        take_next();
       }
     }
     file_->commit();
@@ -95,7 +94,7 @@ class sweeping {
     for (std::size_t seed = 0; seed < seeds.size(); ++seed) {
       const std::string name = seeds[seed].text() + ": " + seeds[seed].description(model_.layers());
       repeats_.push_back({candidates_.size() - 1, std::move(seeds[seed]), seed, name, {}});
-      repeats_.back().predictions.resize(model_.questions().size());
+      repeats_.back().places.resize(model_.questions().size());
     }
   }
 
@@ -144,13 +143,14 @@ class sweeping {
     for (const eval_prediction& prediction : done) {
       const auto [q, r] = steps_[done_];
       model_.check_earlier(prediction, file, done_ + 1, model_.questions()[q], setting_of(steps_[done_]), repeats_[r].name);
-      note(prediction);
+      take_next();
     }
   }
 
-  void note(eval_prediction prediction) {
-    const auto [q, r] = steps_[done_++];
-    repeats_[r].predictions[q] = std::move(prediction);
+  /// The file's next prediction is that of the next step.
+  void take_next() {
+    const auto [q, r] = steps_[done_];
+    repeats_[r].places[q] = done_++;
   }
 
   /// Candidate `c` on a task, over the first `limit` samples of each file: seeds are taken together sample by sample, and each sample's
@@ -162,10 +162,10 @@ class sweeping {
       if (model_.questions()[q].task != &task || model_.questions()[q].number > limit) continue;
       std::vector<eval_prediction> runs;
       for (const repeat& r : repeats_)
-        if (r.of == c && r.predictions[q]) runs.push_back(*r.predictions[q]);
+        if (r.of == c && r.places[q]) runs.push_back(file_->done()[*r.places[q]]);
       if (runs.empty()) continue;
       auto [prediction, score] = pooled(task, runs);
-      const eval_prediction& dense = *repeats_.front().predictions[q];
+      const eval_prediction& dense = file_->done()[*repeats_.front().places[q]];
       prediction.cost->dense_ttft_s = dense.cost->ttft_s;
       prediction.cost->dense_total_s = dense.cost->total_s;
       predictions.push_back(std::move(prediction));

@@ -59,10 +59,12 @@ TEST_CASE("several runs: the mean of their scores and costs") {
 
 TEST_CASE("what not all runs have") {
   std::vector<eval_prediction> runs{prediction("right", 1, 4), prediction("right", 1, 4)};
+  runs[0].cost->ttft_s.reset();
   runs[1].cost->total_s.reset();
   runs[1].cost->generated_tokens.reset();
   runs[1].cost->usage.pop_back();
   const pooled_prediction all = pooled(qasper, runs);
+  CHECK_FALSE(all.prediction.cost->ttft_s);
   CHECK_FALSE(all.prediction.cost->total_s);
   CHECK_FALSE(all.prediction.cost->generated_tokens);
   CHECK(all.prediction.cost->usage.empty());

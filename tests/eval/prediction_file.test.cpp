@@ -58,6 +58,19 @@ TEST_CASE("a finished file goes on after its last prediction, and stands until t
   CHECK(read_text(folder / "p") == line("one") + line("two"));
 }
 
+TEST_CASE("predictions that came in another order are put in order in the end") {
+  const temporary_folder folder;
+  folder.write("p.unfinished", line("three") + line("one"));
+  {
+    prediction_file file(folder / "p", true);
+    file.add(prediction("two"));
+    CHECK(read_text(folder / "p.unfinished") == line("three") + line("one") + line("two"));
+    file.commit(std::vector<std::size_t>{1, 2, 0});
+  }
+  CHECK(read_text(folder / "p") == line("one") + line("two") + line("three"));
+  CHECK(folder.files() == 1);
+}
+
 TEST_CASE("where nothing was added nothing is left") {
   const temporary_folder folder;
   { const prediction_file file(folder / "p", false); }

@@ -122,6 +122,9 @@ TEST_CASE("a prediction is written as it is read") {
   full.cost->asked.clear(), full.cost->generated_tokens.reset();
   full.cost->total_s.reset(), full.cost->dense_total_s.reset(), full.cost->usage.clear();  // as older records have it
   CHECK(predictions(to_line(full)) == std::vector{full});
+  full.cost->ttft_s.reset();  // as of samples side by side
+  CHECK(to_line(full).find("ttft") == std::string::npos);
+  CHECK(predictions(to_line(full)) == std::vector{full});
 }
 
 TEST_CASE("real records") {

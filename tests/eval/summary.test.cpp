@@ -82,6 +82,11 @@ TEST_CASE("costs, where every prediction has them") {
   CHECK_FALSE(summary.generated_tokens);
   CHECK_FALSE(summary.total_s);
   CHECK(summary.usage.empty());
+  CHECK(summary.ttft_s);
+  all[0].cost->ttft_s.reset();
+  summary = summary_of(qasper, "m", all);
+  CHECK_FALSE(summary.ttft_s);
+  CHECK(summary.share_computed);
   all[0].cost.reset();
   CHECK_FALSE(summary_of(qasper, "m", all).ttft_s);
 }

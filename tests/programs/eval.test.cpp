@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <sstream>
 #include <thread>
 
 #include <doctest/doctest.h>
@@ -206,9 +207,79 @@ TEST_CASE("an interrupted run goes on as it began, and no other way") {
   CHECK(file_text(out).starts_with(first));
 }
 
-TEST_CASE("killed at any moment, a run goes on") {
+TEST_CASE("samples side by side answer as one by one, in their order and without times") {
   const temporary_folder files;
-  const std::vector<std::string> arguments{"eval", "-d", prompts("few_shot"), "--out", files / "out", "--resume", "-t", "1"};
+  const auto run = [&](const std::string& out, const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{
+        "eval", "-d", prompts("single_doc_qa"), "-d", prompts("few_shot"), "--limit", "4", "--out", files / out, "-o", "json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return lazyprune_program(arguments);
+  };
+  const auto lines_of = [&](const std::string& out) {
+    std::istringstream text(file_text(files / out));
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(text, line);) lines.push_back(line);
+    return lines;
+  };
+  const program_result alone = run("alone", {"-t", "1"});
+  REQUIRE_MESSAGE(alone.code == 0, alone.err);
+  const std::vector<json> expected = without_times(file_text(files / "alone"));
+  REQUIRE(expected.size() == 8);
+  for (const char* jobs : {"2", "3", "16"}) {  // more than threads, more than samples
+    CAPTURE(jobs);
+    const program_result beside = run("beside", {"-j", jobs, "-t", "2"});
+    REQUIRE_MESSAGE(beside.code == 0, beside.err);
+    CHECK_FALSE(std::filesystem::exists(files / "beside.unfinished"));
+    CHECK(without_times(file_text(files / "beside")) == expected);
+    for (const std::string& line : lines_of("beside"))
+      for (const char* key : {"ttft_s", "total_s"}) CHECK_FALSE(json::parse(line)["run"].contains(key));
+    json summaries = json::parse(beside.out), others = json::parse(alone.out);
+    for (json& summary : others)
+      for (const char* key : {"ttft_s", "ttft_s_ci95", "total_s", "total_s_ci95"}) CHECK(summary.erase(key) == 1);
+    CHECK(summaries == others);
+  }
+
+  // As side by side they come in any order: what is there is kept, here to its times, and nothing is asked twice.
+  const std::vector<std::string> whole = lines_of("alone");
+  const auto resumed = [&](const std::vector<std::size_t>& there) {
+    std::string text;
+    for (const std::size_t i : there) text += whole[i] + '\n';
+    write_file(files / "cut.unfinished", text);
+    return run("cut", {"--resume", "-j", "2", "-t", "2"});
+  };
+  for (const std::vector<std::size_t>& there : {std::vector<std::size_t>{}, {6, 1}, {7, 6, 5, 4, 3, 2, 1, 0}, {5, 0, 1, 2, 3, 4, 6}}) {
+    const program_result result = resumed(there);
+    REQUIRE_MESSAGE(result.code == 0, result.err);
+    const std::vector<std::string> lines = lines_of("cut");
+    CHECK(without_times(file_text(files / "cut")) == expected);
+    for (std::size_t i = 0; i < lines.size(); ++i) CHECK((lines[i] == whole[i]) == (std::ranges::find(there, i) != there.end()));
+    CHECK_FALSE(std::filesystem::exists(files / "cut.unfinished"));
+  }
+  CHECK(
+      complaint(resumed({3, 1, 3})).starts_with((files / "cut") + ": prediction 3: expected that of a sample of the data, and the first "));
+}
+
+TEST_CASE("samples that are the same are answered each") {
+  const temporary_folder files;
+  const std::string one = samples("few_shot", 1);
+  for (const char* jobs : {"1", "2"}) {
+    const std::vector<std::string> arguments{"eval", "-d", "-", "--out", files / "out", "--resume", "-j", jobs};
+    REQUIRE(lazyprune_program(arguments, one + one).code == 0);
+    CHECK(without_times(file_text(files / "out")).size() == 2);
+    const program_result more = lazyprune_program(arguments, one + one + one);
+    REQUIRE_MESSAGE(more.code == 0, more.err);
+    CHECK(without_times(file_text(files / "out")).size() == 3);
+    std::filesystem::remove(files / "out");
+  }
+}
+
+TEST_CASE("killed at any moment, a run goes on") {
+  std::vector<std::string> how;
+  SUBCASE("sample by sample") { how = {"-t", "1"}; }
+  SUBCASE("two at once") { how = {"-t", "2", "-j", "2"}; }
+  const temporary_folder files;
+  std::vector<std::string> arguments{"eval", "-d", prompts("few_shot"), "--out", files / "out", "--resume"};
+  arguments.insert(arguments.end(), how.begin(), how.end());
   int killed = 0;
   for (int tries = 0; tries < 200 && !std::filesystem::exists(files / "out"); ++tries) {
     running_program program(arguments);
@@ -298,6 +369,13 @@ TEST_CASE("what makes no sense") {
         "eval: expected one of -d and --predictions, found both");
   CHECK(complaint(lazyprune_program({"eval", "-d", prompts("few_shot"), "--resume"})) ==
         "--resume: expected --out FILE.jsonl with it, found none");
+  for (const std::vector<std::string>& with : {std::vector<std::string>{"--compare"}, {"--fidelity"}, {"--predictions", "x"}}) {
+    std::vector<std::string> arguments{"eval", "-j", "2"};
+    arguments.insert(arguments.end(), with.begin(), with.end());
+    CHECK(complaint(lazyprune_program(arguments)).ends_with(with[0] + " excludes --jobs"));
+  }
+  CHECK(
+      complaint(lazyprune_program({"eval", "-d", prompts("few_shot"), "-j", "0"})).starts_with("--jobs: expected a whole number from 1 "));
   CHECK(complaint(lazyprune_program({"eval", "-d", prompts("few_shot"), "--chat", "x"})) ==
         "--chat: expected none, llama2 or xgen, found x");
   CHECK(complaint(lazyprune_program({"eval", "-d", prompts("few_shot"), "-c", "33"}))

@@ -78,6 +78,11 @@ TEST_CASE("the stages that answer as the dense model does, scored on samples tha
     CHECK(file_text(files / "cut/search.csv") == csv);
     std::filesystem::remove_all(files / "cut");
   }
+  const program_result beside = run("beside", {"-j", "2", "-t", "2"});
+  REQUIRE_MESSAGE(beside.code == 0, beside.err);
+  CHECK(beside.out == whole.out);
+  CHECK(file_text(files / "beside/search.csv") == csv);
+  CHECK(file_text(files / "beside/search.jsonl").find("ttft_s") == std::string::npos);
 
   // What was ended by fewer tries goes on: nothing is lost, nothing made twice, and the result is that of one search.
   const auto more_tries = [&](const std::string& tries) {
@@ -131,7 +136,7 @@ TEST_CASE("what cannot be searched") {
     CHECK(said.find("excludes") != said.npos);
     CHECK(said.find("--search") != said.npos);
   }
-  for (const auto& [flag, value] : {std::pair{"--max-loss", "2"}, {"--tries", "3"}})
+  for (const auto& [flag, value] : {std::pair{"--max-loss", "2"}, {"--tries", "3"}, {"--jobs", "2"}})
     CHECK(complaint(lazyprune_program({"sweep", "-d", prompts("few_shot"), "--out", files.path(), flag, value})) ==
           "arguments: expected what `lazyprune --help` shows, found " + std::string(flag) + " requires --search");
   CHECK(fault({"--out", files.path(), "--max-loss", "-1"}) == "--max-loss: expected a number from 0 to 100, found -1");

@@ -47,7 +47,7 @@ inline pooled_prediction pooled(const eval_task& task, std::span<const eval_pred
     cost.generated_tokens = count([](const eval_cost& c) { return *c.generated_tokens; });
   else
     cost.generated_tokens.reset();
-  cost.ttft_s = mean([](const eval_cost& c) { return c.ttft_s; });
+  cost.ttft_s = time(&eval_cost::ttft_s);
   cost.dense_ttft_s = time(&eval_cost::dense_ttft_s);
   cost.total_s = time(&eval_cost::total_s);
   cost.dense_total_s = time(&eval_cost::dense_total_s);

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 // A file of predictions that grows while a benchmark runs, and outlives an end by force: FILE.unfinished has every prediction that was
-// made, and becomes FILE when all are.
+// made, as they came, and becomes FILE when all are.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,6 +18,7 @@
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/eval/sample.hpp>
 #include <lazyprune/io/descriptor.hpp>
+#include <lazyprune/io/output_file.hpp>
 
 namespace lazyprune::inline v0 {
 
@@ -59,12 +63,27 @@ class prediction_file {
 
   /// Gives the file its name.
   void commit() {
-    if (::fsync(file_.get()) != 0 && errno != EINVAL) fail("to write all of it");
+    sync();
     if (std::rename(unfinished_.c_str(), path_.c_str()) != 0) fail("to rename it from " + unfinished_.string());
     untouched_ = false;
   }
 
+  /// Likewise, with the predictions in this order: of each, its place in `done()`.
+  void commit(std::span<const std::size_t> order) {
+    if (std::ranges::is_sorted(order)) return commit();
+    sync();  // as long as the file in order is not whole, this one is
+    output_file file(path_);
+    for (const std::size_t place : order) file.write(to_line(done_[place]) + '\n');
+    file.commit();
+    ::unlink(unfinished_.c_str());
+    untouched_ = false;
+  }
+
  private:
+  void sync() {
+    if (::fsync(file_.get()) != 0 && errno != EINVAL) fail("to write all of it");
+  }
+
   /// One write a line: the end of the program leaves whole lines behind it, but for the last perhaps.
   void put(std::string_view line) {
     const auto write = [&](const char* at, std::size_t n) { return ::write(file_.get(), at, n); };

@@ -39,9 +39,9 @@ struct eval_cost {
   std::string asked{};  // how: flags, and what stands for the prompt; runs that differ in it answer other questions; empty: an older record
   std::size_t prompt_tokens = 0;
   std::optional<std::uint64_t> generated_tokens;  // EOS included; none: an older record
-  double ttft_s = 0;                              // time to first token
+  std::optional<double> ttft_s;                   // time to first token; none: answered beside others, whose work is in any time
   std::optional<double> dense_ttft_s;             // of the dense model, where it ran too
-  std::optional<double> total_s;                  // of the whole generation; none: an older record
+  std::optional<double> total_s;                  // of the whole generation; none: likewise, or an older record
   std::optional<double> dense_total_s;            // of the dense model's
   double share_computed = 0;                      // of prompt tokens and layers, the part computed by the end (the paper's Table 2)
   std::vector<std::uint64_t> rows;                // (layers), computed in the prefill
@@ -120,8 +120,8 @@ inline eval_cost cost_of(const json_value& object) {
   cost.method = object.at("method").string();
   cost.asked = string_at(object, "asked");
   cost.prompt_tokens = object.at("prompt_tokens").whole_number();
-  cost.ttft_s = seconds(object.at("ttft_s"));
   if (const auto generated = object.find("generated_tokens")) cost.generated_tokens = generated->whole_number();
+  if (const auto first = object.find("ttft_s")) cost.ttft_s = seconds(*first);
   if (const auto dense = object.find("dense_ttft_s")) cost.dense_ttft_s = seconds(*dense);
   if (const auto total = object.find("total_s")) cost.total_s = seconds(*total);
   if (const auto dense = object.find("dense_total_s")) cost.dense_total_s = seconds(*dense);
@@ -192,7 +192,7 @@ inline std::string to_line(const eval_prediction& prediction) {
     if (!cost->asked.empty()) run["asked"] = cost->asked;
     run["prompt_tokens"] = cost->prompt_tokens;
     if (cost->generated_tokens) run["generated_tokens"] = *cost->generated_tokens;
-    run["ttft_s"] = cost->ttft_s;
+    if (cost->ttft_s) run["ttft_s"] = *cost->ttft_s;
     if (cost->dense_ttft_s) run["dense_ttft_s"] = *cost->dense_ttft_s;
     if (cost->total_s) run["total_s"] = *cost->total_s;
     if (cost->dense_total_s) run["dense_total_s"] = *cost->dense_total_s;

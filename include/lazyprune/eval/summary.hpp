@@ -138,7 +138,7 @@ inline eval_summary summary_of(const eval_task& task, std::string_view method, s
     if (std::ranges::all_of(own, [](double s) { return s > 0; })) speedup = detail::ratio_of(dense, own, draws);
     return dense;
   };
-  const std::vector<double> dense_ttft = time([](const eval_cost& c) { return std::optional(c.ttft_s); },
+  const std::vector<double> dense_ttft = time([](const eval_cost& c) { return c.ttft_s; },
                                               [](const eval_cost& c) { return c.dense_ttft_s; }, summary.ttft_s, summary.speedup_ttft);
   if (!dense_ttft.empty()) summary.dense_ttft_s = detail::estimate_of(dense_ttft, draws);
   time([](const eval_cost& c) { return c.total_s; }, [](const eval_cost& c) { return c.dense_total_s; }, summary.total_s,

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT
+// Independent pieces of work, several at once.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+/// Calls work(i) for i = 0, 1, ... n - 1, up to `at_once` at a time, each on a thread of its own. Of those that throw, the first is thrown
+/// again: no more are begun after it, and those at work are waited for.
+template <class Work>
+void side_by_side(std::size_t n, std::size_t at_once, const Work& work) {
+  std::atomic<std::size_t> next{0};
+  std::exception_ptr failure;
+  std::mutex failing;
+  const auto go_on = [&] {
+    for (std::size_t i; (i = next.fetch_add(1)) < n;) {
+      try {
+        work(i);
+      } catch (...) {
+        next = n;
+        const std::lock_guard lock(failing);
+        if (!failure) failure = std::current_exception();
+      }
+    }
+  };
+  {
+    std::vector<std::jthread> others;
+    for (std::size_t k = 1; k < std::min(at_once, n); ++k) others.emplace_back(go_on);
+    go_on();
+  }
+  if (failure) std::rethrow_exception(failure);
+}
