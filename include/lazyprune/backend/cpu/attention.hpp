@@ -97,10 +97,10 @@ class attention_layer {
   }
 
  private:
-  static constexpr std::size_t few_rows = 2;         // of q: too few tasks for many threads
-  static constexpr std::size_t segment_blocks = 4;   // of keys
-  static constexpr std::size_t most_strip = 32;      // rows, of any kernel
-  static constexpr std::size_t strips_together = 8;  // that meet a block of keys while it is in the cache
+  static constexpr std::size_t few_rows = 2;          // of q: too few tasks for many threads
+  static constexpr std::size_t segment_blocks = 4;    // of keys
+  static constexpr std::size_t most_strip = 32;       // rows, of any kernel
+  static constexpr std::size_t strips_together = 16;  // that meet a block of keys while it is in the cache
 
   /// Some rows of q, for one key/value head.
   struct query_rows {
@@ -127,6 +127,8 @@ class attention_layer {
     std::size_t tile_floats;   // of a strip
     std::size_t query_floats;  // of a packed strip of queries
     std::size_t strip_state;   // floats: sums (value tiles, strip, 32), largest (strip), mass (strip, 16)
+    std::size_t scratch_floats;
+    bool widens;  // a block of keys and values, once for all strips that meet it
     std::size_t state_floats;
     std::size_t local_floats;
 
@@ -147,13 +149,58 @@ class attention_layer {
           tile_floats(product.padded(product.strip) * kernels::tile_outputs),
           query_floats(packed_floats(kv.key_depth())),
           strip_state(kv.value_tiles() * tile_floats + detail::whole_lines(product.strip) + product.strip * kernels::mass_lanes),
+          scratch_floats(packed_kv::block_tiles * tile_floats + product.strip * packed_kv::block_slots +
+                         packed_floats(packed_kv::block_slots) + detail::whole_lines(product.strip * shape.head_dim)),
+          widens(product.widen && strips(queries) > 1),
           state_floats(strips(queries) * strip_state),
-          local_floats(strips(queries) * query_floats + packed_kv::block_tiles * tile_floats + product.strip * packed_kv::block_slots +
-                       packed_floats(packed_kv::block_slots) + detail::whole_lines(product.strip * shape.head_dim)) {}
+          local_floats(strips(queries) * query_floats + scratch_floats + (widens ? wide_keys() + wide_values() : 0)) {}
 
     std::size_t strips(std::size_t rows) const { return (rows * group + product.strip - 1) / product.strip; }
     std::size_t packed_floats(std::size_t depth) const {
       return detail::whole_lines(product.padded(product.strip) * depth * product.element / sizeof(float)) + 16;
+    }
+
+    std::size_t wide_keys() const { return packed_kv::block_slots * kv.key_depth(); }
+    std::size_t wide_values() const { return packed_kv::block_slots * kv.value_tiles() * kernels::tile_outputs; }
+
+    /// Keys and values of one head, in one block: as they are stored, or widened.
+    struct head_block {
+      const packed_kv& kv;
+      std::size_t block;
+      std::size_t head;
+      const float *keys, *values;  // null: as they are stored
+
+      const std::byte* key_panel(std::size_t panel) const {
+        if (!keys) return kv.key_panel(block, head, panel);
+        return reinterpret_cast<const std::byte*>(keys + panel * kernels::panel_outputs * kv.key_depth());
+      }
+      const std::byte* value_panel(std::size_t panel, std::size_t first) const {
+        if (!values) return kv.value_panel(block, head, panel, first);
+        return reinterpret_cast<const std::byte*>(values + (panel * packed_kv::block_slots + first) * kernels::panel_outputs);
+      }
+      bool in_f32() const { return keys || kv.type() == dtype::f32; }
+    };
+
+    /// Tiles begin to end - 1 of the block are those that somebody sees who sees the first `seen_by` active tokens.
+    std::pair<std::size_t, std::size_t> tiles_seen(std::size_t block, std::int32_t seen_by) const {
+      std::size_t begin = block * packed_kv::block_tiles, end = begin + packed_kv::block_tiles;
+      while (begin < end && !ranks.any(begin, seen_by)) ++begin;
+      while (begin < end && !ranks.any(end - 1, seen_by)) --end;
+      return {begin, end};
+    }
+
+    /// The tiles of the block that somebody sees who sees the first `seen_by` active tokens, widened into `to`.
+    head_block widened(std::size_t block, std::size_t head, std::int32_t seen_by, float* to) const {
+      float* const values = to + wide_keys();
+      const auto [begin, end] = tiles_seen(block, seen_by);
+      for (std::size_t p = 2 * begin; p < 2 * end; ++p) {
+        const std::size_t panel = p % (2 * packed_kv::block_tiles);
+        product.widen(kv.key_panel(block, head, panel), kv.key_depth(), to + panel * kernels::panel_outputs * kv.key_depth());
+      }
+      const std::size_t slot = begin % packed_kv::block_tiles * kernels::tile_outputs, slots = (end - begin) * kernels::tile_outputs;
+      for (std::size_t p = 0; p < 2 * kv.value_tiles(); ++p)
+        product.widen(kv.value_panel(block, head, p, slot), slots, values + (p * packed_kv::block_slots + slot) * kernels::panel_outputs);
+      return {kv, block, head, to, values};
     }
 
     struct strip_state_view {
@@ -181,11 +228,15 @@ class attention_layer {
         std::fill_n(largest, product.strip, kernels::no_score);
         std::fill_n(mass, product.strip * kernels::mass_lanes, 0.0f);
       }
-      for (std::size_t block = first; block < last; ++block)
+      for (std::size_t block = first; block < last; ++block) {
+        const head_block keys = widens && count > 1
+                                    ? widened(block, rows.kv_head, seen[rows.first + rows.count - 1], scratch + scratch_floats)
+                                    : head_block{kv, block, rows.kv_head, nullptr, nullptr};
         for (std::size_t s = 0; s < count; ++s) {
           const std::size_t from = s * product.strip;
-          meet(rows, from, std::min(product.strip, stack - from), block, packed + s * query_floats, state_of(state, s), scratch);
+          meet(rows, from, std::min(product.strip, stack - from), keys, packed + s * query_floats, state_of(state, s), scratch);
         }
+      }
       product.leave();
     }
 
@@ -201,14 +252,13 @@ class attention_layer {
     }
 
     /// One strip meets one block.
-    void meet(const query_rows& rows, std::size_t from, std::size_t count, std::size_t block, const float* packed,
+    void meet(const query_rows& rows, std::size_t from, std::size_t count, const head_block& keys, const float* packed,
               const strip_state_view& state, float* scratch) const {
       constexpr std::size_t tiles = packed_kv::block_tiles;
       const std::int32_t least = seen[rows.first + from / group], most = seen[rows.first + (from + count - 1) / group];
-      std::size_t begin = block * tiles, end = begin + tiles;
-      while (begin < end && !ranks.any(begin, most)) ++begin;
-      while (begin < end && !ranks.any(end - 1, most)) --end;
+      const auto [begin, end] = tiles_seen(keys.block, most);
       if (begin == end) return;
+      const auto multiply = keys.keys ? product.multiply_wide : product.multiply;
 
       float* const scores = scratch;
       float* const weights = scores + tiles * tile_floats;
@@ -217,8 +267,7 @@ class attention_layer {
       bool all = true;
       for (std::size_t t = begin; t < end; ++t) {
         const std::size_t panel = 2 * (t % tiles);
-        product.multiply(strip, count, kv.key_panel(block, rows.kv_head, panel), kv.key_panel(block, rows.kv_head, panel + 1),
-                         kv.key_depth(), scores + (t - begin) * tile_floats, false);
+        multiply(strip, count, keys.key_panel(panel), keys.key_panel(panel + 1), kv.key_depth(), scores + (t - begin) * tile_floats, false);
         all = all && ranks.all(t, least);
       }
       std::int32_t row_seen[most_strip] = {};
@@ -231,10 +280,17 @@ class attention_layer {
       const std::size_t depth = (end - begin) * kernels::tile_outputs, slot = begin % tiles * kernels::tile_outputs;
       if (std::any_of(fade, fade + count, [](float f) { return f != 1.0f; }))
         kernel.scale(state.sums, tile_floats, kv.value_tiles(), count, fade);
-      product.pack(weights, packed_kv::block_slots, count, depth, depth, reinterpret_cast<std::byte*>(packed_weights));
-      for (std::size_t t = 0; t < kv.value_tiles(); ++t)
-        product.multiply(reinterpret_cast<const std::byte*>(packed_weights), count, kv.value_panel(block, rows.kv_head, 2 * t, slot),
-                         kv.value_panel(block, rows.kv_head, 2 * t + 1, slot), depth, state.sums + t * tile_floats, true);
+      static_assert(kernels::unpacked_stride == packed_kv::block_slots);
+      const bool unpacked = keys.in_f32() && product.multiply_unpacked;
+      if (!unpacked) product.pack(weights, packed_kv::block_slots, count, depth, depth, reinterpret_cast<std::byte*>(packed_weights));
+      for (std::size_t t = 0; t < kv.value_tiles(); ++t) {
+        const std::byte *one = keys.value_panel(2 * t, slot), *other = keys.value_panel(2 * t + 1, slot);
+        float* const sums = state.sums + t * tile_floats;
+        if (unpacked)
+          product.multiply_unpacked(weights, count, one, other, depth, sums, true);
+        else
+          multiply(reinterpret_cast<const std::byte*>(packed_weights), count, one, other, depth, sums, true);
+      }
     }
 
     float* probe_row(std::size_t query, std::size_t head) const {

@@ -124,6 +124,31 @@ inline void check_widening(const lazyprune::kernels::product_kernel& kernel) {
     }
 }
 
+/// Rows that are not packed give the same bits.
+inline void check_unpacked(const lazyprune::kernels::product_kernel& kernel) {
+  constexpr std::size_t stride = lazyprune::kernels::unpacked_stride;
+  if (!kernel.multiply_unpacked || kernel.line_inputs != 1) return;
+  const auto numbers = normal_floats(1000 + 32 * stride, 1);
+  for (const std::size_t depth : {1u, 32u, 131u, 256u})
+    for (std::size_t rows = 1; rows <= kernel.strip; ++rows) {
+      CAPTURE(rows);
+      CAPTURE(depth);
+      const tile_sample s(kernel, rows, depth, [&](std::size_t i) { return numbers[i % numbers.size()]; });
+      std::vector<float> x(rows * stride), sums = normal_floats(kernel.strip * s.outputs, 2), before = sums;
+      for (std::size_t r = 0; r < rows; ++r) std::copy_n(s.x.data() + r * depth, depth, x.data() + r * stride);
+      kernel.multiply_unpacked(x.data(), rows, s.panels.data(), s.panels.data() + s.panel_bytes(), depth, sums.data(), false);
+      CHECK(std::equal(sums.begin() + static_cast<std::ptrdiff_t>(rows * s.outputs), sums.end(),
+                       before.begin() + static_cast<std::ptrdiff_t>(rows * s.outputs)));
+      sums.resize(rows * s.outputs);
+      REQUIRE(sums == s.sums(0, rows, depth));
+      const std::size_t cut = depth / 2;
+      kernel.multiply_unpacked(x.data(), rows, s.panels.data(), s.panels.data() + s.panel_bytes(), cut, sums.data(), false);
+      kernel.multiply_unpacked(x.data() + cut, rows, s.panels.data() + cut * s.line, s.panels.data() + s.panel_bytes() + cut * s.line,
+                               depth - cut, sums.data(), true);
+      REQUIRE(sums == s.sums(0, rows, depth));
+    }
+}
+
 inline void check_finishes(const lazyprune::kernels::product_kernel& kernel) {
   const std::size_t outputs = tile_sample::outputs, half = outputs / 2;
   for (std::size_t rows = 1; rows <= kernel.strip; ++rows) {
@@ -182,6 +207,7 @@ inline void check_kernel(const lazyprune::kernels::product_kernel& kernel) {
   SUBCASE("products") { check_products(kernel); }
   SUBCASE("company") { check_company(kernel); }
   SUBCASE("widening") { check_widening(kernel); }
+  SUBCASE("unpacked") { check_unpacked(kernel); }
   SUBCASE("finishes") { check_finishes(kernel); }
   SUBCASE("silu") { check_silu(kernel); }
 }

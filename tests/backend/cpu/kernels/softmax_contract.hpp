@@ -56,7 +56,7 @@ inline void check_attention_kernel(const lazyprune::kernels::attention_kernel& k
   constexpr float none = lazyprune::kernels::no_score;
   constexpr std::size_t keys = softmax_sample::keys;
   // Three blocks: all keys count; ranks decide; nothing counts, or later keys only.
-  for (const std::size_t rows : {1u, 5u, 12u}) {
+  for (const std::size_t rows : {1u, 5u, 12u, 16u, 17u, 32u}) {
     CAPTURE(rows);
     softmax_sample s(kernel, rows);
     std::vector<double> most(rows, none), sum(rows);

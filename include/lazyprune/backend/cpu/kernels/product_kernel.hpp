@@ -17,6 +17,7 @@ namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA::kernels {
 inline constexpr std::size_t panel_outputs = 16;
 inline constexpr std::size_t tile_outputs = 2 * panel_outputs;
 inline constexpr std::size_t line_bytes = 64;  // of a panel: one f32 or two bf16 inputs of each of its outputs
+inline constexpr std::size_t unpacked_stride = 256;
 
 /// Where in a panel the number of an input and an output is, in bytes; with output 0: where the lines from that input on begin.
 constexpr std::size_t panel_offset(dtype type, std::size_t input, std::size_t output) {
@@ -48,6 +49,11 @@ struct product_kernel {
   void (*widen)(const std::byte* lines, std::size_t depth, float* wide);
   void (*multiply_wide)(const std::byte* packed, std::size_t rows, const std::byte* first, const std::byte* second, std::size_t depth,
                         float* sums, bool more);
+
+  /// `multiply` by f32 panels with x (rows, depth) as it is, `unpacked_stride` floats from row to row; the same bits. Null where that is
+  /// not faster than to pack it.
+  void (*multiply_unpacked)(const float* x, std::size_t rows, const std::byte* first, const std::byte* second, std::size_t depth,
+                            float* sums, bool more);
 
   /// out (rows, 32) = sums + bias (32), or += that.
   void (*store)(const float* sums, std::size_t rows, const float* bias, float* out, std::size_t stride);

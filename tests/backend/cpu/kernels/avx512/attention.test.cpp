@@ -17,9 +17,9 @@ TEST_CASE("the running softmax in AVX-512") {
 
 TEST_CASE("AVX-512 gives the bits of AVX2") {
   if (is_missing(isa::avx2) || is_missing(isa::avx512)) return;
-  softmax_sample narrow(kernels::avx2::attention, 5), wide(kernels::avx512::attention, 5);
+  softmax_sample narrow(kernels::avx2::attention, 21), wide(kernels::avx512::attention, 21);
   for (std::uint32_t block = 0; block < 3; ++block) {
-    const auto scores = normal_floats(5 * softmax_sample::keys, block, 30);
+    const auto scores = normal_floats(21 * softmax_sample::keys, block, 30);
     CHECK(narrow.take(scores, nullptr, {}) == wide.take(scores, nullptr, {}));
     CHECK(narrow.largest == wide.largest);
     CHECK(narrow.fade == wide.fade);

@@ -210,6 +210,7 @@ inline constexpr product_kernel f32{.strip = strip,
                                     .multiply = multiply<float>,
                                     .widen = nullptr,
                                     .multiply_wide = nullptr,
+                                    .multiply_unpacked = nullptr,
                                     .store = store,
                                     .add = add,
                                     .gate = gate};

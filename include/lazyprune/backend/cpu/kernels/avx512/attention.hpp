@@ -2,6 +2,8 @@
 // The running softmax in AVX-512: the bits of AVX2.
 #pragma once
 
+#include <limits>
+
 #include <lazyprune/backend/cpu/kernels/attention_kernel.hpp>
 #include <lazyprune/backend/cpu/kernels/avx512/product.hpp>
 
@@ -20,42 +22,62 @@ LAZYPRUNE_AVX512_INLINE __m512 weight_of(__m512 x) {
   return _mm512_mul_ps(exp_of_rest(x, n), _mm512_castsi512_ps(power));
 }
 
-LAZYPRUNE_AVX512 inline void soften(float* scores, std::size_t tile_floats, std::size_t tiles, std::size_t rows, const std::int32_t* ranks,
-                                    const std::int32_t* seen, float* largest, float* mass, float* fade, float* weights,
-                                    std::size_t stride) {
+/// Of 16 rows at most: what depends on a row alone is computed for all of them in the lanes of one register.
+LAZYPRUNE_AVX512_INLINE void soften_rows(float* scores, std::size_t tile_floats, std::size_t tiles, std::size_t rows,
+                                         const std::int32_t* ranks, const std::int32_t* seen, float* largest, float* mass, float* fade,
+                                         float* weights, std::size_t stride) {
   const __m512 none = _mm512_set1_ps(no_score);
-  for (std::size_t r = 0; r < rows; ++r, scores += tile_outputs, weights += stride, mass += mass_lanes) {
-    __m512 most = none;
+  __m512 most[16];
+#pragma GCC unroll 16
+  for (__m512& of_row : most) of_row = none;
+  for (std::size_t r = 0; r < rows; ++r) {
+    __m512 of_row = none;
     const __m512i limit = _mm512_set1_epi32(ranks ? seen[r] : 0);
     for (std::size_t t = 0; t < tiles; ++t)
 #pragma GCC unroll 2
       for (std::size_t i = 0; i < tile_outputs; i += 16) {
-        float* at = scores + t * tile_floats + i;
+        float* at = scores + t * tile_floats + r * tile_outputs + i;
         __m512 score = _mm512_loadu_ps(at);
         if (ranks) {
           score = _mm512_mask_blend_ps(_mm512_cmpgt_epi32_mask(limit, _mm512_loadu_si512(ranks + t * tile_outputs + i)), none, score);
           _mm512_storeu_ps(at, score);
         }
-        most = _mm512_max_ps(most, score);
+        of_row = _mm512_max_ps(of_row, score);
       }
-    float lanes[16], here = no_score;
-    _mm512_storeu_ps(lanes, most);
-    for (const float lane : lanes) here = lane > here ? lane : here;
-    const float before = largest[r], now = here > before ? here : before, shift = now == no_score ? 0.0f : now;
-    const __m512 old = weight_of(_mm512_set1_ps(before - shift)), shifts = _mm512_set1_ps(shift);
-    _mm512_storeu_ps(lanes, old);
-    largest[r] = now;
-    fade[r] = lanes[0];
+    most[r] = of_row;
+  }
+  transpose(most);
+#pragma GCC unroll 4
+  for (int half = 8; half > 0; half /= 2)
+    for (int i = 0; i < half; ++i) most[i] = _mm512_max_ps(most[i], most[i + half]);
+
+  const __m512 before = load_some(largest, rows), now = _mm512_max_ps(most[0], before);
+  const __m512 shift = _mm512_max_ps(now, _mm512_set1_ps(std::numeric_limits<float>::lowest()));  // finite: nothing less nothing is no NaN
+  const __m512 old = weight_of(_mm512_sub_ps(before, shift));
+  float shifts[16], olds[16];
+  _mm512_storeu_ps(shifts, shift);
+  _mm512_storeu_ps(olds, old);
+  _mm512_mask_storeu_ps(largest, mask_of(rows), now);
+  _mm512_mask_storeu_ps(fade, mask_of(rows), old);
+  for (std::size_t r = 0; r < rows; ++r, scores += tile_outputs, weights += stride, mass += mass_lanes) {
     __m512 sum = _mm512_setzero_ps();
     for (std::size_t t = 0; t < tiles; ++t)
 #pragma GCC unroll 2
       for (std::size_t i = 0; i < tile_outputs; i += 16) {
-        const __m512 weight = weight_of(_mm512_sub_ps(_mm512_loadu_ps(scores + t * tile_floats + i), shifts));
+        const __m512 weight = weight_of(_mm512_sub_ps(_mm512_loadu_ps(scores + t * tile_floats + i), _mm512_set1_ps(shifts[r])));
         sum = _mm512_add_ps(sum, weight);
         _mm512_storeu_ps(weights + t * tile_outputs + i, weight);
       }
-    _mm512_storeu_ps(mass, _mm512_fmadd_ps(_mm512_loadu_ps(mass), old, sum));
+    _mm512_storeu_ps(mass, _mm512_fmadd_ps(_mm512_loadu_ps(mass), _mm512_set1_ps(olds[r]), sum));
   }
+}
+
+LAZYPRUNE_AVX512 inline void soften(float* scores, std::size_t tile_floats, std::size_t tiles, std::size_t rows, const std::int32_t* ranks,
+                                    const std::int32_t* seen, float* largest, float* mass, float* fade, float* weights,
+                                    std::size_t stride) {
+  for (std::size_t r = 0; r < rows; r += 16)
+    soften_rows(scores + r * tile_outputs, tile_floats, tiles, rows - r < 16 ? rows - r : 16, ranks, seen + r, largest + r,
+                mass + r * mass_lanes, fade + r, weights + r * stride, stride);
 }
 
 LAZYPRUNE_AVX512 inline void scale(float* sums, std::size_t tile_floats, std::size_t tiles, std::size_t rows, const float* by) {

@@ -88,11 +88,11 @@ LAZYPRUNE_AVX512_INLINE void store(const __m512 (&sums)[Rows][2], float* to) {
 }
 
 /// sums += each row's number times a line of either panel.
-template <int Rows>
+template <std::size_t Stride, int Rows>
 LAZYPRUNE_AVX512_INLINE void add_lines(__m512 (&sums)[Rows][2], const float* x, __m512 first, __m512 second) {
 #pragma GCC unroll 12
   for (int r = 0; r < Rows; ++r) {
-    const __m512 number = _mm512_set1_ps(x[r]);
+    const __m512 number = _mm512_set1_ps(x[static_cast<std::size_t>(r) * Stride]);
     sums[r][0] = _mm512_fmadd_ps(number, first, sums[r][0]);
     sums[r][1] = _mm512_fmadd_ps(number, second, sums[r][1]);
   }
@@ -101,14 +101,14 @@ LAZYPRUNE_AVX512_INLINE void add_lines(__m512 (&sums)[Rows][2], const float* x, 
 LAZYPRUNE_AVX512_INLINE void prefetch(const void* line) { _mm_prefetch(static_cast<const char*>(line) + ahead, _MM_HINT_T0); }
 
 /// Weights in f32.
-template <int Rows>
+template <int Rows, bool Packed = true>
 LAZYPRUNE_AVX512 inline void multiply_rows(const float* x, const float* first, const float* second, std::size_t depth, float* to,
                                            bool more) {
   __m512 sums[Rows][2];
   load(sums, to, more);
-  for (std::size_t k = 0; k < depth; ++k, x += Rows, first += panel_outputs, second += panel_outputs) {
+  for (std::size_t k = 0; k < depth; ++k, x += Packed ? Rows : 1, first += panel_outputs, second += panel_outputs) {
     prefetch(first), prefetch(second);
-    add_lines(sums, x, _mm512_loadu_ps(first), _mm512_loadu_ps(second));
+    add_lines<Packed ? 1 : unpacked_stride>(sums, x, _mm512_loadu_ps(first), _mm512_loadu_ps(second));
   }
   store(sums, to);
 }
@@ -123,8 +123,8 @@ LAZYPRUNE_AVX512 inline void multiply_rows(const float* x, const std::uint32_t* 
   for (std::size_t k = 0; k < depth; k += 2, x += 2 * Rows, first += panel_outputs, second += panel_outputs) {
     prefetch(first), prefetch(second);
     const __m512i a = _mm512_loadu_si512(first), b = _mm512_loadu_si512(second);
-    add_lines(sums, x, _mm512_castsi512_ps(_mm512_slli_epi32(a, 16)), _mm512_castsi512_ps(_mm512_slli_epi32(b, 16)));
-    add_lines(sums, x + Rows, _mm512_castsi512_ps(_mm512_and_si512(a, upper)), _mm512_castsi512_ps(_mm512_and_si512(b, upper)));
+    add_lines<1>(sums, x, _mm512_castsi512_ps(_mm512_slli_epi32(a, 16)), _mm512_castsi512_ps(_mm512_slli_epi32(b, 16)));
+    add_lines<1>(sums, x + Rows, _mm512_castsi512_ps(_mm512_and_si512(a, upper)), _mm512_castsi512_ps(_mm512_and_si512(b, upper)));
   }
   store(sums, to);
 }
@@ -151,6 +151,19 @@ template <class Weight>
 LAZYPRUNE_AVX512 inline void multiply(const std::byte* packed, std::size_t rows, const std::byte* first, const std::byte* second,
                                       std::size_t depth, float* sums, bool more) {
   multiply_any<Weight>(std::make_integer_sequence<int, strip>{}, packed, rows, first, second, depth, sums, more);
+}
+
+template <int... Less>
+LAZYPRUNE_AVX512 inline void multiply_any_unpacked(std::integer_sequence<int, Less...>, const float* x, std::size_t rows,
+                                                   const float* first, const float* second, std::size_t depth, float* sums, bool more) {
+  constexpr void (*by_rows[])(const float*, const float*, const float*, std::size_t, float*, bool) = {multiply_rows<Less + 1, false>...};
+  by_rows[rows - 1](x, first, second, depth, sums, more);
+}
+
+LAZYPRUNE_AVX512 inline void multiply_unpacked(const float* x, std::size_t rows, const std::byte* first, const std::byte* second,
+                                               std::size_t depth, float* sums, bool more) {
+  multiply_any_unpacked(std::make_integer_sequence<int, strip>{}, x, rows, reinterpret_cast<const float*>(first),
+                        reinterpret_cast<const float*>(second), depth, sums, more);
 }
 
 LAZYPRUNE_AVX512 inline void store(const float* sums, std::size_t rows, const float* bias, float* out, std::size_t stride) {
@@ -211,6 +224,7 @@ inline constexpr product_kernel f32{.strip = strip,
                                     .multiply = multiply<float>,
                                     .widen = nullptr,
                                     .multiply_wide = nullptr,
+                                    .multiply_unpacked = multiply_unpacked,
                                     .store = store,
                                     .add = add,
                                     .gate = gate};

@@ -72,6 +72,7 @@ inline constexpr product_kernel bf16 = [] {
   k.multiply = multiply;
   k.widen = nullptr;
   k.multiply_wide = nullptr;
+  k.multiply_unpacked = nullptr;
   return k;
 }();
 
