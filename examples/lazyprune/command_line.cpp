@@ -87,7 +87,8 @@ void add_backend_flags(CLI::App& command, backend_flags& flags) {
 void add_policy_flags(CLI::App& command, lazyprune::policy_spec& spec) {
   const std::string group = "Pruning";
   add_text(command, "--policy", spec.preset,
-           "lazyllm, static, random, streaming or dense (default: lazyllm); the other flags override its parts")
+           "lazyllm; static: what the stages drop is lost, and only the prompt is pruned; random: so are tokens drawn before the first "
+           "layer; streaming: the first 4 tokens and the latest 1,020; dense (default: lazyllm). The other flags override its parts")
       ->type_name("NAME")
       ->group(group);
   command
@@ -260,7 +261,7 @@ void add_eval(CLI::App& program, action& chosen) {
   add_text(command, "--predictions", flags->predictions,
            "In the place of -d: predictions, one JSON object a line (pred, answers, all_classes, length), scored without a model; -: stdin")
       ->type_name("FILE.jsonl");
-  add_text(command, "--method", flags->method, "What the result calls it (default: the policy's flags, or the file of predictions)")
+  add_text(command, "--method", flags->method, "What the result calls it (default: the policy and its flags, or the file of predictions)")
       ->type_name("NAME");
   add_engine_flags(command, flags->backend);
   add_policy_flags(command, flags->policy);

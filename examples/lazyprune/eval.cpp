@@ -27,8 +27,7 @@ class evaluation {
       : flags_(flags), model_(flags.model, flags.backend, flags.questions), place_(model_.questions().size()), open_(place_.size()) {
     std::iota(open_.begin(), open_.end(), std::size_t{0});
     setting_.policy = with_recommended_stages(flags.policy, model_.model());
-    const std::string policy = setting_.description(model_.layers());
-    setting_.method = !flags.method.empty() ? flags.method : policy == "--policy dense" ? "dense" : policy;
+    setting_.method = flags.method.empty() ? short_text(setting_.policy) : flags.method;
     if (!flags.predicted.empty()) file_.emplace(flags.predicted, flags.resume);
     if (file_) take_up(file_->done());
   }
@@ -101,8 +100,8 @@ class evaluation {
 
 /// Without a model.
 eval_summary score(const eval_flags& flags) {
-  const eval_task& task = task_named(flags.questions.task.empty() ? stem_of(flags.predictions) : flags.questions.task);
   lazyprune::line_reader lines(flags.predictions);
+  const eval_task& task = task_named(flags.questions.task.empty() ? stem_of(flags.predictions) : flags.questions.task);
   return score_predictions(lines, task, flags.method.empty() ? lines.name() : flags.method, complaints(flags.questions.strict));
 }
 

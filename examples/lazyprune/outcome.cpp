@@ -77,7 +77,9 @@ void report(const outcome& result, const std::optional<outcome>& dense) {
   const double speedup = dense && run.prefill_seconds > 0 ? dense->run.prefill_seconds / run.prefill_seconds : 0.0;
   compared(
       "time to first token", [](const outcome& o) { return seconds_text(o.run.prefill_seconds); },
-      speedup > 0 ? fixed(speedup, 2) + "x faster" : "");
+      speedup <= 0  ? ""
+      : speedup < 1 ? fixed(1 / speedup, 2) + "x slower"
+                    : fixed(speedup, 2) + "x faster");
   compared("prefill, tokens/s", [](const outcome& o) { return three_digits(o.prefill_rate()); });
   compared("decode, tokens/s", [](const outcome& o) { return three_digits(o.decode_rate()); });
   const double share = run.cost.dense_rows > 0 ? static_cast<double>(run.cost.rows) / static_cast<double>(run.cost.dense_rows) : 0.0;

@@ -221,4 +221,11 @@ TEST_CASE("the name is the preset's, or custom where parts are given without one
   CHECK(name_of(with({{"--stages", ""}})) == "dense");
   CHECK(name_of(with({{"--policy", "static"}, {"--scorer", "key_norm"}})) == "static");
   for (const char* flag : {"--schedule", "--scorer", "--selector", "--store", "--decode"}) CHECK(name_of(with({{flag, "x"}})) == "custom");
+
+  CHECK(short_text({}) == "lazyllm");
+  CHECK(short_text(with({{"--keep-first", "4"}, {"--stages", "3:0.5"}})) == "lazyllm --stages 3:0.5 --keep-first 4");
+  CHECK(short_text(with({{"--policy", "static"}, {"--scorer", "key_norm"}})) == "static --scorer key_norm");
+  CHECK(short_text(with({{"--stages", ""}, {"--keep-last", "4"}})) == "dense");
+  for (const char* flag : {"--schedule", "--scorer", "--selector", "--store", "--decode"})
+    CHECK(short_text(with({{flag, "x"}})) == std::string("custom ") + flag + " x");
 }

@@ -389,4 +389,27 @@ inline std::string name_of(const policy_spec& spec) {
   return spec.schedule || spec.scorer || spec.selector || spec.store || spec.decode ? "custom" : "lazyllm";
 }
 
+/// That, and the flags that are given: "lazyllm --stages 3:0.3,5:0.1".
+inline std::string short_text(const policy_spec& spec) {
+  std::string out = name_of(spec);
+  if (out == "dense") return out;
+  const auto add = [&](std::string_view flag, const auto& value) {
+    if (!value) return;
+    out.append(" ").append(flag).append(" ");
+    if constexpr (std::same_as<decltype(value), const std::optional<std::size_t>&>)
+      out += std::to_string(*value);
+    else
+      out += *value;
+  };
+  add("--stages", spec.stages);
+  add("--schedule", spec.schedule);
+  add("--scorer", spec.scorer);
+  add("--selector", spec.selector);
+  add("--store", spec.store);
+  add("--keep-first", spec.keep_first);
+  add("--keep-last", spec.keep_last);
+  add("--decode", spec.decode);
+  return out;
+}
+
 }  // namespace lazyprune::inline v0
