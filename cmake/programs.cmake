@@ -33,9 +33,6 @@ if(LAZYPRUNE_ARCH)
   target_compile_options(lazyprune.own INTERFACE -march=${LAZYPRUNE_ARCH})
 endif()
 
-# For what computes much: without it the sanitizers' builds, which are debug builds, would run for minutes.
-set(computes $<$<CONFIG:Debug>:-O1>)
-
 if(LAZYPRUNE_BUILD_EXAMPLES)
   add_subdirectory(examples)
 endif()

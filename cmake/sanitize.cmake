@@ -2,5 +2,6 @@
 # dev.cmake with AddressSanitizer and UndefinedBehaviorSanitizer: cmake -C cmake/sanitize.cmake -S . -B build/sanitize
 include(${CMAKE_CURRENT_LIST_DIR}/dev.cmake)
 set(CMAKE_BUILD_TYPE Debug CACHE STRING "" FORCE)
-# -O0: optimizing what the sanitizers add takes most of a build's time. What computes much is built with -O1 (`computes`, programs.cmake).
+# Optimizing what the sanitizers add takes most of a build's time; only what computes much is worth it.
+set(LAZYPRUNE_COMPUTES -O1 CACHE STRING "Flags for what computes much" FORCE)
 set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all" CACHE STRING "" FORCE)

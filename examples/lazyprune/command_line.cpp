@@ -87,8 +87,8 @@ void add_backend_flags(CLI::App& command, backend_flags& flags) {
 void add_policy_flags(CLI::App& command, lazyprune::policy_spec& spec) {
   const std::string group = "Pruning";
   add_text(command, "--policy", spec.preset,
-           "lazyllm; static: what the stages drop is lost, and only the prompt is pruned; random: so are tokens drawn before the first "
-           "layer; streaming: the first 4 tokens and the latest 1,020; dense (default: lazyllm). The other flags override its parts")
+           "lazyllm; static: what the stages drop is lost, and only the prompt is pruned; random: the same, before the first layer and "
+           "drawn; streaming: the first 4 tokens and the latest 1,020; dense (default: lazyllm). The other flags override its parts")
       ->type_name("NAME")
       ->group(group);
   command
@@ -218,10 +218,9 @@ void add_engine_flags(CLI::App& command, backend_flags& flags) {
 }
 
 CLI::Option* add_jobs(CLI::App& command, std::size_t& jobs) {
-  return add_number(
-      command, "-j,--jobs", jobs, number_range<std::size_t>{1, static_cast<std::size_t>(thread_range().most)},
-      "Samples at once, each with its share of the threads: sooner done where prompts are short or threads many. Times are then "
-      "left out, and the rest is the same (default: 1)");
+  return add_number(command, "-j,--jobs", jobs, number_range<std::size_t>{1, static_cast<std::size_t>(thread_range().most)},
+                    "Samples at once, each with its share of the threads: sooner done where prompts are short or threads many. Times "
+                    "are then left out, the peak memory is that of one sample, and the rest is the same (default: 1)");
 }
 
 void add_question_flags(CLI::App& command, question_flags& flags) {

@@ -8,7 +8,6 @@
 #include <iostream>
 #include <sstream>
 #include <string_view>
-#include <utility>
 
 #include "format.hpp"
 #include "model_choice.hpp"
@@ -99,6 +98,10 @@ std::string digest_of(std::string_view text) {
   return digits.str();
 }
 
+bool same_sample(const eval_prediction& prediction, const question& asked) {
+  return prediction.id == asked.sample.id && prediction.answers == asked.sample.answers;
+}
+
 /// Of the prompt's tokens, those of the sample's context: not the task's words, the question, or the chat model's.
 lazyprune::token_range context_in(const question& asked, const lazyprune::chat_format& chat, std::span<const token_id> prompt,
                                   const lazyprune::tokenizer& tokens) {
@@ -162,21 +165,20 @@ void evaluator::check_earlier(const eval_prediction& done, const std::string& fi
 
 std::size_t evaluator::question_of(const eval_prediction& done, const std::string& file, std::size_t number,
                                    std::span<const std::size_t> open, const eval_setting& setting, const std::string& method) const {
-  mismatch nearest{"that of a sample of the data, and the first of it", done.id.empty() ? "another" : "one of " + done.id};
-  bool same_sample = false;
+  std::optional<mismatch> first;
   for (const std::size_t q : open) {
-    const question& asked = questions_[q];
-    if (done.id != asked.sample.id || done.answers != asked.sample.answers) continue;
-    const auto other = mismatch_of(done, asked, setting, method);
+    if (!same_sample(done, questions_[q])) continue;
+    const auto other = mismatch_of(done, questions_[q], setting, method);
     if (!other) return q;
-    if (!std::exchange(same_sample, true)) nearest = *other;
+    if (!first) first = other;
   }
-  throw lazyprune::error(file, "prediction " + std::to_string(number), nearest.expected, nearest.found);
+  if (!first) first = {"that of a sample which has none yet", done.id.empty() ? "another" : "one of the sample " + done.id};
+  throw lazyprune::error(file, "prediction " + std::to_string(number), first->expected, first->found);
 }
 
 std::optional<evaluator::mismatch> evaluator::mismatch_of(const eval_prediction& done, const question& asked, const eval_setting& setting,
                                                           const std::string& method) const {
-  if (done.id != asked.sample.id || done.answers != asked.sample.answers) return mismatch{"that of the data's sample", "another's"};
+  if (!same_sample(done, asked)) return mismatch{"that of the data's sample", "another's"};
   if (!done.cost) return mismatch{"one that this program made", "somebody else's"};
   if (done.cost->method != method) return mismatch{method, done.cost->method};
   if (done.cost->model != model_.directory().string()) return mismatch{model_.directory().string(), done.cost->model};

@@ -117,8 +117,14 @@ class searching {
   void take_up(std::size_t i) {
     const eval_prediction& done = file_->done()[i];
     const std::string method = done.cost ? done.cost->method : "";
+    const std::string place = "prediction " + std::to_string(i + 1);
     if (method != no_stages && !method.starts_with(stages_flag))
-      throw lazyprune::error(file("search.jsonl"), "prediction " + std::to_string(i + 1), "one that a search made", "another");
+      throw lazyprune::error(file("search.jsonl"), place, "one that a search made", "another");
+    try {
+      setting_of(method).description(model_.layers());
+    } catch (const lazyprune::error& fault) {
+      throw lazyprune::error(file("search.jsonl") + ": " + place, fault);
+    }
     answers& places = answers_of(method);
     std::vector<std::size_t> open;
     for (std::size_t q = 0; q < places.size(); ++q)

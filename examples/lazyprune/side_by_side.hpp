@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-/// Calls work(i) for i = 0, 1, ... n - 1, up to `at_once` at a time, each on a thread of its own. Of those that throw, the first is thrown
+/// Calls work(i) for i = 0, 1, ... n - 1 on up to `at_once` threads, of which the caller's is one. Of those that throw, the first is thrown
 /// again: no more are begun after it, and those at work are waited for.
 template <class Work>
 void side_by_side(std::size_t n, std::size_t at_once, const Work& work) {

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include <lazyprune/eval/prediction_file.hpp>
 
+#include <csignal>
+
+#include <sys/resource.h>
+
 #include <doctest/doctest.h>
 
 #include <io/support.hpp>
@@ -69,6 +73,32 @@ TEST_CASE("predictions that came in another order are put in order in the end") 
   }
   CHECK(read_text(folder / "p") == line("one") + line("two") + line("three"));
   CHECK(folder.files() == 1);
+}
+
+TEST_CASE("of a prediction that the disk has no room for nothing is left, and what comes after it is whole") {
+  const temporary_folder folder;
+  ::rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const auto earlier = std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit fails, as on a full disk
+  prediction_file file(folder / "p", false);
+  file.add(prediction("one"));
+  ::rlimit tight = before;
+  tight.rlim_cur = line("one").size() + 10;
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &tight) == 0);
+  std::string said;
+  try {
+    file.add(prediction("two"));
+  } catch (const io_error& fault) {
+    said = fault.what();
+  }
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
+  std::signal(SIGXFSZ, earlier);
+  CHECK(said.find("p: unfinished: ") != said.npos);
+  CHECK(said.find("expected to add a prediction") != said.npos);
+  CHECK(read_text(folder / "p.unfinished") == line("one"));
+  file.add(prediction("three"));
+  file.commit();
+  CHECK(read_text(folder / "p") == line("one") + line("three"));
 }
 
 TEST_CASE("where nothing was added nothing is left") {

@@ -321,6 +321,8 @@ TEST_CASE("samples side by side answer as one by one, in their order and without
     write_file(files / "cut.unfinished", text);
     return run("cut", {"--resume", "-j", "2", "-t", "2"});
   };
+  // `cut` stands there from the run before: all predictions in FILE.unfinished beside a whole FILE is what an end by force in the midst of
+  // putting them in order leaves.
   for (const std::vector<std::size_t>& there : {std::vector<std::size_t>{}, {6, 1}, {7, 6, 5, 4, 3, 2, 1, 0}, {5, 0, 1, 2, 3, 4, 6}}) {
     const program_result result = resumed(there);
     REQUIRE_MESSAGE(result.code == 0, result.err);
@@ -329,8 +331,8 @@ TEST_CASE("samples side by side answer as one by one, in their order and without
     for (std::size_t i = 0; i < lines.size(); ++i) CHECK((lines[i] == whole[i]) == (std::ranges::find(there, i) != there.end()));
     CHECK_FALSE(std::filesystem::exists(files / "cut.unfinished"));
   }
-  CHECK(
-      complaint(resumed({3, 1, 3})).starts_with((files / "cut") + ": prediction 3: expected that of a sample of the data, and the first "));
+  CHECK(complaint(resumed({3, 1, 3}))
+            .starts_with((files / "cut") + ": prediction 3: expected that of a sample which has none yet, found one of the sample "));
 }
 
 TEST_CASE("samples that are the same are answered each") {

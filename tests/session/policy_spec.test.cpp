@@ -219,6 +219,7 @@ TEST_CASE("the name is the preset's, or custom where parts are given without one
   CHECK(name_of({}) == "lazyllm");
   CHECK(name_of(with({{"--stages", "3:0.5"}, {"--keep-first", "4"}})) == "lazyllm");
   CHECK(name_of(with({{"--stages", ""}})) == "dense");
+  CHECK(name_of(with({{"--policy", "static"}, {"--stages", ""}})) == "dense");
   CHECK(name_of(with({{"--policy", "static"}, {"--scorer", "key_norm"}})) == "static");
   for (const char* flag : {"--schedule", "--scorer", "--selector", "--store", "--decode"}) CHECK(name_of(with({{flag, "x"}})) == "custom");
 

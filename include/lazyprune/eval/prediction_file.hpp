@@ -68,13 +68,17 @@ class prediction_file {
     untouched_ = false;
   }
 
-  /// Likewise, with the predictions in this order: of each, its place in `done()`.
+  /// Likewise, with the predictions in this order: of each, its place in `done()`, every one once.
   void commit(std::span<const std::size_t> order) {
     if (std::ranges::is_sorted(order)) return commit();
     sync();  // as long as the file in order is not whole, this one is
-    output_file file(path_);
-    for (const std::size_t place : order) file.write(to_line(done_[place]) + '\n');
-    file.commit();
+    try {
+      output_file file(path_);
+      for (const std::size_t place : order) file.write(to_line(done_[place]) + '\n');
+      file.commit();
+    } catch (const io_error& fault) {
+      throw io_error(path_.string(), "unfinished: " + unfinished_.string(), "to put the predictions in order", fault.what());
+    }
     ::unlink(unfinished_.c_str());
     untouched_ = false;
   }
@@ -87,7 +91,11 @@ class prediction_file {
   /// One write a line: the end of the program leaves whole lines behind it, but for the last perhaps.
   void put(std::string_view line) {
     const auto write = [&](const char* at, std::size_t n) { return ::write(file_.get(), at, n); };
-    if (!detail::write_fully(line, write)) fail("to add a prediction");
+    if (detail::write_fully(line, write)) return;
+    const int reason = errno;
+    drop_half_line();  // other samples may be at work, whose predictions come after this one
+    errno = reason;
+    fail("to add a prediction");
   }
 
   void read(const std::filesystem::path& path) {

@@ -382,10 +382,10 @@ inline policy_parts parts_of(const policy_spec& spec, layer_id layers) {
 /// The flags that make the policy, all of them; "--policy dense" where it never prunes. Throws like `parts_of`.
 inline std::string text(const policy_spec& spec, layer_id layers) { return parts_of(spec, layers).text; }
 
-/// What to call it: the preset, or "custom" where parts are given and no preset.
+/// What to call it: "dense" where it never prunes, the preset, or "custom" where parts are given and no preset.
 inline std::string name_of(const policy_spec& spec) {
-  if (!spec.preset.empty()) return spec.preset;
   if (spec.stages && spec.stages->empty()) return "dense";
+  if (!spec.preset.empty()) return spec.preset;
   return spec.schedule || spec.scorer || spec.selector || spec.store || spec.decode ? "custom" : "lazyllm";
 }
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include <lazyprune/backend/cpu/elementwise.hpp>
@@ -122,13 +123,13 @@ class attention_layer {
     std::size_t unprobed;  // rows of q
     attention_probe probe;
 
-    std::size_t group;         // query heads that share a key/value head
-    std::size_t queries;       // rows of q in a task, at most
-    std::size_t tile_floats;   // of a strip
-    std::size_t query_floats;  // of a packed strip of queries
-    std::size_t strip_state;   // floats: sums (value tiles, strip, 32), largest (strip), mass (strip, 16)
-    std::size_t scratch_floats;
-    bool widens;  // a block of keys and values, once for all strips that meet it
+    std::size_t group;           // query heads that share a key/value head
+    std::size_t queries;         // rows of q in a task, at most
+    std::size_t tile_floats;     // of a strip
+    std::size_t query_floats;    // of a packed strip of queries
+    std::size_t strip_state;     // floats: sums (value tiles, strip, 32), largest (strip), mass (strip, 16)
+    std::size_t scratch_floats;  // of one strip that meets one block
+    bool widens;                 // a block, once for all strips that meet it
     std::size_t state_floats;
     std::size_t local_floats;
 
@@ -165,20 +166,21 @@ class attention_layer {
 
     /// Keys and values of one head, in one block: as they are stored, or widened.
     struct head_block {
-      const packed_kv& kv;
+      const packed_kv* kv;
       std::size_t block;
       std::size_t head;
       const float *keys, *values;  // null: as they are stored
 
       const std::byte* key_panel(std::size_t panel) const {
-        if (!keys) return kv.key_panel(block, head, panel);
-        return reinterpret_cast<const std::byte*>(keys + panel * kernels::panel_outputs * kv.key_depth());
+        if (!keys) return kv->key_panel(block, head, panel);
+        return reinterpret_cast<const std::byte*>(keys + panel * kernels::panel_outputs * kv->key_depth());
       }
       const std::byte* value_panel(std::size_t panel, std::size_t first) const {
-        if (!values) return kv.value_panel(block, head, panel, first);
+        if (!values) return kv->value_panel(block, head, panel, first);
         return reinterpret_cast<const std::byte*>(values + (panel * packed_kv::block_slots + first) * kernels::panel_outputs);
       }
-      bool in_f32() const { return keys || kv.type() == dtype::f32; }
+      bool widened() const { return keys; }
+      bool in_f32() const { return widened() || kv->type() == dtype::f32; }
     };
 
     /// Tiles begin to end - 1 of the block are those that somebody sees who sees the first `seen_by` active tokens.
@@ -200,7 +202,7 @@ class attention_layer {
       const std::size_t slot = begin % packed_kv::block_tiles * kernels::tile_outputs, slots = (end - begin) * kernels::tile_outputs;
       for (std::size_t p = 0; p < 2 * kv.value_tiles(); ++p)
         product.widen(kv.value_panel(block, head, p, slot), slots, values + (p * packed_kv::block_slots + slot) * kernels::panel_outputs);
-      return {kv, block, head, to, values};
+      return {&kv, block, head, to, values};
     }
 
     struct strip_state_view {
@@ -229,12 +231,11 @@ class attention_layer {
         std::fill_n(mass, product.strip * kernels::mass_lanes, 0.0f);
       }
       for (std::size_t block = first; block < last; ++block) {
-        const head_block keys = widens && count > 1
-                                    ? widened(block, rows.kv_head, seen[rows.first + rows.count - 1], scratch + scratch_floats)
-                                    : head_block{kv, block, rows.kv_head, nullptr, nullptr};
+        head_block stored{&kv, block, rows.kv_head, nullptr, nullptr};
+        if (widens && count > 1) stored = widened(block, rows.kv_head, seen[rows.first + rows.count - 1], scratch + scratch_floats);
         for (std::size_t s = 0; s < count; ++s) {
           const std::size_t from = s * product.strip;
-          meet(rows, from, std::min(product.strip, stack - from), keys, packed + s * query_floats, state_of(state, s), scratch);
+          meet(rows, from, std::min(product.strip, stack - from), stored, packed + s * query_floats, state_of(state, s), scratch);
         }
       }
       product.leave();
@@ -252,13 +253,13 @@ class attention_layer {
     }
 
     /// One strip meets one block.
-    void meet(const query_rows& rows, std::size_t from, std::size_t count, const head_block& keys, const float* packed,
+    void meet(const query_rows& rows, std::size_t from, std::size_t count, const head_block& stored, const float* packed,
               const strip_state_view& state, float* scratch) const {
       constexpr std::size_t tiles = packed_kv::block_tiles;
       const std::int32_t least = seen[rows.first + from / group], most = seen[rows.first + (from + count - 1) / group];
-      const auto [begin, end] = tiles_seen(keys.block, most);
+      const auto [begin, end] = tiles_seen(stored.block, most);
       if (begin == end) return;
-      const auto multiply = keys.keys ? product.multiply_wide : product.multiply;
+      const auto multiply = stored.widened() ? product.multiply_wide : product.multiply;
 
       float* const scores = scratch;
       float* const weights = scores + tiles * tile_floats;
@@ -267,7 +268,8 @@ class attention_layer {
       bool all = true;
       for (std::size_t t = begin; t < end; ++t) {
         const std::size_t panel = 2 * (t % tiles);
-        multiply(strip, count, keys.key_panel(panel), keys.key_panel(panel + 1), kv.key_depth(), scores + (t - begin) * tile_floats, false);
+        multiply(strip, count, stored.key_panel(panel), stored.key_panel(panel + 1), kv.key_depth(), scores + (t - begin) * tile_floats,
+                 false);
         all = all && ranks.all(t, least);
       }
       std::int32_t row_seen[most_strip] = {};
@@ -281,10 +283,10 @@ class attention_layer {
       if (std::any_of(fade, fade + count, [](float f) { return f != 1.0f; }))
         kernel.scale(state.sums, tile_floats, kv.value_tiles(), count, fade);
       static_assert(kernels::unpacked_stride == packed_kv::block_slots);
-      const bool unpacked = keys.in_f32() && product.multiply_unpacked;
+      const bool unpacked = stored.in_f32() && product.multiply_unpacked;
       if (!unpacked) product.pack(weights, packed_kv::block_slots, count, depth, depth, reinterpret_cast<std::byte*>(packed_weights));
       for (std::size_t t = 0; t < kv.value_tiles(); ++t) {
-        const std::byte *one = keys.value_panel(2 * t, slot), *other = keys.value_panel(2 * t + 1, slot);
+        const std::byte *one = stored.value_panel(2 * t, slot), *other = stored.value_panel(2 * t + 1, slot);
         float* const sums = state.sums + t * tile_floats;
         if (unpacked)
           product.multiply_unpacked(weights, count, one, other, depth, sums, true);

@@ -19,10 +19,10 @@ inline constexpr float no_score = -std::numeric_limits<float>::infinity();
 inline constexpr float weight_limit = -88.03f;  // here e^x is 2^-127, whose bits are those of 0
 
 struct attention_kernel {
-  /// Takes in the scores of `tiles` tiles. Of row r, the keys with ranks[k] < seen[r] count (all, where ranks is null) and the scores of
-  /// the others become -infinity. `largest` (rows) and `mass` (rows, 16) are the row's greatest score and the sum of its weights so far;
-  /// fade (rows) is what the sums so far are to be multiplied with, weights (rows, stride) = exp(score - largest), or 0 where
-  /// that is less than 2^-126.5.
+  /// Takes in the scores of `tiles` tiles. Of row r, the keys with ranks[k] < seen[r] count (all, where ranks is null; seen has `rows`
+  /// numbers all the same) and the scores of the others become -infinity. `largest` (rows) and `mass` (rows, 16) are the row's greatest
+  /// score and the sum of its weights so far; fade (rows) is what the sums so far are to be multiplied with, weights (rows, stride) =
+  /// exp(score - largest), or 0 where that is less than 2^-126.5.
   void (*soften)(float* scores, std::size_t tile_floats, std::size_t tiles, std::size_t rows, const std::int32_t* ranks,
                  const std::int32_t* seen, float* largest, float* mass, float* fade, float* weights, std::size_t stride);
 

@@ -17,7 +17,7 @@ namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA::kernels {
 inline constexpr std::size_t panel_outputs = 16;
 inline constexpr std::size_t tile_outputs = 2 * panel_outputs;
 inline constexpr std::size_t line_bytes = 64;  // of a panel: one f32 or two bf16 inputs of each of its outputs
-inline constexpr std::size_t unpacked_stride = 256;
+inline constexpr std::size_t unpacked_stride = 256;  // the slots of a block of keys; known here, so that rows are at fixed distances
 
 /// Where in a panel the number of an input and an output is, in bytes; with output 0: where the lines from that input on begin.
 constexpr std::size_t panel_offset(dtype type, std::size_t input, std::size_t output) {
