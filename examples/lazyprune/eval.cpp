@@ -101,7 +101,7 @@ class evaluation {
 /// Without a model.
 eval_summary score(const eval_flags& flags) {
   lazyprune::line_reader lines(flags.predictions);
-  const eval_task& task = task_named(flags.questions.task.empty() ? stem_of(flags.predictions) : flags.questions.task);
+  const eval_task& task = flags.questions.task.empty() ? task_of_file(flags.predictions) : task_named(flags.questions.task);
   return score_predictions(lines, task, flags.method.empty() ? lines.name() : flags.method, complaints(flags.questions.strict));
 }
 

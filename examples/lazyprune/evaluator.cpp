@@ -31,7 +31,16 @@ const eval_task& task_named(const std::string& name) {
   throw lazyprune::error("--task", "", task_names, name);
 }
 
+namespace {
+
 std::string stem_of(const std::string& file) { return std::filesystem::path(file).stem().string(); }
+
+}  // namespace
+
+const eval_task& task_of_file(const std::string& file) {
+  if (const eval_task* task = lazyprune::find_task(stem_of(file))) return *task;
+  throw lazyprune::error("--task", "", task_names, "none, and none is called " + stem_of(file) + ", as the data are");
+}
 
 std::function<void(const lazyprune::error&)> complaints(bool strict) {
   if (strict) return {};
@@ -73,7 +82,7 @@ std::vector<question> questions_of(const question_flags& flags) {
     if (flags.limit > 0 && samples.size() > flags.limit) samples.resize(flags.limit);
     for (std::size_t i = 0; i < samples.size(); ++i) {
       const eval_task* task = task_of(samples[i]);
-      questions.push_back({std::move(samples[i]), task ? task : &task_named(stem_of(file)), file, i + 1});
+      questions.push_back({std::move(samples[i]), task ? task : &task_of_file(file), file, i + 1});
     }
   }
   return questions;

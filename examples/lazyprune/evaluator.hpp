@@ -29,8 +29,9 @@ struct question {
 /// Throws `error` where there is none of that name.
 const lazyprune::eval_task& task_named(const std::string& name);
 
-/// The file's name without its ending, which is the task's where benchmarks name their files.
-std::string stem_of(const std::string& file);
+/// By the file's name without its ending, which is the task's where benchmarks name their files. Throws `error` where there is none of that
+/// name.
+const lazyprune::eval_task& task_of_file(const std::string& file);
 
 /// Says what is wrong with a line that is left out; none where nothing may be.
 std::function<void(const lazyprune::error&)> complaints(bool strict);

@@ -137,4 +137,8 @@ TEST_CASE("one writer at a time, and nothing but predictions") {
   folder.write("p.unfinished", "{}\n" + line("one"));
   CHECK_THROWS_WITH_AS(prediction_file(folder / "p", true), doctest::Contains("p.unfinished: line 1: expected the key \"pred\""), error);
   CHECK_THROWS_AS(prediction_file(folder / "no/p", false), error);
+  for (const char* name : {"", "folder", "folder/"}) {
+    std::filesystem::create_directories(folder / "folder");
+    CHECK_THROWS_WITH_AS(prediction_file(folder / name, false), doctest::Contains(": expected a file to write, found a directory"), error);
+  }
 }

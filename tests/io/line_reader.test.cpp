@@ -60,6 +60,5 @@ TEST_CASE("a line that is too long is told once, and the next one comes") {
 TEST_CASE("what cannot be read") {
   const temporary_folder folder;
   CHECK_THROWS_AS(line_reader(folder / "missing"), lazyprune::error);
-  line_reader directory(folder / "");
-  CHECK_THROWS_WITH_AS(directory.next(), doctest::Contains("expected a file to read"), lazyprune::error);
+  CHECK_THROWS_WITH_AS(line_reader(folder / ""), doctest::Contains(": expected a file to read, found a directory"), lazyprune::error);
 }

@@ -464,13 +464,18 @@ TEST_CASE("what makes no sense") {
         "--task: expected the name of a LongBench, RULER or pocket task, found x");
   write_file(files / "x.jsonl", R"({"input": "", "context": "", "answers": []})");
   CHECK(complaint(lazyprune_program({"eval", "-d", files / "x.jsonl"})) ==
-        "--task: expected the name of a LongBench, RULER or pocket task, found x");
+        "--task: expected the name of a LongBench, RULER or pocket task, found none, and none is called x, as the data are");
   write_file(files / "x.jsonl", "");
   CHECK(complaint(lazyprune_program({"eval", "--predictions", files / "x.jsonl"})) ==
-        "--task: expected the name of a LongBench, RULER or pocket task, found x");
+        "--task: expected the name of a LongBench, RULER or pocket task, found none, and none is called x, as the data are");
   CHECK(complaint(lazyprune_program({"eval", "--predictions", files / "x.jsonl", "--task", "vt"})) ==
         (files / "x.jsonl") + ": expected at least one prediction, found none");
   CHECK(complaint(lazyprune_program({"eval", "--predictions", files / "none.jsonl"})).starts_with(files / "none.jsonl"));
+  for (const char* flag : {"-d", "--predictions"})
+    CHECK(complaint(lazyprune_program({"eval", flag, files.path(), "--task", "vt"})) ==
+          files.path() + ": expected a file to read, found a directory");
+  CHECK(complaint(lazyprune_program({"eval", "-d", prompts("few_shot"), "--limit", "1", "--out", files.path()})) ==
+        files.path() + ": expected a file to write, found a directory");
   CHECK(complaint(lazyprune_program({"eval", "--predictions", "-", "--task", "vt", "-o", "xml"})) ==
         "--output: expected md, json or csv, found xml");
 }

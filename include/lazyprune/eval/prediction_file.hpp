@@ -28,6 +28,7 @@ class prediction_file {
   /// two is dropped. Throws `error` where the name cannot be written to, another process writes there, what is there is no file of
   /// predictions, or there is an unfinished file and no `resume`; `io_error` where the disk fails.
   prediction_file(std::filesystem::path path, bool resume) : path_(std::move(path)), unfinished_(path_) {
+    if (!path_.has_filename() || std::filesystem::is_directory(path_)) throw error(path_.string(), "", "a file to write", "a directory");
     unfinished_ += ".unfinished";
     untouched_ = !std::filesystem::exists(unfinished_);
     if (!untouched_ && !resume)

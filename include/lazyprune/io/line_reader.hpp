@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include <sys/stat.h>
+
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/io/descriptor.hpp>
 
@@ -15,14 +17,18 @@ namespace lazyprune::inline v0 {
 
 class line_reader {
  public:
-  /// "-" is stdin. Lines may have `limit` bytes. Throws `error` where there is no such file or it cannot be opened.
+  /// "-" is stdin. Lines may have `limit` bytes. Throws `error` where there is no such file, it cannot be opened, or is a
+  /// directory.
   explicit line_reader(const std::filesystem::path& path, std::size_t limit = std::size_t{1} << 28)
       : name_(path == "-" ? "stdin" : path.string()), limit_(limit) {
     if (path != "-") file_ = detail::open_file(path, O_RDONLY, name_, "a file that can be read");
+    struct stat status {};
+    if (::fstat(descriptor(), &status) != 0) throw error(name_, "", "a file to read", detail::reason(errno));
+    if (S_ISDIR(status.st_mode)) throw error(name_, "", "a file to read", "a directory");
   }
 
   /// The next line without its end; none after the last. What follows the last end of line is a line, unless it is empty. Throws `error`
-  /// where the line is too long (the one after it comes next) or the file is a directory, `io_error` where reading fails.
+  /// where the line is too long (the one after it comes next), `io_error` where reading fails.
   std::optional<std::string> next() {
     std::string line;
     bool any = false, too_long = false;
@@ -47,11 +53,11 @@ class line_reader {
   const std::string& name() const { return name_; }
 
  private:
+  int descriptor() const { return file_.get() >= 0 ? file_.get() : STDIN_FILENO; }
+
   bool fill() {
     buffer_.resize(std::size_t{1} << 16);
-    const int from = file_.get() >= 0 ? file_.get() : STDIN_FILENO;
-    const auto got = detail::repeat_if_interrupted([&] { return ::read(from, buffer_.data(), buffer_.size()); });
-    if (got < 0 && (errno == EISDIR || errno == EBADF)) throw error(name_, "", "a file to read", detail::reason(errno));
+    const auto got = detail::repeat_if_interrupted([&] { return ::read(descriptor(), buffer_.data(), buffer_.size()); });
     if (got < 0) throw io_error(name_, "line " + std::to_string(number_), "to read it", detail::reason(errno));
     rest_ = std::string_view(buffer_).substr(0, static_cast<std::size_t>(got));
     return got > 0;
