@@ -269,7 +269,7 @@ class attention_layer {
       for (std::size_t t = begin; t < end; ++t) {
         const std::size_t panel = 2 * (t % tiles);
         multiply(strip, count, stored.key_panel(panel), stored.key_panel(panel + 1), kv.key_depth(), scores + (t - begin) * tile_floats,
-                 false);
+                 false, {strip, 0});
         all = all && ranks.all(t, least);
       }
       std::int32_t row_seen[most_strip] = {};
@@ -285,13 +285,14 @@ class attention_layer {
       static_assert(kernels::unpacked_stride == packed_kv::block_slots);
       const bool unpacked = stored.in_f32() && product.multiply_unpacked;
       if (!unpacked) product.pack(weights, packed_kv::block_slots, count, depth, depth, reinterpret_cast<std::byte*>(packed_weights));
+      const auto* packed_rows = reinterpret_cast<const std::byte*>(packed_weights);
       for (std::size_t t = 0; t < kv.value_tiles(); ++t) {
         const std::byte *one = stored.value_panel(2 * t, slot), *other = stored.value_panel(2 * t + 1, slot);
         float* const sums = state.sums + t * tile_floats;
         if (unpacked)
           product.multiply_unpacked(weights, count, one, other, depth, sums, true);
         else
-          multiply(reinterpret_cast<const std::byte*>(packed_weights), count, one, other, depth, sums, true);
+          multiply(packed_rows, count, one, other, depth, sums, true, {packed_rows, 0});
       }
     }
 

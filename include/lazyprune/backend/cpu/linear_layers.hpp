@@ -6,6 +6,7 @@
 
 #include <lazyprune/backend/cpu/kernels/kernels.hpp>
 #include <lazyprune/backend/cpu/packed_matrix.hpp>
+#include <lazyprune/backend/cpu/product_plan.hpp>
 
 namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA {
 
@@ -29,68 +30,43 @@ class linear_layers {
   }
 
  private:
-  static constexpr std::size_t most_rows = 512;      // that share one reading of the weights
-  static constexpr std::size_t widening_strips = 4;  // from so many on, weights are widened once for all
+  static constexpr std::size_t most_rows = 512;  // that share one reading of the weights
 
   void multiply_block(const kernels::product_kernel& kernel, rows_view<const float> x, const packed_matrix& w, const float* bias,
                       finish how, rows_view<float> out) {
-    const std::size_t strips = (x.rows + kernel.strip - 1) / kernel.strip, tiles = w.panels() / 2;
-    const std::size_t row_bytes = w.depth() * kernel.element;
-    const std::size_t strip_bytes = detail::whole_lines(kernel.padded(kernel.strip) * row_bytes / 4 + 16) * 4;
-    auto* packed = reinterpret_cast<std::byte*>(packed_.take(strips * strip_bytes / 4));
-    const auto rows_of = [&](std::size_t strip) { return std::min(kernel.strip, x.rows - strip * kernel.strip); };
-    detail::for_tasks(threads_, strips, [&](std::size_t s, std::size_t) {
-      kernel.pack(x.row(s * kernel.strip), x.stride, rows_of(s), x.columns, w.depth(), packed + s * strip_bytes);
+    const product_plan plan(kernel, x.rows, w, threads_);
+    auto* packed = reinterpret_cast<std::byte*>(packed_.take(plan.strips() * plan.strip_bytes() / 4));
+    detail::for_tasks(threads_, plan.strips(), [&](std::size_t s, std::size_t) {
+      kernel.pack(x.row(s * kernel.strip), x.stride, plan.rows_of(s), x.columns, w.depth(), packed + plan.packed_offset(s, 0));
     });
 
-    const std::size_t depth = strips == 1 ? w.depth() : cut_depth(kernel, w.depth());
-    const bool cut = depth < w.depth();
-    const std::size_t group = strips == 1 ? 1 : group_of(kernel, tiles), tile_floats = kernel.padded(kernel.strip) * kernels::tile_outputs;
-    const std::size_t per_thread = (cut ? strips * group : 1) * tile_floats;
-    float* sums = sums_.take(static_cast<std::size_t>(threads_) * per_thread);
-    const bool widens = kernel.widen && strips >= widening_strips;
-    const std::size_t panel_floats = depth * kernels::panel_outputs, wide_per_thread = widens ? 2 * group * panel_floats : 0;
-    float* wide = wide_.take(static_cast<std::size_t>(threads_) * wide_per_thread);
-    const auto multiply = widens ? kernel.multiply_wide : kernel.multiply;
-    detail::for_tasks(threads_, (tiles + group - 1) / group, [&](std::size_t task, std::size_t thread) {
+    const std::size_t kept_tiles = plan.cut() ? plan.strips() * plan.group() : 1, tile_floats = plan.tile_floats();
+    const std::size_t wide_floats = plan.widens() ? 2 * plan.group() * plan.panel_floats() : 0;
+    float* const all_sums = sums_.take(static_cast<std::size_t>(threads_) * kept_tiles * tile_floats);
+    float* const all_wide = wide_.take(static_cast<std::size_t>(threads_) * wide_floats);
+    const auto multiply = plan.widens() ? kernel.multiply_wide : kernel.multiply;
+    detail::for_tasks(threads_, plan.groups(), [&](std::size_t group, std::size_t thread) {
+      float *const sums = all_sums + thread * kept_tiles * tile_floats, *const wide = all_wide + thread * wide_floats;
       kernel.enter();
-      const std::size_t first = task * group, last = std::min(tiles, first + group);
-      std::size_t k = 0;
-      do {
-        const std::size_t count = std::min(depth, w.depth() - k);
+      product_part part = plan.first_part(group);
+      for (const std::size_t first = part.first; part.first == first; part = plan.after(part)) {
+        const bool complete = part.k + part.count == w.depth();
         const auto panel = [&](std::size_t p) {
-          if (!widens) return w.panel(p, k);
-          return reinterpret_cast<const std::byte*>(wide + thread * wide_per_thread + (p - 2 * first) * panel_floats);
+          if (!plan.widens()) return w.panel(p, part.k);
+          return reinterpret_cast<const std::byte*>(wide + (p - 2 * first) * plan.panel_floats());
         };
-        for (std::size_t p = 2 * first; widens && p < 2 * last; ++p)
-          kernel.widen(w.panel(p, k), count, wide + thread * wide_per_thread + (p - 2 * first) * panel_floats);
-        for (std::size_t s = 0; s < strips; ++s)
-          for (std::size_t t = first; t < last; ++t) {
-            float* tile = sums + thread * per_thread + (cut ? s * group + t - first : 0) * tile_floats;
-            const std::size_t rows = rows_of(s);
-            multiply(packed + s * strip_bytes + k * kernel.padded(rows) * kernel.element, rows, panel(2 * t), panel(2 * t + 1), count, tile,
-                     k > 0);
-            if (k + count == w.depth()) finish_tile(kernel, tile, t, bias, how, out.slice(s * kernel.strip, rows));
+        for (std::size_t p = 2 * first; plan.widens() && p < 2 * part.last; ++p)
+          kernel.widen(w.panel(p, part.k), part.count, wide + (p - 2 * first) * plan.panel_floats());
+        for (std::size_t s = 0; s < plan.strips(); ++s)
+          for (std::size_t t = first; t < part.last; ++t) {
+            float* tile = sums + (plan.cut() ? s * plan.group() + t - first : 0) * tile_floats;
+            multiply(packed + plan.packed_offset(s, part.k), plan.rows_of(s), panel(2 * t), panel(2 * t + 1), part.count, tile, part.k > 0,
+                     plan.ahead(part, s, t - first, packed));
+            if (complete) finish_tile(kernel, tile, t, bias, how, out.slice(s * kernel.strip, plan.rows_of(s)));
           }
-        k += count;
-      } while (k < w.depth());
+      }
       kernel.leave();
     });
-  }
-
-  /// Inputs to take at a time, so that what is read again stays in a cache.
-  static std::size_t cut_depth(const kernels::product_kernel& kernel, std::size_t depth) {
-    const detail::processor& here = detail::this_processor();
-    const std::size_t strip_bytes = kernel.strip * kernel.element,
-                      weight_bytes = kernel.group * 2 * kernels::line_bytes / kernel.line_inputs;
-    const std::size_t fitting = std::max<std::size_t>(32, kernel.strip_in_l1 ? here.l1 * 3 / 4 / strip_bytes : here.l2 / 4 / weight_bytes);
-    const std::size_t cuts = (depth + fitting - 1) / fitting;
-    return (depth / cuts + 31) / 32 * 32;
-  }
-
-  /// Tiles of one task: few enough that every thread has some tasks.
-  std::size_t group_of(const kernels::product_kernel& kernel, std::size_t tiles) const {
-    return std::clamp<std::size_t>(tiles / (8 * static_cast<std::size_t>(threads_)), 1, kernel.group);
   }
 
   /// Tile t of the weight, with `sums` for the rows of `out`.

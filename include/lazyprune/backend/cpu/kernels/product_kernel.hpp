@@ -7,6 +7,8 @@
 // is cut, it goes on from what was stored: so neither the blocks, nor the other rows, nor the threads change a bit of it.
 #pragma once
 
+#include <xmmintrin.h>
+
 #include <cstddef>
 
 #include <lazyprune/backend/cpu/batch.hpp>
@@ -16,13 +18,20 @@ namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA::kernels {
 
 inline constexpr std::size_t panel_outputs = 16;
 inline constexpr std::size_t tile_outputs = 2 * panel_outputs;
-inline constexpr std::size_t line_bytes = 64;  // of a panel: one f32 or two bf16 inputs of each of its outputs
+inline constexpr std::size_t line_bytes = 64;        // of a panel: one f32 or two bf16 inputs of each of its outputs
 inline constexpr std::size_t unpacked_stride = 256;  // the slots of a block of keys; known here, so that rows are at fixed distances
 
 /// Where in a panel the number of an input and an output is, in bytes; with output 0: where the lines from that input on begin.
 constexpr std::size_t panel_offset(dtype type, std::size_t input, std::size_t output) {
   return type == dtype::f32 ? input * line_bytes + output * 4 : input / 2 * line_bytes + output * 4 + input % 2 * 2;
 }
+
+/// What is read after a tile: while it is computed, `step` bytes from `from` on are asked for with each of its inputs, to be in L2 by then.
+/// Nothing: a step of 0, and any address that is in a cache.
+struct reading_ahead {
+  const std::byte* from;
+  std::size_t step;
+};
 
 struct product_kernel {
   std::size_t strip;        // rows of a tile at most
@@ -42,13 +51,13 @@ struct product_kernel {
 
   /// sums (rows, 32) = a packed strip times the lines of both panels, `depth` inputs of each; on top of what is in it if `more`.
   void (*multiply)(const std::byte* packed, std::size_t rows, const std::byte* first, const std::byte* second, std::size_t depth,
-                   float* sums, bool more);
+                   float* sums, bool more, reading_ahead next);
 
   /// Lines of a bf16 panel, `depth` inputs of each output, as lines of an f32 one; then `multiply_wide` takes the place of `multiply`, and
   /// gives its bits. Null where `multiply` loses nothing by widening them itself, every time.
   void (*widen)(const std::byte* lines, std::size_t depth, float* wide);
   void (*multiply_wide)(const std::byte* packed, std::size_t rows, const std::byte* first, const std::byte* second, std::size_t depth,
-                        float* sums, bool more);
+                        float* sums, bool more, reading_ahead next);
 
   /// `multiply` by f32 panels with x (rows, depth) as it is, `unpacked_stride` floats from row to row; the same bits. Null where that is
   /// not faster than to pack it.
@@ -67,6 +76,8 @@ struct product_kernel {
 
 /// For kernels that have nothing to prepare.
 inline void nothing() {}
+
+inline void ask_for(const std::byte* line) { _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T1); }
 
 // e^x = 2^n e^rest: see exp() in the kernels.
 inline constexpr float exp_limit = 170.0f;  // both sides of it are infinity, or 0; 2^n fits in two factors
