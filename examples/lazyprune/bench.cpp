@@ -36,8 +36,11 @@ struct samples {
     if (seconds.size() < 2) return 0.0;
     return std::sqrt(sum([=](double s) { return (tokens / s - middle) * (tokens / s - middle); }) / (count() - 1.0));
   }
-  double mean_seconds() const {
-    return sum([](double s) { return s; }) / count();
+  /// Of these the ratios are made: a repetition that something else slowed down says nothing about a policy.
+  double median() const {
+    std::vector<double> sorted = seconds;
+    std::ranges::sort(sorted);
+    return (sorted[(sorted.size() - 1) / 2] + sorted[sorted.size() / 2]) / 2.0;
   }
 
  private:
@@ -265,7 +268,7 @@ class bench_run {
                    .policy = policy,
                    .rate = s.mean(n),
                    .deviation = s.deviation(n),
-                   .seconds = s.mean_seconds(),
+                   .seconds = s.median(),
                    .work = {},
                    .speedup = {},
                    .predicted = {},
@@ -273,7 +276,7 @@ class bench_run {
                    .share_of_peak = {},
                    .peak_bytes = engine_->weight_bytes() + m.last.memory.total()};
     if (prefill) {
-      row.overhead = m.overhead.mean_seconds() / row.seconds;
+      row.overhead = m.overhead.median() / row.seconds;
       row.work = lazyprune::cost_model{}.prefill(engine_->config(), rows_of(m));
     } else if (m.step_kv_rows > 0) {
       row.work = n * step_bytes(m);
@@ -285,8 +288,7 @@ class bench_run {
 
   /// What a linear operation and one of the attention cost in the dense runs beside which the pruned ones stood.
   lazyprune::cost_model costs_of(const measured& dense) const {
-    return measured_costs(engine_->config(), rows_of(dense), dense.prefill.mean_seconds(), dense.attention.mean_seconds(),
-                          dense.logits.mean_seconds());
+    return measured_costs(engine_->config(), rows_of(dense), dense.prefill.median(), dense.attention.median(), dense.logits.median());
   }
 
   double step_bytes(const measured& m) const {
