@@ -40,3 +40,28 @@ TEST_CASE_TEMPLATE("a row's product does not depend on its company, nor on where
     CHECK(different == 0);
   }
 }
+
+TEST_CASE_TEMPLATE("nor on how long rows and groups of tiles are cut", Backend, cpu_with<isa::avx2>, cpu_with<isa::avx512>,
+                   cpu_with<isa::avx512_bf16>, cpu_with<isa::amx>) {
+  if (is_missing<Backend>()) return;
+  Backend backend(execution{.threads = 1});
+  const std::size_t inputs = 2100, outputs = 520, all = 50;  // several parts of the inputs, groups of several tiles
+  const guarded<float> input(all, inputs, normal_floats(all * inputs, 1));
+  const stored part(normal_floats(outputs * inputs, 2), outputs, inputs, dtype::f32);
+  for (const dtype as : {dtype::f32, dtype::bf16}) {
+    const auto weight = backend.pack(only(part), as);
+    const auto product = [&](std::size_t first, std::size_t rows) {
+      guarded<float> out(rows, outputs);
+      rows_view<float> view = out.view();
+      backend.multiply(input.view().slice(first, rows), weight, nullptr, view);
+      return out;
+    };
+    const auto together = product(0, all);
+    std::size_t different = 0;
+    for (const std::size_t r : {0u, 1u, 13u, 31u, 32u, 49u}) {
+      const auto alone = product(r, 1);  // in one piece
+      for (std::size_t n = 0; n < outputs; ++n) different += alone(0, n) != together(r, n);
+    }
+    CHECK(different == 0);
+  }
+}

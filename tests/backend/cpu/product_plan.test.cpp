@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Everything is computed once, and what is asked for is what comes next. What products make of it: linear_layers.test.cpp.
+// Everything is computed once, and what is prefetched is what comes next. What products make of it: linear_layers.test.cpp.
 #include <lazyprune/backend/cpu/product_plan.hpp>
 
 #include <doctest/doctest.h>
@@ -8,7 +8,7 @@
 
 #include <backend/samples.hpp>
 
-#include <set>
+#include <vector>
 
 using namespace lazyprune;
 using namespace lazyprune_test;
@@ -19,40 +19,84 @@ packed_matrix zeros(std::size_t outputs, std::size_t inputs, dtype as) {
   return {only(stored(std::vector<float>(outputs * inputs), outputs, inputs, dtype::f32)), as, 1};
 }
 
-/// f(group, part) in the order of one thread.
+/// With these caches, whatever this one has.
+detail::processor processor_with(std::size_t l1, std::size_t l2) {
+  detail::processor here = detail::this_processor();
+  here.l1 = l1, here.l2 = l2;
+  return here;
+}
+
+/// f(part) in the order of one thread.
 template <class F>
 void for_parts(const product_plan& plan, F f) {
   for (std::size_t g = 0; g < plan.groups(); ++g)
     for (product_part p = plan.first_part(g); p.first == plan.first_part(g).first; p = plan.after(p)) f(p);
 }
 
+/// Of some memory.
+class marked_lines {
+ public:
+  marked_lines(const std::byte* data, std::size_t bytes) : data_(data), marks_(bytes / kernels::line_bytes + 1) {}
+
+  void mark(const std::byte* at) {
+    if (at >= data_ && at < data_ + (marks_.size() - 1) * kernels::line_bytes) marks_[place(at)] = true;
+  }
+
+  /// Of the lines from `at` on, how many are marked.
+  double share(const std::byte* at, std::size_t bytes) const {
+    std::size_t all = 0, found = 0;
+    for (std::size_t i = place(at); i < place(at + bytes - 1) + 1; ++i, ++all) found += marks_[i];
+    return static_cast<double>(found) / static_cast<double>(all);
+  }
+
+ private:
+  std::size_t place(const std::byte* at) const { return static_cast<std::size_t>(at - data_) / kernels::line_bytes; }
+
+  const std::byte* data_;
+  std::vector<bool> marks_;
+};
+
+/// The lines that a kernel prefetches: one each time it goes on to more inputs, AMX as many as there are.
+template <class F>
+void for_lines(const kernels::product_kernel& kernel, const product_plan& plan, kernels::prefetch_run run, std::size_t depth, F f) {
+  if (kernel.granule > 1) {
+    for (std::size_t at = 0; at < run.step * depth; at += kernels::line_bytes) f(run.from + at);
+    return;
+  }
+  const std::size_t inputs = plan.widens() ? 1 : kernel.line_inputs;
+  for (std::size_t k = 0; k < depth; k += inputs) f(run.from + k * run.step);
+}
+
 }  // namespace
 
-TEST_CASE("parts hold every tile and input once, and what tiles ask for is there") {
+TEST_CASE("parts hold every tile and input once, and what is prefetched is there") {
   for (const dtype as : {dtype::f32, dtype::bf16}) {
     const packed_matrix w = zeros(700, 2100, as);
     for (const isa path : every_isa)
       for (const std::size_t rows : {1u, 5u, 40u, 500u})
         for (const int threads : {1, 3}) {
+          CAPTURE(name_of(as));
           CAPTURE(name_of(path));
           CAPTURE(rows);
+          CAPTURE(threads);
           const kernels::product_kernel& kernel = kernels::product_kernel_for(path, as);
-          const product_plan plan(kernel, rows, w, threads);
+          const product_plan plan(kernel, rows, w, threads, processor_with(48 << 10, 2 << 20));
+          CHECK(plan.prefetches() == (plan.strips() > 1));
           const std::vector<std::byte> packed(plan.strips() * plan.strip_bytes());
           const auto inside = [](const std::byte* at, const std::byte* data, std::size_t bytes) { return at >= data && at < data + bytes; };
           std::vector<int> times(w.panels() / 2 * w.depth());
-          bool there = true;
+          std::size_t lines = 0, outside = 0;
           for_parts(plan, [&](const product_part& p) {
             for (std::size_t t = p.first; t < p.last; ++t) {
               for (std::size_t k = p.k; k < p.k + p.count; ++k) ++times[t * w.depth() + k];
-              for (std::size_t s = 0; s < plan.strips(); ++s) {
-                const std::byte* at = plan.ahead(p, s, t - p.first, packed.data()).from;
-                there = there && (inside(at, packed.data(), packed.size()) || inside(at, w.panel(0), w.bytes()));
-              }
+              for (std::size_t s = 0; s < plan.strips(); ++s)
+                for_lines(kernel, plan, plan.prefetch_of(p, s, t - p.first, packed.data()), p.count, [&](const std::byte* line) {
+                  ++lines, outside += !inside(line, packed.data(), packed.size()) && !inside(line, w.panel(0), w.bytes());
+                });
             }
           });
           CHECK(std::ranges::all_of(times, [](int n) { return n == 1; }));
-          CHECK(there);
+          CHECK(outside * 100 <= lines);  // shares are rounded up to whole bytes for each input
           std::size_t in_strips = 0;
           for (std::size_t s = 0; s < plan.strips(); ++s) in_strips += plan.rows_of(s);
           CHECK(in_strips == rows);
@@ -60,36 +104,48 @@ TEST_CASE("parts hold every tile and input once, and what tiles ask for is there
   }
 }
 
-TEST_CASE("while a part is computed, the next strip and nearly all lines of the next part are asked for") {
-  const packed_matrix w = zeros(1024, 2048, dtype::bf16);
+TEST_CASE("nothing is prefetched where L2 has no room for it") {
+  const packed_matrix w = zeros(700, 2100, dtype::f32);
+  const std::byte packed{};
   for (const isa path : every_isa) {
-    CAPTURE(name_of(path));
-    const kernels::product_kernel& kernel = kernels::product_kernel_for(path, dtype::bf16);
-    const product_plan plan(kernel, 500, w, 1);
-    const std::vector<std::byte> packed(plan.strips() * plan.strip_bytes());
-    const product_part p = plan.first_part(0), next = plan.after(p);
-    std::set<const std::byte*> weights, strip;  // lines
-    const auto line_of = [](const std::byte* at) { return at - reinterpret_cast<std::uintptr_t>(at) % kernels::line_bytes; };
-    for (std::size_t s = 0; s < plan.strips(); ++s)
-      for (std::size_t i = 0; i < p.last - p.first; ++i) {
-        const kernels::reading_ahead ahead = plan.ahead(p, s, i, packed.data());
-        for (std::size_t k = 0; k < p.count; ++k) {
-          const std::byte* line = line_of(ahead.from + k * ahead.step);
-          if (i % 2 == 1) weights.insert(line);
-          if (i % 2 == 0 && s == 0) strip.insert(line);
+    const product_plan plan(kernels::product_kernel_for(path, dtype::f32), 40, w, 1, processor_with(32 << 10, 128 << 10));
+    CHECK_FALSE(plan.prefetches());
+    for_parts(plan, [&](const product_part& p) { CHECK(plan.prefetch_of(p, 0, 0, &packed).step == 0); });
+  }
+}
+
+TEST_CASE("while a part is computed, the lines of the next one are prefetched, and of many strips each one's before it is met") {
+  for (const dtype as : {dtype::f32, dtype::bf16}) {
+    const packed_matrix w = zeros(1024, 2048, as);
+    for (const isa path : every_isa)
+      for (const int threads : {1, 8})
+        for (const std::size_t strips : {2u, 3u, 5u, 9u, 20u}) {
+          CAPTURE(name_of(as));
+          CAPTURE(name_of(path));
+          CAPTURE(threads);
+          CAPTURE(strips);
+          const kernels::product_kernel& kernel = kernels::product_kernel_for(path, as);
+          const product_plan plan(kernel, strips * kernel.strip, w, threads, processor_with(48 << 10, 2 << 20));
+          REQUIRE(plan.strips() == strips);
+          const std::vector<std::byte> packed(strips * plan.strip_bytes());
+          for_parts(plan, [&](const product_part& p) {
+            const product_part next = plan.after(p);
+            if (next.last <= next.first) return;  // nothing comes after the last one
+            marked_lines weights(w.panel(0), w.bytes()), rows(packed.data(), packed.size());
+            for (std::size_t s = 0; s < strips; ++s)
+              for (std::size_t i = 0; i < p.last - p.first; ++i)
+                for_lines(kernel, plan, plan.prefetch_of(p, s, i, packed.data()), p.count,
+                          [&](const std::byte* line) { weights.mark(line), rows.mark(line); });
+            double found = 0;
+            for (std::size_t panel = 2 * next.first; panel < 2 * next.last; ++panel)
+              found += weights.share(w.panel(panel, next.k), next.count / kernel.line_inputs * kernels::line_bytes);
+            const double most = std::min(1.0, static_cast<double>(p.count) / static_cast<double>(next.count));  // a line for each input
+            CHECK(found >= 0.95 * most * static_cast<double>(2 * (next.last - next.first)));
+            if (strips < 8 || plan.group() == 1) return;
+            for (std::size_t s = 1; s < strips; ++s)
+              CHECK(rows.share(packed.data() + plan.packed_offset(s, p.k),
+                               plan.packed_offset(s, p.k + p.count) - plan.packed_offset(s, p.k)) >= 0.95);
+          });
         }
-      }
-    if (plan.ahead(p, 0, 0, packed.data()).step == 0) {
-      MESSAGE("nothing is read ahead for " << std::string(name_of(path)) << ": no room in this processor's L2");
-      continue;
-    }
-    std::size_t lines = 0, asked = 0;
-    for (std::size_t panel = 2 * next.first; panel < 2 * next.last; ++panel)
-      for (std::size_t k = next.k; k < next.k + next.count; k += 2, ++lines) asked += weights.count(w.panel(panel, k));
-    CHECK(asked * 100 >= lines * 95);
-    lines = asked = 0;
-    const std::size_t first = plan.packed_offset(1, p.k), bytes = plan.packed_offset(1, p.k + p.count) - first;
-    for (std::size_t at = 0; at < bytes; at += kernels::line_bytes, ++lines) asked += strip.count(line_of(packed.data() + first + at));
-    CHECK(asked * 100 >= lines * 95);
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Products of rows with a packed weight on several threads: how they are cut into tiles, and what becomes of a tile's sums.
+// Products of rows with a packed weight on several threads, and what becomes of a tile's sums.
 #pragma once
 
 #include <algorithm>
@@ -61,7 +61,7 @@ class linear_layers {
           for (std::size_t t = first; t < part.last; ++t) {
             float* tile = sums + (plan.cut() ? s * plan.group() + t - first : 0) * tile_floats;
             multiply(packed + plan.packed_offset(s, part.k), plan.rows_of(s), panel(2 * t), panel(2 * t + 1), part.count, tile, part.k > 0,
-                     plan.ahead(part, s, t - first, packed));
+                     plan.prefetch_of(part, s, t - first, packed));
             if (complete) finish_tile(kernel, tile, t, bias, how, out.slice(s * kernel.strip, plan.rows_of(s)));
           }
       }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How the product of a block of rows and a weight is cut, so that what is read again stays in a cache and what is read next is there.
+// How the product of a block of rows and a weight is cut, so that what is read again stays in a cache and what is read next is in one.
 #pragma once
 
 #include <algorithm>
@@ -16,19 +16,22 @@ struct product_part {
   std::size_t k, count;     // inputs
 };
 
+/// Rows in strips, outputs in tiles, inputs in runs. What is computed does not depend on it, only when.
 class product_plan {
  public:
-  product_plan(const kernels::product_kernel& kernel, std::size_t rows, const packed_matrix& w, int threads)
+  product_plan(const kernels::product_kernel& kernel, std::size_t rows, const packed_matrix& w, int threads,
+               const detail::processor& here = detail::this_processor())
       : kernel_(kernel),
         w_(w),
         rows_(rows),
         strips_((rows + kernel.strip - 1) / kernel.strip),
         tiles_(w.panels() / 2),
-        group_(strips_ == 1 ? 1 : std::clamp<std::size_t>(tiles_ / (8 * static_cast<std::size_t>(threads)), 1, kernel.group)),
-        depth_(strips_ == 1 ? w.depth() : cut_depth()),
+        group_(strips_ == 1 ? 1 : group_size(threads)),
+        depth_(strips_ == 1 ? w.depth() : cut_depth(here)),
         widens_(kernel.widen && strips_ >= widening_strips) {
-    const std::size_t part_bytes = 2 * group_ * depth_ * input_bytes(), wide_bytes = 2 * group_ * panel_floats() * sizeof(float);
-    reads_ahead_ = strips_ > 1 && (widens_ ? wide_bytes : part_bytes) + part_bytes <= detail::this_processor().l2 * 3 / 4;
+    const std::size_t part_bytes = 2 * group_ * depth_ * panel_input_bytes(), wide_bytes = 2 * group_ * panel_floats() * sizeof(float);
+    const std::size_t room = here.l2 * 3 / 4;  // the rest is for sums and rows
+    prefetches_ = strips_ > 1 && (widens_ ? wide_bytes : part_bytes) + part_bytes <= room;
   }
 
   std::size_t strips() const { return strips_; }
@@ -36,8 +39,9 @@ class product_plan {
   std::size_t group() const { return group_; }                           // tiles in one
   bool cut() const { return depth_ < w_.depth(); }                       // whether a tile's sums come from several parts
   bool widens() const { return widens_; }                                // a part's weights, before they are multiplied
+  bool prefetches() const { return prefetches_; }
 
-  std::size_t strip_bytes() const { return detail::whole_lines(row_bytes() * w_.depth() / 4 + 16) * 4; }
+  std::size_t strip_bytes() const { return detail::whole_lines(strip_input_bytes() * w_.depth() / 4 + 16) * 4; }
   std::size_t tile_floats() const { return kernel_.padded(kernel_.strip) * kernels::tile_outputs; }
   std::size_t panel_floats() const { return depth_ * kernels::panel_outputs; }  // of a part, widened
 
@@ -55,35 +59,46 @@ class product_plan {
     return p.k + p.count < w_.depth() ? part_of(p.first / group_, p.k + p.count) : part_of(p.first / group_ + 1, 0);
   }
 
-  /// What a strip with the i-th tile of a part asks for: the even tiles share the next strip, the odd ones the weights of the next part.
-  kernels::reading_ahead ahead(const product_part& p, std::size_t strip, std::size_t i, const std::byte* packed) const {
+  /// What is prefetched while a strip meets the i-th tile of a part. The strips share the weights of the next part's i-th tile; of many
+  /// strips, which together do not stay in L2, every other tile's take the two tiles', and the tiles between share the next strip.
+  kernels::prefetch_run prefetch_of(const product_part& p, std::size_t strip, std::size_t i, const std::byte* packed) const {
+    const kernels::prefetch_run nothing = kernels::no_prefetch(packed + packed_offset(strip, p.k));
+    if (!prefetches_) return nothing;
     const product_part next = after(p);
-    if (reads_ahead_ && i % 2 == 0) {
-      const std::size_t shares = (group_ + 1) / 2, step = row_bytes() / shares;
+    const std::size_t taking = strips_ >= many_strips && group_ > 1 ? 2 : 1;  // tiles at a time
+    if (i % taking != taking - 1) {
+      const std::size_t shares = group_ / taking, step = (strip_input_bytes() + shares - 1) / shares;
       const std::size_t from = strip + 1 < strips_ ? packed_offset(strip + 1, p.k) : packed_offset(0, next.k);
-      return {packed + from + i / 2 * step * p.count, step};
+      return {packed + from + i / taking * step * p.count, step};
     }
-    if (reads_ahead_ && next.first + i < next.last) {
-      const std::size_t shares = (strips_ + 3) / 4, bytes = next.count * input_bytes();  // each fourth strip reads one of four panels
-      return {w_.panel(2 * (next.first + i - 1) + strip % 4, next.k) + strip / 4 * bytes / shares, bytes / shares / p.count + 1};
-    }
-    return {packed + packed_offset(strip, p.k), 0};
+    const std::size_t panels = 2 * taking, shares = strips_ / panels, share = strip / panels;
+    if (share >= shares || next.first + i >= next.last) return nothing;
+    const std::size_t bytes = next.count * panel_input_bytes();
+    return {w_.panel(2 * (next.first + i - i % taking) + strip % panels, next.k) + share * bytes / shares,
+            (bytes + shares * p.count - 1) / (shares * p.count)};
   }
 
  private:
   static constexpr std::size_t widening_strips = 4;  // from so many on, weights are widened once for all
+  static constexpr std::size_t many_strips = 8;
 
-  std::size_t row_bytes() const { return kernel_.padded(kernel_.strip) * kernel_.element; }  // of a strip, for each input
-  std::size_t input_bytes() const { return kernels::line_bytes / kernel_.line_inputs; }      // of a panel, for each input
+  std::size_t strip_input_bytes() const { return kernel_.padded(kernel_.strip) * kernel_.element; }  // of a strip, for each input
+  std::size_t panel_input_bytes() const { return kernels::line_bytes / kernel_.line_inputs; }        // of a panel, for each input
 
   product_part part_of(std::size_t group, std::size_t k) const {
     return {group * group_, std::min(tiles_, (group + 1) * group_), k, std::min(depth_, w_.depth() - k)};
   }
 
-  std::size_t cut_depth() const {
-    const detail::processor& here = detail::this_processor();
-    const std::size_t fitting = std::max<std::size_t>(
-        32, kernel_.strip_in_l1 ? here.l1 * 3 / 4 / (kernel_.strip * kernel_.element) : here.l2 / 4 / (kernel_.group * 2 * input_bytes()));
+  /// Few enough that every thread has some groups; even, for tiles that take turns, where there is more than one.
+  std::size_t group_size(int threads) const {
+    const std::size_t fair = std::clamp<std::size_t>(tiles_ / (8 * static_cast<std::size_t>(threads)), 1, kernel_.group);
+    return fair == 1 ? 1 : fair / 2 * 2;
+  }
+
+  /// Inputs to take at a time, so that what is read again stays in a cache.
+  std::size_t cut_depth(const detail::processor& here) const {
+    const std::size_t strip_bytes = kernel_.strip * kernel_.element, weight_bytes = kernel_.group * 2 * panel_input_bytes();
+    const std::size_t fitting = std::max<std::size_t>(32, kernel_.strip_in_l1 ? here.l1 * 3 / 4 / strip_bytes : here.l2 / 4 / weight_bytes);
     const std::size_t cuts = (w_.depth() + fitting - 1) / fitting;
     return (w_.depth() / cuts + 31) / 32 * 32;
   }
@@ -94,7 +109,7 @@ class product_plan {
   std::size_t group_;
   std::size_t depth_;  // inputs of a part
   bool widens_;
-  bool reads_ahead_;  // where L2 has room for it
+  bool prefetches_;  // where L2 has room for the next part beside this one
 };
 
 }  // namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA

@@ -66,7 +66,7 @@ struct tile_sample {
     multiply(packed.data(), count, panel(0, 0, cut), panel(1, 0, cut), cut, result.data(), false, {panels.data(), 24});
     if (cut < depth)
       multiply(packed.data() + cut * kernel.padded(count) * kernel.element, count, panel(0, cut, depth - cut), panel(1, cut, depth - cut),
-               depth - cut, result.data(), true, {packed.data(), 0});
+               depth - cut, result.data(), true, lazyprune::kernels::no_prefetch(packed.data()));
     kernel.leave();
     result.resize(count * outputs);
     return result;

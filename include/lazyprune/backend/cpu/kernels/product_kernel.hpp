@@ -26,12 +26,15 @@ constexpr std::size_t panel_offset(dtype type, std::size_t input, std::size_t ou
   return type == dtype::f32 ? input * line_bytes + output * 4 : input / 2 * line_bytes + output * 4 + input % 2 * 2;
 }
 
-/// What is read after a tile: while it is computed, `step` bytes from `from` on are asked for with each of its inputs, to be in L2 by then.
-/// Nothing: a step of 0, and any address that is in a cache.
-struct reading_ahead {
+/// What is read after a tile: while it is computed, `step` bytes from `from` on are prefetched into L2 with each of its inputs.
+struct prefetch_run {
   const std::byte* from;
   std::size_t step;
 };
+
+/// Nothing. A kernel does not ask whether there is something: it prefetches `cached` again and again, which is best in a cache, since an
+/// address that is not mapped would be looked for every time.
+inline prefetch_run no_prefetch(const void* cached) { return {static_cast<const std::byte*>(cached), 0}; }
 
 struct product_kernel {
   std::size_t strip;        // rows of a tile at most
@@ -50,14 +53,15 @@ struct product_kernel {
   void (*pack)(const float* x, std::size_t stride, std::size_t rows, std::size_t inputs, std::size_t depth, std::byte* packed);
 
   /// sums (rows, 32) = a packed strip times the lines of both panels, `depth` inputs of each; on top of what is in it if `more`.
+  /// Prefetches `next` meanwhile.
   void (*multiply)(const std::byte* packed, std::size_t rows, const std::byte* first, const std::byte* second, std::size_t depth,
-                   float* sums, bool more, reading_ahead next);
+                   float* sums, bool more, prefetch_run next);
 
   /// Lines of a bf16 panel, `depth` inputs of each output, as lines of an f32 one; then `multiply_wide` takes the place of `multiply`, and
   /// gives its bits. Null where `multiply` loses nothing by widening them itself, every time.
   void (*widen)(const std::byte* lines, std::size_t depth, float* wide);
   void (*multiply_wide)(const std::byte* packed, std::size_t rows, const std::byte* first, const std::byte* second, std::size_t depth,
-                        float* sums, bool more, reading_ahead next);
+                        float* sums, bool more, prefetch_run next);
 
   /// `multiply` by f32 panels with x (rows, depth) as it is, `unpacked_stride` floats from row to row; the same bits. Null where that is
   /// not faster than to pack it.
@@ -77,7 +81,7 @@ struct product_kernel {
 /// For kernels that have nothing to prepare.
 inline void nothing() {}
 
-inline void ask_for(const std::byte* line) { _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T1); }
+inline void prefetch_l2(const std::byte* line) { _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T1); }
 
 // e^x = 2^n e^rest: see exp() in the kernels.
 inline constexpr float exp_limit = 170.0f;  // both sides of it are infinity, or 0; 2^n fits in two factors

@@ -41,7 +41,7 @@ LAZYPRUNE_AMX inline void pack(const float* x, std::size_t stride, std::size_t r
 }
 
 LAZYPRUNE_AMX inline void multiply(const std::byte* packed, std::size_t rows, const std::byte* first, const std::byte* second,
-                                   std::size_t depth, float* sums, bool more, reading_ahead next) {
+                                   std::size_t depth, float* sums, bool more, prefetch_run next) {
   constexpr std::size_t row_bytes = tile_outputs * sizeof(float), ahead = 4 * register_bytes;
   float* lower = sums + register_rows * tile_outputs;
   const bool both = rows > register_rows;
@@ -63,7 +63,7 @@ LAZYPRUNE_AMX inline void multiply(const std::byte* packed, std::size_t rows, co
       _mm_prefetch(reinterpret_cast<const char*>(first + ahead + line), _MM_HINT_T0);
       _mm_prefetch(reinterpret_cast<const char*>(second + ahead + line), _MM_HINT_T0);
     }
-    for (const std::byte* end = next.from + next.step * register_inputs; next.from < end; next.from += line_bytes) ask_for(next.from);
+    for (const std::byte* end = next.from + next.step * register_inputs; next.from < end; next.from += line_bytes) prefetch_l2(next.from);
     _tile_loadd(6, first, line_bytes);
     _tile_loadd(4, packed, line_bytes);
     _tile_dpbf16ps(0, 4, 6);

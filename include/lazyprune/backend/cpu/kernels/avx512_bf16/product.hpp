@@ -36,11 +36,11 @@ LAZYPRUNE_AVX512_BF16 inline void pack(const float* x, std::size_t stride, std::
 
 template <int Rows>
 LAZYPRUNE_AVX512_BF16 inline void multiply_rows(const std::int32_t* x, const std::byte* first, const std::byte* second, std::size_t depth,
-                                                float* to, bool more, reading_ahead next) {
+                                                float* to, bool more, prefetch_run next) {
   __m512 sums[Rows][2];
   avx512::load(sums, to, more);
   for (std::size_t k = 0; k < depth; k += 2, x += Rows, first += line_bytes, second += line_bytes, next.from += 2 * next.step) {
-    avx512::prefetch(first), avx512::prefetch(second), ask_for(next.from);
+    avx512::prefetch(first), avx512::prefetch(second), prefetch_l2(next.from);
     const auto a = (__m512bh)_mm512_loadu_si512(first), b = (__m512bh)_mm512_loadu_si512(second);
 #pragma GCC unroll 12
     for (int r = 0; r < Rows; ++r) {
@@ -55,14 +55,14 @@ LAZYPRUNE_AVX512_BF16 inline void multiply_rows(const std::int32_t* x, const std
 template <int... Less>
 LAZYPRUNE_AVX512_BF16 inline void multiply_any(std::integer_sequence<int, Less...>, const std::byte* packed, std::size_t rows,
                                                const std::byte* first, const std::byte* second, std::size_t depth, float* sums, bool more,
-                                               reading_ahead next) {
+                                               prefetch_run next) {
   constexpr void (*by_rows[])(const std::int32_t*, const std::byte*, const std::byte*, std::size_t, float*, bool,
-                              reading_ahead) = {multiply_rows<Less + 1>...};
+                              prefetch_run) = {multiply_rows<Less + 1>...};
   by_rows[rows - 1](reinterpret_cast<const std::int32_t*>(packed), first, second, depth, sums, more, next);
 }
 
 LAZYPRUNE_AVX512_BF16 inline void multiply(const std::byte* packed, std::size_t rows, const std::byte* first, const std::byte* second,
-                                           std::size_t depth, float* sums, bool more, reading_ahead next) {
+                                           std::size_t depth, float* sums, bool more, prefetch_run next) {
   multiply_any(std::make_integer_sequence<int, avx512::strip>{}, packed, rows, first, second, depth, sums, more, next);
 }
 
