@@ -36,11 +36,14 @@ struct samples {
     if (seconds.size() < 2) return 0.0;
     return std::sqrt(sum([=](double s) { return (tokens / s - middle) * (tokens / s - middle); }) / (count() - 1.0));
   }
-  /// Of these the ratios are made: a repetition that something else slowed down says nothing about a policy.
-  double median() const {
-    std::vector<double> sorted = seconds;
-    std::ranges::sort(sorted);
-    return (sorted[(sorted.size() - 1) / 2] + sorted[sorted.size() / 2]) / 2.0;
+  /// The repetition in the middle (of an even number the lower one), which stands for all in ratios and shares: means are carried away by
+  /// whatever else the machine did.
+  std::size_t middle() const {
+    std::vector<std::size_t> order(seconds.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    const auto place = order.begin() + static_cast<std::ptrdiff_t>((order.size() - 1) / 2);
+    std::ranges::nth_element(order, place, {}, [&](std::size_t i) { return seconds[i]; });
+    return *place;
   }
 
  private:
@@ -268,7 +271,7 @@ class bench_run {
                    .policy = policy,
                    .rate = s.mean(n),
                    .deviation = s.deviation(n),
-                   .seconds = s.median(),
+                   .seconds = s.seconds[s.middle()],
                    .work = {},
                    .speedup = {},
                    .predicted = {},
@@ -276,7 +279,7 @@ class bench_run {
                    .share_of_peak = {},
                    .peak_bytes = engine_->weight_bytes() + m.last.memory.total()};
     if (prefill) {
-      row.overhead = m.overhead.median() / row.seconds;
+      row.overhead = m.overhead.seconds[s.middle()] / row.seconds;
       row.work = lazyprune::cost_model{}.prefill(engine_->config(), rows_of(m));
     } else if (m.step_kv_rows > 0) {
       row.work = n * step_bytes(m);
@@ -288,7 +291,8 @@ class bench_run {
 
   /// What a linear operation and one of the attention cost in the dense runs beside which the pruned ones stood.
   lazyprune::cost_model costs_of(const measured& dense) const {
-    return measured_costs(engine_->config(), rows_of(dense), dense.prefill.median(), dense.attention.median(), dense.logits.median());
+    const std::size_t i = dense.prefill.middle();
+    return measured_costs(engine_->config(), rows_of(dense), dense.prefill.seconds[i], dense.attention.seconds[i], dense.logits.seconds[i]);
   }
 
   double step_bytes(const measured& m) const {
