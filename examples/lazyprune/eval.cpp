@@ -3,7 +3,6 @@
 // and what they cost. Or what predictions that exist score.
 
 #include <iostream>
-#include <mutex>
 #include <numeric>
 #include <optional>
 
@@ -38,15 +37,14 @@ class evaluation {
       progress_bar bar("evaluating");
       const auto show = [&] { bar.show(predictions_.size(), model_.questions().size()); };
       show();
-      std::mutex taking;
-      side_by_side(open_.size(), flags_.jobs, [&](std::size_t i) {
-        eval_prediction prediction = predict(open_[i]);
-        const std::lock_guard lock(taking);
+      const auto take = [&](std::size_t i, eval_prediction&& prediction) {
         if (file_) file_->add(prediction);
         place_[open_[i]] = predictions_.size();
         predictions_.push_back(std::move(prediction));
         show();
-      });
+      };
+      side_by_side(
+          open_.size(), flags_.jobs, [&](std::size_t i) { return predict(open_[i]); }, take);
     }
     if (file_) file_->commit(place_);
     return summaries();

@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <iostream>
 #include <map>
-#include <mutex>
 #include <numeric>
 #include <optional>
 #include <string_view>
@@ -147,11 +146,11 @@ class searching {
     const std::size_t all = count(asked);
     std::size_t done = all - open.size();
     bar.show(done, all);
-    std::mutex taking;
-    side_by_side(open.size(), flags_.jobs, [&](std::size_t i) {
+    const auto ask = [&](std::size_t i) {
       const question& one = model_.questions()[open[i]];
-      eval_prediction prediction = model_.predict(one, model_.prompt_of(one), setting_of(method), method);
-      const std::lock_guard lock(taking);
+      return model_.predict(one, model_.prompt_of(one), setting_of(method), method);
+    };
+    side_by_side(open.size(), flags_.jobs, ask, [&](std::size_t i, eval_prediction&& prediction) {
       file_->add(std::move(prediction));
       places[open[i]] = file_->done().size() - 1;
       bar.show(++done, all);

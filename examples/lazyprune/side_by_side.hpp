@@ -8,22 +8,25 @@
 #include <exception>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
-/// Calls work(i) for i = 0, 1, ... n - 1 on up to `at_once` threads, of which the caller's is one. Of those that throw, the first is thrown
-/// again: no more are begun after it, and those at work are waited for.
-template <class Work>
-void side_by_side(std::size_t n, std::size_t at_once, const Work& work) {
+/// Calls take(i, make(i)) for i = 0, 1, ... n - 1, making on up to `at_once` threads, of which the caller's is one, and taking one at a
+/// time. Of those that throw, the first is thrown again: no more are begun after it, and those at work are waited for, and taken.
+template <class Make, class Take>
+void side_by_side(std::size_t n, std::size_t at_once, const Make& make, const Take& take) {
   std::atomic<std::size_t> next{0};
   std::exception_ptr failure;
-  std::mutex failing;
+  std::mutex taking;
   const auto go_on = [&] {
     for (std::size_t i; (i = next.fetch_add(1)) < n;) {
       try {
-        work(i);
+        auto made = make(i);
+        const std::lock_guard lock(taking);
+        take(i, std::move(made));
       } catch (...) {
         next = n;
-        const std::lock_guard lock(failing);
+        const std::lock_guard lock(taking);
         if (!failure) failure = std::current_exception();
       }
     }
