@@ -88,7 +88,9 @@ void add_policy_flags(CLI::App& command, lazyprune::policy_spec& spec) {
   const std::string group = "Pruning";
   add_text(command, "--policy", spec.preset,
            "lazyllm; static: what the stages drop is lost, and only the prompt is pruned; random: the same, before the first layer and "
-           "drawn; streaming: the first 4 tokens and the latest 1,020; dense (default: lazyllm). The other flags override its parts")
+           "drawn; streaming: the first 4 tokens and the latest, 1,024 in all (--schedule budget:after=0,tokens=1024); dense (default: "
+           "lazyllm). "
+           "The other flags override its parts")
       ->type_name("NAME")
       ->group(group);
   command
@@ -378,11 +380,13 @@ action parse_command_line(int argc, char** argv) {
     program.parse(argc, argv);
   } catch (const CLI::ParseError& problem) {
     if (problem.get_exit_code() == 0) return [shown = program.exit(problem)] { return shown; };  // help, version
+    const auto commands = program.get_subcommands();
     const std::string unknown = unknown_argument(program);
-    if (!unknown.empty()) throw lazyprune::error("arguments", "", "what `lazyprune --help` shows", unknown);
-    if (program.get_subcommands().empty())
+    if (commands.empty() && unknown.empty())
       throw lazyprune::error("arguments", "", "a command: run, compare, bench, eval, sweep or inspect", "none");
-    throw lazyprune::error("arguments", "", "what `lazyprune --help` shows", problem.what());
+    throw lazyprune::error("arguments", "",
+                           "what `lazyprune " + (commands.empty() ? "" : commands.front()->get_name() + " ") + "--help` shows",
+                           unknown.empty() ? problem.what() : unknown);
   }
   return chosen;
 }

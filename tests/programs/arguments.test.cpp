@@ -38,11 +38,12 @@ TEST_CASE("help and version are no mistakes") {
 TEST_CASE("commands and flags that do not exist") {
   CHECK(complaint(lazyprune_program({})) == "arguments: expected a command: run, compare, bench, eval, sweep or inspect, found none");
   CHECK(complaint(lazyprune_program({"ruin"})) == "arguments: expected what `lazyprune --help` shows, found ruin");
-  CHECK(complaint(lazyprune_program({"run", "--promt", "x"})) == "arguments: expected what `lazyprune --help` shows, found --promt");
-  CHECK(complaint(lazyprune_program({"run", "-p"})).starts_with("arguments: expected what `lazyprune --help` shows, found "));
-  CHECK(complaint(lazyprune_program({"compare", "a.jsonl"})).starts_with("arguments: expected what `lazyprune --help` shows, found "));
-  CHECK(fault({"-n", "2"}).starts_with("arguments: expected what `lazyprune --help` shows, found "));
-  CHECK(fault({"two\nlines"}) == "arguments: expected what `lazyprune --help` shows, found two\\x0alines");
+  CHECK(complaint(lazyprune_program({"run", "--promt", "x"})) == "arguments: expected what `lazyprune run --help` shows, found --promt");
+  CHECK(complaint(lazyprune_program({"run", "-p"})).starts_with("arguments: expected what `lazyprune run --help` shows, found "));
+  CHECK(complaint(lazyprune_program({"compare", "a.jsonl"}))
+            .starts_with("arguments: expected what `lazyprune compare --help` shows, found "));
+  CHECK(fault({"-n", "2"}).starts_with("arguments: expected what `lazyprune run --help` shows, found "));
+  CHECK(fault({"two\nlines"}) == "arguments: expected what `lazyprune run --help` shows, found two\\x0alines");
 }
 
 TEST_CASE("a prompt is given once") {

@@ -138,6 +138,6 @@ TEST_CASE("what cannot be searched") {
   }
   for (const auto& [flag, value] : {std::pair{"--max-loss", "2"}, {"--tries", "3"}, {"--jobs", "2"}})
     CHECK(complaint(lazyprune_program({"sweep", "-d", prompts("few_shot"), "--out", files.path(), flag, value})) ==
-          "arguments: expected what `lazyprune --help` shows, found " + std::string(flag) + " requires --search");
+          "arguments: expected what `lazyprune sweep --help` shows, found " + std::string(flag) + " requires --search");
   CHECK(fault({"--out", files.path(), "--max-loss", "-1"}) == "--max-loss: expected a number from 0 to 100, found -1");
 }
