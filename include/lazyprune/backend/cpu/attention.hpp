@@ -269,7 +269,7 @@ class attention_layer {
       for (std::size_t t = begin; t < end; ++t) {
         const std::size_t panel = 2 * (t % tiles);
         multiply(strip, count, stored.key_panel(panel), stored.key_panel(panel + 1), kv.key_depth(), scores + (t - begin) * tile_floats,
-                 false, kernels::no_prefetch(strip));
+                 {false, kernels::no_prefetch(strip)});
         all = all && ranks.all(t, least);
       }
       std::int32_t row_seen[most_strip] = {};
@@ -292,7 +292,7 @@ class attention_layer {
         if (unpacked)
           product.multiply_unpacked(weights, count, one, other, depth, sums, true);
         else
-          multiply(packed_rows, count, one, other, depth, sums, true, kernels::no_prefetch(packed_rows));
+          multiply(packed_rows, count, one, other, depth, sums, {true, kernels::no_prefetch(packed_rows)});
       }
     }
 

@@ -60,8 +60,8 @@ class linear_layers {
         for (std::size_t s = 0; s < plan.strips(); ++s)
           for (std::size_t t = first; t < part.last; ++t) {
             float* tile = sums + (plan.cut() ? s * plan.group() + t - first : 0) * tile_floats;
-            multiply(packed + plan.packed_offset(s, part.k), plan.rows_of(s), panel(2 * t), panel(2 * t + 1), part.count, tile, part.k > 0,
-                     plan.prefetch_of(part, s, t - first, packed));
+            multiply(packed + plan.packed_offset(s, part.k), plan.rows_of(s), panel(2 * t), panel(2 * t + 1), part.count, tile,
+                     {part.k > 0, plan.prefetch_of(part, s, t - first, packed)});
             if (complete) finish_tile(kernel, tile, t, bias, how, out.slice(s * kernel.strip, plan.rows_of(s)));
           }
       }

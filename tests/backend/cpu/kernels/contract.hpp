@@ -63,10 +63,10 @@ struct tile_sample {
     };
     const auto multiply = wide ? kernel.multiply_wide : kernel.multiply;
     kernel.enter();
-    multiply(packed.data(), count, panel(0, 0, cut), panel(1, 0, cut), cut, result.data(), false, {panels.data(), 24});
+    multiply(packed.data(), count, panel(0, 0, cut), panel(1, 0, cut), cut, result.data(), {false, {panels.data(), 24}});
     if (cut < depth)
       multiply(packed.data() + cut * kernel.padded(count) * kernel.element, count, panel(0, cut, depth - cut), panel(1, cut, depth - cut),
-               depth - cut, result.data(), true, lazyprune::kernels::no_prefetch(packed.data()));
+               depth - cut, result.data(), {true, lazyprune::kernels::no_prefetch(packed.data())});
     kernel.leave();
     result.resize(count * outputs);
     return result;

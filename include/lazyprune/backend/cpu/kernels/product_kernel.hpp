@@ -32,9 +32,14 @@ struct prefetch_run {
   std::size_t step;
 };
 
-/// Nothing. A kernel does not ask whether there is something: it prefetches `cached` again and again, which is best in a cache, since an
-/// address that is not mapped would be looked for every time.
+/// For a tile that nothing is prefetched for. A kernel does not ask whether there is something: it prefetches `cached` again and again,
+/// which is best in a cache, since an address that is not mapped would be looked for every time.
 inline prefetch_run no_prefetch(const void* cached) { return {static_cast<const std::byte*>(cached), 0}; }
+
+struct tile_mode {
+  bool more;  // on top of what is in the sums
+  prefetch_run next;
+};
 
 struct product_kernel {
   std::size_t strip;        // rows of a tile at most
@@ -52,16 +57,16 @@ struct product_kernel {
   /// which `multiply` reads it. May write up to a line more.
   void (*pack)(const float* x, std::size_t stride, std::size_t rows, std::size_t inputs, std::size_t depth, std::byte* packed);
 
-  /// sums (rows, 32) = a packed strip times the lines of both panels, `depth` inputs of each; on top of what is in it if `more`.
-  /// Prefetches `next` meanwhile.
+  /// sums (rows, 32) = a packed strip times the lines of both panels, `depth` inputs of each. The mode is a reference, since
+  /// small tiles are many calls, and by value it does not fit into the registers for arguments.
   void (*multiply)(const std::byte* packed, std::size_t rows, const std::byte* first, const std::byte* second, std::size_t depth,
-                   float* sums, bool more, prefetch_run next);
+                   float* sums, const tile_mode& mode);
 
   /// Lines of a bf16 panel, `depth` inputs of each output, as lines of an f32 one; then `multiply_wide` takes the place of `multiply`, and
   /// gives its bits. Null where `multiply` loses nothing by widening them itself, every time.
   void (*widen)(const std::byte* lines, std::size_t depth, float* wide);
   void (*multiply_wide)(const std::byte* packed, std::size_t rows, const std::byte* first, const std::byte* second, std::size_t depth,
-                        float* sums, bool more, prefetch_run next);
+                        float* sums, const tile_mode& mode);
 
   /// `multiply` by f32 panels with x (rows, depth) as it is, `unpacked_stride` floats from row to row; the same bits. Null where that is
   /// not faster than to pack it.

@@ -41,16 +41,17 @@ LAZYPRUNE_AMX inline void pack(const float* x, std::size_t stride, std::size_t r
 }
 
 LAZYPRUNE_AMX inline void multiply(const std::byte* packed, std::size_t rows, const std::byte* first, const std::byte* second,
-                                   std::size_t depth, float* sums, bool more, prefetch_run next) {
+                                   std::size_t depth, float* sums, const tile_mode& mode) {
   constexpr std::size_t row_bytes = tile_outputs * sizeof(float), ahead = 4 * register_bytes;
   float* lower = sums + register_rows * tile_outputs;
   const bool both = rows > register_rows;
+  prefetch_run next = mode.next;
   asm volatile("" ::: "memory");  // the instructions that load do not say what they read
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
   _tile_zero(3);
-  if (more) {
+  if (mode.more) {
     _tile_loadd(0, sums, row_bytes);
     _tile_loadd(1, sums + panel_outputs, row_bytes);
     if (both) {

@@ -84,10 +84,11 @@ LAZYPRUNE_AVX2_INLINE void add_line(__m256 (&sums)[Rows][Vectors], int p, const 
 
 /// A panel in f32, or two.
 template <int Rows, int Panels>
-LAZYPRUNE_AVX2 inline void multiply_lines(const float* x, const float* const (&panels)[Panels], std::size_t depth, float* to, bool more,
-                                          prefetch_run next) {
+LAZYPRUNE_AVX2 inline void multiply_lines(const float* x, const float* const (&panels)[Panels], std::size_t depth, float* to,
+                                          const tile_mode& mode) {
   __m256 sums[Rows][2 * Panels];
-  load(sums, to, more);
+  load(sums, to, mode.more);
+  prefetch_run next = mode.next;
   for (std::size_t k = 0; k < depth; ++k, x += Rows, next.from += next.step) {
     prefetch_l2(next.from);
 #pragma GCC unroll 2
@@ -107,9 +108,10 @@ alignas(32) inline constexpr std::uint32_t upper_halves[8] = {0xffff0000, 0xffff
 /// The same in bf16, widened in registers: of two inputs, the first is the lower half of the bits, the second the upper.
 template <int Rows, int Panels>
 LAZYPRUNE_AVX2 inline void multiply_lines(const float* x, const std::uint32_t* const (&panels)[Panels], std::size_t depth, float* to,
-                                          bool more, prefetch_run next) {
+                                          const tile_mode& mode) {
   __m256 sums[Rows][2 * Panels];
-  load(sums, to, more);
+  load(sums, to, mode.more);
+  prefetch_run next = mode.next;
   const auto* mask = reinterpret_cast<const __m256i*>(upper_halves);
   asm("" : "+r"(mask));  // it stays in memory: there is no register for it
   for (std::size_t k = 0; k < depth / 2; ++k, x += 2 * Rows, next.from += 2 * next.step) {
@@ -131,24 +133,25 @@ LAZYPRUNE_AVX2 inline void multiply_lines(const float* x, const std::uint32_t* c
 /// Few rows take both panels at once: then there are registers left, and one chain of sums would wait for itself.
 template <class Weight, int Rows>
 LAZYPRUNE_AVX2 inline void multiply_rows(const float* x, const Weight* first, const Weight* second, std::size_t depth, float* sums,
-                                         bool more, prefetch_run next) {
+                                         const tile_mode& mode) {
   if constexpr (Rows <= 3) {
-    multiply_lines<Rows, 2>(x, {first, second}, depth, sums, more, next);
+    multiply_lines<Rows, 2>(x, {first, second}, depth, sums, mode);
   } else {
-    const std::size_t half = (next.step + 1) / 2;  // each panel's pass prefetches one of the run's halves
-    multiply_lines<Rows, 1>(x, {first}, depth, sums, more, {next.from, half});
-    multiply_lines<Rows, 1>(x, {second}, depth, sums + panel_outputs, more, {next.from + half * depth, half});
+    const auto [from, step] = mode.next;
+    const std::size_t half = (step + 1) / 2;  // each panel's pass prefetches one of the run's halves
+    multiply_lines<Rows, 1>(x, {first}, depth, sums, {mode.more, {from, half}});
+    multiply_lines<Rows, 1>(x, {second}, depth, sums + panel_outputs, {mode.more, {from + half * depth, half}});
   }
 }
 
 template <class Weight>
 LAZYPRUNE_AVX2 inline void multiply(const std::byte* packed, std::size_t rows, const std::byte* first, const std::byte* second,
-                                    std::size_t depth, float* sums, bool more, prefetch_run next) {
-  constexpr void (*by_rows[])(const float*, const Weight*, const Weight*, std::size_t, float*, bool, prefetch_run) = {
+                                    std::size_t depth, float* sums, const tile_mode& mode) {
+  constexpr void (*by_rows[])(const float*, const Weight*, const Weight*, std::size_t, float*, const tile_mode&) = {
       multiply_rows<Weight, 1>, multiply_rows<Weight, 2>, multiply_rows<Weight, 3>,
       multiply_rows<Weight, 4>, multiply_rows<Weight, 5>, multiply_rows<Weight, 6>};
   by_rows[rows - 1](reinterpret_cast<const float*>(packed), reinterpret_cast<const Weight*>(first), reinterpret_cast<const Weight*>(second),
-                    depth, sums, more, next);
+                    depth, sums, mode);
 }
 
 LAZYPRUNE_AVX2 inline void store(const float* sums, std::size_t rows, const float* bias, float* out, std::size_t stride) {

@@ -102,12 +102,14 @@ LAZYPRUNE_AVX512_INLINE void prefetch(const void* line) { _mm_prefetch(static_ca
 
 /// Weights in f32.
 template <int Rows, bool Packed = true>
-LAZYPRUNE_AVX512 inline void multiply_rows(const float* x, const float* first, const float* second, std::size_t depth, float* to, bool more,
-                                           prefetch_run next) {
+LAZYPRUNE_AVX512 inline void multiply_rows(const float* x, const float* first, const float* second, std::size_t depth, float* to,
+                                           const tile_mode& mode) {
   __m512 sums[Rows][2];
-  load(sums, to, more);
+  load(sums, to, mode.more);
+  prefetch_run next = mode.next;
   for (std::size_t k = 0; k < depth; ++k, x += Packed ? Rows : 1, first += panel_outputs, second += panel_outputs, next.from += next.step) {
-    prefetch(first), prefetch(second), prefetch_l2(next.from);
+    prefetch(first), prefetch(second);
+    if constexpr (Packed) prefetch_l2(next.from);
     add_lines<Packed ? 1 : unpacked_stride>(sums, x, _mm512_loadu_ps(first), _mm512_loadu_ps(second));
   }
   store(sums, to);
@@ -116,9 +118,10 @@ LAZYPRUNE_AVX512 inline void multiply_rows(const float* x, const float* first, c
 /// Weights in bf16, widened in registers: of two inputs, the first is the lower half of the bits, the second the upper.
 template <int Rows>
 LAZYPRUNE_AVX512 inline void multiply_rows(const float* x, const std::uint32_t* first, const std::uint32_t* second, std::size_t depth,
-                                           float* to, bool more, prefetch_run next) {
+                                           float* to, const tile_mode& mode) {
   __m512 sums[Rows][2];
-  load(sums, to, more);
+  load(sums, to, mode.more);
+  prefetch_run next = mode.next;
   const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
   for (std::size_t k = 0; k < depth; k += 2, x += 2 * Rows, first += panel_outputs, second += panel_outputs, next.from += 2 * next.step) {
     prefetch(first), prefetch(second), prefetch_l2(next.from);
@@ -141,26 +144,26 @@ LAZYPRUNE_AVX512 inline void widen(const std::byte* lines, std::size_t depth, fl
 
 template <class Weight, int... Less>
 LAZYPRUNE_AVX512 inline void multiply_any(std::integer_sequence<int, Less...>, const std::byte* packed, std::size_t rows,
-                                          const std::byte* first, const std::byte* second, std::size_t depth, float* sums, bool more,
-                                          prefetch_run next) {
-  constexpr void (*by_rows[])(const float*, const Weight*, const Weight*, std::size_t, float*, bool,
-                              prefetch_run) = {multiply_rows<Less + 1>...};
+                                          const std::byte* first, const std::byte* second, std::size_t depth, float* sums,
+                                          const tile_mode& mode) {
+  constexpr void (*by_rows[])(const float*, const Weight*, const Weight*, std::size_t, float*,
+                              const tile_mode&) = {multiply_rows<Less + 1>...};
   by_rows[rows - 1](reinterpret_cast<const float*>(packed), reinterpret_cast<const Weight*>(first), reinterpret_cast<const Weight*>(second),
-                    depth, sums, more, next);
+                    depth, sums, mode);
 }
 
 template <class Weight>
 LAZYPRUNE_AVX512 inline void multiply(const std::byte* packed, std::size_t rows, const std::byte* first, const std::byte* second,
-                                      std::size_t depth, float* sums, bool more, prefetch_run next) {
-  multiply_any<Weight>(std::make_integer_sequence<int, strip>{}, packed, rows, first, second, depth, sums, more, next);
+                                      std::size_t depth, float* sums, const tile_mode& mode) {
+  multiply_any<Weight>(std::make_integer_sequence<int, strip>{}, packed, rows, first, second, depth, sums, mode);
 }
 
 template <int... Less>
 LAZYPRUNE_AVX512 inline void multiply_any_unpacked(std::integer_sequence<int, Less...>, const float* x, std::size_t rows,
                                                    const float* first, const float* second, std::size_t depth, float* sums, bool more) {
-  constexpr void (*by_rows[])(const float*, const float*, const float*, std::size_t, float*, bool,
-                              prefetch_run) = {multiply_rows<Less + 1, false>...};
-  by_rows[rows - 1](x, first, second, depth, sums, more, no_prefetch(x));
+  constexpr void (*by_rows[])(const float*, const float*, const float*, std::size_t, float*,
+                              const tile_mode&) = {multiply_rows<Less + 1, false>...};
+  by_rows[rows - 1](x, first, second, depth, sums, {more, no_prefetch(x)});
 }
 
 LAZYPRUNE_AVX512 inline void multiply_unpacked(const float* x, std::size_t rows, const std::byte* first, const std::byte* second,

@@ -36,9 +36,10 @@ LAZYPRUNE_AVX512_BF16 inline void pack(const float* x, std::size_t stride, std::
 
 template <int Rows>
 LAZYPRUNE_AVX512_BF16 inline void multiply_rows(const std::int32_t* x, const std::byte* first, const std::byte* second, std::size_t depth,
-                                                float* to, bool more, prefetch_run next) {
+                                                float* to, const tile_mode& mode) {
   __m512 sums[Rows][2];
-  avx512::load(sums, to, more);
+  avx512::load(sums, to, mode.more);
+  prefetch_run next = mode.next;
   for (std::size_t k = 0; k < depth; k += 2, x += Rows, first += line_bytes, second += line_bytes, next.from += 2 * next.step) {
     avx512::prefetch(first), avx512::prefetch(second), prefetch_l2(next.from);
     const auto a = (__m512bh)_mm512_loadu_si512(first), b = (__m512bh)_mm512_loadu_si512(second);
@@ -54,16 +55,16 @@ LAZYPRUNE_AVX512_BF16 inline void multiply_rows(const std::int32_t* x, const std
 
 template <int... Less>
 LAZYPRUNE_AVX512_BF16 inline void multiply_any(std::integer_sequence<int, Less...>, const std::byte* packed, std::size_t rows,
-                                               const std::byte* first, const std::byte* second, std::size_t depth, float* sums, bool more,
-                                               prefetch_run next) {
-  constexpr void (*by_rows[])(const std::int32_t*, const std::byte*, const std::byte*, std::size_t, float*, bool,
-                              prefetch_run) = {multiply_rows<Less + 1>...};
-  by_rows[rows - 1](reinterpret_cast<const std::int32_t*>(packed), first, second, depth, sums, more, next);
+                                               const std::byte* first, const std::byte* second, std::size_t depth, float* sums,
+                                               const tile_mode& mode) {
+  constexpr void (*by_rows[])(const std::int32_t*, const std::byte*, const std::byte*, std::size_t, float*,
+                              const tile_mode&) = {multiply_rows<Less + 1>...};
+  by_rows[rows - 1](reinterpret_cast<const std::int32_t*>(packed), first, second, depth, sums, mode);
 }
 
 LAZYPRUNE_AVX512_BF16 inline void multiply(const std::byte* packed, std::size_t rows, const std::byte* first, const std::byte* second,
-                                           std::size_t depth, float* sums, bool more, prefetch_run next) {
-  multiply_any(std::make_integer_sequence<int, avx512::strip>{}, packed, rows, first, second, depth, sums, more, next);
+                                           std::size_t depth, float* sums, const tile_mode& mode) {
+  multiply_any(std::make_integer_sequence<int, avx512::strip>{}, packed, rows, first, second, depth, sums, mode);
 }
 
 inline constexpr product_kernel bf16 = [] {
