@@ -98,8 +98,7 @@ json memory_json(const lazyprune::checkpoint& model, std::size_t context) {
   const bool bf16 = model.contains(k) && model.find(k)->type == lazyprune::dtype::bf16;
   const lazyprune::dtype type = bf16 ? lazyprune::dtype::bf16 : lazyprune::dtype::f32;
   product({2, lazyprune::packed_kv::block_slots, c.n_kv_heads, c.head_dim + 31, sizeof(float)});  // a block's, counted below: it must fit
-  const std::size_t row = product({c.hidden, size_of(type)}),
-                    per_layer = lazyprune::packed_kv::slot_bytes(c.n_kv_heads, c.head_dim, type);
+  const std::size_t row = product({c.hidden, size_of(type)}), per_layer = lazyprune::packed_kv::slot_bytes(c.n_kv_heads, c.head_dim, type);
   return {{"context", context},
           {"kv_bytes_per_token", product({c.layers, per_layer})},
           {"kv_bytes", product({context, c.layers, per_layer})},

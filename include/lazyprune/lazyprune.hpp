@@ -16,7 +16,7 @@
 #include <lazyprune/policy/scorer/key_norm.hpp>
 #include <lazyprune/policy/scorer/last_query_attention.hpp>
 #include <lazyprune/policy/scorer/prompt_window_attention.hpp>
-#include <lazyprune/policy/scorer/random.hpp>
+#include <lazyprune/policy/scorer/random_score.hpp>
 #include <lazyprune/policy/scorer/recency.hpp>
 #include <lazyprune/policy/scorer/value_weighted_attention.hpp>
 #include <lazyprune/policy/scorer/window_attention.hpp>

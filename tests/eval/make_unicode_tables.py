@@ -51,7 +51,9 @@ print(f"""// SPDX-License-Identifier: MIT
 #include <array>
 #include <cstdint>
 
-namespace lazyprune::inline v0::detail {{
+namespace lazyprune {{
+inline namespace v0 {{
+namespace detail {{
 
 // clang-format off
 // Sets of characters: where each begins and ends, in turn, as the distance from the last such place.
@@ -68,4 +70,4 @@ print(array("ignorable_steps", "std::uint32_t", steps(ignorable)))
 print("/// Runs of characters with a lower-case letter of their own, four numbers a run: distance from the last character of the run before, length\n"
       "/// less one step, step, distance to the lower-case letter.")
 print(array("lower_runs", "std::int32_t", lower_runs()))
-print("// clang-format on\n\n}  // namespace lazyprune::inline v0::detail")
+print("// clang-format on\n\n}  // namespace detail\n}  // namespace v0\n}  // namespace lazyprune")

@@ -112,7 +112,7 @@ TEST_CASE("every scorer, schedule, selector and store makes the session of its p
         expected(policy{value_weighted_attention{}, when, threshold{0.6f}, keep_all{}}));
   CHECK(made(spec_of("key_norm", "top_k", "keep_all")) == expected(policy{key_norm{}, when, top_k{}, keep_all{}}));
   CHECK(made(spec_of("recency", "top_k", "none")) == expected(policy{recency{}, when, top_k{}, none{}}));
-  CHECK(made(spec_of("random:seed=3", "top_k", "keep_all")) == expected(policy{lazyprune::random{3}, when, top_k{}, keep_all{}}));
+  CHECK(made(spec_of("random:seed=3", "top_k", "keep_all")) == expected(policy{random_score{3}, when, top_k{}, keep_all{}}));
 
   const auto scheduled = [](const char* schedule) {
     policy_spec spec;

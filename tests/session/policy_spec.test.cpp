@@ -74,7 +74,7 @@ TEST_CASE("every part can be given, every number in it reaches the policy, and w
   CHECK(scorer("value_weighted_attention:norm=l1") == scorer_choice(value_weighted_attention{vector_norm::l1}));
   CHECK(scorer("key_norm") == scorer_choice(key_norm{}));
   CHECK(scorer("recency") == scorer_choice(recency{}));
-  CHECK(scorer("random:seed=18446744073709551615") == scorer_choice(lazyprune::random{18446744073709551615u}));
+  CHECK(scorer("random:seed=18446744073709551615") == scorer_choice(random_score{18446744073709551615u}));
 
   const auto schedule = [](const char* text) { return parts_of(with({{"--schedule", text}, {"--scorer", "recency"}}), 8).schedule; };
   const auto plain = [](auto s) { return schedule_choice(plain_schedule(s)); };

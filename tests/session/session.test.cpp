@@ -256,7 +256,7 @@ TEST_CASE("agrees with the dictionaries of the paper's drawing: a store of its o
 
 TEST_CASE("a scorer of positions prunes before layer 0; the dropped can be embedded again, unless nothing is kept") {
   const auto run = [](auto store, auto kind) {
-    lazyprune::session session(policy{lazyprune::random{.seed = 3}, stages{{0, 0.6}, {2, 0.5}}, top_k{}, store}, {.layers = 4});
+    lazyprune::session session(policy{random_score{.seed = 3}, stages{{0, 0.6}, {2, 0.5}}, top_k{}, store}, {.layers = 4});
     labelled_engine<decltype(session)> engine{session, {}, {}};
     const auto share = [](unsigned done) { return done == 0 ? 0.6 : done == 2 ? 0.5 : 0.0; };
     naive::session expected(
@@ -270,7 +270,7 @@ TEST_CASE("a scorer of positions prunes before layer 0; the dropped can be embed
       const std::size_t tokens = step == 0 ? 40 : 1;
       for (std::size_t i = 0; i < tokens; ++i) known.push_back(static_cast<position>(known.size()));
       std::vector<float> scores(known.size());
-      lazyprune::random{.seed = 3}.score(token_view{known, 0, known.size()}, scores);
+      random_score{.seed = 3}.score(token_view{known, 0, known.size()}, scores);
       const auto plans = engine.step(tokens, step == 0 ? phase::prefill : phase::decode, [](auto, auto) { return 0.0f; });
       const auto wanted = expected.step(tokens, step == 0, [&](unsigned, naive::token t) { return scores[t]; });
       for (std::size_t l = 0; l < 4; ++l) {
@@ -370,8 +370,8 @@ TEST_CASE("nothing allocates after reserve, and nothing but begin throws") {
   allocates_nothing(policy{key_norm{}, hard, top_k{}, keep_all{}});
   allocates_nothing(policy{hidden_peak{}, hard, top_k{}, keep_all{}});
   allocates_nothing(policy{recency{}, hard, top_k{}, keep_all{}});
-  allocates_nothing(policy{lazyprune::random{.seed = 1}, hard, top_k{}, keep_all{}});
-  allocates_nothing(policy{lazyprune::random{.seed = 1}, stages{{0, 0.5}, {2, 0.5}}, top_k{}, none{}});
+  allocates_nothing(policy{random_score{.seed = 1}, hard, top_k{}, keep_all{}});
+  allocates_nothing(policy{random_score{.seed = 1}, stages{{0, 0.5}, {2, 0.5}}, top_k{}, none{}});
   allocates_nothing(policy{last_query_attention{}, adaptive{.every = 2, .mass = 0.5}, top_k{}, keep_all{}});
   allocates_nothing(policy{last_query_attention{}, prompt_only{hard}, top_k{}, keep_all{}});
   allocates_nothing(policy{last_query_attention{}, by_phase{hard, every{.n = 2, .share = 0.7}}, top_k{}, keep_all{}});

@@ -12,7 +12,9 @@
 #include <lazyprune/backend/execution.hpp>
 #include <lazyprune/backend/host.hpp>
 
-namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA {
+namespace lazyprune {
+inline namespace v0 {
+inline namespace LAZYPRUNE_COMPILED_ISA {
 
 /// Computes in float, with weights in float or bf16. Scratch grows to the largest operation seen and is then reused.
 ///
@@ -127,4 +129,6 @@ class cpu : public host_backend<float> {
 
 static_assert(tensor_backend<cpu>);
 
-}  // namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA
+}  // namespace LAZYPRUNE_COMPILED_ISA
+}  // namespace v0
+}  // namespace lazyprune

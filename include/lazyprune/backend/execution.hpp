@@ -8,7 +8,8 @@
 
 #include <lazyprune/backend/tensor.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// What the products of the backend `cpu` are computed with, each name with all that stand before it.
 enum class isa : std::uint8_t {
@@ -31,4 +32,5 @@ struct execution {
   dtype kv = dtype::f32;                 // how the backend `cpu` keeps keys, values and stored rows: f32, or bf16 in half the memory
 };
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -15,7 +15,8 @@
 #include <lazyprune/backend/tensor_backend.hpp>
 #include <lazyprune/core/error.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// Uninitialised memory for `size` numbers on a cache line's boundary.
 template <class T>
@@ -237,4 +238,5 @@ class host_backend {
   }
 };
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -5,7 +5,8 @@
 #include <lazyprune/backend/execution.hpp>
 #include <lazyprune/backend/host.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// Weights are widened to T (after rounding to bf16 where that is asked for), so that only the arithmetic tells two backends apart.
 template <std::floating_point T = double>
@@ -149,4 +150,5 @@ class reference : public host_backend<T> {
 static_assert(tensor_backend<reference<double>>);
 static_assert(tensor_backend<reference<float>>);
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -8,7 +8,8 @@
 #include <cstring>
 #include <string_view>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 enum class dtype : std::uint8_t { f32, f16, bf16 };
 
@@ -62,4 +63,5 @@ void widen(const tensor& from, std::size_t first, std::size_t count, T* out) {
   }
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -46,7 +46,8 @@
 #include <lazyprune/backend/tensor.hpp>
 #include <lazyprune/core/types.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// Rows of activations in a backend's memory: (rows, columns), rows `stride` scalars apart.
 template <class T>
@@ -127,4 +128,5 @@ concept tensor_backend = std::floating_point<typename B::scalar> && std::constru
   { rope.bytes() } -> std::convertible_to<std::size_t>;
 };
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

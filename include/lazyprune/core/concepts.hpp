@@ -22,7 +22,8 @@
 #include <lazyprune/core/types.hpp>
 #include <lazyprune/core/views.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// A scorer of one kind of evidence.
 template <class S, class View>
@@ -97,4 +98,5 @@ concept aux_store = std::copyable<S> && requires(const S s, const stored_rows& r
   { s.admit(rows, kept) } -> std::convertible_to<std::size_t>;
 };
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -6,7 +6,8 @@
 #include <string>
 #include <string_view>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// Bad input or bad arguments. `what()` reads "FILE: WHERE: expected EXPECTED, found FOUND"; parts left empty are left out.
 class error : public std::runtime_error {
@@ -34,4 +35,5 @@ class io_error : public error {
   using error::error;
 };
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -11,7 +11,8 @@
 #include <string_view>
 #include <vector>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// The whole text as a number; none where it is no number, has anything around it, or does not fit. Infinities and NaN are none.
 template <class T>
@@ -42,4 +43,5 @@ inline std::vector<std::string_view> split(std::string_view text, char separator
   }
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -4,7 +4,8 @@
 
 #include <cstdint>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// The n-th output of the generator that starts at `seed`: all bits depend on all bits.
 constexpr std::uint64_t mix(std::uint64_t seed, std::uint64_t n) {
@@ -14,4 +15,5 @@ constexpr std::uint64_t mix(std::uint64_t seed, std::uint64_t n) {
   return z ^ z >> 31;
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -4,7 +4,8 @@
 
 #include <lazyprune/core/types.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// Where the input of a row comes from.
 struct row_source {
@@ -34,4 +35,5 @@ struct layer_plan {
   std::size_t finish;                   // so many of the last rows need this layer's output; the others only keys and values
 };
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

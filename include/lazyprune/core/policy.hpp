@@ -6,7 +6,8 @@
 
 #include <lazyprune/core/concepts.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// `policy p{last_query_attention{}, stages{{9, 0.7}}, top_k{}, keep_all{}};`
 template <class Scorer, class Schedule, class Selector, class Store>
@@ -31,4 +32,5 @@ struct policy {
   friend bool operator==(const policy&, const policy&) = default;
 };
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

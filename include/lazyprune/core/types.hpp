@@ -6,7 +6,8 @@
 #include <cstdint>
 #include <span>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 using layer_id = std::uint32_t;
 using position = std::uint32_t;  // a token's place in its sequence, from 0; it never changes, and RoPE always uses it
@@ -43,4 +44,5 @@ struct stored_rows {
   bool embeddings = false;              // the rows were dropped before layer 0: keeping them takes no memory
 };
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -5,7 +5,8 @@
 
 #include <lazyprune/core/types.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// The query token's attention probabilities at one layer.
 struct attention_view {
@@ -87,4 +88,5 @@ struct every_layer {
   std::size_t active() const { return now.active(); }
 };
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

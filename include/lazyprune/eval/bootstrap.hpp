@@ -11,7 +11,8 @@
 
 #include <lazyprune/core/mix.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 struct interval {
   double low, high;
@@ -63,4 +64,5 @@ struct bootstrap {
   }
 };
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -8,7 +8,8 @@
 
 #include <lazyprune/eval/task.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 struct chat_format {
   std::string_view name;
@@ -51,4 +52,5 @@ inline std::string out_of_chat(const chat_format& format, std::string_view answe
   return out;
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

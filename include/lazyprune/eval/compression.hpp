@@ -16,7 +16,8 @@
 #include <lazyprune/policy/arguments.hpp>
 #include <lazyprune/policy/detail/order.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// Tokens of a prompt, from `begin` to before `end`.
 struct token_range {
@@ -70,4 +71,5 @@ inline std::vector<token_id> compressed(std::span<const token_id> prompt, std::s
   return out;
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -10,7 +10,8 @@
 
 #include <lazyprune/core/mix.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// For each of `size` samples, whether it is in the drawn half, which of an odd number has the one more. It is drawn and not every other
 /// one: data that repeat in their order, lengths say, would be parted by what they repeat. The same at every run.
@@ -23,4 +24,5 @@ inline std::vector<bool> drawn_half(std::size_t size, std::uint64_t seed = 0) {
   return drawn;
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -16,7 +16,8 @@
 #include <lazyprune/eval/summary.hpp>
 #include <lazyprune/model/sampler.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// What both models make of one token to come. Probabilities are softmax(logits), computed in double.
 struct step_fidelity {
@@ -138,4 +139,5 @@ inline fidelity_summary summary_of(std::span<const text_fidelity> texts, std::st
   return summary;
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -13,7 +13,8 @@
 #include <lazyprune/eval/detail/table_text.hpp>
 #include <lazyprune/eval/fidelity.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// Keys: text, policy, texts, steps, prompt_tokens; agreement (0 to 1), kl (nats), dense_perplexity and perplexity, each with its KEY_ci95
 /// [low, high]; equal_texts (0 to 1), parted_at (the step, from 0, at which greedy texts part, of several the earliest; null: nowhere);
@@ -97,4 +98,5 @@ inline std::string to_markdown(std::span<const fidelity_summary> summaries) {
   return detail::markdown_table(rows, 2);
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -46,7 +46,8 @@
 #include <lazyprune/eval/rows_share.hpp>
 #include <lazyprune/session/policy_spec.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// A way to prune.
 struct pruning_method {
@@ -215,4 +216,5 @@ inline eval_setting at_budget(const pruning_method& method, std::optional<double
   return setting;
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

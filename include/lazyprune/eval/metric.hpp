@@ -18,7 +18,8 @@
 #include <lazyprune/eval/metrics/rouge_l.hpp>
 #include <lazyprune/eval/metrics/string_match.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 enum class eval_metric : std::uint8_t {
   qa_f1,
@@ -82,4 +83,5 @@ inline double score_of(eval_metric metric, std::string_view prediction, const st
   return 0.0;
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -12,7 +12,8 @@
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/eval/task.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 struct pooled_prediction {
   eval_prediction prediction;  // the first run's, with the costs of all: means, counts rounded; of peak_bytes the most
@@ -69,4 +70,5 @@ inline pooled_prediction pooled(const eval_task& task, std::span<const eval_pred
   return all;
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

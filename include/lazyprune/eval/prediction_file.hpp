@@ -20,7 +20,8 @@
 #include <lazyprune/io/descriptor.hpp>
 #include <lazyprune/io/output_file.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 class prediction_file {
  public:
@@ -124,4 +125,5 @@ class prediction_file {
   std::vector<eval_prediction> done_;
 };
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -4,7 +4,8 @@
 
 #include <lazyprune/policy/schedule/stages.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// Of the dense model's rows in a prefill (tokens times layers; at the last layer all tokens count, though most get keys and values there
 /// and no more), the share that a model of so many layers computes under these stages. That of a long prompt: n tokens are kept rounded up,
@@ -19,4 +20,5 @@ inline double rows_share(const stages& when, layer_id layers) {
   return sum / layers;
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -16,7 +16,8 @@
 #include <lazyprune/io/json.hpp>
 #include <lazyprune/io/line_reader.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// A question and its answers. LongBench's keys; RULER's `outputs` are answers, its `input`, with the `answer_prefix` that may stand apart,
 /// is `input`, its `index` is `id`.
@@ -206,4 +207,5 @@ inline std::string to_line(const eval_prediction& prediction) {
   return out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

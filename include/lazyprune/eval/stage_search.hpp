@@ -12,7 +12,8 @@
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/eval/rows_share.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// Stages that were tried.
 struct searched_stages {
@@ -190,4 +191,5 @@ stage_search_result stage_search::operator()(layer_id layers, Evaluate evaluate)
   return detail::stage_searcher(*this, layers, evaluate).run();
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

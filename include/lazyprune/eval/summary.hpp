@@ -17,7 +17,8 @@
 #include <lazyprune/eval/bootstrap.hpp>
 #include <lazyprune/eval/task.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// A mean and its 95 % interval.
 struct estimate {
@@ -180,4 +181,5 @@ inline eval_summary score_predictions(line_reader& lines, const eval_task& task,
   return summary_of(task, method, predictions, std::move(scores), draws);
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -15,7 +15,8 @@
 #include <lazyprune/eval/detail/table_text.hpp>
 #include <lazyprune/eval/summary.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// Keys: task, method, metric, score (0 to 100), ci95 [low, high], n; then, where known, lost, prompt_tokens, generated_tokens, ttft_s,
 /// dense_ttft_s, speedup_ttft, total_s, speedup_total, share_computed and revived, each a mean with its KEY_ci95 after it, per_layer, usage
@@ -110,4 +111,5 @@ inline std::string to_markdown(std::span<const eval_summary> summaries) {
   return detail::markdown_table(rows, 3);
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

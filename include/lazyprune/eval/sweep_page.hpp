@@ -28,7 +28,8 @@
 #include <lazyprune/eval/sweep_table.hpp>
 #include <lazyprune/eval/tasks.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 namespace detail {
 
@@ -473,4 +474,5 @@ inline std::string sweep_figure(const sweep_table& table) {
   return charts.empty() ? "" : detail::svg_chart_with_legend(charts.front());
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

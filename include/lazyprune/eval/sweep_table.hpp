@@ -10,7 +10,8 @@
 #include <lazyprune/core/types.hpp>
 #include <lazyprune/eval/summary.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// One setting on one task.
 struct sweep_entry {
@@ -35,4 +36,5 @@ struct sweep_table {
   std::vector<eval_summary> sensitivity_dense{};  // of the samples that `sensitivity` is of, one a task
 };
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -11,7 +11,8 @@
 #include <lazyprune/eval/summary_text.hpp>
 #include <lazyprune/eval/sweep_table.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// As of summaries (eval/summary_text.hpp), with the method and its budget in two columns, and the policy's flags in one. The single stages
 /// of the sensitivity follow, which are of fewer samples: first the dense model on those, as the method "dense (single stages)", then
@@ -43,4 +44,5 @@ inline std::string to_markdown(const sweep_table& table) {
   return to_markdown(summaries);
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -10,7 +10,8 @@
 #include <lazyprune/eval/metric.hpp>
 #include <lazyprune/eval/sample.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 struct eval_task {
   std::string_view name;    // of the data set
@@ -67,4 +68,5 @@ inline double score_of(const eval_task& task, const eval_prediction& prediction)
   return score_of(task.metric, text, prediction.answers, prediction.all_classes ? &*prediction.all_classes : nullptr);
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

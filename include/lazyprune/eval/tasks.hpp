@@ -8,7 +8,8 @@
 
 #include <lazyprune/eval/task.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 namespace detail {
 
@@ -149,4 +150,5 @@ constexpr const eval_task* find_task(std::string_view name) {
   return find(longbench_tasks, name.ends_with("_e") ? name.substr(0, name.size() - 2) : name);
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -14,7 +14,8 @@
 #include <lazyprune/eval/detail/position_ranges.hpp>
 #include <lazyprune/session/trace.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// Scores are floats: two engines may choose differently where the least kept and the best dropped score are closer than this,
 /// relative to the least kept one.
@@ -204,4 +205,5 @@ inline std::string trace_comparison::text() const {
   return out + "\n";
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -19,7 +19,8 @@
 #include <lazyprune/io/text.hpp>
 #include <lazyprune/session/trace.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// What the page shows. All but the steps may be empty; texts may hold any bytes.
 struct trace_document {
@@ -211,4 +212,5 @@ inline std::string trace_page(const trace_document& document) {
                           {"script", detail::trace_page_script}});
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -12,7 +12,8 @@
 #include <lazyprune/core/types.hpp>
 #include <lazyprune/io/tokenizer.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// The text itself where it has at most `most` tokens; else the text of its first most / 2 tokens and that of its last most / 2, joined.
 /// encode(text) gives the ids as the model reads them, BOS included, which counts; decode(ids) gives their text without special tokens.
@@ -31,4 +32,5 @@ inline std::string middle_truncated(std::string_view text, std::size_t most, con
       text, most, [&](std::string_view t) { return tokens.encode(t); }, [&](std::span<const token_id> ids) { return tokens.decode(ids); });
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

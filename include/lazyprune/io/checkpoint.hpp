@@ -28,7 +28,8 @@
 #include <lazyprune/model/config.hpp>
 #include <lazyprune/model/weights.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 class checkpoint {
  public:
@@ -207,4 +208,5 @@ class checkpoint {
 
 static_assert(tensor_source<checkpoint>);
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -15,7 +15,8 @@
 #include <lazyprune/io/json.hpp>
 #include <lazyprune/model/config.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 namespace detail {
 
@@ -210,4 +211,5 @@ inline model_config model_config_of(const json_value& config) {
   return c;
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

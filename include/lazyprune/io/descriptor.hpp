@@ -17,7 +17,9 @@
 
 #include <lazyprune/core/error.hpp>
 
-namespace lazyprune::inline v0::detail {
+namespace lazyprune {
+inline namespace v0 {
+namespace detail {
 
 inline std::string reason(int code) { return std::generic_category().message(code); }
 
@@ -79,4 +81,6 @@ bool write_fully(std::string_view text, Write write) {
   return true;
 }
 
-}  // namespace lazyprune::inline v0::detail
+}  // namespace detail
+}  // namespace v0
+}  // namespace lazyprune

@@ -20,7 +20,8 @@
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/io/text.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 namespace detail {
 
@@ -229,4 +230,5 @@ class json_value {
   std::string place_;
 };
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -13,7 +13,8 @@
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/io/descriptor.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 class line_reader {
  public:
@@ -71,4 +72,5 @@ class line_reader {
   std::size_t number_ = 0;
 };
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

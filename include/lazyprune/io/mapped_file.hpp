@@ -19,7 +19,8 @@
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/io/descriptor.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 enum class file_access : std::uint8_t { map, read };
 
@@ -88,4 +89,5 @@ class mapped_file {
   std::unique_ptr<const std::byte[], detail::file_bytes_deleter> data_;
 };
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -13,7 +13,8 @@
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/io/descriptor.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 class output_file {
  public:
@@ -88,4 +89,5 @@ class output_file {
   std::string buffer_;
 };
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

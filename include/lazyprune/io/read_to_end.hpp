@@ -13,7 +13,8 @@
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/io/descriptor.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// What is not a plain file may have no end.
 inline constexpr std::size_t most_streamed_bytes = std::size_t{1} << 30;
@@ -44,4 +45,5 @@ inline std::string read_to_end(const std::filesystem::path& path, std::size_t li
   return read_to_end(file.get(), name, limit);
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -20,7 +20,8 @@
 #include <lazyprune/io/json.hpp>
 #include <lazyprune/io/mapped_file.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// One tensor of a file. `data` is little-endian, in row-major order, and may lie at any address.
 struct stored_tensor {
@@ -219,4 +220,5 @@ class safetensors_file {
   std::vector<stored_tensor> tensors_;
 };
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

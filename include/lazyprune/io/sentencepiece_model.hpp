@@ -20,7 +20,8 @@
 #include <lazyprune/core/types.hpp>
 #include <lazyprune/io/text.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// The numbers are the format's own.
 enum class piece_type : std::uint8_t { normal = 1, unknown, control, user_defined, unused, byte };
@@ -252,4 +253,5 @@ inline sentencepiece_model parse_sentencepiece_model(std::string_view bytes, std
   return model;
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

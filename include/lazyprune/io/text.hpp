@@ -7,7 +7,8 @@
 #include <string>
 #include <string_view>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 namespace detail {
 
@@ -63,4 +64,5 @@ inline std::string in_quotes(std::string_view text) { return '"' + printable(tex
 
 }  // namespace detail
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

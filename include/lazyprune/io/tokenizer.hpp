@@ -22,7 +22,8 @@
 #include <lazyprune/io/sentencepiece_model.hpp>
 #include <lazyprune/io/text.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 class tokenizer {
  public:
@@ -326,4 +327,5 @@ inline std::string tokenizer::decode(std::span<const token_id> tokens) const {
   return text + decoder.finish();
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -15,7 +15,8 @@
 #include <lazyprune/io/read_to_end.hpp>
 #include <lazyprune/session/trace.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 namespace detail {
 
@@ -296,4 +297,5 @@ inline std::vector<step_trace> read_trace(const std::filesystem::path& path) {
   return steps;
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

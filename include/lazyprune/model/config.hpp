@@ -9,7 +9,8 @@
 
 #include <lazyprune/core/types.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// How rotary positions are stretched beyond the length the model was first trained for.
 enum class rope_scaling : std::uint8_t {
@@ -57,4 +58,5 @@ struct model_config {
   friend bool operator==(const model_config&, const model_config&) = default;
 };
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -8,7 +8,8 @@
 
 #include <lazyprune/model/config.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// What an operation costs, in any unit: 1 each makes the costs floating-point operations.
 struct cost_model {
@@ -64,4 +65,5 @@ inline double predicted_speedup(const cost_model& costs, const model_config& c, 
   return costs.prefill(c, dense_rows) / costs.prefill(c, rows);
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

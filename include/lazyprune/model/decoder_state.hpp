@@ -9,7 +9,8 @@
 #include <lazyprune/model/rope.hpp>
 #include <lazyprune/model/weights.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// Bytes, weights apart: the most that each came to during a sequence.
 struct memory_use {
@@ -90,4 +91,5 @@ struct decoder_state {
   std::vector<float> values;         // (active, kv_heads * head_dim), or (rows, hidden)
 };
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -9,7 +9,8 @@
 #include <lazyprune/model/sampler.hpp>
 #include <lazyprune/model/transformer.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 enum class finish_reason : std::uint8_t { eos, stop, length };
 
@@ -120,4 +121,5 @@ generation generate(const model<Backend>& model, Backend& backend, any_session& 
   return result;
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -8,7 +8,8 @@
 #include <lazyprune/backend/tensor_backend.hpp>
 #include <lazyprune/model/config.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 template <tensor_backend Backend>
 class kv_cache {
@@ -54,4 +55,5 @@ class kv_cache {
   std::vector<layer_rows> layers_;
 };
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -13,7 +13,8 @@
 #include <lazyprune/core/mix.hpp>
 #include <lazyprune/model/weights.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// A shape of the field by its name, as published.
 struct known_shape {
@@ -128,4 +129,5 @@ class random_source {
 
 static_assert(tensor_source<random_source>);
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

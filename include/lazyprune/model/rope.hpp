@@ -9,7 +9,8 @@
 
 #include <lazyprune/model/config.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 struct rope_frequencies {
   std::vector<double> radians;  // (head_dim / 2), per position
@@ -63,4 +64,5 @@ inline rope_frequencies frequencies_of(const rope_config& rope, std::size_t head
   return result;
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

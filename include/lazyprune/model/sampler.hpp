@@ -13,7 +13,8 @@
 #include <lazyprune/core/mix.hpp>
 #include <lazyprune/core/types.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 struct sampling {
   double temperature = 0.0;  // 0: greedy
@@ -82,4 +83,5 @@ class sampler {
   std::vector<double> weights_;  // (order), relative to the best
 };
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

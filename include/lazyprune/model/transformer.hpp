@@ -17,7 +17,8 @@
 #include <lazyprune/session/any_session.hpp>
 #include <lazyprune/session/trace.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// What parts of a step took.
 struct step_seconds {
@@ -328,4 +329,5 @@ class transformer {
   step_seconds seconds_;
 };
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -13,7 +13,8 @@
 #include <lazyprune/backend/tensor_backend.hpp>
 #include <lazyprune/model/config.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// Where weights come from: a checkpoint, or numbers made up. `get` throws where the tensor is missing or has another shape
 /// (rows 1: a vector); `find` is for tensors that may be missing. A source may have `release(t)`: the tensor is packed, its memory is
@@ -156,4 +157,5 @@ std::size_t bytes_of(const model_weights<Backend>& weights) {
   return bytes;
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

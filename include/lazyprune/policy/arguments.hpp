@@ -10,7 +10,8 @@
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/core/flag_text.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// A share in (0, 1]; throws `error` for any other number. It has no == of its own: it compares as the double that it converts to.
 class fraction {
@@ -43,4 +44,5 @@ inline std::size_t share_of(double share, std::size_t n) {
   return static_cast<std::size_t>(std::clamp(count, 1.0, static_cast<double>(n)));
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

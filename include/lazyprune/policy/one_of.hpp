@@ -9,7 +9,8 @@
 #include <lazyprune/core/concepts.hpp>
 #include <lazyprune/policy/schedule/detail/ask.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// `one_of<top_k, top_p> selector = sharp ? one_of<top_k, top_p>(top_p{0.9}) : top_k{};` A schedule sees the scores if one of them does.
 template <class... Policies>
@@ -49,4 +50,5 @@ class one_of {
   std::variant<Policies...> chosen_;
 };
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -9,14 +9,15 @@
 #include <lazyprune/policy/schedule/prompt_only.hpp>
 #include <lazyprune/policy/schedule/stages.hpp>
 #include <lazyprune/policy/scorer/last_query_attention.hpp>
-#include <lazyprune/policy/scorer/random.hpp>
+#include <lazyprune/policy/scorer/random_score.hpp>
 #include <lazyprune/policy/scorer/recency.hpp>
 #include <lazyprune/policy/selector/protect.hpp>
 #include <lazyprune/policy/selector/top_k.hpp>
 #include <lazyprune/policy/store/keep_all.hpp>
 #include <lazyprune/policy/store/none.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// The dense model: nothing is ever pruned, and no evidence is asked for.
 inline auto dense() { return policy{recency{}, stages{}, top_k{}, keep_all{}}; }
@@ -43,7 +44,7 @@ inline auto static_pruning(stages when) { return policy{last_query_attention{}, 
 
 /// The paper's baseline of random token drop (section 4): a random `share` of the prompt enters the model, the rest is lost.
 inline auto random_drop(fraction share, std::uint64_t seed = 0) {
-  return policy{random{seed}, prompt_only{stages{{0, share}}}, top_k{}, none{}};
+  return policy{random_score{seed}, prompt_only{stages{{0, share}}}, top_k{}, none{}};
 }
 
 /// After StreamingLLM (arXiv 2309.17453; 4 + 1020 tokens there): each step sees the first `sinks` tokens and the `window` most recent ones,
@@ -53,4 +54,5 @@ inline auto streaming_llm(std::size_t sinks = 4, positive window = 1020) {
   return policy{recency{}, budget({.after = 0, .tokens = sinks + window}), protect{top_k{}, sinks}, none{}};
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -7,7 +7,8 @@
 
 #include <lazyprune/session/session.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 class any_session;
 
@@ -91,4 +92,5 @@ class any_session {
   std::unique_ptr<session_interface> impl_;
 };
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

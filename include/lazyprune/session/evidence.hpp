@@ -7,7 +7,8 @@
 
 #include <lazyprune/core/concepts.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 enum class evidence_kind : std::uint8_t { none, attention, window, keys, values, hidden };
 
@@ -25,4 +26,5 @@ constexpr evidence_kind kind_of() {
   return evidence_kind::none;
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -8,7 +8,8 @@
 
 #include <lazyprune/core/types.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 class frontier_table {
  public:
@@ -94,4 +95,5 @@ class frontier_table {
   std::size_t lost_count_ = 0;
 };
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -7,7 +7,8 @@
 #include <lazyprune/session/any_session.hpp>
 #include <lazyprune/session/policy_spec.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// Throws `error` with the flag that is wrong. Only the kinds of evidence and whether the schedule sees scores make sessions of different
 /// types: the rest is chosen inside.
@@ -29,4 +30,5 @@ inline any_session make_session(const policy_spec& spec, session_options options
       parts.scorer, parts.schedule);
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

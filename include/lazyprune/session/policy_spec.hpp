@@ -42,7 +42,8 @@
 #include <lazyprune/policy/selector/top_p.hpp>
 #include <lazyprune/policy/store/bounded.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// The flags as they were given. Those that are not given are the preset's.
 struct policy_spec {
@@ -60,7 +61,7 @@ struct policy_spec {
 };
 
 using scorer_choice = std::variant<last_query_attention, accumulated_attention, window_attention, prompt_window_attention,
-                                   value_weighted_attention, key_norm, recency, random>;
+                                   value_weighted_attention, key_norm, recency, random_score>;
 using plain_schedule = one_of<stages, every, linear, cosine, budget>;
 using schedule_choice = std::variant<plain_schedule, adaptive>;
 using selector_choice = one_of<top_k, top_p, threshold, blocks>;
@@ -222,7 +223,7 @@ inline scorer_choice read_scorer(part_text& p) {
   if (p.name() == "value_weighted_attention") return value_weighted_attention{p.allow({"norm"}).choice<vector_norm>("norm", {"l2", "l1"})};
   if (p.name() == "key_norm") return p.allow({}), key_norm{};
   if (p.name() == "recency") return p.allow({}), recency{};
-  if (p.name() == "random") return random{p.allow({"seed"}).whole<std::uint64_t>("seed", 0)};
+  if (p.name() == "random") return random_score{p.allow({"seed"}).whole<std::uint64_t>("seed", 0)};
   p.unknown_name({"last_query_attention", "accumulated_attention", "window_attention", "prompt_window_attention",
                   "value_weighted_attention", "key_norm", "recency", "random"});
 }
@@ -357,7 +358,7 @@ inline policy_parts parts_of(const policy_spec& spec, layer_id layers) {
                      .when = detail::read_decode(*flags.decode),
                      .text = "--policy dense"};
 
-  const bool of_positions = std::holds_alternative<recency>(parts.scorer) || std::holds_alternative<random>(parts.scorer);
+  const bool of_positions = std::holds_alternative<recency>(parts.scorer) || std::holds_alternative<random_score>(parts.scorer);
   const detail::layer_range where{.least = of_positions ? 0u : 1u, .most = std::max(layers, 1u) - 1, .layers = layers};
   std::string schedule_text;
   if (flags.schedule) {
@@ -412,4 +413,5 @@ inline std::string short_text(const policy_spec& spec) {
   return out;
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -9,7 +9,8 @@
 
 #include <lazyprune/core/views.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// Keys as most engines hold them; any floating-point type that converts to float.
 template <class T>
@@ -45,4 +46,5 @@ attention_view query_attention(const Q* query, std::size_t heads, const key_rows
   return {out, heads, stride, active};
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

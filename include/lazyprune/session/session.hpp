@@ -28,7 +28,8 @@
 #include <lazyprune/session/statistics.hpp>
 #include <lazyprune/session/step.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 struct session_options {
   layer_id layers;             // of the model
@@ -348,4 +349,5 @@ class session {
   std::vector<float> memory_;            // (known), of a scorer that remembers
 };
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -5,7 +5,8 @@
 #include <cstddef>
 #include <vector>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 struct statistics {
   std::size_t steps = 0;
@@ -17,4 +18,5 @@ struct statistics {
   friend bool operator==(const statistics&, const statistics&) = default;
 };
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

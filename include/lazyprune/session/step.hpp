@@ -7,7 +7,8 @@
 #include <lazyprune/core/plan.hpp>
 #include <lazyprune/session/evidence.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// A handle on the step that a session (or any_session) has begun; it must not outlive the session. A step that is dropped before
 /// it is finished leaves hidden states behind that nobody has: the session then refuses the next one until it is reset.
@@ -46,4 +47,5 @@ class step {
   Session* session_;
 };
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -8,7 +8,8 @@
 
 #include <lazyprune/core/types.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// One layer of one step. All ascending; `revived` is a subset of `rows`, and `rows` of `active`.
 struct layer_trace {
@@ -31,4 +32,5 @@ struct step_trace {
   friend bool operator==(const step_trace&, const step_trace&) = default;
 };
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -6,9 +6,13 @@
 #include <string_view>
 #include <typeinfo>
 
-namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA {
+namespace lazyprune {
+inline namespace v0 {
+inline namespace LAZYPRUNE_COMPILED_ISA {
 struct of_this_isa {};
-}  // namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA
+}  // namespace LAZYPRUNE_COMPILED_ISA
+}  // namespace v0
+}  // namespace lazyprune
 
 TEST_CASE("what depends on the instruction set lives in a namespace of its name, and is reached without it") {
   const std::string_view symbol = typeid(lazyprune::of_this_isa).name();  // what the linker sees

@@ -16,7 +16,9 @@
 #include <lazyprune/backend/cpu/packed_kv.hpp>
 #include <lazyprune/backend/tensor_backend.hpp>
 
-namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA {
+namespace lazyprune {
+inline namespace v0 {
+inline namespace LAZYPRUNE_COMPILED_ISA {
 
 /// Of every slot of a cache, the index of its token among the active ones.
 class key_ranks {
@@ -368,4 +370,6 @@ class attention_layer {
   detail::workspace local_;
 };
 
-}  // namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA
+}  // namespace LAZYPRUNE_COMPILED_ISA
+}  // namespace v0
+}  // namespace lazyprune

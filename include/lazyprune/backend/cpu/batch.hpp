@@ -40,11 +40,15 @@
 #define LAZYPRUNE_TEXT_OF(name) #name
 #define LAZYPRUNE_TEXT(name) LAZYPRUNE_TEXT_OF(name)
 
-namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA {
+namespace lazyprune {
+inline namespace v0 {
+inline namespace LAZYPRUNE_COMPILED_ISA {
 
 using batch = xsimd::batch<float>;
 
 /// "avx2_fma", "avx512bw", ...: what the vector code of this translation unit uses.
 inline constexpr const char* compiled_isa = LAZYPRUNE_TEXT(LAZYPRUNE_COMPILED_ISA);
 
-}  // namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA
+}  // namespace LAZYPRUNE_COMPILED_ISA
+}  // namespace v0
+}  // namespace lazyprune

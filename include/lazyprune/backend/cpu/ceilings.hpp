@@ -10,7 +10,9 @@
 #include <lazyprune/backend/cpu/kernels/avx2/product.hpp>
 #include <lazyprune/backend/cpu/parallel.hpp>
 
-namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA {
+namespace lazyprune {
+inline namespace v0 {
+inline namespace LAZYPRUNE_COMPILED_ISA {
 
 namespace kernels {
 
@@ -146,4 +148,6 @@ class ceilings {
   int threads_;
 };
 
-}  // namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA
+}  // namespace LAZYPRUNE_COMPILED_ISA
+}  // namespace v0
+}  // namespace lazyprune

@@ -9,7 +9,10 @@
 
 #include <lazyprune/backend/cpu/batch.hpp>
 
-namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA::simd {
+namespace lazyprune {
+inline namespace v0 {
+inline namespace LAZYPRUNE_COMPILED_ISA {
+namespace simd {
 
 /// A batch, or what is left of one: `padding` stands for what is missing.
 inline batch load(const float* at, std::size_t left, float padding = 0.0f) {
@@ -53,4 +56,7 @@ inline void add(const float* x, std::size_t count, float* to) {
   for (std::size_t i = 0; i < count; i += batch::size) store(load(to + i, count - i) + load(x + i, count - i), to + i, count - i);
 }
 
-}  // namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA::simd
+}  // namespace simd
+}  // namespace LAZYPRUNE_COMPILED_ISA
+}  // namespace v0
+}  // namespace lazyprune

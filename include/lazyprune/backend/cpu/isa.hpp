@@ -27,7 +27,8 @@
 #define LAZYPRUNE_TARGET(instructions) __attribute__((target(instructions)))
 #endif
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 namespace detail {
 
 struct cpuid_registers {
@@ -121,4 +122,5 @@ inline isa isa_of(const execution& e) {
               e.instructions ? std::string(name_of(*e.instructions)) : name);
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

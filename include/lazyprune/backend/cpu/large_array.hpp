@@ -10,7 +10,8 @@
 #include <memory>
 #include <new>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// Uninitialised memory on a cache line's boundary. From some MB on it comes in pages of 2 MiB where the system has them: the first touch
 /// of small ones, one at a time, takes longer than writing them, and products would wait for their addresses.
@@ -45,4 +46,5 @@ class large_array {
   std::size_t bytes_ = 0;
 };
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -8,7 +8,9 @@
 #include <lazyprune/backend/cpu/packed_matrix.hpp>
 #include <lazyprune/backend/cpu/product_plan.hpp>
 
-namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA {
+namespace lazyprune {
+inline namespace v0 {
+inline namespace LAZYPRUNE_COMPILED_ISA {
 
 /// The sums are the same bits for any number of threads and, row by row, in any company.
 class linear_layers {
@@ -98,4 +100,6 @@ class linear_layers {
   detail::workspace wide_;    // each thread's weights, widened
 };
 
-}  // namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA
+}  // namespace LAZYPRUNE_COMPILED_ISA
+}  // namespace v0
+}  // namespace lazyprune

@@ -13,7 +13,9 @@
 #include <lazyprune/backend/cpu/parallel.hpp>
 #include <lazyprune/backend/host.hpp>
 
-namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA {
+namespace lazyprune {
+inline namespace v0 {
+inline namespace LAZYPRUNE_COMPILED_ISA {
 
 class packed_kv {
  public:
@@ -127,4 +129,6 @@ class packed_kv {
   std::vector<aligned_array<std::byte>> blocks_;  // (kv_heads, keys and values)
 };
 
-}  // namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA
+}  // namespace LAZYPRUNE_COMPILED_ISA
+}  // namespace v0
+}  // namespace lazyprune

@@ -18,7 +18,9 @@
 #include <lazyprune/backend/cpu/large_array.hpp>
 #include <lazyprune/backend/cpu/parallel.hpp>
 
-namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA {
+namespace lazyprune {
+inline namespace v0 {
+inline namespace LAZYPRUNE_COMPILED_ISA {
 
 class packed_matrix {
  public:
@@ -176,4 +178,6 @@ class packed_matrix {
   large_array values_;  // (panels, lines, 64)
 };
 
-}  // namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA
+}  // namespace LAZYPRUNE_COMPILED_ISA
+}  // namespace v0
+}  // namespace lazyprune

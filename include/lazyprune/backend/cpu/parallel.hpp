@@ -10,7 +10,9 @@
 
 #include <lazyprune/backend/host.hpp>
 
-namespace lazyprune::inline v0::detail {
+namespace lazyprune {
+inline namespace v0 {
+namespace detail {
 
 /// All that the process may use (its processors, OMP_NUM_THREADS); 1 without OpenMP.
 inline int available_threads() {
@@ -64,4 +66,6 @@ class workspace {
 /// Floats up to whole cache lines.
 constexpr std::size_t whole_lines(std::size_t floats) { return (floats + 15) / 16 * 16; }
 
-}  // namespace lazyprune::inline v0::detail
+}  // namespace detail
+}  // namespace v0
+}  // namespace lazyprune

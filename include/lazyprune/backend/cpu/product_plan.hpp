@@ -8,7 +8,9 @@
 #include <lazyprune/backend/cpu/packed_matrix.hpp>
 #include <lazyprune/backend/cpu/parallel.hpp>
 
-namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA {
+namespace lazyprune {
+inline namespace v0 {
+inline namespace LAZYPRUNE_COMPILED_ISA {
 
 /// A group of neighbouring tiles of the weight, and a run of their inputs: every strip of rows meets it before the next one.
 struct product_part {
@@ -112,4 +114,6 @@ class product_plan {
   bool prefetches_;  // where L2 has room for the next part beside this one
 };
 
-}  // namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA
+}  // namespace LAZYPRUNE_COMPILED_ISA
+}  // namespace v0
+}  // namespace lazyprune

@@ -11,7 +11,9 @@
 #include <lazyprune/backend/cpu/kernels/avx2/convert.hpp>
 #include <lazyprune/backend/host.hpp>
 
-namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA {
+namespace lazyprune {
+inline namespace v0 {
+inline namespace LAZYPRUNE_COMPILED_ISA {
 
 /// (slots, columns), in blocks of slots: memory grows without copying what is there, and is given back when a block's last row is taken.
 class stored_activations {
@@ -88,4 +90,6 @@ class stored_activations {
   std::vector<block> blocks_;
 };
 
-}  // namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA
+}  // namespace LAZYPRUNE_COMPILED_ISA
+}  // namespace v0
+}  // namespace lazyprune

@@ -7,7 +7,9 @@
 #include <cmath>
 #include <string>
 
-namespace lazyprune::inline v0::detail {
+namespace lazyprune {
+inline namespace v0 {
+namespace detail {
 
 /// A number with so many digits after the point; a dash for what is no number.
 inline std::string fixed_text(double value, int digits) {
@@ -16,4 +18,6 @@ inline std::string fixed_text(double value, int digits) {
   return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed, digits).ptr};
 }
 
-}  // namespace lazyprune::inline v0::detail
+}  // namespace detail
+}  // namespace v0
+}  // namespace lazyprune

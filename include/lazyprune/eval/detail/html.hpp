@@ -12,7 +12,9 @@
 
 #include <lazyprune/io/text.hpp>
 
-namespace lazyprune::inline v0::detail {
+namespace lazyprune {
+inline namespace v0 {
+namespace detail {
 
 /// Text that cannot leave its place in HTML, be it an element's or a quoted attribute's: markup as references, bytes that are not
 /// UTF-8 and control characters as U+FFFD.
@@ -62,4 +64,6 @@ inline std::string facts_list(const std::vector<std::pair<std::string, std::stri
   return html;
 }
 
-}  // namespace lazyprune::inline v0::detail
+}  // namespace detail
+}  // namespace v0
+}  // namespace lazyprune

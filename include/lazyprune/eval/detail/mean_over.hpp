@@ -8,7 +8,9 @@
 
 #include <lazyprune/eval/summary.hpp>
 
-namespace lazyprune::inline v0::detail {
+namespace lazyprune {
+inline namespace v0 {
+namespace detail {
 
 /// The mean over tasks of what is known of each, none where one is not known: each task weighs the same, whatever its samples. The tasks'
 /// distances to the ends of their intervals are added as deviations of independent means are.
@@ -26,4 +28,6 @@ std::optional<estimate> mean_over(const std::vector<Task>& tasks, Of of) {
   return estimate{mean / n, {(mean - below) / n, (mean + above) / n}};
 }
 
-}  // namespace lazyprune::inline v0::detail
+}  // namespace detail
+}  // namespace v0
+}  // namespace lazyprune

@@ -4,7 +4,9 @@
 
 #include <string_view>
 
-namespace lazyprune::inline v0::detail {
+namespace lazyprune {
+inline namespace v0 {
+namespace detail {
 
 inline constexpr std::string_view page_style = R"css(
 :root { --computed: #0072b2; --revived: #d55e00; --ink: #1b2126; --quiet: #56616a; --line: #d5dbdf; }
@@ -23,4 +25,6 @@ th, td { padding: .15rem .6rem; border: 1px solid var(--line); text-align: left;
 th { white-space: nowrap; }
 )css";
 
-}  // namespace lazyprune::inline v0::detail
+}  // namespace detail
+}  // namespace v0
+}  // namespace lazyprune

@@ -7,7 +7,9 @@
 
 #include <lazyprune/core/types.hpp>
 
-namespace lazyprune::inline v0::detail {
+namespace lazyprune {
+inline namespace v0 {
+namespace detail {
 
 /// Ascending positions as their maximal ranges. Where there are more than `limit` ranges, the rest is "...".
 inline std::string position_ranges(std::span<const position> positions, std::size_t limit = everything) {
@@ -24,4 +26,6 @@ inline std::string position_ranges(std::span<const position> positions, std::siz
   return text;
 }
 
-}  // namespace lazyprune::inline v0::detail
+}  // namespace detail
+}  // namespace v0
+}  // namespace lazyprune

@@ -13,7 +13,9 @@
 #include <lazyprune/eval/detail/unicode_tables.hpp>
 #include <lazyprune/io/text.hpp>
 
-namespace lazyprune::inline v0::detail {
+namespace lazyprune {
+inline namespace v0 {
+namespace detail {
 
 /// The characters of UTF-8 text; each byte that is none of it is U+FFFD.
 inline std::u32string characters_of(std::string_view text) {
@@ -141,4 +143,6 @@ inline std::u32string_view stripped(std::u32string_view text) {
   return text;
 }
 
-}  // namespace lazyprune::inline v0::detail
+}  // namespace detail
+}  // namespace v0
+}  // namespace lazyprune

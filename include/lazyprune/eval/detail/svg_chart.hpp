@@ -16,7 +16,9 @@
 #include <lazyprune/eval/detail/fixed_text.hpp>
 #include <lazyprune/eval/detail/html.hpp>
 
-namespace lazyprune::inline v0::detail {
+namespace lazyprune {
+inline namespace v0 {
+namespace detail {
 
 /// One direction of a chart, from one tick to another.
 struct chart_axis {
@@ -191,4 +193,6 @@ inline std::string svg_chart_with_legend(const chart& c) {
   return out + "</svg>\n";
 }
 
-}  // namespace lazyprune::inline v0::detail
+}  // namespace detail
+}  // namespace v0
+}  // namespace lazyprune

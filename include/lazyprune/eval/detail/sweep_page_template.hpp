@@ -4,7 +4,9 @@
 
 #include <string_view>
 
-namespace lazyprune::inline v0::detail {
+namespace lazyprune {
+inline namespace v0 {
+namespace detail {
 
 inline constexpr std::string_view sweep_page_layout = R"html(<!DOCTYPE html>
 <html lang="en">
@@ -129,4 +131,6 @@ figcaption { font-weight: 600; }
 }
 )css";
 
-}  // namespace lazyprune::inline v0::detail
+}  // namespace detail
+}  // namespace v0
+}  // namespace lazyprune

@@ -12,7 +12,9 @@
 #include <lazyprune/eval/detail/fixed_text.hpp>
 #include <lazyprune/eval/summary.hpp>
 
-namespace lazyprune::inline v0::detail {
+namespace lazyprune {
+inline namespace v0 {
+namespace detail {
 
 /// The mean and half the width of its interval, both times `scale`; nothing where there is none.
 inline std::string with_interval(const std::optional<estimate>& e, double scale, int digits, std::string_view unit = "") {
@@ -62,4 +64,6 @@ inline std::string markdown_table(const std::vector<std::vector<std::string>>& r
   return out;
 }
 
-}  // namespace lazyprune::inline v0::detail
+}  // namespace detail
+}  // namespace v0
+}  // namespace lazyprune

@@ -5,7 +5,9 @@
 
 #include <string_view>
 
-namespace lazyprune::inline v0::detail {
+namespace lazyprune {
+inline namespace v0 {
+namespace detail {
 
 inline constexpr std::string_view trace_page_layout = R"html(<!DOCTYPE html>
 <html lang="en">
@@ -562,4 +564,6 @@ makeText();
 show(Number((location.hash.match(/^#step=(\d+)$/) || [0, 0])[1]));
 )js";
 
-}  // namespace lazyprune::inline v0::detail
+}  // namespace detail
+}  // namespace v0
+}  // namespace lazyprune

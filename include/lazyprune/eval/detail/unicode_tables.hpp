@@ -5,7 +5,9 @@
 #include <array>
 #include <cstdint>
 
-namespace lazyprune::inline v0::detail {
+namespace lazyprune {
+inline namespace v0 {
+namespace detail {
 
 // clang-format off
 // Sets of characters: where each begins and ends, in turn, as the distance from the last such place.
@@ -120,4 +122,6 @@ inline constexpr std::array<std::int32_t, 724> lower_runs{
 
 // clang-format on
 
-}  // namespace lazyprune::inline v0::detail
+}  // namespace detail
+}  // namespace v0
+}  // namespace lazyprune

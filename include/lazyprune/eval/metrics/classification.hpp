@@ -8,7 +8,8 @@
 #include <string_view>
 #include <vector>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// From 0 to 1. Classes whose names are parts of the answer's do not count as others, but for one after each that is left out: LongBench
 /// takes entries from the list that it walks along.
@@ -24,4 +25,5 @@ inline double classification_score(std::string_view prediction, std::string_view
   return right ? 1.0 / static_cast<double>(named.size()) : 0.0;
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

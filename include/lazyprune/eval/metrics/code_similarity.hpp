@@ -15,7 +15,8 @@
 
 #include <lazyprune/eval/detail/python_text.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 namespace detail {
 
@@ -101,4 +102,5 @@ inline double code_similarity(std::string_view prediction, std::string_view answ
   return detail::fuzz_ratio(detail::characters_of(line), detail::characters_of(answer)) / 100.0;
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

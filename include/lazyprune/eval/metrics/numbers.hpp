@@ -12,7 +12,8 @@
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/eval/detail/python_text.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 namespace detail {
 
@@ -56,4 +57,5 @@ inline double retrieval_zh_score(std::string_view prediction, std::string_view a
   return detail::retrieval_score(prediction, answer, "\xe6\xae\xb5\xe8\x90\xbd");
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -11,7 +11,8 @@
 
 #include <lazyprune/eval/detail/python_text.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 namespace detail {
 
@@ -81,4 +82,5 @@ inline double qa_f1_chars(std::string_view prediction, std::string_view answer) 
   return detail::f1_of(detail::answer_characters(prediction), detail::answer_characters(answer));
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

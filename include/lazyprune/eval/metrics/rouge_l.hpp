@@ -14,7 +14,8 @@
 
 #include <lazyprune/eval/detail/python_text.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 namespace detail {
 
@@ -104,4 +105,5 @@ inline double rouge_l_chars(std::string_view prediction, std::string_view answer
   return detail::rouge_l(apart(prediction), apart(answer));
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -10,7 +10,8 @@
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/eval/detail/python_text.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 namespace detail {
 
@@ -43,4 +44,5 @@ inline double exact_match(std::string_view prediction, std::string_view answer) 
   return detail::stripped(a) == detail::stripped(b) ? 1.0 : 0.0;
 }
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

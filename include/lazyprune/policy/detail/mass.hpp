@@ -10,7 +10,9 @@
 
 #include <lazyprune/core/types.hpp>
 
-namespace lazyprune::inline v0::detail {
+namespace lazyprune {
+inline namespace v0 {
+namespace detail {
 
 /// The least number of tokens, taken by falling score, that holds `share` of the mass: all +inf scores, which stand for
 /// `required_mass` together, and then as many of the positive ones as it takes. Other scores have no mass. Summed in double; 1e-9 of
@@ -58,4 +60,6 @@ inline std::size_t fewest_holding(std::span<const float> scores, double share, d
   }
 }
 
-}  // namespace lazyprune::inline v0::detail
+}  // namespace detail
+}  // namespace v0
+}  // namespace lazyprune

@@ -9,7 +9,9 @@
 
 #include <lazyprune/core/types.hpp>
 
-namespace lazyprune::inline v0::detail {
+namespace lazyprune {
+inline namespace v0 {
+namespace detail {
 
 /// Orders like the float does, as an integer: NaN < -inf < ... < -0 = +0 < ... < +inf.
 constexpr std::uint32_t ascending_key(float score) {
@@ -68,4 +70,6 @@ inline std::size_t best(std::span<const float> scores, std::size_t keep, std::sp
       scores.size(), keep, kept, [](std::size_t i) { return i + 1; }, [&](std::size_t i, std::size_t) { return ascending_key(scores[i]); });
 }
 
-}  // namespace lazyprune::inline v0::detail
+}  // namespace detail
+}  // namespace v0
+}  // namespace lazyprune

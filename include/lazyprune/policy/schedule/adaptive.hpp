@@ -8,7 +8,8 @@
 #include <lazyprune/policy/arguments.hpp>
 #include <lazyprune/policy/detail/mass.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// With `from`, from + every, from + 2 * every, ... layers done, keeps the fewest tokens whose scores hold `mass` of the sum, but at least
 /// `least` of the active ones. Only positive scores have mass; +inf counts as a token without one. Sums are exact to 1e-9 of the whole.
@@ -30,4 +31,5 @@ struct adaptive {
 
 static_assert(adaptive_schedule<adaptive>);
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

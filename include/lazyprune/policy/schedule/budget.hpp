@@ -8,7 +8,8 @@
 #include <lazyprune/core/concepts.hpp>
 #include <lazyprune/policy/arguments.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// What is left after `after` layers: just one of `tokens` and `cost`.
 struct budget_target {
@@ -44,4 +45,5 @@ class budget {
 
 static_assert(layer_schedule<budget>);
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -6,7 +6,8 @@
 
 #include <lazyprune/policy/schedule/detail/ask.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// `by_phase{stages{{9, 0.5}}, every{.n = 8, .share = 0.7}}`. Sees the scores if one of the two does.
 template <class Prefill, class Decode>
@@ -33,4 +34,5 @@ struct by_phase {
   friend bool operator==(const by_phase&, const by_phase&) = default;
 };
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -8,7 +8,8 @@
 #include <lazyprune/core/concepts.hpp>
 #include <lazyprune/policy/schedule/detail/fall.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// As `linear`, but with t = the part of the way from `from` to layers - 1, s = share + (1 - share) * (1 + cos(pi * t)) / 2.
 struct cosine {
@@ -24,4 +25,5 @@ struct cosine {
 
 static_assert(layer_schedule<cosine>);
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -5,7 +5,8 @@
 #include <lazyprune/core/concepts.hpp>
 #include <lazyprune/policy/arguments.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// After each `n` layers keeps `share` of the tokens then active; never before the first layer.
 struct every {
@@ -21,4 +22,5 @@ struct every {
 
 static_assert(layer_schedule<every>);
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -5,7 +5,8 @@
 #include <lazyprune/core/concepts.hpp>
 #include <lazyprune/policy/schedule/detail/fall.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// All tokens while no more than `from` layers are done; then ceil(s * known - 1e-9) of them, at most the active ones, where s falls in
 /// equal steps from 1, with `from` layers done, to `share`, with all layers done but the last. `known` counts pruned tokens too, so s is
@@ -21,4 +22,5 @@ struct linear {
 
 static_assert(layer_schedule<linear>);
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

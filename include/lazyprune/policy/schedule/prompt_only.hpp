@@ -6,7 +6,8 @@
 
 #include <lazyprune/policy/schedule/detail/ask.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// `prompt_only{stages{{9, 0.5}}}`. Sees the scores if the schedule does.
 template <class Schedule>
@@ -31,4 +32,5 @@ struct prompt_only {
   friend bool operator==(const prompt_only&, const prompt_only&) = default;
 };
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

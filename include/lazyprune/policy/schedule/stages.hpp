@@ -12,7 +12,8 @@
 #include <lazyprune/core/concepts.hpp>
 #include <lazyprune/policy/arguments.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 struct stage {
   layer_id after;  // prunes when this many layers are done; 0: before the first
@@ -81,4 +82,5 @@ class stages {
 
 static_assert(layer_schedule<stages>);
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

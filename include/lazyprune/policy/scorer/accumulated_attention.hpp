@@ -8,7 +8,8 @@
 #include <lazyprune/core/concepts.hpp>
 #include <lazyprune/policy/scorer/detail/sums.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 enum class layer_reduction : std::uint8_t { sum, max };
 enum class memory_span : std::uint8_t { sequence, step };
@@ -34,4 +35,5 @@ struct accumulated_attention {
 
 static_assert(importance_scorer<accumulated_attention>);
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

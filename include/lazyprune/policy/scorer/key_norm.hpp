@@ -5,7 +5,8 @@
 #include <lazyprune/core/concepts.hpp>
 #include <lazyprune/policy/scorer/detail/sums.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// Minus the mean over the key heads of the key's Euclidean length. Never positive, so it has no mass for top_p or adaptive.
 struct key_norm {
@@ -22,4 +23,5 @@ struct key_norm {
 
 static_assert(importance_scorer<key_norm>);
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

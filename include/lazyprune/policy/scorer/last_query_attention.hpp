@@ -7,7 +7,8 @@
 #include <lazyprune/core/concepts.hpp>
 #include <lazyprune/policy/scorer/detail/sums.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 enum class head_reduction : std::uint8_t { mean, max };
 
@@ -29,4 +30,5 @@ struct last_query_attention {
 
 static_assert(importance_scorer<last_query_attention>);
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -8,7 +8,8 @@
 
 #include <lazyprune/policy/scorer/window_attention.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// The window_attention of the prompt, summed over the layers done where the token was active. A step of one token adds nothing: it is
 /// scored by what the prompt left, so that each of them chooses alike. The prompt's last `window` tokens and those generated since come
@@ -46,4 +47,5 @@ struct prompt_window_attention {
 
 static_assert(importance_scorer<prompt_window_attention>);
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -6,7 +6,8 @@
 
 #include <lazyprune/core/concepts.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// The position itself. Positions from 2^24 on may round to equal floats, and of equal scores the later positions stay.
 struct recency {
@@ -19,4 +20,5 @@ struct recency {
 
 static_assert(importance_scorer<recency>);
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

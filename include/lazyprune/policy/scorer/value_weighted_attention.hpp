@@ -8,7 +8,8 @@
 #include <lazyprune/core/concepts.hpp>
 #include <lazyprune/policy/scorer/detail/sums.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 enum class vector_norm : std::uint8_t { l2, l1 };
 
@@ -47,4 +48,5 @@ struct value_weighted_attention {
 
 static_assert(importance_scorer<value_weighted_attention>);
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -10,7 +10,8 @@
 #include <lazyprune/policy/arguments.hpp>
 #include <lazyprune/policy/scorer/detail/sums.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// So many neighbouring tokens are pooled, the token in their middle: odd, 1 (no pooling) to 63. Throws `error` for other numbers. It
 /// compares as the number that it converts to.
@@ -70,4 +71,5 @@ struct window_attention {
 
 static_assert(importance_scorer<window_attention>);
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -8,7 +8,8 @@
 #include <lazyprune/policy/arguments.hpp>
 #include <lazyprune/policy/detail/order.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// Page p holds the positions p * size to (p + 1) * size - 1, and scores what its best candidate does. Pages are taken by falling score,
 /// equal scores: the later page first, until at least `keep` tokens are kept. Pages with a required token come first and all stay.
@@ -36,4 +37,5 @@ struct blocks {
 
 static_assert(token_selector<blocks>);
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -8,7 +8,8 @@
 
 #include <lazyprune/core/concepts.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// `protect{top_k{}, 4, 64}`: the candidates at positions 0..first-1 and at the `last` positions up to the query token, itself included,
 /// become required; they count towards `keep`, and are kept alone where they are more. Their positive scores go to `required_mass`.
@@ -41,4 +42,5 @@ struct protect {
   friend bool operator==(const protect&, const protect&) = default;
 };
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

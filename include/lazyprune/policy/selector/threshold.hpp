@@ -7,7 +7,8 @@
 #include <lazyprune/core/concepts.hpp>
 #include <lazyprune/policy/detail/order.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// All tokens with a score of at least `score`, which is in the scorer's unit. At most `keep`, the best of them (equal scores: the later
 /// positions), unless more are required.
@@ -24,4 +25,5 @@ struct threshold {
 
 static_assert(token_selector<threshold>);
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -5,7 +5,8 @@
 #include <lazyprune/core/concepts.hpp>
 #include <lazyprune/policy/detail/order.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// Keeps `keep` tokens; all required ones, and nothing else, where they are more. Linear in the candidates, on average.
 struct top_k {
@@ -16,4 +17,5 @@ struct top_k {
 
 static_assert(token_selector<top_k>);
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

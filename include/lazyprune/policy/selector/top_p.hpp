@@ -9,7 +9,8 @@
 #include <lazyprune/policy/detail/mass.hpp>
 #include <lazyprune/policy/detail/order.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// The required tokens and then the best ones, until they hold `mass` of the total: `required_mass` and all positive scores. At most
 /// `keep` tokens, unless more are required; equal scores: the later positions. The sums are exact to 1e-9 of the total.
@@ -25,4 +26,5 @@ struct top_p {
 
 static_assert(token_selector<top_p>);
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

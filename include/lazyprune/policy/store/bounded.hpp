@@ -6,7 +6,8 @@
 #include <lazyprune/policy/detail/order.hpp>
 #include <lazyprune/policy/store/keep_all.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// Keeps the `rows` rows with the highest scores at the time they were dropped; equal scores: the later positions. More only where more
 /// are about to be read. Embeddings take no memory and are all admitted.
@@ -22,4 +23,5 @@ struct bounded {
 
 static_assert(aux_store<bounded>);
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

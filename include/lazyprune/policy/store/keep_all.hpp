@@ -6,7 +6,8 @@
 
 #include <lazyprune/core/concepts.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 struct keep_all {
   std::size_t admit(const stored_rows& rows, std::span<std::uint32_t> kept) const {
@@ -20,4 +21,5 @@ struct keep_all {
 
 static_assert(aux_store<keep_all>);
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -5,7 +5,8 @@
 #include <lazyprune/core/concepts.hpp>
 #include <lazyprune/policy/detail/order.hpp>
 
-namespace lazyprune::inline v0 {
+namespace lazyprune {
+inline namespace v0 {
 
 /// Admits nothing but rows that are about to be read, and of those there are none where nothing is ever stored.
 struct none {
@@ -16,4 +17,5 @@ struct none {
 
 static_assert(aux_store<none>);
 
-}  // namespace lazyprune::inline v0
+}  // namespace v0
+}  // namespace lazyprune

@@ -12,7 +12,10 @@
 
 #include <lazyprune/backend/cpu/batch.hpp>
 
-namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA::kernels {
+namespace lazyprune {
+inline namespace v0 {
+inline namespace LAZYPRUNE_COMPILED_ISA {
+namespace kernels {
 
 inline constexpr std::size_t mass_lanes = 16;
 inline constexpr float no_score = -std::numeric_limits<float>::infinity();
@@ -33,4 +36,7 @@ struct attention_kernel {
   void (*finish)(float* row, std::size_t count, float shift, float by);
 };
 
-}  // namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA::kernels
+}  // namespace kernels
+}  // namespace LAZYPRUNE_COMPILED_ISA
+}  // namespace v0
+}  // namespace lazyprune

@@ -6,7 +6,10 @@
 #include <lazyprune/backend/cpu/kernels/avx2/attention.hpp>
 #include <lazyprune/backend/cpu/kernels/avx512/attention.hpp>
 
-namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA::kernels {
+namespace lazyprune {
+inline namespace v0 {
+inline namespace LAZYPRUNE_COMPILED_ISA {
+namespace kernels {
 
 /// What multiplies by weights of this type.
 inline const product_kernel& product_kernel_for(isa path, dtype weights) {
@@ -17,4 +20,7 @@ inline const product_kernel& product_kernel_for(isa path, dtype weights) {
 
 inline const attention_kernel& attention_kernel_for(isa path) { return path == isa::avx2 ? avx2::attention : avx512::attention; }
 
-}  // namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA::kernels
+}  // namespace kernels
+}  // namespace LAZYPRUNE_COMPILED_ISA
+}  // namespace v0
+}  // namespace lazyprune

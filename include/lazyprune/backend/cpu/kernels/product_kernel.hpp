@@ -14,7 +14,10 @@
 #include <lazyprune/backend/cpu/batch.hpp>
 #include <lazyprune/backend/tensor.hpp>
 
-namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA::kernels {
+namespace lazyprune {
+inline namespace v0 {
+inline namespace LAZYPRUNE_COMPILED_ISA {
+namespace kernels {
 
 inline constexpr std::size_t panel_outputs = 16;
 inline constexpr std::size_t tile_outputs = 2 * panel_outputs;
@@ -95,4 +98,7 @@ inline constexpr float log_2_upper = 0.693359375f, log_2_lower = -2.12194440e-4f
 inline constexpr float exp_terms[] = {1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f,
                                       4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f};
 
-}  // namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA::kernels
+}  // namespace kernels
+}  // namespace LAZYPRUNE_COMPILED_ISA
+}  // namespace v0
+}  // namespace lazyprune

@@ -4,7 +4,9 @@
 
 #include <lazyprune/core/concepts.hpp>
 
-namespace lazyprune::inline v0::detail {
+namespace lazyprune {
+inline namespace v0 {
+namespace detail {
 
 template <class S>
 concept any_schedule = layer_schedule<S> || adaptive_schedule<S>;
@@ -18,4 +20,6 @@ std::size_t ask(const Schedule& schedule, const layer_context& context, std::spa
     return schedule.keep(context, scores);
 }
 
-}  // namespace lazyprune::inline v0::detail
+}  // namespace detail
+}  // namespace v0
+}  // namespace lazyprune

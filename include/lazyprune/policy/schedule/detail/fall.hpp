@@ -7,7 +7,9 @@
 #include <lazyprune/core/types.hpp>
 #include <lazyprune/policy/arguments.hpp>
 
-namespace lazyprune::inline v0::detail {
+namespace lazyprune {
+inline namespace v0 {
+namespace detail {
 
 /// The part of the way from `from` layers done to layers - 1 of them that is behind us: 0 up to `from`, 1 before the last layer.
 inline double way_down(const layer_context& context, layer_id from) {
@@ -21,4 +23,6 @@ inline std::size_t falling_to(double share, double fallen, const layer_context& 
   return std::min(context.active, share_of(1.0 - fallen * (1.0 - share), context.known));
 }
 
-}  // namespace lazyprune::inline v0::detail
+}  // namespace detail
+}  // namespace v0
+}  // namespace lazyprune

@@ -9,7 +9,9 @@
 
 #include <lazyprune/core/views.hpp>
 
-namespace lazyprune::inline v0::detail {
+namespace lazyprune {
+inline namespace v0 {
+namespace detail {
 
 /// Calls `use(i, sum)` for each of the active tokens. `add(first, sums)` adds to the sums of the tokens first, first + 1, ...: a few at a
 /// time, so that evidence is read along its rows and the sums stay at hand.
@@ -51,4 +53,6 @@ inline double length(std::span<const float> vector) {
   return std::sqrt(std::accumulate(sums.begin(), sums.end(), 0.0));
 }
 
-}  // namespace lazyprune::inline v0::detail
+}  // namespace detail
+}  // namespace v0
+}  // namespace lazyprune

@@ -12,7 +12,11 @@
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 about its own intrinsics
 #endif
 
-namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA::kernels::amx {
+namespace lazyprune {
+inline namespace v0 {
+inline namespace LAZYPRUNE_COMPILED_ISA {
+namespace kernels {
+namespace amx {
 
 inline constexpr std::size_t register_rows = 16, register_inputs = 32;
 inline constexpr std::size_t strip = 2 * register_rows;
@@ -100,7 +104,11 @@ inline constexpr product_kernel bf16 = [] {
   return k;
 }();
 
-}  // namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA::kernels::amx
+}  // namespace amx
+}  // namespace kernels
+}  // namespace LAZYPRUNE_COMPILED_ISA
+}  // namespace v0
+}  // namespace lazyprune
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic pop

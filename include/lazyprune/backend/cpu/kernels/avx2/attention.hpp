@@ -5,7 +5,11 @@
 #include <lazyprune/backend/cpu/kernels/attention_kernel.hpp>
 #include <lazyprune/backend/cpu/kernels/avx2/product.hpp>
 
-namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA::kernels::avx2 {
+namespace lazyprune {
+inline namespace v0 {
+inline namespace LAZYPRUNE_COMPILED_ISA {
+namespace kernels {
+namespace avx2 {
 
 LAZYPRUNE_AVX2_INLINE float largest_lane(__m256 v) {
   __m128 four = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
@@ -81,4 +85,8 @@ LAZYPRUNE_AVX2 inline void finish(float* row, std::size_t count, float shift, fl
 
 inline constexpr attention_kernel attention{.soften = soften, .scale = scale, .finish = finish};
 
-}  // namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA::kernels::avx2
+}  // namespace avx2
+}  // namespace kernels
+}  // namespace LAZYPRUNE_COMPILED_ISA
+}  // namespace v0
+}  // namespace lazyprune

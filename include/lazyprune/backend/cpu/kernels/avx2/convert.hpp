@@ -11,7 +11,11 @@
 #define LAZYPRUNE_AVX2_CONVERT LAZYPRUNE_TARGET("avx2,f16c")
 #define LAZYPRUNE_AVX2_CONVERT_INLINE LAZYPRUNE_AVX2_CONVERT __attribute__((always_inline)) inline
 
-namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA::kernels::avx2 {
+namespace lazyprune {
+inline namespace v0 {
+inline namespace LAZYPRUNE_COMPILED_ISA {
+namespace kernels {
+namespace avx2 {
 
 /// Eight numbers from unaligned memory.
 template <dtype From>
@@ -53,4 +57,8 @@ LAZYPRUNE_AVX2_CONVERT inline void convert(dtype type, const std::byte* from, st
   return convert<dtype::bf16>(from, count, to);
 }
 
-}  // namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA::kernels::avx2
+}  // namespace avx2
+}  // namespace kernels
+}  // namespace LAZYPRUNE_COMPILED_ISA
+}  // namespace v0
+}  // namespace lazyprune

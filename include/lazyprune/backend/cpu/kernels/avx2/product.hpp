@@ -10,7 +10,11 @@
 #define LAZYPRUNE_AVX2 LAZYPRUNE_TARGET("avx2,fma")
 #define LAZYPRUNE_AVX2_INLINE LAZYPRUNE_AVX2 __attribute__((always_inline)) inline
 
-namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA::kernels::avx2 {
+namespace lazyprune {
+inline namespace v0 {
+inline namespace LAZYPRUNE_COMPILED_ISA {
+namespace kernels {
+namespace avx2 {
 
 inline constexpr std::size_t strip = 6;
 inline constexpr std::size_t ahead = 24 * line_bytes;  // how far memory is asked in advance
@@ -231,4 +235,8 @@ inline constexpr product_kernel bf16 = [] {
   return k;
 }();
 
-}  // namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA::kernels::avx2
+}  // namespace avx2
+}  // namespace kernels
+}  // namespace LAZYPRUNE_COMPILED_ISA
+}  // namespace v0
+}  // namespace lazyprune

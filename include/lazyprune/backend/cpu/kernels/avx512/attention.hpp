@@ -12,7 +12,11 @@
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 about its own intrinsics
 #endif
 
-namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA::kernels::avx512 {
+namespace lazyprune {
+inline namespace v0 {
+inline namespace LAZYPRUNE_COMPILED_ISA {
+namespace kernels {
+namespace avx512 {
 
 /// As in AVX2, bit for bit.
 LAZYPRUNE_AVX512_INLINE __m512 weight_of(__m512 x) {
@@ -101,7 +105,11 @@ LAZYPRUNE_AVX512 inline void finish(float* row, std::size_t count, float shift, 
 
 inline constexpr attention_kernel attention{.soften = soften, .scale = scale, .finish = finish};
 
-}  // namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA::kernels::avx512
+}  // namespace avx512
+}  // namespace kernels
+}  // namespace LAZYPRUNE_COMPILED_ISA
+}  // namespace v0
+}  // namespace lazyprune
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic pop

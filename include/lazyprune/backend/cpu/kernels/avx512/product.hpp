@@ -17,7 +17,11 @@
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 about its own intrinsics
 #endif
 
-namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA::kernels::avx512 {
+namespace lazyprune {
+inline namespace v0 {
+inline namespace LAZYPRUNE_COMPILED_ISA {
+namespace kernels {
+namespace avx512 {
 
 inline constexpr std::size_t strip = 12;
 inline constexpr std::size_t ahead = 24 * line_bytes;  // how far memory is asked in advance
@@ -244,7 +248,11 @@ inline constexpr product_kernel bf16 = [] {
   return k;
 }();
 
-}  // namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA::kernels::avx512
+}  // namespace avx512
+}  // namespace kernels
+}  // namespace LAZYPRUNE_COMPILED_ISA
+}  // namespace v0
+}  // namespace lazyprune
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic pop

@@ -12,7 +12,11 @@
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 about its own intrinsics
 #endif
 
-namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA::kernels::avx512_bf16 {
+namespace lazyprune {
+inline namespace v0 {
+inline namespace LAZYPRUNE_COMPILED_ISA {
+namespace kernels {
+namespace avx512_bf16 {
 
 /// x[0..31] rounded, and zeros from `left` on.
 LAZYPRUNE_AVX512_BF16_INLINE __m512i load_rounded(const float* x, std::size_t left) {
@@ -78,7 +82,11 @@ inline constexpr product_kernel bf16 = [] {
   return k;
 }();
 
-}  // namespace lazyprune::inline v0::inline LAZYPRUNE_COMPILED_ISA::kernels::avx512_bf16
+}  // namespace avx512_bf16
+}  // namespace kernels
+}  // namespace LAZYPRUNE_COMPILED_ISA
+}  // namespace v0
+}  // namespace lazyprune
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic pop

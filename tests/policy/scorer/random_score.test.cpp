@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include <lazyprune/policy/scorer/random.hpp>
+#include <lazyprune/policy/scorer/random_score.hpp>
 
 #include <doctest/doctest.h>
 
@@ -12,16 +12,16 @@ namespace {
 
 using namespace contract;
 
-static_assert(std::is_trivially_copyable_v<lazyprune::random>);
+static_assert(std::is_trivially_copyable_v<random_score>);
 
 struct random_values {
-  static std::vector<lazyprune::random> all() { return {{}, {1}, {0xffff'ffff'ffff'ffffu}}; }
+  static std::vector<random_score> all() { return {{}, {1}, {0xffff'ffff'ffff'ffffu}}; }
 };
 TEST_CASE_TEMPLATE_INVOKE(scorer_contract, random_values);
 
 std::vector<float> score(std::uint64_t seed, const std::vector<position>& positions) {
   std::vector<float> out(positions.size());
-  lazyprune::random{seed}.score({positions, 0, positions.back() + std::size_t{1}}, out);
+  random_score{seed}.score({positions, 0, positions.back() + std::size_t{1}}, out);
   return out;
 }
 
