@@ -71,9 +71,8 @@ json tokenizer_json(const lazyprune::checkpoint& model) {
   std::optional<lazyprune::tokenizer> tokenizer;
   try {
     tokenizer = model.load_tokenizer();
-  } catch (const lazyprune::io_error&) {
-    throw;
   } catch (const lazyprune::error& fault) {
+    if (fault.code() == lazyprune::error_code::io) throw;
     return {{"not_usable", fault.what()}};
   }
   if (!tokenizer) return nullptr;

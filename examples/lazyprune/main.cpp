@@ -50,12 +50,11 @@ int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too long is a write that fails
   try {
     const int code = parse_command_line(argc, argv)();
-    if (!std::cout.flush()) throw lazyprune::io_error("stdout", "", "to write all of the output", "a fault");
+    if (!std::cout.flush()) throw lazyprune::error("stdout", "", "to write all of the output", "a fault", lazyprune::error_code::io);
     return code;
-  } catch (const lazyprune::io_error& problem) {
-    return complain(problem.what(), 3);
   } catch (const lazyprune::error& problem) {
-    return complain(problem.what(), 1);
+    const bool machine = problem.code() == lazyprune::error_code::io || problem.code() == lazyprune::error_code::no_memory;
+    return complain(problem.what(), machine ? 3 : 1);
   } catch (const std::bad_alloc&) {
     return complain("memory: expected enough for the model and its caches, found too little", 3);
   } catch (const std::length_error&) {

@@ -52,9 +52,8 @@ std::string prompt_text(const run_flags& flags) {
 std::optional<lazyprune::tokenizer> tokenizer_of(const lazyprune::checkpoint& model, const run_flags& flags) {
   try {
     return model.load_tokenizer();
-  } catch (const lazyprune::io_error&) {
-    throw;
   } catch (const lazyprune::error& fault) {
+    if (fault.code() == lazyprune::error_code::io) throw;
     if (flags.ids.empty() || !flags.stops.empty()) throw;
     std::cerr << "no text, the tokenizer cannot be used: " << one_line(fault.what()) << std::endl;
     return std::nullopt;

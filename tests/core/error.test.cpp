@@ -6,7 +6,7 @@
 #include <string>
 
 using lazyprune::error;
-using lazyprune::io_error;
+using lazyprune::error_code;
 
 TEST_CASE("one line: file, place, what was expected, what was found") {
   CHECK(std::string(error("a.json", "byte 7", "a comma", "'}'").what()) == "a.json: byte 7: expected a comma, found '}'");
@@ -15,12 +15,40 @@ TEST_CASE("one line: file, place, what was expected, what was found") {
   CHECK(std::string(error("", "", "more").what()) == "expected more");
 }
 
-TEST_CASE("a fault in what a file holds names the file first") {
-  CHECK(std::string(error("a.json", error("--stages", "", "a layer", "x")).what()) == "a.json: --stages: expected a layer, found x");
+TEST_CASE("its parts can be had one by one, and a code says what to do about it") {
+  const error fault("a.json", "byte 7", "a comma", "'}'");
+  CHECK(fault.file() == "a.json");
+  CHECK(fault.place() == "byte 7");
+  CHECK(fault.expected() == "a comma");
+  CHECK(fault.found() == "'}'");
+  CHECK(fault.code() == error_code::bad_input);
+  CHECK(error("disk", "", "room", "none", error_code::io).code() == error_code::io);
+  CHECK(name_of(error_code::wrong_order) == "wrong_order");
+  CHECK(name_of(error_code::unsupported) == "unsupported");
+  CHECK_THROWS_AS(throw error("a", "b", "c"), std::runtime_error);
 }
 
-TEST_CASE("a fault of the machine can be told from bad input, and caught as either") {
-  CHECK_THROWS_AS(throw io_error("a", "b", "c"), io_error);
-  CHECK_THROWS_AS(throw io_error("a", "b", "c"), error);
-  CHECK_THROWS_AS(throw error("a", "b", "c"), std::runtime_error);
+TEST_CASE("a fault in what a file holds names the file first, and keeps what is known of it") {
+  const error outer("a.json", error("--stages", "stage 2", "a layer", "x", error_code::unsupported));
+  CHECK(std::string(outer.what()) == "a.json: --stages: stage 2: expected a layer, found x");
+  CHECK(outer.file() == "a.json");
+  CHECK(outer.place() == "--stages: stage 2");
+  CHECK(outer.expected() == "a layer");
+  CHECK(outer.found() == "x");
+  CHECK(outer.code() == error_code::unsupported);
+  CHECK(error("a.json", error("", "byte 7", "a comma")).place() == "byte 7");
+  CHECK(error("a.json", error("b.json", "", "a file")).place() == "b.json");
+}
+
+TEST_CASE("the hook sees an error before it is thrown") {
+  static std::string seen;
+  seen.clear();
+  const auto before = lazyprune::set_error_hook([](const error& fault) { seen = fault.what(); });
+  CHECK_THROWS_WITH_AS(lazyprune::report_error({"session", "begin", "at least one new token", "none"}),
+                       "session: begin: expected at least one new token, found none", error);
+  CHECK(seen == "session: begin: expected at least one new token, found none");
+  CHECK(lazyprune::set_error_hook(before) != nullptr);
+  seen.clear();
+  CHECK_THROWS_AS(lazyprune::report_error({"a", "", "b"}), error);
+  CHECK(seen.empty());
 }

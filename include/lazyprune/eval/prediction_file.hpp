@@ -27,7 +27,7 @@ class prediction_file {
  public:
   /// `resume`: goes on where an earlier run was ended, or after the last prediction of a file that was finished. A line that the end cut in
   /// two is dropped. Throws `error` where the name cannot be written to, another process writes there, what is there is no file of
-  /// predictions, or there is an unfinished file and no `resume`; `io_error` where the disk fails.
+  /// predictions, or there is an unfinished file and no `resume`; one of code io where the disk fails.
   prediction_file(std::filesystem::path path, bool resume) : path_(std::move(path)), unfinished_(path_) {
     if (!path_.has_filename() || std::filesystem::is_directory(path_)) throw error(path_.string(), "", "a file to write", "a directory");
     unfinished_ += ".unfinished";
@@ -56,7 +56,7 @@ class prediction_file {
   /// Those that are in the file, in their order.
   const std::vector<eval_prediction>& done() const { return done_; }
 
-  /// Throws `io_error` where there is no room, or the disk fails. What was added before stays.
+  /// Throws one of code io where there is no room, or the disk fails. What was added before stays.
   void add(eval_prediction prediction) {
     untouched_ = false;
     put(to_line(prediction) + '\n');
@@ -78,8 +78,9 @@ class prediction_file {
       output_file file(path_);
       for (const std::size_t place : order) file.write(to_line(done_[place]) + '\n');
       file.commit();
-    } catch (const io_error& fault) {
-      throw io_error(path_.string(), "unfinished: " + unfinished_.string(), "to put the predictions in order", fault.what());
+    } catch (const error& fault) {
+      if (fault.code() != error_code::io) throw;
+      throw error(path_.string(), "unfinished: " + unfinished_.string(), "to put the predictions in order", fault.what(), error_code::io);
     }
     ::unlink(unfinished_.c_str());
     untouched_ = false;
@@ -116,7 +117,7 @@ class prediction_file {
   }
 
   [[noreturn]] void fail(std::string_view expected) const {
-    throw io_error(path_.string(), "unfinished: " + unfinished_.string(), expected, detail::reason(errno));
+    throw error(path_.string(), "unfinished: " + unfinished_.string(), expected, detail::reason(errno), error_code::io);
   }
 
   std::filesystem::path path_, unfinished_;

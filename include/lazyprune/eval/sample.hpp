@@ -153,10 +153,8 @@ std::vector<Record> read_records(line_reader& lines, Read read, const std::funct
       if (!line) return records;
       if (line->find_first_not_of(" \t\r") == line->npos) continue;
       records.push_back(read(json_value::parse(*line, lines.name(), longest_record, "line " + std::to_string(lines.number()))));
-    } catch (const io_error&) {
-      throw;
     } catch (const error& fault) {
-      if (!on_bad) throw;
+      if (!on_bad || fault.code() == error_code::io) throw;
       on_bad(fault);
     }
   }
@@ -166,7 +164,7 @@ std::vector<Record> read_records(line_reader& lines, Read read, const std::funct
 
 /// All samples. A line that is none is told to `on_bad` ("FILE: line 3: answers: expected ..., found ...") and left out; without
 /// `on_bad` it is thrown. So is one at which `check` throws `error`: it sees the sample and the record that it was read from, which has
-/// its place. Throws `io_error` where reading fails.
+/// its place. Throws one of code io where reading fails.
 inline std::vector<eval_sample> read_samples(line_reader& lines, const std::function<void(const error&)>& on_bad = {},
                                              const std::function<void(const eval_sample&, const json_value&)>& check = {}) {
   const auto read = [&](const json_value& record) {

@@ -48,13 +48,13 @@ class descriptor {
   int number_;
 };
 
-/// Throws `error` where the name or its permissions are at fault, `io_error` where the machine is. Both speak of the file `name`.
+/// Throws `error` where the name or its permissions are at fault, one of code io where the machine is. Both speak of the file `name`.
 inline descriptor open_file(const std::filesystem::path& path, int flags, const std::string& name, std::string_view expected) {
   descriptor file(repeat_if_interrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC, 0666); }));
   if (file.get() >= 0) return file;
   const int code = errno;
   for (const int machine : {EIO, ENOMEM, EMFILE, ENFILE, ENOSPC, EDQUOT})
-    if (code == machine) throw io_error(name, "open", expected, reason(code));
+    if (code == machine) throw error(name, "open", expected, reason(code), error_code::io);
   throw error(name, "", expected, reason(code));
 }
 
@@ -64,8 +64,9 @@ void read_fully(std::span<std::byte> out, const std::string& file, Read read) {
   constexpr std::size_t most = std::size_t{1} << 30;  // some systems refuse to read more at once
   for (std::size_t done = 0; done < out.size();) {
     const auto got = repeat_if_interrupted([&] { return read(out.data() + done, std::min(out.size() - done, most)); });
-    if (got < 0) throw io_error(file, "byte " + std::to_string(done), "to read it", reason(errno));
-    if (got == 0) throw io_error(file, "byte " + std::to_string(done), std::to_string(out.size()) + " bytes", "the end: the file shrank");
+    if (got < 0) throw error(file, "byte " + std::to_string(done), "to read it", reason(errno), error_code::io);
+    if (got == 0)
+      throw error(file, "byte " + std::to_string(done), std::to_string(out.size()) + " bytes", "the end: the file shrank", error_code::io);
     done += static_cast<std::size_t>(got);
   }
 }

@@ -29,7 +29,7 @@ class line_reader {
   }
 
   /// The next line without its end; none after the last. What follows the last end of line is a line, unless it is empty. Throws `error`
-  /// where the line is too long (the one after it comes next), `io_error` where reading fails.
+  /// where the line is too long (the one after it comes next), one of code io where reading fails.
   std::optional<std::string> next() {
     std::string line;
     bool any = false, too_long = false;
@@ -59,7 +59,7 @@ class line_reader {
   bool fill() {
     buffer_.resize(std::size_t{1} << 16);
     const auto got = detail::repeat_if_interrupted([&] { return ::read(descriptor(), buffer_.data(), buffer_.size()); });
-    if (got < 0) throw io_error(name_, "line " + std::to_string(number_), "to read it", detail::reason(errno));
+    if (got < 0) throw error(name_, "line " + std::to_string(number_), "to read it", detail::reason(errno), error_code::io);
     rest_ = std::string_view(buffer_).substr(0, static_cast<std::size_t>(got));
     return got > 0;
   }

@@ -49,7 +49,7 @@ class mapped_file {
     // Opening a pipe for reading would wait for its writer, without O_NONBLOCK.
     const detail::descriptor file = detail::open_file(path, O_RDONLY | O_NONBLOCK, name_, "a file that can be read");
     struct stat status {};
-    if (::fstat(file.get(), &status) != 0) throw io_error(name_, "stat", "to know its size", detail::reason(errno));
+    if (::fstat(file.get(), &status) != 0) throw error(name_, "stat", "to know its size", detail::reason(errno), error_code::io);
     if (S_ISDIR(status.st_mode)) throw error(name_, "", "a file", "a directory");
     if (!S_ISREG(status.st_mode)) throw error(name_, "", "a plain file", "a pipe or device");
     size_ = static_cast<std::size_t>(status.st_size);
@@ -58,7 +58,7 @@ class mapped_file {
 
     if (how == file_access::map) {
       void* const at = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.get(), 0);
-      if (at == MAP_FAILED) throw io_error(name_, "mmap", "to map " + std::to_string(size_) + " bytes", detail::reason(errno));
+      if (at == MAP_FAILED) throw error(name_, "mmap", "to map " + std::to_string(size_) + " bytes", detail::reason(errno), error_code::io);
       data_ = {static_cast<const std::byte*>(at), detail::file_bytes_deleter{size_}};
     } else {
       auto memory = std::make_unique_for_overwrite<std::byte[]>(size_);

@@ -81,7 +81,8 @@ class output_file {
   }
 
   [[noreturn]] void fail(std::string_view expected) const {
-    throw io_error(path_.string(), unfinished_.empty() ? "unfinished" : "unfinished and removed", expected, detail::reason(errno));
+    throw error(path_.string(), unfinished_.empty() ? "unfinished" : "unfinished and removed", expected, detail::reason(errno),
+                error_code::io);
   }
 
   std::filesystem::path path_, unfinished_;  // unfinished_: empty where there is nothing to rename or remove

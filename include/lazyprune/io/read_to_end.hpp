@@ -23,7 +23,7 @@ inline constexpr std::size_t most_streamed_bytes = std::size_t{1} << 30;
 /// bytes, or most_streamed_bytes if it is no plain file; `io_error` where reading fails.
 inline std::string read_to_end(int descriptor, const std::string& name, std::size_t limit = std::numeric_limits<std::size_t>::max()) {
   struct stat status {};
-  if (::fstat(descriptor, &status) != 0) throw io_error(name, "stat", "to know what it is", detail::reason(errno));
+  if (::fstat(descriptor, &status) != 0) throw error(name, "stat", "to know what it is", detail::reason(errno), error_code::io);
   if (!S_ISREG(status.st_mode)) limit = std::min(limit, most_streamed_bytes);
 
   std::string text;
@@ -32,7 +32,7 @@ inline std::string read_to_end(int descriptor, const std::string& name, std::siz
     const auto got = detail::repeat_if_interrupted([&] { return ::read(descriptor, part.data(), part.size()); });
     if (got == 0) return text;
     if (got < 0 && (errno == EISDIR || errno == EBADF)) throw error(name, "", "a file or pipe that can be read", detail::reason(errno));
-    if (got < 0) throw io_error(name, "byte " + std::to_string(text.size()), "to read it", detail::reason(errno));
+    if (got < 0) throw error(name, "byte " + std::to_string(text.size()), "to read it", detail::reason(errno), error_code::io);
     text.append(part.data(), static_cast<std::size_t>(got));
     if (text.size() > limit) throw error(name, "", "at most " + std::to_string(limit) + " bytes", "more");
   }
