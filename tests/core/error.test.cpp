@@ -47,7 +47,7 @@ TEST_CASE("the hook sees an error before it is thrown") {
   CHECK_THROWS_WITH_AS(lazyprune::report_error({"session", "begin", "at least one new token", "none"}),
                        "session: begin: expected at least one new token, found none", error);
   CHECK(seen == "session: begin: expected at least one new token, found none");
-  CHECK(lazyprune::set_error_hook(before) != nullptr);
+  CHECK((lazyprune::set_error_hook(before) != nullptr));
   seen.clear();
   CHECK_THROWS_AS(lazyprune::report_error({"a", "", "b"}), error);
   CHECK(seen.empty());

@@ -88,7 +88,8 @@ TEST_CASE("of a prediction that the disk has no room for nothing is left, and wh
   std::string said;
   try {
     file.add(prediction("two"));
-  } catch (const io_error& fault) {
+  } catch (const error& fault) {
+    CHECK(fault.code() == error_code::io);
     said = fault.what();
   }
   REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);

@@ -74,7 +74,7 @@ TEST_CASE("a device is written to, not replaced") {
   CHECK(std::filesystem::is_character_file("/dev/null"));
 }
 
-TEST_CASE("a full disk: an io_error that names the file, and nothing left of it") {
+TEST_CASE("a full disk: an error of code io that names the file, and nothing left of it") {
   if (!std::filesystem::exists("/dev/full")) {
     MESSAGE("skipped: no /dev/full");
   } else {

@@ -50,10 +50,8 @@ template <class Call>
 std::string error_of(Call call) {
   try {
     call();
-  } catch (const lazyprune::io_error& e) {
-    return std::string("io: ") + e.what();
   } catch (const lazyprune::error& e) {
-    return e.what();
+    return (e.code() == lazyprune::error_code::io ? "io: " : "") + std::string(e.what());
   }
   return "no error";
 }

@@ -41,7 +41,7 @@ struct file_bytes_deleter {
 
 class mapped_file {
  public:
-  /// Throws `error` where there is no such file, it cannot be opened, is no plain file, or has more than `limit` bytes; `io_error`
+  /// Throws `error` where there is no such file, it cannot be opened, is no plain file, or has more than `limit` bytes; one of code io
   /// where reading fails.
   explicit mapped_file(const std::filesystem::path& path, file_access how = file_access::map,
                        std::size_t limit = std::numeric_limits<std::size_t>::max())

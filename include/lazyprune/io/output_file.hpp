@@ -47,7 +47,7 @@ class output_file {
     if (!unfinished_.empty()) ::unlink(unfinished_.c_str());
   }
 
-  /// Throws `io_error` where there is no room, or the disk fails.
+  /// Throws one of code io where there is no room, or the disk fails.
   void write(std::string_view text) {
     if (buffer_.size() + text.size() > buffer_bytes) flush();
     if (text.size() > buffer_bytes)

@@ -20,7 +20,7 @@ inline namespace v0 {
 inline constexpr std::size_t most_streamed_bytes = std::size_t{1} << 30;
 
 /// What the open descriptor gives to its end; `name` is for errors. Throws `error` where it cannot be read or gives more than `limit`
-/// bytes, or most_streamed_bytes if it is no plain file; `io_error` where reading fails.
+/// bytes, or most_streamed_bytes if it is no plain file; one of code io where reading fails.
 inline std::string read_to_end(int descriptor, const std::string& name, std::size_t limit = std::numeric_limits<std::size_t>::max()) {
   struct stat status {};
   if (::fstat(descriptor, &status) != 0) throw error(name, "stat", "to know what it is", detail::reason(errno), error_code::io);

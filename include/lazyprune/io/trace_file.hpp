@@ -269,7 +269,7 @@ inline std::string to_line(const step_trace& step) {
 }
 
 /// All steps of a trace, from a file or a pipe. Throws `error` where the file is missing, a line is not a step as the format wants it, or
-/// the steps do not belong together: "t.jsonl: line 3: layers[2].rows: expected ..., found ..."; `io_error` where reading fails.
+/// the steps do not belong together: "t.jsonl: line 3: layers[2].rows: expected ..., found ..."; one of code io where reading fails.
 inline std::vector<step_trace> read_trace(const std::filesystem::path& path) {
   const std::string file = path.string(), all = read_to_end(path);
   std::string_view rest = all;
