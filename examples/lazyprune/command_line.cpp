@@ -82,6 +82,7 @@ void add_backend_flags(CLI::App& command, backend_flags& flags) {
   add_text(command, "--backend", flags.backend, "cpu, or reference: plain loops, the oracle (default: cpu)")->type_name("NAME");
   add_text(command, "--dtype", flags.dtype, "Weights in f32 or bf16 (default: auto, as stored); reference computes in f64 (auto) or f32")
       ->type_name("TYPE");
+  command.add_flag("--exact", flags.exact, "Keep activations in float wherever they are multiplied, whatever the processor computes with");
 }
 
 void add_policy_flags(CLI::App& command, lazyprune::policy_spec& spec) {

@@ -18,6 +18,7 @@ struct backend_flags {
   std::string backend = "cpu";
   std::string dtype = "auto";
   int threads = 0;  // 0: all that the process may use
+  bool exact = false;
 };
 
 struct run_flags {

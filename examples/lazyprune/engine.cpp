@@ -2,6 +2,8 @@
 // The one place that knows the backends: they are the most of the program's compile time.
 #include "engine.hpp"
 
+#include <cstdlib>
+
 #include <lazyprune/backend/cpu.hpp>
 #include <lazyprune/backend/cpu/ceilings.hpp>
 #include <lazyprune/backend/reference.hpp>
@@ -25,7 +27,7 @@ class loaded_engine final : public engine {
                                  const lazyprune::generation_options& options) override {
     Backend backend(how_);  // its own scratch, so that no run gains by the memory of another
     lazyprune::generation result = lazyprune::generate(model_, backend, session, prompt, options);
-    if constexpr (requires { backend.bytes(); }) result.memory.scratch += backend.bytes();
+    result.memory.scratch += backend.bytes();
     return result;
   }
   scored_prompt self_information(std::span<const lazyprune::token_id> prompt) override {
@@ -35,7 +37,7 @@ class loaded_engine final : public engine {
     lazyprune::transformer<Backend> net(model_, backend);
     net.reserve(state, prompt.size());
     scored_prompt scored{net.self_information(state, session, prompt), state.memory()};
-    if constexpr (requires { backend.bytes(); }) scored.memory.scratch += backend.bytes();
+    scored.memory.scratch += backend.bytes();
     return scored;
   }
   const lazyprune::model_config& config() const override { return model_.config; }
@@ -49,11 +51,7 @@ class loaded_engine final : public engine {
     return 2 * c.n_kv_heads * c.head_dim * sizeof(typename Backend::scalar);
   }
   void use_threads(int threads) override { how_.threads = threads; }
-  int threads() const override {
-    const Backend backend(how_);
-    if constexpr (requires { backend.threads(); }) return backend.threads();
-    return 1;
-  }
+  int threads() const override { return Backend(how_).threads(); }
   std::optional<peak_rates> measure_peaks() const override {
     if constexpr (std::same_as<Backend, lazyprune::cpu>) {
       constexpr std::size_t more_than_caches = std::size_t{512} << 20;
@@ -84,12 +82,20 @@ class loaded_engine final : public engine {
   lazyprune::model<Backend> model_;
 };
 
+/// What LAZYPRUNE_ISA asks for.
+lazyprune::execution execution_of(const backend_flags& flags) {
+  lazyprune::execution how{.threads = flags.threads, .exact = flags.exact};
+  const char* name = std::getenv("LAZYPRUNE_ISA");
+  if (flags.backend == "cpu" && name && *name) how.instructions = lazyprune::isa_named(name, "LAZYPRUNE_ISA");
+  return how;
+}
+
 template <lazyprune::tensor_source Source>
 std::unique_ptr<engine> load(const backend_flags& flags, const lazyprune::model_config& config, const Source& source) {
   check(flags);
   progress_bar bar("loading");
   lazyprune::load_options options{.as = {}, .progress = [&](std::size_t done, std::size_t of) { bar.show(done, of); }};
-  const lazyprune::execution how{.threads = flags.threads};
+  const lazyprune::execution how = execution_of(flags);
   if (flags.backend == "reference") {
     if (flags.dtype == "f32") return std::make_unique<loaded_engine<lazyprune::reference<float>>>(how, config, source, options);
     return std::make_unique<loaded_engine<lazyprune::reference<double>>>(how, config, source, options);
@@ -113,7 +119,7 @@ void check(const backend_flags& flags) {
 }
 
 std::string_view isa_of(const backend_flags& flags) {
-  return flags.backend == "reference" ? "generic" : name_of(lazyprune::isa_of(lazyprune::execution{}));
+  return flags.backend == "reference" ? "generic" : name_of(lazyprune::isa_of(execution_of(flags)));
 }
 
 std::vector<std::string_view> isas_here() {

@@ -206,6 +206,7 @@ std::string evaluator::how_asked(const question& asked, const eval_setting& sett
   add("--chat", flags_.chat);
   add("--backend", backend_.backend);
   add("--dtype", backend_.dtype);
+  if (backend_.exact) text.append(" --exact");
   return text + ", prompt " + digest_of(lazyprune::prompt_of(*asked.task, asked.sample));
 }
 

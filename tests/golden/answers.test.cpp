@@ -11,14 +11,16 @@
 #include <sstream>
 
 #include "../test_data.hpp"
+#include "../tested_path.hpp"
 
 namespace {
 
 using namespace lazyprune;
+using lazyprune_test::tested_execution;
 
 /// The text before " .", where the tasks' answers end (examples/pocket/README.md).
 std::string answer(const model<cpu>& net, const tokenizer& words, const std::vector<token_id>& prompt, const stages& when, double* share) {
-  cpu backend{execution{}};
+  cpu backend{tested_execution()};
   any_session session(lazyllm(when), {.layers = static_cast<layer_id>(net.config.layers)});
   std::vector<token_id> tokens;
   std::string text;
@@ -41,7 +43,7 @@ TEST_CASE("the bundled prompts, at 1,000 and 1,900 tokens: dense and pruned answ
   const stages recommended = stages::parse(*files.stages());
   const auto words = files.load_tokenizer();
   REQUIRE(words);
-  cpu backend{execution{}};
+  cpu backend{tested_execution()};
   const auto net = load_model(backend, files.config(), files);
   std::size_t prompts = 0;
   for (const auto& entry : std::filesystem::directory_iterator(source_dir() / "examples/pocket/prompts")) {

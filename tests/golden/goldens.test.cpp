@@ -13,10 +13,12 @@
 #include <vector>
 
 #include "../test_data.hpp"
+#include "../tested_path.hpp"
 
 namespace {
 
 using namespace lazyprune;
+using lazyprune_test::tested_execution;
 
 struct golden {
   const char* name;
@@ -40,7 +42,7 @@ std::vector<golden> goldens() {
 
 template <class Backend>
 std::vector<step_trace> run(const model<Backend>& net, const policy_spec& policy, const std::vector<step_trace>& as) {
-  Backend backend{execution{}};
+  Backend backend{tested_execution()};
   any_session session = make_session(policy, {.layers = static_cast<layer_id>(net.config.layers)});
   generation_options options;
   for (std::size_t s = 1; s < as.size(); ++s) options.force.push_back(as[s].tokens.front());
@@ -71,7 +73,7 @@ TEST_CASE("the reference backend does what it did: kept sets, revived rows, logi
 
 TEST_CASE("the cpu backend does the same wherever float can tell") {
   const checkpoint files(pocket_model());
-  cpu backend{execution{}};
+  cpu backend{tested_execution()};
   for (const dtype as : {dtype::f32, dtype::bf16}) {
     const auto net = load_model(backend, files.config(), files, {.as = as});
     for (const golden& g : goldens()) {

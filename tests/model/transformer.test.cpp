@@ -17,11 +17,13 @@
 #include <random>
 
 #include "../test_data.hpp"
+#include "../tested_path.hpp"
 #include "llama2c.hpp"
 
 namespace {
 
 using namespace lazyprune;
+using lazyprune_test::tested_execution;
 
 template <class Backend>
 model<Backend> load(const std::filesystem::path& directory, Backend& backend, std::optional<dtype> as = {}) {
@@ -67,7 +69,7 @@ std::vector<token_id> random_tokens(std::size_t n, std::size_t vocabulary, std::
 /// Each step's logits and the plans of a run of `steps` forced tokens.
 template <class Backend, class Policy>
 generation run(const model<Backend>& net, Policy policy, const std::vector<token_id>& prompt, std::size_t steps, int threads = 0) {
-  Backend backend{execution{.threads = threads}};
+  Backend backend{tested_execution({.threads = threads})};
   any_session session(policy, {.layers = static_cast<layer_id>(net.config.layers)});
   generation_options options;
   options.force = random_tokens(steps, net.config.vocabulary, 77);
@@ -179,7 +181,7 @@ TEST_CASE("traces of an independent float64 program: the same tokens at every la
 }
 
 TEST_CASE("a policy that keeps all is the dense model, bit for bit") {
-  cpu loader{execution{}};
+  cpu loader{tested_execution()};
   for (const dtype as : {dtype::f32, dtype::bf16}) {
     const auto net = load(pocket_model(), loader, as);
     const auto prompt = random_tokens(700, net.config.vocabulary, 1);
@@ -201,7 +203,7 @@ TEST_CASE("a policy that keeps all is the dense model, bit for bit") {
 }
 
 TEST_CASE("keep-all is dense also where a wide window makes other blocks of rows") {
-  cpu loader{execution{}};
+  cpu loader{tested_execution()};
   const stages all{{1, 1.0}, {3, 1.0}, {5, 1.0}};
   for (const dtype as : {dtype::f32, dtype::bf16}) {
     const auto net = load(pocket_model(), loader, as);
@@ -220,7 +222,7 @@ TEST_CASE("keep-all is dense also where a wide window makes other blocks of rows
 }
 
 TEST_CASE("the same bits for any number of threads, whatever the policy") {
-  cpu loader{execution{}};
+  cpu loader{tested_execution()};
   for (const dtype as : {dtype::f32, dtype::bf16}) {
     const auto net = load(pocket_model(), loader, as);
     const auto prompt = random_tokens(600, net.config.vocabulary, 2);
@@ -253,7 +255,7 @@ TEST_CASE("cpu agrees with the reference: logits, and kept sets wherever the mar
   // A score follows from the same sums: sqrt(256) * 6e-8 through 6 layers, 6e-6 of it, and the difference of two such; 1e-4 leaves a
   // factor of ten. Above it nothing excuses another choice.
   constexpr double clear = 1e-4;
-  cpu fast{execution{}};
+  cpu fast{tested_execution()};
   reference<double> exact{execution{}};
   const auto oracle = load(pocket_model(), exact);
   const auto f32 = load(pocket_model(), fast, dtype::f32), bf16 = load(pocket_model(), fast, dtype::bf16);
@@ -321,7 +323,7 @@ TEST_CASE("self-information: what each token adds to the log-likelihood, as step
     return largest_difference(std::span(found).subspan(1), std::span(expected).subspan(1));
   };
   CHECK(differ(information(oracle, exact, dense())) < 1e-10);
-  cpu fast{execution{}};
+  cpu fast{tested_execution()};
   CHECK(differ(information(load(pocket_model(), fast, dtype::f32), fast, dense())) < 1e-3);  // logits of 30 and more, in float
 
   CHECK_THROWS_WITH_AS(information(oracle, exact, random_drop(0.5)),

@@ -19,8 +19,7 @@ inline namespace LAZYPRUNE_COMPILED_ISA {
 /// Computes in float, with weights in float or bf16. Scratch grows to the largest operation seen and is then reused.
 ///
 /// The order of additions in a product depends on nothing but the instructions and the number of inputs: the same bits for any number of
-/// threads and for a row in any company. With weights in bf16, the instructions avx512_bf16 and amx round activations to bf16 where they
-/// meet them; avx2 and avx512 do not, and give each other's bits.
+/// threads and for a row in any company. What avx512_bf16 and amx round, and how to keep them from it: `execution::exact`.
 class cpu : public host_backend<float> {
  public:
   using matrix = packed_matrix;

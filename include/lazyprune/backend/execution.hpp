@@ -11,7 +11,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// What the products of the backend `cpu` are computed with, each name with all that stand before it.
+/// What the backend `cpu` computes with, each name with all that stand before it.
 enum class isa : std::uint8_t {
   avx2,         // AVX2, FMA, F16C
   avx512,       // AVX-512 F, BW, DQ, VL
@@ -28,8 +28,13 @@ constexpr std::string_view name_of(isa i) {
 
 struct execution {
   int threads = 0;                       // 0: all that the process may use. Results do not depend on it
-  std::optional<isa> instructions = {};  // none: what the environment's LAZYPRUNE_ISA names, or else the best for this processor
+  std::optional<isa> instructions = {};  // none: the best for this processor
   dtype kv = dtype::f32;                 // how the backend `cpu` keeps keys, values and stored rows: f32, or bf16 in half the memory
+
+  /// Activations stay float wherever they are multiplied. avx2 and avx512 keep them so in any case. avx512_bf16 and amx round them to bf16
+  /// where they meet weights in bf16, and queries and attention weights where they meet keys and values in bf16; where `exact` is set,
+  /// avx512's kernels take the place of theirs, and give the bits of avx512 and avx2.
+  bool exact = false;
 };
 
 }  // namespace v0

@@ -33,6 +33,9 @@ class reference : public host_backend<T> {
   reference() = default;
   explicit reference(const execution&) {}  // one thread, whatever is asked for
 
+  int threads() const { return 1; }
+  std::size_t bytes() const { return 0; }  // of scratch
+
   matrix pack(std::span<const tensor> parts, dtype as) const {
     matrix w;
     w.outputs_ = detail::stacked_outputs(parts, as);

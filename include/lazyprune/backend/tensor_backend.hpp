@@ -35,6 +35,8 @@
 //                                                given back then
 //   read_keys / read_values(kv, slots, out)      to host floats                                    out (slots, kv_heads * head_dim)
 //   read(x, out)                                 to host scalars                                   out (rows, columns)
+//   threads()                                    how many it computes with
+//   bytes()                                      scratch memory that it holds
 //
 // Results are a function of the input: the same bits for any number of threads.
 #pragma once
@@ -89,12 +91,12 @@ template <class B>
 concept tensor_backend = std::floating_point<typename B::scalar> && std::constructible_from<typename B::buffer, std::size_t> &&  // columns
     std::constructible_from<typename B::row_store, std::size_t> &&                                                               // columns
     std::constructible_from<typename B::kv_layer, std::size_t, std::size_t> &&  // kv_heads, head_dim
-    requires(B b, std::span<const tensor> parts, const tensor& part, dtype as, std::span<const double> frequencies, std::size_t n,
-             double epsilon, std::span<const std::uint32_t> ids, rows_view<const typename B::scalar> x, rows_view<typename B::scalar> out,
-             const typename B::matrix& w, const typename B::parameters& p, const typename B::parameters* bias,
-             const typename B::rope_table& rope, typename B::kv_layer& kv, const typename B::kv_layer& keys, typename B::row_store& store,
-             const attention_rows& what, const attention_probe& probe, float* floats, typename B::scalar* scalars,
-             typename B::buffer& buffer) {
+    requires(B b, const B& made, std::span<const tensor> parts, const tensor& part, dtype as, std::span<const double> frequencies,
+             std::size_t n, double epsilon, std::span<const std::uint32_t> ids, rows_view<const typename B::scalar> x,
+             rows_view<typename B::scalar> out, const typename B::matrix& w, const typename B::parameters& p,
+             const typename B::parameters* bias, const typename B::rope_table& rope, typename B::kv_layer& kv,
+             const typename B::kv_layer& keys, typename B::row_store& store, const attention_rows& what, const attention_probe& probe,
+             float* floats, typename B::scalar* scalars, typename B::buffer& buffer) {
   { b.pack(parts, as) } -> std::same_as<typename B::matrix>;
   { b.pack_gated(part, part, as) } -> std::same_as<typename B::matrix>;
   { b.load(parts) } -> std::same_as<typename B::parameters>;
@@ -113,6 +115,8 @@ concept tensor_backend = std::floating_point<typename B::scalar> && std::constru
   b.read_keys(keys, ids, floats);
   b.read_values(keys, ids, floats);
   b.read(x, scalars);
+  { made.threads() } -> std::convertible_to<int>;
+  { made.bytes() } -> std::convertible_to<std::size_t>;
 
   buffer.reserve(n);  // room for n rows at least; what is there stays
   { buffer.view() } -> std::same_as<rows_view<typename B::scalar>>;

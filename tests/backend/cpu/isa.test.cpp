@@ -3,37 +3,9 @@
 
 #include <doctest/doctest.h>
 
-#include <cstdlib>
-#include <optional>
-
 #include <lazyprune/backend/cpu.hpp>
 
 using namespace lazyprune;
-
-namespace {
-
-/// LAZYPRUNE_ISA for the time of a test.
-class variable {
- public:
-  explicit variable(const char* value) {
-    if (const char* old = std::getenv("LAZYPRUNE_ISA")) before_ = old;
-    set(value);
-  }
-  ~variable() { set(before_ ? before_->c_str() : nullptr); }
-  variable(const variable&) = delete;
-
- private:
-  static void set(const char* value) {
-    if (value)
-      ::setenv("LAZYPRUNE_ISA", value, 1);
-    else
-      ::unsetenv("LAZYPRUNE_ISA");
-  }
-
-  std::optional<std::string> before_;
-};
-
-}  // namespace
 
 TEST_CASE("each instruction set has all that stand before it") {
   for (std::size_t i = 1; i < std::size(every_isa); ++i)
@@ -51,18 +23,15 @@ TEST_CASE("what the compiler's library finds is found, and no more") {
   CHECK(detail::this_processor().l2 >= detail::this_processor().l1);
 }
 
-TEST_CASE("the environment names an instruction set; what is asked for in code comes first") {
-  const variable unset(nullptr);
+TEST_CASE("without a wish it is the best that there is; where activations stay exact, none that rounds them") {
   CHECK(isa_of({}) == best_isa());
   for (const isa i : every_isa) {
     if (!has(i)) continue;
-    const variable named(std::string(name_of(i)).c_str());
-    CHECK(isa_of({}) == i);
-    CHECK(cpu().instructions() == i);
-    CHECK(isa_of({.instructions = isa::avx2}) == isa::avx2);
+    CHECK(isa_of({.instructions = i}) == i);
+    CHECK(isa_named(name_of(i), "here") == i);
+    CHECK(cpu(execution{.instructions = i}).instructions() == i);
+    CHECK(cpu(execution{.instructions = i, .exact = true}).instructions() == std::min(i, isa::avx512));
   }
-  const variable empty("");
-  CHECK(isa_of({}) == best_isa());
 }
 
 TEST_CASE("an instruction set that is not there, or no instruction set, is refused when the backend is made") {
@@ -70,16 +39,13 @@ TEST_CASE("an instruction set that is not there, or no instruction set, is refus
   for (const isa i : every_isa)
     if (has(i)) available += (available.empty() ? "" : ", ") + std::string(name_of(i));
   const std::string expected = ": expected what this processor has: " + available + ", found ";
-  for (const char* name : {"avx3", "AVX2", "avx2 ", "generic"}) {
-    const variable wrong(name);
-    CHECK_THROWS_WITH_AS(cpu(), ("LAZYPRUNE_ISA" + expected + name).c_str(), error);
-  }
-  const variable unset(nullptr);
+  for (const std::string name : {"avx3", "AVX2", "avx2 ", "generic"})
+    CHECK_THROWS_WITH_AS(isa_named(name, "LAZYPRUNE_ISA"), ("LAZYPRUNE_ISA" + expected + name).c_str(), error);
   for (const isa i : every_isa)
     if (!has(i)) {
       const std::string name(name_of(i));
-      CHECK_THROWS_WITH_AS(cpu(execution{.instructions = i}), ("instructions" + expected + name).c_str(), error);
-      const variable lacking(name.c_str());
-      CHECK_THROWS_WITH_AS(cpu(), ("LAZYPRUNE_ISA" + expected + name).c_str(), error);
+      CHECK_THROWS_WITH_AS(isa_named(name, "here"), ("here" + expected + name).c_str(), error);
+      for (const bool exact : {false, true})
+        CHECK_THROWS_WITH_AS(cpu(execution{.instructions = i, .exact = exact}), ("instructions" + expected + name).c_str(), error);
     }
 }

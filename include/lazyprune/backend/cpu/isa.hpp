@@ -14,9 +14,10 @@
 #include <unistd.h>
 #endif
 
+#include <algorithm>
 #include <cstddef>
-#include <cstdlib>
 #include <string>
+#include <string_view>
 
 #include <lazyprune/backend/execution.hpp>
 #include <lazyprune/core/error.hpp>
@@ -105,21 +106,25 @@ inline isa best_isa() {
   if (has(isa::avx512_bf16) && detail::this_processor().fast_bf16) return isa::avx512_bf16;
   if (has(isa::avx512)) return isa::avx512;
   if (has(isa::avx2)) return isa::avx2;
-  throw error("", "processor", "AVX2, FMA and F16C", "less");
+  throw error("", "processor", "AVX2, FMA and F16C", "less", error_code::unsupported);
 }
 
-/// What a backend made from `e` computes with. Throws `error` where the processor lacks what was asked for, or the name is unknown.
-inline isa isa_of(const execution& e) {
-  const char* name = std::getenv("LAZYPRUNE_ISA");
-  const bool named = name && *name;
-  if (!e.instructions && !named) return best_isa();
+/// The instruction set of that name, which `place` (a variable, a flag) asks for. Throws `error` where there is none, or this processor
+/// lacks it.
+inline isa isa_named(std::string_view name, std::string_view place) {
   std::string available;
   for (const isa i : every_isa) {
-    if ((e.instructions ? *e.instructions == i : name == name_of(i)) && has(i)) return i;
-    if (has(i)) available += (available.empty() ? "" : ", ") + std::string(name_of(i));
+    if (!has(i)) continue;
+    if (name == name_of(i)) return i;
+    available += (available.empty() ? "" : ", ") + std::string(name_of(i));
   }
-  throw error("", e.instructions ? "instructions" : "LAZYPRUNE_ISA", "what this processor has: " + (available.empty() ? "none" : available),
-              e.instructions ? std::string(name_of(*e.instructions)) : name);
+  throw error("", place, "what this processor has: " + (available.empty() ? "none" : available), name, error_code::unsupported);
+}
+
+/// What a backend made from `e` computes with. Throws `error` where the processor lacks what was asked for.
+inline isa isa_of(const execution& e) {
+  const isa path = e.instructions ? isa_named(name_of(*e.instructions), "instructions") : best_isa();
+  return e.exact ? std::min(path, isa::avx512) : path;
 }
 
 }  // namespace v0
