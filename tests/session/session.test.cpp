@@ -436,6 +436,24 @@ TEST_CASE("a step left unfinished, no tokens, too small a reserve: errors that s
   CHECK_THROWS_AS(lazyprune::session(dense(), {.layers = 0}), error);
 }
 
+TEST_CASE("an error has a code to act on") {
+  const auto code = [](auto&& work) {
+    try {
+      work();
+    } catch (const error& fault) {
+      return fault.code();
+    }
+    return error_code::io;
+  };
+  lazyprune::session session(dense(), {.layers = 2, .max_tokens = 4});
+  CHECK(code([&] { (void)session.begin(5, phase::prefill); }) == error_code::no_room);
+  CHECK(code([&] { (void)session.begin(0, phase::prefill); }) == error_code::bad_input);
+  CHECK(code([&] {
+          (void)session.begin(1, phase::prefill);
+          (void)session.begin(1, phase::prefill);
+        }) == error_code::wrong_order);
+}
+
 #ifdef NDEBUG  // with assertions it ends the program
 TEST_CASE("finish before the last layer, or inside it, leaves the step unfinished") {
   const auto refused = [](auto&& work) {

@@ -17,7 +17,7 @@ inline namespace v0 {
 class fraction {
  public:
   constexpr fraction(double value) : value_(value) {
-    if (!(value > 0.0 && value <= 1.0)) throw error("", "", "a share in (0, 1]", text_of_number(value));
+    if (!(value > 0.0 && value <= 1.0)) report_error(error("", "", "a share in (0, 1]", text_of_number(value)));
   }
   constexpr operator double() const { return value_; }
 
@@ -29,7 +29,7 @@ class fraction {
 class positive {
  public:
   constexpr positive(std::size_t value) : value_(value) {
-    if (value == 0) throw error("", "", "a count of at least 1", "0");
+    if (value == 0) report_error(error("", "", "a count of at least 1", "0"));
   }
   constexpr operator std::size_t() const { return value_; }
 

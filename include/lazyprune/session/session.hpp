@@ -43,7 +43,7 @@ class session {
   using policy_type = policy<Scorer, Schedule, Selector, Store>;
 
   session(policy_type policy, session_options options) : pristine_(std::move(policy)), policy_(pristine_), layers_(options.layers) {
-    if (layers_ == 0) throw error("session", "layers", "at least 1", "0");
+    if (layers_ == 0) report_error(error("session", "layers", "at least 1", "0"));
     statistics_.prefill_rows.assign(layers_, 0);
     statistics_.prefill_dense_rows.assign(layers_, 0);
     if (options.max_tokens > 0) reserve(options.max_tokens);
@@ -54,8 +54,8 @@ class session {
   /// Room for sequences of so many tokens; from then on it is a limit, and nothing allocates.
   void reserve(std::size_t max_tokens) {
     if (max_tokens < known() || max_tokens >= frontier_table::no_slot)
-      throw error("session", "reserve", "the tokens known (" + std::to_string(known()) + ") or more, below 2^32 - 1",
-                  std::to_string(max_tokens));
+      report_error(error("session", "reserve", "the tokens known (" + std::to_string(known()) + ") or more, below 2^32 - 1",
+                         std::to_string(max_tokens)));
     grow(max_tokens);
     limit_ = max_tokens;
   }
@@ -74,11 +74,14 @@ class session {
   /// A forward pass over `new_tokens` >= 1 tokens that follow those known. Throws where there is no room for them, or where the
   /// step before was not finished.
   step<session> begin(std::size_t new_tokens, phase phase) {
-    if (in_step_) throw error("session", "begin", "the last step finished, or reset()", "a step that was left unfinished");
-    if (new_tokens == 0) throw error("session", "begin", "at least one new token", "none");
+    if (in_step_)
+      report_error(
+          error("session", "begin", "the last step finished, or reset()", "a step that was left unfinished", error_code::wrong_order));
+    if (new_tokens == 0) report_error(error("session", "begin", "at least one new token", "none"));
     const std::size_t room = (limit_ > 0 ? limit_ : frontier_table::no_slot - 1) - known();
     if (new_tokens > room)
-      throw error("session", "begin", "at most " + std::to_string(room) + " more tokens (reserved)", std::to_string(new_tokens));
+      report_error(error("session", "begin", "at most " + std::to_string(room) + " more tokens (reserved)", std::to_string(new_tokens),
+                         error_code::no_room));
     if (known() + new_tokens > capacity_) grow(std::max(known() + new_tokens, limit_ > 0 ? 0 : 2 * capacity_));
     table_.append(new_tokens);
     if constexpr (remembers) memory_.resize(known(), 0.0f);

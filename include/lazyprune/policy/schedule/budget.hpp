@@ -27,7 +27,7 @@ class budget {
   /// Throws `error` unless just one of `tokens` and `cost` is given.
   explicit budget(const budget_target& target) : target_(target) {
     if (target.tokens.has_value() == target.cost.has_value())
-      throw error("", "budget", "either tokens or cost", target.tokens ? "both" : "neither");
+      report_error(error("", "budget", "either tokens or cost", target.tokens ? "both" : "neither"));
   }
 
   std::size_t keep(const layer_context& context) const {

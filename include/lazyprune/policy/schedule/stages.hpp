@@ -29,8 +29,8 @@ class stages {
   explicit stages(std::vector<stage> list) : list_(std::move(list)) {
     for (std::size_t i = 1; i < list_.size(); ++i)
       if (list_[i].after <= list_[i - 1].after)
-        throw error("stages", "stage " + std::to_string(i + 1), "a layer after " + std::to_string(list_[i - 1].after),
-                    std::to_string(list_[i].after));
+        report_error(error("stages", "stage " + std::to_string(i + 1), "a layer after " + std::to_string(list_[i - 1].after),
+                           std::to_string(list_[i].after)));
   }
 
   /// Reads "9:0.7,19:0.5,28:0.3", LAYER:SHARE pieces; the empty text is no stage. Throws `error` with the piece that is wrong.
@@ -39,7 +39,8 @@ class stages {
     while (!text.empty()) {
       const std::string_view piece = text.substr(0, text.find(','));
       list.push_back(parse_stage(piece, list.size() + 1));
-      if (piece.size() + 1 == text.size()) throw error("stages", "stage " + std::to_string(list.size() + 1), "LAYER:SHARE", "nothing");
+      if (piece.size() + 1 == text.size())
+        report_error(error("stages", "stage " + std::to_string(list.size() + 1), "LAYER:SHARE", "nothing"));
       text.remove_prefix(std::min(text.size(), piece.size() + 1));
     }
     return stages(std::move(list));
@@ -72,8 +73,8 @@ class stages {
     const auto after = number_in<layer_id>(piece.substr(0, colon));
     const auto share = colon == piece.npos ? std::nullopt : number_in<double>(piece.substr(colon + 1));
     if (!after || !share || !(*share > 0.0 && *share <= 1.0))
-      throw error("stages", "stage " + std::to_string(number), "LAYER:SHARE with a share in (0, 1], like 9:0.7",
-                  "\"" + std::string(piece) + "\"");
+      report_error(error("stages", "stage " + std::to_string(number), "LAYER:SHARE with a share in (0, 1], like 9:0.7",
+                         "\"" + std::string(piece) + "\""));
     return {*after, *share};
   }
 

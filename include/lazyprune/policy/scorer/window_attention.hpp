@@ -21,7 +21,7 @@ class pooling_kernel {
 
   constexpr pooling_kernel(std::size_t tokens) : tokens_(tokens) {
     if (tokens % 2 == 0 || tokens > largest)
-      throw error("", "", "an odd number of pooled tokens, 1 to " + std::to_string(largest), std::to_string(tokens));
+      report_error(error("", "", "an odd number of pooled tokens, 1 to " + std::to_string(largest), std::to_string(tokens)));
   }
   constexpr operator std::size_t() const { return tokens_; }
 
