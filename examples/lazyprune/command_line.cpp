@@ -11,7 +11,7 @@
 #include <omp.h>
 #include <CLI/CLI.hpp>
 
-#include "commands.hpp"
+#include "commands/flags.hpp"
 
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/core/flag_text.hpp>

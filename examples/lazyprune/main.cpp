@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "command_line.hpp"
-#include "format.hpp"
+#include "tables/format.hpp"
 
 #include <lazyprune/core/error.hpp>
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include <lazyprune/core/types.hpp>
-#include <lazyprune/eval/summary.hpp>
+#include <lazyprune/eval/estimate.hpp>
 #include <lazyprune/model/sampler.hpp>
 
 namespace lazyprune {
@@ -97,7 +97,10 @@ struct fidelity_unit {
 inline void estimate_fidelity(fidelity_summary& summary, std::span<const fidelity_unit> units, const bootstrap& draws) {
   const auto mean = [&](double fidelity_unit::*part) {
     std::vector<double> upper, lower;
-    for (const fidelity_unit& unit : units) upper.push_back(unit.*part), lower.push_back(unit.steps);
+    for (const fidelity_unit& unit : units) {
+      upper.push_back(unit.*part);
+      lower.push_back(unit.steps);
+    }
     return ratio_of(upper, lower, draws);
   };
   const auto perplexity = [](const estimate& loss) -> estimate {

@@ -14,18 +14,11 @@
 #include <vector>
 
 #include <lazyprune/core/error.hpp>
-#include <lazyprune/eval/bootstrap.hpp>
+#include <lazyprune/eval/estimate.hpp>
 #include <lazyprune/eval/task.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
-
-/// A mean and its 95 % interval.
-struct estimate {
-  double mean;
-  interval ci95;
-  friend bool operator==(const estimate&, const estimate&) = default;
-};
 
 struct eval_summary {
   std::string task;
@@ -53,23 +46,6 @@ struct eval_summary {
 };
 
 namespace detail {
-
-inline estimate estimate_of(const std::vector<double>& values, const bootstrap& draws) {
-  double sum = 0;
-  for (const double value : values) sum += value;
-  return {sum / static_cast<double>(values.size()), draws(values)};
-}
-
-inline estimate ratio_of(const std::vector<double>& upper, const std::vector<double>& lower, const bootstrap& draws) {
-  const auto ratio = [&](std::span<const std::size_t> drawn) {
-    double above = 0, below = 0;
-    for (const std::size_t i : drawn) above += upper[i], below += lower[i];
-    return above / below;
-  };
-  std::vector<std::size_t> all(upper.size());
-  for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
-  return {ratio(all), draws(upper.size(), ratio)};
-}
 
 /// Counts of tokens, the same number of them in every prediction, as shares of the prompts' tokens; none where the numbers differ.
 template <class Counts>
@@ -103,7 +79,7 @@ inline std::vector<std::vector<double>> shares_in_use(std::span<const eval_predi
 inline estimate loss_of(std::span<const double> dense, std::span<const double> scores, const bootstrap& draws = {}) {
   std::vector<double> lost;
   for (std::size_t i = 0; i < scores.size(); ++i) lost.push_back(100.0 * (dense[i] - scores[i]));
-  return detail::estimate_of(lost, draws);
+  return estimate_of(lost, draws);
 }
 
 /// `scores`: of the predictions, from 0 to 1. Throws `error` where there are none.
@@ -117,7 +93,7 @@ inline eval_summary summary_of(const eval_task& task, std::string_view method, s
   summary.method = method;
   summary.metric = name_of(task.metric);
   summary.n = scores.size();
-  summary.score = detail::estimate_of(scores, draws);
+  summary.score = estimate_of(scores, draws);
   if (!std::ranges::all_of(predictions, [](const eval_prediction& p) { return p.cost.has_value(); })) return summary;
 
   const auto values = [&](auto of) {
@@ -125,27 +101,27 @@ inline eval_summary summary_of(const eval_task& task, std::string_view method, s
     for (const eval_prediction& prediction : predictions) out.push_back(static_cast<double>(of(*prediction.cost)));
     return out;
   };
-  summary.prompt_tokens = detail::estimate_of(values([](const eval_cost& c) { return c.prompt_tokens; }), draws);
+  summary.prompt_tokens = estimate_of(values([](const eval_cost& c) { return c.prompt_tokens; }), draws);
   const auto all = [&](auto has) { return std::ranges::all_of(predictions, [&](const eval_prediction& p) { return has(*p.cost); }); };
   if (all([](const eval_cost& c) { return c.generated_tokens.has_value(); }))
-    summary.generated_tokens = detail::estimate_of(values([](const eval_cost& c) { return *c.generated_tokens; }), draws);
+    summary.generated_tokens = estimate_of(values([](const eval_cost& c) { return *c.generated_tokens; }), draws);
   // Sets seconds and speedup where all predictions have them; returns the dense model's seconds.
   const auto time = [&](auto of, auto dense_of, std::optional<estimate>& seconds, std::optional<estimate>& speedup) -> std::vector<double> {
     if (!all([&](const eval_cost& c) { return of(c).has_value(); })) return {};
     const std::vector<double> own = values([&](const eval_cost& c) { return *of(c); });
-    seconds = detail::estimate_of(own, draws);
+    seconds = estimate_of(own, draws);
     if (!all([&](const eval_cost& c) { return dense_of(c).has_value(); })) return {};
     std::vector<double> dense = values([&](const eval_cost& c) { return *dense_of(c); });
-    if (std::ranges::all_of(own, [](double s) { return s > 0; })) speedup = detail::ratio_of(dense, own, draws);
+    if (std::ranges::all_of(own, [](double s) { return s > 0; })) speedup = ratio_of(dense, own, draws);
     return dense;
   };
   const std::vector<double> dense_ttft = time([](const eval_cost& c) { return c.ttft_s; },
                                               [](const eval_cost& c) { return c.dense_ttft_s; }, summary.ttft_s, summary.speedup_ttft);
-  if (!dense_ttft.empty()) summary.dense_ttft_s = detail::estimate_of(dense_ttft, draws);
+  if (!dense_ttft.empty()) summary.dense_ttft_s = estimate_of(dense_ttft, draws);
   time([](const eval_cost& c) { return c.total_s; }, [](const eval_cost& c) { return c.dense_total_s; }, summary.total_s,
        summary.speedup_total);
-  summary.share_computed = detail::estimate_of(values([](const eval_cost& c) { return c.share_computed; }), draws);
-  summary.revived = detail::estimate_of(values([](const eval_cost& c) { return c.revived; }), draws);
+  summary.share_computed = estimate_of(values([](const eval_cost& c) { return c.share_computed; }), draws);
+  summary.revived = estimate_of(values([](const eval_cost& c) { return c.revived; }), draws);
   summary.per_layer = detail::shares_of_tokens(
       predictions, [](const eval_cost& c) -> const auto& { return c.rows; });
   summary.usage = detail::shares_in_use(predictions);

@@ -11,7 +11,7 @@
 #include <limits>
 #include <string_view>
 
-#include <lazyprune/eval/detail/position_ranges.hpp>
+#include <lazyprune/eval/position_ranges.hpp>
 #include <lazyprune/session/trace.hpp>
 
 namespace lazyprune {

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT
+// lazyprune inspect: what a model directory holds, and the memory that a context takes.
+
+#include <array>
+#include <initializer_list>
+#include <iostream>
+#include <optional>
+
+#include <nlohmann/json.hpp>
+
+#include "commands/flags.hpp"
+#include "engine/engine.hpp"
+#include "engine/model_choice.hpp"
+#include "tables/format.hpp"
+
+#include <lazyprune/backend/cpu/packed_kv.hpp>
+#include <lazyprune/io/text.hpp>
+
+namespace {
+
+using json = nlohmann::ordered_json;
+
+json rope_json(const lazyprune::rope_config& rope) {
+  constexpr std::array<const char*, 4> names{"none", "linear", "llama3", "yarn"};
+  json result{{"theta", rope.theta}, {"scaling", names[static_cast<std::size_t>(rope.scaling)]}};
+  if (rope.scaling != lazyprune::rope_scaling::none) result["factor"] = rope.factor;
+  if (rope.original_positions > 0) result["original_positions"] = rope.original_positions;
+  return result;
+}
+
+json config_json(const lazyprune::model_config& c) {
+  return {{"family", c.family},
+          {"vocabulary", c.vocabulary},
+          {"hidden", c.hidden},
+          {"layers", c.layers},
+          {"n_heads", c.n_heads},
+          {"n_kv_heads", c.n_kv_heads},
+          {"head_dim", c.head_dim},
+          {"ffn", c.ffn},
+          {"max_positions", c.max_positions},
+          {"rms_epsilon", c.rms_epsilon},
+          {"rope", rope_json(c.rope)},
+          {"tied", c.tied},
+          {"qkv_bias", c.qkv_bias},
+          {"output_bias", c.output_bias},
+          {"mlp_bias", c.mlp_bias},
+          {"qk_norm", c.qk_norm},
+          {"bos", c.bos},
+          {"eos", c.eos}};
+}
+
+json tensors_json(const lazyprune::checkpoint& model) {
+  json list = json::array();
+  for (const auto& [name, tensor] : model.tensors())
+    list.push_back({{"name", name}, {"dtype", tensor->type}, {"shape", tensor->shape}, {"bytes", tensor->data.size()}});
+  return list;
+}
+
+json totals_json(const lazyprune::checkpoint& model) {
+  std::uint64_t parameters = 0, bytes = 0;
+  for (const auto& [name, tensor] : model.tensors()) {
+    std::uint64_t elements = 1;
+    for (const std::uint64_t n : tensor->shape) elements *= n;
+    parameters += elements;
+    bytes += tensor->data.size();
+  }
+  return {{"tensors", model.tensors().size()}, {"parameters", parameters}, {"bytes", bytes}};
+}
+
+json tokenizer_json(const lazyprune::checkpoint& model) {
+  std::optional<lazyprune::tokenizer> tokenizer;
+  try {
+    tokenizer = model.load_tokenizer();
+  } catch (const lazyprune::error& fault) {
+    if (fault.code() == lazyprune::error_code::io) throw;
+    return {{"not_usable", fault.what()}};
+  }
+  if (!tokenizer) return nullptr;
+  const auto id = [](const std::optional<lazyprune::token_id>& token) { return token ? json(*token) : json(nullptr); };
+  return {{"pieces", tokenizer->size()},     {"bos", id(tokenizer->bos())},       {"eos", id(tokenizer->eos())},
+          {"unknown", tokenizer->unknown()}, {"adds_bos", tokenizer->adds_bos()}, {"byte_fallback", tokenizer->model().byte_fallback}};
+}
+
+/// Throws `error` where it does not fit: a config may have any numbers.
+std::size_t product(std::initializer_list<std::size_t> factors) {
+  std::size_t result = 1;
+  for (const std::size_t factor : factors)
+    if (__builtin_mul_overflow(result, factor, &result))
+      throw lazyprune::error("config.json", "", "sizes whose memory can be counted", "too large ones");
+  return result;
+}
+
+/// Of a context, on the cpu backend: keys, values and stored rows are in bf16 where the weights are.
+json memory_json(const lazyprune::checkpoint& model, std::size_t context) {
+  const lazyprune::model_config& c = model.config();
+  const std::string k = "model.layers.0.self_attn.k_proj.weight";
+  const bool bf16 = model.contains(k) && model.find(k)->type == lazyprune::dtype::bf16;
+  const lazyprune::dtype type = bf16 ? lazyprune::dtype::bf16 : lazyprune::dtype::f32;
+  product({2, lazyprune::packed_kv::block_slots, c.n_kv_heads, c.head_dim + 31, sizeof(float)});  // a block's, counted below: it must fit
+  const std::size_t row = product({c.hidden, size_of(type)}), per_layer = lazyprune::packed_kv::slot_bytes(c.n_kv_heads, c.head_dim, type);
+  return {{"context", context},
+          {"kv_bytes_per_token", product({c.layers, per_layer})},
+          {"kv_bytes", product({context, c.layers, per_layer})},
+          {"stored_row_bytes", row},
+          {"stored_row_in_layers", static_cast<double>(row) / static_cast<double>(per_layer)}};
+}
+
+/// Nested objects as "rope.theta", one line a value.
+void print_lines(const json& object, const std::string& before = "  ") {
+  for (const auto& [key, value] : object.items()) {
+    if (value.is_object())
+      print_lines(value, before + key + ".");
+    else
+      std::cout << left(before + key, 26) << (value.is_string() ? value.get<std::string>() : value.dump()) << '\n';
+  }
+}
+
+void print(const json& all) {
+  std::cout << one_line(all["model"].get<std::string>()) << "\n\nconfig\n";
+  print_lines(all["config"]);
+  std::cout << "  " << left("recommended stages", 24) << (all["stages"].is_null() ? "none" : all["stages"].get<std::string>())
+            << "\n\ntensors\n";
+  for (const json& tensor : all["tensors"])
+    std::cout << "  " << left(lazyprune::detail::printable(tensor["name"].get<std::string>()), 52)
+              << left(tensor["dtype"].get<std::string>(), 6) << left(tensor["shape"].dump(), 16)
+              << right(bytes_text(tensor["bytes"].get<std::size_t>()), 10) << '\n';
+  const json& totals = all["totals"];
+  std::cout << "  " << totals["tensors"] << " tensors, " << three_digits(totals["parameters"].get<double>() * 1e-6)
+            << " million parameters, " << bytes_text(totals["bytes"].get<std::size_t>()) << "\n\ntokenizer\n";
+  if (all["tokenizer"].is_null())
+    std::cout << "  none: the directory has no tokenizer.model\n";
+  else if (all["tokenizer"].contains("not_usable"))
+    std::cout << "  not usable: " << one_line(all["tokenizer"]["not_usable"].get<std::string>()) << '\n';
+  else
+    print_lines(all["tokenizer"]);
+  const json& memory = all["memory"];
+  const double layers = memory["stored_row_in_layers"].get<double>();
+  std::cout << "\nmemory of a context of " << memory["context"] << " tokens, dense\n  keys and values         "
+            << bytes_text(memory["kv_bytes"].get<std::size_t>()) << ", " << bytes_text(memory["kv_bytes_per_token"].get<std::size_t>())
+            << " a token\n  a row of the aux store  " << bytes_text(memory["stored_row_bytes"].get<std::size_t>())
+            << ", as much as the keys and values of " << three_digits(layers) << " layers:\n"
+            << "                          a token pruned with more layers than that above it saves memory\n\ncpu path: "
+            << all["isa"].get<std::string>() << ", of ";
+  for (const json& name : all["isas"]) std::cout << (name == all["isas"].front() ? "" : ", ") << name.get<std::string>();
+  std::cout << "; LAZYPRUNE_ISA chooses\n";
+}
+
+}  // namespace
+
+int inspect(const inspect_flags& flags) {
+  check(backend_flags{});
+  const lazyprune::checkpoint model = open_model(flags.model);
+  const std::size_t limit = model.config().max_positions;
+  if (flags.context > limit)
+    throw lazyprune::error("--ctx-size", "", "at most the model's " + std::to_string(limit), std::to_string(flags.context));
+  json all;
+  all["version"] = 1;
+  all["model"] = model.directory().string();
+  all["config"] = config_json(model.config());
+  all["stages"] = model.stages() ? json(*model.stages()) : json(nullptr);
+  all["tensors"] = tensors_json(model);
+  all["totals"] = totals_json(model);
+  all["tokenizer"] = tokenizer_json(model);
+  all["memory"] = memory_json(model, flags.context > 0 ? flags.context : limit);
+  all["isa"] = isa_of({});
+  all["isas"] = isas_here();
+  if (flags.json)
+    std::cout << all.dump(-1, ' ', false, json::error_handler_t::replace) << '\n';
+  else
+    print(all);
+  return 0;
+}

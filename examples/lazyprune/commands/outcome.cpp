@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+#include "commands/outcome.hpp"
+
+#include <algorithm>
+#include <iostream>
+#include <numeric>
+
+#include "tables/format.hpp"
+
+nlohmann::ordered_json json_of(const outcome& result) {
+  const lazyprune::generation& run = result.run;
+  nlohmann::ordered_json json;
+  json["finish_reason"] = name_of(run.reason);
+  json["text"] = result.text ? nlohmann::ordered_json(*result.text) : nlohmann::ordered_json(nullptr);
+  json["tokens"] = run.tokens;
+  json["prompt_tokens"] = result.prompt_tokens;
+  json["policy"] = {{"name", result.policy_name}, {"text", result.policy_text}};
+  json["ttft_s"] = run.prefill_seconds;
+  json["prefill_tokens_per_s"] = result.prefill_rate();
+  json["decode_tokens_per_s"] = result.decode_rate();
+  json["computed"] = {{"rows", run.cost.rows},
+                      {"dense_rows", run.cost.dense_rows},
+                      {"share_prompt", run.share_prompt},
+                      {"per_layer", run.cost.prefill_rows},
+                      {"revived", run.cost.revived}};
+  json["memory"] = {{"weights", result.weight_bytes},
+                    {"kv", run.memory.kv},
+                    {"store", run.memory.store},
+                    {"scratch", run.memory.scratch},
+                    {"peak", result.peak_bytes()}};
+  return json;
+}
+
+namespace {
+
+constexpr std::size_t label_width = 24, column_width = 12, bar_width = 30;
+
+void line(const std::string& label, const std::string& dense, const std::string& pruned, const std::string& note = {}) {
+  std::cerr << left(label, label_width) << (dense.empty() ? "" : right(dense, column_width)) << right(pruned, column_width)
+            << (note.empty() ? "" : "   ") << note << '\n';
+}
+
+/// The share of the rows that each layer computed in the prefill; neighbours with the same share in one line.
+void report_layers(const lazyprune::statistics& cost) {
+  std::cerr << "rows computed in the prefill, by layer\n";
+  const std::vector<std::size_t>&rows = cost.prefill_rows, &dense = cost.prefill_dense_rows;
+  for (std::size_t first = 0; first < rows.size();) {
+    std::size_t last = first;
+    while (last + 1 < rows.size() && rows[last + 1] == rows[first]) ++last;
+    const double share = dense[first] > 0 ? static_cast<double>(rows[first]) / static_cast<double>(dense[first]) : 0.0;
+    const std::string layers = first == last ? std::to_string(first) : std::to_string(first) + "-" + std::to_string(last);
+    std::cerr << right(layers, 7) << right(std::to_string(rows[first]), 8) << right(percent_text(share), 9) << "  " << bar(share, bar_width)
+              << '\n';
+    first = last + 1;
+  }
+}
+
+std::string agreement(const outcome& result, const outcome& dense) {
+  const auto &ours = result.run.tokens, &theirs = dense.run.tokens;
+  if (ours == theirs) return "the answers agree: the same " + std::to_string(ours.size()) + " tokens";
+  const auto at = std::ranges::mismatch(ours, theirs).in1 - ours.begin();
+  return "the answers part after " + std::to_string(at) + " tokens" +
+         (dense.text ? "; the dense model's: " + nlohmann::json(*dense.text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
+                     : "");
+}
+
+}  // namespace
+
+void report(const outcome& result, const std::optional<outcome>& dense) {
+  const lazyprune::generation& run = result.run;
+  const auto compared = [&](const std::string& label, auto value, const std::string& note = {}) {
+    line(label, dense ? value(*dense) : "", value(result), note);
+  };
+  const auto bytes = [&](const std::string& label, auto size) { compared(label, [&](const outcome& o) { return bytes_text(size(o)); }); };
+  std::cerr << "policy: " << result.policy_text << '\n' << "prompt: " << result.prompt_tokens << " tokens\n";
+  if (dense) line("", "dense", "pruned");
+  const double speedup = dense && run.prefill_seconds > 0 ? dense->run.prefill_seconds / run.prefill_seconds : 0.0;
+  compared(
+      "time to first token", [](const outcome& o) { return seconds_text(o.run.prefill_seconds); },
+      speedup <= 0  ? ""
+      : speedup < 1 ? fixed(1 / speedup, 2) + "x slower"
+                    : fixed(speedup, 2) + "x faster");
+  compared("prefill, tokens/s", [](const outcome& o) { return three_digits(o.prefill_rate()); });
+  compared("decode, tokens/s", [](const outcome& o) { return three_digits(o.decode_rate()); });
+  const double share = run.cost.dense_rows > 0 ? static_cast<double>(run.cost.rows) / static_cast<double>(run.cost.dense_rows) : 0.0;
+  compared(
+      "rows computed", [](const outcome& o) { return std::to_string(o.run.cost.rows); }, percent_text(share) + " of dense");
+  compared("prompt computed", [](const outcome& o) { return percent_text(o.run.share_prompt); });
+  compared("rows revived", [](const outcome& o) { return std::to_string(o.run.cost.revived); });
+  bytes("memory: weights", [](const outcome& o) { return o.weight_bytes; });
+  bytes("        keys, values", [](const outcome& o) { return o.run.memory.kv; });
+  bytes("        aux store", [](const outcome& o) { return o.run.memory.store; });
+  bytes("        scratch", [](const outcome& o) { return o.run.memory.scratch; });
+  bytes("        peak", [](const outcome& o) { return o.peak_bytes(); });
+  if (!run.cost.prefill_rows.empty() && run.cost.steps > 0) report_layers(run.cost);
+  if (dense) std::cerr << agreement(result, *dense) << '\n';
+}

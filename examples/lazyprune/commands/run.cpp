@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: MIT
+// lazyprune run: generates text, and says what it took.
+
+#include <csignal>
+#include <iostream>
+
+#include <unistd.h>
+
+#include "commands/flags.hpp"
+#include "commands/outcome.hpp"
+#include "engine/engine.hpp"
+#include "engine/model_choice.hpp"
+#include "engine/sessions.hpp"
+#include "tables/format.hpp"
+#include "terminal/text_stream.hpp"
+
+#include <lazyprune/io/output_file.hpp>
+#include <lazyprune/io/read_to_end.hpp>
+#include <lazyprune/io/trace_file.hpp>
+#include "pages/trace_page.hpp"
+
+namespace {
+
+using lazyprune::token_id;
+
+volatile std::sig_atomic_t interrupted = 0;
+
+/// The first Ctrl-C ends the text; the second ends the program, as if it had never been caught.
+extern "C" void interrupt(int signal) {
+  interrupted = 1;
+  std::signal(signal, SIG_DFL);
+}
+
+/// Whoever started the program with Ctrl-C ignored, in the background of a shell say, wants it ignored.
+void catch_interrupts() {
+  if (std::signal(SIGINT, SIG_IGN) != SIG_IGN) std::signal(SIGINT, interrupt);
+}
+
+/// The text of -p or -f. The newline that ends a file's last line is none of the prompt's.
+std::string prompt_text(const run_flags& flags) {
+  if (flags.prompt && *flags.prompt != "-") return *flags.prompt;
+  std::string text;
+  if (flags.prompt)
+    text = lazyprune::read_to_end(STDIN_FILENO, "stdin", lazyprune::most_streamed_bytes);
+  else
+    text = lazyprune::read_to_end(*flags.file, lazyprune::most_streamed_bytes);
+  if (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
+/// None where there is none. Token ids need none either: with them, one that cannot be used is no fault.
+std::optional<lazyprune::tokenizer> tokenizer_of(const lazyprune::checkpoint& model, const run_flags& flags) {
+  try {
+    return model.load_tokenizer();
+  } catch (const lazyprune::error& fault) {
+    if (fault.code() == lazyprune::error_code::io) throw;
+    if (flags.ids.empty() || !flags.stops.empty()) throw;
+    std::cerr << "no text, the tokenizer cannot be used: " << one_line(fault.what()) << std::endl;
+    return std::nullopt;
+  }
+}
+
+void check_ids(std::string_view flag, const std::vector<token_id>& ids, const lazyprune::model_config& config) {
+  for (const token_id id : ids)
+    if (id >= config.vocabulary)
+      throw lazyprune::error(flag, "", "token ids below the vocabulary's " + std::to_string(config.vocabulary), std::to_string(id));
+}
+
+/// Where the trace goes, opened before the work begins.
+class trace_target {
+ public:
+  trace_target(const std::string& path, bool logits) : html_(path.ends_with(".html")) {
+    if (path.empty()) {
+      if (logits) throw lazyprune::error("--trace-logits", "", "--trace FILE.jsonl with it", "none");
+      return;
+    }
+    if (!html_ && !path.ends_with(".jsonl")) throw lazyprune::error("--trace", "", "a name that ends in .jsonl or .html", path);
+    if (html_ && logits) throw lazyprune::error("--trace-logits", "", "--trace FILE.jsonl with it", path);
+    file_.emplace(path);
+  }
+
+  bool wanted() const { return file_.has_value(); }
+  bool html() const { return html_; }
+
+  void write(const lazyprune::trace_document& document) {
+    if (html_)
+      file_->write(trace_page(document));
+    else
+      for (const lazyprune::step_trace& step : document.steps) file_->write(to_line(step) + '\n');
+    file_->commit();
+  }
+
+ private:
+  bool html_;
+  std::optional<lazyprune::output_file> file_;
+};
+
+class runner {
+ public:
+  /// `text`: the prompt, where it is not given as ids.
+  runner(const run_flags& flags, const std::string& text)
+      : flags_(flags),
+        trace_(flags.trace, flags.trace_logits),
+        model_(open_model(flags.model)),
+        spec_(with_recommended_stages(flags.policy, model_)),
+        policy_text_(lazyprune::text(spec_, layers())),
+        tokenizer_(tokenizer_of(model_, flags_)) {
+    check(flags_.backend);
+    const auto limit = model_.config().max_positions;
+    if (flags_.context > limit)
+      throw lazyprune::error("--ctx-size", "", "at most the model's " + std::to_string(limit), std::to_string(flags_.context));
+    check_ids("--ids", flags_.ids, model_.config());
+    check_ids("--force-ids", flags_.force, model_.config());
+    if (!tokenizer_ && !flags_.stops.empty())
+      throw lazyprune::error("--stop", "", "a model with a tokenizer", "no tokenizer.model in " + model_.directory().string());
+    prompt_ = flags_.ids.empty() ? encode(text) : flags_.ids;
+    const std::size_t context = flags_.context > 0 ? flags_.context : limit;
+    if (prompt_.size() > context)
+      throw lazyprune::error("prompt", "", "at most " + std::to_string(context) + " tokens", std::to_string(prompt_.size()));
+    if (prompt_.empty()) throw lazyprune::error("prompt", "", "at least one token", "none");
+  }
+
+  int run() {
+    if (!interrupted) engine_ = load_engine(flags_.backend, model_);
+    if (!interrupted) warm_up();
+    // The pruned run comes first: its text is what is waited for, and what a second run gains by warm memory is the dense one's gain.
+    const outcome result = generate(spec_, policy_text_, trace_.wanted(), !flags_.json);
+    std::optional<outcome> dense;
+    if (flags_.compare && !interrupted) dense = generate(dense_policy(), "--policy dense", false, false);
+    if (interrupted) dense.reset();  // cut short, it compares with nothing
+    if (flags_.json)
+      print_json(result, dense);
+    else
+      report(result, dense);
+    if (trace_.wanted() && !result.run.trace.empty()) trace_.write(document(result, dense));
+    return 0;
+  }
+
+ private:
+  lazyprune::layer_id layers() const { return static_cast<lazyprune::layer_id>(model_.config().layers); }
+
+  static lazyprune::policy_spec dense_policy() { return {.preset = "dense"}; }
+
+  std::vector<token_id> encode(const std::string& prompt) const {
+    if (!tokenizer_)
+      throw lazyprune::error("prompt", "", "--ids, or a model with a tokenizer", "no tokenizer.model in " + model_.directory().string());
+    return tokenizer_->encode(prompt);
+  }
+
+  /// Threads started and the code in memory before a clock runs: a prefill of the prompt's beginning.
+  void warm_up() {
+    constexpr std::size_t enough = 64;
+    lazyprune::any_session session = new_session(dense_policy(), layers());
+    lazyprune::generation_options options;
+    options.max_new = flags_.predict > 0 || !flags_.force.empty() ? 1 : 0;
+    options.stop = [] { return interrupted != 0; };
+    engine_->generate(session, std::span(prompt_).first(std::min(enough, prompt_.size())), options);
+  }
+
+  outcome generate(const lazyprune::policy_spec& spec, const std::string& policy_text, bool trace, bool show) {
+    lazyprune::any_session session = new_session(spec, layers());
+    outcome result{.run = {},
+                   .text = {},
+                   .prompt_tokens = prompt_.size(),
+                   .weight_bytes = engine_ ? engine_->weight_bytes() : 0,
+                   .policy_name = name_of(spec),
+                   .policy_text = policy_text};
+    if (interrupted) {
+      result.run.reason = lazyprune::finish_reason::stop;
+      result.run.cost = session.stats();
+      if (tokenizer_) result.text = "";
+      return result;
+    }
+    text_stream out(flags_.stops, [&](std::string_view piece) {
+      if (show) std::cout << piece << std::flush;
+    });
+    std::optional<lazyprune::token_decoder> decoder;
+    if (tokenizer_) {
+      decoder.emplace(*tokenizer_);
+      for (const token_id id : prompt_) decode(*decoder, id);
+    }
+    lazyprune::generation_options options;
+    options.max_new = flags_.predict;
+    options.context = flags_.context;
+    options.sampler = flags_.sampling;
+    options.ignore_eos = flags_.ignore_eos;
+    options.force = flags_.force;
+    options.trace = trace;
+    options.trace_logits = trace && flags_.trace_logits;
+    options.stop = [] { return interrupted != 0; };
+    bool first = true;
+    options.on_token = [&](token_id id) {
+      const bool more = decoder ? out.feed(decode(*decoder, id)) : true;
+      if (!decoder && show) std::cout << (std::exchange(first, false) ? "" : ",") << id << std::flush;
+      return more && !interrupted;
+    };
+    result.run = engine_->generate(session, prompt_, options);
+    if (decoder) {
+      out.feed(decoder->finish());
+      out.finish();
+      result.text = out.text();
+    }
+    if (show) std::cout << std::endl;
+    return result;
+  }
+
+  /// A model's vocabulary may be larger than its tokenizer's, in fillers that stand for no text.
+  std::string decode(lazyprune::token_decoder& decoder, token_id id) const { return id < tokenizer_->size() ? decoder.push(id) : ""; }
+
+  void print_json(const outcome& result, const std::optional<outcome>& dense) const {
+    nlohmann::ordered_json json;
+    json["version"] = 1;
+    json["model"] = model_.directory().string();
+    json["backend"] = flags_.backend.backend;
+    json["isa"] = isa_of(flags_.backend);
+    json["seed"] = flags_.sampling.seed;
+    json.update(json_of(result));
+    if (dense) {
+      json["dense"] = json_of(*dense);
+      if (dense->run.prefill_seconds > 0 && result.run.prefill_seconds > 0)
+        json["speedup_ttft"] = dense->run.prefill_seconds / result.run.prefill_seconds;
+    }
+    std::cout << json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
+  }
+
+  /// One token by itself, as the page labels it.
+  std::string label(token_id id) const {
+    if (!tokenizer_ || id >= tokenizer_->size()) return std::to_string(id);
+    std::string text = tokenizer_->piece(id).text;
+    constexpr std::string_view space = "\xe2\x96\x81";  // U+2581, which pieces have for a space
+    for (std::size_t at; (at = text.find(space)) != text.npos;) text.replace(at, space.size(), " ");
+    return text;
+  }
+
+  lazyprune::trace_document document(const outcome& result, const std::optional<outcome>& dense) const {
+    lazyprune::trace_document page;
+    page.steps = result.run.trace;
+    if (!trace_.html()) return page;
+    for (const token_id id : prompt_) page.token_texts.push_back(label(id));
+    for (const token_id id : result.run.tokens) page.token_texts.push_back(label(id));
+    for (const lazyprune::step_trace& step : page.steps) page.next_texts.push_back(label(step.next));
+    page.model = model_.directory().string();
+    page.policy = policy_text_;
+    page.answer = result.text.value_or("");
+    page.facts.emplace_back("time to first token", seconds_text(result.run.prefill_seconds));
+    if (dense) {
+      page.facts.emplace_back("the dense model's", seconds_text(dense->run.prefill_seconds));
+      page.facts.emplace_back("answer", dense->run.tokens == result.run.tokens ? "the dense model's" : "not the dense model's");
+    }
+    page.facts.emplace_back("keys and values", bytes_text(result.run.memory.kv));
+    page.facts.emplace_back("aux store", bytes_text(result.run.memory.store));
+    page.pruned_is_lost = parts_of(spec_, layers()).store == lazyprune::store_choice(lazyprune::none{});
+    return page;
+  }
+
+  run_flags flags_;
+  trace_target trace_;
+  lazyprune::checkpoint model_;
+  lazyprune::policy_spec spec_;
+  std::string policy_text_;
+  std::optional<lazyprune::tokenizer> tokenizer_;
+  std::vector<token_id> prompt_;
+  std::unique_ptr<engine> engine_;
+};
+
+}  // namespace
+
+int run(const run_flags& flags) {
+  const int prompts = flags.prompt.has_value() + flags.file.has_value() + !flags.ids.empty();
+  if (prompts != 1) throw lazyprune::error("prompt", "", "one of -p, -f and --ids", prompts == 0 ? "none" : "several");
+  for (const std::string& stop : flags.stops)
+    if (stop.empty()) throw lazyprune::error("--stop", "", "a text", "nothing");
+  if (!flags.stops.empty() && !flags.force.empty())
+    throw lazyprune::error("--stop", "", "either --stop or --force-ids, whose ids are as many steps", "both");
+  if (!flags.trace.empty() && flags.predict == 0 && flags.force.empty())
+    throw lazyprune::error("--trace", "", "a token to generate, which is a step of the trace", "-n 0");
+  const std::string text = flags.ids.empty() ? prompt_text(flags) : "";  // Ctrl-C while it is typed ends the program at once
+  catch_interrupts();
+  return runner(flags, text).run();
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+// A mean and how sure it is: of samples, of a ratio of sums, of several tasks together.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include <lazyprune/eval/bootstrap.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+
+/// A mean and its 95 % interval.
+struct estimate {
+  double mean;
+  interval ci95;
+  friend bool operator==(const estimate&, const estimate&) = default;
+};
+
+/// The mean of samples, of which there is at least one.
+inline estimate estimate_of(std::span<const double> values, const bootstrap& draws = {}) {
+  double sum = 0;
+  for (const double value : values) sum += value;
+  return {sum / static_cast<double>(values.size()), draws(values)};
+}
+
+/// The sum of `upper` over the sum of `lower`, entry by entry of the same sample, which is drawn as one.
+inline estimate ratio_of(std::span<const double> upper, std::span<const double> lower, const bootstrap& draws = {}) {
+  const auto ratio = [&](std::span<const std::size_t> drawn) {
+    double above = 0, below = 0;
+    for (const std::size_t i : drawn) {
+      above += upper[i];
+      below += lower[i];
+    }
+    return above / below;
+  };
+  std::vector<std::size_t> all(upper.size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  return {ratio(all), draws(upper.size(), ratio)};
+}
+
+/// The mean over tasks of what `of` knows of each (optional<estimate>), none where it does not know one: each task weighs the same,
+/// whatever its samples. The tasks' distances to the ends of their intervals are added as deviations of independent means are.
+template <class Task, class Of>
+std::optional<estimate> mean_over(const std::vector<Task>& tasks, Of of) {
+  double mean = 0, below = 0, above = 0;
+  for (const Task& task : tasks) {
+    const std::optional<estimate> e = of(task);
+    if (!e) return std::nullopt;
+    mean += e->mean;
+    below = std::hypot(below, e->mean - e->ci95.low);
+    above = std::hypot(above, e->ci95.high - e->mean);
+  }
+  const auto n = static_cast<double>(tasks.size());
+  return estimate{mean / n, {(mean - below) / n, (mean + above) / n}};
+}
+
+}  // namespace v0
+}  // namespace lazyprune

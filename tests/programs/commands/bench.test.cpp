@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+#include "programs/program.hpp"
+
+#include <algorithm>
+#include <sstream>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+using json = nlohmann::json;
+
+namespace {
+
+json bench_json(std::vector<std::string> more) {
+  more.insert(more.begin(), {"bench", "-o", "json", "-r", "2"});
+  const program_result result = lazyprune_program(more);
+  CHECK_MESSAGE(result.code == 0, result.err);
+  return json::parse(result.out);
+}
+
+}  // namespace
+
+TEST_CASE("every test has a dense row and a pruned one, with the keys of the contract") {
+  const json rows = bench_json({"-P", "32,64", "-n", "3", "-t", "1,2", "--stages", "3:0.5"});
+  REQUIRE(rows.size() == 12);
+  std::vector<std::string> tests;
+  for (const json& row : rows) {
+    const std::string test = row["test"];
+    tests.push_back(std::to_string(row["threads"].get<int>()) + " " + test);
+    const bool pruned = row["policy"] != "dense", prefill = test.starts_with("pp");
+    if (pruned) CHECK(row["policy"].get<std::string>().starts_with("--stages 3:0.5 --scorer "));
+    CHECK(row["model"] == bundled_model);
+    CHECK(row["dtype"] == "bf16");
+    CHECK(row["isa"].is_string());
+    CHECK(row["tokens_per_s"].get<double>() > 0);
+    CHECK(row["seconds"].get<double>() > 0);
+    CHECK(row["peak_bytes"].get<std::uint64_t>() > 2'900'000);  // the weights alone
+    CHECK(row.contains("speedup") == pruned);
+    CHECK(row.contains("predicted_speedup") == (pruned && prefill));
+    CHECK(row.contains("overhead_share") == prefill);
+    CHECK(row.size() == std::size_t{9} + pruned + (pruned && prefill) + prefill);
+    if (pruned && prefill) CHECK(row["predicted_speedup"].get<double>() > 1.0);
+  }
+  CHECK(tests == std::vector<std::string>{"1 pp32", "1 pp32", "1 pp64", "1 pp64", "1 tg3", "1 tg3", "2 pp32", "2 pp32", "2 pp64", "2 pp64",
+                                          "2 tg3", "2 tg3"});
+}
+
+TEST_CASE("a dense policy has nothing beside it") {
+  const json rows = bench_json({"-P", "16", "-n", "0", "-t", "1", "--policy", "dense"});
+  REQUIRE(rows.size() == 1);
+  CHECK(rows[0]["policy"] == "dense");
+}
+
+TEST_CASE("random weights need no file") {
+  const json rows = bench_json({"--random-weights", "pocket", "-P", "16", "-n", "0", "-t", "1", "--dtype", "f32"});
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[0]["model"] == "pocket");
+  CHECK(rows[0]["dtype"] == "f32");
+  CHECK(rows[1]["policy"].get<std::string>().starts_with("--stages 1:0.7,3:0.7,5:0.7 "));
+}
+
+TEST_CASE("--peak: shares of what the machine can do, the prefill's and the decode's") {
+  const json rows = bench_json({"-P", "64", "-n", "3", "-t", "1,2", "--peak"});
+  REQUIRE(rows.size() == 8);
+  for (const json& row : rows) CHECK(row["share_of_peak"].get<double>() > 0);  // of a model this small it may be above 1: it fits in caches
+
+  const program_result table = lazyprune_program({"bench", "-P", "16", "-n", "2", "-r", "1", "-t", "2", "--peak"});
+  CHECK(table.code == 0);
+  CHECK(table.out.find("peak of 2 threads: ") != std::string::npos);
+  CHECK(table.out.find(" GFLOP/s, reading memory ") != std::string::npos);
+  CHECK(table.out.find("| of peak |") != std::string::npos);
+  std::istringstream lines(table.out.substr(table.out.find("\n|") + 1));
+  for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 121);  // 120 columns; the sign of deviations has two bytes
+
+  CHECK(complaint(lazyprune_program({"bench", "--backend", "reference", "--peak"})) ==
+        "--peak: expected the cpu backend, whose peak can be measured, found reference");
+}
+
+TEST_CASE("as a table and as CSV") {
+  const program_result table = lazyprune_program({"bench", "-P", "16", "-n", "2", "-r", "1", "-t", "1"});
+  CHECK(table.code == 0);
+  CHECK(table.out.find("| threads |") != std::string::npos);
+  CHECK(table.out.find("of peak") == std::string::npos);
+  CHECK(table.out.find("|   pp16 | pruned |") != std::string::npos);
+  CHECK(table.out.find(" \xc2\xb1 ") != std::string::npos);
+
+  const program_result csv = lazyprune_program({"bench", "-P", "16", "-n", "2", "-r", "1", "-t", "1", "-o", "csv"});
+  CHECK(csv.code == 0);
+  CHECK(csv.out.starts_with(
+      "model,isa,dtype,threads,test,policy,tokens_per_s,seconds,speedup,predicted_speedup,overhead_share,share_of_peak,peak_bytes\n"));
+  CHECK(std::ranges::count(csv.out, '\n') == 5);
+}

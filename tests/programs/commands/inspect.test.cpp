@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+#include "programs/program.hpp"
+
+#include <algorithm>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+TEST_CASE("what the bundled model is") {
+  const program_result result = lazyprune_program({"inspect", "--json", "-c", "1000"});
+  REQUIRE(result.code == 0);
+  const auto all = nlohmann::json::parse(result.out);
+  CHECK(all["version"] == 1);
+  CHECK(all["model"] == bundled_model);
+  CHECK(all["config"]["hidden"] == 128);
+  CHECK(all["config"]["layers"] == 6);
+  CHECK(all["config"]["rope"]["theta"] == 1e7);
+  CHECK(all["stages"] == "3:0.3,5:0.1");
+  CHECK(all["tensors"].size() == 6 * 9 + 3);
+  std::uint64_t bytes = 0;
+  for (const auto& tensor : all["tensors"]) {
+    CHECK(tensor["dtype"] == "BF16");
+    bytes += tensor["bytes"].get<std::uint64_t>();
+  }
+  CHECK(all["totals"]["bytes"] == bytes);
+  CHECK(all["totals"]["parameters"] == bytes / 2);
+  CHECK(all["tokenizer"]["pieces"] == 2304);
+  CHECK(all["tokenizer"]["bos"] == 1);
+  CHECK(all["memory"]["context"] == 1000);
+  CHECK(all["memory"]["kv_bytes_per_token"] == 6 * 2 * 2 * 32 * 2);
+  CHECK(all["memory"]["kv_bytes"] == 1000 * 6 * 2 * 2 * 32 * 2);
+  CHECK(all["memory"]["stored_row_bytes"] == 128 * 2);
+  CHECK(all["memory"]["stored_row_in_layers"] == 1.0);  // 128 / (2 * 2 * 32), both in bf16
+  CHECK(all["isa"].is_string());
+  CHECK(std::ranges::count(all["isas"], all["isa"]) == 1);
+}
+
+TEST_CASE("for people") {
+  const program_result result = lazyprune_program({"inspect", "-m", bundled_model});
+  REQUIRE(result.code == 0);
+  for (const char* part : {"n_kv_heads", "model.layers.5.mlp.up_proj.weight", "1.48 million parameters", "adds_bos", "of 4096 tokens",
+                           "cpu path: ", "; LAZYPRUNE_ISA chooses"})
+    CHECK_MESSAGE(result.out.find(part) != std::string::npos, part);
+  CHECK(complaint(lazyprune_program({"inspect", "-c", "5000"})) == "--ctx-size: expected at most the model's 4096, found 5000");
+}
+
+TEST_CASE("LAZYPRUNE_ISA takes a path that the processor has; any other is an error in every command that computes") {
+  const std::vector<std::string> isas = nlohmann::json::parse(lazyprune_program({"inspect", "--json"}).out)["isas"];
+  std::string names;
+  for (const std::string& name : isas) {
+    CHECK(nlohmann::json::parse(lazyprune_program({"inspect", "--json"}, "", {"LAZYPRUNE_ISA=" + name}).out)["isa"] == name);
+    const program_result run = lazyprune_program({"run", "--ids", "1,5,9", "-n", "1", "--json", "-t", "1"}, "", {"LAZYPRUNE_ISA=" + name});
+    CHECK(nlohmann::json::parse(run.out)["isa"] == name);
+    names += (names.empty() ? "" : ", ") + name;
+  }
+  for (const std::string name : {"avx2", "avx512", "avx512_bf16", "amx", "AVX2", "sse"}) {
+    if (std::ranges::count(isas, name)) continue;
+    for (const std::vector<std::string>& command : {std::vector<std::string>{"run", "--ids", "1", "-n", "1"},
+                                                    {"inspect"},
+                                                    {"bench", "-P", "8"},
+                                                    {"bench", "--random-weights", "pocket"}})
+      CHECK(complaint(lazyprune_program(command, "", {"LAZYPRUNE_ISA=" + name})) ==
+            "LAZYPRUNE_ISA: expected what this processor has: " + names + ", found " + name);
+  }
+  const program_result reference = lazyprune_program({"run", "--ids", "1", "-n", "1", "--backend", "reference"}, "", {"LAZYPRUNE_ISA=sse"});
+  CHECK(reference.code == 0);  // which has no instructions of its own
+}
+
+TEST_CASE("names that no line can have") {
+  const temporary_folder files;
+  std::filesystem::copy(bundled_model, files.path());
+  std::string weights = file_text(files / "model.safetensors");
+  const std::string name = "\"model.norm.weight\"";
+  const std::size_t at = weights.find(name);
+  REQUIRE(at != weights.npos);
+  write_file(files / "model.safetensors", weights.replace(at, name.size(), "\"model.\\u000aeight\""));  // as long as it was
+  const program_result inspected = lazyprune_program({"inspect", "-m", files.path()});
+  CHECK(inspected.code == 0);
+  CHECK(inspected.out.find("model.\\x0aeight") != std::string::npos);
+}

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: MIT
+#include "programs/program.hpp"
+
+#include <csignal>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include <lazyprune/io/trace_file.hpp>
+
+using json = nlohmann::json;
+
+namespace {
+
+const std::string question =
+    "read the document . a distant bell did not change a careful plan . the candle is in the temples . the old council arrived after the "
+    "harvest . question : where is the candle ? answer : the candle is in the";
+
+json run_json(std::vector<std::string> more, const std::string& input = {}) {
+  more.insert(more.begin(), {"run", "--json"});
+  const program_result result = lazyprune_program(more, input, {"OMP_NUM_THREADS=1"});
+  CHECK_MESSAGE(result.code == 0, result.err);
+  return json::parse(result.out);
+}
+
+/// What a run is apart from how long it took and what it took.
+json without_costs(json run) {
+  for (const char* key : {"ttft_s", "prefill_tokens_per_s", "decode_tokens_per_s", "memory", "backend", "isa"}) run.erase(key);
+  return run;
+}
+
+std::vector<std::string> keys_of(const nlohmann::ordered_json& object) {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : object.items()) keys.push_back(key);
+  return keys;
+}
+
+void check_result(const json& run) {
+  CHECK(run["finish_reason"].is_string());
+  CHECK(run["tokens"].is_array());
+  CHECK(run["prompt_tokens"].is_number_unsigned());
+  CHECK(run["policy"]["name"].is_string());
+  CHECK(run["policy"]["text"].is_string());
+  for (const char* key : {"ttft_s", "prefill_tokens_per_s", "decode_tokens_per_s"}) CHECK(run[key].get<double>() > 0);
+  const json& computed = run["computed"];
+  CHECK(computed.size() == 5);
+  CHECK(computed["per_layer"].size() == 6);
+  CHECK(computed["rows"] <= computed["dense_rows"]);
+  CHECK(computed["share_prompt"].get<double>() > 0);
+  CHECK(computed["share_prompt"].get<double>() <= 1);
+  CHECK(computed["revived"].is_number_unsigned());
+  const json& memory = run["memory"];
+  CHECK(memory.size() == 5);
+  std::uint64_t sum = 0;
+  for (const char* part : {"weights", "kv", "store", "scratch"}) sum += memory[part].get<std::uint64_t>();
+  CHECK(memory["peak"] == sum);
+}
+
+}  // namespace
+
+TEST_CASE("the answer goes to stdout, all else to stderr") {
+  const program_result result = lazyprune_program({"run", "-p", question, "-n", "3", "--stop", " .", "-t", "1"});
+  CHECK(result.code == 0);
+  CHECK(result.out == " temples\n");
+  CHECK(result.err.find("policy: --stages 3:0.3,5:0.1 --scorer last_query_attention:over=mean") == 0);  // what lazyprune.json recommends
+  CHECK(result.err.find("time to first token") != std::string::npos);
+  CHECK(result.err.find('\r') == std::string::npos);  // no bar where nobody watches
+}
+
+TEST_CASE("--compare puts the dense run beside it") {
+  const program_result result = lazyprune_program({"run", "-p", question, "-n", "2", "--compare", "-t", "1"});
+  CHECK(result.code == 0);
+  const auto says = [&](const char* what) { return result.err.find(what) != std::string::npos; };
+  for (const char* line : {"dense      pruned", "rows revived", "aux store", "the answers agree: the same 2 tokens"}) CHECK(says(line));
+  CHECK(says("x faster") != says("x slower"));  // on a busy machine either
+}
+
+TEST_CASE("--json has the keys of the contract, in its order") {
+  const program_result result = lazyprune_program({"run", "-p", question, "-n", "3", "--json", "--compare", "-s", "7"});
+  REQUIRE(result.code == 0);
+  CHECK(result.err.empty());
+  const auto ordered = nlohmann::ordered_json::parse(result.out);
+  CHECK(keys_of(ordered) == std::vector<std::string>{"version", "model", "backend", "isa", "seed", "finish_reason", "text", "tokens",
+                                                     "prompt_tokens", "policy", "ttft_s", "prefill_tokens_per_s", "decode_tokens_per_s",
+                                                     "computed", "memory", "dense", "speedup_ttft"});
+  CHECK(keys_of(ordered["computed"]) == std::vector<std::string>{"rows", "dense_rows", "share_prompt", "per_layer", "revived"});
+  CHECK(keys_of(ordered["memory"]) == std::vector<std::string>{"weights", "kv", "store", "scratch", "peak"});
+  const json run = json::parse(result.out);
+  CHECK(run["version"] == 1);
+  CHECK(run["model"] == bundled_model);
+  CHECK(run["backend"] == "cpu");
+  CHECK(run["isa"].is_string());
+  CHECK(run["seed"] == 7);
+  CHECK(run["finish_reason"] == "length");
+  CHECK(run["tokens"].size() == 3);
+  CHECK(run["text"].is_string());
+  CHECK(run["policy"]["name"] == "lazyllm");
+  CHECK(run["dense"]["policy"]["name"] == "dense");
+  CHECK(run["dense"]["policy"]["text"] == "--policy dense");
+  check_result(run);
+  check_result(run["dense"]);
+  const json& dense = run["dense"]["computed"];
+  CHECK(dense["rows"] == dense["dense_rows"]);
+  CHECK(dense["rows"] == run["computed"]["dense_rows"]);
+  CHECK(dense["share_prompt"] == 1.0);
+  CHECK(run["speedup_ttft"].get<double>() == doctest::Approx(run["dense"]["ttft_s"].get<double>() / run["ttft_s"].get<double>()));
+}
+
+TEST_CASE("the rows are those that the stages ask for") {
+  std::string ids = "1";
+  for (int i = 1; i < 100; ++i) ids += "," + std::to_string(10 + i);
+  const json run = run_json({"--ids", ids, "-n", "1", "--stages", "2:0.5,4:0.25"});
+  CHECK(run["computed"]["per_layer"] == json{100, 100, 50, 50, 13, 13});  // half of 100, a quarter of 50 rounded up
+  CHECK(run["computed"]["rows"] == 326);
+  CHECK(run["computed"]["dense_rows"] == 600);
+  CHECK(run["computed"]["share_prompt"].get<double>() == doctest::Approx(326.0 / 600.0));
+  const json random = run_json({"--ids", ids, "-n", "1", "--policy", "random", "--stages", "0:0.4"});
+  CHECK(random["computed"]["per_layer"] == json{40, 40, 40, 40, 40, 40});
+  CHECK(random["policy"]["name"] == "random");
+}
+
+TEST_CASE("the same run for any number of threads") {
+  const json one = without_costs(run_json({"-p", question, "-n", "8", "--temp", "0.8", "-s", "3", "-t", "1"}));
+  for (const char* threads : {"2", "3"})
+    CHECK(without_costs(run_json({"-p", question, "-n", "8", "--temp", "0.8", "-s", "3", "-t", threads})) == one);
+}
+
+TEST_CASE("a seed decides what is drawn") {
+  std::vector<json> drawn;
+  for (const char* seed : {"1", "1", "2", "3", "4"})
+    drawn.push_back(
+        run_json({"-p", "the", "-n", "12", "--temp", "5", "--top-k", "0", "--top-p", "1", "--min-p", "0", "-s", seed})["tokens"]);
+  CHECK(drawn[0] == drawn[1]);
+  CHECK((drawn[2] != drawn[0] || drawn[3] != drawn[0] || drawn[4] != drawn[0]));
+}
+
+TEST_CASE("a prompt comes from the command line, a file or stdin, and as ids") {
+  const temporary_folder files;
+  write_file(files / "prompt.txt", question + "\n");
+  const json typed = without_costs(run_json({"-p", question, "-n", "3"}));
+  CHECK(without_costs(run_json({"-f", files / "prompt.txt", "-n", "3"})) == typed);
+  const program_result piped = shell("cat '" + (files / "prompt.txt") + "' | \"$LAZYPRUNE\" run -f /dev/stdin -n 3 --json -t 1");
+  REQUIRE(piped.code == 0);
+  CHECK(without_costs(json::parse(piped.out)) == typed);
+  CHECK(without_costs(run_json({"-p", "-", "-n", "3"}, question + "\n")) == typed);
+  CHECK(without_costs(run_json({"-p", "-", "-n", "3"}, question)) == typed);
+  const json ids = run_json({"--ids", "1,5,9", "-n", "1"});
+  CHECK(ids["prompt_tokens"] == 3);                              // no BOS is added
+  CHECK(run_json({"-p", "", "-n", "1"})["prompt_tokens"] == 1);  // BOS
+}
+
+TEST_CASE("forced ids take the place of the generated ones, whatever -n and EOS say") {
+  const json run = run_json({"-p", question, "-n", "1", "--force-ids", "7,2,9", "--compare"});
+  CHECK(run["tokens"] == json{7, 2, 9});
+  CHECK(run["dense"]["tokens"] == json{7, 2, 9});
+  CHECK(run["finish_reason"] == "length");
+  CHECK(run["computed"]["dense_rows"] == (run["prompt_tokens"].get<std::size_t>() + 2) * 6);  // the last is never fed
+}
+
+TEST_CASE("no token to generate is no step") {
+  const json run = run_json({"-p", question, "-n", "0", "--compare"});
+  CHECK(run.contains("dense"));
+  CHECK_FALSE(run.contains("speedup_ttft"));  // of no time
+  CHECK(run["tokens"].empty());
+  CHECK(run["text"] == "");
+  CHECK(run["computed"]["rows"] == 0);
+  CHECK(run["ttft_s"] == 0.0);
+}
+
+TEST_CASE("the context ends a run") {
+  const json run = run_json({"--ids", "1,5,9,20", "-n", "10", "-c", "6", "--ignore-eos"});
+  CHECK(run["finish_reason"] == "length");
+  CHECK(run["tokens"].size() == 3);  // after 4, 5 and 6 tokens
+}
+
+TEST_CASE("a stop text ends the answer before it") {
+  const json run = run_json({"-p", question, "-n", "20", "--stop", "unheard of", "--stop", "ples"});
+  CHECK(run["finish_reason"] == "stop");
+  CHECK(run["text"] == " tem");
+}
+
+TEST_CASE("a stop text in brackets is one text, commas and all") {
+  const temporary_folder files;
+  const json plain = run_json({"-p", question, "-n", "6"});
+  const std::string text = plain["text"];
+  for (const char* stop : {"[INST]", "[a,b]", "[/INST]", "[]"})  // none of their parts ends the answer
+    CHECK(run_json({"-p", question, "-n", "6", "--stop", stop})["text"] == text);
+  const std::string bracketed = "[" + text.substr(1, 3) + "]";
+  CHECK(run_json({"-p", question, "-n", "6", "--stop", bracketed})["text"] == text);
+  CHECK(run_json({"-p", question, "-n", "6", "--stop", bracketed, "--stop", text.substr(1, 3)})["text"] == " ");
+  CHECK(run_json({"-p", "[a,b]", "-n", "0"})["prompt_tokens"] == run_json({"-p", "-", "-n", "0"}, "[a,b]")["prompt_tokens"]);
+}
+
+TEST_CASE("empty stages prune never") {
+  CHECK(run_json({"--ids", "1,5,9", "-n", "1", "--stages", ""})["policy"]["text"] == "--policy dense");
+}
+
+TEST_CASE("a stdin that cannot be read is a bad argument") {
+  CHECK(complaint(shell("\"$LAZYPRUNE\" run -p - -n 1 < /")) == "stdin: expected a file or pipe that can be read, found Is a directory");
+  CHECK(complaint(shell("\"$LAZYPRUNE\" run -p - -n 1 <&-")) ==
+        "stdin: expected a file or pipe that can be read, found Bad file descriptor");
+}
+
+TEST_CASE("what is written to a closed stdout or stderr never lands in the trace") {
+  const temporary_folder files;
+  const std::string run = "\"$LAZYPRUNE\" run --ids 1,5,9 -n 2 -t 1 --ignore-eos --trace '" + (files / "trace.jsonl") + "' ";
+  const program_result quiet = shell(run + "2>&-");
+  CHECK(quiet.code == 0);
+  CHECK(lazyprune::read_trace(files / "trace.jsonl").size() == 2);
+  std::filesystem::remove(files / "trace.jsonl");
+  const program_result mute = shell(run + ">&-");
+  CHECK(mute.code == 3);
+  CHECK(mute.err.find("lazyprune: stdout: expected to write all of the output, found a fault") != std::string::npos);
+  CHECK(lazyprune::read_trace(files / "trace.jsonl").size() == 2);
+}
+
+TEST_CASE("a file that may not grow is an I/O fault") {
+  const temporary_folder files;
+  const std::string run = "\"$LAZYPRUNE\" run --ids 1 -n 1 -t 1 --trace-logits --trace '" + (files / "trace.jsonl") + "' >/dev/null 2>&1";
+  CHECK(shell("ulimit -f 16; " + run).code == 3);  // 8 KiB: less than the logits, more than some OpenMP runtimes need for themselves
+  CHECK(std::filesystem::is_empty(files.path()));
+}
+
+TEST_CASE("a model without a tokenizer takes ids and gives ids") {
+  const temporary_folder files;
+  for (const char* name : {"config.json", "model.safetensors"}) std::filesystem::copy(bundled_model + "/" + name, files / name);
+  const json run = run_json({"-m", files.path(), "--ids", "1,5,9", "-n", "2", "--ignore-eos"});
+  CHECK(run["text"].is_null());
+  CHECK(run["tokens"].size() == 2);
+  CHECK(run["policy"]["text"].get<std::string>().starts_with("--stages 1:0.7,3:0.7,5:0.7 "));  // no lazyprune.json: the paper's
+  const program_result shown = lazyprune_program({"run", "-m", files.path(), "--ids", "1,5,9", "-n", "2", "--ignore-eos"});
+  CHECK(shown.out == std::to_string(run["tokens"][0].get<int>()) + "," + std::to_string(run["tokens"][1].get<int>()) + "\n");
+  CHECK(complaint(lazyprune_program({"run", "-m", files.path(), "-p", "x"})) ==
+        "prompt: expected --ids, or a model with a tokenizer, found no tokenizer.model in " + files.path());
+  CHECK(complaint(lazyprune_program({"run", "-m", files.path(), "--ids", "1", "--stop", "x"})) ==
+        "--stop: expected a model with a tokenizer, found no tokenizer.model in " + files.path());
+}
+
+TEST_CASE("the model is the one named, else the environment's, else the bundled one") {
+  const temporary_folder files;
+  std::filesystem::copy(bundled_model, files / "model");
+  const auto model = [](const program_result& result) { return json::parse(result.out)["model"]; };
+  const std::vector<std::string> arguments{"run", "--ids", "1", "-n", "0", "--json"};
+  CHECK(model(lazyprune_program(arguments)) == bundled_model);
+  CHECK(model(lazyprune_program(arguments, "", {"LAZYPRUNE_MODEL=" + (files / "model")})) == files / "model");
+  std::vector<std::string> named = arguments;
+  named.insert(named.end(), {"-m", bundled_model});
+  CHECK(model(lazyprune_program(named, "", {"LAZYPRUNE_MODEL=/nowhere"})) == bundled_model);
+}
+
+TEST_CASE("the backends agree, mapped or read") {
+  const json cpu = without_costs(run_json({"-p", question, "-n", "4", "--dtype", "f32"}));
+  CHECK(without_costs(run_json({"-p", question, "-n", "4", "--dtype", "f32", "--no-mmap"})) == cpu);
+  for (const std::vector<std::string>& reference :
+       {std::vector<std::string>{"--backend", "reference"}, {"--backend", "reference", "--dtype", "f32"}}) {
+    std::vector<std::string> arguments{"-p", question, "-n", "4"};
+    arguments.insert(arguments.end(), reference.begin(), reference.end());
+    const json run = run_json(arguments);
+    CHECK(run["backend"] == "reference");
+    CHECK(run["isa"] == "generic");
+    CHECK(without_costs(run) == cpu);
+  }
+}
+
+TEST_CASE("a trace as JSON Lines has every step, and the logits where they are asked for") {
+  const temporary_folder files;
+  const json run = run_json({"-p", question, "-n", "3", "--trace", files / "plain.jsonl"});
+  const auto plain = lazyprune::read_trace(files / "plain.jsonl");
+  REQUIRE(plain.size() == 3);
+  CHECK(plain[0].tokens.size() == run["prompt_tokens"]);
+  CHECK(plain[1].next == run["tokens"][1]);
+  CHECK(plain[0].logits.empty());
+  std::size_t rows = 0, revived = 0;
+  for (const auto& step : plain)
+    for (const auto& layer : step.layers) rows += layer.rows.size(), revived += layer.revived.size();
+  CHECK(rows == run["computed"]["rows"]);
+  CHECK(revived == run["computed"]["revived"]);
+  run_json({"-p", question, "-n", "3", "--trace", files / "logits.jsonl", "--trace-logits"});
+  CHECK(lazyprune::read_trace(files / "logits.jsonl")[2].logits.size() == 2304);
+}
+
+TEST_CASE("a trace as a page is one whole file, and nothing else is left") {
+  const temporary_folder files;
+  run_json({"-p", question, "-n", "2", "--compare", "--trace", files / "page.html"});
+  const std::string page = file_text(files / "page.html");
+  CHECK(page.starts_with("<!DOCTYPE html>"));
+  CHECK(page.find("</html>") != std::string::npos);
+  CHECK(page.find("3:0.3,5:0.1") != std::string::npos);
+  CHECK(std::distance(std::filesystem::directory_iterator(files.path()), std::filesystem::directory_iterator()) == 1);
+}
+
+TEST_CASE("output that cannot be written is an I/O fault") {
+  const program_result result = lazyprune_program({"run", "--ids", "1", "-n", "1", "--trace", "/dev/full"});
+  CHECK(result.code == 1);  // a name without an ending
+  if (!std::filesystem::exists("/dev/full")) return;
+  const temporary_folder files;
+  std::filesystem::create_symlink("/dev/full", files / "full.jsonl");
+  const program_result full = lazyprune_program({"run", "--ids", "1", "-n", "1", "-t", "1", "--trace", files / "full.jsonl"});
+  CHECK(full.code == 3);
+  CHECK(full.err.find("lazyprune: " + (files / "full.jsonl") + ": unfinished: expected to write all of it") != std::string::npos);
+}
+
+TEST_CASE("an interrupt ends the run in order") {
+  const temporary_folder files;
+  running_program program(
+      {"run", "-p", question, "-n", "3900", "--ignore-eos", "--backend", "reference", "--trace", files / "trace.jsonl"});
+  while (program.out().empty()) ::usleep(1000);
+  program.send(SIGINT);
+  const program_result result = program.wait();
+  CHECK(result.code == 0);
+  CHECK(result.out.ends_with('\n'));
+  CHECK(result.err.find("rows computed") != std::string::npos);
+  const auto trace = lazyprune::read_trace(files / "trace.jsonl");
+  CHECK(trace.size() >= 1);
+  CHECK(trace.size() < 3900);
+}
+
+TEST_CASE("an interrupt before the first token leaves nothing, in order") {
+  const temporary_folder files;
+  running_program program({"run", "-p", question, "-n", "3900", "--ignore-eos", "--backend", "reference", "--json", "--compare", "--trace",
+                           files / "trace.jsonl"});
+  while (!program.catches(SIGINT)) ::usleep(100);
+  program.send(SIGINT);
+  const program_result result = program.wait();
+  REQUIRE(result.code == 0);
+  const json run = json::parse(result.out);
+  CHECK(run["finish_reason"] == "stop");
+  CHECK(run["tokens"].size() < 3900);
+  CHECK(run["text"].is_string());
+  CHECK(run["computed"]["per_layer"].size() == 6);
+  CHECK_FALSE(run.contains("dense"));
+  CHECK(std::filesystem::exists(files / "trace.jsonl") == !run["tokens"].empty());  // a trace has a step at least
+}
+
+TEST_CASE("an interrupt during the prefill does not wait for its end") {
+  std::string ids = "1";
+  for (int i = 1; i < 3000; ++i) ids += ",5";
+  running_program program({"run", "--ids", ids, "-n", "1", "--backend", "reference", "-t", "1", "--policy", "dense", "--json"});
+  while (!program.catches(SIGINT)) ::usleep(100);
+  ::usleep(600'000);  // by now it is in the first layer of six, each of which takes seconds
+  program.send(SIGINT);
+  const program_result result = program.wait();
+  REQUIRE(result.code == 0);
+  const json run = json::parse(result.out);
+  CHECK(run["finish_reason"] == "stop");
+  CHECK(run["tokens"].empty());
+}
+
+TEST_CASE("an interrupt that is ignored stays ignored") {
+  const program_result result =
+      shell("trap '' INT; \"$LAZYPRUNE\" run --ids 1,5,9 -n 200 --ignore-eos --json & pid=$!; sleep 0.2; kill -INT $pid; wait $pid");
+  CHECK(result.code == 0);
+  CHECK(json::parse(result.out)["finish_reason"] == "length");
+}

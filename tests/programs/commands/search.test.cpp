@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+#include "programs/program.hpp"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+namespace {
+
+std::string prompts(const std::string& task) { return LAZYPRUNE_SOURCE_DIR "/examples/pocket/prompts/pocket_" + task + ".jsonl"; }
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = text.find('\n', at);
+    lines.push_back(text.substr(at, end - at));
+    at = end == text.npos ? end : end + 1;
+  }
+  return lines;
+}
+
+/// Fields of a line of search.csv: stages (without quotes; they have commas), rows, score, holds, best_trade, held_out_score.
+std::vector<std::string> fields_of(const std::string& line) {
+  const std::size_t quote = line.find('"', 1);
+  std::vector<std::string> fields{line.substr(1, quote - 1)};
+  for (std::size_t at = quote + 1; at < line.size();) {
+    const std::size_t end = std::min(line.find(',', at + 1), line.size());
+    fields.push_back(line.substr(at + 1, end - at - 1));
+    at = end;
+  }
+  return fields;
+}
+
+}  // namespace
+
+TEST_CASE("the stages that answer as the dense model does, scored on samples that had no say; an end by force changes nothing") {
+  const temporary_folder files;
+  const auto run = [&](const std::string& out, std::vector<std::string> more = {}) {
+    std::vector<std::string> arguments{
+        "sweep", "--search", "-d",       prompts("passage_retrieval"), "-d", prompts("few_shot"), "--limit", "5", "--tries",
+        "9",     "--out",    files / out};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return lazyprune_program(arguments);
+  };
+  const program_result whole = run("whole");
+  REQUIRE_MESSAGE(whole.code == 0, whole.err);
+  const std::string csv = file_text(files / "whole/search.csv");
+  const std::vector<std::string> lines = lines_of(csv);
+  CHECK(lines.size() > 3);
+  CHECK(lines.size() <= 1 + 9);
+  CHECK(lines[0] == "stages,rows,score,holds,best_trade,held_out_score");
+  CHECK(fields_of(lines[1]) == std::vector<std::string>{"", "1", "100", "1", fields_of(lines[1])[4], "100"});
+
+  double least = 2;
+  std::string best, held_out;
+  for (std::size_t i = 1; i < lines.size(); ++i) {
+    const std::vector<std::string> fields = fields_of(lines[i]);
+    REQUIRE(fields.size() == 6);
+    CHECK((fields[3] == "1") == (std::stod(fields[2]) >= 99.0));
+    if (fields[3] == "1" && std::stod(fields[1]) < least) least = std::stod(fields[1]), best = fields[0], held_out = fields[5];
+  }
+  CHECK(least < 1.0);
+  CHECK_FALSE(held_out.empty());
+  CHECK(whole.out.find("\n--stages " + best + "\n") != std::string::npos);
+  CHECK(whole.out.find(" on the 6 samples searched on, ") != std::string::npos);  // three of each task's five
+  CHECK(whole.out.find(" on the 4 others\n") != std::string::npos);
+
+  const std::string predictions = file_text(files / "whole/search.jsonl");
+  for (const std::size_t end : {std::size_t{0}, predictions.size() / 2, predictions.size()}) {
+    std::filesystem::create_directories(files / "cut");
+    write_file(files / "cut/search.jsonl.unfinished", predictions.substr(0, end));
+    CHECK(complaint(run("cut")).find("expected --resume, or no such file") != std::string::npos);
+    const program_result resumed = run("cut", {"--resume"});
+    CHECK_MESSAGE(resumed.code == 0, resumed.err);
+    CHECK(resumed.out == whole.out);
+    CHECK(file_text(files / "cut/search.csv") == csv);
+    std::filesystem::remove_all(files / "cut");
+  }
+  const program_result beside = run("beside", {"-j", "2", "-t", "2"});
+  REQUIRE_MESSAGE(beside.code == 0, beside.err);
+  CHECK(beside.out == whole.out);
+  CHECK(file_text(files / "beside/search.csv") == csv);
+  CHECK(file_text(files / "beside/search.jsonl").find("ttft_s") == std::string::npos);
+
+  // What was ended by fewer tries goes on: nothing is lost, nothing made twice, and the result is that of one search.
+  const auto more_tries = [&](const std::string& tries) {
+    return lazyprune_program({"sweep", "--search", "-d", prompts("passage_retrieval"), "-d", prompts("few_shot"), "--limit", "5", "--tries",
+                              tries, "--out", files / "few", "--resume"});
+  };
+  const program_result few = more_tries("3");
+  REQUIRE_MESSAGE(few.code == 0, few.err);
+  CHECK(lines_of(file_text(files / "few/search.csv")).size() == 1 + 3);
+  const std::string begun = file_text(files / "few/search.jsonl");
+  CHECK(more_tries("9").out == whole.out);
+  CHECK(file_text(files / "few/search.csv") == csv);
+  CHECK(file_text(files / "few/search.jsonl").starts_with(begun));
+  const std::string all = file_text(files / "few/search.jsonl");
+  CHECK(more_tries("3").out == few.out);  // and fewer make nothing
+  CHECK(file_text(files / "few/search.jsonl") == all);
+  CHECK(complaint(run("whole", {"--resume", "--max-length", "300"})).find("search.jsonl: prediction 1: expected ") != std::string::npos);
+}
+
+TEST_CASE("each task weighs the same, whatever its samples") {
+  const temporary_folder files;
+  const std::string all = file_text(prompts("passage_retrieval"));
+  std::string data;
+  std::size_t end = 0;
+  for (int i = 0; i < 5; ++i) end = all.find('\n', end) + 1;
+  data = all.substr(0, end);
+  for (const char* input : {"1", "2"})  // of which no answer is right
+    data += R"({"dataset": "pocket_few_shot", "context": "word : red label : groupa .", "answers": ["-"], "input": ")" +
+            std::string(input) + "\"}\n";
+  const program_result result = lazyprune_program({"sweep", "--search", "-d", "-", "--tries", "1", "--out", files.path()}, data);
+  REQUIRE_MESSAGE(result.code == 0, result.err);
+  CHECK(lines_of(file_text(files / "search.csv"))[1] == "\"\",1,50,1,1,50");  // three of three and none of one; two of two and none of one
+  CHECK(
+      result.out.ends_with("scores are means over 2 tasks, each of which weighs the same\n"
+                           "ended by --tries: more of them, with --resume, may find better stages\n"));
+}
+
+TEST_CASE("what cannot be searched") {
+  const temporary_folder files;
+  const auto fault = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"sweep", "--search", "-d", prompts("few_shot")});
+    return complaint(lazyprune_program(more));
+  };
+  CHECK(fault({}) == "sweep: expected --out DIR, found none");
+  CHECK(fault({"--out", files.path(), "--limit", "1"}) == "--search: pocket_few_shot: expected at least 2 samples, found 1");
+  for (const auto& [flag, value] : {std::pair{"--methods", "lazyllm"}, {"--budgets", "0.5"}, {"--seeds", "2"}, {"--sensitivity", "3"}}) {
+    const std::string said = fault({"--out", files.path(), flag, value});
+    INFO(said);
+    CHECK(said.starts_with("arguments: "));
+    CHECK(said.find(std::string(flag)) != said.npos);
+    CHECK(said.find("excludes") != said.npos);
+    CHECK(said.find("--search") != said.npos);
+  }
+  for (const auto& [flag, value] : {std::pair{"--max-loss", "2"}, {"--tries", "3"}, {"--jobs", "2"}})
+    CHECK(complaint(lazyprune_program({"sweep", "-d", prompts("few_shot"), "--out", files.path(), flag, value})) ==
+          "arguments: expected what `lazyprune sweep --help` shows, found " + std::string(flag) + " requires --search");
+  CHECK(fault({"--out", files.path(), "--max-loss", "-1"}) == "--max-loss: expected a number from 0 to 100, found -1");
+}

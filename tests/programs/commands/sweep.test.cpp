@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: MIT
+#include "programs/program.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <map>
+#include <thread>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+using json = nlohmann::json;
+
+namespace {
+
+using row = std::map<std::string, std::string>;
+
+std::string prompts(const std::string& task) { return LAZYPRUNE_SOURCE_DIR "/examples/pocket/prompts/pocket_" + task + ".jsonl"; }
+
+std::vector<std::string> fields(const std::string& line) {
+  std::vector<std::string> out(1);
+  bool quoted = false;
+  for (const char c : line) {
+    if (c == '"')
+      quoted = !quoted;
+    else if (c == ',' && !quoted)
+      out.emplace_back();
+    else
+      out.back() += c;
+  }
+  return out;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = text.find('\n', at);
+    lines.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return lines;
+}
+
+std::vector<row> table(const std::string& file) {
+  const std::vector<std::string> lines = lines_of(file_text(file));
+  REQUIRE(!lines.empty());
+  const std::vector<std::string> keys = fields(lines.front());
+  std::vector<row> rows;
+  for (std::size_t i = 1; i < lines.size(); ++i) {
+    const std::vector<std::string> values = fields(lines[i]);
+    REQUIRE(values.size() == keys.size());
+    row& entry = rows.emplace_back();
+    for (std::size_t k = 0; k < keys.size(); ++k) entry[keys[k]] = values[k];
+  }
+  return rows;
+}
+
+/// What does not depend on the clock.
+std::vector<row> without_times(const std::string& file) {
+  std::vector<row> rows = table(file);
+  for (row& entry : rows)
+    std::erase_if(entry, [](const auto& field) {
+      return std::ranges::any_of(std::vector<std::string>{"ttft_s", "dense_ttft_s", "speedup_", "total_s"},
+                                 [&](const std::string& start) { return field.first.starts_with(start); });
+    });
+  return rows;
+}
+
+/// Of prompts that lose their middle, for speed: what they score says nothing.
+program_result sweep(const std::string& directory, const std::vector<std::string>& more = {}) {
+  std::vector<std::string> arguments{
+      "sweep", "-d", prompts("profile"), "-d", prompts("few_shot"), "-t", "1", "--limit", "2", "--max-length", "300", "--out", directory};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return lazyprune_program(arguments);
+}
+
+const std::vector<std::string> small{"--methods", "lazyllm@3+5,random,compression", "--budgets", "0.75", "--seeds", "2", "--sensitivity",
+                                     "1"};
+
+}  // namespace
+
+TEST_CASE("methods at budgets: a table, a page, and predictions that say what made them") {
+  const temporary_folder files;
+  const std::string directory = files / "new/folder";
+  const program_result result = sweep(directory, small);
+  REQUIRE_MESSAGE(result.code == 0, result.err);
+  CHECK(result.out.starts_with("| task "));
+  CHECK(result.out.find(" lazyllm@3+5 0.75 ") != std::string::npos);
+  CHECK(file_text(directory + "/report.html").starts_with("<!DOCTYPE html>"));
+
+  const std::vector<row> rows = table(directory + "/sweep.csv");
+  REQUIRE(rows.size() == 2 * (1 + 3 + 1 + 5 * 5));  // two tasks; dense, three methods; dense, five shares after each of five layers
+  const std::vector<std::string> methods{"dense", "lazyllm@3+5", "random", "compression"};
+  for (std::size_t i = 0; i < 8; ++i) {
+    CAPTURE(i);
+    CHECK(rows[i].at("method") == methods[i / 2]);
+    CHECK(rows[i].at("task") == (i % 2 == 0 ? "pocket_profile" : "pocket_few_shot"));
+    CHECK(rows[i].at("budget") == (i < 2 ? "" : "0.75"));
+    CHECK(rows[i].at("n") == "2");
+    const double share = std::stod(rows[i].at("share_computed")), total = std::stod(rows[i].at("total_s"));
+    CHECK((i < 2 ? share == 1 : share > 0.74));
+    CHECK(total > std::stod(rows[i].at("ttft_s")));
+    if (i < 2)
+      CHECK(rows[i].at("lost").empty());
+    else
+      CHECK(std::stod(rows[i].at("lost")) == doctest::Approx(std::stod(rows[i % 2].at("score")) - std::stod(rows[i].at("score"))));
+    CHECK(std::stod(rows[i].at("speedup_ttft")) ==
+          doctest::Approx(std::stod(rows[i % 2].at("ttft_s")) / std::stod(rows[i].at("ttft_s"))).epsilon(1e-9));
+    CHECK(std::stod(rows[i].at("speedup_total")) == doctest::Approx(std::stod(rows[i % 2].at("total_s")) / total).epsilon(1e-9));
+  }
+  CHECK(rows[2].at("policy").starts_with("--stages 3:0.5811,5:0.5811 "));  // 3 + 2 s + s^2 = 4.5
+  CHECK(rows[4].at("policy").ends_with(" --decode dense (seeds 0 to 1 of the first sample, then the next ones)"));
+  CHECK(std::stod(rows[4].at("share_computed")) == doctest::Approx(0.75).epsilon(1.0 / 300));
+  CHECK(rows[6].at("policy") == "the context compressed to leave 0.75 of the prompt, --policy dense");
+  for (const std::size_t i : {8u, 9u}) {
+    CHECK(rows[i].at("method") == "dense (single stages)");
+    CHECK(rows[i].at("policy") == "--policy dense");
+    CHECK(rows[i].at("budget").empty());
+    CHECK(rows[i].at("n") == "1");
+    CHECK(rows[i].at("share_computed") == "1.0");
+  }
+  CHECK(rows[10].at("method") == "single_stage@1");
+  CHECK(rows[10].at("policy").starts_with("--stages 1:0.9 "));
+  CHECK(rows[10].at("n") == "1");
+  CHECK(rows.back().at("policy").starts_with("--stages 5:0.1 "));
+
+  // 5 runs a sample, and 25 single stages on the first of each file; every sample begins with the next setting.
+  const std::vector<std::string> lines = lines_of(file_text(directory + "/predictions.jsonl"));
+  REQUIRE(lines.size() == 4 * 5 + 2 * 25);
+  const auto made_by = [&](std::size_t i) { return json::parse(lines[i])["run"]["method"].get<std::string>(); };
+  CHECK(made_by(0) == "dense: --policy dense");
+  CHECK(made_by(1).starts_with("lazyllm@3+5 0.75: --stages 3:0.5811,5:0.5811 "));
+  CHECK(made_by(2).starts_with("random 0.75: --stages 0:0.75 --scorer random:seed=0 "));
+  CHECK(made_by(3).starts_with("random 0.75: --stages 0:0.75 --scorer random:seed=1 "));
+  // A seed's name stays, and what it draws is another of each sample: 0 and 1, 2 and 3, ... The first sample is 5 + 25 lines, the second 5.
+  std::vector<std::string> drawn;
+  for (std::size_t i = 0; i < 35; ++i) {
+    const json run = json::parse(lines[i])["run"];
+    const std::string asked = run["asked"], key = " --scorer random:seed=";
+    if (const std::size_t at = asked.find(key); at != asked.npos) {
+      const bool first = run["method"].get<std::string>().find(key + "0 ") != std::string::npos;
+      drawn.push_back((first ? "0: " : "1: ") + asked.substr(at + key.size(), asked.find(' ', at + key.size()) - at - key.size()));
+    }
+  }
+  std::ranges::sort(drawn);  // each sample begins with the next setting
+  CHECK(drawn == std::vector<std::string>{"0: 0", "0: 2", "1: 1", "1: 3"});
+  CHECK(made_by(5).starts_with("single_stage@1 0.91"));
+  CHECK(made_by(30).starts_with("lazyllm@3+5 0.75: "));
+
+  // The same policy by `eval` answers the same, and computes the same layers by the same steps.
+  const program_result alone = lazyprune_program({"eval", "-d", prompts("profile"), "--limit", "1", "--max-length", "300", "--stages",
+                                                  "3:0.5811,5:0.5811", "--out", files / "alone", "-o", "json"});
+  CHECK_MESSAGE(alone.code == 0, alone.err);
+  json one = json::parse(file_text(files / "alone")), other = json::parse(lines[1]);
+  const json& usage = one["run"]["usage"];
+  REQUIRE(usage.size() == 11);
+  const std::uint64_t tokens = one["run"]["prompt_tokens"];
+  CHECK(usage[0] == one["run"]["per_layer"]);
+  std::uint64_t computed = 0;
+  for (const json& layer : usage[10]) computed += layer.get<std::uint64_t>();
+  CHECK(one["run"]["share_computed"].get<double>() == doctest::Approx(double(computed) / double(6 * tokens)).epsilon(1e-12));
+  for (std::size_t tenth = 1; tenth <= 10; ++tenth)
+    for (std::size_t l = 0; l < 6; ++l) CHECK(usage[tenth][l] >= usage[tenth - 1][l]);
+  for (json* line : {&one, &other})
+    for (const char* key : {"ttft_s", "total_s", "method", "peak_bytes"}) (*line)["run"].erase(key);  // scratch is of each thread
+  CHECK(one == other);
+}
+
+TEST_CASE("an interrupted sweep goes on without losing or repeating a prediction") {
+  const temporary_folder files;
+  const std::string whole = files / "whole";
+  REQUIRE(sweep(whole, small).code == 0);
+  const std::string predictions = file_text(whole + "/predictions.jsonl");
+  const std::vector<row> expected = without_times(whole + "/sweep.csv");
+
+  std::vector<std::string> resumed = small;
+  resumed.emplace_back("--resume");
+  const std::string cut = files / "cut";
+  for (const std::size_t end : {std::size_t{0}, predictions.find('\n') + 1, predictions.size() / 2, predictions.size()}) {
+    std::filesystem::create_directory(cut);
+    write_file(cut + "/predictions.jsonl.unfinished", predictions.substr(0, end));
+    const program_result result = sweep(cut, resumed);
+    CHECK_MESSAGE(result.code == 0, result.err);
+    CHECK(without_times(cut + "/sweep.csv") == expected);
+    CHECK(lines_of(file_text(cut + "/predictions.jsonl")).size() == lines_of(predictions).size());
+    const std::size_t kept = end == 0 ? 0 : predictions.rfind('\n', end - 1) + 1;
+    CHECK(file_text(cut + "/predictions.jsonl").substr(0, kept) == predictions.substr(0, kept));  // its times too
+    std::filesystem::remove_all(cut);
+  }
+  CHECK(file_text(whole + "/sweep.csv").size() > 0);
+  const std::string csv = file_text(whole + "/sweep.csv");
+  CHECK(sweep(whole, resumed).code == 0);  // a sweep that was done: the same predictions, the same table, times too
+  CHECK(file_text(whole + "/sweep.csv") == csv);
+
+  CHECK(complaint(sweep(whole, {"--methods", "static@3", "--budgets", "0.75", "--resume"})) ==
+        whole + "/predictions.jsonl: expected at most 8 predictions, as this sweep makes, found 70");
+  resumed[1] = "lazyllm@4+5,random,compression";
+  CHECK(complaint(sweep(whole, resumed)).starts_with(whole + "/predictions.jsonl: prediction 2: expected lazyllm@4+5 0.75: --stages 4:0."));
+}
+
+TEST_CASE("killed at any moment, a sweep goes on") {
+  const temporary_folder files;
+  const std::string out = files / "out";
+  const std::vector<std::string> arguments{"sweep",   "-d",        prompts("few_shot"), "--limit", "4", "--methods",
+                                           "lazyllm", "--budgets", "0.6,0.8",           "--out",   out, "-t",
+                                           "1",       "--resume"};
+  int killed = 0;
+  for (int tries = 0; tries < 50 && !std::filesystem::exists(out + "/report.html"); ++tries) {
+    running_program program(arguments);
+    const auto lines = [&] { return std::ranges::count(file_text(out + "/predictions.jsonl.unfinished"), '\n'); };
+    const auto before = lines();
+    for (int waits = 0; waits < 60'000 && !std::filesystem::exists(out + "/report.html") && lines() < before + 2; ++waits)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    program.send(SIGKILL);
+    if (program.wait().code == 128 + SIGKILL) ++killed;
+  }
+  CHECK(killed > 2);
+  std::vector<std::string> once = arguments;
+  once.pop_back();
+  *std::ranges::find(once, out) = files / "whole";
+  CHECK(lazyprune_program(once).code == 0);
+  CHECK(without_times(out + "/sweep.csv") == without_times(files / "whole/sweep.csv"));
+}
+
+TEST_CASE("what makes no sense") {
+  const temporary_folder files;
+  CHECK(complaint(lazyprune_program({"sweep", "--out", files / "x"})) == "sweep: expected -d FILE.jsonl, found none");
+  CHECK(complaint(lazyprune_program({"sweep", "-d", prompts("few_shot")})) == "sweep: expected --out DIR, found none");
+  CHECK(complaint(sweep(files / "x", {"--methods", "lazy"})).starts_with("--methods: expected one of dense, lazyllm, "));
+  CHECK(complaint(sweep(files / "x", {"--methods", ""})) == "--methods: expected names with commas between them, found nothing");
+  CHECK(complaint(sweep(files / "x", {"--methods", "lazyllm", "--budgets", "0.5"})) ==
+        "--budgets: lazyllm@3+5: expected more than 0.5, what the layers up to the first that it prunes after compute, found 0.5");
+  CHECK(complaint(sweep(files / "x", {"--budgets", "1.5"})) == "--budgets: expected a number from 0 to 1, found 1.5");
+  CHECK(complaint(sweep(files / "x", {"--budgets", "0"})) == "--budgets: lazyllm@3+5: expected a share in (0, 1], found 0");
+  CHECK(complaint(sweep(files / "x", {"--seeds", "0"})).starts_with("--seeds: expected a whole number from 1"));
+  CHECK_FALSE(std::filesystem::exists(files / "x"));
+  write_file(files / "file", "");
+  CHECK(complaint(sweep(files / "file")).starts_with((files / "file") + ": expected a directory, or a name for one, found "));
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+// Model directories with something wrong in them: one clear line that names the file, and exit code 1.
+#include "programs/program.hpp"
+
+#include <doctest/doctest.h>
+
+namespace {
+
+/// A copy of the bundled model to spoil.
+struct spoiled_model {
+  temporary_folder files;
+
+  spoiled_model() { std::filesystem::copy(bundled_model, files.path()); }
+
+  void replace(const std::string& file, std::string_view from, std::string_view to) {
+    std::string text = file_text(files / file);
+    const std::size_t at = text.find(from);
+    REQUIRE(at != text.npos);
+    write_file(files / file, text.replace(at, from.size(), to));
+  }
+  std::string complaint_of(const std::string& command) {
+    return complaint(command == "run" ? lazyprune_program({"run", "-m", files.path(), "-p", "x", "-n", "1"})
+                                      : lazyprune_program({command, "-m", files.path()}));
+  }
+  /// All commands say the same of it.
+  void check(const std::string& expected) {
+    for (const char* command : {"run", "inspect", "bench"}) {
+      CAPTURE(command);
+      CHECK(complaint_of(command).starts_with(files.path() + expected));
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE("no such directory, or none of a model") {
+  CHECK(complaint(lazyprune_program({"inspect", "-m", "/nowhere"})).starts_with("/nowhere: expected a model directory, found "));
+  const temporary_folder empty;
+  CHECK(complaint(lazyprune_program({"inspect", "-m", empty.path()})).starts_with(empty / "config.json: expected "));
+  write_file(empty / "file", "");
+  CHECK(complaint(lazyprune_program({"run", "-p", "x", "-m", empty / "file"})).starts_with(empty / "file: expected a model directory"));
+}
+
+TEST_CASE("a config that is no JSON, lacks a key, or asks for what is not computed") {
+  spoiled_model model;
+  model.replace("config.json", "\"hidden_size\": 128,", "\"hidden_size\": 128");
+  model.check("/config.json: byte ");
+  spoiled_model lacking;
+  lacking.replace("config.json", "\"hidden_size\": 128,", "");
+  lacking.check("/config.json: expected the key \"hidden_size\", found none");
+  spoiled_model sliding;
+  sliding.replace("config.json", "\"rope_scaling\": null", "\"rope_scaling\": {\"rope_type\": \"dynamic\", \"factor\": 2.0}");
+  sliding.check("/config.json: rope_scaling.rope_type: expected default, linear, llama3 or yarn, found \"dynamic\"");
+  spoiled_model other;
+  other.replace("config.json", "\"model_type\": \"llama\"", "\"model_type\": \"gpt2\"");
+  other.check("/config.json: model_type: expected llama, mistral, qwen2 or qwen3, found \"gpt2\"");
+}
+
+TEST_CASE("weights that are missing, cut off or of another shape") {
+  spoiled_model missing;
+  std::filesystem::remove(missing.files / "model.safetensors");
+  missing.check(": expected model.safetensors or model.safetensors.index.json, found neither");
+  spoiled_model cut;
+  std::filesystem::resize_file(cut.files / "model.safetensors", 1'000'000);
+  cut.check("/model.safetensors: ");
+  spoiled_model empty;
+  std::filesystem::resize_file(empty.files / "model.safetensors", 0);
+  empty.check("/model.safetensors: expected a safetensors file");
+  spoiled_model narrow;
+  narrow.replace("config.json", "\"intermediate_size\": 256", "\"intermediate_size\": 255");
+  CHECK(narrow.complaint_of("run").starts_with(narrow.files / "model.safetensors: tensor model.layers.0.mlp."));
+}
+
+TEST_CASE("a tokenizer that is none, and recommendations that do not fit") {
+  spoiled_model tokens;
+  std::filesystem::resize_file(tokens.files / "tokenizer.model", 1000);
+  CHECK(tokens.complaint_of("run").starts_with(tokens.files / "tokenizer.model: "));
+  const std::vector<std::string> ids{"run", "-m", tokens.files.path(), "--ids", "1,5,9", "-n", "1", "-t", "1"};
+  std::vector<std::string> more = ids;
+  more.push_back("--json");
+  const program_result by_ids = lazyprune_program(more);
+  CHECK(by_ids.code == 0);
+  CHECK(by_ids.out.find("\"text\":null") != std::string::npos);
+  CHECK(by_ids.err.starts_with("no text, the tokenizer cannot be used: " + (tokens.files / "tokenizer.model: ")));
+  CHECK(by_ids.err.find('\n') == by_ids.err.size() - 1);
+  more = ids;
+  more.insert(more.end(), {"--stop", "x"});
+  CHECK(complaint(lazyprune_program(more)).starts_with(tokens.files / "tokenizer.model: "));
+  const program_result inspected = lazyprune_program({"inspect", "-m", tokens.files.path()});
+  CHECK(inspected.code == 0);
+  CHECK(inspected.out.find("tokenizer\n  not usable: " + (tokens.files / "tokenizer.model: ")) != std::string::npos);
+
+  spoiled_model stages;
+  stages.replace("lazyprune.json", "5:0.1", "6:0.1");
+  const std::string said = stages.complaint_of("run");
+  CHECK(said.starts_with(stages.files / "lazyprune.json: --stages: 3:0.3,6:0.1: "));
+  CHECK(said.find("expected", said.find("expected") + 1) == said.npos);
+  CHECK(lazyprune_program({"run", "-m", stages.files.path(), "-p", "x", "-n", "1", "--policy", "lazyllm"}).code == 0);  // not asked for
+  spoiled_model unknown;
+  unknown.replace("lazyprune.json", "stages", "stage");
+  CHECK(unknown.complaint_of("run").starts_with(unknown.files / "lazyprune.json: stage: "));
+}

@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: MIT
+#include "pages/sweep_page.hpp"
+
+#include <doctest/doctest.h>
+
+#include <limits>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <io/support.hpp>
+#include "programs/pages/page_parts.hpp"
+
+namespace {
+
+using namespace lazyprune;
+using lazyprune_test::between;
+using lazyprune_test::count;
+
+/// Elements closed in their order, attributes quoted, no bare & or <.
+bool well_formed(std::string_view xml) {
+  std::vector<std::string_view> open;
+  const auto references_end = [](std::string_view text) {
+    for (std::size_t at = text.find('&'); at != text.npos; at = text.find('&', at + 1)) {
+      const std::size_t end = text.find_first_not_of("#abcdefghijklmnopqrstuvwxyz0123456789", at + 1);
+      if (end == text.npos || text[end] != ';') return false;
+    }
+    return true;
+  };
+  while (!xml.empty()) {
+    const std::size_t begin = std::min(xml.find('<'), xml.size());
+    if (!references_end(xml.substr(0, begin))) return false;
+    xml.remove_prefix(begin);
+    if (xml.empty()) break;
+    std::size_t end = 1;
+    for (bool quoted = false; end < xml.size() && (quoted || xml[end] != '>'); ++end) {
+      if (xml[end] == '"') quoted = !quoted;
+      if (xml[end] == '<') return false;
+      if (xml[end] == '=' && !quoted && xml.substr(end + 1, 1) != "\"") return false;
+    }
+    if (end >= xml.size()) return false;
+    const std::string_view tag = xml.substr(1, end - 1), name = tag.substr(0, tag.find_first_of(" /", 1));
+    if (!references_end(tag)) return false;
+    if (tag[0] == '/') {
+      if (open.empty() || open.back() != tag.substr(1)) return false;
+      open.pop_back();
+    } else if (tag.back() != '/') {
+      open.push_back(name);
+    }
+    xml.remove_prefix(end + 1);
+  }
+  return open.empty();
+}
+
+/// All charts and keys of a page.
+std::vector<std::string> pictures_of(const std::string& page) {
+  std::vector<std::string> all;
+  for (std::size_t at = page.find("<svg"); at != page.npos; at = page.find("<svg", at + 1))
+    all.push_back(page.substr(at, page.find("</svg>", at) + 6 - at));
+  return all;
+}
+
+/// What holds for every page.
+void check_whole(const std::string& page) {
+  for (const std::string& picture : pictures_of(page)) {
+    CAPTURE(picture);
+    CHECK(well_formed(picture));
+  }
+  CHECK(well_formed(between(page, "</header>", "</body>")));
+  for (const std::string_view none : {"@{", "<script", "src=", "url(", ">nan", "\"nan", " nan", ">inf", "inf\"", "inf "}) {
+    CAPTURE(none);
+    CHECK(count(page, none) == 0);
+  }
+  CHECK(page.starts_with("<!DOCTYPE html>"));
+  CHECK(page.ends_with("</html>\n"));
+}
+
+std::string section_of(const std::string& page, const std::string& heading) { return between(page, "<h2>" + heading, "</section>"); }
+
+estimate around(double mean, double half) { return {mean, {mean - half, mean + half}}; }
+
+eval_summary summary(std::string_view task, const estimate& score, std::optional<estimate> speedup = {},
+                     std::optional<estimate> lost = {}) {
+  eval_summary s;
+  s.task = task;
+  s.metric = "qa_f1";
+  s.n = 10;
+  s.score = score;
+  s.lost = lost;
+  s.speedup_ttft = speedup;
+  return s;
+}
+
+/// Two tasks of one group and one of another, dense and two methods at two budgets; static lacks one task at the lower budget.
+sweep_table small() {
+  sweep_table table{"tiny", 4, {}, {}, {}};
+  const auto add = [&](std::string method, std::optional<double> budget, std::string policy, const eval_summary& s) {
+    table.entries.push_back({std::move(method), budget, std::move(policy), s});
+  };
+  add("dense", {}, "--policy dense", summary("qasper", {20, {17, 24}}, around(1, 0)));
+  add("dense", {}, "--policy dense", summary("narrativeqa", {40, {36, 43}}, around(1, 0)));
+  add("dense", {}, "--policy dense", summary("lcc", around(60, 2), around(1, 0)));
+  for (const double budget : {0.3, 0.6}) {
+    const double speedup = budget < 0.5 ? 3 : 1.5;
+    const std::string flags = budget < 0.5 ? "--stages 2:0.2,3:0.2" : "--stages 2:0.5,3:0.5";
+    add("lazyllm@2+3", budget, flags, summary("qasper", around(19, 1), around(speedup, 0.1), around(1, 2)));
+    add("lazyllm@2+3", budget, flags, summary("narrativeqa", around(39, 1), around(speedup + 1, 0.1), around(1, 0.5)));
+    const double lost = budget < 0.5 ? 2.1 : 2;
+    add("lazyllm@2+3", budget, flags, summary("lcc", around(60 - lost, 1), around(speedup, 0.1), around(lost, 2)));
+    add("static@2", budget, "--policy static", summary("qasper", around(10, 1), around(speedup, 0.1)));
+    if (budget > 0.5) add("static@2", budget, "--policy static", summary("narrativeqa", around(20, 1), around(speedup, 0.1)));
+    add("static@2", budget, "--policy static", summary("lcc", around(30, 1), around(speedup, 0.1), around(30, 1)));
+  }
+  return table;
+}
+
+}  // namespace
+
+TEST_CASE("an axis: ends and steps that are round") {
+  const auto is = [](const detail::chart_axis& axis, double first, double last, double step) {
+    CHECK(axis.first == doctest::Approx(first));
+    CHECK(axis.last == doctest::Approx(last));
+    CHECK(axis.step == doctest::Approx(step));
+  };
+  is(detail::axis_over("", 0.9, 2.35), 1, 5, 0.5);  // from 0.5 to 2.5
+  is(detail::axis_over("", 0, 100), 0, 5, 20);
+  is(detail::axis_over("", 91.2, 100), 45, 50, 2);  // from 90
+  is(detail::axis_over("", -3, 4), -2, 2, 2);
+  is(detail::axis_over("", 0.5, 1.1), 5, 11, 0.1);  // six steps, no more
+  is(detail::axis_over("", 1, 3, 1), 1, 3, 1);      // layers are whole
+  is(detail::axis_over("", 2, 2, 1), 2, 3, 1);
+  is(detail::axis_over("", 7, 7), 70, 71, 0.1);
+  is(detail::axis_over("", 1000, 31000), 0, 4, 10000);
+  CHECK(detail::axis_over("x", 0.9, 2.35).low() == doctest::Approx(0.5));
+  CHECK(detail::axis_over("x", 0.9, 2.35).high() == doctest::Approx(2.5));
+}
+
+TEST_CASE("an axis of scores spans ten of them, and holds all") {
+  const auto ends = [](double low, double high) {
+    const detail::chart_axis axis = detail::score_axis("score", low, high);
+    return std::pair(axis.low(), axis.high());
+  };
+  CHECK(ends(100, 100) == std::pair(90.0, 100.0));
+  CHECK(ends(0, 0) == std::pair(0.0, 10.0));
+  CHECK(ends(50, 50) == std::pair(44.0, 56.0));  // 45 to 55 in steps of two
+  CHECK(ends(3, 97) == std::pair(0.0, 100.0));
+}
+
+TEST_CASE("what is drawn lies where its values say") {
+  const detail::chart drawn{"a chart",
+                            {"speed", 0, 5, 2},
+                            {"score", 0, 5, 20},
+                            {{"one", 0, {{0, 0, "low"}, {5, 50, "middle"}, {10, 100, "high"}}}, {"two", 1, {{2, 80, "lone"}}}},
+                            detail::chart_level{"dense", 75, 70, 80}};
+  const std::string svg = detail::svg_chart(drawn);
+  CHECK(well_formed(svg));
+  CHECK(count(svg, "aria-label=\"a chart\"") == 1);
+  // The field is 318 wide from 50 on, and 198 high down to 208.
+  CHECK(count(svg, "<path d=\"M50.0 208.0L209.0 109.0L368.0 10.0\" fill=\"none\" stroke=\"#0072b2\"") == 1);
+  CHECK(count(between(svg, "transform=\"translate(209.0 109.0)\"", "</path>"), "<title>middle</title>") == 1);
+  CHECK(count(between(svg, "transform=\"translate(113.6 49.6)\"", "</path>"), "<title>lone</title>") == 1);
+  CHECK(count(svg, "d=\"M50.0 59.5H368.0\"") == 1);
+  CHECK(count(svg, "<rect x=\"50.0\" y=\"49.6\" width=\"318.0\" height=\"19.8\"") == 1);
+  CHECK(count(svg, "<text x=\"113.6\" y=\"224.0\" text-anchor=\"middle\">2</text>") == 1);
+  CHECK(count(svg, "<text x=\"44.0\" y=\"172.4\" text-anchor=\"end\">20</text>") == 1);
+  CHECK(count(svg, ">speed</text>") == 1);
+  CHECK(count(svg, ">score</text>") == 1);
+  CHECK(svg.find("<title>lone") < svg.find("<title>middle"));  // the first series is above the others
+}
+
+TEST_CASE("ticks have the digits that their step needs") {
+  const detail::chart drawn{"", detail::axis_over("", 0.5, 1.1), detail::axis_over("", -0.04, 0.05), {}, {}};
+  const std::string svg = detail::svg_chart(drawn);
+  for (const std::string label : {"0.5", "0.6", "0.7", "0.8", "0.9", "1.0", "1.1"}) CHECK(count(svg, "middle\">" + label + "</text>") == 1);
+  for (const std::string label : {"-0.04", "-0.02", "0.00", "0.02", "0.04", "0.06"}) CHECK(count(svg, "end\">" + label + "</text>") == 1);
+}
+
+TEST_CASE("a chart with nothing, with names that are markup, with values that are no numbers") {
+  const double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
+  const detail::chart_axis axis{"<&\">", 0, 2, 1};
+  detail::chart drawn{"a<b", axis, axis, {}, {}};
+  CHECK(well_formed(detail::svg_chart(drawn)));
+  const std::size_t marks = count(detail::svg_chart(drawn), "<title>");
+  CHECK(marks == 0);
+  drawn.series = {
+      {"x<y", 0, {{nan, 1, "a"}, {1, infinity, "b"}}}, {"]]>", 1, {{1, 1, "<c>"}, {nan, nan, "d"}, {2, 2, "\x01"}}}, {"", 2, {}}};
+  drawn.level = detail::chart_level{"<", nan, nan, nan};
+  const std::string svg = detail::svg_chart(drawn) + detail::chart_legend(drawn.series, drawn.level);
+  CHECK(well_formed(svg));
+  CHECK(count(svg, "nan") == 0);
+  CHECK(count(svg, "inf") == 0);
+  CHECK(count(svg, "<title>&lt;c&gt;</title>") == 1);
+  CHECK(count(svg, "<title>\xef\xbf\xbd</title>") == 1);
+  CHECK(count(svg, "M209.0 109.0L368.0 10.0") == 1);  // what is left of the second series
+  CHECK(count(svg, "<title>a</title>") == 0);
+  CHECK(count(svg, "</svg>x&lt;y</li>") == 1);
+}
+
+TEST_CASE("56 series look different, neighbours also without colour") {
+  std::set<std::string> looks;
+  for (std::size_t s = 0; s < 56; ++s) {
+    const detail::chart_style style = detail::style_of(s), next = detail::style_of(s + 1);
+    looks.insert(std::string(style.colour).append(style.mark));
+    CHECK(style.dashes != next.dashes);
+    CHECK(style.mark != next.mark);
+  }
+  CHECK(looks.size() == 56);
+}
+
+TEST_CASE("Table 1: means of groups, bold where no loss can be told, a dash where a task is missing") {
+  const std::string page = sweep_page(small());
+  check_whole(page);
+  CHECK(between(page, "<title>", "</title>") == "Token pruning on tiny: accuracy and speed");
+  const std::string table = section_of(page, "Table 1");
+  CHECK(table.find("budget 0.6") < table.find("budget 0.3"));  // mild first
+  const std::string single = between(table, "<th rowspan=\"3\">Single-Doc QA</th>", "</tbody>");
+  // Means of 20 and 40; the intervals' ends are 3 and 4 below them, 4 and 3 above: 5 together, 2.5 for a mean of two.
+  CHECK(count(single, "<td class=\"all\" colspan=\"4\">30.0 (27.5–32.5), 1.00x</td>") == 1);
+  // Half the root of two. Lost: one point in the mean, the interval's end half the hypotenuse of 2 and 0.5 below it: beyond 0.
+  const std::string lazyllm = between(single, "<th>lazyllm@2+3</th>", "</tr>");
+  CHECK(count(lazyllm, "<td><b>29.0</b><small>28.3–29.7</small></td>") == 2);
+  CHECK(count(lazyllm, "<td>2.00x<small>1.93–2.07</small></td>") == 1);
+  CHECK(count(lazyllm, "<td>3.50x<small>3.43–3.57</small></td>") == 1);
+  CHECK(between(single, "<th>static@2</th>", "</tr>") ==
+        "<td>15.0<small>14.3–15.7</small></td><td>1.50x<small>1.43–1.57</small></td>"
+        "<td>–</td><td>–</td>");
+  // Lost: from 0.1 on, and from 0 on. Of static nothing is known, or it is much.
+  const std::string code = between(table, "<th rowspan=\"3\">Code</th>", "</tbody>");
+  CHECK(count(code, "<b>58.0</b>") == 1);
+  CHECK(count(code, "<td>57.9<small>") == 1);
+  CHECK(count(code, "<td>30.0<small>") == 2);
+  CHECK(count(between(table, "<th rowspan=\"3\">All tasks</th>", "</tbody>"), ">40.0 (") == 1);
+}
+
+TEST_CASE("Table 2: tokens computed and the overall speedup") {
+  sweep_table table = small();
+  for (sweep_entry& entry : table.entries) {
+    entry.summary.share_computed = around(entry.budget ? 0.5 : 1, 0);
+    if (entry.method == "lazyllm@2+3") entry.summary.speedup_total = around(1.25, 0.05);
+  }
+  const std::string text = section_of(sweep_page(table), "Table 2"), code = between(text, "<th rowspan=\"3\">Code</th>", "</tbody>");
+  CHECK(count(code, ">100.0 % (100.0–100.0)</td>") == 1);
+  CHECK(count(code, "<td>50.0 %<small>50.0–50.0</small></td><td>1.25x<small>1.20–1.30</small></td>") == 2);
+  CHECK(count(code, "<td>50.0 %<small>50.0–50.0</small></td><td>–</td>") == 2);
+  CHECK(count(text, "<b>") == 0);
+}
+
+TEST_CASE("Figure 5: a chart of the means and one a task, a line a method through its budgets") {
+  const std::string figure = section_of(sweep_page(small()), "Figure 5");
+  CHECK(count(figure, "<figure>") == 4);
+  CHECK(count(figure, "<li>") == 3);
+  const std::string lcc = between(figure, "<figcaption>lcc</figcaption>", "</figure>");
+  CHECK(count(lcc, "<title>lazyllm@2+3, budget 0.6: score 58.0 (57.0–59.0), TTFT 1.50x (1.40–1.60)</title>") == 1);
+  // Across from 1 (dense) to 4 (narrativeqa): 106 units each. Up from 30 to 70: 49.5 units for ten.
+  CHECK(count(lcc, "<path d=\"M103.0 69.4L262.0 69.9\" fill") == 1);
+  CHECK(count(lcc, "<path d=\"M103.0 208.0L262.0 208.0\" fill") == 1);
+  CHECK(count(lcc, "\">1.0</text>") == 1);
+  CHECK(count(lcc, "\">4.0</text>") == 1);
+  const std::string narrativeqa = between(figure, "<figcaption>narrativeqa</figcaption>", "</figure>");
+  CHECK(count(narrativeqa, "<title>static@2") == 1);
+  CHECK(count(between(figure, "<figcaption>all tasks</figcaption>", "</figure>"), "<title>static@2") == 1);
+
+  sweep_table untimed = small();
+  for (sweep_entry& entry : untimed.entries) entry.summary.speedup_ttft.reset();
+  const std::string page = sweep_page(untimed);
+  check_whole(page);
+  CHECK(count(section_of(page, "Figure 5"), "<svg") == 0);
+  CHECK(count(section_of(page, "Figure 5"), "no speedup was measured") == 1);
+}
+
+TEST_CASE("Figure 5's first chart is a file of its own, with a legend; none where no speedup was measured") {
+  const std::string figure = sweep_figure(small());
+  CHECK(figure.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 570 250\""));
+  CHECK(count(figure, "<svg") == 3);
+  CHECK(count(figure, "</svg>") == 3);
+  CHECK(count(figure, "aria-label=\"all tasks\"") == 1);
+  for (const char* name : {"lazyllm@2+3", "static@2", "dense, and its interval"})
+    CHECK(count(figure, ">" + std::string(name) + "</text>") == 1);
+  CHECK(figure.find("lazyllm@2+3</text>") < figure.find("static@2</text>"));
+  sweep_table untimed = small();
+  for (sweep_entry& entry : untimed.entries) entry.summary.speedup_ttft.reset();
+  CHECK(sweep_figure(untimed).empty());
+}
+
+TEST_CASE("Figure 6: mean scores over layers, a line a share; left out where it was not run") {
+  sweep_table table = small();
+  CHECK(count(section_of(sweep_page(table), "Figure 6"), "<svg") == 0);
+  CHECK(count(section_of(sweep_page(table), "Figure 6"), "<table") == 0);
+  for (const layer_id after : {3u, 1u})
+    for (const double share : {0.1, 0.9})
+      for (const std::string_view task : {"qasper", "lcc"})
+        if (after == 3 || share > 0.5 || task == "lcc")
+          table.sensitivity.push_back({after, share, summary(task, around((task == "lcc" ? 50 : 10) * share + after, 3))});
+  CHECK(between(section_of(sweep_page(table), "Figure 6"), "<tr><th>dense</th>", "</tr>") == "<td>–</td><td>–</td>");
+  table.sensitivity_dense = {summary("qasper", around(20, 3)), summary("lcc", around(50, 3))};
+  const std::string page = sweep_page(table), figure = section_of(page, "Figure 6");
+  check_whole(page);
+  CHECK(count(between(figure, "<tr><th>dense</th>", "</tr>"), "<td>35.0<small>") == 2);  // not the 40 of all samples
+  CHECK(count(figure, "over 2 tasks") == 1);
+  CHECK(count(figure, "<th>after 1</th><th>after 3</th>") == 1);
+  // 0.9 * 30 + 1 and + 3; 0.1 * 30 + 3. One task is missing after layer 1 at 0.1.
+  CHECK(between(figure, "<tr><th>90 % kept</th>", "</tr>") == "<td>28.0<small>25.9–30.1</small></td><td>30.0<small>27.9–32.1</small></td>");
+  CHECK(between(figure, "<tr><th>10 % kept</th>", "</tr>") == "<td>–</td><td>6.0<small>3.9–8.1</small></td>");
+  CHECK(count(figure, "<title>90 % kept after layer 1: 28.0 (25.9–30.1)</title>") == 1);
+  CHECK(count(figure, "<path d=\"M50.0 69.4L368.0 59.5\"") == 1);  // layers from 1 to 3, scores from 0 to 40
+  CHECK(figure.find("90 % kept") < figure.find("10 % kept"));
+}
+
+TEST_CASE("Figure 7: layers that have computed the same are one stage") {
+  sweep_table table = small();
+  CHECK(count(section_of(sweep_page(table), "Figure 7"), "<svg") == 0);
+  for (sweep_entry& entry : table.entries) {
+    if (entry.budget != 0.3) continue;
+    const double more = entry.summary.task == "lcc" ? 0.3 : 0;  // 0.1 in the mean of three tasks
+    entry.summary.usage = {{1, 1, 0.25, 0.25}, {1, 1, 0.25, 0.25 + more}, {1, 1, 0.5, 0.5}};
+  }
+  const std::string page = sweep_page(table), figure = section_of(page, "Figure 7");
+  check_whole(page);
+  CHECK(count(figure, "<figure>") == 1);  // of lazyllm; static lacks a task, and has no stages
+  CHECK(count(figure, "<figcaption>lazyllm@2+3, budget 0.3</figcaption>") == 1);
+  CHECK(count(figure, "<th>0 %</th><th>50 %</th><th>100 %</th>") == 1);
+  CHECK(count(figure, "<td class=\"text\">layers 1–2</td><td>100.0</td><td>100.0</td><td>100.0</td>") == 1);
+  CHECK(count(figure, "<td class=\"text\">layer 3</td><td>25.0</td><td>25.0</td><td>50.0</td>") == 1);
+  CHECK(count(figure, "<td class=\"text\">layer 4</td><td>25.0</td><td>35.0</td><td>50.0</td>") == 1);
+  CHECK(count(figure, "<path d=\"M50.0 158.5L209.0 138.7L368.0 109.0\"") == 1);
+  CHECK(count(figure, "<title>layer 4 after 50 % of the generated tokens: 35.0 %</title>") == 1);
+}
+
+TEST_CASE("all results and settings stand in tables") {
+  const std::string page = sweep_page(small());
+  const std::string results = section_of(page, "All results"), settings = section_of(page, "The settings");
+  CHECK(count(results, "<tr><th>") == 1 + 14);
+  CHECK(count(results,
+              "<tr><th>lcc</th><td "
+              "class=\"text\">static@2</td><td>0.6</td><td>10</td><td>30.0<small>29.0–31.0</small></td><td>30.0<small>29.0–31.0</small></"
+              "td>") == 1);
+  CHECK(count(results, "<td>1.0<small>-1.0 to 3.0</small></td>") == 2);
+  CHECK(count(settings, "<tr><th>") == 1 + 5);
+  CHECK(count(settings, "<tr><th>lazyllm@2+3</th><td>0.3</td><td class=\"flags\"><code>--stages 2:0.2,3:0.2</code></td></tr>") == 1);
+  CHECK(count(page, "<dt>lazyllm</dt>") == 1);
+  CHECK(count(page, "<dt>static</dt>") == 1);
+  CHECK(count(page, "<dt>random</dt>") == 0);
+}
+
+TEST_CASE("a table of one entry; of none") {
+  check_whole(sweep_page({"tiny", 4, {{"dense", {}, "", summary("lcc", around(100, 0))}}, {}, {}}));
+  check_whole(sweep_page({"tiny", 4, {{"lazyllm@2", 0.5, "", summary("lcc", around(0, 0), around(2, 0))}}, {}, {}}));
+  CHECK(section_of(sweep_page({"tiny", 4, {{"lazyllm@2", 0.5, "", summary("lcc", around(0, 0), around(2, 0))}}, {}, {}}), "Figure 5")
+            .find("<figure>") != std::string::npos);
+  CHECK(lazyprune_test::error_of([] { sweep_page({"tiny", 4, {}, {}, {}}); }) == "sweep: expected at least one entry, found none");
+}
+
+TEST_CASE("names that are markup, and numbers that are none") {
+  const double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
+  sweep_table table{"</title><script>", 2, {}, {}, {}};
+  eval_summary bad = summary("<img alt=x>", around(nan, 0), around(infinity, 1));
+  bad.metric = "<i>";
+  bad.usage = {{nan, nan}, {1, infinity}};
+  table.entries.push_back({"<dense>", {}, "", bad});
+  table.entries.push_back({"lazyllm@\"1\"", 0.5, "--p \"<&>\"", bad});
+  table.sensitivity.push_back({1, 0.5, bad});
+  const std::string page = sweep_page(table);
+  check_whole(page);
+  CHECK(count(page, "<img") == 0);
+  CHECK(count(page, "&lt;img alt=x&gt;") > 0);
+  CHECK(count(page, "<code>--p &quot;&lt;&amp;&gt;&quot;</code>") == 1);
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+#include "questions/method.hpp"
+
+#include <doctest/doctest.h>
+
+#include <lazyprune/session/make_session.hpp>
+
+using namespace lazyprune;
+
+namespace {
+
+const stages drawn = lazyllm_stages(32);  // after 9, 19 and 28
+
+std::string fault(auto&& call) {
+  try {
+    call();
+  } catch (const error& e) {
+    return e.what();
+  }
+  return "nothing";
+}
+
+/// Of the rows of a dense prefill of so many tokens, the share that a session of the setting plans. Scorers see the same of each token.
+double planned_share(const eval_setting& setting, layer_id layers, std::size_t tokens) {
+  any_session session = make_session(setting.policy, {.layers = layers});
+  auto step = session.begin(tokens, phase::prefill);
+  std::vector<float> seen;
+  for (layer_id l = 0; l < layers; ++l) {
+    const std::span<const position> active = step.enter(l).active;
+    seen.assign(active.size() * std::max<std::size_t>(step.window(), 1), 0.5f);
+    switch (step.wants()) {
+      case evidence_kind::attention:
+        step.leave(evidence(attention_view{seen.data(), 1, active.size(), active}));
+        break;
+      case evidence_kind::window:
+        step.leave(evidence(window_view{seen.data(), step.window(), 1, active.size(), active}));
+        break;
+      default:
+        step.leave();
+    }
+  }
+  step.finish();
+  return static_cast<double>(session.stats().rows) / static_cast<double>(session.stats().dense_rows);
+}
+
+eval_setting setting(std::string_view method, double budget, layer_id layers) {
+  return at_budget(read_method(method, layers, drawn), budget, layers);
+}
+
+}  // namespace
+
+TEST_CASE("methods are read with their layers, or have those recommended") {
+  CHECK(read_method("dense", 32, drawn) == pruning_method{"dense"});
+  CHECK(read_method("lazyllm", 32, drawn) == pruning_method{"lazyllm", {9, 19, 28}});
+  CHECK(read_method("no_revival", 32, stages{{0, 0.5}, {4, 0.5}}) == pruning_method{"no_revival", {4}});
+  CHECK(read_method("static", 32, drawn) == pruning_method{"static", {9}});
+  CHECK(read_method("lazyllm@3+5", 6, drawn) == pruning_method{"lazyllm", {3, 5}});
+  CHECK(read_method("gemfilter@13", 32, drawn) == pruning_method{"gemfilter", {13}});
+  for (const std::string_view text : {"dense", "lazyllm@3+5", "static@1", "random", "compression", "streaming", "snapkv", "h2o"})
+    CHECK(read_method(text, 6, drawn).text() == text);
+
+  CHECK(fault([] { read_method("lazy", 6, drawn); }) ==
+        "--methods: expected one of dense, lazyllm, no_revival, dense_decode, static, random, compression, streaming, snapkv, h2o, fastkv, "
+        "gemfilter, found lazy");
+  CHECK(fault([] { read_method("", 6, drawn); }).ends_with(", found nothing"));
+  CHECK(fault([] { read_method("random@3", 6, drawn); }) == "--methods: random@3: expected no layers, found @3");
+  CHECK(fault([] { read_method("lazyllm@", 6, drawn); }) == "--methods: lazyllm@: expected layers after the @, found none");
+  CHECK(fault([] { read_method("lazyllm@3+", 6, drawn); }) == "--methods: lazyllm@3+: expected layers from 1 to 5, found nothing");
+  CHECK(fault([] { read_method("lazyllm@0", 6, drawn); }) == "--methods: lazyllm@0: expected layers from 1 to 5, found 0");
+  CHECK(fault([] { read_method("lazyllm@6", 6, drawn); }) == "--methods: lazyllm@6: expected layers from 1 to 5, found 6");
+  CHECK(fault([] { read_method("lazyllm@3+3", 6, drawn); }) == "--methods: lazyllm@3+3: expected a layer after 3, found 3");
+  CHECK(fault([] { read_method("static@1+2", 6, drawn); }) == "--methods: static@1+2: expected one layer, found @1+2");
+  CHECK(fault([] { read_method("lazyllm", 1, lazyllm_stages(1)); }) ==
+        "--methods: lazyllm: expected the layers after which it prunes, like @3, found none, and none recommended");
+}
+
+TEST_CASE("the flags of each method") {
+  const auto flags = [](std::string_view method) { return setting(method, 0.75, 6).description(6); };
+  const std::string attention = " --scorer last_query_attention:over=mean --selector top_k", kept = " --keep-first 0 --keep-last 0";
+  CHECK(setting("dense", 0.75, 6) == eval_setting{.method = "dense", .policy = {.preset = "dense"}});
+  CHECK(flags("dense") == "--policy dense");
+  CHECK(flags("lazyllm@3") == "--stages 3:0.5" + attention + " --store keep_all" + kept + " --decode same");
+  CHECK(flags("no_revival@3") == "--stages 3:0.5" + attention + " --store none" + kept + " --decode same");
+  CHECK(flags("dense_decode@3") == "--stages 3:0.5" + attention + " --store keep_all" + kept + " --decode dense");
+  CHECK(flags("static@2") == "--schedule budget:after=2,cost=0.75" + attention + " --store none" + kept + " --decode dense");
+  CHECK(flags("random") == "--stages 0:0.75 --scorer random:seed=0 --selector top_k --store none" + kept + " --decode dense");
+  CHECK(flags("compression") == "the context compressed to leave 0.75 of the prompt, --policy dense");
+  CHECK(flags("streaming") ==
+        "--schedule budget:after=0,cost=0.75 --scorer recency --selector top_k --store none --keep-first 4 --keep-last 0 --decode same");
+  CHECK(flags("snapkv") == "--stages 1:0.75 --scorer prompt_window_attention:window=32,kernel=7,pool=max --selector top_k --store none" +
+                               kept + " --decode only");
+  CHECK(flags("h2o") ==
+        "--stages 1:0.75 --scorer accumulated_attention:over=sum,since=sequence --selector top_k --store none --keep-first 0 "
+        "--keep-last 32 --decode only");
+  CHECK(flags("fastkv@2") ==
+        "--schedule budget:after=2,cost=0.75 --scorer window_attention:window=8,kernel=7,pool=mean --selector top_k --store none "
+        "--keep-first 0 --keep-last 8 --decode dense");
+  CHECK(flags("gemfilter@2") ==
+        "--schedule budget:after=2,cost=0.75 --scorer window_attention:window=1,kernel=5,pool=mean --selector top_k --store none" + kept +
+            " --decode dense");
+  CHECK(at_budget(read_method("random", 6, drawn), 0.5, 6, 4).policy.scorer == "random:seed=4");
+  CHECK(setting("compression", 0.75, 6).prompt_share == 0.75);
+  CHECK(setting("lazyllm@3+5", 0.75, 6).text() == "lazyllm@3+5 0.75");
+  CHECK(setting("dense", 0.75, 6).text() == "dense");
+}
+
+TEST_CASE("the common share of several stages") {
+  // 3 + 2 s + s^2 = 0.8 * 6: s = -1 + sqrt(2.8) = 0.67332
+  CHECK(setting("lazyllm@3+5", 0.8, 6).policy.stages == "3:0.6733,5:0.6733");
+  // 9 + 10 s + 9 s^2 + 4 s^3 = 21.782 with the paper's 0.7
+  CHECK(setting("lazyllm", 21.782 / 32, 32).policy.stages == "9:0.7,19:0.7,28:0.7");
+  CHECK(setting("lazyllm@3+5", 1, 6).policy.stages == "3:1,5:1");
+  CHECK(setting("lazyllm@3", 0.500001, 6).policy.stages == "3:1e-04");
+}
+
+TEST_CASE("one stage is lazyllm at its budget, by another name") {
+  eval_setting single = one_stage(3, 0.5, 6);
+  CHECK(single.text() == "single_stage@3 0.75");
+  single.method = "lazyllm@3";
+  CHECK(single == setting("lazyllm@3", 0.75, 6));
+  CHECK(one_stage(8, 0.1, 32).text() == "single_stage@8 0.325");
+}
+
+TEST_CASE("a session computes the budget") {
+  for (const layer_id layers : {6u, 32u})
+    for (const std::string_view method :
+         {"lazyllm@2", "lazyllm@2+4+5", "no_revival@1+3", "dense_decode@2", "static@1", "random", "streaming", "fastkv@2", "gemfilter@1"})
+      for (const double budget : {0.4, 0.5, 0.75, 0.9, 1.0}) {
+        CAPTURE(method);
+        CAPTURE(budget);
+        CHECK(planned_share(setting(method, budget, layers), layers, 4000) == doctest::Approx(budget).epsilon(1e-3));
+      }
+  for (const std::string_view method : {"dense", "snapkv", "h2o", "compression"})
+    CHECK(planned_share(setting(method, 0.5, 6), 6, 400) == 1.0);  // compression: of the prompt that is left
+}
+
+TEST_CASE("a budget that a method cannot reach") {
+  CHECK(fault([] { setting("lazyllm@3", 0.5, 6); }) ==
+        "--budgets: lazyllm@3: expected more than 0.5, what the layers up to the first that it prunes after compute, found 0.5");
+  CHECK(fault([] { setting("static@1", 0.25, 4); }).starts_with("--budgets: static@1: expected more than 0.25, "));
+  CHECK(fault([] { setting("random", 0, 6); }) == "--budgets: random: expected a share in (0, 1], found 0");
+  CHECK(fault([] { setting("random", 1.5, 6); }) == "--budgets: random: expected a share in (0, 1], found 1.5");
+  CHECK(fault([] { at_budget({"random"}, {}, 6); }) == "--budgets: random: expected a share in (0, 1], found none");
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT
+#include "questions/prediction_file.hpp"
+
+#include <csignal>
+
+#include <sys/resource.h>
+
+#include <doctest/doctest.h>
+
+#include <io/support.hpp>
+#include <test_data.hpp>
+
+using namespace lazyprune;
+using namespace lazyprune_test;
+
+namespace {
+
+eval_prediction prediction(std::string text) {
+  return {.text = std::move(text), .answers = {"a"}, .all_classes = {}, .length = 3, .id = "i", .cost = {}};
+}
+
+std::string line(std::string text) { return to_line(prediction(std::move(text))) + '\n'; }
+
+}  // namespace
+
+TEST_CASE("every prediction is in the unfinished file at once, and the file has its name in the end") {
+  const temporary_folder folder;
+  prediction_file file(folder / "p", false);
+  file.add(prediction("one"));
+  CHECK(read_text(folder / "p.unfinished") == line("one"));
+  file.add(prediction("two"));
+  CHECK(read_text(folder / "p.unfinished") == line("one") + line("two"));
+  CHECK(file.done() == std::vector{prediction("one"), prediction("two")});
+  CHECK_FALSE(std::filesystem::exists(folder / "p"));
+  file.commit();
+  CHECK(read_text(folder / "p") == line("one") + line("two"));
+  CHECK(folder.files() == 1);
+}
+
+TEST_CASE("a run that was ended goes on, whatever its last line had come to") {
+  const std::string two = line("one") + line("two");
+  for (std::size_t end = 0; end <= two.size(); ++end) {
+    const temporary_folder folder;
+    folder.write("p.unfinished", two.substr(0, end));
+    prediction_file file(folder / "p", true);
+    CHECK(file.done().size() == (end == two.size()) + (end >= line("one").size()));
+    for (const std::string text : {"one", "two", "three"})
+      if (file.done().size() < (text == "one" ? 1u : text == "two" ? 2u : 3u)) file.add(prediction(text));
+    file.commit();
+    REQUIRE(read_text(folder / "p") == two + line("three"));
+  }
+}
+
+TEST_CASE("a finished file goes on after its last prediction, and stands until then") {
+  const temporary_folder folder;
+  folder.write("p", line("one"));
+  prediction_file file(folder / "p", true);
+  CHECK(file.done() == std::vector{prediction("one")});
+  file.add(prediction("two"));
+  CHECK(read_text(folder / "p") == line("one"));
+  file.commit();
+  CHECK(read_text(folder / "p") == line("one") + line("two"));
+}
+
+TEST_CASE("predictions that came in another order are put in order in the end") {
+  const temporary_folder folder;
+  folder.write("p.unfinished", line("three") + line("one"));
+  {
+    prediction_file file(folder / "p", true);
+    file.add(prediction("two"));
+    CHECK(read_text(folder / "p.unfinished") == line("three") + line("one") + line("two"));
+    file.commit(std::vector<std::size_t>{1, 2, 0});
+  }
+  CHECK(read_text(folder / "p") == line("one") + line("two") + line("three"));
+  CHECK(folder.files() == 1);
+}
+
+TEST_CASE("of a prediction that the disk has no room for nothing is left, and what comes after it is whole") {
+  const temporary_folder folder;
+  ::rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const auto earlier = std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit fails, as on a full disk
+  prediction_file file(folder / "p", false);
+  file.add(prediction("one"));
+  ::rlimit tight = before;
+  tight.rlim_cur = line("one").size() + 10;
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &tight) == 0);
+  std::string said;
+  try {
+    file.add(prediction("two"));
+  } catch (const error& fault) {
+    CHECK(fault.code() == error_code::io);
+    said = fault.what();
+  }
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
+  std::signal(SIGXFSZ, earlier);
+  CHECK(said.find("p: unfinished: ") != said.npos);
+  CHECK(said.find("expected to add a prediction") != said.npos);
+  CHECK(read_text(folder / "p.unfinished") == line("one"));
+  file.add(prediction("three"));
+  file.commit();
+  CHECK(read_text(folder / "p") == line("one") + line("three"));
+}
+
+TEST_CASE("where nothing was added nothing is left") {
+  const temporary_folder folder;
+  { const prediction_file file(folder / "p", false); }
+  CHECK(folder.files() == 0);
+  folder.write("p", line("one"));
+  { const prediction_file file(folder / "p", true); }
+  CHECK(folder.files() == 1);
+  folder.write("p.unfinished", line("one"));
+  { const prediction_file file(folder / "p", true); }
+  CHECK(read_text(folder / "p.unfinished") == line("one"));
+}
+
+TEST_CASE("without resume a finished file is replaced, an unfinished one is not") {
+  const temporary_folder folder;
+  folder.write("p", line("one"));
+  {
+    prediction_file file(folder / "p", false);
+    CHECK(file.done().empty());
+    file.add(prediction("two"));
+    file.commit();
+  }
+  CHECK(read_text(folder / "p") == line("two"));
+  folder.write("p.unfinished", line("one"));
+  CHECK_THROWS_WITH_AS(prediction_file(folder / "p", false), doctest::Contains("p.unfinished: expected --resume, or no such file"), error);
+  CHECK(read_text(folder / "p.unfinished") == line("one"));
+}
+
+TEST_CASE("one writer at a time, and nothing but predictions") {
+  const temporary_folder folder;
+  {
+    prediction_file file(folder / "p", true);
+    CHECK_THROWS_WITH_AS(prediction_file(folder / "p", true), doctest::Contains("expected no other process at work on it"), error);
+  }
+  folder.write("p.unfinished", "{}\n" + line("one"));
+  CHECK_THROWS_WITH_AS(prediction_file(folder / "p", true), doctest::Contains("p.unfinished: line 1: expected the key \"pred\""), error);
+  CHECK_THROWS_AS(prediction_file(folder / "no/p", false), error);
+  for (const char* name : {"", "folder", "folder/"}) {
+    std::filesystem::create_directories(folder / "folder");
+    CHECK_THROWS_WITH_AS(prediction_file(folder / name, false), doctest::Contains(": expected a file to write, found a directory"), error);
+  }
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+#include "tables/fidelity_text.hpp"
+
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+using namespace lazyprune;
+
+namespace {
+
+std::vector<fidelity_summary> some() {
+  fidelity_summary one;
+  one.text = "a|b.txt";
+  one.policy = "--stages \"3:0.5\"";
+  one.steps = 4;
+  one.prompt_tokens = 100;
+  one.agreement = {0.75, {0.25, 1.0}};
+  one.kl = {0.125, {0.0, 0.25}};
+  one.dense_perplexity = {8.0, {4.0, 16.0}};
+  one.perplexity = {10.0, {5.0, 20.0}};
+  one.parted_at = 3;
+  one.rows = 0.5;
+  one.ttft_s = 0.25;
+  one.dense_ttft_s = 0.5;
+  fidelity_summary all = one;
+  all.text = "all";
+  all.texts = 2;
+  all.equal_texts = 1;
+  all.parted_at.reset();
+  all.ttft_s = 0;
+  return {one, all};
+}
+
+}  // namespace
+
+TEST_CASE("JSON") {
+  const auto list = nlohmann::json::parse(to_json(some()));
+  REQUIRE(list.size() == 2);
+  CHECK(list[0] ==
+        nlohmann::json::parse(R"({"text": "a|b.txt", "policy": "--stages \"3:0.5\"", "texts": 1, "steps": 4, "prompt_tokens": 100.0,
+    "agreement": 0.75, "agreement_ci95": [0.25, 1.0], "kl": 0.125, "kl_ci95": [0.0, 0.25], "dense_perplexity": 8.0,
+    "dense_perplexity_ci95": [4.0, 16.0], "perplexity": 10.0, "perplexity_ci95": [5.0, 20.0], "equal_texts": 0.0, "parted_at": 3, "rows": 0.5,
+    "ttft_s": 0.25, "dense_ttft_s": 0.5, "speedup_ttft": 2.0})"));
+  CHECK(list[1]["parted_at"].is_null());
+  CHECK_FALSE(list[1].contains("speedup_ttft"));
+}
+
+TEST_CASE("CSV") {
+  CHECK(to_csv(some()) ==
+        "text,policy,texts,steps,prompt_tokens,agreement,agreement_low,agreement_high,kl,kl_low,kl_high,dense_perplexity,dense_perplexity_"
+        "low,"
+        "dense_perplexity_high,perplexity,perplexity_low,perplexity_high,equal_texts,parted_at,rows,ttft_s,dense_ttft_s,speedup_ttft\n"
+        "\"a|b.txt\",\"--stages \"\"3:0.5\"\"\",1,4,100.0,0.75,0.25,1.0,0.125,0.0,0.25,8.0,4.0,16.0,10.0,5.0,20.0,0.0,3,0.5,0.25,0.5,2.0\n"
+        "\"all\",\"--stages \"\"3:0.5\"\"\",2,4,100.0,0.75,0.25,1.0,0.125,0.0,0.25,8.0,4.0,16.0,10.0,5.0,20.0,1.0,,0.5,0.0,0.5,\n");
+}
+
+TEST_CASE("a table") {
+  std::vector<fidelity_summary> summaries = some();
+  summaries[1].perplexity.mean = 2e6;
+  CHECK(to_markdown(summaries) ==
+        "| text     | greedy text   | prompt | steps |     agreement |        KL, nats | perplexity | dense |   rows | TTFT, ms | dense, "
+        "ms | "
+        "speedup |\n"
+        "| -------- | ------------- | -----: | ----: | ------------: | --------------: | ---------: | ----: | -----: | -------: | "
+        "--------: | "
+        "------: |\n"
+        "| a\\|b.txt | equal for 3   |    100 |     4 | 75.0 \xc2\xb1 37.5 % | 0.1250 \xc2\xb1 0.1250 |      10.00 |  8.00 | 50.0 % |    "
+        "250.0 |    "
+        " 500.0 |   2.00x |\n"
+        "| all      | 100.0 % equal |    100 |     4 | 75.0 \xc2\xb1 37.5 % | 0.1250 \xc2\xb1 0.1250 |  above 1e6 |  8.00 | 50.0 % |      "
+        "0.0 |    "
+        " 500.0 |         |\n");
+}

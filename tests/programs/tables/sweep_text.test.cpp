@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+#include "tables/sweep_text.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace lazyprune;
+
+namespace {
+
+eval_summary summary(std::string task, double score) {
+  eval_summary s;
+  s.task = std::move(task), s.method = "m", s.metric = "qa_f1", s.n = 2;
+  s.score = {score, {score - 1, score + 1}};
+  return s;
+}
+
+const sweep_table table{
+    .model = "pocket",
+    .layers = 6,
+    .entries = {{"dense", {}, "--policy dense", summary("qasper", 12.5)}, {"lazyllm@3+5", 0.6, "--stages \"x\"", summary("qasper", 11)}},
+    .sensitivity = {{3, 0.5, summary("qasper", 10)}},
+    .sensitivity_dense = {summary("qasper", 12)}};
+
+}  // namespace
+
+TEST_CASE("CSV: the method, its budget and its policy, then what a summary has") {
+  const std::string none = ",,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,\n";
+  CHECK(to_csv(table) ==
+        "task,method,budget,policy," + detail::csv_keys() + "\n\"qasper\",\"dense\",,\"--policy dense\",\"qa_f1\",12.5,11.5,13.5,2" + none +
+            "\"qasper\",\"lazyllm@3+5\",0.6,\"--stages \"\"x\"\"\",\"qa_f1\",11.0,10.0,12.0,2" + none +
+            "\"qasper\",\"dense (single stages)\",,\"--policy dense\",\"qa_f1\",12.0,11.0,13.0,2" + none +
+            "\"qasper\",\"single_stage@3\",0.75,\"--stages 3:0.5 --scorer last_query_attention:over=mean --selector top_k --store keep_all "
+            "--keep-first 0 --keep-last 0 --decode same\",\"qa_f1\",10.0,9.0,11.0,2" +
+            none);
+}
+
+TEST_CASE("a table with the budget beside the method") {
+  CHECK(to_markdown(table) ==
+        "| task   | method          | metric |   n |        score |\n"
+        "| ------ | --------------- | ------ | --: | -----------: |\n"
+        "| qasper | dense           | qa_f1  |   2 | 12.50 \xc2\xb1 1.00 |\n"
+        "| qasper | lazyllm@3+5 0.6 | qa_f1  |   2 | 11.00 \xc2\xb1 1.00 |\n");
+}
