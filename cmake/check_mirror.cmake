@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-# include/lazyprune/PATH/x.hpp has its tests/PATH/x.test.cpp, and the other way round.
+# include/lazyprune/PATH/x.hpp has its tests/PATH/x.test.cpp, and the other way round; the test includes its header before all else, which
+# shows that the header can be compiled alone.
 # cmake [-D ROOT=tree] -P cmake/check_mirror.cmake
 cmake_minimum_required(VERSION 3.25)
 if(NOT ROOT)
@@ -34,6 +35,11 @@ endforeach()
 foreach(test IN LISTS tests)
   if(NOT test IN_LIST headers)
     string(APPEND wrong "\n  tests/${test}.test.cpp has no include/lazyprune/${test}.hpp")
+    continue()
+  endif()
+  file(STRINGS ${ROOT}/tests/${test}.test.cpp includes REGEX "^#include" LIMIT_COUNT 1)
+  if(NOT includes STREQUAL "#include <lazyprune/${test}.hpp>")
+    string(APPEND wrong "\n  tests/${test}.test.cpp does not include lazyprune/${test}.hpp before all else")
   endif()
 endforeach()
 
@@ -41,4 +47,4 @@ list(LENGTH headers count)
 if(wrong OR count EQUAL 0)
   message(FATAL_ERROR "mirror: ${count} headers seen${wrong}")
 endif()
-message(STATUS "mirror: ${count} headers, each with its test")
+message(STATUS "mirror: ${count} headers, each with its test, which includes it first")
