@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
+#include <lazyprune/model/generator.hpp>
+
 #include <lazyprune/backend/reference.hpp>
 #include <lazyprune/lazyprune.hpp>
-#include <lazyprune/model/generator.hpp>
 #include <lazyprune/model/random_source.hpp>
 
 #include <doctest/doctest.h>

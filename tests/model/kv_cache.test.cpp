@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-#include <lazyprune/backend/reference.hpp>
 #include <lazyprune/model/kv_cache.hpp>
+
+#include <lazyprune/backend/reference.hpp>
 
 #include <doctest/doctest.h>
 

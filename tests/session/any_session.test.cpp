@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-#include <lazyprune/lazyprune.hpp>
 #include <lazyprune/session/any_session.hpp>
+
+#include <lazyprune/lazyprune.hpp>
 
 #include <doctest/doctest.h>
 

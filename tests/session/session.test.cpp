@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
+#include <lazyprune/session/session.hpp>
+
 #include <lazyprune/lazyprune.hpp>
 #include <lazyprune/session/any_session.hpp>
-#include <lazyprune/session/session.hpp>
 
 #include <doctest/doctest.h>
 
