@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include <lazyprune/model/transformer.hpp>
+
 #include <lazyprune/backend/cpu.hpp>
 #include <lazyprune/backend/reference.hpp>
 #include <lazyprune/eval/trace_compare.hpp>

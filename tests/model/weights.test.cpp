@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
+#include <lazyprune/model/weights.hpp>
+
 #include <lazyprune/backend/reference.hpp>
 #include <lazyprune/model/random_source.hpp>
-#include <lazyprune/model/weights.hpp>
 
 #include <doctest/doctest.h>
 
