@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 namespace {
 
@@ -58,8 +59,10 @@ int main(int argc, char** argv) try {
   const auto layers = static_cast<lazyprune::layer_id>(model.config.layers);
   const auto ids = tokenizer.encode(prompt());
 
+  lazyprune::workspace work(model, backend);
   const auto show = [&](const char* name, lazyprune::any_session session) {
-    const auto run = generate(model, backend, session, ids, {.max_new = 1});
+    lazyprune::sequence text(model, std::move(session));
+    const auto run = generate(work, text, ids, {.max_new = 1});
     std::printf("%-16s answers \"%s\", rows by layer:", name, tokenizer.decode(run.tokens).c_str());
     for (const std::size_t rows : run.cost.prefill_rows) std::printf(" %zu", rows);
     std::printf(", %zu of %zu in all\n", run.cost.rows, run.cost.dense_rows);

@@ -103,23 +103,21 @@ void dense_session_over_plain_loop(benchmark::State& state) {
   for (std::size_t i = 0; i < tokens; ++i) ids[i] = static_cast<token_id>(mix(0, i) % config.vocabulary);
 
   plain_loop loop(m, backend);
-  any_session session(dense(), {.layers = static_cast<layer_id>(config.layers), .max_tokens = tokens});
-  decoder_state<cpu> sequence(config);
-  transformer<cpu> net(m, backend);
-  net.reserve(sequence, tokens);
+  sequence<cpu> text(m, any_session(dense(), {.layers = static_cast<layer_id>(config.layers), .max_tokens = tokens}));
+  workspace<cpu> work(m, backend);
+  work.reserve(tokens);
 
   std::vector<double> with_session, without;
-  const auto timed = [](std::vector<double>& times, auto&& work) {
+  const auto timed = [](std::vector<double>& times, auto&& pass) {
     const auto start = std::chrono::steady_clock::now();
-    const std::span<const float> logits = work();
+    const std::span<const float> logits = pass();
     times.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     return logits;
   };
   const auto through_session = [&] {
     return timed(with_session, [&] {
-      sequence.clear();
-      session.reset();
-      return net.forward(sequence, session, ids, phase::prefill);
+      text.clear();
+      return forward(work, text, ids, phase::prefill);
     });
   };
   const auto plainly = [&] { return timed(without, [&] { return loop.forward(ids); }); };

@@ -21,7 +21,8 @@ using lazyprune_test::tested_execution;
 /// The text before " .", where the tasks' answers end (examples/pocket/README.md).
 std::string answer(const model<cpu>& net, const tokenizer& words, const std::vector<token_id>& prompt, const stages& when, double* share) {
   cpu backend{tested_execution()};
-  any_session session(lazyllm(when), {.layers = static_cast<layer_id>(net.config.layers)});
+  workspace<cpu> work(net, backend);
+  sequence<cpu> sequence(net, any_session(lazyllm(when), {.layers = static_cast<layer_id>(net.config.layers)}));
   std::vector<token_id> tokens;
   std::string text;
   generation_options options;
@@ -30,7 +31,7 @@ std::string answer(const model<cpu>& net, const tokenizer& words, const std::vec
     text = words.decode(tokens);
     return text.find(" .") == text.npos && (text.empty() || text != ".");
   };
-  *share = generate(net, backend, session, prompt, options).share_prompt;
+  *share = generate(work, sequence, prompt, options).share_prompt;
   text = text.substr(0, text.find(" ."));
   return text.substr(text.find_first_not_of(' ') == text.npos ? text.size() : text.find_first_not_of(' '));
 }

@@ -43,13 +43,14 @@ std::vector<golden> goldens() {
 template <class Backend>
 std::vector<step_trace> run(const model<Backend>& net, const policy_spec& policy, const std::vector<step_trace>& as) {
   Backend backend{tested_execution()};
-  any_session session = make_session(policy, {.layers = static_cast<layer_id>(net.config.layers)});
+  workspace<Backend> work(net, backend);
+  sequence<Backend> text(net, make_session(policy, {.layers = static_cast<layer_id>(net.config.layers)}));
   generation_options options;
   for (std::size_t s = 1; s < as.size(); ++s) options.force.push_back(as[s].tokens.front());
   options.force.push_back(as.back().next);
   options.trace = true;
   options.trace_logits = !as.front().logits.empty();
-  return generate(net, backend, session, as.front().tokens, options).trace;
+  return generate(work, text, as.front().tokens, options).trace;
 }
 
 std::vector<step_trace> read_golden(const golden& g) {

@@ -28,20 +28,22 @@ model_config tiny() {
   return c;
 }
 
-/// One model and one session, to generate with.
+/// One model and one policy, to generate with.
 struct bench {
   model_config config;
   backend_type backend{execution{}};
   model<backend_type> net;
-  any_session session;
+  stages when;
 
-  explicit bench(model_config c = tiny(), stages when = {})
-      : config(std::move(c)),
-        net(load_model(backend, config, random_source(config, dtype::f32))),
-        session(lazyllm(std::move(when)), {.layers = static_cast<layer_id>(config.layers)}) {}
+  explicit bench(model_config c = tiny(), lazyprune::stages stages = {})
+      : config(std::move(c)), net(load_model(backend, config, random_source(config, dtype::f32))), when(std::move(stages)) {}
+
+  sequence<backend_type> begin() const { return {net, any_session(lazyllm(when), {.layers = static_cast<layer_id>(config.layers)})}; }
 
   generation run(const std::vector<token_id>& prompt, const generation_options& options) {
-    return generate(net, backend, session, prompt, options);
+    workspace<backend_type> work(net, backend);
+    auto text = begin();
+    return generate(work, text, prompt, options);
   }
 };
 
@@ -152,10 +154,15 @@ TEST_CASE("a run can be stopped between two layers: the token in the making is n
   generation_options options = of_length(5);
   options.trace = true;
   const auto whole = b.run(prompt, options);
+  struct ends_before final : step_observer {
+    std::size_t left;
+    explicit ends_before(std::size_t layers) : left(layers) {}
+    bool stops() override { return left-- == 0; }
+  };
   for (const std::size_t layers_done : {0u, 3u, 4u, 9u}) {  // of 4 layers: in the prefill, or in a step after it
     CAPTURE(layers_done);
-    std::size_t asked = 0;
-    options.stop = [&] { return asked++ == layers_done; };
+    ends_before end(layers_done);
+    options.observer = &end;
     const auto cut = b.run(prompt, options);
     const std::size_t steps = layers_done / 4;
     CHECK(cut.reason == finish_reason::stop);
@@ -163,7 +170,7 @@ TEST_CASE("a run can be stopped between two layers: the token in the making is n
     CHECK(cut.trace.size() == steps);
     CHECK((cut.prefill_seconds > 0) == (steps > 0));
   }
-  options.stop = {};
+  options.observer = nullptr;
   CHECK(b.run(prompt, options).tokens == whole.tokens);  // nothing of it stays behind
 }
 
@@ -172,7 +179,7 @@ TEST_CASE("parts of the prefill's time") {
   const auto result = b.run(prompt, of_length(3));
   CHECK(result.parts.attention > 0);
   CHECK(result.parts.logits > 0);
-  CHECK(result.parts.attention + result.parts.logits + result.overhead.policy + result.overhead.moving < result.prefill_seconds);
+  CHECK(result.parts.attention + result.parts.logits + result.parts.policy + result.parts.moving < result.prefill_seconds);
 }
 
 TEST_CASE("a model whose logits are no numbers is an error, not a text") {

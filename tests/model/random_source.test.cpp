@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <lazyprune/model/model.hpp>
 #include <lazyprune/model/random_source.hpp>
 
 #include <doctest/doctest.h>
@@ -34,7 +35,7 @@ TEST_CASE("the published shapes have the parameters that their names say") {
   CHECK(parameters("mistral-7b") == doctest::Approx(7.24).epsilon(0.001));
   CHECK(parameters("qwen2-7b") == doctest::Approx(7.62).epsilon(0.001));
   CHECK_THROWS_WITH_AS(shape_named("gpt-5"),
-                       "--random-weights: expected one of tinyllama-1.1b, llama-2-7b, xgen-7b, llama-3-8b, mistral-7b, qwen2-7b, pocket, "
+                       "shape: expected one of tinyllama-1.1b, llama-2-7b, xgen-7b, llama-3-8b, mistral-7b, qwen2-7b, pocket, "
                        "found gpt-5",
                        error);
 }

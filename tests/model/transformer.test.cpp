@@ -47,15 +47,19 @@ double largest_difference(std::span<const double> a, std::span<const double> b) 
   return worst;
 }
 
+template <class Backend, class Policy>
+sequence<Backend> begin(const model<Backend>& net, Policy policy) {
+  return {net, any_session(std::move(policy), {.layers = static_cast<layer_id>(net.config.layers)})};
+}
+
 /// The largest difference of the logits when these tokens are fed one by one.
 double difference_fed(const model<reference<double>>& net, const std::vector<token_id>& tokens, const std::vector<double>& expected) {
   reference<double> backend{execution{}};
-  transformer<reference<double>> run(net, backend);
-  decoder_state<reference<double>> state(net.config);
-  any_session session(dense(), {.layers = static_cast<layer_id>(net.config.layers)});
+  workspace<reference<double>> work(net, backend);
+  auto text = begin(net, dense());
   double worst = 0;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
-    const auto logits = run.forward(state, session, std::span(tokens).subspan(i, 1), i == 0 ? phase::prefill : phase::decode);
+    const auto logits = forward(work, text, std::span(tokens).subspan(i, 1), i == 0 ? phase::prefill : phase::decode);
     worst = std::max(worst, largest_difference(logits, std::span(expected).subspan(i * net.config.vocabulary, net.config.vocabulary)));
   }
   return worst;
@@ -72,11 +76,12 @@ std::vector<token_id> random_tokens(std::size_t n, std::size_t vocabulary, std::
 template <class Backend, class Policy>
 generation run(const model<Backend>& net, Policy policy, const std::vector<token_id>& prompt, std::size_t steps, int threads = 0) {
   Backend backend{tested_execution({.threads = threads})};
-  any_session session(policy, {.layers = static_cast<layer_id>(net.config.layers)});
+  workspace<Backend> work(net, backend);
+  auto text = begin(net, policy);
   generation_options options;
   options.force = random_tokens(steps, net.config.vocabulary, 77);
   options.trace_logits = true;
-  return generate(net, backend, session, prompt, options);
+  return generate(work, text, prompt, options);
 }
 
 }  // namespace
@@ -114,12 +119,11 @@ TEST_CASE("logits of every family, by transformers") {
     const auto net = load(families / name, backend);
     const auto expected = nlohmann::json::parse(read_text(families / name / "expected_logits.json"));
     const auto tokens = expected["tokens"].get<std::vector<token_id>>();
-    transformer<reference<double>> run(net, backend);
+    workspace<reference<double>> work(net, backend);
     for (std::size_t i = 0; i < expected["positions"].size(); ++i) {
-      decoder_state<reference<double>> state(net.config);
-      any_session session(dense(), {.layers = static_cast<layer_id>(net.config.layers)});
+      auto text = begin(net, dense());
       const auto prompt = std::span(tokens).first(expected["positions"][i].get<std::size_t>() + 1);
-      const auto logits = run.forward(state, session, prompt, phase::prefill);
+      const auto logits = forward(work, text, prompt, phase::prefill);
       CHECK(largest_difference(logits, expected["logits"][i].get<std::vector<double>>()) < 1e-5);  // its rotary tables are float32
     }
   }
@@ -149,7 +153,9 @@ TEST_CASE("traces of an independent float64 program: the same tokens at every la
     generation.force = config["force_ids"].get<std::vector<token_id>>();
     generation.trace_logits = true;
     const auto prompt = config["ids"].get<std::vector<token_id>>();
-    const auto result = generate(net, backend, session, prompt, generation);
+    workspace<reference<double>> work(net, backend);
+    sequence<reference<double>> text(net, std::move(session));
+    const auto result = generate(work, text, prompt, generation);
 
     auto lines = entry.path();
     const auto expected = read_trace(lines.replace_extension(".jsonl"));
@@ -300,24 +306,21 @@ TEST_CASE("self-information: what each token adds to the log-likelihood, as step
   reference<double> exact{execution{}};
   const auto oracle = load(pocket_model(), exact);
   const auto tokens = random_tokens(150, oracle.config.vocabulary, 5);  // more than two blocks of logits
-  const session_options options{.layers = static_cast<layer_id>(oracle.config.layers)};
   std::vector<double> expected{std::numeric_limits<double>::infinity()};
   {
-    transformer<reference<double>> step(oracle, exact);
-    decoder_state<reference<double>> state(oracle.config);
-    any_session session(dense(), options);
+    workspace<reference<double>> work(oracle, exact);
+    auto text = begin(oracle, dense());
     for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
-      const auto logits = step.forward(state, session, std::span(tokens).subspan(i, 1), i == 0 ? phase::prefill : phase::decode);
+      const auto logits = forward(work, text, std::span(tokens).subspan(i, 1), i == 0 ? phase::prefill : phase::decode);
       double sum = 0;
       for (const double logit : logits) sum += std::exp(logit - logits[tokens[i + 1]]);
       expected.push_back(std::log(sum));
     }
   }
   const auto information = [&](const auto& net, auto& backend, const auto& policy) {
-    transformer run(net, backend);
-    decoder_state<std::decay_t<decltype(backend)>> state(net.config);
-    any_session session(policy, options);
-    return run.self_information(state, session, tokens);
+    workspace work(net, backend);
+    auto text = begin(net, policy);
+    return self_information(work, text, std::span<const token_id>(tokens));
   };
   const auto differ = [&](const std::vector<double>& found) {
     REQUIRE(found.size() == tokens.size());
@@ -336,21 +339,23 @@ TEST_CASE("a revived token's keys and values are those of its stored row") {
   using backend_type = reference<double>;
   backend_type backend{execution{}};
   const auto net = load(pocket_model(), backend);
-  transformer<backend_type> run(net, backend);
-  decoder_state<backend_type> state(net.config);
-  any_session session(lazyllm(stages{{2, 0.3}, {4, 0.3}}), {.layers = static_cast<layer_id>(net.config.layers)});
+  workspace<backend_type> work(net, backend);
+  auto text = begin(net, lazyllm(stages{{2, 0.3}, {4, 0.3}}));
+  const any_session& session = text.session();
+  const auto rope = net.rope.reach(backend, 132);
   const auto prompt = random_tokens(120, net.config.vocabulary, 4);
-  run.forward(state, session, prompt, phase::prefill);
+  forward(work, text, prompt, phase::prefill);
   std::size_t checked = 0;
   for (const token_id next : random_tokens(12, net.config.vocabulary, 5)) {
     std::map<position, std::vector<double>> stored;  // hidden states before the step
     for (position t = 0; t < session.known(); ++t)
       if (session.tokens().stored(t)) {
-        const double* row = state.aux.view().row(session.tokens().slot(t));
+        const double* row = text.stored_rows().view().row(session.tokens().slot(t));
         stored[t].assign(row, row + net.config.hidden);
       }
-    step_trace trace;
-    run.forward(state, session, std::span(&next, 1), phase::decode, &trace);
+    trace_recorder recorder;
+    forward(work, text, std::span(&next, 1), phase::decode, &recorder);
+    const step_trace& trace = recorder.steps().front();
     for (layer_id l = 0; l < net.config.layers; ++l)
       for (const position t : trace.layers[l].revived) {
         const auto& w = net.weights.layers[l];
@@ -361,11 +366,11 @@ TEST_CASE("a revived token's keys and values are those of its stored row") {
                          net.config.rms_epsilon, norm_row);
         backend.multiply(norm_row, w.k, nullptr, k_row);
         backend.multiply(norm_row, w.v, nullptr, v_row);
-        backend.rotate(k_row, net.config.head_dim, std::span(&t, 1), *state.rope);
+        backend.rotate(k_row, net.config.head_dim, std::span(&t, 1), rope->values);
         std::vector<float> keys(k.size()), values(k.size());
-        const std::uint32_t slot = state.kv.slot(l, t);
-        backend.read_keys(state.kv.rows(l), std::span(&slot, 1), keys.data());
-        backend.read_values(state.kv.rows(l), std::span(&slot, 1), values.data());
+        const std::uint32_t slot = text.kv().slot(l, t);
+        backend.read_keys(text.kv().rows(l), std::span(&slot, 1), keys.data());
+        backend.read_values(text.kv().rows(l), std::span(&slot, 1), values.data());
         for (std::size_t i = 0; i < k.size(); ++i) {
           REQUIRE(keys[i] == static_cast<float>(k[i]));
           REQUIRE(values[i] == static_cast<float>(v[i]));
@@ -379,73 +384,30 @@ TEST_CASE("a revived token's keys and values are those of its stored row") {
 TEST_CASE("a chat turn: a later prefill of several tokens goes on where the text ended") {
   reference<double> backend{execution{}};
   const auto net = load(pocket_model(), backend);
-  transformer<reference<double>> run(net, backend);
   const auto prompt = random_tokens(60, net.config.vocabulary, 6);
-  decoder_state<reference<double>> whole(net.config), parts(net.config);
-  const session_options options{.layers = static_cast<layer_id>(net.config.layers)};
-  any_session one(dense(), options), two(dense(), options);
-  const auto expected = run.forward(whole, one, prompt, phase::prefill);
-  run.forward(parts, two, std::span(prompt).first(25), phase::prefill);
-  const auto logits = run.forward(parts, two, std::span(prompt).subspan(25), phase::prefill);
+  workspace<reference<double>> work(net, backend), other(net, backend);
+  auto whole = begin(net, dense()), parts = begin(net, dense());
+  const auto expected = forward(work, whole, prompt, phase::prefill);
+  forward(other, parts, std::span(prompt).first(25), phase::prefill);
+  const auto logits = forward(other, parts, std::span(prompt).subspan(25), phase::prefill);
   CHECK(largest_difference(logits, expected) < 1e-10);  // sums in another order
 }
 
-TEST_CASE("tokens that are none of the model's, too many of them, another model's session") {
+TEST_CASE("tokens that are none of the model's, too many of them, none, another model's sequence: errors, and nothing has changed") {
   reference<double> backend{execution{}};
-  const auto net = load(pocket_model(), backend);
-  transformer<reference<double>> run(net, backend);
-  decoder_state<reference<double>> state(net.config);
-  any_session session(dense(), {.layers = 6}), other(dense(), {.layers = 5});
+  const auto net = load(pocket_model(), backend), other = load(pocket_model(), backend);
+  workspace<reference<double>> work(net, backend);
+  auto text = begin(net, dense()), others = begin(other, dense());
   const std::vector<token_id> bad{1, 2304}, many(4097, 1), good{1};
-  CHECK_THROWS_WITH_AS(run.forward(state, session, bad, phase::prefill),
-                       "tokens: token id: expected below the vocabulary's 2304, found 2304", error);
-  CHECK_THROWS_WITH_AS(run.forward(state, session, many, phase::prefill),
-                       "tokens: length: expected at most the model's 4096 positions, found 4097", error);
-  CHECK_THROWS_AS(run.forward(state, other, good, phase::prefill), error);
-  CHECK_NOTHROW(run.forward(state, session, good, phase::prefill));
-}
-
-TEST_CASE("a state and a session that are not of one sequence: an error, and nothing has changed") {
-  reference<double> backend{execution{}};
-  const auto net = load(pocket_model(), backend);
-  transformer<reference<double>> run(net, backend);
-  const session_options options{.layers = static_cast<layer_id>(net.config.layers)};
-  const auto policy = lazyllm(stages{{2, 0.5}, {4, 0.5}});
-  const auto prompt = random_tokens(50, net.config.vocabulary, 9), more = random_tokens(6, net.config.vocabulary, 10);
-  const auto prefill = [&](auto& state, auto& session) {
-    const auto logits = run.forward(state, session, prompt, phase::prefill);
-    return std::vector(logits.begin(), logits.end());
-  };
-  const auto decode = [&](auto& state, auto& session) {
-    std::vector<double> all;
-    for (const token_id& next : more) {
-      const auto logits = run.forward(state, session, std::span(&next, 1), phase::decode);
-      all.insert(all.end(), logits.begin(), logits.end());
-    }
-    return all;
-  };
-  const auto refused = [&](auto& state, auto& session) {
-    CHECK_THROWS_WITH_AS(run.forward(state, session, std::span(more).first(1), phase::decode), doctest::Contains("decoder_state"), error);
-  };
-
-  decoder_state<reference<double>> state(net.config), fresh_state(net.config);
-  any_session session(policy, options), fresh_session(policy, options);
-  const auto first = prefill(state, session);
-  refused(state, fresh_session);
-  refused(fresh_state, session);
-  CHECK(fresh_session.known() == 0);
-  CHECK(fresh_state.tokens.empty());
-  const auto rest = decode(state, session);
-  CHECK(prefill(fresh_state, fresh_session) == first);
-  CHECK(decode(fresh_state, fresh_session) == rest);
-
-  session.reset();
-  refused(state, session);
-  state.clear();
-  CHECK(prefill(state, session) == first);
-  CHECK(decode(state, session) == rest);
-  state.clear();
-  refused(state, session);
+  CHECK_THROWS_WITH_AS(forward(work, text, bad, phase::prefill), "tokens: token id: expected below the vocabulary's 2304, found 2304",
+                       error);
+  CHECK_THROWS_WITH_AS(forward(work, text, many, phase::prefill), "tokens: length: expected at most the model's 4096 positions, found 4097",
+                       error);
+  CHECK_THROWS_WITH_AS(forward(work, text, {}, phase::prefill), "session: begin: expected at least one new token, found none", error);
+  CHECK_THROWS_WITH_AS(forward(work, others, good, phase::prefill), "sequence: model: expected the workspace's, found another", error);
+  CHECK(text.known() == 0);
+  CHECK(text.session().known() == 0);
+  CHECK_NOTHROW(forward(work, text, good, phase::prefill));
 }
 
 // Evidence, held against what the model computed: each scorer here writes down what it is given and decides by position alone, so that
@@ -528,27 +490,26 @@ struct recorded_step {
   std::vector<evidence_copy> copies;
 };
 
-/// A prompt of 40 tokens and 12 more one by one; `look(recorded, state, session)` after each step.
+/// A prompt of 40 tokens and 12 more one by one; `look(recorded, text, session)` after each step.
 template <class View, class Look>
 std::vector<recorded_step> record(const model<exact>& net, const stages& when, Look&& look) {
   exact backend{execution{}};
-  transformer<exact> run(net, backend);
-  decoder_state<exact> state(net.config);
+  workspace<exact> work(net, backend);
   std::vector<evidence_copy> copies;
-  any_session session(policy{writes_down<View>{&copies}, when, top_k{}, keep_all{}}, {.layers = static_cast<layer_id>(net.config.layers)});
+  auto text = begin(net, policy{writes_down<View>{&copies}, when, top_k{}, keep_all{}});
   const auto tokens = random_tokens(52, net.config.vocabulary, 11);
   std::vector<recorded_step> steps;
   for (std::size_t done = 0; done < tokens.size();) {
     const auto now = std::span(tokens).subspan(done, done == 0 ? 40 : 1);
     copies.clear();
-    step_trace trace{};
-    run.forward(state, session, now, done == 0 ? phase::prefill : phase::decode, &trace);
+    trace_recorder recorder;
+    forward(work, text, now, done == 0 ? phase::prefill : phase::decode, &recorder);
     done += now.size();
     CAPTURE(steps.size());
-    steps.push_back({trace, copies});
-    look(steps.back(), state, session);
+    steps.push_back({recorder.steps().front(), copies});
+    look(steps.back(), text, text.session());
   }
-  CHECK(session.stats().revived > 20);
+  CHECK(text.session().stats().revived > 20);
   return steps;
 }
 
@@ -584,27 +545,27 @@ model<exact> tiny_model() {
 TEST_CASE("evidence: keys and values are those in the cache, of the active tokens") {
   const auto net = tiny_model();
   const std::size_t width = net.config.n_kv_heads * net.config.head_dim;
-  const auto same = [&](const recorded_step& step, const auto& state, bool values) {
+  const auto same = [&](const recorded_step& step, const auto& text, bool values) {
     REQUIRE(step.copies.size() == 4);
     for (layer_id l = 0; l < 4; ++l) {
       REQUIRE(step.copies[l].positions == step.trace.layers[l].active);
       REQUIRE(step.copies[l].vectors.size() == step.copies[l].positions.size() * width);
       for (std::size_t i = 0; i < step.copies[l].positions.size(); ++i) {
-        const std::uint32_t slot = state.kv.slot(l, step.copies[l].positions[i]);
-        const auto& cache = state.kv.rows(l);
+        const std::uint32_t slot = text.kv().slot(l, step.copies[l].positions[i]);
+        const auto& cache = text.kv().rows(l);
         REQUIRE(std::ranges::equal(row_of(step.copies[l], i, width), as_floats(values ? cache.value(slot) : cache.key(slot), width)));
       }
     }
   };
-  record<key_view>(net, everywhere, [&](const auto& step, const auto& state, const auto&) { same(step, state, false); });
-  record<value_view>(net, everywhere, [&](const auto& step, const auto& state, const auto&) { same(step, state, true); });
+  record<key_view>(net, everywhere, [&](const auto& step, const auto& text, const auto&) { same(step, text, false); });
+  record<value_view>(net, everywhere, [&](const auto& step, const auto& text, const auto&) { same(step, text, true); });
 }
 
 TEST_CASE("evidence: hidden states are what the layer puts out, of the rows computed") {
   const auto net = tiny_model();
   const std::size_t hidden = net.config.hidden, width = net.config.n_kv_heads * net.config.head_dim;
   std::size_t spilled = 0, carried = 0;
-  record<hidden_view>(net, everywhere, [&](const auto& step, const auto& state, const auto& session) {
+  record<hidden_view>(net, everywhere, [&](const auto& step, const auto& text, const auto& session) {
     REQUIRE(step.copies.size() == 4);
     for (layer_id l = 0; l < 4; ++l) {
       const evidence_copy& copy = step.copies[l];
@@ -615,14 +576,14 @@ TEST_CASE("evidence: hidden states are what the layer puts out, of the rows comp
         const position t = copy.rows[r];
         if (session.tokens().frontier(t) == l + 1) {  // dropped here: its row is in the aux memory
           REQUIRE(session.tokens().stored(t));
-          REQUIRE(std::ranges::equal(row_of(copy, r, hidden), as_floats(state.aux.view().row(session.tokens().slot(t)), hidden)));
+          REQUIRE(std::ranges::equal(row_of(copy, r, hidden), as_floats(text.stored_rows().view().row(session.tokens().slot(t)), hidden)));
           ++spilled;
           continue;
         }
         // It went on: the next layer's keys follow from it. In the view it is rounded to float, 6e-8 of numbers below 1.
         const auto row = row_of(copy, r, hidden);
         const auto keys = projected(net, l + 1, net.weights.layers[l + 1].k, {row.begin(), row.end()}, t);
-        REQUIRE(largest_difference(keys, {state.kv.rows(l + 1).key(state.kv.slot(l + 1, t)), width}) < 1e-6);
+        REQUIRE(largest_difference(keys, {text.kv().rows(l + 1).key(text.kv().slot(l + 1, t)), width}) < 1e-6);
         ++carried;
       }
     }
@@ -637,7 +598,7 @@ TEST_CASE("evidence: attention is the query token's, over the active tokens, in 
   const auto nothing = [](const auto&, const auto&, const auto&) {};
   const auto outputs = record<hidden_view>(net, everywhere, nothing);
   std::size_t number = 0;
-  const auto attention = record<attention_view>(net, everywhere, [&](const auto& step, const auto& state, const auto&) {
+  const auto attention = record<attention_view>(net, everywhere, [&](const auto& step, const auto& text, const auto&) {
     const recorded_step& other = outputs[number++];
     REQUIRE(step.trace.layers == other.trace.layers);
     REQUIRE(step.copies.size() == 4);
@@ -655,8 +616,8 @@ TEST_CASE("evidence: attention is the query token's, over the active tokens, in 
       }
       const auto query = projected(net, l, net.weights.layers[l].q, input, copy.positions.back());
       std::vector<std::uint32_t> slots;
-      state.kv.slots(l, copy.positions, slots);
-      const auto& cache = state.kv.rows(l);
+      text.kv().slots(l, copy.positions, slots);
+      const auto& cache = text.kv().rows(l);
       REQUIRE(cache.size() <= cache.block_slots);  // one block: its keys follow each other
       const key_rows<double> keys{cache.key(0), net.config.n_kv_heads, net.config.head_dim, cache.width(), slots};
       std::vector<float> expected(copy.attention.size());
@@ -708,7 +669,7 @@ TEST_CASE("evidence: every_layer comes after each layer but the last, with its n
   const auto net = tiny_model();
   const std::size_t width = net.config.n_kv_heads * net.config.head_dim;
   std::vector<float> gathered;
-  record<every_layer<key_view>>(net, stages{{2, 0.6}, {4, 0.5}}, [&](const auto& step, const auto& state, const auto& session) {
+  record<every_layer<key_view>>(net, stages{{2, 0.6}, {4, 0.5}}, [&](const auto& step, const auto& text, const auto& session) {
     gathered.resize(session.known());
     REQUIRE(step.copies.size() == 4);
     for (layer_id l = 0; l < 4; ++l) {
@@ -718,7 +679,7 @@ TEST_CASE("evidence: every_layer comes after each layer but the last, with its n
       REQUIRE(copy.memory == gathered);
       for (const position t : copy.positions) gathered[t] += static_cast<float>(l + 1);
       for (std::size_t i = 0; i < copy.positions.size(); ++i)
-        REQUIRE(std::ranges::equal(row_of(copy, i, width), as_floats(state.kv.rows(l).key(state.kv.slot(l, copy.positions[i])), width)));
+        REQUIRE(std::ranges::equal(row_of(copy, i, width), as_floats(text.kv().rows(l).key(text.kv().slot(l, copy.positions[i])), width)));
     }
   });
 }

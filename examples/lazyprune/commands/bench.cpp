@@ -74,6 +74,12 @@ struct result_row {
   std::size_t peak_bytes;
 };
 
+lazyprune::model_config shape_of(const std::string& name) try {
+  return lazyprune::shape_named(name);
+} catch (const lazyprune::error& fault) {
+  throw lazyprune::error("--random-weights", "", fault.expected(), fault.found());
+}
+
 class bench_run {
  public:
   explicit bench_run(const bench_flags& flags) : flags_(flags), spec_(flags.policy) {
@@ -90,7 +96,7 @@ class bench_run {
           dtype_name(model.contains("model.embed_tokens.weight") ? model.find("model.embed_tokens.weight")->type : lazyprune::dtype::f32);
       engine_ = load_engine(flags_.backend, model);
     } else {
-      lazyprune::model_config config = lazyprune::shape_named(flags_.shape);
+      lazyprune::model_config config = shape_of(flags_.shape);
       config.max_positions = std::max(config.max_positions, longest_ + flags_.predict);  // speed does not depend on what was trained
       check_policy_and_length(config);
       name_ = flags_.shape;
@@ -214,13 +220,13 @@ class bench_run {
     options.ignore_eos = true;
     options.trace = flags_.peak && !keep && decode > 0;
     lazyprune::any_session session = new_session(spec, engine_->config().layers);
-    to.last = engine_->generate(session, prompt, options);
+    to.last = engine_->generate(std::move(session), prompt, options);
     if (options.trace) to.step_kv_rows = step_kv_rows(to.last.trace);
     if (!keep) return;
     to.prefill.seconds.push_back(to.last.prefill_seconds);
     to.attention.seconds.push_back(to.last.parts.attention);
     to.logits.seconds.push_back(to.last.parts.logits);
-    to.overhead.seconds.push_back(to.last.overhead.policy + to.last.overhead.moving);
+    to.overhead.seconds.push_back(to.last.parts.policy + to.last.parts.moving);
     if (decode > 0) to.decode.seconds.push_back(to.last.decode_seconds);
   }
 

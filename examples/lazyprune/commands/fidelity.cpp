@@ -99,7 +99,7 @@ class comparison {
     lazyprune::any_session session = new_session(policy, model_.config().layers);
     options.max_new = text.rest.size();
     options.context = text.prompt.size() + text.rest.size();
-    return engine_->generate(session, text.prompt, options);
+    return engine_->generate(std::move(session), text.prompt, options);
   }
 
   /// Threads started and the code in memory before a clock runs.

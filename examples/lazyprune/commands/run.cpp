@@ -153,8 +153,8 @@ class runner {
     lazyprune::any_session session = new_session(dense_policy(), layers());
     lazyprune::generation_options options;
     options.max_new = flags_.predict > 0 || !flags_.force.empty() ? 1 : 0;
-    options.stop = [] { return interrupted != 0; };
-    engine_->generate(session, std::span(prompt_).first(std::min(enough, prompt_.size())), options);
+    options.observer = &interrupts_;
+    engine_->generate(std::move(session), std::span(prompt_).first(std::min(enough, prompt_.size())), options);
   }
 
   outcome generate(const lazyprune::policy_spec& spec, const std::string& policy_text, bool trace, bool show) {
@@ -187,14 +187,14 @@ class runner {
     options.force = flags_.force;
     options.trace = trace;
     options.trace_logits = trace && flags_.trace_logits;
-    options.stop = [] { return interrupted != 0; };
+    options.observer = &interrupts_;
     bool first = true;
     options.on_token = [&](token_id id) {
       const bool more = decoder ? out.feed(decode(*decoder, id)) : true;
       if (!decoder && show) std::cout << (std::exchange(first, false) ? "" : ",") << id << std::flush;
       return more && !interrupted;
     };
-    result.run = engine_->generate(session, prompt_, options);
+    result.run = engine_->generate(std::move(session), prompt_, options);
     if (decoder) {
       out.feed(decoder->finish());
       out.finish();
@@ -253,6 +253,10 @@ class runner {
     return page;
   }
 
+  struct ends_when_interrupted final : lazyprune::step_observer {
+    bool stops() override { return interrupted != 0; }
+  };
+
   run_flags flags_;
   trace_target trace_;
   lazyprune::checkpoint model_;
@@ -261,6 +265,7 @@ class runner {
   std::optional<lazyprune::tokenizer> tokenizer_;
   std::vector<token_id> prompt_;
   std::unique_ptr<engine> engine_;
+  ends_when_interrupted interrupts_;
 };
 
 }  // namespace

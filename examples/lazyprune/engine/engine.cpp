@@ -23,21 +23,22 @@ class loaded_engine final : public engine {
     if constexpr (std::same_as<Backend, lazyprune::cpu>) how_.kv = model_.weights.layers.front().k.type();
   }
 
-  lazyprune::generation generate(lazyprune::any_session& session, std::span<const lazyprune::token_id> prompt,
+  lazyprune::generation generate(lazyprune::any_session session, std::span<const lazyprune::token_id> prompt,
                                  const lazyprune::generation_options& options) override {
     Backend backend(how_);  // its own scratch, so that no run gains by the memory of another
-    lazyprune::generation result = lazyprune::generate(model_, backend, session, prompt, options);
-    result.memory.scratch += backend.bytes();
-    return result;
+    lazyprune::workspace<Backend> work(model_, backend);
+    lazyprune::sequence<Backend> text(model_, std::move(session));
+    return lazyprune::generate(work, text, prompt, options);
   }
   scored_prompt self_information(std::span<const lazyprune::token_id> prompt) override {
     Backend backend(how_);
     lazyprune::any_session session(lazyprune::dense(), {.layers = static_cast<lazyprune::layer_id>(model_.config.layers)});
-    lazyprune::decoder_state<Backend> state(model_.config);
-    lazyprune::transformer<Backend> net(model_, backend);
-    net.reserve(state, prompt.size());
-    scored_prompt scored{net.self_information(state, session, prompt), state.memory()};
-    scored.memory.scratch += backend.bytes();
+    lazyprune::workspace<Backend> work(model_, backend);
+    lazyprune::sequence<Backend> text(model_, std::move(session));
+    lazyprune::memory_watch memory;
+    std::vector<double> information = lazyprune::self_information(work, text, prompt, &memory);
+    scored_prompt scored{std::move(information), memory.most()};
+    scored.memory.scratch = work.bytes(prompt.size());
     return scored;
   }
   const lazyprune::model_config& config() const override { return model_.config; }

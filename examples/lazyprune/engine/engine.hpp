@@ -20,7 +20,7 @@ struct peak_rates {
   double reading;                // of memory, B/s
 };
 
-/// What a prompt tells, token by token (transformer::self_information), and the memory that it took to find out.
+/// What a prompt tells, token by token (lazyprune::self_information), and the memory that it took to find out.
 struct scored_prompt {
   std::vector<double> information;
   lazyprune::memory_use memory;
@@ -30,8 +30,8 @@ class engine {
  public:
   virtual ~engine() = default;
 
-  /// See lazyprune::generate.
-  virtual lazyprune::generation generate(lazyprune::any_session& session, std::span<const lazyprune::token_id> prompt,
+  /// Of a new sequence; see lazyprune::generate.
+  virtual lazyprune::generation generate(lazyprune::any_session session, std::span<const lazyprune::token_id> prompt,
                                          const lazyprune::generation_options& options) = 0;
   /// By a dense pass over the prompt.
   virtual scored_prompt self_information(std::span<const lazyprune::token_id> prompt) = 0;

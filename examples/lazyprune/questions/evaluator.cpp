@@ -129,6 +129,20 @@ std::vector<std::uint64_t> computed_by_layer(const lazyprune::frontier_table& to
   return computed;
 }
 
+/// What each layer has computed of the prompt, after each step.
+class computed_rows final : public lazyprune::step_observer {
+ public:
+  computed_rows(std::size_t prompt, std::size_t layers) : prompt_(prompt), layers_(layers) {}
+  void step_ends(const lazyprune::any_session& session) override {
+    steps_.push_back(computed_by_layer(session.tokens(), prompt_, layers_));
+  }
+  const std::vector<std::vector<std::uint64_t>>& after_each() const { return steps_; }
+
+ private:
+  std::size_t prompt_, layers_;
+  std::vector<std::vector<std::uint64_t>> steps_;
+};
+
 /// By 0 %, 10 % ... 100 % of the steps: those nearest to it.
 std::vector<std::vector<std::uint64_t>> tenths_of(const std::vector<std::vector<std::uint64_t>>& steps) {
   std::vector<std::vector<std::uint64_t>> usage;
@@ -238,7 +252,7 @@ double evaluator::dense_seconds(std::span<const token_id> prompt) const {
   lazyprune::any_session session = new_session({.preset = "dense"}, layers());
   lazyprune::generation_options options;
   options.max_new = 1;
-  return engine_->generate(session, prompt, options).prefill_seconds;
+  return engine_->generate(std::move(session), prompt, options).prefill_seconds;
 }
 
 eval_prediction evaluator::predict(const question& asked, std::span<const token_id> prompt, const eval_setting& setting,
@@ -261,19 +275,17 @@ eval_prediction evaluator::predict(const question& asked, std::span<const token_
   std::string text;
   lazyprune::token_decoder decoder(tokenizer_);
   lazyprune::any_session session = new_session(setting.policy, layers());
-  std::vector<std::vector<std::uint64_t>> steps;  // computed_by_layer after each
-  const auto look = [&] { steps.push_back(computed_by_layer(session.tokens(), read.size(), layers())); };
+  computed_rows steps(read.size(), layers());
   lazyprune::generation_options options;
   options.max_new = new_tokens(task);
   options.context = context_;
+  options.observer = &steps;
   options.on_token = [&](token_id id) {
-    look();
     if (id < tokenizer_.size()) text += decoder.push(id);  // a model's vocabulary may be larger, in fillers that stand for no text
     return answer_in(task, text).size() == text.size();
   };
-  const lazyprune::generation run = engine_->generate(session, read, options);
+  const lazyprune::generation run = engine_->generate(std::move(session), read, options);
   text += decoder.finish();
-  if (steps.size() < run.tokens.size()) look();  // of EOS nothing was told
 
   eval_prediction prediction = without_text(asked.sample);
   prediction.text = out_of_chat(chat_, answer_in(task, text));
@@ -290,7 +302,7 @@ eval_prediction evaluator::predict(const question& asked, std::span<const token_
   cost.share_computed = run.share_prompt * static_cast<double>(read.size()) / static_cast<double>(prompt.size());
   cost.rows.assign(run.cost.prefill_rows.begin(), run.cost.prefill_rows.end());
   cost.revived = run.cost.revived;
-  cost.usage = tenths_of(steps);
+  cost.usage = tenths_of(steps.after_each());
   cost.peak_bytes = engine_->weight_bytes() + std::max(run.memory.total(), scoring_bytes);
   return prediction;
 }

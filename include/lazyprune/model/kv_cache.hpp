@@ -22,10 +22,12 @@ class kv_cache {
   void append(Backend& backend, layer_id layer, std::span<const position> tokens, rows_view<const typename Backend::scalar> k,
               rows_view<const typename Backend::scalar> v) {
     auto& [rows, slots] = layers_[layer];
+    const std::size_t before = bytes_of(layers_[layer]);
     auto slot = static_cast<std::uint32_t>(rows.size());
     if (!tokens.empty() && slots.size() <= tokens.back()) slots.resize(tokens.back() + 1);
     for (const position t : tokens) slots[t] = slot++;
     backend.append(rows, k, v);
+    bytes_ += bytes_of(layers_[layer]) - before;
   }
 
   const typename Backend::kv_layer& rows(layer_id layer) const { return layers_[layer].rows; }
@@ -37,22 +39,28 @@ class kv_cache {
   }
   std::uint32_t slot(layer_id layer, position token) const { return layers_[layer].slots[token]; }
 
+  /// Forgets the tokens and keeps the memory.
   void clear() {
-    for (auto& [rows, slots] : layers_) rows.clear(), slots.clear();
+    bytes_ = 0;
+    for (layer_rows& layer : layers_) {
+      layer.rows.clear();
+      layer.slots.clear();
+      bytes_ += bytes_of(layer);
+    }
   }
 
-  std::size_t bytes() const {
-    std::size_t total = 0;
-    for (const auto& [rows, slots] : layers_) total += rows.bytes() + slots.capacity() * sizeof(std::uint32_t);
-    return total;
-  }
+  std::size_t bytes() const { return bytes_; }
 
  private:
   struct layer_rows {
     typename Backend::kv_layer rows;
     std::vector<std::uint32_t> slots;  // (tokens): of each token that has a row
   };
+
+  static std::size_t bytes_of(const layer_rows& layer) { return layer.rows.bytes() + layer.slots.capacity() * sizeof(std::uint32_t); }
+
   std::vector<layer_rows> layers_;
+  std::size_t bytes_ = 0;
 };
 
 }  // namespace v0

@@ -64,7 +64,7 @@ inline const model_config& shape_named(std::string_view name) {
     if (s.name == name) return s.config;
     names.append(names.empty() ? "" : ", ").append(s.name);
   }
-  throw error("--random-weights", "", "one of " + names, name);
+  throw error("shape", "", "one of " + names, name);
 }
 
 /// Every tensor is a stretch of one pool of numbers, uniform in +-0.035 (a deviation of 0.02, what models are initialised with); where

@@ -5,83 +5,58 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
-#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
 
-#include <lazyprune/model/decoder_state.hpp>
+#include <lazyprune/model/observer.hpp>
 #include <lazyprune/model/sampler.hpp>
-#include <lazyprune/session/any_session.hpp>
-#include <lazyprune/session/trace.hpp>
+#include <lazyprune/model/sequence.hpp>
+#include <lazyprune/model/workspace.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
 
-/// What parts of a step took.
-struct step_seconds {
-  double attention = 0;
-  double logits = 0;  // the product of the last row with the head
-};
-
+/// A step in the making: the layers of a model over the rows that a session plans. `forward` and `self_information` make one for each.
 template <tensor_backend Backend>
 class transformer {
  public:
   using scalar = typename Backend::scalar;
 
-  transformer(const model<Backend>& m, Backend& backend) : model_(m), config_(m.config), weights_(m.weights), backend_(backend) {}
+  transformer(workspace<Backend>& work, step_observer* observer)
+      : config_(work.model().config), weights_(work.model().weights), backend_(work.backend()), work_(work), observer_(observer) {}
 
-  /// One step over new tokens. Returns the logits (vocabulary) after the last one, valid until the next step. With `trace` the step
-  /// is recorded there, all but `step` and `logits`. Throws where the tokens are none of the model's or exceed its positions or the
-  /// session's room, and where state and session are not of one sequence. Nothing is returned where the step was stopped: state and
-  /// session are then of no further use until they are cleared.
-  std::span<const scalar> forward(decoder_state<Backend>& state, any_session& session, std::span<const token_id> tokens, phase phase,
-                                  step_trace* trace = nullptr) {
-    const std::size_t rows_of_last_layer = pass(state, session, tokens, phase, trace, outputs::last);
+  std::span<const scalar> forward(sequence<Backend>& text, std::span<const token_id> tokens, phase phase) {
+    const std::size_t rows_of_last_layer = pass(text, tokens, phase, outputs::last);
     if (rows_of_last_layer == 0) return {};
-    timed(seconds_.logits, [&] { read_logits(state, rows_of_last_layer - 1, state.logits); });
-    if (trace) trace->next = static_cast<token_id>(std::ranges::max_element(state.logits) - state.logits.begin());
-    return state.logits;
+    during(step_part::logits, [&] { read_logits(rows_of_last_layer - 1, work_.logits_); });
+    if (observer_) {
+      observer_->logits(std::span<const scalar>(work_.logits_));
+      observer_->step_ends(text.session_);
+    }
+    return work_.logits_;
   }
 
-  /// How much each token tells: -log p(token | those before it) in nats, infinity for the first, which nothing comes before. One prefill
-  /// of a fresh state under a session that keeps everything, whose last layer finishes all rows. Throws as `forward` does, and where the
-  /// session has dropped tokens. Empty where the step was stopped.
-  std::vector<double> self_information(decoder_state<Backend>& state, any_session& session, std::span<const token_id> tokens) {
-    const std::size_t computed = pass(state, session, tokens, phase::prefill, nullptr, outputs::all);
+  std::vector<double> self_information(sequence<Backend>& text, std::span<const token_id> tokens) {
+    const std::size_t computed = pass(text, tokens, phase::prefill, outputs::all);
     if (computed == 0) return {};
-    if (computed != session.known() || computed != tokens.size())
+    if (computed != text.known() || computed != tokens.size())
       throw error("session", "tokens", "a new sequence, and none dropped",
-                  std::to_string(computed) + " of " + std::to_string(session.known()));
+                  std::to_string(computed) + " of " + std::to_string(text.known()));
+    if (observer_) observer_->step_ends(text.session_);
     std::vector<double> information{std::numeric_limits<double>::infinity()};
     constexpr std::size_t block = 64;  // rows: logits are the widest of all
     std::vector<scalar> logits;
     for (std::size_t first = 0; first + 1 < computed; first += block) {
       const std::size_t n = std::min(block, computed - 1 - first);
       logits.resize(n * config_.vocabulary);
-      read_logits(state, first, logits);
+      read_logits(first, logits);
       for (std::size_t i = 0; i < n; ++i) {
         const auto row = std::span<const scalar>(logits).subspan(i * config_.vocabulary, config_.vocabulary);
         information.push_back(log_sum_exp(row) - row[tokens[first + i + 1]]);
       }
     }
     return information;
-  }
-
-  /// Asked before each layer: true ends the step.
-  void stop_when(std::function<bool()> stop) { stop_ = std::move(stop); }
-
-  /// Of the last step.
-  const step_seconds& seconds() const { return seconds_; }
-
-  /// Rotary tables for sequences of so many tokens; without it they grow by doubling.
-  void reserve(decoder_state<Backend>& state, std::size_t tokens) {
-    if (tokens <= state.rope_positions) return;
-    state.rope_positions = std::min(tokens, config_.max_positions);
-    const rope_frequencies frequencies = frequencies_of(config_.rope, config_.head_dim);
-    state.rope = backend_.make_rope(frequencies.radians, frequencies.scale, state.rope_positions);
   }
 
  private:
@@ -92,28 +67,31 @@ class transformer {
 
   static const parameters* get(const std::optional<parameters>& p) { return p ? &*p : nullptr; }
 
+  /// work(), with the observer told of its beginning and end.
   template <class Work>
-  static decltype(auto) timed(double& seconds, Work&& work) {
-    struct clock {
-      double& seconds;
-      std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
-      ~clock() { seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); }
-    } running{seconds};
+  decltype(auto) during(step_part part, Work&& work) {
+    struct told {
+      step_observer* observer;
+      step_part part;
+      told(step_observer* o, step_part p) : observer(o), part(p) {
+        if (observer) observer->part_begins(part);
+      }
+      ~told() {
+        if (observer) observer->part_ends(part);
+      }
+    } around(observer_, part);
     return work();
   }
 
-  void check(const decoder_state<Backend>& state, const any_session& session, std::span<const token_id> tokens) const {
-    if (session.layers() != config_.layers)
-      throw error("session", "layers", std::to_string(config_.layers) + " as in the model", std::to_string(session.layers()));
-    if (state.tokens.size() != session.known())
-      throw error("decoder_state", "tokens", std::to_string(session.known()) + " as the session knows",
-                  std::to_string(state.tokens.size()));
+  void check(const sequence<Backend>& text, std::span<const token_id> tokens) const {
+    if (&text.model() != &work_.model()) throw error("sequence", "model", "the workspace's", "another");
     for (const token_id id : tokens)
       if (id >= config_.vocabulary)
         throw error("tokens", "token id", "below the vocabulary's " + std::to_string(config_.vocabulary), std::to_string(id));
-    const std::size_t known = session.known() + tokens.size();
+    const std::size_t known = text.known() + tokens.size();
     if (known > config_.max_positions)
-      throw error("tokens", "length", "at most the model's " + std::to_string(config_.max_positions) + " positions", std::to_string(known));
+      throw error("tokens", "length", "at most the model's " + std::to_string(config_.max_positions) + " positions", std::to_string(known),
+                  error_code::no_room);
   }
 
   static rows room(typename Backend::buffer& buffer, std::size_t n) {
@@ -121,100 +99,98 @@ class transformer {
     return buffer.view().slice(0, n);
   }
 
-  /// The layers of one step. Returns the rows of the last layer, in state.x; 0 where the step was stopped.
-  std::size_t pass(decoder_state<Backend>& state, any_session& session, std::span<const token_id> tokens, phase phase, step_trace* trace,
-                   outputs wanted) {
-    check(state, session, tokens);
-    auto step = session.begin(tokens.size(), phase);
-    state.tokens.insert(state.tokens.end(), tokens.begin(), tokens.end());
-    if (state.tokens.size() > state.rope_positions) reserve(state, std::max(state.tokens.size(), 2 * state.rope_positions));
-    if (trace) trace->tokens.assign(tokens.begin(), tokens.end()), trace->layers.clear(), trace->margin.clear();
+  /// The layers of one step. Returns the rows of the last layer, in work_.x_; 0 where the step was stopped.
+  std::size_t pass(sequence<Backend>& text, std::span<const token_id> tokens, phase phase, outputs wanted) {
+    check(text, tokens);
+    // Until the session begins the step, what throws changes nothing of the sequence.
+    text.make_room(tokens.size());
+    work_.reserve(text.known() + tokens.size());
+    auto step = text.session_.begin(tokens.size(), phase);
+    text.tokens_.insert(text.tokens_.end(), tokens.begin(), tokens.end());
+    if (observer_) observer_->step_begins(tokens);
 
-    seconds_ = {};
     std::size_t rows_of_last_layer = 0;
     for (layer_id l = 0; l < config_.layers; ++l) {
-      if (stop_ && stop_()) return 0;
-      layer_plan plan = timed(state.overhead.policy, [&] { return step.enter(l); });
+      if (observer_ && observer_->stops()) return 0;
+      layer_plan plan = during(step_part::policy, [&] { return step.enter(l); });
       if (wanted == outputs::all) plan.finish = plan.rows.size();
-      if (trace) record(plan, *trace);
-      timed(state.overhead.moving, [&] { gather(state, plan); });
+      if (observer_) observer_->layer_begins(plan);
+      during(step_part::moving, [&] { gather(text, plan); });
       rows_of_last_layer = plan.rows.size();
       const std::size_t queries = probe_queries(step);
-      layer(state, plan, queries);
-      timed(state.overhead.policy, [&] { step.leave(look(state, plan, step.wants(), queries)); });
-      timed(state.overhead.moving, [&] { save(state, step.spills()); });
-      state.note_memory();
-      if (trace && l + 1 < config_.layers)
-        trace->margin.push_back(std::isfinite(step.margin()) ? std::optional<double>(step.margin()) : std::nullopt);
+      layer(text, plan, queries);
+      during(step_part::policy, [&] { step.leave(look(text, plan, step.wants(), queries)); });
+      during(step_part::moving, [&] { save(text, step.spills()); });
+      if (observer_) observer_->layer_ends({l, text.session_.layers(), step.margin(), text.kv_.bytes(), text.stored_.bytes()});
     }
     step.finish();
     return rows_of_last_layer;
   }
 
-  /// Brings the layer's input together in state.x: embeddings, rows of the layer before, and revived rows from the aux store.
-  void gather(decoder_state<Backend>& state, const layer_plan& plan) {
+  /// Brings the layer's input together in work_.x_: embeddings, rows of the layer before, and revived rows from the aux store.
+  void gather(sequence<Backend>& text, const layer_plan& plan) {
     const std::size_t n = plan.rows.size();
     if (plan.layer == 0) {
-      state.from_rows.resize(n);
-      for (std::size_t i = 0; i < n; ++i) state.from_rows[i] = state.tokens[plan.rows[i]];
-      backend_.embed(weights_.embedding, state.from_rows, room(state.x, n));
+      work_.from_rows_.resize(n);
+      for (std::size_t i = 0; i < n; ++i) work_.from_rows_[i] = text.tokens_[plan.rows[i]];
+      backend_.embed(weights_.embedding, work_.from_rows_, room(work_.x_, n));
       return;
     }
     // In place. Carried rows stay in order: those that move to the front give way to each other from the front on, those that revived rows
     // push back, from the back; and neither kind is in the way of the other.
-    state.x.reserve(n);
-    const rows x = state.x.view();
+    work_.x_.reserve(n);
+    const rows x = work_.x_.view();
     const auto pick = [&](bool backward, auto&& wanted) {
-      state.from_rows.clear();
-      state.to_rows.clear();
+      work_.from_rows_.clear();
+      work_.to_rows_.clear();
       for (std::size_t k = 0; k < n; ++k) {
         const std::size_t i = backward ? n - 1 - k : k;
         if (!wanted(plan.sources[i], i)) continue;
-        state.from_rows.push_back(plan.sources[i].index);
-        state.to_rows.push_back(static_cast<std::uint32_t>(i));
+        work_.from_rows_.push_back(plan.sources[i].index);
+        work_.to_rows_.push_back(static_cast<std::uint32_t>(i));
       }
     };
     using origin = row_source::origin;
     pick(false, [](const row_source& s, std::size_t i) { return s.from == origin::carried && s.index > i; });
-    backend_.copy_rows(x, state.from_rows, x, state.to_rows);
+    backend_.copy_rows(x, work_.from_rows_, x, work_.to_rows_);
     pick(true, [](const row_source& s, std::size_t i) { return s.from == origin::carried && s.index < i; });
-    backend_.copy_rows(x, state.from_rows, x, state.to_rows);
+    backend_.copy_rows(x, work_.from_rows_, x, work_.to_rows_);
     pick(false, [](const row_source& s, std::size_t) { return s.from == origin::stored; });
-    backend_.take_rows(state.aux, state.from_rows, x, state.to_rows);
+    backend_.take_rows(text.stored_, work_.from_rows_, x, work_.to_rows_);
   }
 
-  void save(decoder_state<Backend>& state, std::span<const spill> spills) {
+  void save(sequence<Backend>& text, std::span<const spill> spills) {
     if (spills.empty()) return;
-    state.from_rows.clear();
-    state.to_rows.clear();
+    work_.from_rows_.clear();
+    work_.to_rows_.clear();
     for (const spill& s : spills) {
-      state.from_rows.push_back(s.row);
-      state.to_rows.push_back(s.slot);
+      work_.from_rows_.push_back(s.row);
+      work_.to_rows_.push_back(s.slot);
     }
-    backend_.store_rows(state.x.view(), state.from_rows, state.aux, state.to_rows);
+    backend_.store_rows(work_.x_.view(), work_.from_rows_, text.stored_, work_.to_rows_);
   }
 
   /// Computes the plan's rows: keys and values of all, the rest of the layer for those that are to be finished. Works through them in
   /// blocks; a row's keys are in the cache before any row that may see them attends.
-  void layer(decoder_state<Backend>& state, const layer_plan& plan, std::size_t queries) {
-    const std::size_t n = plan.rows.size(), most = std::max(decoder_state<Backend>::block_rows, queries);
+  void layer(sequence<Backend>& text, const layer_plan& plan, std::size_t queries) {
+    const std::size_t n = plan.rows.size(), most = std::max(block_rows, queries);
     // The odd block comes first: the last one holds all that is probed, and fewer rows never need more scratch.
     for (std::size_t first = 0, last = n % most ? n % most : most; first < n; first = last, last += most)
-      block(state, plan, first, last, last == n ? queries : 0);
+      block(text, plan, first, last, last == n ? queries : 0);
   }
 
-  void block(decoder_state<Backend>& state, const layer_plan& plan, std::size_t first, std::size_t last, std::size_t queries) {
+  void block(sequence<Backend>& text, const layer_plan& plan, std::size_t first, std::size_t last, std::size_t queries) {
     const layer_weights<Backend>& w = weights_.layers[plan.layer];
     const std::span<const position> tokens = plan.rows.subspan(first, last - first);
-    const rows x = state.x.view().slice(first, tokens.size());
-    const rows norm = room(state.norm, tokens.size());
+    const rows x = work_.x_.view().slice(first, tokens.size());
+    const rows norm = room(work_.norm_, tokens.size());
     backend_.rms_norm(x, w.attention_norm, config_.rms_epsilon, norm);
 
-    const rows k = room(state.k, tokens.size()), v = room(state.v, tokens.size());
+    const rows k = room(work_.k_, tokens.size()), v = room(work_.v_, tokens.size());
     backend_.multiply(norm, w.k, get(w.k_bias), k);
     backend_.multiply(norm, w.v, get(w.v_bias), v);
-    rotate(state, k, w.k_norm, tokens);
-    state.kv.append(backend_, plan.layer, tokens, k, v);
+    rotate(k, w.k_norm, tokens);
+    text.kv_.append(backend_, plan.layer, tokens, k, v);
 
     const std::size_t unfinished = plan.rows.size() - plan.finish;  // rows that need keys and values only come first
     const std::size_t skip = std::clamp(unfinished, first, last) - first;
@@ -223,40 +199,39 @@ class transformer {
     const std::span<const position> finished = tokens.subspan(skip);
     const rows out = x.slice(skip, n), normed = norm.slice(skip, n);
 
-    const rows q = room(state.q, n), attended = room(state.attention, n);
+    const rows q = room(work_.q_, n), attended = room(work_.attended_, n);
     backend_.multiply(normed, w.q, get(w.q_bias), q);
-    rotate(state, q, w.q_norm, finished);
-    timed(seconds_.attention, [&] { attend(state, plan, finished, q, attended, queries); });
+    rotate(q, w.q_norm, finished);
+    during(step_part::attention, [&] { attend(text, plan, finished, q, attended, queries); });
     backend_.multiply_add(attended, w.o, get(w.o_bias), out);
 
-    const rows ffn = room(state.ffn, n);
+    const rows ffn = room(work_.ffn_, n);
     backend_.rms_norm(out, w.ffn_norm, config_.rms_epsilon, normed);
     backend_.gated_multiply(normed, w.gate_up, get(w.gate_up_bias), ffn);
     backend_.multiply_add(ffn, w.down, get(w.down_bias), out);
   }
 
   /// Per-head norm where the family has one (Qwen3), then RoPE.
-  void rotate(decoder_state<Backend>& state, rows x, const std::optional<parameters>& norm, std::span<const position> tokens) {
+  void rotate(rows x, const std::optional<parameters>& norm, std::span<const position> tokens) {
     if (norm) {
       const std::size_t heads = x.columns / config_.head_dim;
       const rows by_head{x.data, x.rows * heads, config_.head_dim, config_.head_dim};  // the buffers are contiguous
       backend_.rms_norm(by_head, *norm, config_.rms_epsilon, by_head);
     }
-    backend_.rotate(x, config_.head_dim, tokens, *state.rope);
+    backend_.rotate(x, config_.head_dim, tokens, work_.rope_->values);
   }
 
-  void attend(decoder_state<Backend>& state, const layer_plan& plan, std::span<const position> tokens, rows q, rows out,
-              std::size_t queries) {
+  void attend(sequence<Backend>& text, const layer_plan& plan, std::span<const position> tokens, rows q, rows out, std::size_t queries) {
     const auto seen = static_cast<std::size_t>(std::ranges::upper_bound(plan.active, tokens.back()) - plan.active.begin());
     const std::span<const position> active = plan.active.first(seen);
-    state.kv.slots(plan.layer, active, state.slots);
+    text.kv_.slots(plan.layer, active, work_.slots_);
     attention_probe probe;
     if (queries > 0) {
-      state.probabilities.resize(queries * config_.n_heads * active.size());
-      probe = {.data = state.probabilities.data(), .queries = queries, .stride = active.size()};
+      work_.probabilities_.resize(queries * config_.n_heads * active.size());
+      probe = {.data = work_.probabilities_.data(), .queries = queries, .stride = active.size()};
     }
-    backend_.attend(q, state.kv.rows(plan.layer),
-                    attention_rows{{config_.n_heads, config_.n_kv_heads, config_.head_dim}, tokens, active, state.slots}, out, probe);
+    backend_.attend(q, text.kv_.rows(plan.layer),
+                    attention_rows{{config_.n_heads, config_.n_kv_heads, config_.head_dim}, tokens, active, work_.slots_}, out, probe);
   }
 
   static std::size_t probe_queries(const step<any_session>& step) {
@@ -272,13 +247,13 @@ class transformer {
   }
 
   /// The evidence that the scorer asked for, and no other.
-  evidence look(decoder_state<Backend>& state, const layer_plan& plan, evidence_kind kind, std::size_t queries) {
+  evidence look(sequence<Backend>& text, const layer_plan& plan, evidence_kind kind, std::size_t queries) {
     const std::size_t heads = config_.n_heads, kv_size = config_.n_kv_heads * config_.head_dim, active = plan.active.size();
-    const attention_view attention{state.probabilities.data(), heads, active, plan.active};
+    const attention_view attention{work_.probabilities_.data(), heads, active, plan.active};
     const auto read_cache = [&](auto read) {
-      state.kv.slots(plan.layer, plan.active, state.slots);
-      state.values.resize(active * kv_size);
-      (backend_.*read)(state.kv.rows(plan.layer), state.slots, state.values.data());
+      text.kv_.slots(plan.layer, plan.active, work_.slots_);
+      work_.values_.resize(active * kv_size);
+      (backend_.*read)(text.kv_.rows(plan.layer), work_.slots_, work_.values_.data());
     };
     switch (kind) {
       case evidence_kind::none:
@@ -286,48 +261,61 @@ class transformer {
       case evidence_kind::attention:
         return attention;
       case evidence_kind::window:
-        return window_view{state.probabilities.data(), queries, heads, active, plan.active};
+        return window_view{work_.probabilities_.data(), queries, heads, active, plan.active};
       case evidence_kind::keys:
         read_cache(&Backend::read_keys);
-        return key_view{state.values.data(), config_.n_kv_heads, config_.head_dim, kv_size, plan.active};
+        return key_view{work_.values_.data(), config_.n_kv_heads, config_.head_dim, kv_size, plan.active};
       case evidence_kind::values:
         read_cache(&Backend::read_values);
-        return value_view{attention, state.values.data(), config_.n_kv_heads, config_.head_dim, kv_size};
+        return value_view{attention, work_.values_.data(), config_.n_kv_heads, config_.head_dim, kv_size};
       case evidence_kind::hidden: {
-        state.hidden_rows.resize(plan.rows.size() * config_.hidden);
-        backend_.read(state.x.view().slice(0, plan.rows.size()), state.hidden_rows.data());
-        state.values.resize(state.hidden_rows.size());
-        std::ranges::transform(state.hidden_rows, state.values.begin(), [](scalar value) { return static_cast<float>(value); });
-        return hidden_view{state.values.data(), config_.hidden, config_.hidden, plan.rows, plan.active};
+        work_.hidden_rows_.resize(plan.rows.size() * config_.hidden);
+        backend_.read(work_.x_.view().slice(0, plan.rows.size()), work_.hidden_rows_.data());
+        work_.values_.resize(work_.hidden_rows_.size());
+        std::ranges::transform(work_.hidden_rows_, work_.values_.begin(), [](scalar value) { return static_cast<float>(value); });
+        return hidden_view{work_.values_.data(), config_.hidden, config_.hidden, plan.rows, plan.active};
       }
     }
     return {};
   }
 
   /// Of the last layer's rows from `first` on, as many as there is room for: out (rows, vocabulary).
-  void read_logits(decoder_state<Backend>& state, std::size_t first, std::span<scalar> out) {
+  void read_logits(std::size_t first, std::span<scalar> out) {
     const std::size_t n = out.size() / config_.vocabulary;
-    const rows x = state.x.view().slice(first, n), norm = room(state.norm, n), logits = room(state.logits_row, n);
+    const rows x = work_.x_.view().slice(first, n), norm = room(work_.norm_, n), logits = room(work_.logits_rows_, n);
     backend_.rms_norm(x, weights_.norm, config_.rms_epsilon, norm);
-    backend_.multiply(norm, model_.head(), nullptr, logits);
+    backend_.multiply(norm, work_.model().head(), nullptr, logits);
     backend_.read(logits, out.data());
   }
 
-  static void record(const layer_plan& plan, step_trace& trace) {
-    layer_trace& layer = trace.layers.emplace_back();
-    layer.active.assign(plan.active.begin(), plan.active.end());
-    layer.rows.assign(plan.rows.begin(), plan.rows.end());
-    for (std::size_t i = 0; i < plan.rows.size(); ++i)
-      if (plan.sources[i].from == row_source::origin::stored) layer.revived.push_back(plan.rows[i]);
-  }
+  /// Rows that are worked on at a time inside a layer, or as many as a scorer looks at; bounds the scratch.
+  static constexpr std::size_t block_rows = 512;
 
-  const model<Backend>& model_;
   const model_config& config_;
   const model_weights<Backend>& weights_;
   Backend& backend_;
-  std::function<bool()> stop_;
-  step_seconds seconds_;
+  workspace<Backend>& work_;
+  step_observer* observer_;  // null: nobody looks
 };
+
+/// One step over new tokens of a sequence. Returns the logits (vocabulary) after the last one, valid until the workspace's next step;
+/// nothing where the observer stopped the step. Throws `error` where the tokens are none of the model's, exceed its positions or the
+/// session's room, or the sequence is of another model than the workspace, and then nothing has changed. Whatever is thrown later, and
+/// where the step was stopped, the sequence refuses the next step until it is cleared.
+template <tensor_backend Backend>
+std::span<const typename Backend::scalar> forward(workspace<Backend>& work, sequence<Backend>& text, std::span<const token_id> tokens,
+                                                  phase phase, step_observer* observer = nullptr) {
+  return transformer<Backend>(work, observer).forward(text, tokens, phase);
+}
+
+/// How much each token tells: -log p(token | those before it) in nats, infinity for the first, which nothing comes before. One prefill
+/// of a new sequence under a session that keeps everything, whose last layer finishes all rows. Throws as `forward` does, and where the
+/// session has dropped tokens. Empty where the observer stopped the step.
+template <tensor_backend Backend>
+std::vector<double> self_information(workspace<Backend>& work, sequence<Backend>& text, std::span<const token_id> tokens,
+                                     step_observer* observer = nullptr) {
+  return transformer<Backend>(work, observer).self_information(text, tokens);
+}
 
 }  // namespace v0
 }  // namespace lazyprune

@@ -2,6 +2,7 @@
 #include <lazyprune/model/weights.hpp>
 
 #include <lazyprune/backend/reference.hpp>
+#include <lazyprune/model/model.hpp>
 #include <lazyprune/model/random_source.hpp>
 
 #include <doctest/doctest.h>

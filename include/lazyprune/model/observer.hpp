@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: MIT
+// Who looks on while a step runs: what it took in time and memory and what it did is recorded by observers, and a step that nobody looks
+// at pays for tests of a null pointer.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <initializer_list>
+#include <span>
+#include <vector>
+
+#include <lazyprune/core/plan.hpp>
+#include <lazyprune/session/any_session.hpp>
+#include <lazyprune/session/trace.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+
+/// What a step's time is divided into; the rest passes in the linear layers, norms and rotations.
+enum class step_part : std::uint8_t {
+  policy,  // scoring, selecting, planning
+  moving,  // gathering, spilling and reviving rows
+  attention,
+  logits,  // the product of the last row with the head
+};
+
+/// A layer is done, and its spilled rows are saved.
+struct layer_end {
+  layer_id layer;
+  layer_id layers;           // of the model
+  float margin;              // step::margin
+  std::size_t kv_bytes;      // keys and values, of the whole sequence
+  std::size_t stored_bytes;  // rows put aside
+};
+
+/// Told of one sequence's steps while they run. What is not overridden does nothing.
+class step_observer {
+ public:
+  virtual ~step_observer() = default;
+
+  /// Asked before each layer: true ends the step there. The sequence refuses the next one until it is cleared.
+  virtual bool stops() { return false; }
+
+  virtual void step_begins([[maybe_unused]] std::span<const token_id> tokens) {}
+  /// The plan is good for the time of the call.
+  virtual void layer_begins([[maybe_unused]] const layer_plan& plan) {}
+  virtual void layer_ends([[maybe_unused]] const layer_end& end) {}
+  virtual void part_begins([[maybe_unused]] step_part part) {}
+  virtual void part_ends([[maybe_unused]] step_part part) {}
+  /// Of the step's last token (vocabulary), in the backend's scalars; not told of a step that is stopped.
+  virtual void logits([[maybe_unused]] std::span<const float> logits) {}
+  virtual void logits([[maybe_unused]] std::span<const double> logits) {}
+  /// After all else; not told of a step that is stopped or fails.
+  virtual void step_ends([[maybe_unused]] const any_session& session) {}
+};
+
+/// Tells several, in order. Null pointers are left out.
+class step_observers final : public step_observer {
+ public:
+  step_observers(std::initializer_list<step_observer*> all) {
+    for (step_observer* o : all)
+      if (o) all_.push_back(o);
+  }
+
+  bool stops() override {
+    return std::ranges::any_of(all_, [](step_observer* o) { return o->stops(); });
+  }
+  void step_begins(std::span<const token_id> tokens) override {
+    for (step_observer* o : all_) o->step_begins(tokens);
+  }
+  void layer_begins(const layer_plan& plan) override {
+    for (step_observer* o : all_) o->layer_begins(plan);
+  }
+  void layer_ends(const layer_end& end) override {
+    for (step_observer* o : all_) o->layer_ends(end);
+  }
+  void part_begins(step_part part) override {
+    for (step_observer* o : all_) o->part_begins(part);
+  }
+  void part_ends(step_part part) override {
+    for (step_observer* o : all_) o->part_ends(part);
+  }
+  void logits(std::span<const float> logits) override {
+    for (step_observer* o : all_) o->logits(logits);
+  }
+  void logits(std::span<const double> logits) override {
+    for (step_observer* o : all_) o->logits(logits);
+  }
+  void step_ends(const any_session& session) override {
+    for (step_observer* o : all_) o->step_ends(session);
+  }
+
+ private:
+  std::vector<step_observer*> all_;
+};
+
+/// Seconds.
+struct step_seconds {
+  double policy = 0;
+  double moving = 0;
+  double attention = 0;
+  double logits = 0;
+};
+
+/// Adds up what the parts of steps take.
+class step_timer final : public step_observer {
+ public:
+  const step_seconds& seconds() const { return seconds_; }
+
+  void part_begins(step_part) override { start_ = clock::now(); }
+  void part_ends(step_part part) override {
+    const double passed = std::chrono::duration<double>(clock::now() - start_).count();
+    constexpr double step_seconds::*of[] = {&step_seconds::policy, &step_seconds::moving, &step_seconds::attention, &step_seconds::logits};
+    seconds_.*of[static_cast<std::size_t>(part)] += passed;
+  }
+
+ private:
+  using clock = std::chrono::steady_clock;
+  clock::time_point start_{};
+  step_seconds seconds_;
+};
+
+/// Bytes, weights apart: the most that each came to.
+struct memory_use {
+  std::size_t kv = 0;
+  std::size_t store = 0;
+  std::size_t scratch = 0;   // a workspace, and of the model's rotary table what the sequence's length takes
+  std::size_t together = 0;  // keys, values and stored rows at once: the one grows as the other is taken back
+  std::size_t total() const { return together + scratch; }
+};
+
+/// Notes the most memory that keys, values and stored rows take.
+class memory_watch final : public step_observer {
+ public:
+  /// Without scratch, which is the workspace's.
+  const memory_use& most() const { return most_; }
+
+  void layer_ends(const layer_end& end) override {
+    most_.kv = std::max(most_.kv, end.kv_bytes);
+    most_.store = std::max(most_.store, end.stored_bytes);
+    most_.together = std::max(most_.together, end.kv_bytes + end.stored_bytes);
+  }
+
+ private:
+  memory_use most_;
+};
+
+/// Writes down what each step does.
+class trace_recorder final : public step_observer {
+ public:
+  explicit trace_recorder(bool with_logits = false) : with_logits_(with_logits) {}
+
+  /// Of the finished steps, numbered from 0.
+  const std::vector<step_trace>& steps() const { return steps_; }
+  std::vector<step_trace> take() { return std::move(steps_); }
+
+  void step_begins(std::span<const token_id> tokens) override {
+    now_ = {};
+    now_.step = steps_.size();
+    now_.tokens.assign(tokens.begin(), tokens.end());
+  }
+  void layer_begins(const layer_plan& plan) override {
+    layer_trace& layer = now_.layers.emplace_back();
+    layer.active.assign(plan.active.begin(), plan.active.end());
+    layer.rows.assign(plan.rows.begin(), plan.rows.end());
+    for (std::size_t i = 0; i < plan.rows.size(); ++i)
+      if (plan.sources[i].from == row_source::origin::stored) layer.revived.push_back(plan.rows[i]);
+  }
+  void layer_ends(const layer_end& end) override {
+    if (end.layer + 1 < end.layers) now_.margin.push_back(std::isfinite(end.margin) ? std::optional<double>(end.margin) : std::nullopt);
+  }
+  void logits(std::span<const float> logits) override { note(logits); }
+  void logits(std::span<const double> logits) override { note(logits); }
+  void step_ends(const any_session&) override { steps_.push_back(std::move(now_)); }
+
+ private:
+  template <class Scalar>
+  void note(std::span<const Scalar> logits) {
+    now_.next = static_cast<token_id>(std::ranges::max_element(logits) - logits.begin());
+    if (with_logits_) now_.logits.assign(logits.begin(), logits.end());
+  }
+
+  bool with_logits_;
+  step_trace now_{};
+  std::vector<step_trace> steps_;
+};
+
+}  // namespace v0
+}  // namespace lazyprune

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+// What a running thread of work computes in: a backend, which is its execution context, and memory for the rows of one step at a time.
+// Any number of sequences of the model take turns in it.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <lazyprune/model/model.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+
+template <tensor_backend Backend>
+class transformer;
+
+/// Grows to the largest step seen and is then reused. The model and the backend must outlive it.
+template <tensor_backend Backend>
+class workspace {
+ public:
+  using scalar = typename Backend::scalar;
+
+  workspace(const lazyprune::model<Backend>& m, Backend& backend)
+      : model_(&m),
+        backend_(&backend),
+        x_(m.config.hidden),
+        norm_(m.config.hidden),
+        q_(m.config.n_heads * m.config.head_dim),
+        k_(m.config.n_kv_heads * m.config.head_dim),
+        v_(m.config.n_kv_heads * m.config.head_dim),
+        attended_(m.config.n_heads * m.config.head_dim),
+        ffn_(m.config.ffn),
+        logits_rows_(m.config.vocabulary),
+        logits_(m.config.vocabulary) {}
+
+  const lazyprune::model<Backend>& model() const { return *model_; }
+  Backend& backend() const { return *backend_; }
+
+  /// The model's rotary table for so many positions; without it, it grows with the sequences.
+  void reserve(std::size_t positions) {
+    if (positions > (rope_ ? rope_->positions : 0)) rope_ = model_->rope.reach(*backend_, positions);
+  }
+
+  /// For sequences of so many tokens: what is here, the backend's scratch, and the part of the shared rotary table that they need.
+  std::size_t bytes(std::size_t tokens) const {
+    std::size_t scratch = backend_->bytes() + (rope_ ? rope_->bytes_of(tokens) : 0);
+    for (const buffer* b : {&x_, &norm_, &q_, &k_, &v_, &attended_, &ffn_, &logits_rows_}) scratch += b->bytes();
+    return scratch + (probabilities_.capacity() + values_.capacity()) * sizeof(float) + slots_.capacity() * sizeof(std::uint32_t);
+  }
+
+ private:
+  friend class transformer<Backend>;
+  using buffer = typename Backend::buffer;
+
+  const lazyprune::model<Backend>* model_;
+  Backend* backend_;
+  std::shared_ptr<const typename rotary_table<Backend>::part> rope_;
+
+  buffer x_;                    // (rows of a layer, hidden): the residual stream
+  buffer norm_;                 // (block, hidden)
+  buffer q_, k_, v_;            // (block, heads * head_dim)
+  buffer attended_;             // (block, heads * head_dim)
+  buffer ffn_;                  // (block, ffn)
+  buffer logits_rows_;          // (rows whose logits are read, vocabulary)
+  std::vector<scalar> logits_;  // (vocabulary), of the last step
+  std::vector<std::uint32_t> slots_, from_rows_, to_rows_;
+  std::vector<scalar> hidden_rows_;
+  std::vector<float> probabilities_;  // (queries, heads, active)
+  std::vector<float> values_;         // (active, kv_heads * head_dim), or (rows, hidden)
+};
+
+}  // namespace v0
+}  // namespace lazyprune

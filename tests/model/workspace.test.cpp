@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/backend/cpu.hpp>
+#include <lazyprune/backend/reference.hpp>
+#include <lazyprune/lazyprune.hpp>
+#include <lazyprune/model/transformer.hpp>
+#include <lazyprune/model/workspace.hpp>
+
+#include <doctest/doctest.h>
+
+#include <thread>
+
+#include "tiny_model.hpp"
+
+using namespace lazyprune;
+using lazyprune_test::begin, lazyprune_test::some_tokens, lazyprune_test::tiny_model;
+
+namespace {
+
+const stages hard{{1, 0.5}, {3, 0.5}};
+
+/// Logits after the prompt and after some tokens more, one by one.
+template <class Backend>
+std::vector<float> logits_of(workspace<Backend>& work, sequence<Backend>& text, std::size_t prompt) {
+  const auto tokens = some_tokens(prompt + 5);
+  std::vector<float> all;
+  for (std::size_t done = 0; done < tokens.size();) {
+    const auto now = std::span(tokens).subspan(done, done == 0 ? prompt : 1);
+    const auto logits = forward(work, text, now, done == 0 ? phase::prefill : phase::decode);
+    all.insert(all.end(), logits.begin(), logits.end());
+    done += now.size();
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("sequences take turns in one workspace, and one sequence may go from workspace to workspace") {
+  cpu backend{execution{.threads = 1}}, another{execution{.threads = 1}};
+  const auto net = tiny_model(backend);
+  const auto tokens = some_tokens(60);
+  workspace<cpu> work(net, backend), other(net, another);
+  auto alone = begin(net, lazyllm(hard)), one = begin(net, lazyllm(hard)), two = begin(net, dense());
+  for (std::size_t done = 0; done < tokens.size();) {
+    const auto now = std::span(tokens).subspan(done, done == 0 ? 50 : 1);
+    const phase when = done == 0 ? phase::prefill : phase::decode;
+    const auto logits = forward(work, alone, now, when);
+    const std::vector<float> expected(logits.begin(), logits.end());
+    forward(work, two, now, when);
+    REQUIRE(std::ranges::equal(forward(done % 2 ? other : work, one, now, when), expected));
+    done += now.size();
+  }
+}
+
+TEST_CASE("a thread each, with a workspace and sequences of its own, over one model: the bits of one thread alone") {
+  using backend_type = reference<float>;
+  backend_type loader{execution{}};
+  const auto net = tiny_model(loader), other = tiny_model(loader);
+  constexpr std::size_t threads = 4, texts = 6;
+  const auto length = [](std::size_t thread, std::size_t i) { return 3 + 11 * i + 7 * thread; };  // the rotary table grows on the way
+  std::vector<std::vector<float>> found(threads * texts);
+  {
+    std::vector<std::jthread> running;
+    for (std::size_t t = 0; t < threads; ++t)
+      running.emplace_back([&, t] {
+        backend_type backend{execution{}};
+        workspace<backend_type> work(net, backend);
+        for (std::size_t i = 0; i < texts; ++i) {
+          auto text = begin(net, lazyllm(hard));
+          found[t * texts + i] = logits_of(work, text, length(t, i));
+        }
+      });
+  }
+  workspace<backend_type> work(other, loader);
+  for (std::size_t t = 0; t < threads; ++t)
+    for (std::size_t i = 0; i < texts; ++i) {
+      auto text = begin(other, lazyllm(hard));
+      CHECK(found[t * texts + i] == logits_of(work, text, length(t, i)));
+    }
+}
+
+TEST_CASE("bytes: scratch, and the part of the rotary table that a length needs, however far it reaches") {
+  reference<float> backend{execution{}};
+  const auto net = tiny_model(backend);
+  workspace<reference<float>> work(net, backend);
+  CHECK(work.bytes(10) == 0);
+  work.reserve(10);
+  const std::size_t ten = work.bytes(10);
+  CHECK(ten == 10 * net.config.head_dim * sizeof(float));
+  work.reserve(100);
+  CHECK(work.bytes(10) == ten);
+  CHECK(work.bytes(20) == 2 * ten);
+  auto text = begin(net, lazyllm(hard));
+  forward(work, text, some_tokens(20), phase::prefill);
+  CHECK(work.bytes(20) > 2 * ten);
+  const std::size_t after = work.bytes(20);
+  text.clear();
+  forward(work, text, some_tokens(20), phase::prefill);
+  CHECK(work.bytes(20) == after);
+}
