@@ -17,6 +17,8 @@
 #include <lazyprune/core/flag_text.hpp>
 #include <lazyprune/version.hpp>
 
+namespace lazyprune {
+namespace program {
 namespace {
 
 /// From `least` to `most`.
@@ -127,6 +129,15 @@ void add_policy_flags(CLI::App& command, lazyprune::policy_spec& spec) {
       ->group(group);
 }
 
+CLI::Option* add_output(CLI::App& command, table_format& format) {
+  const auto read = [&format](const std::string& name) {
+    const auto found = find_table_format(name);
+    if (!found) throw lazyprune::error("--output", "", name.empty() ? "a name" : "md, json or csv", name.empty() ? "nothing" : name);
+    format = *found;
+  };
+  return command.add_option_function<std::string>("-o,--output", read, "md, json or csv (default: md)")->type_name("FORMAT");
+}
+
 void add_run(CLI::App& program, action& chosen) {
   const auto flags = std::make_shared<run_flags>();
   CLI::App& command = *program.add_subcommand("run", "Generate text");
@@ -207,7 +218,7 @@ void add_bench(CLI::App& program, action& chosen) {
       "--peak", flags->peak,
       "Also measure what the machine can do at most: the share of its arithmetic that a prefill reaches, and of its memory's rate "
       "that generating does");
-  add_text(command, "-o,--output", flags->output, "md, json or csv (default: md)")->type_name("FORMAT");
+  add_output(command, flags->output);
   add_backend_flags(command, flags->backend);
   add_policy_flags(command, flags->policy);
   command.final_callback([flags, &chosen] { chosen = [flags] { return bench(*flags); }; });
@@ -287,7 +298,7 @@ void add_eval(CLI::App& program, action& chosen) {
       ->group(output);
   command.add_flag("--resume", flags->resume, "Go on after the predictions that --out has already")->group(output);
   command.add_flag("--compare", flags->compare, "Measure the dense model's time to first token too")->group(output);
-  add_text(command, "-o,--output", flags->output, "md, json or csv (default: md)")->type_name("FORMAT")->group(output);
+  add_output(command, flags->output)->group(output);
   CLI::Option* jobs = add_jobs(command, flags->jobs);
   for (const char* flag : {"--compare", "--fidelity", "--predictions"}) jobs->excludes(command.get_option(flag));
   command.final_callback([flags, &chosen] { chosen = [flags] { return eval(*flags); }; });
@@ -391,3 +402,6 @@ action parse_command_line(int argc, char** argv) {
   }
   return chosen;
 }
+
+}  // namespace program
+}  // namespace lazyprune

@@ -4,8 +4,14 @@
 
 #include <functional>
 
+namespace lazyprune {
+namespace program {
+
 /// Returns the exit code.
 using action = std::function<int()>;
 
 /// What the arguments ask for. Throws `error` where they make no sense.
 action parse_command_line(int argc, char** argv);
+
+}  // namespace program
+}  // namespace lazyprune

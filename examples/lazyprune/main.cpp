@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "command_line.hpp"
-#include "tables/format.hpp"
+#include "terminal/columns.hpp"
 
 #include <lazyprune/core/error.hpp>
 
@@ -39,7 +39,7 @@ void fill_closed_descriptors() {
 }
 
 int complain(std::string_view problem, int code) {
-  std::cerr << "lazyprune: " << one_line(problem) << std::endl;
+  std::cerr << "lazyprune: " << lazyprune::program::one_line(problem) << std::endl;
   return code;
 }
 
@@ -49,7 +49,7 @@ int main(int argc, char** argv) {
   fill_closed_descriptors();
   std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too long is a write that fails
   try {
-    const int code = parse_command_line(argc, argv)();
+    const int code = lazyprune::program::parse_command_line(argc, argv)();
     if (!std::cout.flush()) throw lazyprune::error("stdout", "", "to write all of the output", "a fault", lazyprune::error_code::io);
     return code;
   } catch (const lazyprune::error& problem) {

@@ -9,20 +9,19 @@
 #include <optional>
 #include <span>
 
-#include <nlohmann/json.hpp>
-
 #include "commands/flags.hpp"
 #include "engine/engine.hpp"
 #include "engine/model_choice.hpp"
 #include "engine/sessions.hpp"
-#include "tables/format.hpp"
+#include "tables/number_text.hpp"
+#include "terminal/columns.hpp"
 #include "terminal/progress.hpp"
 
 #include <lazyprune/model/cost_model.hpp>
 
+namespace lazyprune {
+namespace program {
 namespace {
-
-using json = nlohmann::ordered_json;
 
 /// Seconds of some repetitions.
 struct samples {
@@ -136,49 +135,49 @@ class bench_run {
     for (const auto& [threads, peak] : peaks_)
       std::cout << "peak of " << threads << (threads == 1 ? " thread: " : " threads: ") << peak.instruction << ' '
                 << three_digits(peak.arithmetic * 1e-9) << " GFLOP/s, reading memory " << three_digits(peak.reading * 1e-9) << " GB/s\n";
-    std::cout << "memory: at most, the weights aside\n"
-                 "\n| threads |   test | policy |                 t/s | speedup | predicted | reached | overhead |"
-              << (flags_.peak ? " of peak |" : "")
-              << "    memory |\n"
-                 "| ------: | -----: | :----- | ------------------: | ------: | --------: | ------: | -------: |"
-              << (flags_.peak ? " ------: |" : "") << " --------: |\n";
-    const auto cell = [](std::size_t width, const std::string& text) { std::cout << ' ' << right(text, width) << " |"; };
-    for (const result_row& row : rows) {
-      std::cout << '|';
-      cell(7, std::to_string(row.threads));
-      cell(6, row.test);
-      std::cout << ' ' << left(row.policy == "dense" ? "dense" : "pruned", 6) << " |";
-      cell(19, fixed(row.rate, 2) + " \xc2\xb1 " + fixed(row.deviation, 2));
-      cell(7, row.speedup ? fixed(*row.speedup, 2) + "x" : "");
-      cell(9, row.predicted ? fixed(*row.predicted, 2) + "x" : "");
-      cell(7, row.speedup && row.predicted ? fixed(*row.speedup / *row.predicted, 2) : "");
-      cell(8, row.overhead ? fixed(100.0 * *row.overhead, 2) + " %" : "");
-      if (flags_.peak) cell(7, row.share_of_peak ? percent_text(*row.share_of_peak) : "");
-      cell(9, bytes_text(row.peak_bytes - engine_->weight_bytes()));
-      std::cout << '\n';
-    }
+    std::cout << "memory: at most, the weights aside\n\n";
+    std::vector<std::vector<std::string>> lines;
+    for (const result_row& row : rows)
+      lines.push_back({std::to_string(row.threads), row.test, row.policy == "dense" ? "dense" : "pruned",
+                       fixed(row.rate, 2) + " \xc2\xb1 " + fixed(row.deviation, 2), row.speedup ? fixed(*row.speedup, 2) + "x" : "",
+                       row.predicted ? fixed(*row.predicted, 2) + "x" : "",
+                       row.speedup && row.predicted ? fixed(*row.speedup / *row.predicted, 2) : "",
+                       row.overhead ? fixed(100.0 * *row.overhead, 2) + " %" : "",
+                       row.share_of_peak ? percent_text(*row.share_of_peak) : "", bytes_text(row.peak_bytes - engine_->weight_bytes())});
+    std::cout << markdown_table({{.head = "threads", .even_if_empty = true},
+                                 {.head = "test", .least_width = 6},
+                                 {.head = "policy", .at = align::left},
+                                 {.head = "t/s", .least_width = 19},
+                                 {.head = "speedup", .even_if_empty = true},
+                                 {.head = "predicted", .even_if_empty = true},
+                                 {.head = "reached", .even_if_empty = true},
+                                 {.head = "overhead", .even_if_empty = true},
+                                 {.head = "of peak", .even_if_empty = flags_.peak},
+                                 {.head = "memory", .least_width = 9}},
+                                lines);
   }
 
-  void print_json(const std::vector<result_row>& rows) const {
-    json list = json::array();
-    for (const result_row& row : rows) list.push_back(json_of(row));
-    std::cout << list.dump(1, ' ', false, json::error_handler_t::replace) << '\n';
-  }
-
-  void print_csv(const std::vector<result_row>& rows) const {
-    const std::vector<std::string> columns{"model",          "isa",           "dtype",     "threads", "test",
-                                           "policy",         "tokens_per_s",  "seconds",   "speedup", "predicted_speedup",
-                                           "overhead_share", "share_of_peak", "peak_bytes"};
-    for (const std::string& column : columns) std::cout << (column == columns.front() ? "" : ",") << column;
-    std::cout << '\n';
-    for (const result_row& row : rows) {
-      const json values = json_of(row);
-      for (const std::string& column : columns) {
-        std::cout << (column == columns.front() ? "" : ",");
-        if (values.contains(column)) std::cout << csv_field(values[column]);
-      }
-      std::cout << '\n';
-    }
+  /// For programs.
+  table table_of(const std::vector<result_row>& rows) const {
+    table t{.columns = {{"model"},
+                        {"isa"},
+                        {"dtype"},
+                        {"threads"},
+                        {"test"},
+                        {"policy"},
+                        {"tokens_per_s"},
+                        {"seconds"},
+                        {"speedup"},
+                        {"predicted_speedup"},
+                        {"overhead_share"},
+                        {"share_of_peak"},
+                        {"peak_bytes"}},
+            .rows = {}};
+    const std::string isa(isa_of(flags_.backend));
+    for (const result_row& row : rows)
+      t.rows.push_back({name_, isa, dtype_, std::uint64_t(row.threads), row.test, row.policy, row.rate, row.seconds, cell_of(row.speedup),
+                        cell_of(row.predicted), cell_of(row.overhead), cell_of(row.share_of_peak), std::uint64_t{row.peak_bytes}});
+    return t;
   }
 
  private:
@@ -305,25 +304,6 @@ class bench_run {
     return static_cast<double>(engine_->step_weight_bytes()) + m.step_kv_rows * static_cast<double>(engine_->kv_row_bytes());
   }
 
-  json json_of(const result_row& row) const {
-    json j{{"model", name_},   {"isa", isa_of(flags_.backend)}, {"dtype", dtype_},          {"threads", row.threads},
-           {"test", row.test}, {"policy", row.policy},          {"tokens_per_s", row.rate}, {"seconds", row.seconds}};
-    if (row.speedup) j["speedup"] = *row.speedup;
-    if (row.predicted) j["predicted_speedup"] = *row.predicted;
-    if (row.overhead) j["overhead_share"] = *row.overhead;
-    if (row.share_of_peak) j["share_of_peak"] = *row.share_of_peak;
-    j["peak_bytes"] = row.peak_bytes;
-    return j;
-  }
-
-  /// RFC 4180: texts in quotes, the quotes in them twice.
-  static std::string csv_field(const json& value) {
-    if (!value.is_string()) return value.dump();
-    std::string field = "\"";
-    for (const char c : value.get<std::string>()) field.append(c == '"' ? 2 : 1, c);
-    return field + '"';
-  }
-
   bench_flags flags_;
   lazyprune::policy_spec spec_;
   std::string policy_text_, name_, dtype_;
@@ -335,13 +315,16 @@ class bench_run {
 }  // namespace
 
 int bench(const bench_flags& flags) {
-  check_output(flags.output);
   if (!flags.shape.empty() && !flags.model.directory.empty())
     throw lazyprune::error("--random-weights", "", "either -m or --random-weights", "both");
   bench_run bench(flags);
   const std::vector<result_row> rows = bench.run();
-  if (flags.output == "md") bench.print_markdown(rows);
-  if (flags.output == "json") bench.print_json(rows);
-  if (flags.output == "csv") bench.print_csv(rows);
+  if (flags.output == table_format::md)
+    bench.print_markdown(rows);
+  else
+    std::cout << text_of(bench.table_of(rows), flags.output);
   return 0;
 }
+
+}  // namespace program
+}  // namespace lazyprune

@@ -10,15 +10,16 @@
 #include "engine/sessions.hpp"
 #include "questions/evaluator.hpp"
 #include "questions/side_by_side.hpp"
-#include "tables/format.hpp"
+#include "tables/number_text.hpp"
+#include "terminal/columns.hpp"
 #include "terminal/progress.hpp"
 
 #include "questions/prediction_file.hpp"
-#include "tables/summary_text.hpp"
+#include "tables/summary_table.hpp"
 
+namespace lazyprune {
+namespace program {
 namespace {
-
-using lazyprune::eval_prediction, lazyprune::eval_setting, lazyprune::eval_summary, lazyprune::eval_task;
 
 class evaluation {
  public:
@@ -90,7 +91,7 @@ class evaluation {
   eval_flags flags_;
   evaluator model_;
   eval_setting setting_;
-  std::optional<lazyprune::prediction_file> file_;
+  std::optional<prediction_file> file_;
   std::vector<eval_prediction> predictions_;  // as they came
   std::vector<std::size_t> place_;            // (questions), of the answer among them
   std::vector<std::size_t> open_;             // questions that an earlier run has not answered
@@ -103,21 +104,18 @@ eval_summary score(const eval_flags& flags) {
   return score_predictions(lines, task, flags.method.empty() ? lines.name() : flags.method, complaints(flags.questions.strict));
 }
 
-void print(const std::vector<eval_summary>& summaries, const std::string& format) {
-  if (format == "md") std::cout << to_markdown(summaries);
-  if (format == "json") std::cout << to_json(summaries);
-  if (format == "csv") std::cout << to_csv(summaries);
-}
-
 }  // namespace
 
 int eval(const eval_flags& flags) {
-  check_output(flags.output);
   if (flags.fidelity) return fidelity(flags);
   if (!flags.texts.empty() || flags.prefix) throw lazyprune::error(flags.prefix ? "--prefix" : "--file", "", "--fidelity with it", "none");
   if (flags.questions.data.empty() == flags.predictions.empty())
     throw lazyprune::error("eval", "", "one of -d and --predictions", flags.predictions.empty() ? "none" : "both");
   if (flags.resume && flags.predicted.empty()) throw lazyprune::error("--resume", "", "--out FILE.jsonl with it", "none");
-  print(flags.questions.data.empty() ? std::vector{score(flags)} : evaluation(flags).run(), flags.output);
+  const std::vector<eval_summary> summaries = flags.questions.data.empty() ? std::vector{score(flags)} : evaluation(flags).run();
+  std::cout << (flags.output == table_format::md ? to_markdown(summaries) : text_of(table_of(summaries), flags.output));
   return 0;
 }
+
+}  // namespace program
+}  // namespace lazyprune

@@ -12,16 +12,17 @@
 #include "engine/engine.hpp"
 #include "engine/model_choice.hpp"
 #include "engine/sessions.hpp"
-#include "tables/format.hpp"
+#include "tables/number_text.hpp"
+#include "terminal/columns.hpp"
 #include "terminal/progress.hpp"
 
 #include <lazyprune/core/flag_text.hpp>
 #include <lazyprune/io/read_to_end.hpp>
-#include "tables/fidelity_text.hpp"
+#include "tables/fidelity_table.hpp"
 
+namespace lazyprune {
+namespace program {
 namespace {
-
-using lazyprune::fidelity_summary, lazyprune::text_fidelity, lazyprune::token_id;
 
 /// How much of a text is the prompt: a number of tokens, or a share of them.
 struct prompt_length {
@@ -167,8 +168,9 @@ int fidelity(const eval_flags& flags) {
   refuse(flags.questions.strict, "--strict");
   if (flags.texts.empty()) throw lazyprune::error("--fidelity", "", "texts, by -f FILE", "none");
   const std::vector<fidelity_summary> summaries = comparison(flags).run();
-  if (flags.output == "md") std::cout << to_markdown(summaries);
-  if (flags.output == "json") std::cout << to_json(summaries);
-  if (flags.output == "csv") std::cout << to_csv(summaries);
+  std::cout << (flags.output == table_format::md ? to_markdown(summaries) : text_of(table_of(summaries), flags.output));
   return 0;
 }
+
+}  // namespace program
+}  // namespace lazyprune

@@ -6,8 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "tables/table.hpp"
+
 #include <lazyprune/model/sampler.hpp>
 #include <lazyprune/session/policy_spec.hpp>
+
+namespace lazyprune {
+namespace program {
 
 struct model_flags {
   std::string directory;  // empty: not named
@@ -57,7 +62,7 @@ struct bench_flags {
   std::size_t repetitions = 5;
   bool peak = false;
   bool no_warmup = false;
-  std::string output = "md";
+  table_format output = table_format::md;
 };
 
 int bench(const bench_flags& flags);
@@ -82,7 +87,7 @@ struct eval_flags {
   std::string predictions;  // scored without a model; empty: data
   std::string method;       // in the result; empty: the policy, or the predictions' file
   std::string predicted;    // where predictions go; empty: nowhere
-  std::string output = "md";
+  table_format output = table_format::md;
   bool compare = false, resume = false;
   std::size_t jobs = 1;               // samples at once
   bool fidelity = false;              // texts in the place of data
@@ -123,3 +128,6 @@ struct inspect_flags {
 };
 
 int inspect(const inspect_flags& flags);
+
+}  // namespace program
+}  // namespace lazyprune

@@ -11,11 +11,14 @@
 #include "commands/flags.hpp"
 #include "engine/engine.hpp"
 #include "engine/model_choice.hpp"
-#include "tables/format.hpp"
+#include "tables/number_text.hpp"
+#include "terminal/columns.hpp"
 
 #include <lazyprune/backend/cpu/packed_kv.hpp>
 #include <lazyprune/io/text.hpp>
 
+namespace lazyprune {
+namespace program {
 namespace {
 
 using json = nlohmann::ordered_json;
@@ -170,3 +173,6 @@ int inspect(const inspect_flags& flags) {
     print(all);
   return 0;
 }
+
+}  // namespace program
+}  // namespace lazyprune

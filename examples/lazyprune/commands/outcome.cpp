@@ -5,7 +5,11 @@
 #include <iostream>
 #include <numeric>
 
-#include "tables/format.hpp"
+#include "tables/number_text.hpp"
+#include "terminal/columns.hpp"
+
+namespace lazyprune {
+namespace program {
 
 nlohmann::ordered_json json_of(const outcome& result) {
   const lazyprune::generation& run = result.run;
@@ -95,3 +99,6 @@ void report(const outcome& result, const std::optional<outcome>& dense) {
   if (!run.cost.prefill_rows.empty() && run.cost.steps > 0) report_layers(run.cost);
   if (dense) std::cerr << agreement(result, *dense) << '\n';
 }
+
+}  // namespace program
+}  // namespace lazyprune

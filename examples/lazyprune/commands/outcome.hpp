@@ -9,6 +9,9 @@
 
 #include <lazyprune/model/generator.hpp>
 
+namespace lazyprune {
+namespace program {
+
 struct outcome {
   lazyprune::generation run;
   std::optional<std::string> text;  // none: the model has no tokenizer
@@ -27,3 +30,6 @@ nlohmann::ordered_json json_of(const outcome& result);
 
 /// Some lines on stderr: the run, and the dense one beside it where there is one.
 void report(const outcome& result, const std::optional<outcome>& dense);
+
+}  // namespace program
+}  // namespace lazyprune

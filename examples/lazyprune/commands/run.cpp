@@ -11,7 +11,8 @@
 #include "engine/engine.hpp"
 #include "engine/model_choice.hpp"
 #include "engine/sessions.hpp"
-#include "tables/format.hpp"
+#include "tables/number_text.hpp"
+#include "terminal/columns.hpp"
 #include "terminal/text_stream.hpp"
 
 #include <lazyprune/io/output_file.hpp>
@@ -19,6 +20,8 @@
 #include <lazyprune/io/trace_file.hpp>
 #include "pages/trace_page.hpp"
 
+namespace lazyprune {
+namespace program {
 namespace {
 
 using lazyprune::token_id;
@@ -82,7 +85,7 @@ class trace_target {
   bool wanted() const { return file_.has_value(); }
   bool html() const { return html_; }
 
-  void write(const lazyprune::trace_document& document) {
+  void write(const trace_document& document) {
     if (html_)
       file_->write(trace_page(document));
     else
@@ -232,8 +235,8 @@ class runner {
     return text;
   }
 
-  lazyprune::trace_document document(const outcome& result, const std::optional<outcome>& dense) const {
-    lazyprune::trace_document page;
+  trace_document document(const outcome& result, const std::optional<outcome>& dense) const {
+    trace_document page;
     page.steps = result.run.trace;
     if (!trace_.html()) return page;
     for (const token_id id : prompt_) page.token_texts.push_back(label(id));
@@ -283,3 +286,6 @@ int run(const run_flags& flags) {
   catch_interrupts();
   return runner(flags, text).run();
 }
+
+}  // namespace program
+}  // namespace lazyprune

@@ -15,7 +15,8 @@
 #include "commands/flags.hpp"
 #include "questions/evaluator.hpp"
 #include "questions/side_by_side.hpp"
-#include "tables/format.hpp"
+#include "tables/number_text.hpp"
+#include "terminal/columns.hpp"
 #include "terminal/progress.hpp"
 
 #include <lazyprune/eval/drawn_half.hpp>
@@ -23,11 +24,11 @@
 #include <lazyprune/eval/stage_search.hpp>
 #include <lazyprune/io/output_file.hpp>
 #include "questions/prediction_file.hpp"
-#include "tables/table_text.hpp"
+#include "tables/table.hpp"
 
+namespace lazyprune {
+namespace program {
 namespace {
-
-using lazyprune::estimate, lazyprune::eval_prediction, lazyprune::searched_stages, lazyprune::stages;
 
 /// Samples, or what is known of each, task by task.
 template <class T>
@@ -106,7 +107,7 @@ class searching {
 
   answers& answers_of(const std::string& flags) { return answers_.try_emplace(flags, model_.questions().size()).first->second; }
 
-  static lazyprune::eval_setting setting_of(const std::string& flags) {
+  static eval_setting setting_of(const std::string& flags) {
     const bool dense = flags == no_stages;
     return {.method = flags, .budget = {}, .policy = {.stages = dense ? "" : flags.substr(stages_flag.size())}};
   }
@@ -160,38 +161,36 @@ class searching {
   /// All that was tried, in the order in which it was. held_out: of dense and of the result.
   void write_csv(const lazyprune::stage_search_result& result, double dense, double found) const {
     const auto curve = best_trades(result.trail);
-    std::string text = "stages,rows,score,holds,best_trade,held_out_score\n";
+    table all{.columns = {{"stages"}, {"rows"}, {"score"}, {"holds"}, {"best_trade"}, {"held_out_score"}}, .rows = {}};
+    const auto number = [](double value) { return cell(number_as_text{text_of_number(value)}); };
     for (std::size_t i = 0; i < result.trail.size(); ++i) {
       const searched_stages& tried = result.trail[i];
-      const auto number = [](double value) { return ',' + lazyprune::text_of_number(value); };
-      const auto yes = [](bool value) { return value ? ",1" : ",0"; };
-      text += lazyprune::detail::csv_text(tried.when.text()) + number(tried.rows) + number(tried.score) + yes(tried.holds) +
-              yes(std::ranges::find(curve, tried) != curve.end()) +
-              (i == result.best ? number(found)
-               : i == 0         ? number(dense)
-                                : ",") +
-              '\n';
+      const bool best_trade = std::ranges::find(curve, tried) != curve.end();
+      all.rows.push_back({tried.when.text(), number(tried.rows), number(tried.score), std::uint64_t{tried.holds}, std::uint64_t{best_trade},
+                          i == result.best ? number(found)
+                          : i == 0         ? number(dense)
+                                           : cell()});
     }
-    lazyprune::output_file out(file("search.csv"));
-    out.write(text);
+    output_file out(file("search.csv"));
+    out.write(to_csv(all));
     out.commit();
   }
 
   void report(const lazyprune::stage_search_result& result, const by_task<double>& dense, const by_task<double>& found) const {
     const searched_stages &whole = result.trail.front(), &best = result.trail[result.best];
-    std::vector<std::vector<std::string>> table{{"stages", "rows", "score", "lost"}};
+    std::vector<std::vector<std::string>> trades;
     for (const searched_stages& point : best_trades(result.trail))
-      table.push_back({point.when.list().empty() ? "dense" : point.when.text(), percent_text(point.rows), fixed(point.score, 2),
-                       fixed(whole.score - point.score, 2)});
+      trades.push_back({point.when.list().empty() ? "dense" : point.when.text(), percent_text(point.rows), fixed(point.score, 2),
+                        fixed(whole.score - point.score, 2)});
     by_task<double> lost = dense;
     for (std::size_t t = 0; t < lost.size(); ++t)
       for (std::size_t i = 0; i < lost[t].size(); ++i) lost[t][i] -= found[t][i];
-    std::cout << lazyprune::detail::markdown_table(table, 1) << '\n'
+    std::cout << markdown_table(markdown_columns(1, {"stages", "rows", "score", "lost"}), trades) << '\n'
               << flags_of(best.when) << '\n'
               << percent_text(best.rows) << " of the dense rows; score " << fixed(best.score, 2) << ", dense " << fixed(whole.score, 2)
               << ", on the " << count(searched_) << " samples searched on, " << result.trail.size() << " schedules tried\n"
               << "score " << fixed(mean(found), 2) << ", dense " << fixed(mean(dense), 2) << ", lost "
-              << lazyprune::detail::with_interval(mean_and_interval(lost), 1, 2) << ", on the " << count(held_out_) << " others\n";
+              << with_interval(mean_and_interval(lost), 1, 2) << ", on the " << count(held_out_) << " others\n";
     if (searched_.size() > 1) std::cout << "scores are means over " << searched_.size() << " tasks, each of which weighs the same\n";
     if (!result.complete) std::cout << "ended by --tries: more of them, with --resume, may find better stages\n";
   }
@@ -199,7 +198,7 @@ class searching {
   sweep_flags flags_;
   evaluator model_;
   by_task<std::size_t> searched_, held_out_;  // questions
-  std::optional<lazyprune::prediction_file> file_;
+  std::optional<prediction_file> file_;
   std::map<std::string, answers> answers_;  // of a schedule's flags
   bool loaded_ = false;
 };
@@ -210,3 +209,6 @@ int search(const sweep_flags& flags) {
   searching(flags).run();
   return 0;
 }
+
+}  // namespace program
+}  // namespace lazyprune

@@ -18,11 +18,11 @@
 #include <lazyprune/policy/presets.hpp>
 #include "pages/sweep_page.hpp"
 #include "questions/prediction_file.hpp"
-#include "tables/sweep_text.hpp"
+#include "tables/sweep_table.hpp"
 
+namespace lazyprune {
+namespace program {
 namespace {
-
-using lazyprune::eval_prediction, lazyprune::eval_setting, lazyprune::eval_task, lazyprune::layer_id, lazyprune::pruning_method;
 
 /// A line of the table.
 struct candidate {
@@ -67,7 +67,7 @@ class sweeping {
     take_up(file_->done());
   }
 
-  lazyprune::sweep_table run() {
+  sweep_table run() {
     if (done_ < steps_.size()) {
       model_.load();
       progress_bar bar("sweeping");
@@ -104,20 +104,20 @@ class sweeping {
   eval_setting setting_of(const step& s) const {
     const repeat& of = repeats_[s.repeat];
     if (!draws(of.setting)) return of.setting;
-    return lazyprune::at_budget({of.setting.method}, of.setting.budget, model_.layers(), of.seed + s.question * flags_.seeds);
+    return at_budget({of.setting.method}, of.setting.budget, model_.layers(), of.seed + s.question * flags_.seeds);
   }
 
   /// Dense comes first, whatever was named.
   void add_methods() {
-    add({lazyprune::at_budget({"dense"}, {}, model_.layers())});
+    add({at_budget({"dense"}, {}, model_.layers())});
     const auto& stages = model_.model().stages();
     const auto recommended = stages ? lazyprune::stages::parse(*stages) : lazyprune::lazyllm_stages(model_.layers());
     for (const std::string& text : flags_.methods) {
-      const pruning_method method = lazyprune::read_method(text, model_.layers(), recommended);
+      const pruning_method method = read_method(text, model_.layers(), recommended);
       for (const double budget : flags_.budgets) {
         std::vector<eval_setting> seeds;
         for (std::size_t seed = 0; seed < (method.name == "random" ? flags_.seeds : 1); ++seed)
-          seeds.push_back(lazyprune::at_budget(method, budget, model_.layers(), seed));
+          seeds.push_back(at_budget(method, budget, model_.layers(), seed));
         const auto same = [&](const candidate& c) { return c.setting == seeds.front(); };
         if (std::ranges::none_of(candidates_, same)) add(std::move(seeds));
       }
@@ -130,8 +130,7 @@ class sweeping {
     const layer_id layers = model_.layers(), n = std::min(layers - 1, most);
     for (layer_id k = 1; k <= n; ++k) {
       const auto after = static_cast<layer_id>(std::lround(static_cast<double>(k) * layers / (n + 1)));
-      for (const double share : {0.9, 0.7, 0.5, 0.3, 0.1})
-        add({lazyprune::one_stage(after, share, layers)}, lazyprune::stage{after, share});
+      for (const double share : {0.9, 0.7, 0.5, 0.3, 0.1}) add({one_stage(after, share, layers)}, lazyprune::stage{after, share});
     }
   }
 
@@ -178,10 +177,10 @@ class sweeping {
     return result;
   }
 
-  lazyprune::sweep_table table() const {
+  sweep_table table() const {
     std::filesystem::path directory = std::filesystem::absolute(model_.model().directory()).lexically_normal();
     if (!directory.has_filename()) directory = directory.parent_path();
-    lazyprune::sweep_table out{
+    sweep_table out{
         .model = directory.filename().string(), .layers = model_.layers(), .entries = {}, .sensitivity = {}, .sensitivity_dense = {}};
     constexpr std::size_t all = std::numeric_limits<std::size_t>::max();
     for (std::size_t c = 0; c < candidates_.size(); ++c)
@@ -204,7 +203,7 @@ class sweeping {
   std::vector<repeat> repeats_;        // dense first
   std::vector<step> steps_;            // in the order in which they are made
   std::size_t done_ = 0;               // of them
-  std::optional<lazyprune::prediction_file> file_;
+  std::optional<prediction_file> file_;
 };
 
 void write(const std::string& name, const std::string& text) {
@@ -219,10 +218,13 @@ int sweep(const sweep_flags& flags) {
   if (flags.questions.data.empty()) throw lazyprune::error("sweep", "", "-d FILE.jsonl", "none");
   if (flags.directory.empty()) throw lazyprune::error("sweep", "", "--out DIR", "none");
   if (flags.search) return search(flags);
-  const lazyprune::sweep_table table = sweeping(flags).run();
-  write(file_in(flags.directory, "sweep.csv"), to_csv(table));
+  const sweep_table table = sweeping(flags).run();
+  write(file_in(flags.directory, "sweep.csv"), to_csv(table_of(table)));
   write(file_in(flags.directory, "report.html"), sweep_page(table));
   if (const std::string figure = sweep_figure(table); !figure.empty()) write(file_in(flags.directory, "accuracy.svg"), figure);
   std::cout << to_markdown(table);
   return 0;
 }
+
+}  // namespace program
+}  // namespace lazyprune

@@ -11,6 +11,8 @@
 
 #include "terminal/progress.hpp"
 
+namespace lazyprune {
+namespace program {
 namespace {
 
 template <lazyprune::tensor_backend Backend>
@@ -140,3 +142,6 @@ std::unique_ptr<engine> load_engine(const backend_flags& flags, const lazyprune:
                                     const lazyprune::random_source& source) {
   return load(flags, config, source);
 }
+
+}  // namespace program
+}  // namespace lazyprune

@@ -13,6 +13,9 @@
 #include <lazyprune/model/generator.hpp>
 #include <lazyprune/model/random_source.hpp>
 
+namespace lazyprune {
+namespace program {
+
 /// What a machine can do at most.
 struct peak_rates {
   std::string_view instruction;  // of the products
@@ -62,3 +65,6 @@ std::vector<std::string_view> isas_here();
 std::unique_ptr<engine> load_engine(const backend_flags& flags, const lazyprune::checkpoint& source);
 std::unique_ptr<engine> load_engine(const backend_flags& flags, const lazyprune::model_config& config,
                                     const lazyprune::random_source& source);
+
+}  // namespace program
+}  // namespace lazyprune

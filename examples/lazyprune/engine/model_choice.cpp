@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <system_error>
 
+namespace lazyprune {
+namespace program {
 namespace {
 
 /// Where an installed program finds the model, seen from its own folder; or the place in the source tree that it was built from.
@@ -30,3 +32,6 @@ std::filesystem::path model_directory(const model_flags& flags) {
 lazyprune::checkpoint open_model(const model_flags& flags) {
   return lazyprune::checkpoint(model_directory(flags), flags.no_mmap ? lazyprune::file_access::read : lazyprune::file_access::map);
 }
+
+}  // namespace program
+}  // namespace lazyprune

@@ -3,6 +3,9 @@
 
 #include <lazyprune/session/make_session.hpp>
 
+namespace lazyprune {
+namespace program {
+
 lazyprune::policy_spec with_recommended_stages(lazyprune::policy_spec spec, const lazyprune::checkpoint& model) {
   if (!spec.preset.empty() || spec.stages || spec.schedule || !model.stages()) return spec;
   lazyprune::policy_spec recommended;
@@ -19,3 +22,6 @@ lazyprune::policy_spec with_recommended_stages(lazyprune::policy_spec spec, cons
 lazyprune::any_session new_session(const lazyprune::policy_spec& spec, std::size_t layers) {
   return make_session(spec, {.layers = static_cast<lazyprune::layer_id>(layers)});
 }
+
+}  // namespace program
+}  // namespace lazyprune

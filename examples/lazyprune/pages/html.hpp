@@ -2,68 +2,24 @@
 // What the HTML pages are put together with: escaped text, layouts with places to fill.
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
 #include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include <lazyprune/io/text.hpp>
-
 namespace lazyprune {
-inline namespace v0 {
-namespace detail {
+namespace program {
 
 /// Text that cannot leave its place in HTML, be it an element's or a quoted attribute's: markup as references, bytes that are not
 /// UTF-8 and control characters as U+FFFD.
-inline std::string html_text(std::string_view text) {
-  std::string out;
-  while (!text.empty()) {
-    const std::size_t length = utf8_prefix(text);
-    const char c = text[0];
-    const bool control = (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f;
-    if (length == 0 || control)
-      out += "\xef\xbf\xbd";
-    else if (c == '&')
-      out += "&amp;";
-    else if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else if (c == '"')
-      out += "&quot;";
-    else if (c == '\'')
-      out += "&#39;";
-    else
-      out.append(text.substr(0, length));
-    text.remove_prefix(std::max<std::size_t>(length, 1));
-  }
-  return out;
-}
+std::string html_text(std::string_view text);
 
 /// The values in their places "@{name}". What is filled in is not looked at again.
-inline std::string fill_in(std::string_view layout, std::initializer_list<std::pair<std::string_view, std::string_view>> values) {
-  std::string out;
-  for (std::size_t mark; (mark = layout.find("@{")) != layout.npos;) {
-    const std::size_t end = layout.find('}', mark);
-    const std::string_view name = layout.substr(mark + 2, end - mark - 2);
-    out.append(layout.substr(0, mark))
-        .append(std::ranges::find(values, name, &std::pair<std::string_view, std::string_view>::first)->second);
-    layout.remove_prefix(end + 1);
-  }
-  return out.append(layout);
-}
+std::string fill_in(std::string_view layout, std::initializer_list<std::pair<std::string_view, std::string_view>> values);
 
 /// Labels and values for a <dl class="facts">; those without a value are left out.
-inline std::string facts_list(const std::vector<std::pair<std::string, std::string>>& facts) {
-  std::string html;
-  for (const auto& [label, value] : facts)
-    if (!value.empty()) html += "<div><dt>" + html_text(label) + "</dt><dd>" + html_text(value) + "</dd></div>\n";
-  return html;
-}
+std::string facts_list(const std::vector<std::pair<std::string, std::string>>& facts);
 
-}  // namespace detail
-}  // namespace v0
+}  // namespace program
 }  // namespace lazyprune

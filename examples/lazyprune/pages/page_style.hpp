@@ -5,8 +5,7 @@
 #include <string_view>
 
 namespace lazyprune {
-inline namespace v0 {
-namespace detail {
+namespace program {
 
 inline constexpr std::string_view page_style = R"css(
 :root { --computed: #0072b2; --revived: #d55e00; --ink: #1b2126; --quiet: #56616a; --line: #d5dbdf; }
@@ -25,6 +24,5 @@ th, td { padding: .15rem .6rem; border: 1px solid var(--line); text-align: left;
 th { white-space: nowrap; }
 )css";
 
-}  // namespace detail
-}  // namespace v0
+}  // namespace program
 }  // namespace lazyprune

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
-// The fixed parts of a sweep's page (eval/sweep_page.hpp): layout and style. "@{name}" marks where a value goes.
+// The fixed parts of a sweep's page (pages/sweep_page.hpp): layout and style. "@{name}" marks where a value goes.
 #pragma once
 
 #include <string_view>
 
 namespace lazyprune {
-inline namespace v0 {
-namespace detail {
+namespace program {
 
 inline constexpr std::string_view sweep_page_layout = R"html(<!DOCTYPE html>
 <html lang="en">
@@ -131,6 +130,5 @@ figcaption { font-weight: 600; }
 }
 )css";
 
-}  // namespace detail
-}  // namespace v0
+}  // namespace program
 }  // namespace lazyprune

@@ -3,24 +3,14 @@
 // computed, revived, attended to or left out, at each layer of each step.
 #pragma once
 
-#include <algorithm>
-#include <iterator>
-#include <map>
-#include <numeric>
-#include <string_view>
+#include <string>
 #include <utility>
+#include <vector>
 
-#include <lazyprune/core/error.hpp>
-#include <lazyprune/eval/position_ranges.hpp>
-#include <lazyprune/io/text.hpp>
 #include <lazyprune/session/trace.hpp>
-#include "pages/html.hpp"
-#include "pages/page_style.hpp"
-#include "pages/trace_page_template.hpp"
-#include "tables/fixed_text.hpp"
 
 namespace lazyprune {
-inline namespace v0 {
+namespace program {
 
 /// What the page shows. All but the steps may be empty; texts may hold any bytes.
 struct trace_document {
@@ -35,182 +25,8 @@ struct trace_document {
   bool pruned_is_lost = false;          // the policy keeps no store
 };
 
-namespace detail {
-
-/// A JSON string that cannot end the script element around it, whatever it holds.
-inline std::string script_string(std::string_view text) {
-  constexpr std::string_view digits = "0123456789abcdef";
-  std::string out = "\"";
-  while (!text.empty()) {
-    const std::size_t length = utf8_prefix(text);
-    const auto byte = static_cast<unsigned char>(text[0]);
-    if (length == 0)
-      out += "\xef\xbf\xbd";
-    else if (byte < 0x20 || byte == '"' || byte == '\\' || byte == '<' || byte == '>' || byte == '&' || byte == 0x7f)
-      out.append("\\u00").append(1, digits[byte >> 4]).append(1, digits[byte & 15]);
-    else
-      out.append(text.substr(0, length));
-    text.remove_prefix(std::max<std::size_t>(length, 1));
-  }
-  return out + '"';
-}
-
-/// The list [f(0), f(1), ...] as JSON.
-template <class Item>
-std::string script_list(std::size_t count, Item item) {
-  std::string out = "[";
-  for (std::size_t i = 0; i < count; ++i) out.append(i > 0 ? "," : "").append(item(i));
-  return out + ']';
-}
-
-/// A share in percent, one digit after the point.
-inline std::string percent(std::size_t part, std::size_t whole) {
-  const double value = whole == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
-  return fixed_text(value, 1);
-}
-
-/// The trace as the page's script reads it. Each layer's active tokens are told by what changes from the layer above (at layer 0,
-/// from all known tokens): few tokens leave at a time, so a page stays small.
-inline std::string trace_data(const trace_document& document, const std::vector<std::string>& next_texts) {
-  const std::vector<step_trace>& steps = document.steps;
-  std::size_t known = 0;
-  const auto list_of = [](const std::vector<layer_trace>& layers, auto ranges) {
-    return script_list(layers.size(), [&](std::size_t l) { return '"' + ranges(l) + '"'; });
-  };
-  const auto step_data = [&](std::size_t s) {
-    const std::vector<layer_trace>& layers = steps[s].layers;
-    known += steps[s].tokens.size();
-    std::vector<position> before(known), changes;
-    std::iota(before.begin(), before.end(), position{0});
-    const auto change = [&](std::size_t l) {
-      changes.clear();
-      std::ranges::set_symmetric_difference(before, layers[l].active, std::back_inserter(changes));
-      before = layers[l].active;
-      return position_ranges(changes);
-    };
-    return "\n{\"tokens\":" + script_list(steps[s].tokens.size(), [&](std::size_t i) { return std::to_string(steps[s].tokens[i]); }) +
-           ",\"changes\":" + list_of(layers, change) +
-           ",\"rows\":" + list_of(layers, [&](std::size_t l) { return position_ranges(layers[l].rows); }) +
-           ",\"revived\":" + list_of(layers, [&](std::size_t l) { return position_ranges(layers[l].revived); }) + '}';
-  };
-  return "{\"layers\":" + std::to_string(steps.front().layers.size()) + ",\"lost\":" + (document.pruned_is_lost ? "true" : "false") +
-         ",\"texts\":" + script_list(document.token_texts.size(), [&](std::size_t t) { return script_string(document.token_texts[t]); }) +
-         ",\"next\":" + script_list(steps.size(), [&](std::size_t s) { return script_string(next_texts[s]); }) +
-         ",\"steps\":" + script_list(steps.size(), step_data) + '}';
-}
-
-/// The text of each step's next token.
-inline std::vector<std::string> next_texts(const trace_document& document) {
-  std::map<token_id, std::string_view> text_of;
-  std::size_t at = 0;
-  for (const step_trace& step : document.steps)
-    for (const token_id id : step.tokens)
-      if (const std::size_t t = at++; t < document.token_texts.size()) text_of.emplace(id, document.token_texts[t]);
-  std::vector<std::string> texts;
-  for (std::size_t s = 0; s < document.steps.size(); ++s) {
-    const auto known = text_of.find(document.steps[s].next);
-    if (s < document.next_texts.size())
-      texts.push_back(document.next_texts[s]);
-    else
-      texts.push_back(known != text_of.end() ? std::string(known->second) : "id " + std::to_string(document.steps[s].next));
-  }
-  return texts;
-}
-
-/// Rows of prompt tokens that each layer computed: in the prefill, and in all steps.
-struct prompt_rows {
-  std::vector<std::size_t> prefill, all;  // (layers)
-};
-
-inline prompt_rows count_prompt_rows(const std::vector<step_trace>& steps) {
-  const std::size_t layers = steps.front().layers.size();
-  prompt_rows counts{std::vector<std::size_t>(layers), std::vector<std::size_t>(layers)};
-  const auto prompt = static_cast<position>(steps.front().tokens.size());
-  for (const step_trace& step : steps)
-    for (std::size_t l = 0; l < layers; ++l) {
-      const std::vector<position>& rows = step.layers[l].rows;
-      counts.all[l] += static_cast<std::size_t>(std::ranges::lower_bound(rows, prompt) - rows.begin());
-      if (&step == &steps.front()) counts.prefill[l] = counts.all[l];
-    }
-  return counts;
-}
-
-inline std::string share_bars(const prompt_rows& rows, std::size_t prompt) {
-  std::string html;
-  for (std::size_t l = 0; l < rows.all.size(); ++l) {
-    const std::string prefill = percent(rows.prefill[l], prompt), later = percent(rows.all[l] - rows.prefill[l], prompt);
-    html += "<span title=\"layer " + std::to_string(l) + ": " + prefill + " % in the prefill, " + later +
-            " % later\"><b style=\"height:" + prefill + "%\"></b><b style=\"height:" + later + "%\"></b></span>\n";
-  }
-  return html;
-}
-
-/// One row a step, for readers without script.
-inline std::string trace_table(const trace_document& document, const std::vector<std::string>& next_texts) {
-  std::string html;
-  std::size_t at = 0;
-  for (std::size_t s = 0; s < document.steps.size(); ++s) {
-    const step_trace& step = document.steps[s];
-    std::size_t rows = 0, revived = 0;
-    std::string active, tokens;
-    for (const layer_trace& layer : step.layers) {
-      rows += layer.rows.size();
-      revived += layer.revived.size();
-      active += std::to_string(layer.active.size()) + ' ';
-    }
-    for (const token_id id : step.tokens)
-      tokens += at < document.token_texts.size() ? html_text(document.token_texts[at++]) : "id " + std::to_string(id) + ' ';
-    html += "<tr><td>" + std::to_string(step.step) + "</td><td>" + tokens + "</td><td>" + std::to_string(rows) + "</td><td>" +
-            std::to_string(revived) + "</td><td>" + active + "</td><td>" + html_text(next_texts[s]) + "</td></tr>\n";
-  }
-  return html;
-}
-
-}  // namespace detail
-
 /// The whole page. The trace must be one that `read_trace` would accept; throws `error` where it has no steps or layers.
-inline std::string trace_page(const trace_document& document) {
-  const std::vector<step_trace>& steps = document.steps;
-  if (steps.empty() || steps.front().layers.empty()) throw error("", "trace", "at least one step of at least one layer", "none");
+std::string trace_page(const trace_document& document);
 
-  const std::size_t layers = steps.front().layers.size(), prompt = steps.front().tokens.size();
-  const detail::prompt_rows rows = detail::count_prompt_rows(steps);
-  const std::vector<std::string> next_texts = detail::next_texts(document);
-  std::size_t revived = 0;
-  for (const step_trace& step : steps)
-    for (const layer_trace& layer : step.layers) revived += layer.revived.size();
-  const auto sum = [](const std::vector<std::size_t>& counts) { return std::accumulate(counts.begin(), counts.end(), std::size_t{0}); };
-
-  std::vector<std::pair<std::string, std::string>> facts{
-      {"model", document.model},
-      {"policy", document.policy},
-      {"prompt", std::to_string(prompt) + " tokens"},
-      {"steps", std::to_string(steps.size())},
-      {"layers", std::to_string(layers)},
-      {"of the prompt computed in the prefill", detail::percent(sum(rows.prefill), prompt * layers) + " %"},
-      {"by the end", detail::percent(sum(rows.all), prompt * layers) + " %"},
-      {"rows revived", std::to_string(revived)}};
-  facts.insert(facts.end(), document.facts.begin(), document.facts.end());
-
-  std::string share_label = "Percent of the prompt's tokens computed in the prefill, layer 0 first:";
-  for (const std::size_t count : rows.prefill) share_label += ' ' + detail::percent(count, prompt);
-  share_label += "; by the end:";
-  for (const std::size_t count : rows.all) share_label += ' ' + detail::percent(count, prompt);
-
-  return detail::fill_in(detail::trace_page_layout,
-                         {{"title", detail::html_text(document.title.empty() ? "A trace of lazyprune" : document.title)},
-                          {"style", std::string(detail::page_style).append(detail::trace_page_style)},
-                          {"facts", detail::facts_list(facts)},
-                          {"share_label", share_label},
-                          {"share_bars", detail::share_bars(rows, prompt)},
-                          {"last_layer", std::to_string(layers - 1)},
-                          {"answer", document.answer.empty() ? ""
-                                                             : "<section class=\"answer\"><h2>Answer</h2><blockquote dir=\"auto\">" +
-                                                                   detail::html_text(document.answer) + "</blockquote></section>\n"},
-                          {"table", detail::trace_table(document, next_texts)},
-                          {"data", detail::trace_data(document, next_texts)},
-                          {"script", detail::trace_page_script}});
-}
-
-}  // namespace v0
+}  // namespace program
 }  // namespace lazyprune

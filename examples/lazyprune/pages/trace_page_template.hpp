@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
-// The fixed parts of the trace page (eval/trace_page.hpp): layout, style, script. "@{name}" marks where a value goes.
+// The fixed parts of the trace page (pages/trace_page.hpp): layout, style, script. "@{name}" marks where a value goes.
 // Marks in the cells say what the colours say.
 #pragma once
 
 #include <string_view>
 
 namespace lazyprune {
-inline namespace v0 {
-namespace detail {
+namespace program {
 
 inline constexpr std::string_view trace_page_layout = R"html(<!DOCTYPE html>
 <html lang="en">
@@ -564,6 +563,5 @@ makeText();
 show(Number((location.hash.match(/^#step=(\d+)$/) || [0, 0])[1]));
 )js";
 
-}  // namespace detail
-}  // namespace v0
+}  // namespace program
 }  // namespace lazyprune

@@ -11,14 +11,16 @@
 
 #include "engine/model_choice.hpp"
 #include "engine/sessions.hpp"
-#include "tables/format.hpp"
+#include "tables/number_text.hpp"
+#include "terminal/columns.hpp"
 
 #include <lazyprune/core/mix.hpp>
 #include <lazyprune/eval/compression.hpp>
 #include <lazyprune/eval/tasks.hpp>
 #include <lazyprune/eval/truncation.hpp>
 
-using lazyprune::eval_prediction, lazyprune::eval_sample, lazyprune::eval_setting, lazyprune::eval_task, lazyprune::token_id;
+namespace lazyprune {
+namespace program {
 
 namespace {
 
@@ -306,3 +308,6 @@ eval_prediction evaluator::predict(const question& asked, std::span<const token_
   cost.peak_bytes = engine_->weight_bytes() + std::max(run.memory.total(), scoring_bytes);
   return prediction;
 }
+
+}  // namespace program
+}  // namespace lazyprune

@@ -19,6 +19,9 @@
 #include <lazyprune/io/tokenizer.hpp>
 #include "questions/method.hpp"
 
+namespace lazyprune {
+namespace program {
+
 struct question {
   lazyprune::eval_sample sample;
   const lazyprune::eval_task* task;
@@ -51,12 +54,12 @@ class evaluator {
   /// Throws `error` where prediction `number` of a file is not what `predict` gives: an answer of another model, to another question, or to
   /// this one asked otherwise.
   void check_earlier(const lazyprune::eval_prediction& done, const std::string& file, std::size_t number, const question& asked,
-                     const lazyprune::eval_setting& setting, const std::string& method) const;
+                     const eval_setting& setting, const std::string& method) const;
 
   /// The first of `open` questions, by their places in questions(), to which prediction `number` of a file is what `predict` gives. Throws
   /// `error` where it is that to none.
   std::size_t question_of(const lazyprune::eval_prediction& done, const std::string& file, std::size_t number,
-                          std::span<const std::size_t> open, const lazyprune::eval_setting& setting, const std::string& method) const;
+                          std::span<const std::size_t> open, const eval_setting& setting, const std::string& method) const;
 
   /// Loads the weights, starts the threads and brings the code to memory, before a clock runs. `jobs`: questions that are then asked at
   /// once, each with its share of the threads, one at least, and without telling times, which would not be its own.
@@ -66,8 +69,8 @@ class evaluator {
   std::vector<lazyprune::token_id> prompt_of(const question& asked) const;
 
   /// `method`: what the prediction says made it.
-  lazyprune::eval_prediction predict(const question& asked, std::span<const lazyprune::token_id> prompt,
-                                     const lazyprune::eval_setting& setting, const std::string& method) const;
+  lazyprune::eval_prediction predict(const question& asked, std::span<const lazyprune::token_id> prompt, const eval_setting& setting,
+                                     const std::string& method) const;
 
   /// To the dense model's first token.
   double dense_seconds(std::span<const lazyprune::token_id> prompt) const;
@@ -79,11 +82,11 @@ class evaluator {
     std::string expected, found;
   };
   /// None where it is what `predict` gives.
-  std::optional<mismatch> mismatch_of(const lazyprune::eval_prediction& done, const question& asked, const lazyprune::eval_setting& setting,
+  std::optional<mismatch> mismatch_of(const lazyprune::eval_prediction& done, const question& asked, const eval_setting& setting,
                                       const std::string& method) const;
 
   /// All that an answer depends on beside the model, as flags; a digest stands for the prompt.
-  std::string how_asked(const question& asked, const lazyprune::eval_setting& setting) const;
+  std::string how_asked(const question& asked, const eval_setting& setting) const;
 
   question_flags flags_;
   backend_flags backend_;
@@ -95,3 +98,6 @@ class evaluator {
   std::unique_ptr<engine> engine_;
   std::size_t jobs_ = 1;
 };
+
+}  // namespace program
+}  // namespace lazyprune

@@ -21,7 +21,7 @@
 #include <lazyprune/io/output_file.hpp>
 
 namespace lazyprune {
-inline namespace v0 {
+namespace program {
 
 class prediction_file {
  public:
@@ -126,5 +126,5 @@ class prediction_file {
   std::vector<eval_prediction> done_;
 };
 
-}  // namespace v0
+}  // namespace program
 }  // namespace lazyprune

@@ -11,6 +11,9 @@
 #include <utility>
 #include <vector>
 
+namespace lazyprune {
+namespace program {
+
 /// Calls take(i, make(i)) for i = 0, 1, ... n - 1, making on up to `at_once` threads, of which the caller's is one, and taking one at a
 /// time. Of those that throw, the first is thrown again: no more are begun after it, and those at work are waited for, and taken.
 template <class Make, class Take>
@@ -38,3 +41,6 @@ void side_by_side(std::size_t n, std::size_t at_once, const Make& make, const Ta
   }
   if (failure) std::rethrow_exception(failure);
 }
+
+}  // namespace program
+}  // namespace lazyprune

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a sweep over methods, budgets and tasks comes to.
+// What a sweep over methods, budgets and tasks comes to, and how it is written down.
 #pragma once
 
 #include <cstddef>
@@ -7,11 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "tables/table.hpp"
+
 #include <lazyprune/core/types.hpp>
 #include <lazyprune/eval/summary.hpp>
 
 namespace lazyprune {
-inline namespace v0 {
+namespace program {
 
 /// One setting on one task.
 struct sweep_entry {
@@ -36,5 +38,13 @@ struct sweep_table {
   std::vector<eval_summary> sensitivity_dense{};  // of the samples that `sensitivity` is of, one a task
 };
 
-}  // namespace v0
+/// As of summaries (tables/summary_table.hpp), with the method and its budget in two columns, and the policy's flags in one. The single
+/// stages of the sensitivity follow, which are of fewer samples: first the dense model on those, as the method "dense (single stages)",
+/// then single_stage@LAYER at the shares of rows that they are.
+table table_of(const sweep_table& sweep);
+
+/// For people: one line a setting and task, the sensitivity left out.
+std::string to_markdown(const sweep_table& sweep);
+
+}  // namespace program
 }  // namespace lazyprune

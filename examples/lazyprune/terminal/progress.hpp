@@ -9,6 +9,9 @@
 
 #include <unistd.h>
 
+namespace lazyprune {
+namespace program {
+
 class progress_bar {
  public:
   explicit progress_bar(std::string what) : what_(std::move(what)), watched_(::isatty(STDERR_FILENO) == 1) {}
@@ -48,3 +51,6 @@ class progress_bar {
   std::size_t first_ = 0;  // done when the bar was drawn first, at start_
   clock::time_point start_;
 };
+
+}  // namespace program
+}  // namespace lazyprune

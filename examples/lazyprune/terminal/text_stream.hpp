@@ -8,6 +8,9 @@
 #include <string_view>
 #include <vector>
 
+namespace lazyprune {
+namespace program {
+
 class text_stream {
  public:
   using sink = std::function<void(std::string_view)>;
@@ -60,3 +63,6 @@ class text_stream {
   std::size_t sent_ = 0;
   bool stopped_ = false;
 };
+
+}  // namespace program
+}  // namespace lazyprune

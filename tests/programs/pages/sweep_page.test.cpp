@@ -1,57 +1,23 @@
 // SPDX-License-Identifier: MIT
 #include "pages/sweep_page.hpp"
 
-#include <doctest/doctest.h>
-
 #include <limits>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include <io/support.hpp>
+#include <doctest/doctest.h>
+
+#include "pages/sweep_figures.hpp"
 #include "programs/pages/page_parts.hpp"
+
+#include <io/support.hpp>
 
 namespace {
 
 using namespace lazyprune;
-using lazyprune_test::between;
-using lazyprune_test::count;
-
-/// Elements closed in their order, attributes quoted, no bare & or <.
-bool well_formed(std::string_view xml) {
-  std::vector<std::string_view> open;
-  const auto references_end = [](std::string_view text) {
-    for (std::size_t at = text.find('&'); at != text.npos; at = text.find('&', at + 1)) {
-      const std::size_t end = text.find_first_not_of("#abcdefghijklmnopqrstuvwxyz0123456789", at + 1);
-      if (end == text.npos || text[end] != ';') return false;
-    }
-    return true;
-  };
-  while (!xml.empty()) {
-    const std::size_t begin = std::min(xml.find('<'), xml.size());
-    if (!references_end(xml.substr(0, begin))) return false;
-    xml.remove_prefix(begin);
-    if (xml.empty()) break;
-    std::size_t end = 1;
-    for (bool quoted = false; end < xml.size() && (quoted || xml[end] != '>'); ++end) {
-      if (xml[end] == '"') quoted = !quoted;
-      if (xml[end] == '<') return false;
-      if (xml[end] == '=' && !quoted && xml.substr(end + 1, 1) != "\"") return false;
-    }
-    if (end >= xml.size()) return false;
-    const std::string_view tag = xml.substr(1, end - 1), name = tag.substr(0, tag.find_first_of(" /", 1));
-    if (!references_end(tag)) return false;
-    if (tag[0] == '/') {
-      if (open.empty() || open.back() != tag.substr(1)) return false;
-      open.pop_back();
-    } else if (tag.back() != '/') {
-      open.push_back(name);
-    }
-    xml.remove_prefix(end + 1);
-  }
-  return open.empty();
-}
+using namespace lazyprune::program;
+using lazyprune_test::between, lazyprune_test::count, lazyprune_test::well_formed;
 
 /// All charts and keys of a page.
 std::vector<std::string> pictures_of(const std::string& page) {
@@ -117,95 +83,15 @@ sweep_table small() {
 
 }  // namespace
 
-TEST_CASE("an axis: ends and steps that are round") {
-  const auto is = [](const detail::chart_axis& axis, double first, double last, double step) {
-    CHECK(axis.first == doctest::Approx(first));
-    CHECK(axis.last == doctest::Approx(last));
-    CHECK(axis.step == doctest::Approx(step));
-  };
-  is(detail::axis_over("", 0.9, 2.35), 1, 5, 0.5);  // from 0.5 to 2.5
-  is(detail::axis_over("", 0, 100), 0, 5, 20);
-  is(detail::axis_over("", 91.2, 100), 45, 50, 2);  // from 90
-  is(detail::axis_over("", -3, 4), -2, 2, 2);
-  is(detail::axis_over("", 0.5, 1.1), 5, 11, 0.1);  // six steps, no more
-  is(detail::axis_over("", 1, 3, 1), 1, 3, 1);      // layers are whole
-  is(detail::axis_over("", 2, 2, 1), 2, 3, 1);
-  is(detail::axis_over("", 7, 7), 70, 71, 0.1);
-  is(detail::axis_over("", 1000, 31000), 0, 4, 10000);
-  CHECK(detail::axis_over("x", 0.9, 2.35).low() == doctest::Approx(0.5));
-  CHECK(detail::axis_over("x", 0.9, 2.35).high() == doctest::Approx(2.5));
-}
-
 TEST_CASE("an axis of scores spans ten of them, and holds all") {
   const auto ends = [](double low, double high) {
-    const detail::chart_axis axis = detail::score_axis("score", low, high);
+    const chart_axis axis = score_axis("score", low, high);
     return std::pair(axis.low(), axis.high());
   };
   CHECK(ends(100, 100) == std::pair(90.0, 100.0));
   CHECK(ends(0, 0) == std::pair(0.0, 10.0));
   CHECK(ends(50, 50) == std::pair(44.0, 56.0));  // 45 to 55 in steps of two
   CHECK(ends(3, 97) == std::pair(0.0, 100.0));
-}
-
-TEST_CASE("what is drawn lies where its values say") {
-  const detail::chart drawn{"a chart",
-                            {"speed", 0, 5, 2},
-                            {"score", 0, 5, 20},
-                            {{"one", 0, {{0, 0, "low"}, {5, 50, "middle"}, {10, 100, "high"}}}, {"two", 1, {{2, 80, "lone"}}}},
-                            detail::chart_level{"dense", 75, 70, 80}};
-  const std::string svg = detail::svg_chart(drawn);
-  CHECK(well_formed(svg));
-  CHECK(count(svg, "aria-label=\"a chart\"") == 1);
-  // The field is 318 wide from 50 on, and 198 high down to 208.
-  CHECK(count(svg, "<path d=\"M50.0 208.0L209.0 109.0L368.0 10.0\" fill=\"none\" stroke=\"#0072b2\"") == 1);
-  CHECK(count(between(svg, "transform=\"translate(209.0 109.0)\"", "</path>"), "<title>middle</title>") == 1);
-  CHECK(count(between(svg, "transform=\"translate(113.6 49.6)\"", "</path>"), "<title>lone</title>") == 1);
-  CHECK(count(svg, "d=\"M50.0 59.5H368.0\"") == 1);
-  CHECK(count(svg, "<rect x=\"50.0\" y=\"49.6\" width=\"318.0\" height=\"19.8\"") == 1);
-  CHECK(count(svg, "<text x=\"113.6\" y=\"224.0\" text-anchor=\"middle\">2</text>") == 1);
-  CHECK(count(svg, "<text x=\"44.0\" y=\"172.4\" text-anchor=\"end\">20</text>") == 1);
-  CHECK(count(svg, ">speed</text>") == 1);
-  CHECK(count(svg, ">score</text>") == 1);
-  CHECK(svg.find("<title>lone") < svg.find("<title>middle"));  // the first series is above the others
-}
-
-TEST_CASE("ticks have the digits that their step needs") {
-  const detail::chart drawn{"", detail::axis_over("", 0.5, 1.1), detail::axis_over("", -0.04, 0.05), {}, {}};
-  const std::string svg = detail::svg_chart(drawn);
-  for (const std::string label : {"0.5", "0.6", "0.7", "0.8", "0.9", "1.0", "1.1"}) CHECK(count(svg, "middle\">" + label + "</text>") == 1);
-  for (const std::string label : {"-0.04", "-0.02", "0.00", "0.02", "0.04", "0.06"}) CHECK(count(svg, "end\">" + label + "</text>") == 1);
-}
-
-TEST_CASE("a chart with nothing, with names that are markup, with values that are no numbers") {
-  const double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
-  const detail::chart_axis axis{"<&\">", 0, 2, 1};
-  detail::chart drawn{"a<b", axis, axis, {}, {}};
-  CHECK(well_formed(detail::svg_chart(drawn)));
-  const std::size_t marks = count(detail::svg_chart(drawn), "<title>");
-  CHECK(marks == 0);
-  drawn.series = {
-      {"x<y", 0, {{nan, 1, "a"}, {1, infinity, "b"}}}, {"]]>", 1, {{1, 1, "<c>"}, {nan, nan, "d"}, {2, 2, "\x01"}}}, {"", 2, {}}};
-  drawn.level = detail::chart_level{"<", nan, nan, nan};
-  const std::string svg = detail::svg_chart(drawn) + detail::chart_legend(drawn.series, drawn.level);
-  CHECK(well_formed(svg));
-  CHECK(count(svg, "nan") == 0);
-  CHECK(count(svg, "inf") == 0);
-  CHECK(count(svg, "<title>&lt;c&gt;</title>") == 1);
-  CHECK(count(svg, "<title>\xef\xbf\xbd</title>") == 1);
-  CHECK(count(svg, "M209.0 109.0L368.0 10.0") == 1);  // what is left of the second series
-  CHECK(count(svg, "<title>a</title>") == 0);
-  CHECK(count(svg, "</svg>x&lt;y</li>") == 1);
-}
-
-TEST_CASE("56 series look different, neighbours also without colour") {
-  std::set<std::string> looks;
-  for (std::size_t s = 0; s < 56; ++s) {
-    const detail::chart_style style = detail::style_of(s), next = detail::style_of(s + 1);
-    looks.insert(std::string(style.colour).append(style.mark));
-    CHECK(style.dashes != next.dashes);
-    CHECK(style.mark != next.mark);
-  }
-  CHECK(looks.size() == 56);
 }
 
 TEST_CASE("Table 1: means of groups, bold where no loss can be told, a dash where a task is missing") {

@@ -7,6 +7,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "pages/trace_page_template.hpp"
+
+#include <lazyprune/io/text.hpp>
+
 #include <io/support.hpp>
 #include <random_trace.hpp>
 #include "programs/pages/page_parts.hpp"
@@ -14,6 +18,7 @@
 namespace {
 
 using namespace lazyprune;
+using namespace lazyprune::program;
 using lazyprune_test::between;
 using lazyprune_test::count;
 
@@ -184,7 +189,7 @@ TEST_CASE("the page needs nothing else, and no value is missing") {
   CHECK(page.starts_with("<!DOCTYPE html>"));
   CHECK(page.ends_with("</html>\n"));
   // Each element that the script asks for is there.
-  const std::string script(lazyprune::detail::trace_page_script);
+  const std::string script(lazyprune::program::trace_page_script);
   std::size_t asked = 0;
   for (std::size_t at = script.find("byId('"); at != script.npos; at = script.find("byId('", at + 1), ++asked) {
     const std::string name = script.substr(at + 6, script.find('\'', at + 6) - at - 6);

@@ -6,6 +6,7 @@
 #include <lazyprune/session/make_session.hpp>
 
 using namespace lazyprune;
+using namespace lazyprune::program;
 
 namespace {
 

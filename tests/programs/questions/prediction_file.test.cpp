@@ -11,6 +11,7 @@
 #include <test_data.hpp>
 
 using namespace lazyprune;
+using namespace lazyprune::program;
 using namespace lazyprune_test;
 
 namespace {

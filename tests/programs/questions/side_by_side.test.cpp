@@ -7,6 +7,8 @@
 
 #include <doctest/doctest.h>
 
+using namespace lazyprune::program;
+
 TEST_CASE("each piece is made once, never more at once than were asked for, and taken, one at a time") {
   for (const std::size_t at_once : {1u, 2u, 5u, 100u})
     for (const std::size_t n : {0u, 1u, 4u, 50u}) {

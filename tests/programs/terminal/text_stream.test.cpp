@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+using namespace lazyprune::program;
+
 namespace {
 
 /// What came out, piece by piece.

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
-#include "tables/fidelity_text.hpp"
+#include "tables/fidelity_table.hpp"
 
 #include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 using namespace lazyprune;
+using namespace lazyprune::program;
 
 namespace {
 
@@ -36,7 +38,7 @@ std::vector<fidelity_summary> some() {
 }  // namespace
 
 TEST_CASE("JSON") {
-  const auto list = nlohmann::json::parse(to_json(some()));
+  const auto list = nlohmann::json::parse(to_json(table_of(some())));
   REQUIRE(list.size() == 2);
   CHECK(list[0] ==
         nlohmann::json::parse(R"({"text": "a|b.txt", "policy": "--stages \"3:0.5\"", "texts": 1, "steps": 4, "prompt_tokens": 100.0,
@@ -48,7 +50,7 @@ TEST_CASE("JSON") {
 }
 
 TEST_CASE("CSV") {
-  CHECK(to_csv(some()) ==
+  CHECK(to_csv(table_of(some())) ==
         "text,policy,texts,steps,prompt_tokens,agreement,agreement_low,agreement_high,kl,kl_low,kl_high,dense_perplexity,dense_perplexity_"
         "low,"
         "dense_perplexity_high,perplexity,perplexity_low,perplexity_high,equal_texts,parted_at,rows,ttft_s,dense_ttft_s,speedup_ttft\n"

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
-#include "tables/summary_text.hpp"
+#include "tables/summary_table.hpp"
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 using namespace lazyprune;
+using namespace lazyprune::program;
 
 namespace {
 
@@ -36,7 +38,7 @@ eval_summary with_costs() {
 }  // namespace
 
 TEST_CASE("JSON has the keys of the contract, and what is not known is left out") {
-  const nlohmann::json list = nlohmann::json::parse(to_json(std::vector{scores_only(), with_costs()}));
+  const nlohmann::json list = nlohmann::json::parse(to_json(table_of(std::vector{scores_only(), with_costs()})));
   CHECK(list[0] ==
         nlohmann::json{
             {"task", "qasper"}, {"method", "dense|\"x\""}, {"metric", "qa_f1"}, {"score", 12.5}, {"ci95", {10.0, 16.0}}, {"n", 20}});
@@ -69,7 +71,7 @@ TEST_CASE("JSON has the keys of the contract, and what is not known is left out"
 }
 
 TEST_CASE("CSV has a column for everything") {
-  CHECK(to_csv(std::vector{scores_only(), with_costs()}) ==
+  CHECK(to_csv(table_of(std::vector{scores_only(), with_costs()})) ==
         "task,method,metric,score,ci95_low,ci95_high,n,lost,lost_low,lost_high,prompt_tokens,prompt_tokens_low,prompt_tokens_high,"
         "generated_tokens,generated_tokens_low,generated_tokens_high,ttft_s,"
         "ttft_s_low,ttft_s_high,"

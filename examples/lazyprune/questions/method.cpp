@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: MIT
+#include "questions/method.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <span>
+
+#include <lazyprune/core/error.hpp>
+#include <lazyprune/core/flag_text.hpp>
+#include <lazyprune/eval/rows_share.hpp>
+
+namespace lazyprune {
+namespace program {
+namespace {
+
+/// Stages after those layers, with the one share that makes their rows the budget, to four digits after the point.
+stages equal_stages(std::span<const layer_id> after, double budget, layer_id layers) {
+  const auto with_share = [&](double share) {
+    std::vector<stage> list;
+    for (const layer_id layer : after) list.push_back({layer, share});
+    return stages(std::move(list));
+  };
+  constexpr double digits = 1e4;
+  double least = 0, most = 1;
+  for (int halvings = 0; halvings < 40; ++halvings) {
+    const double middle = (least + most) / 2;
+    (rows_share(with_share(middle), layers) < budget ? least : most) = middle;
+  }
+  return with_share(std::max(std::round(most * digits), 1.0) / digits);
+}
+
+/// What a method's policy is made from.
+struct request {
+  const pruning_method& method;
+  double budget;
+  std::string share;  // the budget as text
+  layer_id layers;
+  std::uint64_t seed;
+
+  policy_spec lazyllm() const { return {.preset = "lazyllm", .stages = equal_stages(method.after, budget, layers).text()}; }
+
+  /// Computes the prompt whole; then each step sees the budget's share of the tokens.
+  policy_spec after_prompt(const char* scorer) const {
+    return {.preset = "lazyllm", .stages = "1:" + share, .scorer = scorer, .store = "none", .decode = "only"};
+  }
+
+  policy_spec once() const {
+    return {.preset = "static", .schedule = "budget:after=" + std::to_string(method.after.front()) + ",cost=" + share};
+  }
+};
+
+enum class layers_of_method : std::uint8_t { none, one, several };
+
+struct method_kind {
+  std::string_view name;
+  layers_of_method layers;
+  std::string_view note;
+  policy_spec (*policy_of)(const request&);
+};
+
+/// Every method, in the order of help and page.
+constexpr std::array<method_kind, 12> kinds{{
+    {"dense", layers_of_method::none, "the model as it is; the paper's baseline.",
+     [](const request&) { return policy_spec{.preset = "dense"}; }},
+    {"lazyllm", layers_of_method::several,
+     "the paper's method: prunes at several layers, and a pruned token can come back at a later step.",
+     [](const request& r) { return r.lazyllm(); }},
+    {"no_revival", layers_of_method::several, "lazyllm, but what is pruned is lost: shows what coming back is worth.",
+     [](const request& r) {
+       policy_spec policy = r.lazyllm();
+       policy.store = "none";
+       return policy;
+     }},
+    {"dense_decode", layers_of_method::several, "lazyllm in the prefill only; the first step after it computes all that was left out.",
+     [](const request& r) {
+       policy_spec policy = r.lazyllm();
+       policy.decode = "dense";
+       return policy;
+     }},
+    {"static", layers_of_method::one, "prunes once, after one early layer; what is pruned is lost. The paper's static token pruning.",
+     [](const request& r) { return r.once(); }},
+    {"random", layers_of_method::none,
+     "drops tokens at random before the first layer; of several draws each sample counts once, by their mean. The paper's random token "
+     "drop.",
+     [](const request& r) {
+       return policy_spec{.preset = "random", .stages = "0:" + r.share, .scorer = "random:seed=" + std::to_string(r.seed)};
+     }},
+    {"compression", layers_of_method::none,
+     "the same model first reads the prompt and leaves out the tokens of its context that it could predict best (Selective Context); "
+     "instruction and question stay, where the task tells them from the context (RULER does not). Its times include that dense pass, its "
+     "share of rows computed does not. The paper's prompt compression.",
+     [](const request&) { return policy_spec{.preset = "dense"}; }},
+    {"streaming", layers_of_method::none, "keeps the first four tokens and the last ones (StreamingLLM).",
+     [](const request& r) { return policy_spec{.preset = "streaming", .schedule = "budget:after=0,cost=" + r.share}; }},
+    {"snapkv", layers_of_method::none, "a dense prefill; then steps see only what the prompt's last tokens attend to (after SnapKV).",
+     [](const request& r) { return r.after_prompt("prompt_window_attention"); }},
+    {"h2o", layers_of_method::none,
+     "a dense prefill; then steps see only what the prompt's last token and the generated ones attended to most, and the last tokens "
+     "(after H2O, which counts the attention of every token of the prompt).",
+     [](const request& r) {
+       policy_spec policy = r.after_prompt("accumulated_attention");
+       policy.keep_last = 32;
+       return policy;
+     }},
+    {"fastkv", layers_of_method::one, "selects once, early, by what the last tokens attend to; the rest is lost (after FastKV).",
+     [](const request& r) {
+       policy_spec policy = r.once();
+       policy.scorer = "window_attention:window=8,kernel=7,pool=mean";
+       policy.keep_last = 8;
+       return policy;
+     }},
+    {"gemfilter", layers_of_method::one, "selects once, early, by what the last token attends to; the rest is lost (after GemFilter).",
+     [](const request& r) {
+       policy_spec policy = r.once();
+       policy.scorer = "window_attention:window=1,kernel=5,pool=mean";
+       return policy;
+     }},
+}};
+
+/// Null where no method has that name.
+const method_kind* find_kind(std::string_view name) {
+  const auto found = std::ranges::find(kinds, name, &method_kind::name);
+  return found != kinds.end() ? &*found : nullptr;
+}
+
+/// The layers in "3+5", of a method that is called `text` as a whole.
+std::vector<layer_id> read_layers(std::string_view list, std::string_view text, layer_id layers) {
+  const auto fail = [&](const std::string& expected, std::string_view found) { throw error("--methods", text, expected, found); };
+  std::vector<layer_id> after;
+  for (const std::string_view piece : split(list, '+')) {
+    const auto layer = number_in<layer_id>(piece);
+    if (!layer || *layer < 1 || *layer >= layers) fail("layers from 1 to " + std::to_string(layers - 1), piece.empty() ? "nothing" : piece);
+    if (!after.empty() && *layer <= after.back()) fail("a layer after " + std::to_string(after.back()), piece);
+    after.push_back(*layer);
+  }
+  if (after.empty()) fail("layers after the @", "none");
+  return after;
+}
+
+}  // namespace
+
+std::string pruning_method::text() const {
+  std::string out = name;
+  for (const layer_id layer : after) out.append(layer == after.front() ? "@" : "+").append(std::to_string(layer));
+  return out;
+}
+
+std::string eval_setting::text() const { return budget ? method + ' ' + text_of_number(*budget) : method; }
+
+std::string eval_setting::description(layer_id layers) const {
+  const std::string flags = lazyprune::text(policy, layers);
+  return prompt_share < 1 ? "the context compressed to leave " + text_of_number(prompt_share) + " of the prompt, " + flags : flags;
+}
+
+std::vector<method_note> method_notes() {
+  std::vector<method_note> notes;
+  for (const method_kind& kind : kinds) notes.push_back({kind.name, kind.note});
+  return notes;
+}
+
+pruning_method read_method(std::string_view text, layer_id layers, const stages& recommended) {
+  const std::size_t at = text.find('@');
+  pruning_method method{.name = std::string(text.substr(0, at))};
+  const method_kind* const kind = find_kind(method.name);
+  if (!kind) {
+    std::string names;
+    for (const method_kind& k : kinds) names.append(names.empty() ? "one of " : ", ").append(k.name);
+    throw error("--methods", "", names, method.name.empty() ? "nothing" : method.name);
+  }
+  const auto fail = [&](const std::string& expected, std::string_view found) { throw error("--methods", text, expected, found); };
+  if (kind->layers == layers_of_method::none) {
+    if (at != text.npos) fail("no layers", text.substr(at));
+    return method;
+  }
+  if (at == text.npos) {
+    for (const stage& s : recommended.list()) method.after.push_back(s.after);
+    std::erase(method.after, 0u);
+    if (method.after.empty()) fail("the layers after which it prunes, like @3", "none, and none recommended");
+    if (kind->layers == layers_of_method::one) method.after.erase(method.after.begin() + 1, method.after.end());
+    return method;
+  }
+  method.after = read_layers(text.substr(at + 1), text, layers);
+  if (kind->layers == layers_of_method::one && method.after.size() > 1) fail("one layer", text.substr(at));
+  return method;
+}
+
+eval_setting one_stage(layer_id after, double share, layer_id layers) {
+  const stages when{{after, share}};
+  return {.method = pruning_method{"single_stage", {after}}.text(),
+          .budget = std::round(rows_share(when, layers) * 1e4) / 1e4,
+          .policy = {.preset = "lazyllm", .stages = when.text()}};
+}
+
+eval_setting at_budget(const pruning_method& method, std::optional<double> budget, layer_id layers, std::uint64_t seed) {
+  const method_kind& kind = *find_kind(method.name);
+  if (method.name == "dense") return {.method = method.text(), .budget = {}, .policy = kind.policy_of({method, 1, "", layers, seed})};
+  if (!budget || !(*budget > 0.0 && *budget <= 1.0))
+    throw error("--budgets", method.text(), "a share in (0, 1]", budget ? text_of_number(*budget) : "none");
+  const std::string share = text_of_number(*budget);
+  const double least = method.after.empty() ? 0 : static_cast<double>(method.after.front()) / layers;
+  if (*budget <= least)
+    throw error("--budgets", method.text(),
+                "more than " + text_of_number(least) + ", what the layers up to the first that it prunes after compute", share);
+  return {.method = method.text(),
+          .budget = budget,
+          .policy = kind.policy_of({method, *budget, share, layers, seed}),
+          .prompt_share = method.name == "compression" ? *budget : 1};
+}
+
+}  // namespace program
+}  // namespace lazyprune

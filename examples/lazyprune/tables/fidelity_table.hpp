@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+// How near a pruned model stays to the dense one on texts, written down.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "tables/table.hpp"
+
+#include <lazyprune/eval/fidelity.hpp>
+
+namespace lazyprune {
+namespace program {
+
+/// Keys: text, policy, texts, steps, prompt_tokens; agreement (0 to 1), kl (nats), dense_perplexity and perplexity, each with its KEY_ci95
+/// [low, high]; equal_texts (0 to 1), parted_at (the step, from 0, at which greedy texts part, of several the earliest; null: nowhere);
+/// rows (share of the dense model's in the prefill), ttft_s, dense_ttft_s, speedup_ttft.
+table table_of(std::span<const fidelity_summary> summaries);
+
+/// For people: means with half the width of their intervals; perplexities, whose intervals lie askew, without.
+std::string to_markdown(std::span<const fidelity_summary> summaries);
+
+}  // namespace program
+}  // namespace lazyprune
