@@ -10,7 +10,7 @@ endif()
 set(without_test
     lazyprune version # no more than includes, and macros
     core/concepts core/policy # held by tests/static and tests/compile_fail
-    core/plan core/types core/views session/evidence session/statistics session/step model/config model/weights) # words only: every test speaks them
+    core/evidence core/plan core/types core/views session/statistics session/step model/config model/weights) # words only: every test speaks them
 set(without_header "")
 
 file(GLOB_RECURSE headers RELATIVE ${ROOT}/include/lazyprune ${ROOT}/include/lazyprune/*.hpp)
@@ -19,7 +19,7 @@ list(TRANSFORM headers REPLACE "\\.hpp$" "")
 list(REMOVE_ITEM headers ${without_test})
 
 set(tests "")
-foreach(floor IN ITEMS core policy session backend model io eval)
+foreach(floor IN ITEMS core policy session registry backend model io eval)
   file(GLOB_RECURSE found RELATIVE ${ROOT}/tests ${ROOT}/tests/${floor}/*.test.cpp)
   list(APPEND tests ${found})
 endforeach()

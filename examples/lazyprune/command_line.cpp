@@ -12,6 +12,7 @@
 #include <CLI/CLI.hpp>
 
 #include "commands/flags.hpp"
+#include "engine/sessions.hpp"
 
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/core/flag_text.hpp>
@@ -89,11 +90,8 @@ void add_backend_flags(CLI::App& command, backend_flags& flags) {
 
 void add_policy_flags(CLI::App& command, lazyprune::policy_spec& spec) {
   const std::string group = "Pruning";
-  add_text(command, "--policy", spec.preset,
-           "lazyllm; static: what the stages drop is lost, and only the prompt is pruned; random: the same, before the first layer and "
-           "drawn; streaming: the first 4 tokens and the latest, 1,024 in all (--schedule budget:after=0,tokens=1024); dense (default: "
-           "lazyllm). "
-           "The other flags override its parts")
+  const lazyprune::policy_registry& known = policies();
+  add_text(command, "--policy", spec.preset, known.preset_help() + " (default: lazyllm). The other flags override its parts")
       ->type_name("NAME")
       ->group(group);
   command
@@ -102,21 +100,12 @@ void add_policy_flags(CLI::App& command, lazyprune::policy_spec& spec) {
                   "what the model's lazyprune.json says, else 0.7 after 3, 6 and 9 tenths of the layers)")
       ->type_name("LAYER:SHARE,...")
       ->group(group);
-  add_text(command, "--schedule", spec.schedule,
-           "In the place of --stages: every:n=,share= linear:from=,share= cosine:from=,share= budget:after=,tokens=|cost= "
-           "adaptive:from=,every=,mass=,least=")
+  add_text(command, "--schedule", spec.schedule, "In the place of --stages: " + known.schedules().help())
       ->type_name("NAME:key=value,...")
       ->group(group);
-  add_text(command, "--scorer", spec.scorer,
-           "last_query_attention:over=mean|max accumulated_attention:over=sum|max,since=sequence|step "
-           "window_attention:window=,kernel=,pool=max|mean prompt_window_attention:window=,kernel=,pool=max|mean "
-           "value_weighted_attention:norm=l2|l1 key_norm recency random:seed=")
-      ->type_name("NAME[:key=value,...]")
-      ->group(group);
-  add_text(command, "--selector", spec.selector, "top_k top_p:mass= threshold:score= blocks:size=")
-      ->type_name("NAME[:key=value]")
-      ->group(group);
-  add_text(command, "--store", spec.store, "keep_all bounded:rows= none")->type_name("NAME[:key=value]")->group(group);
+  add_text(command, "--scorer", spec.scorer, known.scorers().help())->type_name("NAME[:key=value,...]")->group(group);
+  add_text(command, "--selector", spec.selector, known.selectors().help())->type_name("NAME[:key=value]")->group(group);
+  add_text(command, "--store", spec.store, known.stores().help())->type_name("NAME[:key=value]")->group(group);
   const auto tokens = [&](const char* name, std::optional<std::size_t>& to, const char* help) {
     const auto read = [&to, flag = std::string(name)](const std::string& text) { to = number_range<std::size_t>{0}.read(flag, text); };
     command.add_option_function<std::string>(name, read, help)->type_name("N")->group(group);

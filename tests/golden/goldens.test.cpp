@@ -5,7 +5,8 @@
 #include <lazyprune/io/checkpoint.hpp>
 #include <lazyprune/io/trace_file.hpp>
 #include <lazyprune/model/generator.hpp>
-#include <lazyprune/session/make_session.hpp>
+#include <lazyprune/registry/make_session.hpp>
+#include <lazyprune/registry/shipped_policies.hpp>
 
 #include <doctest/doctest.h>
 
@@ -44,7 +45,7 @@ template <class Backend>
 std::vector<step_trace> run(const model<Backend>& net, const policy_spec& policy, const std::vector<step_trace>& as) {
   Backend backend{tested_execution()};
   workspace<Backend> work(net, backend);
-  sequence<Backend> text(net, make_session(policy, {.layers = static_cast<layer_id>(net.config.layers)}));
+  sequence<Backend> text(net, make_session(policy, {.layers = static_cast<layer_id>(net.config.layers)}, shipped_policies()));
   generation_options options;
   for (std::size_t s = 1; s < as.size(); ++s) options.force.push_back(as[s].tokens.front());
   options.force.push_back(as.back().next);

@@ -34,7 +34,7 @@ TEST_CASE("a fraction is more than 0 and at most 1") {
 TEST_CASE("a positive count is not 0") {
   CHECK(positive(1) == 1);
   CHECK(positive(std::numeric_limits<std::size_t>::max()) == std::numeric_limits<std::size_t>::max());
-  CHECK(refusal<positive>(std::size_t{0}) == "expected a count of at least 1, found 0");
+  CHECK(refusal<positive>(std::size_t{0}) == "expected a whole number of at least 1, found 0");
 }
 
 TEST_CASE("the share of a number of tokens is rounded up, but not by its own rounding error") {

@@ -377,8 +377,18 @@ TEST_CASE("nothing allocates after reserve, and nothing but begin throws") {
   allocates_nothing(policy{last_query_attention{}, prompt_only{hard}, top_k{}, keep_all{}});
   allocates_nothing(policy{last_query_attention{}, by_phase{hard, every{.n = 2, .share = 0.7}}, top_k{}, keep_all{}});
   allocates_nothing(policy{last_query_attention{}, budget({.after = 2, .cost = 0.6}), top_k{}, keep_all{}});
-  allocates_nothing(
-      policy{key_norm{}, one_of<stages, budget>(hard), one_of<top_k, top_p>(top_k{}), one_of<keep_all, bounded>(bounded{30})});
+
+  const auto chosen = [&]<class View>(any_scorer scorer, any_schedule schedule, const View*) {
+    const policy parts{scorer, schedule, any_selector(protect(any_selector(top_k{}), 2)), any_store(bounded{30})};
+    const session_options options{.layers = 5, .max_tokens = 300};
+    allocates_nothing<View>(lazyprune::session(parts, options));
+    allocates_nothing<View>(any_session(parts, options));
+  };
+  chosen(key_norm{}, hard, static_cast<const key_view*>(nullptr));
+  chosen(hidden_peak{}, hard, static_cast<const hidden_view*>(nullptr));
+  chosen(accumulated_attention{}, adaptive{.mass = 0.5}, static_cast<const attention_view*>(nullptr));
+  chosen(prompt_window_attention{.window = 8}, prompt_only(any_schedule(hard)), static_cast<const window_view*>(nullptr));
+  chosen(recency{}, stages{{0, 0.5}, {2, 0.5}}, static_cast<const token_view*>(nullptr));
 }
 
 TEST_CASE("a reserve or begin for which there is no memory changes nothing") {
@@ -498,7 +508,9 @@ TEST_CASE("reset forgets the sequence and what the scorer remembers") {
     return std::pair(seen, session.stats());
   };
   const auto once = run();
+  const std::size_t before = allocations;
   session.reset();
+  CHECK(allocations == before);
   CHECK(session.stats().rows == 0);
   CHECK(run() == once);
 }

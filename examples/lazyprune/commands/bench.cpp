@@ -184,7 +184,7 @@ class bench_run {
   bool prunes() const { return policy_text_ != "--policy dense"; }
 
   void check_policy_and_length(const lazyprune::model_config& config) {
-    policy_text_ = text(spec_, static_cast<lazyprune::layer_id>(config.layers));
+    policy_text_ = text(spec_, static_cast<lazyprune::layer_id>(config.layers), policies());
     if (longest_ + flags_.predict > config.max_positions)
       throw lazyprune::error("--prompts", "",
                              "prompts of at most " + std::to_string(config.max_positions) + " tokens, the -n generated ones included",

@@ -49,7 +49,7 @@ class comparison {
       : flags_(flags),
         model_(open_model(flags.model)),
         pruned_(with_recommended_stages(flags.policy, model_)),
-        policy_(lazyprune::text(pruned_, static_cast<lazyprune::layer_id>(model_.config().layers))) {
+        policy_(lazyprune::text(pruned_, static_cast<lazyprune::layer_id>(model_.config().layers), policies())) {
     check(flags_.backend);
     const auto tokens = model_.load_tokenizer();
     if (!tokens)

@@ -9,7 +9,7 @@
 #include "tables/table.hpp"
 
 #include <lazyprune/model/sampler.hpp>
-#include <lazyprune/session/policy_spec.hpp>
+#include <lazyprune/registry/policy_spec.hpp>
 
 namespace lazyprune {
 namespace program {

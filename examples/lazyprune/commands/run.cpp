@@ -18,6 +18,7 @@
 #include <lazyprune/io/output_file.hpp>
 #include <lazyprune/io/read_to_end.hpp>
 #include <lazyprune/io/trace_file.hpp>
+#include <lazyprune/policy/store/none.hpp>
 #include "pages/trace_page.hpp"
 
 namespace lazyprune {
@@ -106,7 +107,7 @@ class runner {
         trace_(flags.trace, flags.trace_logits),
         model_(open_model(flags.model)),
         spec_(with_recommended_stages(flags.policy, model_)),
-        policy_text_(lazyprune::text(spec_, layers())),
+        policy_text_(lazyprune::text(spec_, layers(), policies())),
         tokenizer_(tokenizer_of(model_, flags_)) {
     check(flags_.backend);
     const auto limit = model_.config().max_positions;
@@ -252,7 +253,7 @@ class runner {
     }
     page.facts.emplace_back("keys and values", bytes_text(result.run.memory.kv));
     page.facts.emplace_back("aux store", bytes_text(result.run.memory.store));
-    page.pruned_is_lost = parts_of(spec_, layers()).store == lazyprune::store_choice(lazyprune::none{});
+    page.pruned_is_lost = parts_of(spec_, layers(), policies()).store.target<lazyprune::none>() != nullptr;
     return page;
   }
 

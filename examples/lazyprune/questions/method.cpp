@@ -9,6 +9,7 @@
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/core/flag_text.hpp>
 #include <lazyprune/eval/rows_share.hpp>
+#include "engine/sessions.hpp"
 
 namespace lazyprune {
 namespace program {
@@ -149,7 +150,7 @@ std::string pruning_method::text() const {
 std::string eval_setting::text() const { return budget ? method + ' ' + text_of_number(*budget) : method; }
 
 std::string eval_setting::description(layer_id layers) const {
-  const std::string flags = lazyprune::text(policy, layers);
+  const std::string flags = lazyprune::text(policy, layers, policies());
   return prompt_share < 1 ? "the context compressed to leave " + text_of_number(prompt_share) + " of the prompt, " + flags : flags;
 }
 

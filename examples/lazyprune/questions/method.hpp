@@ -36,7 +36,7 @@
 #include <string_view>
 #include <vector>
 
-#include <lazyprune/session/policy_spec.hpp>
+#include <lazyprune/registry/policy_spec.hpp>
 
 namespace lazyprune {
 namespace program {

@@ -19,6 +19,7 @@
 #include <concepts>
 #include <type_traits>
 
+#include <lazyprune/core/evidence.hpp>
 #include <lazyprune/core/types.hpp>
 #include <lazyprune/core/views.hpp>
 
@@ -36,8 +37,9 @@ namespace detail {
 template <class... Views>
 struct view_list {};
 
-using views = view_list<attention_view, window_view, key_view, value_view, hidden_view, token_view, every_layer<attention_view>,
-                        every_layer<window_view>, every_layer<key_view>, every_layer<value_view>, every_layer<hidden_view>>;
+using views =
+    view_list<attention_view, window_view, key_view, value_view, hidden_view, token_view, every_layer<attention_view>,
+              every_layer<window_view>, every_layer<key_view>, every_layer<value_view>, every_layer<hidden_view>, every_layer<evidence>>;
 
 template <class S, class List>
 struct first_view {
@@ -78,6 +80,24 @@ concept importance_scorer =
       { s.window } -> std::convertible_to<std::size_t>;
     });
 
+/// A scorer that was chosen at run time, of which only it can say what it needs. Its `every_layer<evidence>` holds that.
+template <class S>
+concept chosen_scorer = scorer_of<S, every_layer<evidence>> && requires(const S s) {
+  { s.needs() } -> std::same_as<scorer_needs>;
+};
+
+/// What the engine has to show the scorer.
+template <class Scorer>
+constexpr scorer_needs needs_of(const Scorer& scorer) {
+  if constexpr (chosen_scorer<Scorer>) {
+    return scorer.needs();
+  } else {
+    scorer_needs needs{kind_of<evidence_of<Scorer>>(), !std::same_as<view_of<Scorer>, evidence_of<Scorer>>, 0};
+    if constexpr (std::same_as<evidence_of<Scorer>, window_view>) needs.window = scorer.window;
+    return needs;
+  }
+}
+
 template <class S>
 concept layer_schedule = std::copyable<S> && requires(const S s, const layer_context& context) {
   { s.keep(context) } -> std::convertible_to<std::size_t>;
@@ -87,6 +107,33 @@ template <class S>
 concept adaptive_schedule = std::copyable<S> && requires(const S s, const layer_context& context, std::span<const float> scores) {
   { s.keep(context, scores) } -> std::convertible_to<std::size_t>;
 };
+
+template <class S>
+concept any_kind_of_schedule = layer_schedule<S> || adaptive_schedule<S>;
+
+/// A schedule that was chosen at run time, of which only it can say whether it decides by the scores.
+template <class S>
+concept chosen_schedule = layer_schedule<S> && adaptive_schedule<S> && requires(const S s) {
+  { s.sees_scores() } -> std::convertible_to<bool>;
+};
+
+/// Whether the schedule has to see the scores to decide.
+template <any_kind_of_schedule Schedule>
+constexpr bool sees_scores(const Schedule& schedule) {
+  if constexpr (chosen_schedule<Schedule>)
+    return schedule.sees_scores();
+  else
+    return adaptive_schedule<Schedule>;
+}
+
+/// Asks a schedule of either kind; scores (active).
+template <any_kind_of_schedule Schedule>
+std::size_t ask(const Schedule& schedule, const layer_context& context, std::span<const float> scores) {
+  if constexpr (adaptive_schedule<Schedule>)
+    return schedule.keep(context, scores);
+  else
+    return schedule.keep(context);
+}
 
 template <class S>
 concept token_selector = std::copyable<S> && requires(const S s, const candidates& c, std::span<std::uint32_t> kept) {

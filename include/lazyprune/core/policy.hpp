@@ -15,7 +15,7 @@ struct policy {
   static_assert(importance_scorer<Scorer>,
                 "Scorer needs: void score(const attention_view&, std::span<float>) const (or another view of core/views.hpp; with "
                 "window_view also a member `window`)");
-  static_assert(layer_schedule<Schedule> || adaptive_schedule<Schedule>,
+  static_assert(any_kind_of_schedule<Schedule>,
                 "Schedule needs: std::size_t keep(const layer_context&) const, or std::size_t keep(const layer_context&, "
                 "std::span<const float> scores) const");
   static_assert(token_selector<Selector>, "Selector needs: std::size_t select(const candidates&, std::span<std::uint32_t> kept) const");

@@ -54,5 +54,18 @@ inline auto streaming_llm(std::size_t sinks = 4, positive window = 1020) {
   return policy{recency{}, budget({.after = 0, .tokens = sinks + window}), protect{top_k{}, sinks}, none{}};
 }
 
+/// Calls `visit(name, what, make)` for each preset that has a name: `make(layers)` is the policy for a model of so many layers, and `what`
+/// says in half a sentence what it does.
+template <class Visitor>
+void visit_presets(Visitor visit) {
+  visit("lazyllm", "", [](layer_id layers) { return lazyllm(layers); });
+  visit("static", "what the stages drop is lost, and only the prompt is pruned",
+        [](layer_id layers) { return static_pruning(lazyllm_stages(layers)); });
+  visit("random", "the same, before the first layer and drawn", [](layer_id) { return random_drop(0.7); });
+  visit("streaming", "the first 4 tokens and the latest, 1,024 in all (budget:after=0,tokens=1024)",
+        [](layer_id) { return streaming_llm(); });
+  visit("dense", "", [](layer_id) { return dense(); });
+}
+
 }  // namespace v0
 }  // namespace lazyprune

@@ -40,9 +40,11 @@ class session_adapter final : public session_interface {
   const layer_plan& enter(layer_id layer) noexcept override { return session_.enter(layer); }
   evidence_kind wants() const noexcept override { return session_.wants(); }
   std::size_t window() const noexcept override { return session_.window(); }
-  void leave(const evidence& view) noexcept override {
-    if constexpr (!Session::scores_positions)
-      if (const auto* wanted = std::get_if<typename Session::evidence_type>(&view)) return session_.leave(*wanted);
+  void leave(const evidence& shown) noexcept override {
+    if constexpr (std::same_as<typename Session::evidence_type, evidence>)
+      return session_.leave(shown);
+    else if constexpr (!Session::scores_positions)
+      if (const auto* wanted = std::get_if<typename Session::evidence_type>(&shown)) return session_.leave(*wanted);
     session_.leave();
   }
   std::span<const spill> spills() const noexcept override { return session_.spills(); }

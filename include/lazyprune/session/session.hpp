@@ -84,7 +84,7 @@ class session {
                          error_code::no_room));
     if (known() + new_tokens > capacity_) grow(std::max(known() + new_tokens, limit_ > 0 ? 0 : 2 * capacity_));
     table_.append(new_tokens);
-    if constexpr (remembers) memory_.resize(known(), 0.0f);
+    if (needs().every_layer) memory_.resize(known(), 0.0f);
     phase_ = phase;
     in_step_ = true;
     layer_ = 0;
@@ -109,9 +109,7 @@ class session {
 
   using view_type = view_of<Scorer>;
   using evidence_type = evidence_of<Scorer>;
-  static constexpr bool remembers = !std::same_as<view_type, evidence_type>;  // asks for every_layer
   static constexpr bool scores_positions = std::same_as<evidence_type, token_view>;
-  static constexpr bool adaptive = adaptive_schedule<Schedule>;
   static constexpr float infinity = std::numeric_limits<float>::infinity();
 
   void grow(std::size_t tokens) {
@@ -122,7 +120,7 @@ class session {
     kept_.resize(tokens);
     sources_.reserve(tokens);
     spills_.reserve(tokens);
-    if constexpr (remembers) memory_.reserve(tokens);
+    if (needs().every_layer) memory_.reserve(tokens);
     capacity_ = tokens;  // last: what throws on the way changes nothing
   }
 
@@ -145,27 +143,22 @@ class session {
       else if (carried < last_rows_.size() && last_rows_[carried] == t)
         sources_.push_back({row_source::origin::carried, static_cast<std::uint32_t>(carried)});
       else
-        sources_.push_back({row_source::origin::stored, table_.slot(t)}), ++statistics_.revived;
+        sources_.push_back({row_source::origin::stored, table_.slot(t)});
+      if (sources_.back().from == row_source::origin::stored) ++statistics_.revived;
     }
     statistics_.rows += rows_.size();
     if (phase_ == phase::prefill) statistics_.prefill_rows[layer_] += rows_.size();
 
     const bool last = layer_ + 1 == layers_;
-    if (last)
-      want_ = everything;
-    else if constexpr (!adaptive)
-      want_ = policy_.schedule.keep(context(layer_ + 1, active_.size()));
-    const bool scored = !last && (adaptive || remembers || want_ != everything);
-    wants_ = scored ? kind_of<evidence_type>() : evidence_kind::none;
+    quota_ = last ? everything : quota_without_scores(context(layer_ + 1, active_.size()));
+    const bool scored = !last && (needs().every_layer || by_scores() || quota_ != everything);
+    wants_ = scored ? needs().kind : evidence_kind::none;
     plan_ = {.layer = layer_, .active = active_, .rows = rows_, .sources = sources_, .finish = last ? 1 : rows_.size()};
     return plan_;
   }
 
   evidence_kind wants() const noexcept { return wants_; }
-  std::size_t window() const noexcept {
-    if constexpr (std::same_as<evidence_type, window_view>) return std::min<std::size_t>(policy_.scorer.window, rows_.size());
-    return 0;
-  }
+  std::size_t window() const noexcept { return std::min(needs().window, rows_.size()); }
 
   /// Without the evidence that is wanted, a mistake of the engine's that debug builds stop at, nothing is pruned.
   void leave() noexcept {
@@ -174,18 +167,17 @@ class session {
     prune(score_positions());
   }
 
+  /// Evidence that is not wanted decides nothing, and what is of another kind is not the evidence that is wanted.
   void leave(const evidence_type& view) noexcept requires(!scores_positions) {
-    assert(view.active() == active_.size());
-    const bool scored = wants_ != evidence_kind::none;
+    if (wants_ == evidence_kind::none || kind_shown(view) != wants_) return leave();
+    assert(active_in(view) == active_.size());
     advance();
-    if (scored) {
-      scores_.resize(active_.size());
-      if constexpr (remembers)
-        policy_.scorer.score(view_type{view, layer_ - 1, std::span(memory_)}, std::span(scores_));
-      else
-        policy_.scorer.score(view, std::span(scores_));
-    }
-    prune(scored);
+    scores_.resize(active_.size());
+    if constexpr (std::same_as<view_type, evidence_type>)
+      policy_.scorer.score(view, std::span(scores_));
+    else
+      policy_.scorer.score(view_type{view, layer_ - 1, std::span(memory_)}, std::span(scores_));
+    prune(true);
   }
 
   std::span<const spill> spills() const noexcept { return spills_; }
@@ -200,24 +192,46 @@ class session {
     return {.done = done, .layers = layers_, .active = active, .known = known(), .step = phase_};
   }
 
+  static evidence_kind kind_shown(const evidence_type& view) noexcept {
+    if constexpr (chosen_scorer<Scorer>)
+      return static_cast<evidence_kind>(view.index());
+    else
+      return kind_of<evidence_type>();
+  }
+  [[maybe_unused]] static std::size_t active_in(const evidence_type& view) noexcept {
+    if constexpr (chosen_scorer<Scorer>)
+      return std::visit([](const auto& shown) { return shown.active(); }, view);
+    else
+      return view.active();
+  }
+
+  scorer_needs needs() const noexcept { return needs_of(policy_.scorer); }
+  bool by_scores() const noexcept { return sees_scores(policy_.schedule); }
+
+  /// `everything` where the schedule has to see the scores first.
+  std::size_t quota_without_scores(const layer_context& context) const noexcept {
+    if constexpr (layer_schedule<Schedule>)
+      if (!by_scores()) return policy_.schedule.keep(context);
+    return everything;
+  }
+
   /// All known tokens take part in layer 0, less the lost and those that a method of positions drops before it.
   void start() noexcept {
     rows_.clear();
     active_.resize(known());
     std::iota(active_.begin(), active_.end(), position{0});
-    if constexpr (scores_positions && !adaptive) want_ = policy_.schedule.keep(context(0, active_.size()));
+    if (needs().kind == evidence_kind::none) quota_ = quota_without_scores(context(0, active_.size()));
     prune(score_positions());
   }
 
   /// A scorer of positions needs nothing from the engine. False where it is not one, or where its scores decide nothing.
   bool score_positions() noexcept {
-    if constexpr (scores_positions) {
-      if (layer_ == layers_ || !(adaptive || want_ != everything)) return false;
-      scores_.resize(active_.size());
-      policy_.scorer.score(token_view{active_, layer_, known()}, std::span(scores_));
-      return true;
-    }
-    return false;
+    if (needs().kind != evidence_kind::none || layer_ == layers_ || !(by_scores() || quota_ != everything)) return false;
+    scores_.resize(active_.size());
+    [[maybe_unused]] const token_view tokens{active_, layer_, known()};
+    if constexpr (scores_positions) policy_.scorer.score(tokens, std::span(scores_));
+    if constexpr (chosen_scorer<Scorer>) policy_.scorer.score(every_layer<evidence>{tokens, layer_, {}}, std::span(scores_));
+    return true;
   }
 
   /// The rows have this layer's keys and values now.
@@ -232,9 +246,8 @@ class session {
   void prune(bool scored) noexcept {
     margin_ = std::numeric_limits<float>::quiet_NaN();
     if (layer_ == layers_) return;
-    if constexpr (adaptive)
-      if (scored) want_ = policy_.schedule.keep(context(layer_, active_.size()), std::span<const float>(scores_));
-    if (scored && want_ != everything) {
+    if (scored && by_scores()) quota_ = ask(policy_.schedule, context(layer_, active_.size()), scores_);
+    if (scored && quota_ != everything) {
       select();
     } else if (table_.lost_count() > 0) {
       std::erase_if(active_, [&](position t) { return stuck(t); });
@@ -253,7 +266,7 @@ class session {
       candidate_scores_.push_back(std::isnan(scores_[i]) ? -infinity : scores_[i]);
     }
     const std::size_t n = candidates_.size();
-    const std::size_t keep = std::min(std::clamp<std::size_t>(want_, 1, active_.size()), n);
+    const std::size_t keep = std::min(std::clamp<std::size_t>(quota_, 1, active_.size()), n);
     float& query = candidate_scores_.back();
     const float mass = std::isfinite(query) ? query : 0.0f;
     query = infinity;
@@ -332,9 +345,9 @@ class session {
   // The step in progress.
   phase phase_ = phase::prefill;
   bool in_step_ = false;
-  bool inside_ = false;  // a layer is entered and not yet left
-  layer_id layer_ = 0;   // entered or to be entered; its number is also that of the layers done
-  std::size_t want_ = everything;
+  bool inside_ = false;             // a layer is entered and not yet left
+  layer_id layer_ = 0;              // entered or to be entered; its number is also that of the layers done
+  std::size_t quota_ = everything;  // what the schedule answered: so many tokens go on
   evidence_kind wants_ = evidence_kind::none;
   float margin_ = std::numeric_limits<float>::quiet_NaN();
   layer_plan plan_{};

@@ -4,8 +4,8 @@
 
 #include <utility>
 
+#include <lazyprune/core/evidence.hpp>
 #include <lazyprune/core/plan.hpp>
-#include <lazyprune/session/evidence.hpp>
 
 namespace lazyprune {
 inline namespace v0 {

@@ -77,7 +77,7 @@ TEST_CASE("kernels have a middle and an end") {
   } catch (const error& e) {
     fault = e.what();
   }
-  CHECK(fault == "expected an odd number of pooled tokens, 1 to 63, found 8");
+  CHECK(fault == "expected an odd number from 1 to 63, found 8");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <string_view>
 
 #include <lazyprune/core/concepts.hpp>
 #include <lazyprune/policy/arguments.hpp>
@@ -15,6 +16,7 @@ inline namespace v0 {
 /// `least` of the active ones. Only positive scores have mass; +inf counts as a token without one. Sums are exact to 1e-9 of the whole.
 /// It has to see the scores to decide, so the engine is asked for evidence after every layer.
 struct adaptive {
+  static constexpr std::string_view name = "adaptive";
   layer_id from = 1;
   positive every = 1;
   fraction mass = 0.9;
@@ -24,6 +26,14 @@ struct adaptive {
   std::size_t keep(const layer_context& context, std::span<const float> scores) const {
     if (context.done < from || (context.done - from) % every != 0) return everything;
     return std::max(detail::fewest_holding(scores, mass, 0.0), share_of(least, context.active));
+  }
+
+  template <class Visitor>
+  void describe(Visitor& visit) {
+    visit("from", from, layer_range{});
+    visit("every", every);
+    visit("mass", mass);
+    visit("least", least);
   }
 
   friend bool operator==(const adaptive&, const adaptive&) = default;

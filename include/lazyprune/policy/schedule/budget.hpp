@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string_view>
 
 #include <lazyprune/core/concepts.hpp>
 #include <lazyprune/policy/arguments.hpp>
@@ -13,7 +14,7 @@ inline namespace v0 {
 
 /// What is left after `after` layers: just one of `tokens` and `cost`.
 struct budget_target {
-  layer_id after;
+  layer_id after = 0;
   std::optional<positive> tokens = {};
   std::optional<fraction> cost = {};
   friend bool operator==(const budget_target&, const budget_target&) = default;
@@ -24,23 +25,34 @@ struct budget_target {
 /// kept, rounded up; 1 where the first layers alone cost as much or more.
 class budget {
  public:
-  /// Throws `error` unless just one of `tokens` and `cost` is given.
+  static constexpr std::string_view name = "budget";
+
+  /// Keeps everything.
+  budget() = default;
+
+  /// Reports `error` unless just one of `tokens` and `cost` is given.
   explicit budget(const budget_target& target) : target_(target) {
     if (target.tokens.has_value() == target.cost.has_value())
       report_error(error("", "budget", "either tokens or cost", target.tokens ? "both" : "neither"));
   }
 
   std::size_t keep(const layer_context& context) const {
-    if (context.done != target_.after) return everything;
+    if (context.done != target_.after || !(target_.tokens || target_.cost)) return everything;
     if (target_.tokens) return std::min<std::size_t>(*target_.tokens, context.active);
     const double left = context.layers - context.done;
     return std::min(context.active, share_of((*target_.cost * context.layers - context.done) / left, context.known));
   }
 
+  template <class Visitor>
+  void describe(Visitor& visit) {
+    visit(required("after"), target_.after, layer_range{});
+    visit.just_one("tokens", target_.tokens, "cost", target_.cost);
+  }
+
   friend bool operator==(const budget&, const budget&) = default;
 
  private:
-  budget_target target_;
+  budget_target target_{};
 };
 
 static_assert(layer_schedule<budget>);

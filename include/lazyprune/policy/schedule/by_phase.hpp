@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include <lazyprune/policy/schedule/detail/ask.hpp>
+#include <lazyprune/core/concepts.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
@@ -12,7 +12,7 @@ inline namespace v0 {
 /// `by_phase{stages{{9, 0.5}}, every{.n = 8, .share = 0.7}}`. Sees the scores if one of the two does.
 template <class Prefill, class Decode>
 struct by_phase {
-  static_assert(detail::any_schedule<Prefill> && detail::any_schedule<Decode>,
+  static_assert(any_kind_of_schedule<Prefill> && any_kind_of_schedule<Decode>,
                 "Schedules need: std::size_t keep(const layer_context&) const, or std::size_t keep(const layer_context&, "
                 "std::span<const float> scores) const");
 
@@ -27,8 +27,12 @@ struct by_phase {
 
   /// scores (active)
   std::size_t keep(const layer_context& context, std::span<const float> scores) const
-      requires(!layer_schedule<Prefill> || !layer_schedule<Decode>) {
-    return context.step == phase::prefill ? detail::ask(prefill, context, scores) : detail::ask(decode, context, scores);
+      requires(adaptive_schedule<Prefill> || adaptive_schedule<Decode>) {
+    return context.step == phase::prefill ? ask(prefill, context, scores) : ask(decode, context, scores);
+  }
+
+  bool sees_scores() const requires(chosen_schedule<Prefill> || chosen_schedule<Decode>) {
+    return lazyprune::sees_scores(prefill) || lazyprune::sees_scores(decode);
   }
 
   friend bool operator==(const by_phase&, const by_phase&) = default;

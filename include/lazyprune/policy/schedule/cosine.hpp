@@ -4,8 +4,10 @@
 
 #include <cmath>
 #include <numbers>
+#include <string_view>
 
 #include <lazyprune/core/concepts.hpp>
+#include <lazyprune/policy/arguments.hpp>
 #include <lazyprune/policy/schedule/detail/fall.hpp>
 
 namespace lazyprune {
@@ -13,11 +15,18 @@ inline namespace v0 {
 
 /// As `linear`, but with t = the part of the way from `from` to layers - 1, s = share + (1 - share) * (1 + cos(pi * t)) / 2.
 struct cosine {
+  static constexpr std::string_view name = "cosine";
   layer_id from = 0;
-  fraction share;
+  fraction share = 1;
 
   std::size_t keep(const layer_context& context) const {
     return detail::falling_to(share, (1.0 - std::cos(std::numbers::pi * detail::way_down(context, from))) / 2.0, context);
+  }
+
+  template <class Visitor>
+  void describe(Visitor& visit) {
+    visit("from", from, layer_range{.least = 0, .before_last = true});
+    visit(required("share"), share);
   }
 
   friend bool operator==(const cosine&, const cosine&) = default;

@@ -2,6 +2,8 @@
 // Prunes at regular distances, each time to the same share of the tokens still active.
 #pragma once
 
+#include <string_view>
+
 #include <lazyprune/core/concepts.hpp>
 #include <lazyprune/policy/arguments.hpp>
 
@@ -10,11 +12,18 @@ inline namespace v0 {
 
 /// After each `n` layers keeps `share` of the tokens then active; never before the first layer.
 struct every {
-  positive n;
-  fraction share;
+  static constexpr std::string_view name = "every";
+  positive n = 1;
+  fraction share = 1;
 
   std::size_t keep(const layer_context& context) const {
     return context.done == 0 || context.done % n != 0 ? everything : share_of(share, context.active);
+  }
+
+  template <class Visitor>
+  void describe(Visitor& visit) {
+    visit(required("n"), n, layer_range{.least = 1});
+    visit(required("share"), share);
   }
 
   friend bool operator==(const every&, const every&) = default;

@@ -2,7 +2,10 @@
 // Prunes a little at every layer: the number of tokens falls along a line.
 #pragma once
 
+#include <string_view>
+
 #include <lazyprune/core/concepts.hpp>
+#include <lazyprune/policy/arguments.hpp>
 #include <lazyprune/policy/schedule/detail/fall.hpp>
 
 namespace lazyprune {
@@ -12,10 +15,17 @@ inline namespace v0 {
 /// equal steps from 1, with `from` layers done, to `share`, with all layers done but the last. `known` counts pruned tokens too, so s is
 /// the share of the sequence that the next layer sees. Never prunes where `from` >= layers - 1.
 struct linear {
+  static constexpr std::string_view name = "linear";
   layer_id from = 0;
-  fraction share;
+  fraction share = 1;
 
   std::size_t keep(const layer_context& context) const { return detail::falling_to(share, detail::way_down(context, from), context); }
+
+  template <class Visitor>
+  void describe(Visitor& visit) {
+    visit("from", from, layer_range{.least = 0, .before_last = true});
+    visit(required("share"), share);
+  }
 
   friend bool operator==(const linear&, const linear&) = default;
 };

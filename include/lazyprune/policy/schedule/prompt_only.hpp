@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include <lazyprune/policy/schedule/detail/ask.hpp>
+#include <lazyprune/core/concepts.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
@@ -12,7 +12,7 @@ inline namespace v0 {
 /// `prompt_only{stages{{9, 0.5}}}`. Sees the scores if the schedule does.
 template <class Schedule>
 struct prompt_only {
-  static_assert(detail::any_schedule<Schedule>,
+  static_assert(any_kind_of_schedule<Schedule>,
                 "Schedule needs: std::size_t keep(const layer_context&) const, or std::size_t keep(const layer_context&, "
                 "std::span<const float> scores) const");
 
@@ -25,9 +25,11 @@ struct prompt_only {
   }
 
   /// scores (active)
-  std::size_t keep(const layer_context& context, std::span<const float> scores) const requires(!layer_schedule<Schedule>) {
+  std::size_t keep(const layer_context& context, std::span<const float> scores) const requires adaptive_schedule<Schedule> {
     return context.step == phase::prefill ? prefill.keep(context, scores) : everything;
   }
+
+  bool sees_scores() const requires chosen_schedule<Schedule> { return prefill.sees_scores(); }
 
   friend bool operator==(const prompt_only&, const prompt_only&) = default;
 };

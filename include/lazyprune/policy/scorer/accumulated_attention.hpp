@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <string_view>
 
 #include <lazyprune/core/concepts.hpp>
 #include <lazyprune/policy/scorer/detail/sums.hpp>
@@ -18,6 +19,7 @@ enum class memory_span : std::uint8_t { sequence, step };
 /// says since when: the start of the sequence, or the start of the step, as CLAA needs. H2O sums over all queries, here it is the query
 /// token of each step. Memory (known): what is gathered for each position.
 struct accumulated_attention {
+  static constexpr std::string_view name = "accumulated_attention";
   layer_reduction over = layer_reduction::sum;
   memory_span since = memory_span::sequence;
 
@@ -28,6 +30,12 @@ struct accumulated_attention {
       gathered = over == layer_reduction::sum ? static_cast<float>(gathered + mean) : std::max(gathered, static_cast<float>(mean));
       out[i] = gathered;
     });
+  }
+
+  template <class Visitor>
+  void describe(Visitor& visit) {
+    visit("over", over, {"sum", "max"});
+    visit("since", since, {"sequence", "step"});
   }
 
   friend bool operator==(const accumulated_attention&, const accumulated_attention&) = default;

@@ -2,6 +2,8 @@
 // Keys of small norm draw attention (Devoto et al., arXiv 2406.11430): a score that needs no attention probabilities.
 #pragma once
 
+#include <string_view>
+
 #include <lazyprune/core/concepts.hpp>
 #include <lazyprune/policy/scorer/detail/sums.hpp>
 
@@ -10,6 +12,8 @@ inline namespace v0 {
 
 /// Minus the mean over the key heads of the key's Euclidean length. Never positive, so it has no mass for top_p or adaptive.
 struct key_norm {
+  static constexpr std::string_view name = "key_norm";
+
   void score(const key_view& keys, std::span<float> out) const {
     for (std::size_t i = 0; i < keys.active(); ++i) {
       double sum = 0.0;
@@ -17,6 +21,9 @@ struct key_norm {
       out[i] = static_cast<float>(-sum / static_cast<double>(keys.kv_heads));
     }
   }
+
+  template <class Visitor>
+  void describe(Visitor&) {}
 
   friend bool operator==(const key_norm&, const key_norm&) = default;
 };

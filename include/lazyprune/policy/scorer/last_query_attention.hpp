@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <string_view>
 
 #include <lazyprune/core/concepts.hpp>
 #include <lazyprune/policy/scorer/detail/sums.hpp>
@@ -14,6 +15,7 @@ enum class head_reduction : std::uint8_t { mean, max };
 
 /// The mean over the query heads, or the probability in the head that looks at the token most. In [0, 1].
 struct last_query_attention {
+  static constexpr std::string_view name = "last_query_attention";
   head_reduction over = head_reduction::mean;  // the paper's choice
 
   void score(const attention_view& attention, std::span<float> out) const {
@@ -23,6 +25,11 @@ struct last_query_attention {
       std::ranges::copy(attention.head(0), out.begin());
       for (std::size_t h = 1; h < attention.heads; ++h) std::ranges::transform(attention.head(h), out, out.begin(), std::ranges::max);
     }
+  }
+
+  template <class Visitor>
+  void describe(Visitor& visit) {
+    visit("over", over, {"mean", "max"});
   }
 
   friend bool operator==(const last_query_attention&, const last_query_attention&) = default;

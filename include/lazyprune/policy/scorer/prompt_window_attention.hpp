@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <string_view>
 
 #include <lazyprune/policy/scorer/window_attention.hpp>
 
@@ -14,10 +15,11 @@ inline namespace v0 {
 /// The window_attention of the prompt, summed over the layers done where the token was active. A step of one token adds nothing: it is
 /// scored by what the prompt left, so that each of them chooses alike. The prompt's last `window` tokens and those generated since come
 /// before all others, later ones first. SnapKV chooses for every layer and head apart; here all keep the same tokens. Made for
-/// `--decode only`, and for selectors that count or compare (top_k, blocks, threshold): those that come first have the largest float as
-/// their score, beside which the others hold no mass for top_p or an adaptive schedule. Memory (known): what is gathered for each position,
-/// +inf for tokens that came alone.
+/// schedules that prune the steps after the prompt alone, and for selectors that count or compare (top_k, blocks, threshold): those that
+/// come first have the largest float as their score, beside which the others hold no mass for top_p or an adaptive schedule. Memory
+/// (known): what is gathered for each position, +inf for tokens that came alone.
 struct prompt_window_attention {
+  static constexpr std::string_view name = "prompt_window_attention";
   positive window = 32;
   pooling_kernel kernel = 7;
   pooling pool = pooling::max;
@@ -40,6 +42,13 @@ struct prompt_window_attention {
       if (gathered != alone && newest > 0) --newest;
       out[i] = first ? foremost : gathered;
     }
+  }
+
+  template <class Visitor>
+  void describe(Visitor& visit) {
+    visit("window", window);
+    visit("kernel", kernel);
+    visit("pool", pool, {"max", "mean"});
   }
 
   friend bool operator==(const prompt_window_attention&, const prompt_window_attention&) = default;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <string_view>
 
 #include <lazyprune/core/concepts.hpp>
 #include <lazyprune/core/mix.hpp>
@@ -13,10 +14,16 @@ inline namespace v0 {
 /// Uniform in [0, 1), in steps of 2^-24: the top bits of the number at `position` in the stream of SplitMix64 that `seed` starts (Steele,
 /// Lea, Flood, OOPSLA 2014). A token has the same number at every layer and step, and on every machine.
 struct random_score {
+  static constexpr std::string_view name = "random";
   std::uint64_t seed = 0;
 
   void score(const token_view& tokens, std::span<float> out) const {
     std::ranges::transform(tokens.positions, out.begin(), [this](position p) { return static_cast<float>(mix(seed, p) >> 40) * 0x1p-24f; });
+  }
+
+  template <class Visitor>
+  void describe(Visitor& visit) {
+    visit("seed", seed);
   }
 
   friend bool operator==(const random_score&, const random_score&) = default;

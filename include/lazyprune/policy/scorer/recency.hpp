@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <string_view>
 
 #include <lazyprune/core/concepts.hpp>
 
@@ -11,9 +12,14 @@ inline namespace v0 {
 
 /// The position itself. Positions from 2^24 on may round to equal floats, and of equal scores the later positions stay.
 struct recency {
+  static constexpr std::string_view name = "recency";
+
   void score(const token_view& tokens, std::span<float> out) const {
     std::ranges::transform(tokens.positions, out.begin(), [](position p) { return static_cast<float>(p); });
   }
+
+  template <class Visitor>
+  void describe(Visitor&) {}
 
   friend bool operator==(const recency&, const recency&) = default;
 };

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cmath>
+#include <string_view>
 
 #include <lazyprune/core/concepts.hpp>
 #include <lazyprune/policy/scorer/detail/sums.hpp>
@@ -15,6 +16,7 @@ enum class vector_norm : std::uint8_t { l2, l1 };
 
 /// The mean over the query heads h of a(h, i) * |v(i, the value head of h)|. Not negative.
 struct value_weighted_attention {
+  static constexpr std::string_view name = "value_weighted_attention";
   vector_norm norm = vector_norm::l2;  // the length that the output moves; the paper takes l1
 
   void score(const value_view& view, std::span<float> out) const {
@@ -33,6 +35,11 @@ struct value_weighted_attention {
     };
     detail::sum_tokens(view.active(), add,
                        [&](std::size_t i, double sum) { out[i] = static_cast<float>(sum / static_cast<double>(heads)); });
+  }
+
+  template <class Visitor>
+  void describe(Visitor& visit) {
+    visit("norm", norm, {"l2", "l1"});
   }
 
   friend bool operator==(const value_weighted_attention&, const value_weighted_attention&) = default;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <string_view>
 
 #include <lazyprune/core/concepts.hpp>
 #include <lazyprune/policy/arguments.hpp>
@@ -13,15 +14,18 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// So many neighbouring tokens are pooled, the token in their middle: odd, 1 (no pooling) to 63. Throws `error` for other numbers. It
+/// So many neighbouring tokens are pooled, the token in their middle: odd, 1 (no pooling) to 63. Reports `error` for other numbers. It
 /// compares as the number that it converts to.
 class pooling_kernel {
  public:
   static constexpr std::size_t largest = 63;
 
+  using number = std::size_t;
+  static constexpr bool holds(std::size_t tokens) { return tokens % 2 == 1 && tokens <= largest; }
+  static std::string expected() { return "an odd number from 1 to " + std::to_string(largest); }
+
   constexpr pooling_kernel(std::size_t tokens) : tokens_(tokens) {
-    if (tokens % 2 == 0 || tokens > largest)
-      report_error(error("", "", "an odd number of pooled tokens, 1 to " + std::to_string(largest), std::to_string(tokens)));
+    if (!holds(tokens)) report_error(error("", "", expected(), std::to_string(tokens)));
   }
   constexpr operator std::size_t() const { return tokens_; }
 
@@ -35,6 +39,7 @@ enum class pooling : std::uint8_t { max, mean };
 /// each; at the ends over those that exist. SnapKV does so for every head apart; here all heads keep the same tokens. The defaults are
 /// those of the paper's LongBench runs; its code defaults to the mean of 5.
 struct window_attention {
+  static constexpr std::string_view name = "window_attention";
   positive window = 32;
   pooling_kernel kernel = 7;
   pooling pool = pooling::max;
@@ -46,6 +51,13 @@ struct window_attention {
     const auto parts = static_cast<double>(view.queries * view.heads);
     detail::sum_tokens(view.active(), add, [&](std::size_t i, double sum) { out[i] = static_cast<float>(sum / parts); });
     if (kernel > 1) pool_in_place(out.first(view.active()));
+  }
+
+  template <class Visitor>
+  void describe(Visitor& visit) {
+    visit("window", window);
+    visit("kernel", kernel);
+    visit("pool", pool, {"max", "mean"});
   }
 
   friend bool operator==(const window_attention&, const window_attention&) = default;

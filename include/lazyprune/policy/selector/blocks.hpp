@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <string_view>
 
 #include <lazyprune/core/concepts.hpp>
 #include <lazyprune/policy/arguments.hpp>
@@ -14,6 +15,7 @@ inline namespace v0 {
 /// Page p holds the positions p * size to (p + 1) * size - 1, and scores what its best candidate does. Pages are taken by falling score,
 /// equal scores: the later page first, until at least `keep` tokens are kept. Pages with a required token come first and all stay.
 struct blocks {
+  static constexpr std::string_view name = "blocks";
   positive size = 16;  // vLLM's default page
 
   std::size_t select(const candidates& c, std::span<std::uint32_t> kept) const {
@@ -30,6 +32,11 @@ struct blocks {
       return key;
     };
     return detail::best_groups(n, c.keep, kept, end_of, key_of);
+  }
+
+  template <class Visitor>
+  void describe(Visitor& visit) {
+    visit("size", size);
   }
 
   friend bool operator==(const blocks&, const blocks&) = default;

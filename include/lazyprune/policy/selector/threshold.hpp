@@ -3,8 +3,11 @@
 #pragma once
 
 #include <algorithm>
+#include <limits>
+#include <string_view>
 
 #include <lazyprune/core/concepts.hpp>
+#include <lazyprune/policy/arguments.hpp>
 #include <lazyprune/policy/detail/order.hpp>
 
 namespace lazyprune {
@@ -13,11 +16,17 @@ inline namespace v0 {
 /// All tokens with a score of at least `score`, which is in the scorer's unit. At most `keep`, the best of them (equal scores: the later
 /// positions), unless more are required.
 struct threshold {
-  float score;
+  static constexpr std::string_view name = "threshold";
+  float score = -std::numeric_limits<float>::infinity();
 
   std::size_t select(const candidates& c, std::span<std::uint32_t> kept) const {
     const auto enough = static_cast<std::size_t>(std::ranges::count_if(c.scores, [this](float s) { return s >= score; }));
     return detail::best(c.scores, std::min(c.keep, enough), kept);
+  }
+
+  template <class Visitor>
+  void describe(Visitor& visit) {
+    visit(required("score"), score);
   }
 
   friend bool operator==(const threshold&, const threshold&) = default;

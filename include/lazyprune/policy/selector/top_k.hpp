@@ -2,6 +2,8 @@
 // The paper's selector (section 3.2, by percentile): the tokens with the highest scores; among equal scores, the later positions.
 #pragma once
 
+#include <string_view>
+
 #include <lazyprune/core/concepts.hpp>
 #include <lazyprune/policy/detail/order.hpp>
 
@@ -10,7 +12,12 @@ inline namespace v0 {
 
 /// Keeps `keep` tokens; all required ones, and nothing else, where they are more. Linear in the candidates, on average.
 struct top_k {
+  static constexpr std::string_view name = "top_k";
+
   std::size_t select(const candidates& c, std::span<std::uint32_t> kept) const { return detail::best(c.scores, c.keep, kept); }
+
+  template <class Visitor>
+  void describe(Visitor&) {}
 
   friend bool operator==(const top_k&, const top_k&) = default;
 };

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <string_view>
 
 #include <lazyprune/core/concepts.hpp>
 #include <lazyprune/policy/arguments.hpp>
@@ -15,10 +16,16 @@ inline namespace v0 {
 /// The required tokens and then the best ones, until they hold `mass` of the total: `required_mass` and all positive scores. At most
 /// `keep` tokens, unless more are required; equal scores: the later positions. The sums are exact to 1e-9 of the total.
 struct top_p {
-  fraction mass;
+  static constexpr std::string_view name = "top_p";
+  fraction mass = 1;
 
   std::size_t select(const candidates& c, std::span<std::uint32_t> kept) const {
     return detail::best(c.scores, std::min(c.keep, detail::fewest_holding(c.scores, mass, c.required_mass)), kept);
+  }
+
+  template <class Visitor>
+  void describe(Visitor& visit) {
+    visit(required("mass"), mass);
   }
 
   friend bool operator==(const top_p&, const top_p&) = default;

@@ -2,7 +2,11 @@
 // An Aux Cache of limited size: the pruned tokens that mattered most can come back, the others are lost.
 #pragma once
 
+#include <limits>
+#include <string_view>
+
 #include <lazyprune/core/concepts.hpp>
+#include <lazyprune/policy/arguments.hpp>
 #include <lazyprune/policy/detail/order.hpp>
 #include <lazyprune/policy/store/keep_all.hpp>
 
@@ -12,10 +16,16 @@ inline namespace v0 {
 /// Keeps the `rows` rows with the highest scores at the time they were dropped; equal scores: the later positions. More only where more
 /// are about to be read. Embeddings take no memory and are all admitted.
 struct bounded {
-  std::size_t rows;
+  static constexpr std::string_view name = "bounded";
+  std::size_t rows = std::numeric_limits<std::size_t>::max();
 
   std::size_t admit(const stored_rows& all, std::span<std::uint32_t> kept) const {
     return all.embeddings ? keep_all{}.admit(all, kept) : detail::best(all.scores, rows, kept);
+  }
+
+  template <class Visitor>
+  void describe(Visitor& visit) {
+    visit(required("rows"), rows);
   }
 
   friend bool operator==(const bounded&, const bounded&) = default;

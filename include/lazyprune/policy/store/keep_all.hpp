@@ -3,6 +3,7 @@
 #pragma once
 
 #include <numeric>
+#include <string_view>
 
 #include <lazyprune/core/concepts.hpp>
 
@@ -10,11 +11,16 @@ namespace lazyprune {
 inline namespace v0 {
 
 struct keep_all {
+  static constexpr std::string_view name = "keep_all";
+
   std::size_t admit(const stored_rows& rows, std::span<std::uint32_t> kept) const {
     const std::size_t n = rows.scores.size();
     std::iota(kept.begin(), kept.begin() + static_cast<std::ptrdiff_t>(n), 0u);
     return n;
   }
+
+  template <class Visitor>
+  void describe(Visitor&) {}
 
   friend bool operator==(const keep_all&, const keep_all&) = default;
 };

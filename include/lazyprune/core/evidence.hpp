@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT
-// The kinds of evidence a scorer can ask for, as a value: what crosses the one erased boundary (any_session).
+// Evidence of any kind as one value, for scorers that are chosen at run time: what an engine shows, and what a scorer needs to see.
 #pragma once
 
 #include <concepts>
 #include <variant>
 
-#include <lazyprune/core/concepts.hpp>
+#include <lazyprune/core/views.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
 
 enum class evidence_kind : std::uint8_t { none, attention, window, keys, values, hidden };
 
-/// Evidence of any kind. The order is that of evidence_kind; positions (token_view) the session knows by itself.
-using evidence = std::variant<std::monostate, attention_view, window_view, key_view, value_view, hidden_view>;
+/// In the order of evidence_kind. Positions need no engine: with `evidence{}` it shows nothing.
+using evidence = std::variant<token_view, attention_view, window_view, key_view, value_view, hidden_view>;
 
 /// What the engine has to deliver for this view.
 template <class View>
@@ -25,6 +25,13 @@ constexpr evidence_kind kind_of() {
   if constexpr (std::same_as<View, hidden_view>) return evidence_kind::hidden;
   return evidence_kind::none;
 }
+
+/// What a scorer's type says (core/concepts.hpp), as a value.
+struct scorer_needs {
+  evidence_kind kind;  // none: positions
+  bool every_layer;    // after every layer but the last, and memory
+  std::size_t window;  // queries of a window_view; else 0
+};
 
 }  // namespace v0
 }  // namespace lazyprune

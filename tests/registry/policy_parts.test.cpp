@@ -1,47 +1,26 @@
 // SPDX-License-Identifier: MIT
-#include <lazyprune/session/policy_spec.hpp>
+#include <lazyprune/registry/policy_parts.hpp>
 
 #include <doctest/doctest.h>
+
+#include <lazyprune/registry/shipped_policies.hpp>
+
+#include "registry/spec_with.hpp"
 
 using namespace lazyprune;
 
 namespace {
 
-policy_spec with(std::initializer_list<std::pair<std::string_view, std::string_view>> flags) {
-  policy_spec spec;
-  for (const auto& [flag, value] : flags) {
-    if (flag == "--policy") spec.preset = value;
-    if (flag == "--stages") spec.stages = value;
-    if (flag == "--schedule") spec.schedule = value;
-    if (flag == "--scorer") spec.scorer = value;
-    if (flag == "--selector") spec.selector = value;
-    if (flag == "--store") spec.store = value;
-    if (flag == "--keep-first") spec.keep_first = number_in<std::size_t>(value);
-    if (flag == "--keep-last") spec.keep_last = number_in<std::size_t>(value);
-    if (flag == "--decode") spec.decode = value;
-  }
-  return spec;
-}
+const policy_registry policies = shipped_policies();
 
-/// "--a x --b y" as it would be typed.
-policy_spec typed(std::string_view flags) {
-  policy_spec spec;
-  const auto words = split(flags, ' ');
-  REQUIRE(words.size() % 2 == 0);
-  for (std::size_t i = 0; i < words.size(); i += 2) {
-    const policy_spec one = with({{words[i], words[i + 1]}});
-    REQUIRE(one != policy_spec{});
-    if (!one.preset.empty()) spec.preset = one.preset;
-    if (one.stages) spec.stages = one.stages;
-    if (one.schedule) spec.schedule = one.schedule;
-    if (one.scorer) spec.scorer = one.scorer;
-    if (one.selector) spec.selector = one.selector;
-    if (one.store) spec.store = one.store;
-    if (one.keep_first) spec.keep_first = one.keep_first;
-    if (one.keep_last) spec.keep_last = one.keep_last;
-    if (one.decode) spec.decode = one.decode;
-  }
-  return spec;
+policy_parts parts_of(const policy_spec& spec, layer_id layers) { return lazyprune::parts_of(spec, layers, policies); }
+std::string text(const policy_spec& spec, layer_id layers) { return lazyprune::text(spec, layers, policies); }
+
+/// The policy in it has this type and these numbers.
+template <class Any, class Policy>
+bool holds(const Any& chosen, const Policy& expected) {
+  const auto* policy = chosen.template target<Policy>();
+  return policy && *policy == expected;
 }
 
 const std::string rest =
@@ -53,51 +32,49 @@ TEST_CASE("no flag is lazyllm, with the stages that the paper draws") {
   CHECK(text({}, 32) == "--stages 9:0.7,19:0.7,28:0.7" + rest);
   CHECK(text(with({{"--policy", "lazyllm"}}), 6) == "--stages 1:0.7,3:0.7,5:0.7" + rest);
   const policy_parts parts = parts_of({}, 32);
-  CHECK(parts.scorer == scorer_choice(last_query_attention{}));
-  CHECK(parts.schedule == schedule_choice(plain_schedule(stages{{9, 0.7}, {19, 0.7}, {28, 0.7}})));
-  CHECK(parts.selector == selector_choice(top_k{}));
-  CHECK(parts.store == store_choice(keep_all{}));
+  CHECK(holds(parts.scorer, last_query_attention{}));
+  CHECK(holds(parts.schedule, stages{{9, 0.7}, {19, 0.7}, {28, 0.7}}));
+  CHECK(holds(parts.selector, top_k{}));
+  CHECK(holds(parts.store, keep_all{}));
   CHECK(parts.when == pruned_steps::all);
 }
 
 TEST_CASE("every part can be given, every number in it reaches the policy, and what is not given has the policy's own default") {
   const auto scorer = [](const char* text) { return parts_of(with({{"--scorer", text}}), 8).scorer; };
-  CHECK(scorer("last_query_attention:over=max") == scorer_choice(last_query_attention{head_reduction::max}));
-  CHECK(scorer("accumulated_attention") == scorer_choice(accumulated_attention{}));
-  CHECK(scorer("accumulated_attention:since=step,over=max") ==
-        scorer_choice(accumulated_attention{layer_reduction::max, memory_span::step}));
-  CHECK(scorer("window_attention") == scorer_choice(window_attention{}));
-  CHECK(scorer("window_attention:window=8,kernel=5,pool=mean") == scorer_choice(window_attention{8, 5, pooling::mean}));
-  CHECK(scorer("prompt_window_attention") == scorer_choice(prompt_window_attention{}));
-  CHECK(scorer("prompt_window_attention:window=8,kernel=5,pool=mean") == scorer_choice(prompt_window_attention{8, 5, pooling::mean}));
-  CHECK(scorer("value_weighted_attention") == scorer_choice(value_weighted_attention{}));
-  CHECK(scorer("value_weighted_attention:norm=l1") == scorer_choice(value_weighted_attention{vector_norm::l1}));
-  CHECK(scorer("key_norm") == scorer_choice(key_norm{}));
-  CHECK(scorer("recency") == scorer_choice(recency{}));
-  CHECK(scorer("random:seed=18446744073709551615") == scorer_choice(random_score{18446744073709551615u}));
+  CHECK(holds(scorer("last_query_attention:over=max"), last_query_attention{head_reduction::max}));
+  CHECK(holds(scorer("accumulated_attention"), accumulated_attention{}));
+  CHECK(holds(scorer("accumulated_attention:since=step,over=max"), accumulated_attention{layer_reduction::max, memory_span::step}));
+  CHECK(holds(scorer("window_attention"), window_attention{}));
+  CHECK(holds(scorer("window_attention:window=8,kernel=5,pool=mean"), window_attention{8, 5, pooling::mean}));
+  CHECK(holds(scorer("prompt_window_attention"), prompt_window_attention{}));
+  CHECK(holds(scorer("prompt_window_attention:window=8,kernel=5,pool=mean"), prompt_window_attention{8, 5, pooling::mean}));
+  CHECK(holds(scorer("value_weighted_attention"), value_weighted_attention{}));
+  CHECK(holds(scorer("value_weighted_attention:norm=l1"), value_weighted_attention{vector_norm::l1}));
+  CHECK(holds(scorer("key_norm"), key_norm{}));
+  CHECK(holds(scorer("recency"), recency{}));
+  CHECK(holds(scorer("random:seed=18446744073709551615"), random_score{18446744073709551615u}));
 
   const auto schedule = [](const char* text) { return parts_of(with({{"--schedule", text}, {"--scorer", "recency"}}), 8).schedule; };
-  const auto plain = [](auto s) { return schedule_choice(plain_schedule(s)); };
-  CHECK(schedule("every:n=2,share=0.5") == plain(every{2, 0.5}));
-  CHECK(schedule("linear:share=0.5") == plain(linear{0, 0.5}));
-  CHECK(schedule("linear:from=3,share=0.5") == plain(linear{3, 0.5}));
-  CHECK(schedule("cosine:from=1,share=0.25") == plain(cosine{1, 0.25}));
-  CHECK(schedule("budget:after=0,tokens=512") == plain(budget({.after = 0, .tokens = 512})));
-  CHECK(schedule("budget:after=7,cost=0.9") == plain(budget({.after = 7, .cost = 0.9})));
-  CHECK(schedule("adaptive") == schedule_choice(adaptive{}));
-  CHECK(schedule("adaptive:from=2,every=3,mass=0.8,least=0.2") == schedule_choice(adaptive{2, 3, 0.8, 0.2}));
+  CHECK(holds(schedule("every:n=2,share=0.5"), every{2, 0.5}));
+  CHECK(holds(schedule("linear:share=0.5"), linear{0, 0.5}));
+  CHECK(holds(schedule("linear:from=3,share=0.5"), linear{3, 0.5}));
+  CHECK(holds(schedule("cosine:from=1,share=0.25"), cosine{1, 0.25}));
+  CHECK(holds(schedule("budget:after=0,tokens=512"), budget({.after = 0, .tokens = 512})));
+  CHECK(holds(schedule("budget:after=7,cost=0.9"), budget({.after = 7, .cost = 0.9})));
+  CHECK(holds(schedule("adaptive"), adaptive{}));
+  CHECK(holds(schedule("adaptive:from=2,every=3,mass=0.8,least=0.2"), adaptive{2, 3, 0.8, 0.2}));
 
   const auto selector = [](const char* text) { return parts_of(with({{"--selector", text}}), 8).selector; };
-  CHECK(selector("top_k") == selector_choice(top_k{}));
-  CHECK(selector("top_p:mass=0.9") == selector_choice(top_p{0.9}));
-  CHECK(selector("threshold:score=-0.5") == selector_choice(threshold{-0.5f}));
-  CHECK(selector("blocks") == selector_choice(blocks{}));
-  CHECK(selector("blocks:size=32") == selector_choice(blocks{32}));
+  CHECK(holds(selector("top_k"), top_k{}));
+  CHECK(holds(selector("top_p:mass=0.9"), top_p{0.9}));
+  CHECK(holds(selector("threshold:score=-0.5"), threshold{-0.5f}));
+  CHECK(holds(selector("blocks"), blocks{}));
+  CHECK(holds(selector("blocks:size=32"), blocks{32}));
 
   const auto store = [](const char* text) { return parts_of(with({{"--store", text}}), 8).store; };
-  CHECK(store("keep_all") == store_choice(keep_all{}));
-  CHECK(store("bounded:rows=0") == store_choice(bounded{0}));
-  CHECK(store("none") == store_choice(none{}));
+  CHECK(holds(store("keep_all"), keep_all{}));
+  CHECK(holds(store("bounded:rows=0"), bounded{0}));
+  CHECK(holds(store("none"), none{}));
 
   const policy_parts parts = parts_of(with({{"--keep-first", "4"}, {"--keep-last", "9"}, {"--decode", "dense"}}), 8);
   CHECK(parts.keep_first == 4);
@@ -125,7 +102,8 @@ TEST_CASE("the text makes the same policy again") {
        }) {
     const policy_parts parts = parts_of(spec, 6);
     CAPTURE(parts.text);
-    CHECK(parts_of(typed(parts.text), 6) == parts);
+    CHECK(text(typed(parts.text), 6) == parts.text);
+    CHECK(text(parse_policy(parts.text), 6) == parts.text);
   }
 }
 
@@ -134,8 +112,8 @@ TEST_CASE("what never prunes is the dense policy, whatever the other parts say")
                                   with({{"--policy", "static"}, {"--stages", ""}})}) {
     const policy_parts parts = parts_of(spec, 6);
     CHECK(parts.text == "--policy dense");
-    CHECK(parts.schedule == schedule_choice(plain_schedule(stages{})));
-    CHECK(parts.scorer == scorer_choice(recency{}));
+    CHECK(holds(parts.schedule, stages{}));
+    CHECK(holds(parts.scorer, recency{}));
   }
   CHECK(text({}, 1) == "--policy dense");  // one layer: no room for a stage
 }
@@ -213,20 +191,4 @@ TEST_CASE("a layer that the model does not have, or before which nobody can scor
   CHECK(fault(with({{"--schedule", "linear:from=4,share=0.5"}})) == "nothing");
   CHECK(fault(with({{"--schedule", "linear:from=5,share=0.5"}})) ==
         "--schedule: linear:from=5,share=0.5: expected a layer from 0 to 4 (the model has 6) for from, found 5");
-}
-
-TEST_CASE("the name is the preset's, or custom where parts are given without one") {
-  CHECK(name_of({}) == "lazyllm");
-  CHECK(name_of(with({{"--stages", "3:0.5"}, {"--keep-first", "4"}})) == "lazyllm");
-  CHECK(name_of(with({{"--stages", ""}})) == "dense");
-  CHECK(name_of(with({{"--policy", "static"}, {"--stages", ""}})) == "dense");
-  CHECK(name_of(with({{"--policy", "static"}, {"--scorer", "key_norm"}})) == "static");
-  for (const char* flag : {"--schedule", "--scorer", "--selector", "--store", "--decode"}) CHECK(name_of(with({{flag, "x"}})) == "custom");
-
-  CHECK(short_text({}) == "lazyllm");
-  CHECK(short_text(with({{"--keep-first", "4"}, {"--stages", "3:0.5"}})) == "lazyllm --stages 3:0.5 --keep-first 4");
-  CHECK(short_text(with({{"--policy", "static"}, {"--scorer", "key_norm"}})) == "static --scorer key_norm");
-  CHECK(short_text(with({{"--stages", ""}, {"--keep-last", "4"}})) == "dense");
-  for (const char* flag : {"--schedule", "--scorer", "--selector", "--store", "--decode"})
-    CHECK(short_text(with({{flag, "x"}})) == std::string("custom ") + flag + " x");
 }

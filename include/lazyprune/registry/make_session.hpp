@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+// A session for a policy that was chosen at run time, by its text.
+#pragma once
+
+#include <utility>
+
+#include <lazyprune/policy/schedule/by_phase.hpp>
+#include <lazyprune/policy/schedule/prompt_only.hpp>
+#include <lazyprune/policy/selector/protect.hpp>
+#include <lazyprune/registry/policy_parts.hpp>
+#include <lazyprune/session/any_session.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+namespace detail {
+
+inline any_schedule in_phase(any_schedule schedule, pruned_steps when) {
+  if (when == pruned_steps::prefill) return prompt_only(std::move(schedule));
+  if (when == pruned_steps::decode) return by_phase(stages{}, std::move(schedule));
+  return schedule;
+}
+
+}  // namespace detail
+
+/// Reports `error` with the flag that is wrong.
+inline any_session make_session(const policy_spec& spec, session_options options, const policy_registry& policies) {
+  policy_parts parts = parts_of(spec, options.layers, policies);
+  return any_session(policy{std::move(parts.scorer), detail::in_phase(std::move(parts.schedule), parts.when),
+                            protect(std::move(parts.selector), parts.keep_first, parts.keep_last), std::move(parts.store)},
+                     options);
+}
+
+}  // namespace v0
+}  // namespace lazyprune

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT
+// What the flags of a policy mean for a model of so many layers: its parts, and the text of all its flags.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+
+#include <lazyprune/core/error.hpp>
+#include <lazyprune/policy/schedule/any_schedule.hpp>
+#include <lazyprune/policy/schedule/stages.hpp>
+#include <lazyprune/policy/scorer/any_scorer.hpp>
+#include <lazyprune/policy/scorer/recency.hpp>
+#include <lazyprune/policy/selector/any_selector.hpp>
+#include <lazyprune/policy/store/any_store.hpp>
+#include <lazyprune/registry/part_text.hpp>
+#include <lazyprune/registry/policy_registry.hpp>
+#include <lazyprune/registry/policy_spec.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+
+/// Which steps are pruned, by the names same, dense and only.
+enum class pruned_steps : std::uint8_t { all, prefill, decode };
+
+struct policy_parts {
+  any_scorer scorer;
+  any_schedule schedule;
+  any_selector selector;
+  any_store store;
+  std::size_t keep_first;
+  std::size_t keep_last;
+  pruned_steps when;
+  std::string text;  // the flags that make it, all of them; the dense policy's name where nothing is ever pruned
+};
+
+namespace detail {
+
+inline pruned_steps read_decode(std::string_view text) {
+  constexpr std::array<std::string_view, 3> names{"same", "dense", "only"};
+  const auto at = std::ranges::find(names, text);
+  if (at == names.end()) report_error(error(flag_of("decode"), "", one_of_names(names), text));
+  return static_cast<pruned_steps>(at - names.begin());
+}
+
+inline stages read_stages(const std::string& text, const pruning_layers& where) {
+  stages list = stages::parse(text);
+  for (const stage& s : list.list())
+    if (!where.has(s.after, {})) report_error(error(flag_of("stages"), text, where.text({}), std::to_string(s.after)));
+  return list;
+}
+
+/// The preset's parts, and in their place those that are given.
+inline policy_spec complete(const policy_spec& given, layer_id layers, const policy_registry& policies) {
+  const std::string stages_flag = flag_of("stages"), schedule_flag = flag_of("schedule");
+  if (given.stages && given.schedule) report_error(error(schedule_flag, "", "either " + stages_flag + " or " + schedule_flag, "both"));
+  if (given.preset == dense_policy && (given.schedule || (given.stages && !given.stages->empty())))
+    report_error(error(flag_of("policy"), dense_policy, "no " + stages_flag + " and no " + schedule_flag + ", it never prunes",
+                       given.schedule ? *given.schedule : *given.stages));
+  policy_spec all = policies.preset(given.preset.empty() ? default_policy : given.preset, layers);
+  if (given.stages || given.schedule) {
+    all.stages = given.stages;
+    all.schedule = given.schedule;
+  }
+  if (given.scorer) all.scorer = given.scorer;
+  if (given.selector) all.selector = given.selector;
+  if (given.store) all.store = given.store;
+  if (given.keep_first) all.keep_first = given.keep_first;
+  if (given.keep_last) all.keep_last = given.keep_last;
+  if (given.decode) all.decode = given.decode;
+  return all;
+}
+
+}  // namespace detail
+
+/// The parts of the policy, for a model of so many layers. Reports `error` with the flag and the place in it that is wrong.
+inline policy_parts parts_of(const policy_spec& spec, layer_id layers, const policy_registry& policies) {
+  policy_spec flags = detail::complete(spec, layers, policies);
+  flags.preset.clear();
+  const part_text scorer_text("scorer", *flags.scorer), selector_text("selector", *flags.selector), store_text("store", *flags.store);
+  const std::string knowing = policies.scorers_of_positions();
+  pruning_layers where{.layers = layers, .knowing = knowing};
+
+  auto scorer = policies.scorers().read(scorer_text, where);
+  auto selector = policies.selectors().read(selector_text, where);
+  auto store = policies.stores().read(store_text, where);
+  policy_parts parts{.scorer = std::move(scorer.policy),
+                     .schedule = stages{},
+                     .selector = std::move(selector.policy),
+                     .store = std::move(store.policy),
+                     .keep_first = *flags.keep_first,
+                     .keep_last = *flags.keep_last,
+                     .when = detail::read_decode(*flags.decode),
+                     .text = {}};
+
+  if (parts.scorer.needs().kind == evidence_kind::none) where.least = 0;
+  if (flags.schedule) {
+    auto schedule = policies.schedules().read(part_text("schedule", *flags.schedule), where);
+    parts.schedule = std::move(schedule.policy);
+    flags.schedule = schedule.text;
+  } else {
+    const stages list = detail::read_stages(*flags.stages, where);
+    if (list.list().empty()) {
+      parts.scorer = recency{};  // asks the engine for no evidence
+      parts.text = flags_text({.preset = std::string(dense_policy)});
+      return parts;
+    }
+    parts.schedule = list;
+    flags.stages = list.text();
+  }
+  flags.scorer = scorer.text;
+  flags.selector = selector.text;
+  flags.store = store.text;
+  parts.text = flags_text(flags);
+  return parts;
+}
+
+/// The flags that make the policy, all of them; the dense policy's name where it never prunes. Reports errors as `parts_of` does.
+inline std::string text(const policy_spec& spec, layer_id layers, const policy_registry& policies) {
+  return parts_of(spec, layers, policies).text;
+}
+
+}  // namespace v0
+}  // namespace lazyprune

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT
+// The policies and presets that can be chosen by name: those of the library (`shipped_policies`), and a user's own beside them.
+//
+//   lazyprune::policy_registry policies = lazyprune::shipped_policies();
+//   policies.add<my_scorer, my_schedule>();
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <lazyprune/core/concepts.hpp>
+#include <lazyprune/core/error.hpp>
+#include <lazyprune/policy/schedule/any_schedule.hpp>
+#include <lazyprune/policy/scorer/any_scorer.hpp>
+#include <lazyprune/policy/selector/any_selector.hpp>
+#include <lazyprune/policy/store/any_store.hpp>
+#include <lazyprune/registry/parameters.hpp>
+#include <lazyprune/registry/part_text.hpp>
+#include <lazyprune/registry/policy_spec.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+
+/// A policy that was read, and the text that makes it again.
+template <class Any>
+struct read_policy {
+  Any policy;
+  std::string text;
+};
+
+/// The policies of one kind; Any: any_scorer, any_schedule, any_selector or any_store.
+template <class Any>
+class policies_of_a_kind {
+ public:
+  struct entry {
+    std::string_view name;
+    std::string help;  // the name and the keys
+    read_policy<Any> (*read)(const part_text& text, const pruning_layers& where);
+  };
+
+  template <class P>
+  void add() {
+    const std::string_view name = P::name;
+    if (find(name) != entries_.end()) report_error(error("registry", name, "one policy of that name", "two"));
+    P policy{};
+    entries_.push_back({name, help_of(name, parameters_of(policy)), [](const part_text& text, const pruning_layers& where) {
+                          P chosen{};
+                          std::vector<parameter> parameters = parameters_of(chosen);
+                          text.read_into(parameters, where);
+                          std::string canonical = text_of(P::name, parameters);
+                          return read_policy<Any>{Any(chosen), std::move(canonical)};
+                        }});
+  }
+
+  std::span<const entry> entries() const { return entries_; }
+
+  read_policy<Any> read(const part_text& text, const pruning_layers& where) const {
+    const auto at = find(text.name());
+    if (at != entries_.end()) return at->read(text, where);
+    std::vector<std::string_view> names;
+    for (const entry& e : entries_) names.push_back(e.name);
+    text.unknown_name(names);
+  }
+
+  /// All of them with their keys, between spaces.
+  std::string help() const {
+    std::string text;
+    for (const entry& e : entries_) text.append(text.empty() ? "" : " ").append(e.help);
+    return text;
+  }
+
+ private:
+  auto find(std::string_view name) const { return std::ranges::find(entries_, name, &entry::name); }
+
+  std::vector<entry> entries_;
+};
+
+/// A whole policy with a name.
+struct policy_preset {
+  std::string name;
+  std::string what;                            // in half a sentence; empty where the name says it
+  std::function<policy_spec(layer_id)> flags;  // all parts, for a model of so many layers
+};
+
+class policy_registry {
+ public:
+  /// Each is a scorer, a schedule, a selector or a store that describes itself. Reports `error` where one of its kind has that name.
+  template <class... Policies>
+  void add() {
+    (add_one<Policies>(), ...);
+  }
+
+  /// `make(layers)` is a policy of described parts. Reports `error` where a preset has that name.
+  template <class Make>
+  void add_preset(std::string_view name, std::string_view what, Make make) {
+    if (std::ranges::find(presets_, name, &policy_preset::name) != presets_.end())
+      report_error(error("registry", name, "one preset of that name", "two"));
+    presets_.push_back({std::string(name), std::string(what), [name = std::string(name), make](layer_id layers) {
+                          policy_spec spec = spec_of(make(layers));
+                          spec.preset = name;
+                          return spec;
+                        }});
+  }
+
+  const policies_of_a_kind<any_scorer>& scorers() const { return scorers_; }
+  const policies_of_a_kind<any_schedule>& schedules() const { return schedules_; }  // beside stages, which have a flag of their own
+  const policies_of_a_kind<any_selector>& selectors() const { return selectors_; }
+  const policies_of_a_kind<any_store>& stores() const { return stores_; }
+  std::span<const policy_preset> presets() const { return presets_; }
+
+  /// All parts of the preset of that name, for a model of so many layers.
+  policy_spec preset(std::string_view name, layer_id layers) const {
+    const auto at = std::ranges::find(presets_, name, &policy_preset::name);
+    if (at != presets_.end()) return at->flags(layers);
+    std::vector<std::string_view> names;
+    for (const policy_preset& p : presets_) names.push_back(p.name);
+    report_error(error(flag_of("policy"), "", one_of_names(names), name));
+  }
+
+  /// The names of the presets, with what they are: "lazyllm; static: what the stages drop is lost; dense".
+  std::string preset_help() const {
+    std::string text;
+    for (const policy_preset& p : presets_) {
+      text.append(text.empty() ? "" : "; ").append(p.name);
+      if (!p.what.empty()) text.append(": ").append(p.what);
+    }
+    return text;
+  }
+
+  /// The scorers of positions, which know something before the first layer: "random and recency".
+  std::string scorers_of_positions() const {
+    std::vector<std::string_view> names = names_of_position_scorers_;
+    std::ranges::sort(names);
+    std::string text;
+    for (std::size_t i = 0; i < names.size(); ++i) text.append(i == 0 ? "" : i + 1 == names.size() ? " and " : ", ").append(names[i]);
+    return text;
+  }
+
+ private:
+  template <class P>
+  void add_one() {
+    static_assert(importance_scorer<P> || any_kind_of_schedule<P> || token_selector<P> || aux_store<P>,
+                  "A registry takes scorers (score), schedules (keep), selectors (select) and stores (admit)");
+    static_assert(described_policy<P>,
+                  "A policy of the registry needs: static constexpr std::string_view name; template <class Visitor> void describe(Visitor& "
+                  "visit); and defaults for all its members");
+    if constexpr (importance_scorer<P>) {
+      scorers_.template add<P>();
+      if (std::same_as<view_of<P>, token_view>) names_of_position_scorers_.push_back(P::name);
+    } else if constexpr (any_kind_of_schedule<P>) {
+      schedules_.template add<P>();
+    } else if constexpr (token_selector<P>) {
+      selectors_.template add<P>();
+    } else if constexpr (aux_store<P>) {
+      stores_.template add<P>();
+    }
+  }
+
+  policies_of_a_kind<any_scorer> scorers_;
+  policies_of_a_kind<any_schedule> schedules_;
+  policies_of_a_kind<any_selector> selectors_;
+  policies_of_a_kind<any_store> stores_;
+  std::vector<policy_preset> presets_;
+  std::vector<std::string_view> names_of_position_scorers_;
+};
+
+}  // namespace v0
+}  // namespace lazyprune

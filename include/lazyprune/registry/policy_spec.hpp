@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT
+// A policy as flags spell it: which parts were given, and as what. What they mean for a model is in registry/policy_parts.hpp.
+//
+//   policy       a preset's name: what the other parts are where they are not given
+//   stages       9:0.7,19:0.5: after 9 layers keep 70 % of the tokens then active, after 19 half of those; empty: never prune
+//   schedule     another schedule, in the place of stages
+//   scorer, selector, store
+//   keep_first, keep_last   tokens that are never pruned
+//   decode       same; dense: only the prompt is pruned; only: only the steps after it are
+//
+// Policies are written NAME[:key=value,...]; the keys are those that the policy of that name describes.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <lazyprune/core/error.hpp>
+#include <lazyprune/core/flag_text.hpp>
+#include <lazyprune/core/policy.hpp>
+#include <lazyprune/policy/schedule/by_phase.hpp>
+#include <lazyprune/policy/schedule/prompt_only.hpp>
+#include <lazyprune/policy/schedule/stages.hpp>
+#include <lazyprune/policy/selector/protect.hpp>
+#include <lazyprune/registry/parameters.hpp>
+#include <lazyprune/registry/part_text.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+
+/// The parts as they were given. Those that are not given are the preset's.
+struct policy_spec {
+  std::string preset{};  // empty: lazyllm
+  std::optional<std::string> stages{};
+  std::optional<std::string> schedule{};
+  std::optional<std::string> scorer{};
+  std::optional<std::string> selector{};
+  std::optional<std::string> store{};
+  std::optional<std::size_t> keep_first{};
+  std::optional<std::size_t> keep_last{};
+  std::optional<std::string> decode{};
+
+  template <class Visitor>
+  void describe(Visitor& visit) {
+    visit("policy", preset);
+    visit("stages", stages);
+    visit("schedule", schedule);
+    visit("scorer", scorer);
+    visit("selector", selector);
+    visit("store", store);
+    visit("keep_first", keep_first);
+    visit("keep_last", keep_last);
+    visit("decode", decode);
+  }
+
+  friend bool operator==(const policy_spec&, const policy_spec&) = default;
+};
+
+/// The policy that never prunes, and the one that is meant where none is named.
+inline constexpr std::string_view dense_policy = "dense", default_policy = "lazyllm";
+
+/// The flags that are given, in one order: "--policy static --stages 3:0.5".
+inline std::string flags_text(policy_spec spec) {
+  std::string text;
+  for (const parameter& p : parameters_of(spec)) {
+    const auto value = p.text();
+    if (!value || (p.key == "policy" && value->empty())) continue;
+    text.append(text.empty() ? "" : " ").append(flag_of(p.key)).append(" ").append(*value);
+  }
+  return text;
+}
+
+/// What to call it: "dense" where it never prunes, the preset, or "custom" where parts are given and no preset.
+inline std::string name_of(const policy_spec& spec) {
+  if (spec.stages && spec.stages->empty()) return std::string(dense_policy);
+  if (!spec.preset.empty()) return spec.preset;
+  return spec.schedule || spec.scorer || spec.selector || spec.store || spec.decode ? "custom" : std::string(default_policy);
+}
+
+/// That, and the flags that are given: "lazyllm --stages 3:0.3,5:0.1". `parse_policy` reads it.
+inline std::string short_text(policy_spec spec) {
+  const std::string name = name_of(spec);
+  if (name == dense_policy) return name;
+  spec.preset.clear();
+  const std::string flags = flags_text(spec);
+  return flags.empty() ? name : name + " " + flags;
+}
+
+/// Reads "[NAME] --flag value ...", as `short_text` and the text of policy_parts have it: words between single spaces. The name is a
+/// preset's, or "custom". Reports `error` with the word that is wrong.
+inline policy_spec parse_policy(std::string_view text) {
+  policy_spec spec;
+  auto words = split(text, ' ');
+  auto word = words.begin();
+  if (word != words.end() && !word->starts_with("-")) {
+    if (*word != "custom") spec.preset = *word;
+    ++word;
+  }
+  std::vector<parameter> flags = parameters_of(spec);
+  std::vector<std::string_view> seen;
+  for (; word != words.end(); ++word) {
+    const auto flag = std::ranges::find_if(flags, [&](const parameter& p) { return flag_of(p.key) == *word; });
+    if (flag == flags.end()) {
+      std::string all;
+      for (const parameter& p : flags) all.append(all.empty() ? "one of " : ", ").append(flag_of(p.key));
+      report_error(error("policy", text, all, word->empty() ? "nothing" : *word));
+    }
+    if (std::ranges::find(seen, *word) != seen.end()) report_error(error("policy", text, "each flag once", *word));
+    seen.push_back(*word);
+    const std::string_view name = *word;
+    if (++word == words.end()) report_error(error(name, "", "a value", "nothing"));
+    if (!flag->set(*word)) report_error(error(name, "", flag->expected, *word));
+  }
+  return spec;
+}
+
+namespace detail {
+
+inline void note_schedule(policy_spec& spec, const stages& schedule) { spec.stages = schedule.text(); }
+template <described_policy Schedule>
+void note_schedule(policy_spec& spec, const Schedule& schedule) {
+  spec.schedule = text_of(schedule);
+}
+template <class Schedule>
+void note_schedule(policy_spec& spec, const prompt_only<Schedule>& schedule) {
+  note_schedule(spec, schedule.prefill);
+  spec.decode = "dense";
+}
+
+template <described_policy Selector>
+void note_selector(policy_spec& spec, const Selector& selector) {
+  spec.selector = text_of(selector);
+}
+template <class Selector>
+void note_selector(policy_spec& spec, const protect<Selector>& selector) {
+  note_selector(spec, selector.selector);
+  spec.keep_first = selector.first;
+  spec.keep_last = selector.last;
+}
+
+}  // namespace detail
+
+/// All parts of a policy of described ones, as flags spell them.
+template <class Scorer, class Schedule, class Selector, class Store>
+policy_spec spec_of(const policy<Scorer, Schedule, Selector, Store>& policy) {
+  policy_spec spec{.scorer = text_of(policy.scorer), .store = text_of(policy.store), .keep_first = 0, .keep_last = 0, .decode = "same"};
+  detail::note_schedule(spec, policy.schedule);
+  detail::note_selector(spec, policy.selector);
+  return spec;
+}
+
+}  // namespace v0
+}  // namespace lazyprune

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/policy/all.hpp>
+
+#include <doctest/doctest.h>
+
+#include <lazyprune/core/concepts.hpp>
+
+namespace {
+
+using namespace lazyprune;
+
+/// What a policy of the list is made like: nothing is pruned where the source of a policy gives it no number.
+template <class P>
+std::size_t kinds() {
+  return std::size_t{importance_scorer<P>} + any_kind_of_schedule<P> + token_selector<P> + aux_store<P>;
+}
+
+template <class... Policies>
+bool each_of_one_kind(policy_list<Policies...>) {
+  return ((kinds<Policies>() == 1) && ...);
+}
+
+template <class P>
+bool keeps_everything() {
+  constexpr layer_context context{.done = 3, .layers = 8, .active = 100, .known = 100, .step = phase::prefill};
+  const std::size_t count = P{}.keep(context);
+  return count == everything || count == 100;
+}
+
+}  // namespace
+
+TEST_CASE("each policy is of one kind") { CHECK(each_of_one_kind(all_policies{})); }
+
+TEST_CASE("a schedule whose numbers nobody gave prunes nothing") {
+  CHECK(keeps_everything<every>());
+  CHECK(keeps_everything<linear>());
+  CHECK(keeps_everything<cosine>());
+  CHECK(keeps_everything<budget>());
+}

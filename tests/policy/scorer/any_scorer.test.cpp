@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/policy/scorer/any_scorer.hpp>
+
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include <lazyprune/policy/scorer/accumulated_attention.hpp>
+#include <lazyprune/policy/scorer/key_norm.hpp>
+#include <lazyprune/policy/scorer/last_query_attention.hpp>
+#include <lazyprune/policy/scorer/prompt_window_attention.hpp>
+#include <lazyprune/policy/scorer/recency.hpp>
+#include <lazyprune/policy/scorer/value_weighted_attention.hpp>
+#include <lazyprune/policy/scorer/window_attention.hpp>
+
+namespace {
+
+using namespace lazyprune;
+
+static_assert(importance_scorer<any_scorer> && chosen_scorer<any_scorer> && !chosen_scorer<last_query_attention>);
+static_assert(std::same_as<evidence_of<any_scorer>, evidence>);
+
+void needs(const any_scorer& scorer, evidence_kind kind, bool every_layer, std::size_t window) {
+  CHECK(scorer.needs().kind == kind);
+  CHECK(scorer.needs().every_layer == every_layer);
+  CHECK(scorer.needs().window == window);
+}
+
+TEST_CASE("needs what the chosen one needs") {
+  needs(last_query_attention{}, evidence_kind::attention, false, 0);
+  needs(accumulated_attention{}, evidence_kind::attention, true, 0);
+  needs(window_attention{.window = 8}, evidence_kind::window, false, 8);
+  needs(prompt_window_attention{.window = 9}, evidence_kind::window, true, 9);
+  needs(value_weighted_attention{}, evidence_kind::values, false, 0);
+  needs(key_norm{}, evidence_kind::keys, false, 0);
+  needs(recency{}, evidence_kind::none, false, 0);
+}
+
+const std::vector<position> positions{2, 5, 7};
+const std::vector<float> numbers{0.5f, 0.25f, 0.25f, 0.125f, 0.375f, 0.5f};
+const attention_view attention{numbers.data(), 2, 3, positions};
+
+TEST_CASE("scores as the chosen one does") {
+  std::vector<float> out(3), expected(3);
+  any_scorer scorer = last_query_attention{head_reduction::max};
+  scorer.score({attention, 1, {}}, out);
+  last_query_attention{head_reduction::max}.score(attention, expected);
+  CHECK(out == expected);
+
+  scorer = recency{};
+  scorer.score({token_view{positions, 0, 8}, 0, {}}, out);
+  CHECK(out == std::vector<float>{2.0f, 5.0f, 7.0f});
+}
+
+TEST_CASE("what it gathers is in the memory that it is handed") {
+  any_scorer scorer = accumulated_attention{};
+  std::vector<float> memory(8), expected_memory(8), out(3), expected(3);
+  for (layer_id layer = 0; layer < 3; ++layer) {
+    scorer.score({attention, layer, memory}, out);
+    accumulated_attention{}.score({attention, layer, expected_memory}, expected);
+    CHECK(out == expected);
+  }
+  CHECK(memory == expected_memory);
+  CHECK(memory[2] > 0.0f);
+}
+
+/// Holds state of its own.
+struct counting {
+  float calls = 0;
+  void score(const attention_view&, std::span<float> out) { std::ranges::fill(out, ++calls); }
+};
+
+TEST_CASE("copies have a state of their own") {
+  any_scorer scorer = counting{};
+  std::vector<float> out(3);
+  scorer.score({attention, 0, {}}, out);
+  const any_scorer copy = scorer;
+  scorer.score({attention, 1, {}}, out);
+  CHECK(out[0] == 2.0f);
+  CHECK(copy.target<counting>()->calls == 1.0f);
+  CHECK(copy.target<last_query_attention>() == nullptr);
+  scorer = copy;
+  CHECK(scorer.target<counting>()->calls == 1.0f);
+}
+
+}  // namespace

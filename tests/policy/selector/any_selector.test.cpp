@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/policy/selector/any_selector.hpp>
+
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include <lazyprune/policy/selector/protect.hpp>
+#include <lazyprune/policy/selector/top_k.hpp>
+#include <lazyprune/policy/selector/top_p.hpp>
+#include "policy/contract.hpp"
+
+namespace {
+
+using namespace contract;
+
+static_assert(token_selector<any_selector> && token_selector<protect<any_selector>>);
+static_assert(!aux_store<any_selector> && !layer_schedule<any_selector>);
+
+struct selectors {
+  static std::vector<any_selector> all() { return {top_k{}, top_p{0.5}, protect{any_selector(top_k{}), 2, 2}}; }
+};
+TEST_CASE_TEMPLATE_INVOKE(selector_contract, selectors);
+
+TEST_CASE("does what the chosen one does") {
+  std::vector<float> scores{8.0f, 1.0f, 1.0f, inf};
+  const std::vector<position> positions{0, 1, 2, 3};
+  std::vector<std::uint32_t> kept(4);
+  CHECK(any_selector(top_k{}).select(candidates{scores, positions, 4}, kept) == 4);
+  CHECK(any_selector(top_p{0.5}).select(candidates{scores, positions, 4}, kept) == 2);
+}
+
+TEST_CASE("copies are values, and the selector in it can be looked at") {
+  any_selector selector = top_p{0.5};
+  const any_selector copy = selector;
+  selector = top_p{0.25};
+  CHECK(*copy.target<top_p>() == top_p{0.5});
+  CHECK(*selector.target<top_p>() == top_p{0.25});
+  selector = top_k{};
+  CHECK(selector.target<top_p>() == nullptr);
+}
+
+}  // namespace

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/policy/store/any_store.hpp>
+
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include <lazyprune/policy/store/bounded.hpp>
+#include <lazyprune/policy/store/keep_all.hpp>
+#include <lazyprune/policy/store/none.hpp>
+#include "policy/contract.hpp"
+
+namespace {
+
+using namespace contract;
+
+static_assert(aux_store<any_store> && !token_selector<any_store> && !adaptive_schedule<any_store>);
+
+struct stores {
+  static std::vector<any_store> all() { return {keep_all{}, bounded{3}, none{}}; }
+};
+TEST_CASE_TEMPLATE_INVOKE(store_contract, stores);
+
+TEST_CASE("does what the chosen one does") {
+  const std::vector<float> scores{8.0f, 1.0f, 1.0f, 2.0f};
+  const std::vector<position> positions{0, 1, 2, 3};
+  std::vector<std::uint32_t> kept(4);
+  CHECK(any_store(keep_all{}).admit(stored_rows{scores, positions}, kept) == 4);
+  CHECK(any_store(bounded{2}).admit(stored_rows{scores, positions}, kept) == 2);
+}
+
+TEST_CASE("copies are values, and the store in it can be looked at") {
+  any_store store = bounded{2};
+  const any_store copy = store;
+  store = bounded{3};
+  CHECK(*copy.target<bounded>() == bounded{2});
+  CHECK(*store.target<bounded>() == bounded{3});
+  store = keep_all{};
+  CHECK(store.target<bounded>() == nullptr);
+}
+
+}  // namespace

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/registry/parameters.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace {
+
+using namespace lazyprune;
+
+enum class colour : std::uint8_t { red, green };
+
+/// A parameter of each kind.
+struct everything_there_is {
+  static constexpr std::string_view name = "everything_there_is";
+  std::uint64_t whole = 7;
+  float real = 0.5f;
+  positive count = 3;
+  fraction share = 0.25;
+  layer_id layer = 2;
+  bool flag = false;
+  colour paint = colour::green;
+  std::string word = "x";
+  std::optional<positive> one{};
+  std::optional<double> other = 1.5;
+
+  template <class Visitor>
+  void describe(Visitor& visit) {
+    visit("whole", whole);
+    visit(required("real"), real);
+    visit("count", count);
+    visit("share", share);
+    visit("layer", layer, layer_range{.least = 1});
+    visit("flag", flag);
+    visit("paint", paint, {"red", "green"});
+    visit("word", word);
+    visit.just_one("one", one, "other", other);
+  }
+};
+
+struct undescribed {};
+struct needs_a_number {
+  static constexpr std::string_view name = "needs_a_number";
+  explicit needs_a_number(int) {}
+  template <class Visitor>
+  void describe(Visitor&) {}
+};
+static_assert(described_policy<everything_there_is>);
+static_assert(!describes_parameters<undescribed> && !described_policy<needs_a_number>);
+
+}  // namespace
+
+TEST_CASE("each parameter has its key, what it can be, and its value as text") {
+  everything_there_is object;
+  const std::vector<parameter> all = parameters_of(object);
+  auto is = [&, i = std::size_t{0}](std::string_view key, const char* expected, std::optional<std::string> text) mutable {
+    REQUIRE(i < all.size());
+    CAPTURE(key);
+    CHECK(all[i].key == key);
+    CHECK(all[i].expected == expected);
+    CHECK(all[i].text() == text);
+    CHECK(all[i].required == (key == "real"));
+    CHECK(all[i].layers.has_value() == (key == "layer"));
+    CHECK(all[i].instead_of == (key == "other" ? "one" : ""));
+    ++i;
+  };
+  is("whole", "a whole number", "7");
+  is("real", "a number", "0.5");
+  is("count", "a whole number of at least 1", "3");
+  is("share", "a share in (0, 1]", "0.25");
+  is("layer", "a whole number", "2");
+  is("flag", "", "false");
+  is("paint", "", "green");
+  is("word", "a text", "x");
+  is("one", "a whole number of at least 1", std::nullopt);
+  is("other", "a number", "1.5");
+  CHECK(all.size() == 10);
+  CHECK(all[6].choices == std::vector<std::string_view>{"red", "green"});
+}
+
+TEST_CASE("a value is set from text, or left as it is where the text is another thing") {
+  everything_there_is object;
+  std::vector<parameter> all = parameters_of(object);
+  const auto set = [&](std::string_view key, std::string_view text) {
+    for (parameter& p : all)
+      if (p.key == key) return p.set(text);
+    return false;
+  };
+  CHECK(set("whole", "18446744073709551615"));
+  CHECK(object.whole == 18446744073709551615u);
+  CHECK(!set("whole", "-1"));
+  CHECK(!set("whole", "1.0"));
+  CHECK(object.whole == 18446744073709551615u);
+  CHECK(set("real", "-0.125"));
+  CHECK(object.real == -0.125f);
+  CHECK(!set("real", "nan"));
+  CHECK(!set("count", "0"));
+  CHECK(object.count == 3);
+  CHECK(set("share", "1"));
+  CHECK(!set("share", "1.5"));
+  CHECK(object.share == 1.0);
+  CHECK(set("flag", "true"));
+  CHECK(object.flag);
+  CHECK(!set("flag", "yes"));
+  CHECK(set("paint", "red"));
+  CHECK(object.paint == colour::red);
+  CHECK(!set("paint", "blue"));
+  CHECK(set("word", ""));
+  CHECK(object.word.empty());
+  CHECK(set("one", "5"));
+  CHECK(object.one.value() == 5);
+  CHECK(!set("one", "0"));
+  CHECK(object.one.value() == 5);
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/registry/policy_spec.hpp>
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include <lazyprune/policy/presets.hpp>
+
+#include "registry/spec_with.hpp"
+
+using namespace lazyprune;
+
+TEST_CASE("the name is the preset's, or custom where parts are given without one") {
+  CHECK(name_of(policy_spec{}) == "lazyllm");
+  CHECK(name_of(with({{"--stages", "3:0.5"}, {"--keep-first", "4"}})) == "lazyllm");
+  CHECK(name_of(with({{"--stages", ""}})) == "dense");
+  CHECK(name_of(with({{"--policy", "static"}, {"--stages", ""}})) == "dense");
+  CHECK(name_of(with({{"--policy", "static"}, {"--scorer", "key_norm"}})) == "static");
+  for (const char* flag : {"--schedule", "--scorer", "--selector", "--store", "--decode"}) CHECK(name_of(with({{flag, "x"}})) == "custom");
+
+  CHECK(short_text({}) == "lazyllm");
+  CHECK(short_text(with({{"--keep-first", "4"}, {"--stages", "3:0.5"}})) == "lazyllm --stages 3:0.5 --keep-first 4");
+  CHECK(short_text(with({{"--policy", "static"}, {"--scorer", "key_norm"}})) == "static --scorer key_norm");
+  CHECK(short_text(with({{"--stages", ""}, {"--keep-last", "4"}})) == "dense");
+  for (const char* flag : {"--schedule", "--scorer", "--selector", "--store", "--decode"})
+    CHECK(short_text(with({{flag, "x"}})) == std::string("custom ") + flag + " x");
+}
+
+TEST_CASE("the text of a whole policy is read back") {
+  for (const policy_spec& spec :
+       {with({}), with({{"--keep-first", "4"}, {"--stages", "3:0.5"}}), with({{"--policy", "static"}, {"--scorer", "key_norm"}}),
+        with({{"--schedule", "every:n=2,share=0.5"}, {"--selector", "top_p:mass=0.9"}, {"--store", "bounded:rows=7"}}),
+        with({{"--policy", "dense"}}), with({{"--policy", "random"}, {"--decode", "only"}, {"--keep-last", "16"}})}) {
+    CAPTURE(short_text(spec));
+    policy_spec expected = spec;
+    if (spec == policy_spec{} || (spec.preset.empty() && name_of(spec) == "lazyllm")) expected.preset = "lazyllm";
+    CHECK(parse_policy(short_text(spec)) == expected);
+    CHECK(parse_policy(flags_text(spec)) == spec);
+  }
+  CHECK(parse_policy("") == policy_spec{});
+  CHECK(parse_policy("lazyllm --stages 9:0.7 --keep-first 4") == policy_spec{.preset = "lazyllm", .stages = "9:0.7", .keep_first = 4});
+}
+
+TEST_CASE("a word that is wrong is named") {
+  const auto fault = [](const char* text) -> std::string {
+    try {
+      parse_policy(text);
+    } catch (const error& e) {
+      return e.what();
+    }
+    return "nothing";
+  };
+  CHECK(fault("--stage 9:0.7") ==
+        "policy: --stage 9:0.7: expected one of --policy, --stages, --schedule, --scorer, --selector, --store, --keep-first, --keep-last, "
+        "--decode, found --stage");
+  CHECK(fault("lazyllm static").ends_with(", found static"));
+  CHECK(fault("lazyllm  --stages 9:0.7").ends_with(", found nothing"));  // two spaces
+  CHECK(fault("lazyllm --stages") == "--stages: expected a value, found nothing");
+  CHECK(fault("--keep-first -1") == "--keep-first: expected a whole number, found -1");
+  CHECK(fault("--keep-first 4 --keep-first 5") == "policy: --keep-first 4 --keep-first 5: expected each flag once, found --keep-first");
+}
+
+TEST_CASE("a policy of described parts is spelled by flags") {
+  CHECK(spec_of(lazyllm(stages{{3, 0.5}})) == policy_spec{.stages = "3:0.5",
+                                                          .scorer = "last_query_attention:over=mean",
+                                                          .selector = "top_k",
+                                                          .store = "keep_all",
+                                                          .keep_first = 0,
+                                                          .keep_last = 0,
+                                                          .decode = "same"});
+  CHECK(flags_text(spec_of(random_drop(0.6, 7))) ==
+        "--stages 0:0.6 --scorer random:seed=7 --selector top_k --store none --keep-first 0 --keep-last 0 --decode dense");
+  CHECK(flags_text(spec_of(streaming_llm(4, 60))) ==
+        "--schedule budget:after=0,tokens=64 --scorer recency --selector top_k --store none --keep-first 4 --keep-last 0 --decode same");
+  CHECK(flags_text(spec_of(dense())) ==
+        "--stages  --scorer recency --selector top_k --store keep_all --keep-first 0 --keep-last 0 --decode same");
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/registry/shipped_policies.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string>
+
+namespace {
+
+using namespace lazyprune;
+
+const policy_registry policies = shipped_policies();
+
+/// The names in backticks in the second column of the README's table, row after row, by the first column's decision.
+struct named {
+  std::set<std::string> scorers, schedules, selectors, stores;
+};
+
+named names_in_readme() {
+  std::ifstream file(LAZYPRUNE_SOURCE_DIR "/README.md");
+  REQUIRE(file);
+  named all;
+  std::set<std::string>* decision = nullptr;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("| **scorer**")) decision = &all.scorers;
+    if (line.starts_with("| **schedule**")) decision = &all.schedules;
+    if (line.starts_with("| **selector**")) decision = &all.selectors;
+    if (line.starts_with("| **store**")) decision = &all.stores;
+    if (!line.starts_with("| ")) decision = nullptr;
+    if (!decision) continue;
+    std::istringstream column(line.substr(line.find('|', 1) + 1));
+    std::string cell;
+    std::getline(column, cell, '|');
+    for (std::size_t at = cell.find('`'); at != cell.npos; at = cell.find('`', at)) {
+      const std::size_t end = cell.find('`', at + 1);
+      decision->insert(cell.substr(at + 1, end - at - 1));
+      at = end + 1;
+    }
+  }
+  return all;
+}
+
+std::set<std::string> names(auto&& kind, std::initializer_list<const char*> others) {
+  std::set<std::string> all(others.begin(), others.end());
+  for (const auto& entry : kind.entries()) all.emplace(entry.name);
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("the README's table has every policy, and no other") {
+  const named readme = names_in_readme();
+  CHECK(readme.scorers == names(policies.scorers(), {}));
+  CHECK(readme.schedules == names(policies.schedules(), {"stages", "prompt_only", "by_phase"}));  // a flag of its own, and decorators
+  CHECK(readme.selectors == names(policies.selectors(), {"protect"}));
+  CHECK(readme.stores == names(policies.stores(), {}));
+}
+
+TEST_CASE("what help says of them") {
+  CHECK(policies.preset_help() ==
+        "lazyllm; static: what the stages drop is lost, and only the prompt is pruned; random: the same, before the first layer and drawn; "
+        "streaming: the first 4 tokens and the latest, 1,024 in all (budget:after=0,tokens=1024); dense");
+  CHECK(policies.schedules().help() ==
+        "every:n=,share= linear:from=,share= cosine:from=,share= budget:after=,tokens=|cost= adaptive:from=,every=,mass=,least=");
+  CHECK(policies.scorers().help() ==
+        "last_query_attention:over=mean|max accumulated_attention:over=sum|max,since=sequence|step "
+        "window_attention:window=,kernel=,pool=max|mean prompt_window_attention:window=,kernel=,pool=max|mean "
+        "value_weighted_attention:norm=l2|l1 key_norm recency random:seed=");
+  CHECK(policies.selectors().help() == "top_k top_p:mass= threshold:score= blocks:size=");
+  CHECK(policies.stores().help() == "keep_all bounded:rows= none");
+  CHECK(policies.scorers_of_positions() == "random and recency");
+}
