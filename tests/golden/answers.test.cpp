@@ -38,7 +38,7 @@ std::string answer(const model<cpu>& net, const tokenizer& words, const std::vec
 
 }  // namespace
 
-TEST_CASE("the bundled prompts, at 1,000 and 1,900 tokens: dense and pruned answers are the expected ones") {
+TEST_CASE("the bundled prompts, at 1,000 and 1,900 tokens: dense and pruned answers are the expected ones" ON_EVERY_PATH) {
   const checkpoint files(pocket_model());
   REQUIRE(files.stages());
   const stages recommended = stages::parse(*files.stages());

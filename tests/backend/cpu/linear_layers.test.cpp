@@ -6,16 +6,14 @@
 
 #include <lazyprune/backend/cpu.hpp>
 
-#include <backend/cpu_with.hpp>
 #include <backend/samples.hpp>
+#include <backend/tested_cpu.hpp>
 
 using namespace lazyprune;
 using namespace lazyprune_test;
 
-TEST_CASE_TEMPLATE("a row's product does not depend on its company, nor on where it stands", Backend, cpu_with<isa::avx2>,
-                   cpu_with<isa::avx512>, cpu_with<isa::avx512_bf16>, cpu_with<isa::amx>) {
-  if (is_missing<Backend>()) return;
-  Backend backend;
+TEST_CASE("a row's product does not depend on its company, nor on where it stands" ON_EVERY_PATH) {
+  tested_cpu backend;
   const std::size_t inputs = 333, outputs = 131, all = 600;
   const guarded<float> input(all, inputs, normal_floats(all * inputs, 1));
   const stored part(normal_floats(outputs * inputs, 2), outputs, inputs, dtype::f32);
@@ -41,10 +39,8 @@ TEST_CASE_TEMPLATE("a row's product does not depend on its company, nor on where
   }
 }
 
-TEST_CASE_TEMPLATE("nor on how long rows and groups of tiles are cut", Backend, cpu_with<isa::avx2>, cpu_with<isa::avx512>,
-                   cpu_with<isa::avx512_bf16>, cpu_with<isa::amx>) {
-  if (is_missing<Backend>()) return;
-  Backend backend(execution{.threads = 1});
+TEST_CASE("nor on how long rows and groups of tiles are cut" ON_EVERY_PATH) {
+  tested_cpu backend;
   const std::size_t inputs = 2100, outputs = 520, all = 50;  // several parts of the inputs, groups of several tiles
   const guarded<float> input(all, inputs, normal_floats(all * inputs, 1));
   const stored part(normal_floats(outputs * inputs, 2), outputs, inputs, dtype::f32);

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+// Whole models of four layers on every path, also those that run on imitated registers: as far from the reference as the path's arithmetic
+// says, and no further. The bundled model, which is larger: tests/model/transformer.test.cpp.
+#include <lazyprune/backend/cpu.hpp>
+#include <lazyprune/backend/reference.hpp>
+#include <lazyprune/io/checkpoint.hpp>
+#include <lazyprune/lazyprune.hpp>
+#include <lazyprune/model/generator.hpp>
+#include <lazyprune/model/random_source.hpp>
+
+#include <doctest/doctest.h>
+
+#include "../model/followed.hpp"
+#include "../model/tiny_model.hpp"
+#include "../path_tolerance.hpp"
+#include "../test_data.hpp"
+#include "../tested_path.hpp"
+
+namespace {
+
+using namespace lazyprune;
+using namespace lazyprune_test;
+
+constexpr std::size_t prompt_tokens = 100, steps = 6;
+
+token_id token(std::size_t i, std::size_t vocabulary) { return static_cast<token_id>(i * i * 31 % vocabulary); }
+
+template <class Backend, class Scorer>
+std::vector<step_trace> run(const model<Backend>& net, Backend& backend, const Scorer& scorer) {
+  workspace<Backend> work(net, backend);
+  auto text = begin(net, policy{scorer, stages{{1, 0.7}, {3, 0.5}}, top_k{}, keep_all{}});
+  std::vector<token_id> prompt;
+  generation_options options;
+  options.trace_logits = true;
+  for (std::size_t i = 0; i < prompt_tokens; ++i) prompt.push_back(token(i, net.config.vocabulary));
+  for (std::size_t i = 0; i < steps; ++i) options.force.push_back(token(prompt_tokens + i, net.config.vocabulary));
+  return generate(work, text, prompt, options).trace;
+}
+
+/// `load(backend, weights)` makes the model, whose weights are bf16 numbers, in a backend.
+template <class Load>
+void check_against_reference(const Load& load) {
+  reference<double> exact;
+  const auto oracle = load(exact, dtype::f32);
+  score_log leader;
+  const auto expected = run(oracle, exact, followed(last_query_attention{}, leader));
+  struct variant {
+    std::string name;
+    dtype weights, kv;
+    bool exact;
+  };
+  for (const auto& [name, weights, kv, exactly] :
+       {variant{"f32", dtype::f32, dtype::f32, false}, variant{"bf16, exact, keys and values in f32", dtype::bf16, dtype::f32, true},
+        variant{"bf16, exact", dtype::bf16, dtype::bf16, true}, variant{"bf16", dtype::bf16, dtype::bf16, false}}) {
+    CAPTURE(name);
+    const execution how = tested_execution({.kv = kv, .exact = exactly});
+    cpu backend(how);
+    score_log own;
+    const auto result = run(load(backend, weights), backend, followed(last_query_attention{}, own, &leader));
+    const path_tolerance allowed(how, weights, oracle.config, prompt_tokens + steps);
+    double largest = 0;
+    for (std::size_t s = 0; s < steps; ++s) {
+      REQUIRE(result[s].layers == expected[s].layers);
+      double apart = 0, squares = 0;
+      for (std::size_t i = 0; i < oracle.config.vocabulary; ++i) {
+        apart = std::max(apart, std::abs(result[s].logits[i] - expected[s].logits[i]));
+        squares += expected[s].logits[i] * expected[s].logits[i];
+      }
+      largest = std::max(largest, apart / allowed.logits(std::sqrt(squares / static_cast<double>(oracle.config.vocabulary))));
+    }
+    MESSAGE(name << ": of what is allowed, logits take " << largest);
+    CHECK(largest < 1);
+    CHECK(largest > 0.01);  // the path rounds what it says that it does
+    CHECK(furthest_other_choice(expected, leader, own, [&](std::size_t layers, double spread) { return allowed.scores(layers, spread); }) <
+          1);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a random model agrees with the reference" ON_EVERY_PATH) {
+  model_config config = shape_named("pocket");
+  config.vocabulary = 199;
+  config.hidden = 48;
+  config.layers = 4;
+  config.n_heads = 6;
+  config.n_kv_heads = 2;
+  config.head_dim = 8;
+  config.ffn = 80;
+  check_against_reference(
+      [&](auto& backend, dtype as) { return load_model(backend, config, random_source(config, dtype::bf16), {.as = as}); });
+}
+
+TEST_CASE("trained shapes of every kind agree with the reference" ON_EVERY_PATH) {
+  const auto families = test_data("models/families");
+  if (families.empty()) return;
+  for (const std::string name : {"llama_mha_untied_bias", "mistral_head_dim", "qwen3_qk_norm"}) {
+    CAPTURE(name);
+    const checkpoint files(families / name);
+    check_against_reference([&](auto& backend, dtype as) { return load_model(backend, files.config(), files, {.as = as}); });
+  }
+}

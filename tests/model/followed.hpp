@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+// A run that decides as another one did: its scorer works on its own evidence, notes what it finds, and gives back what the leader's found.
+// So both keep the same tokens to the end, and what differs between them is arithmetic alone.
+#pragma once
+
+#include <lazyprune/core/concepts.hpp>
+#include <lazyprune/session/trace.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace lazyprune_test {
+
+/// One call of a scorer.
+struct scored {
+  std::vector<float> scores;  // (active)
+  double spread;              // of the log-probabilities of a head, the largest of all heads; 1 without probabilities
+};
+using score_log = std::vector<scored>;
+
+template <class Scorer>
+struct followed : Scorer {
+  score_log* own;
+  const score_log* leader = nullptr;  // none: this one leads
+
+  followed(Scorer scorer, score_log& log, const score_log* to_follow = nullptr) : Scorer(scorer), own(&log), leader(to_follow) {}
+
+  template <class View>
+    requires lazyprune::scorer_of<Scorer, View>
+  void score(const View& view, std::span<float> out) const {
+    Scorer::score(view, out);
+    double spread = 0;
+    if constexpr (requires { view.now; })  // which adds to what earlier calls found
+      spread = std::max(spread_of(view.now), own->empty() ? 0.0 : own->back().spread);
+    else
+      spread = spread_of(view);
+    own->push_back({{out.begin(), out.end()}, spread});
+    if (leader) std::ranges::copy((*leader)[own->size() - 1].scores, out.begin());
+  }
+
+ private:
+  static double spread_of(const lazyprune::attention_view& view) {
+    double largest = 0;
+    for (std::size_t h = 0; h < view.heads; ++h) {
+      double count = 0, sum = 0, squares = 0;
+      for (const float p : view.head(h)) {
+        if (p == 0) continue;  // not seen, or beyond the range of float
+        const double x = std::log(p);
+        ++count;
+        sum += x;
+        squares += x * x;
+      }
+      largest = std::max(largest, std::sqrt(squares / count - sum * sum / (count * count)));
+    }
+    return largest;
+  }
+  static double spread_of(const lazyprune::value_view& view) { return spread_of(view.attention); }
+  static double spread_of(const lazyprune::window_view& view) { return spread_of(view.query(view.queries - 1)); }
+  static double spread_of(const lazyprune::key_view&) { return 1; }
+};
+
+/// How far from the cut, in units of what is allowed, the follower's own scores put a token on the other side of it: at most, over all
+/// choices of a run by top_k. `allowed(layers, spread)` is of a score's logarithm.
+template <class Allowed>
+double furthest_other_choice(const std::vector<lazyprune::step_trace>& trace, const score_log& leader, const score_log& follower,
+                             Allowed allowed) {
+  double furthest = 0;
+  std::size_t call = 0;
+  const std::size_t layers = trace.front().layers.size();
+  const bool every_layer = leader.size() == trace.size() * (layers - 1);
+  for (const lazyprune::step_trace& step : trace)
+    for (std::size_t l = 0; l + 1 < layers; ++l) {
+      if (!step.margin[l] && !every_layer) continue;
+      const std::vector<float>&theirs = leader[call].scores, &own = follower[call].scores;
+      const double most = -std::expm1(-allowed(l + 1, leader[call].spread));
+      ++call;
+      if (!step.margin[l]) continue;
+      const auto &active = step.layers[l].active, &kept = step.layers[l + 1].active;
+      std::vector<std::size_t> order(active.size() - 1);  // the query token stays in any case
+      for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+      std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return own[a] > own[b]; });
+      const auto keeps = [&](std::size_t i) { return std::ranges::binary_search(kept, active[i]); };
+      double cut = INFINITY;
+      for (const std::size_t i : order)
+        if (keeps(i)) cut = std::min<double>(cut, theirs[i]);
+      for (std::size_t n = 0; n < order.size(); ++n) {
+        const double score = theirs[order[n]];
+        if (keeps(order[n]) == (n + 1 < kept.size()) || score == cut) continue;
+        furthest = std::max(furthest, std::abs(score - cut) / std::max(std::abs(score), std::abs(cut)) / most);
+      }
+    }
+  return furthest;
+}
+
+}  // namespace lazyprune_test
