@@ -6,15 +6,19 @@
 #include <lazyprune/io/checkpoint.hpp>
 #include <lazyprune/lazyprune.hpp>
 #include <lazyprune/model/generator.hpp>
+#include <lazyprune/registry/make_session.hpp>
+#include <lazyprune/registry/shipped_policies.hpp>
 
 #include <algorithm>
 #include <cstdio>
+#include <string_view>
 #include <utility>
 
 namespace {
 
 /// A token matters if any head looks at it hard, or if the one before it does: answers tend to follow what is found.
 struct loud_neighbours {
+  static constexpr std::string_view name = "loud_neighbours";
   float carry = 0.5f;
 
   void score(const lazyprune::attention_view& attention, std::span<float> out) const {
@@ -23,16 +27,28 @@ struct loud_neighbours {
       for (std::size_t i = 0; i < out.size(); ++i) out[i] = std::max(out[i], attention(h, i));
     for (std::size_t i = out.size(); i-- > 1;) out[i] = std::max(out[i], carry * out[i - 1]);
   }
+
+  template <class Visitor>
+  void describe(Visitor& visit) {
+    visit("carry", carry);
+  }
 };
 static_assert(lazyprune::importance_scorer<loud_neighbours>);
 
 /// Half of the tokens go on after every `n` layers, but never fewer than `least`.
 struct halve_every {
-  lazyprune::layer_id n;
-  std::size_t least;
+  static constexpr std::string_view name = "halve_every";
+  lazyprune::positive n = 1;
+  std::size_t least = 1;
 
   std::size_t keep(const lazyprune::layer_context& c) const {
     return c.done % n == 0 ? std::max((c.active + 1) / 2, least) : lazyprune::everything;
+  }
+
+  template <class Visitor>
+  void describe(Visitor& visit) {
+    visit(lazyprune::required("n"), n, lazyprune::layer_range{.least = 1});
+    visit("least", least);
   }
 };
 static_assert(lazyprune::layer_schedule<halve_every>);
@@ -70,6 +86,11 @@ int main(int argc, char** argv) try {
   const lazyprune::policy mine{loud_neighbours{}, halve_every{.n = 2, .least = 16}, lazyprune::top_k{}, lazyprune::keep_all{}};
   show("dense", lazyprune::any_session(lazyprune::dense(), {.layers = layers}));
   show("loud neighbours", lazyprune::any_session(mine, {.layers = layers}));
+
+  lazyprune::policy_registry policies = lazyprune::shipped_policies();
+  policies.add<loud_neighbours, halve_every>();
+  const auto text = lazyprune::parse_policy("--scorer loud_neighbours:carry=0.25 --schedule halve_every:n=2 --keep-first 4");
+  show("by its text", make_session(text, {.layers = layers}, policies));
 } catch (const lazyprune::error& fault) {
   std::fprintf(stderr, "custom_policy: %s\n", fault.what());
   return 1;

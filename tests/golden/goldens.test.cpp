@@ -4,9 +4,9 @@
 #include <lazyprune/eval/trace_compare.hpp>
 #include <lazyprune/io/checkpoint.hpp>
 #include <lazyprune/io/trace_file.hpp>
+#include <lazyprune/lazyprune.hpp>
 #include <lazyprune/model/generator.hpp>
 #include <lazyprune/registry/make_session.hpp>
-#include <lazyprune/registry/shipped_policies.hpp>
 
 #include <doctest/doctest.h>
 
@@ -15,6 +15,7 @@
 
 #include "../model/followed.hpp"
 #include "../path_tolerance.hpp"
+#include "../policies.hpp"
 #include "../test_data.hpp"
 #include "../tested_path.hpp"
 
@@ -57,7 +58,7 @@ std::vector<step_trace> run(const model<Backend>& net, any_session session, cons
 
 template <class Backend>
 std::vector<step_trace> run(const model<Backend>& net, const policy_spec& policy, const std::vector<step_trace>& as, Backend& backend) {
-  return run(net, make_session(policy, {.layers = static_cast<layer_id>(net.config.layers)}, shipped_policies()), as, backend);
+  return run(net, make_session(policy, {.layers = static_cast<layer_id>(net.config.layers)}, policies()), as, backend);
 }
 
 std::vector<step_trace> read_golden(const golden& g) { return read_trace(source_dir() / "tests/golden" / (g.name + ".jsonl")); }

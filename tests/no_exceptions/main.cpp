@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <cstring>
 
-int planning_presets();
+#include "presets.hpp"
 
 namespace {
 
@@ -23,10 +23,10 @@ void print_and_leave(const lazyprune::error& fault) {
 int main(int argc, char** argv) {
   const char* asked = argc > 1 ? argv[1] : "presets";
   if (std::strcmp(asked, "presets") == 0) {
-    const int planning = planning_presets();
-    std::printf("%d presets plan\n", planning);
-    return planning == 5 ? 0 : 1;
+    std::printf("%d presets plan, %d by name\n", planning_presets(), named_presets());
+    return 0;
   }
+  if (std::strcmp(asked, "text") == 0) read_wrong_text();
   lazyprune::session session(lazyprune::dense(), {.layers = 2, .max_tokens = 4});
   if (std::strcmp(asked, "returning_hook") == 0) {
     lazyprune::set_error_hook(print);

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT
-// A session and an erased session of every preset.
+// A session and an erased session of every preset, and one of every preset by its name.
 #include <lazyprune/lazyprune.hpp>
+#include <lazyprune/registry/make_session.hpp>
+#include <lazyprune/registry/shipped_policies.hpp>
+
+#include "presets.hpp"
 
 using namespace lazyprune;
 
@@ -40,3 +44,15 @@ int planning_presets() {
   return plans<true>(lazyllm(half), 20 + 20 + 10 + 10) + plans<true>(static_pruning(half), 20 + 20 + 10 + 10) +
          plans<false>(random_drop(0.5), 4 * 10) + plans<false>(streaming_llm(2, 3), 4 * 5) + plans<false>(dense(), 4 * 20);
 }
+
+int named_presets() {
+  const policy_registry policies = shipped_policies();
+  int planning = 0;
+  for (const policy_preset& preset : policies.presets()) {
+    const std::size_t rows = rows_planned<true>(make_session({.preset = preset.name}, {.layers = 4, .max_tokens = tokens}, policies));
+    if (rows > 0 && rows <= 4 * tokens) ++planning;
+  }
+  return planning;
+}
+
+void read_wrong_text() { (void)parse_policy("lazyllm --stage 2:0.5"); }

@@ -5,7 +5,8 @@
 
 #include <cmath>
 
-#include <lazyprune/registry/shipped_policies.hpp>
+#include <lazyprune/lazyprune.hpp>
+#include "policies.hpp"
 
 using namespace lazyprune;
 
@@ -21,8 +22,6 @@ struct planned {
 
 constexpr layer_id layers = 8;
 constexpr std::size_t heads = 4, kv_heads = 2, head_dim = 4;
-
-const policy_registry policies = shipped_policies();
 
 float noise(std::size_t i) {
   const double x = std::sin(static_cast<double>(i) * 12.9898) * 43758.5453;
@@ -72,7 +71,7 @@ std::vector<planned> expected(Policy p) {
   return drive(any_session(std::move(p), {.layers = layers}));
 }
 
-std::vector<planned> made(const policy_spec& spec) { return drive(make_session(spec, {.layers = layers}, policies)); }
+std::vector<planned> made(const policy_spec& spec) { return drive(make_session(spec, {.layers = layers}, policies())); }
 
 policy_spec preset(const char* name) {
   policy_spec spec;
@@ -151,9 +150,9 @@ TEST_CASE("protected tokens and a dense decode are around whatever is chosen") {
 }
 
 TEST_CASE("the options reach the session, and mistakes are those of the spec") {
-  any_session session = make_session({}, {.layers = 3, .max_tokens = 4}, policies);
+  any_session session = make_session({}, {.layers = 3, .max_tokens = 4}, policies());
   CHECK(session.layers() == 3);
   CHECK_THROWS_AS(session.begin(5, phase::prefill), error);
-  CHECK_THROWS_WITH_AS(make_session(preset("nothing"), {.layers = 3}, policies),
+  CHECK_THROWS_WITH_AS(make_session(preset("nothing"), {.layers = 3}, policies()),
                        "--policy: expected one of lazyllm, static, random, streaming, dense, found nothing", error);
 }

@@ -3,18 +3,16 @@
 
 #include <doctest/doctest.h>
 
-#include <lazyprune/registry/shipped_policies.hpp>
-
+#include <lazyprune/lazyprune.hpp>
+#include "policies.hpp"
 #include "registry/spec_with.hpp"
 
 using namespace lazyprune;
 
 namespace {
 
-const policy_registry policies = shipped_policies();
-
-policy_parts parts_of(const policy_spec& spec, layer_id layers) { return lazyprune::parts_of(spec, layers, policies); }
-std::string text(const policy_spec& spec, layer_id layers) { return lazyprune::text(spec, layers, policies); }
+policy_parts parts_of(const policy_spec& spec, layer_id layers) { return lazyprune::parts_of(spec, layers, policies()); }
+std::string text(const policy_spec& spec, layer_id layers) { return lazyprune::text(spec, layers, policies()); }
 
 /// The policy in it has this type and these numbers.
 template <class Any, class Policy>

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include <lazyprune/policy/presets.hpp>
+#include <lazyprune/lazyprune.hpp>
 #include <lazyprune/registry/make_session.hpp>
-#include <lazyprune/registry/shipped_policies.hpp>
+#include "policies.hpp"
 
 namespace {
 
@@ -49,43 +49,43 @@ std::string fault(auto&& call) {
 }  // namespace
 
 TEST_CASE("a user's own policies stand beside the library's") {
-  policy_registry policies = shipped_policies();
-  policies.add<oldest_first, halve_once>();
+  policy_registry mine = policies();
+  mine.add<oldest_first, halve_once>();
   const policy_spec spec{.schedule = "halve_once:after=0", .scorer = "oldest_first:slope=0.25"};
-  CHECK(text(spec, 4, policies) ==
+  CHECK(text(spec, 4, mine) ==
         "--schedule halve_once:after=0 --scorer oldest_first:slope=0.25 --selector top_k --store keep_all --keep-first 0 --keep-last 0 "
         "--decode same");
 
-  any_session session = make_session(spec, {.layers = 4}, policies);
+  any_session session = make_session(spec, {.layers = 4}, mine);
   auto step = session.begin(6, phase::prefill);
   const std::span<const position> active = step.enter(0).active;
   CHECK(std::vector(active.begin(), active.end()) == std::vector<position>{0, 1, 5});  // the query token and the first two
 
-  CHECK(policies.scorers().help().ends_with(" oldest_first:slope="));
-  CHECK(policies.schedules().help().ends_with(" halve_once:after="));
-  CHECK(fault([&] { text({.scorer = "newest"}, 4, policies); }).ends_with(", random, oldest_first, found newest"));
+  CHECK(mine.scorers().help().ends_with(" oldest_first:slope="));
+  CHECK(mine.schedules().help().ends_with(" halve_once:after="));
+  CHECK(fault([&] { text({.scorer = "newest"}, 4, mine); }).ends_with(", random, oldest_first, found newest"));
   CHECK(fault([&] {
-          text({.stages = "0:0.5"}, 4, policies);
+          text({.stages = "0:0.5"}, 4, mine);
         }).find("before the first only the scorers oldest_first, random and recency know anything") != std::string::npos);
-  CHECK(fault([&] { text({.schedule = "halve_once"}, 4, policies); }) == "--schedule: halve_once: expected the key after, found none");
-  CHECK(fault([&] { text(spec, 4, shipped_policies()); }).find("found oldest_first") != std::string::npos);
+  CHECK(fault([&] { text({.schedule = "halve_once"}, 4, mine); }) == "--schedule: halve_once: expected the key after, found none");
+  CHECK(fault([&] { text(spec, 4, policies()); }).find("found oldest_first") != std::string::npos);
 }
 
 TEST_CASE("a user's own preset") {
-  policy_registry policies = shipped_policies();
-  policies.add_preset("snap", "SnapKV's window", [](layer_id layers) {
+  policy_registry mine = policies();
+  mine.add_preset("snap", "SnapKV's window", [](layer_id layers) {
     return policy{window_attention{.window = 8}, prompt_only{stages{{layers / 2, 0.5}}}, protect{top_k{}, 4}, none{}};
   });
-  CHECK(text({.preset = "snap", .keep_last = 2}, 8, policies) ==
+  CHECK(text({.preset = "snap", .keep_last = 2}, 8, mine) ==
         "--stages 4:0.5 --scorer window_attention:window=8,kernel=7,pool=max --selector top_k --store none --keep-first 4 --keep-last 2 "
         "--decode dense");
-  CHECK(policies.preset_help().ends_with("; dense; snap: SnapKV's window"));
+  CHECK(mine.preset_help().ends_with("; dense; snap: SnapKV's window"));
 }
 
 TEST_CASE("a name is taken once") {
-  policy_registry policies = shipped_policies();
-  policies.add<oldest_first>();
-  CHECK(fault([&] { policies.add<oldest_first>(); }) == "registry: oldest_first: expected one policy of that name, found two");
-  CHECK(fault([&] { policies.add_preset("dense", "", [](layer_id) { return dense(); }); }) ==
+  policy_registry mine = policies();
+  mine.add<oldest_first>();
+  CHECK(fault([&] { mine.add<oldest_first>(); }) == "registry: oldest_first: expected one policy of that name, found two");
+  CHECK(fault([&] { mine.add_preset("dense", "", [](layer_id) { return dense(); }); }) ==
         "registry: dense: expected one preset of that name, found two");
 }

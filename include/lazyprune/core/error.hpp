@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The one exception type: which file or argument, which place in it, what was expected there, what was found, and a code to act on.
-// Floors 0 to 2 report through one hook, so that a build without exceptions has their errors too.
+// Floors 0 to 3 report through one hook, so that a build without exceptions has their errors too.
 #pragma once
 
 #include <atomic>
@@ -69,7 +69,7 @@ class error : public std::runtime_error {
   error_code code_;
 };
 
-/// Called with each error of floors 0 to 2 before it is thrown. In a build without exceptions it must not return: it may end the thread,
+/// Called with each error of floors 0 to 3 before it is thrown. In a build without exceptions it must not return: it may end the thread,
 /// or leave by longjmp; the program ends where it does return. One hook serves all threads.
 using error_hook = void (*)(const error&);
 

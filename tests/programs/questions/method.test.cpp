@@ -3,8 +3,9 @@
 
 #include <doctest/doctest.h>
 
+#include <lazyprune/policy/presets.hpp>
 #include <lazyprune/registry/make_session.hpp>
-#include <lazyprune/registry/shipped_policies.hpp>
+#include "policies.hpp"
 
 using namespace lazyprune;
 using namespace lazyprune::program;
@@ -24,7 +25,7 @@ std::string fault(auto&& call) {
 
 /// Of the rows of a dense prefill of so many tokens, the share that a session of the setting plans. Scorers see the same of each token.
 double planned_share(const eval_setting& setting, layer_id layers, std::size_t tokens) {
-  any_session session = make_session(setting.policy, {.layers = layers}, shipped_policies());
+  any_session session = make_session(setting.policy, {.layers = layers}, ::policies());
   auto step = session.begin(tokens, phase::prefill);
   std::vector<float> seen;
   for (layer_id l = 0; l < layers; ++l) {
