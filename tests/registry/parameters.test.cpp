@@ -43,7 +43,7 @@ struct everything_there_is {
 
 struct undescribed {};
 struct needs_a_number {
-  static constexpr std::string_view name = "needs_a_number";
+  [[maybe_unused]] static constexpr std::string_view name = "needs_a_number";
   explicit needs_a_number(int) {}
   template <class Visitor>
   void describe(Visitor&) {}

@@ -88,10 +88,11 @@ TEST_CASE("an erased session does what the session in it does, for every kind of
 }
 
 TEST_CASE("a policy of erased parts is planned as the policy itself") {
-  const auto as_itself = []<class View>(const auto& policy, const View*) {
+  const auto as_itself = []<class View>(const auto& policy, std::type_identity<View>) {
     const lazyprune::policy parts{any_scorer(policy.scorer), any_schedule(policy.schedule), any_selector(policy.selector),
                                   any_store(policy.store)};
-    lazyprune::session typed(policy, {.layers = 5}), chosen(parts, {.layers = 5});
+    lazyprune::session typed(policy, {.layers = 5});
+    lazyprune::session chosen(parts, {.layers = 5});
     any_session erased(parts, {.layers = 5, .max_tokens = 60});
     const auto expected = run<View>(typed);
     CHECK(run<View>(chosen) == expected);
@@ -100,18 +101,18 @@ TEST_CASE("a policy of erased parts is planned as the policy itself") {
     erased.reset();
     CHECK(run<View>(erased) == expected);
   };
-  constexpr const attention_view* attention = nullptr;
-  constexpr const window_view* window = nullptr;
+  constexpr std::type_identity<attention_view> attention;
+  constexpr std::type_identity<window_view> window;
   const stages hard{{1, 0.5}, {3, 0.4}};
   as_itself(policy{last_query_attention{}, hard, top_k{}, keep_all{}}, attention);
   as_itself(policy{last_query_attention{}, adaptive{.mass = 0.6}, top_k{}, keep_all{}}, attention);
   as_itself(policy{accumulated_attention{}, by_phase{hard, adaptive{.mass = 0.6}}, top_k{}, bounded{.rows = 9}}, attention);
   as_itself(policy{window_attention{.window = 4}, hard, protect{top_k{}, 2, 2}, keep_all{}}, window);
   as_itself(policy{prompt_window_attention{.window = 4}, prompt_only{hard}, top_p{.mass = 0.9}, keep_all{}}, window);
-  as_itself(policy{key_norm{}, hard, blocks{.size = 4}, none{}}, static_cast<const key_view*>(nullptr));
-  as_itself(policy{value_weighted_attention{}, hard, top_k{}, keep_all{}}, static_cast<const value_view*>(nullptr));
-  as_itself(policy{recency{}, stages{{0, 0.8}, {2, 0.5}}, top_k{}, keep_all{}}, static_cast<const void*>(nullptr));
-  as_itself(dense(), static_cast<const void*>(nullptr));
+  as_itself(policy{key_norm{}, hard, blocks{.size = 4}, none{}}, std::type_identity<key_view>{});
+  as_itself(policy{value_weighted_attention{}, hard, top_k{}, keep_all{}}, std::type_identity<value_view>{});
+  as_itself(policy{recency{}, stages{{0, 0.8}, {2, 0.5}}, top_k{}, keep_all{}}, std::type_identity<void>{});
+  as_itself(dense(), std::type_identity<void>{});
 }
 
 TEST_CASE("its errors are the session's") {

@@ -13,7 +13,10 @@ TEST_CASE("a slot is freed when the frontier moves on, and used again") {
   frontier_table table;
   table.append(4);
   CHECK(table.known() == 4);
-  for (const position t : {0u, 1u, 2u}) table.advance(t, 1), table.store(t);
+  for (const position t : {0u, 1u, 2u}) {
+    table.advance(t, 1);
+    table.store(t);
+  }
   CHECK(table.slots() == 3);
   CHECK(table.stored_count() == 3);
   const auto slot = table.slot(1);
@@ -58,8 +61,11 @@ TEST_CASE("no two tokens share a slot, and there are never more slots than were 
       table.store(t);
     std::set<std::uint32_t> used;
     std::size_t stored = 0;
-    for (position u = 0; u < 50; ++u)
-      if (table.stored(u)) used.insert(table.slot(u)), ++stored;
+    for (position u = 0; u < 50; ++u) {
+      if (!table.stored(u)) continue;
+      used.insert(table.slot(u));
+      ++stored;
+    }
     most = std::max(most, stored);
     REQUIRE(used.size() == stored);
     REQUIRE(table.stored_count() == stored);

@@ -92,7 +92,10 @@ class session {
       const float s = std::isnan(score(done, t)) ? -INFINITY : score(done, t);
       for (auto& states : aux_)
         if (states.count(t)) states[t] = s;
-      if (done > 0 && !kv_[done].count(t) && !aux_[done].count(t)) aux_[done][t] = s, arrivals = true;
+      if (done > 0 && !kv_[done].count(t) && !aux_[done].count(t)) {
+        aux_[done][t] = s;
+        arrivals = true;
+      }
       if (done == 0 && !kv_[0].count(t)) embeddings.push_back(t);
     }
     for (const token t : embeddings)

@@ -90,7 +90,10 @@ struct labelled_engine {
         const row_source source = plan.sources[i];
         if (source.from == row_source::origin::embedding) input.push_back({source.index, 0});
         if (source.from == row_source::origin::carried) input.push_back(rows[source.index]);
-        if (source.from == row_source::origin::stored) input.push_back(aux[source.index]), seen.revived.push_back(plan.rows[i]);
+        if (source.from == row_source::origin::stored) {
+          input.push_back(aux[source.index]);
+          seen.revived.push_back(plan.rows[i]);
+        }
         REQUIRE(input.back() == label{plan.rows[i], l});
         REQUIRE(++times_computed[{l, plan.rows[i]}] == 1);
       }
@@ -378,17 +381,17 @@ TEST_CASE("nothing allocates after reserve, and nothing but begin throws") {
   allocates_nothing(policy{last_query_attention{}, by_phase{hard, every{.n = 2, .share = 0.7}}, top_k{}, keep_all{}});
   allocates_nothing(policy{last_query_attention{}, budget({.after = 2, .cost = 0.6}), top_k{}, keep_all{}});
 
-  const auto chosen = [&]<class View>(any_scorer scorer, any_schedule schedule, const View*) {
+  const auto chosen = [&]<class View>(any_scorer scorer, any_schedule schedule, std::type_identity<View>) {
     const policy parts{scorer, schedule, any_selector(protect(any_selector(top_k{}), 2)), any_store(bounded{30})};
     const session_options options{.layers = 5, .max_tokens = 300};
     allocates_nothing<View>(lazyprune::session(parts, options));
     allocates_nothing<View>(any_session(parts, options));
   };
-  chosen(key_norm{}, hard, static_cast<const key_view*>(nullptr));
-  chosen(hidden_peak{}, hard, static_cast<const hidden_view*>(nullptr));
-  chosen(accumulated_attention{}, adaptive{.mass = 0.5}, static_cast<const attention_view*>(nullptr));
-  chosen(prompt_window_attention{.window = 8}, prompt_only(any_schedule(hard)), static_cast<const window_view*>(nullptr));
-  chosen(recency{}, stages{{0, 0.5}, {2, 0.5}}, static_cast<const token_view*>(nullptr));
+  chosen(key_norm{}, hard, std::type_identity<key_view>{});
+  chosen(hidden_peak{}, hard, std::type_identity<hidden_view>{});
+  chosen(accumulated_attention{}, adaptive{.mass = 0.5}, std::type_identity<attention_view>{});
+  chosen(prompt_window_attention{.window = 8}, prompt_only(any_schedule(hard)), std::type_identity<window_view>{});
+  chosen(recency{}, stages{{0, 0.5}, {2, 0.5}}, std::type_identity<token_view>{});
 }
 
 TEST_CASE("a reserve or begin for which there is no memory changes nothing") {
@@ -481,8 +484,15 @@ TEST_CASE("finish before the last layer, or inside it, leaves the step unfinishe
   };
   refused([](auto&) {});
   refused([](auto& step) { step.enter(0); });
-  refused([](auto& step) { step.enter(0), step.leave(); });
-  refused([](auto& step) { step.enter(0), step.leave(), step.enter(1); });
+  refused([](auto& step) {
+    step.enter(0);
+    step.leave();
+  });
+  refused([](auto& step) {
+    step.enter(0);
+    step.leave();
+    step.enter(1);
+  });
 }
 #endif
 

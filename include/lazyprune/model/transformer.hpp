@@ -234,7 +234,7 @@ class transformer {
                     attention_rows{{config_.n_heads, config_.n_kv_heads, config_.head_dim}, tokens, active, work_.slots_}, out, probe);
   }
 
-  static std::size_t probe_queries(const step<any_session>& step) {
+  static std::size_t probe_queries(const step<session_interface>& step) {
     switch (step.wants()) {
       case evidence_kind::attention:
       case evidence_kind::values:

@@ -10,8 +10,6 @@
 namespace lazyprune {
 inline namespace v0 {
 
-class any_session;
-
 /// What is behind an any_session, see session for the meaning of its functions.
 class session_interface {
  public:
@@ -20,7 +18,8 @@ class session_interface {
   virtual const layer_plan& enter(layer_id layer) noexcept = 0;
   virtual evidence_kind wants() const noexcept = 0;
   virtual std::size_t window() const noexcept = 0;
-  virtual void leave(const evidence& view) noexcept = 0;
+  virtual void leave(const evidence& shown) noexcept = 0;
+  void leave() noexcept { leave(evidence{}); }
   virtual std::span<const spill> spills() const noexcept = 0;
   virtual float margin() const noexcept = 0;
   virtual void finish() noexcept = 0;
@@ -34,6 +33,7 @@ class session_interface {
 template <class Session>
 class session_adapter final : public session_interface {
  public:
+  using session_interface::leave;
   explicit session_adapter(Session session) : session_(std::move(session)) {}
 
   void begin(std::size_t new_tokens, phase phase) override { session_.begin(new_tokens, phase); }
@@ -69,9 +69,9 @@ class any_session {
   template <class Scorer, class Schedule, class Selector, class Store>
   any_session(policy<Scorer, Schedule, Selector, Store> p, session_options options) : any_session(session(std::move(p), options)) {}
 
-  step<any_session> begin(std::size_t new_tokens, phase phase) {
+  step<session_interface> begin(std::size_t new_tokens, phase phase) {
     impl_->begin(new_tokens, phase);
-    return step<any_session>(*this);
+    return step(*impl_);
   }
   void reserve(std::size_t max_tokens) { impl_->reserve(max_tokens); }
   void reset() { impl_->reset(); }
@@ -81,16 +81,6 @@ class any_session {
   const statistics& stats() const noexcept { return impl_->stats(); }
 
  private:
-  friend class step<any_session>;
-  const layer_plan& enter(layer_id layer) noexcept { return impl_->enter(layer); }
-  evidence_kind wants() const noexcept { return impl_->wants(); }
-  std::size_t window() const noexcept { return impl_->window(); }
-  void leave() noexcept { impl_->leave(evidence{}); }
-  void leave(const evidence& view) noexcept { impl_->leave(view); }
-  std::span<const spill> spills() const noexcept { return impl_->spills(); }
-  float margin() const noexcept { return impl_->margin(); }
-  void finish() noexcept { impl_->finish(); }
-
   std::unique_ptr<session_interface> impl_;
 };
 

@@ -61,7 +61,10 @@ TEST_CASE("orders that are hard to partition: sorted, reversed, all equal, sawto
   for (const std::size_t n : {1u, 2u, 255u, 256u, 257u, 4097u}) {
     CAPTURE(n);
     std::vector<float> rising(n), equal(n, 0.25f), saw(n);
-    for (std::size_t i = 0; i < n; ++i) rising[i] = static_cast<float>(i), saw[i] = static_cast<float>(i % 17);
+    for (std::size_t i = 0; i < n; ++i) {
+      rising[i] = static_cast<float>(i);
+      saw[i] = static_cast<float>(i % 17);
+    }
     const std::vector<float> falling(rising.rbegin(), rising.rend());
     for (const std::vector<float>& scores : {rising, falling, equal, saw})
       for (const std::size_t keep : {std::size_t{1}, (n + 1) / 2, n}) CHECK(select(scores, keep) == best_by_sorting(scores, keep));
