@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include <lazyprune/policy/presets.hpp>
+#include <lazyprune/lazyprune.hpp>
 
 #include "registry/spec_with.hpp"
 
@@ -73,6 +73,17 @@ TEST_CASE("a policy of described parts is spelled by flags") {
         "--stages 0:0.6 --scorer random:seed=7 --selector top_k --store none --keep-first 0 --keep-last 0 --decode dense");
   CHECK(flags_text(spec_of(streaming_llm(4, 60))) ==
         "--schedule budget:after=0,tokens=64 --scorer recency --selector top_k --store none --keep-first 4 --keep-last 0 --decode same");
+  const stages half{{2, 0.5}}, never{};
+  CHECK(spec_of(policy{recency{}, by_phase{never, every{2, 0.5}}, protect{blocks{4}, 1, 2}, none{}}) ==
+        policy_spec{.schedule = "every:n=2,share=0.5",
+                    .scorer = "recency",
+                    .selector = "blocks:size=4",
+                    .store = "none",
+                    .keep_first = 1,
+                    .keep_last = 2,
+                    .decode = "only"});
+  CHECK_THROWS_WITH_AS(spec_of(policy{recency{}, by_phase{half, half}, top_k{}, none{}}),
+                       "policy: by_phase: expected a prompt that is not pruned, or one schedule for all steps, found 2:0.5", error);
   CHECK(flags_text(spec_of(dense())) ==
         "--stages  --scorer recency --selector top_k --store keep_all --keep-first 0 --keep-last 0 --decode same");
 }

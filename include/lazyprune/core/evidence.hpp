@@ -12,7 +12,7 @@ inline namespace v0 {
 
 enum class evidence_kind : std::uint8_t { none, attention, window, keys, values, hidden };
 
-/// In the order of evidence_kind. Positions need no engine: with `evidence{}` it shows nothing.
+/// The alternatives are in the order of evidence_kind. Positions need no engine, so that with `evidence{}` an engine shows nothing.
 using evidence = std::variant<token_view, attention_view, window_view, key_view, value_view, hidden_view>;
 
 /// What the engine has to deliver for this view.

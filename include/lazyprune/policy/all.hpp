@@ -29,7 +29,7 @@ inline namespace v0 {
 template <class... Policies>
 struct policy_list {};
 
-/// In the order in which help and messages name them.
+/// Help and messages name them in this order.
 using all_policies = policy_list<last_query_attention, accumulated_attention, window_attention, prompt_window_attention,
                                  value_weighted_attention, key_norm, recency, random_score,  // scorers
                                  every, linear, cosine, budget, adaptive,                    // schedules, beside stages

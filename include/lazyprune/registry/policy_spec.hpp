@@ -129,6 +129,14 @@ void note_schedule(policy_spec& spec, const prompt_only<Schedule>& schedule) {
   note_schedule(spec, schedule.prefill);
   spec.decode = "dense";
 }
+template <class Decode>
+void note_schedule(policy_spec& spec, const by_phase<stages, Decode>& schedule) {
+  if (!schedule.prefill.list().empty())
+    report_error(error("policy", "by_phase", "a prompt that is not pruned, or one schedule for all steps", schedule.prefill.text(),
+                       error_code::unsupported));
+  note_schedule(spec, schedule.decode);
+  spec.decode = "only";
+}
 
 template <described_policy Selector>
 void note_selector(policy_spec& spec, const Selector& selector) {
@@ -143,7 +151,7 @@ void note_selector(policy_spec& spec, const protect<Selector>& selector) {
 
 }  // namespace detail
 
-/// All parts of a policy of described ones, as flags spell them.
+/// All parts of a policy of described ones, as flags spell them. Reports `error` where they cannot: two schedules, one for each phase.
 template <class Scorer, class Schedule, class Selector, class Store>
 policy_spec spec_of(const policy<Scorer, Schedule, Selector, Store>& policy) {
   policy_spec spec{.scorer = text_of(policy.scorer), .store = text_of(policy.store), .keep_first = 0, .keep_last = 0, .decode = "same"};

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A session whose policy was chosen at run time: the one erased boundary of the library. It costs a few virtual calls a layer, which
-// no measurement has shown.
+// A session of any policy behind one type: what a model drives. It costs a few virtual calls a layer, which no measurement has shown.
 #pragma once
 
 #include <memory>
@@ -10,7 +9,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// What is behind an any_session, see session for the meaning of its functions.
+/// What is behind an any_session. The functions are those of `session` and `step`.
 class session_interface {
  public:
   virtual ~session_interface() = default;

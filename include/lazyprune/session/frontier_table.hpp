@@ -33,7 +33,7 @@ class frontier_table {
     lost_count_ = 0;
   }
 
-  /// New tokens, at the end of the sequence.
+  /// Adds new tokens at the end of the sequence.
   void append(std::size_t tokens) {
     const std::size_t known = frontier_.size() + tokens;
     frontier_.resize(known, 0);
@@ -48,7 +48,7 @@ class frontier_table {
   std::uint32_t slot(position t) const noexcept { return slot_[t]; }
   float score(position t) const noexcept { return score_[t]; }  // the one it had when it was last dropped
 
-  /// Lost: neither its hidden state nor deeper keys and values can be had any more.
+  /// A token is lost where neither its hidden state nor deeper keys and values can be had any more.
   bool lost(position t) const noexcept { return lost_[t] != 0; }
   std::size_t lost_count() const noexcept { return lost_count_; }
 

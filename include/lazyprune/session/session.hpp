@@ -36,7 +36,7 @@ struct session_options {
   std::size_t max_tokens = 0;  // reserved at once; 0: grows with the sequence
 };
 
-/// Costs are linear in the known tokens. After `reserve` (or with max_tokens) nothing allocates; only `begin` throws.
+/// Costs are linear in the known tokens. After `reserve` (or with max_tokens) nothing allocates, and only `begin` reports errors.
 template <class Scorer, class Schedule, class Selector, class Store>
 class session {
  public:
@@ -51,7 +51,7 @@ class session {
   session(session&&) noexcept = default;
   session& operator=(session&&) noexcept = default;
 
-  /// Room for sequences of so many tokens; from then on it is a limit, and nothing allocates.
+  /// Makes room for sequences of so many tokens; from then on it is a limit, and nothing allocates.
   void reserve(std::size_t max_tokens) {
     if (max_tokens < known() || max_tokens >= frontier_table::no_slot)
       report_error(error("session", "reserve", "the tokens known (" + std::to_string(known()) + ") or more, below 2^32 - 1",
@@ -71,8 +71,8 @@ class session {
     in_step_ = false;
   }
 
-  /// A forward pass over `new_tokens` >= 1 tokens that follow those known. Throws where there is no room for them, or where the
-  /// step before was not finished.
+  /// Begins a forward pass over `new_tokens` >= 1 tokens that follow those known. Reports `error` where there is no room for them
+  /// (no_room), or where the step before was not finished (wrong_order).
   step<session> begin(std::size_t new_tokens, phase phase) {
     if (in_step_)
       report_error(
@@ -160,14 +160,14 @@ class session {
   evidence_kind wants() const noexcept { return wants_; }
   std::size_t window() const noexcept { return std::min(needs().window, rows_.size()); }
 
-  /// Without the evidence that is wanted, a mistake of the engine's that debug builds stop at, nothing is pruned.
+  /// Nothing is pruned where the evidence that is wanted does not come, a mistake of the engine's that debug builds stop at.
   void leave() noexcept {
     assert(wants_ == evidence_kind::none && "this layer's evidence is wanted");
     advance();
     prune(score_positions());
   }
 
-  /// Evidence that is not wanted decides nothing, and what is of another kind is not the evidence that is wanted.
+  /// Evidence that is not wanted decides nothing; evidence of another kind is not the one that is wanted.
   void leave(const evidence_type& view) noexcept requires(!scores_positions) {
     if (wants_ == evidence_kind::none || kind_shown(view) != wants_) return leave();
     assert(active_in(view) == active_.size());
@@ -224,7 +224,7 @@ class session {
     prune(score_positions());
   }
 
-  /// A scorer of positions needs nothing from the engine. False where it is not one, or where its scores decide nothing.
+  /// A scorer of positions needs nothing from the engine. Returns false where the scorer is not one, or where its scores decide nothing.
   bool score_positions() noexcept {
     if (needs().kind != evidence_kind::none || layer_ == layers_ || !(by_scores() || quota_ != everything)) return false;
     scores_.resize(active_.size());

@@ -39,7 +39,7 @@ class any_schedule {
 
   bool sees_scores() const { return (*held_).sees_scores(); }
 
-  /// Of a schedule that does not see the scores.
+  /// Asks a schedule that does not see the scores.
   std::size_t keep(const layer_context& context) const {
     assert(!sees_scores());
     return (*held_).keep(context, {});

@@ -11,8 +11,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// All tokens while no more than `from` layers are done; then ceil(s * known - 1e-9) of them, at most the active ones, where s falls in
-/// equal steps from 1, with `from` layers done, to `share`, with all layers done but the last. `known` counts pruned tokens too, so s is
+/// Keeps all tokens while no more than `from` layers are done; then ceil(s * known - 1e-9) of them, at most the active ones, where s falls
+/// in equal steps from 1, with `from` layers done, to `share`, with all layers done but the last. `known` counts pruned tokens too, so s is
 /// the share of the sequence that the next layer sees. Never prunes where `from` >= layers - 1.
 struct linear {
   static constexpr std::string_view name = "linear";

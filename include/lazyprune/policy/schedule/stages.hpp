@@ -23,7 +23,7 @@ struct stage {
 
 class stages {
  public:
-  /// `stages{{9, 0.7}, {19, 0.5}}`: after 9 layers keep 70 %, after 19 layers half of those. Throws `error` where the layers do not
+  /// `stages{{9, 0.7}, {19, 0.5}}`: after 9 layers keep 70 %, after 19 layers half of those. Reports `error` where the layers do not
   /// ascend. An empty list never prunes.
   stages(std::initializer_list<stage> list) : stages(std::vector(list)) {}
   explicit stages(std::vector<stage> list) : list_(std::move(list)) {
@@ -33,7 +33,7 @@ class stages {
                            std::to_string(list_[i].after)));
   }
 
-  /// Reads "9:0.7,19:0.5,28:0.3", LAYER:SHARE pieces; the empty text is no stage. Throws `error` with the piece that is wrong.
+  /// Reads "9:0.7,19:0.5,28:0.3", LAYER:SHARE pieces; the empty text is no stage. Reports `error` with the piece that is wrong.
   static stages parse(std::string_view text) {
     std::vector<stage> list;
     while (!text.empty()) {
@@ -56,7 +56,7 @@ class stages {
     return text;
   }
 
-  /// Ascending by `after`. Valid as long as this object.
+  /// The stages ascend by `after`; the span is valid as long as this object.
   std::span<const stage> list() const& { return list_; }
   std::span<const stage> list() && = delete;
 

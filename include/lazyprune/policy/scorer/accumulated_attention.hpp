@@ -15,9 +15,9 @@ inline namespace v0 {
 enum class layer_reduction : std::uint8_t { sum, max };
 enum class memory_span : std::uint8_t { sequence, step };
 
-/// The query token's attention, the mean over its heads, summed over the layers done where the token was active, or its maximum. `since`
-/// says since when: the start of the sequence, or the start of the step, as CLAA needs. H2O sums over all queries, here it is the query
-/// token of each step. Memory (known): what is gathered for each position.
+/// The score is the query token's attention, the mean over its heads, summed over the layers done where the token was active, or its
+/// maximum. `since` says since when: the start of the sequence, or the start of the step, as CLAA needs. H2O sums over all queries, here it
+/// is the query token of each step. Memory (known): what is gathered for each position.
 struct accumulated_attention {
   static constexpr std::string_view name = "accumulated_attention";
   layer_reduction over = layer_reduction::sum;

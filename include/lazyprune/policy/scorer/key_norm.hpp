@@ -10,7 +10,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Minus the mean over the key heads of the key's Euclidean length. Never positive, so it has no mass for top_p or adaptive.
+/// The score is minus the mean over the key heads of the key's Euclidean length. It is never positive, and so has no mass for top_p or
+/// adaptive.
 struct key_norm {
   static constexpr std::string_view name = "key_norm";
 

@@ -12,11 +12,11 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The window_attention of the prompt, summed over the layers done where the token was active. A step of one token adds nothing: it is
-/// scored by what the prompt left, so that each of them chooses alike. The prompt's last `window` tokens and those generated since come
-/// before all others, later ones first. SnapKV chooses for every layer and head apart; here all keep the same tokens. Made for
-/// schedules that prune the steps after the prompt alone, and for selectors that count or compare (top_k, blocks, threshold): those that
-/// come first have the largest float as their score, beside which the others hold no mass for top_p or an adaptive schedule. Memory
+/// The score is the window_attention of the prompt, summed over the layers done where the token was active. A step of one token adds
+/// nothing: it is scored by what the prompt left, so that each of them chooses alike. The prompt's last `window` tokens and those generated
+/// since come before all others, later ones first. SnapKV chooses for every layer and head apart; here all keep the same tokens. It is made
+/// for schedules that prune the steps after the prompt alone, and for selectors that count or compare (top_k, blocks, threshold): those
+/// that come first have the largest float as their score, beside which the others hold no mass for top_p or an adaptive schedule. Memory
 /// (known): what is gathered for each position, +inf for tokens that came alone.
 struct prompt_window_attention {
   static constexpr std::string_view name = "prompt_window_attention";

@@ -11,8 +11,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Uniform in [0, 1), in steps of 2^-24: the top bits of the number at `position` in the stream of SplitMix64 that `seed` starts (Steele,
-/// Lea, Flood, OOPSLA 2014). A token has the same number at every layer and step, and on every machine.
+/// Scores are uniform in [0, 1), in steps of 2^-24: the top bits of the number at `position` in the stream of SplitMix64 that `seed` starts
+/// (Steele, Lea, Flood, OOPSLA 2014). A token has the same number at every layer and step, and on every machine.
 struct random_score {
   static constexpr std::string_view name = "random";
   std::uint64_t seed = 0;

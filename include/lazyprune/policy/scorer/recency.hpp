@@ -10,7 +10,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The position itself. Positions from 2^24 on may round to equal floats, and of equal scores the later positions stay.
+/// The score is the position itself. Positions from 2^24 on may round to equal floats, and of equal scores the later positions stay.
 struct recency {
   static constexpr std::string_view name = "recency";
 

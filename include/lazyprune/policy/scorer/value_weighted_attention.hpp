@@ -14,7 +14,7 @@ inline namespace v0 {
 
 enum class vector_norm : std::uint8_t { l2, l1 };
 
-/// The mean over the query heads h of a(h, i) * |v(i, the value head of h)|. Not negative.
+/// The score is the mean over the query heads h of a(h, i) * |v(i, the value head of h)|. It is not negative.
 struct value_weighted_attention {
   static constexpr std::string_view name = "value_weighted_attention";
   vector_norm norm = vector_norm::l2;  // the length that the output moves; the paper takes l1

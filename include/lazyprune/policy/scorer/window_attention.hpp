@@ -35,9 +35,9 @@ class pooling_kernel {
 
 enum class pooling : std::uint8_t { max, mean };
 
-/// The mean over the heads and the last `window` queries of this step, then the maximum or mean over the `kernel` active tokens around
-/// each; at the ends over those that exist. SnapKV does so for every head apart; here all heads keep the same tokens. The defaults are
-/// those of the paper's LongBench runs; its code defaults to the mean of 5.
+/// The score is the mean over the heads and the last `window` queries of this step, then the maximum or mean over the `kernel` active
+/// tokens around each; at the ends over those that exist. SnapKV does so for every head apart; here all heads keep the same tokens. The
+/// defaults are those of the paper's LongBench runs; its code defaults to the mean of 5.
 struct window_attention {
   static constexpr std::string_view name = "window_attention";
   positive window = 32;

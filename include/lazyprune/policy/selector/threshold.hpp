@@ -13,8 +13,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// All tokens with a score of at least `score`, which is in the scorer's unit. At most `keep`, the best of them (equal scores: the later
-/// positions), unless more are required.
+/// Keeps all tokens with a score of at least `score`, which is in the scorer's unit; at most `keep`, the best of them (equal scores: the
+/// later positions), unless more are required.
 struct threshold {
   static constexpr std::string_view name = "threshold";
   float score = -std::numeric_limits<float>::infinity();

@@ -13,7 +13,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The required tokens and then the best ones, until they hold `mass` of the total: `required_mass` and all positive scores. At most
+/// Keeps the required tokens and then the best ones, until they hold `mass` of the total: `required_mass` and all positive scores. At most
 /// `keep` tokens, unless more are required; equal scores: the later positions. The sums are exact to 1e-9 of the total.
 struct top_p {
   static constexpr std::string_view name = "top_p";
