@@ -63,10 +63,9 @@ TEST_CASE("a user's own policies stand beside the library's") {
 
   CHECK(mine.scorers().help().ends_with(" oldest_first:slope="));
   CHECK(mine.schedules().help().ends_with(" halve_once:after="));
-  CHECK(fault([&] { text({.scorer = "newest"}, 4, mine); }).ends_with(", random, oldest_first, found newest"));
-  CHECK(fault([&] {
-          text({.stages = "0:0.5"}, 4, mine);
-        }).find("before the first only the scorers oldest_first, random and recency know anything") != std::string::npos);
+  CHECK(fault([&] { text({.scorer = "newest"}, 4, mine); }).ends_with(", oldest_first, found newest"));
+  CHECK(fault([&] { text({.stages = "0:0.5"}, 4, mine); }).find("only the scorers " + mine.scorers_of_positions()) != std::string::npos);
+  CHECK(mine.scorers_of_positions().find("oldest_first") != std::string::npos);
   CHECK(fault([&] { text({.schedule = "halve_once"}, 4, mine); }) == "--schedule: halve_once: expected the key after, found none");
   CHECK(fault([&] { text(spec, 4, policies()); }).find("found oldest_first") != std::string::npos);
 }
@@ -80,6 +79,17 @@ TEST_CASE("a user's own preset") {
         "--stages 4:0.5 --scorer window_attention:window=8,kernel=7,pool=max --selector top_k --store none --keep-first 4 --keep-last 2 "
         "--decode dense");
   CHECK(mine.preset_help().ends_with("; dense; snap: SnapKV's window"));
+}
+
+TEST_CASE("the scorers that know something before the first layer, by name") {
+  policy_registry mine;
+  CHECK(mine.scorers_of_positions().empty());
+  mine.add<recency, key_norm>();
+  CHECK(mine.scorers_of_positions() == "recency");
+  mine.add<random_score>();
+  CHECK(mine.scorers_of_positions() == "random and recency");
+  mine.add<oldest_first>();
+  CHECK(mine.scorers_of_positions() == "oldest_first, random and recency");
 }
 
 TEST_CASE("a name is taken once") {
