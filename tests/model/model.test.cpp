@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
+#include <lazyprune/model/model.hpp>
+
 #include <lazyprune/model/weights.hpp>
 
 #include <lazyprune/backend/reference.hpp>
-#include <lazyprune/model/model.hpp>
 #include <lazyprune/model/random_source.hpp>
 
 #include <doctest/doctest.h>

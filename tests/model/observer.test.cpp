@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
+#include <lazyprune/model/observer.hpp>
+
 #include <lazyprune/backend/reference.hpp>
 #include <lazyprune/lazyprune.hpp>
-#include <lazyprune/model/observer.hpp>
 #include <lazyprune/model/transformer.hpp>
 
 #include <doctest/doctest.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-#include <lazyprune/model/model.hpp>
 #include <lazyprune/model/random_source.hpp>
+
+#include <lazyprune/model/model.hpp>
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-#include <lazyprune/backend/reference.hpp>
 #include <lazyprune/model/rotary_table.hpp>
+
+#include <lazyprune/backend/reference.hpp>
 
 #include <doctest/doctest.h>
 

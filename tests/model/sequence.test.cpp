@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
+#include <lazyprune/model/sequence.hpp>
+
 #include <lazyprune/backend/cpu.hpp>
 #include <lazyprune/backend/reference.hpp>
 #include <lazyprune/lazyprune.hpp>
-#include <lazyprune/model/sequence.hpp>
 #include <lazyprune/model/transformer.hpp>
 
 #include <doctest/doctest.h>

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
+#include <lazyprune/model/workspace.hpp>
+
 #include <lazyprune/backend/cpu.hpp>
 #include <lazyprune/backend/reference.hpp>
 #include <lazyprune/lazyprune.hpp>
 #include <lazyprune/model/transformer.hpp>
-#include <lazyprune/model/workspace.hpp>
 
 #include <doctest/doctest.h>
 

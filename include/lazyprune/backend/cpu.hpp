@@ -50,12 +50,12 @@ class cpu : public host_backend<float> {
   matrix pack_gated(const tensor& gate, const tensor& up, dtype as) const { return matrix(gate, up, as, threads_); }
 
   void embed(const matrix& table, std::span<const std::uint32_t> ids, rows_view<float> out) const {
-    detail::for_tasks(threads_, ids.size(), [&](std::size_t r, std::size_t) { table.read(ids[r], out.row(r)); });
+    detail::for_tasks(team_for(out.rows * out.columns), ids.size(), [&](std::size_t r, std::size_t) { table.read(ids[r], out.row(r)); });
   }
 
   void rms_norm(rows_view<const float> x, const parameters& weight, double epsilon, rows_view<float> out) const {
     assert(weight.size() == x.columns && out.columns == x.columns);
-    detail::for_tasks(threads_, x.rows,
+    detail::for_tasks(team_for(x.rows * x.columns), x.rows,
                       [&](std::size_t r, std::size_t) { simd::rms_norm(x.row(r), weight.data(), x.columns, epsilon, out.row(r)); });
   }
 
@@ -76,7 +76,7 @@ class cpu : public host_backend<float> {
 
   void rotate(rows_view<float> x, std::size_t head_dim, std::span<const position> positions, const rope_table& rope) const {
     const std::size_t half = head_dim / 2;
-    detail::for_tasks(threads_, x.rows, [&](std::size_t r, std::size_t) {
+    detail::for_tasks(team_for(x.rows * x.columns), x.rows, [&](std::size_t r, std::size_t) {
       for (float* head = x.row(r); head != x.row(r) + x.columns; head += head_dim)
         simd::rotate(head, head + half, rope.cosines(positions[r]), rope.sines(positions[r]), half);
     });
@@ -89,11 +89,13 @@ class cpu : public host_backend<float> {
   void store_rows(rows_view<const float> x, std::span<const std::uint32_t> rows, row_store& store,
                   std::span<const std::uint32_t> slots) const {
     store.reserve(slots, kv_type_);
-    detail::for_tasks(threads_, rows.size(), [&](std::size_t i, std::size_t) { store.write(slots[i], x.row(rows[i])); });
+    detail::for_tasks(team_for(rows.size() * x.columns), rows.size(),
+                      [&](std::size_t i, std::size_t) { store.write(slots[i], x.row(rows[i])); });
   }
 
   void take_rows(row_store& store, std::span<const std::uint32_t> slots, rows_view<float> x, std::span<const std::uint32_t> rows) const {
-    detail::for_tasks(threads_, rows.size(), [&](std::size_t i, std::size_t) { store.read(slots[i], x.row(rows[i])); });
+    detail::for_tasks(team_for(rows.size() * x.columns), rows.size(),
+                      [&](std::size_t i, std::size_t) { store.read(slots[i], x.row(rows[i])); });
     store.release(slots);
   }
 
@@ -111,10 +113,13 @@ class cpu : public host_backend<float> {
   }
 
  private:
+  /// For so many numbers, each of which is read, computed with a little and written.
+  int team_for(std::size_t numbers) const { return detail::threads_for(threads_, numbers / 4); }
+
   void for_numbers(const kv_layer& kv, std::span<const std::uint32_t> slots, float* out,
                    float (kv_layer::*number)(std::size_t, std::size_t, std::size_t) const) const {
     const std::size_t d = kv.width() / kv.kv_heads();
-    detail::for_tasks(threads_, slots.size(), [&](std::size_t i, std::size_t) {
+    detail::for_tasks(detail::threads_for(threads_, slots.size() * kv.width()), slots.size(), [&](std::size_t i, std::size_t) {
       for (std::size_t n = 0; n < kv.width(); ++n) out[i * kv.width() + n] = (kv.*number)(slots[i], n / d, n % d);
     });
   }

@@ -136,6 +136,10 @@ class transformer {
       backend_.embed(weights_.embedding, work_.from_rows_, room(work_.x_, n));
       return;
     }
+    using origin = row_source::origin;
+    std::size_t in_place = 0;
+    while (in_place < n && plan.sources[in_place].from == origin::carried && plan.sources[in_place].index == in_place) ++in_place;
+    if (in_place == n) return;
     // In place. Carried rows stay in order: those that move to the front give way to each other from the front on, those that revived rows
     // push back, from the back; and neither kind is in the way of the other.
     work_.x_.reserve(n);
@@ -150,7 +154,6 @@ class transformer {
         work_.to_rows_.push_back(static_cast<std::uint32_t>(i));
       }
     };
-    using origin = row_source::origin;
     pick(false, [](const row_source& s, std::size_t i) { return s.from == origin::carried && s.index > i; });
     backend_.copy_rows(x, work_.from_rows_, x, work_.to_rows_);
     pick(true, [](const row_source& s, std::size_t i) { return s.from == origin::carried && s.index < i; });

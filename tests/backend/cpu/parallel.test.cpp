@@ -40,6 +40,13 @@ TEST_CASE("every task is done once, by neighbours or in turn, whatever the numbe
     }
 }
 
+TEST_CASE("little work is one thread's, and more is for all of them") {
+  CHECK(detail::threads_for(8, 0) == 1);
+  CHECK(detail::threads_for(8, 3999) == 1);
+  CHECK(detail::threads_for(8, 4000) == 8);
+  CHECK(detail::threads_for(1, 1'000'000) == 1);
+}
+
 TEST_CASE("a workspace stays where it is until it must grow") {
   detail::workspace space;
   CHECK(space.bytes() == 0);

@@ -87,14 +87,16 @@ class attention_layer {
       const std::size_t first = task / what.shape.kv_heads * c.queries;
       return query_rows{first, std::min(c.queries, q.rows - first), task % what.shape.kv_heads};
     };
-    detail::for_tasks_in_turn(threads_, tasks * segments, [&](std::size_t task, std::size_t thread) {
-      const std::size_t of = task / segments, part = task % segments;
-      float* state = states + (segments == 1 ? thread : task) * c.state_floats;
-      c.run(rows_of(of), part * segment, std::min(kv.blocks(), (part + 1) * segment), state, local + thread * c.local_floats);
-      if (segments == 1) c.finish(rows_of(of), state, 1, out);
-    });
+    const std::size_t numbers = q.rows * q.columns;  // each meets a number of every active token's key and value
+    detail::for_tasks_in_turn(
+        detail::threads_for(threads_, numbers * what.active.size() / 32), tasks * segments, [&](std::size_t task, std::size_t thread) {
+          const std::size_t of = task / segments, part = task % segments;
+          float* state = states + (segments == 1 ? thread : task) * c.state_floats;
+          c.run(rows_of(of), part * segment, std::min(kv.blocks(), (part + 1) * segment), state, local + thread * c.local_floats);
+          if (segments == 1) c.finish(rows_of(of), state, 1, out);
+        });
     if (segments > 1)
-      detail::for_tasks(threads_, tasks, [&](std::size_t task, std::size_t) {
+      detail::for_tasks(detail::threads_for(threads_, numbers * segments / 4), tasks, [&](std::size_t task, std::size_t) {
         c.finish(rows_of(task), states + task * segments * c.state_floats, segments, out);
       });
   }

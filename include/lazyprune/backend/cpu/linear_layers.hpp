@@ -38,7 +38,7 @@ class linear_layers {
                       finish how, rows_view<float> out) {
     const product_plan plan(kernel, x.rows, w, threads_);
     auto* packed = reinterpret_cast<std::byte*>(packed_.take(plan.strips() * plan.strip_bytes() / 4));
-    detail::for_tasks(threads_, plan.strips(), [&](std::size_t s, std::size_t) {
+    detail::for_tasks(detail::threads_for(threads_, x.rows * x.columns / 4), plan.strips(), [&](std::size_t s, std::size_t) {
       kernel.pack(x.row(s * kernel.strip), x.stride, plan.rows_of(s), x.columns, w.depth(), packed + plan.packed_offset(s, 0));
     });
 
@@ -47,7 +47,9 @@ class linear_layers {
     float* const all_sums = sums_.take(static_cast<std::size_t>(threads_) * kept_tiles * tile_floats);
     float* const all_wide = wide_.take(static_cast<std::size_t>(threads_) * wide_floats);
     const auto multiply = plan.widens() ? kernel.multiply_wide : kernel.multiply;
-    detail::for_tasks(threads_, plan.groups(), [&](std::size_t group, std::size_t thread) {
+    // A multiplication takes about 1/64 ns; of fewer than four rows, reading the weights takes as long as four.
+    const std::size_t nanoseconds = w.outputs() * w.depth() / 64 * std::max<std::size_t>(x.rows, 4);
+    detail::for_tasks(detail::threads_for(threads_, nanoseconds), plan.groups(), [&](std::size_t group, std::size_t thread) {
       float *const sums = all_sums + thread * kept_tiles * tile_floats, *const wide = all_wide + thread * wide_floats;
       kernel.enter();
       product_part part = plan.first_part(group);

@@ -53,7 +53,7 @@ class packed_kv {
     while (blocks_.size() < after) blocks_.emplace_back(kv_heads_ * head_bytes());
     for (std::size_t b = blocks(); b < after; ++b)  // what no slot has yet is multiplied with 0, and must be a number
       std::memset(blocks_[b].data(), 0, blocks_[b].size());
-    detail::for_tasks(threads, kv_heads_, [&](std::size_t head, std::size_t) {
+    detail::for_tasks(detail::threads_for(threads, 2 * k.rows * width()), kv_heads_, [&](std::size_t head, std::size_t) {
       for (std::size_t r = 0; r < k.rows; ++r) {
         const float *key = k.row(r) + head * head_dim_, *value = v.row(r) + head * head_dim_;
         type_ == dtype::f32 ? put<dtype::f32>(size_ + r, head, key, value) : put<dtype::bf16>(size_ + r, head, key, value);

@@ -23,6 +23,10 @@ inline int available_threads() {
 #endif
 }
 
+/// The threads to give to work that takes one of them about so many nanoseconds: all, or one where a team would take longer to start than
+/// it saves. Nothing between: OpenMP ends the threads that a smaller team does not need, and would have to start them again.
+constexpr int threads_for(int threads, std::size_t nanoseconds) { return nanoseconds < 4000 ? 1 : threads; }
+
 /// body(task, thread) for each task, which must not throw: every thread does one run of neighbours.
 template <class Body>
 void for_tasks([[maybe_unused]] int threads, std::size_t tasks, const Body& body) {

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+// What does a step of few rows pay beside its arithmetic? The bundled model's shape, whose layers are small, under a policy that keeps all:
+// steps of 1 to 64 tokens after a context of 256, over the sum of their parts, each part alone and on one thread, layer after layer.
+// `ratio` is the step's least time over the parts' sum. On one thread what it has above 1 is what stands around the arithmetic, and the
+// caches, which have less to hold for a part alone; on more threads it ought to be lower, never higher.
+#include <benchmark/benchmark.h>
+
+#include <lazyprune/backend/cpu.hpp>
+#include <lazyprune/lazyprune.hpp>
+#include <lazyprune/model/random_source.hpp>
+#include <lazyprune/model/transformer.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+namespace {
+
+using namespace lazyprune;
+
+constexpr std::size_t repetitions = 200;
+
+/// The least of some repetitions: what else the machine does only adds.
+template <class Work>
+double least_seconds(std::size_t times, Work&& work) {
+  double least = std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < times; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    work();
+    least = std::min(least, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  return least;
+}
+
+/// The operations of a step of `rows` tokens after a context, one kind at a time.
+class parts {
+ public:
+  parts(const model<cpu>& m, cpu& backend, std::size_t context, std::size_t rows)
+      : m_(m), c_(m.config), backend_(backend), rope_(m.rope.reach(backend, context + rows)), positions_(context + rows) {
+    std::iota(positions_.begin(), positions_.end(), position{0});
+    tokens_ = std::span(positions_).subspan(context);
+    const std::size_t q_size = c_.n_heads * c_.head_dim, kv_size = c_.n_kv_heads * c_.head_dim;
+    for (const std::size_t columns : {c_.hidden, c_.hidden, q_size, kv_size, kv_size, q_size, c_.ffn, c_.vocabulary}) {
+      buffers_.emplace_back(columns).reserve(std::max(context, rows));
+      const rows_view<float> all = buffers_.back().view();
+      std::fill_n(all.data, all.rows * all.columns, 0.01f);
+    }
+    for (std::size_t l = 0; l < c_.layers; ++l) {
+      kv_.emplace_back(c_.n_kv_heads, c_.head_dim);
+      backend_.append(kv_.back(), buffers_[k].view().slice(0, context), buffers_[v].view().slice(0, context));
+      backend_.append(kv_.back(), of(k), of(v));
+    }
+  }
+
+  double products() {
+    double seconds = each([&](const auto& w) { backend_.multiply(of(norm), w.k, nullptr, of(k)); });
+    seconds += each([&](const auto& w) { backend_.multiply(of(norm), w.v, nullptr, of(v)); });
+    seconds += each([&](const auto& w) { backend_.multiply(of(norm), w.q, nullptr, of(q)); });
+    seconds += each([&](const auto& w) { backend_.multiply_add(of(attended), w.o, nullptr, of(x)); });
+    seconds += each([&](const auto& w) { backend_.gated_multiply(of(norm), w.gate_up, nullptr, of(ffn)); });
+    seconds += each([&](const auto& w) { backend_.multiply_add(of(ffn), w.down, nullptr, of(x)); });
+    return seconds + least_seconds(repetitions, [&] { backend_.multiply(last(norm), m_.head(), nullptr, last(logits)); });
+  }
+  double attention() {
+    std::size_t layer = 0;
+    return each([&](const auto&) {
+      backend_.attend(of(q), kv_[layer++ % c_.layers], {{c_.n_heads, c_.n_kv_heads, c_.head_dim}, tokens_, positions_, positions_},
+                      of(attended), {});
+    });
+  }
+  double norms_and_rotations() {
+    double seconds = 2 * each([&](const auto& w) { backend_.rms_norm(of(x), w.attention_norm, c_.rms_epsilon, of(norm)); });
+    seconds += each([&](const auto&) { backend_.rotate(of(q), c_.head_dim, tokens_, rope_->values); });
+    return seconds + each([&](const auto&) { backend_.rotate(of(k), c_.head_dim, tokens_, rope_->values); });
+  }
+  /// Of the new keys and values, and of embeddings.
+  double writing() {
+    double seconds = 0;
+    for (std::size_t l = 0; l < c_.layers; ++l) seconds += least_seconds(repetitions / 10, [&] { backend_.append(kv_[l], of(k), of(v)); });
+    return seconds + least_seconds(repetitions, [&] { backend_.embed(m_.weights.embedding, tokens_, of(x)); });
+  }
+
+ private:
+  enum which : std::size_t { x, norm, q, k, v, attended, ffn, logits };
+
+  rows_view<float> of(which buffer) { return buffers_[buffer].view().slice(0, tokens_.size()); }
+  rows_view<float> last(which buffer) { return buffers_[buffer].view().slice(0, 1); }
+
+  /// Seconds of an operation in all layers.
+  template <class Work>
+  double each(Work&& work) {
+    return least_seconds(repetitions, [&] {
+      for (const layer_weights<cpu>& w : m_.weights.layers) work(w);
+    });
+  }
+
+  const model<cpu>& m_;
+  const model_config& c_;
+  cpu& backend_;
+  std::shared_ptr<const rotary_table<cpu>::part> rope_;
+  std::vector<position> positions_;   // and slots
+  std::span<const position> tokens_;  // the new ones
+  std::vector<cpu::buffer> buffers_;
+  std::vector<cpu::kv_layer> kv_;
+};
+
+void step_over_its_parts(benchmark::State& state) {
+  const auto rows = static_cast<std::size_t>(state.range(0));
+  constexpr std::size_t context = 256;
+  const model_config config = shape_named("pocket");
+  cpu backend({.threads = static_cast<int>(state.range(1)), .kv = dtype::bf16}), one_thread({.threads = 1, .kv = dtype::bf16});
+  const model<cpu> m = load_model(backend, config, random_source(config, dtype::bf16));
+  std::vector<token_id> ids(context);
+  for (std::size_t i = 0; i < context; ++i) ids[i] = static_cast<token_id>(mix(0, i) % config.vocabulary);
+
+  workspace<cpu> work(m, backend);
+  sequence<cpu> text(m, any_session(dense(), {.layers = static_cast<layer_id>(config.layers), .max_tokens = config.max_positions}));
+  work.reserve(config.max_positions);
+  double step = std::numeric_limits<double>::infinity(), products = step, attention = step, norms = step, writing = step;
+  std::size_t turn = 0;
+  for (auto _ : state) {
+    // The context grows by the steps: a few, and from the beginning again.
+    text.clear();
+    forward(work, text, ids, phase::prefill);
+    step = std::min(step, least_seconds(4, [&] { forward(work, text, std::span(ids).first(rows), phase::decode); }));
+    if (++turn % 10 > 1) continue;
+    parts alone(m, one_thread, context, rows);
+    products = std::min(products, alone.products());
+    attention = std::min(attention, alone.attention());
+    norms = std::min(norms, alone.norms_and_rotations());
+    writing = std::min(writing, alone.writing());
+  }
+  const double sum = products + attention + norms + writing;
+  state.counters["step_us"] = 1e6 * step;
+  state.counters["parts_us"] = 1e6 * sum;
+  state.counters["ratio"] = step / sum;
+  state.counters["products_us"] = 1e6 * products;
+  state.counters["attention_us"] = 1e6 * attention;
+  state.counters["norms_us"] = 1e6 * norms;
+  state.counters["writing_us"] = 1e6 * writing;
+}
+
+BENCHMARK(step_over_its_parts)
+    ->ArgNames({"rows", "threads"})
+    ->ArgsProduct({{1, 2, 4, 8, 16, 32, 64}, {1, 2}})
+    ->Iterations(40)
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
+
+}  // namespace
+
+BENCHMARK_MAIN();
