@@ -67,6 +67,12 @@ void lazyllm_session(benchmark::State& state) {
 void lazyllm_any_session(benchmark::State& state) {
   decode(state, [](std::size_t n) { return any_session(lazyllm(paper), {.layers = layers, .max_tokens = n}); });
 }
+/// As make_session makes it: one type of session for every policy.
+void lazyllm_of_erased_parts(benchmark::State& state) {
+  const policy parts{any_scorer(last_query_attention{}), any_schedule(paper), any_selector(protect(any_selector(top_k{}))),
+                     any_store(keep_all{})};
+  decode(state, [&](std::size_t n) { return any_session(parts, {.layers = layers, .max_tokens = n}); });
+}
 void dense_any_session(benchmark::State& state) {
   decode(state, [](std::size_t n) { return any_session(dense(), {.layers = layers, .max_tokens = n}); });
 }
@@ -86,6 +92,7 @@ void reading_the_scores(benchmark::State& state) {
 
 BENCHMARK(lazyllm_session)->Range(512, 32768)->RangeMultiplier(4)->Complexity()->Unit(benchmark::kMicrosecond);
 BENCHMARK(lazyllm_any_session)->Range(512, 32768)->RangeMultiplier(4)->Complexity()->Unit(benchmark::kMicrosecond);
+BENCHMARK(lazyllm_of_erased_parts)->Range(512, 32768)->RangeMultiplier(4)->Complexity()->Unit(benchmark::kMicrosecond);
 BENCHMARK(dense_any_session)->Range(512, 32768)->RangeMultiplier(4)->Complexity()->Unit(benchmark::kMicrosecond);
 BENCHMARK(reading_the_scores)->Range(512, 32768)->RangeMultiplier(4)->Complexity()->Unit(benchmark::kMicrosecond);
 

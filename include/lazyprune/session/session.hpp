@@ -138,13 +138,14 @@ class session {
       if (table_.frontier(t) != layer_) continue;
       rows_.push_back(t);
       while (carried < last_rows_.size() && last_rows_[carried] < t) ++carried;
-      if (layer_ == 0)
+      if (layer_ == 0) {
         sources_.push_back({row_source::origin::embedding, t});
-      else if (carried < last_rows_.size() && last_rows_[carried] == t)
+      } else if (carried < last_rows_.size() && last_rows_[carried] == t) {
         sources_.push_back({row_source::origin::carried, static_cast<std::uint32_t>(carried)});
-      else
+      } else {
         sources_.push_back({row_source::origin::stored, table_.slot(t)});
-      if (sources_.back().from == row_source::origin::stored) ++statistics_.revived;
+        ++statistics_.revived;
+      }
     }
     statistics_.rows += rows_.size();
     if (phase_ == phase::prefill) statistics_.prefill_rows[layer_] += rows_.size();
