@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 # include/lazyprune/PATH/x.hpp has its tests/PATH/x.test.cpp, and the other way round; the test includes its header before all else, which
 # shows that the header can be compiled alone.
+# The program likewise: examples/lazyprune/PATH/x.hpp has its tests/programs/PATH/x.test.cpp. Those of commands run the program that was built,
+# and need include no header of it.
 # cmake [-D ROOT=tree] -P cmake/check_mirror.cmake
 cmake_minimum_required(VERSION 3.25)
 if(NOT ROOT)
@@ -10,7 +12,7 @@ endif()
 set(without_test
     lazyprune version # no more than includes, and macros
     core/concepts core/policy # held by tests/static and tests/compile_fail
-    core/evidence core/plan core/types core/views session/statistics session/step model/config model/weights) # words only: every test speaks them
+    core/evidence core/plan core/types core/views session/statistics session/step model/config model/weights eval/sample) # words only: every test speaks them
 set(without_header "")
 
 file(GLOB_RECURSE headers RELATIVE ${ROOT}/include/lazyprune ${ROOT}/include/lazyprune/*.hpp)
@@ -40,6 +42,28 @@ foreach(test IN LISTS tests)
   file(STRINGS ${ROOT}/tests/${test}.test.cpp includes REGEX "^#include" LIMIT_COUNT 1)
   if(NOT includes STREQUAL "#include <lazyprune/${test}.hpp>")
     string(APPEND wrong "\n  tests/${test}.test.cpp does not include lazyprune/${test}.hpp before all else")
+  endif()
+endforeach()
+
+set(program_without_test
+    flag_checks # command_line
+    commands/flags commands/outcome engine/engine engine/sessions # commands/
+    pages/html pages/page_style pages/sweep_figures pages/sweep_page_template pages/sweep_tables pages/sweep_view
+    pages/trace_page_template # the two pages
+    questions/prediction_log questions/question_set questions/results questions/runner # commands/eval, sweep and search
+    terminal/progress) # seen on terminals alone
+file(GLOB_RECURSE program_headers RELATIVE ${ROOT}/examples/lazyprune ${ROOT}/examples/lazyprune/*.hpp)
+file(GLOB_RECURSE program_tests RELATIVE ${ROOT}/tests/programs ${ROOT}/tests/programs/*.test.cpp)
+list(TRANSFORM program_headers REPLACE "\\.hpp$" "")
+list(TRANSFORM program_tests REPLACE "\\.test\\.cpp$" "")
+foreach(header IN LISTS program_headers)
+  if(NOT header IN_LIST program_tests AND NOT header IN_LIST program_without_test)
+    string(APPEND wrong "\n  examples/lazyprune/${header}.hpp has no tests/programs/${header}.test.cpp")
+  endif()
+endforeach()
+foreach(test IN LISTS program_tests)
+  if(NOT test IN_LIST program_headers)
+    string(APPEND wrong "\n  tests/programs/${test}.test.cpp has no examples/lazyprune/${test}.hpp")
   endif()
 endforeach()
 

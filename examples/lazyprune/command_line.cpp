@@ -3,19 +3,32 @@
 #include "command_line.hpp"
 
 #include <concepts>
+#include <initializer_list>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include <omp.h>
 #include <CLI/CLI.hpp>
 
-#include "commands/flags.hpp"
-#include "engine/sessions.hpp"
+#include "commands/bench.hpp"
+#include "commands/compare.hpp"
+#include "commands/eval.hpp"
+#include "commands/fidelity.hpp"
+#include "commands/inspect.hpp"
+#include "commands/run.hpp"
+#include "commands/search.hpp"
+#include "commands/sweep.hpp"
+#include "flag_checks.hpp"
+#include "questions/method.hpp"
 
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/core/flag_text.hpp>
+#include <lazyprune/registry/policy_registry.hpp>
 #include <lazyprune/version.hpp>
 
 namespace lazyprune {
@@ -30,12 +43,12 @@ struct number_range {
 
   /// Throws `error` where the text is no such number.
   T read(std::string_view flag, std::string_view text) const {
-    const auto value = lazyprune::number_in<T>(text);
+    const auto value = number_in<T>(text);
     if (value && *value >= least && *value <= most) return *value;
     const std::string_view kind = std::integral<T> ? "a whole number" : "a number";
-    std::string expected = std::string(kind) + " from " + lazyprune::text_of_number(least);
-    if (most != std::numeric_limits<T>::max()) expected += " to " + lazyprune::text_of_number(most);
-    throw lazyprune::error(flag, "", expected, text.empty() ? "nothing" : text);
+    std::string expected = std::string(kind) + " from " + text_of_number(least);
+    if (most != std::numeric_limits<T>::max()) expected += " to " + text_of_number(most);
+    throw error(flag, "", expected, text.empty() ? "nothing" : text);
   }
 };
 
@@ -55,8 +68,8 @@ template <class T>
 CLI::Option* add_numbers(CLI::App& app, const std::string& names, std::vector<T>& to, number_range<T> range, const std::string& help) {
   const auto read = [&to, range, flag = name_of_flag(names)](const std::string& text) {
     to.clear();
-    if (text.empty()) throw lazyprune::error(flag, "", "numbers with commas between them", "nothing");
-    for (const std::string_view piece : lazyprune::split(text, ',')) to.push_back(range.read(flag, piece));
+    if (text.empty()) throw error(flag, "", "numbers with commas between them", "nothing");
+    for (const std::string_view piece : split(text, ',')) to.push_back(range.read(flag, piece));
   };
   return app.add_option_function<std::string>(names, read, help)->type_name("N,N,...");
 }
@@ -65,7 +78,7 @@ CLI::Option* add_numbers(CLI::App& app, const std::string& names, std::vector<T>
 template <class Text>
 CLI::Option* add_text(CLI::App& app, const std::string& names, Text& to, const std::string& help) {
   const auto read = [&to, flag = name_of_flag(names)](const std::string& text) {
-    if (text.empty()) throw lazyprune::error(flag, "", "a name", "nothing");
+    if (text.empty()) throw error(flag, "", "a name", "nothing");
     to = text;
   };
   return app.add_option_function<std::string>(names, read, help);
@@ -88,9 +101,8 @@ void add_backend_flags(CLI::App& command, backend_flags& flags) {
   command.add_flag("--exact", flags.exact, "Keep activations in float wherever they are multiplied, whatever the processor computes with");
 }
 
-void add_policy_flags(CLI::App& command, lazyprune::policy_spec& spec) {
+void add_policy_flags(CLI::App& command, policy_spec& spec, const policy_registry& known) {
   const std::string group = "Pruning";
-  const lazyprune::policy_registry& known = policies();
   add_text(command, "--policy", spec.preset, known.preset_help() + " (default: lazyllm). The other flags override its parts")
       ->type_name("NAME")
       ->group(group);
@@ -118,29 +130,55 @@ void add_policy_flags(CLI::App& command, lazyprune::policy_spec& spec) {
       ->group(group);
 }
 
+/// What the command does where it is the one that was typed.
+void choose(CLI::App& command, action& chosen, action what) {
+  command.final_callback([&chosen, what = std::move(what)] { chosen = what; });
+}
+
 CLI::Option* add_output(CLI::App& command, table_format& format) {
   const auto read = [&format](const std::string& name) {
     const auto found = find_table_format(name);
-    if (!found) throw lazyprune::error("--output", "", name.empty() ? "a name" : "md, json or csv", name.empty() ? "nothing" : name);
+    if (!found) throw error("--output", "", name.empty() ? "a name" : "md, json or csv", name.empty() ? "nothing" : name);
     format = *found;
   };
   return command.add_option_function<std::string>("-o,--output", read, "md, json or csv (default: md)")->type_name("FORMAT");
 }
 
-void add_run(CLI::App& program, action& chosen) {
+void add_context(CLI::App& command, std::size_t& context) {
+  add_number(command, "-c,--ctx-size", context, number_range<std::size_t>{0},
+             "Longest sequence, prompt and answer; 0: the model's limit (default)");
+}
+
+/// `-t` among them.
+void add_engine_flags(CLI::App& command, backend_flags& flags) {
+  add_backend_flags(command, flags);
+  add_number(command, "-t,--threads", flags.threads, thread_range(),
+             "Threads (default: all that the process may use); the results do not depend on them");
+}
+
+CLI::Option* add_jobs(CLI::App& command, std::size_t& jobs) {
+  return add_number(command, "-j,--jobs", jobs, number_range<std::size_t>{1, static_cast<std::size_t>(thread_range().most)},
+                    "Samples at once, each with its share of the threads: sooner done where prompts are short or threads many. Times "
+                    "are then left out, the peak memory is that of one sample, and the rest is the same (default: 1)");
+}
+
+void add_directory(CLI::App& command, std::string& directory, bool& resume, const std::string& files) {
+  const std::string group = "Output";
+  add_text(command, "--out", directory, "For " + files + "; made where it is not there")->type_name("DIR")->group(group);
+  command.add_flag("--resume", resume, "Go on after the predictions that are there already")->group(group);
+}
+
+void add_run(CLI::App& program, action& chosen, const policy_registry& policies) {
   const auto flags = std::make_shared<run_flags>();
   CLI::App& command = *program.add_subcommand("run", "Generate text");
   add_model_flags(command, flags->model);
   command.add_option("-p,--prompt", flags->prompt, "The prompt; -: read it from stdin, less one newline at its end")->type_name("TEXT");
   add_text(command, "-f,--file", flags->file, "A file with the prompt, less one newline at its end")->type_name("FILE");
-  add_numbers(command, "--ids", flags->ids, number_range<lazyprune::token_id>{0}, "The prompt as token ids, as they are: no BOS is added");
+  add_numbers(command, "--ids", flags->ids, number_range<token_id>{0}, "The prompt as token ids, as they are: no BOS is added");
   add_number(command, "-n,--n-predict,--predict", flags->predict, number_range<std::size_t>{0}, "Tokens to generate (default: 64)");
-  add_number(command, "-c,--ctx-size", flags->context, number_range<std::size_t>{0},
-             "Longest sequence, prompt and answer; 0: the model's limit (default)");
-  add_backend_flags(command, flags->backend);
-  add_number(command, "-t,--threads", flags->backend.threads, thread_range(),
-             "Threads (default: all that the process may use); the results do not depend on them");
-  add_policy_flags(command, flags->policy);
+  add_context(command, flags->context);
+  add_engine_flags(command, flags->backend);
+  add_policy_flags(command, flags->policy, policies);
 
   const std::string sampling = "Sampling";
   add_number(command, "-s,--seed", flags->sampling.seed, number_range<std::uint64_t>{0}, "Of the draws (default: 0)")->group(sampling);
@@ -161,7 +199,7 @@ void add_run(CLI::App& program, action& chosen) {
       ->expected(1)
       ->allow_extra_args(false)  // else a text in brackets would be taken apart
       ->group(sampling);
-  add_numbers(command, "--force-ids", flags->force, number_range<lazyprune::token_id>{0},
+  add_numbers(command, "--force-ids", flags->force, number_range<token_id>{0},
               "Teacher: the k-th id takes the place of the k-th generated token; as many steps as ids, whatever -n and EOS say")
       ->group(sampling);
 
@@ -175,7 +213,10 @@ void add_run(CLI::App& program, action& chosen) {
       ->type_name("FILE.jsonl|FILE.html")
       ->group(output);
   command.add_flag("--trace-logits", flags->trace_logits, "The logits too, exactly")->group(output);
-  command.final_callback([flags, &chosen] { chosen = [flags] { return run(*flags); }; });
+  choose(command, chosen, [flags, &policies] {
+    check_flags(*flags);
+    return run(*flags, policies);
+  });
 }
 
 void add_compare(CLI::App& program, action& chosen) {
@@ -184,10 +225,10 @@ void add_compare(CLI::App& program, action& chosen) {
   command.add_option("A", flags->a, "A trace")->type_name("A.jsonl")->required();
   command.add_option("B", flags->b, "Another")->type_name("B.jsonl")->required();
   add_number(command, "--tolerance", flags->tolerance, number_range<double>{0}, "Logits may be this far apart (default: 1e-4)");
-  command.final_callback([flags, &chosen] { chosen = [flags] { return compare(*flags); }; });
+  choose(command, chosen, [flags] { return compare(*flags); });
 }
 
-void add_bench(CLI::App& program, action& chosen) {
+void add_bench(CLI::App& program, action& chosen, const policy_registry& policies) {
   const auto flags = std::make_shared<bench_flags>();
   CLI::App& command = *program.add_subcommand("bench", "Measure prefill and decode rates, dense and pruned side by side");
   add_model_flags(command, flags->model);
@@ -209,27 +250,17 @@ void add_bench(CLI::App& program, action& chosen) {
       "that generating does");
   add_output(command, flags->output);
   add_backend_flags(command, flags->backend);
-  add_policy_flags(command, flags->policy);
-  command.final_callback([flags, &chosen] { chosen = [flags] { return bench(*flags); }; });
-}
-
-/// `-t` among them.
-void add_engine_flags(CLI::App& command, backend_flags& flags) {
-  add_backend_flags(command, flags);
-  add_number(command, "-t,--threads", flags.threads, thread_range(),
-             "Threads (default: all that the process may use); the results do not depend on them");
-}
-
-CLI::Option* add_jobs(CLI::App& command, std::size_t& jobs) {
-  return add_number(command, "-j,--jobs", jobs, number_range<std::size_t>{1, static_cast<std::size_t>(thread_range().most)},
-                    "Samples at once, each with its share of the threads: sooner done where prompts are short or threads many. Times "
-                    "are then left out, the peak memory is that of one sample, and the rest is the same (default: 1)");
+  add_policy_flags(command, flags->policy, policies);
+  choose(command, chosen, [flags, &policies] {
+    check_flags(*flags);
+    return bench(*flags, policies);
+  });
 }
 
 void add_question_flags(CLI::App& command, question_flags& flags) {
   const auto read = [&flags](const std::vector<std::string>& files) {
     for (const std::string& file : files)
-      if (file.empty()) throw lazyprune::error("--data", "", "a name", "nothing");
+      if (file.empty()) throw error("--data", "", "a name", "nothing");
     flags.data = files;
   };
   command
@@ -246,16 +277,54 @@ void add_question_flags(CLI::App& command, question_flags& flags) {
   add_number(command, "--limit", flags.limit, number_range<std::size_t>{0}, "Only the first N samples of each file; 0: all (default)");
   add_number(command, "-n,--n-predict,--predict", flags.predict, number_range<std::size_t>{0},
              "Tokens of an answer at most; 0: as the benchmark has it (default)");
-  add_number(command, "-c,--ctx-size", flags.context, number_range<std::size_t>{0},
-             "Longest sequence, prompt and answer; 0: the model's limit (default)");
+  add_context(command, flags.context);
   add_number(command, "--max-length", flags.max_length, number_range<std::size_t>{0},
              "Longer prompts lose their middle, before the words of a chat are added; 0: what the answer leaves of -c (default)");
   add_text(command, "--chat", flags.chat, "The words around prompts: none, llama2 or xgen (default: none)")->type_name("NAME");
   command.add_flag("--strict", flags.strict, "End at the first bad line, which else is told and left out");
 }
 
-void add_eval(CLI::App& program, action& chosen) {
-  const auto flags = std::make_shared<eval_flags>();
+/// Of fidelity, and of eval --fidelity.
+void add_text_flags(CLI::App& command, std::vector<std::string>& texts, std::optional<std::string>& prefix, const std::string& note,
+                    const std::string& group) {
+  command.add_option("-f,--file", texts, "A text" + note + "; -: stdin; may be several. What exceeds -c is left out")
+      ->type_name("FILE...")
+      ->group(group);
+  add_text(command, "--prefix", prefix, "Of a text, what is the prompt; -n tokens after it are compared (default: 0.5, and 128)")
+      ->type_name("SHARE|TOKENS")
+      ->group(group);
+}
+
+struct eval_arguments : eval_flags {
+  bool fidelity = false;              // texts in the place of data
+  std::vector<std::string> texts;     // files
+  std::optional<std::string> prefix;  // of a text, what is the prompt
+};
+
+int eval_or_fidelity(const eval_arguments& flags, const CLI::App& command, const policy_registry& policies) {
+  if (!flags.fidelity) {
+    if (!flags.texts.empty() || flags.prefix) throw error(flags.prefix ? "--prefix" : "--file", "", "--fidelity with it", "none");
+    check_flags(flags);
+    return eval(flags, policies);
+  }
+  for (const char* flag :
+       {"--data", "--predictions", "--task", "--method", "--chat", "--limit", "--max-length", "--out", "--resume", "--compare", "--strict"})
+    if (command.count(flag) > 0) throw error(flag, "", "a run without --fidelity, which takes texts and no tasks", "--fidelity");
+  const fidelity_flags asked{.model = flags.model,
+                             .backend = flags.backend,
+                             .policy = flags.policy,
+                             .texts = flags.texts,
+                             .prefix = flags.prefix,
+                             .predict = flags.questions.predict,
+                             .context = flags.questions.context,
+                             .asked = "--fidelity",
+                             .output = flags.output};
+  check_flags(asked);
+  return fidelity(asked, policies);
+}
+
+void add_eval(CLI::App& program, action& chosen, const policy_registry& policies) {
+  const auto flags = std::make_shared<eval_arguments>();
   CLI::App& command =
       *program.add_subcommand("eval", "Answer a benchmark's questions, or take answers that exist, and score them by its own metrics");
   add_model_flags(command, flags->model);
@@ -266,7 +335,7 @@ void add_eval(CLI::App& program, action& chosen) {
   add_text(command, "--method", flags->method, "What the result calls it (default: the policy and its flags, or the file of predictions)")
       ->type_name("NAME");
   add_engine_flags(command, flags->backend);
-  add_policy_flags(command, flags->policy);
+  add_policy_flags(command, flags->policy, policies);
 
   const std::string texts = "Texts without labels";
   command
@@ -274,12 +343,7 @@ void add_eval(CLI::App& program, action& chosen) {
                 "Compare the pruned model with the dense one on any texts: both read a prefix and are fed the tokens after it one by one "
                 "(agreement of the likeliest token, KL divergence, perplexity); greedy texts after it, too")
       ->group(texts);
-  command.add_option("-f,--file", flags->texts, "A text, with --fidelity; -: stdin; may be several. What exceeds -c is left out")
-      ->type_name("FILE...")
-      ->group(texts);
-  add_text(command, "--prefix", flags->prefix, "Of a text, what is the prompt; -n tokens after it are compared (default: 0.5, and 128)")
-      ->type_name("SHARE|TOKENS")
-      ->group(texts);
+  add_text_flags(command, flags->texts, flags->prefix, ", with --fidelity", texts);
 
   const std::string output = "Output";
   add_text(command, "--out", flags->predicted, "Write the predictions, in LongBench's form; until all are made, to FILE.jsonl.unfinished")
@@ -290,27 +354,76 @@ void add_eval(CLI::App& program, action& chosen) {
   add_output(command, flags->output)->group(output);
   CLI::Option* jobs = add_jobs(command, flags->jobs);
   for (const char* flag : {"--compare", "--fidelity", "--predictions"}) jobs->excludes(command.get_option(flag));
-  command.final_callback([flags, &chosen] { chosen = [flags] { return eval(*flags); }; });
+  choose(command, chosen, [flags, &command, &policies] { return eval_or_fidelity(*flags, command, policies); });
 }
 
-void add_sweep(CLI::App& program, action& chosen) {
-  const auto flags = std::make_shared<sweep_flags>();
+void add_fidelity(CLI::App& program, action& chosen, const policy_registry& policies) {
+  const auto flags = std::make_shared<fidelity_flags>();
+  CLI::App& command = *program.add_subcommand(
+      "fidelity", "Compare the pruned model with the dense one on any texts, without labels: agreement, KL divergence, perplexity");
+  add_model_flags(command, flags->model);
+  add_text_flags(command, flags->texts, flags->prefix, "", "Options");
+  add_number(command, "-n,--n-predict,--predict", flags->predict, number_range<std::size_t>{0}, "Tokens to compare; 0: 128 (default)");
+  add_context(command, flags->context);
+  add_engine_flags(command, flags->backend);
+  add_policy_flags(command, flags->policy, policies);
+  add_output(command, flags->output)->group("Output");
+  choose(command, chosen, [flags, &policies] {
+    check_flags(*flags);
+    return fidelity(*flags, policies);
+  });
+}
+
+/// Of search, and of sweep --search.
+void add_search_flags(CLI::App& command, search_flags& flags, const std::string& group) {
+  add_number(command, "--max-loss", flags.max_loss, number_range<double>{0, 100}, "Points of score that they may lose (default: 1)")
+      ->group(group);
+  add_number(command, "--tries", flags.tries, number_range<std::size_t>{1, 1000000}, "Schedules to try at most (default: 100)")
+      ->group(group);
+  add_jobs(command, flags.jobs)->group(group);
+}
+
+struct sweep_arguments : sweep_flags {
+  bool search = false;  // in the place of methods at budgets
+  search_flags searched;
+};
+
+int sweep_or_search(const sweep_arguments& flags, const policy_registry& policies) {
+  if (!flags.search) {
+    check_flags(flags);
+    return sweep(flags, policies);
+  }
+  search_flags asked = flags.searched;
+  asked.model = flags.model;
+  asked.backend = flags.backend;
+  asked.questions = flags.questions;
+  asked.directory = flags.directory;
+  asked.resume = flags.resume;
+  asked.asked = "--search";
+  check_flags(asked, "sweep");
+  return search(asked, policies);
+}
+
+void add_sweep(CLI::App& program, action& chosen, const policy_registry& policies) {
+  const auto flags = std::make_shared<sweep_arguments>();
   CLI::App& command =
       *program.add_subcommand("sweep", "Methods at budgets on a benchmark's questions: scores and times in a table and a page");
   add_model_flags(command, flags->model);
   add_question_flags(command, flags->questions);
   const auto read_methods = [flags](const std::string& text) {
     flags->methods.clear();
-    for (const std::string_view name : lazyprune::split(text, ',')) flags->methods.emplace_back(name);
-    if (flags->methods.empty()) throw lazyprune::error("--methods", "", "names with commas between them", "nothing");
+    for (const std::string_view name : split(text, ',')) flags->methods.emplace_back(name);
+    if (flags->methods.empty()) throw error("--methods", "", "names with commas between them", "nothing");
   };
+  std::string names;
+  for (const method_note& method : method_notes())
+    if (method.name != "dense") names.append(names.empty() ? "" : ", ").append(method.name);
   command
       .add_option_function<std::string>(
           "--methods", read_methods,
-          "Beside dense, always: lazyllm, no_revival, dense_decode, static, random, compression, streaming, snapkv, h2o, fastkv, gemfilter "
-          "(default: lazyllm,static,random,compression). Those that prune after layers can name them, lazyllm@3+5, static@3; else they "
-          "have "
-          "those that the model recommends, or the paper draws")
+          "Beside dense, always: " + names +
+              " (default: lazyllm,static,random,compression). Those that prune after layers can name them, lazyllm@3+5, static@3; else they "
+              "have those that the model recommends, or the paper draws")
       ->type_name("NAME,NAME,...");
   add_numbers(command, "--budgets", flags->budgets, number_range<double>{0, 1},
               "Shares of the dense model's prefill rows that each method may compute (default: 0.6,0.75,0.9)");
@@ -328,21 +441,29 @@ void add_sweep(CLI::App& program, action& chosen) {
           "In the place of methods at budgets: find the stages with the fewest rows whose score is near the dense model's, on one half "
           "of each task's samples, and score them on the other half")
       ->group(search);
-  add_number(command, "--max-loss", flags->max_loss, number_range<double>{0, 100}, "Points of score that they may lose (default: 1)")
-      ->group(search);
-  add_number(command, "--tries", flags->tries, number_range<std::size_t>{1, 1000000}, "Schedules to try at most (default: 100)")
-      ->group(search);
-  add_jobs(command, flags->jobs)->group(search);
+  add_search_flags(command, flags->searched, search);
   for (const char* flag : {"--max-loss", "--tries", "--jobs"}) command.get_option(flag)->needs("--search");
   for (const char* flag : {"--methods", "--budgets", "--seeds", "--sensitivity"}) command.get_option(flag)->excludes("--search");
 
-  const std::string output = "Output";
-  add_text(command, "--out", flags->directory,
-           "For predictions.jsonl, sweep.csv and report.html, or search.jsonl and search.csv; made where it is not there")
-      ->type_name("DIR")
-      ->group(output);
-  command.add_flag("--resume", flags->resume, "Go on after the predictions that are there already")->group(output);
-  command.final_callback([flags, &chosen] { chosen = [flags] { return sweep(*flags); }; });
+  add_directory(command, flags->directory, flags->resume, "predictions.jsonl, sweep.csv and report.html, or search.jsonl and search.csv");
+  choose(command, chosen, [flags, &policies] { return sweep_or_search(*flags, policies); });
+}
+
+void add_search(CLI::App& program, action& chosen, const policy_registry& policies) {
+  const auto flags = std::make_shared<search_flags>();
+  CLI::App& command = *program.add_subcommand(
+      "search",
+      "Find the stages with the fewest rows whose score is near the dense model's, on one half of each task's samples; score them "
+      "on the other half");
+  add_model_flags(command, flags->model);
+  add_question_flags(command, flags->questions);
+  add_search_flags(command, *flags, "Options");
+  add_engine_flags(command, flags->backend);
+  add_directory(command, flags->directory, flags->resume, "search.jsonl and search.csv");
+  choose(command, chosen, [flags, &policies] {
+    check_flags(*flags);
+    return search(*flags, policies);
+  });
 }
 
 void add_inspect(CLI::App& program, action& chosen) {
@@ -352,7 +473,7 @@ void add_inspect(CLI::App& program, action& chosen) {
   add_number(command, "-c,--ctx-size", flags->context, number_range<std::size_t>{0},
              "Tokens of the context; 0: the model's limit (default)");
   command.add_flag("--json", flags->json, "One JSON object");
-  command.final_callback([flags, &chosen] { chosen = [flags] { return inspect(*flags); }; });
+  choose(command, chosen, [flags] { return inspect(*flags); });
 }
 
 /// The first argument that no command knows, if that is what is wrong.
@@ -363,19 +484,22 @@ std::string unknown_argument(const CLI::App& program) {
 
 }  // namespace
 
-action parse_command_line(int argc, char** argv) {
-  CLI::App program{
+action parse_command_line(int argc, char** argv, const policy_registry& policies) {
+  const auto app = std::make_shared<CLI::App>(
       "Generates text with a language model while a policy prunes its tokens (LazyLLM, arXiv 2407.14057), and measures "
       "what that saves.",
-      "lazyprune"};
+      "lazyprune");
+  CLI::App& program = *app;
   program.set_version_flag("--version", "lazyprune " LAZYPRUNE_VERSION_STRING);
   program.require_subcommand(1);
   action chosen;
-  add_run(program, chosen);
+  add_run(program, chosen, policies);
   add_compare(program, chosen);
-  add_bench(program, chosen);
-  add_eval(program, chosen);
-  add_sweep(program, chosen);
+  add_bench(program, chosen, policies);
+  add_eval(program, chosen, policies);
+  add_fidelity(program, chosen, policies);
+  add_sweep(program, chosen, policies);
+  add_search(program, chosen, policies);
   add_inspect(program, chosen);
   try {
     program.parse(argc, argv);
@@ -384,12 +508,11 @@ action parse_command_line(int argc, char** argv) {
     const auto commands = program.get_subcommands();
     const std::string unknown = unknown_argument(program);
     if (commands.empty() && unknown.empty())
-      throw lazyprune::error("arguments", "", "a command: run, compare, bench, eval, sweep or inspect", "none");
-    throw lazyprune::error("arguments", "",
-                           "what `lazyprune " + (commands.empty() ? "" : commands.front()->get_name() + " ") + "--help` shows",
-                           unknown.empty() ? problem.what() : unknown);
+      throw error("arguments", "", "a command: run, compare, bench, eval, fidelity, sweep, search or inspect", "none");
+    throw error("arguments", "", "what `lazyprune " + (commands.empty() ? "" : commands.front()->get_name() + " ") + "--help` shows",
+                unknown.empty() ? problem.what() : unknown);
   }
-  return chosen;
+  return [app, chosen] { return chosen(); };  // which looks at what was given
 }
 
 }  // namespace program

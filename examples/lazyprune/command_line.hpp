@@ -5,13 +5,17 @@
 #include <functional>
 
 namespace lazyprune {
+inline namespace v0 {
+class policy_registry;
+}  // namespace v0
+
 namespace program {
 
 /// Returns the exit code.
 using action = std::function<int()>;
 
-/// What the arguments ask for. Throws `error` where they make no sense.
-action parse_command_line(int argc, char** argv);
+/// What the arguments ask for. Throws `error` where they make no sense. The registry must outlive the action.
+action parse_command_line(int argc, char** argv, const policy_registry& policies);
 
 }  // namespace program
 }  // namespace lazyprune

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include <lazyprune/eval/sample.hpp>
+#include <lazyprune/eval/records.hpp>
 
 #include <test_data.hpp>
 

@@ -1,23 +1,26 @@
 // SPDX-License-Identifier: MIT
-// lazyprune bench: prefill and decode rates, dense and pruned side by side, and how much of the predicted speedup is reached.
+#include "commands/bench.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <iostream>
 #include <map>
+#include <memory>
 #include <numeric>
 #include <optional>
 #include <span>
+#include <utility>
 
-#include "commands/flags.hpp"
 #include "engine/engine.hpp"
 #include "engine/model_choice.hpp"
 #include "engine/sessions.hpp"
-#include "tables/number_text.hpp"
-#include "terminal/columns.hpp"
+#include "tables/bench_table.hpp"
 #include "terminal/progress.hpp"
 
+#include <lazyprune/backend/tensor.hpp>
 #include <lazyprune/model/cost_model.hpp>
+#include <lazyprune/model/generator.hpp>
+#include <lazyprune/model/random_source.hpp>
 
 namespace lazyprune {
 namespace program {
@@ -58,168 +61,109 @@ struct measured {
   samples prefill, decode;
   samples attention, logits, overhead;  // of the prefill
   double step_kv_rows = 0;              // keys and values that a step of the decode reads, rows over all layers; only for --peak
-  lazyprune::generation last;
+  generation last;
 };
 
-/// One line of the result.
-struct result_row {
-  int threads;
-  std::string test;
-  bool prefill;
-  std::string policy;  // "dense", or the flags that make it
-  double rate, deviation, seconds;
-  std::optional<double> work;  // floating-point operations of a prefill; bytes read by a decode, where a warm-up counted them
-  std::optional<double> speedup, predicted, overhead, share_of_peak;
-  std::size_t peak_bytes;
-};
-
-lazyprune::model_config shape_of(const std::string& name) try {
-  return lazyprune::shape_named(name);
-} catch (const lazyprune::error& fault) {
-  throw lazyprune::error("--random-weights", "", fault.expected(), fault.found());
+model_config shape_of(const std::string& name) try { return shape_named(name); } catch (const error& fault) {
+  throw error("--random-weights", "", fault.expected(), fault.found());
 }
 
-class bench_run {
+class measuring {
  public:
-  explicit bench_run(const bench_flags& flags) : flags_(flags), spec_(flags.policy) {
+  measuring(const bench_flags& flags, const policy_registry& policies) : flags_(flags), policies_(policies), spec_(flags.policy) {
     check(flags_.backend);
-    if (flags_.peak && flags_.backend.backend != "cpu")
-      throw lazyprune::error("--peak", "", "the cpu backend, whose peak can be measured", flags_.backend.backend);
-    longest_ = std::ranges::max(flags_.prompts);
-    if (flags_.shape.empty()) {
-      const lazyprune::checkpoint model = open_model(flags_.model);
-      spec_ = with_recommended_stages(spec_, model);
-      check_policy_and_length(model.config());
-      name_ = model.directory().string();
-      dtype_ =
-          dtype_name(model.contains("model.embed_tokens.weight") ? model.find("model.embed_tokens.weight")->type : lazyprune::dtype::f32);
-      engine_ = load_engine(flags_.backend, model);
-    } else {
-      lazyprune::model_config config = shape_of(flags_.shape);
-      config.max_positions = std::max(config.max_positions, longest_ + flags_.predict);  // speed does not depend on what was trained
-      check_policy_and_length(config);
-      name_ = flags_.shape;
-      const auto type = flags_.backend.dtype == "f32" ? lazyprune::dtype::f32 : lazyprune::dtype::bf16;
-      dtype_ = dtype_name(type);
-      engine_ = load_engine(flags_.backend, config, lazyprune::random_source(config, type));
-    }
+    result_.backend = flags_.backend.backend;
+    result_.isa = isa_of(flags_.backend);
+    result_.predict = flags_.predict;
+    result_.longest = std::ranges::max(flags_.prompts);
+    if (flags_.shape.empty())
+      load_named();
+    else
+      load_random();
+    result_.weight_bytes = engine_->weight_bytes();
   }
 
-  std::vector<result_row> run() {
-    std::vector<result_row> rows;
+  bench_table run() {
     progress_bar bar("measuring");
     const std::size_t all = flags_.threads.size() * flags_.prompts.size() * (flags_.repetitions + !flags_.no_warmup);
     std::size_t done = 0;
     for (const int threads : flags_.threads) {
       engine_->use_threads(threads);
-      const std::size_t first = rows.size();
+      const std::size_t first = result_.rows.size();
       look_for_peak();
       for (const std::size_t prompt : flags_.prompts) {
         const auto [dense, pruned] = measure(prompt, [&] { bar.show(done++, all); });
-        add_rows(rows, prompt, dense, pruned);
+        add_rows(prompt, dense, pruned);
       }
       look_for_peak();  // what is shared with others may come and go: the best of before and after
       if (!flags_.peak) continue;
-      const peak_rates& peak = peaks_.at(engine_->threads());
-      for (result_row& row : std::span(rows).subspan(first))
+      const bench_peak& peak = result_.peaks.at(engine_->threads());
+      for (bench_row& row : std::span(result_.rows).subspan(first))
         if (row.work) row.share_of_peak = *row.work / row.seconds / (row.prefill ? peak.arithmetic : peak.reading);
     }
-    return rows;
-  }
-
-  void print_markdown(const std::vector<result_row>& rows) const {
-    std::cout << "model " << name_ << ", " << dtype_ << ", " << bytes_text(engine_->weight_bytes()) << ", " << flags_.backend.backend
-              << " (" << isa_of(flags_.backend) << ")\n";
-    if (prunes()) std::cout << "pruned: " << policy_text_ << '\n';
-    if (flags_.predict > 0) std::cout << "tg" << flags_.predict << " follows the prompt of " << longest_ << " tokens\n";
-    for (const auto& [threads, peak] : peaks_)
-      std::cout << "peak of " << threads << (threads == 1 ? " thread: " : " threads: ") << peak.instruction << ' '
-                << three_digits(peak.arithmetic * 1e-9) << " GFLOP/s, reading memory " << three_digits(peak.reading * 1e-9) << " GB/s\n";
-    std::cout << "memory: at most, the weights aside\n\n";
-    std::vector<std::vector<std::string>> lines;
-    for (const result_row& row : rows)
-      lines.push_back({std::to_string(row.threads), row.test, row.policy == "dense" ? "dense" : "pruned",
-                       fixed(row.rate, 2) + " \xc2\xb1 " + fixed(row.deviation, 2), row.speedup ? fixed(*row.speedup, 2) + "x" : "",
-                       row.predicted ? fixed(*row.predicted, 2) + "x" : "",
-                       row.speedup && row.predicted ? fixed(*row.speedup / *row.predicted, 2) : "",
-                       row.overhead ? fixed(100.0 * *row.overhead, 2) + " %" : "",
-                       row.share_of_peak ? percent_text(*row.share_of_peak) : "", bytes_text(row.peak_bytes - engine_->weight_bytes())});
-    std::cout << markdown_table({{.head = "threads", .even_if_empty = true},
-                                 {.head = "test", .least_width = 6},
-                                 {.head = "policy", .at = align::left},
-                                 {.head = "t/s", .least_width = 19},
-                                 {.head = "speedup", .even_if_empty = true},
-                                 {.head = "predicted", .even_if_empty = true},
-                                 {.head = "reached", .even_if_empty = true},
-                                 {.head = "overhead", .even_if_empty = true},
-                                 {.head = "of peak", .even_if_empty = flags_.peak},
-                                 {.head = "memory", .least_width = 9}},
-                                lines);
-  }
-
-  /// For programs.
-  table table_of(const std::vector<result_row>& rows) const {
-    table t{.columns = {{"model"},
-                        {"isa"},
-                        {"dtype"},
-                        {"threads"},
-                        {"test"},
-                        {"policy"},
-                        {"tokens_per_s"},
-                        {"seconds"},
-                        {"speedup"},
-                        {"predicted_speedup"},
-                        {"overhead_share"},
-                        {"share_of_peak"},
-                        {"peak_bytes"}},
-            .rows = {}};
-    const std::string isa(isa_of(flags_.backend));
-    for (const result_row& row : rows)
-      t.rows.push_back({name_, isa, dtype_, std::uint64_t(row.threads), row.test, row.policy, row.rate, row.seconds, cell_of(row.speedup),
-                        cell_of(row.predicted), cell_of(row.overhead), cell_of(row.share_of_peak), std::uint64_t{row.peak_bytes}});
-    return t;
+    return std::move(result_);
   }
 
  private:
-  bool prunes() const { return policy_text_ != "--policy dense"; }
+  void load_named() {
+    const opened_model model(flags_.model);
+    spec_ = with_recommended_stages(spec_, model, policies_);
+    check_policy_and_length(model.config());
+    result_.model = model.directory().string();
+    result_.dtype = dtype_name(model.stored_type("model.embed_tokens.weight").value_or(dtype::f32));
+    engine_ = load_engine(flags_.backend, model);
+  }
 
-  void check_policy_and_length(const lazyprune::model_config& config) {
-    policy_text_ = text(spec_, static_cast<lazyprune::layer_id>(config.layers), policies());
-    if (longest_ + flags_.predict > config.max_positions)
-      throw lazyprune::error("--prompts", "",
-                             "prompts of at most " + std::to_string(config.max_positions) + " tokens, the -n generated ones included",
-                             std::to_string(longest_ + flags_.predict));
+  void load_random() {
+    model_config config = shape_of(flags_.shape);
+    config.max_positions = std::max(config.max_positions, result_.longest + flags_.predict);  // speed does not depend on what was trained
+    check_policy_and_length(config);
+    result_.model = flags_.shape;
+    const auto type = flags_.backend.dtype == "f32" ? dtype::f32 : dtype::bf16;
+    result_.dtype = dtype_name(type);
+    engine_ = load_engine(flags_.backend, config, random_source(config, type));
+  }
+
+  bool prunes() const { return !result_.policy.empty(); }
+
+  void check_policy_and_length(const model_config& config) {
+    const std::string flags = flags_of(spec_, config.layers, policies_);
+    if (flags != flags_of(dense_spec(), config.layers, policies_)) result_.policy = flags;
+    const std::size_t most = result_.longest + flags_.predict;
+    if (most > config.max_positions)
+      throw error("--prompts", "", "prompts of at most " + std::to_string(config.max_positions) + " tokens, the -n generated ones included",
+                  std::to_string(most), error_code::no_room);
   }
 
   void look_for_peak() {
     if (!flags_.peak) return;
     const peak_rates seen = engine_->measure_peaks().value();
-    peak_rates& best = peaks_.try_emplace(engine_->threads(), seen).first->second;
+    bench_peak& best =
+        result_.peaks.try_emplace(engine_->threads(), bench_peak{std::string(seen.instruction), seen.arithmetic, seen.reading})
+            .first->second;
     best.arithmetic = std::max(best.arithmetic, seen.arithmetic);
     best.reading = std::max(best.reading, seen.reading);
   }
 
-  std::string dtype_name(lazyprune::dtype stored) const {
+  std::string dtype_name(dtype stored) const {
     if (flags_.backend.backend == "reference") return flags_.backend.dtype == "f32" ? "f32" : "f64";
     if (flags_.backend.dtype != "auto") return flags_.backend.dtype;
-    return stored == lazyprune::dtype::bf16 ? "bf16" : "f32";
+    return stored == dtype::bf16 ? "bf16" : "f32";
   }
 
   /// Any ids do: the work does not depend on them.
-  std::vector<lazyprune::token_id> prompt_of(std::size_t size) const {
-    std::vector<lazyprune::token_id> ids(size);
-    for (std::size_t i = 0; i < size; ++i) ids[i] = static_cast<lazyprune::token_id>(i * 2654435761u % engine_->config().vocabulary);
+  std::vector<token_id> prompt_of(std::size_t size) const {
+    std::vector<token_id> ids(size);
+    for (std::size_t i = 0; i < size; ++i) ids[i] = static_cast<token_id>(i * 2654435761u % engine_->config().vocabulary);
     return ids;
   }
 
-  void once(const lazyprune::policy_spec& spec, const std::vector<lazyprune::token_id>& prompt, std::size_t decode, measured& to,
-            bool keep) {
-    lazyprune::generation_options options;
+  void once(const policy_spec& spec, const std::vector<token_id>& prompt, std::size_t decode, measured& to, bool keep) {
+    generation_options options;
     options.max_new = decode + 1;
     options.ignore_eos = true;
     options.trace = flags_.peak && !keep && decode > 0;
-    lazyprune::any_session session = new_session(spec, engine_->config().layers);
-    to.last = engine_->generate(std::move(session), prompt, options);
+    to.last = engine_->generate(new_session(spec, engine_->config().layers, policies_), prompt, options);
     if (options.trace) to.step_kv_rows = step_kv_rows(to.last.trace);
     if (!keep) return;
     to.prefill.seconds.push_back(to.last.prefill_seconds);
@@ -230,23 +174,22 @@ class bench_run {
   }
 
   /// On average over the steps after the prefill.
-  static double step_kv_rows(std::span<const lazyprune::step_trace> steps) {
+  static double step_kv_rows(std::span<const step_trace> steps) {
     std::size_t rows = 0;
-    for (const lazyprune::step_trace& step : steps.subspan(1))
-      for (const lazyprune::layer_trace& layer : step.layers) rows += layer.active.size();
+    for (const step_trace& step : steps.subspan(1))
+      for (const layer_trace& layer : step.layers) rows += layer.active.size();
     return static_cast<double>(rows) / static_cast<double>(steps.size() - 1);
   }
 
   /// Dense and pruned in turn, the first one now this, now that: what drifts, drifts for both. A first pair warms up and is forgotten.
   template <class Progress>
   std::pair<measured, measured> measure(std::size_t size, Progress progress) {
-    const lazyprune::policy_spec dense_policy{.preset = "dense"};
     const auto prompt = prompt_of(size);
-    const std::size_t decode = size == longest_ ? flags_.predict : 0;
+    const std::size_t decode = size == result_.longest ? flags_.predict : 0;
     std::pair<measured, measured> result;
     for (std::size_t r = flags_.no_warmup; r <= flags_.repetitions; ++r) {
       progress();
-      const auto dense = [&] { once(dense_policy, prompt, decode, result.first, r > 0); };
+      const auto dense = [&] { once(dense_spec(), prompt, decode, result.first, r > 0); };
       if (r % 2 == 0) dense();
       if (prunes()) once(spec_, prompt, decode, result.second, r > 0);
       if (r % 2 == 1) dense();
@@ -254,38 +197,38 @@ class bench_run {
     return result;
   }
 
-  void add_rows(std::vector<result_row>& rows, std::size_t prompt, const measured& dense, const measured& pruned) const {
-    add_pair(rows, prompt, true, dense, pruned);
-    if (!dense.decode.seconds.empty()) add_pair(rows, flags_.predict, false, dense, pruned);
+  void add_rows(std::size_t prompt, const measured& dense, const measured& pruned) {
+    add_pair(prompt, true, dense, pruned);
+    if (!dense.decode.seconds.empty()) add_pair(flags_.predict, false, dense, pruned);
   }
 
-  void add_pair(std::vector<result_row>& rows, std::size_t tokens, bool prefill, const measured& dense, const measured& pruned) const {
-    const double dense_seconds = rows.emplace_back(row_of(tokens, prefill, "dense", dense)).seconds;
+  void add_pair(std::size_t tokens, bool prefill, const measured& dense, const measured& pruned) {
+    const double dense_seconds = result_.rows.emplace_back(row_of(tokens, prefill, "dense", dense)).seconds;
     if (!prunes()) return;
-    result_row& row = rows.emplace_back(row_of(tokens, prefill, policy_text_, pruned));
+    bench_row& row = result_.rows.emplace_back(row_of(tokens, prefill, result_.policy, pruned));
     row.speedup = dense_seconds / row.seconds;
     if (prefill) row.predicted = predicted_speedup(costs_of(dense), engine_->config(), rows_of(dense), rows_of(pruned));
   }
 
-  result_row row_of(std::size_t tokens, bool prefill, const std::string& policy, const measured& m) const {
+  bench_row row_of(std::size_t tokens, bool prefill, const std::string& policy, const measured& m) const {
     const samples& s = prefill ? m.prefill : m.decode;
     const double n = static_cast<double>(tokens);
-    result_row row{.threads = engine_->threads(),
-                   .test = (prefill ? "pp" : "tg") + std::to_string(tokens),
-                   .prefill = prefill,
-                   .policy = policy,
-                   .rate = s.mean(n),
-                   .deviation = s.deviation(n),
-                   .seconds = s.seconds[s.middle()],
-                   .work = {},
-                   .speedup = {},
-                   .predicted = {},
-                   .overhead = {},
-                   .share_of_peak = {},
-                   .peak_bytes = engine_->weight_bytes() + m.last.memory.total()};
+    bench_row row{.threads = engine_->threads(),
+                  .test = (prefill ? "pp" : "tg") + std::to_string(tokens),
+                  .prefill = prefill,
+                  .policy = policy,
+                  .rate = s.mean(n),
+                  .deviation = s.deviation(n),
+                  .seconds = s.seconds[s.middle()],
+                  .work = {},
+                  .speedup = {},
+                  .predicted = {},
+                  .overhead = {},
+                  .share_of_peak = {},
+                  .peak_bytes = engine_->weight_bytes() + m.last.memory.total()};
     if (prefill) {
       row.overhead = m.overhead.seconds[s.middle()] / row.seconds;
-      row.work = lazyprune::cost_model{}.prefill(engine_->config(), rows_of(m));
+      row.work = cost_model{}.prefill(engine_->config(), rows_of(m));
     } else if (m.step_kv_rows > 0) {
       row.work = n * step_bytes(m);
     }
@@ -295,7 +238,7 @@ class bench_run {
   static const std::vector<std::size_t>& rows_of(const measured& m) { return m.last.cost.prefill_rows; }
 
   /// What a linear operation and one of the attention cost in the dense runs beside which the pruned ones stood.
-  lazyprune::cost_model costs_of(const measured& dense) const {
+  cost_model costs_of(const measured& dense) const {
     const std::size_t i = dense.prefill.middle();
     return measured_costs(engine_->config(), rows_of(dense), dense.prefill.seconds[i], dense.attention.seconds[i], dense.logits.seconds[i]);
   }
@@ -305,24 +248,17 @@ class bench_run {
   }
 
   bench_flags flags_;
-  lazyprune::policy_spec spec_;
-  std::string policy_text_, name_, dtype_;
-  std::size_t longest_;
+  const policy_registry& policies_;
+  policy_spec spec_;
+  bench_table result_;
   std::unique_ptr<engine> engine_;
-  std::map<int, peak_rates> peaks_;  // by threads
 };
 
 }  // namespace
 
-int bench(const bench_flags& flags) {
-  if (!flags.shape.empty() && !flags.model.directory.empty())
-    throw lazyprune::error("--random-weights", "", "either -m or --random-weights", "both");
-  bench_run bench(flags);
-  const std::vector<result_row> rows = bench.run();
-  if (flags.output == table_format::md)
-    bench.print_markdown(rows);
-  else
-    std::cout << text_of(bench.table_of(rows), flags.output);
+int bench(const bench_flags& flags, const policy_registry& policies) {
+  const bench_table result = measuring(flags, policies).run();
+  std::cout << (flags.output == table_format::md ? to_markdown(result) : text_of(table_of(result), flags.output));
   return 0;
 }
 

@@ -1,21 +1,15 @@
 // SPDX-License-Identifier: MIT
-// lazyprune eval: what a model under a policy answers to a benchmark's questions, what the answers score by the benchmark's own metrics,
-// and what they cost. Or what predictions that exist score.
+#include "commands/eval.hpp"
 
 #include <iostream>
-#include <numeric>
 #include <optional>
 
-#include "commands/flags.hpp"
 #include "engine/sessions.hpp"
-#include "questions/evaluator.hpp"
-#include "questions/side_by_side.hpp"
-#include "tables/number_text.hpp"
-#include "terminal/columns.hpp"
-#include "terminal/progress.hpp"
-
-#include "questions/prediction_file.hpp"
+#include "questions/prediction_log.hpp"
+#include "questions/runner.hpp"
 #include "tables/summary_table.hpp"
+
+#include <lazyprune/eval/records.hpp>
 
 namespace lazyprune {
 namespace program {
@@ -23,96 +17,67 @@ namespace {
 
 class evaluation {
  public:
-  explicit evaluation(const eval_flags& flags)
-      : flags_(flags), model_(flags.model, flags.backend, flags.questions), place_(model_.questions().size()), open_(place_.size()) {
-    std::iota(open_.begin(), open_.end(), std::size_t{0});
-    setting_.policy = with_recommended_stages(flags.policy, model_.model());
+  evaluation(const eval_flags& flags, const policy_registry& policies)
+      : flags_(flags), run_(flags.model, flags.backend, flags.questions, policies), log_(run_, flags.predicted, flags.resume) {
+    setting_.policy = with_recommended_stages(flags.policy, run_.model(), policies);
     setting_.method = flags.method.empty() ? short_text(setting_.policy) : flags.method;
-    if (!flags.predicted.empty()) file_.emplace(flags.predicted, flags.resume);
-    if (file_) take_up(file_->done());
+    for (std::size_t q = 0; q < run_.questions().size(); ++q) asks_.push_back({q, setting_, setting_.method});
+    // Samples that were answered side by side stand as they came, so that none is lost.
+    log_.take_up([&](const eval_prediction& done, const std::string& place) {
+      check_dense_time(done, place);
+      return setting_;
+    });
   }
 
   std::vector<eval_summary> run() {
-    if (!open_.empty()) {
-      model_.load(flags_.jobs);
-      progress_bar bar("evaluating");
-      const auto show = [&] { bar.show(predictions_.size(), model_.questions().size()); };
-      show();
-      const auto take = [&](std::size_t i, eval_prediction&& prediction) {
-        if (file_) file_->add(prediction);
-        place_[open_[i]] = predictions_.size();
-        predictions_.push_back(std::move(prediction));
-        show();
-      };
-      side_by_side(
-          open_.size(), flags_.jobs, [&](std::size_t i) { return predict(open_[i]); }, take);
-    }
-    if (file_) file_->commit(place_);
-    return summaries();
-  }
-
- private:
-  /// What an earlier run has left. Samples that were answered side by side stand as they came, so that none is lost.
-  void take_up(const std::vector<eval_prediction>& done) {
-    for (std::size_t i = 0; i < done.size(); ++i) {
-      const std::size_t q = model_.question_of(done[i], flags_.predicted, i + 1, open_, setting_, setting_.method);
-      if (flags_.compare != done[i].cost->dense_ttft_s.has_value())
-        throw lazyprune::error(flags_.predicted, "prediction " + std::to_string(i + 1),
-                               flags_.compare ? "one with --compare" : "one without --compare", "the other");
-      place_[q] = i;
-      std::erase(open_, q);
-    }
-    predictions_ = done;
-  }
-
-  /// The dense run comes first now, then second: what drifts, drifts for both.
-  eval_prediction predict(std::size_t i) const {
-    const question& asked = model_.questions()[i];
-    const auto prompt = model_.prompt_of(asked);
-    std::optional<double> dense;
-    if (flags_.compare && i % 2 == 0) dense = model_.dense_seconds(prompt);
-    eval_prediction prediction = model_.predict(asked, prompt, setting_, setting_.method);
-    if (flags_.compare && i % 2 == 1) dense = model_.dense_seconds(prompt);
-    prediction.cost->dense_ttft_s = dense;
-    return prediction;
-  }
-
-  std::vector<eval_summary> summaries() const {
+    answer(run_, log_, asks_, flags_.jobs, "evaluating", [&](const ask& asked) { return predict(asked); });
+    log_.commit(asks_);
+    run_.tell_of_cut_prompts();
     std::vector<eval_summary> all;
-    for (const eval_task* task : model_.tasks()) {
+    for (const eval_task* task : run_.questions().tasks()) {
       std::vector<eval_prediction> of_task;
-      for (std::size_t q = 0; q < place_.size(); ++q)
-        if (model_.questions()[q].task == task) of_task.push_back(predictions_[place_[q]]);
+      for (const std::size_t q : run_.questions().of_task(*task)) of_task.push_back(*log_.find(q, setting_.method));
       all.push_back(summary_of(*task, setting_.method, of_task));
     }
     return all;
   }
 
+ private:
+  void check_dense_time(const eval_prediction& done, const std::string& place) const {
+    if (done.cost && flags_.compare != done.cost->dense_ttft_s.has_value())
+      throw error(flags_.predicted, place, flags_.compare ? "one with --compare" : "one without --compare", "the other");
+  }
+
+  /// The dense run comes first now, then second: what drifts, drifts for both.
+  eval_prediction predict(const ask& asked) const {
+    std::optional<double> dense;
+    const bool dense_first = asked.question % 2 == 0;
+    if (flags_.compare && dense_first) dense = run_.dense_seconds(asked.question);
+    eval_prediction prediction = run_.predict(asked);
+    if (flags_.compare && !dense_first) dense = run_.dense_seconds(asked.question);
+    prediction.cost->dense_ttft_s = dense;
+    return prediction;
+  }
+
   eval_flags flags_;
-  evaluator model_;
+  runner run_;
+  prediction_log log_;
   eval_setting setting_;
-  std::optional<prediction_file> file_;
-  std::vector<eval_prediction> predictions_;  // as they came
-  std::vector<std::size_t> place_;            // (questions), of the answer among them
-  std::vector<std::size_t> open_;             // questions that an earlier run has not answered
+  std::vector<ask> asks_;
 };
 
-/// Without a model.
+/// Scores predictions that exist, without a model.
 eval_summary score(const eval_flags& flags) {
-  lazyprune::line_reader lines(flags.predictions);
+  line_reader lines(flags.predictions);
   const eval_task& task = flags.questions.task.empty() ? task_of_file(flags.predictions) : task_named(flags.questions.task);
-  return score_predictions(lines, task, flags.method.empty() ? lines.name() : flags.method, complaints(flags.questions.strict));
+  left_out_lines left_out(flags.questions.strict);
+  return score_predictions(lines, task, flags.method.empty() ? lines.name() : flags.method, left_out.teller());
 }
 
 }  // namespace
 
-int eval(const eval_flags& flags) {
-  if (flags.fidelity) return fidelity(flags);
-  if (!flags.texts.empty() || flags.prefix) throw lazyprune::error(flags.prefix ? "--prefix" : "--file", "", "--fidelity with it", "none");
-  if (flags.questions.data.empty() == flags.predictions.empty())
-    throw lazyprune::error("eval", "", "one of -d and --predictions", flags.predictions.empty() ? "none" : "both");
-  if (flags.resume && flags.predicted.empty()) throw lazyprune::error("--resume", "", "--out FILE.jsonl with it", "none");
-  const std::vector<eval_summary> summaries = flags.questions.data.empty() ? std::vector{score(flags)} : evaluation(flags).run();
+int eval(const eval_flags& flags, const policy_registry& policies) {
+  const std::vector<eval_summary> summaries = flags.questions.data.empty() ? std::vector{score(flags)} : evaluation(flags, policies).run();
   std::cout << (flags.output == table_format::md ? to_markdown(summaries) : text_of(table_of(summaries), flags.output));
   return 0;
 }

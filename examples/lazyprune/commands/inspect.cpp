@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// lazyprune inspect: what a model directory holds, and the memory that a context takes.
+#include "commands/inspect.hpp"
 
 #include <array>
 #include <initializer_list>
@@ -8,13 +8,13 @@
 
 #include <nlohmann/json.hpp>
 
-#include "commands/flags.hpp"
 #include "engine/engine.hpp"
 #include "engine/model_choice.hpp"
 #include "tables/number_text.hpp"
 #include "terminal/columns.hpp"
 
 #include <lazyprune/backend/cpu/packed_kv.hpp>
+#include <lazyprune/io/checkpoint.hpp>
 #include <lazyprune/io/text.hpp>
 
 namespace lazyprune {
@@ -23,15 +23,15 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-json rope_json(const lazyprune::rope_config& rope) {
+json rope_json(const rope_config& rope) {
   constexpr std::array<const char*, 4> names{"none", "linear", "llama3", "yarn"};
   json result{{"theta", rope.theta}, {"scaling", names[static_cast<std::size_t>(rope.scaling)]}};
-  if (rope.scaling != lazyprune::rope_scaling::none) result["factor"] = rope.factor;
+  if (rope.scaling != rope_scaling::none) result["factor"] = rope.factor;
   if (rope.original_positions > 0) result["original_positions"] = rope.original_positions;
   return result;
 }
 
-json config_json(const lazyprune::model_config& c) {
+json config_json(const model_config& c) {
   return {{"family", c.family},
           {"vocabulary", c.vocabulary},
           {"hidden", c.hidden},
@@ -52,14 +52,14 @@ json config_json(const lazyprune::model_config& c) {
           {"eos", c.eos}};
 }
 
-json tensors_json(const lazyprune::checkpoint& model) {
+json tensors_json(const checkpoint& model) {
   json list = json::array();
   for (const auto& [name, tensor] : model.tensors())
     list.push_back({{"name", name}, {"dtype", tensor->type}, {"shape", tensor->shape}, {"bytes", tensor->data.size()}});
   return list;
 }
 
-json totals_json(const lazyprune::checkpoint& model) {
+json totals_json(const checkpoint& model) {
   std::uint64_t parameters = 0, bytes = 0;
   for (const auto& [name, tensor] : model.tensors()) {
     std::uint64_t elements = 1;
@@ -70,16 +70,16 @@ json totals_json(const lazyprune::checkpoint& model) {
   return {{"tensors", model.tensors().size()}, {"parameters", parameters}, {"bytes", bytes}};
 }
 
-json tokenizer_json(const lazyprune::checkpoint& model) {
-  std::optional<lazyprune::tokenizer> tokenizer;
+json tokenizer_json(const checkpoint& model) {
+  std::optional<tokenizer> tokenizer;
   try {
     tokenizer = model.load_tokenizer();
-  } catch (const lazyprune::error& fault) {
-    if (fault.code() == lazyprune::error_code::io) throw;
+  } catch (const error& fault) {
+    if (fault.code() == error_code::io) throw;
     return {{"not_usable", fault.what()}};
   }
   if (!tokenizer) return nullptr;
-  const auto id = [](const std::optional<lazyprune::token_id>& token) { return token ? json(*token) : json(nullptr); };
+  const auto id = [](const std::optional<token_id>& token) { return token ? json(*token) : json(nullptr); };
   return {{"pieces", tokenizer->size()},     {"bos", id(tokenizer->bos())},       {"eos", id(tokenizer->eos())},
           {"unknown", tokenizer->unknown()}, {"adds_bos", tokenizer->adds_bos()}, {"byte_fallback", tokenizer->model().byte_fallback}};
 }
@@ -89,18 +89,18 @@ std::size_t product(std::initializer_list<std::size_t> factors) {
   std::size_t result = 1;
   for (const std::size_t factor : factors)
     if (__builtin_mul_overflow(result, factor, &result))
-      throw lazyprune::error("config.json", "", "sizes whose memory can be counted", "too large ones");
+      throw error("config.json", "", "sizes whose memory can be counted", "too large ones");
   return result;
 }
 
 /// Of a context, on the cpu backend: keys, values and stored rows are in bf16 where the weights are.
-json memory_json(const lazyprune::checkpoint& model, std::size_t context) {
-  const lazyprune::model_config& c = model.config();
+json memory_json(const checkpoint& model, std::size_t context) {
+  const model_config& c = model.config();
   const std::string k = "model.layers.0.self_attn.k_proj.weight";
-  const bool bf16 = model.contains(k) && model.find(k)->type == lazyprune::dtype::bf16;
-  const lazyprune::dtype type = bf16 ? lazyprune::dtype::bf16 : lazyprune::dtype::f32;
-  product({2, lazyprune::packed_kv::block_slots, c.n_kv_heads, c.head_dim + 31, sizeof(float)});  // a block's, counted below: it must fit
-  const std::size_t row = product({c.hidden, size_of(type)}), per_layer = lazyprune::packed_kv::slot_bytes(c.n_kv_heads, c.head_dim, type);
+  const bool bf16 = model.contains(k) && model.find(k)->type == dtype::bf16;
+  const dtype type = bf16 ? dtype::bf16 : dtype::f32;
+  product({2, packed_kv::block_slots, c.n_kv_heads, c.head_dim + 31, sizeof(float)});  // a block's, counted below: it must fit
+  const std::size_t row = product({c.hidden, size_of(type)}), per_layer = packed_kv::slot_bytes(c.n_kv_heads, c.head_dim, type);
   return {{"context", context},
           {"kv_bytes_per_token", product({c.layers, per_layer})},
           {"kv_bytes", product({context, c.layers, per_layer})},
@@ -124,9 +124,8 @@ void print(const json& all) {
   std::cout << "  " << left("recommended stages", 24) << (all["stages"].is_null() ? "none" : all["stages"].get<std::string>())
             << "\n\ntensors\n";
   for (const json& tensor : all["tensors"])
-    std::cout << "  " << left(lazyprune::detail::printable(tensor["name"].get<std::string>()), 52)
-              << left(tensor["dtype"].get<std::string>(), 6) << left(tensor["shape"].dump(), 16)
-              << right(bytes_text(tensor["bytes"].get<std::size_t>()), 10) << '\n';
+    std::cout << "  " << left(detail::printable(tensor["name"].get<std::string>()), 52) << left(tensor["dtype"].get<std::string>(), 6)
+              << left(tensor["shape"].dump(), 16) << right(bytes_text(tensor["bytes"].get<std::size_t>()), 10) << '\n';
   const json& totals = all["totals"];
   std::cout << "  " << totals["tensors"] << " tensors, " << three_digits(totals["parameters"].get<double>() * 1e-6)
             << " million parameters, " << bytes_text(totals["bytes"].get<std::size_t>()) << "\n\ntokenizer\n";
@@ -152,10 +151,9 @@ void print(const json& all) {
 
 int inspect(const inspect_flags& flags) {
   check(backend_flags{});
-  const lazyprune::checkpoint model = open_model(flags.model);
-  const std::size_t limit = model.config().max_positions;
-  if (flags.context > limit)
-    throw lazyprune::error("--ctx-size", "", "at most the model's " + std::to_string(limit), std::to_string(flags.context));
+  const opened_model opened(flags.model);
+  const checkpoint& model = opened.files();
+  const std::size_t context = opened.context(flags.context);
   json all;
   all["version"] = 1;
   all["model"] = model.directory().string();
@@ -164,7 +162,7 @@ int inspect(const inspect_flags& flags) {
   all["tensors"] = tensors_json(model);
   all["totals"] = totals_json(model);
   all["tokenizer"] = tokenizer_json(model);
-  all["memory"] = memory_json(model, flags.context > 0 ? flags.context : limit);
+  all["memory"] = memory_json(model, context);
   all["isa"] = isa_of({});
   all["isas"] = isas_here();
   if (flags.json)

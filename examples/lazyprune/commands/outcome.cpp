@@ -5,14 +5,19 @@
 #include <iostream>
 #include <numeric>
 
+#include <nlohmann/json.hpp>
+
 #include "tables/number_text.hpp"
 #include "terminal/columns.hpp"
 
 namespace lazyprune {
 namespace program {
 
+namespace {
+
+/// The part that a dense run has too.
 nlohmann::ordered_json json_of(const outcome& result) {
-  const lazyprune::generation& run = result.run;
+  const generation& run = result.run;
   nlohmann::ordered_json json;
   json["finish_reason"] = name_of(run.reason);
   json["text"] = result.text ? nlohmann::ordered_json(*result.text) : nlohmann::ordered_json(nullptr);
@@ -35,6 +40,20 @@ nlohmann::ordered_json json_of(const outcome& result) {
   return json;
 }
 
+}  // namespace
+
+std::string to_json(const run_heading& heading, const outcome& result, const std::optional<outcome>& dense) {
+  nlohmann::ordered_json json{
+      {"version", 1}, {"model", heading.model}, {"backend", heading.backend}, {"isa", heading.isa}, {"seed", heading.seed}};
+  json.update(json_of(result));
+  if (dense) {
+    json["dense"] = json_of(*dense);
+    if (dense->run.prefill_seconds > 0 && result.run.prefill_seconds > 0)
+      json["speedup_ttft"] = dense->run.prefill_seconds / result.run.prefill_seconds;
+  }
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
+}
+
 namespace {
 
 constexpr std::size_t label_width = 24, column_width = 12, bar_width = 30;
@@ -45,7 +64,7 @@ void line(const std::string& label, const std::string& dense, const std::string&
 }
 
 /// The share of the rows that each layer computed in the prefill; neighbours with the same share in one line.
-void report_layers(const lazyprune::statistics& cost) {
+void report_layers(const statistics& cost) {
   std::cerr << "rows computed in the prefill, by layer\n";
   const std::vector<std::size_t>&rows = cost.prefill_rows, &dense = cost.prefill_dense_rows;
   for (std::size_t first = 0; first < rows.size();) {
@@ -71,7 +90,7 @@ std::string agreement(const outcome& result, const outcome& dense) {
 }  // namespace
 
 void report(const outcome& result, const std::optional<outcome>& dense) {
-  const lazyprune::generation& run = result.run;
+  const generation& run = result.run;
   const auto compared = [&](const std::string& label, auto value, const std::string& note = {}) {
     line(label, dense ? value(*dense) : "", value(result), note);
   };

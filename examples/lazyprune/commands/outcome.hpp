@@ -2,10 +2,10 @@
 // What came of one generation, for people and for machines.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
-
-#include <nlohmann/json.hpp>
 
 #include <lazyprune/model/generator.hpp>
 
@@ -13,7 +13,7 @@ namespace lazyprune {
 namespace program {
 
 struct outcome {
-  lazyprune::generation run;
+  generation run;
   std::optional<std::string> text;  // none: the model has no tokenizer
   std::size_t prompt_tokens = 0;
   std::size_t weight_bytes = 0;
@@ -25,8 +25,14 @@ struct outcome {
   double decode_rate() const { return run.decode_seconds > 0 ? static_cast<double>(run.decode_steps) / run.decode_seconds : 0.0; }
 };
 
-/// The part of the run's JSON that a dense run has too.
-nlohmann::ordered_json json_of(const outcome& result);
+/// What the run's JSON begins with.
+struct run_heading {
+  std::string model, backend, isa;
+  std::uint64_t seed;
+};
+
+/// One line of JSON: the run, and in its key `dense` the dense one where there is one.
+std::string to_json(const run_heading& heading, const outcome& result, const std::optional<outcome>& dense);
 
 /// Some lines on stderr: the run, and the dense one beside it where there is one.
 void report(const outcome& result, const std::optional<outcome>& dense);

@@ -1,31 +1,34 @@
 // SPDX-License-Identifier: MIT
-// lazyprune run: generates text, and says what it took.
+#include "commands/run.hpp"
 
+#include <algorithm>
 #include <csignal>
 #include <iostream>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
 
 #include <unistd.h>
 
-#include "commands/flags.hpp"
 #include "commands/outcome.hpp"
 #include "engine/engine.hpp"
 #include "engine/model_choice.hpp"
 #include "engine/sessions.hpp"
+#include "pages/trace_page.hpp"
 #include "tables/number_text.hpp"
 #include "terminal/columns.hpp"
 #include "terminal/text_stream.hpp"
 
 #include <lazyprune/io/output_file.hpp>
 #include <lazyprune/io/read_to_end.hpp>
+#include <lazyprune/io/tokenizer.hpp>
 #include <lazyprune/io/trace_file.hpp>
-#include <lazyprune/policy/store/none.hpp>
-#include "pages/trace_page.hpp"
+#include <lazyprune/model/generator.hpp>
 
 namespace lazyprune {
 namespace program {
 namespace {
-
-using lazyprune::token_id;
 
 volatile std::sig_atomic_t interrupted = 0;
 
@@ -45,42 +48,37 @@ std::string prompt_text(const run_flags& flags) {
   if (flags.prompt && *flags.prompt != "-") return *flags.prompt;
   std::string text;
   if (flags.prompt)
-    text = lazyprune::read_to_end(STDIN_FILENO, "stdin", lazyprune::most_streamed_bytes);
+    text = read_to_end(STDIN_FILENO, "stdin", most_streamed_bytes);
   else
-    text = lazyprune::read_to_end(*flags.file, lazyprune::most_streamed_bytes);
+    text = read_to_end(*flags.file, most_streamed_bytes);
   if (text.ends_with('\n')) text.pop_back();
   return text;
 }
 
 /// None where there is none. Token ids need none either: with them, one that cannot be used is no fault.
-std::optional<lazyprune::tokenizer> tokenizer_of(const lazyprune::checkpoint& model, const run_flags& flags) {
+std::optional<tokenizer> tokenizer_of(const opened_model& model, const run_flags& flags) {
   try {
     return model.load_tokenizer();
-  } catch (const lazyprune::error& fault) {
-    if (fault.code() == lazyprune::error_code::io) throw;
+  } catch (const error& fault) {
+    if (fault.code() == error_code::io) throw;
     if (flags.ids.empty() || !flags.stops.empty()) throw;
     std::cerr << "no text, the tokenizer cannot be used: " << one_line(fault.what()) << std::endl;
     return std::nullopt;
   }
 }
 
-void check_ids(std::string_view flag, const std::vector<token_id>& ids, const lazyprune::model_config& config) {
+void check_ids(std::string_view flag, const std::vector<token_id>& ids, const model_config& config) {
   for (const token_id id : ids)
     if (id >= config.vocabulary)
-      throw lazyprune::error(flag, "", "token ids below the vocabulary's " + std::to_string(config.vocabulary), std::to_string(id));
+      throw error(flag, "", "token ids below the vocabulary's " + std::to_string(config.vocabulary), std::to_string(id));
 }
 
 /// Where the trace goes, opened before the work begins.
 class trace_target {
  public:
-  trace_target(const std::string& path, bool logits) : html_(path.ends_with(".html")) {
-    if (path.empty()) {
-      if (logits) throw lazyprune::error("--trace-logits", "", "--trace FILE.jsonl with it", "none");
-      return;
-    }
-    if (!html_ && !path.ends_with(".jsonl")) throw lazyprune::error("--trace", "", "a name that ends in .jsonl or .html", path);
-    if (html_ && logits) throw lazyprune::error("--trace-logits", "", "--trace FILE.jsonl with it", path);
-    file_.emplace(path);
+  /// An empty path: nowhere.
+  explicit trace_target(const std::string& path) : html_(path.ends_with(".html")) {
+    if (!path.empty()) file_.emplace(path);
   }
 
   bool wanted() const { return file_.has_value(); }
@@ -90,38 +88,36 @@ class trace_target {
     if (html_)
       file_->write(trace_page(document));
     else
-      for (const lazyprune::step_trace& step : document.steps) file_->write(to_line(step) + '\n');
+      for (const step_trace& step : document.steps) file_->write(to_line(step) + '\n');
     file_->commit();
   }
 
  private:
   bool html_;
-  std::optional<lazyprune::output_file> file_;
+  std::optional<output_file> file_;
 };
 
-class runner {
+class text_run {
  public:
   /// `text`: the prompt, where it is not given as ids.
-  runner(const run_flags& flags, const std::string& text)
+  text_run(const run_flags& flags, const std::string& text, const policy_registry& policies)
       : flags_(flags),
-        trace_(flags.trace, flags.trace_logits),
-        model_(open_model(flags.model)),
-        spec_(with_recommended_stages(flags.policy, model_)),
-        policy_text_(lazyprune::text(spec_, layers(), policies())),
+        policies_(policies),
+        trace_(flags.trace),
+        model_(flags.model),
+        spec_(with_recommended_stages(flags.policy, model_, policies)),
+        policy_text_(flags_of(spec_, model_.layers(), policies)),
         tokenizer_(tokenizer_of(model_, flags_)) {
     check(flags_.backend);
-    const auto limit = model_.config().max_positions;
-    if (flags_.context > limit)
-      throw lazyprune::error("--ctx-size", "", "at most the model's " + std::to_string(limit), std::to_string(flags_.context));
+    const std::size_t context = model_.context(flags_.context);
     check_ids("--ids", flags_.ids, model_.config());
     check_ids("--force-ids", flags_.force, model_.config());
     if (!tokenizer_ && !flags_.stops.empty())
-      throw lazyprune::error("--stop", "", "a model with a tokenizer", "no tokenizer.model in " + model_.directory().string());
+      throw error("--stop", "", "a model with a tokenizer", "no tokenizer.model in " + model_.directory().string());
     prompt_ = flags_.ids.empty() ? encode(text) : flags_.ids;
-    const std::size_t context = flags_.context > 0 ? flags_.context : limit;
     if (prompt_.size() > context)
-      throw lazyprune::error("prompt", "", "at most " + std::to_string(context) + " tokens", std::to_string(prompt_.size()));
-    if (prompt_.empty()) throw lazyprune::error("prompt", "", "at least one token", "none");
+      throw error("prompt", "", "at most " + std::to_string(context) + " tokens", std::to_string(prompt_.size()));
+    if (prompt_.empty()) throw error("prompt", "", "at least one token", "none");
   }
 
   int run() {
@@ -130,10 +126,14 @@ class runner {
     // The pruned run comes first: its text is what is waited for, and what a second run gains by warm memory is the dense one's gain.
     const outcome result = generate(spec_, policy_text_, trace_.wanted(), !flags_.json);
     std::optional<outcome> dense;
-    if (flags_.compare && !interrupted) dense = generate(dense_policy(), "--policy dense", false, false);
+    if (flags_.compare && !interrupted) dense = generate(dense_spec(), "--policy dense", false, false);
     if (interrupted) dense.reset();  // cut short, it compares with nothing
     if (flags_.json)
-      print_json(result, dense);
+      std::cout << to_json({.model = model_.directory().string(),
+                            .backend = flags_.backend.backend,
+                            .isa = std::string(isa_of(flags_.backend)),
+                            .seed = flags_.sampling.seed},
+                           result, dense);
     else
       report(result, dense);
     if (trace_.wanted() && !result.run.trace.empty()) trace_.write(document(result, dense));
@@ -141,28 +141,24 @@ class runner {
   }
 
  private:
-  lazyprune::layer_id layers() const { return static_cast<lazyprune::layer_id>(model_.config().layers); }
-
-  static lazyprune::policy_spec dense_policy() { return {.preset = "dense"}; }
-
   std::vector<token_id> encode(const std::string& prompt) const {
     if (!tokenizer_)
-      throw lazyprune::error("prompt", "", "--ids, or a model with a tokenizer", "no tokenizer.model in " + model_.directory().string());
+      throw error("prompt", "", "--ids, or a model with a tokenizer", "no tokenizer.model in " + model_.directory().string());
     return tokenizer_->encode(prompt);
   }
 
   /// Threads started and the code in memory before a clock runs: a prefill of the prompt's beginning.
   void warm_up() {
     constexpr std::size_t enough = 64;
-    lazyprune::any_session session = new_session(dense_policy(), layers());
-    lazyprune::generation_options options;
+    generation_options options;
     options.max_new = flags_.predict > 0 || !flags_.force.empty() ? 1 : 0;
     options.observer = &interrupts_;
-    engine_->generate(std::move(session), std::span(prompt_).first(std::min(enough, prompt_.size())), options);
+    engine_->generate(new_session(dense_spec(), model_.layers(), policies_), std::span(prompt_).first(std::min(enough, prompt_.size())),
+                      options);
   }
 
-  outcome generate(const lazyprune::policy_spec& spec, const std::string& policy_text, bool trace, bool show) {
-    lazyprune::any_session session = new_session(spec, layers());
+  outcome generate(const policy_spec& spec, const std::string& policy_text, bool trace, bool show) {
+    any_session session = new_session(spec, model_.layers(), policies_);
     outcome result{.run = {},
                    .text = {},
                    .prompt_tokens = prompt_.size(),
@@ -170,7 +166,7 @@ class runner {
                    .policy_name = name_of(spec),
                    .policy_text = policy_text};
     if (interrupted) {
-      result.run.reason = lazyprune::finish_reason::stop;
+      result.run.reason = finish_reason::stop;
       result.run.cost = session.stats();
       if (tokenizer_) result.text = "";
       return result;
@@ -178,12 +174,12 @@ class runner {
     text_stream out(flags_.stops, [&](std::string_view piece) {
       if (show) std::cout << piece << std::flush;
     });
-    std::optional<lazyprune::token_decoder> decoder;
+    std::optional<token_decoder> decoder;
     if (tokenizer_) {
       decoder.emplace(*tokenizer_);
       for (const token_id id : prompt_) decode(*decoder, id);
     }
-    lazyprune::generation_options options;
+    generation_options options;
     options.max_new = flags_.predict;
     options.context = flags_.context;
     options.sampler = flags_.sampling;
@@ -209,23 +205,7 @@ class runner {
   }
 
   /// A model's vocabulary may be larger than its tokenizer's, in fillers that stand for no text.
-  std::string decode(lazyprune::token_decoder& decoder, token_id id) const { return id < tokenizer_->size() ? decoder.push(id) : ""; }
-
-  void print_json(const outcome& result, const std::optional<outcome>& dense) const {
-    nlohmann::ordered_json json;
-    json["version"] = 1;
-    json["model"] = model_.directory().string();
-    json["backend"] = flags_.backend.backend;
-    json["isa"] = isa_of(flags_.backend);
-    json["seed"] = flags_.sampling.seed;
-    json.update(json_of(result));
-    if (dense) {
-      json["dense"] = json_of(*dense);
-      if (dense->run.prefill_seconds > 0 && result.run.prefill_seconds > 0)
-        json["speedup_ttft"] = dense->run.prefill_seconds / result.run.prefill_seconds;
-    }
-    std::cout << json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
-  }
+  std::string decode(token_decoder& decoder, token_id id) const { return id < tokenizer_->size() ? decoder.push(id) : ""; }
 
   /// One token by itself, as the page labels it.
   std::string label(token_id id) const {
@@ -242,7 +222,7 @@ class runner {
     if (!trace_.html()) return page;
     for (const token_id id : prompt_) page.token_texts.push_back(label(id));
     for (const token_id id : result.run.tokens) page.token_texts.push_back(label(id));
-    for (const lazyprune::step_trace& step : page.steps) page.next_texts.push_back(label(step.next));
+    for (const step_trace& step : page.steps) page.next_texts.push_back(label(step.next));
     page.model = model_.directory().string();
     page.policy = policy_text_;
     page.answer = result.text.value_or("");
@@ -253,20 +233,21 @@ class runner {
     }
     page.facts.emplace_back("keys and values", bytes_text(result.run.memory.kv));
     page.facts.emplace_back("aux store", bytes_text(result.run.memory.store));
-    page.pruned_is_lost = parts_of(spec_, layers(), policies()).store.target<lazyprune::none>() != nullptr;
+    page.pruned_is_lost = loses_tokens(spec_, model_.layers(), policies_);
     return page;
   }
 
-  struct ends_when_interrupted final : lazyprune::step_observer {
+  struct ends_when_interrupted final : step_observer {
     bool stops() override { return interrupted != 0; }
   };
 
   run_flags flags_;
+  const policy_registry& policies_;
   trace_target trace_;
-  lazyprune::checkpoint model_;
-  lazyprune::policy_spec spec_;
+  opened_model model_;
+  policy_spec spec_;
   std::string policy_text_;
-  std::optional<lazyprune::tokenizer> tokenizer_;
+  std::optional<tokenizer> tokenizer_;
   std::vector<token_id> prompt_;
   std::unique_ptr<engine> engine_;
   ends_when_interrupted interrupts_;
@@ -274,18 +255,10 @@ class runner {
 
 }  // namespace
 
-int run(const run_flags& flags) {
-  const int prompts = flags.prompt.has_value() + flags.file.has_value() + !flags.ids.empty();
-  if (prompts != 1) throw lazyprune::error("prompt", "", "one of -p, -f and --ids", prompts == 0 ? "none" : "several");
-  for (const std::string& stop : flags.stops)
-    if (stop.empty()) throw lazyprune::error("--stop", "", "a text", "nothing");
-  if (!flags.stops.empty() && !flags.force.empty())
-    throw lazyprune::error("--stop", "", "either --stop or --force-ids, whose ids are as many steps", "both");
-  if (!flags.trace.empty() && flags.predict == 0 && flags.force.empty())
-    throw lazyprune::error("--trace", "", "a token to generate, which is a step of the trace", "-n 0");
+int run(const run_flags& flags, const policy_registry& policies) {
   const std::string text = flags.ids.empty() ? prompt_text(flags) : "";  // Ctrl-C while it is typed ends the program at once
   catch_interrupts();
-  return runner(flags, text).run();
+  return text_run(flags, text, policies).run();
 }
 
 }  // namespace program

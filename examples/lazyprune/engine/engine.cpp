@@ -7,6 +7,9 @@
 #include <lazyprune/backend/cpu.hpp>
 #include <lazyprune/backend/cpu/ceilings.hpp>
 #include <lazyprune/backend/reference.hpp>
+#include <lazyprune/io/checkpoint.hpp>
+#include <lazyprune/model/generator.hpp>
+#include <lazyprune/model/random_source.hpp>
 #include <lazyprune/policy/presets.hpp>
 
 #include "terminal/progress.hpp"
@@ -15,52 +18,50 @@ namespace lazyprune {
 namespace program {
 namespace {
 
-template <lazyprune::tensor_backend Backend>
+template <tensor_backend Backend>
 class loaded_engine final : public engine {
  public:
-  template <lazyprune::tensor_source Source>
-  loaded_engine(lazyprune::execution how, const lazyprune::model_config& config, const Source& source,
-                const lazyprune::load_options& options)
+  template <tensor_source Source>
+  loaded_engine(execution how, const model_config& config, const Source& source, const load_options& options)
       : how_(how), model_(load(how, config, source, options)) {
-    if constexpr (std::same_as<Backend, lazyprune::cpu>) how_.kv = model_.weights.layers.front().k.type();
+    if constexpr (std::same_as<Backend, cpu>) how_.kv = model_.weights.layers.front().k.type();
   }
 
-  lazyprune::generation generate(lazyprune::any_session session, std::span<const lazyprune::token_id> prompt,
-                                 const lazyprune::generation_options& options) override {
+  generation generate(any_session session, std::span<const token_id> prompt, const generation_options& options) override {
     Backend backend(how_);  // its own scratch, so that no run gains by the memory of another
-    lazyprune::workspace<Backend> work(model_, backend);
-    lazyprune::sequence<Backend> text(model_, std::move(session));
+    workspace<Backend> work(model_, backend);
+    sequence<Backend> text(model_, std::move(session));
     return lazyprune::generate(work, text, prompt, options);
   }
-  scored_prompt self_information(std::span<const lazyprune::token_id> prompt) override {
+  scored_prompt self_information(std::span<const token_id> prompt) override {
     Backend backend(how_);
-    lazyprune::any_session session(lazyprune::dense(), {.layers = static_cast<lazyprune::layer_id>(model_.config.layers)});
-    lazyprune::workspace<Backend> work(model_, backend);
-    lazyprune::sequence<Backend> text(model_, std::move(session));
-    lazyprune::memory_watch memory;
+    any_session session(dense(), {.layers = static_cast<layer_id>(model_.config.layers)});
+    workspace<Backend> work(model_, backend);
+    sequence<Backend> text(model_, std::move(session));
+    memory_watch memory;
     std::vector<double> information = lazyprune::self_information(work, text, prompt, &memory);
-    scored_prompt scored{std::move(information), memory.most()};
-    scored.memory.scratch = work.bytes(prompt.size());
-    return scored;
+    memory_use most = memory.most();
+    most.scratch = work.bytes(prompt.size());
+    return {std::move(information), most.total()};
   }
-  const lazyprune::model_config& config() const override { return model_.config; }
+  const model_config& config() const override { return model_.config; }
   std::size_t weight_bytes() const override { return bytes_of(model_.weights); }
   std::size_t step_weight_bytes() const override {
     return weight_bytes() - (model_.weights.head ? model_.weights.embedding.bytes() : 0);  // of which a step reads one row
   }
   std::size_t kv_row_bytes() const override {
-    const lazyprune::model_config& c = model_.config;
-    if constexpr (std::same_as<Backend, lazyprune::cpu>) return lazyprune::packed_kv::slot_bytes(c.n_kv_heads, c.head_dim, how_.kv);
+    const model_config& c = model_.config;
+    if constexpr (std::same_as<Backend, cpu>) return packed_kv::slot_bytes(c.n_kv_heads, c.head_dim, how_.kv);
     return 2 * c.n_kv_heads * c.head_dim * sizeof(typename Backend::scalar);
   }
   void use_threads(int threads) override { how_.threads = threads; }
   int threads() const override { return Backend(how_).threads(); }
   std::optional<peak_rates> measure_peaks() const override {
-    if constexpr (std::same_as<Backend, lazyprune::cpu>) {
+    if constexpr (std::same_as<Backend, cpu>) {
       constexpr std::size_t more_than_caches = std::size_t{512} << 20;
       const Backend backend(how_);
-      const lazyprune::dtype weights = model_.weights.layers.front().q.type();
-      const lazyprune::ceilings here(backend.threads());
+      const dtype weights = model_.weights.layers.front().q.type();
+      const ceilings here(backend.threads());
       return peak_rates{instruction(backend.instructions(), weights), here.arithmetic(backend.instructions(), weights),
                         here.reading(more_than_caches)};
     }
@@ -68,56 +69,55 @@ class loaded_engine final : public engine {
   }
 
  private:
-  static std::string_view instruction(lazyprune::isa path, lazyprune::dtype weights) {
-    if (path == lazyprune::isa::avx2) return "256-bit FMA";
-    if (path == lazyprune::isa::avx512 || weights == lazyprune::dtype::f32) return "512-bit FMA";
-    return path == lazyprune::isa::amx ? "TDPBF16PS" : "VDPBF16PS";
+  static std::string_view instruction(isa path, dtype weights) {
+    if (path == isa::avx2) return "256-bit FMA";
+    if (path == isa::avx512 || weights == dtype::f32) return "512-bit FMA";
+    return path == isa::amx ? "TDPBF16PS" : "VDPBF16PS";
   }
 
-  template <lazyprune::tensor_source Source>
-  static lazyprune::model<Backend> load(lazyprune::execution how, const lazyprune::model_config& config, const Source& source,
-                                        const lazyprune::load_options& options) {
+  template <tensor_source Source>
+  static model<Backend> load(execution how, const model_config& config, const Source& source, const load_options& options) {
     Backend backend(how);
-    return lazyprune::load_model(backend, config, source, options);
+    return load_model(backend, config, source, options);
   }
 
-  lazyprune::execution how_;
-  lazyprune::model<Backend> model_;
+  execution how_;
+  model<Backend> model_;
 };
 
-/// What LAZYPRUNE_ISA asks for.
-lazyprune::execution execution_of(const backend_flags& flags) {
-  lazyprune::execution how{.threads = flags.threads, .exact = flags.exact};
+/// What the flags and LAZYPRUNE_ISA ask for.
+execution execution_of(const backend_flags& flags) {
+  execution how{.threads = flags.threads, .exact = flags.exact};
   const char* name = std::getenv("LAZYPRUNE_ISA");
-  if (flags.backend == "cpu" && name && *name) how.instructions = lazyprune::isa_named(name, "LAZYPRUNE_ISA");
+  if (flags.backend == "cpu" && name && *name) how.instructions = isa_named(name, "LAZYPRUNE_ISA");
   return how;
 }
 
-template <lazyprune::tensor_source Source>
-std::unique_ptr<engine> load(const backend_flags& flags, const lazyprune::model_config& config, const Source& source) {
+template <tensor_source Source>
+std::unique_ptr<engine> load(const backend_flags& flags, const model_config& config, const Source& source) {
   check(flags);
   progress_bar bar("loading");
-  lazyprune::load_options options{.as = {}, .progress = [&](std::size_t done, std::size_t of) { bar.show(done, of); }};
-  const lazyprune::execution how = execution_of(flags);
+  load_options options{.as = {}, .progress = [&](std::size_t done, std::size_t of) { bar.show(done, of); }};
+  const execution how = execution_of(flags);
   if (flags.backend == "reference") {
-    if (flags.dtype == "f32") return std::make_unique<loaded_engine<lazyprune::reference<float>>>(how, config, source, options);
-    return std::make_unique<loaded_engine<lazyprune::reference<double>>>(how, config, source, options);
+    if (flags.dtype == "f32") return std::make_unique<loaded_engine<reference<float>>>(how, config, source, options);
+    return std::make_unique<loaded_engine<reference<double>>>(how, config, source, options);
   }
-  if (flags.dtype == "f32") options.as = lazyprune::dtype::f32;
-  if (flags.dtype == "bf16") options.as = lazyprune::dtype::bf16;
-  return std::make_unique<loaded_engine<lazyprune::cpu>>(how, config, source, options);
+  if (flags.dtype == "f32") options.as = dtype::f32;
+  if (flags.dtype == "bf16") options.as = dtype::bf16;
+  return std::make_unique<loaded_engine<cpu>>(how, config, source, options);
 }
 
 }  // namespace
 
 void check(const backend_flags& flags) {
-  if (flags.backend == "cuda") throw lazyprune::error("--backend", "", "cpu or reference", "cuda, which is not built into this program");
-  if (flags.backend != "cpu" && flags.backend != "reference") throw lazyprune::error("--backend", "", "cpu or reference", flags.backend);
+  if (flags.backend == "cuda") throw error("--backend", "", "cpu or reference", "cuda, which is not built into this program");
+  if (flags.backend != "cpu" && flags.backend != "reference") throw error("--backend", "", "cpu or reference", flags.backend);
   const bool reference = flags.backend == "reference";
   const bool known = flags.dtype == "auto" || flags.dtype == "f32" || flags.dtype == (reference ? "f64" : "bf16");
   if (!known)
-    throw lazyprune::error(
-        "--dtype", "", reference ? "auto, f64 or f32 with the reference backend" : "auto, f32 or bf16 with the cpu backend", flags.dtype);
+    throw error("--dtype", "", reference ? "auto, f64 or f32 with the reference backend" : "auto, f32 or bf16 with the cpu backend",
+                flags.dtype);
   isa_of(flags);
 }
 
@@ -127,19 +127,18 @@ std::string_view isa_of(const backend_flags& flags) {
 
 std::vector<std::string_view> isas_here() {
   std::vector<std::string_view> names;
-  for (const lazyprune::isa i : lazyprune::every_isa)
-    if (lazyprune::has(i)) names.push_back(name_of(i));
+  for (const isa i : every_isa)
+    if (has(i)) names.push_back(name_of(i));
   return names;
 }
 
-std::unique_ptr<engine> load_engine(const backend_flags& flags, const lazyprune::checkpoint& source) {
-  auto loaded = load(flags, source.config(), source);
-  source.refuse_unasked();
+std::unique_ptr<engine> load_engine(const backend_flags& flags, const opened_model& source) {
+  auto loaded = load(flags, source.config(), source.files());
+  source.files().refuse_unasked();
   return loaded;
 }
 
-std::unique_ptr<engine> load_engine(const backend_flags& flags, const lazyprune::model_config& config,
-                                    const lazyprune::random_source& source) {
+std::unique_ptr<engine> load_engine(const backend_flags& flags, const model_config& config, const random_source& source) {
   return load(flags, config, source);
 }
 

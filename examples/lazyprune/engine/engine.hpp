@@ -2,18 +2,26 @@
 // A model loaded into the backend that was chosen at run time.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
 #include "commands/flags.hpp"
+#include "engine/model_choice.hpp"
 
-#include <lazyprune/io/checkpoint.hpp>
-#include <lazyprune/model/generator.hpp>
-#include <lazyprune/model/random_source.hpp>
+#include <lazyprune/core/types.hpp>
 
 namespace lazyprune {
+inline namespace v0 {
+class any_session;
+class random_source;
+struct generation;
+struct generation_options;
+}  // namespace v0
+
 namespace program {
 
 /// What a machine can do at most.
@@ -23,31 +31,30 @@ struct peak_rates {
   double reading;                // of memory, B/s
 };
 
-/// What a prompt tells, token by token (lazyprune::self_information), and the memory that it took to find out.
+/// What a prompt tells, token by token (lazyprune::self_information), and the memory that it took to find out, the weights aside.
 struct scored_prompt {
   std::vector<double> information;
-  lazyprune::memory_use memory;
+  std::size_t bytes;
 };
 
 class engine {
  public:
   virtual ~engine() = default;
 
-  /// Of a new sequence; see lazyprune::generate.
-  virtual lazyprune::generation generate(lazyprune::any_session session, std::span<const lazyprune::token_id> prompt,
-                                         const lazyprune::generation_options& options) = 0;
-  /// By a dense pass over the prompt.
-  virtual scored_prompt self_information(std::span<const lazyprune::token_id> prompt) = 0;
-  virtual const lazyprune::model_config& config() const = 0;
+  /// Generates in a new sequence; see lazyprune::generate.
+  virtual generation generate(any_session session, std::span<const token_id> prompt, const generation_options& options) = 0;
+  /// Scores a prompt by a dense pass over it.
+  virtual scored_prompt self_information(std::span<const token_id> prompt) = 0;
+  virtual const model_config& config() const = 0;
   virtual std::size_t weight_bytes() const = 0;
-  /// Of the weights, what a step of one token reads.
+  /// The bytes of the weights that a step of one token reads.
   virtual std::size_t step_weight_bytes() const = 0;
-  /// What keys and values of one token take in one layer.
+  /// The bytes that keys and values of one token take in one layer.
   virtual std::size_t kv_row_bytes() const = 0;
   /// From the next generation on. 0: all that the process may use.
   virtual void use_threads(int threads) = 0;
   virtual int threads() const = 0;
-  /// Measured now, with as many threads. None where the backend has no such measurements.
+  /// Measures now, with as many threads. None where the backend has no such measurements.
   virtual std::optional<peak_rates> measure_peaks() const = 0;
 };
 
@@ -62,9 +69,8 @@ std::string_view isa_of(const backend_flags& flags);
 std::vector<std::string_view> isas_here();
 
 /// Draws a bar on stderr while it loads.
-std::unique_ptr<engine> load_engine(const backend_flags& flags, const lazyprune::checkpoint& source);
-std::unique_ptr<engine> load_engine(const backend_flags& flags, const lazyprune::model_config& config,
-                                    const lazyprune::random_source& source);
+std::unique_ptr<engine> load_engine(const backend_flags& flags, const opened_model& source);
+std::unique_ptr<engine> load_engine(const backend_flags& flags, const model_config& config, const random_source& source);
 
 }  // namespace program
 }  // namespace lazyprune

@@ -2,19 +2,61 @@
 // Which model: the one named, or the one that comes with the program.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
 
 #include "commands/flags.hpp"
 
-#include <lazyprune/io/checkpoint.hpp>
+#include <lazyprune/core/types.hpp>
 
 namespace lazyprune {
+inline namespace v0 {
+class checkpoint;
+class tokenizer;
+struct model_config;
+enum class dtype : std::uint8_t;
+}  // namespace v0
+
 namespace program {
 
-/// The directory named; else that of the environment variable LAZYPRUNE_MODEL; else the bundled model.
-std::filesystem::path model_directory(const model_flags& flags);
+/// A model's directory, whose weights are not loaded yet.
+class opened_model {
+ public:
+  /// The directory named; else that of the environment variable LAZYPRUNE_MODEL; else the bundled model. Throws `error` where it holds no
+  /// model.
+  explicit opened_model(const model_flags& flags);
 
-lazyprune::checkpoint open_model(const model_flags& flags);
+  const checkpoint& files() const { return *files_; }
+  const std::filesystem::path& directory() const;
+  const model_config& config() const;
+  layer_id layers() const;
+
+  /// The stages that its lazyprune.json recommends.
+  const std::optional<std::string>& stages() const;
+
+  /// The type of a tensor in its files; none where it has no such tensor.
+  std::optional<dtype> stored_type(std::string_view tensor) const;
+
+  /// None where it has none. Throws `error` where it cannot be used.
+  std::optional<tokenizer> load_tokenizer() const;
+
+  /// Throws `error` where it has none: `who` expected it.
+  tokenizer tokenizer_for(std::string_view who, std::string_view expected = "a model with a tokenizer") const;
+
+  /// The longest sequence: what was asked for, or with 0 the model's limit. Throws `error` where that is shorter.
+  std::size_t context(std::size_t asked) const;
+
+ private:
+  std::shared_ptr<const checkpoint> files_;
+};
+
+/// What people call a model: the bundled one by its name, any other by its folder's.
+std::string model_name(const std::filesystem::path& directory);
 
 }  // namespace program
 }  // namespace lazyprune

@@ -1,33 +1,40 @@
 // SPDX-License-Identifier: MIT
 #include "engine/sessions.hpp"
 
+#include <lazyprune/core/error.hpp>
+#include <lazyprune/policy/store/none.hpp>
 #include <lazyprune/registry/make_session.hpp>
-#include <lazyprune/registry/shipped_policies.hpp>
+#include <lazyprune/registry/policy_registry.hpp>
 
 namespace lazyprune {
 namespace program {
 
-const lazyprune::policy_registry& policies() {
-  static const lazyprune::policy_registry all = lazyprune::shipped_policies();
-  return all;
-}
-
-lazyprune::policy_spec with_recommended_stages(lazyprune::policy_spec spec, const lazyprune::checkpoint& model) {
+policy_spec with_recommended_stages(policy_spec spec, const opened_model& model, const policy_registry& policies) {
   if (!spec.preset.empty() || spec.stages || spec.schedule || !model.stages()) return spec;
-  lazyprune::policy_spec recommended;
+  policy_spec recommended;
   recommended.stages = model.stages();
   try {
-    parts_of(recommended, static_cast<lazyprune::layer_id>(model.config().layers), policies());
-  } catch (const lazyprune::error& fault) {
-    throw lazyprune::error((model.directory() / "lazyprune.json").string(), fault);
+    parts_of(recommended, model.layers(), policies);
+  } catch (const error& fault) {
+    throw error((model.directory() / "lazyprune.json").string(), fault);
   }
   spec.stages = model.stages();
   return spec;
 }
 
-lazyprune::any_session new_session(const lazyprune::policy_spec& spec, std::size_t layers) {
-  return make_session(spec, {.layers = static_cast<lazyprune::layer_id>(layers)}, policies());
+any_session new_session(const policy_spec& spec, std::size_t layers, const policy_registry& policies) {
+  return make_session(spec, {.layers = static_cast<layer_id>(layers)}, policies);
 }
+
+std::string flags_of(const policy_spec& spec, std::size_t layers, const policy_registry& policies) {
+  return text(spec, static_cast<layer_id>(layers), policies);
+}
+
+bool loses_tokens(const policy_spec& spec, std::size_t layers, const policy_registry& policies) {
+  return parts_of(spec, static_cast<layer_id>(layers), policies).store.target<none>() != nullptr;
+}
+
+policy_spec dense_spec() { return {.preset = "dense"}; }
 
 }  // namespace program
 }  // namespace lazyprune

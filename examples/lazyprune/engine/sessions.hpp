@@ -2,23 +2,34 @@
 // What the pruning flags make: sessions.
 #pragma once
 
-#include <lazyprune/io/checkpoint.hpp>
-#include <lazyprune/registry/policy_parts.hpp>
-#include <lazyprune/registry/policy_registry.hpp>
+#include <cstddef>
+
+#include "engine/model_choice.hpp"
+
 #include <lazyprune/registry/policy_spec.hpp>
-#include <lazyprune/session/any_session.hpp>
 
 namespace lazyprune {
+inline namespace v0 {
+class any_session;
+class policy_registry;
+}  // namespace v0
+
 namespace program {
 
-/// Those that flags can name.
-const lazyprune::policy_registry& policies();
-
 /// The flags with the stages that the model's lazyprune.json recommends, where they say nothing of stages.
-lazyprune::policy_spec with_recommended_stages(lazyprune::policy_spec spec, const lazyprune::checkpoint& model);
+policy_spec with_recommended_stages(policy_spec spec, const opened_model& model, const policy_registry& policies);
 
 /// A session of the policy that the flags make.
-lazyprune::any_session new_session(const lazyprune::policy_spec& spec, std::size_t layers);
+any_session new_session(const policy_spec& spec, std::size_t layers, const policy_registry& policies);
+
+/// All of its flags, for a model of so many layers; "--policy dense" where it never prunes.
+std::string flags_of(const policy_spec& spec, std::size_t layers, const policy_registry& policies);
+
+/// Whether what it prunes is lost.
+bool loses_tokens(const policy_spec& spec, std::size_t layers, const policy_registry& policies);
+
+/// The policy that never prunes.
+policy_spec dense_spec();
 
 }  // namespace program
 }  // namespace lazyprune

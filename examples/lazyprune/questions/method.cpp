@@ -6,10 +6,11 @@
 #include <cmath>
 #include <span>
 
+#include "engine/sessions.hpp"
+
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/core/flag_text.hpp>
 #include <lazyprune/eval/rows_share.hpp>
-#include "engine/sessions.hpp"
 
 namespace lazyprune {
 namespace program {
@@ -149,8 +150,8 @@ std::string pruning_method::text() const {
 
 std::string eval_setting::text() const { return budget ? method + ' ' + text_of_number(*budget) : method; }
 
-std::string eval_setting::description(layer_id layers) const {
-  const std::string flags = lazyprune::text(policy, layers, policies());
+std::string eval_setting::description(layer_id layers, const policy_registry& policies) const {
+  const std::string flags = flags_of(policy, layers, policies);
   return prompt_share < 1 ? "the context compressed to leave " + text_of_number(prompt_share) + " of the prompt, " + flags : flags;
 }
 

@@ -39,6 +39,10 @@
 #include <lazyprune/registry/policy_spec.hpp>
 
 namespace lazyprune {
+inline namespace v0 {
+class policy_registry;
+}  // namespace v0
+
 namespace program {
 
 /// A way to prune.
@@ -62,7 +66,7 @@ struct eval_setting {
   std::string text() const;
 
   /// What is done, for a model of so many layers: the policy's flags, and the compression before them.
-  std::string description(layer_id layers) const;
+  std::string description(layer_id layers, const policy_registry& policies) const;
   friend bool operator==(const eval_setting&, const eval_setting&) = default;
 };
 

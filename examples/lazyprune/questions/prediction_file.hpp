@@ -3,22 +3,14 @@
 // made, as they came, and becomes FILE when all are.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
-#include <cstdio>
 #include <filesystem>
 #include <span>
-#include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-#include <sys/file.h>
-
-#include <lazyprune/core/error.hpp>
 #include <lazyprune/eval/sample.hpp>
 #include <lazyprune/io/descriptor.hpp>
-#include <lazyprune/io/output_file.hpp>
 
 namespace lazyprune {
 namespace program {
@@ -28,100 +20,36 @@ class prediction_file {
   /// `resume`: goes on where an earlier run was ended, or after the last prediction of a file that was finished. A line that the end cut in
   /// two is dropped. Throws `error` where the name cannot be written to, another process writes there, what is there is no file of
   /// predictions, or there is an unfinished file and no `resume`; one of code io where the disk fails.
-  prediction_file(std::filesystem::path path, bool resume) : path_(std::move(path)), unfinished_(path_) {
-    if (!path_.has_filename() || std::filesystem::is_directory(path_)) throw error(path_.string(), "", "a file to write", "a directory");
-    unfinished_ += ".unfinished";
-    untouched_ = !std::filesystem::exists(unfinished_);
-    if (!untouched_ && !resume)
-      throw error(unfinished_.string(), "", "--resume, or no such file", "the predictions of a run that was ended");
-    const bool finished = untouched_ && resume && std::filesystem::exists(path_);
-    if (finished) read(path_);
-    file_ = detail::open_file(unfinished_, O_RDWR | O_CREAT | O_APPEND, path_.string(), "a file that can be written");
-    if (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) throw error(unfinished_.string(), "", "no other process at work on it", "one");
-    if (finished) {
-      std::string all;
-      for (const eval_prediction& prediction : done_) all += to_line(prediction) + '\n';
-      put(all);
-    } else if (resume) {
-      drop_half_line();
-      read(unfinished_);
-    }
-  }
+  prediction_file(std::filesystem::path path, bool resume);
   prediction_file(const prediction_file&) = delete;
   prediction_file& operator=(const prediction_file&) = delete;
-  ~prediction_file() {
-    if (untouched_) ::unlink(unfinished_.c_str());
-  }
+  ~prediction_file();
 
   /// Those that are in the file, in their order.
   const std::vector<eval_prediction>& done() const { return done_; }
 
+  /// Whether a finished file of that name will be replaced.
+  bool replaces() const { return replaces_; }
+
   /// Throws one of code io where there is no room, or the disk fails. What was added before stays.
-  void add(eval_prediction prediction) {
-    untouched_ = false;
-    put(to_line(prediction) + '\n');
-    done_.push_back(std::move(prediction));
-  }
+  void add(eval_prediction prediction);
 
   /// Gives the file its name.
-  void commit() {
-    sync();
-    if (std::rename(unfinished_.c_str(), path_.c_str()) != 0) fail("to rename it from " + unfinished_.string());
-    untouched_ = false;
-  }
+  void commit();
 
-  /// Likewise, with the predictions in this order: of each, its place in `done()`, every one once.
-  void commit(std::span<const std::size_t> order) {
-    if (std::ranges::is_sorted(order)) return commit();
-    sync();  // as long as the file in order is not whole, this one is
-    try {
-      output_file file(path_);
-      for (const std::size_t place : order) file.write(to_line(done_[place]) + '\n');
-      file.commit();
-    } catch (const error& fault) {
-      if (fault.code() != error_code::io) throw;
-      throw error(path_.string(), "unfinished: " + unfinished_.string(), "to put the predictions in order", fault.what(), error_code::io);
-    }
-    ::unlink(unfinished_.c_str());
-    untouched_ = false;
-  }
+  /// Gives the file its name, with the predictions in this order: of each, its place in `done()`, every one once.
+  void commit(std::span<const std::size_t> order);
 
  private:
-  void sync() {
-    if (::fsync(file_.get()) != 0 && errno != EINVAL) fail("to write all of it");
-  }
-
-  /// One write a line: the end of the program leaves whole lines behind it, but for the last perhaps.
-  void put(std::string_view line) {
-    const auto write = [&](const char* at, std::size_t n) { return ::write(file_.get(), at, n); };
-    if (detail::write_fully(line, write)) return;
-    const int reason = errno;
-    drop_half_line();  // other samples may be at work, whose predictions come after this one
-    errno = reason;
-    fail("to add a prediction");
-  }
-
-  void read(const std::filesystem::path& path) {
-    line_reader lines(path, detail::longest_record);
-    done_ = read_predictions(lines);
-  }
-
-  void drop_half_line() {
-    char last = '\n';
-    ::off_t end = ::lseek(file_.get(), 0, SEEK_END);
-    for (; end > 0; --end) {
-      if (::pread(file_.get(), &last, 1, end - 1) != 1) fail("to read it");
-      if (last == '\n') break;
-    }
-    if (end < 0 || ::ftruncate(file_.get(), end) != 0) fail("to take half a line from its end");
-  }
-
-  [[noreturn]] void fail(std::string_view expected) const {
-    throw error(path_.string(), "unfinished: " + unfinished_.string(), expected, detail::reason(errno), error_code::io);
-  }
+  void sync();
+  void put(std::string_view line);
+  void read(const std::filesystem::path& path);
+  void drop_half_line();
+  [[noreturn]] void fail(std::string_view expected) const;
 
   std::filesystem::path path_, unfinished_;
   bool untouched_;  // nothing stands in the unfinished file that was not elsewhere before: it goes with us
+  bool replaces_;
   detail::descriptor file_;
   std::vector<eval_prediction> done_;
 };

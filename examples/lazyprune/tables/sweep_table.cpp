@@ -21,11 +21,10 @@ table table_of(const sweep_table& sweep) {
   };
   for (const sweep_entry& entry : sweep.entries) add(entry.method, entry.budget, entry.policy, entry.summary);
   const auto layers = static_cast<layer_id>(sweep.layers);
-  for (const eval_summary& dense : sweep.sensitivity_dense)
-    add("dense (single stages)", {}, at_budget({"dense"}, {}, layers).description(layers), dense);
+  for (const eval_summary& dense : sweep.sensitivity_dense) add("dense (single stages)", {}, "--policy dense", dense);
   for (const sensitivity_entry& entry : sweep.sensitivity) {
     const eval_setting setting = one_stage(entry.after, entry.share, layers);
-    add(setting.method, setting.budget, setting.description(layers), entry.summary);
+    add(setting.method, setting.budget, entry.policy, entry.summary);
   }
   return t;
 }

@@ -27,6 +27,7 @@ struct sweep_entry {
 struct sensitivity_entry {
   layer_id after;
   double share;
+  std::string policy;  // the flags that make it
   eval_summary summary;
 };
 

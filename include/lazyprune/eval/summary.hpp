@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -135,25 +134,6 @@ inline eval_summary summary_of(const eval_task& task, std::string_view method, s
                                const bootstrap& draws = {}) {
   std::vector<double> scores;
   for (const eval_prediction& prediction : predictions) scores.push_back(score_of(task, prediction));
-  return summary_of(task, method, predictions, std::move(scores), draws);
-}
-
-/// Scores predictions that exist, without a model. A line that is none, or cannot be scored, is told to `on_bad` and left out; without it
-/// it is thrown. Throws `error` where no line is left.
-inline eval_summary score_predictions(line_reader& lines, const eval_task& task, std::string_view method,
-                                      const std::function<void(const error&)>& on_bad = {}, const bootstrap& draws = {}) {
-  std::vector<double> scores;
-  const auto read = [&](const json_value& object) {
-    eval_prediction prediction = detail::prediction_of(object);
-    try {
-      scores.push_back(score_of(task, prediction));
-    } catch (const error& fault) {
-      throw error(object.file(), object.place(), "a prediction that " + std::string(task.name) + " can score", fault.what());
-    }
-    return prediction;
-  };
-  const std::vector<eval_prediction> predictions = detail::read_records<eval_prediction>(lines, read, on_bad);
-  if (predictions.empty()) throw error(lines.name(), "", "at least one prediction", "none");
   return summary_of(task, method, predictions, std::move(scores), draws);
 }
 

@@ -173,7 +173,7 @@ TEST_CASE("genuine records of RULER") {
   const program_result result = lazyprune_program(
       {"eval", "-d", data.string(), "--limit", "2", "--max-length", "300", "-n", "8", "-o", "json", "--out", files / "out"});
   CHECK_MESSAGE(result.code == 0, result.err);
-  CHECK(result.err.empty());
+  CHECK(result.err == "2 of 2 prompts did not fit: their middle was left out\n");
   const json list = json::parse(result.out);
   REQUIRE(list.size() == 1);
   CHECK(list[0]["task"] == "niah_multikey_3");  // as the file is called
@@ -380,6 +380,24 @@ TEST_CASE("a bad sample is told and left out, or ends the program") {
   CHECK(left.err.starts_with("left out: stdin: line 1: expected the key \"input\", found none\n"));
   CHECK(json::parse(left.out)[0]["n"] == 1);
   CHECK(complaint(lazyprune_program({"eval", "-d", "-", "--strict"}, text)) == "stdin: line 1: expected the key \"input\", found none");
+}
+
+TEST_CASE("of many bad samples the first few are told, and how many more there are") {
+  std::string text;
+  for (int i = 0; i < 100; ++i) text += "no JSON\n";
+  const program_result none = lazyprune_program({"eval", "-d", "-", "--task", "trec"}, text);
+  CHECK(none.code == 1);
+  CHECK(std::ranges::count(none.err, '\n') == 5 + 2);
+  CHECK(none.err.find("\nleft out: 95 more\nlazyprune: stdin: expected at least one sample, found none\n") != std::string::npos);
+}
+
+TEST_CASE("a finished file of predictions is replaced, which is said; so are prompts that lost their middle") {
+  const temporary_folder files;
+  const std::vector<std::string> arguments{"eval", "-d", "-", "--max-length", "100", "-n", "1", "-t", "1", "--out", files / "out.jsonl"};
+  const std::string cut = "1 of 1 prompts did not fit: their middle was left out\n";
+  CHECK(lazyprune_program(arguments, samples("few_shot", 1)).err == cut);
+  CHECK(lazyprune_program(arguments, samples("few_shot", 1)).err ==
+        (files / "out.jsonl") + ": there already, and will be replaced (--resume goes on after it)\n" + cut);
 }
 
 TEST_CASE("so is a sample of an unknown task, and one that its task cannot score") {

@@ -86,6 +86,23 @@ TEST_CASE("several texts, and all of them; what exceeds the context is left out"
   CHECK(lazyprune_program({"eval", "--fidelity", "-f", files / "a", "-c", "100", "-o", "csv"}).out.starts_with("text,policy,"));
 }
 
+TEST_CASE("a command of its own, which eval --fidelity spells otherwise") {
+  const temporary_folder files;
+  write_file(files / "a", answered_prompt("profile").text);
+  const auto without_times = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), {"-f", files / "a", "-c", "120", "-n", "8", "--prefix", "100", "--stages", "2:0.3", "-o", "json"});
+    const program_result result = lazyprune_program(arguments);
+    REQUIRE_MESSAGE(result.code == 0, result.err);
+    json list = json::parse(result.out);
+    for (const char* time : {"ttft_s", "dense_ttft_s", "speedup_ttft"}) list[0].erase(time);
+    return list;
+  };
+  CHECK(without_times({"fidelity"}) == without_times({"eval", "--fidelity"}));
+  CHECK(complaint(lazyprune_program({"fidelity"})) == "fidelity: expected texts, by -f FILE, found none");
+  CHECK(complaint(lazyprune_program({"fidelity", "-f", files / "a", "-d", "x"})) ==
+        "arguments: expected what `lazyprune fidelity --help` shows, found -d");
+}
+
 TEST_CASE("what makes no sense") {
   const temporary_folder files;
   const auto fault = [](std::vector<std::string> arguments, const std::string& input = "the the the") {

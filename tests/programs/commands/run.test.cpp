@@ -352,3 +352,24 @@ TEST_CASE("an interrupt that is ignored stays ignored") {
   CHECK(result.code == 0);
   CHECK(json::parse(result.out)["finish_reason"] == "length");
 }
+
+TEST_CASE("--exact: activations stay float in products, whatever the path") {
+  const auto logits = [](const std::string& isa, const std::string& exact) {
+    const temporary_folder files;
+    std::vector<std::string> arguments{"run",     "--ids",           "1,5,9,12,40",   "-n", "2", "-t", "1", "--json",
+                                       "--trace", files / "t.jsonl", "--trace-logits"};
+    if (!exact.empty()) arguments.push_back(exact);
+    const program_result result = lazyprune_program(arguments, "", {"LAZYPRUNE_ISA=" + isa});
+    REQUIRE_MESSAGE(result.code == 0, result.err);
+    return std::pair(nlohmann::json::parse(result.out)["isa"].get<std::string>(), file_text(files / "t.jsonl"));
+  };
+  const std::vector<std::string> isas = nlohmann::json::parse(lazyprune_program({"inspect", "--json"}).out)["isas"];
+  const auto float_on_avx2 = logits("avx2", "");
+  for (const std::string& isa : isas) {
+    CAPTURE(isa);
+    const auto exact = logits(isa, "--exact");
+    CHECK(exact.second == float_on_avx2.second);
+    CHECK(exact.first == (isa == "avx2" ? "avx2" : "avx512"));
+    if (isa == "avx512_bf16" || isa == "amx") CHECK(logits(isa, "").second != exact.second);
+  }
+}

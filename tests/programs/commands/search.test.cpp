@@ -120,6 +120,22 @@ TEST_CASE("each task weighs the same, whatever its samples") {
                            "ended by --tries: more of them, with --resume, may find better stages\n"));
 }
 
+TEST_CASE("a command of its own, which sweep --search spells otherwise") {
+  const temporary_folder files;
+  const auto run = [&](std::vector<std::string> command, const std::string& out) {
+    command.insert(command.end(), {"-d", prompts("few_shot"), "--limit", "2", "--max-length", "200", "--tries", "3", "--out", files / out});
+    const program_result result = lazyprune_program(command);
+    REQUIRE_MESSAGE(result.code == 0, result.err);
+    CHECK(result.err == "2 of 2 prompts did not fit: their middle was left out\n");
+    return result.out;
+  };
+  CHECK(run({"search"}, "a") == run({"sweep", "--search"}, "b"));
+  CHECK(file_text(files / "a/search.csv") == file_text(files / "b/search.csv"));
+  CHECK(complaint(lazyprune_program({"search", "-d", prompts("few_shot")})) == "search: expected --out DIR, found none");
+  CHECK(complaint(lazyprune_program({"search", "-d", prompts("few_shot"), "--out", files / "c", "--limit", "1"})) ==
+        "search: pocket_few_shot: expected at least 2 samples, found 1");
+}
+
 TEST_CASE("what cannot be searched") {
   const temporary_folder files;
   const auto fault = [&](std::vector<std::string> more) {

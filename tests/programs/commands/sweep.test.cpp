@@ -87,7 +87,9 @@ TEST_CASE("methods at budgets: a table, a page, and predictions that say what ma
   REQUIRE_MESSAGE(result.code == 0, result.err);
   CHECK(result.out.starts_with("| task "));
   CHECK(result.out.find(" lazyllm@3+5 0.75 ") != std::string::npos);
+  CHECK(result.err == "4 of 4 prompts did not fit: their middle was left out\n");
   CHECK(file_text(directory + "/report.html").starts_with("<!DOCTYPE html>"));
+  CHECK(file_text(directory + "/report.html").find("<title>Token pruning on pocket: accuracy and speed</title>") != std::string::npos);
 
   const std::vector<row> rows = table(directory + "/sweep.csv");
   REQUIRE(rows.size() == 2 * (1 + 3 + 1 + 5 * 5));  // two tasks; dense, three methods; dense, five shares after each of five layers

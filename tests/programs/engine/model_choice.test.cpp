@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Model directories with something wrong in them: one clear line that names the file, and exit code 1.
-#include "programs/program.hpp"
+#include "engine/model_choice.hpp"
+
+#include <filesystem>
 
 #include <doctest/doctest.h>
+
+#include "programs/program.hpp"
 
 namespace {
 
@@ -32,6 +36,22 @@ struct spoiled_model {
 };
 
 }  // namespace
+
+TEST_CASE("people call a model by its folder's name, and the bundled one by its own") {
+  using lazyprune::program::model_name;
+  const temporary_folder files;
+  std::filesystem::create_directories(files / "some/model-7b");
+  const std::filesystem::path folder = files / "some/model-7b";
+  CHECK(model_name(folder) == "model-7b");
+  CHECK(model_name(folder / "") == "model-7b");
+  CHECK(model_name(folder / ".") == "model-7b");
+  CHECK(model_name(folder / ".." / "model-7b") == "model-7b");
+  CHECK(model_name(".") == std::filesystem::current_path().filename());
+  CHECK(model_name(bundled_model) == "pocket");
+  CHECK(model_name(bundled_model + "/") == "pocket");
+  std::filesystem::create_directory(files / "model");
+  CHECK(model_name(files / "model") == "model");
+}
 
 TEST_CASE("no such directory, or none of a model") {
   CHECK(complaint(lazyprune_program({"inspect", "-m", "/nowhere"})).starts_with("/nowhere: expected a model directory, found "));

@@ -177,7 +177,7 @@ TEST_CASE("Figure 6: mean scores over layers, a line a share; left out where it 
     for (const double share : {0.1, 0.9})
       for (const std::string_view task : {"qasper", "lcc"})
         if (after == 3 || share > 0.5 || task == "lcc")
-          table.sensitivity.push_back({after, share, summary(task, around((task == "lcc" ? 50 : 10) * share + after, 3))});
+          table.sensitivity.push_back({after, share, "", summary(task, around((task == "lcc" ? 50 : 10) * share + after, 3))});
   CHECK(between(section_of(sweep_page(table), "Figure 6"), "<tr><th>dense</th>", "</tr>") == "<td>–</td><td>–</td>");
   table.sensitivity_dense = {summary("qasper", around(20, 3)), summary("lcc", around(50, 3))};
   const std::string page = sweep_page(table), figure = section_of(page, "Figure 6");
@@ -245,7 +245,7 @@ TEST_CASE("names that are markup, and numbers that are none") {
   bad.usage = {{nan, nan}, {1, infinity}};
   table.entries.push_back({"<dense>", {}, "", bad});
   table.entries.push_back({"lazyllm@\"1\"", 0.5, "--p \"<&>\"", bad});
-  table.sensitivity.push_back({1, 0.5, bad});
+  table.sensitivity.push_back({1, 0.5, "", bad});
   const std::string page = sweep_page(table);
   check_whole(page);
   CHECK(count(page, "<img") == 0);

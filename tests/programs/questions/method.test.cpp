@@ -78,7 +78,7 @@ TEST_CASE("methods are read with their layers, or have those recommended") {
 }
 
 TEST_CASE("the flags of each method") {
-  const auto flags = [](std::string_view method) { return setting(method, 0.75, 6).description(6); };
+  const auto flags = [](std::string_view method) { return setting(method, 0.75, 6).description(6, policies()); };
   const std::string attention = " --scorer last_query_attention:over=mean --selector top_k", kept = " --keep-first 0 --keep-last 0";
   CHECK(setting("dense", 0.75, 6) == eval_setting{.method = "dense", .policy = {.preset = "dense"}});
   CHECK(flags("dense") == "--policy dense");

@@ -7,6 +7,8 @@
 
 #include <doctest/doctest.h>
 
+#include <lazyprune/eval/records.hpp>
+
 #include <io/support.hpp>
 #include <test_data.hpp>
 

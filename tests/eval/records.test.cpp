@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
-#include <lazyprune/eval/sample.hpp>
+#include <lazyprune/eval/records.hpp>
 
 #include <doctest/doctest.h>
+
+#include <lazyprune/eval/tasks.hpp>
 
 #include <io/support.hpp>
 #include <test_data.hpp>
@@ -143,4 +145,27 @@ TEST_CASE("real records") {
       REQUIRE(sample.input.size() + sample.context.size() > 100);
     }
   }
+}
+
+TEST_CASE("a file of predictions: bad lines are told and left out, or thrown") {
+  const temporary_folder folder;
+  const auto path = folder.write("p.jsonl", R"({"pred": "Paragraph 3", "answers": ["Paragraph 3"]})"
+                                            "\n{}\n"
+                                            R"({"pred": "3", "answers": ["three"]})"
+                                            "\n"
+                                            R"({"pred": "4", "answers": ["Paragraph 3"]})");
+  const eval_task& task = *find_task("passage_retrieval_en");
+  std::vector<std::string> complaints;
+  line_reader lines(path);
+  const eval_summary summary = score_predictions(lines, task, "m", [&](const error& fault) { complaints.emplace_back(fault.what()); });
+  CHECK(summary.n == 2);
+  CHECK(summary.score.mean == 50);
+  CHECK(complaints ==
+        std::vector<std::string>{path.string() + R"(: line 2: expected the key "pred", found none)",
+                                 path.string() + R"(: line 3: expected a prediction that passage_retrieval_en can score, found answer: )"
+                                                 R"(expected "Paragraph NUMBER", found "three")"});
+  line_reader again(path);
+  CHECK_THROWS_AS(score_predictions(again, task, "m"), error);
+  line_reader nothing(folder.write("empty.jsonl", "\n"));
+  CHECK_THROWS_WITH_AS(score_predictions(nothing, task, "m"), doctest::Contains("empty.jsonl: expected at least one prediction"), error);
 }

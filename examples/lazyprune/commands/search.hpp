@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+// lazyprune search: the stages that prune most at a loss of score that can be borne.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "commands/flags.hpp"
+
+namespace lazyprune {
+inline namespace v0 {
+class policy_registry;
+}  // namespace v0
+
+namespace program {
+
+struct search_flags {
+  model_flags model;
+  backend_flags backend;
+  question_flags questions;
+  std::string directory;  // for the results
+  bool resume = false;
+  std::size_t jobs = 1;          // samples at once
+  double max_loss = 1;           // points of score
+  std::size_t tries = 100;       // schedules at most
+  std::string asked = "search";  // how the command is spelled
+};
+
+/// Returns the exit code.
+int search(const search_flags& flags, const policy_registry& policies);
+
+}  // namespace program
+}  // namespace lazyprune

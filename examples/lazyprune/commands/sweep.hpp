@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+// lazyprune sweep: methods at budgets on a benchmark's questions, in one process.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "commands/flags.hpp"
+
+namespace lazyprune {
+inline namespace v0 {
+class policy_registry;
+}  // namespace v0
+
+namespace program {
+
+struct sweep_flags {
+  model_flags model;
+  backend_flags backend;
+  question_flags questions;
+  std::vector<std::string> methods{"lazyllm", "static", "random", "compression"};
+  std::vector<double> budgets{0.6, 0.75, 0.9};
+  std::size_t seeds = 5;        // of methods that draw
+  std::size_t sensitivity = 0;  // samples of each file for single stages at each layer; 0: none
+  std::string directory;        // for the results
+  bool resume = false;
+};
+
+/// Returns the exit code.
+int sweep(const sweep_flags& flags, const policy_registry& policies);
+
+}  // namespace program
+}  // namespace lazyprune

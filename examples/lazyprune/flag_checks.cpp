@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+#include "flag_checks.hpp"
+
+#include <string_view>
+
+#include <lazyprune/core/error.hpp>
+
+namespace lazyprune {
+namespace program {
+namespace {
+
+/// What a sweep and a search need.
+void check_data_and_directory(std::string_view who, const question_flags& questions, const std::string& directory) {
+  if (questions.data.empty()) throw error(who, "", "-d FILE.jsonl", "none");
+  if (directory.empty()) throw error(who, "", "--out DIR", "none");
+}
+
+void check_trace(const run_flags& flags) {
+  const bool html = flags.trace.ends_with(".html");
+  if (!flags.trace.empty() && !html && !flags.trace.ends_with(".jsonl"))
+    throw error("--trace", "", "a name that ends in .jsonl or .html", flags.trace);
+  if (flags.trace_logits && (flags.trace.empty() || html))
+    throw error("--trace-logits", "", "--trace FILE.jsonl with it", html ? flags.trace : "none");
+  if (!flags.trace.empty() && flags.predict == 0 && flags.force.empty())
+    throw error("--trace", "", "a token to generate, which is a step of the trace", "-n 0");
+}
+
+}  // namespace
+
+void check_flags(const run_flags& flags) {
+  const int prompts = flags.prompt.has_value() + flags.file.has_value() + !flags.ids.empty();
+  if (prompts != 1) throw error("prompt", "", "one of -p, -f and --ids", prompts == 0 ? "none" : "several");
+  for (const std::string& stop : flags.stops)
+    if (stop.empty()) throw error("--stop", "", "a text", "nothing");
+  if (!flags.stops.empty() && !flags.force.empty())
+    throw error("--stop", "", "either --stop or --force-ids, whose ids are as many steps", "both");
+  check_trace(flags);
+}
+
+void check_flags(const bench_flags& flags) {
+  if (!flags.shape.empty() && !flags.model.directory.empty()) throw error("--random-weights", "", "either -m or --random-weights", "both");
+  if (flags.peak && flags.backend.backend == "reference")
+    throw error("--peak", "", "the cpu backend, whose peak can be measured", flags.backend.backend);
+}
+
+void check_flags(const eval_flags& flags) {
+  if (flags.questions.data.empty() == flags.predictions.empty())
+    throw error("eval", "", "one of -d and --predictions", flags.predictions.empty() ? "none" : "both");
+  if (flags.resume && flags.predicted.empty()) throw error("--resume", "", "--out FILE.jsonl with it", "none");
+}
+
+void check_flags(const fidelity_flags& flags) {
+  if (flags.texts.empty()) throw error(flags.asked, "", "texts, by -f FILE", "none");
+}
+
+void check_flags(const sweep_flags& flags) { check_data_and_directory("sweep", flags.questions, flags.directory); }
+
+void check_flags(const search_flags& flags, std::string_view who) { check_data_and_directory(who, flags.questions, flags.directory); }
+
+}  // namespace program
+}  // namespace lazyprune

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+// What no single flag shows: flags that need each other, or exclude each other. Each check throws `error` with the flag that is wrong.
+#pragma once
+
+#include "commands/bench.hpp"
+#include "commands/eval.hpp"
+#include "commands/fidelity.hpp"
+#include "commands/run.hpp"
+#include "commands/search.hpp"
+#include "commands/sweep.hpp"
+
+namespace lazyprune {
+namespace program {
+
+void check_flags(const run_flags& flags);
+void check_flags(const bench_flags& flags);
+void check_flags(const eval_flags& flags);
+void check_flags(const fidelity_flags& flags);
+void check_flags(const sweep_flags& flags);
+
+/// `who`: the command as it was typed.
+void check_flags(const search_flags& flags, std::string_view who = "search");
+
+}  // namespace program
+}  // namespace lazyprune

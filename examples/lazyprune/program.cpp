@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+#include "program.hpp"
+
+#include <csignal>
+#include <cstdlib>
+#include <exception>
+#include <iostream>
+#include <new>
+#include <stdexcept>
+#include <string_view>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "command_line.hpp"
+#include "terminal/columns.hpp"
+
+#include <lazyprune/core/error.hpp>
+
+namespace lazyprune {
+namespace program {
+namespace {
+
+#if defined(__x86_64__) && defined(__AVX2__)
+/// Before main and the constructors of globals: they too are compiled for what an older processor does not know.
+__attribute__((constructor(101), target("no-avx"))) void check_processor() {
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return;
+  static const char line[] =
+      "lazyprune: processor: expected AVX2 and FMA, which this program is built for (LAZYPRUNE_ARCH), found neither\n";
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line, sizeof line - 1);
+  ::_exit(1);
+}
+#endif
+
+/// A file opened later must not become stdout or stderr. What is opened in the place of a closed one is of no use either: its writes and
+/// reads fail, as they did.
+void fill_closed_descriptors() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(descriptor, F_GETFD) < 0 && ::open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY) != descriptor)
+      std::abort();
+}
+
+int exit_code_of(error_code code) { return code == error_code::io || code == error_code::no_memory ? 3 : 1; }
+
+int complain(std::string_view problem, int exit_code) {
+  std::cerr << "lazyprune: " << one_line(problem) << std::endl;
+  return exit_code;
+}
+
+int complain(const error& problem) { return complain(problem.what(), exit_code_of(problem.code())); }
+
+}  // namespace
+
+int run_program(int argc, char** argv, const policy_registry& policies) {
+  fill_closed_descriptors();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too long is a write that fails
+  const error too_little("memory", "", "enough for the model and its caches", "too little", error_code::no_memory);
+  try {
+    const int code = parse_command_line(argc, argv, policies)();
+    if (!std::cout.flush()) throw error("stdout", "", "to write all of the output", "a fault", error_code::io);
+    return code;
+  } catch (const error& problem) {
+    return complain(problem);
+  } catch (const std::bad_alloc&) {
+    return complain(too_little);
+  } catch (const std::length_error&) {
+    return complain(too_little);
+  } catch (const std::exception& problem) {
+    return complain(problem.what(), 3);
+  }
+}
+
+}  // namespace program
+}  // namespace lazyprune

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+#include "questions/prediction_log.hpp"
+
+#include <iostream>
+#include <utility>
+
+#include "questions/side_by_side.hpp"
+#include "terminal/columns.hpp"
+#include "terminal/progress.hpp"
+
+#include <lazyprune/core/error.hpp>
+
+namespace lazyprune {
+namespace program {
+namespace {
+
+bool same_sample(const eval_prediction& prediction, const question& asked) {
+  return prediction.id == asked.sample.id && prediction.answers == asked.sample.answers;
+}
+
+}  // namespace
+
+prediction_log::prediction_log(const runner& run, const std::filesystem::path& path, bool resume) : run_(run), path_(path.string()) {
+  if (path.empty()) return;
+  file_.emplace(path, resume);
+  if (file_->replaces()) std::cerr << one_line(path_) << ": there already, and will be replaced (--resume goes on after it)" << std::endl;
+}
+
+prediction_log::places& prediction_log::places_of(const std::string& name) {
+  return places_.try_emplace(name, run_.questions().size()).first->second;
+}
+
+const eval_prediction* prediction_log::find(std::size_t question, const std::string& name) const {
+  const auto named = places_.find(name);
+  if (named == places_.end() || !named->second[question]) return nullptr;
+  return &done()[*named->second[question]];
+}
+
+void prediction_log::add(const ask& asked, eval_prediction prediction) {
+  if (file_)
+    file_->add(std::move(prediction));
+  else
+    kept_.push_back(std::move(prediction));
+  places_of(asked.name)[asked.question] = done().size() - 1;
+}
+
+void prediction_log::commit(std::span<const ask> order) {
+  if (!file_) return;
+  std::vector<std::size_t> in_file;
+  for (const ask& asked : order) in_file.push_back(places_.at(asked.name)[asked.question].value());
+  file_->commit(in_file);
+}
+
+void prediction_log::refuse(std::size_t prediction, const mismatch& why) const {
+  throw error(path_, "prediction " + std::to_string(prediction + 1), why.expected, why.found);
+}
+
+std::optional<prediction_log::mismatch> prediction_log::mismatch_of(const eval_prediction& earlier, const ask& asked) const {
+  if (!same_sample(earlier, run_.questions()[asked.question])) return mismatch{"that of the data's sample", "another's"};
+  if (!earlier.cost) return mismatch{"one that this program made", "somebody else's"};
+  if (earlier.cost->method != asked.name) return mismatch{asked.name, earlier.cost->method};
+  const std::string model = run_.model().directory().string();
+  if (earlier.cost->model != model) return mismatch{model, earlier.cost->model};
+  const std::string &then = earlier.cost->asked, now = run_.how_asked(asked);
+  if (then == now) return std::nullopt;
+  return mismatch{now, then.empty() ? "nothing of how it was asked, which an earlier version did not say" : then};
+}
+
+void prediction_log::take_up_in_order(std::span<const ask> asks) {
+  if (done().size() > asks.size())
+    throw error(path_, "", "at most " + std::to_string(asks.size()) + " predictions, as this sweep makes", std::to_string(done().size()));
+  for (std::size_t i = 0; i < done().size(); ++i) {
+    if (const auto why = mismatch_of(done()[i], asks[i])) refuse(i, *why);
+    places_of(asks[i].name)[asks[i].question] = i;
+  }
+}
+
+void prediction_log::take_up(const std::function<eval_setting(const eval_prediction&, const std::string&)>& setting_of) {
+  for (std::size_t i = 0; i < done().size(); ++i) {
+    const eval_prediction& earlier = done()[i];
+    ask asked{.question = 0, .setting = setting_of(earlier, "prediction " + std::to_string(i + 1)), .name = {}};
+    asked.name = asked.setting.method;
+    places& known = places_of(asked.name);
+    std::optional<mismatch> why;
+    bool found = false;
+    for (asked.question = 0; asked.question < known.size() && !found; ++asked.question) {
+      if (known[asked.question] || !same_sample(earlier, run_.questions()[asked.question])) continue;
+      const auto other = mismatch_of(earlier, asked);
+      found = !other;
+      if (found) known[asked.question] = i;
+      if (!why) why = other;
+    }
+    if (found) continue;
+    if (!why) why = {"that of a sample which has none yet", earlier.id.empty() ? "another" : "one of the sample " + earlier.id};
+    refuse(i, *why);
+  }
+}
+
+void answer(runner& run, prediction_log& log, std::span<const ask> asks, std::size_t jobs, const std::string& what,
+            const std::function<eval_prediction(const ask&)>& predict) {
+  std::vector<const ask*> open;
+  for (const ask& asked : asks)
+    if (!log.find(asked.question, asked.name)) open.push_back(&asked);
+  if (open.empty()) return;
+  run.load(jobs);
+  progress_bar bar(what);
+  std::size_t done = asks.size() - open.size();
+  bar.show(done, asks.size());
+  const auto take = [&](std::size_t i, eval_prediction&& prediction) {
+    log.add(*open[i], std::move(prediction));
+    bar.show(++done, asks.size());
+  };
+  side_by_side(
+      open.size(), jobs, [&](std::size_t i) { return predict(*open[i]); }, take);
+}
+
+}  // namespace program
+}  // namespace lazyprune

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+#include "questions/question_set.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <string_view>
+#include <utility>
+
+#include "terminal/columns.hpp"
+
+#include <lazyprune/eval/records.hpp>
+#include <lazyprune/eval/tasks.hpp>
+
+namespace lazyprune {
+namespace program {
+namespace {
+
+constexpr std::string_view task_names = "the name of a LongBench, RULER or pocket task";
+
+std::string stem_of(const std::string& file) { return std::filesystem::path(file).stem().string(); }
+
+/// What cannot be scored is not worth a run.
+void check_scorable(const eval_task& task, const eval_sample& sample, const json_value& record) {
+  try {
+    score_of(task, {.text = "", .answers = sample.answers, .all_classes = sample.all_classes, .length = {}, .id = "", .cost = {}});
+  } catch (const error& fault) {
+    throw error(record.file(), record.place(), "a sample that " + std::string(task.name) + " can score", fault.what());
+  }
+}
+
+/// The task is what --task says, else the sample itself, else the file's name. A sample that names none, or that its task cannot score, is
+/// a bad line.
+std::vector<question> questions_of(const std::string& file, const question_flags& flags) {
+  const auto task_of = [&](const eval_sample& sample) {
+    return !flags.task.empty() ? &task_named(flags.task) : find_task(sample.dataset.empty() ? stem_of(file) : sample.dataset);
+  };
+  const auto check = [&](const eval_sample& sample, const json_value& record) {
+    const eval_task* task = task_of(sample);
+    if (!task && !sample.dataset.empty()) record.at("dataset").refuse(task_names);
+    if (task) check_scorable(*task, sample, record);  // else no sample of the file has one
+  };
+  line_reader lines(file);
+  left_out_lines left_out(flags.strict);
+  std::vector<eval_sample> samples = read_samples(lines, left_out.teller(), check);
+  if (samples.empty()) throw error(lines.name(), "", "at least one sample", "none");
+  if (flags.limit > 0 && samples.size() > flags.limit) samples.resize(flags.limit);
+  std::vector<question> questions;
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    const eval_task* task = task_of(samples[i]);
+    questions.push_back({std::move(samples[i]), task ? task : &task_of_file(file), file, i + 1});
+  }
+  return questions;
+}
+
+}  // namespace
+
+const eval_task& task_named(const std::string& name) {
+  if (const eval_task* task = find_task(name)) return *task;
+  throw error("--task", "", task_names, name);
+}
+
+const eval_task& task_of_file(const std::string& file) {
+  if (const eval_task* task = find_task(stem_of(file))) return *task;
+  throw error("--task", "", task_names, "none, and none is called " + stem_of(file) + ", as the data are");
+}
+
+std::function<void(const error&)> left_out_lines::teller() {
+  if (strict_) return {};
+  return [this](const error& fault) {
+    if (lines_++ < told) std::cerr << "left out: " << one_line(fault.what()) << std::endl;
+  };
+}
+
+left_out_lines::~left_out_lines() {
+  if (lines_ > told) std::cerr << "left out: " << lines_ - told << " more" << std::endl;
+}
+
+question_set::question_set(const question_flags& flags) {
+  if (!flags.task.empty()) task_named(flags.task);
+  for (const std::string& file : flags.data)
+    for (question& read : questions_of(file, flags)) questions_.push_back(std::move(read));
+}
+
+std::vector<const eval_task*> question_set::tasks() const {
+  std::vector<const eval_task*> seen;
+  for (const question& asked : questions_)
+    if (std::ranges::find(seen, asked.task) == seen.end()) seen.push_back(asked.task);
+  return seen;
+}
+
+std::vector<std::size_t> question_set::of_task(const eval_task& task) const {
+  std::vector<std::size_t> places;
+  for (std::size_t q = 0; q < questions_.size(); ++q)
+    if (questions_[q].task == &task) places.push_back(q);
+  return places;
+}
+
+}  // namespace program
+}  // namespace lazyprune

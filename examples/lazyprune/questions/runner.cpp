@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: MIT
+#include "questions/runner.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <iostream>
+#include <sstream>
+#include <string_view>
+#include <utility>
+
+#include "engine/sessions.hpp"
+
+#include <lazyprune/core/mix.hpp>
+#include <lazyprune/eval/compression.hpp>
+#include <lazyprune/eval/truncation.hpp>
+#include <lazyprune/model/generator.hpp>
+
+namespace lazyprune {
+namespace program {
+namespace {
+
+const chat_format& chat_named(const std::string& name) {
+  if (const chat_format* format = find_chat_format(name)) return *format;
+  throw error("--chat", "", "none, llama2 or xgen", name);
+}
+
+/// Hexadecimal digits that stand for a text.
+std::string digest_of(std::string_view text) {
+  std::uint64_t digest = text.size();
+  for (const char c : text) digest = mix(digest, static_cast<unsigned char>(c));
+  std::ostringstream digits;
+  digits << std::hex << digest;
+  return digits.str();
+}
+
+/// Of the prompt's tokens, those of the sample's context: not the task's words, the question, or the chat model's.
+token_range context_in(const question& asked, const chat_format& chat, std::span<const token_id> prompt, const tokenizer& tokens) {
+  prompt_parts parts = prompt_parts_of(*asked.task, asked.sample);
+  if (asked.task->chat) {
+    parts.before.insert(0, chat.before);
+    parts.after += chat.after;
+  }
+  return context_of(prompt, parts.before, parts.after, tokens);
+}
+
+/// Of the first `prompt` tokens, how many each layer has computed.
+std::vector<std::uint64_t> computed_by_layer(const frontier_table& tokens, std::size_t prompt, std::size_t layers) {
+  std::vector<std::uint64_t> frontiers(layers + 1, 0);
+  for (std::size_t t = 0; t < prompt; ++t) ++frontiers[tokens.frontier(static_cast<position>(t))];
+  std::vector<std::uint64_t> computed(layers);
+  std::uint64_t above = 0;
+  for (std::size_t l = layers; l-- > 0;) computed[l] = above += frontiers[l + 1];
+  return computed;
+}
+
+/// What each layer has computed of the prompt, after each step.
+class computed_rows final : public step_observer {
+ public:
+  computed_rows(std::size_t prompt, std::size_t layers) : prompt_(prompt), layers_(layers) {}
+  void step_ends(const any_session& session) override { steps_.push_back(computed_by_layer(session.tokens(), prompt_, layers_)); }
+  const std::vector<std::vector<std::uint64_t>>& after_each() const { return steps_; }
+
+ private:
+  std::size_t prompt_, layers_;
+  std::vector<std::vector<std::uint64_t>> steps_;
+};
+
+/// By 0 %, 10 % ... 100 % of the steps: those nearest to it.
+std::vector<std::vector<std::uint64_t>> tenths_of(const std::vector<std::vector<std::uint64_t>>& steps) {
+  std::vector<std::vector<std::uint64_t>> usage;
+  for (std::size_t tenth = 0; tenth <= 10; ++tenth) usage.push_back(steps[(tenth * (steps.size() - 1) + 5) / 10]);
+  return usage;
+}
+
+}  // namespace
+
+runner::runner(const model_flags& model, const backend_flags& backend, const question_flags& flags, const policy_registry& policies)
+    : flags_(flags),
+      backend_(backend),
+      policies_(policies),
+      chat_(chat_named(flags.chat)),
+      questions_(flags),
+      model_(model),
+      tokenizer_(model_.tokenizer_for("eval")),
+      context_(model_.context(flags.context)),
+      read_(questions_.size(), reading::not_yet) {
+  check(backend_);
+  if (flags_.max_length == 1) throw error("--max-length", "", "at least 2", "1");
+  for (const question& asked : questions_) {
+    if (new_tokens(*asked.task) + 2 > context_)
+      throw error("--ctx-size", "",
+                  "more than the " + std::to_string(new_tokens(*asked.task)) + " tokens of an answer, and two for the prompt",
+                  std::to_string(context_));
+  }
+}
+
+std::string runner::how_asked(const ask& asked) const {
+  const question& q = questions_[asked.question];
+  std::string text = asked.setting.description(layers(), policies_);
+  const auto add = [&](std::string_view flag, const std::string& value) { text.append(" ").append(flag).append(" ").append(value); };
+  add("--task", std::string(q.task->name));
+  add("-n", std::to_string(new_tokens(*q.task)));
+  add("-c", std::to_string(context_));
+  add("--max-length", std::to_string(flags_.max_length));
+  add("--chat", flags_.chat);
+  add("--backend", backend_.backend);
+  add("--dtype", backend_.dtype);
+  if (backend_.exact) text.append(" --exact");
+  return text + ", prompt " + digest_of(lazyprune::prompt_of(*q.task, q.sample));
+}
+
+void runner::load(std::size_t jobs) {
+  if (engine_) return;
+  engine_ = load_engine(backend_, model_);
+  jobs_ = jobs;
+  if (jobs > 1) engine_->use_threads(std::max(1, engine_->threads() / static_cast<int>(jobs)));
+  constexpr std::size_t enough = 64;
+  const shared_prompt first = prompt_of(0);
+  first_token_seconds(std::span(*first).first(std::min(enough, first->size())));
+}
+
+runner::shared_prompt runner::prompt_of(std::size_t place) const {
+  {
+    const std::lock_guard lock(reading_now_);
+    if (last_ && last_place_ == place) return last_;
+  }
+  const shared_prompt read = std::make_shared<const std::vector<token_id>>(encoded(place));
+  const std::lock_guard lock(reading_now_);
+  last_place_ = place;
+  last_ = read;
+  return read;
+}
+
+/// Cut in the middle and encoded anew, a prompt may have some tokens more than it was to have: it is then cut shorter by those.
+std::vector<token_id> runner::encoded(std::size_t place) const {
+  const question& asked = questions_[place];
+  const std::size_t room = context_ - new_tokens(*asked.task);
+  const std::string whole = lazyprune::prompt_of(*asked.task, asked.sample);
+  for (std::size_t most = flags_.max_length > 0 ? flags_.max_length : room;;) {
+    const std::string text = middle_truncated(whole, most, tokenizer_);
+    std::vector<token_id> ids = tokenizer_.encode(in_chat(chat_, *asked.task, text));
+    if (ids.size() <= room) {
+      const std::lock_guard lock(reading_now_);
+      read_[place] = text == whole ? reading::whole : reading::cut;
+      return ids;
+    }
+    const std::size_t excess = ids.size() - room;
+    if (most < excess + 2)
+      throw error("sample " + asked.sample.id, "prompt", "at most " + std::to_string(room) + " tokens", std::to_string(ids.size()));
+    most -= excess;
+  }
+}
+
+void runner::tell_of_cut_prompts() const {
+  const auto cut = std::ranges::count(read_, reading::cut), whole = std::ranges::count(read_, reading::whole);
+  if (cut > 0) std::cerr << cut << " of " << cut + whole << " prompts did not fit: their middle was left out" << std::endl;
+}
+
+double runner::first_token_seconds(std::span<const token_id> prompt) const {
+  generation_options options;
+  options.max_new = 1;
+  return engine_->generate(new_session(dense_spec(), layers(), policies_), prompt, options).prefill_seconds;
+}
+
+double runner::dense_seconds(std::size_t question) const { return first_token_seconds(*prompt_of(question)); }
+
+runner::compressed_prompt runner::compress(const question& asked, std::span<const token_id> prompt, double share) const {
+  const token_range context = context_in(asked, chat_, prompt, tokenizer_);
+  const auto start = std::chrono::steady_clock::now();
+  const scored_prompt scored = engine_->self_information(prompt);
+  compressed_prompt out{.tokens = compressed(prompt, scored.information, context, share)};
+  out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  out.bytes = scored.bytes;
+  return out;
+}
+
+eval_prediction runner::predict(const ask& asked) const {
+  const question& q = questions_[asked.question];
+  const eval_task& task = *q.task;
+  const shared_prompt whole = prompt_of(asked.question);
+  compressed_prompt part;
+  if (asked.setting.prompt_share < 1) part = compress(q, *whole, asked.setting.prompt_share);
+  const std::span<const token_id> read = part.tokens.empty() ? *whole : part.tokens;  // what the model answers to
+
+  std::string text;
+  token_decoder decoder(tokenizer_);
+  computed_rows steps(read.size(), layers());
+  generation_options options;
+  options.max_new = new_tokens(task);
+  options.context = context_;
+  options.observer = &steps;
+  options.on_token = [&](token_id id) {
+    if (id < tokenizer_.size()) text += decoder.push(id);  // a model's vocabulary may be larger, in fillers that stand for no text
+    return answer_in(task, text).size() == text.size();
+  };
+  const generation run = engine_->generate(new_session(asked.setting.policy, layers(), policies_), read, options);
+  text += decoder.finish();
+
+  eval_cost cost;
+  cost.model = model_.directory().string();
+  cost.method = asked.name;
+  cost.asked = how_asked(asked);
+  cost.prompt_tokens = whole->size();
+  cost.generated_tokens = run.tokens.size();
+  if (jobs_ == 1) {
+    cost.ttft_s = part.seconds + run.prefill_seconds;
+    cost.total_s = *cost.ttft_s + run.decode_seconds;
+  }
+  cost.share_computed = run.share_prompt * static_cast<double>(read.size()) / static_cast<double>(whole->size());
+  cost.rows.assign(run.cost.prefill_rows.begin(), run.cost.prefill_rows.end());
+  cost.revived = run.cost.revived;
+  cost.usage = tenths_of(steps.after_each());
+  cost.peak_bytes = engine_->weight_bytes() + std::max(run.memory.total(), part.bytes);
+  const eval_sample& sample = q.sample;
+  return {.text = out_of_chat(chat_, answer_in(task, text)),
+          .answers = sample.answers,
+          .all_classes = sample.all_classes,
+          .length = sample.length,
+          .id = sample.id,
+          .cost = std::move(cost)};
+}
+
+}  // namespace program
+}  // namespace lazyprune

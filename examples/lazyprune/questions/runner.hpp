@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+// Puts a benchmark's questions to a model under any setting: weights are loaded once, and every answer comes with what it cost.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "commands/flags.hpp"
+#include "engine/engine.hpp"
+#include "engine/model_choice.hpp"
+#include "questions/method.hpp"
+#include "questions/question_set.hpp"
+
+#include <lazyprune/eval/chat.hpp>
+#include <lazyprune/io/tokenizer.hpp>
+
+namespace lazyprune {
+namespace program {
+
+/// A question under a setting.
+struct ask {
+  std::size_t question;  // its place
+  eval_setting setting;
+  std::string name;  // what made the answer, as its prediction says
+};
+
+class runner {
+ public:
+  /// Reads the questions and opens the model, whose weights it does not load yet. Throws `error` where one cannot be asked in this context,
+  /// and as question_set does.
+  runner(const model_flags& model, const backend_flags& backend, const question_flags& flags, const policy_registry& policies);
+
+  const question_set& questions() const { return questions_; }
+  const opened_model& model() const { return model_; }
+  layer_id layers() const { return model_.layers(); }
+  const policy_registry& policies() const { return policies_; }
+
+  /// All that an answer depends on beside the model, as flags; a digest stands for the prompt.
+  std::string how_asked(const ask& asked) const;
+
+  /// Loads the weights, starts the threads and brings the code to memory, before a clock runs; once. `jobs`: questions that are then asked
+  /// at once, each with its share of the threads, one at least, and without telling times, which would not be its own.
+  void load(std::size_t jobs = 1);
+
+  /// What `predict` answers. Several threads may ask.
+  eval_prediction predict(const ask& asked) const;
+
+  /// Seconds from a question to the dense model's first token.
+  double dense_seconds(std::size_t question) const;
+
+  /// Says on stderr how many of the prompts that were read did not fit, and lost their middle.
+  void tell_of_cut_prompts() const;
+
+ private:
+  using shared_prompt = std::shared_ptr<const std::vector<token_id>>;
+
+  std::size_t new_tokens(const eval_task& task) const { return flags_.predict > 0 ? flags_.predict : task.max_new; }
+
+  /// The prompt's tokens, with room for the answer after them. The last one is remembered: sweeps ask the same many times.
+  shared_prompt prompt_of(std::size_t place) const;
+  std::vector<token_id> encoded(std::size_t place) const;
+
+  double first_token_seconds(std::span<const token_id> prompt) const;
+
+  /// What a model reads in the place of a prompt, and what it took to find out.
+  struct compressed_prompt {
+    std::vector<token_id> tokens;
+    double seconds = 0;
+    std::size_t bytes = 0;
+  };
+  compressed_prompt compress(const question& asked, std::span<const token_id> prompt, double share) const;
+
+  question_flags flags_;
+  backend_flags backend_;
+  const policy_registry& policies_;
+  chat_format chat_;
+  question_set questions_;
+  opened_model model_;
+  tokenizer tokenizer_;
+  std::size_t context_;
+  std::unique_ptr<engine> engine_;
+  std::size_t jobs_ = 1;
+
+  enum class reading : std::uint8_t { not_yet, whole, cut };
+  mutable std::mutex reading_now_;
+  mutable std::vector<reading> read_;  // (questions)
+  mutable std::size_t last_place_ = 0;
+  mutable shared_prompt last_;
+};
+
+}  // namespace program
+}  // namespace lazyprune

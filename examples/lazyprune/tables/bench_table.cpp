@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+#include "tables/bench_table.hpp"
+
+#include "tables/number_text.hpp"
+
+namespace lazyprune {
+namespace program {
+namespace {
+
+std::string heading_of(const bench_table& bench) {
+  std::string out =
+      "model " + bench.model + ", " + bench.dtype + ", " + bytes_text(bench.weight_bytes) + ", " + bench.backend + " (" + bench.isa + ")\n";
+  if (!bench.policy.empty()) out += "pruned: " + bench.policy + '\n';
+  if (bench.predict > 0)
+    out += "tg" + std::to_string(bench.predict) + " follows the prompt of " + std::to_string(bench.longest) + " tokens\n";
+  for (const auto& [threads, peak] : bench.peaks)
+    out += "peak of " + std::to_string(threads) + (threads == 1 ? " thread: " : " threads: ") + peak.instruction + ' ' +
+           three_digits(peak.arithmetic * 1e-9) + " GFLOP/s, reading memory " + three_digits(peak.reading * 1e-9) + " GB/s\n";
+  return out + "memory: at most, the weights aside\n\n";
+}
+
+std::string times(const std::optional<double>& factor) { return factor ? fixed(*factor, 2) + "x" : ""; }
+
+}  // namespace
+
+table table_of(const bench_table& bench) {
+  table t{.columns = {{"model"},
+                      {"isa"},
+                      {"dtype"},
+                      {"threads"},
+                      {"test"},
+                      {"policy"},
+                      {"tokens_per_s"},
+                      {"seconds"},
+                      {"speedup"},
+                      {"predicted_speedup"},
+                      {"overhead_share"},
+                      {"share_of_peak"},
+                      {"peak_bytes"}},
+          .rows = {}};
+  for (const bench_row& row : bench.rows)
+    t.rows.push_back({bench.model, bench.isa, bench.dtype, static_cast<std::uint64_t>(row.threads), row.test, row.policy, row.rate,
+                      row.seconds, cell_of(row.speedup), cell_of(row.predicted), cell_of(row.overhead), cell_of(row.share_of_peak),
+                      std::uint64_t{row.peak_bytes}});
+  return t;
+}
+
+std::string to_markdown(const bench_table& bench) {
+  const std::vector<markdown_column> columns{{.head = "threads"},
+                                             {.head = "test", .least_width = 6},
+                                             {.head = "policy", .at = align::left},
+                                             {.head = "t/s", .least_width = 19},
+                                             {.head = "speedup", .even_if_empty = true},
+                                             {.head = "predicted", .even_if_empty = true},
+                                             {.head = "reached", .even_if_empty = true},
+                                             {.head = "overhead", .even_if_empty = true},
+                                             {.head = "of peak", .even_if_empty = !bench.peaks.empty()},
+                                             {.head = "memory", .least_width = 9}};
+  std::vector<std::vector<std::string>> lines;
+  for (const bench_row& row : bench.rows)
+    lines.push_back({std::to_string(row.threads), row.test, row.policy == "dense" ? "dense" : "pruned",
+                     fixed(row.rate, 2) + " \xc2\xb1 " + fixed(row.deviation, 2), times(row.speedup), times(row.predicted),
+                     row.speedup && row.predicted ? fixed(*row.speedup / *row.predicted, 2) : "",
+                     row.overhead ? fixed(100.0 * *row.overhead, 2) + " %" : "", row.share_of_peak ? percent_text(*row.share_of_peak) : "",
+                     bytes_text(row.peak_bytes - bench.weight_bytes)});
+  return heading_of(bench) + markdown_table(columns, lines);
+}
+
+}  // namespace program
+}  // namespace lazyprune

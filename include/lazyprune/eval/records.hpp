@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT
+// The records of benchmarks, one JSON object a line: samples as LongBench, RULER and the pocket tasks write them, and predictions in
+// LongBench's form, {"pred", "answers", "all_classes", "length"}. To it we add "_id", and "run" with what the prediction cost: keys that
+// LongBench's own eval.py passes over.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <lazyprune/core/error.hpp>
+#include <lazyprune/eval/sample.hpp>
+#include <lazyprune/eval/summary.hpp>
+#include <lazyprune/io/json.hpp>
+#include <lazyprune/io/json_lines.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+
+namespace detail {
+
+inline std::vector<std::string> strings_of(const json_value& list) {
+  std::vector<std::string> out;
+  for (const json_value& item : list.items()) out.push_back(item.string());
+  return out;
+}
+
+inline std::string string_at(const json_value& object, std::string_view key) {
+  const auto value = object.find(key);
+  return value ? value->string() : std::string();
+}
+
+/// `_id`, or RULER's `index`.
+inline std::string id_of(const json_value& object) {
+  if (const auto id = object.find("_id")) return id->is_number() ? std::to_string(id->whole_number()) : id->string();
+  if (const auto index = object.find("index")) return std::to_string(index->whole_number());
+  return {};
+}
+
+/// What samples and predictions have in common.
+template <class Record>
+void read_answers(const json_value& object, Record& to) {
+  to.answers = strings_of(object.has("outputs") ? object.at("outputs") : object.at("answers"));
+  if (const auto classes = object.find("all_classes")) to.all_classes = strings_of(*classes);
+  if (const auto length = object.find("length"); length && length->number() != -1)
+    to.length = length->whole_number();  // -1: RULER's unknown
+  to.id = id_of(object);
+}
+
+inline eval_sample sample_of(const json_value& object) {
+  eval_sample sample;
+  sample.input = object.at("input").string() + string_at(object, "answer_prefix");
+  sample.context = object.has("outputs") ? string_at(object, "context") : object.at("context").string();
+  sample.dataset = string_at(object, "dataset");
+  sample.language = string_at(object, "language");
+  read_answers(object, sample);
+  return sample;
+}
+
+inline std::vector<std::uint64_t> whole_numbers_of(const json_value& list) {
+  std::vector<std::uint64_t> out;
+  for (const json_value& item : list.items()) out.push_back(item.whole_number());
+  return out;
+}
+
+inline eval_cost cost_of(const json_value& object) {
+  const auto seconds = [](const json_value& value) {
+    if (value.number() < 0) value.refuse("seconds");
+    return value.number();
+  };
+  eval_cost cost;
+  cost.model = object.at("model").string();
+  cost.method = object.at("method").string();
+  cost.asked = string_at(object, "asked");
+  cost.prompt_tokens = object.at("prompt_tokens").whole_number();
+  if (const auto generated = object.find("generated_tokens")) cost.generated_tokens = generated->whole_number();
+  if (const auto first = object.find("ttft_s")) cost.ttft_s = seconds(*first);
+  if (const auto dense = object.find("dense_ttft_s")) cost.dense_ttft_s = seconds(*dense);
+  if (const auto total = object.find("total_s")) cost.total_s = seconds(*total);
+  if (const auto dense = object.find("dense_total_s")) cost.dense_total_s = seconds(*dense);
+  cost.share_computed = object.at("share_computed").number();
+  cost.rows = whole_numbers_of(object.at("per_layer"));
+  cost.revived = object.at("revived").whole_number();
+  if (const auto usage = object.find("usage"))
+    for (const json_value& tokens : usage->items()) cost.usage.push_back(whole_numbers_of(tokens));
+  cost.peak_bytes = object.at("peak_bytes").whole_number();
+  return cost;
+}
+
+inline eval_prediction prediction_of(const json_value& object) {
+  eval_prediction prediction;
+  prediction.text = object.at("pred").string();
+  if (const auto run = object.find("run")) prediction.cost = cost_of(*run);
+  read_answers(object, prediction);
+  return prediction;
+}
+
+}  // namespace detail
+
+/// All samples. A line that is none is told to `on_bad` ("FILE: line 3: answers: expected ..., found ...") and left out; without
+/// `on_bad` it is thrown. So is one at which `check` throws `error`: it sees the sample and the record that it was read from, which has
+/// its place. Throws one of code io where reading fails.
+inline std::vector<eval_sample> read_samples(line_reader& lines, const std::function<void(const error&)>& on_bad = {},
+                                             const std::function<void(const eval_sample&, const json_value&)>& check = {}) {
+  const auto read = [&](const json_value& record) {
+    eval_sample sample = detail::sample_of(record);
+    if (check) check(sample, record);
+    return sample;
+  };
+  return read_json_lines<eval_sample>(lines, read, on_bad);
+}
+
+/// All predictions, LongBench's or RULER's; bad lines as above.
+inline std::vector<eval_prediction> read_predictions(line_reader& lines, const std::function<void(const error&)>& on_bad = {}) {
+  return read_json_lines<eval_prediction>(lines, detail::prediction_of, on_bad);
+}
+
+/// The prediction as a line, without the line's end.
+inline std::string to_line(const eval_prediction& prediction) {
+  nlohmann::ordered_json out{{"pred", prediction.text}, {"answers", prediction.answers}, {"all_classes", nullptr}};
+  if (prediction.all_classes) out["all_classes"] = *prediction.all_classes;
+  if (prediction.length) out["length"] = *prediction.length;
+  if (!prediction.id.empty()) out["_id"] = prediction.id;
+  if (const auto& cost = prediction.cost) {
+    nlohmann::ordered_json run{{"model", cost->model}, {"method", cost->method}};
+    if (!cost->asked.empty()) run["asked"] = cost->asked;
+    run["prompt_tokens"] = cost->prompt_tokens;
+    if (cost->generated_tokens) run["generated_tokens"] = *cost->generated_tokens;
+    if (cost->ttft_s) run["ttft_s"] = *cost->ttft_s;
+    if (cost->dense_ttft_s) run["dense_ttft_s"] = *cost->dense_ttft_s;
+    if (cost->total_s) run["total_s"] = *cost->total_s;
+    if (cost->dense_total_s) run["dense_total_s"] = *cost->dense_total_s;
+    run["share_computed"] = cost->share_computed;
+    run["per_layer"] = cost->rows;
+    run["revived"] = cost->revived;
+    if (!cost->usage.empty()) run["usage"] = cost->usage;
+    run["peak_bytes"] = cost->peak_bytes;
+    out["run"] = std::move(run);
+  }
+  return out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+/// Scores predictions that exist, without a model. A line that is none, or cannot be scored, is told to `on_bad` and left out; without it
+/// it is thrown. Throws `error` where no line is left.
+inline eval_summary score_predictions(line_reader& lines, const eval_task& task, std::string_view method,
+                                      const std::function<void(const error&)>& on_bad = {}, const bootstrap& draws = {}) {
+  std::vector<double> scores;
+  const auto read = [&](const json_value& object) {
+    eval_prediction prediction = detail::prediction_of(object);
+    try {
+      scores.push_back(score_of(task, prediction));
+    } catch (const error& fault) {
+      throw error(object.file(), object.place(), "a prediction that " + std::string(task.name) + " can score", fault.what());
+    }
+    return prediction;
+  };
+  const std::vector<eval_prediction> predictions = read_json_lines<eval_prediction>(lines, read, on_bad);
+  if (predictions.empty()) throw error(lines.name(), "", "at least one prediction", "none");
+  return summary_of(task, method, predictions, std::move(scores), draws);
+}
+
+}  // namespace v0
+}  // namespace lazyprune

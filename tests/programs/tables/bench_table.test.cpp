@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+#include "tables/bench_table.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace lazyprune::program;
+
+namespace {
+
+bench_table some() {
+  bench_table bench{.model = "m",
+                    .dtype = "bf16",
+                    .backend = "cpu",
+                    .isa = "avx2",
+                    .weight_bytes = 2048,
+                    .policy = "--stages 1:0.5",
+                    .predict = 8,
+                    .longest = 64,
+                    .peaks = {},
+                    .rows = {}};
+  bench.rows.push_back({.threads = 1,
+                        .test = "pp64",
+                        .prefill = true,
+                        .policy = "dense",
+                        .rate = 640,
+                        .deviation = 1.5,
+                        .seconds = 0.1,
+                        .work = {},
+                        .speedup = {},
+                        .predicted = {},
+                        .overhead = 0.001,
+                        .share_of_peak = {},
+                        .peak_bytes = 4096});
+  bench.rows.push_back(bench.rows.front());
+  bench.rows.back().policy = "--stages 1:0.5";
+  bench.rows.back().speedup = 1.5;
+  bench.rows.back().predicted = 2;
+  return bench;
+}
+
+}  // namespace
+
+TEST_CASE("for people") {
+  CHECK(to_markdown(some()) ==
+        "model m, bf16, 2.00 KiB, cpu (avx2)\n"
+        "pruned: --stages 1:0.5\n"
+        "tg8 follows the prompt of 64 tokens\n"
+        "memory: at most, the weights aside\n"
+        "\n"
+        "| threads |   test | policy |                 t/s | speedup | predicted | reached | overhead |    memory |\n"
+        "| ------: | -----: | :----- | ------------------: | ------: | --------: | ------: | -------: | --------: |\n"
+        "|       1 |   pp64 | dense  |       640.00 \xc2\xb1 1.50 |         |           |         |   0.10 % |  2.00 KiB |\n"
+        "|       1 |   pp64 | pruned |       640.00 \xc2\xb1 1.50 |   1.50x |     2.00x |    0.75 |   0.10 % |  2.00 KiB |\n");
+}
+
+TEST_CASE("where the peak was measured it has a line, and the shares of it a column") {
+  bench_table bench = some();
+  bench.peaks[1] = {"256-bit FMA", 5e10, 1.25e10};
+  bench.rows.front().share_of_peak = 0.5;
+  const std::string text = to_markdown(bench);
+  CHECK(text.find("peak of 1 thread: 256-bit FMA 50.0 GFLOP/s, reading memory 12.5 GB/s\n") != std::string::npos);
+  CHECK(text.find(" overhead | of peak |    memory |\n") != std::string::npos);
+  CHECK(text.find("|   0.10 % |  50.0 % |  2.00 KiB |\n") != std::string::npos);
+}
+
+TEST_CASE("for programs: what has no meaning is left out") {
+  CHECK(to_csv(table_of(some())) ==
+        "model,isa,dtype,threads,test,policy,tokens_per_s,seconds,speedup,predicted_speedup,overhead_share,share_of_peak,peak_bytes\n"
+        "\"m\",\"avx2\",\"bf16\",1,\"pp64\",\"dense\",640.0,0.1,,,0.001,,4096\n"
+        "\"m\",\"avx2\",\"bf16\",1,\"pp64\",\"--stages 1:0.5\",640.0,0.1,1.5,2.0,0.001,,4096\n");
+}
