@@ -71,7 +71,7 @@ int main(int argc, char** argv) try {
   const lazyprune::checkpoint files(argc > 1 ? argv[1] : "examples/pocket/model");
   const lazyprune::tokenizer tokenizer = files.load_tokenizer().value();
   lazyprune::cpu backend;
-  const auto model = load_model(backend, files.config(), files);
+  const auto model = load_model(backend, files);
   const auto layers = static_cast<lazyprune::layer_id>(model.config.layers);
   const auto ids = tokenizer.encode(prompt());
 

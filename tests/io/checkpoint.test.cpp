@@ -7,8 +7,12 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <set>
 #include <string>
+#include <thread>
 #include <vector>
+
+#include <lazyprune/backend/reference.hpp>
 
 #include <io/sentencepiece_writer.hpp>
 #include <io/support.hpp>
@@ -159,6 +163,7 @@ TEST_CASE("types and ranks that are not read are refused when asked for, not bef
   CHECK(error_of([&] { model.find("b"); }) == file + ": tensor b: expected a vector or a matrix, found shape []");
   CHECK(error_of([&] { model.find("c"); }) == file + ": tensor c: expected a vector or a matrix, found shape [1, 2, 1]");
   CHECK(error_of([&] { model.get("d", 1, 1); }) == file + ": tensor d: expected F32, F16 or BF16, found F64");
+  CHECK(code_of([&] { model.get("d", 1, 1); }) == lazyprune::error_code::unsupported);
 }
 
 TEST_CASE("shards: the same tensors as in one file") {
@@ -223,13 +228,61 @@ TEST_CASE("weights that no model asked for are refused by name, once it is loade
   folder.write("model.safetensors",
                safetensors({{"a", "F32", "[2,3]", 24}, {"b", "BF16", "[4]", 8}, {"layers.0.rotary_emb.inv_freq", "F32", "[1]", 4}}));
   const checkpoint files(folder.path());
-  const auto said = [&] { return error_of([&] { files.refuse_unasked(); }); };
+  std::set<std::string, std::less<>> asked;
+  const auto said = [&] { return error_of([&] { files.refuse_all_but(asked); }); };
   const std::string end = ": expected a weight that the model of config.json has, found one that it has not";
   CHECK(said() == folder.file("model.safetensors") + ": tensor a" + end);
-  files.get("a", 2, 3);
+  asked.insert("a");
   CHECK(said() == folder.file("model.safetensors") + ": tensor b" + end);
-  files.get("b", 1, 4);
+  asked.insert("b");
   CHECK(said() == "no error");
+}
+
+TEST_CASE("a model of a checkpoint's weights: all of them, and no others") {
+  const std::string layer = "model.layers.0.";
+  std::vector<made> tensors{{"model.embed_tokens.weight", "F32", "[300,4]", 4800},
+                            {"model.norm.weight", "F32", "[4]", 16},
+                            {"lm_head.weight", "F32", "[300,4]", 4800}};
+  for (const char* name : {"input_layernorm", "post_attention_layernorm"}) tensors.push_back({layer + name + ".weight", "F32", "[4]", 16});
+  for (const char* name : {"q_proj", "k_proj", "v_proj", "o_proj"})
+    tensors.push_back({layer + "self_attn." + name + ".weight", "F32", "[4,4]", 64});
+  for (const char* name : {"gate_proj", "up_proj"}) tensors.push_back({layer + "mlp." + name + ".weight", "F32", "[6,4]", 96});
+  tensors.push_back({layer + "mlp.down_proj.weight", "F32", "[4,6]", 96});
+
+  const model_folder folder;
+  folder.write("model.safetensors", safetensors(tensors));
+  lazyprune::reference<float> backend;
+  CHECK(load_model(backend, checkpoint(folder.path())).config == checkpoint(folder.path()).config());
+  tensors.push_back({layer + "self_attn.q_proj.bias", "F32", "[4]", 16});
+  folder.write("model.safetensors", safetensors(tensors));
+  CHECK(
+      error_of([&] { load_model(backend, checkpoint(folder.path())); }) ==
+      folder.file("model.safetensors") +
+          ": tensor model.layers.0.self_attn.q_proj.bias: expected a weight that the model of config.json has, found one that it has not");
+  tensors.erase(tensors.begin());
+  folder.write("model.safetensors", safetensors(tensors));
+  CHECK(error_of([&] { load_model(backend, checkpoint(folder.path())); }) ==
+        folder.file("model.safetensors") + ": tensor model.embed_tokens.weight: expected one of shape [300, 4], found none of that name");
+}
+
+TEST_CASE("threads may read one checkpoint at a time") {
+  const checkpoint files(pocket_model());
+  const std::string name = "model.layers.3.mlp.gate_proj.weight";
+  const tensor expected = files.get(name, 256, 128);
+  const std::vector<std::byte> bytes(expected.data, expected.data + expected.bytes());
+  std::vector<int> same(4);
+  {
+    std::vector<std::jthread> running;
+    for (int& count : same)
+      running.emplace_back([&] {
+        for (const auto& [each, t] : files.tensors()) {
+          if (t->shape.size() == 2) files.release(files.get(each, t->shape[0], t->shape[1]));
+          const tensor again = files.get(name, 256, 128);
+          count += std::memcmp(again.data, bytes.data(), bytes.size()) == 0;
+        }
+      });
+  }
+  for (const int count : same) CHECK(static_cast<std::size_t>(count) == files.tensors().size());
 }
 
 TEST_CASE("the hub's cache is made of links into its own blobs, and of no others") {

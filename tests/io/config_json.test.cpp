@@ -262,3 +262,23 @@ TEST_CASE("the bundled model's config") {
   CHECK(c.rope.theta == 1e7);
   CHECK_FALSE(c.tied);
 }
+
+TEST_CASE("what is sound and not computed here has a code of its own; what is wrong has another") {
+  using lazyprune::error_code;
+  const auto code = [](const std::string& text) { return code_of([&] { read(text); }); };
+  for (const char* patch :
+       {R"({"model_type": "gpt2"})", R"({"architectures": ["LlamaForSequenceClassification"]})", R"({"hidden_act": "gelu"})",
+        R"({"quantization_config": {}})", R"({"partial_rotary_factor": 0.5})", R"({"sliding_window": 128})",
+        R"({"layer_types": ["sliding_attention"]})", R"({"use_mrope": true})", R"({"rope_scaling": {"rope_type": "longrope"}})",
+        R"({"rope_scaling": {"rope_type": "longrope", "short_factor": [1.0]}})"}) {
+    CAPTURE(patch);
+    CHECK(code(with(patch)) == error_code::unsupported);
+  }
+  CHECK(code(family("mistral", "MistralForCausalLM", R"({"max_position_embeddings": 8192})")) == error_code::unsupported);
+  for (const char* patch : {R"({"model_type": 3})", R"({"vocab_size": 0})", R"({"num_key_value_heads": 3})", R"({"hidden_size": 63})",
+                            R"({"rope_scaling": {"rope_type": "linear", "factor": 0.5}})",
+                            R"({"rope_scaling": {"rope_type": "linear", "factor": 2.0}, "rope_parameters": {}})"}) {
+    CAPTURE(patch);
+    CHECK(code(with(patch)) == error_code::bad_input);
+  }
+}

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -54,6 +55,17 @@ std::string error_of(Call call) {
     return (e.code() == lazyprune::error_code::io ? "io: " : "") + std::string(e.what());
   }
   return "no error";
+}
+
+/// The code of the call's lazyprune::error; none where there is none.
+template <class Call>
+std::optional<lazyprune::error_code> code_of(Call call) {
+  try {
+    call();
+  } catch (const lazyprune::error& e) {
+    return e.code();
+  }
+  return std::nullopt;
 }
 
 }  // namespace lazyprune_test

@@ -118,6 +118,27 @@ TEST_CASE("a tied head: stored as the embedding, or as the head only") {
   CHECK(!head_only.contains("model.embed_tokens.weight"));
 }
 
+TEST_CASE("a config whose numbers do not go together is refused before anything is read") {
+  const auto said = [](auto change) -> std::string {
+    model_config c = small();
+    change(c);
+    try {
+      asked_for(c);
+    } catch (const error& fault) {
+      CHECK(fault.code() == error_code::bad_input);
+      return fault.what();
+    }
+    return "no error";
+  };
+  CHECK(said([](model_config& c) { c.n_kv_heads = 4; }) == "model: n_kv_heads: expected a divisor of n_heads, 6, found 4");
+  CHECK(said([](model_config& c) { c.n_kv_heads = 0; }) == "model: n_kv_heads: expected at least 1, found 0");
+  CHECK(said([](model_config& c) { c.n_kv_heads = 12; }) == "model: n_kv_heads: expected a divisor of n_heads, 6, found 12");
+  CHECK(said([](model_config& c) { c.head_dim = 7; }) == "model: head_dim: expected an even number, for rotary positions, found 7");
+  CHECK(said([](model_config& c) { c.layers = 0; }) == "model: layers: expected at least 1, found 0");
+  CHECK(said([](model_config& c) { c.max_positions = 0; }) == "model: max_positions: expected at least 1, found 0");
+  CHECK(said([](model_config& c) { c.n_kv_heads = 6; }) == "no error");
+}
+
 TEST_CASE("a tensor that is missing is an error; progress is told layer by layer; a dtype can be asked for") {
   CHECK_THROWS_AS(asked_for(small(), {"model.layers.1.mlp.up_proj.weight"}), error);
   CHECK_THROWS_AS(asked_for(small(), {"lm_head.weight"}), error);

@@ -21,9 +21,9 @@ namespace {
 template <tensor_backend Backend>
 class loaded_engine final : public engine {
  public:
-  template <tensor_source Source>
-  loaded_engine(execution how, const model_config& config, const Source& source, const load_options& options)
-      : how_(how), model_(load(how, config, source, options)) {
+  /// `from`: a checkpoint, or a config and a source of numbers.
+  template <class... From>
+  loaded_engine(execution how, const load_options& options, const From&... from) : how_(how), model_(load(how, options, from...)) {
     if constexpr (std::same_as<Backend, cpu>) how_.kv = model_.weights.layers.front().k.type();
   }
 
@@ -75,10 +75,10 @@ class loaded_engine final : public engine {
     return path == isa::amx ? "TDPBF16PS" : "VDPBF16PS";
   }
 
-  template <tensor_source Source>
-  static model<Backend> load(execution how, const model_config& config, const Source& source, const load_options& options) {
+  template <class... From>
+  static model<Backend> load(execution how, const load_options& options, const From&... from) {
     Backend backend(how);
-    return load_model(backend, config, source, options);
+    return load_model(backend, from..., options);
   }
 
   execution how_;
@@ -93,19 +93,19 @@ execution execution_of(const backend_flags& flags) {
   return how;
 }
 
-template <tensor_source Source>
-std::unique_ptr<engine> load(const backend_flags& flags, const model_config& config, const Source& source) {
+template <class... From>
+std::unique_ptr<engine> load(const backend_flags& flags, const From&... from) {
   check(flags);
   progress_bar bar("loading");
   load_options options{.as = {}, .progress = [&](std::size_t done, std::size_t of) { bar.show(done, of); }};
   const execution how = execution_of(flags);
   if (flags.backend == "reference") {
-    if (flags.dtype == "f32") return std::make_unique<loaded_engine<reference<float>>>(how, config, source, options);
-    return std::make_unique<loaded_engine<reference<double>>>(how, config, source, options);
+    if (flags.dtype == "f32") return std::make_unique<loaded_engine<reference<float>>>(how, options, from...);
+    return std::make_unique<loaded_engine<reference<double>>>(how, options, from...);
   }
   if (flags.dtype == "f32") options.as = dtype::f32;
   if (flags.dtype == "bf16") options.as = dtype::bf16;
-  return std::make_unique<loaded_engine<cpu>>(how, config, source, options);
+  return std::make_unique<loaded_engine<cpu>>(how, options, from...);
 }
 
 }  // namespace
@@ -132,11 +132,7 @@ std::vector<std::string_view> isas_here() {
   return names;
 }
 
-std::unique_ptr<engine> load_engine(const backend_flags& flags, const opened_model& source) {
-  auto loaded = load(flags, source.config(), source.files());
-  source.files().refuse_unasked();
-  return loaded;
-}
+std::unique_ptr<engine> load_engine(const backend_flags& flags, const opened_model& source) { return load(flags, source.files()); }
 
 std::unique_ptr<engine> load_engine(const backend_flags& flags, const model_config& config, const random_source& source) {
   return load(flags, config, source);

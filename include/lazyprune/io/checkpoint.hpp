@@ -26,11 +26,12 @@
 #include <lazyprune/io/sentencepiece_model.hpp>
 #include <lazyprune/io/tokenizer.hpp>
 #include <lazyprune/model/config.hpp>
-#include <lazyprune/model/weights.hpp>
+#include <lazyprune/model/model.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
 
+/// Every member function that is const may be called by any number of threads at a time.
 class checkpoint {
  public:
   /// Throws `error` where a file is missing, malformed, or asks for what is not computed.
@@ -60,7 +61,7 @@ class checkpoint {
   const std::filesystem::path& directory() const { return directory_; }
   const model_config& config() const { return config_; }
 
-  /// The stages that lazyprune.json recommends, as `--stages` takes them.
+  /// The stages that lazyprune.json recommends, as stages::parse reads them.
   const std::optional<std::string>& stages() const { return stages_; }
 
   /// Every tensor, by name. The views live as long as the checkpoint.
@@ -84,7 +85,6 @@ class checkpoint {
     if (at == tensors_.end()) throw error(weights_name_, "tensor " + detail::printable(name), "one of " + expected, "none of that name");
     const tensor t = read(*at->second);
     if (t.rows != rows || t.columns != columns) fail(*at->second, expected, detail::shape_text(at->second->shape));
-    asked_.insert(at->first);
     file_of(*at->second).file().will_need(at->second->data);
     return t;
   }
@@ -98,11 +98,11 @@ class checkpoint {
     if (const auto file = std::ranges::find_if(files_, holds); file != files_.end()) file->second.file().release({t.data, t.bytes()});
   }
 
-  /// Once a model is loaded: throws `error` where the files hold a weight that it did not ask for, since the config then leaves out a part
-  /// of the model. Rotary frequencies, which old files carry along, and the head of a tied model are passed over.
-  void refuse_unasked() const {
+  /// Throws `error` where the files hold a weight beside these, since the config then leaves out a part of the model. Rotary frequencies,
+  /// which old files carry along, and the head of a tied model are passed over.
+  void refuse_all_but(const std::set<std::string, std::less<>>& names) const {
     for (const auto& [name, t] : tensors_)
-      if (!asked_.contains(name) && !name.ends_with("rotary_emb.inv_freq") && !(config_.tied && name == "lm_head.weight"))
+      if (!names.contains(name) && !name.ends_with("rotary_emb.inv_freq") && !(config_.tied && name == "lm_head.weight"))
         fail(*t, "a weight that the model of config.json has", "one that it has not");
   }
 
@@ -167,7 +167,7 @@ class checkpoint {
 
   /// What tokenizer_config.json says on top of the model: whether a text begins with BOS.
   static bool adds_bos_by(const json_value& config, const sentencepiece_model& model) {
-    if (detail::flag(config, "add_eos_token")) config.at("add_eos_token").refuse("false");
+    if (detail::flag(config, "add_eos_token")) config.at("add_eos_token").not_computed("false");
     if (const auto prefix = config.find("add_prefix_space"); prefix && prefix->boolean() != model.add_dummy_prefix)
       prefix->refuse("the same as tokenizer.model's add_dummy_prefix");
     if (const auto bos = config.find("bos_token")) {
@@ -183,13 +183,14 @@ class checkpoint {
                       : t.type == "F16"  ? std::optional(dtype::f16)
                       : t.type == "BF16" ? std::optional(dtype::bf16)
                                          : std::nullopt;
-    if (!type) fail(t, "F32, F16 or BF16", t.type);
+    if (!type) fail(t, "F32, F16 or BF16", t.type, error_code::unsupported);
     if (t.shape.size() != 1 && t.shape.size() != 2) fail(t, "a vector or a matrix", "shape " + detail::shape_text(t.shape));
     return {*type, t.shape.size() == 1 ? 1 : static_cast<std::size_t>(t.shape[0]), static_cast<std::size_t>(t.shape.back()), t.data.data()};
   }
 
-  [[noreturn]] void fail(const stored_tensor& t, std::string_view expected, std::string_view found) const {
-    throw error(file_of(t).name(), "tensor " + detail::printable(t.name), expected, found);
+  [[noreturn]] void fail(const stored_tensor& t, std::string_view expected, std::string_view found,
+                         error_code code = error_code::bad_input) const {
+    throw error(file_of(t).name(), "tensor " + detail::printable(t.name), expected, found, code);
   }
 
   const safetensors_file& file_of(const stored_tensor& t) const {
@@ -203,10 +204,36 @@ class checkpoint {
   std::string weights_name_;  // the file that says which tensors there are
   std::map<std::string, safetensors_file, std::less<>> files_;
   std::map<std::string_view, const stored_tensor*> tensors_;
-  mutable std::set<std::string_view> asked_;  // the weights that `get` has handed out
 };
 
 static_assert(tensor_source<checkpoint>);
+
+namespace detail {
+
+/// Hands on a checkpoint's tensors, and notes in `asked` which ones.
+struct noted_tensors {
+  const checkpoint& files;
+  std::set<std::string, std::less<>>& asked;
+
+  bool contains(std::string_view name) const { return files.contains(name); }
+  tensor get(std::string_view name, std::size_t rows, std::size_t columns) const {
+    const tensor t = files.get(name, rows, columns);
+    asked.emplace(name);
+    return t;
+  }
+  void release(const tensor& t) const { files.release(t); }
+};
+
+}  // namespace detail
+
+/// Packs a checkpoint's weights. Throws `error` where one is missing, has another shape than config.json says, or is not of the model.
+template <tensor_backend Backend>
+model<Backend> load_model(Backend& backend, const checkpoint& files, const load_options& options = {}) {
+  std::set<std::string, std::less<>> asked;
+  model<Backend> loaded = load_model(backend, files.config(), detail::noted_tensors{files, asked}, options);
+  files.refuse_all_but(asked);
+  return loaded;
+}
 
 }  // namespace v0
 }  // namespace lazyprune

@@ -42,10 +42,10 @@ inline const model_family& family_of(const json_value& config) {
     if (type.string() == family.name) {
       if (const auto list = config.find("architectures"))
         for (const json_value& architecture : list->items())
-          if (architecture.string() != family.architecture) architecture.refuse(family.architecture);
+          if (architecture.string() != family.architecture) architecture.not_computed(family.architecture);
       return family;
     }
-  type.refuse("llama, mistral, qwen2 or qwen3");
+  type.not_computed("llama, mistral, qwen2 or qwen3");
 }
 
 inline double positive(const json_value& value) {
@@ -63,22 +63,68 @@ inline void refuse_what_is_not_computed(const json_value& config, const model_fa
   for (const std::string_view key :
        {"quantization_config", "compression_config", "attn_logit_softcapping", "final_logit_softcapping", "query_pre_attn_scalar",
         "attention_multiplier", "residual_multiplier", "embedding_multiplier", "logits_scaling", "logit_scale", "scale_emb", "scale_depth"})
-    if (const auto value = config.find(key)) value->refuse("no such key: it is not computed here");
-  if (const auto act = config.find("hidden_act"); act && act->string() != "silu") act->refuse("silu");
-  if (const auto factor = config.find("partial_rotary_factor"); factor && factor->number() != 1.0) factor->refuse("1");
+    if (const auto value = config.find(key)) value->not_computed("no such key: it is not computed here");
+  if (const auto act = config.find("hidden_act"); act && act->string() != "silu") act->not_computed("silu");
+  if (const auto factor = config.find("partial_rotary_factor"); factor && factor->number() != 1.0) factor->not_computed("1");
   if (const auto types = config.find("layer_types"))
     for (const json_value& type : types->items())
-      if (type.string() != "full_attention") type.refuse("full_attention");
+      if (type.string() != "full_attention") type.not_computed("full_attention");
   if (const auto window = config.find("sliding_window"); window && (!family.window_switch || flag(config, "use_sliding_window")))
-    window->refuse("null: sliding windows are not computed");
-  if (flag(config, "use_sliding_window")) config.at("use_sliding_window").refuse("false: sliding windows are not computed");
-  if (flag(config, "use_mrope")) config.at("use_mrope").refuse("false");
-  if (!family.has_mlp_bias && flag(config, "mlp_bias")) config.at("mlp_bias").refuse("false");
-  if (family.name == "mistral" && flag(config, "attention_bias")) config.at("attention_bias").refuse("false");
+    window->not_computed("null: sliding windows are not computed");
+  const auto refuse_flag = [&](std::string_view key, std::string_view expected = "false") {
+    if (flag(config, key)) config.at(key).not_computed(expected);
+  };
+  refuse_flag("use_sliding_window", "false: sliding windows are not computed");
+  refuse_flag("use_mrope");
+  if (!family.has_mlp_bias) refuse_flag("mlp_bias");
+  if (family.name == "mistral") refuse_flag("attention_bias");
 }
 
 /// transformers' `get_mscale`: how much YaRN scales cosines and sines (arXiv 2309.00071, section 3.4).
 inline double yarn_scale(double factor, double weight = 1.0) { return factor <= 1.0 ? 1.0 : 0.1 * weight * std::log(factor) + 1.0; }
+
+/// The `factor` of linear, llama3 and yarn.
+inline double rope_factor(const json_value& scaling) {
+  const double value = scaling.at("factor").number();
+  if (value < 1.0 || value > 1e6) scaling.at("factor").refuse("a number from 1 to a million");
+  return value;
+}
+
+inline std::size_t rope_original(const json_value& value) { return static_cast<std::size_t>(value.whole_number(1, 1u << 30)); }
+
+inline void read_llama3(const json_value& scaling, rope_config& rope) {
+  rope.scaling = rope_scaling::llama3;
+  rope.factor = rope_factor(scaling);
+  rope.original_positions = rope_original(scaling.at("original_max_position_embeddings"));
+  rope.low_frequency = positive(scaling.at("low_freq_factor"));
+  rope.high_frequency = positive(scaling.at("high_freq_factor"));
+  if (rope.high_frequency <= rope.low_frequency) scaling.at("high_freq_factor").refuse("a number above low_freq_factor");
+}
+
+/// `kind`: the value that says "yarn", of which is said what is wrong with several.
+inline void read_yarn(const json_value& scaling, const json_value& kind, std::size_t max_positions, rope_config& rope) {
+  const auto positive_or = [&](std::string_view key, double otherwise) {
+    const auto value = scaling.find(key);
+    return value ? positive(*value) : otherwise;
+  };
+  rope.scaling = rope_scaling::yarn;
+  const auto before = scaling.find("original_max_position_embeddings");
+  rope.original_positions = before ? rope_original(*before) : max_positions;
+  // As in transformers, a null factor is the ratio of the lengths.
+  rope.factor = scaling.find("factor") || !before ? rope_factor(scaling)
+                                                  : static_cast<double>(max_positions) / static_cast<double>(rope.original_positions);
+  rope.beta_fast = positive_or("beta_fast", rope.beta_fast);
+  rope.beta_slow = positive_or("beta_slow", rope.beta_slow);
+  if (rope.beta_fast < rope.beta_slow) kind.refuse("beta_fast not below beta_slow");
+  if (rope.theta <= 1.0) kind.refuse("a rope_theta above 1 with yarn");
+  if (scaling.find("truncate")) rope.truncate = flag(scaling, "truncate");
+  const auto weight = scaling.find("mscale"), weight_all = scaling.find("mscale_all_dim");
+  const bool weighted = weight && weight_all && weight->number() != 0 && weight_all->number() != 0;
+  rope.attention_factor =
+      positive_or("attention_factor", weighted ? yarn_scale(rope.factor, weight->number()) / yarn_scale(rope.factor, weight_all->number())
+                                               : yarn_scale(rope.factor));
+  if (!(std::isfinite(rope.attention_factor) && rope.attention_factor > 0)) kind.refuse("mscale and mscale_all_dim above 0");
+}
 
 /// `rope_scaling` beside a top-level `rope_theta` (transformers 4), or `rope_parameters` with everything inside (transformers 5).
 inline rope_config rope_of(const json_value& config, std::size_t max_positions) {
@@ -90,61 +136,29 @@ inline rope_config rope_of(const json_value& config, std::size_t max_positions) 
   const auto scaling = new_style ? new_style : old_style;
   if (!scaling) return rope;
 
-  scaling->allow_only({"type", "rope_type", "rope_theta", "factor", "original_max_position_embeddings", "low_freq_factor",
-                       "high_freq_factor", "beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim", "truncate",
-                       "partial_rotary_factor", "finetuned"});
+  scaling->allow_only(
+      {"type", "rope_type", "rope_theta", "factor", "original_max_position_embeddings", "low_freq_factor", "high_freq_factor", "beta_fast",
+       "beta_slow", "attention_factor", "mscale", "mscale_all_dim", "truncate", "partial_rotary_factor", "finetuned"},
+      error_code::unsupported);
   if (const auto inner = scaling->find("rope_theta")) {
     if (theta && inner->number() != rope.theta) inner->refuse("the same as the other rope_theta");
     rope.theta = positive(*inner);
   }
-  if (const auto part = scaling->find("partial_rotary_factor"); part && part->number() != 1.0) part->refuse("1");
+  if (const auto part = scaling->find("partial_rotary_factor"); part && part->number() != 1.0) part->not_computed("1");
   const auto type = scaling->find("rope_type"), old_type = scaling->find("type");
   if (type && old_type && type->string() != old_type->string()) old_type->refuse("the same as rope_type");
   if (!type && !old_type) scaling->at("rope_type").refuse("a string");
+
   const json_value& kind = type ? *type : *old_type;
-
-  const auto factor = [&] {
-    const double value = scaling->at("factor").number();
-    if (value < 1.0 || value > 1e6) scaling->at("factor").refuse("a number from 1 to a million");
-    return value;
-  };
-  const auto original = [&](const json_value& value) { return static_cast<std::size_t>(value.whole_number(1, 1u << 30)); };
-  const auto positive_or = [&](std::string_view key, double otherwise) {
-    const auto value = scaling->find(key);
-    return value ? positive(*value) : otherwise;
-  };
-
-  if (kind.string() == "default") return rope;
   if (kind.string() == "linear") {
     rope.scaling = rope_scaling::linear;
-    rope.factor = factor();
+    rope.factor = rope_factor(*scaling);
   } else if (kind.string() == "llama3") {
-    rope.scaling = rope_scaling::llama3;
-    rope.factor = factor();
-    rope.original_positions = original(scaling->at("original_max_position_embeddings"));
-    rope.low_frequency = positive(scaling->at("low_freq_factor"));
-    rope.high_frequency = positive(scaling->at("high_freq_factor"));
-    if (rope.high_frequency <= rope.low_frequency) scaling->at("high_freq_factor").refuse("a number above low_freq_factor");
+    read_llama3(*scaling, rope);
   } else if (kind.string() == "yarn") {
-    rope.scaling = rope_scaling::yarn;
-    const auto before = scaling->find("original_max_position_embeddings");
-    rope.original_positions = before ? original(*before) : max_positions;
-    // As transformers: a null factor is the ratio of the lengths.
-    rope.factor =
-        scaling->find("factor") || !before ? factor() : static_cast<double>(max_positions) / static_cast<double>(rope.original_positions);
-    rope.beta_fast = positive_or("beta_fast", rope.beta_fast);
-    rope.beta_slow = positive_or("beta_slow", rope.beta_slow);
-    if (rope.beta_fast < rope.beta_slow) kind.refuse("beta_fast not below beta_slow");
-    if (rope.theta <= 1.0) kind.refuse("a rope_theta above 1 with yarn");
-    if (scaling->find("truncate")) rope.truncate = flag(*scaling, "truncate");
-    const auto weight = scaling->find("mscale"), weight_all = scaling->find("mscale_all_dim");
-    const bool weighted = weight && weight_all && weight->number() != 0 && weight_all->number() != 0;
-    rope.attention_factor =
-        positive_or("attention_factor", weighted ? yarn_scale(rope.factor, weight->number()) / yarn_scale(rope.factor, weight_all->number())
-                                                 : yarn_scale(rope.factor));
-    if (!(std::isfinite(rope.attention_factor) && rope.attention_factor > 0)) kind.refuse("mscale and mscale_all_dim above 0");
-  } else {
-    kind.refuse("default, linear, llama3 or yarn");
+    read_yarn(*scaling, kind, max_positions, rope);
+  } else if (kind.string() != "default") {
+    kind.not_computed("default, linear, llama3 or yarn");
   }
   return rope;
 }
@@ -191,7 +205,8 @@ inline model_config model_config_of(const json_value& config) {
   const auto positions = config.find("max_position_embeddings");
   c.max_positions = positions ? size(*positions, std::size_t{1} << 30) : family.max_positions;
   if (c.family == "mistral" && !config.has("sliding_window") && c.max_positions > 4096)  // transformers' default where a file does not say
-    throw error(config.file(), "sliding_window", "null: without the key it is 4096, and sliding windows are not computed", "no such key");
+    throw error(config.file(), "sliding_window", "null: without the key it is 4096, and sliding windows are not computed", "no such key",
+                error_code::unsupported);
   c.rms_epsilon = 1e-6;
   if (const auto epsilon = config.find("rms_norm_eps")) c.rms_epsilon = detail::positive(*epsilon);
   c.rope = detail::rope_of(config, c.max_positions);

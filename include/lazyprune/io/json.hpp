@@ -156,10 +156,10 @@ class json_value {
     if (at == value_->end()) fail("the key " + detail::in_quotes(key), "none");
     return member(key, *at);
   }
-  /// Throws where this object has any other key.
-  void allow_only(std::initializer_list<std::string_view> keys) const {
+  /// Throws, with this code, where this object has any other key.
+  void allow_only(std::initializer_list<std::string_view> keys, error_code code = error_code::bad_input) const {
     for (const auto& [key, value] : members())
-      if (std::find(keys.begin(), keys.end(), key) == keys.end()) value.fail("no such key", describe(*value.value_));
+      if (std::find(keys.begin(), keys.end(), key) == keys.end()) value.refuse("no such key", code);
   }
 
   std::vector<std::pair<std::string, json_value>> members() const {
@@ -198,7 +198,11 @@ class json_value {
   }
 
   /// Refuses the value, in the words of its getters.
-  [[noreturn]] void refuse(std::string_view expected) const { fail(expected, describe(*value_)); }
+  [[noreturn]] void refuse(std::string_view expected, error_code code = error_code::bad_input) const {
+    fail(expected, describe(*value_), code);
+  }
+  /// Refuses what the value means, which is sound and not computed here.
+  [[noreturn]] void not_computed(std::string_view expected) const { refuse(expected, error_code::unsupported); }
 
  private:
   struct document {
@@ -223,7 +227,9 @@ class json_value {
   void need(bool holds, std::string_view expected) const {
     if (!holds) refuse(expected);
   }
-  [[noreturn]] void fail(std::string_view expected, std::string_view found) const { throw error(whole_->file, place_, expected, found); }
+  [[noreturn]] void fail(std::string_view expected, std::string_view found, error_code code = error_code::bad_input) const {
+    throw error(whole_->file, place_, expected, found, code);
+  }
 
   std::shared_ptr<const document> whole_;
   const nlohmann::json* value_;

@@ -24,7 +24,7 @@ class line_reader {
       : name_(path == "-" ? "stdin" : path.string()), limit_(limit) {
     if (path != "-") file_ = detail::open_file(path, O_RDONLY, name_, "a file that can be read");
     struct stat status {};
-    if (::fstat(descriptor(), &status) != 0) throw error(name_, "", "a file to read", detail::reason(errno));
+    if (::fstat(descriptor(), &status) != 0) throw error(name_, "", "a file to read", detail::reason(errno), error_code::io);
     if (S_ISDIR(status.st_mode)) throw error(name_, "", "a file to read", "a directory");
   }
 

@@ -85,8 +85,8 @@ class wire_reader {
     return std::bit_cast<float>(bits);
   }
 
-  [[noreturn]] void fail(std::string_view expected, std::string_view found) const {
-    throw error(file_, "byte " + std::to_string(offset_ + field_at_), expected, found);
+  [[noreturn]] void fail(std::string_view expected, std::string_view found, error_code code = error_code::bad_input) const {
+    throw error(file_, "byte " + std::to_string(offset_ + field_at_), expected, found, code);
   }
 
  private:
@@ -159,7 +159,7 @@ inline void read_trainer(wire_reader message, sentencepiece_model& model, std::u
         kind = message.value();
         break;
       case 24:
-        if (message.flag()) message.fail("treat_whitespace_as_suffix = false", "true");
+        if (message.flag()) message.fail("treat_whitespace_as_suffix = false", "true", error_code::unsupported);
         break;
       case 35:
         model.byte_fallback = message.flag();
@@ -183,7 +183,8 @@ inline void read_trainer(wire_reader message, sentencepiece_model& model, std::u
 inline void read_normalizer(wire_reader message, sentencepiece_model& model) {
   while (message.next()) switch (message.number()) {
       case 2:
-        if (!message.bytes().empty()) message.fail("no precompiled_charsmap", std::to_string(message.bytes().size()) + " bytes of it");
+        if (!message.bytes().empty())
+          message.fail("no precompiled_charsmap", std::to_string(message.bytes().size()) + " bytes of it", error_code::unsupported);
         break;
       case 3:
         model.add_dummy_prefix = message.flag();
@@ -248,7 +249,9 @@ inline sentencepiece_model parse_sentencepiece_model(std::string_view bytes, std
     }
   }
   constexpr std::string_view kinds[] = {"", "unigram", "BPE", "word", "char"};
-  if (kind != 2) throw error(file, "model_type", "BPE", kind < 5 ? std::string(kinds[kind]) : std::to_string(kind));
+  if (kind != 2)
+    throw error(file, "model_type", "BPE", kind < 5 ? std::string(kinds[kind]) : std::to_string(kind),
+                kind < 5 ? error_code::unsupported : error_code::bad_input);
   detail::check_pieces(model, file);
   return model;
 }
