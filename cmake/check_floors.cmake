@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-# A header includes its own floor and those below; floors 0-3 include the standard library and nothing else from outside.
+# A header includes its own floor and those below, and names no flag of the program; floors 0-3 include the standard library and nothing
+# else from outside.
 # cmake [-D ROOT=tree] -P cmake/check_floors.cmake
 cmake_minimum_required(VERSION 3.25)
 if(NOT ROOT)
@@ -41,6 +42,13 @@ foreach(header IN LISTS headers)
     elseif(own LESS_EQUAL 3 AND NOT line MATCHES "<[a-z_]+>")  # the standard library's headers have neither a folder nor a suffix
       string(APPEND wrong "\n  ${header}: ${line} is not of the standard library")
     endif()
+  endforeach()
+endforeach()
+
+foreach(header IN LISTS headers)
+  file(STRINGS ${ROOT}/include/lazyprune/${header} lines REGEX "[\"`]--[a-z]")
+  foreach(line IN LISTS lines)
+    string(APPEND wrong "\n  ${header}: names a flag: ${line}")
   endforeach()
 endforeach()
 

@@ -17,7 +17,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The flag that sets what is called so: "keep_first" is --keep-first.
+/// The flag that sets what is called so: two hyphens, and hyphens for underscores.
 inline std::string flag_of(std::string_view name) {
   std::string flag = "--" + std::string(name);
   std::ranges::replace(flag, '_', '-');

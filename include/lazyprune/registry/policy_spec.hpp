@@ -62,7 +62,7 @@ struct policy_spec {
 /// The policy that never prunes, and the one that is meant where none is named.
 inline constexpr std::string_view dense_policy = "dense", default_policy = "lazyllm";
 
-/// The flags that are given, in one order: "--policy static --stages 3:0.5".
+/// The flags that are given, in one order, each followed by its value.
 inline std::string flags_text(policy_spec spec) {
   std::string text;
   for (const parameter& p : parameters_of(spec)) {
@@ -80,7 +80,7 @@ inline std::string name_of(const policy_spec& spec) {
   return spec.schedule || spec.scorer || spec.selector || spec.store || spec.decode ? "custom" : std::string(default_policy);
 }
 
-/// That, and the flags that are given: "lazyllm --stages 3:0.3,5:0.1". `parse_policy` reads it.
+/// That name, and then the flags that are given. `parse_policy` reads it.
 inline std::string short_text(policy_spec spec) {
   const std::string name = name_of(spec);
   if (name == dense_policy) return name;
@@ -89,8 +89,8 @@ inline std::string short_text(policy_spec spec) {
   return flags.empty() ? name : name + " " + flags;
 }
 
-/// Reads "[NAME] --flag value ...", as `short_text` and the text of policy_parts have it: words between single spaces. The name is a
-/// preset's, or "custom". Reports `error` with the word that is wrong.
+/// Reads an optional name, and flags with their values, as `short_text` and the text of policy_parts have it: words between single spaces.
+/// The name is a preset's, or "custom". Reports `error` with the word that is wrong.
 inline policy_spec parse_policy(std::string_view text) {
   policy_spec spec;
   auto words = split(text, ' ');
