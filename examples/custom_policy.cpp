@@ -53,7 +53,7 @@ struct halve_every {
 };
 static_assert(lazyprune::layer_schedule<halve_every>);
 
-/// Where things are, among sentences that do not matter, and a question about one of them.
+/// The text says where things are, among sentences that do not matter, and asks about one of them.
 std::string prompt() {
   std::string text = "read the document .";
   for (const char* fact : {"the sextant is in the theatres .", "the candle is in the temples .", "the bucket is in the railways ."}) {

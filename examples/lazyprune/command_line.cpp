@@ -35,7 +35,7 @@ namespace lazyprune {
 namespace program {
 namespace {
 
-/// From `least` to `most`.
+/// The numbers from `least` to `most`.
 template <class T>
 struct number_range {
   T least;
@@ -63,7 +63,7 @@ CLI::Option* add_number(CLI::App& app, const std::string& names, T& to, number_r
       ->type_name("N");
 }
 
-/// Numbers with commas between them, at least one.
+/// The flag takes numbers with commas between them, at least one.
 template <class T>
 CLI::Option* add_numbers(CLI::App& app, const std::string& names, std::vector<T>& to, number_range<T> range, const std::string& help) {
   const auto read = [&to, range, flag = name_of_flag(names)](const std::string& text) {
@@ -74,7 +74,7 @@ CLI::Option* add_numbers(CLI::App& app, const std::string& names, std::vector<T>
   return app.add_option_function<std::string>(names, read, help)->type_name("N,N,...");
 }
 
-/// A text with something in it: empty is not the same as not given.
+/// The flag takes a text with something in it: empty is not the same as not given.
 template <class Text>
 CLI::Option* add_text(CLI::App& app, const std::string& names, Text& to, const std::string& help) {
   const auto read = [&to, flag = name_of_flag(names)](const std::string& text) {
@@ -149,7 +149,7 @@ void add_context(CLI::App& command, std::size_t& context) {
              "Longest sequence, prompt and answer; 0: the model's limit (default)");
 }
 
-/// `-t` among them.
+/// The flags of the backend, `-t` among them.
 void add_engine_flags(CLI::App& command, backend_flags& flags) {
   add_backend_flags(command, flags);
   add_number(command, "-t,--threads", flags.threads, thread_range(),
@@ -284,7 +284,7 @@ void add_question_flags(CLI::App& command, question_flags& flags) {
   command.add_flag("--strict", flags.strict, "End at the first bad line, which else is told and left out");
 }
 
-/// Of fidelity, and of eval --fidelity.
+/// The flags of fidelity and of eval --fidelity.
 void add_text_flags(CLI::App& command, std::vector<std::string>& texts, std::optional<std::string>& prefix, const std::string& note,
                     const std::string& group) {
   command.add_option("-f,--file", texts, "A text" + note + "; -: stdin; may be several. What exceeds -c is left out")
@@ -374,7 +374,7 @@ void add_fidelity(CLI::App& program, action& chosen, const policy_registry& poli
   });
 }
 
-/// Of search, and of sweep --search.
+/// The flags of search and of sweep --search.
 void add_search_flags(CLI::App& command, search_flags& flags, const std::string& group) {
   add_number(command, "--max-loss", flags.max_loss, number_range<double>{0, 100}, "Points of score that they may lose (default: 1)")
       ->group(group);

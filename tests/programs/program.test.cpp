@@ -19,7 +19,7 @@ program_result custom(std::vector<std::string> arguments) {
 }  // namespace
 
 TEST_CASE("a program of one's own knows one's own scorer: help lists it, flags choose it, and it decides what is kept") {
-  CHECK(custom({"run", "--help"}).out.find("loud_neighbours:carry=") != std::string::npos);
+  CHECK(custom({"run", "--help"}).out.find("loudest_head:from=") != std::string::npos);
   const std::vector<std::string> flags{
       "run", "-f", LAZYPRUNE_SOURCE_DIR "/examples/pocket/prompts/profile.txt", "-n", "2", "-t", "1", "--json", "--stages", "2:0.4"};
   const auto with = [&](const std::string& scorer) {
@@ -32,11 +32,11 @@ TEST_CASE("a program of one's own knows one's own scorer: help lists it, flags c
     const auto json = nlohmann::json::parse(result.out);
     return std::pair(json["policy"]["text"].get<std::string>(), file_text(files / "t.jsonl"));
   };
-  const auto [text, trace] = with("loud_neighbours:carry=0.8");
-  CHECK(text.find("--scorer loud_neighbours:carry=0.8 ") != std::string::npos);
-  CHECK(trace != with("loud_neighbours:carry=0").second);
-  // Without its neighbours it is a scorer of the library.
-  CHECK(with("loud_neighbours:carry=0").second == with("last_query_attention:over=max").second);
+  const auto [text, trace] = with("loudest_head:from=2");
+  CHECK(text.find("--scorer loudest_head:from=2 ") != std::string::npos);
+  CHECK(trace != with("loudest_head:from=0").second);
+  // From the first head on it is a scorer of the library.
+  CHECK(with("loudest_head:from=0").second == with("last_query_attention:over=max").second);
 }
 
 TEST_CASE("what it says of mistakes; the program of the library knows no such scorer") {
@@ -46,9 +46,9 @@ TEST_CASE("what it says of mistakes; the program of the library knows no such sc
     arguments.push_back(scorer);
     return arguments;
   };
-  CHECK(complaint(custom(with("loud_neighbours:cary=1"))) == "--scorer: loud_neighbours:cary=1: expected one of carry, found cary");
-  const std::string unknown = complaint(lazyprune_program(with("loud_neighbours")));
+  CHECK(complaint(custom(with("loudest_head:form=1"))) == "--scorer: loudest_head:form=1: expected one of from, found form");
+  const std::string unknown = complaint(lazyprune_program(with("loudest_head")));
   CHECK(unknown.starts_with("--scorer: expected one of last_query_attention, "));
-  CHECK(unknown.ends_with(", found loud_neighbours"));
-  CHECK(complaint(custom(with("quiet"))).find(", loud_neighbours, found quiet") != std::string::npos);
+  CHECK(unknown.ends_with(", found loudest_head"));
+  CHECK(complaint(custom(with("quiet"))).find(", loudest_head, found quiet") != std::string::npos);
 }

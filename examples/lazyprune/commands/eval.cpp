@@ -9,7 +9,7 @@
 #include "questions/runner.hpp"
 #include "tables/summary_table.hpp"
 
-#include <lazyprune/eval/records.hpp>
+#include <lazyprune/eval/summary.hpp>
 
 namespace lazyprune {
 namespace program {
@@ -66,18 +66,13 @@ class evaluation {
   std::vector<ask> asks_;
 };
 
-/// Scores predictions that exist, without a model.
-eval_summary score(const eval_flags& flags) {
-  line_reader lines(flags.predictions);
-  const eval_task& task = flags.questions.task.empty() ? task_of_file(flags.predictions) : task_named(flags.questions.task);
-  left_out_lines left_out(flags.questions.strict);
-  return score_predictions(lines, task, flags.method.empty() ? lines.name() : flags.method, left_out.teller());
-}
-
 }  // namespace
 
 int eval(const eval_flags& flags, const policy_registry& policies) {
-  const std::vector<eval_summary> summaries = flags.questions.data.empty() ? std::vector{score(flags)} : evaluation(flags, policies).run();
+  const std::vector<eval_summary> summaries =
+      flags.questions.data.empty()
+          ? std::vector{scored_predictions(flags.predictions, flags.questions.task, flags.method, flags.questions.strict)}
+          : evaluation(flags, policies).run();
   std::cout << (flags.output == table_format::md ? to_markdown(summaries) : text_of(table_of(summaries), flags.output));
   return 0;
 }

@@ -14,8 +14,10 @@
 #include "terminal/columns.hpp"
 
 #include <lazyprune/backend/cpu/packed_kv.hpp>
-#include <lazyprune/io/checkpoint.hpp>
+#include <lazyprune/backend/tensor.hpp>
 #include <lazyprune/io/text.hpp>
+#include <lazyprune/io/tokenizer.hpp>
+#include <lazyprune/model/config.hpp>
 
 namespace lazyprune {
 namespace program {
@@ -52,25 +54,25 @@ json config_json(const model_config& c) {
           {"eos", c.eos}};
 }
 
-json tensors_json(const checkpoint& model) {
+json tensors_json(const std::vector<tensor_entry>& tensors) {
   json list = json::array();
-  for (const auto& [name, tensor] : model.tensors())
-    list.push_back({{"name", name}, {"dtype", tensor->type}, {"shape", tensor->shape}, {"bytes", tensor->data.size()}});
+  for (const tensor_entry& tensor : tensors)
+    list.push_back({{"name", tensor.name}, {"dtype", tensor.type}, {"shape", tensor.shape}, {"bytes", tensor.bytes}});
   return list;
 }
 
-json totals_json(const checkpoint& model) {
+json totals_json(const std::vector<tensor_entry>& tensors) {
   std::uint64_t parameters = 0, bytes = 0;
-  for (const auto& [name, tensor] : model.tensors()) {
+  for (const tensor_entry& tensor : tensors) {
     std::uint64_t elements = 1;
-    for (const std::uint64_t n : tensor->shape) elements *= n;
+    for (const std::uint64_t n : tensor.shape) elements *= n;
     parameters += elements;
-    bytes += tensor->data.size();
+    bytes += tensor.bytes;
   }
-  return {{"tensors", model.tensors().size()}, {"parameters", parameters}, {"bytes", bytes}};
+  return {{"tensors", tensors.size()}, {"parameters", parameters}, {"bytes", bytes}};
 }
 
-json tokenizer_json(const checkpoint& model) {
+json tokenizer_json(const opened_model& model) {
   std::optional<tokenizer> tokenizer;
   try {
     tokenizer = model.load_tokenizer();
@@ -93,11 +95,10 @@ std::size_t product(std::initializer_list<std::size_t> factors) {
   return result;
 }
 
-/// Of a context, on the cpu backend: keys, values and stored rows are in bf16 where the weights are.
-json memory_json(const checkpoint& model, std::size_t context) {
+/// The memory that a context takes on the cpu backend: keys, values and stored rows are in bf16 where the weights are.
+json memory_json(const opened_model& model, std::size_t context) {
   const model_config& c = model.config();
-  const std::string k = "model.layers.0.self_attn.k_proj.weight";
-  const bool bf16 = model.contains(k) && model.find(k)->type == dtype::bf16;
+  const bool bf16 = model.stored_type("model.layers.0.self_attn.k_proj.weight") == dtype::bf16;
   const dtype type = bf16 ? dtype::bf16 : dtype::f32;
   product({2, packed_kv::block_slots, c.n_kv_heads, c.head_dim + 31, sizeof(float)});  // a block's, counted below: it must fit
   const std::size_t row = product({c.hidden, size_of(type)}), per_layer = packed_kv::slot_bytes(c.n_kv_heads, c.head_dim, type);
@@ -108,7 +109,7 @@ json memory_json(const checkpoint& model, std::size_t context) {
           {"stored_row_in_layers", static_cast<double>(row) / static_cast<double>(per_layer)}};
 }
 
-/// Nested objects as "rope.theta", one line a value.
+/// Prints one line a value; a nested one is called "rope.theta".
 void print_lines(const json& object, const std::string& before = "  ") {
   for (const auto& [key, value] : object.items()) {
     if (value.is_object())
@@ -151,16 +152,16 @@ void print(const json& all) {
 
 int inspect(const inspect_flags& flags) {
   check(backend_flags{});
-  const opened_model opened(flags.model);
-  const checkpoint& model = opened.files();
-  const std::size_t context = opened.context(flags.context);
+  const opened_model model(flags.model);
+  const std::size_t context = model.context(flags.context);
+  const std::vector<tensor_entry> tensors = model.tensors();
   json all;
   all["version"] = 1;
   all["model"] = model.directory().string();
   all["config"] = config_json(model.config());
   all["stages"] = model.stages() ? json(*model.stages()) : json(nullptr);
-  all["tensors"] = tensors_json(model);
-  all["totals"] = totals_json(model);
+  all["tensors"] = tensors_json(tensors);
+  all["totals"] = totals_json(tensors);
   all["tokenizer"] = tokenizer_json(model);
   all["memory"] = memory_json(model, context);
   all["isa"] = isa_of({});

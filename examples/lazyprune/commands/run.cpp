@@ -55,7 +55,7 @@ std::string prompt_text(const run_flags& flags) {
   return text;
 }
 
-/// None where there is none. Token ids need none either: with them, one that cannot be used is no fault.
+/// The model's tokenizer, none where it has none. Token ids need none either: with them, one that cannot be used is no fault.
 std::optional<tokenizer> tokenizer_of(const opened_model& model, const run_flags& flags) {
   try {
     return model.load_tokenizer();
@@ -73,7 +73,7 @@ void check_ids(std::string_view flag, const std::vector<token_id>& ids, const mo
       throw error(flag, "", "token ids below the vocabulary's " + std::to_string(config.vocabulary), std::to_string(id));
 }
 
-/// Where the trace goes, opened before the work begins.
+/// The file that the trace goes to, opened before the work begins.
 class trace_target {
  public:
   /// An empty path: nowhere.

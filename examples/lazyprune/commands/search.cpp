@@ -34,7 +34,7 @@ std::size_t count(const by_task<T>& all) {
   return n;
 }
 
-/// Of the tasks' means: each task weighs the same.
+/// The mean of the tasks' means: each task weighs the same.
 double mean(const by_task<double>& values) {
   double sum = 0;
   for (const std::vector<double>& task : values) sum += std::reduce(task.begin(), task.end()) / static_cast<double>(task.size());
@@ -44,7 +44,7 @@ estimate mean_and_interval(const by_task<double>& values) {
   return *mean_over(values, [](const std::vector<double>& task) { return std::optional(estimate_of(task)); });
 }
 
-/// As flags.
+/// Stages as flags.
 constexpr std::string_view no_stages = "--policy dense", stages_flag = "--stages ";
 std::string flags_of(const stages& when) { return when.list().empty() ? std::string(no_stages) : std::string(stages_flag) + when.text(); }
 
@@ -101,7 +101,7 @@ class searching {
     return setting;
   }
 
-  /// Of each question, 0 to 100; asks what was not asked before.
+  /// The score of each question, 0 to 100; asks what was not asked before.
   by_task<double> scores(const stages& when, const by_task<std::size_t>& questions, const std::string& what) {
     const eval_setting setting = setting_of(flags_of(when));
     std::vector<ask> asks;
@@ -116,7 +116,7 @@ class searching {
     return all;
   }
 
-  /// All that was tried, in the order in which it was. held_out: of dense and of the result.
+  /// Writes all that was tried, in that order. `dense`, `found`: the scores held out, of the dense model and of the result.
   void write_csv(const stage_search_result& result, double dense, double found) const {
     const auto curve = best_trades(result.trail);
     table all{.columns = {{"stages"}, {"rows"}, {"score"}, {"holds"}, {"best_trade"}, {"held_out_score"}}, .rows = {}};

@@ -88,7 +88,7 @@ class sweeping {
     return at_budget({of.setting.method}, of.setting.budget, run_.layers(), of.seed + question * flags_.seeds);
   }
 
-  /// Dense comes first, whatever was named.
+  /// Adds the methods at their budgets; dense comes first, whatever was named.
   void add_methods() {
     add({at_budget({"dense"}, {}, run_.layers())});
     const std::optional<std::string>& named = run_.model().stages();
@@ -105,7 +105,7 @@ class sweeping {
     }
   }
 
-  /// After each layer, or some spread evenly.
+  /// Adds a stage after each layer, or after some spread evenly.
   void add_single_stages() {
     constexpr layer_id most = 8;
     const layer_id layers = run_.layers(), n = std::min(layers - 1, most);

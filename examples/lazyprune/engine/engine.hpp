@@ -51,7 +51,7 @@ class engine {
   virtual std::size_t step_weight_bytes() const = 0;
   /// The bytes that keys and values of one token take in one layer.
   virtual std::size_t kv_row_bytes() const = 0;
-  /// From the next generation on. 0: all that the process may use.
+  /// Uses so many threads from the next generation on; 0: all that the process may use.
   virtual void use_threads(int threads) = 0;
   virtual int threads() const = 0;
   /// Measures now, with as many threads. None where the backend has no such measurements.

@@ -11,7 +11,7 @@ namespace lazyprune {
 namespace program {
 namespace {
 
-/// Where an installed program finds the model, seen from its own folder; or the place in the source tree that it was built from.
+/// The place of the model beside an installed program, seen from its own folder; else that in the source tree that it was built from.
 std::filesystem::path bundled_model() {
   std::error_code failure;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failure);
@@ -39,6 +39,13 @@ const std::filesystem::path& opened_model::directory() const { return files_->di
 const model_config& opened_model::config() const { return files_->config(); }
 layer_id opened_model::layers() const { return static_cast<layer_id>(config().layers); }
 const std::optional<std::string>& opened_model::stages() const { return files_->stages(); }
+std::vector<tensor_entry> opened_model::tensors() const {
+  std::vector<tensor_entry> all;
+  for (const auto& [name, tensor] : files_->tensors())
+    all.push_back({std::string(name), std::string(tensor->type), {tensor->shape.begin(), tensor->shape.end()}, tensor->data.size()});
+  return all;
+}
+
 std::optional<dtype> opened_model::stored_type(std::string_view tensor) const {
   const auto found = files_->find(tensor);
   return found ? std::optional(found->type) : std::nullopt;

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "commands/flags.hpp"
 
@@ -23,6 +24,13 @@ enum class dtype : std::uint8_t;
 }  // namespace v0
 
 namespace program {
+
+/// What a file says of a tensor.
+struct tensor_entry {
+  std::string name, type;
+  std::vector<std::uint64_t> shape;
+  std::size_t bytes;
+};
 
 /// A model's directory, whose weights are not loaded yet.
 class opened_model {
@@ -39,13 +47,16 @@ class opened_model {
   /// The stages that its lazyprune.json recommends.
   const std::optional<std::string>& stages() const;
 
+  /// All tensors of its files, by name.
+  std::vector<tensor_entry> tensors() const;
+
   /// The type of a tensor in its files; none where it has no such tensor.
   std::optional<dtype> stored_type(std::string_view tensor) const;
 
-  /// None where it has none. Throws `error` where it cannot be used.
+  /// Its tokenizer; none where it has none. Throws `error` where it cannot be used.
   std::optional<tokenizer> load_tokenizer() const;
 
-  /// Throws `error` where it has none: `who` expected it.
+  /// Its tokenizer. Throws `error` where it has none: `who` expected it.
   tokenizer tokenizer_for(std::string_view who, std::string_view expected = "a model with a tokenizer") const;
 
   /// The longest sequence: what was asked for, or with 0 the model's limit. Throws `error` where that is shorter.

@@ -22,7 +22,7 @@ policy_spec with_recommended_stages(policy_spec spec, const opened_model& model,
 /// A session of the policy that the flags make.
 any_session new_session(const policy_spec& spec, std::size_t layers, const policy_registry& policies);
 
-/// All of its flags, for a model of so many layers; "--policy dense" where it never prunes.
+/// All flags of the policy, for a model of so many layers; "--policy dense" where it never prunes.
 std::string flags_of(const policy_spec& spec, std::size_t layers, const policy_registry& policies);
 
 /// Whether what it prunes is lost.

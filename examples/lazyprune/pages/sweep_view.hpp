@@ -55,7 +55,7 @@ struct sweep_view {
   /// Throws `error` where the table has no entries.
   explicit sweep_view(const sweep_table& t);
 
-  /// Null where there is none. The dense entries have no budget, whatever `method` says.
+  /// The entry of that setting and task; null where there is none. The dense entries have no budget, whatever `method` says.
   const sweep_entry* find(std::string_view method, std::optional<double> budget, std::string_view task) const;
 
   /// The mean over tasks; none where one of them lacks it.

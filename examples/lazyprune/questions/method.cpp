@@ -120,7 +120,7 @@ constexpr std::array<method_kind, 12> kinds{{
      }},
 }};
 
-/// Null where no method has that name.
+/// The method of that name; null where there is none.
 const method_kind* find_kind(std::string_view name) {
   const auto found = std::ranges::find(kinds, name, &method_kind::name);
   return found != kinds.end() ? &*found : nullptr;

@@ -32,7 +32,7 @@ class prediction_log {
   /// that is the setting's method; `place` is for errors. Throws as above.
   void take_up(const std::function<eval_setting(const eval_prediction& done, const std::string& place)>& setting_of);
 
-  /// Null: not asked yet.
+  /// The prediction on a question by that name; null where it was not asked yet.
   const eval_prediction* find(std::size_t question, const std::string& name) const;
 
   void add(const ask& asked, eval_prediction prediction);
@@ -49,7 +49,7 @@ class prediction_log {
   struct mismatch {
     std::string expected, found;
   };
-  /// None where it is what `predict` gives.
+  /// How an earlier prediction differs from what `runner::predict` gives; none where it does not.
   std::optional<mismatch> mismatch_of(const eval_prediction& earlier, const ask& asked) const;
   [[noreturn]] void refuse(std::size_t prediction, const mismatch& why) const;
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <iostream>
 #include <string_view>
 #include <utility>
@@ -18,7 +19,46 @@ namespace {
 
 constexpr std::string_view task_names = "the name of a LongBench, RULER or pocket task";
 
+/// Tells on stderr which lines are left out: the first few of them, and in the end how many more there were.
+class left_out_lines {
+ public:
+  /// `strict`: no line may be left out.
+  explicit left_out_lines(bool strict) : strict_(strict) {}
+  left_out_lines(const left_out_lines&) = delete;
+  left_out_lines& operator=(const left_out_lines&) = delete;
+  ~left_out_lines() {
+    if (lines_ > told) std::cerr << "left out: " << lines_ - told << " more" << std::endl;
+  }
+
+  /// Readers of lines tell it a bad one; none where no line may be left out.
+  std::function<void(const error&)> teller() {
+    if (strict_) return {};
+    return [this](const error& fault) {
+      if (lines_++ < told) std::cerr << "left out: " << one_line(fault.what()) << std::endl;
+    };
+  }
+
+ private:
+  static constexpr std::size_t told = 5;
+
+  bool strict_;
+  std::size_t lines_ = 0;
+};
+
 std::string stem_of(const std::string& file) { return std::filesystem::path(file).stem().string(); }
+
+/// The task of that name. Throws `error` where there is none.
+const eval_task& task_named(const std::string& name) {
+  if (const eval_task* task = find_task(name)) return *task;
+  throw error("--task", "", task_names, name);
+}
+
+/// The task that the file is named after, its ending apart, as benchmarks name their files. Throws `error` where there is none of that
+/// name.
+const eval_task& task_of_file(const std::string& file) {
+  if (const eval_task* task = find_task(stem_of(file))) return *task;
+  throw error("--task", "", task_names, "none, and none is called " + stem_of(file) + ", as the data are");
+}
 
 /// What cannot be scored is not worth a run.
 void check_scorable(const eval_task& task, const eval_sample& sample, const json_value& record) {
@@ -55,25 +95,11 @@ std::vector<question> questions_of(const std::string& file, const question_flags
 
 }  // namespace
 
-const eval_task& task_named(const std::string& name) {
-  if (const eval_task* task = find_task(name)) return *task;
-  throw error("--task", "", task_names, name);
-}
-
-const eval_task& task_of_file(const std::string& file) {
-  if (const eval_task* task = find_task(stem_of(file))) return *task;
-  throw error("--task", "", task_names, "none, and none is called " + stem_of(file) + ", as the data are");
-}
-
-std::function<void(const error&)> left_out_lines::teller() {
-  if (strict_) return {};
-  return [this](const error& fault) {
-    if (lines_++ < told) std::cerr << "left out: " << one_line(fault.what()) << std::endl;
-  };
-}
-
-left_out_lines::~left_out_lines() {
-  if (lines_ > told) std::cerr << "left out: " << lines_ - told << " more" << std::endl;
+eval_summary scored_predictions(const std::string& file, const std::string& task, const std::string& method, bool strict) {
+  line_reader lines(file);
+  const eval_task& scored_by = task.empty() ? task_of_file(file) : task_named(task);
+  left_out_lines left_out(strict);
+  return score_predictions(lines, scored_by, method.empty() ? lines.name() : method, left_out.teller());
 }
 
 question_set::question_set(const question_flags& flags) {

@@ -3,19 +3,15 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "commands/flags.hpp"
 
+#include <lazyprune/eval/summary.hpp>
 #include <lazyprune/eval/task.hpp>
 
 namespace lazyprune {
-inline namespace v0 {
-class error;
-}  // namespace v0
-
 namespace program {
 
 struct question {
@@ -25,31 +21,9 @@ struct question {
   std::size_t number;  // in that file, from 1
 };
 
-/// Throws `error` where there is none of that name.
-const eval_task& task_named(const std::string& name);
-
-/// By the file's name without its ending, which is the task's where benchmarks name their files. Throws `error` where there is none of that
-/// name.
-const eval_task& task_of_file(const std::string& file);
-
-/// Tells on stderr which lines are left out: the first few of them, and in the end how many more there were.
-class left_out_lines {
- public:
-  /// `strict`: no line may be left out.
-  explicit left_out_lines(bool strict) : strict_(strict) {}
-  left_out_lines(const left_out_lines&) = delete;
-  left_out_lines& operator=(const left_out_lines&) = delete;
-  ~left_out_lines();
-
-  /// What readers of lines tell a bad one; none where no line may be left out.
-  std::function<void(const error&)> teller();
-
- private:
-  static constexpr std::size_t told = 5;
-
-  bool strict_;
-  std::size_t lines_ = 0;
-};
+/// Scores a file of predictions that exist, without a model, by the task of that name or, where it is empty, of the file's. An empty
+/// `method` is the file's name. Throws `error` as the questions' reader does.
+eval_summary scored_predictions(const std::string& file, const std::string& task, const std::string& method, bool strict);
 
 class question_set {
  public:
@@ -61,7 +35,7 @@ class question_set {
   auto begin() const { return questions_.begin(); }
   auto end() const { return questions_.end(); }
 
-  /// In the order in which the questions come to them.
+  /// The tasks in the order in which the questions come to them.
   std::vector<const eval_task*> tasks() const;
 
   /// The places of a task's questions.

@@ -24,7 +24,7 @@ const chat_format& chat_named(const std::string& name) {
   throw error("--chat", "", "none, llama2 or xgen", name);
 }
 
-/// Hexadecimal digits that stand for a text.
+/// The hexadecimal digits that stand for a text.
 std::string digest_of(std::string_view text) {
   std::uint64_t digest = text.size();
   for (const char c : text) digest = mix(digest, static_cast<unsigned char>(c));
@@ -33,7 +33,7 @@ std::string digest_of(std::string_view text) {
   return digits.str();
 }
 
-/// Of the prompt's tokens, those of the sample's context: not the task's words, the question, or the chat model's.
+/// The prompt's tokens that are of the sample's context: not of the task's words, the question, or the chat model's words.
 token_range context_in(const question& asked, const chat_format& chat, std::span<const token_id> prompt, const tokenizer& tokens) {
   prompt_parts parts = prompt_parts_of(*asked.task, asked.sample);
   if (asked.task->chat) {
@@ -43,7 +43,7 @@ token_range context_in(const question& asked, const chat_format& chat, std::span
   return context_of(prompt, parts.before, parts.after, tokens);
 }
 
-/// Of the first `prompt` tokens, how many each layer has computed.
+/// How many of the first `prompt` tokens each layer has computed.
 std::vector<std::uint64_t> computed_by_layer(const frontier_table& tokens, std::size_t prompt, std::size_t layers) {
   std::vector<std::uint64_t> frontiers(layers + 1, 0);
   for (std::size_t t = 0; t < prompt; ++t) ++frontiers[tokens.frontier(static_cast<position>(t))];
@@ -65,7 +65,7 @@ class computed_rows final : public step_observer {
   std::vector<std::vector<std::uint64_t>> steps_;
 };
 
-/// By 0 %, 10 % ... 100 % of the steps: those nearest to it.
+/// The eleven steps that are nearest to 0 %, 10 % ... 100 % of them.
 std::vector<std::vector<std::uint64_t>> tenths_of(const std::vector<std::vector<std::uint64_t>>& steps) {
   std::vector<std::vector<std::uint64_t>> usage;
   for (std::size_t tenth = 0; tenth <= 10; ++tenth) usage.push_back(steps[(tenth * (steps.size() - 1) + 5) / 10]);
@@ -131,7 +131,7 @@ runner::shared_prompt runner::prompt_of(std::size_t place) const {
   return read;
 }
 
-/// Cut in the middle and encoded anew, a prompt may have some tokens more than it was to have: it is then cut shorter by those.
+/// A prompt that was cut in the middle and encoded anew may have some tokens more than it was to have: it is then cut shorter by those.
 std::vector<token_id> runner::encoded(std::size_t place) const {
   const question& asked = questions_[place];
   const std::size_t room = context_ - new_tokens(*asked.task);

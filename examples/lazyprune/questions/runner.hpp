@@ -40,14 +40,14 @@ class runner {
   layer_id layers() const { return model_.layers(); }
   const policy_registry& policies() const { return policies_; }
 
-  /// All that an answer depends on beside the model, as flags; a digest stands for the prompt.
+  /// What an answer depends on beside the model, as flags; a digest stands for the prompt.
   std::string how_asked(const ask& asked) const;
 
   /// Loads the weights, starts the threads and brings the code to memory, before a clock runs; once. `jobs`: questions that are then asked
   /// at once, each with its share of the threads, one at least, and without telling times, which would not be its own.
   void load(std::size_t jobs = 1);
 
-  /// What `predict` answers. Several threads may ask.
+  /// Answers a question under a setting. Several threads may ask.
   eval_prediction predict(const ask& asked) const;
 
   /// Seconds from a question to the dense model's first token.

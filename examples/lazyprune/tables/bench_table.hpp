@@ -46,7 +46,7 @@ struct bench_table {
 /// peak_bytes.
 table table_of(const bench_table& bench);
 
-/// For people.
+/// The table for people.
 std::string to_markdown(const bench_table& bench);
 
 }  // namespace program

@@ -17,7 +17,7 @@ namespace program {
 /// rows (share of the dense model's in the prefill), ttft_s, dense_ttft_s, speedup_ttft.
 table table_of(std::span<const fidelity_summary> summaries);
 
-/// For people: means with half the width of their intervals; perplexities, whose intervals lie askew, without.
+/// The table for people has means with half the width of their intervals; perplexities, whose intervals lie askew, without.
 std::string to_markdown(std::span<const fidelity_summary> summaries);
 
 }  // namespace program

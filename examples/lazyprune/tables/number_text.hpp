@@ -8,13 +8,13 @@
 namespace lazyprune {
 namespace program {
 
-/// So many digits after the point; a dash for what is no number.
+/// Writes so many digits after the point; a dash for what is no number.
 std::string fixed(double value, int digits);
 
-/// Three digits that mean something: "0.123", "12.3", "1234".
+/// Writes three digits that mean something: "0.123", "12.3", "1234".
 std::string three_digits(double value);
 
-/// In the unit that suits: "12.3 ms".
+/// Writes it in the unit that suits: "12.3 ms", "1.50 KiB".
 std::string seconds_text(double seconds);
 std::string bytes_text(std::size_t bytes);
 

@@ -22,7 +22,7 @@ table table_of(std::span<const eval_summary> summaries);
 std::vector<column> summary_columns();
 std::vector<cell> summary_cells(const eval_summary& summary);
 
-/// For people: means with half the width of their intervals; columns that no summary has something in are left out.
+/// The table for people has means with half the width of their intervals; columns that no summary has something in are left out.
 std::string to_markdown(std::span<const eval_summary> summaries);
 
 }  // namespace program

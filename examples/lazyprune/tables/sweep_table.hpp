@@ -39,12 +39,12 @@ struct sweep_table {
   std::vector<eval_summary> sensitivity_dense{};  // of the samples that `sensitivity` is of, one a task
 };
 
-/// As of summaries (tables/summary_table.hpp), with the method and its budget in two columns, and the policy's flags in one. The single
-/// stages of the sensitivity follow, which are of fewer samples: first the dense model on those, as the method "dense (single stages)",
-/// then single_stage@LAYER at the shares of rows that they are.
+/// The keys are those of summaries (tables/summary_table.hpp), with the method and its budget in two columns, and the policy's flags in
+/// one. The single stages of the sensitivity follow, which are of fewer samples: first the dense model on those, as the method "dense
+/// (single stages)", then single_stage@LAYER at the shares of rows that they are.
 table table_of(const sweep_table& sweep);
 
-/// For people: one line a setting and task, the sensitivity left out.
+/// The table for people has one line a setting and task, and leaves the sensitivity out.
 std::string to_markdown(const sweep_table& sweep);
 
 }  // namespace program

@@ -17,7 +17,7 @@ namespace program {
 
 enum class table_format : std::uint8_t { md, json, csv };
 
-/// None where no format has that name.
+/// The format of that name; none where there is none.
 std::optional<table_format> find_table_format(std::string_view name);
 
 /// What a column is in CSV. In JSON every column is the member KEY; an estimate also the member KEY_ci95, [low, high].
@@ -42,7 +42,7 @@ struct number_as_text {
 using cell = std::variant<std::monostate, std::nullptr_t, std::string, std::uint64_t, double, number_as_text, estimate, interval,
                           std::vector<double>, std::vector<std::vector<double>>>;
 
-/// Known, or not.
+/// The cell of a value that may not be known.
 template <class T>
 cell cell_of(const std::optional<T>& value) {
   return value ? cell(*value) : cell();
@@ -54,18 +54,18 @@ struct table {
   std::vector<std::vector<cell>> rows;
 };
 
-/// A list, one object a row.
+/// Writes a list, one object a row.
 std::string to_json(const table& t);
 
-/// RFC 4180, with ends of lines as on Unix: a line of keys, then a line a row. All texts are in quotes.
+/// Writes RFC 4180, with ends of lines as on Unix: a line of keys, then a line a row. All texts are in quotes.
 std::string to_csv(const table& t);
 
-/// In JSON or CSV.
+/// Writes the table in JSON or CSV.
 std::string text_of(const table& t, table_format format);
 
 enum class align : std::uint8_t { none, left, right };  // none: at the left, without a word of it to Markdown
 
-/// What people read.
+/// A column of a table for people.
 struct markdown_column {
   std::string head;
   align at = align::right;
@@ -73,7 +73,7 @@ struct markdown_column {
   bool even_if_empty = false;  // else a column without anything below its head is left out
 };
 
-/// Legible as it is. Each row has a text a column.
+/// Writes a table that is legible as it is. Each row has a text a column.
 std::string markdown_table(const std::vector<markdown_column>& columns, const std::vector<std::vector<std::string>>& rows);
 
 /// `texts` columns with these heads at the left, which always stand; the others are numbers.

@@ -9,13 +9,13 @@
 namespace lazyprune {
 namespace program {
 
-/// One line, whatever bytes the names and values in it have: control bytes as \xHH.
+/// Makes one line of the text, whatever bytes the names and values in it have: control bytes become \xHH.
 std::string one_line(std::string_view text);
 
 /// Characters of UTF-8 text.
 std::size_t columns_of(std::string_view text);
 
-/// At least `width` columns, the text at their right or left end.
+/// Fills the text up to at least `width` columns; it stands at their right or left end.
 std::string right(std::string_view text, std::size_t width);
 std::string left(std::string_view text, std::size_t width);
 

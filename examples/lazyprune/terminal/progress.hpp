@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <string>
+#include <utility>
 
 #include <unistd.h>
 
@@ -23,8 +24,10 @@ class progress_bar {
 
   void show(std::size_t done, std::size_t of) {
     if (!watched_ || of == 0) return;
-    if (!drawn_) first_ = done, start_ = clock::now();
-    drawn_ = true;
+    if (!std::exchange(drawn_, true)) {
+      first_ = done;
+      start_ = clock::now();
+    }
     const std::size_t columns = done * width / of;
     std::fprintf(stderr, "\r%s [%s%s] %zu/%zu%s\x1b[K", what_.c_str(), std::string(columns, '=').c_str(),
                  std::string(width - columns, ' ').c_str(), done, of, time_left(done, of).c_str());
@@ -35,7 +38,7 @@ class progress_bar {
   using clock = std::chrono::steady_clock;
   static constexpr std::size_t width = 40;
 
-  /// By the rate so far, once that is of some seconds.
+  /// Estimates by the rate so far, once that is of some seconds.
   std::string time_left(std::size_t done, std::size_t of) const {
     const double spent = std::chrono::duration<double>(clock::now() - start_).count();
     if (done <= first_ || done >= of || spent < 3.0) return "";

@@ -18,7 +18,7 @@ class text_stream {
   /// The text ends before the first of the stop texts, none of them empty. What is fed in whole characters goes out in whole ones.
   text_stream(std::vector<std::string> stops, sink out) : stops_(std::move(stops)), out_(std::move(out)) {}
 
-  /// False: a stop text has come, there is no more.
+  /// Takes the next piece; false where a stop text has come and there is no more.
   bool feed(std::string_view piece) {
     if (stopped_) return false;
     text_ += piece;
@@ -34,10 +34,10 @@ class text_stream {
     return true;
   }
 
-  /// The generation is over: nothing waits any longer.
+  /// Sends what waits: the generation is over.
   void finish() { send(text_.size()); }
 
-  /// All of it so far, without the stop text.
+  /// The whole text so far, without the stop text.
   const std::string& text() const { return text_; }
 
  private:

@@ -23,9 +23,9 @@ struct bootstrap {
   std::size_t resamples = 10000;
   std::uint64_t seed = 1;
 
-  /// Of a statistic of `size` samples: statistic(indices) for `resamples` draws of `size` of them, each time with replacement; between
-  /// the 2.5th and the 97.5th percentile of its values (linear between neighbours, as numpy.percentile has it). Draw k of resample r is the
-  /// high half of the product of `size` and mix(seed, r * size + k).
+  /// The interval of a statistic of `size` samples: `statistic(indices)` is asked of `resamples` draws of `size` of them, with replacement,
+  /// and the interval reaches from the 2.5th to the 97.5th percentile of what it says (linear between neighbours, as numpy.percentile has
+  /// it). Draw k of resample r is the high half of the product of `size` and mix(seed, r * size + k).
   template <class Statistic>
   interval operator()(std::size_t size, Statistic statistic) const {
     std::vector<std::size_t> drawn(size);
@@ -39,7 +39,7 @@ struct bootstrap {
     return {percentile(values, 0.025), percentile(values, 0.975)};
   }
 
-  /// Of the mean.
+  /// The interval of the samples' mean.
   interval operator()(std::span<const double> samples) const {
     return (*this)(samples.size(), [&](std::span<const std::size_t> drawn) {
       double sum = 0;
@@ -51,7 +51,7 @@ struct bootstrap {
   friend bool operator==(const bootstrap&, const bootstrap&) = default;
 
  private:
-  /// floor(size * bits / 2^64), for sizes below 2^32.
+  /// Returns floor(size * bits / 2^64), for sizes below 2^32.
   static std::size_t below(std::size_t size, std::uint64_t bits) {
     const std::uint64_t high = (bits >> 32) * size, low = (bits & 0xffff'ffffu) * size;
     return static_cast<std::size_t>((high + (low >> 32)) >> 32);

@@ -22,13 +22,13 @@ inline constexpr std::array<chat_format, 3> chat_formats{{
     {"none", "", ""},
     {"llama2", "[INST]", "[/INST]"},
     {"xgen",
-     "A chat between a curious human and an artificial intelligence assistant. The assistant gives helpful, detailed, and polite answers "
-     "to "
-     "the human's questions.\n\n ### Human: ",
+     R"(A chat between a curious human and an artificial intelligence assistant. The assistant gives helpful, detailed, and polite answers to the human's questions.
+
+ ### Human: )",
      "\n###", "Assistant:"},
 }};
 
-/// Null where no format has that name.
+/// The format of that name; null where there is none.
 constexpr const chat_format* find_chat_format(std::string_view name) {
   for (const chat_format& format : chat_formats)
     if (format.name == name) return &format;

@@ -25,8 +25,8 @@ struct token_range {
   friend bool operator==(const token_range&, const token_range&) = default;
 };
 
-/// The tokens with nothing of the texts that stand `before` and `after` a prompt's context: the instruction and the question. Where the
-/// prompt has lost its middle (eval/truncation.hpp) and one of these texts was cut with it, what is left of that text counts.
+/// The tokens of a prompt's context: those that have nothing of the texts `before` and `after` it, the instruction and the question. Where
+/// the prompt has lost its middle (eval/truncation.hpp) and one of these texts was cut with it, what is left of that text counts.
 inline token_range context_of(std::span<const token_id> prompt, std::string_view before, std::string_view after, const tokenizer& tokens) {
   std::string text;
   std::vector<std::size_t> begins;  // of each token's text, and where the last one ends
@@ -52,8 +52,8 @@ inline token_range context_of(std::span<const token_id> prompt, std::string_view
   return {begin, std::max(begin, end)};
 }
 
-/// The `share` of the prompt's tokens (rounded up): all that stands outside of `context`, the last token, which asks, and of the context
-/// the tokens with the most self-information, in their order. Where what is outside takes more than the share, that alone is left.
+/// Leaves a `share` of the prompt's tokens (rounded up), in their order: all outside of `context`; the last one, which asks; and as many of
+/// the context as there is room for, those with the most self-information. Where what is outside takes more than the share, it alone stays.
 /// `information` (prompt): -log p(token | those before it), infinity for the first, which stays. Selective Context scores with a small
 /// model and leaves out whole phrases; here the model itself scores, and tokens are chosen one by one. Throws `error` where the prompt is
 /// empty, or there is not one number a token.

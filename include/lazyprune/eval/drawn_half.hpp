@@ -13,8 +13,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// For each of `size` samples, whether it is in the drawn half, which of an odd number has the one more. It is drawn and not every other
-/// one: data that repeat in their order, lengths say, would be parted by what they repeat. The same at every run.
+/// Says of each of `size` samples whether it is in the drawn half, the larger one where their number is odd. The half is drawn, and is not
+/// every other sample: data that repeat in their order, lengths say, would be parted by what they repeat. Every run draws the same.
 inline std::vector<bool> drawn_half(std::size_t size, std::uint64_t seed = 0) {
   std::vector<std::size_t> order(size);
   std::iota(order.begin(), order.end(), std::size_t{0});

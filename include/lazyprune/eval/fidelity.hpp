@@ -28,7 +28,7 @@ struct step_fidelity {
   friend bool operator==(const step_fidelity&, const step_fidelity&) = default;
 };
 
-/// `dense`, `pruned`: (vocabulary) logits; `next`: the token that comes in the text.
+/// Compares `dense` and `pruned`, (vocabulary) logits, at a place where the text goes on with `next`.
 inline step_fidelity fidelity_of(std::span<const float> dense, std::span<const float> pruned, token_id next) {
   const double dense_sum = log_sum_exp(dense), sum = log_sum_exp(pruned);
   double kl = 0;
@@ -42,7 +42,7 @@ inline step_fidelity fidelity_of(std::span<const float> dense, std::span<const f
           .loss = sum - pruned[next]};
 }
 
-/// Of one text.
+/// How near two models stay on one text.
 struct text_fidelity {
   std::string text;  // its name
   std::size_t prompt_tokens = 0;
@@ -81,7 +81,7 @@ struct fidelity_summary {
 
 namespace detail {
 
-/// What is drawn as one: sums over its steps.
+/// The steps that are drawn as one, as sums.
 struct fidelity_unit {
   double steps = 0, agree = 0, kl = 0, dense_loss = 0, loss = 0;
 
@@ -114,8 +114,9 @@ inline void estimate_fidelity(fidelity_summary& summary, std::span<const fidelit
 
 }  // namespace detail
 
-/// Of at least one text, each of at least one step. Every step counts alike. Intervals are of whole texts drawn anew; those of one text
-/// alone are of its steps, as if they knew nothing of each other: how sure the means are for texts that go on like it.
+/// Takes together at least one text, each of at least one step; every step counts alike. Intervals come of drawing whole texts anew. Where
+/// there is one text alone they come of drawing its steps, as if these knew nothing of each other: they then say how sure the means are for
+/// texts that go on like it.
 inline fidelity_summary summary_of(std::span<const text_fidelity> texts, std::string policy, const bootstrap& draws = {}) {
   fidelity_summary summary;
   summary.text = texts.size() == 1 ? texts.front().text : "all";

@@ -20,7 +20,8 @@ struct pooled_prediction {
   double score;                // 0 to 1: the mean
 };
 
-/// So that an interval over samples knows how many samples there are: five runs of one are not five. What not all runs have is left out.
+/// Takes the runs of one sample as one, so that an interval over samples knows how many samples there are: five runs of one are not five.
+/// What not all runs have is left out.
 /// Throws `error` where there is no run, one does not say what it cost or counts other layers, and as `score_of` does.
 inline pooled_prediction pooled(const eval_task& task, std::span<const eval_prediction> runs) {
   if (runs.empty()) throw error(task.name, "runs", "at least one of a sample", "none");

@@ -100,7 +100,7 @@ inline eval_prediction prediction_of(const json_value& object) {
 
 }  // namespace detail
 
-/// All samples. A line that is none is told to `on_bad` ("FILE: line 3: answers: expected ..., found ...") and left out; without
+/// Reads all samples. A line that is none is told to `on_bad` ("FILE: line 3: answers: expected ..., found ...") and left out; without
 /// `on_bad` it is thrown. So is one at which `check` throws `error`: it sees the sample and the record that it was read from, which has
 /// its place. Throws one of code io where reading fails.
 inline std::vector<eval_sample> read_samples(line_reader& lines, const std::function<void(const error&)>& on_bad = {},
@@ -113,7 +113,7 @@ inline std::vector<eval_sample> read_samples(line_reader& lines, const std::func
   return read_json_lines<eval_sample>(lines, read, on_bad);
 }
 
-/// All predictions, LongBench's or RULER's; bad lines as above.
+/// Reads all predictions, LongBench's or RULER's; bad lines are treated as those of samples.
 inline std::vector<eval_prediction> read_predictions(line_reader& lines, const std::function<void(const error&)>& on_bad = {}) {
   return read_json_lines<eval_prediction>(lines, detail::prediction_of, on_bad);
 }

@@ -7,9 +7,9 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Of the dense model's rows in a prefill (tokens times layers; at the last layer all tokens count, though most get keys and values there
-/// and no more), the share that a model of so many layers computes under these stages. That of a long prompt: n tokens are kept rounded up,
-/// which adds less than 1 / n for each stage above a layer.
+/// The share of the dense model's prefill rows that a model of so many layers computes under these stages. Rows are tokens times layers; at
+/// the last layer all tokens count, though most get keys and values there and no more. The share is that of a long prompt: with n tokens,
+/// counts are rounded up, which adds less than 1 / n for each stage above a layer.
 inline double rows_share(const stages& when, layer_id layers) {
   double active = 1, sum = 0;
   for (layer_id done = 0; done < layers; ++done) {

@@ -11,8 +11,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// A question and its answers. LongBench's keys; RULER's `outputs` are answers, its `input`, with the `answer_prefix` that may stand apart,
-/// is `input`, its `index` is `id`.
+/// A question and its answers. The names are LongBench's keys; RULER's `outputs` are answers, its `input`, with the `answer_prefix` that
+/// may stand apart, is `input`, and its `index` is `id`.
 struct eval_sample {
   std::string id;  // empty: none
   std::string input;

@@ -48,13 +48,13 @@ struct stage_search {
   std::vector<double> shares{0.9, 0.7, 0.5, 0.3, 0.2, 0.1, 0.05};  // falling, each in (0, 1)
   std::size_t most_evaluations = 100;                              // the dense model's among them
 
-  /// For a model of so many layers; evaluate(const stages&) gives a score from 0 to 100 and is first asked for no stages, the dense model.
-  /// Throws `error` where the shares are no such grid, and what `evaluate` throws.
+  /// Searches for a model of so many layers; evaluate(const stages&) gives a score from 0 to 100 and is first asked for no stages, the
+  /// dense model. Throws `error` where the shares are no such grid, and what `evaluate` throws.
   template <class Evaluate>
   stage_search_result operator()(layer_id layers, Evaluate evaluate) const;
 };
 
-/// Of what was tried, what nothing beats: rows rising, and each with a higher score than all before it.
+/// What was tried and nothing else beats: rows rise, and each has a higher score than all before it.
 inline std::vector<searched_stages> best_trades(std::vector<searched_stages> tried) {
   std::ranges::stable_sort(tried, [](const auto& a, const auto& b) { return a.rows != b.rows ? a.rows < b.rows : a.score > b.score; });
   std::vector<searched_stages> best;
@@ -105,7 +105,7 @@ class stage_searcher {
     return std::nullopt;
   }
 
-  /// With one share lower, the fewest rows of those that hold; none where that is not below `bound`.
+  /// Lowers one share: of what then holds, returns what has the fewest rows; none where these are not below `bound`.
   std::optional<notches> lowered(const notches& from, double bound) {
     std::optional<notches> best;
     for (std::size_t l = 0; l < from.size(); ++l) {
@@ -157,7 +157,7 @@ class stage_searcher {
     return result_.trail.back().holds;
   }
 
-  /// At every layer no more tokens are active.
+  /// Whether at every layer no more tokens are active.
   bool harder(const notches& a, const notches& b) const {
     double active_a = 1, active_b = 1;
     for (std::size_t l = 0; l < a.size(); ++l) {

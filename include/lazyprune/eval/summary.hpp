@@ -27,7 +27,7 @@ struct eval_summary {
   estimate score{};   // 0 to 100
   // Points of score below the dense model's, sample by sample (loss_of); none where it was not asked the same, and for itself.
   std::optional<estimate> lost{};
-  // Of the predictions that say what they cost; none where not all do.
+  // The following are known where all predictions say what they cost.
   std::optional<estimate> prompt_tokens{};
   std::optional<estimate> generated_tokens{};  // EOS included
   std::optional<estimate> ttft_s{};
@@ -73,15 +73,15 @@ inline std::vector<std::vector<double>> shares_in_use(std::span<const eval_predi
 
 }  // namespace detail
 
-/// Points of score below the dense model's, of scores from 0 to 1: entry by entry those of the same sample, since in pairs what makes one
-/// sample harder than another falls out of the interval.
+/// Points of score below the dense model's. Scores are from 0 to 1, entry by entry of the same sample: in pairs, what makes one sample
+/// harder than another falls out of the interval.
 inline estimate loss_of(std::span<const double> dense, std::span<const double> scores, const bootstrap& draws = {}) {
   std::vector<double> lost;
   for (std::size_t i = 0; i < scores.size(); ++i) lost.push_back(100.0 * (dense[i] - scores[i]));
   return estimate_of(lost, draws);
 }
 
-/// `scores`: of the predictions, from 0 to 1. Throws `error` where there are none.
+/// Summarizes predictions with their `scores`, from 0 to 1. Throws `error` where there are none.
 inline eval_summary summary_of(const eval_task& task, std::string_view method, std::span<const eval_prediction> predictions,
                                std::vector<double> scores, const bootstrap& draws = {}) {
   if (scores.empty()) throw error(task.name, "", "at least one prediction", "none");
@@ -129,7 +129,7 @@ inline eval_summary summary_of(const eval_task& task, std::string_view method, s
   return summary;
 }
 
-/// Scores them first. Throws `error` where one cannot be scored.
+/// Scores the predictions first. Throws `error` where one cannot be scored.
 inline eval_summary summary_of(const eval_task& task, std::string_view method, std::span<const eval_prediction> predictions,
                                const bootstrap& draws = {}) {
   std::vector<double> scores;

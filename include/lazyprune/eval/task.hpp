@@ -31,7 +31,7 @@ struct prompt_parts {
   friend bool operator==(const prompt_parts&, const prompt_parts&) = default;
 };
 
-/// A prompt without a place for the context, as RULER's, is context as a whole.
+/// Fills in the task's prompt. One without a place for the context, as RULER's, is context as a whole.
 inline prompt_parts prompt_parts_of(const eval_task& task, const eval_sample& sample) {
   constexpr std::string_view context = "{context}", input = "{input}";
   const auto with_input = [&](std::string_view text) {
@@ -45,20 +45,20 @@ inline prompt_parts prompt_parts_of(const eval_task& task, const eval_sample& sa
   return {with_input(task.prompt.substr(0, at)), sample.context, with_input(task.prompt.substr(at + context.size()))};
 }
 
-/// The whole of it.
+/// The whole prompt.
 inline std::string prompt_of(const eval_task& task, const eval_sample& sample) {
   const prompt_parts parts = prompt_parts_of(task, sample);
   return parts.before + parts.context + parts.after;
 }
 
-/// What of generated text is the answer: it ends at the task's stop text.
+/// The part of generated text that is the answer: it ends at the task's stop text.
 inline std::string_view answer_in(const eval_task& task, std::string_view generated) {
   if (task.stop.empty()) return generated;
   const std::size_t begin = generated.find_first_not_of('\n');
   return begin == generated.npos ? generated : generated.substr(0, generated.find(task.stop, begin));
 }
 
-/// From 0 to 1. Throws `error` as the metric does.
+/// What the prediction scores, from 0 to 1. Throws `error` as the metric does.
 inline double score_of(const eval_task& task, const eval_prediction& prediction) {
   std::string_view text = prediction.text;
   if (task.first_line) {

@@ -101,7 +101,10 @@ inline std::optional<trace_difference> difference_before_logits(const step_trace
       const auto &in_a = a.layers[l].*part, &in_b = b.layers[l].*part;
       if (in_a == in_b) return {};
       trace_difference found{a.step, static_cast<layer_id>(l), what, only_in(in_a, in_b), only_in(in_b, in_a), {}, {}};
-      if (what == trace_part::active) found.margin_a = margin_into(a, l), found.margin_b = margin_into(b, l);
+      if (what == trace_part::active) {
+        found.margin_a = margin_into(a, l);
+        found.margin_b = margin_into(b, l);
+      }
       return found;
     };
     if (auto found = compare(trace_part::active, &layer_trace::active)) return found;
@@ -123,7 +126,9 @@ inline double logits_apart(const step_trace& a, const step_trace& b) {
 
 inline void add(logits_distance& distance, double apart, std::size_t step) {
   ++distance.steps;
-  if (apart > distance.most) distance.most = apart, distance.at = step;
+  if (apart <= distance.most) return;
+  distance.most = apart;
+  distance.at = step;
 }
 
 inline std::string brief(double value) {
@@ -155,7 +160,7 @@ inline std::string text_of(const trace_difference& d) {
 
 }  // namespace detail
 
-/// Compares step by step; a step's parts in the order in which they come about: tokens, the layers, logits, next. Positions must
+/// Compares step by step, and a step's parts in the order in which they come about: tokens, the layers, logits, next. Positions must
 /// ascend, as they do in a trace that was read. A tolerance of 0 asks for equal logits.
 inline trace_comparison compare_traces(const std::vector<step_trace>& a, const std::vector<step_trace>& b, double tolerance = 1e-4) {
   trace_comparison result{.alike = false,

@@ -15,7 +15,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The text itself where it has at most `most` tokens; else the text of its first most / 2 tokens and that of its last most / 2, joined.
+/// Returns the text itself where it has at most `most` tokens, else the text of its first most / 2 tokens joined with that of its last
+/// most / 2.
 /// encode(text) gives the ids as the model reads them, BOS included, which counts; decode(ids) gives their text without special tokens.
 /// Encoded anew, the result may have a few tokens more or less, where the halves meet. Throws `error` where `most` is below 2.
 template <class Encode, class Decode>

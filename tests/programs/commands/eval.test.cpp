@@ -313,7 +313,7 @@ TEST_CASE("samples side by side answer as one by one, in their order and without
     CHECK(summaries == others);
   }
 
-  // As side by side they come in any order: what is there is kept, here to its times, and nothing is asked twice.
+  // Side by side they come in any order: what is there is kept, here to its times, and nothing is asked twice.
   const std::vector<std::string> whole = lines_of("alone");
   const auto resumed = [&](const std::vector<std::size_t>& there) {
     std::string text;

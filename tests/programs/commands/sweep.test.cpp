@@ -67,7 +67,7 @@ std::vector<row> without_times(const std::string& file) {
   return rows;
 }
 
-/// Of prompts that lose their middle, for speed: what they score says nothing.
+/// The prompts lose their middle, for speed: what they score says nothing.
 program_result sweep(const std::string& directory, const std::vector<std::string>& more = {}) {
   std::vector<std::string> arguments{
       "sweep", "-d", prompts("profile"), "-d", prompts("few_shot"), "-t", "1", "--limit", "2", "--max-length", "300", "--out", directory};

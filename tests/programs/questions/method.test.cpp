@@ -23,7 +23,7 @@ std::string fault(auto&& call) {
   return "nothing";
 }
 
-/// Of the rows of a dense prefill of so many tokens, the share that a session of the setting plans. Scorers see the same of each token.
+/// The share of a dense prefill's rows, of so many tokens, that a session of the setting plans. Scorers see the same of each token.
 double planned_share(const eval_setting& setting, layer_id layers, std::size_t tokens) {
   any_session session = make_session(setting.policy, {.layers = layers}, ::policies());
   auto step = session.begin(tokens, phase::prefill);

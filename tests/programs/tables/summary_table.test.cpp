@@ -11,7 +11,10 @@ namespace {
 
 eval_summary scores_only() {
   eval_summary s;
-  s.task = "qasper", s.method = "dense|\"x\"", s.metric = "qa_f1", s.n = 20;
+  s.task = "qasper";
+  s.method = "dense|\"x\"";
+  s.metric = "qa_f1";
+  s.n = 20;
   s.score = {12.5, {10, 16}};
   return s;
 }

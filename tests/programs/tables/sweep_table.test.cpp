@@ -14,7 +14,10 @@ namespace {
 
 eval_summary summary(std::string task, double score) {
   eval_summary s;
-  s.task = std::move(task), s.method = "m", s.metric = "qa_f1", s.n = 2;
+  s.task = std::move(task);
+  s.method = "m";
+  s.metric = "qa_f1";
+  s.n = 2;
   s.score = {score, {score - 1, score + 1}};
   return s;
 }

@@ -11,8 +11,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// From 0 to 1. Classes whose names are parts of the answer's do not count as others, but for one after each that is left out: LongBench
-/// takes entries from the list that it walks along.
+/// Scores from 0 to 1. Classes whose names are parts of the answer's do not count as others, but for one after each that is left out:
+/// LongBench takes entries from the list that it walks along.
 inline double classification_score(std::string_view prediction, std::string_view answer, const std::vector<std::string>& classes) {
   std::vector<std::string_view> named;
   for (const std::string& name : classes)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// LongBench's code_sim_score: how alike are the first line of code in a prediction and the right one? By fuzz.ratio of the Python package
-// `fuzzywuzzy`, as LongBench's requirements install it: without python-Levenshtein it compares by difflib's SequenceMatcher, whose ratio is
-// defined below; with it, by another distance, and scores differ.
+// LongBench's code_sim_score: how alike are the first line of code in a prediction and the right one? It is the fuzz.ratio of the Python
+// package `fuzzywuzzy`, as LongBench's requirements install it: without python-Levenshtein it compares by difflib's SequenceMatcher, whose
+// ratio is defined below; with it, by another distance, and scores differ.
 #pragma once
 
 #include <algorithm>
@@ -25,11 +25,11 @@ class sequence_matcher {
  public:
   sequence_matcher(std::u32string_view a, std::u32string_view b) : a_(a), b_(b) {
     for (std::size_t j = 0; j < b.size(); ++j) places_[b[j]].push_back(j);
-    // In long texts, characters that are more than a hundredth of it begin no block.
+    // A character that is more than a hundredth of a long text begins no block.
     if (b.size() >= 200) std::erase_if(places_, [&](const auto& entry) { return entry.second.size() > b.size() / 100 + 1; });
   }
 
-  /// Twice the characters in blocks, over the characters of both.
+  /// Twice the characters in blocks, over the characters of both texts.
   double ratio() {
     std::size_t matches = 0;
     std::vector<range> open{{0, a_.size(), 0, b_.size()}};
@@ -54,7 +54,7 @@ class sequence_matcher {
     std::size_t a, b, size;
   };
 
-  /// Of equally long ones that which begins first in a, then first in b.
+  /// The longest block; of equally long ones that which begins first in a, then first in b.
   block longest(const range& r) const {
     block best{r.a_begin, r.b_begin, 0};
     std::unordered_map<std::size_t, std::size_t> lengths, next;  // of the blocks that end at a[i - 1] and b[j]
@@ -70,7 +70,11 @@ class sequence_matcher {
         }
       std::swap(lengths, next);
     }
-    while (best.a > r.a_begin && best.b > r.b_begin && a_[best.a - 1] == b_[best.b - 1]) --best.a, --best.b, ++best.size;
+    while (best.a > r.a_begin && best.b > r.b_begin && a_[best.a - 1] == b_[best.b - 1]) {
+      --best.a;
+      --best.b;
+      ++best.size;
+    }
     while (best.a + best.size < r.a_end && best.b + best.size < r.b_end && a_[best.a + best.size] == b_[best.b + best.size]) ++best.size;
     return best;
   }
@@ -88,7 +92,7 @@ inline double fuzz_ratio(std::u32string_view a, std::u32string_view b) {
 
 }  // namespace detail
 
-/// From 0 to 1, in hundredths. The first line of the prediction in which there is no `, # or //; empty where each has one.
+/// Scores from 0 to 1, in hundredths, the first line of the prediction in which there is no `, # or //; an empty line where each has one.
 inline double code_similarity(std::string_view prediction, std::string_view answer) {
   std::string_view rest = prediction.substr(std::min(prediction.find_first_not_of('\n'), prediction.size()));
   std::string_view line;

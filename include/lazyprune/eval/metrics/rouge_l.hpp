@@ -42,8 +42,8 @@ class sentence_reader {
   std::unordered_map<std::u32string, std::uint32_t> numbers_;
 };
 
-/// Adds the words of a longest common subsequence of the two to the set. Of several, it is the one that is found from the end, where a
-/// step back in `b` comes before one in `a`: which words it has depends on that.
+/// Adds the words of a longest common subsequence of the two to the set. Where there are several, it is the one that is found from the end,
+/// a step back in `b` coming before one in `a`: which words it has depends on that.
 inline void add_common_subsequence(const sentence& a, const sentence& b, std::unordered_set<std::uint32_t>& to) {
   const std::size_t width = b.size();
   std::vector<std::uint32_t> above(width + 1, 0), row(width + 1, 0);  // lengths for the first i words of a, the first j of b
