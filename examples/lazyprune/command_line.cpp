@@ -359,8 +359,7 @@ void add_eval(CLI::App& program, action& chosen, const policy_registry& policies
 
 void add_fidelity(CLI::App& program, action& chosen, const policy_registry& policies) {
   const auto flags = std::make_shared<fidelity_flags>();
-  CLI::App& command = *program.add_subcommand(
-      "fidelity", "Compare the pruned model with the dense one on any texts, without labels: agreement, KL divergence, perplexity");
+  CLI::App& command = *program.add_subcommand("fidelity", "Compare the pruned model with the dense one on any texts, without labels");
   add_model_flags(command, flags->model);
   add_text_flags(command, flags->texts, flags->prefix, "", "Options");
   add_number(command, "-n,--n-predict,--predict", flags->predict, number_range<std::size_t>{0}, "Tokens to compare; 0: 128 (default)");
@@ -451,10 +450,7 @@ void add_sweep(CLI::App& program, action& chosen, const policy_registry& policie
 
 void add_search(CLI::App& program, action& chosen, const policy_registry& policies) {
   const auto flags = std::make_shared<search_flags>();
-  CLI::App& command = *program.add_subcommand(
-      "search",
-      "Find the stages with the fewest rows whose score is near the dense model's, on one half of each task's samples; score them "
-      "on the other half");
+  CLI::App& command = *program.add_subcommand("search", "Find the stages with the fewest rows whose score is near the dense model's");
   add_model_flags(command, flags->model);
   add_question_flags(command, flags->questions);
   add_search_flags(command, *flags, "Options");
