@@ -68,7 +68,7 @@ inline void register_absent(const std::string& name, const std::string& why) {
 
 /// The instruction sets that a type has kernels of its own for. In f32 those above AVX-512 have none: they compute with its.
 inline std::vector<lazyprune::isa> kernels_for(lazyprune::dtype type) {
-  if (type == lazyprune::dtype::f32) return {lazyprune::isa::avx2, lazyprune::isa::avx512};
+  if (type == lazyprune::dtype::f32) return {lazyprune::isa::portable, lazyprune::isa::avx2, lazyprune::isa::avx512};
   return {std::begin(lazyprune::every_isa), std::end(lazyprune::every_isa)};
 }
 
@@ -78,7 +78,7 @@ inline std::string column(lazyprune::dtype type, lazyprune::isa i) {
 }
 
 /// The most that this machine has for f32: the measure for libraries of others.
-inline lazyprune::isa best_f32_isa() { return lazyprune::has(lazyprune::isa::avx512) ? lazyprune::isa::avx512 : lazyprune::isa::avx2; }
+inline lazyprune::isa best_f32_isa() { return std::min(lazyprune::best_isa(), lazyprune::isa::avx512); }
 
 inline int run(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);

@@ -53,7 +53,7 @@ void check_against_reference(const Load& load) {
        {variant{"f32", dtype::f32, dtype::f32, false}, variant{"bf16, exact, keys and values in f32", dtype::bf16, dtype::f32, true},
         variant{"bf16, exact", dtype::bf16, dtype::bf16, true}, variant{"bf16", dtype::bf16, dtype::bf16, false}}) {
     CAPTURE(name);
-    const execution how = tested_execution({.kv = kv, .exact = exactly});
+    const execution how = tested_execution({.threads = 2, .kv = kv, .exact = exactly});
     cpu backend(how);
     score_log own;
     const auto result = run(load(backend, weights), backend, followed(last_query_attention{}, own, &leader));

@@ -70,6 +70,7 @@ class loaded_engine final : public engine {
 
  private:
   static std::string_view instruction(isa path, dtype weights) {
+    if (path == isa::portable) return "128-bit multiply and add";
     if (path == isa::avx2) return "256-bit FMA";
     if (path == isa::avx512 || weights == dtype::f32) return "512-bit FMA";
     return path == isa::amx ? "TDPBF16PS" : "VDPBF16PS";

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// The backend for processors: products by kernels that are chosen when it is made, the rest by xsimd, threads by OpenMP. Every
-// operation is cut into pieces that do not depend on the number of threads, and a piece is one thread's work from end to end, so that
-// results are the same bits for any number of them.
+// The backend for processors: kernels that are chosen when it is made, threads by OpenMP. Every operation is cut into pieces that do not
+// depend on the number of threads, and a piece is one thread's work from end to end, so that results are the same bits for any number of
+// them.
 #pragma once
 
 #include <lazyprune/backend/cpu/attention.hpp>
-#include <lazyprune/backend/cpu/elementwise.hpp>
+#include <lazyprune/backend/cpu/isa.hpp>
 #include <lazyprune/backend/cpu/linear_layers.hpp>
 #include <lazyprune/backend/cpu/parallel.hpp>
 #include <lazyprune/backend/cpu/stored_activations.hpp>
@@ -14,7 +14,6 @@
 
 namespace lazyprune {
 inline namespace v0 {
-inline namespace LAZYPRUNE_COMPILED_ISA {
 
 /// Computes in float, with weights in float or bf16. Scratch grows to the largest operation seen and is then reused.
 ///
@@ -34,8 +33,9 @@ class cpu : public host_backend<float> {
       : threads_(e.threads == 0 ? detail::available_threads() : e.threads),
         instructions_(isa_of(e)),
         kv_type_(e.kv),
-        layers_(instructions_, threads_),
-        attention_(instructions_, threads_) {
+        kernels_(&kernels::kernels_of(instructions_)),
+        layers_(*kernels_, threads_),
+        attention_(*kernels_, threads_) {
     if (e.threads < 0) throw error("", "threads", "0 or more", std::to_string(e.threads));
     if (e.kv == dtype::f16) throw error("", "kv", "f32 or bf16", name_of(e.kv));
   }
@@ -55,8 +55,9 @@ class cpu : public host_backend<float> {
 
   void rms_norm(rows_view<const float> x, const parameters& weight, double epsilon, rows_view<float> out) const {
     assert(weight.size() == x.columns && out.columns == x.columns);
-    detail::for_tasks(team_for(x.rows * x.columns), x.rows,
-                      [&](std::size_t r, std::size_t) { simd::rms_norm(x.row(r), weight.data(), x.columns, epsilon, out.row(r)); });
+    detail::for_tasks(team_for(x.rows * x.columns), x.rows, [&](std::size_t r, std::size_t) {
+      kernels_->elementwise.rms_norm(x.row(r), weight.data(), x.columns, epsilon, out.row(r));
+    });
   }
 
   void multiply(rows_view<const float> x, const matrix& w, const parameters* bias, rows_view<float> out) {
@@ -78,7 +79,7 @@ class cpu : public host_backend<float> {
     const std::size_t half = head_dim / 2;
     detail::for_tasks(team_for(x.rows * x.columns), x.rows, [&](std::size_t r, std::size_t) {
       for (float* head = x.row(r); head != x.row(r) + x.columns; head += head_dim)
-        simd::rotate(head, head + half, rope.cosines(positions[r]), rope.sines(positions[r]), half);
+        kernels_->elementwise.rotate(head, head + half, rope.cosines(positions[r]), rope.sines(positions[r]), half);
     });
   }
 
@@ -127,12 +128,12 @@ class cpu : public host_backend<float> {
   int threads_;
   isa instructions_;
   dtype kv_type_;
+  const kernels::kernel_set* kernels_;
   linear_layers layers_;
   attention_layer attention_;
 };
 
 static_assert(tensor_backend<cpu>);
 
-}  // namespace LAZYPRUNE_COMPILED_ISA
 }  // namespace v0
 }  // namespace lazyprune

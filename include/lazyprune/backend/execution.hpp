@@ -13,16 +13,17 @@ inline namespace v0 {
 
 /// What the backend `cpu` computes with, each name with all that stand before it.
 enum class isa : std::uint8_t {
+  portable,     // what every processor of its kind has: SSE2 on x86-64, NEON on 64-bit ARM
   avx2,         // AVX2, FMA, F16C
   avx512,       // AVX-512 F, BW, DQ, VL
   avx512_bf16,  // VDPBF16PS
   amx,          // tiles of bf16
 };
 
-inline constexpr isa every_isa[] = {isa::avx2, isa::avx512, isa::avx512_bf16, isa::amx};
+inline constexpr isa every_isa[] = {isa::portable, isa::avx2, isa::avx512, isa::avx512_bf16, isa::amx};
 
 constexpr std::string_view name_of(isa i) {
-  constexpr std::string_view names[] = {"avx2", "avx512", "avx512_bf16", "amx"};
+  constexpr std::string_view names[] = {"portable", "avx2", "avx512", "avx512_bf16", "amx"};
   return names[static_cast<std::size_t>(i)];
 }
 
@@ -31,9 +32,9 @@ struct execution {
   std::optional<isa> instructions = {};  // none: the best for this processor
   dtype kv = dtype::f32;                 // how the backend `cpu` keeps keys, values and stored rows: f32, or bf16 in half the memory
 
-  /// Activations stay float wherever they are multiplied. avx2 and avx512 keep them so in any case. avx512_bf16 and amx round them to bf16
-  /// where they meet weights in bf16, and queries and attention weights where they meet keys and values in bf16; where `exact` is set,
-  /// avx512's kernels take the place of theirs, and give the bits of avx512 and avx2.
+  /// Activations stay float wherever they are multiplied. portable, avx2 and avx512 keep them so in any case. avx512_bf16 and amx round
+  /// them to bf16 where they meet weights in bf16, and queries and attention weights where they meet keys and values in bf16; where `exact`
+  /// is set, avx512's kernels take the place of theirs, and give the bits of avx512 and avx2.
   bool exact = false;
 };
 

@@ -47,8 +47,8 @@ TEST_CASE("little work is one thread's, and more is for all of them") {
   CHECK(detail::threads_for(1, 1'000'000) == 1);
 }
 
-TEST_CASE("a workspace stays where it is until it must grow") {
-  detail::workspace space;
+TEST_CASE("scratch memory stays where it is until it must grow") {
+  detail::scratch_memory space;
   CHECK(space.bytes() == 0);
   float* first = space.take(100);
   CHECK(reinterpret_cast<std::uintptr_t>(first) % 64 == 0);

@@ -22,7 +22,8 @@ packed_matrix zeros(std::size_t outputs, std::size_t inputs, dtype as) {
 /// With these caches, whatever this one has.
 detail::processor processor_with(std::size_t l1, std::size_t l2) {
   detail::processor here = detail::this_processor();
-  here.l1 = l1, here.l2 = l2;
+  here.l1 = l1;
+  here.l2 = l2;
   return here;
 }
 
@@ -79,7 +80,7 @@ TEST_CASE("parts hold every tile and input once, and what is prefetched is there
           CAPTURE(name_of(path));
           CAPTURE(rows);
           CAPTURE(threads);
-          const kernels::product_kernel& kernel = kernels::product_kernel_for(path, as);
+          const kernels::product_kernel& kernel = kernels::kernels_of(path).product(as);
           const product_plan plan(kernel, rows, w, threads, processor_with(48 << 10, 2 << 20));
           CHECK(plan.prefetches() == (plan.strips() > 1));
           const std::vector<std::byte> packed(plan.strips() * plan.strip_bytes());
@@ -87,11 +88,13 @@ TEST_CASE("parts hold every tile and input once, and what is prefetched is there
           std::vector<int> times(w.panels() / 2 * w.depth());
           std::size_t lines = 0, outside = 0;
           for_parts(plan, [&](const product_part& p) {
+            const part_prefetch prefetch(plan, p, packed.data());
             for (std::size_t t = p.first; t < p.last; ++t) {
               for (std::size_t k = p.k; k < p.k + p.count; ++k) ++times[t * w.depth() + k];
               for (std::size_t s = 0; s < plan.strips(); ++s)
-                for_lines(kernel, plan, plan.prefetch_of(p, s, t - p.first, packed.data()), p.count, [&](const std::byte* line) {
-                  ++lines, outside += !inside(line, packed.data(), packed.size()) && !inside(line, w.panel(0), w.bytes());
+                for_lines(kernel, plan, prefetch.of(s, t - p.first), p.count, [&](const std::byte* line) {
+                  ++lines;
+                  outside += !inside(line, packed.data(), packed.size()) && !inside(line, w.panel(0), w.bytes());
                 });
             }
           });
@@ -108,9 +111,9 @@ TEST_CASE("nothing is prefetched where L2 has no room for it") {
   const packed_matrix w = zeros(700, 2100, dtype::f32);
   const std::byte packed{};
   for (const isa path : every_isa) {
-    const product_plan plan(kernels::product_kernel_for(path, dtype::f32), 40, w, 1, processor_with(32 << 10, 128 << 10));
+    const product_plan plan(kernels::kernels_of(path).product(dtype::f32), 40, w, 1, processor_with(32 << 10, 128 << 10));
     CHECK_FALSE(plan.prefetches());
-    for_parts(plan, [&](const product_part& p) { CHECK(plan.prefetch_of(p, 0, 0, &packed).step == 0); });
+    for_parts(plan, [&](const product_part& p) { CHECK(part_prefetch(plan, p, &packed).of(0, 0).step == 0); });
   }
 }
 
@@ -124,18 +127,21 @@ TEST_CASE("while a part is computed, the lines of the next one are prefetched, a
           CAPTURE(name_of(path));
           CAPTURE(threads);
           CAPTURE(strips);
-          const kernels::product_kernel& kernel = kernels::product_kernel_for(path, as);
+          const kernels::product_kernel& kernel = kernels::kernels_of(path).product(as);
           const product_plan plan(kernel, strips * kernel.strip, w, threads, processor_with(48 << 10, 2 << 20));
           REQUIRE(plan.strips() == strips);
           const std::vector<std::byte> packed(strips * plan.strip_bytes());
           for_parts(plan, [&](const product_part& p) {
             const product_part next = plan.after(p);
             if (next.last <= next.first) return;  // nothing comes after the last one
+            const part_prefetch prefetch(plan, p, packed.data());
             marked_lines weights(w.panel(0), w.bytes()), rows(packed.data(), packed.size());
             for (std::size_t s = 0; s < strips; ++s)
               for (std::size_t i = 0; i < p.last - p.first; ++i)
-                for_lines(kernel, plan, plan.prefetch_of(p, s, i, packed.data()), p.count,
-                          [&](const std::byte* line) { weights.mark(line), rows.mark(line); });
+                for_lines(kernel, plan, prefetch.of(s, i), p.count, [&](const std::byte* line) {
+                  weights.mark(line);
+                  rows.mark(line);
+                });
             double found = 0;
             for (std::size_t panel = 2 * next.first; panel < 2 * next.last; ++panel)
               found += weights.share(w.panel(panel, next.k), next.count / kernel.line_inputs * kernels::line_bytes);

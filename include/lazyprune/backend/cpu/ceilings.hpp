@@ -6,19 +6,35 @@
 #include <chrono>
 #include <string>
 
-#include <lazyprune/backend/cpu/kernels/amx/product.hpp>
-#include <lazyprune/backend/cpu/kernels/avx2/product.hpp>
+#include <lazyprune/backend/cpu/kernels/kernels.hpp>
 #include <lazyprune/backend/cpu/parallel.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
-inline namespace LAZYPRUNE_COMPILED_ISA {
 
 namespace kernels {
 
 inline constexpr std::size_t fma_rounds = 100'000;
 
 /// Each returns the floating-point operations that it did; more sums than the latency of one instruction needs.
+inline double fma_portable() {
+  using portable::batch;
+  batch sums[12], x(0.999f), y(0.001f);
+  for (batch& sum : sums) sum = batch(0.0f);
+  for (std::size_t n = 0; n < fma_rounds; ++n) {
+    asm volatile("" : "+r"(n) : : "memory");
+    for (batch& sum : sums) sum = xsimd::fma(x, sum, y);
+  }
+  for (const batch& sum : sums) {
+    float out[batch::size];
+    sum.store_unaligned(out);
+    asm volatile("" : : "r"(out) : "memory");
+  }
+  return 12.0 * batch::size * 2 * fma_rounds;
+}
+
+#if defined(__x86_64__)
+
 LAZYPRUNE_AVX2 inline double fma_avx2() {
   __m256 sums[12], x = _mm256_set1_ps(0.999f), y = _mm256_set1_ps(0.001f);
 #pragma GCC unroll 12
@@ -82,8 +98,7 @@ LAZYPRUNE_AMX inline double tiles_amx() {
   return 4.0 * 16 * 16 * 32 * 2 * fma_rounds;
 }
 
-/// Reads `lines` cache lines.
-LAZYPRUNE_AVX2 inline void read(const std::byte* from, std::size_t lines) {
+LAZYPRUNE_AVX2 inline void read_avx2(const std::byte* from, std::size_t lines) {
   __m256i sums[4] = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256()};
   for (std::size_t n = 0; n < lines; n += 2, from += 128) {
     _mm_prefetch(reinterpret_cast<const char*>(from) + 4096, _MM_HINT_T0);
@@ -95,6 +110,21 @@ LAZYPRUNE_AVX2 inline void read(const std::byte* from, std::size_t lines) {
   for (int i = 0; i < 4; ++i) asm volatile("" : : "x"(sums[i]));
 }
 
+#endif
+
+/// Reads `lines` cache lines, an even number.
+inline void read(const std::byte* from, std::size_t lines) {
+#if defined(__x86_64__)
+  if (has(isa::avx2)) return read_avx2(from, lines);
+#endif
+  using portable::batch;
+  batch sum(0.0f);
+  for (std::size_t i = 0; i < lines * 64; i += sizeof(batch)) sum = sum + batch::load_unaligned(reinterpret_cast<const float*>(from + i));
+  float out[batch::size];
+  sum.store_unaligned(out);
+  asm volatile("" : : "r"(out) : "memory");
+}
+
 }  // namespace kernels
 
 /// Every measurement is the best of short ones, on that many threads at once.
@@ -103,11 +133,16 @@ class ceilings {
   explicit ceilings(int threads) : threads_(threads) {}
 
   /// FLOP/s of the products' instruction for weights of this type. Throws `error` where the processor lacks it.
-  double arithmetic(isa i, dtype weights) const {
+  double arithmetic(isa i, [[maybe_unused]] dtype weights) const {
     if (!has(i)) throw error("", "ceilings", "an instruction set of this processor", name_of(i));
+#if defined(__x86_64__)
+    if (i == isa::portable) return best(kernels::fma_portable);
     if (i == isa::avx2) return best(kernels::fma_avx2);
     if (weights == dtype::f32 || i == isa::avx512) return best(kernels::fma_avx512);
     return best(i == isa::avx512_bf16 ? kernels::pairs_avx512_bf16 : kernels::tiles_amx);
+#else
+    return best(kernels::fma_portable);
+#endif
   }
 
   /// B/s read from `bytes` of memory, of which each thread reads its own part: choose more than the caches hold.
@@ -148,6 +183,5 @@ class ceilings {
   int threads_;
 };
 
-}  // namespace LAZYPRUNE_COMPILED_ISA
 }  // namespace v0
 }  // namespace lazyprune

@@ -2,20 +2,18 @@
 // Which instruction sets the processor has, the operating system saves, and the process may use; and which of them to compute with.
 #pragma once
 
-#if !defined(__x86_64__)
-#error "lazyprune::cpu is for x86-64"
-#endif
-
+#if defined(__x86_64__)
 #include <cpuid.h>
 #include <immintrin.h>
-
 #ifdef __linux__
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
+#endif
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <string>
 #include <string_view>
 
@@ -31,6 +29,14 @@
 namespace lazyprune {
 inline namespace v0 {
 namespace detail {
+
+struct processor {
+  bool has[std::size(every_isa)] = {true};                 // by isa
+  bool fast_bf16 = false;                                  // VDPBF16PS does more than FMA
+  std::size_t l1 = 32 << 10, l2 = std::size_t{512} << 10;  // bytes of data cache; these where it does not say
+};
+
+#if defined(__x86_64__)
 
 struct cpuid_registers {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
@@ -58,23 +64,18 @@ inline bool may_use_tiles() {
 #endif
 }
 
-struct processor {
-  bool has[4] = {};            // by isa
-  bool fast_bf16 = false;      // VDPBF16PS does more than FMA
-  std::size_t l1 = 0, l2 = 0;  // bytes of data cache
-};
-
 inline processor look_at_processor() {
   processor found;
   const cpuid_registers vendor = cpuid(0), basic = cpuid(1), extended = cpuid(7), more = cpuid(7, 1);
   const bool intel = vendor.ebx == signature_INTEL_ebx && vendor.ecx == signature_INTEL_ecx && vendor.edx == signature_INTEL_edx;
   const unsigned saved = has_bit(basic.ecx, 27) ? saved_registers() : 0;
+  const auto has = [&](isa i) -> bool& { return found.has[static_cast<std::size_t>(i)]; };
   const auto saves = [&](unsigned registers) { return (saved & registers) == registers; };
-  found.has[0] = saves(0x6) && has_bit(basic.ecx, 12) && has_bit(basic.ecx, 29) && has_bit(extended.ebx, 5);
-  found.has[1] = found.has[0] && saves(0xe6) && has_bit(extended.ebx, 16) && has_bit(extended.ebx, 17) && has_bit(extended.ebx, 30) &&
-                 has_bit(extended.ebx, 31);
-  found.has[2] = found.has[1] && has_bit(more.eax, 5);
-  found.has[3] = found.has[2] && saves(0x600e6) && has_bit(extended.edx, 22) && has_bit(extended.edx, 24) && may_use_tiles();
+  has(isa::avx2) = saves(0x6) && has_bit(basic.ecx, 12) && has_bit(basic.ecx, 29) && has_bit(extended.ebx, 5);
+  has(isa::avx512) = has(isa::avx2) && saves(0xe6) && has_bit(extended.ebx, 16) && has_bit(extended.ebx, 17) && has_bit(extended.ebx, 30) &&
+                     has_bit(extended.ebx, 31);
+  has(isa::avx512_bf16) = has(isa::avx512) && has_bit(more.eax, 5);
+  has(isa::amx) = has(isa::avx512_bf16) && saves(0x600e6) && has_bit(extended.edx, 22) && has_bit(extended.edx, 24) && may_use_tiles();
   found.fast_bf16 = !intel;  // Intel's runs at half the rate of its FMA: there the tiles are what bf16 is for
 
   for (unsigned i = 0; i < 8; ++i) {
@@ -85,10 +86,14 @@ inline processor look_at_processor() {
     if (level == 1 && type == 1) found.l1 = bytes;
     if (level == 2 && (type == 1 || type == 3)) found.l2 = bytes;
   }
-  if (found.l1 == 0) found.l1 = 32 << 10;  // a processor, or what imitates it, that does not say
-  if (found.l2 == 0) found.l2 = 512 << 10;
   return found;
 }
+
+#else
+
+inline processor look_at_processor() { return {}; }
+
+#endif
 
 inline const processor& this_processor() {
   static const processor found = look_at_processor();
@@ -100,13 +105,12 @@ inline const processor& this_processor() {
 /// Whether this process can compute with it.
 inline bool has(isa i) { return detail::this_processor().has[static_cast<std::size_t>(i)]; }
 
-/// The fastest that there is. Throws `error` where there is none.
+/// The fastest that there is.
 inline isa best_isa() {
   if (has(isa::amx)) return isa::amx;
   if (has(isa::avx512_bf16) && detail::this_processor().fast_bf16) return isa::avx512_bf16;
   if (has(isa::avx512)) return isa::avx512;
-  if (has(isa::avx2)) return isa::avx2;
-  throw error("", "processor", "AVX2, FMA and F16C", "less", error_code::unsupported);
+  return has(isa::avx2) ? isa::avx2 : isa::portable;
 }
 
 /// The instruction set of that name, which `place` (a variable, a flag) asks for. Throws `error` where there is none, or this processor
@@ -118,7 +122,7 @@ inline isa isa_named(std::string_view name, std::string_view place) {
     if (name == name_of(i)) return i;
     available += (available.empty() ? "" : ", ") + std::string(name_of(i));
   }
-  throw error("", place, "what this processor has: " + (available.empty() ? "none" : available), name, error_code::unsupported);
+  throw error("", place, "what this processor has: " + available, name, error_code::unsupported);
 }
 
 /// What a backend made from `e` computes with. Throws `error` where the processor lacks what was asked for.

@@ -10,67 +10,81 @@
 
 namespace lazyprune {
 inline namespace v0 {
-inline namespace LAZYPRUNE_COMPILED_ISA {
 
 /// The sums are the same bits for any number of threads and, row by row, in any company.
 class linear_layers {
  public:
   enum class finish { store, add, gate };
 
-  linear_layers(isa path, int threads) : path_(path), threads_(threads) {}
+  linear_layers(const kernels::kernel_set& set, int threads) : kernels_(&set), threads_(threads) {}
 
   std::size_t bytes() const { return packed_.bytes() + sums_.bytes() + wide_.bytes(); }
 
   /// out (rows, outputs) = x w^T + bias, or += that; or (rows, ffn) = silu(x gate^T + b) * (x up^T + b').
   void multiply(rows_view<const float> x, const packed_matrix& w, const float* bias, finish how, rows_view<float> out) {
-    const kernels::product_kernel& kernel = kernels::product_kernel_for(path_, w.type());
+    const kernels::product_kernel& kernel = kernels_->product(w.type());
     const std::size_t blocks = (x.rows + most_rows - 1) / most_rows;
     for (std::size_t b = 0; b < blocks; ++b) {
       const std::size_t first = x.rows * b / blocks, rows = x.rows * (b + 1) / blocks - first;
-      multiply_block(kernel, x.slice(first, rows), w, bias, how, out.slice(first, rows));
+      multiply_block(kernel, x.slice(first, rows), w, {how, bias, out.slice(first, rows)});
     }
   }
 
  private:
   static constexpr std::size_t most_rows = 512;  // that share one reading of the weights
 
-  void multiply_block(const kernels::product_kernel& kernel, rows_view<const float> x, const packed_matrix& w, const float* bias,
-                      finish how, rows_view<float> out) {
+  /// What is done with a part's sums when they are complete.
+  struct ending {
+    finish how;
+    const float* bias;  // null: none
+    rows_view<float> out;
+  };
+
+  /// A thread's memory.
+  struct thread_floats {
+    float* sums;  // of tiles
+    float* wide;  // a part's weights, widened
+  };
+
+  void multiply_block(const kernels::product_kernel& kernel, rows_view<const float> x, const packed_matrix& w, const ending& end) {
     const product_plan plan(kernel, x.rows, w, threads_);
     auto* packed = reinterpret_cast<std::byte*>(packed_.take(plan.strips() * plan.strip_bytes() / 4));
     detail::for_tasks(detail::threads_for(threads_, x.rows * x.columns / 4), plan.strips(), [&](std::size_t s, std::size_t) {
       kernel.pack(x.row(s * kernel.strip), x.stride, plan.rows_of(s), x.columns, w.depth(), packed + plan.packed_offset(s, 0));
     });
 
-    const std::size_t kept_tiles = plan.cut() ? plan.strips() * plan.group() : 1, tile_floats = plan.tile_floats();
+    const auto threads = static_cast<std::size_t>(threads_);
+    const std::size_t sum_floats = (plan.cut() ? plan.strips() * plan.group() : 1) * plan.tile_floats();
     const std::size_t wide_floats = plan.widens() ? 2 * plan.group() * plan.panel_floats() : 0;
-    float* const all_sums = sums_.take(static_cast<std::size_t>(threads_) * kept_tiles * tile_floats);
-    float* const all_wide = wide_.take(static_cast<std::size_t>(threads_) * wide_floats);
-    const auto multiply = plan.widens() ? kernel.multiply_wide : kernel.multiply;
+    float* const sums = sums_.take(threads * sum_floats);
+    float* const wide = wide_.take(threads * wide_floats);
     // A multiplication takes about 1/64 ns; of fewer than four rows, reading the weights takes as long as four.
     const std::size_t nanoseconds = w.outputs() * w.depth() / 64 * std::max<std::size_t>(x.rows, 4);
     detail::for_tasks(detail::threads_for(threads_, nanoseconds), plan.groups(), [&](std::size_t group, std::size_t thread) {
-      float *const sums = all_sums + thread * kept_tiles * tile_floats, *const wide = all_wide + thread * wide_floats;
       kernel.enter();
       product_part part = plan.first_part(group);
-      for (const std::size_t first = part.first; part.first == first; part = plan.after(part)) {
-        const bool complete = part.k + part.count == w.depth();
-        const auto panel = [&](std::size_t p) {
-          if (!plan.widens()) return w.panel(p, part.k);
-          return reinterpret_cast<const std::byte*>(wide + (p - 2 * first) * plan.panel_floats());
-        };
-        for (std::size_t p = 2 * first; plan.widens() && p < 2 * part.last; ++p)
-          kernel.widen(w.panel(p, part.k), part.count, wide + (p - 2 * first) * plan.panel_floats());
-        for (std::size_t s = 0; s < plan.strips(); ++s)
-          for (std::size_t t = first; t < part.last; ++t) {
-            float* tile = sums + (plan.cut() ? s * plan.group() + t - first : 0) * tile_floats;
-            multiply(packed + plan.packed_offset(s, part.k), plan.rows_of(s), panel(2 * t), panel(2 * t + 1), part.count, tile,
-                     {part.k > 0, plan.prefetch_of(part, s, t - first, packed)});
-            if (complete) finish_tile(kernel, tile, t, bias, how, out.slice(s * kernel.strip, plan.rows_of(s)));
-          }
-      }
+      for (const std::size_t first = part.first; part.first == first; part = plan.after(part))
+        multiply_part(kernel, plan, part, packed, {sums + thread * sum_floats, wide + thread * wide_floats}, end);
       kernel.leave();
     });
+  }
+
+  static void multiply_part(const kernels::product_kernel& kernel, const product_plan& plan, const product_part& part,
+                            const std::byte* packed, const thread_floats& room, const ending& end) {
+    const packed_matrix& w = plan.weight();
+    const part_prefetch prefetch(plan, part, packed);
+    const bool complete = part.k + part.count == w.depth();
+    const auto multiply = plan.widens() ? kernel.multiply_wide : kernel.multiply;
+    const auto wide = [&](std::size_t p) { return room.wide + (p - 2 * part.first) * plan.panel_floats(); };
+    const auto panel = [&](std::size_t p) { return plan.widens() ? reinterpret_cast<const std::byte*>(wide(p)) : w.panel(p, part.k); };
+    for (std::size_t p = 2 * part.first; plan.widens() && p < 2 * part.last; ++p) kernel.widen(w.panel(p, part.k), part.count, wide(p));
+    for (std::size_t s = 0; s < plan.strips(); ++s)
+      for (std::size_t t = part.first; t < part.last; ++t) {
+        float* const tile = room.sums + (plan.cut() ? s * plan.group() + t - part.first : 0) * plan.tile_floats();
+        multiply(packed + plan.packed_offset(s, part.k), plan.rows_of(s), panel(2 * t), panel(2 * t + 1), part.count, tile,
+                 {part.k > 0, prefetch.of(s, t - part.first)});
+        if (complete) finish_tile(kernel, tile, t, end.bias, end.how, end.out.slice(s * kernel.strip, plan.rows_of(s)));
+      }
   }
 
   /// Tile t of the weight, with `sums` for the rows of `out`.
@@ -95,13 +109,12 @@ class linear_layers {
     }
   }
 
-  isa path_;
+  const kernels::kernel_set* kernels_;
   int threads_;
-  detail::workspace packed_;  // a block of rows
-  detail::workspace sums_;    // of each thread's tiles
-  detail::workspace wide_;    // each thread's weights, widened
+  detail::scratch_memory packed_;  // a block of rows
+  detail::scratch_memory sums_;    // of each thread's tiles
+  detail::scratch_memory wide_;    // each thread's weights, widened
 };
 
-}  // namespace LAZYPRUNE_COMPILED_ISA
 }  // namespace v0
 }  // namespace lazyprune

@@ -15,7 +15,6 @@
 
 namespace lazyprune {
 inline namespace v0 {
-inline namespace LAZYPRUNE_COMPILED_ISA {
 
 class packed_kv {
  public:
@@ -129,6 +128,5 @@ class packed_kv {
   std::vector<aligned_array<std::byte>> blocks_;  // (kv_heads, keys and values)
 };
 
-}  // namespace LAZYPRUNE_COMPILED_ISA
 }  // namespace v0
 }  // namespace lazyprune

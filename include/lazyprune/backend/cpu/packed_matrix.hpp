@@ -6,21 +6,22 @@
 // panels of the gate and of the up projection take turns, so that a tile holds both.
 #pragma once
 
+#if defined(__SSE2__)
 #include <emmintrin.h>
+#endif
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <span>
 
-#include <lazyprune/backend/cpu/kernels/avx2/convert.hpp>
+#include <lazyprune/backend/cpu/kernels/convert.hpp>
 #include <lazyprune/backend/cpu/kernels/product_kernel.hpp>
 #include <lazyprune/backend/cpu/large_array.hpp>
 #include <lazyprune/backend/cpu/parallel.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
-inline namespace LAZYPRUNE_COMPILED_ISA {
 
 class packed_matrix {
  public:
@@ -147,14 +148,15 @@ class packed_matrix {
         std::copy_n(stored, count * size_of(type), some);
     }
     if (type_ == dtype::f32)
-      kernels::avx2::convert(type, from, numbers, reinterpret_cast<float*>(to));
+      kernels::convert(type, from, numbers, reinterpret_cast<float*>(to));
     else
-      kernels::avx2::convert(type, from, numbers, reinterpret_cast<std::uint16_t*>(to));
+      kernels::convert(type, from, numbers, reinterpret_cast<std::uint16_t*>(to));
     return to;
   }
 
   /// The first `lines` columns of 16 rows of 32 bits become lines.
   static void transpose(const std::byte* const (&rows)[panel_outputs], std::size_t lines, std::byte* to) {
+#if defined(__SSE2__)
     const auto load = [&](std::size_t row, std::size_t column) {
       return _mm_castsi128_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[row] + column * 4)));
     };
@@ -166,6 +168,11 @@ class packed_matrix {
         for (std::size_t i = 0; i < 4 && column + i < lines; ++i)
           _mm_store_ps(reinterpret_cast<float*>(to + (column + i) * kernels::line_bytes + row * 4), columns[i]);
       }
+#else
+    for (std::size_t column = 0; column < lines; ++column)
+      for (std::size_t row = 0; row < panel_outputs; ++row)
+        std::memcpy(to + column * kernels::line_bytes + row * 4, rows[row] + column * 4, 4);
+#endif
   }
 
   std::size_t outputs_;
@@ -178,6 +185,5 @@ class packed_matrix {
   large_array values_;  // (panels, lines, 64)
 };
 
-}  // namespace LAZYPRUNE_COMPILED_ISA
 }  // namespace v0
 }  // namespace lazyprune

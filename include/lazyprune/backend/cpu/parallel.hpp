@@ -54,7 +54,7 @@ void for_tasks_in_turn([[maybe_unused]] int threads, std::size_t tasks, const Bo
 }
 
 /// Memory for the course of one operation: grows to the largest one seen and stays.
-class workspace {
+class scratch_memory {
  public:
   /// Room for `count` floats, on a cache line's boundary; what is in it is lost.
   float* take(std::size_t count) {

@@ -10,7 +10,6 @@
 
 namespace lazyprune {
 inline namespace v0 {
-inline namespace LAZYPRUNE_COMPILED_ISA {
 
 /// A group of neighbouring tiles of the weight, and a run of their inputs: every strip of rows meets it before the next one.
 struct product_part {
@@ -36,6 +35,7 @@ class product_plan {
     prefetches_ = strips_ > 1 && (widens_ ? wide_bytes : part_bytes) + part_bytes <= room;
   }
 
+  const packed_matrix& weight() const { return w_; }
   std::size_t strips() const { return strips_; }
   std::size_t groups() const { return (tiles_ + group_ - 1) / group_; }  // for threads to share
   std::size_t group() const { return group_; }                           // tiles in one
@@ -43,6 +43,8 @@ class product_plan {
   bool widens() const { return widens_; }                                // a part's weights, before they are multiplied
   bool prefetches() const { return prefetches_; }
 
+  std::size_t strip_input_bytes() const { return kernel_.padded(kernel_.strip) * kernel_.element; }  // of a strip, for each input
+  std::size_t panel_input_bytes() const { return kernels::line_bytes / kernel_.line_inputs; }        // of a panel, for each input
   std::size_t strip_bytes() const { return detail::whole_lines(strip_input_bytes() * w_.depth() / 4 + 16) * 4; }
   std::size_t tile_floats() const { return kernel_.padded(kernel_.strip) * kernels::tile_outputs; }
   std::size_t panel_floats() const { return depth_ * kernels::panel_outputs; }  // of a part, widened
@@ -61,31 +63,8 @@ class product_plan {
     return p.k + p.count < w_.depth() ? part_of(p.first / group_, p.k + p.count) : part_of(p.first / group_ + 1, 0);
   }
 
-  /// What is prefetched while a strip meets the i-th tile of a part. The strips share the weights of the next part's i-th tile; of many
-  /// strips, which together do not stay in L2, every other tile's take the two tiles', and the tiles between share the next strip.
-  kernels::prefetch_run prefetch_of(const product_part& p, std::size_t strip, std::size_t i, const std::byte* packed) const {
-    const kernels::prefetch_run nothing = kernels::no_prefetch(packed + packed_offset(strip, p.k));
-    if (!prefetches_) return nothing;
-    const product_part next = after(p);
-    const std::size_t taking = strips_ >= many_strips && group_ > 1 ? 2 : 1;  // tiles at a time
-    if (i % taking != taking - 1) {
-      const std::size_t shares = group_ / taking, step = (strip_input_bytes() + shares - 1) / shares;
-      const std::size_t from = strip + 1 < strips_ ? packed_offset(strip + 1, p.k) : packed_offset(0, next.k);
-      return {packed + from + i / taking * step * p.count, step};
-    }
-    const std::size_t panels = 2 * taking, shares = strips_ / panels, share = strip / panels;
-    if (share >= shares || next.first + i >= next.last) return nothing;
-    const std::size_t bytes = next.count * panel_input_bytes();
-    return {w_.panel(2 * (next.first + i - i % taking) + strip % panels, next.k) + share * bytes / shares,
-            (bytes + shares * p.count - 1) / (shares * p.count)};
-  }
-
  private:
   static constexpr std::size_t widening_strips = 4;  // from so many on, weights are widened once for all
-  static constexpr std::size_t many_strips = 8;
-
-  std::size_t strip_input_bytes() const { return kernel_.padded(kernel_.strip) * kernel_.element; }  // of a strip, for each input
-  std::size_t panel_input_bytes() const { return kernels::line_bytes / kernel_.line_inputs; }        // of a panel, for each input
 
   product_part part_of(std::size_t group, std::size_t k) const {
     return {group * group_, std::min(tiles_, (group + 1) * group_), k, std::min(depth_, w_.depth() - k)};
@@ -114,6 +93,47 @@ class product_plan {
   bool prefetches_;  // where L2 has room for the next part beside this one
 };
 
-}  // namespace LAZYPRUNE_COMPILED_ISA
+/// What is prefetched while a part is computed. The strips share the weights of the next part's i-th tile when they meet the i-th of this
+/// one; of many strips, which together do not stay in L2, every other tile's take the two tiles', and the tiles between share the next
+/// strip.
+class part_prefetch {
+ public:
+  part_prefetch(const product_plan& plan, const product_part& part, const std::byte* packed)
+      : plan_(plan), part_(part), next_(plan.after(part)), packed_(packed), pairs_(plan.strips() >= many_strips && plan.group() > 1) {
+    const auto rounded_up = [](std::size_t bytes, std::size_t parts) { return parts == 0 ? 0 : (bytes + parts - 1) / parts; };
+    row_step_ = rounded_up(plan.strip_input_bytes(), plan.group() >> pairs_);
+    shares_ = plan.strips() >> (1 + pairs_);
+    const std::size_t bytes = next_.count * plan.panel_input_bytes();
+    share_bytes_ = shares_ == 0 ? 0 : bytes / shares_;
+    weight_step_ = rounded_up(bytes, shares_ * part.count);
+  }
+
+  /// While a strip meets the i-th tile of the part.
+  kernels::prefetch_run of(std::size_t strip, std::size_t i) const {
+    const kernels::prefetch_run nothing = kernels::no_prefetch(packed_ + plan_.packed_offset(strip, part_.k));
+    if (!plan_.prefetches()) return nothing;
+    if (pairs_ && i % 2 == 0) {
+      const std::size_t from = strip + 1 < plan_.strips() ? plan_.packed_offset(strip + 1, part_.k) : plan_.packed_offset(0, next_.k);
+      return {packed_ + from + i / 2 * row_step_ * part_.count, row_step_};
+    }
+    const std::size_t share = strip >> (1 + pairs_), panel = strip & (pairs_ ? 3u : 1u);
+    if (share >= shares_ || next_.first + i >= next_.last) return nothing;
+    const std::size_t tile = next_.first + i - (pairs_ ? 1 : 0);
+    return {plan_.weight().panel(2 * tile + panel, next_.k) + share * share_bytes_, weight_step_};
+  }
+
+ private:
+  static constexpr std::size_t many_strips = 8;
+
+  const product_plan& plan_;
+  product_part part_, next_;
+  const std::byte* packed_;  // the rows
+  bool pairs_;               // of tiles
+  std::size_t row_step_;     // bytes of the next strip, for each input
+  std::size_t shares_;       // of a panel of the next part's weights: so many strips take one each
+  std::size_t share_bytes_;
+  std::size_t weight_step_;  // bytes of a share, for each input
+};
+
 }  // namespace v0
 }  // namespace lazyprune

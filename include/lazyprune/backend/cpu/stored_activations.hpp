@@ -8,12 +8,11 @@
 #include <span>
 #include <vector>
 
-#include <lazyprune/backend/cpu/kernels/avx2/convert.hpp>
+#include <lazyprune/backend/cpu/kernels/convert.hpp>
 #include <lazyprune/backend/host.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
-inline namespace LAZYPRUNE_COMPILED_ISA {
 
 /// (slots, columns), in blocks of slots: memory grows without copying what is there, and is given back when a block's last row is taken.
 class stored_activations {
@@ -43,9 +42,7 @@ class stored_activations {
       std::memcpy(at(slot), row, row_bytes());
       return;
     }
-    auto* out = reinterpret_cast<std::uint16_t*>(at(slot));
-    kernels::avx2::convert<dtype::f32>(reinterpret_cast<const std::byte*>(row), whole(), out);
-    for (std::size_t i = whole(); i < columns_; ++i) out[i] = bf16_of_float(row[i]);
+    kernels::convert(dtype::f32, reinterpret_cast<const std::byte*>(row), columns_, reinterpret_cast<std::uint16_t*>(at(slot)));
   }
 
   void read(std::size_t slot, float* row) const {
@@ -53,9 +50,7 @@ class stored_activations {
       std::memcpy(row, at(slot), row_bytes());
       return;
     }
-    const auto* in = reinterpret_cast<const std::uint16_t*>(at(slot));
-    kernels::avx2::convert<dtype::bf16>(at(slot), whole(), row);
-    for (std::size_t i = whole(); i < columns_; ++i) row[i] = float_of_bf16(in[i]);
+    kernels::convert(dtype::bf16, at(slot), columns_, row);
   }
 
   /// What these slots hold, each of them something, is not needed any more.
@@ -76,7 +71,6 @@ class stored_activations {
 
   static std::uint64_t bit_of(std::uint32_t slot) { return std::uint64_t{1} << slot % block_slots; }
   std::size_t row_bytes() const { return columns_ * size_of(type_); }
-  std::size_t whole() const { return columns_ / 8 * 8; }  // numbers that are converted eight at a time
 
   std::byte* at(std::size_t slot) {
     assert(blocks_[slot / block_slots].rows & bit_of(static_cast<std::uint32_t>(slot)));
@@ -90,6 +84,5 @@ class stored_activations {
   std::vector<block> blocks_;
 };
 
-}  // namespace LAZYPRUNE_COMPILED_ISA
 }  // namespace v0
 }  // namespace lazyprune

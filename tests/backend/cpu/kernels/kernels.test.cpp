@@ -3,14 +3,22 @@
 
 #include <doctest/doctest.h>
 
+#include <set>
+
 using namespace lazyprune;
 
-TEST_CASE("every instruction set has a kernel of its own for bf16, and none is taken for what it is not") {
-  const kernels::product_kernel* in_bf16[] = {&kernels::avx2::bf16, &kernels::avx512::bf16, &kernels::avx512_bf16::bf16,
-                                              &kernels::amx::bf16};
+TEST_CASE("every instruction set has a kernel of its own for bf16; the rest those above AVX-512 share with it") {
+  std::set<const kernels::product_kernel*> in_bf16;
   for (const isa i : every_isa) {
-    CHECK(&kernels::product_kernel_for(i, dtype::bf16) == in_bf16[static_cast<std::size_t>(i)]);
-    CHECK(&kernels::product_kernel_for(i, dtype::f32) == (i == isa::avx2 ? &kernels::avx2::f32 : &kernels::avx512::f32));
-    CHECK(&kernels::attention_kernel_for(i) == (i == isa::avx2 ? &kernels::avx2::attention : &kernels::avx512::attention));
+    const kernels::kernel_set& set = kernels::kernels_of(i);
+    CHECK(in_bf16.insert(&set.bf16).second);
+    CHECK(&set.product(dtype::bf16) == &set.bf16);
+    CHECK(&set.product(dtype::f32) == &set.f32);
+    if (i < isa::avx512) continue;
+    CHECK(&set.f32 == &kernels::avx512::f32);
+    CHECK(&set.attention == &kernels::avx512::attention);
+    CHECK(&set.elementwise == &kernels::avx512::elementwise);
   }
+  CHECK(&kernels::kernels_of(isa::avx2).f32 == &kernels::avx2::f32);
+  CHECK(&kernels::kernels_of(isa::portable).f32 == &kernels::portable::f32);
 }

@@ -10,11 +10,8 @@
 #include <cstdint>
 #include <limits>
 
-#include <lazyprune/backend/cpu/batch.hpp>
-
 namespace lazyprune {
 inline namespace v0 {
-inline namespace LAZYPRUNE_COMPILED_ISA {
 namespace kernels {
 
 inline constexpr std::size_t mass_lanes = 16;
@@ -37,6 +34,5 @@ struct attention_kernel {
 };
 
 }  // namespace kernels
-}  // namespace LAZYPRUNE_COMPILED_ISA
 }  // namespace v0
 }  // namespace lazyprune

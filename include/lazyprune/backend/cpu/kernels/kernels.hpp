@@ -2,25 +2,47 @@
 // All kernels, and which of them an instruction set computes with.
 #pragma once
 
+#include <lazyprune/backend/cpu/isa.hpp>
+#include <lazyprune/backend/cpu/kernels/portable/attention.hpp>
+#include <lazyprune/backend/cpu/kernels/portable/elementwise.hpp>
+#include <lazyprune/backend/cpu/kernels/portable/product.hpp>
+#if defined(__x86_64__)
 #include <lazyprune/backend/cpu/kernels/amx/product.hpp>
 #include <lazyprune/backend/cpu/kernels/avx2/attention.hpp>
+#include <lazyprune/backend/cpu/kernels/avx2/elementwise.hpp>
 #include <lazyprune/backend/cpu/kernels/avx512/attention.hpp>
+#include <lazyprune/backend/cpu/kernels/avx512/elementwise.hpp>
+#endif
 
 namespace lazyprune {
 inline namespace v0 {
-inline namespace LAZYPRUNE_COMPILED_ISA {
 namespace kernels {
 
-/// What multiplies by weights of this type.
-inline const product_kernel& product_kernel_for(isa path, dtype weights) {
-  if (path == isa::avx2) return weights == dtype::f32 ? avx2::f32 : avx2::bf16;
-  if (weights == dtype::f32) return avx512::f32;
-  return path == isa::avx512 ? avx512::bf16 : path == isa::avx512_bf16 ? avx512_bf16::bf16 : amx::bf16;
+/// The kernels of one instruction set.
+struct kernel_set {
+  const product_kernel& f32;   // multiplies by weights, keys and values in f32
+  const product_kernel& bf16;  // and in bf16
+  const attention_kernel& attention;
+  const elementwise_kernel& elementwise;
+
+  const product_kernel& product(dtype weights) const { return weights == dtype::f32 ? f32 : bf16; }
+};
+
+inline const kernel_set& kernels_of([[maybe_unused]] isa path) {
+#if defined(__x86_64__)
+  static constexpr kernel_set with_avx2{avx2::f32, avx2::bf16, avx2::attention, avx2::elementwise};
+  static constexpr kernel_set with_avx512{avx512::f32, avx512::bf16, avx512::attention, avx512::elementwise};
+  static constexpr kernel_set with_avx512_bf16{avx512::f32, avx512_bf16::bf16, avx512::attention, avx512::elementwise};
+  static constexpr kernel_set with_amx{avx512::f32, amx::bf16, avx512::attention, avx512::elementwise};
+  if (path == isa::avx2) return with_avx2;
+  if (path == isa::avx512) return with_avx512;
+  if (path == isa::avx512_bf16) return with_avx512_bf16;
+  if (path == isa::amx) return with_amx;
+#endif
+  static constexpr kernel_set on_any{portable::f32, portable::bf16, portable::attention, portable::elementwise};
+  return on_any;
 }
 
-inline const attention_kernel& attention_kernel_for(isa path) { return path == isa::avx2 ? avx2::attention : avx512::attention; }
-
 }  // namespace kernels
-}  // namespace LAZYPRUNE_COMPILED_ISA
 }  // namespace v0
 }  // namespace lazyprune

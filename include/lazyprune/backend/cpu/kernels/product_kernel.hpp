@@ -7,16 +7,12 @@
 // is cut, it goes on from what was stored: so neither the blocks, nor the other rows, nor the threads change a bit of it.
 #pragma once
 
-#include <xmmintrin.h>
-
 #include <cstddef>
 
-#include <lazyprune/backend/cpu/batch.hpp>
 #include <lazyprune/backend/tensor.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
-inline namespace LAZYPRUNE_COMPILED_ISA {
 namespace kernels {
 
 inline constexpr std::size_t panel_outputs = 16;
@@ -89,7 +85,7 @@ struct product_kernel {
 /// For kernels that have nothing to prepare.
 inline void nothing() {}
 
-inline void prefetch_l2(const std::byte* line) { _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T1); }
+inline void prefetch_l2(const std::byte* line) { __builtin_prefetch(line, 0, 2); }
 
 // e^x = 2^n e^rest: see exp() in the kernels.
 inline constexpr float exp_limit = 170.0f;  // both sides of it are infinity, or 0; 2^n fits in two factors
@@ -99,6 +95,5 @@ inline constexpr float exp_terms[] = {1.9875691500e-4f, 1.3981999507e-3f, 8.3334
                                       4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f};
 
 }  // namespace kernels
-}  // namespace LAZYPRUNE_COMPILED_ISA
 }  // namespace v0
 }  // namespace lazyprune

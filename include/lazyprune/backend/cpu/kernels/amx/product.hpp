@@ -14,7 +14,6 @@
 
 namespace lazyprune {
 inline namespace v0 {
-inline namespace LAZYPRUNE_COMPILED_ISA {
 namespace kernels {
 namespace amx {
 
@@ -106,7 +105,6 @@ inline constexpr product_kernel bf16 = [] {
 
 }  // namespace amx
 }  // namespace kernels
-}  // namespace LAZYPRUNE_COMPILED_ISA
 }  // namespace v0
 }  // namespace lazyprune
 

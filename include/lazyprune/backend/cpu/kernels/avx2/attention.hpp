@@ -7,7 +7,6 @@
 
 namespace lazyprune {
 inline namespace v0 {
-inline namespace LAZYPRUNE_COMPILED_ISA {
 namespace kernels {
 namespace avx2 {
 
@@ -87,6 +86,5 @@ inline constexpr attention_kernel attention{.soften = soften, .scale = scale, .f
 
 }  // namespace avx2
 }  // namespace kernels
-}  // namespace LAZYPRUNE_COMPILED_ISA
 }  // namespace v0
 }  // namespace lazyprune

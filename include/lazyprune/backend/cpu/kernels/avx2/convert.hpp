@@ -4,7 +4,6 @@
 
 #include <cstdint>
 
-#include <lazyprune/backend/cpu/batch.hpp>
 #include <lazyprune/backend/cpu/isa.hpp>
 #include <lazyprune/backend/tensor.hpp>
 
@@ -13,7 +12,6 @@
 
 namespace lazyprune {
 inline namespace v0 {
-inline namespace LAZYPRUNE_COMPILED_ISA {
 namespace kernels {
 namespace avx2 {
 
@@ -59,6 +57,5 @@ LAZYPRUNE_AVX2_CONVERT inline void convert(dtype type, const std::byte* from, st
 
 }  // namespace avx2
 }  // namespace kernels
-}  // namespace LAZYPRUNE_COMPILED_ISA
 }  // namespace v0
 }  // namespace lazyprune

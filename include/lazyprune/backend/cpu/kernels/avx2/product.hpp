@@ -12,7 +12,6 @@
 
 namespace lazyprune {
 inline namespace v0 {
-inline namespace LAZYPRUNE_COMPILED_ISA {
 namespace kernels {
 namespace avx2 {
 
@@ -237,6 +236,5 @@ inline constexpr product_kernel bf16 = [] {
 
 }  // namespace avx2
 }  // namespace kernels
-}  // namespace LAZYPRUNE_COMPILED_ISA
 }  // namespace v0
 }  // namespace lazyprune

@@ -14,7 +14,6 @@
 
 namespace lazyprune {
 inline namespace v0 {
-inline namespace LAZYPRUNE_COMPILED_ISA {
 namespace kernels {
 namespace avx512 {
 
@@ -107,7 +106,6 @@ inline constexpr attention_kernel attention{.soften = soften, .scale = scale, .f
 
 }  // namespace avx512
 }  // namespace kernels
-}  // namespace LAZYPRUNE_COMPILED_ISA
 }  // namespace v0
 }  // namespace lazyprune
 

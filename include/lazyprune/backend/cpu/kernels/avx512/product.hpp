@@ -19,7 +19,6 @@
 
 namespace lazyprune {
 inline namespace v0 {
-inline namespace LAZYPRUNE_COMPILED_ISA {
 namespace kernels {
 namespace avx512 {
 
@@ -250,7 +249,6 @@ inline constexpr product_kernel bf16 = [] {
 
 }  // namespace avx512
 }  // namespace kernels
-}  // namespace LAZYPRUNE_COMPILED_ISA
 }  // namespace v0
 }  // namespace lazyprune
 

@@ -14,7 +14,6 @@
 
 namespace lazyprune {
 inline namespace v0 {
-inline namespace LAZYPRUNE_COMPILED_ISA {
 namespace kernels {
 namespace avx512_bf16 {
 
@@ -84,7 +83,6 @@ inline constexpr product_kernel bf16 = [] {
 
 }  // namespace avx512_bf16
 }  // namespace kernels
-}  // namespace LAZYPRUNE_COMPILED_ISA
 }  // namespace v0
 }  // namespace lazyprune
 

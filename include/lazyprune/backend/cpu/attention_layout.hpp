@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT
+// How attention is cut into tasks, and where in a task's memory things are.
+#pragma once
+
+#include <algorithm>
+
+#include <lazyprune/backend/cpu/kernels/attention_kernel.hpp>
+#include <lazyprune/backend/cpu/kernels/product_kernel.hpp>
+#include <lazyprune/backend/cpu/packed_kv.hpp>
+#include <lazyprune/backend/cpu/parallel.hpp>
+#include <lazyprune/backend/tensor_backend.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+
+/// Some rows of q, for one key/value head.
+struct query_rows {
+  std::size_t first;
+  std::size_t count;
+  std::size_t kv_head;
+};
+
+/// A task is a run of rows for one key/value head. The query heads that share it make a stack of (rows, group) queries, which is cut into
+/// strips, the last of them shorter.
+class attention_layout {
+ public:
+  static constexpr std::size_t most_strip = 32;  // queries, of any kernel
+
+  attention_layout(const kernels::product_kernel& product, const attention_shape& shape, const packed_kv& kv, std::size_t rows)
+      : shape_(shape),
+        rows_(rows),
+        strip_(product.strip),
+        group_(shape.heads / shape.kv_heads),
+        task_rows_(std::clamp<std::size_t>(strips_together * strip_ / group_, 1, std::max<std::size_t>(1, rows))),
+        tile_floats_(product.padded(strip_) * kernels::tile_outputs),
+        value_floats_(kv.value_tiles() * tile_floats_),
+        query_floats_(packed_floats(product, kv.key_depth())),
+        weight_floats_(packed_floats(product, packed_kv::block_slots)),
+        wide_key_floats_(packed_kv::block_slots * kv.key_depth()),
+        wide_value_floats_(packed_kv::block_slots * kv.value_tiles() * kernels::tile_outputs),
+        widens_(product.widen && strips(task_rows_) > 1) {}
+
+  std::size_t group() const { return group_; }              // query heads that share a key/value head
+  std::size_t tile_floats() const { return tile_floats_; }  // of a strip's sums with 32 outputs
+  bool widens() const { return widens_; }                   // a block in bf16, once for all strips that meet it
+
+  std::size_t tasks() const { return (rows_ + task_rows_ - 1) / task_rows_ * shape_.kv_heads; }
+  query_rows task(std::size_t i) const {
+    const std::size_t first = i / shape_.kv_heads * task_rows_;
+    return {first, std::min(task_rows_, rows_ - first), i % shape_.kv_heads};
+  }
+
+  std::size_t strips(std::size_t rows) const { return (rows * group_ + strip_ - 1) / strip_; }
+
+  /// A strip's queries: numbers `from` to `from + count - 1` of the stack.
+  struct strip {
+    std::size_t from, count;
+  };
+  strip strip_of(const query_rows& rows, std::size_t s) const { return {s * strip_, std::min(strip_, rows.count * group_ - s * strip_)}; }
+
+  /// The row of q, and the query head, that a number of the stack stands for.
+  std::size_t row_of(const query_rows& rows, std::size_t number) const { return rows.first + number / group_; }
+  std::size_t head_of(const query_rows& rows, std::size_t number) const { return rows.kv_head * group_ + number % group_; }
+
+  /// What a task has found so far: of each strip the sums of values (value tiles, strip, 32), the largest scores (strip) and their mass
+  /// (strip, 16).
+  struct strip_state {
+    float* sums;
+    float* largest;
+    float* mass;
+  };
+  std::size_t state_floats() const { return strips(task_rows_) * strip_state_floats(); }
+  strip_state state_of(float* state, std::size_t s) const {
+    float* const sums = state + s * strip_state_floats();
+    float* const largest = sums + value_floats_;
+    return {sums, largest, largest + detail::whole_lines(strip_)};
+  }
+  std::size_t value_floats() const { return value_floats_; }  // of a strip's sums of values
+
+  /// A thread's memory while it works on a task.
+  struct scratch {
+    float* scores;          // of one strip that meets one block: (tiles, strip, 32)
+    float* weights;         // (strip, block_slots)
+    float* packed_weights;  // the same, packed
+    float* scaled;          // (strip, head_dim): queries, before they are packed
+    float* wide_keys;       // of a block, where it is widened
+    float* wide_values;
+  };
+  std::size_t local_floats() const {
+    return strips(task_rows_) * query_floats_ + scratch_floats() + (widens_ ? wide_key_floats_ + wide_value_floats_ : 0);
+  }
+  float* packed_queries(float* local, std::size_t s) const { return local + s * query_floats_; }
+  scratch scratch_of(float* local) const {
+    float* const scores = local + strips(task_rows_) * query_floats_;
+    float* const weights = scores + score_floats();
+    float* const packed_weights = weights + strip_ * packed_kv::block_slots;
+    float* const wide_keys = scores + scratch_floats();
+    return {scores, weights, packed_weights, packed_weights + weight_floats_, wide_keys, wide_keys + wide_key_floats_};
+  }
+
+ private:
+  static constexpr std::size_t strips_together = 16;  // that meet a block of keys while it is in the cache
+
+  std::size_t packed_floats(const kernels::product_kernel& product, std::size_t depth) const {
+    return detail::whole_lines(product.padded(strip_) * depth * product.element / sizeof(float)) + 16;
+  }
+  std::size_t strip_state_floats() const { return value_floats_ + detail::whole_lines(strip_) + strip_ * kernels::mass_lanes; }
+  std::size_t score_floats() const { return packed_kv::block_tiles * tile_floats_; }
+  std::size_t scratch_floats() const {
+    return score_floats() + strip_ * packed_kv::block_slots + weight_floats_ + detail::whole_lines(strip_ * shape_.head_dim);
+  }
+
+  attention_shape shape_;
+  std::size_t rows_;   // of q
+  std::size_t strip_;  // queries, at most
+  std::size_t group_;
+  std::size_t task_rows_;  // at most
+  std::size_t tile_floats_;
+  std::size_t value_floats_;
+  std::size_t query_floats_;   // of a packed strip of queries
+  std::size_t weight_floats_;  // of a packed strip of weights
+  std::size_t wide_key_floats_, wide_value_floats_;
+  bool widens_;
+};
+
+}  // namespace v0
+}  // namespace lazyprune

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+// Stored numbers from one type to another: the bits of tensor.hpp's functions, with AVX2 at the speed of memory.
+#pragma once
+
+#include <lazyprune/backend/cpu/isa.hpp>
+#include <lazyprune/backend/tensor.hpp>
+#if defined(__x86_64__)
+#include <lazyprune/backend/cpu/kernels/avx2/convert.hpp>
+#endif
+
+namespace lazyprune {
+inline namespace v0 {
+namespace kernels {
+
+inline void round_to(float* to, float number) { *to = number; }
+inline void round_to(std::uint16_t* to, float number) { *to = bf16_of_float(number); }
+
+/// `count` numbers of this type from unaligned memory, as float or rounded to bf16.
+template <class To>
+void convert(dtype type, const std::byte* from, std::size_t count, To* to) {
+  std::size_t done = 0;
+#if defined(__x86_64__)
+  if (has(isa::avx2)) {
+    done = count / 8 * 8;
+    avx2::convert(type, from, done, to);
+  }
+#endif
+  const tensor rest{type, 1, count, from};
+  for (; done < count; ++done) {
+    float number;
+    widen(rest, done, 1, &number);
+    round_to(to + done, number);
+  }
+}
+
+}  // namespace kernels
+}  // namespace v0
+}  // namespace lazyprune

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+// What one instruction set brings to vectors of floats: norms, rotations, sums.
+//
+// Every kernel gives the same bits but the portable one, which may lack a fused multiply-add: a norm's squares are added up in 32 lanes, of
+// which each takes every 32nd number, and what is fused is written so, and not left to the compiler.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+
+namespace lazyprune {
+inline namespace v0 {
+namespace kernels {
+
+struct elementwise_kernel {
+  /// out = x / sqrt(mean(x^2) + epsilon) * weight (count); out may be x.
+  void (*rms_norm)(const float* x, const float* weight, std::size_t count, double epsilon, float* out);
+
+  /// The pairs (a[i], b[i]) turned by their angles: a = a cos - b sin, its first product rounded and the second fused; b = b cos + a sin.
+  void (*rotate)(float* a, float* b, const float* cosines, const float* sines, std::size_t count);
+
+  /// to += x (count).
+  void (*add)(const float* x, std::size_t count, float* to);
+};
+
+inline constexpr std::size_t square_lanes = 32;
+
+/// 1 / sqrt(mean of squares + epsilon), from the squares' sums.
+inline float rms_scale(const float (&lanes)[square_lanes], std::size_t count, double epsilon) {
+  float eight[8];
+  for (std::size_t i = 0; i < 8; ++i) eight[i] = (lanes[i] + lanes[i + 8]) + (lanes[i + 16] + lanes[i + 24]);
+  const float sum = ((eight[0] + eight[4]) + (eight[1] + eight[5])) + ((eight[2] + eight[6]) + (eight[3] + eight[7]));
+  return static_cast<float>(1.0 / std::sqrt(sum / static_cast<double>(count) + epsilon));
+}
+
+}  // namespace kernels
+}  // namespace v0
+}  // namespace lazyprune

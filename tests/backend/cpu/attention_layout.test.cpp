@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/backend/cpu/attention_layout.hpp>
+
+#include <doctest/doctest.h>
+
+#include <backend/samples.hpp>
+#include <lazyprune/backend/cpu/kernels/kernels.hpp>
+
+using namespace lazyprune;
+using namespace lazyprune_test;
+
+TEST_CASE("tasks and strips hold every query of every head once, and what lies in a task's memory does not overlap") {
+  for (const isa path : every_isa)
+    for (const dtype type : {dtype::f32, dtype::bf16})
+      for (const attention_shape shape : {attention_shape{8, 2, 64}, attention_shape{6, 3, 5}, attention_shape{32, 1, 20}})
+        for (const std::size_t rows : {1u, 7u, 600u}) {
+          const kernels::product_kernel& product = kernels::kernels_of(path).product(type);
+          packed_kv kv(shape.kv_heads, shape.head_dim);
+          const guarded<float> one(1, kv.width());
+          kv.append(one.view(), one.view(), type, 1);
+          const attention_layout layout(product, shape, kv, rows);
+          REQUIRE(product.strip <= attention_layout::most_strip);
+          std::vector<int> times(rows * shape.heads);
+          std::size_t most_strips = 0;
+          for (std::size_t t = 0; t < layout.tasks(); ++t) {
+            const query_rows task = layout.task(t);
+            most_strips = std::max(most_strips, layout.strips(task.count));
+            for (std::size_t s = 0; s < layout.strips(task.count); ++s) {
+              const auto [from, count] = layout.strip_of(task, s);
+              REQUIRE(count >= 1);
+              REQUIRE(count <= product.strip);
+              for (std::size_t i = from; i < from + count; ++i) ++times[layout.row_of(task, i) * shape.heads + layout.head_of(task, i)];
+            }
+          }
+          CHECK(std::ranges::all_of(times, [](int n) { return n == 1; }));
+          CHECK(layout.widens() == (product.widen && most_strips > 1));
+
+          float* const none = nullptr;
+          const auto at = [&](const float* place) { return static_cast<std::size_t>(place - none); };
+          const auto last = layout.state_of(none, most_strips - 1);
+          CHECK(at(last.largest) - at(last.sums) >= layout.value_floats());
+          CHECK(at(last.mass) - at(last.largest) >= product.strip);
+          CHECK(layout.state_floats() - at(last.mass) >= product.strip * kernels::mass_lanes);
+          const std::size_t padded = product.padded(product.strip);
+          const auto scratch = layout.scratch_of(none);
+          CHECK(at(scratch.scores) - at(layout.packed_queries(none, most_strips - 1)) >= padded * kv.key_depth() * product.element / 4);
+          CHECK(at(scratch.weights) - at(scratch.scores) >= packed_kv::block_tiles * layout.tile_floats());
+          CHECK(at(scratch.packed_weights) - at(scratch.weights) >= product.strip * packed_kv::block_slots);
+          CHECK(at(scratch.scaled) - at(scratch.packed_weights) >= padded * packed_kv::block_slots * product.element / 4);
+          CHECK(at(scratch.wide_keys) - at(scratch.scaled) >= product.strip * shape.head_dim);
+          CHECK(at(scratch.wide_values) - at(scratch.wide_keys) >= packed_kv::block_slots * kv.key_depth());
+          if (layout.widens())
+            CHECK(layout.local_floats() - at(scratch.wide_values) >= packed_kv::block_slots * kv.value_tiles() * kernels::tile_outputs);
+          else
+            CHECK(layout.local_floats() >= at(scratch.wide_keys));
+        }
+}

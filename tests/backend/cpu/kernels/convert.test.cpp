@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT
+// At every length; every number: avx2/convert.test.cpp, which holds the vector code to tensor.hpp's.
+#include <lazyprune/backend/cpu/kernels/convert.hpp>
+
+#include <doctest/doctest.h>
+
+#include <backend/samples.hpp>
+
+using namespace lazyprune;
+using namespace lazyprune_test;
+
+TEST_CASE("numbers of any type become float, or bf16 rounded to nearest, and nothing else is written") {
+  for (const dtype type : {dtype::f32, dtype::bf16})
+    for (std::size_t n = 0; n < 40; ++n) {
+      CAPTURE(n);
+      const auto numbers = normal_floats(n, 1);
+      const stored from(numbers, 1, n, type);
+      std::vector<float> wide(n + 1, 9.0f), expected(n + 1, 9.0f);
+      std::vector<std::uint16_t> narrow(n + 1, 9);
+      kernels::convert(type, tensor(from).data, n, wide.data());
+      kernels::convert(type, tensor(from).data, n, narrow.data());
+      widen(from, 0, n, expected.data());
+      CHECK(wide == expected);
+      for (std::size_t i = 0; i < n; ++i) CHECK(narrow[i] == bf16_of_float(expected[i]));
+      CHECK(narrow[n] == 9);
+    }
+}
