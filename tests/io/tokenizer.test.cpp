@@ -56,7 +56,9 @@ ids by_definition(const tokenizer& tokens, const std::string& text) {
     float score = 0;
     for (std::size_t i = 0; i + 1 < parts.size(); ++i)
       if (const auto at = known.find(parts[i] + parts[i + 1]); at != known.end())
-        if (best == parts.size() || tokens.piece(at->second).score > score) best = i, score = tokens.piece(at->second).score;
+        if (best < parts.size() && tokens.piece(at->second).score <= score) continue;
+    best = i;
+    score = tokens.piece(at->second).score;
     if (best == parts.size()) break;
     parts[best] += parts[best + 1];
     parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(best) + 1);
@@ -118,15 +120,17 @@ class text_source {
 
   /// Surrogates too: they are broken UTF-8.
   static void append_character(std::string& text, std::uint32_t code) {
-    const auto put = [&](std::uint32_t byte) { text += static_cast<char>(byte); };
+    const auto put = [&](std::initializer_list<std::uint32_t> bytes) {
+      for (const std::uint32_t byte : bytes) text += static_cast<char>(byte);
+    };
     if (code < 0x80) {
-      put(code);
+      put({code});
     } else if (code < 0x800) {
-      put(0xc0 | code >> 6), put(0x80 | (code & 63));
+      put({0xc0 | code >> 6, 0x80 | (code & 63)});
     } else if (code < 0x10000) {
-      put(0xe0 | code >> 12), put(0x80 | (code >> 6 & 63)), put(0x80 | (code & 63));
+      put({0xe0 | code >> 12, 0x80 | (code >> 6 & 63), 0x80 | (code & 63)});
     } else {
-      put(0xf0 | code >> 18), put(0x80 | (code >> 12 & 63)), put(0x80 | (code >> 6 & 63)), put(0x80 | (code & 63));
+      put({0xf0 | code >> 18, 0x80 | (code >> 12 & 63), 0x80 | (code >> 6 & 63), 0x80 | (code & 63)});
     }
   }
 

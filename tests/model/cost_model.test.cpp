@@ -11,7 +11,13 @@ namespace {
 
 model_config small() {
   model_config c;
-  c.vocabulary = 11, c.hidden = 6, c.layers = 3, c.n_heads = 4, c.n_kv_heads = 2, c.head_dim = 3, c.ffn = 7;
+  c.vocabulary = 11;
+  c.hidden = 6;
+  c.layers = 3;
+  c.n_heads = 4;
+  c.n_kv_heads = 2;
+  c.head_dim = 3;
+  c.ffn = 7;
   return c;
 }
 

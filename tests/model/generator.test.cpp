@@ -174,6 +174,51 @@ TEST_CASE("a run can be stopped between two layers: the token in the making is n
   CHECK(b.run(prompt, options).tokens == whole.tokens);  // nothing of it stays behind
 }
 
+TEST_CASE("a next turn goes on with the sequence: the logits of one text, and the costs of both turns") {
+  bench b;
+  workspace<backend_type> work(b.net, b.backend);
+  auto text = b.begin();
+  generation_options options;
+  options.force = {7, 8, 9};
+  options.trace_logits = true;
+  const auto first = generate(work, text, prompt, options);
+  CHECK(text.known() == prompt.size() + 2);  // the 9 is chosen and not read
+  options.force = {5, 6};
+  const std::vector<token_id> turn{9, 1, 2, 3};
+  const auto second = generate(work, text, turn, options);
+  CHECK(text.known() == prompt.size() + 2 + turn.size() + 1);
+  CHECK(second.tokens == options.force);
+  CHECK(second.share_prompt == 1.0);
+  CHECK(second.cost.steps == 5);
+  CHECK(second.cost.rows == text.known() * b.config.layers);
+  CHECK(second.memory.kv == text.kv().bytes());
+  REQUIRE(second.trace.size() == 2);
+  CHECK(second.trace[0].tokens == turn);
+  CHECK(second.trace[0].layers.front().active.size() == prompt.size() + 2 + turn.size());
+
+  std::vector<token_id> whole = prompt;
+  whole.insert(whole.end(), {7, 8, 9, 1, 2, 3});
+  CHECK(b.run(whole, options).trace.back().logits == second.trace.back().logits);
+
+  const std::string long_turn = "prompt: length: expected at most 64 tokens with those before it, found 77";
+  CHECK_THROWS_WITH_AS(generate(work, text, std::vector<token_id>(60, 1), options), long_turn.c_str(), error);
+  const std::size_t known = text.known();
+  CHECK_NOTHROW(generate(work, text, turn, options));  // what is refused changes nothing
+  CHECK(text.known() == known + turn.size() + 1);
+}
+
+TEST_CASE("of a pruned conversation, each turn's share is that of its own prompt") {
+  bench b(tiny(), stages{{1, 0.5}, {3, 0.4}});
+  workspace<backend_type> work(b.net, b.backend);
+  auto text = b.begin();
+  std::vector<token_id> longer;
+  for (token_id t = 0; t < 20; ++t) longer.push_back(t);
+  CHECK(generate(work, text, longer, of_length(1)).share_prompt == doctest::Approx(44.0 / 80.0));  // 20, 10, 10 and 4 rows
+  const auto second = generate(work, text, longer, of_length(1));
+  CHECK(second.share_prompt == share_computed(text.session().tokens(), 20, 20, 4));
+  CHECK(second.share_prompt < 1.0);
+}
+
 TEST_CASE("parts of the prefill's time") {
   bench b;
   const auto result = b.run(prompt, of_length(3));

@@ -18,7 +18,10 @@ TEST_CASE("rows lie in the order computed; each token's slot finds its own, laye
   const auto append = [&](layer_id layer, const std::vector<position>& tokens) {
     std::vector<float> k, v;
     for (const position t : tokens)
-      for (const float part : {0.0f, 0.5f}) k.push_back(static_cast<float>(t) + part), v.push_back(-static_cast<float>(t) - part);
+      for (const float part : {0.0f, 0.5f}) {
+        k.push_back(static_cast<float>(t) + part);
+        v.push_back(-static_cast<float>(t) - part);
+      }
     cache.append(backend, layer, tokens, {k.data(), tokens.size(), 2, 2}, {v.data(), tokens.size(), 2, 2});
   };
   append(0, {0, 1, 2, 3});
@@ -41,6 +44,11 @@ TEST_CASE("rows lie in the order computed; each token's slot finds its own, laye
     CHECK(keys == std::vector<float>{0.0f, 0.5f, 1.0f, 1.5f, 3.0f, 3.5f, 4.0f, 4.5f});
     CHECK(values == std::vector<float>{-0.0f, -0.5f, -1.0f, -1.5f, -3.0f, -3.5f, -4.0f, -4.5f});
   }
+  const std::size_t full = cache.bytes();
+  CHECK(full >= cache.rows(0).bytes() + cache.rows(1).bytes() + 2 * 5 * sizeof(std::uint32_t));
   cache.clear();
   CHECK(cache.rows(0).size() == 0);
+  CHECK(cache.bytes() == full);  // the memory is kept
+  append(0, {0, 1, 2, 3});
+  CHECK(cache.bytes() == full);
 }

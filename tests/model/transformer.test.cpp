@@ -506,7 +506,14 @@ struct writes_down {
 
 model_config tiny_config() {
   model_config c = shape_named("pocket");
-  c.vocabulary = 97, c.hidden = 24, c.layers = 5, c.n_heads = 6, c.n_kv_heads = 2, c.head_dim = 8, c.ffn = 40, c.max_positions = 128;
+  c.vocabulary = 97;
+  c.hidden = 24;
+  c.layers = 5;
+  c.n_heads = 6;
+  c.n_kv_heads = 2;
+  c.head_dim = 8;
+  c.ffn = 40;
+  c.max_positions = 128;
   return c;
 }
 
@@ -651,7 +658,8 @@ TEST_CASE("evidence: attention is the query token's, over the active tokens, in 
       float worst = 0, least = 1, most = 0;
       for (std::size_t i = 0; i < expected.size(); ++i) {
         worst = std::max(worst, std::abs(copy.attention[i] - expected[i]));
-        least = std::min(least, expected[i]), most = std::max(most, expected[i]);
+        least = std::min(least, expected[i]);
+        most = std::max(most, expected[i]);
       }
       REQUIRE(worst < 1e-7f);
       if (copy.positions.size() > 1) REQUIRE(most - least > 1e-5f);

@@ -106,7 +106,7 @@ class checkpoint {
         fail(*t, "a weight that the model of config.json has", "one that it has not");
   }
 
-  /// None where the directory has no tokenizer.model.
+  /// Returns none where the directory has no tokenizer.model.
   std::optional<tokenizer> load_tokenizer() const {
     if (!has("tokenizer.model")) return std::nullopt;
     const mapped_file file(directory_ / "tokenizer.model", file_access::read, std::size_t{64} << 20);
@@ -150,8 +150,8 @@ class checkpoint {
     }
   }
 
-  /// The index may name files of this directory only: no path out of it, and no link out of it but those that the hub's own cache
-  /// is made of (snapshots/REVISION/NAME -> blobs/HASH).
+  /// The index may name files of this directory only, and none by a path or link that leads out of it; but for the links that the hub's own
+  /// cache is made of (snapshots/REVISION/NAME -> blobs/HASH).
   std::filesystem::path path_of(const json_value& shard) const {
     const std::string& name = shard.string();
     if (name.empty() || name == "." || name == ".." || name.find_first_of(std::string_view("/\\\0", 3)) != name.npos)

@@ -58,7 +58,7 @@ inline bool flag(const json_value& config, std::string_view key) {
   return value && value->boolean();
 }
 
-/// Keys of other models' arithmetic that a file of these families could carry.
+/// Refuses keys of other models' arithmetic that a file of these families could carry.
 inline void refuse_what_is_not_computed(const json_value& config, const model_family& family) {
   for (const std::string_view key :
        {"quantization_config", "compression_config", "attn_logit_softcapping", "final_logit_softcapping", "query_pre_attn_scalar",
@@ -101,7 +101,7 @@ inline void read_llama3(const json_value& scaling, rope_config& rope) {
   if (rope.high_frequency <= rope.low_frequency) scaling.at("high_freq_factor").refuse("a number above low_freq_factor");
 }
 
-/// `kind`: the value that says "yarn", of which is said what is wrong with several.
+/// `kind` is the value that says "yarn": complaints about several keys together name it.
 inline void read_yarn(const json_value& scaling, const json_value& kind, std::size_t max_positions, rope_config& rope) {
   const auto positive_or = [&](std::string_view key, double otherwise) {
     const auto value = scaling.find(key);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // JSON from files that nobody vouches for: parsed strictly, and read by getters whose errors name the file and the place in it.
-// Refused beyond what the grammar refuses: a key twice in one object, nesting deeper than 64, numbers that overflow, a byte order
-// mark, and more bytes than the caller allows.
+// Beyond what the grammar refuses, these are refused: a key twice in one object, nesting deeper than 64, numbers that overflow, a byte
+// order mark, and more bytes than the caller allows.
 #pragma once
 
 #include <algorithm>

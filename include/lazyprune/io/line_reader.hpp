@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The lines of a file, a pipe or stdin, one after the other: of what is read no more is held than one line.
+// The lines of a file, a pipe or stdin, one after the other: no more than one line is held.
 #pragma once
 
 #include <cstddef>
@@ -49,7 +49,7 @@ class line_reader {
     return std::nullopt;
   }
 
-  /// Of the last line given or complained of, from 1.
+  /// The number of the last line given or complained of, from 1.
   std::size_t number() const { return number_; }
   const std::string& name() const { return name_; }
 

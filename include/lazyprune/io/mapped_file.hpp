@@ -69,14 +69,14 @@ class mapped_file {
 
   const std::string& name() const { return name_; }
   std::span<const std::byte> bytes() const { return {data_.get(), size_}; }
-  /// Of a mapped file: a part that will be read from end to end soon. It comes into memory while the reader does other things.
+  /// Says that this part will be read from end to end soon: where it is mapped, it comes into memory while the reader does other things.
   void will_need(std::span<const std::byte> part) const { advise(part, MADV_WILLNEED); }
-  /// Of a mapped file: a part that will not be read soon. It no longer counts as this process's memory.
+  /// Says that this part will not be read soon: where it is mapped, it no longer counts as this process's memory.
   void release(std::span<const std::byte> part) const { advise(part, MADV_DONTNEED); }
   std::string_view text() const { return {reinterpret_cast<const char*>(data_.get()), size_}; }
 
  private:
-  /// For the pages that the part has a share in; no more than a hint, so faults are none.
+  /// Advises about the pages that the part has a share in. It is no more than a hint, so that a failure does not matter.
   void advise(std::span<const std::byte> part, int advice) const {
     if (data_.get_deleter().mapped == 0 || part.empty()) return;
     const auto first = static_cast<std::size_t>(part.data() - data_.get()), page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));

@@ -28,7 +28,7 @@ class output_file {
       return;
     }
     if (!path_.has_filename()) throw error(path_.string(), "", "the name of a file", "a directory");
-    // A name that nobody else writes to: of this process, and not left over by an earlier one with its number.
+    // Nobody else writes to this name: it is of this process, and not left over by an earlier one with its number.
     for (int n = 0;; ++n) {
       unfinished_ = path_;
       unfinished_ += ".unfinished-" + std::to_string(::getpid()) + "-" + std::to_string(n);

@@ -74,10 +74,19 @@ class wire_reader {
   }
 
   std::uint64_t number() const { return number_; }
-  std::uint64_t value() const { return need(0), value_; }
+  std::uint64_t value() const {
+    need(0);
+    return value_;
+  }
   bool flag() const { return value() != 0; }
-  std::string_view bytes() const { return need(2), bytes_; }
-  wire_reader message() const { return need(2), wire_reader(bytes_, file_, offset_ + at_ - bytes_.size()); }
+  std::string_view bytes() const {
+    need(2);
+    return bytes_;
+  }
+  wire_reader message() const {
+    need(2);
+    return wire_reader(bytes_, file_, offset_ + at_ - bytes_.size());
+  }
   float real() const {
     need(5);
     std::uint32_t bits = 0;

@@ -61,7 +61,7 @@ class tokenizer {
 
   std::vector<token_id> encode(std::string_view text) const { return encode(text, adds_bos()); }
 
-  /// Any bytes: what is not UTF-8 is read as U+FFFD, byte by byte. Time grows as n log n.
+  /// Takes any bytes: what is not UTF-8 is read as U+FFFD, byte by byte. Time grows as n log n.
   std::vector<token_id> encode(std::string_view text, bool with_bos) const {
     std::vector<token_id> out;
     if (with_bos) {

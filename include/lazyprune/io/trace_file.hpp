@@ -92,35 +92,51 @@ class trace_line : public strict_json {
   }
   bool start_object(std::size_t) override {
     enter();
-    if (skip()) return ++skipped_, true;
-    if (at_ == place::text) return at_ = place::line, true;
-    if (at_ != place::layers) refuse("an object");
-    step_.layers.emplace_back();
-    seen_in_layer_ = 0;
-    at_ = place::layer;
+    if (skip()) {
+      ++skipped_;
+    } else if (at_ == place::text) {
+      at_ = place::line;
+    } else {
+      if (at_ != place::layers) refuse("an object");
+      step_.layers.emplace_back();
+      seen_in_layer_ = 0;
+      at_ = place::layer;
+    }
     return true;
   }
   bool end_object() override {
     leave();
-    if (skipped_ > 0) return --skipped_, true;
+    if (skipped_ > 0) {
+      --skipped_;
+      return true;
+    }
     unknown_ = false;
-    if (at_ == place::line) return at_ = place::text, true;
-    require_all(layer_keys, 3, seen_in_layer_, "layers[" + std::to_string(step_.layers.size() - 1) + ']');
-    at_ = place::layers;
+    if (at_ == place::line) {
+      at_ = place::text;
+    } else {
+      require_all(layer_keys, 3, seen_in_layer_, "layers[" + std::to_string(step_.layers.size() - 1) + ']');
+      at_ = place::layers;
+    }
     return true;
   }
   bool start_array(std::size_t) override {
     enter();
-    if (skip()) return ++skipped_, true;
-    if (at_ == place::layer) return at_ = place::positions, true;
-    if (at_ != place::line || member_ == step || member_ == next) refuse("an array");
-    at_ = member_ == tokens ? place::tokens : member_ == layers ? place::layers : member_ == logits ? place::logits : place::margin;
+    if (skip()) {
+      ++skipped_;
+    } else if (at_ == place::layer) {
+      at_ = place::positions;
+    } else {
+      if (at_ != place::line || member_ == step || member_ == next) refuse("an array");
+      at_ = member_ == tokens ? place::tokens : member_ == layers ? place::layers : member_ == logits ? place::logits : place::margin;
+    }
     return true;
   }
   bool end_array() override {
     leave();
-    if (skipped_ > 0) return --skipped_, true;
-    at_ = at_ == place::positions ? place::layer : place::line;
+    if (skipped_ > 0)
+      --skipped_;
+    else
+      at_ = at_ == place::positions ? place::layer : place::line;
     return true;
   }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a prefill ought to cost, from the rows that each layer computes: the measure for a measured speedup. Counted in floating-point
-// operations; scoring, selecting and moving rows are not in it, so that what they cost shows as the share of the speedup not reached.
+// What a prefill ought to cost, from the rows that each layer computes: the measure for a measured speedup. Floating-point operations are
+// counted; scoring, selecting and moving rows are not, so that what they cost shows as the share of the speedup that is not reached.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ struct cost_model {
            attention * pairs * 4.0 * q_size;
   }
 
-  /// Of one token.
+  /// The logits of one token.
   double logits(const model_config& c) const { return single * 2.0 * static_cast<double>(c.hidden) * static_cast<double>(c.vocabulary); }
 
   /// A first prefill that computes rows[l] tokens in layer l (statistics::prefill_rows), and the logits of its last token.

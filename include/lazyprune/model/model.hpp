@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A model: its shape, its weights as a backend holds them, and its rotary table. Made once, shared by all threads and sequences.
+// A model: its shape, its weights as a backend holds them, and its rotary table. It is made once and shared by all threads and sequences.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Nothing of it changes but that the rotary table grows, which any thread may ask for.
+/// Nothing of it changes, but that any thread may make the rotary table longer.
 template <tensor_backend Backend>
 struct model {
   model_config config;

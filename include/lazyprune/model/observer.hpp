@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Who looks on while a step runs: what it took in time and memory and what it did is recorded by observers, and a step that nobody looks
-// at pays for tests of a null pointer.
+// Observers look on while a step runs: they record what it did and what it took in time and memory. A step that nobody looks at pays for
+// checks of a null pointer and reads no clock.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ enum class step_part : std::uint8_t {
   logits,  // the product of the last row with the head
 };
 
-/// A layer is done, and its spilled rows are saved.
+/// What there is to know when a layer is done and its spilled rows are saved.
 struct layer_end {
   layer_id layer;
   layer_id layers;           // of the model
@@ -34,7 +34,7 @@ struct layer_end {
   std::size_t stored_bytes;  // rows put aside
 };
 
-/// Told of one sequence's steps while they run. What is not overridden does nothing.
+/// One that is told of a sequence's steps while they run. What is not overridden does nothing.
 class step_observer {
  public:
   virtual ~step_observer() = default;
@@ -43,19 +43,19 @@ class step_observer {
   virtual bool stops() { return false; }
 
   virtual void step_begins([[maybe_unused]] std::span<const token_id> tokens) {}
-  /// The plan is good for the time of the call.
+  /// The plan is valid during the call.
   virtual void layer_begins([[maybe_unused]] const layer_plan& plan) {}
   virtual void layer_ends([[maybe_unused]] const layer_end& end) {}
   virtual void part_begins([[maybe_unused]] step_part part) {}
   virtual void part_ends([[maybe_unused]] step_part part) {}
-  /// Of the step's last token (vocabulary), in the backend's scalars; not told of a step that is stopped.
+  /// The logits after the step's last token (vocabulary), in the backend's scalars. A step that is stopped has none.
   virtual void logits([[maybe_unused]] std::span<const float> logits) {}
   virtual void logits([[maybe_unused]] std::span<const double> logits) {}
-  /// After all else; not told of a step that is stopped or fails.
+  /// Comes after all else, and not for a step that is stopped or fails.
   virtual void step_ends([[maybe_unused]] const any_session& session) {}
 };
 
-/// Tells several, in order. Null pointers are left out.
+/// Tells several observers, in order. Null pointers are left out.
 class step_observers final : public step_observer {
  public:
   step_observers(std::initializer_list<step_observer*> all) {
@@ -95,7 +95,7 @@ class step_observers final : public step_observer {
   std::vector<step_observer*> all_;
 };
 
-/// Seconds.
+/// The seconds of a step's parts.
 struct step_seconds {
   double policy = 0;
   double moving = 0;
@@ -121,7 +121,7 @@ class step_timer final : public step_observer {
   step_seconds seconds_;
 };
 
-/// Bytes, weights apart: the most that each came to.
+/// Bytes beside the weights: the most that each kind came to.
 struct memory_use {
   std::size_t kv = 0;
   std::size_t store = 0;
@@ -133,7 +133,7 @@ struct memory_use {
 /// Notes the most memory that keys, values and stored rows take.
 class memory_watch final : public step_observer {
  public:
-  /// Without scratch, which is the workspace's.
+  /// The scratch is not in it: workspace::bytes says that.
   const memory_use& most() const { return most_; }
 
   void layer_ends(const layer_end& end) override {
@@ -151,7 +151,7 @@ class trace_recorder final : public step_observer {
  public:
   explicit trace_recorder(bool with_logits = false) : with_logits_(with_logits) {}
 
-  /// Of the finished steps, numbered from 0.
+  /// The finished steps, numbered from 0.
   const std::vector<step_trace>& steps() const { return steps_; }
   std::vector<step_trace> take() { return std::move(steps_); }
 

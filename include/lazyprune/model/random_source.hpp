@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Weights made up: a model of any shape to measure with, where there is no file. Speed does not depend on their values.
+// Made-up weights, for a model of any shape to measure with where there is no file. Speed does not depend on their values.
 #pragma once
 
 #include <algorithm>
@@ -68,8 +68,8 @@ inline const model_config& shape_named(std::string_view name) {
 }
 
 /// Every tensor is a stretch of one pool of numbers, uniform in +-0.035 (a deviation of 0.02, what models are initialised with); where
-/// it begins depends on its name. So the source takes the memory of the largest tensor only. Norms are 1. The same on every platform
-/// and for any number of threads.
+/// it begins depends on its name. So the source takes the memory of the largest tensor only. Norms are 1. The numbers are the same on every
+/// platform and for any number of threads.
 class random_source {
  public:
   /// `type`: f32 or bf16.
@@ -100,7 +100,7 @@ class random_source {
     return h;
   }
 
-  /// In [-0.035, 0.035), from its place in the pool.
+  /// The number at this place of the pool, in [-0.035, 0.035).
   static float number(std::uint64_t place) { return (static_cast<float>(mix(0, place) >> 40) * 0x1p-23f - 1.0f) * 0.035f; }
 
   static void store(std::byte* at, dtype type, float value) {

@@ -37,7 +37,10 @@ inline std::vector<double> yarn_frequencies(const rope_config& rope, std::size_t
            (2.0 * std::log(rope.theta));
   };
   double low = dimension_of(rope.beta_fast), high = dimension_of(rope.beta_slow);
-  if (rope.truncate) low = std::floor(low), high = std::ceil(high);
+  if (rope.truncate) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
   low = std::max(low, 0.0);
   high = std::min(high, static_cast<double>(head_dim) - 1.0);
   if (low == high) high += 0.001;  // as transformers does: no division by zero

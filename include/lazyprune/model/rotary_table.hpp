@@ -17,7 +17,7 @@ inline namespace v0 {
 template <tensor_backend Backend>
 class rotary_table {
  public:
-  /// A table that never changes.
+  /// One table, which never changes.
   struct part {
     std::size_t positions;  // from 0 on
     typename Backend::rope_table values;
@@ -27,8 +27,9 @@ class rotary_table {
   explicit rotary_table(const model_config& c)
       : frequencies_(frequencies_of(c.rope, c.head_dim)), most_(c.max_positions), made_(std::make_unique<guarded>()) {}
 
-  /// For so many positions at least, of the model's. The first table is of these, and each later one is at least twice as long as the one
-  /// before: sequences that grow token by token make few. Any thread may ask at any time; what throws changes nothing.
+  /// The table for so many of the model's positions, or for more. The first one made has exactly these, and each later one is at least
+  /// twice as long as the one before, so that a sequence that grows token by token makes few. Any thread may ask at any time. Where memory
+  /// runs out nothing has changed.
   std::shared_ptr<const part> reach(Backend& backend, std::size_t positions) const {
     assert(positions > 0 && positions <= most_);
     const std::lock_guard lock(made_->mutex);

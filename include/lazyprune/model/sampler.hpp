@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Chooses the next token from logits: greedy, or drawn after top-k, top-p, min-p and temperature, in that order (as in llama.cpp's default
-// chain).
+// The next token is chosen from logits: greedy, or drawn after top-k, top-p, min-p and temperature, in that order (as in llama.cpp's
+// default chain).
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ struct sampling {
   double temperature = 0.0;  // 0: greedy
   std::size_t top_k = 40;    // tokens with the highest logits; 0: all
   double top_p = 0.95;       // the fewest of those with this much probability; 1: all
-  double min_p = 0.05;       // of those, the ones with at least this share of the best one's probability; 0: all
+  double min_p = 0.05;       // those that have at least this share of the best one's probability; 0: all
   std::uint64_t seed = 0;
   friend bool operator==(const sampling&, const sampling&) = default;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One conversation: its tokens, their keys and values, the rows put aside, and the session that plans for them. They change together, so
-// that none of them is of another sequence than the rest.
+// One conversation: its tokens, their keys and values, the rows put aside, and the session that plans for them. They change together, and
+// so always belong together.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ class transformer;
 template <tensor_backend Backend>
 class sequence {
  public:
-  /// A new one. Throws `error` where the session is for another number of layers, or has begun.
+  /// A new sequence. Throws `error` where the session is for another number of layers, or has begun.
   sequence(const lazyprune::model<Backend>& m, any_session session)
       : model_(&m), session_(std::move(session)), kv_(m.config), stored_(m.config.hidden) {
     if (session_.layers() != m.config.layers)
@@ -39,7 +39,7 @@ class sequence {
   const kv_cache<Backend>& kv() const { return kv_; }
   const typename Backend::row_store& stored_rows() const { return stored_; }  // (slots, hidden): the Aux Cache's
 
-  /// Room in the session for so many tokens; from then on it is a limit.
+  /// Makes room in the session for so many tokens, which is a limit from then on.
   void reserve(std::size_t tokens) {
     tokens_.reserve(tokens);
     session_.reserve(tokens);
@@ -57,7 +57,7 @@ class sequence {
  private:
   friend class transformer<Backend>;
 
-  /// Room for so many tokens more, so that to take them in cannot fail.
+  /// Makes room for so many tokens more, so that taking them in cannot fail.
   void make_room(std::size_t tokens) {
     const std::size_t needed = known() + tokens;
     if (needed > tokens_.capacity()) tokens_.reserve(std::max(needed, 2 * tokens_.capacity()));

@@ -17,7 +17,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// A step in the making: the layers of a model over the rows that a session plans. `forward` and `self_information` make one for each.
+/// One step in the making: it takes the rows that a session plans through the layers of a model. `forward` and `self_information` make one
+/// for each step.
 template <tensor_backend Backend>
 class transformer {
  public:
@@ -102,7 +103,7 @@ class transformer {
   /// The layers of one step. Returns the rows of the last layer, in work_.x_; 0 where the step was stopped.
   std::size_t pass(sequence<Backend>& text, std::span<const token_id> tokens, phase phase, outputs wanted) {
     check(text, tokens);
-    // Until the session begins the step, what throws changes nothing of the sequence.
+    // What throws before the session begins the step leaves the sequence as it was.
     text.make_room(tokens.size());
     work_.reserve(text.known() + tokens.size());
     auto step = text.session_.begin(tokens.size(), phase);
@@ -140,8 +141,8 @@ class transformer {
     std::size_t in_place = 0;
     while (in_place < n && plan.sources[in_place].from == origin::carried && plan.sources[in_place].index == in_place) ++in_place;
     if (in_place == n) return;
-    // In place. Carried rows stay in order: those that move to the front give way to each other from the front on, those that revived rows
-    // push back, from the back; and neither kind is in the way of the other.
+    // Rows move within one buffer. Carried rows stay in order: those that move to the front give way to each other from the front on, those
+    // that revived rows push back do so from the back on, and neither kind is in the way of the other.
     work_.x_.reserve(n);
     const rows x = work_.x_.view();
     const auto pick = [&](bool backward, auto&& wanted) {
@@ -214,7 +215,7 @@ class transformer {
     backend_.multiply_add(ffn, w.down, get(w.down_bias), out);
   }
 
-  /// Per-head norm where the family has one (Qwen3), then RoPE.
+  /// Applies the norm of each head where the family has one (Qwen3), then RoPE.
   void rotate(rows x, const std::optional<parameters>& norm, std::span<const position> tokens) {
     if (norm) {
       const std::size_t heads = x.columns / config_.head_dim;
@@ -249,7 +250,7 @@ class transformer {
     }
   }
 
-  /// The evidence that the scorer asked for, and no other.
+  /// Brings the evidence that the scorer asked for, and no other.
   evidence look(sequence<Backend>& text, const layer_plan& plan, evidence_kind kind, std::size_t queries) {
     const std::size_t heads = config_.n_heads, kv_size = config_.n_kv_heads * config_.head_dim, active = plan.active.size();
     const attention_view attention{work_.probabilities_.data(), heads, active, plan.active};
@@ -282,7 +283,7 @@ class transformer {
     return {};
   }
 
-  /// Of the last layer's rows from `first` on, as many as there is room for: out (rows, vocabulary).
+  /// The logits of the last layer's rows from `first` on, as many as `out` (rows, vocabulary) has room for.
   void read_logits(std::size_t first, std::span<scalar> out) {
     const std::size_t n = out.size() / config_.vocabulary;
     const rows x = work_.x_.view().slice(first, n), norm = room(work_.norm_, n), logits = room(work_.logits_rows_, n);

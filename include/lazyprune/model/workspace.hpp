@@ -37,12 +37,12 @@ class workspace {
   const lazyprune::model<Backend>& model() const { return *model_; }
   Backend& backend() const { return *backend_; }
 
-  /// The model's rotary table for so many positions; without it, it grows with the sequences.
+  /// Takes the model's rotary table for so many positions. Without this call the table grows with the sequences.
   void reserve(std::size_t positions) {
     if (positions > (rope_ ? rope_->positions : 0)) rope_ = model_->rope.reach(*backend_, positions);
   }
 
-  /// For sequences of so many tokens: what is here, the backend's scratch, and the part of the shared rotary table that they need.
+  /// The bytes that are here, the backend's scratch, and the part of the shared rotary table that so many tokens need.
   std::size_t bytes(std::size_t tokens) const {
     std::size_t scratch = backend_->bytes() + (rope_ ? rope_->bytes_of(tokens) : 0);
     for (const buffer* b : {&x_, &norm_, &q_, &k_, &v_, &attended_, &ffn_, &logits_rows_}) scratch += b->bytes();
