@@ -54,11 +54,12 @@ ids by_definition(const tokenizer& tokens, const std::string& text) {
   for (;;) {
     std::size_t best = parts.size();
     float score = 0;
-    for (std::size_t i = 0; i + 1 < parts.size(); ++i)
-      if (const auto at = known.find(parts[i] + parts[i + 1]); at != known.end())
-        if (best < parts.size() && tokens.piece(at->second).score <= score) continue;
-    best = i;
-    score = tokens.piece(at->second).score;
+    for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
+      const auto at = known.find(parts[i] + parts[i + 1]);
+      if (at == known.end() || (best < parts.size() && tokens.piece(at->second).score <= score)) continue;
+      best = i;
+      score = tokens.piece(at->second).score;
+    }
     if (best == parts.size()) break;
     parts[best] += parts[best + 1];
     parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(best) + 1);
