@@ -23,7 +23,7 @@ inline constexpr double bf16_roundoff = 0x1p-8, float_roundoff = 0x1p-24;
 /// largest of some ten thousand logits is four of them off, and seven leave something for what attention makes of errors in its scores.
 class path_tolerance {
  public:
-  /// Of a model with weights of this type in a backend that is made from `e`, for sequences of so many tokens.
+  /// For a model with weights of this type in a backend that is made from `e`, and sequences of so many tokens.
   path_tolerance(const lazyprune::execution& e, lazyprune::dtype weights, const lazyprune::model_config& model, std::size_t tokens)
       : model_(model) {
     const bool rounds = isa_of(e) >= lazyprune::isa::avx512_bf16, kv_in_bf16 = e.kv == lazyprune::dtype::bf16;
@@ -36,14 +36,14 @@ class path_tolerance {
     additions_ = static_cast<double>(2 * model.hidden + model.n_heads * model.head_dim + model.ffn + model.head_dim + tokens);
   }
 
-  /// Of a logit, where the root of their mean square is `size`.
+  /// How far a logit may be off, where the root of their mean square is `size`.
   double logits(double size) const {
     return deviations * share(static_cast<double>(model_.layers), head_in_bf16_, static_cast<double>(model_.hidden)) * size;
   }
 
-  /// Of a score's logarithm after so many layers, also of the difference of two over one of them: a score is an average of probabilities,
-  /// and so off by what the scores of attention are, which is a share of their spread over the tokens: the standard deviation of a head's
-  /// log-probabilities, of the head where it is largest. 1 where scores are no probabilities.
+  /// How far a score's logarithm may be off after so many layers; two scores that are nearer, as a share of one, may change places. A score
+  /// is an average of probabilities, and so off by as much as the scores of attention, a share of their spread over the tokens: `spread` is
+  /// the standard deviation of a head's log-probabilities, of the head where it is largest, and 1 where scores are no probabilities.
   double scores(std::size_t layers, double spread) const { return deviations * share(static_cast<double>(layers), 0, 0) * spread; }
 
  private:

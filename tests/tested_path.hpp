@@ -16,7 +16,7 @@
 
 namespace lazyprune_test {
 
-/// None where the variable is empty or absent.
+/// What the variable names; none where it is empty or absent.
 inline std::optional<lazyprune::isa> named_path() {
   const char* name = std::getenv("LAZYPRUNE_ISA");
   if (!name || !*name) return std::nullopt;

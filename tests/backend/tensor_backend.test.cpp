@@ -65,9 +65,11 @@ struct product_sums {
         double s = bias.empty() ? 0 : bias[n], m = std::abs(s);
         for (std::size_t i = 0; i < w.inputs(); ++i) {
           const double term = x[r * w.inputs() + i] * w.row(n)[i];
-          s += term, m += std::abs(term);
+          s += term;
+          m += std::abs(term);
         }
-        sum.push_back(s), magnitude.push_back(m);
+        sum.push_back(s);
+        magnitude.push_back(m);
       }
   }
 };

@@ -36,8 +36,7 @@ std::string answer(const model<cpu>& net, const tokenizer& words, const std::vec
   return text.substr(text.find_first_not_of(' ') == text.npos ? text.size() : text.find_first_not_of(' '));
 }
 
-/// Of the bundled prompts, the first `each` of each task, half of them of 1,000 tokens and half of 1,900: dense and pruned answers are the
-/// expected ones.
+/// Takes the first `each` prompts of each task, in turn of 1,000 and of 1,900 tokens: dense and pruned answers are the expected ones.
 void check_answers(std::size_t each) {
   const checkpoint files(pocket_model());
   REQUIRE(files.stages());
@@ -59,7 +58,7 @@ void check_answers(std::size_t each) {
       const std::string expected = record["answers"][0].get<std::string>();
       double dense_share = 0, share = 0;
       CHECK(answer(net, *words, prompt, stages{}, &dense_share) == expected);
-      // Of the 210 bundled prompts pruning loses one answer that the dense model has; the reference in double loses it likewise.
+      // Pruning loses one answer, of 210 bundled prompts, that the dense model has; the reference in double loses it likewise.
       const bool loses = record["_id"] == "profile-1-1";
       CHECK(answer(net, *words, prompt, recommended, &share) == (loses ? "birthplace farholt" : expected));
       CHECK(dense_share == 1.0);

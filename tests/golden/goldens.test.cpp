@@ -69,7 +69,7 @@ double root_mean_square(std::span<const double> numbers) {
   return std::sqrt(sum / static_cast<double>(numbers.size()));
 }
 
-/// Of all heads and layers where a choice may be: see path_tolerance.hpp.
+/// The largest of all heads and layers where a choice may be: see path_tolerance.hpp.
 double spread_of_attention(const checkpoint& files, const std::vector<step_trace>& as) {
   reference<double> exact;
   const auto net = load_model(exact, files.config(), files);

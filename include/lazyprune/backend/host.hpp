@@ -200,7 +200,7 @@ class host_backend {
     }
   }
 
-  /// In order: rows may move within one buffer.
+  /// Copies one row after the other: rows may move within one buffer.
   void copy_rows(rows_view<const T> from, std::span<const std::uint32_t> from_rows, rows_view<T> to,
                  std::span<const std::uint32_t> to_rows) const {
     assert(from_rows.size() == to_rows.size() && from.columns == to.columns);

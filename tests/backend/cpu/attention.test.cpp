@@ -70,7 +70,8 @@ TEST_CASE("keys and values in bf16" ON_EVERY_PATH) {
           for (std::size_t e = 0; e < d; ++e) {
             const std::size_t key = s.slots[i] * s.kv_width() + at + e;
             const double term = static_cast<double>(s.q[r * s.q_width() + h * d + e]) * s.k[key] / std::sqrt(static_cast<double>(d));
-            squares += term * term, sum += std::abs(term);
+            squares += term * term;
+            sum += std::abs(term);
             largest_value = std::max<double>(largest_value, std::abs(s.v[key]));
           }
           score_off = std::max(score_off, (backend.rounds() ? 6 * 0.42 * 0x1p-8 * std::sqrt(squares) : 0) + 100 * 0x1p-24 * sum);

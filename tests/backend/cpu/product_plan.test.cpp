@@ -34,7 +34,7 @@ void for_parts(const product_plan& plan, F f) {
     for (product_part p = plan.first_part(g); p.first == plan.first_part(g).first; p = plan.after(p)) f(p);
 }
 
-/// Of some memory.
+/// Some memory, and which of its cache lines were marked.
 class marked_lines {
  public:
   marked_lines(const std::byte* data, std::size_t bytes) : data_(data), marks_(bytes / kernels::line_bytes + 1) {}
@@ -43,7 +43,7 @@ class marked_lines {
     if (at >= data_ && at < data_ + (marks_.size() - 1) * kernels::line_bytes) marks_[place(at)] = true;
   }
 
-  /// Of the lines from `at` on, how many are marked.
+  /// The share of the lines from `at` on that are marked.
   double share(const std::byte* at, std::size_t bytes) const {
     std::size_t all = 0, found = 0;
     for (std::size_t i = place(at); i < place(at + bytes - 1) + 1; ++i, ++all) found += marks_[i];

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cassert>
 
 #include <lazyprune/backend/cpu/kernels/attention_kernel.hpp>
 #include <lazyprune/backend/cpu/kernels/product_kernel.hpp>
@@ -38,7 +39,9 @@ class attention_layout {
         weight_floats_(packed_floats(product, packed_kv::block_slots)),
         wide_key_floats_(packed_kv::block_slots * kv.key_depth()),
         wide_value_floats_(packed_kv::block_slots * kv.value_tiles() * kernels::tile_outputs),
-        widens_(product.widen && strips(task_rows_) > 1) {}
+        widens_(product.widen && strips(task_rows_) > 1) {
+    assert(shape.heads % shape.kv_heads == 0);
+  }
 
   std::size_t group() const { return group_; }              // query heads that share a key/value head
   std::size_t tile_floats() const { return tile_floats_; }  // of a strip's sums with 32 outputs

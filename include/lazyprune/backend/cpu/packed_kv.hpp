@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Keys and values of one layer, in the order in which products read them: in blocks of slots, of each head the keys as a packed weight
-// with an output for each slot and an input for each dimension, the values as one with an output for each dimension and an input for
-// each slot. So attention is two products, for a prefill and for one token, and nothing is packed again.
+// Keys and values of one layer, in the order in which products read them. A block of slots holds each head's keys as a packed weight with
+// an output for each slot and an input for each dimension, and its values as one with an output for each dimension and an input for each
+// slot. So attention is two products, for a prefill and for one token, and nothing is packed again.
 #pragma once
 
 #include <cassert>
@@ -47,7 +47,10 @@ class packed_kv {
   /// not empty keeps its own.
   void append(rows_view<const float> k, rows_view<const float> v, dtype as, int threads) {
     assert(k.rows == v.rows && k.columns == width() && v.columns == width());
-    if (size_ == 0 && as != type_) type_ = as, blocks_.clear();
+    if (size_ == 0 && as != type_) {
+      type_ = as;
+      blocks_.clear();
+    }
     const std::size_t after = (size_ + k.rows + block_slots - 1) / block_slots;
     while (blocks_.size() < after) blocks_.emplace_back(kv_heads_ * head_bytes());
     for (std::size_t b = blocks(); b < after; ++b)  // what no slot has yet is multiplied with 0, and must be a number

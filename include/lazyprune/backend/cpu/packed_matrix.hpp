@@ -2,7 +2,7 @@
 // A weight in memory, packed once in the order in which the products read it.
 //
 // A panel is 16 outputs; a line of it, one cache line, is one input of each (f32) or two (bf16, the first in the lower half of 32 bits).
-// Panels follow each other, filled up with zeros to an even number of them and, in bf16, to a multiple of 32 inputs. Of a gated weight,
+// Panels follow each other, filled up with zeros to an even number of them and, in bf16, to a multiple of 32 inputs. In a gated weight,
 // panels of the gate and of the up projection take turns, so that a tile holds both.
 #pragma once
 
@@ -42,7 +42,7 @@ class packed_matrix {
   bool gated() const { return gated_; }
   std::size_t bytes() const { return values_.bytes(); }
 
-  /// From input `first` on, a multiple of the inputs in a line.
+  /// The lines of panel p from input `first` on, a multiple of the inputs in a line.
   const std::byte* panel(std::size_t p, std::size_t first = 0) const { return values_.data() + p * panel_bytes_ + offset(first); }
 
   /// The weights of one output, as float (inputs).
@@ -114,7 +114,7 @@ class packed_matrix {
     });
   }
 
-  /// In blocks of 16 lines: of each output a cache line of numbers, where they lie if they are stored as they are to be.
+  /// A block of 16 lines takes a cache line of numbers from each output, from where they lie if they are stored as they are to be.
   void fill_panel(const source_row (&sources)[panel_outputs], std::byte* to) const {
     constexpr std::size_t block_lines = kernels::line_bytes / 4;
     const std::size_t lines = panel_bytes_ / kernels::line_bytes, numbers = kernels::line_bytes / size_of(type_);

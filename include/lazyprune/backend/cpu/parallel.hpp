@@ -58,7 +58,10 @@ class scratch_memory {
  public:
   /// Room for `count` floats, on a cache line's boundary; what is in it is lost.
   float* take(std::size_t count) {
-    if (count > memory_.size()) memory_ = {}, memory_ = aligned_array<float>(count);
+    if (count > memory_.size()) {
+      memory_ = {};  // first, so that both are never there at once
+      memory_ = aligned_array<float>(count);
+    }
     return memory_.data();
   }
   std::size_t bytes() const { return memory_.bytes(); }

@@ -31,7 +31,10 @@ class stored_activations {
     for (const std::uint32_t slot : slots) {
       if (blocks_.size() <= slot / block_slots) blocks_.resize(slot / block_slots + 1);
       block& b = blocks_[slot / block_slots];
-      if (b.rows == 0) b.data = aligned_array<std::byte>(block_slots * row_bytes()), ++used_;
+      if (b.rows == 0) {
+        b.data = aligned_array<std::byte>(block_slots * row_bytes());
+        ++used_;
+      }
       b.rows |= bit_of(slot);
     }
   }
@@ -58,7 +61,10 @@ class stored_activations {
     for (const std::uint32_t slot : slots) {
       block& b = blocks_[slot / block_slots];
       b.rows &= ~bit_of(slot);
-      if (b.rows == 0) b.data = {}, --used_;
+      if (b.rows == 0) {
+        b.data = {};
+        --used_;
+      }
     }
   }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
-// All kernels, and which of them an instruction set computes with.
+// All kernels, and which of them an instruction set computes with. They are compiled for their own instructions, whatever the flags of the
+// translation unit; what stands around them, and the portable ones, are compiled as it says, so that a program for lesser machines is to be
+// compiled for those throughout.
 #pragma once
 
 #include <lazyprune/backend/cpu/isa.hpp>

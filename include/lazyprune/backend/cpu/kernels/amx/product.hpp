@@ -34,7 +34,7 @@ LAZYPRUNE_AMX inline void enter() {
 
 LAZYPRUNE_AMX inline void leave() { _tile_release(); }
 
-/// In the order (depth / 32, rows up to 16 or 32, 32). Rows that are not there get the last one's numbers.
+/// The order is (depth / 32, rows up to 16 or 32, 32). Rows that are not there get the last one's numbers.
 LAZYPRUNE_AMX inline void pack(const float* x, std::size_t stride, std::size_t rows, std::size_t inputs, std::size_t depth,
                                std::byte* packed) {
   const std::size_t padded = rows <= register_rows ? register_rows : strip;

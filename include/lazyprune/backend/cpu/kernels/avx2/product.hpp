@@ -40,7 +40,7 @@ LAZYPRUNE_AVX2_INLINE void transpose(__m256 (&v)[8]) {
   }
 }
 
-/// In the order (depth, rows). A store of 8 lanes covers what the one before it wrote too much.
+/// The order is (depth, rows). A store of 8 lanes covers what the one before it wrote too much.
 LAZYPRUNE_AVX2 inline void pack(const float* x, std::size_t stride, std::size_t rows, std::size_t inputs, std::size_t depth,
                                 std::byte* packed) {
   auto* to = reinterpret_cast<float*>(packed);
@@ -108,7 +108,7 @@ LAZYPRUNE_AVX2 inline void multiply_lines(const float* x, const float* const (&p
 alignas(32) inline constexpr std::uint32_t upper_halves[8] = {0xffff0000, 0xffff0000, 0xffff0000, 0xffff0000,
                                                               0xffff0000, 0xffff0000, 0xffff0000, 0xffff0000};
 
-/// The same in bf16, widened in registers: of two inputs, the first is the lower half of the bits, the second the upper.
+/// The same in bf16, widened in registers: the first of two inputs is the lower half of their bits, the second the upper.
 template <int Rows, int Panels>
 LAZYPRUNE_AVX2 inline void multiply_lines(const float* x, const std::uint32_t* const (&panels)[Panels], std::size_t depth, float* to,
                                           const tile_mode& mode) {

@@ -25,7 +25,7 @@ LAZYPRUNE_AVX512_INLINE __m512 weight_of(__m512 x) {
   return _mm512_mul_ps(exp_of_rest(x, n), _mm512_castsi512_ps(power));
 }
 
-/// Of 16 rows at most: what depends on a row alone is computed for all of them in the lanes of one register.
+/// 16 rows at most: what depends on a row alone is computed for all of them in the lanes of one register.
 LAZYPRUNE_AVX512_INLINE void soften_rows(float* scores, std::size_t tile_floats, std::size_t tiles, std::size_t rows,
                                          const std::int32_t* ranks, const std::int32_t* seen, float* largest, float* mass, float* fade,
                                          float* weights, std::size_t stride) {

@@ -59,7 +59,7 @@ LAZYPRUNE_AVX512_INLINE __mmask16 mask_of(std::size_t left) { return static_cast
 /// x[0..15], and zeros from `left` on.
 LAZYPRUNE_AVX512_INLINE __m512 load_some(const float* x, std::size_t left) { return _mm512_maskz_loadu_ps(mask_of(left), x); }
 
-/// In the order (depth, rows). A store of 16 lanes covers what the one before it wrote too much.
+/// The order is (depth, rows). A store of 16 lanes covers what the one before it wrote too much.
 LAZYPRUNE_AVX512 inline void pack(const float* x, std::size_t stride, std::size_t rows, std::size_t inputs, std::size_t depth,
                                   std::byte* packed) {
   auto* to = reinterpret_cast<float*>(packed);
@@ -111,14 +111,15 @@ LAZYPRUNE_AVX512 inline void multiply_rows(const float* x, const float* first, c
   load(sums, to, mode.more);
   prefetch_run next = mode.next;
   for (std::size_t k = 0; k < depth; ++k, x += Packed ? Rows : 1, first += panel_outputs, second += panel_outputs, next.from += next.step) {
-    prefetch(first), prefetch(second);
+    prefetch(first);
+    prefetch(second);
     if constexpr (Packed) prefetch_l2(next.from);
     add_lines<Packed ? 1 : unpacked_stride>(sums, x, _mm512_loadu_ps(first), _mm512_loadu_ps(second));
   }
   store(sums, to);
 }
 
-/// Weights in bf16, widened in registers: of two inputs, the first is the lower half of the bits, the second the upper.
+/// Weights in bf16, widened in registers: the first of two inputs is the lower half of their bits, the second the upper.
 template <int Rows>
 LAZYPRUNE_AVX512 inline void multiply_rows(const float* x, const std::uint32_t* first, const std::uint32_t* second, std::size_t depth,
                                            float* to, const tile_mode& mode) {
@@ -127,7 +128,9 @@ LAZYPRUNE_AVX512 inline void multiply_rows(const float* x, const std::uint32_t* 
   prefetch_run next = mode.next;
   const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
   for (std::size_t k = 0; k < depth; k += 2, x += 2 * Rows, first += panel_outputs, second += panel_outputs, next.from += 2 * next.step) {
-    prefetch(first), prefetch(second), prefetch_l2(next.from);
+    prefetch(first);
+    prefetch(second);
+    prefetch_l2(next.from);
     const __m512i a = _mm512_loadu_si512(first), b = _mm512_loadu_si512(second);
     add_lines<1>(sums, x, _mm512_castsi512_ps(_mm512_slli_epi32(a, 16)), _mm512_castsi512_ps(_mm512_slli_epi32(b, 16)));
     add_lines<1>(sums, x + Rows, _mm512_castsi512_ps(_mm512_and_si512(a, upper)), _mm512_castsi512_ps(_mm512_and_si512(b, upper)));

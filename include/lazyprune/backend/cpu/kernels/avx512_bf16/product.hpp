@@ -22,7 +22,7 @@ LAZYPRUNE_AVX512_BF16_INLINE __m512i load_rounded(const float* x, std::size_t le
   return (__m512i)_mm512_cvtne2ps_pbh(avx512::load_some(x + 16, left > 16 ? left - 16 : 0), avx512::load_some(x, left));
 }
 
-/// In the order (depth / 2, rows, 2). A store of 16 lanes covers what the one before it wrote too much.
+/// The order is (depth / 2, rows, 2). A store of 16 lanes covers what the one before it wrote too much.
 LAZYPRUNE_AVX512_BF16 inline void pack(const float* x, std::size_t stride, std::size_t rows, std::size_t inputs, std::size_t depth,
                                        std::byte* packed) {
   auto* to = reinterpret_cast<float*>(packed);
@@ -44,7 +44,9 @@ LAZYPRUNE_AVX512_BF16 inline void multiply_rows(const std::int32_t* x, const std
   avx512::load(sums, to, mode.more);
   prefetch_run next = mode.next;
   for (std::size_t k = 0; k < depth; k += 2, x += Rows, first += line_bytes, second += line_bytes, next.from += 2 * next.step) {
-    avx512::prefetch(first), avx512::prefetch(second), prefetch_l2(next.from);
+    avx512::prefetch(first);
+    avx512::prefetch(second);
+    prefetch_l2(next.from);
     const auto a = (__m512bh)_mm512_loadu_si512(first), b = (__m512bh)_mm512_loadu_si512(second);
 #pragma GCC unroll 12
     for (int r = 0; r < Rows; ++r) {

@@ -17,7 +17,7 @@ namespace portable {
 inline constexpr std::size_t strip = 3;
 inline constexpr std::size_t panel_batches = panel_outputs / batch::size;
 
-/// In the order (depth, rows).
+/// The order is (depth, rows).
 inline void pack(const float* x, std::size_t stride, std::size_t rows, std::size_t inputs, std::size_t depth, std::byte* packed) {
   auto* to = reinterpret_cast<float*>(packed);
   for (std::size_t k = 0; k < depth; ++k)
@@ -48,7 +48,7 @@ inline void multiply_panel(const float* x, std::size_t rows, const float* lines,
   multiply_lines<3>(x, lines, depth, to, more);
 }
 
-/// What the run prefetches is left to the processor.
+/// Prefetching is left to the processor.
 inline void multiply(const std::byte* packed, std::size_t rows, const std::byte* first, const std::byte* second, std::size_t depth,
                      float* sums, const tile_mode& mode) {
   const auto* x = reinterpret_cast<const float*>(packed);
@@ -56,7 +56,7 @@ inline void multiply(const std::byte* packed, std::size_t rows, const std::byte*
   multiply_panel(x, rows, reinterpret_cast<const float*>(second), depth, sums + panel_outputs, mode.more);
 }
 
-/// Of two inputs, the first is the lower half of the bits, the second the upper.
+/// The first of two inputs is the lower half of their bits, the second the upper.
 inline void widen(const std::byte* lines, std::size_t depth, float* wide) {
   for (std::size_t k = 0; k < depth; k += 2, lines += line_bytes, wide += tile_outputs) {
     std::uint32_t pairs[panel_outputs], both[tile_outputs];
