@@ -49,15 +49,17 @@ void check_against_reference(const Load& load) {
     dtype weights, kv;
     bool exact;
   };
-  for (const auto& [name, weights, kv, exactly] :
-       {variant{"f32", dtype::f32, dtype::f32, false}, variant{"bf16, exact, keys and values in f32", dtype::bf16, dtype::f32, true},
-        variant{"bf16, exact", dtype::bf16, dtype::bf16, true}, variant{"bf16", dtype::bf16, dtype::bf16, false}}) {
-    CAPTURE(name);
-    const execution how = tested_execution({.threads = 2, .kv = kv, .exact = exactly});
+  const variant variants[] = {{"f32", dtype::f32, dtype::f32, false},
+                              {"bf16, exact, keys and values in f32", dtype::bf16, dtype::f32, true},
+                              {"bf16, exact", dtype::bf16, dtype::bf16, true},
+                              {"bf16", dtype::bf16, dtype::bf16, false}};
+  for (const variant& v : variants) {
+    CAPTURE(v.name);
+    const execution how = tested_execution({.threads = 2, .kv = v.kv, .exact = v.exact});
     cpu backend(how);
     score_log own;
-    const auto result = run(load(backend, weights), backend, followed(last_query_attention{}, own, &leader));
-    const path_tolerance allowed(how, weights, oracle.config, prompt_tokens + steps);
+    const auto result = run(load(backend, v.weights), backend, followed(last_query_attention{}, own, &leader));
+    const path_tolerance allowed(how, v.weights, oracle.config, prompt_tokens + steps);
     double largest = 0;
     for (std::size_t s = 0; s < steps; ++s) {
       REQUIRE(result[s].layers == expected[s].layers);
@@ -68,7 +70,7 @@ void check_against_reference(const Load& load) {
       }
       largest = std::max(largest, apart / allowed.logits(std::sqrt(squares / static_cast<double>(oracle.config.vocabulary))));
     }
-    MESSAGE(name << ": of what is allowed, logits take " << largest);
+    MESSAGE(v.name << ": of what is allowed, logits take " << largest);
     CHECK(largest < 1);
     CHECK(largest > 0.01);  // the path rounds what it says that it does
     CHECK(furthest_other_choice(expected, leader, own, [&](std::size_t layers, double spread) { return allowed.scores(layers, spread); }) <
