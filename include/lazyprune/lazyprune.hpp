@@ -5,6 +5,7 @@
 #include <lazyprune/policy/all.hpp>
 #include <lazyprune/policy/presets.hpp>
 #include <lazyprune/policy/schedule/any_schedule.hpp>
+#include <lazyprune/policy/schedule/at_least.hpp>
 #include <lazyprune/policy/schedule/by_phase.hpp>
 #include <lazyprune/policy/schedule/prompt_only.hpp>
 #include <lazyprune/policy/schedule/stages.hpp>

@@ -242,7 +242,9 @@ TEST_CASE_TEMPLATE_DEFINE("contract of schedules", Values, schedule_contract) {
     using schedule_type = std::decay_t<decltype(schedule)>;
     static_assert(chosen_schedule<schedule_type> || layer_schedule<schedule_type> != adaptive_schedule<schedule_type>);
     CHECK(schedule == schedule_type(schedule));
-    for (const layer_id layers : {1u, 2u, 3u, 8u, 33u})
+    static_assert(foretelling_schedule<schedule_type>);
+    for (const layer_id layers : {1u, 2u, 3u, 8u, 33u}) {
+      layer_id first_seen[] = {layers, layers};  // layers done at which it pruned first, by phase
       for (layer_id done = 0; done < layers; ++done)
         for (const std::size_t known : sizes)
           for (const phase step : {phase::prefill, phase::decode}) {
@@ -262,7 +264,15 @@ TEST_CASE_TEMPLATE_DEFINE("contract of schedules", Values, schedule_contract) {
               CHECK(schedule.keep(context, scores) == keep);
             }
             CHECK((keep == everything || (keep >= 1 && keep <= context.active)));
+            layer_id& first = first_seen[static_cast<std::size_t>(step)];
+            if (keep != everything) first = std::min(first, done);
           }
+      for (const phase step : {phase::prefill, phase::decode}) {
+        CAPTURE(layers);
+        CHECK(schedule.first(step, layers) == first_seen[static_cast<std::size_t>(step)]);
+        CHECK(first_pruning(schedule, step, layers) == schedule.first(step, layers));
+      }
+    }
   }
 }
 

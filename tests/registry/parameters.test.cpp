@@ -41,6 +41,17 @@ struct everything_there_is {
   }
 };
 
+/// What is only named where it is set.
+struct switched {
+  static constexpr std::string_view name = "switched";
+  bool on = false;
+
+  template <class Visitor>
+  void describe(Visitor& visit) {
+    visit(named_where_set("on"), on);
+  }
+};
+
 struct undescribed {};
 struct needs_a_number {
   [[maybe_unused]] static constexpr std::string_view name = "needs_a_number";
@@ -114,4 +125,17 @@ TEST_CASE("a value is set from text, or left as it is where the text is another 
   CHECK(object.one.value() == 5);
   CHECK(!set("one", "0"));
   CHECK(object.one.value() == 5);
+}
+
+TEST_CASE("a bool that the text names only where it is true") {
+  switched object;
+  const std::vector<parameter> all = parameters_of(object);
+  REQUIRE(all.size() == 1);
+  CHECK(all[0].text() == std::nullopt);
+  CHECK(all[0].set("true"));
+  CHECK(object.on);
+  CHECK(all[0].text() == "true");
+  CHECK(!all[0].set("yes"));
+  CHECK(all[0].set("false"));
+  CHECK(all[0].text() == std::nullopt);
 }

@@ -72,7 +72,8 @@ TEST_CASE("a policy of described parts is spelled by flags") {
   CHECK(flags_text(spec_of(random_drop(0.6, 7))) ==
         "--stages 0:0.6 --scorer random:seed=7 --selector top_k --store none --keep-first 0 --keep-last 0 --decode dense");
   CHECK(flags_text(spec_of(streaming_llm(4, 60))) ==
-        "--schedule budget:after=0,tokens=64 --scorer recency --selector top_k --store none --keep-first 4 --keep-last 0 --decode same");
+        "--schedule budget:after=0,tokens=64 --scorer recency --selector top_k --store none:for_good=true --keep-first 4 --keep-last 0 "
+        "--decode same");
   const stages half{{2, 0.5}}, never{};
   CHECK(spec_of(policy{recency{}, by_phase{never, every{2, 0.5}}, protect{blocks{4}, 1, 2}, none{}}) ==
         policy_spec{.schedule = "every:n=2,share=0.5",

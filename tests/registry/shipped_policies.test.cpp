@@ -61,7 +61,8 @@ std::string names(auto&& kind, std::initializer_list<const char*> others) {
 TEST_CASE("the README's table has every policy, and no other") {
   const named readme = names_in_readme();
   CHECK(list(readme.scorers) == names(policies.scorers(), {}));
-  CHECK(list(readme.schedules) == names(policies.schedules(), {"stages", "prompt_only", "by_phase"}));  // a flag of its own, and decorators
+  CHECK(list(readme.schedules) ==
+        names(policies.schedules(), {"stages", "prompt_only", "by_phase", "at_least"}));  // a flag of its own, and decorators
   CHECK(list(readme.selectors) == names(policies.selectors(), {"protect"}));
   CHECK(list(readme.stores) == names(policies.stores(), {}));
 }
@@ -77,5 +78,5 @@ TEST_CASE("what help says of them, new ones last") {
       "window_attention:window=,kernel=,pool=max|mean prompt_window_attention:window=,kernel=,pool=max|mean "
       "value_weighted_attention:norm=l2|l1 key_norm recency random:seed="));
   CHECK(policies.selectors().help().starts_with("top_k top_p:mass= threshold:score= blocks:size="));
-  CHECK(policies.stores().help().starts_with("keep_all bounded:rows= none"));
+  CHECK(policies.stores().help().starts_with("keep_all bounded:rows= none:for_good=false|true"));
 }

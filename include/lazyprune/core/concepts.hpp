@@ -7,15 +7,20 @@
 //                                                a scorer of window_view says how many queries in its member `window`
 //   layer_schedule      s.keep(context)          how many of the active tokens go on to the next layer, or `everything`
 //   adaptive_schedule   s.keep(context, scores)  the same, for schedules that must see the scores (active) to decide
+//   foretelling_schedule                         a schedule that also has
+//                       s.first(phase, layers)   the least number of layers done at which it could prune in that phase, whatever the
+//                                                length of the sequence; `layers` where it never does
 //   token_selector      s.select(c, kept)        writes the indices of the kept tokens, ascending, into kept (room for all
 //                                                candidates; free to use as scratch), and returns how many
 //   aux_store           s.admit(rows, kept)      the same for hidden states: which of the stored and the just dropped rows have a
-//                                                place; the others are lost
+//                                                place; the others are lost. One with a member `for_good` that is true drops
+//                                                tokens for good: none of them comes back, and nothing is stored
 //
 // Policies are values: copied into the session, compared with ==, never inherited from. Vary one by wrapping it. Their calls must
 // not throw and, for a session that never allocates, must not allocate.
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <type_traits>
 
@@ -126,6 +131,21 @@ constexpr bool sees_scores(const Schedule& schedule) {
     return adaptive_schedule<Schedule>;
 }
 
+/// A schedule that says from where on it could prune: chunks of a prompt run so many layers.
+template <class S>
+concept foretelling_schedule = any_kind_of_schedule<S> && requires(const S s, phase step, layer_id layers) {
+  { s.first(step, layers) } -> std::convertible_to<layer_id>;
+};
+
+/// The least number of layers done at which the schedule could prune, at most `layers`; 0 where it does not say.
+template <any_kind_of_schedule Schedule>
+constexpr layer_id first_pruning(const Schedule& schedule, phase step, layer_id layers) {
+  if constexpr (foretelling_schedule<Schedule>)
+    return std::min<layer_id>(schedule.first(step, layers), layers);
+  else
+    return 0;
+}
+
 /// Asks a schedule of either kind; scores (active).
 template <any_kind_of_schedule Schedule>
 std::size_t ask(const Schedule& schedule, const layer_context& context, std::span<const float> scores) {
@@ -144,6 +164,27 @@ template <class S>
 concept aux_store = std::copyable<S> && requires(const S s, const stored_rows& rows, std::span<std::uint32_t> kept) {
   { s.admit(rows, kept) } -> std::convertible_to<std::size_t>;
 };
+
+/// A store that says, as a member or by a call, whether what is dropped is dropped for good.
+template <class S>
+concept store_saying_for_good = requires(const S s) {
+  { s.for_good } -> std::convertible_to<bool>;
+};
+template <class S>
+concept store_answering_for_good = requires(const S s) {
+  { s.for_good() } -> std::convertible_to<bool>;
+};
+
+/// Whether a token that is dropped leaves every later plan.
+template <aux_store Store>
+constexpr bool drops_for_good(const Store& store) {
+  if constexpr (store_answering_for_good<Store>)
+    return store.for_good();
+  else if constexpr (store_saying_for_good<Store>)
+    return store.for_good;
+  else
+    return false;
+}
 
 }  // namespace v0
 }  // namespace lazyprune

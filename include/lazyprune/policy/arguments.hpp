@@ -19,6 +19,7 @@
 //   visit("key", member, {"a", "b"})      an enumerator, by its name; the names are in its order
 //   visit("key", member, layer_range{})   a number of layers, which depends on the model
 //   visit(required("key"), ...)           a text must give it; the member's own default prunes nothing
+//   visit(named_where_set("key"), ...)    a bool, which the text names only where it is true
 //   visit.just_one("a", one, "b", other)  two optional members of which a text gives one
 //
 // A policy without parameters describes none: `template <class Visitor> void describe(Visitor&) {}`.
@@ -80,13 +81,17 @@ struct layer_range {
 struct parameter_key {
   std::string_view name;
   bool required = false;
+  bool only_where_set = false;
 
   constexpr parameter_key(const char* key) : name(key) {}
-  constexpr parameter_key(std::string_view key, bool must) : name(key), required(must) {}
+  constexpr parameter_key(std::string_view key, bool must, bool where_set) : name(key), required(must), only_where_set(where_set) {}
 };
 
 /// The key of a parameter that a text must give.
-constexpr parameter_key required(std::string_view key) { return {key, true}; }
+constexpr parameter_key required(std::string_view key) { return {key, true, false}; }
+
+/// The key of a bool that a text names only where it is true.
+constexpr parameter_key named_where_set(std::string_view key) { return {key, false, true}; }
 
 /// So many of n >= 1 tokens are `share` of them: ceil(share * n - 1e-9), at least 1, at most n. The small constant makes 0.1 of 30
 /// tokens 3 of them, not the 4 of its rounding error.

@@ -49,9 +49,9 @@ inline auto random_drop(fraction share, std::uint64_t seed = 0) {
 
 /// After StreamingLLM (arXiv 2309.17453; 4 + 1020 tokens there): each step sees the first `sinks` tokens and the `window` most recent ones,
 /// the query token among them. It differs in that positions stay those of the sequence, not of the cache, and that the middle of a long
-/// prompt is never computed, where StreamingLLM slides its window over it.
+/// prompt is never computed, where StreamingLLM slides its window over it. Whatever leaves the window has left for good.
 inline auto streaming_llm(std::size_t sinks = 4, positive window = 1020) {
-  return policy{recency{}, budget({.after = 0, .tokens = sinks + window}), protect{top_k{}, sinks}, none{}};
+  return policy{recency{}, budget({.after = 0, .tokens = sinks + window}), protect{top_k{}, sinks}, none{.for_good = true}};
 }
 
 /// Calls `visit(name, what, make)` for each preset that has a name: `make(layers)` is the policy for a model of so many layers, and `what`

@@ -94,7 +94,10 @@ class parameter_collector {
     added.set = [&member](std::string_view text) { return assign(member, text); };
   }
 
-  void operator()(parameter_key key, bool& member) { (*this)(key, member, {"false", "true"}); }
+  void operator()(parameter_key key, bool& member) {
+    (*this)(key, member, {"false", "true"});
+    if (key.only_where_set) list.back().text = [&member] { return member ? std::optional<std::string>("true") : std::nullopt; };
+  }
 
   template <class Choice>
   void operator()(parameter_key key, Choice& member, std::initializer_list<std::string_view> names) {

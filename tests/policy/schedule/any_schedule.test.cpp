@@ -59,6 +59,23 @@ TEST_CASE("so do decorators of one") {
   CHECK(one.keep(token, sharp) == 1);
 }
 
+TEST_CASE("what a schedule does not say is 0, through every decorator") {
+  struct halves {
+    std::size_t keep(const layer_context& c) const { return c.done < 5 ? everything : (c.active + 1) / 2; }
+  };
+  struct says_it_wrong : halves {
+    layer_id first() const { return 5; }
+  };
+  static_assert(!foretelling_schedule<halves> && !foretelling_schedule<says_it_wrong>);
+  CHECK(first_pruning(halves{}, phase::prefill, 8) == 0);
+  CHECK(first_pruning(says_it_wrong{}, phase::prefill, 8) == 0);
+  CHECK(any_schedule(halves{}).first(phase::prefill, 8) == 0);
+  CHECK(prompt_only(any_schedule(halves{})).first(phase::prefill, 8) == 0);
+  CHECK(prompt_only(halves{}).first(phase::decode, 8) == 8);  // it never prunes there, whatever the schedule
+  CHECK(by_phase(halves{}, every{.n = 3, .share = 0.5}).first(phase::prefill, 8) == 0);
+  CHECK(by_phase(halves{}, any_schedule(every{.n = 3, .share = 0.5})).first(phase::decode, 8) == 3);
+}
+
 TEST_CASE("copies are values, and the schedule in it can be looked at") {
   any_schedule schedule = stages{{2, 0.5}};
   const any_schedule copy = schedule;

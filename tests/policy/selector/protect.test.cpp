@@ -18,7 +18,8 @@ using namespace contract;
 template <class Selector>
 std::vector<protect<Selector>> around(const Selector& inner) {
   using outer = protect<Selector>;
-  return {outer(inner), outer(inner, 4), outer(inner, 0, 5), outer(inner, 2, 3), outer(inner, 1000, 1000)};
+  return {outer(inner),       outer(inner, 4),          outer(inner, 0, 5),
+          outer(inner, 2, 3), outer(inner, 1000, 1000), outer(inner, 1, 1, {{3, 5}, {9, 40}})};
 }
 struct protect_top_k_values {
   static auto all() { return around(top_k{}); }
@@ -66,6 +67,14 @@ TEST_CASE("the first positions and the last ones stay, and count") {
   CHECK(select(protect{top_k{}, 0, 1}, {5, 6, 7, 0, 0, inf}, positions, 2) == indices{2, 5});        // the query token alone
 }
 
+TEST_CASE("the positions in the spans stay, and count") {
+  const std::vector<position> positions{0, 1, 3, 6, 8, 9};
+  CHECK(select(protect{top_k{}, 0, 0, {{1, 3}}}, {9, 0, 0, 8, 7, inf}, positions, 4) == indices{0, 1, 2, 5});
+  CHECK(select(protect{top_k{}, 0, 0, {{2, 2}, {7, 8}}}, {9, 0, 0, 8, 7, inf}, positions, 2) == indices{4, 5});
+  CHECK(select(protect{top_k{}, 1, 0, {{0, 6}}}, {9, 0, 0, 8, 7, inf}, positions, 1) == indices{0, 1, 2, 3, 5});
+  CHECK(select(protect{top_k{}, 0, 0, {{10, 99}}}, {9, 0, 0, 8, 7, inf}, positions, 2) == indices{0, 5});
+}
+
 TEST_CASE("more protected than asked for: those alone") {
   CHECK(select(protect{top_k{}, 2, 2}, {0, 0, 7, 8, 0, inf}, {0, 1, 3, 6, 8, 9}, 1) == indices{0, 1, 4, 5});
   CHECK(select(protect{top_k{}, 100, 100}, {0, 0, 7, inf}, {0, 1, 3, 6}, 1) == indices{0, 1, 2, 3});
@@ -93,14 +102,19 @@ TEST_CASE("agrees with marking the protected tokens by hand") {
   for (int run = 0; run < 5'000; ++run) {
     CAPTURE(run);
     const std::size_t n = 1 + random() % 40, keep = 1 + random() % n, first = random() % 6, last = random() % 6;
+    const auto one = static_cast<position>(random() % 40), other = static_cast<position>(random() % 40);
+    const position_spans spans = random() % 2 ? position_spans{} : position_spans{{one, one + 2}, {other, other + 4}};
     const std::vector<position> positions = some_positions(n, random);
     std::vector<float> scores = some_scores(n, random);
     scores.back() = inf;
-    const indices kept = select(protect{top_k{}, first, last}, scores, positions, keep);
-    const indices kept_by_mass = select(protect{top_p{0.5}, first, last}, scores, positions, keep);
+    const indices kept = select(protect{top_k{}, first, last, spans}, scores, positions, keep);
+    const indices kept_by_mass = select(protect{top_p{0.5}, first, last, spans}, scores, positions, keep);
     float mass = 0;
+    const auto in_spans = [&](position p) {
+      return !spans.list().empty() && ((p >= one && p <= one + 2) || (p >= other && p <= other + 4));
+    };
     for (std::size_t i = 0; i < n; ++i)
-      if (scores[i] < inf && (positions[i] < first || positions[i] + last > positions.back())) {
+      if (scores[i] < inf && (positions[i] < first || positions[i] + last > positions.back() || in_spans(positions[i]))) {
         mass += std::max(scores[i], 0.0f);
         scores[i] = inf;
       }

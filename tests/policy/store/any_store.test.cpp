@@ -29,6 +29,13 @@ TEST_CASE("does what the chosen one does") {
   CHECK(any_store(bounded{2}).admit(stored_rows{scores, positions}, kept) == 2);
 }
 
+TEST_CASE("drops for good where the chosen one does") {
+  CHECK(any_store(none{.for_good = true}).for_good());
+  CHECK(drops_for_good(any_store(none{.for_good = true})));
+  CHECK(!any_store(none{}).for_good());
+  CHECK(!drops_for_good(any_store(keep_all{})));
+}
+
 TEST_CASE("copies are values, and the store in it can be looked at") {
   any_store store = bounded{2};
   const any_store copy = store;

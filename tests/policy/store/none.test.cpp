@@ -12,7 +12,7 @@ namespace {
 using namespace contract;
 
 struct none_values {
-  static std::vector<none> all() { return {none{}}; }
+  static std::vector<none> all() { return {none{}, none{.for_good = true}}; }
 };
 TEST_CASE_TEMPLATE_INVOKE(store_contract, none_values);
 
@@ -22,6 +22,12 @@ TEST_CASE("nothing has a place, embeddings neither") {
   std::vector<std::uint32_t> kept(4);
   CHECK(none{}.admit(stored_rows{scores, positions, false}, kept) == 0);
   CHECK(none{}.admit(stored_rows{scores, positions, true}, kept) == 0);
+}
+
+TEST_CASE("for good, where asked") {
+  CHECK(drops_for_good(none{.for_good = true}));
+  CHECK(!drops_for_good(none{}));
+  CHECK(none{} != none{.for_good = true});
 }
 
 }  // namespace

@@ -89,7 +89,8 @@ TEST_CASE("the flags of each method") {
   CHECK(flags("random") == "--stages 0:0.75 --scorer random:seed=0 --selector top_k --store none" + kept + " --decode dense");
   CHECK(flags("compression") == "the context compressed to leave 0.75 of the prompt, --policy dense");
   CHECK(flags("streaming") ==
-        "--schedule budget:after=0,cost=0.75 --scorer recency --selector top_k --store none --keep-first 4 --keep-last 0 --decode same");
+        "--schedule budget:after=0,cost=0.75 --scorer recency --selector top_k --store none:for_good=true --keep-first 4 --keep-last 0 "
+        "--decode same");
   CHECK(flags("snapkv") == "--stages 1:0.75 --scorer prompt_window_attention:window=32,kernel=7,pool=max --selector top_k --store none" +
                                kept + " --decode only");
   CHECK(flags("h2o") ==

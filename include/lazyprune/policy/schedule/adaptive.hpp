@@ -28,6 +28,8 @@ struct adaptive {
     return std::max(detail::fewest_holding(scores, mass, 0.0), share_of(least, context.active));
   }
 
+  layer_id first(phase, layer_id layers) const { return std::min(from, layers); }
+
   template <class Visitor>
   void describe(Visitor& visit) {
     visit("from", from, layer_range{});

@@ -18,6 +18,7 @@ class any_schedule {
   struct base : detail::policy_interface<base> {
     virtual bool sees_scores() const = 0;
     virtual std::size_t keep(const layer_context& context, std::span<const float> scores) const = 0;
+    virtual layer_id first(phase step, layer_id layers) const = 0;
   };
   template <class Schedule>
   struct holder final : detail::policy_holder<base, holder<Schedule>, Schedule> {
@@ -26,6 +27,7 @@ class any_schedule {
     std::size_t keep(const layer_context& context, std::span<const float> scores) const override {
       return ask(this->policy, context, scores);
     }
+    layer_id first(phase step, layer_id layers) const override { return first_pruning(this->policy, step, layers); }
   };
 
  public:
@@ -47,6 +49,9 @@ class any_schedule {
 
   /// scores (active)
   std::size_t keep(const layer_context& context, std::span<const float> scores) const { return (*held_).keep(context, scores); }
+
+  /// 0 where the schedule in it does not say.
+  layer_id first(phase step, layer_id layers) const { return (*held_).first(step, layers); }
 
   /// The schedule in it, null where it is of another type.
   template <class Schedule>

@@ -43,6 +43,8 @@ class budget {
     return std::min(context.active, share_of((*target_.cost * context.layers - context.done) / left, context.known));
   }
 
+  layer_id first(phase, layer_id layers) const { return target_.tokens || target_.cost ? std::min(target_.after, layers) : layers; }
+
   template <class Visitor>
   void describe(Visitor& visit) {
     visit(required("after"), target_.after, layer_range{});

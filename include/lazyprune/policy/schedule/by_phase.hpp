@@ -31,6 +31,10 @@ struct by_phase {
     return context.step == phase::prefill ? ask(prefill, context, scores) : ask(decode, context, scores);
   }
 
+  layer_id first(phase step, layer_id layers) const {
+    return step == phase::prefill ? first_pruning(prefill, step, layers) : first_pruning(decode, step, layers);
+  }
+
   bool sees_scores() const requires(chosen_schedule<Prefill> || chosen_schedule<Decode>) {
     return lazyprune::sees_scores(prefill) || lazyprune::sees_scores(decode);
   }

@@ -23,6 +23,8 @@ struct cosine {
     return detail::falling_to(share, (1.0 - std::cos(std::numbers::pi * detail::way_down(context, from))) / 2.0, context);
   }
 
+  layer_id first(phase, layer_id layers) const { return from < layers ? from + 1 : layers; }
+
   template <class Visitor>
   void describe(Visitor& visit) {
     visit("from", from, layer_range{.least = 0, .before_last = true});

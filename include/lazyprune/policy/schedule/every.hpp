@@ -20,6 +20,8 @@ struct every {
     return context.done == 0 || context.done % n != 0 ? everything : share_of(share, context.active);
   }
 
+  layer_id first(phase, layer_id layers) const { return static_cast<layer_id>(std::min<std::size_t>(n, layers)); }
+
   template <class Visitor>
   void describe(Visitor& visit) {
     visit(required("n"), n, layer_range{.least = 1});

@@ -21,6 +21,8 @@ struct linear {
 
   std::size_t keep(const layer_context& context) const { return detail::falling_to(share, detail::way_down(context, from), context); }
 
+  layer_id first(phase, layer_id layers) const { return from < layers ? from + 1 : layers; }
+
   template <class Visitor>
   void describe(Visitor& visit) {
     visit("from", from, layer_range{.least = 0, .before_last = true});

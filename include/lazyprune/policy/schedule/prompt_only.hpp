@@ -29,6 +29,8 @@ struct prompt_only {
     return context.step == phase::prefill ? prefill.keep(context, scores) : everything;
   }
 
+  layer_id first(phase step, layer_id layers) const { return step == phase::prefill ? first_pruning(prefill, step, layers) : layers; }
+
   bool sees_scores() const requires chosen_schedule<Schedule> { return prefill.sees_scores(); }
 
   friend bool operator==(const prompt_only&, const prompt_only&) = default;

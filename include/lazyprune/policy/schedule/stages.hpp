@@ -65,6 +65,8 @@ class stages {
     return at == list_.end() ? everything : share_of(at->share, context.active);
   }
 
+  layer_id first(phase, layer_id layers) const { return list_.empty() ? layers : std::min(list_.front().after, layers); }
+
   friend bool operator==(const stages&, const stages&) = default;
 
  private:

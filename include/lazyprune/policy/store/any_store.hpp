@@ -16,11 +16,13 @@ inline namespace v0 {
 class any_store {
   struct base : detail::policy_interface<base> {
     virtual std::size_t admit(const stored_rows& rows, std::span<std::uint32_t> kept) const = 0;
+    virtual bool for_good() const = 0;
   };
   template <class Store>
   struct holder final : detail::policy_holder<base, holder<Store>, Store> {
     using detail::policy_holder<base, holder, Store>::policy_holder;
     std::size_t admit(const stored_rows& rows, std::span<std::uint32_t> kept) const override { return this->policy.admit(rows, kept); }
+    bool for_good() const override { return drops_for_good(this->policy); }
   };
 
  public:
@@ -31,6 +33,9 @@ class any_store {
   }
 
   std::size_t admit(const stored_rows& rows, std::span<std::uint32_t> kept) const { return (*held_).admit(rows, kept); }
+
+  /// Whether tokens that are dropped leave every later plan.
+  bool for_good() const { return (*held_).for_good(); }
 
   /// The store in it, null where it is of another type.
   template <class Store>

@@ -5,19 +5,24 @@
 #include <string_view>
 
 #include <lazyprune/core/concepts.hpp>
+#include <lazyprune/policy/arguments.hpp>
 #include <lazyprune/policy/detail/order.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
 
-/// Admits nothing but rows that are about to be read, and of those there are none where nothing is ever stored.
+/// Admits nothing but rows that are about to be read, and there are none of those where nothing is ever stored. A token that was dropped
+/// still takes part in the layers that have its keys and values; with `for_good` it leaves every later plan, so that they can be freed.
 struct none {
   static constexpr std::string_view name = "none";
+  bool for_good = false;
 
   std::size_t admit(const stored_rows& rows, std::span<std::uint32_t> kept) const { return detail::best(rows.scores, 0, kept); }
 
   template <class Visitor>
-  void describe(Visitor&) {}
+  void describe(Visitor& visit) {
+    visit(named_where_set("for_good"), for_good);
+  }
 
   friend bool operator==(const none&, const none&) = default;
 };

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+// Prunes nothing while the sequence is short.
+#pragma once
+
+#include <utility>
+
+#include <lazyprune/core/concepts.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+
+/// `at_least{stages{{9, 0.5}}, 512}`: what the schedule says once 512 tokens are known, pruned ones included, and everything before. Sees
+/// the scores if the schedule does.
+template <class Schedule>
+struct at_least {
+  static_assert(any_kind_of_schedule<Schedule>,
+                "Schedule needs: std::size_t keep(const layer_context&) const, or std::size_t keep(const layer_context&, "
+                "std::span<const float> scores) const");
+
+  Schedule schedule;
+  std::size_t tokens;
+
+  constexpr at_least(Schedule inner, std::size_t known) : schedule(std::move(inner)), tokens(known) {}
+
+  std::size_t keep(const layer_context& context) const requires layer_schedule<Schedule> {
+    return context.known < tokens ? everything : schedule.keep(context);
+  }
+
+  /// scores (active)
+  std::size_t keep(const layer_context& context, std::span<const float> scores) const requires adaptive_schedule<Schedule> {
+    return context.known < tokens ? everything : schedule.keep(context, scores);
+  }
+
+  layer_id first(phase step, layer_id layers) const { return first_pruning(schedule, step, layers); }
+
+  bool sees_scores() const requires chosen_schedule<Schedule> { return schedule.sees_scores(); }
+
+  friend bool operator==(const at_least&, const at_least&) = default;
+};
+
+}  // namespace v0
+}  // namespace lazyprune
