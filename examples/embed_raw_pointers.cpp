@@ -67,7 +67,7 @@ struct toy_engine {
   /// One forward pass: what the session asks for, layer by layer.
   template <class Session>
   void forward(Session& session, std::size_t new_tokens, lazyprune::phase phase) {
-    auto step = session.begin(new_tokens, phase);
+    auto step = session.begin({new_tokens, phase});
     for (lazyprune::layer_id layer = 0; layer < layers; ++layer) {
       const lazyprune::layer_plan& plan = step.enter(layer);
 

@@ -59,7 +59,7 @@ void prefill(benchmark::State& state, const Policy& policy) {
   std::size_t spilled = 0;
   for (auto _ : state) {
     session.reset();
-    auto step = session.begin(tokens, phase::prefill);
+    auto step = session.begin({tokens, phase::prefill});
     for (layer_id l = 0; l < layers; ++l) {
       const layer_plan& plan = step.enter(l);
       step.leave(evidence.look(plan, step.wants(), step.window()));

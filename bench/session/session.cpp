@@ -27,7 +27,7 @@ std::vector<float> probabilities(std::size_t tokens) {
 
 template <class Session>
 void drive(Session& session, const std::vector<float>& p, std::size_t new_tokens, phase phase) {
-  auto step = session.begin(new_tokens, phase);
+  auto step = session.begin({new_tokens, phase});
   for (layer_id l = 0; l < layers; ++l) {
     const layer_plan& plan = step.enter(l);
     if (step.wants_scores())

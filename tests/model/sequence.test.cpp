@@ -76,7 +76,7 @@ TEST_CASE("a sequence knows its tokens, and a session that has begun or has othe
   CHECK_THROWS_WITH_AS((sequence<reference<float>>{net, any_session(dense(), {.layers = 5})}),
                        "session: layers: expected 4 as in the model, found 5", error);
   any_session begun(dense(), {.layers = 4});
-  begun.begin(3, phase::prefill);
+  begun.begin({3, phase::prefill});
   CHECK_THROWS_WITH_AS((sequence<reference<float>>{net, std::move(begun)}), "session: tokens: expected none yet, found 3", error);
 
   auto text = begin(net, dense());

@@ -31,9 +31,9 @@ int main(int argc, char** argv) {
   if (std::strcmp(asked, "returning_hook") == 0) {
     lazyprune::set_error_hook(print);
     session.reserve(1);
-    (void)session.begin(2, lazyprune::phase::prefill);
+    (void)session.begin({2, lazyprune::phase::prefill});
   }
   if (std::strcmp(asked, "hook") == 0) lazyprune::set_error_hook(print_and_leave);
-  (void)session.begin(3, lazyprune::phase::prefill);
-  (void)session.begin(1, lazyprune::phase::decode);  // the step before was not finished
+  (void)session.begin({3, lazyprune::phase::prefill});
+  (void)session.begin({1, lazyprune::phase::decode});  // the step before was not finished
 }

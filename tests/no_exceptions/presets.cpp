@@ -12,44 +12,38 @@ namespace {
 
 constexpr std::size_t tokens = 20;
 
-/// `shows`: the session may ask for attention.
-template <bool shows, class Session>
+/// The one loop for sessions of any policy, of which these ask for attention or for nothing.
+template <class Session>
 std::size_t rows_planned(Session session) {
-  auto step = session.begin(tokens, phase::prefill);
+  auto step = session.begin({tokens, phase::prefill});
   const std::vector<float> probabilities(tokens, 0.05f);
   for (layer_id l = 0; l < session.layers(); ++l) {
     const layer_plan& plan = step.enter(l);
-    if constexpr (shows) {
-      if (step.wants_scores()) {
-        step.leave(attention_view{probabilities.data(), 1, tokens, plan.active});
-        continue;
-      }
-    }
-    step.leave();
+    step.leave(step.wants_scores() ? evidence(attention_view{probabilities.data(), 1, tokens, plan.active}) : evidence());
   }
   step.finish();
   return session.stats().rows;
 }
 
-template <bool shows, class Policy>
+template <class Policy>
 bool plans(const Policy& preset, std::size_t rows) {
   const session_options options{.layers = 4, .max_tokens = tokens};
-  return rows_planned<shows>(session(preset, options)) == rows && rows_planned<true>(any_session(preset, options)) == rows;
+  return rows_planned(session(preset, options)) == rows && rows_planned(any_session(preset, options)) == rows;
 }
 
 }  // namespace
 
 int planning_presets() {
   const stages half{{2, 0.5}};
-  return plans<true>(lazyllm(half), 20 + 20 + 10 + 10) + plans<true>(static_pruning(half), 20 + 20 + 10 + 10) +
-         plans<false>(random_drop(0.5), 4 * 10) + plans<false>(streaming_llm(2, 3), 4 * 5) + plans<false>(dense(), 4 * 20);
+  return plans(lazyllm(half), 20 + 20 + 10 + 10) + plans(static_pruning(half), 20 + 20 + 10 + 10) + plans(random_drop(0.5), 4 * 10) +
+         plans(streaming_llm(2, 3), 4 * 5) + plans(dense(), 4 * 20);
 }
 
 int named_presets() {
   const policy_registry policies = shipped_policies();
   int planning = 0;
   for (const policy_preset& preset : policies.presets()) {
-    const std::size_t rows = rows_planned<true>(make_session({.preset = preset.name}, {.layers = 4, .max_tokens = tokens}, policies));
+    const std::size_t rows = rows_planned(make_session({.preset = preset.name}, {.layers = 4, .max_tokens = tokens}, policies));
     if (rows > 0 && rows <= 4 * tokens) ++planning;
   }
   return planning;

@@ -4,6 +4,9 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <random>
+#include <set>
+#include <string>
 
 #include <lazyprune/lazyprune.hpp>
 #include "policies.hpp"
@@ -33,7 +36,7 @@ std::vector<planned> drive(any_session session) {
   std::vector<planned> all;
   std::vector<float> numbers;
   for (const std::size_t tokens : {40u, 1u, 1u, 5u, 1u}) {
-    auto step = session.begin(tokens, tokens > 1 ? phase::prefill : phase::decode);
+    auto step = session.begin({tokens, tokens > 1 ? phase::prefill : phase::decode});
     for (layer_id l = 0; l < layers; ++l) {
       const layer_plan& plan = step.enter(l);
       planned now{
@@ -152,7 +155,181 @@ TEST_CASE("protected tokens and a dense decode are around whatever is chosen") {
 TEST_CASE("the options reach the session, and mistakes are those of the spec") {
   any_session session = make_session({}, {.layers = 3, .max_tokens = 4}, policies());
   CHECK(session.layers() == 3);
-  CHECK_THROWS_AS(session.begin(5, phase::prefill), error);
+  CHECK_THROWS_AS(session.begin({5, phase::prefill}), error);
   CHECK_THROWS_WITH_AS(make_session(preset("nothing"), {.layers = 3}, policies()),
                        "--policy: expected one of lazyllm, static, random, streaming, dense, found nothing", error);
+}
+
+namespace {
+
+/// What the steps over a text did, as one record: where a prompt is read in chunks, the union of what they did.
+struct record {
+  std::vector<std::set<position>> active, rows, revived;  // by layer
+  friend bool operator==(const record&, const record&) = default;
+};
+
+/// An engine whose numbers are functions of the layer, the query's position and the token's, as a model's are.
+class engine_of_noise {
+ public:
+  explicit engine_of_noise(any_session session) : session_(std::move(session)) {}
+
+  const any_session& session() const { return session_; }
+  layer_id last_depth() const { return depth_; }
+
+  void step(const step_request& request, record& into) {
+    auto step = session_.begin(request);
+    depth_ = step.layers();
+    into.active.resize(layers);
+    into.rows.resize(layers);
+    into.revived.resize(layers);
+    for (layer_id l = 0; l < step.layers(); ++l) {
+      const layer_plan plan = step.enter(l);
+      into.active[l].insert(plan.active.begin(), plan.active.end());
+      into.rows[l].insert(plan.rows.begin(), plan.rows.end());
+      for (std::size_t i = 0; i < plan.rows.size(); ++i)
+        if (plan.sources[i].from == row_source::origin::stored) into.revived[l].insert(plan.rows[i]);
+      step.leave(look(plan, step.wants(), step.window()));
+    }
+    step.finish();
+  }
+
+ private:
+  evidence look(const layer_plan& plan, evidence_kind kind, std::size_t window) {
+    const std::size_t n = plan.active.size();
+    const std::size_t queries = kind == evidence_kind::window ? window : 1;
+    probabilities_.assign(queries * heads * n, 0.0f);
+    for (std::size_t q = 0; q < queries; ++q)
+      for (std::size_t h = 0; h < heads; ++h)
+        for (std::size_t i = 0; i < n; ++i) {
+          const position query = plan.rows[plan.rows.size() - queries + q], token = plan.active[i];
+          if (token <= query) probabilities_[(q * heads + h) * n + i] = noise(token + 300 * (query + 300 * (h + heads * plan.layer)));
+        }
+    numbers_.resize(n * kv_heads * head_dim);
+    for (std::size_t i = 0; i < numbers_.size(); ++i) {
+      const std::size_t size = kv_heads * head_dim;
+      numbers_[i] = noise(i % size + size * (plan.active[i / size] + 300 * plan.layer));
+    }
+    const attention_view attention{probabilities_.data(), heads, n, plan.active};
+    switch (kind) {
+      case evidence_kind::attention:
+        return attention;
+      case evidence_kind::window:
+        return window_view{probabilities_.data(), queries, heads, n, plan.active};
+      case evidence_kind::keys:
+        return key_view{numbers_.data(), kv_heads, head_dim, kv_heads * head_dim, plan.active};
+      case evidence_kind::values:
+        return value_view{attention, numbers_.data(), kv_heads, head_dim, kv_heads * head_dim};
+      default:
+        return {};
+    }
+  }
+
+  any_session session_;
+  layer_id depth_ = 0;
+  std::vector<float> probabilities_, numbers_;
+};
+
+/// The layers that a chunk runs, of 8.
+struct depth_of_chunks {
+  const char* flags;
+  layer_id prefill, decode;
+};
+
+const depth_of_chunks depths[] = {
+    {"lazyllm", 2, 2},
+    {"static", 2, 8},
+    {"random", 0, 8},
+    {"streaming", 0, 0},
+    {"streaming --schedule budget:after=0,tokens=12", 0, 0},
+    {"dense", 8, 8},
+    {"lazyllm --stages 3:0.5,5:0.5 --decode dense", 3, 8},
+    {"lazyllm --stages 3:0.5,5:0.5 --decode only", 8, 3},
+    {"lazyllm --stages 3:0.5,5:0.5 --scorer last_query_attention:over=max --store bounded:rows=6", 3, 3},
+    {"lazyllm --stages 3:0.5,5:0.5 --scorer accumulated_attention --selector top_p:mass=0.8", 3, 3},
+    {"lazyllm --stages 3:0.5,5:0.5 --scorer accumulated_attention:over=max,since=step --keep-first 4 --keep-last 4", 3, 3},
+    {"lazyllm --stages 3:0.5,5:0.5 --scorer window_attention:window=5", 2, 2},
+    {"lazyllm --stages 1:0.5 --scorer window_attention:window=5", 0, 0},
+    {"lazyllm --stages 3:0.5,5:0.5 --scorer window_attention:window=5 --decode only", 8, 2},
+    {"lazyllm --stages 3:0.5,5:0.5 --scorer prompt_window_attention:window=5", 0, 0},
+    {"lazyllm --stages 3:0.5,5:0.5 --scorer prompt_window_attention:window=5 --decode only --store none", 0, 0},
+    {"lazyllm --stages 3:0.5,5:0.5 --scorer value_weighted_attention --selector threshold:score=0.6", 3, 3},
+    {"lazyllm --stages 3:0.5,5:0.5 --scorer key_norm --selector blocks:size=4 --store none", 3, 3},
+    {"lazyllm --stages 3:0.5,5:0.5 --scorer recency --store none:for_good=true", 3, 3},
+    {"lazyllm --stages 0:0.9,4:0.5 --scorer random", 0, 0},
+    {"lazyllm --stages 4:0.5 --scorer random", 4, 4},
+    {"lazyllm --schedule every:n=3,share=0.5", 3, 3},
+    {"lazyllm --schedule linear:from=2,share=0.3", 3, 3},
+    {"lazyllm --schedule linear:share=0.3 --scorer recency", 1, 1},
+    {"lazyllm --schedule cosine:from=4,share=0.3", 5, 5},
+    {"lazyllm --schedule budget:after=4,cost=0.7 --scorer key_norm", 4, 4},
+    {"lazyllm --schedule adaptive:mass=0.6", 1, 1},
+    {"lazyllm --schedule adaptive:from=5,mass=0.6 --scorer window_attention:window=5", 4, 4},
+    {"lazyllm --schedule adaptive:from=0,mass=0.9 --scorer random", 0, 0},
+};
+
+}  // namespace
+
+TEST_CASE("a prompt that is cut anywhere is planned as in one step, for every policy") {
+  std::mt19937 random(5);
+  for (const depth_of_chunks& row : depths) {
+    CAPTURE(std::string(row.flags));
+    const auto made = [&] { return engine_of_noise(make_session(parse_policy(row.flags), {.layers = layers}, policies())); };
+    engine_of_noise whole = made();
+    record prompt;
+    whole.step({50, phase::prefill}, prompt);
+    std::vector<record> later(4);
+    for (record& r : later) whole.step({1, phase::decode}, r);
+    record turn;
+    whole.step({20, phase::prefill, 3}, turn);
+
+    for (int cut = 0; cut < 12; ++cut) {
+      CAPTURE(cut);
+      engine_of_noise pieces = made();
+      const auto read = [&](std::size_t tokens, std::size_t outputs, record& into) {
+        std::size_t left = tokens;
+        for (; left > outputs && random() % 4 != 0;) {
+          const std::size_t piece = 1 + random() % (left - outputs);
+          pieces.step({piece, phase::prefill, 0}, into);
+          REQUIRE(pieces.last_depth() == row.prefill);
+          left -= piece;
+        }
+        pieces.step({left, phase::prefill, outputs}, into);
+      };
+      record seen;
+      read(50, 1, seen);
+      REQUIRE(seen == prompt);
+      for (const record& r : later) {
+        record now;
+        pieces.step({1, phase::decode}, now);
+        REQUIRE(now == r);
+      }
+      record second;
+      read(20, 3, second);
+      REQUIRE(second == turn);
+      statistics stats = pieces.session().stats();
+      REQUIRE(stats.steps >= whole.session().stats().steps);
+      stats.steps = whole.session().stats().steps;
+      REQUIRE(stats == whole.session().stats());
+    }
+    engine_of_noise in_decoding = made();
+    record none;
+    in_decoding.step({3, phase::decode, 0}, none);
+    CHECK(in_decoding.last_depth() == row.decode);
+  }
+}
+
+TEST_CASE("the table of chunks has every policy that a flag can choose") {
+  std::string all;
+  for (const depth_of_chunks& row : depths) all += std::string(" ") + row.flags + " ";
+  const auto named = [&](const auto& kind) {
+    for (const auto& entry : kind.entries()) {
+      CAPTURE(std::string(entry.name));
+      CHECK((entry.name == "keep_all" || entry.name == "top_k" || all.find(" " + std::string(entry.name)) != all.npos));
+    }
+  };
+  named(policies().scorers());
+  named(policies().schedules());
+  named(policies().selectors());
+  named(policies().stores());
+  for (const policy_preset& preset : policies().presets()) CHECK(all.find(" " + preset.name + " ") != all.npos);
 }

@@ -57,7 +57,7 @@ TEST_CASE("a user's own policies stand beside the library's") {
         "--decode same");
 
   any_session session = make_session(spec, {.layers = 4}, mine);
-  auto step = session.begin(6, phase::prefill);
+  auto step = session.begin({6, phase::prefill});
   const std::span<const position> active = step.enter(0).active;
   CHECK(std::vector(active.begin(), active.end()) == std::vector<position>{0, 1, 5});  // the query token and the first two
 

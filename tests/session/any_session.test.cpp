@@ -38,7 +38,7 @@ std::vector<seen> run(Session& session) {
   std::vector<seen> all;
   std::vector<float> memory;
   for (int k = 0; k < 8; ++k) {
-    auto step = session.begin(k == 0 ? 50 : 1, k == 0 ? phase::prefill : phase::decode);
+    auto step = session.begin({k == 0 ? 50u : 1u, k == 0 ? phase::prefill : phase::decode});
     for (layer_id l = 0; l < session.layers(); ++l) {
       const layer_plan& p = step.enter(l);
       all.push_back({{p.active.begin(), p.active.end()},
@@ -117,7 +117,7 @@ TEST_CASE("a policy of erased parts is planned as the policy itself") {
 
 TEST_CASE("its errors are the session's") {
   any_session session(dense(), {.layers = 2, .max_tokens = 4});
-  CHECK_THROWS_WITH_AS(session.begin(5, phase::prefill), "session: begin: expected at most 4 more tokens (reserved), found 5", error);
+  CHECK_THROWS_WITH_AS(session.begin({5, phase::prefill}), "session: begin: expected at most 4 more tokens (reserved), found 5", error);
   session.reserve(6);
-  CHECK_NOTHROW(session.begin(5, phase::prefill));
+  CHECK_NOTHROW(session.begin({5, phase::prefill}));
 }

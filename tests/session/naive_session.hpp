@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // LazyLLM's bookkeeping a second time, as the paper draws it (Figure 4): per layer a dictionary of cached tokens and a dictionary of
-// stored hidden states. Slow and obvious; what the session is held against.
+// stored hidden states; beside them the rows that wait where a chunk ended. Slow and obvious; what the session is held against.
 #pragma once
 
 #include <algorithm>
@@ -20,111 +20,261 @@ struct rules {
   std::function<std::size_t(unsigned done, std::size_t active, std::size_t known, bool prefill)> count;  // 0: does not prune
   unsigned keep_first = 0, keep_last = 0;
   bool before_first_layer = false;  // may drop tokens before layer 0
-  enum { keep_all, bounded, none, chosen } store = keep_all;
+  bool sums = false;                // a token's score is the sum of those it had in all layers but the last where it was active
+  enum { keep_all, bounded, none, for_good, chosen } store = keep_all;
   std::size_t store_rows = 0;                                       // bounded
   std::function<bool(token t, std::size_t rows)> admits = nullptr;  // chosen: is there a place for t, one of so many rows
+  std::function<unsigned(bool prefill)> chunk_layers = nullptr;     // that a chunk runs
 };
 
 struct layer {
-  std::vector<token> active, rows, revived;
+  std::vector<token> active, rows, revived, waited;
+  std::size_t finish = 0;
+  friend bool operator==(const layer&, const layer&) = default;
+};
+
+struct counts {
+  std::size_t steps = 0, rows = 0, dense_rows = 0, revived = 0;
+  std::vector<std::size_t> prefill_rows, prefill_dense_rows;
 };
 
 class session {
  public:
-  explicit session(rules r) : rules_(std::move(r)), kv_(rules_.layers), aux_(rules_.layers + 1) {}
+  using scores = std::function<float(unsigned done, token t)>;
 
-  std::vector<layer> step(std::size_t new_tokens, bool prefill, const std::function<float(unsigned done, token t)>& score) {
-    known_ += static_cast<token>(new_tokens);
-    std::set<token> active;
-    for (token t = 0; t < known_; ++t) active.insert(t);
-    std::set<token> carried;
-    active = choose(0, active, carried, prefill, score);
-    std::vector<layer> result;
-    for (unsigned l = 0; l < rules_.layers; ++l) {
-      layer now{{active.begin(), active.end()}, {}, {}};
-      std::set<token> computed;
-      for (const token t : active) {
-        if (kv_[l].count(t)) continue;
-        now.rows.push_back(t);
-        if (l > 0 && !carried.count(t)) {
-          now.revived.push_back(t);
-          aux_[l].erase(t);
-        }
-        kv_[l].insert(t);
-        computed.insert(t);
-      }
-      carried = computed;
-      result.push_back(now);
-      if (l + 1 < rules_.layers) active = choose(l + 1, active, carried, prefill, score);
-    }
-    return result;
+  explicit session(rules r) : rules_(std::move(r)), kv_(rules_.layers), aux_(rules_.layers + 1), wait_(rules_.layers + 1) {
+    counted.prefill_rows.resize(rules_.layers);
+    counted.prefill_dense_rows.resize(rules_.layers);
   }
 
+  counts counted;
+
+  /// A whole step of one output.
+  std::vector<layer> step(std::size_t new_tokens, bool prefill, const scores& score) {
+    begin(new_tokens, prefill, 1);
+    std::vector<layer> plans;
+    for (unsigned l = 0; l < layers(); ++l) {
+      plans.push_back(enter(score));
+      leave(score);
+    }
+    finish();
+    return plans;
+  }
+
+  void begin(std::size_t new_tokens, bool prefill, std::size_t outputs) {
+    known_ += static_cast<token>(new_tokens);
+    new_ = static_cast<token>(new_tokens);
+    prefill_ = prefill;
+    outputs_ = outputs;
+    next_ = 0;
+    carried_.clear();
+    losses_.clear();
+    count_dense(new_, true);
+  }
+
+  /// Of the step in progress.
+  unsigned layers() const { return outputs_ > 0 ? rules_.layers : rules_.chunk_layers(prefill_); }
+
+  layer enter(const scores& score) {
+    for (const auto& [t, l] : moving_) wait_[l].erase(t);  // what was to be saved is saved
+    moving_.clear();
+    unsaved_.clear();
+    const unsigned l = next_;
+    if (l == 0) {
+      active_.clear();
+      for (token t = 0; t < known_; ++t)
+        if (!left_out_.count(t)) active_.insert(t);
+      if (outputs_ > 0 && rules_.before_first_layer)
+        choose(score);
+      else
+        keep_able();
+    }
+    layer now{{active_.begin(), active_.end()}, {}, {}, {}, 0};
+    for (const token t : active_) {
+      if (kv_[l].count(t)) continue;
+      now.rows.push_back(t);
+      if (aux_[l].count(t)) now.revived.push_back(t);
+      if (wait_[l].count(t)) now.waited.push_back(t);
+    }
+    now.finish = l + 1 == rules_.layers ? outputs_ : now.rows.size();
+    rows_ = now.rows;
+    counted.rows += now.rows.size();
+    counted.revived += now.revived.size();
+    if (prefill_) counted.prefill_rows[l] += now.rows.size();
+    return now;
+  }
+
+  /// Without scores nobody is dropped.
+  void leave(const scores& score) {
+    const unsigned l = next_++;
+    carried_.clear();
+    for (const token t : rows_) {
+      kv_[l].insert(t);
+      aux_[l].erase(t);
+      wait_[l].erase(t);
+      carried_.insert(t);
+    }
+    if (next_ == rules_.layers) return;
+    if (outputs_ > 0) {
+      if (score && rules_.sums)
+        for (const token t : active_) sums_[t] += score(next_, t);
+      if (score)
+        choose(score);
+      else
+        keep_able();
+    } else if (next_ == layers()) {
+      for (const token t : carried_) {
+        wait_[next_].insert(t);
+        unsaved_[t] = next_;
+      }
+    } else {
+      keep_able();
+    }
+  }
+
+  void finish() {
+    for (const auto& [t, l] : moving_) wait_[l].erase(t);
+    moving_.clear();
+    unsaved_.clear();
+    ++counted.steps;
+  }
+
+  void abandon() {
+    for (const auto& [t, l] : unsaved_) aux_[l].erase(t);
+    for (const auto& [t, l] : unsaved_)
+      if (!moving_.count(t)) wait_[l].erase(t);
+    unsaved_.clear();
+    moving_.clear();
+    count_dense(new_, false);
+    truncate(known_ - new_);
+  }
+
+  void truncate(std::size_t n) {
+    const auto first = static_cast<token>(n);
+    const auto late = [&](const auto& entry) {
+      if constexpr (requires { entry.first; })
+        return entry.first >= first;
+      else
+        return entry >= first;
+    };
+    for (auto& keys : kv_) std::erase_if(keys, late);
+    for (auto& states : aux_) std::erase_if(states, late);
+    for (auto& states : wait_) std::erase_if(states, late);
+    std::erase_if(gone_, late);
+    std::erase_if(left_out_, late);
+    std::erase_if(losses_, late);
+    std::erase_if(sums_, late);
+    known_ = first;
+  }
+
+  void adopt(std::size_t tokens) {
+    for (; tokens > 0; --tokens, ++known_)
+      for (auto& keys : kv_) keys.insert(known_);
+  }
+
+  std::size_t known() const { return known_; }
   bool cached(unsigned l, token t) const { return kv_[l].count(t) > 0; }
   bool stored(unsigned l, token t) const { return aux_[l].count(t) > 0; }
+  bool waiting(unsigned l, token t) const { return wait_[l].count(t) > 0; }
+  const std::set<token>& losses() const { return losses_; }
 
  private:
-  std::set<token> choose(unsigned done, const std::set<token>& active, const std::set<token>& carried, bool prefill,
-                         const std::function<float(unsigned, token)>& score) {
-    // Who could go on: its keys are there already, or its hidden state is at hand or stored.
-    std::vector<token> able;
-    for (const token t : active)
-      if (kv_[done].count(t) || (done == 0 ? !gone_.count(t) : carried.count(t) || aux_[done].count(t))) able.push_back(t);
-    const std::size_t want = done == 0 && !rules_.before_first_layer ? 0 : rules_.count(done, active.size(), known_, prefill);
-    if (want == 0) return {able.begin(), able.end()};
+  void count_dense(std::size_t tokens, bool more) {
+    const auto add = [&](std::size_t& sum, std::size_t n) { sum = more ? sum + n : sum - n; };
+    add(counted.dense_rows, tokens * rules_.layers);
+    if (prefill_)
+      for (std::size_t& sum : counted.prefill_dense_rows) add(sum, tokens);
+  }
 
-    const auto required = [&](token t) { return t + 1 == known_ || t < rules_.keep_first || t + rules_.keep_last >= known_; };
-    std::vector<token> order = able;
+  /// Who could enter the next layer: its keys are there already, or its hidden state is at hand, stored or waiting.
+  bool able(token t) const {
+    if (kv_[next_].count(t)) return true;
+    if (next_ == 0) return !gone_.count(t);
+    return carried_.count(t) || aux_[next_].count(t) || wait_[next_].count(t);
+  }
+  void keep_able() {
+    std::erase_if(active_, [&](token t) { return !able(t); });
+  }
+
+  float score_of(const scores& score, token t) const {
+    const float s = rules_.sums ? sums_.at(t) : score(next_, t);
+    return std::isnan(s) ? -INFINITY : s;
+  }
+
+  void choose(const scores& score) {
+    const unsigned done = next_;
+    const std::size_t want = rules_.count(done, active_.size(), known_, prefill_);
+    keep_able();
+    if (want == 0) return;
+
+    const auto required = [&](token t) { return t + outputs_ >= known_ || t < rules_.keep_first || t + rules_.keep_last >= known_; };
+    std::vector<token> order(active_.begin(), active_.end());
     std::sort(order.begin(), order.end(), [&](token a, token b) {
       if (required(a) != required(b)) return required(a);
-      const float x = score(done, a), y = score(done, b);
-      const float u = std::isnan(x) ? -INFINITY : x, v = std::isnan(y) ? -INFINITY : y;
+      const float u = score_of(score, a), v = score_of(score, b);
       return u != v ? u > v : a > b;
     });
-    const std::size_t must = static_cast<std::size_t>(std::count_if(able.begin(), able.end(), required));
-    const std::size_t keep = std::min(able.size(), std::max(want, must));
-    const std::set<token> kept(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(keep));
+    const auto must = static_cast<std::size_t>(std::count_if(order.begin(), order.end(), required));
+    const std::size_t keep = std::min(order.size(), std::max(want, must));
+    const std::vector<token> dropped(order.begin() + static_cast<std::ptrdiff_t>(keep), order.end());
+    for (const token t : dropped) active_.erase(t);
 
-    std::vector<token> dropped(order.begin() + static_cast<std::ptrdiff_t>(keep), order.end());
-    std::vector<token> embeddings;
-    bool arrivals = false;
-    for (const token t : dropped) {
-      const float s = std::isnan(score(done, t)) ? -INFINITY : score(done, t);
-      for (auto& states : aux_)
-        if (states.count(t)) states[t] = s;
-      if (done > 0 && !kv_[done].count(t) && !aux_[done].count(t)) {
-        aux_[done][t] = s;
-        arrivals = true;
+    if (rules_.store == rules::for_good) {
+      for (const token t : dropped) {
+        left_out_.insert(t);
+        losses_.insert(t);
+        for (auto& states : aux_) states.erase(t);
+        for (auto& states : wait_) states.erase(t);
       }
-      if (done == 0 && !kv_[0].count(t)) embeddings.push_back(t);
+      return;
     }
-    for (const token t : embeddings)
-      if (rules_.store == rules::none || (rules_.store == rules::chosen && !rules_.admits(t, embeddings.size()))) gone_.insert(t);
-    if (arrivals && rules_.store == rules::none)
+    std::vector<token> arrivals;
+    for (const token t : dropped) {
+      for (auto& states : aux_)
+        if (states.count(t)) states[t] = score_of(score, t);
+      if (!kv_[done].count(t) && (done == 0 || !aux_[done].count(t))) arrivals.push_back(t);
+    }
+    if (done == 0) {
+      for (const token t : arrivals) {
+        if (rules_.store != rules::none && !(rules_.store == rules::chosen && !rules_.admits(t, arrivals.size()))) continue;
+        gone_.insert(t);
+        losses_.insert(t);
+      }
+      return;
+    }
+    for (const token t : arrivals) aux_[done][t] = score_of(score, t);
+    if (arrivals.empty()) return;
+    if (rules_.store == rules::none)
       for (auto& states : aux_) states.clear();
-    if (arrivals && rules_.store == rules::bounded) evict(done, kept);
-    if (arrivals && rules_.store == rules::chosen) choose_stored(done, kept);
-    return kept;
+    if (rules_.store == rules::bounded) evict();
+    if (rules_.store == rules::chosen) choose_stored();
+    for (const token t : arrivals) {
+      const bool admitted = aux_[done].count(t) > 0, waited = wait_[done].count(t) > 0;
+      if (admitted) unsaved_[t] = done;
+      if (admitted && waited) moving_[t] = done;
+      if (!admitted && waited) wait_[done].erase(t);
+    }
   }
 
   /// Rows about to be read stay, whatever the rule.
-  void choose_stored(unsigned done, const std::set<token>& kept) {
+  bool read_next(unsigned l, token t) const { return l == next_ && active_.count(t); }
+
+  void choose_stored() {
     std::size_t rows = 0;
     for (const auto& states : aux_) rows += states.size();
     for (unsigned l = 0; l < aux_.size(); ++l)
-      std::erase_if(aux_[l],
-                    [&](const auto& state) { return !(l == done && kept.count(state.first)) && !rules_.admits(state.first, rows); });
+      std::erase_if(aux_[l], [&](const auto& state) { return !read_next(l, state.first) && !rules_.admits(state.first, rows); });
   }
 
-  /// Rows about to be read stay; of the others the least goes first, among equals the earlier position.
-  void evict(unsigned done, const std::set<token>& kept) {
+  /// The least goes first, among equals the earlier position.
+  void evict() {
     for (;;) {
       std::size_t rows = 0;
       std::map<std::pair<float, token>, unsigned> by_score;
       for (unsigned l = 0; l < aux_.size(); ++l)
         for (const auto& [t, s] : aux_[l]) {
           ++rows;
-          if (!(l == done && kept.count(t))) by_score[{s, t}] = l;
+          if (!read_next(l, t)) by_score[{s, t}] = l;
         }
       if (rows <= rules_.store_rows || by_score.empty()) return;
       const auto& [key, l] = *by_score.begin();
@@ -136,7 +286,21 @@ class session {
   token known_ = 0;
   std::vector<std::set<token>> kv_;          // by layer
   std::vector<std::map<token, float>> aux_;  // input of a layer, and the score at the last drop
+  std::vector<std::set<token>> wait_;        // input of a layer
   std::set<token> gone_;                     // dropped before layer 0, never to come back
+  std::set<token> left_out_;                 // dropped for good
+  std::set<token> losses_;                   // since the last begin
+  std::map<token, float> sums_;
+
+  // The step in progress.
+  token new_ = 0;
+  bool prefill_ = true;
+  std::size_t outputs_ = 1;
+  unsigned next_ = 0;  // layer
+  std::set<token> active_, carried_;
+  std::vector<token> rows_;
+  std::map<token, unsigned> unsaved_;  // hidden states to save before the next layer is entered: inputs of which layer
+  std::map<token, unsigned> moving_;   // those of them that still wait
 };
 
 }  // namespace naive

@@ -13,16 +13,20 @@ struct row_source {
     embedding,  // look the token at position `index` up in the embedding table
     carried,    // row `index` of the layer before, in this step
     stored,     // slot `index` of the aux store: the row is revived
+    waiting,    // slot `index` of the rows that wait where a chunk ended
   };
   origin from;
   std::uint32_t index;
   friend bool operator==(const row_source&, const row_source&) = default;
 };
 
-/// Save the output of row `row` of the layer just done in slot `slot` of the aux store.
+/// A hidden state to save: row `row` of the layer just done, or slot `row` of the rows that wait, in slot `slot` of the aux store or of the
+/// rows that wait. What waits is kept as it was computed; what is stored may be rounded.
 struct spill {
   std::uint32_t row;
   std::uint32_t slot;
+  row_source::origin from = row_source::origin::carried;  // or waiting
+  row_source::origin to = row_source::origin::stored;     // or waiting
   friend bool operator==(const spill&, const spill&) = default;
 };
 

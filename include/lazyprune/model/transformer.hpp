@@ -106,7 +106,7 @@ class transformer {
     // What throws before the session begins the step leaves the sequence as it was.
     text.make_room(tokens.size());
     work_.reserve(text.known() + tokens.size());
-    auto step = text.session_.begin(tokens.size(), phase);
+    auto step = text.session_.begin({.tokens = tokens.size(), .phase = phase});
     text.tokens_.insert(text.tokens_.end(), tokens.begin(), tokens.end());
     if (observer_) observer_->step_begins(tokens);
 
@@ -238,7 +238,7 @@ class transformer {
                     attention_rows{{config_.n_heads, config_.n_kv_heads, config_.head_dim}, tokens, active, work_.slots_}, out, probe);
   }
 
-  static std::size_t probe_queries(const step<session_interface>& step) {
+  static std::size_t probe_queries(const step<any_session>& step) {
     switch (step.wants()) {
       case evidence_kind::attention:
       case evidence_kind::values:

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-// What is known of every token of a sequence: its frontier (the layers that have its keys and values), the slot of the aux store that
-// holds its hidden state, and whether that state is lost. A hidden state is freed when the frontier moves on.
+// What is known of every token of a sequence: its frontier (the layers that have its keys and values), the slot that holds its hidden
+// state, and whether that state is lost. A slot is of the aux store, or of the rows that wait where a chunk ended. It is freed when the
+// frontier moves on.
 #pragma once
 
+#include <algorithm>
 #include <cassert>
 #include <vector>
 
@@ -11,50 +13,97 @@
 namespace lazyprune {
 inline namespace v0 {
 
+/// Slots of an engine's memory, each with one row or free. The memory needs `size()` of them.
+class slot_pool {
+ public:
+  void reserve(std::size_t slots) { free_.reserve(slots); }
+  void clear() noexcept {
+    free_.clear();
+    size_ = 0;
+  }
+  std::uint32_t take() noexcept {
+    if (free_.empty()) return static_cast<std::uint32_t>(size_++);
+    const std::uint32_t slot = free_.back();
+    free_.pop_back();
+    return slot;
+  }
+  void give(std::uint32_t slot) noexcept { free_.push_back(slot); }  // never more than the tokens reserved for
+
+  /// Slots that were ever in use at once.
+  std::size_t size() const noexcept { return size_; }
+  std::size_t in_use() const noexcept { return size_ - free_.size(); }
+
+ private:
+  std::vector<std::uint32_t> free_;
+  std::size_t size_ = 0;
+};
+
 class frontier_table {
  public:
+  static constexpr std::size_t bytes_per_token =
+      sizeof(layer_id) + sizeof(std::uint32_t) + sizeof(float) + sizeof(std::uint8_t) + 2 * sizeof(std::uint32_t);
   static constexpr std::uint32_t no_slot = static_cast<std::uint32_t>(-1);
 
   void reserve(std::size_t tokens) {
     frontier_.reserve(tokens);
     slot_.reserve(tokens);
     score_.reserve(tokens);
-    lost_.reserve(tokens);
-    free_.reserve(tokens);
+    state_.reserve(tokens);
+    stored_.reserve(tokens);
+    waiting_.reserve(tokens);
   }
 
-  void clear() {
-    frontier_.clear();
-    slot_.clear();
-    score_.clear();
-    lost_.clear();
-    free_.clear();
-    slots_ = 0;
-    lost_count_ = 0;
+  void clear() noexcept {
+    truncate(0);
+    stored_.clear();
+    waiting_.clear();
   }
 
-  /// Adds new tokens at the end of the sequence.
-  void append(std::size_t tokens) {
+  /// Adds tokens at the end of the sequence; `frontier`: the layers that have their keys and values already.
+  void append(std::size_t tokens, layer_id frontier = 0) {
     const std::size_t known = frontier_.size() + tokens;
-    frontier_.resize(known, 0);
+    frontier_.resize(known, frontier);
     slot_.resize(known, no_slot);
     score_.resize(known, 0.0f);
-    lost_.resize(known, false);
+    state_.resize(known, 0);
+  }
+
+  /// Forgets the tokens from `tokens` <= known on, and frees their slots.
+  void truncate(std::size_t tokens) noexcept {
+    for (auto t = static_cast<position>(tokens); t < known(); ++t) {
+      release(t);
+      lost_count_ -= lost(t);
+    }
+    frontier_.resize(tokens);
+    slot_.resize(tokens);
+    score_.resize(tokens);
+    state_.resize(tokens);
   }
 
   std::size_t known() const noexcept { return frontier_.size(); }
   layer_id frontier(position t) const noexcept { return frontier_[t]; }
-  bool stored(position t) const noexcept { return slot_[t] != no_slot; }
-  std::uint32_t slot(position t) const noexcept { return slot_[t]; }
-  float score(position t) const noexcept { return score_[t]; }  // the one it had when it was last dropped
+  bool stored(position t) const noexcept { return has_slot(t) && !waiting(t); }
+  bool waiting(position t) const noexcept { return (state_[t] & is_waiting) != 0; }
+  bool has_slot(position t) const noexcept { return slot_[t] != no_slot; }
+  std::uint32_t slot(position t) const noexcept { return slot_[t]; }  // among the stored rows, or among those that wait
+  float score(position t) const noexcept { return score_[t]; }        // the one it had when it was last dropped
 
   /// A token is lost where neither its hidden state nor deeper keys and values can be had any more.
-  bool lost(position t) const noexcept { return lost_[t] != 0; }
+  bool lost(position t) const noexcept { return (state_[t] & is_lost) != 0; }
   std::size_t lost_count() const noexcept { return lost_count_; }
 
+  /// Left out of every plan, whatever keys and values it has.
+  bool gone(position t) const noexcept { return (state_[t] & is_gone) != 0; }
+
+  /// Nothing can change for it any more: it has been through all layers, or it never will.
+  bool settled(position t, layer_id layers) const noexcept { return frontier_[t] == layers || (state_[t] & (is_lost | is_gone)) != 0; }
+
   /// Slots that were ever in use at once: the rows an engine's aux memory needs.
-  std::size_t slots() const noexcept { return slots_; }
-  std::size_t stored_count() const noexcept { return slots_ - free_.size(); }
+  std::size_t slots() const noexcept { return stored_.size(); }
+  std::size_t stored_count() const noexcept { return stored_.in_use(); }
+  /// The same of the rows that wait, which an engine keeps as it computed them.
+  std::size_t waiting_slots() const noexcept { return waiting_.size(); }
+  std::size_t waiting_count() const noexcept { return waiting_.in_use(); }
 
   void advance(position t, layer_id to) noexcept {
     frontier_[t] = to;
@@ -63,35 +112,60 @@ class frontier_table {
   void rescore(position t, float score) noexcept { score_[t] = score; }
 
   void store(position t) noexcept {
-    assert(!stored(t) && !lost(t));
-    if (free_.empty()) {
-      slot_[t] = static_cast<std::uint32_t>(slots_++);
-    } else {
-      slot_[t] = free_.back();
-      free_.pop_back();
-    }
+    assert(!has_slot(t) && !lost(t));
+    slot_[t] = stored_.take();
+  }
+  void wait(position t) noexcept {
+    assert(!has_slot(t) && !lost(t));
+    slot_[t] = waiting_.take();
+    state_[t] |= is_waiting;
+  }
+
+  /// Gives a row that waits a slot of the store, and returns the one that it waited in, which stays taken until `free_waiting`.
+  std::uint32_t store_waiting(position t) noexcept {
+    assert(waiting(t));
+    const std::uint32_t from = slot_[t];
+    slot_[t] = no_slot;
+    state_[t] &= static_cast<std::uint8_t>(~is_waiting);
+    store(t);
+    return from;
+  }
+  void free_waiting(std::uint32_t slot) noexcept { waiting_.give(slot); }
+  /// Undoes store_waiting.
+  void wait_again(position t, std::uint32_t slot) noexcept {
+    release(t);
+    slot_[t] = slot;
+    state_[t] |= is_waiting;
   }
 
   void lose(position t) noexcept {
     assert(!lost(t));
     release(t);
-    lost_[t] = 1;
+    state_[t] |= is_lost;
     ++lost_count_;
   }
 
+  /// Drops it for good.
+  void leave_out(position t) noexcept {
+    release(t);
+    state_[t] |= is_gone;
+  }
+
  private:
+  static constexpr std::uint8_t is_lost = 1, is_gone = 2, is_waiting = 4;
+
   void release(position t) noexcept {
-    if (!stored(t)) return;
-    free_.push_back(slot_[t]);  // never more than the tokens reserved for
+    if (!has_slot(t)) return;
+    (waiting(t) ? waiting_ : stored_).give(slot_[t]);
     slot_[t] = no_slot;
+    state_[t] &= static_cast<std::uint8_t>(~is_waiting);
   }
 
   std::vector<layer_id> frontier_;   // (known)
   std::vector<std::uint32_t> slot_;  // (known)
   std::vector<float> score_;         // (known)
-  std::vector<std::uint8_t> lost_;   // (known)
-  std::vector<std::uint32_t> free_;  // slots given back
-  std::size_t slots_ = 0;
+  std::vector<std::uint8_t> state_;  // (known)
+  slot_pool stored_, waiting_;
   std::size_t lost_count_ = 0;
 };
 

@@ -2,49 +2,60 @@
 // One forward pass, as an engine drives it: enter and leave each layer in order, then finish.
 #pragma once
 
-#include <utility>
+#include <concepts>
 
-#include <lazyprune/core/evidence.hpp>
-#include <lazyprune/core/plan.hpp>
+#include <lazyprune/session/step_machine.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
 
-/// A handle on the step that a session (or any_session) has begun; it must not outlive the session. A step that is dropped before
-/// it is finished leaves hidden states behind that nobody has: the session then refuses the next one until it is reset.
+/// A handle on the step that a session (or any_session) has begun; it must not outlive the session. A step that is dropped before it is
+/// finished leaves hidden states behind that nobody has: the session then refuses the next one until that is abandoned, or all reset.
 template <class Session>
 class step {
  public:
-  explicit step(Session& session) noexcept : session_(&session) {}
+  explicit step(step_machine& machine) noexcept : machine_(&machine) {}
 
-  /// The plan of the next layer, which must be `layer`. Valid until the layer is left.
-  const layer_plan& enter(layer_id layer) noexcept { return session_->enter(layer); }
+  /// The layers of this step: all of them, or those that a chunk runs.
+  layer_id layers() const noexcept { return machine_->depth_; }
+
+  /// The plan of the next layer, which must be `layer`. Valid until the layer is left. Out of order the plan is empty, and the step
+  /// counts as unfinished.
+  const layer_plan& enter(layer_id layer) noexcept { return machine_->enter(layer); }
 
   /// The evidence that the layer entered has to yield; none where nothing is decided.
-  evidence_kind wants() const noexcept { return session_->wants(); }
+  evidence_kind wants() const noexcept { return machine_->wanted(); }
   bool wants_scores() const noexcept { return wants() != evidence_kind::none; }
   /// Queries that a window_view has to hold here: min(the scorer's window, rows of this layer).
-  std::size_t window() const noexcept { return session_->window(); }
+  std::size_t window() const noexcept { return machine_->window(); }
 
-  /// The layer is done. `view` is the evidence where it is wanted: read during the call only.
-  void leave() noexcept { session_->leave(); }
+  /// The layer is done. `shown` is the evidence where it is wanted: read during the call only. Where it does not come, or is of another
+  /// kind or size, nothing is pruned, and `finish` reports it. Evidence that is not wanted decides nothing.
+  void leave(const evidence& shown = {}) noexcept { machine_->leave(shown); }
   template <class View>
+    requires std::constructible_from<evidence, const View&>
   void leave(const View& view) noexcept {
-    session_->leave(view);
+    static_assert(Session::template takes<View>, "the session's scorer takes another view");
+    machine_->leave(view);
   }
 
-  /// Rows of the layer just left whose outputs are to be saved before they are overwritten. Valid until the next enter.
-  std::span<const spill> spills() const noexcept { return session_->spills(); }
+  /// Rows whose outputs are to be saved before they are overwritten, of the layer just left. Valid until the next enter.
+  std::span<const spill> spills() const noexcept { return machine_->spills(); }
 
   /// How clear the selection after the layer just left was, where it is by score alone (top_k): (least kept - best dropped) / |least kept|
   /// score, the tokens that are kept whatever their score aside. NaN where nothing was chosen, or where a lower score was kept than one
   /// dropped (blocks). It says nothing of how close a count was that the scores decided (top_p, adaptive).
-  float margin() const noexcept { return session_->margin(); }
+  float margin() const noexcept { return machine_->margin(); }
 
-  void finish() noexcept { session_->finish(); }
+  /// Writes, ascending, the numbers of the pages of `size` >= 1 positions that hold an active token of the layer entered, as many as
+  /// `out` has room for, and returns how many there are: at most ceil(known / size). Outside a layer there are none.
+  std::size_t pages(std::size_t size, std::span<std::uint32_t> out) const noexcept { return machine_->pages(size, out); }
+
+  /// All layers are left. Reports `error` (wrong_order) where evidence that was wanted did not come; the step is then unfinished.
+  void finish() { machine_->finish(); }
 
  private:
-  Session* session_;
+  step_machine* machine_;
 };
 
 }  // namespace v0

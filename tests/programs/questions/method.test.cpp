@@ -26,7 +26,7 @@ std::string fault(auto&& call) {
 /// The share of a dense prefill's rows, of so many tokens, that a session of the setting plans. Scorers see the same of each token.
 double planned_share(const eval_setting& setting, layer_id layers, std::size_t tokens) {
   any_session session = make_session(setting.policy, {.layers = layers}, ::policies());
-  auto step = session.begin(tokens, phase::prefill);
+  auto step = session.begin({tokens, phase::prefill});
   std::vector<float> seen;
   for (layer_id l = 0; l < layers; ++l) {
     const std::span<const position> active = step.enter(l).active;

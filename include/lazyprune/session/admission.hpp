@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+// What becomes of the tokens that a selection drops: the store decides which hidden states have a place; the others are lost.
+#pragma once
+
+#include <algorithm>
+#include <cassert>
+#include <limits>
+#include <vector>
+
+#include <lazyprune/core/concepts.hpp>
+#include <lazyprune/core/plan.hpp>
+#include <lazyprune/session/frontier_table.hpp>
+#include <lazyprune/session/selection.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+
+/// After a selection with `done` layers done: `active` and `rows` are the kept tokens and the rows of the layer just done.
+struct admission {
+  layer_id done;
+  std::span<const position> active;
+  std::span<const position> rows;
+  frontier_table& table;
+  selection_scratch& scratch;
+
+  /// Takes the dropped tokens from the scratch. Appends the hidden states to save to `spills`, and to `losses` the tokens that no later
+  /// plan will contain.
+  template <aux_store Store>
+  void admit(const Store& store, std::vector<spill>& spills, std::vector<position>& losses) const {
+    if (drops_for_good(store)) {
+      for (const position t : scratch.candidates) {
+        table.leave_out(t);
+        losses.push_back(t);
+      }
+      return;
+    }
+    note_arrivals();
+    if (scratch.arrivals.empty()) return;
+    list_states();
+    const std::size_t n = scratch.stored.size();
+    const std::span<std::uint32_t> kept = std::span(scratch.kept).first(n);
+    const std::size_t admitted =
+        store.admit(stored_rows{.scores = scratch.stored_scores, .positions = scratch.stored, .embeddings = embeddings()}, kept);
+    assert(admitted <= n);
+    lose_others(kept.first(admitted), losses);
+    if (!embeddings()) take_in(spills);  // embeddings are looked up again when wanted
+  }
+
+ private:
+  bool embeddings() const { return done == 0; }
+  bool at_hand(position t) const { return table.frontier(t) == done; }  // its hidden state is the input of the layer to come
+
+  void note_arrivals() const {
+    scratch.arrivals.clear();
+    for (std::size_t i = 0; i < scratch.candidates.size(); ++i) {
+      const position t = scratch.candidates[i];
+      table.rescore(t, scratch.candidate_scores[i]);
+      if (at_hand(t) && !table.stored(t)) scratch.arrivals.push_back(t);
+    }
+  }
+
+  bool read_next(position t) const { return at_hand(t) && std::ranges::binary_search(active, t); }
+
+  void list_states() const {
+    scratch.stored.clear();
+    scratch.stored_scores.clear();
+    if (embeddings() || table.stored_count() == 0) {
+      scratch.stored = scratch.arrivals;
+    } else {
+      auto arrival = scratch.arrivals.begin();
+      for (position t = 0; t < table.known(); ++t) {
+        const bool arrives = arrival != scratch.arrivals.end() && *arrival == t;
+        if (arrives) ++arrival;
+        if (arrives || table.stored(t)) scratch.stored.push_back(t);
+      }
+    }
+    for (const position t : scratch.stored)
+      scratch.stored_scores.push_back(read_next(t) ? std::numeric_limits<float>::infinity() : table.score(t));
+  }
+
+  /// A row that is about to be read stays, whatever the store says.
+  void lose_others(std::span<const std::uint32_t> admitted, std::vector<position>& losses) const {
+    auto next = admitted.begin();
+    for (std::size_t i = 0; i < scratch.stored.size(); ++i) {
+      const position t = scratch.stored[i];
+      if (next != admitted.end() && *next == i) {
+        ++next;
+      } else if (!read_next(t)) {
+        table.lose(t);
+        if (embeddings()) losses.push_back(t);
+      }
+    }
+  }
+
+  void take_in(std::vector<spill>& spills) const {
+    std::size_t row = 0;
+    for (const position t : scratch.arrivals) {
+      if (table.lost(t)) continue;
+      if (table.waiting(t)) {
+        const std::uint32_t from = table.store_waiting(t);
+        spills.push_back({.row = from, .slot = table.slot(t), .from = row_source::origin::waiting, .to = row_source::origin::stored});
+      } else {
+        table.store(t);
+        while (rows[row] != t) ++row;
+        spills.push_back({.row = static_cast<std::uint32_t>(row),
+                          .slot = table.slot(t),
+                          .from = row_source::origin::carried,
+                          .to = row_source::origin::stored});
+      }
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace lazyprune

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+// Which of the active tokens go on to the next layer: the selector chooses among those that can, and the tokens that the step requires stay
+// whatever it says.
+#pragma once
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include <lazyprune/core/concepts.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+
+/// What a session works in while a layer is left; nothing in it outlives the call. The sessions of one thread can share one.
+struct selection_scratch {
+  std::vector<float> scores;            // (active)
+  std::vector<position> candidates;     // active tokens that can go on, ascending; after the selection those of them that are dropped
+  std::vector<float> candidate_scores;  // (candidates)
+  std::vector<std::uint32_t> kept;      // indices that a selector or a store writes
+  std::vector<position> arrivals;       // dropped rows that want a slot, ascending
+  std::vector<position> stored;         // they and the rows stored, ascending
+  std::vector<float> stored_scores;     // (stored)
+
+  static constexpr std::size_t bytes_per_token = 4 * sizeof(position) + 3 * sizeof(float);
+
+  void reserve(std::size_t tokens) {
+    for (auto* positions : {&candidates, &arrivals, &stored}) positions->reserve(tokens);
+    for (auto* numbers : {&scores, &candidate_scores, &stored_scores}) numbers->reserve(tokens);
+    if (kept.size() < tokens) kept.resize(tokens);
+  }
+};
+
+/// What is asked of a selection.
+struct selection_request {
+  std::size_t quota;       // what the schedule answered: so many of the active tokens go on
+  position required_from;  // the tokens from here on stay; the query token is one of them
+};
+
+/// Chooses among the active tokens that `can_go_on`, by scratch.scores (active). Afterwards `active` holds those that are kept, and the
+/// scratch the dropped `candidates` and their scores. Returns the margin (step::margin).
+template <token_selector Selector, class CanGoOn>
+float select(const Selector& selector, const selection_request& request, std::vector<position>& active, selection_scratch& scratch,
+             CanGoOn can_go_on) {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  std::vector<position>& tokens = scratch.candidates;
+  std::vector<float>& scores = scratch.candidate_scores;
+  tokens.clear();
+  scores.clear();
+  for (std::size_t i = 0; i < active.size(); ++i) {
+    if (!can_go_on(active[i])) continue;
+    tokens.push_back(active[i]);
+    scores.push_back(std::isnan(scratch.scores[i]) ? -infinity : scratch.scores[i]);
+  }
+  const std::size_t n = tokens.size();
+  const auto required = static_cast<std::size_t>(std::ranges::lower_bound(tokens, request.required_from) - tokens.begin());
+  double mass = std::isfinite(scores[n - 1]) ? scores[n - 1] : 0.0;
+  for (std::size_t i = required; i + 1 < n; ++i)
+    if (scores[i] > 0.0f && scores[i] < infinity) mass += scores[i];
+  std::fill(scores.begin() + static_cast<std::ptrdiff_t>(required), scores.end(), infinity);
+
+  const std::size_t wanted = std::min(std::clamp<std::size_t>(request.quota, 1, active.size()), n);
+  const candidates choice{
+      .scores = scores, .positions = tokens, .keep = std::max(wanted, n - required), .required_mass = static_cast<float>(mass)};
+  const std::span<std::uint32_t> indices = std::span(scratch.kept).first(n);
+  std::size_t kept = selector.select(choice, indices);
+  assert(kept <= n);
+  while (kept > 0 && indices[kept - 1] >= required) --kept;
+  for (std::size_t i = required; i < n; ++i) indices[kept++] = static_cast<std::uint32_t>(i);
+
+  active.clear();
+  std::size_t dropped = 0;
+  float least_kept = infinity, best_dropped = -infinity;
+  for (std::size_t i = 0, k = 0; i < n; ++i) {
+    if (k < kept && indices[k] == i) {
+      ++k;
+      active.push_back(tokens[i]);
+      least_kept = std::min(least_kept, scores[i]);
+    } else {
+      best_dropped = std::max(best_dropped, scores[i]);
+      tokens[dropped] = tokens[i];
+      scores[dropped++] = scores[i];
+    }
+  }
+  tokens.resize(dropped);
+  scores.resize(dropped);
+  if (dropped == 0 || least_kept == infinity || least_kept < best_dropped) return std::numeric_limits<float>::quiet_NaN();
+  return least_kept == best_dropped ? 0.0f : (least_kept - best_dropped) / std::abs(least_kept);
+}
+
+}  // namespace v0
+}  // namespace lazyprune

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/session/selection.hpp>
+
+#include <lazyprune/policy/selector/top_k.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+namespace {
+
+using namespace lazyprune;
+
+constexpr float infinity = std::numeric_limits<float>::infinity(), not_a_number = std::numeric_limits<float>::quiet_NaN();
+
+using positions = std::vector<position>;
+
+/// Keeps the first tokens that it is offered, and shows what it was given.
+struct first_ones {
+  std::size_t count;
+  candidates* seen;
+  std::vector<float>* scores;
+  std::size_t select(const candidates& c, std::span<std::uint32_t> kept) const {
+    *seen = c;
+    scores->assign(c.scores.begin(), c.scores.end());
+    for (std::uint32_t i = 0; i < count; ++i) kept[i] = i;
+    return count;
+  }
+};
+
+selection_scratch scratch_with(const std::vector<float>& scores) {
+  selection_scratch scratch;
+  scratch.reserve(scores.size());
+  scratch.scores = scores;
+  return scratch;
+}
+
+const auto all_can = [](position) { return true; };
+
+}  // namespace
+
+TEST_CASE("the tokens that the step requires have +inf, count, and give their positive scores to required_mass") {
+  positions active{0, 2, 5, 6, 7, 8};
+  selection_scratch scratch = scratch_with({0.5f, not_a_number, 0.25f, -1.0f, 2.0f, 4.0f});
+  candidates seen{};
+  std::vector<float> scores;
+  select(first_ones{1, &seen, &scores}, {.quota = 2, .required_from = 5}, active, scratch, all_can);
+  CHECK(scores == std::vector<float>{0.5f, -infinity, infinity, infinity, infinity, infinity});
+  CHECK(seen.required_mass == 6.25f);  // 0.25 + 2 + 4
+  CHECK(seen.keep == 4);               // more are required than the schedule wants
+  CHECK(active == positions{0, 5, 6, 7, 8});
+  CHECK(scratch.candidates == positions{2});
+  CHECK(scratch.candidate_scores == std::vector<float>{-infinity});
+
+  // The query's own score may be negative: it is handed on as it is.
+  active = {0, 1, 2};
+  scratch = scratch_with({0.5f, 0.25f, -3.0f});
+  select(first_ones{0, &seen, &scores}, {.quota = 1, .required_from = 2}, active, scratch, all_can);
+  CHECK(seen.required_mass == -3.0f);
+  CHECK(active == positions{2});
+}
+
+TEST_CASE("no more are asked for than can go on") {
+  positions active{1, 2, 3, 4};
+  selection_scratch scratch = scratch_with({4.0f, 3.0f, 2.0f, 1.0f});
+  candidates seen{};
+  std::vector<float> scores;
+  select(first_ones{0, &seen, &scores}, {.quota = 4, .required_from = 4}, active, scratch, [](position t) { return t != 2; });
+  CHECK(seen.keep == 3);
+  CHECK(seen.positions.size() == 3);
+  CHECK(active == positions{4});
+  CHECK(scratch.candidates == positions{1, 3});
+
+  active = {1, 2, 3, 4};
+  scratch.scores = {4.0f, 3.0f, 2.0f, 1.0f};
+  select(top_k{}, {.quota = 0, .required_from = 4}, active, scratch, all_can);
+  CHECK(active == positions{4});
+}
+
+TEST_CASE("all that are new are required: none of them is dropped") {
+  positions active{0, 1, 2, 3};
+  selection_scratch scratch = scratch_with({9.0f, 8.0f, 0.0f, 0.0f});
+  CHECK(std::isnan(select(top_k{}, {.quota = 1, .required_from = 2}, active, scratch, all_can)));
+  CHECK(active == positions{2, 3});
+}
+
+TEST_CASE("scratch has room for the largest sequence it was reserved for") {
+  selection_scratch scratch;
+  scratch.reserve(100);
+  scratch.reserve(10);
+  CHECK(scratch.kept.size() == 100);
+  CHECK(scratch.scores.capacity() >= 100);
+  CHECK(selection_scratch::bytes_per_token == 28);
+}

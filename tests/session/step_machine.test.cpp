@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/session/step_machine.hpp>
+
+#include <lazyprune/lazyprune.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <memory>
+#include <random>
+
+#include "labelled_engine.hpp"
+#include "naive_session.hpp"
+
+namespace {
+
+using namespace lazyprune;
+
+/// Scores that the test hands in as the last query's one head of attention.
+struct given_scores {
+  void score(const attention_view& view, std::span<float> out) const { std::ranges::copy(view.head(0), out.begin()); }
+};
+struct given_window_scores {
+  std::size_t window = 3;
+  void score(const window_view& view, std::span<float> out) const { std::ranges::copy(view.query(view.queries - 1).head(0), out.begin()); }
+};
+/// Their sums.
+struct summed_scores {
+  void score(const every_layer<attention_view>& view, std::span<float> out) const {
+    for (std::size_t i = 0; i < view.active(); ++i) out[i] = view.memory[view.now.positions[i]] += view.now(0, i);
+  }
+};
+struct summed_window_scores {
+  std::size_t window = 3;
+  void score(const every_layer<window_view>& view, std::span<float> out) const {
+    const attention_view last = view.now.query(view.now.queries - 1);
+    for (std::size_t i = 0; i < view.active(); ++i) out[i] = view.memory[view.now.positions[i]] += last(0, i);
+  }
+};
+
+/// A scorer of positions: no two steps, layers or tokens have a score in common but by chance.
+struct hashed_positions {
+  std::uint64_t seed;
+  bool coarse;
+  void score(const token_view& view, std::span<float> out) const {
+    for (std::size_t i = 0; i < view.active(); ++i) out[i] = hashed_score(seed, view.known, view.done, view.positions[i], coarse);
+  }
+};
+
+/// A share by table: (phase, done layers); 0 does not prune.
+struct by_table {
+  std::vector<double> prefill, decode;  // (layers)
+  bool foretells;                       // else it has to be asked
+
+  std::size_t keep(const layer_context& c) const {
+    const double share = (c.step == phase::prefill ? prefill : decode)[c.done];
+    return share == 0.0 ? everything : static_cast<std::size_t>(std::ceil(share * static_cast<double>(c.active) - 1e-9));
+  }
+  layer_id first(phase step, layer_id) const {
+    const std::vector<double>& shares = step == phase::prefill ? prefill : decode;
+    const auto pruning = std::ranges::find_if(shares, [](double share) { return share != 0.0; });
+    return foretells ? static_cast<layer_id>(pruning - shares.begin()) : 0;
+  }
+};
+
+by_table random_table(std::mt19937& random, unsigned layers) {
+  by_table table{std::vector<double>(layers), std::vector<double>(layers), random() % 4 != 0};
+  const bool late = random() % 2;
+  for (auto* shares : {&table.prefill, &table.decode})
+    for (std::size_t done = 0; done < layers; ++done)
+      if (random() % 2 && !(late && done < layers / 2)) (*shares)[done] = 0.05 + 0.95 * std::uniform_real_distribution<>()(random);
+  if (random() % 3 == 0) table.decode.assign(layers, 0.0);  // decode dense
+  if (random() % 3 == 0) table.decode = table.prefill;
+  return table;
+}
+
+/// Has a place for most rows: which ones depends on how many ask, so that a row that was stored once may be refused later, also where
+/// it is about to be read. `refused_reads` counts those.
+struct by_hash {
+  std::size_t* refused_reads;
+  static bool admits(position t, std::size_t rows) { return ((t * 0x9e3779b1u + rows * 0x85ebca6bu) >> 7) % 4 != 0; }
+  std::size_t admit(const stored_rows& rows, std::span<std::uint32_t> kept) const {
+    std::size_t n = 0;
+    for (std::size_t i = 0; i < rows.positions.size(); ++i) {
+      if (admits(rows.positions[i], rows.positions.size()))
+        kept[n++] = static_cast<std::uint32_t>(i);
+      else if (rows.scores[i] == std::numeric_limits<float>::infinity())
+        ++*refused_reads;
+    }
+    return n;
+  }
+};
+
+enum class kind { attention, positions, window, sums, window_sums };
+
+/// What happened in the walks, so that a test can say that it did.
+struct events {
+  std::size_t refused_reads = 0, waited = 0, revived = 0, moved = 0, losses = 0, abandoned = 0, abandoned_unsaved = 0, truncated = 0,
+              adopted = 0, cloned = 0, outputs = 0;
+};
+
+using walked_session = session<any_scorer, by_table, protect<top_k>, any_store>;
+
+/// A session, its engine and the naive session.
+struct world {
+  walked_session session;
+  labelled_engine engine;
+  naive::session expected;
+};
+
+class walk {
+ public:
+  walk(std::uint32_t seed, const any_store& store, naive::rules rules, events& seen) : seed_(seed), random_(seed), seen_(seen) {
+    kind_ = static_cast<kind>(random_() % 5);
+    coarse_ = random_() % 2;
+    layers_ = static_cast<layer_id>(1 + random_() % 6);
+    const by_table table = random_table(random_, layers_);
+    rules.layers = layers_;
+    rules.count = [table](unsigned done, std::size_t active, std::size_t, bool prefill) -> std::size_t {
+      const double share = (prefill ? table.prefill : table.decode)[done];
+      return share == 0.0 ? 0 : std::max<std::size_t>(1, static_cast<std::size_t>(std::ceil(share * static_cast<double>(active) - 1e-9)));
+    };
+    rules.keep_first = static_cast<unsigned>(random_() % 2 ? random_() % 6 : 0);
+    rules.keep_last = static_cast<unsigned>(random_() % 2 ? random_() % 6 : 0);
+    rules.before_first_layer = kind_ == kind::positions;
+    rules.sums = kind_ == kind::sums || kind_ == kind::window_sums;
+    rules.chunk_layers = [table, kind = kind_, layers = layers_](bool prefill) {
+      if (kind == kind::window_sums) return 0u;
+      const std::vector<double>& shares = prefill ? table.prefill : table.decode;
+      unsigned first = 0;
+      while (table.foretells && first < layers && shares[first] == 0.0) ++first;
+      if (kind != kind::positions) first = std::max(first, 1u);
+      if (kind == kind::window && first < layers) --first;
+      return first;
+    };
+    selection_scratch* scratch = random_() % 2 ? &scratch_ : nullptr;
+    walked_session session({scorer(), table, protect(top_k{}, rules.keep_first, rules.keep_last), store},
+                           {.layers = layers_, .max_tokens = random_() % 2 ? most_tokens : 0, .scratch = scratch});
+    worlds_.push_back({session, {}, naive::session(rules)});
+  }
+
+  void go(int operations) {
+    for (int i = 0; i < operations; ++i) {
+      CAPTURE(seed_);
+      CAPTURE(i);
+      world& w = worlds_[random_() % worlds_.size()];
+      const auto what = random_() % 16;
+      CAPTURE(what);
+      if (w.session.known() > 100 || what == 11)
+        truncate(w);
+      else if (what == 12)
+        adopt(w);
+      else if (what == 13)
+        clone();
+      else
+        step(w, what);
+      for (const world& each : worlds_) compare(each);
+    }
+  }
+
+ private:
+  static constexpr std::size_t most_tokens = 200;
+
+  any_scorer scorer() const {
+    switch (kind_) {
+      case kind::attention:
+        return given_scores{};
+      case kind::positions:
+        return hashed_positions{seed_, coarse_};
+      case kind::window:
+        return given_window_scores{};
+      case kind::sums:
+        return summed_scores{};
+      default:
+        return summed_window_scores{};
+    }
+  }
+
+  std::size_t any_below(std::size_t n) { return random_() % n; }
+
+  void truncate(world& w) {
+    const std::size_t n = any_below(8) == 0 ? 0 : w.session.known() - any_below(std::min<std::size_t>(w.session.known(), 60) + 1);
+    w.session.truncate(n);
+    w.engine.truncate(n);
+    w.expected.truncate(n);
+    ++seen_.truncated;
+  }
+
+  void adopt(world& w) {
+    const std::size_t n = any_below(12);
+    w.session.adopt(n);
+    w.engine.adopt(n, layers_);
+    w.expected.adopt(n);
+    ++seen_.adopted;
+  }
+
+  void clone() {
+    const world copy = worlds_[any_below(worlds_.size())];
+    if (worlds_.size() < 3)
+      worlds_.push_back(copy);
+    else
+      worlds_[any_below(3)] = copy;
+    ++seen_.cloned;
+  }
+
+  /// 0..6: with a query; 7, 8: a chunk; 9, 10: abandoned; 14: out of order; 15: without its evidence.
+  void step(world& w, std::size_t what) {
+    const bool prefill = w.session.known() == 0 || any_below(3) == 0;  // a later prefill is a chat turn
+    const std::size_t tokens = prefill ? 1 + any_below(24) : 1 + any_below(2);
+    const bool chunk = what == 7 || what == 8 || (what > 8 && any_below(2));
+    const std::size_t outputs = chunk ? 0 : any_below(3) == 0 ? 1 + any_below(tokens) : 1;
+    const bool blind = what == 15;
+    const bool stops = what == 9 || what == 10 || what == 14;
+    const std::size_t known = w.session.known() + tokens, salt = kind_ == kind::positions ? known : ++salt_;
+    const naive::session::scores score = [&](unsigned done, naive::token t) { return hashed_score(seed_, salt, done, t, coarse_); };
+
+    auto step = w.session.begin({tokens, prefill ? phase::prefill : phase::decode, outputs});
+    w.engine.begin(tokens);
+    w.expected.begin(tokens, prefill, outputs);
+    must(step.layers() == w.expected.layers(), "a chunk ends where it should");
+    const std::size_t calls = stops ? any_below(2 * step.layers() + 1) : 2 * step.layers();
+    bool missed = false;
+    for (std::size_t call = 0; call < calls; ++call) {
+      const auto l = static_cast<layer_id>(call / 2);
+      if (call % 2 == 0) {
+        plan_ = step.enter(l);
+        const naive::layer seen = w.engine.enter(plan_), wanted = w.expected.enter(score);
+        must(seen.active == wanted.active, "active");
+        must(seen.rows == wanted.rows, "rows");
+        must(seen.revived == wanted.revived, "revived");
+        must(seen.waited == wanted.waited, "waited");
+        must(seen.finish == wanted.finish, "finish");
+        seen_.waited += seen.waited.size();
+        seen_.revived += seen.revived.size();
+      } else if (step.wants_scores() && blind && any_below(2)) {
+        missed = true;
+        step.leave();
+        w.engine.leave();
+        w.expected.leave(nullptr);
+        w.engine.save(step.spills());
+      } else {
+        leave(step, score);
+        w.engine.leave();
+        w.expected.leave(score);
+        // Where the step is given up now, what was to be saved is not.
+        if (call + 1 < calls || !stops) w.engine.save(step.spills());
+        if (call + 1 == calls && stops && !step.spills().empty()) ++seen_.abandoned_unsaved;
+        for (const spill& s : step.spills()) seen_.moved += s.from == row_source::origin::waiting;
+      }
+    }
+    seen_.outputs += outputs > 1;
+    seen_.losses += w.session.losses().size();
+    if (!stops && !missed) {
+      step.finish();
+      w.expected.finish();
+      return;
+    }
+    if (what == 14) misuse(w, step, calls);
+    if (missed) CHECK_THROWS_AS(step.finish(), error);
+    CHECK_THROWS_AS((void)w.session.begin({1}), error);
+    CHECK_THROWS_AS(w.session.truncate(0), error);
+    CHECK_THROWS_AS(w.session.adopt(1), error);
+    CHECK_THROWS_AS((void)walked_session(w.session), error);
+    w.session.abandon();
+    w.engine.truncate(w.session.known());
+    w.expected.abandon();
+    must(w.session.known() + tokens == known, "the new tokens are forgotten");
+    ++seen_.abandoned;
+  }
+
+  template <class Step>
+  void leave(Step& step, const naive::session::scores& score) {
+    const std::size_t n = plan_.active.size(), queries = std::max<std::size_t>(step.window(), 1);
+    numbers_.assign(queries * n, -1.0f);
+    for (std::size_t i = 0; i < n; ++i) numbers_[(queries - 1) * n + i] = score(plan_.layer + 1, plan_.active[i]);
+    if (step.wants() == evidence_kind::attention)
+      step.leave(attention_view{numbers_.data(), 1, n, plan_.active});
+    else if (step.wants() == evidence_kind::window)
+      step.leave(window_view{numbers_.data(), queries, 1, n, plan_.active});
+    else
+      step.leave();
+  }
+
+  /// After so many calls of enter and leave; what comes next is a call out of order.
+  template <class Step>
+  void misuse(world& w, Step& step, std::size_t calls) {
+    const auto next = static_cast<layer_id>((calls + 1) / 2);
+    if (calls % 2 == 1 && any_below(2)) {
+      step.finish();  // inside a layer
+    } else if (calls % 2 == 1 || any_below(2)) {
+      const layer_plan& plan = step.enter(calls % 2 == 1 ? next : next + 1);
+      must(plan.active.empty() && plan.rows.empty() && plan.finish == 0, "the plan of a layer out of order is empty");
+    } else {
+      step.leave();  // no layer is entered
+    }
+    const layer_plan& plan = step.enter(next);
+    must(plan.active.empty() && !step.wants_scores(), "nothing goes on after a call out of order");
+    step.finish();
+    CHECK_THROWS_AS((void)w.session.begin({1}), error);
+  }
+
+  void compare(const world& w) const {
+    const frontier_table& tokens = w.session.tokens();
+    must(tokens.known() == w.expected.known(), "known");
+    std::set<std::uint32_t> stored, waiting;
+    for (position t = 0; t < tokens.known(); ++t) {
+      const layer_id frontier = tokens.frontier(t);
+      for (layer_id l = 0; l < layers_; ++l) {
+        must(w.expected.cached(l, t) == (l < frontier), "frontier");
+        must(w.expected.stored(l, t) == (l == frontier && tokens.stored(t)), "stored");
+        must(w.expected.waiting(l, t) == (l == frontier && tokens.waiting(t)), "waiting");
+      }
+      if (tokens.stored(t)) must(stored.insert(tokens.slot(t)).second && tokens.slot(t) < tokens.slots(), "a slot of its own");
+      if (tokens.waiting(t)) must(waiting.insert(tokens.slot(t)).second && tokens.slot(t) < tokens.waiting_slots(), "a slot of its own");
+    }
+    must(stored.size() == tokens.stored_count() && waiting.size() == tokens.waiting_count(), "no slot is forgotten");
+    must(std::ranges::equal(w.session.losses(), w.expected.losses()), "losses");
+    const statistics& seen = w.session.stats();
+    const naive::counts& wanted = w.expected.counted;
+    must(seen.steps == wanted.steps && seen.rows == wanted.rows && seen.dense_rows == wanted.dense_rows && seen.revived == wanted.revived &&
+             seen.prefill_rows == wanted.prefill_rows && seen.prefill_dense_rows == wanted.prefill_dense_rows,
+         "statistics");
+  }
+
+  std::uint32_t seed_;
+  std::mt19937 random_;
+  events& seen_;
+  kind kind_;
+  bool coarse_;
+  layer_id layers_;
+  selection_scratch scratch_;
+  std::vector<world> worlds_;
+  layer_plan plan_{};
+  std::vector<float> numbers_;
+  std::size_t salt_ = 1000;
+};
+
+/// LAZYPRUNE_WALKS asks for more than the suite has time for.
+std::uint32_t walks_of_each_store() {
+  const char* asked = std::getenv("LAZYPRUNE_WALKS");
+  return asked ? static_cast<std::uint32_t>(std::strtoul(asked, nullptr, 10)) / 5 : 1000;
+}
+
+template <class Store, class Rules>
+events walks(Store store, Rules rules) {
+  events seen;
+  for (std::uint32_t seed = 1; seed <= walks_of_each_store(); ++seed) walk(seed, store(seed, seen), rules(seed), seen).go(16);
+  for (const std::size_t count : {seen.waited, seen.abandoned, seen.truncated, seen.adopted, seen.cloned, seen.outputs}) CHECK(count > 100);
+  return seen;
+}
+
+}  // namespace
+
+TEST_CASE("agrees with the dictionaries of the paper's drawing: every row has a place") {
+  const events seen = walks([](auto, auto&) { return any_store(keep_all{}); },
+                            [](auto) { return naive::rules{.layers = 0, .count = {}, .store = naive::rules::keep_all}; });
+  CHECK(seen.revived > 100);
+  CHECK(seen.moved > 100);
+  CHECK(seen.abandoned_unsaved > 100);
+  CHECK(seen.losses == 0);
+}
+
+TEST_CASE("agrees with the dictionaries of the paper's drawing: few places") {
+  const auto rows = [](std::uint32_t seed) { return std::size_t{1 + seed % 9}; };
+  const events seen =
+      walks([&](auto seed, auto&) { return any_store(bounded{rows(seed)}); },
+            [&](auto seed) { return naive::rules{.layers = 0, .count = {}, .store = naive::rules::bounded, .store_rows = rows(seed)}; });
+  CHECK(seen.revived > 100);
+  CHECK(seen.moved > 100);
+}
+
+TEST_CASE("agrees with the dictionaries of the paper's drawing: no places") {
+  const events seen = walks([](auto, auto&) { return any_store(none{}); },
+                            [](auto) { return naive::rules{.layers = 0, .count = {}, .store = naive::rules::none}; });
+  CHECK(seen.losses > 100);
+}
+
+TEST_CASE("agrees with the dictionaries of the paper's drawing: no places, and for good") {
+  const events seen = walks([](auto, auto&) { return any_store(none{.for_good = true}); },
+                            [](auto) { return naive::rules{.layers = 0, .count = {}, .store = naive::rules::for_good}; });
+  CHECK(seen.losses > 1000);
+}
+
+TEST_CASE("agrees with the dictionaries of the paper's drawing: a store of its own mind, but for rows about to be read") {
+  const events seen =
+      walks([](auto, auto& counted) { return any_store(by_hash{&counted.refused_reads}); },
+            [](auto) { return naive::rules{.layers = 0, .count = {}, .store = naive::rules::chosen, .admits = by_hash::admits}; });
+  CHECK(seen.refused_reads > 100);
+  CHECK(seen.moved > 100);
+}
