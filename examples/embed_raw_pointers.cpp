@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // An engine of one's own under LazyLLM: raw float arrays, a toy attention layer, and a pruning session that says what to compute. The
-// session never touches the engine's memory: it plans, the engine moves. Floors 0-2 only, no dependency but the standard library.
+// session never touches the engine's memory: it plans, the engine moves. A document is read in chunks, two questions fork from it, and
+// drafted tokens are taken back. Floors 0-2 only, no dependency but the standard library.
 
 #include <lazyprune/lazyprune.hpp>
 
@@ -24,6 +25,7 @@ struct toy_engine {
   std::vector<float> keys = std::vector<float>(layers * max_tokens * hidden);     // (layers, tokens, hidden): row t is token t's
   std::vector<float> values = std::vector<float>(layers * max_tokens * hidden);   // (layers, tokens, hidden)
   std::vector<float> aux = std::vector<float>(max_tokens * hidden);               // (slots, hidden): pruned tokens' hidden states
+  std::vector<float> waiting = std::vector<float>(max_tokens * hidden);           // (slots, hidden): those of a chunk, where it ended
   std::vector<float> x = std::vector<float>(max_tokens * hidden);                 // (rows, hidden): the layer's input and output
   std::vector<float> gathered = std::vector<float>(max_tokens * hidden);          // (rows, hidden)
   std::vector<float> probabilities = std::vector<float>(heads * max_tokens);      // (heads, active), of the row last attended for
@@ -66,18 +68,20 @@ struct toy_engine {
 
   /// One forward pass: what the session asks for, layer by layer.
   template <class Session>
-  void forward(Session& session, std::size_t new_tokens, lazyprune::phase phase) {
-    auto step = session.begin({new_tokens, phase});
-    for (lazyprune::layer_id layer = 0; layer < layers; ++layer) {
+  void forward(Session& session, const lazyprune::step_request& request) {
+    auto step = session.begin(request);
+    for (lazyprune::layer_id layer = 0; layer < step.layers(); ++layer) {
       const lazyprune::layer_plan& plan = step.enter(layer);
 
-      // 1. Bring the rows together: new ones, those carried over from the layer before, and those that come back from the store.
+      // 1. Bring the rows together: new ones, those carried over from the layer before, those that come back from the store, and those
+      // that wait since a chunk.
       for (std::size_t r = 0; r < plan.rows.size(); ++r) {
         const auto [from, index] = plan.sources[r];
         for (std::size_t i = 0; i < hidden; ++i) {
           if (from == lazyprune::row_source::origin::embedding) row(gathered, r)[i] = number(1'000'000 + index * hidden + i);
           if (from == lazyprune::row_source::origin::carried) row(gathered, r)[i] = row(x, index)[i];
           if (from == lazyprune::row_source::origin::stored) row(gathered, r)[i] = row(aux, index)[i];
+          if (from == lazyprune::row_source::origin::waiting) row(gathered, r)[i] = row(waiting, index)[i];
         }
       }
       std::swap(x, gathered);
@@ -95,34 +99,61 @@ struct toy_engine {
         for (std::size_t i = 0; i < hidden; ++i) row(x, r)[i] += out[i];
       }
 
-      // 3. Show the query token's attention where the policy wants to see it, and save the rows that it drops.
-      if (step.wants_scores())
-        step.leave(lazyprune::attention_view{probabilities.data(), heads, plan.active.size(), plan.active});
-      else
-        step.leave();
-      for (const lazyprune::spill& s : step.spills()) std::copy_n(row(x, s.row), hidden, row(aux, s.slot));
-
+      // 3. Show the query token's attention where the policy wants to see it, and save the rows that it drops, or that wait.
       std::printf(" %3zu/%-3zu", plan.rows.size(), plan.active.size());
+      lazyprune::evidence shown;
+      if (step.wants_scores()) shown = lazyprune::attention_view{probabilities.data(), heads, plan.active.size(), plan.active};
+      step.leave(shown);
+      for (const auto& [from_row, slot, from, to] : step.spills()) {
+        const float* saved = row(from == lazyprune::row_source::origin::waiting ? waiting : x, from_row);
+        std::copy_n(saved, hidden, row(to == lazyprune::row_source::origin::waiting ? waiting : aux, slot));
+      }
     }
     step.finish();
+    std::puts("");
   }
 };
 
 }  // namespace
 
 int main() {
+  using lazyprune::phase;
   lazyprune::policy policy{lazyprune::last_query_attention{}, lazyprune::stages{{2, 0.5}, {4, 0.5}}, lazyprune::top_k{},
                            lazyprune::keep_all{}};
-  lazyprune::session session{policy, {.layers = layers, .max_tokens = max_tokens}};
+  lazyprune::session document{policy, {.layers = layers, .max_tokens = max_tokens}};
   toy_engine engine;
 
+  // A chunk has no query: it computes the layers below the first that prunes, and its rows wait there.
   std::puts("rows computed / tokens active, layer by layer");
-  std::printf("prefill ");
-  engine.forward(session, 40, lazyprune::phase::prefill);
-  for (int token = 1; token <= 8; ++token) {
-    std::printf("\ndecode %d", token);
-    engine.forward(session, 1, lazyprune::phase::decode);
+  for (const std::size_t tokens : {16, 20}) {
+    std::printf("chunk     ");
+    engine.forward(document, {.tokens = tokens, .outputs = 0});
   }
-  const lazyprune::statistics& cost = session.stats();
-  std::printf("\n%zu rows computed, %zu of them revived; the dense model computes %zu\n", cost.rows, cost.revived, cost.dense_rows);
+
+  // Each question forks from the document. This engine copies its memory; others share it until it is written.
+  for (const std::size_t question : {4, 6}) {
+    lazyprune::session session = document;
+    toy_engine fork = engine;
+    std::printf("question  ");
+    fork.forward(session, {.tokens = question});
+    for (int token = 1; token <= 3; ++token) {
+      std::printf("decode %d  ", token);
+      fork.forward(session, {.tokens = 1, .phase = phase::decode});
+    }
+
+    // Four drafted tokens at once, all with an output; the last two are rejected.
+    std::printf("draft     ");
+    const std::size_t known = session.known();
+    fork.forward(session, {.tokens = 4, .phase = phase::decode, .outputs = 4});
+    session.truncate(known + 2);
+    const lazyprune::statistics& cost = session.stats();
+    std::printf("%zu rows computed, %zu of them revived; the dense model computes %zu\n", cost.rows, cost.revived, cost.dense_rows);
+  }
+
+  // The same loop serves every policy.
+  lazyprune::visit_presets([](const char* name, const char*, auto preset) {
+    lazyprune::session session{preset(layers), {.layers = layers, .max_tokens = max_tokens}};
+    std::printf("%-10s", name);
+    toy_engine{}.forward(session, {.tokens = 40});
+  });
 }

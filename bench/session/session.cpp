@@ -93,7 +93,7 @@ void reading_the_scores(benchmark::State& state) {
 BENCHMARK(lazyllm_session)->Range(512, 32768)->RangeMultiplier(4)->Complexity()->Unit(benchmark::kMicrosecond);
 BENCHMARK(lazyllm_any_session)->Range(512, 32768)->RangeMultiplier(4)->Complexity()->Unit(benchmark::kMicrosecond);
 BENCHMARK(lazyllm_of_erased_parts)->Range(512, 32768)->RangeMultiplier(4)->Complexity()->Unit(benchmark::kMicrosecond);
-BENCHMARK(dense_any_session)->Range(512, 32768)->RangeMultiplier(4)->Complexity()->Unit(benchmark::kMicrosecond);
+BENCHMARK(dense_any_session)->Range(512, 131072)->RangeMultiplier(4)->Complexity()->Unit(benchmark::kMicrosecond);
 BENCHMARK(reading_the_scores)->Range(512, 32768)->RangeMultiplier(4)->Complexity()->Unit(benchmark::kMicrosecond);
 
 }  // namespace
