@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cassert>
 #include <limits>
 #include <string>
 #include <vector>
@@ -168,6 +169,7 @@ class transformer {
     work_.from_rows_.clear();
     work_.to_rows_.clear();
     for (const spill& s : spills) {
+      assert(s.from == row_source::origin::carried && s.to == row_source::origin::stored);  // no step is a chunk
       work_.from_rows_.push_back(s.row);
       work_.to_rows_.push_back(s.slot);
     }

@@ -9,7 +9,7 @@
 //     const layer_plan& p = step.enter(l);      // gather p.sources, compute p.rows, attend over p.active
 //     if (step.wants_scores()) step.leave(view_over_my_attention_row);
 //     else                     step.leave();
-//     for (const spill& s : step.spills()) ...  // save these hidden states
+//     for (const spill& s : step.spills()) ...  // save row s.row in slot s.slot; s.from and s.to say of which memory
 //   }
 //   step.finish();
 #pragma once
@@ -65,7 +65,7 @@ class session final : public step_machine {
   void forget_policy() override { policy_ = pristine_; }
   std::unique_ptr<step_machine> clone() const override { return std::make_unique<session>(*this); }
 
-  /// Layers that need nothing of the query: what is left has the evidence of every token.
+  /// A chunk stops where the evidence at the first pruning is still whole in the step of the query.
   layer_id chunk_layers(phase phase) const noexcept override {
     const scorer_needs needs = this->needs();
     const bool of_rows = needs.kind == evidence_kind::window || needs.kind == evidence_kind::hidden;  // of those computed in the step
@@ -107,8 +107,14 @@ class session final : public step_machine {
 
   /// Into scratch().scores (active). False where the evidence is not what is wanted.
   bool score(const evidence& shown) noexcept {
-    const auto size = [](const auto& view) { return view.active(); };
-    const bool comes = static_cast<evidence_kind>(shown.index()) == wanted() && std::visit(size, shown) == active().size();
+    const auto whole = [this]<class View>(const View& view) {
+      if constexpr (std::same_as<View, window_view>)
+        if (view.queries != std::min(most_queries(), rows())) return false;
+      if constexpr (std::same_as<View, hidden_view>)
+        if (view.rows.size() != rows()) return false;
+      return view.active() == active().size();
+    };
+    const bool comes = static_cast<evidence_kind>(shown.index()) == wanted() && std::visit(whole, shown);
     if (!comes) {
       miss_evidence();
       return false;

@@ -51,7 +51,8 @@ class step {
   /// `out` has room for, and returns how many there are: at most ceil(known / size). Outside a layer there are none.
   std::size_t pages(std::size_t size, std::span<std::uint32_t> out) const noexcept { return machine_->pages(size, out); }
 
-  /// All layers are left. Reports `error` (wrong_order) where evidence that was wanted did not come; the step is then unfinished.
+  /// All layers are left. Reports `error` (wrong_order) where evidence that was wanted did not come; the step is then unfinished, as it is
+  /// where layers are missing: the next `begin` says so.
   void finish() { machine_->finish(); }
 
  private:

@@ -56,11 +56,12 @@ class step_machine {
   const statistics& stats() const noexcept { return statistics_; }
 
   /// No later plan will contain these tokens, and their keys and values can be freed. They are those that were lost so since the last
-  /// `begin`, ascending; valid until the next.
+  /// `begin`, ascending; valid until the next. Those of a step that is abandoned stay, but for its new tokens.
   std::span<const position> losses() const noexcept { return losses_; }
 
-  /// Makes room for sequences of so many tokens; from then on it is a limit, and nothing allocates.
+  /// Makes room for sequences of so many tokens, between steps; from then on it is a limit, and nothing allocates.
   void reserve(std::size_t max_tokens) {
+    require_between_steps("reserve");
     if (max_tokens < known() || max_tokens >= frontier_table::no_slot)
       report_error(error("session", "reserve", "the tokens known (" + std::to_string(known()) + ") or more, below 2^32 - 1",
                          std::to_string(max_tokens)));
@@ -169,6 +170,7 @@ class step_machine {
     return {.done = done, .layers = layers_, .active = active_.size(), .known = known(), .step = request_.phase};
   }
   std::span<const position> active() const noexcept { return active_; }
+  std::size_t rows() const noexcept { return rows_.size(); }
   evidence_kind wanted() const noexcept { return wanted_; }
   selection_scratch& scratch() noexcept { return shared_scratch_ ? *shared_scratch_ : own_scratch_; }
   std::span<float> memory() noexcept { return memory_; }
@@ -259,7 +261,8 @@ class step_machine {
     if (!in_step_ || inside_ || out_of_order_ || layer != layer_ || layer_ >= depth_) {
       out_of_order_ = true;
       wanted_ = evidence_kind::none;
-      return plan_ = {.layer = layer, .active = {}, .rows = {}, .sources = {}, .finish = 0};
+      plan_ = {.layer = layer, .active = {}, .rows = {}, .sources = {}, .finish = 0};
+      return plan_;
     }
     spills_are_saved();
     if (layer_ == 0) list_all();
@@ -267,8 +270,8 @@ class step_machine {
     inside_ = true;
     const bool last = layer_ + 1 == layers_;
     wanted_ = last || request_.outputs == 0 ? evidence_kind::none : ask_schedule();
-    return plan_ = {
-               .layer = layer_, .active = active_, .rows = rows_, .sources = sources_, .finish = last ? request_.outputs : rows_.size()};
+    plan_ = {.layer = layer_, .active = active_, .rows = rows_, .sources = sources_, .finish = last ? request_.outputs : rows_.size()};
+    return plan_;
   }
 
   void leave(const evidence& shown) noexcept {
@@ -372,7 +375,7 @@ class step_machine {
     spills_.clear();
   }
 
-  /// What was to be saved was carried, and is lost; but what was to be moved from where it waited still waits there.
+  /// Carried rows that were to be saved are lost. Rows that were to be moved from their waiting slots into the store go on waiting.
   void lose_unsaved() noexcept {
     auto moved = spills_.begin();
     const auto next_moved = [&] {
@@ -397,7 +400,7 @@ class step_machine {
   selection_scratch* shared_scratch_;
 
   std::vector<position> active_;  // ascending
-  std::size_t listed_ = 0;        // of the first so many tokens all are in active_ but those dropped for good; 0: nothing is known of it
+  std::size_t listed_ = 0;        // active_ holds every one of the first so many tokens that is not dropped for good; 0: it is made anew
   std::size_t settled_ = 0;       // the first so many tokens are settled
 
   // The step in progress.
