@@ -75,7 +75,7 @@ class parts {
     seconds += each([&](const auto&) { backend_.rotate(of(q), c_.head_dim, tokens_, rope_->values); });
     return seconds + each([&](const auto&) { backend_.rotate(of(k), c_.head_dim, tokens_, rope_->values); });
   }
-  /// Of the new keys and values, and of embeddings.
+  /// Seconds to write the new keys and values, and the embeddings.
   double writing() {
     double seconds = 0;
     for (std::size_t l = 0; l < c_.layers; ++l) seconds += least_seconds(repetitions / 10, [&] { backend_.append(kv_[l], of(k), of(v)); });

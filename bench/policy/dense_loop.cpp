@@ -48,7 +48,7 @@ class plain_loop {
     while (kv_.size() < c_.layers) kv_.emplace_back(c_.n_kv_heads, c_.head_dim);
   }
 
-  /// Of the token after the last one (vocabulary).
+  /// Returns the logits of the token after the last one (vocabulary).
   std::span<const float> forward(std::span<const token_id> ids) {
     backend_.embed(model_.weights.embedding, ids, x_.view());
     for (std::size_t l = 0; l < c_.layers; ++l) layer(model_.weights.layers[l], kv_[l], l + 1 == c_.layers ? 1 : tokens);

@@ -18,7 +18,7 @@ using lazyprune::mapped_file;
 
 namespace {
 
-/// Of this process: pages of mapped files that are in memory.
+/// What this process has in memory of mapped files.
 std::size_t resident_file_bytes() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);)

@@ -72,7 +72,7 @@ class session {
     count_dense(new_, true);
   }
 
-  /// Of the step in progress.
+  /// How many the step in progress has.
   unsigned layers() const { return outputs_ > 0 ? rules_.layers : rules_.chunk_layers(prefill_); }
 
   layer enter(const scores& score) {
