@@ -125,13 +125,13 @@ int main() {
 
   // A chunk has no query: it computes the layers below the first that prunes, and its rows wait there.
   std::puts("rows computed / tokens active, layer by layer");
-  for (const std::size_t tokens : {16, 20}) {
+  for (const std::size_t tokens : {16u, 20u}) {
     std::printf("chunk     ");
     engine.forward(document, {.tokens = tokens, .outputs = 0});
   }
 
   // Each question forks from the document. This engine copies its memory; others share it until it is written.
-  for (const std::size_t question : {4, 6}) {
+  for (const std::size_t question : {4u, 6u}) {
     lazyprune::session session = document;
     toy_engine fork = engine;
     std::printf("question  ");

@@ -43,7 +43,7 @@ struct everything_there_is {
 
 /// What is only named where it is set.
 struct switched {
-  static constexpr std::string_view name = "switched";
+  [[maybe_unused]] static constexpr std::string_view name = "switched";
   bool on = false;
 
   template <class Visitor>
