@@ -35,15 +35,17 @@ TEST_CASE("tasks and strips hold every query of every head once, and what lies i
           CHECK(std::ranges::all_of(times, [](int n) { return n == 1; }));
           CHECK(layout.widens() == (product.widen && most_strips > 1));
 
-          float* const none = nullptr;
-          const auto at = [&](const float* place) { return static_cast<std::size_t>(place - none); };
-          const auto last = layout.state_of(none, most_strips - 1);
+          // The place of what is not there, a widened block, is worked out all the same.
+          std::vector<float> memory(std::max(layout.state_floats(), layout.local_floats()) + packed_kv::block_slots * 2 * kv.key_depth());
+          float* const begin = memory.data();
+          const auto at = [&](const float* place) { return static_cast<std::size_t>(place - begin); };
+          const auto last = layout.state_of(begin, most_strips - 1);
           CHECK(at(last.largest) - at(last.sums) >= layout.value_floats());
           CHECK(at(last.mass) - at(last.largest) >= product.strip);
           CHECK(layout.state_floats() - at(last.mass) >= product.strip * kernels::mass_lanes);
           const std::size_t padded = product.padded(product.strip);
-          const auto scratch = layout.scratch_of(none);
-          CHECK(at(scratch.scores) - at(layout.packed_queries(none, most_strips - 1)) >= padded * kv.key_depth() * product.element / 4);
+          const auto scratch = layout.scratch_of(begin);
+          CHECK(at(scratch.scores) - at(layout.packed_queries(begin, most_strips - 1)) >= padded * kv.key_depth() * product.element / 4);
           CHECK(at(scratch.weights) - at(scratch.scores) >= packed_kv::block_tiles * layout.tile_floats());
           CHECK(at(scratch.packed_weights) - at(scratch.weights) >= product.strip * packed_kv::block_slots);
           CHECK(at(scratch.scaled) - at(scratch.packed_weights) >= padded * packed_kv::block_slots * product.element / 4);
