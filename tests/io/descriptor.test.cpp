@@ -13,9 +13,9 @@
 #include <io/support.hpp>
 
 using namespace lazyprune_test;
-using lazyprune::detail::open_file;
-using lazyprune::detail::read_fully;
-using lazyprune::detail::write_fully;
+using lazyprune::open_file;
+using lazyprune::read_fully;
+using lazyprune::write_fully;
 
 namespace {
 

@@ -42,7 +42,7 @@ TEST_CASE("what cannot be read is refused by name") {
   CHECK(said(path, 5) == "no error");
   CHECK(said("/dev/zero") == "/dev/zero: expected at most 100 bytes, found more");
 
-  const auto write_only = lazyprune::detail::open_file(path, O_WRONLY, path, "a file");
+  const auto write_only = lazyprune::open_file(path, O_WRONLY, path, "a file");
   CHECK(error_of([&] { read_to_end(write_only.get(), "it"); }) ==
         "it: expected a file or pipe that can be read, found Bad file descriptor");
 }

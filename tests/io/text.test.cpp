@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <string>
 
-using lazyprune::detail::in_quotes;
-using lazyprune::detail::printable;
-using lazyprune::detail::utf8_end;
-using lazyprune::detail::utf8_length;
-using lazyprune::detail::utf8_prefix;
+using lazyprune::in_quotes;
+using lazyprune::printable;
+using lazyprune::utf8_end;
+using lazyprune::utf8_length;
+using lazyprune::utf8_prefix;
 
 namespace {
 

@@ -37,7 +37,7 @@ std::string streamed(const tokenizer& tokens, const ids& all) {
   std::string text;
   for (const token_id id : all) {
     const std::string part = decoder.push(id);
-    REQUIRE(lazyprune::detail::utf8_end(part) == part.size());  // a terminal never sees half a character
+    REQUIRE(lazyprune::utf8_end(part) == part.size());  // a terminal never sees half a character
     text += part;
   }
   return text + decoder.finish();

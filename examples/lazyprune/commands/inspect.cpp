@@ -125,7 +125,7 @@ void print(const json& all) {
   std::cout << "  " << left("recommended stages", 24) << (all["stages"].is_null() ? "none" : all["stages"].get<std::string>())
             << "\n\ntensors\n";
   for (const json& tensor : all["tensors"])
-    std::cout << "  " << left(detail::printable(tensor["name"].get<std::string>()), 52) << left(tensor["dtype"].get<std::string>(), 6)
+    std::cout << "  " << left(printable(tensor["name"].get<std::string>()), 52) << left(tensor["dtype"].get<std::string>(), 6)
               << left(tensor["shape"].dump(), 16) << right(bytes_text(tensor["bytes"].get<std::size_t>()), 10) << '\n';
   const json& totals = all["totals"];
   std::cout << "  " << totals["tensors"] << " tensors, " << three_digits(totals["parameters"].get<double>() * 1e-6)

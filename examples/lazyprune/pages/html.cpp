@@ -12,7 +12,7 @@ namespace program {
 std::string html_text(std::string_view text) {
   std::string out;
   while (!text.empty()) {
-    const std::size_t length = detail::utf8_prefix(text);
+    const std::size_t length = utf8_prefix(text);
     const char c = text[0];
     const bool control = (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f;
     if (length == 0 || control)

@@ -25,7 +25,7 @@ std::string script_string(std::string_view text) {
   constexpr std::string_view digits = "0123456789abcdef";
   std::string out = "\"";
   while (!text.empty()) {
-    const std::size_t length = detail::utf8_prefix(text);
+    const std::size_t length = utf8_prefix(text);
     const auto byte = static_cast<unsigned char>(text[0]);
     if (length == 0)
       out += "\xef\xbf\xbd";

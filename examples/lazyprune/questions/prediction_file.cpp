@@ -23,7 +23,7 @@ prediction_file::prediction_file(std::filesystem::path path, bool resume) : path
   if (!untouched_ && !resume) throw error(unfinished_.string(), "", "--resume, or no such file", "the predictions of a run that was ended");
   const bool finished = untouched_ && resume && std::filesystem::exists(path_);
   if (finished) read(path_);
-  file_ = detail::open_file(unfinished_, O_RDWR | O_CREAT | O_APPEND, path_.string(), "a file that can be written");
+  file_ = open_file(unfinished_, O_RDWR | O_CREAT | O_APPEND, path_.string(), "a file that can be written");
   if (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) throw error(unfinished_.string(), "", "no other process at work on it", "one");
   if (finished) {
     std::string all;
@@ -73,7 +73,7 @@ void prediction_file::sync() {
 /// One write a line: the end of the program leaves whole lines behind it, but for the last perhaps.
 void prediction_file::put(std::string_view line) {
   const auto write = [&](const char* at, std::size_t n) { return ::write(file_.get(), at, n); };
-  if (detail::write_fully(line, write)) return;
+  if (write_fully(line, write)) return;
   const int reason = errno;
   drop_half_line();  // other samples may be at work, whose predictions come after this one
   errno = reason;
@@ -96,7 +96,7 @@ void prediction_file::drop_half_line() {
 }
 
 void prediction_file::fail(std::string_view expected) const {
-  throw error(path_.string(), "unfinished: " + unfinished_.string(), expected, detail::reason(errno), error_code::io);
+  throw error(path_.string(), "unfinished: " + unfinished_.string(), expected, reason_of(errno), error_code::io);
 }
 
 }  // namespace program

@@ -50,7 +50,7 @@ class prediction_file {
   std::filesystem::path path_, unfinished_;
   bool untouched_;  // nothing stands in the unfinished file that was not elsewhere before: it goes with us
   bool replaces_;
-  detail::descriptor file_;
+  file_descriptor file_;
   std::vector<eval_prediction> done_;
 };
 

@@ -82,7 +82,7 @@ class checkpoint {
     const auto at = tensors_.find(name);
     const std::vector<std::uint64_t> shape = rows == 1 ? std::vector<std::uint64_t>{columns} : std::vector<std::uint64_t>{rows, columns};
     const std::string expected = "shape " + detail::shape_text(shape);
-    if (at == tensors_.end()) throw error(weights_name_, "tensor " + detail::printable(name), "one of " + expected, "none of that name");
+    if (at == tensors_.end()) throw error(weights_name_, "tensor " + printable(name), "one of " + expected, "none of that name");
     const tensor t = read(*at->second);
     if (t.rows != rows || t.columns != columns) fail(*at->second, expected, detail::shape_text(at->second->shape));
     file_of(*at->second).file().will_need(at->second->data);
@@ -172,7 +172,7 @@ class checkpoint {
       prefix->refuse("the same as tokenizer.model's add_dummy_prefix");
     if (const auto bos = config.find("bos_token")) {
       const json_value text = bos->is_string() ? *bos : bos->at("content");
-      if (text.string() != model.bos_piece) text.refuse(detail::in_quotes(model.bos_piece) + ", as in tokenizer.model");
+      if (text.string() != model.bos_piece) text.refuse(in_quotes(model.bos_piece) + ", as in tokenizer.model");
     }
     const auto adds = config.find("add_bos_token");
     return !adds || adds->boolean();
@@ -190,7 +190,7 @@ class checkpoint {
 
   [[noreturn]] void fail(const stored_tensor& t, std::string_view expected, std::string_view found,
                          error_code code = error_code::bad_input) const {
-    throw error(file_of(t).name(), "tensor " + detail::printable(t.name), expected, found, code);
+    throw error(file_of(t).name(), "tensor " + printable(t.name), expected, found, code);
   }
 
   const safetensors_file& file_of(const stored_tensor& t) const {

@@ -19,9 +19,8 @@
 
 namespace lazyprune {
 inline namespace v0 {
-namespace detail {
 
-inline std::string reason(int code) { return std::generic_category().message(code); }
+inline std::string reason_of(int code) { return std::generic_category().message(code); }
 
 template <class Call>
 auto repeat_if_interrupted(Call call) {
@@ -30,15 +29,15 @@ auto repeat_if_interrupted(Call call) {
   return result;
 }
 
-class descriptor {
+class file_descriptor {
  public:
-  explicit descriptor(int number = -1) : number_(number) {}
-  descriptor(descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  descriptor& operator=(descriptor&& other) noexcept {
+  explicit file_descriptor(int number = -1) : number_(number) {}
+  file_descriptor(file_descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  file_descriptor& operator=(file_descriptor&& other) noexcept {
     std::swap(number_, other.number_);
     return *this;
   }
-  ~descriptor() { close(); }
+  ~file_descriptor() { close(); }
 
   int get() const { return number_; }
   /// False, with errno, where the last of what was written is lost. EINTR is no fault: the descriptor is closed.
@@ -49,13 +48,13 @@ class descriptor {
 };
 
 /// Throws `error` where the name or its permissions are at fault, one of code io where the machine is. Both speak of the file `name`.
-inline descriptor open_file(const std::filesystem::path& path, int flags, const std::string& name, std::string_view expected) {
-  descriptor file(repeat_if_interrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC, 0666); }));
+inline file_descriptor open_file(const std::filesystem::path& path, int flags, const std::string& name, std::string_view expected) {
+  file_descriptor file(repeat_if_interrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC, 0666); }));
   if (file.get() >= 0) return file;
   const int code = errno;
   for (const int machine : {EIO, ENOMEM, EMFILE, ENFILE, ENOSPC, EDQUOT})
-    if (code == machine) throw error(name, "open", expected, reason(code), error_code::io);
-  throw error(name, "", expected, reason(code));
+    if (code == machine) throw error(name, "open", expected, reason_of(code), error_code::io);
+  throw error(name, "", expected, reason_of(code));
 }
 
 /// Fills `out`. `read(at, bytes)` is POSIX read: it may give less than asked for, and 0 at the end of the file.
@@ -64,7 +63,7 @@ void read_fully(std::span<std::byte> out, const std::string& file, Read read) {
   constexpr std::size_t most = std::size_t{1} << 30;  // some systems refuse to read more at once
   for (std::size_t done = 0; done < out.size();) {
     const auto got = repeat_if_interrupted([&] { return read(out.data() + done, std::min(out.size() - done, most)); });
-    if (got < 0) throw error(file, "byte " + std::to_string(done), "to read it", reason(errno), error_code::io);
+    if (got < 0) throw error(file, "byte " + std::to_string(done), "to read it", reason_of(errno), error_code::io);
     if (got == 0)
       throw error(file, "byte " + std::to_string(done), std::to_string(out.size()) + " bytes", "the end: the file shrank", error_code::io);
     done += static_cast<std::size_t>(got);
@@ -82,6 +81,5 @@ bool write_fully(std::string_view text, Write write) {
   return true;
 }
 
-}  // namespace detail
 }  // namespace v0
 }  // namespace lazyprune

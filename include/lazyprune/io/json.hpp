@@ -153,7 +153,7 @@ class json_value {
   json_value at(std::string_view key) const {
     need(value_->is_object(), "an object");
     const auto at = value_->find(key);
-    if (at == value_->end()) fail("the key " + detail::in_quotes(key), "none");
+    if (at == value_->end()) fail("the key " + in_quotes(key), "none");
     return member(key, *at);
   }
   /// Throws, with this code, where this object has any other key.
@@ -214,11 +214,11 @@ class json_value {
       : whole_(std::move(whole)), value_(value), place_(std::move(place)) {}
 
   json_value member(std::string_view key, const nlohmann::json& value) const {
-    return {whole_, &value, (place_.empty() ? "" : place_ + (place_ == whole_->where ? ": " : ".")) + detail::printable(key)};
+    return {whole_, &value, (place_.empty() ? "" : place_ + (place_ == whole_->where ? ": " : ".")) + printable(key)};
   }
 
   static std::string describe(const nlohmann::json& value) {
-    if (value.is_string()) return detail::in_quotes(value.get_ref<const std::string&>());
+    if (value.is_string()) return in_quotes(value.get_ref<const std::string&>());
     if (value.is_object()) return "an object";
     if (value.is_array()) return "an array";
     return value.dump();

@@ -22,9 +22,9 @@ class line_reader {
   /// directory.
   explicit line_reader(const std::filesystem::path& path, std::size_t limit = std::size_t{1} << 28)
       : name_(path == "-" ? "stdin" : path.string()), limit_(limit) {
-    if (path != "-") file_ = detail::open_file(path, O_RDONLY, name_, "a file that can be read");
+    if (path != "-") file_ = open_file(path, O_RDONLY, name_, "a file that can be read");
     struct stat status {};
-    if (::fstat(descriptor(), &status) != 0) throw error(name_, "", "a file to read", detail::reason(errno), error_code::io);
+    if (::fstat(descriptor(), &status) != 0) throw error(name_, "", "a file to read", reason_of(errno), error_code::io);
     if (S_ISDIR(status.st_mode)) throw error(name_, "", "a file to read", "a directory");
   }
 
@@ -58,15 +58,15 @@ class line_reader {
 
   bool fill() {
     buffer_.resize(std::size_t{1} << 16);
-    const auto got = detail::repeat_if_interrupted([&] { return ::read(descriptor(), buffer_.data(), buffer_.size()); });
-    if (got < 0) throw error(name_, "line " + std::to_string(number_), "to read it", detail::reason(errno), error_code::io);
+    const auto got = repeat_if_interrupted([&] { return ::read(descriptor(), buffer_.data(), buffer_.size()); });
+    if (got < 0) throw error(name_, "line " + std::to_string(number_), "to read it", reason_of(errno), error_code::io);
     rest_ = std::string_view(buffer_).substr(0, static_cast<std::size_t>(got));
     return got > 0;
   }
 
   std::string name_;
   std::size_t limit_;
-  detail::descriptor file_;  // none: stdin
+  file_descriptor file_;  // none: stdin
   std::string buffer_;
   std::string_view rest_;  // of the buffer
   std::size_t number_ = 0;

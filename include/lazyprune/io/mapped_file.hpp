@@ -47,9 +47,9 @@ class mapped_file {
                        std::size_t limit = std::numeric_limits<std::size_t>::max())
       : name_(path.string()) {
     // Opening a pipe for reading would wait for its writer, without O_NONBLOCK.
-    const detail::descriptor file = detail::open_file(path, O_RDONLY | O_NONBLOCK, name_, "a file that can be read");
+    const file_descriptor file = open_file(path, O_RDONLY | O_NONBLOCK, name_, "a file that can be read");
     struct stat status {};
-    if (::fstat(file.get(), &status) != 0) throw error(name_, "stat", "to know its size", detail::reason(errno), error_code::io);
+    if (::fstat(file.get(), &status) != 0) throw error(name_, "stat", "to know its size", reason_of(errno), error_code::io);
     if (S_ISDIR(status.st_mode)) throw error(name_, "", "a file", "a directory");
     if (!S_ISREG(status.st_mode)) throw error(name_, "", "a plain file", "a pipe or device");
     size_ = static_cast<std::size_t>(status.st_size);
@@ -58,11 +58,11 @@ class mapped_file {
 
     if (how == file_access::map) {
       void* const at = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.get(), 0);
-      if (at == MAP_FAILED) throw error(name_, "mmap", "to map " + std::to_string(size_) + " bytes", detail::reason(errno), error_code::io);
+      if (at == MAP_FAILED) throw error(name_, "mmap", "to map " + std::to_string(size_) + " bytes", reason_of(errno), error_code::io);
       data_ = {static_cast<const std::byte*>(at), detail::file_bytes_deleter{size_}};
     } else {
       auto memory = std::make_unique_for_overwrite<std::byte[]>(size_);
-      detail::read_fully({memory.get(), size_}, name_, [&](std::byte* out, std::size_t n) { return ::read(file.get(), out, n); });
+      read_fully({memory.get(), size_}, name_, [&](std::byte* out, std::size_t n) { return ::read(file.get(), out, n); });
       data_ = {memory.release(), detail::file_bytes_deleter{0}};
     }
   }

@@ -24,7 +24,7 @@ class output_file {
     const bool exists = ::stat(path_.c_str(), &status) == 0;
     if (exists && S_ISDIR(status.st_mode)) throw error(path_.string(), "", "a file to write", "a directory");
     if (exists && !S_ISREG(status.st_mode)) {
-      file_ = detail::open_file(path_, O_WRONLY, path_.string(), writable);
+      file_ = open_file(path_, O_WRONLY, path_.string(), writable);
       return;
     }
     if (!path_.has_filename()) throw error(path_.string(), "", "the name of a file", "a directory");
@@ -35,7 +35,7 @@ class output_file {
       if (::lstat(unfinished_.c_str(), &status) != 0) break;
     }
     try {
-      file_ = detail::open_file(unfinished_, O_WRONLY | O_CREAT | O_EXCL, path_.string(), writable);
+      file_ = open_file(unfinished_, O_WRONLY | O_CREAT | O_EXCL, path_.string(), writable);
     } catch (...) {
       unfinished_.clear();  // not ours to remove
       throw;
@@ -72,7 +72,7 @@ class output_file {
 
   void put(std::string_view text) {
     const auto write = [&](const char* at, std::size_t n) { return ::write(file_.get(), at, n); };
-    if (!detail::write_fully(text, write)) fail("to write all of it");
+    if (!write_fully(text, write)) fail("to write all of it");
   }
 
   void flush() {
@@ -81,12 +81,11 @@ class output_file {
   }
 
   [[noreturn]] void fail(std::string_view expected) const {
-    throw error(path_.string(), unfinished_.empty() ? "unfinished" : "unfinished and removed", expected, detail::reason(errno),
-                error_code::io);
+    throw error(path_.string(), unfinished_.empty() ? "unfinished" : "unfinished and removed", expected, reason_of(errno), error_code::io);
   }
 
   std::filesystem::path path_, unfinished_;  // unfinished_: empty where there is nothing to rename or remove
-  detail::descriptor file_;
+  file_descriptor file_;
   std::string buffer_;
 };
 

@@ -23,16 +23,16 @@ inline constexpr std::size_t most_streamed_bytes = std::size_t{1} << 30;
 /// bytes, or most_streamed_bytes if it is no plain file; one of code io where reading fails.
 inline std::string read_to_end(int descriptor, const std::string& name, std::size_t limit = std::numeric_limits<std::size_t>::max()) {
   struct stat status {};
-  if (::fstat(descriptor, &status) != 0) throw error(name, "stat", "to know what it is", detail::reason(errno), error_code::io);
+  if (::fstat(descriptor, &status) != 0) throw error(name, "stat", "to know what it is", reason_of(errno), error_code::io);
   if (!S_ISREG(status.st_mode)) limit = std::min(limit, most_streamed_bytes);
 
   std::string text;
   std::array<char, 1 << 16> part;
   for (;;) {
-    const auto got = detail::repeat_if_interrupted([&] { return ::read(descriptor, part.data(), part.size()); });
+    const auto got = repeat_if_interrupted([&] { return ::read(descriptor, part.data(), part.size()); });
     if (got == 0) return text;
-    if (got < 0 && (errno == EISDIR || errno == EBADF)) throw error(name, "", "a file or pipe that can be read", detail::reason(errno));
-    if (got < 0) throw error(name, "byte " + std::to_string(text.size()), "to read it", detail::reason(errno), error_code::io);
+    if (got < 0 && (errno == EISDIR || errno == EBADF)) throw error(name, "", "a file or pipe that can be read", reason_of(errno));
+    if (got < 0) throw error(name, "byte " + std::to_string(text.size()), "to read it", reason_of(errno), error_code::io);
     text.append(part.data(), static_cast<std::size_t>(got));
     if (text.size() > limit) throw error(name, "", "at most " + std::to_string(limit) + " bytes", "more");
   }
@@ -41,7 +41,7 @@ inline std::string read_to_end(int descriptor, const std::string& name, std::siz
 /// The same of a path. Throws `error` also where it cannot be opened. A pipe that has no writer yet is waited for.
 inline std::string read_to_end(const std::filesystem::path& path, std::size_t limit = std::numeric_limits<std::size_t>::max()) {
   const std::string name = path.string();
-  const detail::descriptor file = detail::open_file(path, O_RDONLY | O_NOCTTY, name, "a file that can be read");
+  const file_descriptor file = open_file(path, O_RDONLY | O_NOCTTY, name, "a file that can be read");
   return read_to_end(file.get(), name, limit);
 }
 

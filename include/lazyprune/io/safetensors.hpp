@@ -175,7 +175,7 @@ inline std::vector<stored_tensor> parse_safetensors(std::span<const std::byte> b
   tensors.reserve(entries.size());
   std::uint64_t place = 0;
   for (auto& e : entries) {
-    const auto at = [&](std::string_view field) { return "header: tensor " + detail::printable(e.name) + ": " + std::string(field); };
+    const auto at = [&](std::string_view field) { return "header: tensor " + printable(e.name) + ": " + std::string(field); };
     const std::uint64_t begin = e.offsets[0], end = e.offsets[1];
     if (begin != place) fail(at("data_offsets"), "to begin at " + std::to_string(place), std::to_string(begin));
     if (end < begin || end > data.size())
@@ -195,7 +195,7 @@ inline std::vector<stored_tensor> parse_safetensors(std::span<const std::byte> b
 
   std::ranges::sort(tensors, {}, &stored_tensor::name);
   const auto twice = std::ranges::adjacent_find(tensors, {}, &stored_tensor::name);
-  if (twice != tensors.end()) fail("header: tensor " + detail::printable(twice->name), "the key once", "it twice");
+  if (twice != tensors.end()) fail("header: tensor " + printable(twice->name), "the key once", "it twice");
   return tensors;
 }
 

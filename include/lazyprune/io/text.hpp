@@ -10,8 +10,6 @@
 namespace lazyprune {
 inline namespace v0 {
 
-namespace detail {
-
 /// Bytes that a UTF-8 character with this first byte has; 1 where no character begins with it.
 constexpr std::size_t utf8_length(char first) {
   const auto byte = static_cast<unsigned char>(first);
@@ -61,8 +59,6 @@ inline std::string printable(std::string_view text) {
 }
 
 inline std::string in_quotes(std::string_view text) { return '"' + printable(text) + '"'; }
-
-}  // namespace detail
 
 }  // namespace v0
 }  // namespace lazyprune

@@ -124,7 +124,7 @@ class tokenizer {
   void add(std::string_view text, token_id id) {
     ids_.emplace(text, id);
     for (std::string_view left; !text.empty();) {
-      const std::string_view right = text.substr(0, detail::utf8_length(text[0]));
+      const std::string_view right = text.substr(0, utf8_length(text[0]));
       if (!left.empty()) joints_.insert(joint(left, right));
       text.remove_prefix(right.size());
       left = right;
@@ -135,9 +135,9 @@ class tokenizer {
   /// stretches can be merged one by one. (Unused pieces are taken apart by what was merged last, anywhere in the text.)
   std::size_t stretch_of(std::string_view text) const {
     if (has_unused_) return text.size();
-    std::size_t begin = 0, end = detail::utf8_length(text[0]);
+    std::size_t begin = 0, end = utf8_length(text[0]);
     while (end < text.size()) {
-      const std::size_t size = detail::utf8_length(text[end]);
+      const std::size_t size = utf8_length(text[end]);
       if (!joints_.contains(joint(text.substr(begin, end - begin), text.substr(end, size)))) break;
       begin = end;
       end += size;
@@ -175,7 +175,7 @@ class tokenizer {
     if (model_.add_dummy_prefix) out += written;
     for (bool after_space = trim; !text.empty();) {
       std::size_t length = symbol_prefix(text);
-      if (length == 0) length = detail::utf8_prefix(text);
+      if (length == 0) length = utf8_prefix(text);
       std::string_view unit = length == 0 ? replacement : text.substr(0, length);
       text.remove_prefix(std::max<std::size_t>(length, 1));
       if (after_space) unit.remove_prefix(std::min(unit.find_first_not_of(' '), unit.size()));
@@ -191,7 +191,7 @@ class tokenizer {
     std::vector<part> parts;
     for (std::uint32_t at = 0; at < text.size();) {
       const std::size_t known = symbol_prefix(text.substr(at));
-      const auto size = static_cast<std::uint32_t>(known > 0 ? known : detail::utf8_length(text[at]));
+      const auto size = static_cast<std::uint32_t>(known > 0 ? known : utf8_length(text[at]));
       const auto index = static_cast<std::uint32_t>(parts.size());
       parts.push_back({at, size, index - 1, index + 1, known > 0});
       at += size;
@@ -268,7 +268,7 @@ class token_decoder {
     std::string out;
     if (piece.type == piece_type::byte) {
       held_ += static_cast<char>(*detail::byte_of_piece(piece.text));
-      while (!held_.empty() && held_.size() >= detail::utf8_length(held_[0])) release(out);
+      while (!held_.empty() && held_.size() >= utf8_length(held_[0])) release(out);
       return out;
     }
     out = finish();
@@ -293,7 +293,7 @@ class token_decoder {
 
  private:
   void release(std::string& out) {
-    const std::size_t length = detail::utf8_prefix(held_);
+    const std::size_t length = utf8_prefix(held_);
     out += length == 0 ? tokenizer::replacement : std::string_view(held_).substr(0, length);
     held_.erase(0, std::max<std::size_t>(length, 1));
     any_text_ = true;
