@@ -33,6 +33,12 @@ TEST_CASE("a number written reads back the same") {
   CHECK(text_of_number(std::uint64_t{18446744073709551615u}) == "18446744073709551615");
 }
 
+TEST_CASE("names, and what a projection makes of others") {
+  CHECK(one_of_names(std::vector<std::string_view>{"a", "b", "c"}) == "one of a, b, c");
+  CHECK(one_of_names(std::vector<std::string>{"a"}) == "one of a");
+  CHECK(one_of_names(std::vector{7, 8}, [](int n) { return std::to_string(n); }) == "one of 7, 8");
+}
+
 TEST_CASE("split gives every piece, empty ones too") {
   using pieces = std::vector<std::string_view>;
   CHECK(split("", ',') == pieces{});

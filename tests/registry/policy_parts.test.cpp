@@ -24,6 +24,16 @@ bool holds(const Any& chosen, const Policy& expected) {
 const std::string rest =
     " --scorer last_query_attention:over=mean --selector top_k --store keep_all --keep-first 0 --keep-last 0 --decode same";
 
+/// What is said of it, for a model of 6 layers.
+std::string fault(const policy_spec& spec) {
+  try {
+    parts_of(spec, 6);
+  } catch (const error& e) {
+    return e.what();
+  }
+  return "nothing";
+}
+
 }  // namespace
 
 TEST_CASE("no flag is lazyllm, with the stages that the paper draws") {
@@ -117,14 +127,6 @@ TEST_CASE("what never prunes is the dense policy, whatever the other parts say")
 }
 
 TEST_CASE("a mistake is named: the flag, the place in it, what would be right") {
-  const auto fault = [](const policy_spec& spec) -> std::string {
-    try {
-      parts_of(spec, 6);
-    } catch (const error& e) {
-      return e.what();
-    }
-    return "nothing";
-  };
   CHECK(fault(with({{"--policy", "lazy"}})) == "--policy: expected one of lazyllm, static, random, streaming, dense, found lazy");
   // New policies come last: their names follow.
   const auto names = [&](const char* flag, const char* found, const std::string& expected) {
@@ -170,14 +172,6 @@ TEST_CASE("a mistake is named: the flag, the place in it, what would be right") 
 }
 
 TEST_CASE("a layer that the model does not have, or before which nobody can score, is a mistake") {
-  const auto fault = [](const policy_spec& spec) -> std::string {
-    try {
-      parts_of(spec, 6);
-    } catch (const error& e) {
-      return e.what();
-    }
-    return "nothing";
-  };
   const std::string scored = "expected a layer from 1 to 5 (the model has 6; before the first only the scorers " +
                              policies().scorers_of_positions() + " know anything)";
   CHECK(fault(with({{"--stages", "3:0.5,6:0.5"}})) == "--stages: 3:0.5,6:0.5: " + scored + ", found 6");

@@ -12,39 +12,34 @@
 
 namespace lazyprune {
 
+/// Where there is no such flag, nothing changes.
+inline void set_flag(policy_spec& spec, std::string_view flag, std::string_view value) {
+  if (flag == "--policy") spec.preset = value;
+  if (flag == "--stages") spec.stages = value;
+  if (flag == "--schedule") spec.schedule = value;
+  if (flag == "--scorer") spec.scorer = value;
+  if (flag == "--selector") spec.selector = value;
+  if (flag == "--store") spec.store = value;
+  if (flag == "--keep-first") spec.keep_first = number_in<std::size_t>(value);
+  if (flag == "--keep-last") spec.keep_last = number_in<std::size_t>(value);
+  if (flag == "--decode") spec.decode = value;
+}
+
 inline policy_spec with(std::initializer_list<std::pair<std::string_view, std::string_view>> flags) {
   policy_spec spec;
-  for (const auto& [flag, value] : flags) {
-    if (flag == "--policy") spec.preset = value;
-    if (flag == "--stages") spec.stages = value;
-    if (flag == "--schedule") spec.schedule = value;
-    if (flag == "--scorer") spec.scorer = value;
-    if (flag == "--selector") spec.selector = value;
-    if (flag == "--store") spec.store = value;
-    if (flag == "--keep-first") spec.keep_first = number_in<std::size_t>(value);
-    if (flag == "--keep-last") spec.keep_last = number_in<std::size_t>(value);
-    if (flag == "--decode") spec.decode = value;
-  }
+  for (const auto& [flag, value] : flags) set_flag(spec, flag, value);
   return spec;
 }
 
-/// "--a x --b y" as it would be typed.
+/// "--a x --b y" as it would be typed, each flag once.
 inline policy_spec typed(std::string_view flags) {
   policy_spec spec;
   const auto words = split(flags, ' ');
   REQUIRE(words.size() % 2 == 0);
   for (std::size_t i = 0; i < words.size(); i += 2) {
-    const policy_spec one = with({{words[i], words[i + 1]}});
-    REQUIRE(one != policy_spec{});
-    if (!one.preset.empty()) spec.preset = one.preset;
-    if (one.stages) spec.stages = one.stages;
-    if (one.schedule) spec.schedule = one.schedule;
-    if (one.scorer) spec.scorer = one.scorer;
-    if (one.selector) spec.selector = one.selector;
-    if (one.store) spec.store = one.store;
-    if (one.keep_first) spec.keep_first = one.keep_first;
-    if (one.keep_last) spec.keep_last = one.keep_last;
-    if (one.decode) spec.decode = one.decode;
+    const policy_spec before = spec;
+    set_flag(spec, words[i], words[i + 1]);
+    REQUIRE(spec != before);
   }
   return spec;
 }

@@ -165,11 +165,7 @@ pruning_method read_method(std::string_view text, layer_id layers, const stages&
   const std::size_t at = text.find('@');
   pruning_method method{.name = std::string(text.substr(0, at))};
   const method_kind* const kind = find_kind(method.name);
-  if (!kind) {
-    std::string names;
-    for (const method_kind& k : kinds) names.append(names.empty() ? "one of " : ", ").append(k.name);
-    throw error("--methods", "", names, method.name.empty() ? "nothing" : method.name);
-  }
+  if (!kind) throw error("--methods", "", one_of_names(kinds, &method_kind::name), method.name.empty() ? "nothing" : method.name);
   const auto fail = [&](const std::string& expected, std::string_view found) { throw error("--methods", text, expected, found); };
   if (kind->layers == layers_of_method::none) {
     if (at != text.npos) fail("no layers", text.substr(at));

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Numbers and lists in the text of a flag: read to the last character or not at all, written as short as reads back the same.
+// Numbers, lists and names in the text of a flag: read to the last character or not at all, written as short as reads back the same.
 #pragma once
 
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <concepts>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -41,6 +42,14 @@ inline std::vector<std::string_view> split(std::string_view text, char separator
     if (end == text.npos) return pieces;
     text.remove_prefix(end + 1);
   }
+}
+
+/// "one of a, b, c": the names of a range, or what `name_of` makes of its elements.
+template <class Range, class Projection = std::identity>
+std::string one_of_names(const Range& names, Projection name_of = {}) {
+  std::string all;
+  for (const auto& name : names) all.append(all.empty() ? "one of " : ", ").append(std::invoke(name_of, name));
+  return all;
 }
 
 }  // namespace v0

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <lazyprune/core/error.hpp>
+#include <lazyprune/core/flag_text.hpp>
 #include <lazyprune/core/mix.hpp>
 #include <lazyprune/model/weights.hpp>
 
@@ -59,12 +60,9 @@ inline const std::vector<known_shape>& known_shapes() {
 
 /// Throws `error` where the name is none of known_shapes.
 inline const model_config& shape_named(std::string_view name) {
-  std::string names;
-  for (const known_shape& s : known_shapes()) {
+  for (const known_shape& s : known_shapes())
     if (s.name == name) return s.config;
-    names.append(names.empty() ? "" : ", ").append(s.name);
-  }
-  throw error("shape", "", "one of " + names, name);
+  throw error("shape", "", one_of_names(known_shapes(), &known_shape::name), name);
 }
 
 /// Every tensor is a stretch of one pool of numbers, uniform in +-0.035 (a deviation of 0.02, what models are initialised with); where

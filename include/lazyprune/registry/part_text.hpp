@@ -24,13 +24,6 @@ inline std::string flag_of(std::string_view name) {
   return flag;
 }
 
-/// "one of a, b, c"
-inline std::string one_of_names(std::span<const std::string_view> names) {
-  std::string all;
-  for (const std::string_view name : names) all.append(all.empty() ? "one of " : ", ").append(name);
-  return all;
-}
-
 /// Where a policy can prune, in a model of so many layers.
 struct pruning_layers {
   layer_id layers;
@@ -83,9 +76,8 @@ class part_text {
     }
   }
 
-  [[noreturn]] void unknown_name(std::span<const std::string_view> names) const {
-    fault("", one_of_names(names), name_.empty() ? "nothing" : name_);
-  }
+  /// There is no policy of this name; `known`: those that there are.
+  [[noreturn]] void unknown_name(std::string_view known) const { fault("", known, name_.empty() ? "nothing" : name_); }
 
  private:
   std::optional<std::string> value_of(std::string_view key) const {
@@ -95,10 +87,9 @@ class part_text {
   }
 
   void allow(std::span<const parameter> parameters) const {
-    std::vector<std::string_view> keys;
-    for (const parameter& p : parameters) keys.push_back(p.key);
     for (const auto& [key, value] : values_)
-      if (std::ranges::find(keys, key) == keys.end()) fail(keys.empty() ? "no key" : one_of_names(keys), key);
+      if (std::ranges::find(parameters, key, &parameter::key) == parameters.end())
+        fail(parameters.empty() ? "no key" : one_of_names(parameters, &parameter::key), key);
   }
 
   void just_one(std::string_view key, std::string_view other) const {

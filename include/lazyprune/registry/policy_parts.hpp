@@ -6,6 +6,7 @@
 #include <array>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/policy/schedule/any_schedule.hpp>
@@ -52,7 +53,7 @@ inline stages read_stages(const std::string& text, const pruning_layers& where) 
 }
 
 /// The preset's parts, and in their place those that are given.
-inline policy_spec complete(const policy_spec& given, layer_id layers, const policy_registry& policies) {
+inline policy_spec complete(policy_spec given, layer_id layers, const policy_registry& policies) {
   const std::string stages_flag = flag_of("stages"), schedule_flag = flag_of("schedule");
   if (given.stages && given.schedule) report_error(error(schedule_flag, "", "either " + stages_flag + " or " + schedule_flag, "both"));
   if (given.preset == dense_policy && (given.schedule || (given.stages && !given.stages->empty())))
@@ -60,15 +61,12 @@ inline policy_spec complete(const policy_spec& given, layer_id layers, const pol
                        given.schedule ? *given.schedule : *given.stages));
   policy_spec all = policies.preset(given.preset.empty() ? default_policy : given.preset, layers);
   if (given.stages || given.schedule) {
-    all.stages = given.stages;
-    all.schedule = given.schedule;
+    all.stages.reset();
+    all.schedule.reset();
   }
-  if (given.scorer) all.scorer = given.scorer;
-  if (given.selector) all.selector = given.selector;
-  if (given.store) all.store = given.store;
-  if (given.keep_first) all.keep_first = given.keep_first;
-  if (given.keep_last) all.keep_last = given.keep_last;
-  if (given.decode) all.decode = given.decode;
+  const std::vector<parameter> from = parameters_of(given), to = parameters_of(all);
+  for (std::size_t i = 0; i < from.size(); ++i)
+    if (const auto value = from[i].text()) to[i].set(*value);
   return all;
 }
 

@@ -62,9 +62,7 @@ class policies_of_a_kind {
   read_policy<Any> read(const part_text& text, const pruning_layers& where) const {
     const auto at = find(text.name());
     if (at != entries_.end()) return at->read(text, where);
-    std::vector<std::string_view> names;
-    for (const entry& e : entries_) names.push_back(e.name);
-    text.unknown_name(names);
+    text.unknown_name(one_of_names(entries_, &entry::name));
   }
 
   /// All of them with their keys, between spaces.
@@ -117,9 +115,7 @@ class policy_registry {
   policy_spec preset(std::string_view name, layer_id layers) const {
     const auto at = std::ranges::find(presets_, name, &policy_preset::name);
     if (at != presets_.end()) return at->flags(layers);
-    std::vector<std::string_view> names;
-    for (const policy_preset& p : presets_) names.push_back(p.name);
-    report_error(error(flag_of("policy"), "", one_of_names(names), name));
+    report_error(error(flag_of("policy"), "", one_of_names(presets_, &policy_preset::name), name));
   }
 
   /// The names of the presets, with what they are: "lazyllm; static: what the stages drop is lost; dense".

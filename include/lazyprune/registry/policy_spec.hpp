@@ -102,12 +102,9 @@ inline policy_spec parse_policy(std::string_view text) {
   std::vector<parameter> flags = parameters_of(spec);
   std::vector<std::string_view> seen;
   for (; word != words.end(); ++word) {
-    const auto flag = std::ranges::find_if(flags, [&](const parameter& p) { return flag_of(p.key) == *word; });
-    if (flag == flags.end()) {
-      std::string all;
-      for (const parameter& p : flags) all.append(all.empty() ? "one of " : ", ").append(flag_of(p.key));
-      report_error(error("policy", text, all, word->empty() ? "nothing" : *word));
-    }
+    const auto name_of = [](const parameter& p) { return flag_of(p.key); };
+    const auto flag = std::ranges::find(flags, *word, name_of);
+    if (flag == flags.end()) report_error(error("policy", text, one_of_names(flags, name_of), word->empty() ? "nothing" : *word));
     if (std::ranges::find(seen, *word) != seen.end()) report_error(error("policy", text, "each flag once", *word));
     seen.push_back(*word);
     const std::string_view name = *word;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The registry of the library's own policies and presets. It instantiates a session for each kind of evidence: include it in one
-// translation unit of a program, and pass the registry on.
+// The registry of the library's own policies and presets. It instantiates all of them: include it in one translation unit of a program, and
+// pass the registry on.
 #pragma once
 
 #include <lazyprune/policy/all.hpp>
