@@ -8,45 +8,16 @@
 
 #include <doctest/doctest.h>
 
-#include <cstdlib>
 #include <new>
+
+#include <counted_allocations.hpp>
 
 #include "tiny_model.hpp"
 
 namespace {
 
-// The allocation of this thread that fails, counted from now on; 0: none does.
-thread_local std::size_t failing = 0;
-
-void count_allocation() {
-  if (failing > 0 && --failing == 0) throw std::bad_alloc();
-}
-
-}  // namespace
-
-// Not inlined: GCC would see memory of operator new go to free and call it a mistake.
-[[gnu::noinline]] void* operator new(std::size_t size) {
-  count_allocation();
-  if (void* p = std::malloc(size ? size : 1)) return p;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void* operator new(std::size_t size, std::align_val_t alignment) {
-  count_allocation();
-  const auto step = static_cast<std::size_t>(alignment);
-  if (void* p = std::aligned_alloc(step, std::max<std::size_t>(1, (size + step - 1) / step) * step)) return p;
-  throw std::bad_alloc();
-}
-// std::stable_sort asks for memory in this way; the sanitizers have one of their own.
-[[gnu::noinline]] void* operator new(std::size_t size, const std::nothrow_t&) noexcept { return std::malloc(size ? size : 1); }
-[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
-
-namespace {
-
 using namespace lazyprune;
-using lazyprune_test::begin, lazyprune_test::some_tokens, lazyprune_test::tiny_config, lazyprune_test::tiny_model;
+using lazyprune_test::begin, lazyprune_test::failing, lazyprune_test::some_tokens, lazyprune_test::tiny_config, lazyprune_test::tiny_model;
 
 const stages hard{{1, 0.5}, {3, 0.5}};
 

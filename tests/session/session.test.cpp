@@ -18,45 +18,15 @@
 #include <set>
 #include <string>
 
+#include <counted_allocations.hpp>
+
 #include "labelled_engine.hpp"
 #include "naive_session.hpp"
 
 namespace {
 
-// Counts allocations, so that "nothing allocates" is a fact.
-std::size_t allocations = 0, allocated_bytes = 0;
-
-// The allocation that fails, counted from now on; 0: none does.
-std::size_t failing = 0;
-
-void count_allocation(std::size_t size) {
-  ++allocations;
-  allocated_bytes += size;
-  if (failing > 0 && --failing == 0) throw std::bad_alloc();
-}
-
-}  // namespace
-
-// Not inlined: GCC would see memory of operator new go to free and call it a mistake.
-[[gnu::noinline]] void* operator new(std::size_t size) {
-  count_allocation(size);
-  if (void* p = std::malloc(size ? size : 1)) return p;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void* operator new(std::size_t size, std::align_val_t alignment) {
-  count_allocation(size);
-  const auto step = static_cast<std::size_t>(alignment);
-  if (void* p = std::aligned_alloc(step, std::max<std::size_t>(1, (size + step - 1) / step) * step)) return p;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
-
-namespace {
-
 using namespace lazyprune;
+using lazyprune_test::allocated_bytes, lazyprune_test::allocations, lazyprune_test::failing;
 
 /// Scores that the test hands in as one head of attention.
 struct given_scores {

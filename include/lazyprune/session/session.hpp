@@ -109,7 +109,7 @@ class session final : public step_machine {
   bool score(const evidence& shown) noexcept {
     const auto whole = [this]<class View>(const View& view) {
       if constexpr (std::same_as<View, window_view>)
-        if (view.queries != std::min(most_queries(), rows())) return false;
+        if (view.queries != window()) return false;
       if constexpr (std::same_as<View, hidden_view>)
         if (view.rows.size() != rows()) return false;
       return view.active() == active().size();

@@ -106,7 +106,7 @@ class step_machine {
       count_dense_rows(std::size_t{0} - request_.tokens);  // takes them back, modulo 2^64
       forget_from(older);
     }
-    in_step_ = inside_ = out_of_order_ = false;
+    end_step();
   }
 
  protected:
@@ -142,17 +142,12 @@ class step_machine {
                          std::to_string(request.outputs)));
     make_room("begin", request.tokens);
     append(request.tokens, 0);
+    end_step();
     request_ = request;
     depth_ = request.outputs > 0 ? layers_ : chunk_layers(request.phase);
     layer_ = 0;
     in_step_ = true;
-    inside_ = unseen_ = false;
-    wanted_ = evidence_kind::none;
-    margin_ = std::numeric_limits<float>::quiet_NaN();
     losses_.clear();
-    spills_.clear();
-    rows_.clear();
-    plan_ = {};
     count_dense_rows(request.tokens);
   }
 
@@ -171,6 +166,7 @@ class step_machine {
   }
   std::span<const position> active() const noexcept { return active_; }
   std::size_t rows() const noexcept { return rows_.size(); }
+  std::size_t window() const noexcept { return std::min(most_queries(), rows()); }
   evidence_kind wanted() const noexcept { return wanted_; }
   selection_scratch& scratch() noexcept { return shared_scratch_ ? *shared_scratch_ : own_scratch_; }
   std::span<float> memory() noexcept { return memory_; }
@@ -245,10 +241,17 @@ class step_machine {
     active_.erase(forgotten(active_), active_.end());
     listed_ = std::min(listed_, tokens);
     settled_ = std::min(settled_, tokens);
+    end_step();
+  }
+
+  /// Nothing of the last step is left to see, and the next one may begin.
+  void end_step() noexcept {
+    in_step_ = inside_ = out_of_order_ = unseen_ = false;
+    wanted_ = evidence_kind::none;
+    margin_ = std::numeric_limits<float>::quiet_NaN();
     spills_.clear();
     rows_.clear();
     plan_ = {};
-    in_step_ = inside_ = out_of_order_ = false;
   }
 
   void count_dense_rows(std::size_t tokens) noexcept {
@@ -306,7 +309,6 @@ class step_machine {
     ++statistics_.steps;
   }
 
-  std::size_t window() const noexcept { return std::min(most_queries(), rows_.size()); }
   std::span<const spill> spills() const noexcept { return spills_; }
   float margin() const noexcept { return margin_; }
 

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+// Counts allocations, so that "nothing allocates" is a fact, and lets one of them fail. It replaces the operators new and delete: include
+// it in one translation unit of an executable.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+
+namespace lazyprune_test {
+
+// Of each thread apart.
+inline thread_local std::size_t allocations = 0, allocated_bytes = 0;
+
+// The allocation that fails, counted from now on; 0: none does.
+inline thread_local std::size_t failing = 0;
+
+inline void count_allocation(std::size_t size) {
+  ++allocations;
+  allocated_bytes += size;
+  if (failing > 0 && --failing == 0) throw std::bad_alloc();
+}
+
+}  // namespace lazyprune_test
+
+// Not inlined: GCC would see memory of operator new go to free and call it a mistake.
+[[gnu::noinline]] void* operator new(std::size_t size) {
+  lazyprune_test::count_allocation(size);
+  if (void* p = std::malloc(size ? size : 1)) return p;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void* operator new(std::size_t size, std::align_val_t alignment) {
+  lazyprune_test::count_allocation(size);
+  const auto step = static_cast<std::size_t>(alignment);
+  if (void* p = std::aligned_alloc(step, std::max<std::size_t>(1, (size + step - 1) / step) * step)) return p;
+  throw std::bad_alloc();
+}
+// std::stable_sort asks for memory in this way; the sanitizers have one of their own.
+[[gnu::noinline]] void* operator new(std::size_t size, const std::nothrow_t&) noexcept { return std::malloc(size ? size : 1); }
+[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
