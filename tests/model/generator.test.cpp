@@ -7,6 +7,8 @@
 
 #include <doctest/doctest.h>
 
+#include "tiny_model.hpp"
+
 using namespace lazyprune;
 
 namespace {
@@ -14,17 +16,8 @@ namespace {
 using backend_type = reference<float>;
 
 model_config tiny() {
-  model_config c;
-  c.family = "llama";
-  c.vocabulary = 40;
-  c.hidden = 16;
-  c.layers = 4;
-  c.n_heads = 4;
-  c.n_kv_heads = 2;
-  c.head_dim = 4;
-  c.ffn = 24;
+  model_config c = lazyprune_test::tiny_config();
   c.max_positions = 64;
-  c.eos = {};
   return c;
 }
 
@@ -128,7 +121,10 @@ TEST_CASE("the logits of each step are heard, without a trace") {
   options.trace_logits = false;
   std::vector<std::vector<double>> heard;
   options.on_logits = [&](std::span<const float> logits) { heard.emplace_back(logits.begin(), logits.end()); };
+  std::vector<std::size_t> known;
+  options.on_step = [&](const any_session& session) { known.push_back(session.known()); };
   CHECK(b.run(prompt, options).trace.empty());
+  CHECK(known == std::vector<std::size_t>{10, 11, 12});
   REQUIRE(heard.size() == 3);
   for (std::size_t k = 0; k < 3; ++k) CHECK(heard[k] == traced.trace[k].logits);
 }

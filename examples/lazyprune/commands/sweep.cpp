@@ -8,6 +8,7 @@
 #include <iostream>
 #include <limits>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "engine/sessions.hpp"
@@ -72,7 +73,7 @@ class sweeping {
   void add(std::vector<eval_setting> seeds, std::optional<stage> single = {}) {
     const eval_setting& first = seeds.front();
     std::string policy = first.description(run_.layers(), run_.policies());
-    if (draws(first)) policy += " (seeds 0 to " + std::to_string(seeds.size() - 1) + " of the first sample, then the next ones)";
+    if (draws(first.method)) policy += " (seeds 0 to " + std::to_string(seeds.size() - 1) + " of the first sample, then the next ones)";
     candidates_.push_back({first, policy, single});
     for (std::size_t seed = 0; seed < seeds.size(); ++seed) {
       const std::string name = seeds[seed].text() + ": " + seeds[seed].description(run_.layers(), run_.policies());
@@ -80,11 +81,11 @@ class sweeping {
     }
   }
 
-  static bool draws(const eval_setting& setting) { return setting.method == "random"; }
+  static bool draws(std::string_view method) { return method == "random"; }
 
   /// A seed draws the same positions in every prompt: each sample has seeds of its own, so that a mean over samples is one over draws too.
   eval_setting setting_of(const repeat& of, std::size_t question) const {
-    if (!draws(of.setting)) return of.setting;
+    if (!draws(of.setting.method)) return of.setting;
     return at_budget({of.setting.method}, of.setting.budget, run_.layers(), of.seed + question * flags_.seeds);
   }
 
@@ -97,7 +98,7 @@ class sweeping {
       const pruning_method method = read_method(text, run_.layers(), recommended);
       for (const double budget : flags_.budgets) {
         std::vector<eval_setting> seeds;
-        for (std::size_t seed = 0; seed < (method.name == "random" ? flags_.seeds : 1); ++seed)
+        for (std::size_t seed = 0; seed < (draws(method.name) ? flags_.seeds : 1); ++seed)
           seeds.push_back(at_budget(method, budget, run_.layers(), seed));
         const auto same = [&](const candidate& c) { return c.setting == seeds.front(); };
         if (std::ranges::none_of(candidates_, same)) add(std::move(seeds));

@@ -53,18 +53,6 @@ std::vector<std::uint64_t> computed_by_layer(const frontier_table& tokens, std::
   return computed;
 }
 
-/// What each layer has computed of the prompt, after each step.
-class computed_rows final : public step_observer {
- public:
-  computed_rows(std::size_t prompt, std::size_t layers) : prompt_(prompt), layers_(layers) {}
-  void step_ends(const any_session& session) override { steps_.push_back(computed_by_layer(session.tokens(), prompt_, layers_)); }
-  const std::vector<std::vector<std::uint64_t>>& after_each() const { return steps_; }
-
- private:
-  std::size_t prompt_, layers_;
-  std::vector<std::vector<std::uint64_t>> steps_;
-};
-
 /// The eleven steps that are nearest to 0 %, 10 % ... 100 % of them.
 std::vector<std::vector<std::uint64_t>> tenths_of(const std::vector<std::vector<std::uint64_t>>& steps) {
   std::vector<std::vector<std::uint64_t>> usage;
@@ -184,11 +172,11 @@ eval_prediction runner::predict(const ask& asked) const {
 
   std::string text;
   token_decoder decoder(tokenizer_);
-  computed_rows steps(read.size(), layers());
+  std::vector<std::vector<std::uint64_t>> steps;  // computed_by_layer after each
   generation_options options;
   options.max_new = new_tokens(task);
   options.context = context_;
-  options.observer = &steps;
+  options.on_step = [&](const any_session& session) { steps.push_back(computed_by_layer(session.tokens(), read.size(), layers())); };
   options.on_token = [&](token_id id) {
     if (id < tokenizer_.size()) text += decoder.push(id);  // a model's vocabulary may be larger, in fillers that stand for no text
     return answer_in(task, text).size() == text.size();
@@ -209,7 +197,7 @@ eval_prediction runner::predict(const ask& asked) const {
   cost.share_computed = run.share_prompt * static_cast<double>(read.size()) / static_cast<double>(whole->size());
   cost.rows.assign(run.cost.prefill_rows.begin(), run.cost.prefill_rows.end());
   cost.revived = run.cost.revived;
-  cost.usage = tenths_of(steps.after_each());
+  cost.usage = tenths_of(steps);
   cost.peak_bytes = engine_->weight_bytes() + std::max(run.memory.total(), part.bytes);
   const eval_sample& sample = q.sample;
   return {.text = out_of_chat(chat_, answer_in(task, text)),

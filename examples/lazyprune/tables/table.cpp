@@ -113,22 +113,22 @@ std::string to_json(const table& t) {
 
 std::string to_csv(const table& t) {
   std::string out;
-  const auto add = [&](std::string_view field) { out.append(out.empty() || out.back() == '\n' ? "" : ",").append(field); };
-  for (const column& c : t.columns)
-    for (const std::string& head : csv_heads(c)) add(head);
-  out += '\n';
-  for (const std::vector<cell>& row : t.rows) {
-    bool first = true;
-    for (std::size_t c = 0; c < row.size(); ++c) {
+  const auto add_line = [&](std::size_t columns, auto fields_of) {
+    const char* before = "";
+    for (std::size_t c = 0; c < columns; ++c)
+      for (const std::string& field : fields_of(c)) {
+        out.append(before).append(field);
+        before = ",";
+      }
+    out += '\n';
+  };
+  add_line(t.columns.size(), [&](std::size_t c) { return csv_heads(t.columns[c]); });
+  for (const std::vector<cell>& row : t.rows)
+    add_line(row.size(), [&](std::size_t c) {
       std::vector<std::string> fields = csv_fields(row[c]);
       fields.resize(csv_heads(t.columns[c]).size());
-      for (const std::string& field : fields) {
-        out.append(first ? "" : ",").append(field);
-        first = false;
-      }
-    }
-    out += '\n';
-  }
+      return fields;
+    });
   return out;
 }
 

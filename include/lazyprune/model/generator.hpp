@@ -30,6 +30,7 @@ struct generation_options {
   bool trace = false;                                       // record a step_trace for each step
   bool trace_logits = false;                                // and the logits in it
   std::function<void(std::span<const float>)> on_logits{};  // called with each step's, while no clock runs
+  std::function<void(const any_session&)> on_step{};        // called after each step, while no clock runs
   std::function<bool(token_id)> on_token{};                 // called with each token but a last EOS; false ends the text ("stop")
   step_observer* observer = nullptr;                        // told of each step; ends the text where it stops one ("stop")
 };
@@ -115,6 +116,7 @@ class generating {
       next_ = options_.force.empty() ? choose_(logits) : options_.force[k];
       (k == 0 ? result_.prefill_seconds : result_.decode_seconds) += std::chrono::duration<double>(clock::now() - start).count();
       if (k > 0) ++result_.decode_steps;
+      if (options_.on_step) options_.on_step(text_.session());
       if (options_.on_logits) options_.on_logits(std::vector<float>(logits.begin(), logits.end()));
       result_.tokens.push_back(next_);
       if (ends() || text_.known() == context) return;
