@@ -54,5 +54,6 @@ TEST_CASE("text: what it refuses, naming the piece") {
   CHECK(fault_in("1,a-3") == "positions: 1,a-3" + expected + "\"a-3\"");
   CHECK(fault_in("-3") == "positions: -3" + expected + "\"-3\"");
   CHECK(fault_in("1-2-3") == "positions: 1-2-3" + expected + "\"1-2-3\"");
+  CHECK_THROWS_WITH_AS(position_spans::parse("4,", "--keep"), ("--keep: 4," + expected + "nothing").c_str(), error);
   CHECK(fault_in("4294967296") == "positions: 4294967296" + expected + "\"4294967296\"");
 }

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <set>
@@ -152,6 +153,36 @@ TEST_CASE("protected tokens and a dense decode are around whatever is chosen") {
   CHECK(made(spec) == expected(policy{last_query_attention{}, prompt_only{adaptive{.mass = 0.4}}, protect{top_k{}, 3, 5}, keep_all{}}));
 }
 
+TEST_CASE("positions that stay and a least number of tokens are around whatever is chosen") {
+  const stages when{{2, 0.3}, {5, 0.5}};
+  const protect spans{top_k{}, 0, 2, {{7, 11}, {30, 30}}};
+  const auto under = [&](auto schedule) { return expected(policy{last_query_attention{}, schedule, spans, keep_all{}}); };
+  policy_spec spec{.stages = "2:0.3,5:0.5", .keep_last = 2, .keep = "30,7-11"};
+  CHECK(made(spec) == under(when));
+  for (const planned& layer : made(spec))
+    for (const position stays : {7u, 8u, 9u, 10u, 11u, 30u}) CHECK(std::ranges::binary_search(layer.active, stays));
+  CHECK(made(spec) != made({.stages = "2:0.3,5:0.5", .keep_last = 2}));
+
+  // 40, 41, 42, 47 and 48 tokens are known in the five steps; the fourth is a prefill, as the first is.
+  for (const std::size_t least : {1u, 40u, 41u, 43u, 48u, 49u}) {
+    CAPTURE(least);
+    spec.least_tokens = least;
+    spec.decode = "same";
+    CHECK(made(spec) == under(at_least{when, least}));
+    CHECK((made(spec) == under(when)) == (least <= 40));
+    spec.decode = "dense";
+    CHECK(made(spec) == under(prompt_only{at_least{when, least}}));
+    spec.decode = "only";
+    CHECK(made(spec) == under(by_phase{stages{}, at_least{when, least}}));
+    CHECK((made(spec) == expected(dense())) == (least == 49));
+    policy_spec adapting = spec;
+    adapting.stages.reset();
+    adapting.schedule = "adaptive:mass=0.4";
+    adapting.decode = "same";
+    CHECK(made(adapting) == under(at_least{adaptive{.mass = 0.4}, least}));
+  }
+}
+
 TEST_CASE("the options reach the session, and mistakes are those of the spec") {
   any_session session = make_session({}, {.layers = 3, .max_tokens = 4}, policies());
   CHECK(session.layers() == 3);
@@ -265,6 +296,11 @@ const depth_of_chunks depths[] = {
     {"lazyllm --schedule adaptive:mass=0.6", 1, 1},
     {"lazyllm --schedule adaptive:from=5,mass=0.6 --scorer window_attention:window=5", 4, 4},
     {"lazyllm --schedule adaptive:from=0,mass=0.9 --scorer random", 0, 0},
+    {"lazyllm --stages 3:0.5,5:0.5 --keep 2-5,30-33,60-62", 3, 3},
+    {"lazyllm --stages 3:0.5,5:0.5 --least-tokens 53", 3, 3},
+    {"lazyllm --stages 3:0.5,5:0.5 --least-tokens 60 --decode dense --store none", 3, 8},
+    {"lazyllm --stages 3:0.5,5:0.5 --least-tokens 52 --decode only --keep 0-9", 8, 3},
+    {"lazyllm --schedule adaptive:mass=0.6 --least-tokens 1000 --scorer window_attention:window=5", 0, 0},
 };
 
 }  // namespace
@@ -312,6 +348,8 @@ TEST_CASE("a prompt that is cut anywhere is planned as in one step, for every po
       REQUIRE(stats == whole.session().stats());
     }
     engine_of_noise in_decoding = made();
+    CHECK(in_decoding.session().chunk_layers(phase::prefill) == row.prefill);
+    CHECK(in_decoding.session().chunk_layers(phase::decode) == row.decode);
     record none;
     in_decoding.step({3, phase::decode, 0}, none);
     CHECK(in_decoding.last_depth() == row.decode);

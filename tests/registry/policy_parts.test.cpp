@@ -88,7 +88,12 @@ TEST_CASE("every part can be given, every number in it reaches the policy, and w
   CHECK(parts.keep_first == 4);
   CHECK(parts.keep_last == 9);
   CHECK(parts.when == pruned_steps::prefill);
+  CHECK(parts.keep == position_spans{});
+  CHECK(parts.least_tokens == 0);
   CHECK(parts_of(with({{"--decode", "only"}}), 8).when == pruned_steps::decode);
+  const policy_parts few = parts_of(with({{"--keep", "900-930,0-63"}, {"--least-tokens", "512"}}), 8);
+  CHECK(few.keep == position_spans{{0, 63}, {900, 930}});
+  CHECK(few.least_tokens == 512);
 }
 
 TEST_CASE("the text makes the same policy again") {
@@ -107,12 +112,35 @@ TEST_CASE("the text makes the same policy again") {
            with({{"--schedule", "budget:after=3,cost=0.6"}, {"--scorer", "value_weighted_attention"}, {"--decode", "dense"}}),
            with({{"--stages", "1:0.5"}, {"--scorer", "prompt_window_attention:kernel=3"}, {"--decode", "only"}}),
            with({{"--schedule", "adaptive:mass=0.5"}, {"--scorer", "key_norm"}, {"--selector", "blocks"}}),
+           with({{"--keep", "900-930,7,0-6"}, {"--least-tokens", "512"}, {"--decode", "dense"}}),
+           with({{"--policy", "streaming"}, {"--keep", "0-4294967295"}}),
+           with({{"--policy", "static"}, {"--least-tokens", "18446744073709551615"}}),
        }) {
     const policy_parts parts = parts_of(spec, 6);
     CAPTURE(parts.text);
     CHECK(text(typed(parts.text), 6) == parts.text);
     CHECK(text(parse_policy(parts.text), 6) == parts.text);
   }
+}
+
+TEST_CASE("positions that stay and a least number of tokens are in the text where they mean something") {
+  CHECK(text(with({{"--keep", "5-6,1-4"}, {"--least-tokens", "12"}, {"--stages", "3:0.5"}}), 6) ==
+        "--stages 3:0.5 --scorer last_query_attention:over=mean --selector top_k --store keep_all --keep-first 0 --keep-last 0 --keep 1-6 "
+        "--least-tokens 12 --decode same");
+  CHECK(text(with({{"--keep", ""}, {"--least-tokens", "0"}, {"--stages", "3:0.5"}}), 6) == "--stages 3:0.5" + rest);
+  CHECK(text(with({{"--policy", "dense"}, {"--keep", "1-6"}, {"--least-tokens", "12"}}), 6) == "--policy dense");
+
+  policy_registry mine = policies();
+  mine.add_preset("long", "", [](layer_id) {
+    return policy{recency{}, at_least{stages{{2, 0.5}}, 100}, protect{top_k{}, 0, 0, {{3, 9}}}, none{}};
+  });
+  const auto preset = [&](std::optional<std::string> keep, std::optional<std::size_t> least) {
+    const std::string all = lazyprune::text({.preset = "long", .keep = std::move(keep), .least_tokens = least}, 6, mine);
+    return all.substr(all.find("--keep-last"));
+  };
+  CHECK(preset({}, {}) == "--keep-last 0 --keep 3-9 --least-tokens 100 --decode same");
+  CHECK(preset("7", 0) == "--keep-last 0 --keep 7 --decode same");
+  CHECK(preset("", 5) == "--keep-last 0 --least-tokens 5 --decode same");
 }
 
 TEST_CASE("what never prunes is the dense policy, whatever the other parts say") {
@@ -127,6 +155,11 @@ TEST_CASE("what never prunes is the dense policy, whatever the other parts say")
 }
 
 TEST_CASE("a mistake is named: the flag, the place in it, what would be right") {
+  const std::string span = "expected FIRST-LAST with FIRST at most LAST, like 0-63, found ";
+  for (const char* preset : {"lazyllm", "dense"}) {
+    CHECK(fault(with({{"--policy", preset}, {"--keep", "0-63,9-3"}})) == "--keep: 0-63,9-3: " + span + "\"9-3\"");
+    CHECK(fault(with({{"--policy", preset}, {"--keep", "0-63,"}})) == "--keep: 0-63,: " + span + "nothing");
+  }
   CHECK(fault(with({{"--policy", "lazy"}})) == "--policy: expected one of lazyllm, static, random, streaming, dense, found lazy");
   // New policies come last: their names follow.
   const auto names = [&](const char* flag, const char* found, const std::string& expected) {

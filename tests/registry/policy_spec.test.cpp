@@ -14,6 +14,7 @@ using namespace lazyprune;
 TEST_CASE("the name is the preset's, or custom where parts are given without one") {
   CHECK(name_of(policy_spec{}) == "lazyllm");
   CHECK(name_of(with({{"--stages", "3:0.5"}, {"--keep-first", "4"}})) == "lazyllm");
+  CHECK(name_of(with({{"--keep", "0-63"}, {"--least-tokens", "512"}})) == "lazyllm");
   CHECK(name_of(with({{"--stages", ""}})) == "dense");
   CHECK(name_of(with({{"--policy", "static"}, {"--stages", ""}})) == "dense");
   CHECK(name_of(with({{"--policy", "static"}, {"--scorer", "key_norm"}})) == "static");
@@ -21,6 +22,7 @@ TEST_CASE("the name is the preset's, or custom where parts are given without one
 
   CHECK(short_text({}) == "lazyllm");
   CHECK(short_text(with({{"--keep-first", "4"}, {"--stages", "3:0.5"}})) == "lazyllm --stages 3:0.5 --keep-first 4");
+  CHECK(short_text(with({{"--least-tokens", "512"}, {"--keep", "0-63,900-930"}})) == "lazyllm --keep 0-63,900-930 --least-tokens 512");
   CHECK(short_text(with({{"--policy", "static"}, {"--scorer", "key_norm"}})) == "static --scorer key_norm");
   CHECK(short_text(with({{"--stages", ""}, {"--keep-last", "4"}})) == "dense");
   for (const char* flag : {"--schedule", "--scorer", "--selector", "--store", "--decode"})
@@ -31,7 +33,8 @@ TEST_CASE("the text of a whole policy is read back") {
   for (const policy_spec& spec :
        {with({}), with({{"--keep-first", "4"}, {"--stages", "3:0.5"}}), with({{"--policy", "static"}, {"--scorer", "key_norm"}}),
         with({{"--schedule", "every:n=2,share=0.5"}, {"--selector", "top_p:mass=0.9"}, {"--store", "bounded:rows=7"}}),
-        with({{"--policy", "dense"}}), with({{"--policy", "random"}, {"--decode", "only"}, {"--keep-last", "16"}})}) {
+        with({{"--policy", "dense"}}), with({{"--policy", "random"}, {"--decode", "only"}, {"--keep-last", "16"}}),
+        with({{"--keep", "0-63,900-930"}, {"--least-tokens", "512"}}), with({{"--policy", "static"}, {"--keep", ""}})}) {
     CAPTURE(short_text(spec));
     policy_spec expected = spec;
     if (spec == policy_spec{} || (spec.preset.empty() && name_of(spec) == "lazyllm")) expected.preset = "lazyllm";
@@ -53,11 +56,13 @@ TEST_CASE("a word that is wrong is named") {
   };
   CHECK(fault("--stage 9:0.7") ==
         "policy: --stage 9:0.7: expected one of --policy, --stages, --schedule, --scorer, --selector, --store, --keep-first, --keep-last, "
-        "--decode, found --stage");
+        "--keep, --least-tokens, --decode, found --stage");
   CHECK(fault("lazyllm static").ends_with(", found static"));
   CHECK(fault("lazyllm  --stages 9:0.7").ends_with(", found nothing"));  // two spaces
   CHECK(fault("lazyllm --stages") == "--stages: expected a value, found nothing");
   CHECK(fault("--keep-first -1") == "--keep-first: expected a whole number, found -1");
+  CHECK(fault("--least-tokens 1e3") == "--least-tokens: expected a whole number, found 1e3");
+  CHECK(fault("--keep") == "--keep: expected a value, found nothing");
   CHECK(fault("--keep-first 4 --keep-first 5") == "policy: --keep-first 4 --keep-first 5: expected each flag once, found --keep-first");
 }
 
@@ -87,4 +92,21 @@ TEST_CASE("a policy of described parts is spelled by flags") {
                        "policy: by_phase: expected a prompt that is not pruned, or one schedule for all steps, found 2:0.5", error);
   CHECK(flags_text(spec_of(dense())) ==
         "--stages  --scorer recency --selector top_k --store keep_all --keep-first 0 --keep-last 0 --decode same");
+}
+
+TEST_CASE("a least number of tokens around or inside of the other schedules, and positions that stay, are spelled by flags") {
+  const stages half{{2, 0.5}};
+  const auto flags = [](auto schedule) {
+    return flags_text(spec_of(policy{recency{}, schedule, protect{top_k{}, 1, 2, {{900, 930}, {0, 63}}}, none{}}));
+  };
+  const auto expected = [](const std::string& schedule, const std::string& rest) {
+    return schedule + " --scorer recency --selector top_k --store none --keep-first 1 --keep-last 2 --keep 0-63,900-930" + rest;
+  };
+  CHECK(flags(half) == expected("--stages 2:0.5", " --decode same"));
+  CHECK(flags(at_least{half, 0}) == expected("--stages 2:0.5", " --decode same"));
+  CHECK(flags(at_least{every{2, 0.5}, 9}) == expected("--schedule every:n=2,share=0.5", " --least-tokens 9 --decode same"));
+  CHECK(flags(at_least{prompt_only{half}, 9}) == expected("--stages 2:0.5", " --least-tokens 9 --decode dense"));
+  CHECK(flags(prompt_only{at_least{half, 9}}) == expected("--stages 2:0.5", " --least-tokens 9 --decode dense"));
+  CHECK(flags(by_phase{stages{}, at_least{half, 9}}) == expected("--stages 2:0.5", " --least-tokens 9 --decode only"));
+  CHECK(flags(at_least{by_phase{stages{}, half}, 9}) == expected("--stages 2:0.5", " --least-tokens 9 --decode only"));
 }

@@ -22,6 +22,8 @@ inline void set_flag(policy_spec& spec, std::string_view flag, std::string_view 
   if (flag == "--store") spec.store = value;
   if (flag == "--keep-first") spec.keep_first = number_in<std::size_t>(value);
   if (flag == "--keep-last") spec.keep_last = number_in<std::size_t>(value);
+  if (flag == "--keep") spec.keep = value;
+  if (flag == "--least-tokens") spec.least_tokens = number_in<std::size_t>(value);
   if (flag == "--decode") spec.decode = value;
 }
 

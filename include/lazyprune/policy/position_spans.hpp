@@ -42,15 +42,16 @@ class position_spans {
         list_.back().last = std::max(list_.back().last, s.last);
   }
 
-  /// Reads "0-63,900-930", or "7" for one position; the empty text is no position. Reports `error` with the piece that is wrong.
-  static position_spans parse(std::string_view text) {
+  /// Reads "0-63,900-930", or "7" for one position; the empty text is no position. Reports `error` with the piece that is wrong, in what
+  /// the `flag` was given.
+  static position_spans parse(std::string_view text, std::string_view flag = "positions") {
     std::vector<position_span> list;
     for (const std::string_view piece : split(text, ',')) {
       const std::size_t dash = piece.find('-');
       const auto first = number_in<position>(piece.substr(0, dash));
       const auto last = dash == piece.npos ? first : number_in<position>(piece.substr(dash + 1));
       if (!first || !last || *last < *first)
-        report_error(error("positions", std::string(text), "FIRST-LAST with FIRST at most LAST, like 0-63",
+        report_error(error(flag, text, "FIRST-LAST with FIRST at most LAST, like 0-63",
                            piece.empty() ? "nothing" : "\"" + std::string(piece) + "\""));
       list.push_back({*first, *last});
     }

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include <lazyprune/policy/schedule/at_least.hpp>
 #include <lazyprune/policy/schedule/by_phase.hpp>
 #include <lazyprune/policy/schedule/prompt_only.hpp>
 #include <lazyprune/policy/selector/protect.hpp>
@@ -20,14 +21,22 @@ inline any_schedule in_phase(any_schedule schedule, pruned_steps when) {
   return schedule;
 }
 
+/// The parts' schedule, in the steps that it prunes and from so many tokens on.
+inline any_schedule whole_schedule(policy_parts& parts) {
+  any_schedule schedule = in_phase(std::move(parts.schedule), parts.when);
+  if (parts.least_tokens == 0) return schedule;
+  return at_least(std::move(schedule), parts.least_tokens);
+}
+
 }  // namespace detail
 
 /// Reports `error` with the flag that is wrong.
 inline any_session make_session(const policy_spec& spec, session_options options, const policy_registry& policies) {
   policy_parts parts = parts_of(spec, options.layers, policies);
-  return any_session(policy{std::move(parts.scorer), detail::in_phase(std::move(parts.schedule), parts.when),
-                            protect(std::move(parts.selector), parts.keep_first, parts.keep_last), std::move(parts.store)},
-                     options);
+  return any_session(
+      policy{std::move(parts.scorer), detail::whole_schedule(parts),
+             protect(std::move(parts.selector), parts.keep_first, parts.keep_last, std::move(parts.keep)), std::move(parts.store)},
+      options);
 }
 
 }  // namespace v0

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <lazyprune/core/error.hpp>
+#include <lazyprune/policy/position_spans.hpp>
 #include <lazyprune/policy/schedule/any_schedule.hpp>
 #include <lazyprune/policy/schedule/stages.hpp>
 #include <lazyprune/policy/scorer/any_scorer.hpp>
@@ -32,6 +33,8 @@ struct policy_parts {
   any_store store;
   std::size_t keep_first;
   std::size_t keep_last;
+  position_spans keep;
+  std::size_t least_tokens;
   pruned_steps when;
   std::string text;  // the flags that make it, all of them; the dense policy's name where nothing is ever pruned
 };
@@ -89,6 +92,8 @@ inline policy_parts parts_of(const policy_spec& spec, layer_id layers, const pol
                      .store = std::move(store.policy),
                      .keep_first = *flags.keep_first,
                      .keep_last = *flags.keep_last,
+                     .keep = position_spans::parse(flags.keep.value_or(""), flag_of("keep")),
+                     .least_tokens = flags.least_tokens.value_or(0),
                      .when = detail::read_decode(*flags.decode),
                      .text = {}};
 
@@ -110,6 +115,9 @@ inline policy_parts parts_of(const policy_spec& spec, layer_id layers, const pol
   flags.scorer = scorer.text;
   flags.selector = selector.text;
   flags.store = store.text;
+  flags.keep = parts.keep.text();
+  if (flags.keep->empty()) flags.keep.reset();
+  if (parts.least_tokens == 0) flags.least_tokens.reset();
   parts.text = flags_text(flags);
   return parts;
 }

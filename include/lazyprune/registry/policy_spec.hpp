@@ -6,6 +6,8 @@
 //   schedule     another schedule, in the place of stages
 //   scorer, selector, store
 //   keep_first, keep_last   tokens that are never pruned
+//   keep         0-63,900-930: positions that are never pruned, both ends included; empty: none
+//   least_tokens nothing is pruned while fewer tokens are known
 //   decode       same; dense: only the prompt is pruned; only: only the steps after it are
 //
 // Policies are written NAME[:key=value,...]; the keys are those that the policy of that name describes.
@@ -21,6 +23,7 @@
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/core/flag_text.hpp>
 #include <lazyprune/core/policy.hpp>
+#include <lazyprune/policy/schedule/at_least.hpp>
 #include <lazyprune/policy/schedule/by_phase.hpp>
 #include <lazyprune/policy/schedule/prompt_only.hpp>
 #include <lazyprune/policy/schedule/stages.hpp>
@@ -41,6 +44,8 @@ struct policy_spec {
   std::optional<std::string> store{};
   std::optional<std::size_t> keep_first{};
   std::optional<std::size_t> keep_last{};
+  std::optional<std::string> keep{};
+  std::optional<std::size_t> least_tokens{};
   std::optional<std::string> decode{};
 
   template <class Visitor>
@@ -53,6 +58,8 @@ struct policy_spec {
     visit("store", store);
     visit("keep_first", keep_first);
     visit("keep_last", keep_last);
+    visit("keep", keep);
+    visit("least_tokens", least_tokens);
     visit("decode", decode);
   }
 
@@ -116,6 +123,8 @@ inline policy_spec parse_policy(std::string_view text) {
 
 namespace detail {
 
+template <class Schedule>
+void note_schedule(policy_spec& spec, const at_least<Schedule>& schedule);  // which may be around the others or inside them
 inline void note_schedule(policy_spec& spec, const stages& schedule) { spec.stages = schedule.text(); }
 template <described_policy Schedule>
 void note_schedule(policy_spec& spec, const Schedule& schedule) {
@@ -134,6 +143,11 @@ void note_schedule(policy_spec& spec, const by_phase<stages, Decode>& schedule) 
   note_schedule(spec, schedule.decode);
   spec.decode = "only";
 }
+template <class Schedule>
+void note_schedule(policy_spec& spec, const at_least<Schedule>& schedule) {
+  note_schedule(spec, schedule.schedule);
+  if (schedule.tokens > 0) spec.least_tokens = schedule.tokens;
+}
 
 template <described_policy Selector>
 void note_selector(policy_spec& spec, const Selector& selector) {
@@ -144,6 +158,7 @@ void note_selector(policy_spec& spec, const protect<Selector>& selector) {
   note_selector(spec, selector.selector);
   spec.keep_first = selector.first;
   spec.keep_last = selector.last;
+  if (!selector.spans.list().empty()) spec.keep = selector.spans.text();
 }
 
 }  // namespace detail

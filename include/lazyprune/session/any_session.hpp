@@ -38,6 +38,7 @@ class any_session {
   void adopt(std::size_t tokens) { machine_->adopt(tokens); }
   void abandon() { machine_->abandon(); }
   layer_id layers() const noexcept { return machine_->layers(); }
+  layer_id chunk_layers(phase phase) const noexcept { return machine_->chunk_layers(phase); }
   std::size_t known() const noexcept { return machine_->known(); }
   const frontier_table& tokens() const noexcept { return machine_->tokens(); }
   const statistics& stats() const noexcept { return machine_->stats(); }

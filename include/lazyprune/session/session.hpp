@@ -52,6 +52,16 @@ class session final : public step_machine {
 
   const policy_type& policy_in_use() const noexcept { return pristine_; }
 
+  /// A chunk stops where the evidence at the first pruning is still whole in the step of the query.
+  layer_id chunk_layers(phase phase) const noexcept override {
+    const scorer_needs needs = this->needs();
+    const bool of_rows = needs.kind == evidence_kind::window || needs.kind == evidence_kind::hidden;  // of those computed in the step
+    if (of_rows && needs.every_layer) return 0;
+    layer_id first = first_pruning(policy_.schedule, phase, layers());
+    if (needs.kind != evidence_kind::none) first = std::max(first, layer_id{1});
+    return of_rows && first < layers() ? first - 1 : first;
+  }
+
   /// Whether a layer can be left with this view.
   template <class View>
   static constexpr bool takes = chosen_scorer<Scorer> || std::same_as<View, evidence_type> || std::same_as<View, evidence>;
@@ -64,16 +74,6 @@ class session final : public step_machine {
   std::size_t most_queries() const noexcept override { return needs().window; }
   void forget_policy() override { policy_ = pristine_; }
   std::unique_ptr<step_machine> clone() const override { return std::make_unique<session>(*this); }
-
-  /// A chunk stops where the evidence at the first pruning is still whole in the step of the query.
-  layer_id chunk_layers(phase phase) const noexcept override {
-    const scorer_needs needs = this->needs();
-    const bool of_rows = needs.kind == evidence_kind::window || needs.kind == evidence_kind::hidden;  // of those computed in the step
-    if (of_rows && needs.every_layer) return 0;
-    layer_id first = first_pruning(policy_.schedule, phase, layers());
-    if (needs.kind != evidence_kind::none) first = std::max(first, layer_id{1});
-    return of_rows && first < layers() ? first - 1 : first;
-  }
 
   /// `everything` where the schedule has to see the scores first.
   std::size_t quota_without_scores(layer_id done) const noexcept {

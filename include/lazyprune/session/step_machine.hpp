@@ -55,6 +55,10 @@ class step_machine {
   const frontier_table& tokens() const noexcept { return table_; }
   const statistics& stats() const noexcept { return statistics_; }
 
+  /// The layers that a chunk of that phase runs before its rows wait, whatever its length: those below the first pruning that the policy
+  /// could do, less one where the evidence there has to be computed whole in the query's step. All layers where nothing can be pruned.
+  virtual layer_id chunk_layers(phase phase) const noexcept = 0;
+
   /// No later plan will contain these tokens, and their keys and values can be freed. They are those that were lost so since the last
   /// `begin`, ascending; valid until the next. Those of a step that is abandoned stay, but for its new tokens.
   std::span<const position> losses() const noexcept { return losses_; }
@@ -153,8 +157,7 @@ class step_machine {
 
   // What the policy decides. `prune` is called before layer 0, with no evidence, and after each layer but the last of a step with a query:
   // it chooses who goes on to layer `layers_done()`.
-  virtual layer_id chunk_layers(phase phase) const noexcept = 0;  // that a chunk runs
-  virtual evidence_kind ask_schedule() noexcept = 0;              // inside a layer: the evidence that it has to yield
+  virtual evidence_kind ask_schedule() noexcept = 0;  // inside a layer: the evidence that it has to yield
   virtual void prune(const evidence& shown) noexcept = 0;
   virtual std::size_t most_queries() const noexcept = 0;
   virtual void forget_policy() = 0;
