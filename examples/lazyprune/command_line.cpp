@@ -28,6 +28,7 @@
 
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/core/flag_text.hpp>
+#include <lazyprune/policy/position_spans.hpp>
 #include <lazyprune/registry/policy_registry.hpp>
 #include <lazyprune/version.hpp>
 
@@ -124,6 +125,17 @@ void add_policy_flags(CLI::App& command, policy_spec& spec, const policy_registr
   };
   tokens("--keep-first", spec.keep_first, "Never prune the first N tokens");
   tokens("--keep-last", spec.keep_last, "Never prune the last N tokens");
+  const auto read_spans = [&spec](const std::string& text) {
+    if (text.empty()) throw error("--keep", "", "positions, like 0-63,900-930", "nothing");
+    position_spans::parse(text, "--keep");  // throws where it is wrong
+    spec.keep = text;
+  };
+  command
+      .add_option_function<std::string>("--keep", read_spans,
+                                        "0-63,900-930: never prune the tokens at these positions, counted from 0, both ends included")
+      ->type_name("FIRST-LAST,...")
+      ->group(group);
+  tokens("--least-tokens", spec.least_tokens, "Prune nothing while fewer than N tokens are known, of prompt and answer");
   add_text(command, "--decode", spec.decode,
            "same: prune generated tokens' steps too; dense: prune the prompt only; only: prune them and not the prompt")
       ->type_name("same|dense|only")
@@ -462,14 +474,16 @@ void add_search(CLI::App& program, action& chosen, const policy_registry& polici
   });
 }
 
-void add_inspect(CLI::App& program, action& chosen) {
+void add_inspect(CLI::App& program, action& chosen, const policy_registry& policies) {
   const auto flags = std::make_shared<inspect_flags>();
-  CLI::App& command = *program.add_subcommand("inspect", "Show a model's config, tensors, tokenizer, and the memory that a context takes");
+  CLI::App& command = *program.add_subcommand(
+      "inspect", "Show a model's config, tensors, tokenizer, the memory that a context takes, and where the policy first prunes");
   add_model_flags(command, flags->model);
   add_number(command, "-c,--ctx-size", flags->context, number_range<std::size_t>{0},
              "Tokens of the context; 0: the model's limit (default)");
   command.add_flag("--json", flags->json, "One JSON object");
-  choose(command, chosen, [flags] { return inspect(*flags); });
+  add_policy_flags(command, flags->policy, policies);
+  choose(command, chosen, [flags, &policies] { return inspect(*flags, policies); });
 }
 
 /// The first argument that no command knows, if that is what is wrong.
@@ -496,7 +510,7 @@ action parse_command_line(int argc, char** argv, const policy_registry& policies
   add_fidelity(program, chosen, policies);
   add_sweep(program, chosen, policies);
   add_search(program, chosen, policies);
-  add_inspect(program, chosen);
+  add_inspect(program, chosen, policies);
   try {
     program.parse(argc, argv);
   } catch (const CLI::ParseError& problem) {

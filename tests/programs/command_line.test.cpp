@@ -70,6 +70,8 @@ TEST_CASE("numbers are read to the last character") {
   CHECK(number("--top-p", "1.01") == "--top-p: expected a number from 0 to 1, found 1.01");
   CHECK(number("--min-p", "x") == "--min-p: expected a number from 0 to 1, found x");
   CHECK(number("--keep-first", "two") == "--keep-first: expected a whole number from 0, found two");
+  CHECK(number("--least-tokens", "-1") == "--least-tokens: expected a whole number from 0, found -1");
+  CHECK(number("--least-tokens", "") == "--least-tokens: expected a whole number from 0, found nothing");
   CHECK(number("--force-ids", "1,,2") == "--force-ids: expected a whole number from 0, found nothing");
   CHECK(number("--force-ids", "") == "--force-ids: expected numbers with commas between them, found nothing");
   CHECK(complaint(lazyprune_program({"run", "--ids", "1,5,x"})) == "--ids: expected a whole number from 0, found x");
@@ -79,6 +81,27 @@ TEST_CASE("numbers are read to the last character") {
   CHECK(complaint(lazyprune_program({"bench", "-t", "1,1000000"})).ends_with(", found 1000000"));
   CHECK(complaint(lazyprune_program({"bench", "-r", "0"})) == "--repetitions: expected a whole number from 1 to 1000000, found 0");
   CHECK(complaint(lazyprune_program({"compare", "a", "b", "--tolerance", "-1"})) == "--tolerance: expected a number from 0, found -1");
+}
+
+TEST_CASE("positions are read to the last character, by every command that takes pruning flags") {
+  for (const std::vector<std::string>& command : {std::vector<std::string>{"run", "--ids", "1"},
+                                                  {"bench", "--random-weights", "pocket"},
+                                                  {"eval", "-d", "/nowhere.jsonl"},
+                                                  {"fidelity", "-f", "/nowhere.txt"},
+                                                  {"inspect"}}) {
+    CAPTURE(command.front());
+    const auto keep = [&](const char* value) {
+      std::vector<std::string> words = command;
+      words.insert(words.end(), {"--keep", value});
+      return complaint(lazyprune_program(words));
+    };
+    const std::string span = "expected FIRST-LAST with FIRST at most LAST, like 0-63, found ";
+    CHECK(keep("") == "--keep: expected positions, like 0-63,900-930, found nothing");
+    CHECK(keep("0-63,930-900") == "--keep: 0-63,930-900: " + span + "\"930-900\"");
+    CHECK(keep("0-63,") == "--keep: 0-63,: " + span + "nothing");
+    CHECK(keep("4294967296") == "--keep: 4294967296: " + span + "\"4294967296\"");
+    CHECK(keep("0 - 63") == "--keep: 0 - 63: " + span + "\"0 - 63\"");
+  }
 }
 
 TEST_CASE("names of backends, types and policies") {

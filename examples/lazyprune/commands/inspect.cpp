@@ -10,6 +10,7 @@
 
 #include "engine/engine.hpp"
 #include "engine/model_choice.hpp"
+#include "engine/sessions.hpp"
 #include "tables/number_text.hpp"
 #include "terminal/columns.hpp"
 
@@ -18,6 +19,7 @@
 #include <lazyprune/io/text.hpp>
 #include <lazyprune/io/tokenizer.hpp>
 #include <lazyprune/model/config.hpp>
+#include <lazyprune/session/any_session.hpp>
 
 namespace lazyprune {
 namespace program {
@@ -109,6 +111,13 @@ json memory_json(const opened_model& model, std::size_t context) {
           {"stored_row_in_layers", static_cast<double>(row) / static_cast<double>(per_layer)}};
 }
 
+/// What a chunk of a prompt does, which runs `first` of the layers.
+std::string chunk_text(layer_id first, layer_id layers) {
+  if (first == layers) return "none: a chunk of a prompt runs all layers";
+  if (first == 0) return "0: a chunk of a prompt computes nothing";
+  return std::to_string(first) + ": a chunk of a prompt runs so many layers before its rows wait";
+}
+
 /// Prints one line a value; a nested one is called "rope.theta".
 void print_lines(const json& object, const std::string& before = "  ") {
   for (const auto& [key, value] : object.items()) {
@@ -122,8 +131,9 @@ void print_lines(const json& object, const std::string& before = "  ") {
 void print(const json& all) {
   std::cout << one_line(all["model"].get<std::string>()) << "\n\nconfig\n";
   print_lines(all["config"]);
-  std::cout << "  " << left("recommended stages", 24) << (all["stages"].is_null() ? "none" : all["stages"].get<std::string>())
-            << "\n\ntensors\n";
+  std::cout << "  " << left("recommended stages", 24) << (all["stages"].is_null() ? "none" : all["stages"].get<std::string>()) << "\n  "
+            << left("first pruning layer", 24)
+            << chunk_text(all["first_pruning_layer"].get<layer_id>(), all["config"]["layers"].get<layer_id>()) << "\n\ntensors\n";
   for (const json& tensor : all["tensors"])
     std::cout << "  " << left(printable(tensor["name"].get<std::string>()), 52) << left(tensor["dtype"].get<std::string>(), 6)
               << left(tensor["shape"].dump(), 16) << right(bytes_text(tensor["bytes"].get<std::size_t>()), 10) << '\n';
@@ -150,16 +160,18 @@ void print(const json& all) {
 
 }  // namespace
 
-int inspect(const inspect_flags& flags) {
+int inspect(const inspect_flags& flags, const policy_registry& policies) {
   check(backend_flags{});
   const opened_model model(flags.model);
   const std::size_t context = model.context(flags.context);
+  const any_session session = new_session(with_recommended_stages(flags.policy, model, policies), model.layers(), policies);
   const std::vector<tensor_entry> tensors = model.tensors();
   json all;
   all["version"] = 1;
   all["model"] = model.directory().string();
   all["config"] = config_json(model.config());
   all["stages"] = model.stages() ? json(*model.stages()) : json(nullptr);
+  all["first_pruning_layer"] = session.chunk_layers(phase::prefill);
   all["tensors"] = tensors_json(tensors);
   all["totals"] = totals_json(tensors);
   all["tokenizer"] = tokenizer_json(model);

@@ -16,6 +16,7 @@ TEST_CASE("what the bundled model is") {
   CHECK(all["config"]["layers"] == 6);
   CHECK(all["config"]["rope"]["theta"] == 1e7);
   CHECK(all["stages"] == "3:0.3,5:0.1");
+  CHECK(all["first_pruning_layer"] == 3);
   CHECK(all["tensors"].size() == 6 * 9 + 3);
   std::uint64_t bytes = 0;
   for (const auto& tensor : all["tensors"]) {
@@ -39,9 +40,32 @@ TEST_CASE("for people") {
   const program_result result = lazyprune_program({"inspect", "-m", bundled_model});
   REQUIRE(result.code == 0);
   for (const char* part : {"n_kv_heads", "model.layers.5.mlp.up_proj.weight", "1.48 million parameters", "adds_bos", "of 4096 tokens",
-                           "cpu path: ", "; LAZYPRUNE_ISA chooses"})
+                           "cpu path: ", "first pruning layer     3: a chunk of a prompt runs so many layers", "; LAZYPRUNE_ISA chooses"})
     CHECK_MESSAGE(result.out.find(part) != std::string::npos, part);
   CHECK(complaint(lazyprune_program({"inspect", "-c", "5000"})) == "--ctx-size: expected at most the model's 4096, found 5000");
+}
+
+TEST_CASE("the layers that a chunk of a prompt runs under the policy given") {
+  const auto first = [](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {"inspect", "--json"});
+    const program_result result = lazyprune_program(flags);
+    REQUIRE(result.code == 0);
+    return nlohmann::json::parse(result.out)["first_pruning_layer"];
+  };
+  CHECK(first({"--keep", "0-63", "--least-tokens", "512"}) == 3);  // the recommended stages stay
+  CHECK(first({"--policy", "lazyllm"}) == 1);
+  CHECK(first({"--policy", "dense"}) == 6);
+  CHECK(first({"--policy", "random"}) == 0);
+  CHECK(first({"--stages", ""}) == 6);
+  CHECK(first({"--stages", "4:0.5", "--decode", "dense"}) == 4);
+  CHECK(first({"--stages", "4:0.5", "--decode", "only"}) == 6);
+  CHECK(first({"--stages", "4:0.5", "--scorer", "window_attention:window=8"}) == 3);
+  CHECK(first({"--schedule", "cosine:from=1,share=0.5"}) == 2);
+
+  const auto line = [](const char* policy) { return lazyprune_program({"inspect", "--policy", policy}).out; };
+  CHECK(line("dense").find("\n  first pruning layer     none: a chunk of a prompt runs all layers\n") != std::string::npos);
+  CHECK(line("random").find("\n  first pruning layer     0: a chunk of a prompt computes nothing\n") != std::string::npos);
+  CHECK(complaint(lazyprune_program({"inspect", "--stages", "6:0.5"})).starts_with("--stages: 6:0.5: expected a layer from 1 to 5"));
 }
 
 TEST_CASE("LAZYPRUNE_ISA takes a path that the processor has; any other is an error in every command that computes") {

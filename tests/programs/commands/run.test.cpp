@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "programs/program.hpp"
 
+#include <algorithm>
 #include <csignal>
+#include <sstream>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
@@ -117,6 +119,44 @@ TEST_CASE("the rows are those that the stages ask for") {
   const json random = run_json({"--ids", ids, "-n", "1", "--policy", "random", "--stages", "0:0.4"});
   CHECK(random["computed"]["per_layer"] == json{40, 40, 40, 40, 40, 40});
   CHECK(random["policy"]["name"] == "random");
+}
+
+TEST_CASE("positions that stay, and no pruning while fewer tokens are known") {
+  std::string ids = "1";
+  for (int i = 1; i < 100; ++i) ids += "," + std::to_string(10 + i);
+  const auto run = [&](std::vector<std::string> flags) {
+    flags.insert(flags.end(), {"--ids", ids, "-n", "4", "--ignore-eos"});
+    return run_json(flags);
+  };
+  const std::string rest = " --scorer last_query_attention:over=mean --selector top_k --store keep_all --keep-first 0 --keep-last 0";
+
+  const temporary_folder files;
+  const json kept = run({"--stages", "2:0.1", "--keep", "40-43,10-19", "--trace", files / "kept.jsonl"});
+  CHECK(kept["computed"]["per_layer"] == json{100, 100, 15, 15, 15, 15});  // they and the query, where 10 were to stay
+  CHECK(kept["policy"] == json{{"name", "lazyllm"}, {"text", "--stages 2:0.1" + rest + " --keep 10-19,40-43 --decode same"}});
+  const std::vector<unsigned> stay{10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 40, 41, 42, 43};
+  std::ifstream trace(files / "kept.jsonl");
+  std::size_t steps = 0;
+  for (std::string line; std::getline(trace, line); ++steps)
+    for (const json& layer : json::parse(line)["layers"]) CHECK(std::ranges::includes(layer["active"].get<std::vector<unsigned>>(), stay));
+  CHECK(steps == 4);
+
+  const json late = run({"--stages", "2:0.1", "--least-tokens", "102"});
+  CHECK(late["computed"]["per_layer"] == json{100, 100, 100, 100, 100, 100});
+  CHECK(late["computed"]["rows"] == 618);  // three later steps of one row in each layer: those of a dense sequence
+  CHECK(late["policy"]["text"] == "--stages 2:0.1" + rest + " --least-tokens 102 --decode same");
+  const json never = run({"--stages", "2:0.1", "--least-tokens", "104"});
+  const json dense = run({"--policy", "dense"});
+  CHECK(never["tokens"] == dense["tokens"]);
+  CHECK(never["computed"] == dense["computed"]);
+
+  // The text makes the same policy again.
+  std::vector<std::string> again;
+  std::istringstream words(kept["policy"]["text"].get<std::string>());
+  for (std::string word; words >> word;) again.push_back(word);
+  const json second = run(again);
+  for (const char* key : {"tokens", "computed"}) CHECK(second[key] == kept[key]);
+  CHECK(second["policy"]["text"] == kept["policy"]["text"]);
 }
 
 TEST_CASE("the same run for any number of threads") {

@@ -116,6 +116,8 @@ TEST_CASE("a tokenizer that is none, and recommendations that do not fit") {
   CHECK(said.starts_with(stages.files / "lazyprune.json: --stages: 3:0.3,6:0.1: "));
   CHECK(said.find("expected", said.find("expected") + 1) == said.npos);
   CHECK(lazyprune_program({"run", "-m", stages.files.path(), "-p", "x", "-n", "1", "--policy", "lazyllm"}).code == 0);  // not asked for
+  CHECK(stages.complaint_of("inspect") == said);
+  CHECK(lazyprune_program({"inspect", "-m", stages.files.path(), "--policy", "lazyllm"}).code == 0);
   spoiled_model unknown;
   unknown.replace("lazyprune.json", "stages", "stage");
   CHECK(unknown.complaint_of("run").starts_with(unknown.files / "lazyprune.json: stage: "));
