@@ -73,3 +73,28 @@ TEST_CASE("no two tokens share a slot, and there are never more slots than were 
     REQUIRE((used.empty() || *used.rbegin() < table.slots()));
   }
 }
+
+TEST_CASE("a row that waits and is refused keeps its place until the refusal holds") {
+  frontier_table table;
+  table.append(3);
+  for (const position t : {0u, 1u, 2u}) {
+    table.advance(t, 1);
+    table.wait(t);
+  }
+  const auto slot = table.slot(1);
+  table.refuse_waiting(1);
+  CHECK(table.lost(1));
+  CHECK(table.waiting_count() == 3);
+  table.take_back_refusals();
+  CHECK(!table.lost(1));
+  CHECK(table.waiting(1));
+  CHECK(table.slot(1) == slot);
+
+  table.refuse_waiting(1);
+  table.refuse_waiting(2);
+  table.truncate(2);
+  table.free_refused();
+  CHECK(table.lost_count() == 1);
+  CHECK(table.waiting_count() == 1);
+  CHECK(!table.waiting(1));
+}

@@ -76,9 +76,7 @@ class session {
   unsigned layers() const { return outputs_ > 0 ? rules_.layers : rules_.chunk_layers(prefill_); }
 
   layer enter(const scores& score) {
-    for (const auto& [t, l] : moving_) wait_[l].erase(t);  // what was to be saved is saved
-    moving_.clear();
-    unsaved_.clear();
+    all_is_saved();
     const unsigned l = next_;
     if (l == 0) {
       active_.clear();
@@ -133,9 +131,7 @@ class session {
   }
 
   void finish() {
-    for (const auto& [t, l] : moving_) wait_[l].erase(t);
-    moving_.clear();
-    unsaved_.clear();
+    all_is_saved();
     ++counted.steps;
   }
 
@@ -145,6 +141,7 @@ class session {
       if (!moving_.count(t)) wait_[l].erase(t);
     unsaved_.clear();
     moving_.clear();
+    refused_.clear();
     count_dense(new_, false);
     truncate(known_ - new_);
   }
@@ -175,7 +172,7 @@ class session {
   std::size_t known() const { return known_; }
   bool cached(unsigned l, token t) const { return kv_[l].count(t) > 0; }
   bool stored(unsigned l, token t) const { return aux_[l].count(t) > 0; }
-  bool waiting(unsigned l, token t) const { return wait_[l].count(t) > 0; }
+  bool waiting(unsigned l, token t) const { return wait_[l].count(t) > 0; }  // or it did until now, and is lost once the spills are saved
   const std::set<token>& losses() const { return losses_; }
 
  private:
@@ -186,11 +183,20 @@ class session {
       for (std::size_t& sum : counted.prefill_dense_rows) add(sum, tokens);
   }
 
+  /// What was to be saved is saved: the places where it waited are free.
+  void all_is_saved() {
+    for (const auto* leaving : {&moving_, &refused_})
+      for (const auto& [t, l] : *leaving) wait_[l].erase(t);
+    moving_.clear();
+    refused_.clear();
+    unsaved_.clear();
+  }
+
   /// Who could enter the next layer: its keys are there already, or its hidden state is at hand, stored or waiting.
   bool able(token t) const {
     if (kv_[next_].count(t)) return true;
     if (next_ == 0) return !gone_.count(t);
-    return carried_.count(t) || aux_[next_].count(t) || wait_[next_].count(t);
+    return carried_.count(t) || aux_[next_].count(t) || (wait_[next_].count(t) && !refused_.count(t));
   }
   void keep_able() {
     std::erase_if(active_, [&](token t) { return !able(t); });
@@ -252,7 +258,7 @@ class session {
       const bool admitted = aux_[done].count(t) > 0, waited = wait_[done].count(t) > 0;
       if (admitted) unsaved_[t] = done;
       if (admitted && waited) moving_[t] = done;
-      if (!admitted && waited) wait_[done].erase(t);
+      if (!admitted && waited) refused_[t] = done;
     }
   }
 
@@ -301,6 +307,7 @@ class session {
   std::vector<token> rows_;
   std::map<token, unsigned> unsaved_;  // hidden states to save before the next layer is entered: inputs of which layer
   std::map<token, unsigned> moving_;   // those of them that still wait
+  std::map<token, unsigned> refused_;  // rows that wait and have no place in the store
 };
 
 }  // namespace naive

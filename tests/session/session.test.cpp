@@ -419,6 +419,27 @@ TEST_CASE("rows of a chunk wait in slots of their own, and are no rows of the st
   CHECK(session.stats().steps == 2);
 }
 
+TEST_CASE("a step abandoned before it reads what waits costs a chunked document nothing") {
+  const auto read = [](auto store) {
+    lazyprune::session session(policy{given_scores{}, stages{{2, 0.5}}, top_k{}, store}, {.layers = 3});
+    attended(session, {.tokens = 6, .outputs = 0});
+    lazyprune::session untouched = session;
+    auto step = session.begin({.tokens = 1});
+    const std::vector<float> scores(7, 1.0f);
+    for (layer_id l = 0; l < 2; ++l) {
+      const layer_plan& plan = step.enter(l);
+      step.wants_scores() ? step.leave(attention_view{scores.data(), 1, 7, plan.active}) : step.leave();
+    }
+    session.abandon();
+    CHECK(session.tokens().waiting_count() == 6);
+    CHECK(session.tokens().lost_count() == 0);
+    CHECK(attended(session, {.tokens = 1}) == attended(untouched, {.tokens = 1}));
+  };
+  read(none{});
+  read(bounded{.rows = 1});
+  read(keep_all{});
+}
+
 TEST_CASE("a chunk of which no layer is dense computes nothing") {
   lazyprune::session session(streaming_llm(1, 3), {.layers = 3});
   auto chunk = session.begin({.tokens = 6, .outputs = 0});

@@ -71,6 +71,7 @@ class frontier_table {
   /// Forgets the tokens from `tokens` <= known on, and frees their slots.
   void truncate(std::size_t tokens) noexcept {
     for (auto t = static_cast<position>(tokens); t < known(); ++t) {
+      refused_ -= lost(t) && has_slot(t);
       release(t);
       lost_count_ -= lost(t);
     }
@@ -131,6 +132,24 @@ class frontier_table {
     return from;
   }
   void free_waiting(std::uint32_t slot) noexcept { waiting_.give(slot); }
+
+  /// Loses a row that waits; its slot stays taken until `free_refused`.
+  void refuse_waiting(position t) noexcept {
+    assert(waiting(t) && !lost(t));
+    state_[t] |= is_lost;
+    ++lost_count_;
+    ++refused_;
+  }
+  void free_refused() noexcept {
+    for_refused([this](position t) { release(t); });
+  }
+  /// Undoes refuse_waiting, of all.
+  void take_back_refusals() noexcept {
+    for_refused([this](position t) {
+      state_[t] &= static_cast<std::uint8_t>(~is_lost);
+      --lost_count_;
+    });
+  }
   /// Undoes store_waiting.
   void wait_again(position t, std::uint32_t slot) noexcept {
     release(t);
@@ -154,6 +173,15 @@ class frontier_table {
  private:
   static constexpr std::uint8_t is_lost = 1, is_gone = 2, is_waiting = 4;
 
+  template <class Visitor>
+  void for_refused(const Visitor& visit) noexcept {
+    for (position t = 0; refused_ > 0; ++t) {
+      if (!lost(t) || !has_slot(t)) continue;
+      visit(t);
+      --refused_;
+    }
+  }
+
   void release(position t) noexcept {
     if (!has_slot(t)) return;
     (waiting(t) ? waiting_ : stored_).give(slot_[t]);
@@ -167,6 +195,7 @@ class frontier_table {
   std::vector<std::uint8_t> state_;  // (known)
   slot_pool stored_, waiting_;
   std::size_t lost_count_ = 0;
+  std::size_t refused_ = 0;  // lost, and still in the slots that they waited in
 };
 
 }  // namespace v0

@@ -377,10 +377,11 @@ class step_machine {
   void spills_are_saved() noexcept {
     for (const spill& s : spills_)
       if (s.from == origin::waiting) table_.free_waiting(s.row);
+    table_.free_refused();
     spills_.clear();
   }
 
-  /// Carried rows that were to be saved are lost. Rows that were to be moved from their waiting slots into the store go on waiting.
+  /// Carried rows that were to be saved are lost. Rows that were to leave their waiting slots, for the store or for good, go on waiting.
   void lose_unsaved() noexcept {
     auto moved = spills_.begin();
     const auto next_moved = [&] {
@@ -390,6 +391,7 @@ class step_machine {
       if (table_.stored(t) && table_.slot(t) == moved->slot) table_.wait_again(t, (moved++)->row);
     for (const spill& s : spills_)
       if (s.from == origin::carried) table_.lose(rows_[s.row]);
+    table_.take_back_refusals();
     spills_.clear();
   }
 
