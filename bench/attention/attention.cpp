@@ -106,7 +106,8 @@ void fill(cpu& backend, cpu::kv_layer& kv, const scene& s, const numbers& n) {
   for (const position t : in_slot) {
     const rows_view<const float> key{n.k.data() + t * n.kv_size, 1, n.kv_size, n.kv_size};
     const rows_view<const float> value{n.v.data() + t * n.kv_size, 1, n.kv_size, n.kv_size};
-    backend.append(kv, key, value);
+    const auto slot = static_cast<std::uint32_t>(kv.size());
+    backend.put(kv, std::span(&slot, 1), key, value);
   }
 }
 

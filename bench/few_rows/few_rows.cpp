@@ -49,8 +49,9 @@ class parts {
     }
     for (std::size_t l = 0; l < c_.layers; ++l) {
       kv_.emplace_back(c_.n_kv_heads, c_.head_dim);
-      backend_.append(kv_.back(), buffers_[k].view().slice(0, context), buffers_[v].view().slice(0, context));
-      backend_.append(kv_.back(), of(k), of(v));
+      backend_.put(kv_.back(), std::span(positions_).first(context), buffers_[k].view().slice(0, context),
+                   buffers_[v].view().slice(0, context));
+      backend_.put(kv_.back(), tokens_, of(k), of(v));
     }
   }
 
@@ -78,7 +79,7 @@ class parts {
   /// Seconds to write the new keys and values, and the embeddings.
   double writing() {
     double seconds = 0;
-    for (std::size_t l = 0; l < c_.layers; ++l) seconds += least_seconds(repetitions / 10, [&] { backend_.append(kv_[l], of(k), of(v)); });
+    for (std::size_t l = 0; l < c_.layers; ++l) seconds += least_seconds(repetitions / 10, [&] { backend_.put(kv_[l], tokens_, of(k), of(v)); });
     return seconds + least_seconds(repetitions, [&] { backend_.embed(m_.weights.embedding, tokens_, of(x)); });
   }
 

@@ -64,8 +64,8 @@ class plain_loop {
     backend_.multiply(norm_.view(), w.k, nullptr, k_.view());
     backend_.multiply(norm_.view(), w.v, nullptr, v_.view());
     backend_.rotate(k_.view(), c_.head_dim, positions_, rope_);
-    kv.clear();
-    backend_.append(kv, k_.view(), v_.view());
+    kv.truncate(0);
+    backend_.put(kv, positions_, k_.view(), v_.view());
 
     const auto last = [&](cpu::buffer& buffer) { return buffer.view().slice(tokens - finish, finish); };
     const std::span<const position> rows = std::span(positions_).last(finish);

@@ -59,6 +59,24 @@ TEST_CASE("row after row, a buffer is copied seldom") {
   CHECK(copies < 30);  // log(10000) / log(1.5) = 23, and a few at the start, where half a row is none
 }
 
+TEST_CASE("an array that is shared is copied by who writes first, and no more once it is alone") {
+  shared_array<float> one(3);
+  std::iota(one.own(), one.own() + 3, 1.0f);
+  const float* const first = one.data();
+  {
+    const shared_array<float> other = one;
+    CHECK(other.data() == first);
+    one.own()[1] = 9;
+    CHECK(one.data() != first);
+    CHECK(std::vector<float>(other.data(), other.data() + 3) == std::vector<float>{1, 2, 3});
+    CHECK(std::vector<float>(one.data(), one.data() + 3) == std::vector<float>{1, 9, 3});
+  }
+  const float* const second = one.data();
+  one.own()[0] = 7;
+  CHECK(one.data() == second);
+  CHECK(shared_array<float>().bytes() == 0);
+}
+
 TEST_CASE("a cache grows by blocks and never moves what is there") {
   host_kv<float> kv(2, 3);
   CHECK(kv.width() == 6);
@@ -67,8 +85,12 @@ TEST_CASE("a cache grows by blocks and never moves what is there") {
   const auto note = [&] {
     for (std::size_t slot = places.size() / 2; slot < kv.size(); ++slot) places.insert(places.end(), {kv.key(slot), kv.value(slot)});
   };
+  const std::vector<float> row(6, 1.5f);
+  const auto grow = [&](std::size_t count) {
+    for (std::size_t end = kv.size() + count; kv.size() < end;) kv.put(kv.size(), row.data(), row.data());
+  };
   for (const std::size_t count : {1u, 255u, 0u, 1u, 700u}) {
-    kv.grow(count);
+    grow(count);
     note();
   }
   CHECK(kv.size() == 957);
@@ -86,9 +108,9 @@ TEST_CASE("a cache grows by blocks and never moves what is there") {
   CHECK(apart);
 
   const std::size_t bytes = kv.bytes();
-  kv.clear();
+  kv.truncate(0);
   CHECK(kv.size() == 0);
-  kv.grow(900);
+  grow(900);
   CHECK(kv.bytes() == bytes);
 }
 

@@ -84,7 +84,7 @@ TEST_CASE("attention: weights of 1 to 3 to 4, the future and the pruned left out
   backend::kv_layer kv(1, 1);
   const float log3 = std::log(3.0f);
   // Slots hold the tokens 9, 4, 2 and 7; token 4 is pruned.
-  b.append(kv, guarded<double>(4, 1, std::vector<float>{5, 99, 0, log3}).view(),
+  append(b, kv, guarded<double>(4, 1, std::vector<float>{5, 99, 0, log3}).view(),
            guarded<double>(4, 1, std::vector<float>{50, 99, 8, 16}).view());
   const std::vector<position> active{2, 7, 9}, rows{7, 9};
   const std::vector<std::uint32_t> slots{2, 3, 0};

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <numeric>
 #include <random>
 #include <span>
 #include <vector>
@@ -77,6 +78,14 @@ class guarded {
   std::vector<T> memory_;
 };
 
+/// The rows take the cache's next slots.
+template <class Backend, class Scalar>
+void append(const Backend& backend, typename Backend::kv_layer& kv, lazyprune::rows_view<Scalar> k, lazyprune::rows_view<Scalar> v) {
+  std::vector<std::uint32_t> slots(k.rows);
+  std::iota(slots.begin(), slots.end(), static_cast<std::uint32_t>(kv.size()));
+  backend.put(kv, slots, k, v);
+}
+
 /// Some tokens of a sequence in a cache: which are active, which are rows, and in which slots the active ones lie.
 struct attention_sample {
   enum class layout { run, late_run, scattered };
@@ -119,7 +128,7 @@ struct attention_sample {
     const guarded<scalar> keys(total, kv_width(), k), values(total, kv_width(), v);
     for (std::size_t at = 0, step = 0; at < total; ++step) {
       const std::size_t count = step < 2 ? std::min(total - at, total / 3) : total - at;
-      backend.append(kv, keys.view().slice(at, count), values.view().slice(at, count));
+      append(backend, kv, keys.view().slice(at, count), values.view().slice(at, count));
       at += count;
     }
     return kv;

@@ -15,19 +15,19 @@ TEST_CASE("rows lie in the order computed; each token's slot finds its own, laye
   reference<float> backend{execution{}};
   kv_cache<reference<float>> cache(c);
   const std::size_t empty = cache.bytes();
-  const auto append = [&](layer_id layer, const std::vector<position>& tokens) {
+  const auto put = [&](layer_id layer, const std::vector<position>& tokens) {
     std::vector<float> k, v;
     for (const position t : tokens)
       for (const float part : {0.0f, 0.5f}) {
         k.push_back(static_cast<float>(t) + part);
         v.push_back(-static_cast<float>(t) - part);
       }
-    cache.append(backend, layer, tokens, {k.data(), tokens.size(), 2, 2}, {v.data(), tokens.size(), 2, 2});
+    cache.put(backend, layer, tokens, {k.data(), tokens.size(), 2, 2}, {v.data(), tokens.size(), 2, 2});
   };
-  append(0, {0, 1, 2, 3});
-  append(1, {1, 3});
-  append(0, {4});
-  append(1, {0, 2, 4});  // revived ones come later
+  put(0, {0, 1, 2, 3});
+  put(1, {1, 3});
+  put(0, {4});
+  put(1, {0, 2, 4});  // revived ones come later
   CHECK(cache.rows(0).size() == 5);
   CHECK(cache.rows(1).size() == 5);
   CHECK(cache.slot(1, 3) == 1);
@@ -46,9 +46,54 @@ TEST_CASE("rows lie in the order computed; each token's slot finds its own, laye
   }
   const std::size_t full = cache.bytes();
   CHECK(full >= cache.rows(0).bytes() + cache.rows(1).bytes() + 2 * 5 * sizeof(std::uint32_t));
-  cache.clear();
+  cache.retain([](layer_id, position) { return false; });
   CHECK(cache.rows(0).size() == 0);
   CHECK(cache.bytes() == full);  // the memory is kept
-  append(0, {0, 1, 2, 3});
+  put(0, {0, 1, 2, 3});
   CHECK(cache.bytes() == full);
+}
+
+TEST_CASE("the slots of rows that are forgotten are taken again, the lowest first; at the end they are no slots any more") {
+  model_config c;
+  c.layers = 2;
+  c.n_kv_heads = 1;
+  c.head_dim = 1;
+  reference<float> backend{execution{}};
+  kv_cache<reference<float>> cache(c);
+  const auto put = [&](kv_cache<reference<float>>& to, layer_id layer, const std::vector<position>& tokens) {
+    std::vector<float> rows;
+    for (const position t : tokens) rows.push_back(static_cast<float>(t));
+    to.put(backend, layer, tokens, {rows.data(), tokens.size(), 1, 1}, {rows.data(), tokens.size(), 1, 1});
+  };
+  const auto holds = [&](const kv_cache<reference<float>>& in, layer_id layer, const std::vector<position>& tokens) {
+    for (const position t : tokens)
+      if (*in.rows(layer).key(in.slot(layer, t)) != static_cast<float>(t)) return false;
+    return true;
+  };
+  put(cache, 0, {0, 1, 2, 3, 4, 5, 6, 7});
+  put(cache, 1, {1, 3, 5, 7});
+  kv_cache<reference<float>> copy = cache;
+
+  cache.forget(std::vector<position>{3, 6, 9});
+  CHECK(cache.rows(0).size() == 8);
+  put(cache, 0, {8, 9, 10});
+  CHECK(cache.slot(0, 8) == 3);
+  CHECK(cache.slot(0, 9) == 6);
+  CHECK(cache.slot(0, 10) == 8);
+  CHECK(holds(cache, 0, {0, 1, 2, 4, 5, 7, 8, 9, 10}));
+  put(cache, 1, {8});
+  CHECK(cache.slot(1, 8) == 1);
+  CHECK(holds(copy, 0, {0, 1, 2, 3, 4, 5, 6, 7}));  // what it shares is as it was
+
+  cache.retain([](layer_id layer, position t) { return layer == 1 || (t != 2 && t < 7); });
+  CHECK(cache.rows(0).size() == 6);  // of tokens 0, 1, 4 and 5
+  CHECK(cache.rows(1).size() == 4);
+  cache.forget(std::vector<position>{0});
+  put(cache, 0, {11, 12, 13, 14});
+  CHECK(cache.slot(0, 11) == 0);
+  CHECK(cache.slot(0, 12) == 2);
+  CHECK(cache.slot(0, 13) == 3);
+  CHECK(cache.slot(0, 14) == 6);
+  CHECK(holds(cache, 0, {1, 4, 5, 11, 12, 13, 14}));
+  CHECK(holds(cache, 1, {1, 5, 7, 8}));
 }

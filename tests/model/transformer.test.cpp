@@ -356,8 +356,13 @@ TEST_CASE("self-information: what each token adds to the log-likelihood, as step
   cpu fast{tested_execution()};
   CHECK(differ(information(load(pocket_model(), fast, dtype::f32), fast, dense())) < 1e-3);  // logits of 30 and more, in float on any path
 
-  CHECK_THROWS_WITH_AS(information(oracle, exact, random_drop(0.5)),
-                       "session: tokens: expected a new sequence, and none dropped, found 75 of 150", error);
+  CHECK(information(oracle, exact, random_drop(0.5)) == information(oracle, exact, dense()));  // where all are outputs, none is dropped
+
+  workspace work(oracle, exact);
+  auto text = begin(oracle, dense());
+  forward(work, text, tokens, phase::prefill);
+  CHECK_THROWS_WITH_AS(self_information(work, text, std::span<const token_id>(tokens)), "sequence: tokens: expected none yet, found 150",
+                       error);
 }
 
 TEST_CASE("a revived token's keys and values are those of its stored row") {
@@ -375,7 +380,7 @@ TEST_CASE("a revived token's keys and values are those of its stored row") {
     std::map<position, std::vector<double>> stored;  // hidden states before the step
     for (position t = 0; t < session.known(); ++t)
       if (session.tokens().stored(t)) {
-        const double* row = text.stored_rows().view().row(session.tokens().slot(t));
+        const double* row = text.stored_rows().row(session.tokens().slot(t));
         stored[t].assign(row, row + net.config.hidden);
       }
     trace_recorder recorder;
@@ -608,7 +613,7 @@ TEST_CASE("evidence: hidden states are what the layer puts out, of the rows comp
         const position t = copy.rows[r];
         if (session.tokens().frontier(t) == l + 1) {  // dropped here: its row is in the aux memory
           REQUIRE(session.tokens().stored(t));
-          REQUIRE(std::ranges::equal(row_of(copy, r, hidden), as_floats(text.stored_rows().view().row(session.tokens().slot(t)), hidden)));
+          REQUIRE(std::ranges::equal(row_of(copy, r, hidden), as_floats(text.stored_rows().row(session.tokens().slot(t)), hidden)));
           ++spilled;
           continue;
         }
@@ -715,4 +720,192 @@ TEST_CASE("evidence: every_layer comes after each layer but the last, with its n
         REQUIRE(std::ranges::equal(row_of(copy, i, width), as_floats(text.kv().rows(l).key(text.kv().slot(l, copy.positions[i])), width)));
     }
   });
+}
+
+namespace {
+
+/// What a sequence is asked for, step by step, and what came of it.
+template <class Backend>
+struct plan_of_steps {
+  struct asked {
+    std::size_t tokens;
+    phase when;
+    std::size_t outputs;
+  };
+  sequence<Backend> text;
+  std::vector<token_id> tokens;
+  std::vector<asked> steps;
+  trace_recorder trace{};
+  std::vector<typename Backend::scalar> logits{};  // of all outputs
+
+  sequence_step<Backend> step(std::size_t i) {
+    return {text, std::span(tokens).subspan(text.known(), steps[i].tokens), steps[i].when, steps[i].outputs, &trace};
+  }
+};
+
+/// Eight sequences of different lengths, policies and phases, whose chunks, prompts, tokens and drafts meet in one batch.
+template <class Backend>
+std::vector<plan_of_steps<Backend>> different_sequences(const model<Backend>& net) {
+  const auto p = phase::prefill, d = phase::decode;
+  std::vector<plan_of_steps<Backend>> all;
+  const auto add = [&](auto policy, std::vector<typename plan_of_steps<Backend>::asked> steps) {
+    all.push_back(
+        {begin(net, policy), random_tokens(900, net.config.vocabulary, static_cast<std::uint32_t>(50 + all.size())), std::move(steps)});
+  };
+  const stages late{{3, 0.5}, {5, 0.4}};
+  add(dense(), {{37, p, 1}, {1, d, 1}, {1, d, 1}, {1, d, 1}, {1, d, 1}});
+  add(lazyllm(stages{{2, 0.5}, {4, 0.3}}), {{600, p, 1}, {1, d, 1}, {1, d, 1}, {1, d, 1}, {1, d, 1}});
+  add(policy{last_query_attention{}, late, top_k{}, keep_all{}}, {{50, p, 0}, {30, p, 0}, {9, p, 1}, {1, d, 1}, {4, d, 4}});
+  add(policy{window_attention{.window = 20}, late, protect{top_k{}, 4, 8}, bounded{.rows = 30}},
+      {{100, p, 0}, {33, p, 2}, {1, d, 1}, {3, d, 3}, {1, d, 1}});
+  add(policy{value_weighted_attention{}, late, top_p{.mass = 0.9}, none{}}, {{5, p, 1}, {70, p, 0}, {12, p, 12}, {1, d, 1}, {1, d, 1}});
+  add(streaming_llm(4, 16), {{40, p, 1}, {1, d, 1}, {1, d, 1}, {12, p, 0}, {1, d, 1}});
+  add(policy{key_norm{}, late, top_k{}, keep_all{}}, {{3, p, 3}, {200, p, 1}, {1, d, 1}, {1, d, 0}, {1, d, 1}});
+  add(policy{accumulated_attention{}, stages{{1, 0.6}}, top_k{}, keep_all{}}, {{64, p, 1}, {1, d, 1}, {20, p, 1}, {1, d, 1}, {1, d, 1}});
+  return all;
+}
+
+template <class Backend>
+void batches_have_the_bits_of_each_alone(const model<Backend>& net, Backend& backend) {
+  workspace<Backend> work(net, backend);
+  auto together = different_sequences(net), alone = different_sequences(net);
+  for (std::size_t i = 0; i < 5; ++i) {
+    CAPTURE(i);
+    std::vector<sequence_step<Backend>> batch;
+    for (auto& s : together) batch.push_back(s.step(i));
+    REQUIRE(forward<Backend>(work, batch));
+    std::size_t row = 0;
+    for (auto& s : together)
+      for (std::size_t k = 0; k < s.steps[i].outputs; ++k) {
+        const auto logits = read_logits(work, row++);
+        s.logits.insert(s.logits.end(), logits.begin(), logits.end());
+      }
+    for (auto& s : alone) {
+      const sequence_step<Backend> step = s.step(i);
+      REQUIRE(forward(work, std::span(&step, 1)));
+      const auto logits = read_logits(work, 0, s.steps[i].outputs);
+      s.logits.insert(s.logits.end(), logits.begin(), logits.end());
+    }
+  }
+  for (std::size_t s = 0; s < alone.size(); ++s) {
+    CAPTURE(s);
+    REQUIRE(together[s].trace.steps().size() == alone[s].trace.steps().size());
+    for (std::size_t i = 0; i < alone[s].trace.steps().size(); ++i) {
+      REQUIRE(together[s].trace.steps()[i].layers == alone[s].trace.steps()[i].layers);
+      REQUIRE(together[s].trace.steps()[i].margin == alone[s].trace.steps()[i].margin);
+      REQUIRE(together[s].trace.steps()[i].next == alone[s].trace.steps()[i].next);
+    }
+    REQUIRE(together[s].logits == alone[s].logits);
+    REQUIRE(together[s].text.session().stats() == alone[s].text.session().stats());
+  }
+}
+
+}  // namespace
+
+TEST_CASE("eight sequences of different lengths, policies and phases in one batch: each has the bits that it has alone") {
+  exact backend{execution{}};
+  model_config c = tiny_config();
+  c.layers = 6;
+  c.max_positions = 1000;
+  batches_have_the_bits_of_each_alone(load_model(backend, c, random_source(c, dtype::f32)), backend);
+}
+
+TEST_CASE("the same on cpu" ON_EVERY_PATH) {
+  for (const dtype as : {dtype::f32, dtype::bf16})
+    for (const int threads : {1, 3}) {
+      cpu backend{tested_execution({.threads = threads, .kv = as})};
+      batches_have_the_bits_of_each_alone(load(pocket_model(), backend, as), backend);
+    }
+}
+
+TEST_CASE("a prompt read in chunks of three tokens and more has the bits of one step" ON_EVERY_PATH) {
+  for (const dtype as : {dtype::f32, dtype::bf16}) {
+    cpu backend{tested_execution({.threads = 2, .kv = as})};
+    const auto net = load(pocket_model(), backend, as);
+    workspace<cpu> work(net, backend);
+    const auto prompt = random_tokens(1300, net.config.vocabulary, 9);
+    const stages late{{3, 0.5}, {5, 0.4}};
+    const auto compare = [&](const auto& policy) {
+      generation_options options;
+      options.force = random_tokens(4, net.config.vocabulary, 77);
+      options.trace_logits = true;
+      auto whole = begin(net, policy);
+      const generation expected = generate(work, whole, prompt, options);
+      for (const std::size_t chunk : {3u, 64u, 512u, 700u, 1298u}) {
+        CAPTURE(chunk);
+        options.chunk = chunk;
+        auto pieces = begin(net, policy);
+        const generation found = generate(work, pieces, prompt, options);
+        REQUIRE(found.trace.size() == 4);
+        for (std::size_t s = 0; s < 4; ++s) {
+          REQUIRE(found.trace[s].layers == expected.trace[s].layers);
+          REQUIRE(found.trace[s].logits == expected.trace[s].logits);
+        }
+        REQUIRE(found.cost.rows == expected.cost.rows);
+        REQUIRE(found.share_prompt == expected.share_prompt);
+      }
+    };
+    compare(dense());
+    compare(policy{last_query_attention{}, late, top_k{}, keep_all{}});
+    compare(policy{window_attention{.window = 20}, late, top_k{}, bounded{.rows = 100}});
+  }
+}
+
+TEST_CASE("a batch is checked whole before it begins; what fails later, or is stopped, abandons all of it") {
+  exact backend{execution{}};
+  const auto net = tiny_model(), other = tiny_model();
+  workspace<exact> work(net, backend);
+  auto one = begin(net, dense()), two = begin(net, lazyllm(stages{{2, 0.5}})), full = begin(net, dense()), others = begin(other, dense());
+  full.reserve(3);
+  const std::vector<token_id> good{1, 2, 3, 4}, bad{5, 97};
+  const auto refused = [&](std::vector<sequence_step<exact>> steps) {
+    steps.insert(steps.begin(), {one, good});
+    std::string what = "nothing";
+    try {
+      (void)forward<exact>(work, steps);
+    } catch (const error& fault) {
+      what = fault.what();
+    }
+    CHECK(one.known() == 0);
+    CHECK(one.session().known() == 0);
+    return what;
+  };
+  CHECK(refused({{two, bad}}) == "tokens: token id: expected below the vocabulary's 97, found 97");
+  CHECK(refused({{two, {}}}) == "session: begin: expected at least one new token, found none");
+  CHECK(refused({{two, good, phase::prefill, 5}}) == "session: begin: expected at most as many outputs as new tokens (4), found 5");
+  CHECK(refused({{full, good}}) == "session: begin: expected at most 3 more tokens (reserved), found 4");
+  CHECK(refused({{others, good}}) == "sequence: model: expected the workspace's, found another");
+  CHECK(refused({{two, good}, {two, good}}) == "sequence: batch: expected each sequence once, found one of 0 tokens twice");
+
+  struct fails final : step_observer {
+    bool stop;
+    explicit fails(bool s) : stop(s) {}
+    bool now = false;
+    bool stops() override { return stop && now; }
+    void layer_begins(const layer_plan& plan) override {
+      now = plan.layer == 3;
+      if (now && !stop) throw std::bad_alloc();
+    }
+  };
+  forward(work, one, good, phase::prefill);
+  auto fresh = one.fork();
+  const auto expected = forward(work, fresh, std::span(good).first(1), phase::decode);
+  const std::vector<double> logits(expected.begin(), expected.end());
+  for (const bool stop : {true, false}) {
+    fails observer(stop);
+    const sequence_step<exact> steps[] = {{one, std::span(good).first(1), phase::decode},
+                                          {full, std::span(good).first(2), phase::prefill, 0},
+                                          {two, good, phase::prefill, 1, &observer}};
+    if (stop)
+      CHECK(!forward<exact>(work, steps));
+    else
+      CHECK_THROWS_AS((void)forward<exact>(work, steps), std::bad_alloc);
+    CHECK(one.known() == 4);
+    CHECK(full.known() == 0);
+    CHECK(two.known() == 0);
+    if (!stop) continue;
+    auto again = one.fork();
+    CHECK(std::ranges::equal(forward(work, again, std::span(good).first(1), phase::decode), logits));
+  }
+  CHECK(forward<exact>(work, std::span<const sequence_step<exact>>{}));
 }

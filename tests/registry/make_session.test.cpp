@@ -10,9 +10,11 @@
 #include <string>
 
 #include <lazyprune/lazyprune.hpp>
+#include "chunk_depths.hpp"
 #include "policies.hpp"
 
 using namespace lazyprune;
+using lazyprune_test::depth_of_chunks, lazyprune_test::depths_of_chunks;
 
 namespace {
 
@@ -260,54 +262,11 @@ class engine_of_noise {
   std::vector<float> probabilities_, numbers_;
 };
 
-/// The layers that a chunk runs, of 8.
-struct depth_of_chunks {
-  const char* flags;
-  layer_id prefill, decode;
-};
-
-const depth_of_chunks depths[] = {
-    {"lazyllm", 2, 2},
-    {"static", 2, 8},
-    {"random", 0, 8},
-    {"streaming", 0, 0},
-    {"streaming --schedule budget:after=0,tokens=12", 0, 0},
-    {"dense", 8, 8},
-    {"lazyllm --stages 3:0.5,5:0.5 --decode dense", 3, 8},
-    {"lazyllm --stages 3:0.5,5:0.5 --decode only", 8, 3},
-    {"lazyllm --stages 3:0.5,5:0.5 --scorer last_query_attention:over=max --store bounded:rows=6", 3, 3},
-    {"lazyllm --stages 3:0.5,5:0.5 --scorer accumulated_attention --selector top_p:mass=0.8", 3, 3},
-    {"lazyllm --stages 3:0.5,5:0.5 --scorer accumulated_attention:over=max,since=step --keep-first 4 --keep-last 4", 3, 3},
-    {"lazyllm --stages 3:0.5,5:0.5 --scorer window_attention:window=5", 2, 2},
-    {"lazyllm --stages 1:0.5 --scorer window_attention:window=5", 0, 0},
-    {"lazyllm --stages 3:0.5,5:0.5 --scorer window_attention:window=5 --decode only", 8, 2},
-    {"lazyllm --stages 3:0.5,5:0.5 --scorer prompt_window_attention:window=5", 0, 0},
-    {"lazyllm --stages 3:0.5,5:0.5 --scorer prompt_window_attention:window=5 --decode only --store none", 0, 0},
-    {"lazyllm --stages 3:0.5,5:0.5 --scorer value_weighted_attention --selector threshold:score=0.6", 3, 3},
-    {"lazyllm --stages 3:0.5,5:0.5 --scorer key_norm --selector blocks:size=4 --store none", 3, 3},
-    {"lazyllm --stages 3:0.5,5:0.5 --scorer recency --store none:for_good=true", 3, 3},
-    {"lazyllm --stages 0:0.9,4:0.5 --scorer random", 0, 0},
-    {"lazyllm --stages 4:0.5 --scorer random", 4, 4},
-    {"lazyllm --schedule every:n=3,share=0.5", 3, 3},
-    {"lazyllm --schedule linear:from=2,share=0.3", 3, 3},
-    {"lazyllm --schedule linear:share=0.3 --scorer recency", 1, 1},
-    {"lazyllm --schedule cosine:from=4,share=0.3", 5, 5},
-    {"lazyllm --schedule budget:after=4,cost=0.7 --scorer key_norm", 4, 4},
-    {"lazyllm --schedule adaptive:mass=0.6", 1, 1},
-    {"lazyllm --schedule adaptive:from=5,mass=0.6 --scorer window_attention:window=5", 4, 4},
-    {"lazyllm --schedule adaptive:from=0,mass=0.9 --scorer random", 0, 0},
-    {"lazyllm --stages 3:0.5,5:0.5 --keep 2-5,30-33,60-62", 3, 3},
-    {"lazyllm --stages 3:0.5,5:0.5 --least-tokens 53", 3, 3},
-    {"lazyllm --stages 3:0.5,5:0.5 --least-tokens 60 --decode dense --store none", 3, 8},
-    {"lazyllm --stages 3:0.5,5:0.5 --least-tokens 52 --decode only --keep 0-9", 8, 3},
-    {"lazyllm --schedule adaptive:mass=0.6 --least-tokens 1000 --scorer window_attention:window=5", 0, 0},
-};
-
 }  // namespace
 
 TEST_CASE("a prompt that is cut anywhere is planned as in one step, for every policy") {
   std::mt19937 random(5);
-  for (const depth_of_chunks& row : depths) {
+  for (const depth_of_chunks& row : depths_of_chunks) {
     CAPTURE(std::string(row.flags));
     const auto made = [&] { return engine_of_noise(make_session(parse_policy(row.flags), {.layers = layers}, policies())); };
     engine_of_noise whole = made();
@@ -358,7 +317,7 @@ TEST_CASE("a prompt that is cut anywhere is planned as in one step, for every po
 
 TEST_CASE("the table of chunks has every policy that a flag can choose") {
   std::string all;
-  for (const depth_of_chunks& row : depths) all += std::string(" ") + row.flags + " ";
+  for (const depth_of_chunks& row : depths_of_chunks) all += std::string(" ") + row.flags + " ";
   const auto named = [&](const auto& kind) {
     for (const auto& entry : kind.entries()) {
       CAPTURE(std::string(entry.name));

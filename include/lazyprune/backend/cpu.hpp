@@ -84,20 +84,25 @@ class cpu : public host_backend<float> {
   }
 
   /// Rows of an empty cache decide in which type it keeps all that follow: execution::kv.
-  void append(kv_layer& kv, rows_view<const float> k, rows_view<const float> v) const { kv.append(k, v, kv_type_, threads_); }
+  void put(kv_layer& kv, std::span<const std::uint32_t> slots, rows_view<const float> k, rows_view<const float> v) const {
+    kv.put(slots, k, v, kv_type_, threads_);
+  }
+
+  void keep_rows(rows_view<const float> x, std::span<const std::uint32_t> rows, row_store& store,
+                 std::span<const std::uint32_t> slots) const {
+    write_rows(x, rows, store, slots, dtype::f32);
+  }
 
   /// Rows of an empty store decide in which type it keeps all that follow: execution::kv.
   void store_rows(rows_view<const float> x, std::span<const std::uint32_t> rows, row_store& store,
                   std::span<const std::uint32_t> slots) const {
-    store.reserve(slots, kv_type_);
-    detail::for_tasks(team_for(rows.size() * x.columns), rows.size(),
-                      [&](std::size_t i, std::size_t) { store.write(slots[i], x.row(rows[i])); });
+    write_rows(x, rows, store, slots, kv_type_);
   }
 
-  void take_rows(row_store& store, std::span<const std::uint32_t> slots, rows_view<float> x, std::span<const std::uint32_t> rows) const {
+  void take_rows(const row_store& store, std::span<const std::uint32_t> slots, rows_view<float> x,
+                 std::span<const std::uint32_t> rows) const {
     detail::for_tasks(team_for(rows.size() * x.columns), rows.size(),
                       [&](std::size_t i, std::size_t) { store.read(slots[i], x.row(rows[i])); });
-    store.release(slots);
   }
 
   void read_keys(const kv_layer& kv, std::span<const std::uint32_t> slots, float* out) const {
@@ -116,6 +121,13 @@ class cpu : public host_backend<float> {
  private:
   /// For so many numbers, each of which is read, computed with a little and written.
   int team_for(std::size_t numbers) const { return detail::threads_for(threads_, numbers / 4); }
+
+  void write_rows(rows_view<const float> x, std::span<const std::uint32_t> rows, row_store& store, std::span<const std::uint32_t> slots,
+                  dtype as) const {
+    store.reserve(slots, as);
+    detail::for_tasks(team_for(rows.size() * x.columns), rows.size(),
+                      [&](std::size_t i, std::size_t) { store.write(slots[i], x.row(rows[i])); });
+  }
 
   void for_numbers(const kv_layer& kv, std::span<const std::uint32_t> slots, float* out,
                    float (kv_layer::*number)(std::size_t, std::size_t, std::size_t) const) const {

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: MIT
 // What the backends that compute in host memory share: buffers, caches, parameters, rope tables, and the operations that only move rows.
+// Copies of a cache share its memory, block by block, until one of them writes.
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cassert>
 #include <cmath>
 #include <concepts>
+#include <cstdint>
 #include <limits>
 #include <memory>
 #include <new>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <lazyprune/backend/tensor_backend.hpp>
@@ -44,6 +49,102 @@ class aligned_array {
 
   std::unique_ptr<T[], release> data_;
   std::size_t size_ = 0;
+};
+
+/// Memory of `size` numbers that copies of it share until one of them writes.
+template <class T>
+class shared_array {
+ public:
+  shared_array() = default;
+  explicit shared_array(std::size_t size) : memory_(std::make_shared<aligned_array<T>>(size)) {}
+
+  const T* data() const { return memory_->data(); }
+  std::size_t bytes() const { return memory_ ? memory_->bytes() : 0; }
+
+  /// To be written: what others hold as well is copied first.
+  T* own() {
+    if (memory_.use_count() > 1) {
+      auto copy = std::make_shared<aligned_array<T>>(memory_->size());
+      std::copy_n(memory_->data(), memory_->size(), copy->data());
+      memory_ = std::move(copy);
+    } else {
+      std::atomic_thread_fence(std::memory_order_acquire);  // what another thread read is read before it let go
+    }
+    return memory_->data();
+  }
+
+ private:
+  std::shared_ptr<aligned_array<T>> memory_;
+};
+
+/// Slots of so many numbers each, in blocks: memory grows without copying what is there, and is given back with a block's last slot.
+template <class T>
+class slot_blocks {
+ public:
+  static constexpr std::size_t block_slots = 64;
+
+  explicit slot_blocks(std::size_t columns) : columns_(columns) {}
+
+  std::size_t columns() const { return columns_; }
+  bool empty() const { return used_ == 0; }
+  std::size_t bytes() const { return used_ * block_slots * columns_ * sizeof(T); }
+
+  /// Room for these slots, to be written.
+  void reserve(std::span<const std::uint32_t> slots) {
+    for (const std::uint32_t slot : slots) {
+      if (blocks_.size() <= slot / block_slots) blocks_.resize(slot / block_slots + 1);
+      block& b = blocks_[slot / block_slots];
+      if (b.slots == 0) {
+        b.data = shared_array<T>(block_slots * columns_);
+        ++used_;
+      }
+      b.slots |= bit_of(slot);
+      b.data.own();
+    }
+  }
+
+  /// (columns), of a slot that there is room for since it was last shared.
+  T* row(std::size_t slot) { return const_cast<T*>(std::as_const(*this).row(slot)); }
+  /// (columns), of a slot in use.
+  const T* row(std::size_t slot) const {
+    assert(blocks_[slot / block_slots].slots & bit_of(slot));
+    return blocks_[slot / block_slots].data.data() + slot % block_slots * columns_;
+  }
+
+  /// What these slots hold, each of them something, is not needed any more.
+  void release(std::span<const std::uint32_t> slots) noexcept {
+    for (const std::uint32_t slot : slots) {
+      blocks_[slot / block_slots].slots &= ~bit_of(slot);
+      free_if_unused(blocks_[slot / block_slots]);
+    }
+  }
+
+  /// Nothing is needed any more but the slots that `visit(keep)` calls keep(slot) for, each of them in use.
+  template <class Visit>
+  void retain(Visit&& visit) noexcept {
+    for (block& b : blocks_) b.slots = 0;
+    visit([this](std::uint32_t slot) { blocks_[slot / block_slots].slots |= bit_of(slot); });
+    for (block& b : blocks_) free_if_unused(b);
+  }
+
+ private:
+  struct block {
+    shared_array<T> data;     // (block_slots, columns), where a slot is in use
+    std::uint64_t slots = 0;  // a bit for each that is
+  };
+  static_assert(block_slots == 64);
+
+  static std::uint64_t bit_of(std::size_t slot) { return std::uint64_t{1} << slot % block_slots; }
+
+  void free_if_unused(block& b) noexcept {
+    if (b.slots != 0 || b.data.bytes() == 0) return;
+    b.data = {};
+    --used_;
+  }
+
+  std::size_t columns_;
+  std::size_t used_ = 0;  // blocks that have memory
+  std::vector<block> blocks_;
 };
 
 /// Activations (rows, columns), uninterrupted. Memory that was never written holds anything.
@@ -85,25 +186,26 @@ class host_kv {
   std::size_t width() const { return width_; }  // kv_heads * head_dim
   std::size_t bytes() const { return blocks_.size() * 2 * block_slots * width_ * sizeof(T); }
 
-  /// Forgets the slots and keeps the memory.
-  void clear() { size_ = 0; }
-
-  /// `count` more slots, their keys and values not written yet.
-  void grow(std::size_t count) {
-    while (blocks_.size() * block_slots < size_ + count) blocks_.emplace_back(2 * block_slots * width_);
-    size_ += count;
-  }
+  /// Forgets the slots from `size` on and keeps the memory.
+  void truncate(std::size_t size) noexcept { size_ = std::min(size_, size); }
 
   /// (kv_heads * head_dim); the slots of one block follow each other.
-  T* key(std::size_t slot) { return blocks_[slot / block_slots].data() + slot % block_slots * width_; }
   const T* key(std::size_t slot) const { return blocks_[slot / block_slots].data() + slot % block_slots * width_; }
-  T* value(std::size_t slot) { return key(slot) + block_slots * width_; }
   const T* value(std::size_t slot) const { return key(slot) + block_slots * width_; }
+
+  /// Slots that are missing are made.
+  void put(std::size_t slot, const T* key, const T* value) {
+    while (blocks_.size() <= slot / block_slots) blocks_.emplace_back(2 * block_slots * width_);
+    size_ = std::max(size_, slot + 1);
+    T* const at = blocks_[slot / block_slots].own() + slot % block_slots * width_;
+    std::copy_n(key, width_, at);
+    std::copy_n(value, width_, at + block_slots * width_);
+  }
 
  private:
   std::size_t width_;
   std::size_t size_ = 0;
-  std::vector<aligned_array<T>> blocks_;  // (2, block_slots, width): keys, then values
+  std::vector<shared_array<T>> blocks_;  // (2, block_slots, width): keys, then values
 };
 
 template <class T>
@@ -181,7 +283,7 @@ class host_backend {
   using parameters = host_parameters<T>;
   using buffer = host_buffer<T>;
   using kv_layer = host_kv<T>;
-  using row_store = host_buffer<T>;
+  using row_store = slot_blocks<T>;
   using rope_table = host_rope_table<T>;
 
   parameters load(std::span<const tensor> parts) const { return parameters(parts); }
@@ -190,14 +292,9 @@ class host_backend {
     return rope_table(frequencies, scale, positions);
   }
 
-  void append(kv_layer& kv, rows_view<const T> k, rows_view<const T> v) const {
-    assert(k.rows == v.rows && k.columns == kv.width() && v.columns == kv.width());
-    const std::size_t first = kv.size();
-    kv.grow(k.rows);
-    for (std::size_t r = 0; r < k.rows; ++r) {
-      std::copy_n(k.row(r), k.columns, kv.key(first + r));
-      std::copy_n(v.row(r), v.columns, kv.value(first + r));
-    }
+  void put(kv_layer& kv, std::span<const std::uint32_t> slots, rows_view<const T> k, rows_view<const T> v) const {
+    assert(slots.size() == k.rows && k.rows == v.rows && k.columns == kv.width() && v.columns == kv.width());
+    for (std::size_t r = 0; r < k.rows; ++r) kv.put(slots[r], k.row(r), v.row(r));
   }
 
   /// Copies one row after the other: rows may move within one buffer.
@@ -210,13 +307,17 @@ class host_backend {
     }
   }
 
-  void store_rows(rows_view<const T> x, std::span<const std::uint32_t> rows, row_store& store, std::span<const std::uint32_t> slots) const {
-    if (!slots.empty()) store.reserve(std::size_t{*std::ranges::max_element(slots)} + 1);
-    copy_rows(x, rows, store.view(), slots);
+  void keep_rows(rows_view<const T> x, std::span<const std::uint32_t> rows, row_store& store, std::span<const std::uint32_t> slots) const {
+    store.reserve(slots);
+    for (std::size_t i = 0; i < rows.size(); ++i) std::copy_n(x.row(rows[i]), x.columns, store.row(slots[i]));
   }
 
-  void take_rows(row_store& store, std::span<const std::uint32_t> slots, rows_view<T> x, std::span<const std::uint32_t> rows) const {
-    copy_rows(store.view(), slots, x, rows);
+  void store_rows(rows_view<const T> x, std::span<const std::uint32_t> rows, row_store& store, std::span<const std::uint32_t> slots) const {
+    keep_rows(x, rows, store, slots);
+  }
+
+  void take_rows(const row_store& store, std::span<const std::uint32_t> slots, rows_view<T> x, std::span<const std::uint32_t> rows) const {
+    for (std::size_t i = 0; i < rows.size(); ++i) std::copy_n(store.row(slots[i]), x.columns, x.row(rows[i]));
   }
 
   void read_keys(const kv_layer& kv, std::span<const std::uint32_t> slots, float* out) const {

@@ -7,9 +7,9 @@
 //   parameters      a vector of scalars: norm weights, biases
 //   matrix          a weight (outputs, inputs), packed as the products want it
 //   buffer          activations (rows, columns), growing, in the backend's memory
-//   kv_layer        keys and values of one layer, (slots, kv_heads * head_dim) each, appended in the order computed; memory grows in
-//                   blocks and what is there is never copied
-//   row_store       rows of activations put aside, (slots, columns): the Aux Cache's
+//   kv_layer        keys and values of one layer, (slots, kv_heads * head_dim) each; memory grows in blocks and what is there is not moved
+//   row_store       rows of activations put aside, (slots, columns): the Aux Cache's, or those that wait where a chunk ended
+//                   (copies of these two share memory, block by block, until one of them writes)
 //   rope_table      cosines and sines by position
 //
 //   operation                                    means                                             shapes
@@ -25,14 +25,15 @@
 //   multiply_add(x, w, bias, out)                out += x w^T + bias                               out (rows, outputs)
 //   gated_multiply(x, w, bias, out)              silu(x gate^T + b) * (x up^T + b'); bias (2 ffn)  out (rows, ffn)
 //   rotate(x, head_dim, positions, rope)         RoPE in place, pairs (i, i + head_dim / 2)        x (rows, heads * head_dim)
-//   append(kv, k, v)                             the rows, finite numbers, become the next slots    (rows, kv_heads * head_dim)
+//   put(kv, slots, k, v)                         the rows, finite numbers, are written to the slots, k, v (rows, kv_heads * head_dim)
+//                                                ascending; those that are missing are made
 //   attend(q, kv, what, out, probe)              attention, see attention_rows                     q, out (rows, heads * head_dim)
 //   copy_rows(from, from_rows, to, to_rows)      to[to_rows[i]] = from[from_rows[i]], as if in order:    indices
 //                                                rows may move within one buffer
-//   store_rows(x, rows, store, slots)            store[slots[i]] = x[rows[i]]; slots that are missing are   indices
-//                                                made
-//   take_rows(store, slots, x, rows)             x[rows[i]] = store[slots[i]], whose place may be     indices
-//                                                given back then
+//   keep_rows(x, rows, store, slots)             store[slots[i]] = x[rows[i]], as they are; slots     indices
+//                                                that are missing are made
+//   store_rows(x, rows, store, slots)            the same, where the store may round them             indices
+//   take_rows(store, slots, x, rows)             x[rows[i]] = store[slots[i]]                         indices
 //   read_keys / read_values(kv, slots, out)      to host floats                                    out (slots, kv_heads * head_dim)
 //   read(x, out)                                 to host scalars                                   out (rows, columns)
 //   threads()                                    how many it computes with
@@ -77,6 +78,9 @@ struct attention_rows {
   std::span<const position> rows;        // (rows), ascending
   std::span<const position> active;      // (active), ascending
   std::span<const std::uint32_t> slots;  // (active)
+  /// So many rows this layer of the sequence finishes, in this call and in others; 0: these alone. How the keys are cut may depend on it,
+  /// and not on the company in which the rows come.
+  std::size_t rows_of_layer = 0;
 };
 
 /// Where the attention probabilities of the last `queries` rows go: host memory (queries, heads, active), rows `stride` floats
@@ -89,14 +93,15 @@ struct attention_probe {
 
 template <class B>
 concept tensor_backend = std::floating_point<typename B::scalar> && std::constructible_from<typename B::buffer, std::size_t> &&  // columns
-    std::constructible_from<typename B::row_store, std::size_t> &&                                                               // columns
-    std::constructible_from<typename B::kv_layer, std::size_t, std::size_t> &&  // kv_heads, head_dim
+    std::constructible_from<typename B::row_store, std::size_t> && std::copyable<typename B::row_store> &&                       // columns
+    std::constructible_from<typename B::kv_layer, std::size_t, std::size_t> && std::copyable<typename B::kv_layer> &&  // kv_heads, head_dim
     requires(B b, const B& made, std::span<const tensor> parts, const tensor& part, dtype as, std::span<const double> frequencies,
              std::size_t n, double epsilon, std::span<const std::uint32_t> ids, rows_view<const typename B::scalar> x,
              rows_view<typename B::scalar> out, const typename B::matrix& w, const typename B::parameters& p,
              const typename B::parameters* bias, const typename B::rope_table& rope, typename B::kv_layer& kv,
-             const typename B::kv_layer& keys, typename B::row_store& store, const attention_rows& what, const attention_probe& probe,
-             float* floats, typename B::scalar* scalars, typename B::buffer& buffer) {
+             const typename B::kv_layer& keys, typename B::row_store& store, const typename B::row_store& stored,
+             const attention_rows& what, const attention_probe& probe, float* floats, typename B::scalar* scalars,
+             typename B::buffer& buffer) {
   { b.pack(parts, as) } -> std::same_as<typename B::matrix>;
   { b.pack_gated(part, part, as) } -> std::same_as<typename B::matrix>;
   { b.load(parts) } -> std::same_as<typename B::parameters>;
@@ -107,11 +112,12 @@ concept tensor_backend = std::floating_point<typename B::scalar> && std::constru
   b.multiply_add(x, w, bias, out);
   b.gated_multiply(x, w, bias, out);
   b.rotate(out, n, ids, rope);
-  b.append(kv, x, x);
+  b.put(kv, ids, x, x);
   b.attend(x, keys, what, out, probe);
   b.copy_rows(x, ids, out, ids);
+  b.keep_rows(x, ids, store, ids);
   b.store_rows(x, ids, store, ids);
-  b.take_rows(store, ids, out, ids);
+  b.take_rows(stored, ids, out, ids);
   b.read_keys(keys, ids, floats);
   b.read_values(keys, ids, floats);
   b.read(x, scalars);
@@ -121,8 +127,10 @@ concept tensor_backend = std::floating_point<typename B::scalar> && std::constru
   buffer.reserve(n);  // room for n rows at least; what is there stays
   { buffer.view() } -> std::same_as<rows_view<typename B::scalar>>;
   { buffer.bytes() } -> std::convertible_to<std::size_t>;
-  { store.bytes() } -> std::convertible_to<std::size_t>;
-  kv.clear();
+  store.release(ids);                          // what these slots hold is not needed any more
+  store.retain([](auto&& keep) { keep(0); });  // nothing is, but the slots that `keep` is called with
+  { stored.bytes() } -> std::convertible_to<std::size_t>;
+  kv.truncate(n);                                       // forgets the slots from n on
   { keys.size() } -> std::convertible_to<std::size_t>;  // slots
   { keys.bytes() } -> std::convertible_to<std::size_t>;
   { w.bytes() } -> std::convertible_to<std::size_t>;

@@ -24,6 +24,7 @@ constexpr std::string_view name_of(finish_reason reason) {
 struct generation_options {
   std::size_t max_new = 64;  // tokens to generate
   std::size_t context = 0;   // longest sequence; 0: the model's
+  std::size_t chunk = 0;     // so many tokens of the prompt are read at a time; 0: all
   sampling sampler{};
   bool ignore_eos = false;
   std::vector<token_id> force{};                            // teacher: so many steps, each of these in the place of the token generated
@@ -51,7 +52,7 @@ struct generation {
 /// The share of `count` tokens from `first` on, over all layers, that has keys and values.
 inline double share_computed(const frontier_table& tokens, std::size_t first, std::size_t count, layer_id layers) {
   std::size_t computed = 0;
-  for (std::size_t t = first; t < first + count; ++t) computed += tokens.frontier(static_cast<position>(t));
+  for (std::size_t t = first; t < std::min(first + count, tokens.known()); ++t) computed += tokens.frontier(static_cast<position>(t));
   return static_cast<double>(computed) / static_cast<double>(count * layers);
 }
 
@@ -89,7 +90,7 @@ class generating {
     if (text_.known() > before)
       result_.share_prompt = share_computed(text_.session().tokens(), before, prompt.size(), text_.session().layers());
     result_.memory = memory_.most();
-    result_.memory.scratch = work_.bytes(most);
+    result_.memory.scratch += work_.bytes(most);
     result_.parts = timer_.seconds();
     result_.trace = recorder_.take();
     return std::move(result_);
@@ -106,8 +107,10 @@ class generating {
     for (std::size_t k = 0; k < count; ++k) {
       const auto start = clock::now();
       if (k == 0) work_.reserve(most);
-      const auto logits =
-          k == 0 ? forward(work_, text_, input, phase::prefill, &in_prefill) : forward(work_, text_, input, phase::decode, &in_decode);
+      const bool read = k > 0 || read_chunks(input, in_prefill);
+      const auto logits = !read    ? std::span<const typename Backend::scalar>{}
+                          : k == 0 ? forward(work_, text_, input, phase::prefill, &in_prefill)
+                                   : forward(work_, text_, input, phase::decode, &in_decode);
       if (logits.empty()) {
         result_.reason = finish_reason::stop;
         return;
@@ -122,6 +125,17 @@ class generating {
       if (ends() || text_.known() == context) return;
       input = std::span(&next_, 1);
     }
+  }
+
+  /// Reads all of a prompt but its last piece, which is left. A piece of one or two tokens is none: attention cuts its keys otherwise
+  /// (cpu), and sums come in another order. False where an observer stopped it.
+  bool read_chunks(std::span<const token_id>& prompt, step_observer& observer) {
+    constexpr std::size_t least = 3;
+    for (const std::size_t chunk = options_.chunk; chunk > 0 && prompt.size() >= chunk + least; prompt = prompt.subspan(chunk)) {
+      const sequence_step<Backend> step{text_, prompt.first(chunk), phase::prefill, 0, &observer};
+      if (!forward(work_, std::span(&step, 1))) return false;
+    }
+    return true;
   }
 
   static void check_finite(auto logits, std::size_t step) {

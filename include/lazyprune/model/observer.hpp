@@ -7,7 +7,10 @@
 #include <chrono>
 #include <cmath>
 #include <initializer_list>
+#include <iterator>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <lazyprune/core/plan.hpp>
@@ -28,27 +31,33 @@ enum class step_part : std::uint8_t {
 /// What there is to know when a layer is done and its spilled rows are saved.
 struct layer_end {
   layer_id layer;
-  layer_id layers;           // of the model
-  float margin;              // step::margin
-  std::size_t kv_bytes;      // keys and values, of the whole sequence
-  std::size_t stored_bytes;  // rows put aside
+  layer_id layers;                // of the model
+  float margin;                   // step::margin
+  std::size_t kv_bytes;           // keys and values, of the whole sequence
+  std::size_t stored_bytes;       // rows put aside
+  std::size_t waiting_bytes = 0;  // rows that wait where a chunk ended
 };
 
-/// One that is told of a sequence's steps while they run. What is not overridden does nothing.
+/// One that is told of a sequence's steps while they run, also in a batch with those of others. What is not overridden does nothing.
 class step_observer {
  public:
   virtual ~step_observer() = default;
 
-  /// Asked before each layer: true ends the step there. The sequence refuses the next one until it is cleared.
+  /// Asked before each layer: true ends the step there, as if it had not been asked for (step_machine::abandon); a batch with all its
+  /// steps.
   virtual bool stops() { return false; }
 
-  virtual void step_begins([[maybe_unused]] std::span<const token_id> tokens) {}
+  /// Of the new tokens the last `outputs` are finished; none in a chunk.
+  virtual void step_begins([[maybe_unused]] std::span<const token_id> tokens, [[maybe_unused]] std::size_t outputs) {}
   /// The plan is valid during the call.
   virtual void layer_begins([[maybe_unused]] const layer_plan& plan) {}
   virtual void layer_ends([[maybe_unused]] const layer_end& end) {}
   virtual void part_begins([[maybe_unused]] step_part part) {}
   virtual void part_ends([[maybe_unused]] step_part part) {}
-  /// The logits after the step's last token (vocabulary), in the backend's scalars. A step that is stopped has none.
+  /// Whether a batch has to read the logits for it, which a step of one sequence always reads.
+  virtual bool wants_logits() const { return false; }
+  /// The logits after the step's last token (vocabulary), in the backend's scalars. A step that is stopped has none, and neither has a
+  /// chunk.
   virtual void logits([[maybe_unused]] std::span<const float> logits) {}
   virtual void logits([[maybe_unused]] std::span<const double> logits) {}
   /// Comes after all else, and not for a step that is stopped or fails.
@@ -66,8 +75,8 @@ class step_observers final : public step_observer {
   bool stops() override {
     return std::ranges::any_of(all_, [](step_observer* o) { return o->stops(); });
   }
-  void step_begins(std::span<const token_id> tokens) override {
-    for (step_observer* o : all_) o->step_begins(tokens);
+  void step_begins(std::span<const token_id> tokens, std::size_t outputs) override {
+    for (step_observer* o : all_) o->step_begins(tokens, outputs);
   }
   void layer_begins(const layer_plan& plan) override {
     for (step_observer* o : all_) o->layer_begins(plan);
@@ -80,6 +89,9 @@ class step_observers final : public step_observer {
   }
   void part_ends(step_part part) override {
     for (step_observer* o : all_) o->part_ends(part);
+  }
+  bool wants_logits() const override {
+    return std::ranges::any_of(all_, [](const step_observer* o) { return o->wants_logits(); });
   }
   void logits(std::span<const float> logits) override {
     for (step_observer* o : all_) o->logits(logits);
@@ -125,7 +137,7 @@ class step_timer final : public step_observer {
 struct memory_use {
   std::size_t kv = 0;
   std::size_t store = 0;
-  std::size_t scratch = 0;   // a workspace, and of the model's rotary table what the sequence's length takes
+  std::size_t scratch = 0;   // a workspace, of the model's rotary table what the sequence's length takes, and rows that wait
   std::size_t together = 0;  // keys, values and stored rows at once: the one grows as the other is taken back
   std::size_t total() const { return together + scratch; }
 };
@@ -133,20 +145,22 @@ struct memory_use {
 /// Notes the most memory that keys, values and stored rows take.
 class memory_watch final : public step_observer {
  public:
-  /// The scratch is not in it: workspace::bytes says that.
+  /// Of the scratch it has the rows that wait: workspace::bytes says the rest.
   const memory_use& most() const { return most_; }
 
   void layer_ends(const layer_end& end) override {
     most_.kv = std::max(most_.kv, end.kv_bytes);
     most_.store = std::max(most_.store, end.stored_bytes);
     most_.together = std::max(most_.together, end.kv_bytes + end.stored_bytes);
+    most_.scratch = std::max(most_.scratch, end.waiting_bytes);
   }
 
  private:
   memory_use most_;
 };
 
-/// Writes down what each step does.
+/// Writes down what each step does. Chunks belong to the step with a query that follows them: they make one record, as if the whole had
+/// been one step.
 class trace_recorder final : public step_observer {
  public:
   explicit trace_recorder(bool with_logits = false) : with_logits_(with_logits) {}
@@ -155,26 +169,47 @@ class trace_recorder final : public step_observer {
   const std::vector<step_trace>& steps() const { return steps_; }
   std::vector<step_trace> take() { return std::move(steps_); }
 
-  void step_begins(std::span<const token_id> tokens) override {
-    now_ = {};
+  void step_begins(std::span<const token_id> tokens, std::size_t outputs) override {
+    now_ = chunks_;
     now_.step = steps_.size();
-    now_.tokens.assign(tokens.begin(), tokens.end());
+    now_.tokens.insert(now_.tokens.end(), tokens.begin(), tokens.end());
+    is_chunk_ = outputs == 0;
   }
   void layer_begins(const layer_plan& plan) override {
-    layer_trace& layer = now_.layers.emplace_back();
-    layer.active.assign(plan.active.begin(), plan.active.end());
-    layer.rows.assign(plan.rows.begin(), plan.rows.end());
+    if (now_.layers.size() <= plan.layer) now_.layers.resize(plan.layer + 1);
+    layer_trace& layer = now_.layers[plan.layer];
+    add(layer.active, plan.active);
+    add(layer.rows, plan.rows);
+    std::vector<position> revived;
     for (std::size_t i = 0; i < plan.rows.size(); ++i)
-      if (plan.sources[i].from == row_source::origin::stored) layer.revived.push_back(plan.rows[i]);
+      if (plan.sources[i].from == row_source::origin::stored) revived.push_back(plan.rows[i]);
+    add(layer.revived, revived);
   }
   void layer_ends(const layer_end& end) override {
-    if (end.layer + 1 < end.layers) now_.margin.push_back(std::isfinite(end.margin) ? std::optional<double>(end.margin) : std::nullopt);
+    if (!is_chunk_ && end.layer + 1 < end.layers)
+      now_.margin.push_back(std::isfinite(end.margin) ? std::optional<double>(end.margin) : std::nullopt);
   }
   void logits(std::span<const float> logits) override { note(logits); }
   void logits(std::span<const double> logits) override { note(logits); }
-  void step_ends(const any_session&) override { steps_.push_back(std::move(now_)); }
+  bool wants_logits() const override { return true; }
+  void step_ends(const any_session&) override {
+    if (is_chunk_) {
+      chunks_ = std::move(now_);
+    } else {
+      steps_.push_back(std::move(now_));
+      chunks_ = {};
+    }
+  }
 
  private:
+  /// Both ascending.
+  static void add(std::vector<position>& to, std::span<const position> more) {
+    std::vector<position> all;
+    all.reserve(to.size() + more.size());
+    std::ranges::set_union(to, more, std::back_inserter(all));
+    to = std::move(all);
+  }
+
   template <class Scalar>
   void note(std::span<const Scalar> logits) {
     now_.next = static_cast<token_id>(std::ranges::max_element(logits) - logits.begin());
@@ -182,7 +217,9 @@ class trace_recorder final : public step_observer {
   }
 
   bool with_logits_;
+  bool is_chunk_ = false;
   step_trace now_{};
+  step_trace chunks_{};  // before the next step with a query
   std::vector<step_trace> steps_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // One conversation: its tokens, their keys and values, the rows put aside, and the session that plans for them. They change together, and
-// so always belong together.
+// so always belong together. It forks, and it goes back.
 #pragma once
 
 #include <algorithm>
@@ -19,25 +19,32 @@ inline namespace v0 {
 template <tensor_backend Backend>
 class transformer;
 
-/// The model must outlive it. A step that fails or is stopped leaves rows behind that nobody has: the sequence then refuses the next one,
-/// as its session does, until it is cleared.
+/// The model must outlive it. A step that fails or is stopped is abandoned (step_machine::abandon): its new tokens are forgotten.
 template <tensor_backend Backend>
 class sequence {
  public:
   /// A new sequence. Throws `error` where the session is for another number of layers, or has begun.
   sequence(const lazyprune::model<Backend>& m, any_session session)
-      : model_(&m), session_(std::move(session)), kv_(m.config), stored_(m.config.hidden) {
+      : model_(&m), session_(std::move(session)), kv_(m.config), stored_(m.config.hidden), waiting_(m.config.hidden) {
     if (session_.layers() != m.config.layers)
       throw error("session", "layers", std::to_string(m.config.layers) + " as in the model", std::to_string(session_.layers()));
     if (session_.known() > 0) throw error("session", "tokens", "none yet", std::to_string(session_.known()));
   }
+
+  sequence(sequence&&) noexcept = default;
+  sequence& operator=(sequence&&) noexcept = default;
+
+  /// Between steps: a sequence that goes on as this one would, with the same limit. The two share memory, block by block, until one of them
+  /// writes: any number of answers take up one document.
+  sequence fork() const { return sequence(*this); }
 
   const lazyprune::model<Backend>& model() const { return *model_; }
   std::span<const token_id> tokens() const { return tokens_; }  // (known)
   std::size_t known() const { return tokens_.size(); }
   const any_session& session() const { return session_; }
   const kv_cache<Backend>& kv() const { return kv_; }
-  const typename Backend::row_store& stored_rows() const { return stored_; }  // (slots, hidden): the Aux Cache's
+  const typename Backend::row_store& stored_rows() const { return stored_; }    // (slots, hidden): the Aux Cache's
+  const typename Backend::row_store& waiting_rows() const { return waiting_; }  // (slots, hidden): where chunks ended
 
   /// Makes room in the session for so many tokens, which is a limit from then on.
   void reserve(std::size_t tokens) {
@@ -45,17 +52,27 @@ class sequence {
     session_.reserve(tokens);
   }
 
-  /// Forgets all tokens. The memory of keys and values is kept for those to come.
+  /// Forgets the tokens from `tokens` <= known on, and keeps the memory of their keys and values for those to come; see
+  /// step_machine::truncate.
+  void truncate(std::size_t tokens) {
+    session_.truncate(tokens);
+    forget_with_session();
+  }
+
+  /// Forgets all tokens, and the statistics. The memory of keys and values is kept for those to come.
   void clear() {
-    typename Backend::row_store none(model_->config.hidden);
     session_.reset();
-    tokens_.clear();
-    kv_.clear();
-    stored_ = std::move(none);
+    forget_with_session();
   }
 
  private:
   friend class transformer<Backend>;
+
+  sequence(const sequence& other)
+      : model_(other.model_), session_(other.session_.clone()), kv_(other.kv_), stored_(other.stored_), waiting_(other.waiting_) {
+    tokens_.reserve(other.tokens_.capacity());
+    tokens_ = other.tokens_;
+  }
 
   /// Makes room for so many tokens more, so that taking them in cannot fail.
   void make_room(std::size_t tokens) {
@@ -63,11 +80,32 @@ class sequence {
     if (needed > tokens_.capacity()) tokens_.reserve(std::max(needed, 2 * tokens_.capacity()));
   }
 
+  void abandon() {
+    session_.abandon();
+    forget_with_session();
+  }
+
+  /// Forgets what the session knows nothing of any more.
+  void forget_with_session() noexcept {
+    const frontier_table& table = session_.tokens();
+    tokens_.resize(table.known());
+    kv_.retain([&](layer_id l, position t) { return t < table.known() && l < table.frontier(t) && !table.gone(t); });
+    const auto retain = [&](typename Backend::row_store& rows, bool (frontier_table::*has)(position) const noexcept) {
+      rows.retain([&](auto&& keep) {
+        for (position t = 0; t < table.known(); ++t)
+          if ((table.*has)(t)) keep(table.slot(t));
+      });
+    };
+    retain(stored_, &frontier_table::stored);
+    retain(waiting_, &frontier_table::waiting);
+  }
+
   const lazyprune::model<Backend>* model_;
   any_session session_;
   std::vector<token_id> tokens_;
   kv_cache<Backend> kv_;
   typename Backend::row_store stored_;
+  typename Backend::row_store waiting_;
 };
 
 }  // namespace v0

@@ -5,9 +5,11 @@
 #pragma once
 
 #include <algorithm>
-#include <cassert>
+#include <functional>
 #include <limits>
+#include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <lazyprune/model/observer.hpp>
@@ -18,60 +20,89 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// One step in the making: it takes the rows that a session plans through the layers of a model. `forward` and `self_information` make one
-/// for each step.
+/// One sequence's step in a batch: what `step_request` asks for.
+template <tensor_backend Backend>
+struct sequence_step {
+  std::reference_wrapper<sequence<Backend>> text;
+  std::span<const token_id> tokens;  // new ones, at least 1
+  lazyprune::phase phase = lazyprune::phase::prefill;
+  std::size_t outputs = 1;  // 0..tokens: so many of the last tokens are finished, and their logits can be read; 0: a chunk
+  step_observer* observer = nullptr;
+};
+
+/// Steps of some sequences in the making: it takes the rows that their sessions plan through the layers of a model, those of all sequences
+/// as one batch. `forward` and its kin make one each time.
 template <tensor_backend Backend>
 class transformer {
  public:
   using scalar = typename Backend::scalar;
+  using batch = std::span<const sequence_step<Backend>>;
 
-  transformer(workspace<Backend>& work, step_observer* observer)
-      : config_(work.model().config), weights_(work.model().weights), backend_(work.backend()), work_(work), observer_(observer) {}
+  explicit transformer(workspace<Backend>& work)
+      : config_(work.model().config), weights_(work.model().weights), backend_(work.backend()), work_(work) {}
 
-  std::span<const scalar> forward(sequence<Backend>& text, std::span<const token_id> tokens, phase phase) {
-    const std::size_t rows_of_last_layer = pass(text, tokens, phase, outputs::last);
-    if (rows_of_last_layer == 0) return {};
-    during(step_part::logits, [&] { read_logits(rows_of_last_layer - 1, work_.logits_); });
-    if (observer_) {
-      observer_->logits(std::span<const scalar>(work_.logits_));
-      observer_->step_ends(text.session_);
+  /// The layers of all steps. False where an observer stopped them.
+  bool run(batch steps) {
+    check(steps);
+    std::size_t positions = 0;
+    for (const sequence_step<Backend>& s : steps) {  // what throws here leaves the sequences as they were
+      sequence<Backend>& text = s.text;
+      text.make_room(s.tokens.size());
+      positions = std::max(positions, text.known() + s.tokens.size());
     }
-    return work_.logits_;
+    work_.reserve(positions);
+    parts_.reserve(steps.size());
+    try {
+      begin(steps);
+      if (layers()) {
+        finish();
+        return true;
+      }
+    } catch (...) {
+      abandon();
+      throw;
+    }
+    abandon();
+    return false;
   }
 
-  std::vector<double> self_information(sequence<Backend>& text, std::span<const token_id> tokens) {
-    const std::size_t computed = pass(text, tokens, phase::prefill, outputs::all);
-    if (computed == 0) return {};
-    if (computed != text.known() || computed != tokens.size())
-      throw error("session", "tokens", "a new sequence, and none dropped",
-                  std::to_string(computed) + " of " + std::to_string(text.known()));
-    if (observer_) observer_->step_ends(text.session_);
-    std::vector<double> information{std::numeric_limits<double>::infinity()};
-    constexpr std::size_t block = 64;  // rows: logits are the widest of all
-    std::vector<scalar> logits;
-    for (std::size_t first = 0; first + 1 < computed; first += block) {
-      const std::size_t n = std::min(block, computed - 1 - first);
-      logits.resize(n * config_.vocabulary);
-      read_logits(first, logits);
-      for (std::size_t i = 0; i < n; ++i) {
-        const auto row = std::span<const scalar>(logits).subspan(i * config_.vocabulary, config_.vocabulary);
-        information.push_back(log_sum_exp(row) - row[tokens[first + i + 1]]);
-      }
-    }
-    return information;
+  /// The logits of the rows that the steps finished, in their order, from `first` on: (count, vocabulary).
+  std::span<const scalar> read_logits(std::size_t first, std::size_t count, step_observer* observer = nullptr) {
+    during(observer, step_part::logits, [&] {
+      work_.logits_.resize(count * config_.vocabulary);
+      const rows x = work_.x_.view().slice(first, count), norm = room(work_.norm_, count), logits = room(work_.logits_rows_, count);
+      backend_.rms_norm(x, weights_.norm, config_.rms_epsilon, norm);
+      backend_.multiply(norm, work_.model().head(), nullptr, logits);
+      backend_.read(logits, work_.logits_.data());
+    });
+    return work_.logits_;
   }
 
  private:
   using matrix = typename Backend::matrix;
   using parameters = typename Backend::parameters;
   using rows = rows_view<scalar>;
-  enum class outputs { last, all };  // the rows that the last layer finishes
+  using origin = row_source::origin;
 
-  static const parameters* get(const std::optional<parameters>& p) { return p ? &*p : nullptr; }
+  /// One sequence's share of the batch.
+  struct part {
+    sequence<Backend>* text;
+    step_observer* observer;
+    lazyprune::step<any_session> step;
+    layer_plan plan{};              // of the layer entered
+    std::size_t first = 0;          // work_.x_ holds its rows from here on: all of the plan, or those to be finished
+    std::size_t first_before = 0;   // the same of the layer before
+    std::size_t skipped = 0;        // the plan's first rows that are not among them
+    std::size_t queries = 0;        // the last rows, whose probabilities are evidence
+    std::size_t probabilities = 0;  // which begin here in work_.probabilities_
+
+    std::size_t count() const { return plan.rows.size() - skipped; }
+    std::size_t end() const { return first + count(); }
+  };
 
   /// work(), with the observer told of its beginning and end.
   template <class Work>
-  decltype(auto) during(step_part part, Work&& work) {
+  static decltype(auto) during(step_observer* observer, step_part part, Work&& work) {
     struct told {
       step_observer* observer;
       step_part part;
@@ -81,139 +112,295 @@ class transformer {
       ~told() {
         if (observer) observer->part_ends(part);
       }
-    } around(observer_, part);
+    } around(observer, part);
     return work();
   }
 
-  void check(const sequence<Backend>& text, std::span<const token_id> tokens) const {
-    if (&text.model() != &work_.model()) throw error("sequence", "model", "the workspace's", "another");
-    for (const token_id id : tokens)
-      if (id >= config_.vocabulary)
-        throw error("tokens", "token id", "below the vocabulary's " + std::to_string(config_.vocabulary), std::to_string(id));
-    const std::size_t known = text.known() + tokens.size();
-    if (known > config_.max_positions)
-      throw error("tokens", "length", "at most the model's " + std::to_string(config_.max_positions) + " positions", std::to_string(known),
-                  error_code::no_room);
-  }
+  static const parameters* get(const std::optional<parameters>& p) { return p ? &*p : nullptr; }
 
   static rows room(typename Backend::buffer& buffer, std::size_t n) {
     buffer.reserve(n);
     return buffer.view().slice(0, n);
   }
 
-  /// The layers of one step. Returns the rows of the last layer, in work_.x_; 0 where the step was stopped.
-  std::size_t pass(sequence<Backend>& text, std::span<const token_id> tokens, phase phase, outputs wanted) {
-    check(text, tokens);
-    // What throws before the session begins the step leaves the sequence as it was.
-    text.make_room(tokens.size());
-    work_.reserve(text.known() + tokens.size());
-    auto step = text.session_.begin({.tokens = tokens.size(), .phase = phase});
-    text.tokens_.insert(text.tokens_.end(), tokens.begin(), tokens.end());
-    if (observer_) observer_->step_begins(tokens);
+  void check(batch steps) const {
+    for (const sequence_step<Backend>& s : steps) {
+      const sequence<Backend>& text = s.text;
+      if (&text.model() != &work_.model()) throw error("sequence", "model", "the workspace's", "another");
+      for (const token_id id : s.tokens)
+        if (id >= config_.vocabulary)
+          throw error("tokens", "token id", "below the vocabulary's " + std::to_string(config_.vocabulary), std::to_string(id));
+      const std::size_t known = text.known() + s.tokens.size();
+      if (known > config_.max_positions)
+        throw error("tokens", "length", "at most the model's " + std::to_string(config_.max_positions) + " positions",
+                    std::to_string(known), error_code::no_room);
+      text.session_.check({s.tokens.size(), s.phase, s.outputs});
+      if (std::ranges::count(steps, &text, [](const auto& other) { return &other.text.get(); }) > 1)
+        throw error("sequence", "batch", "each sequence once", "one of " + std::to_string(text.known()) + " tokens twice");
+    }
+  }
 
-    std::size_t rows_of_last_layer = 0;
+  void begin(batch steps) {
+    for (const sequence_step<Backend>& s : steps) {
+      sequence<Backend>& text = s.text;
+      parts_.push_back({&text, s.observer, text.session_.begin({s.tokens.size(), s.phase, s.outputs})});
+      text.tokens_.insert(text.tokens_.end(), s.tokens.begin(), s.tokens.end());
+    }
+    for (const sequence_step<Backend>& s : steps)
+      if (s.observer) s.observer->step_begins(s.tokens, s.outputs);
+  }
+
+  void abandon() {
+    for (const part& p : parts_) p.text->abandon();
+  }
+
+  void finish() {
+    for (part& p : parts_) {
+      p.step.finish();
+      p.text->kv_.forget(p.text->session_.losses());
+    }
+  }
+
+  /// False where an observer stopped them. A chunk leaves the batch where it ends.
+  bool layers() {
     for (layer_id l = 0; l < config_.layers; ++l) {
-      if (observer_ && observer_->stops()) return 0;
-      layer_plan plan = during(step_part::policy, [&] { return step.enter(l); });
-      if (wanted == outputs::all) plan.finish = plan.rows.size();
-      if (observer_) observer_->layer_begins(plan);
-      during(step_part::moving, [&] { gather(text, plan); });
-      rows_of_last_layer = plan.rows.size();
-      const std::size_t queries = probe_queries(step);
-      layer(text, plan, queries);
-      during(step_part::policy, [&] { step.leave(look(text, plan, step.wants(), queries)); });
-      during(step_part::moving, [&] { save(text, step.spills()); });
-      if (observer_) observer_->layer_ends({l, text.session_.layers(), step.margin(), text.kv_.bytes(), text.stored_.bytes()});
-    }
-    step.finish();
-    return rows_of_last_layer;
-  }
+      for (const part& p : parts_)
+        if (p.observer && p.observer->stops()) return false;
+      running_.clear();
+      for (part& p : parts_)
+        if (l < p.step.layers()) running_.push_back(&p);
+      if (running_.empty()) return true;
 
-  /// Brings the layer's input together in work_.x_: embeddings, rows of the layer before, and revived rows from the aux store.
-  void gather(sequence<Backend>& text, const layer_plan& plan) {
-    const std::size_t n = plan.rows.size();
-    if (plan.layer == 0) {
-      work_.from_rows_.resize(n);
-      for (std::size_t i = 0; i < n; ++i) work_.from_rows_[i] = text.tokens_[plan.rows[i]];
-      backend_.embed(weights_.embedding, work_.from_rows_, room(work_.x_, n));
-      return;
-    }
-    using origin = row_source::origin;
-    std::size_t in_place = 0;
-    while (in_place < n && plan.sources[in_place].from == origin::carried && plan.sources[in_place].index == in_place) ++in_place;
-    if (in_place == n) return;
-    // Rows move within one buffer. Carried rows stay in order: those that move to the front give way to each other from the front on, those
-    // that revived rows push back do so from the back on, and neither kind is in the way of the other.
-    work_.x_.reserve(n);
-    const rows x = work_.x_.view();
-    const auto pick = [&](bool backward, auto&& wanted) {
-      work_.from_rows_.clear();
-      work_.to_rows_.clear();
-      for (std::size_t k = 0; k < n; ++k) {
-        const std::size_t i = backward ? n - 1 - k : k;
-        if (!wanted(plan.sources[i], i)) continue;
-        work_.from_rows_.push_back(plan.sources[i].index);
-        work_.to_rows_.push_back(static_cast<std::uint32_t>(i));
+      std::size_t n = 0;
+      for (part* p : running_) {
+        enter(*p, l, n);
+        n += p->count();
       }
-    };
-    pick(false, [](const row_source& s, std::size_t i) { return s.from == origin::carried && s.index > i; });
-    backend_.copy_rows(x, work_.from_rows_, x, work_.to_rows_);
-    pick(true, [](const row_source& s, std::size_t i) { return s.from == origin::carried && s.index < i; });
-    backend_.copy_rows(x, work_.from_rows_, x, work_.to_rows_);
-    pick(false, [](const row_source& s, std::size_t) { return s.from == origin::stored; });
-    backend_.take_rows(text.stored_, work_.from_rows_, x, work_.to_rows_);
+      gather(l, n);
+      compute(l, n);
+      for (part* p : running_) leave(*p, l);
+    }
+    return true;
   }
 
-  void save(sequence<Backend>& text, std::span<const spill> spills) {
-    if (spills.empty()) return;
+  void enter(part& p, layer_id l, std::size_t first) {
+    p.plan = during(p.observer, step_part::policy, [&] { return p.step.enter(l); });
+    p.first_before = std::exchange(p.first, first);
+    p.skipped = 0;
+    p.queries = probe_queries(p.step);
+    if (p.observer) p.observer->layer_begins(p.plan);
+  }
+
+  void leave(part& p, layer_id l) {
+    sequence<Backend>& text = *p.text;
+    work_.from_rows_.clear();  // the stored rows that the layer has read
+    for (const row_source& s : p.plan.sources)
+      if (s.from == origin::stored) work_.from_rows_.push_back(s.index);
+    during(p.observer, step_part::policy, [&] { p.step.leave(look(p)); });
+    during(p.observer, step_part::moving, [&] {
+      text.stored_.release(work_.from_rows_);
+      save(p);
+    });
+    if (p.observer)
+      p.observer->layer_ends({l, text.session_.layers(), p.step.margin(), text.kv_.bytes(), text.stored_.bytes(), text.waiting_.bytes()});
+  }
+
+  /// Brings the layer's input together in work_.x_: embeddings, rows of the layer before, revived rows and those that waited.
+  void gather(layer_id l, std::size_t n) {
+    step_observer* const observer = running_.size() == 1 ? running_.front()->observer : nullptr;  // of several it is nobody's alone
+    during(observer, step_part::moving, [&] {
+      work_.positions_.clear();
+      for (const part* p : running_) work_.positions_.insert(work_.positions_.end(), p->plan.rows.begin(), p->plan.rows.end());
+      const rows x = room(work_.x_, n);
+      if (l == 0) return embed(x);
+      if (std::ranges::all_of(running_, [](const part* p) { return in_place(*p); })) return;
+      // Carried rows stay in order: those that move to the front give way to each other from the front on, those that revived rows push
+      // back do so from the back on, and neither kind is in the way of the other.
+      move_carried(x, false);
+      move_carried(x, true);
+      for (const part* p : running_) {
+        take(*p, origin::stored, p->text->stored_, x);
+        take(*p, origin::waiting, p->text->waiting_, x);
+      }
+    });
+  }
+
+  void embed(rows x) {
+    work_.from_rows_.clear();
+    for (const part* p : running_)
+      for (const position t : p->plan.rows) work_.from_rows_.push_back(p->text->tokens_[t]);
+    backend_.embed(weights_.embedding, work_.from_rows_, x);
+  }
+
+  static bool in_place(const part& p) {
+    if (p.first != p.first_before) return false;
+    std::size_t i = 0;
+    while (i < p.plan.sources.size() && p.plan.sources[i] == row_source{origin::carried, static_cast<std::uint32_t>(i)}) ++i;
+    return i == p.plan.sources.size();
+  }
+
+  void move_carried(rows x, bool to_the_back) {
     work_.from_rows_.clear();
     work_.to_rows_.clear();
-    for (const spill& s : spills) {
-      assert(s.from == row_source::origin::carried && s.to == row_source::origin::stored);  // no step is a chunk
-      work_.from_rows_.push_back(s.row);
-      work_.to_rows_.push_back(s.slot);
+    for (const part* p : running_)
+      for (std::size_t i = 0; i < p->plan.sources.size(); ++i) {
+        const row_source& s = p->plan.sources[i];
+        const std::size_t from = p->first_before + s.index, to = p->first + i;
+        if (s.from != origin::carried || from == to || (from < to) != to_the_back) continue;
+        work_.from_rows_.push_back(static_cast<std::uint32_t>(from));
+        work_.to_rows_.push_back(static_cast<std::uint32_t>(to));
+      }
+    if (to_the_back) {
+      std::ranges::reverse(work_.from_rows_);
+      std::ranges::reverse(work_.to_rows_);
     }
-    backend_.store_rows(work_.x_.view(), work_.from_rows_, text.stored_, work_.to_rows_);
+    backend_.copy_rows(x, work_.from_rows_, x, work_.to_rows_);
   }
 
-  /// Computes the plan's rows: keys and values of all, the rest of the layer for those that are to be finished. Works through them in
-  /// blocks; a row's keys are in the cache before any row that may see them attends.
-  void layer(sequence<Backend>& text, const layer_plan& plan, std::size_t queries) {
-    const std::size_t n = plan.rows.size(), most = std::max(block_rows, queries);
-    // The odd block comes first: the last one holds all that is probed, and fewer rows never need more scratch.
-    for (std::size_t first = 0, last = n % most ? n % most : most; first < n; first = last, last += most)
-      block(text, plan, first, last, last == n ? queries : 0);
+  void take(const part& p, origin from, const typename Backend::row_store& store, rows x) {
+    work_.from_rows_.clear();
+    work_.to_rows_.clear();
+    for (std::size_t i = 0; i < p.plan.sources.size(); ++i) {
+      if (p.plan.sources[i].from != from) continue;
+      work_.from_rows_.push_back(p.plan.sources[i].index);
+      work_.to_rows_.push_back(static_cast<std::uint32_t>(p.first + i));
+    }
+    backend_.take_rows(store, work_.from_rows_, x, work_.to_rows_);
   }
 
-  void block(sequence<Backend>& text, const layer_plan& plan, std::size_t first, std::size_t last, std::size_t queries) {
-    const layer_weights<Backend>& w = weights_.layers[plan.layer];
-    const std::span<const position> tokens = plan.rows.subspan(first, last - first);
-    const rows x = work_.x_.view().slice(first, tokens.size());
-    const rows norm = room(work_.norm_, tokens.size());
-    backend_.rms_norm(x, w.attention_norm, config_.rms_epsilon, norm);
+  void save(part& p) {
+    sequence<Backend>& text = *p.text;
+    const auto list = [&](origin from, origin to, std::size_t first) {
+      work_.from_rows_.clear();
+      work_.to_rows_.clear();
+      for (const spill& s : p.step.spills()) {
+        if (s.from != from || s.to != to) continue;
+        work_.from_rows_.push_back(static_cast<std::uint32_t>(first + s.row));
+        work_.to_rows_.push_back(s.slot);
+      }
+      return !work_.from_rows_.empty();
+    };
+    if (p.step.spills().empty()) return forget_waiting(text);
+    const rows x = work_.x_.view();
+    if (list(origin::carried, origin::stored, p.first)) backend_.store_rows(x, work_.from_rows_, text.stored_, work_.to_rows_);
+    if (list(origin::carried, origin::waiting, p.first)) backend_.keep_rows(x, work_.from_rows_, text.waiting_, work_.to_rows_);
+    if (list(origin::waiting, origin::stored, 0)) {
+      const rows between = room(work_.norm_, work_.from_rows_.size());
+      work_.slots_.resize(work_.from_rows_.size());
+      std::iota(work_.slots_.begin(), work_.slots_.end(), 0u);
+      backend_.take_rows(text.waiting_, work_.from_rows_, between, work_.slots_);
+      backend_.store_rows(between, work_.slots_, text.stored_, work_.to_rows_);
+    }
+  }
 
-    const rows k = room(work_.k_, tokens.size()), v = room(work_.v_, tokens.size());
+  /// Gives back the memory of rows that waited, once none does.
+  static void forget_waiting(sequence<Backend>& text) {
+    if (text.waiting_.bytes() > 0 && text.session_.tokens().waiting_count() == 0) text.waiting_.retain([](auto&&) {});
+  }
+
+  /// Computes the plans' rows: keys and values of all, the rest of the layer for those that are to be finished, which the last layer moves
+  /// to the front of work_.x_. Works through them in blocks; a row's keys are in the cache before any row that may see them attends.
+  void compute(layer_id l, std::size_t n) {
+    std::size_t probabilities = 0, most = block_rows;
+    for (part* p : running_) {
+      p->probabilities = probabilities;
+      probabilities += p->queries * config_.n_heads * p->plan.active.size();
+      most = std::max(most, p->queries);
+    }
+    work_.probabilities_.resize(probabilities);
+
+    const bool all = std::ranges::all_of(running_, [](const part* p) { return p->plan.finish == p->plan.rows.size(); });
+    for_blocks(n, most, [&](std::size_t first, std::size_t last) {
+      const rows norm = normed(l, first, last);
+      keys_and_values(l, first, norm);
+      if (all) finish_rows(l, first, norm);
+    });
+    if (all) return;
+    const std::size_t finished = move_to_front();
+    for_blocks(finished, most, [&](std::size_t first, std::size_t last) { finish_rows(l, first, normed(l, first, last)); });
+  }
+
+  /// work(first, last) for blocks of rows of the batch. The odd block comes first, so that fewer rows never need more scratch; the rows of
+  /// a sequence that are probed lie in one block.
+  template <class Work>
+  void for_blocks(std::size_t n, std::size_t most, const Work& work) const {
+    const auto cut = [&](std::size_t at) {
+      for (const part* p : running_)
+        if (p->end() - p->queries < at && at < p->end()) return p->end() - p->queries;
+      return std::min(at, n);
+    };
+    std::size_t last = cut(n % most ? n % most : most);
+    for (std::size_t first = 0; first < n; first = last, last = cut(last + most)) work(first, last);
+  }
+
+  /// The rows that are to be finished, out of all. Returns how many they are.
+  std::size_t move_to_front() {
+    work_.from_rows_.clear();
+    work_.to_rows_.clear();
+    work_.positions_.clear();
+    std::size_t n = 0;
+    for (part* p : running_) {
+      p->skipped = p->plan.rows.size() - p->plan.finish;
+      for (std::size_t i = 0; i < p->plan.finish; ++i) {
+        work_.from_rows_.push_back(static_cast<std::uint32_t>(p->first + p->skipped + i));
+        work_.to_rows_.push_back(static_cast<std::uint32_t>(n + i));
+        work_.positions_.push_back(p->plan.rows[p->skipped + i]);
+      }
+      p->first = n;
+      n += p->plan.finish;
+    }
+    const rows x = work_.x_.view();
+    backend_.copy_rows(x, work_.from_rows_, x, work_.to_rows_);
+    return n;
+  }
+
+  rows normed(layer_id l, std::size_t first, std::size_t last) {
+    const rows norm = room(work_.norm_, last - first);
+    backend_.rms_norm(work_.x_.view().slice(first, last - first), weights_.layers[l].attention_norm, config_.rms_epsilon, norm);
+    return norm;
+  }
+
+  std::span<const position> positions(std::size_t first, std::size_t count) const {
+    return std::span<const position>(work_.positions_).subspan(first, count);
+  }
+
+  /// work(part, first, count) for what each sequence has of the rows from `first` on.
+  template <class Work>
+  void for_parts(std::size_t first, std::size_t count, const Work& work) {
+    for (part* p : running_) {
+      const std::size_t from = std::max(first, p->first), to = std::min(first + count, p->end());
+      if (from < to) work(*p, from, to - from);
+    }
+  }
+
+  void keys_and_values(layer_id l, std::size_t first, rows norm) {
+    const layer_weights<Backend>& w = weights_.layers[l];
+    const rows k = room(work_.k_, norm.rows), v = room(work_.v_, norm.rows);
     backend_.multiply(norm, w.k, get(w.k_bias), k);
     backend_.multiply(norm, w.v, get(w.v_bias), v);
-    rotate(k, w.k_norm, tokens);
-    text.kv_.append(backend_, plan.layer, tokens, k, v);
+    rotate(k, w.k_norm, positions(first, norm.rows));
+    for_parts(first, norm.rows, [&](part& p, std::size_t from, std::size_t count) {
+      p.text->kv_.put(backend_, l, positions(from, count), k.slice(from - first, count), v.slice(from - first, count));
+    });
+  }
 
-    const std::size_t unfinished = plan.rows.size() - plan.finish;  // rows that need keys and values only come first
-    const std::size_t skip = std::clamp(unfinished, first, last) - first;
-    if (skip == tokens.size()) return;
-    const std::size_t n = tokens.size() - skip;
-    const std::span<const position> finished = tokens.subspan(skip);
-    const rows out = x.slice(skip, n), normed = norm.slice(skip, n);
-
+  /// The rest of the layer, after the attention's norm.
+  void finish_rows(layer_id l, std::size_t first, rows norm) {
+    const layer_weights<Backend>& w = weights_.layers[l];
+    const std::size_t n = norm.rows;
+    const rows out = work_.x_.view().slice(first, n);
     const rows q = room(work_.q_, n), attended = room(work_.attended_, n);
-    backend_.multiply(normed, w.q, get(w.q_bias), q);
-    rotate(q, w.q_norm, finished);
-    during(step_part::attention, [&] { attend(text, plan, finished, q, attended, queries); });
+    backend_.multiply(norm, w.q, get(w.q_bias), q);
+    rotate(q, w.q_norm, positions(first, n));
+    for_parts(first, n, [&](part& p, std::size_t from, std::size_t count) {
+      during(p.observer, step_part::attention,
+             [&] { attend(p, l, from, q.slice(from - first, count), attended.slice(from - first, count)); });
+    });
     backend_.multiply_add(attended, w.o, get(w.o_bias), out);
 
     const rows ffn = room(work_.ffn_, n);
-    backend_.rms_norm(out, w.ffn_norm, config_.rms_epsilon, normed);
-    backend_.gated_multiply(normed, w.gate_up, get(w.gate_up_bias), ffn);
+    backend_.rms_norm(out, w.ffn_norm, config_.rms_epsilon, norm);
+    backend_.gated_multiply(norm, w.gate_up, get(w.gate_up_bias), ffn);
     backend_.multiply_add(ffn, w.down, get(w.down_bias), out);
   }
 
@@ -227,17 +414,18 @@ class transformer {
     backend_.rotate(x, config_.head_dim, tokens, work_.rope_->values);
   }
 
-  void attend(sequence<Backend>& text, const layer_plan& plan, std::span<const position> tokens, rows q, rows out, std::size_t queries) {
-    const auto seen = static_cast<std::size_t>(std::ranges::upper_bound(plan.active, tokens.back()) - plan.active.begin());
-    const std::span<const position> active = plan.active.first(seen);
-    text.kv_.slots(plan.layer, active, work_.slots_);
+  /// Row `first` of the batch and those that follow it, in q.
+  void attend(const part& p, layer_id l, std::size_t first, rows q, rows out) {
+    const std::span<const position> tokens = positions(first, q.rows);
+    const auto seen = static_cast<std::size_t>(std::ranges::upper_bound(p.plan.active, tokens.back()) - p.plan.active.begin());
+    const std::span<const position> active = p.plan.active.first(seen);
+    p.text->kv_.slots(l, active, work_.slots_);
     attention_probe probe;
-    if (queries > 0) {
-      work_.probabilities_.resize(queries * config_.n_heads * active.size());
-      probe = {.data = work_.probabilities_.data(), .queries = queries, .stride = active.size()};
-    }
-    backend_.attend(q, text.kv_.rows(plan.layer),
-                    attention_rows{{config_.n_heads, config_.n_kv_heads, config_.head_dim}, tokens, active, work_.slots_}, out, probe);
+    if (p.queries > 0 && first + q.rows == p.end())
+      probe = {.data = work_.probabilities_.data() + p.probabilities, .queries = p.queries, .stride = active.size()};
+    backend_.attend(q, p.text->kv_.rows(l),
+                    attention_rows{{config_.n_heads, config_.n_kv_heads, config_.head_dim}, tokens, active, work_.slots_, p.plan.finish},
+                    out, probe);
   }
 
   static std::size_t probe_queries(const step<any_session>& step) {
@@ -253,21 +441,23 @@ class transformer {
   }
 
   /// Brings the evidence that the scorer asked for, and no other.
-  evidence look(sequence<Backend>& text, const layer_plan& plan, evidence_kind kind, std::size_t queries) {
+  evidence look(const part& p) {
+    const layer_plan& plan = p.plan;
     const std::size_t heads = config_.n_heads, kv_size = config_.n_kv_heads * config_.head_dim, active = plan.active.size();
-    const attention_view attention{work_.probabilities_.data(), heads, active, plan.active};
+    const float* const probabilities = work_.probabilities_.data() + p.probabilities;
+    const attention_view attention{probabilities, heads, active, plan.active};
     const auto read_cache = [&](auto read) {
-      text.kv_.slots(plan.layer, plan.active, work_.slots_);
+      p.text->kv_.slots(plan.layer, plan.active, work_.slots_);
       work_.values_.resize(active * kv_size);
-      (backend_.*read)(text.kv_.rows(plan.layer), work_.slots_, work_.values_.data());
+      (backend_.*read)(p.text->kv_.rows(plan.layer), work_.slots_, work_.values_.data());
     };
-    switch (kind) {
+    switch (p.step.wants()) {
       case evidence_kind::none:
         return {};
       case evidence_kind::attention:
         return attention;
       case evidence_kind::window:
-        return window_view{work_.probabilities_.data(), queries, heads, active, plan.active};
+        return window_view{probabilities, p.queries, heads, active, plan.active};
       case evidence_kind::keys:
         read_cache(&Backend::read_keys);
         return key_view{work_.values_.data(), config_.n_kv_heads, config_.head_dim, kv_size, plan.active};
@@ -276,22 +466,13 @@ class transformer {
         return value_view{attention, work_.values_.data(), config_.n_kv_heads, config_.head_dim, kv_size};
       case evidence_kind::hidden: {
         work_.hidden_rows_.resize(plan.rows.size() * config_.hidden);
-        backend_.read(work_.x_.view().slice(0, plan.rows.size()), work_.hidden_rows_.data());
+        backend_.read(work_.x_.view().slice(p.first, plan.rows.size()), work_.hidden_rows_.data());
         work_.values_.resize(work_.hidden_rows_.size());
         std::ranges::transform(work_.hidden_rows_, work_.values_.begin(), [](scalar value) { return static_cast<float>(value); });
         return hidden_view{work_.values_.data(), config_.hidden, config_.hidden, plan.rows, plan.active};
       }
     }
     return {};
-  }
-
-  /// The logits of the last layer's rows from `first` on, as many as `out` (rows, vocabulary) has room for.
-  void read_logits(std::size_t first, std::span<scalar> out) {
-    const std::size_t n = out.size() / config_.vocabulary;
-    const rows x = work_.x_.view().slice(first, n), norm = room(work_.norm_, n), logits = room(work_.logits_rows_, n);
-    backend_.rms_norm(x, weights_.norm, config_.rms_epsilon, norm);
-    backend_.multiply(norm, work_.model().head(), nullptr, logits);
-    backend_.read(logits, out.data());
   }
 
   /// Rows that are worked on at a time inside a layer, or as many as a scorer looks at; bounds the scratch.
@@ -301,26 +482,72 @@ class transformer {
   const model_weights<Backend>& weights_;
   Backend& backend_;
   workspace<Backend>& work_;
-  step_observer* observer_;  // null: nobody looks
+  std::vector<part> parts_;
+  std::vector<part*> running_;  // those that the layer belongs to
 };
 
-/// One step over new tokens of a sequence. Returns the logits (vocabulary) after the last one, valid until the workspace's next step;
-/// nothing where the observer stopped the step. Throws `error` where the tokens are none of the model's, exceed its positions or the
-/// session's room, or the sequence is of another model than the workspace, and then nothing has changed. Whatever is thrown later, and
-/// where the step was stopped, the sequence refuses the next step until it is cleared.
+/// One step of each of some sequences, which differ in length, policy and phase as they like: their rows are one batch in every product.
+/// False where an observer stopped it. `read_logits` then reads the logits of the outputs. Throws `error` where tokens are none of the
+/// model's, exceed its positions or the session's room, or a request makes no sense, a sequence is of another model than the workspace, or
+/// comes twice; and then nothing has changed. Whatever is thrown later, and where the step was stopped, all the sequences' steps are
+/// abandoned (step_machine::abandon).
+template <tensor_backend Backend>
+[[nodiscard]] bool forward(workspace<Backend>& work, std::span<const sequence_step<Backend>> steps) {
+  transformer<Backend> pass(work);
+  if (!pass.run(steps)) return false;
+  std::size_t outputs = 0;
+  for (const sequence_step<Backend>& s : steps) {
+    outputs += s.outputs;
+    if (!s.observer) continue;
+    if (s.outputs > 0 && s.observer->wants_logits()) s.observer->logits(pass.read_logits(outputs - 1, 1, s.observer));
+    s.observer->step_ends(s.text.get().session());
+  }
+  return true;
+}
+
+/// The logits of what the workspace's last step finished: the outputs of all sequences, in the order in which those were given. Those from
+/// number `first` on: (count, vocabulary), valid until the workspace is used again.
+template <tensor_backend Backend>
+std::span<const typename Backend::scalar> read_logits(workspace<Backend>& work, std::size_t first, std::size_t count = 1) {
+  return transformer<Backend>(work).read_logits(first, count);
+}
+
+/// One step over new tokens of a sequence. Returns the logits (vocabulary) after the last one, valid until the workspace is used again;
+/// nothing where the observer stopped the step. Throws as a batch does.
 template <tensor_backend Backend>
 std::span<const typename Backend::scalar> forward(workspace<Backend>& work, sequence<Backend>& text, std::span<const token_id> tokens,
                                                   phase phase, step_observer* observer = nullptr) {
-  return transformer<Backend>(work, observer).forward(text, tokens, phase);
+  const sequence_step<Backend> step{text, tokens, phase, 1, observer};
+  transformer<Backend> pass(work);
+  if (!pass.run(std::span(&step, 1))) return {};
+  const auto logits = pass.read_logits(0, 1, observer);
+  if (observer) {
+    observer->logits(logits);
+    observer->step_ends(text.session());
+  }
+  return logits;
 }
 
-/// How much each token tells: -log p(token | those before it) in nats, infinity for the first, which nothing comes before. One prefill
-/// of a new sequence under a session that keeps everything, whose last layer finishes all rows. Throws as `forward` does, and where the
-/// session has dropped tokens. Empty where the observer stopped the step.
+/// How much each token tells: -log p(token | those before it) in nats, infinity for the first, which nothing comes before. One prefill of a
+/// new sequence that finishes all its rows, and so drops none. Throws as `forward` does, and where the sequence is not new. Empty where the
+/// observer stopped the step.
 template <tensor_backend Backend>
 std::vector<double> self_information(workspace<Backend>& work, sequence<Backend>& text, std::span<const token_id> tokens,
                                      step_observer* observer = nullptr) {
-  return transformer<Backend>(work, observer).self_information(text, tokens);
+  if (text.known() > 0) throw error("sequence", "tokens", "none yet", std::to_string(text.known()));
+  const sequence_step<Backend> step{text, tokens, phase::prefill, tokens.size(), observer};
+  if (!forward(work, std::span(&step, 1))) return {};
+  std::vector<double> information{std::numeric_limits<double>::infinity()};
+  constexpr std::size_t block = 64;  // rows: logits are the widest of all
+  for (std::size_t first = 0; first + 1 < tokens.size(); first += block) {
+    const std::size_t n = std::min(block, tokens.size() - 1 - first), vocabulary = work.model().config.vocabulary;
+    const auto logits = read_logits(work, first, n);
+    for (std::size_t i = 0; i < n; ++i) {
+      const auto row = logits.subspan(i * vocabulary, vocabulary);
+      information.push_back(log_sum_exp(row) - row[tokens[first + i + 1]]);
+    }
+  }
+  return information;
 }
 
 }  // namespace v0

@@ -31,8 +31,7 @@ class workspace {
         v_(m.config.n_kv_heads * m.config.head_dim),
         attended_(m.config.n_heads * m.config.head_dim),
         ffn_(m.config.ffn),
-        logits_rows_(m.config.vocabulary),
-        logits_(m.config.vocabulary) {}
+        logits_rows_(m.config.vocabulary) {}
 
   const lazyprune::model<Backend>& model() const { return *model_; }
   Backend& backend() const { return *backend_; }
@@ -57,16 +56,17 @@ class workspace {
   Backend* backend_;
   std::shared_ptr<const typename rotary_table<Backend>::part> rope_;
 
-  buffer x_;                    // (rows of a layer, hidden): the residual stream
+  buffer x_;                    // (rows of a layer, of all sequences, hidden): the residual stream
   buffer norm_;                 // (block, hidden)
   buffer q_, k_, v_;            // (block, heads * head_dim)
   buffer attended_;             // (block, heads * head_dim)
   buffer ffn_;                  // (block, ffn)
   buffer logits_rows_;          // (rows whose logits are read, vocabulary)
-  std::vector<scalar> logits_;  // (vocabulary), of the last step
+  std::vector<scalar> logits_;  // (rows that were read last, vocabulary)
   std::vector<std::uint32_t> slots_, from_rows_, to_rows_;
+  std::vector<position> positions_;  // (rows of a layer)
   std::vector<scalar> hidden_rows_;
-  std::vector<float> probabilities_;  // (queries, heads, active)
+  std::vector<float> probabilities_;  // (queries, heads, active) of each sequence
   std::vector<float> values_;         // (active, kv_heads * head_dim), or (rows, hidden)
 };
 

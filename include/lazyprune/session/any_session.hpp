@@ -29,6 +29,8 @@ class any_session {
     return step<any_session>(*machine_);
   }
 
+  void check(const step_request& request) const { machine_->check(request); }
+
   /// A session that goes on as this one would, with the same limit; between steps.
   any_session clone() const { return any_session(machine_->clone()); }
 

@@ -63,6 +63,16 @@ class step_machine {
   /// `begin`, ascending; valid until the next. Those of a step that is abandoned stay, but for its new tokens.
   std::span<const position> losses() const noexcept { return losses_; }
 
+  /// Reports the `error` that `begin` would.
+  void check(const step_request& request) const {
+    require_between_steps("begin");
+    if (request.tokens == 0) report_error(error("session", "begin", "at least one new token", "none"));
+    if (request.outputs > request.tokens)
+      report_error(error("session", "begin", "at most as many outputs as new tokens (" + std::to_string(request.tokens) + ")",
+                         std::to_string(request.outputs)));
+    require_room("begin", request.tokens);
+  }
+
   /// Makes room for sequences of so many tokens, between steps; from then on it is a limit, and nothing allocates.
   void reserve(std::size_t max_tokens) {
     require_between_steps("reserve");
@@ -94,7 +104,8 @@ class step_machine {
   /// `error` where there is no room for them.
   void adopt(std::size_t tokens) {
     require_between_steps("adopt");
-    make_room("adopt", tokens);
+    require_room("adopt", tokens);
+    make_room(tokens);
     append(tokens, layers_);
   }
 
@@ -139,12 +150,8 @@ class step_machine {
   step_machine& operator=(step_machine&&) noexcept = default;
 
   void begin(const step_request& request) {
-    require_between_steps("begin");
-    if (request.tokens == 0) report_error(error("session", "begin", "at least one new token", "none"));
-    if (request.outputs > request.tokens)
-      report_error(error("session", "begin", "at most as many outputs as new tokens (" + std::to_string(request.tokens) + ")",
-                         std::to_string(request.outputs)));
-    make_room("begin", request.tokens);
+    check(request);
+    make_room(request.tokens);
     append(request.tokens, 0);
     end_step();
     request_ = request;
@@ -207,11 +214,14 @@ class step_machine {
                          error_code::wrong_order));
   }
 
-  void make_room(const char* what, std::size_t tokens) {
+  void require_room(const char* what, std::size_t tokens) const {
     const std::size_t room = (limit_ > 0 ? limit_ : frontier_table::no_slot - 1) - known();
     if (tokens > room)
       report_error(error("session", what, "at most " + std::to_string(room) + " more tokens (reserved)", std::to_string(tokens),
                          error_code::no_room));
+  }
+
+  void make_room(std::size_t tokens) {
     if (known() + tokens > capacity_) grow(std::max(known() + tokens, limit_ > 0 ? 0 : 2 * capacity_));
   }
 

@@ -17,7 +17,7 @@ TEST_CASE("tasks and strips hold every query of every head once, and what lies i
           const kernels::product_kernel& product = kernels::kernels_of(path).product(type);
           packed_kv kv(shape.kv_heads, shape.head_dim);
           const guarded<float> one(1, kv.width());
-          kv.append(one.view(), one.view(), type, 1);
+          kv.put(std::vector<std::uint32_t>{0}, one.view(), one.view(), type, 1);
           const attention_layout layout(product, shape, kv, rows);
           REQUIRE(product.strip <= attention_layout::most_strip);
           std::vector<int> times(rows * shape.heads);

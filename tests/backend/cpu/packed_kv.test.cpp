@@ -4,13 +4,26 @@
 #include <doctest/doctest.h>
 
 #include <limits>
+#include <numeric>
+#include <vector>
 
 #include <backend/samples.hpp>
 
 using namespace lazyprune;
 using namespace lazyprune_test;
 
-TEST_CASE("what was appended is there, in f32 exactly and in bf16 rounded, and lies as a packed weight does") {
+namespace {
+
+/// The rows take the next slots.
+void append(packed_kv& kv, rows_view<const float> k, rows_view<const float> v, dtype as, int threads) {
+  std::vector<std::uint32_t> slots(k.rows);
+  std::iota(slots.begin(), slots.end(), static_cast<std::uint32_t>(kv.size()));
+  kv.put(slots, k, v, as, threads);
+}
+
+}  // namespace
+
+TEST_CASE("what was put is there, in f32 exactly and in bf16 rounded, and lies as a packed weight does") {
   for (const dtype type : {dtype::f32, dtype::bf16})
     for (const std::size_t d : {1u, 16u, 33u, 64u}) {
       CAPTURE(d);
@@ -18,8 +31,8 @@ TEST_CASE("what was appended is there, in f32 exactly and in bf16 rounded, and l
       const std::size_t rows = 300;
       const auto k = normal_floats(rows * 2 * d, 1), v = normal_floats(rows * 2 * d, 2);
       const guarded<float> keys(rows, 2 * d, k), values(rows, 2 * d, v);
-      kv.append(keys.view().slice(0, 7), values.view().slice(0, 7), type, 1);
-      kv.append(keys.view().slice(7, rows - 7), values.view().slice(7, rows - 7), dtype::f32, 2);  // it keeps its type
+      append(kv, keys.view().slice(0, 7), values.view().slice(0, 7), type, 1);
+      append(kv, keys.view().slice(7, rows - 7), values.view().slice(7, rows - 7), dtype::f32, 2);  // it keeps its type
       REQUIRE(kv.size() == rows);
       REQUIRE(kv.type() == type);
       const auto stored = [&](float x) { return type == dtype::f32 ? x : float_of_bf16(bf16_of_float(x)); };
@@ -46,23 +59,23 @@ TEST_CASE("what was appended is there, in f32 exactly and in bf16 rounded, and l
     }
 }
 
-TEST_CASE("memory grows in blocks, by the type's size, and stays when the cache is cleared") {
+TEST_CASE("memory grows in blocks, by the type's size, and stays when the slots are forgotten") {
   packed_kv f32(4, 64), bf16(4, 64);
   const guarded<float> rows(257, 256, normal_floats(257 * 256, 1));
   CHECK(f32.bytes() == 0);
-  f32.append(rows.view().slice(0, 1), rows.view().slice(0, 1), dtype::f32, 1);
+  append(f32, rows.view().slice(0, 1), rows.view().slice(0, 1), dtype::f32, 1);
   CHECK(f32.bytes() == 256 * 2 * 256 * 4);
-  f32.append(rows.view().slice(0, 255), rows.view().slice(0, 255), dtype::f32, 1);
+  append(f32, rows.view().slice(0, 255), rows.view().slice(0, 255), dtype::f32, 1);
   CHECK(f32.bytes() == 256 * 2 * 256 * 4);
-  f32.append(rows.view(), rows.view(), dtype::f32, 1);
+  append(f32, rows.view(), rows.view(), dtype::f32, 1);
   CHECK(f32.bytes() == 3 * 256 * 2 * 256 * 4);
-  bf16.append(rows.view(), rows.view(), dtype::bf16, 1);
+  append(bf16, rows.view(), rows.view(), dtype::bf16, 1);
   CHECK(bf16.bytes() == 2 * 256 * 2 * 256 * 2);
 
-  f32.clear();
+  f32.truncate(0);
   CHECK(f32.size() == 0);
   CHECK(f32.bytes() == 3 * 256 * 2 * 256 * 4);
-  f32.append(rows.view().slice(5, 1), rows.view().slice(6, 1), dtype::bf16, 1);  // an empty cache may change its type
+  append(f32, rows.view().slice(5, 1), rows.view().slice(6, 1), dtype::bf16, 1);  // an empty cache may change its type
   CHECK(f32.type() == dtype::bf16);
   CHECK(f32.bytes() == 256 * 2 * 256 * 2);
   CHECK(f32.key(0, 1, 3) == float_of_bf16(bf16_of_float(rows(5, 64 + 3))));
@@ -73,8 +86,8 @@ TEST_CASE("nothing of an earlier sequence is left where no slot is") {
   packed_kv kv(1, 16);
   const guarded<float> bad(300, 16, std::vector<float>(300 * 16, std::numeric_limits<float>::quiet_NaN())),
       good(5, 16, normal_floats(80, 1));
-  kv.append(bad.view(), bad.view(), dtype::f32, 1);
-  kv.clear();
-  kv.append(good.view(), good.view(), dtype::f32, 1);
+  append(kv, bad.view(), bad.view(), dtype::f32, 1);
+  kv.truncate(0);
+  append(kv, good.view(), good.view(), dtype::f32, 1);
   for (std::size_t slot = 5; slot < packed_kv::block_slots; ++slot) CHECK(kv.value(slot, 0, 3) == 0);
 }

@@ -274,7 +274,8 @@ class attention_layer {
     const detail::attention_call call(*kernels_, ranks_, seen_.data(), q, kv, what, probe);
     const attention_layout& layout = call.layout;
     // A query alone must keep all threads busy: its keys are cut into segments, the same ones for any number of threads.
-    const std::size_t segment = q.rows <= few_rows ? segment_blocks : std::max<std::size_t>(1, kv.blocks());
+    const std::size_t rows_of_layer = std::max(what.rows_of_layer, q.rows);
+    const std::size_t segment = rows_of_layer <= few_rows ? segment_blocks : std::max<std::size_t>(1, kv.blocks());
     const std::size_t segments = std::max<std::size_t>(1, (kv.blocks() + segment - 1) / segment);
 
     const auto threads = static_cast<std::size_t>(threads_);
@@ -296,7 +297,7 @@ class attention_layer {
   }
 
  private:
-  static constexpr std::size_t few_rows = 2;        // of q: too few tasks for many threads
+  static constexpr std::size_t few_rows = 2;        // of a layer: too few tasks for many threads
   static constexpr std::size_t segment_blocks = 4;  // of keys
 
   const kernels::kernel_set* kernels_;

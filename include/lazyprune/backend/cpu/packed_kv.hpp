@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Keys and values of one layer, in the order in which products read them. A block of slots holds each head's keys as a packed weight with
 // an output for each slot and an input for each dimension, and its values as one with an output for each dimension and an input for each
-// slot. So attention is two products, for a prefill and for one token, and nothing is packed again.
+// slot. So attention is two products, for a prefill and for one token, and nothing is packed again. Copies share blocks until one writes.
 #pragma once
 
+#include <algorithm>
 #include <cassert>
 #include <cstring>
 #include <span>
@@ -40,28 +41,31 @@ class packed_kv {
     return kv_heads * kv.head_bytes() / block_slots;
   }
 
-  /// Forgets the slots and keeps the memory.
-  void clear() { size_ = 0; }
+  /// Forgets the slots from `size` on and keeps the memory.
+  void truncate(std::size_t size) noexcept { size_ = std::min(size_, size); }
 
-  /// The rows of k and v (rows, kv_heads * head_dim) become the next slots. An empty cache takes the type `as`, f32 or bf16; one that is
-  /// not empty keeps its own.
-  void append(rows_view<const float> k, rows_view<const float> v, dtype as, int threads) {
-    assert(k.rows == v.rows && k.columns == width() && v.columns == width());
+  /// The rows of k and v (rows, kv_heads * head_dim) are written to these slots, ascending; those that are missing are made. An empty cache
+  /// takes the type `as`, f32 or bf16; one that is not empty keeps its own.
+  void put(std::span<const std::uint32_t> slots, rows_view<const float> k, rows_view<const float> v, dtype as, int threads) {
+    assert(slots.size() == k.rows && k.rows == v.rows && k.columns == width() && v.columns == width());
+    if (slots.empty()) return;
     if (size_ == 0 && as != type_) {
       type_ = as;
       blocks_.clear();
     }
-    const std::size_t after = (size_ + k.rows + block_slots - 1) / block_slots;
+    const std::size_t before = blocks(), size = std::max<std::size_t>(size_, slots.back() + 1);
+    const std::size_t after = (size + block_slots - 1) / block_slots;
     while (blocks_.size() < after) blocks_.emplace_back(kv_heads_ * head_bytes());
-    for (std::size_t b = blocks(); b < after; ++b)  // what no slot has yet is multiplied with 0, and must be a number
-      std::memset(blocks_[b].data(), 0, blocks_[b].size());
+    for (std::size_t b = before; b < after; ++b)  // what no slot has yet is multiplied with 0, and must be a number
+      std::memset(blocks_[b].own(), 0, kv_heads_ * head_bytes());
+    for (const std::uint32_t slot : slots) blocks_[slot / block_slots].own();
+    size_ = size;
     detail::for_tasks(detail::threads_for(threads, 2 * k.rows * width()), kv_heads_, [&](std::size_t head, std::size_t) {
       for (std::size_t r = 0; r < k.rows; ++r) {
         const float *key = k.row(r) + head * head_dim_, *value = v.row(r) + head * head_dim_;
-        type_ == dtype::f32 ? put<dtype::f32>(size_ + r, head, key, value) : put<dtype::bf16>(size_ + r, head, key, value);
+        type_ == dtype::f32 ? put<dtype::f32>(slots[r], head, key, value) : put<dtype::bf16>(slots[r], head, key, value);
       }
     });
-    size_ += k.rows;
   }
 
   /// Panel 0 or 1 of a tile of keys: 16 slots of the block.
@@ -128,7 +132,7 @@ class packed_kv {
   std::size_t value_tiles_;
   dtype type_ = dtype::f32;
   std::size_t size_ = 0;
-  std::vector<aligned_array<std::byte>> blocks_;  // (kv_heads, keys and values)
+  std::vector<shared_array<std::byte>> blocks_;  // (kv_heads, keys and values)
 };
 
 }  // namespace v0
