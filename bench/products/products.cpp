@@ -216,7 +216,7 @@ void measure(benchmark::State& state, const layer& l, std::size_t rows, int thre
 int main(int argc, char** argv) {
   const std::vector<library> libraries = libraries_here();
   for (const layer& l : layers)
-    for (const std::size_t rows : {1u, 8u, 512u, 2048u})
+    for (const std::size_t rows : {1u, 8u, 16u, 512u, 2048u})
       for (const int threads : bench::thread_counts())
         for (const library& from : libraries) {
           const std::string name =

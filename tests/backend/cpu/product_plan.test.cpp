@@ -107,6 +107,45 @@ TEST_CASE("parts hold every tile and input once, and what is prefetched is there
   }
 }
 
+TEST_CASE("rows are shared out evenly among strips") {
+  const packed_matrix w = zeros(64, 64, dtype::bf16);
+  for (const isa path : every_isa) {
+    const kernels::product_kernel& kernel = kernels::kernels_of(path).product(dtype::bf16);
+    for (std::size_t rows = 1; rows <= 5 * kernel.strip; ++rows) {
+      CAPTURE(name_of(path));
+      CAPTURE(rows);
+      const product_plan plan(kernel, rows, w, 1);
+      CHECK(plan.strips() == (rows + kernel.strip - 1) / kernel.strip);
+      std::size_t sum = 0;
+      for (std::size_t s = 0; s < plan.strips(); ++s) {
+        CHECK(plan.rows_of(s) >= 1);
+        CHECK(plan.rows_of(s) <= kernel.padded((rows + plan.strips() - 1) / plan.strips()));
+        sum += plan.rows_of(s);
+      }
+      CHECK(sum == rows);
+    }
+  }
+}
+
+TEST_CASE("where L2 is small, groups are: a part and the next one have room in it") {
+  for (const dtype as : {dtype::f32, dtype::bf16}) {
+    const packed_matrix w = zeros(4096, 1024, as);
+    for (const isa path : every_isa)
+      for (const std::size_t rows : {40u, 500u}) {
+        CAPTURE(name_of(as));
+        CAPTURE(name_of(path));
+        CAPTURE(rows);
+        const kernels::product_kernel& kernel = kernels::kernels_of(path).product(as);
+        const product_plan small(kernel, rows, w, 1, processor_with(48 << 10, 1 << 20));
+        const product_plan large(kernel, rows, w, 1, processor_with(48 << 10, 16 << 20));
+        CHECK(small.prefetches());
+        CHECK(small.group() % 2 == 0);
+        CHECK(small.group() <= large.group());
+        CHECK(large.group() == kernel.group);
+      }
+  }
+}
+
 TEST_CASE("nothing is prefetched where L2 has no room for it") {
   const packed_matrix w = zeros(700, 2100, dtype::f32);
   const std::byte packed{};

@@ -50,7 +50,7 @@ class linear_layers {
     const product_plan plan(kernel, x.rows, w, threads_);
     auto* packed = reinterpret_cast<std::byte*>(packed_.take(plan.strips() * plan.strip_bytes() / 4));
     detail::for_tasks(detail::threads_for(threads_, x.rows * x.columns / 4), plan.strips(), [&](std::size_t s, std::size_t) {
-      kernel.pack(x.row(s * kernel.strip), x.stride, plan.rows_of(s), x.columns, w.depth(), packed + plan.packed_offset(s, 0));
+      kernel.pack(x.row(s * plan.strip()), x.stride, plan.rows_of(s), x.columns, w.depth(), packed + plan.packed_offset(s, 0));
     });
 
     const auto threads = static_cast<std::size_t>(threads_);
@@ -83,7 +83,7 @@ class linear_layers {
         float* const tile = room.sums + (plan.cut() ? s * plan.group() + t - part.first : 0) * plan.tile_floats();
         multiply(packed + plan.packed_offset(s, part.k), plan.rows_of(s), panel(2 * t), panel(2 * t + 1), part.count, tile,
                  {part.k > 0, prefetch.of(s, t - part.first)});
-        if (complete) finish_tile(kernel, tile, t, end.bias, end.how, end.out.slice(s * kernel.strip, plan.rows_of(s)));
+        if (complete) finish_tile(kernel, tile, t, end.bias, end.how, end.out.slice(s * plan.strip(), plan.rows_of(s)));
       }
   }
 

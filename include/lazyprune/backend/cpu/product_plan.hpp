@@ -27,29 +27,36 @@ class product_plan {
         rows_(rows),
         strips_((rows + kernel.strip - 1) / kernel.strip),
         tiles_(w.panels() / 2),
+        strip_(kernel.padded((rows + strips_ - 1) / strips_)),
         group_(strips_ == 1 ? 1 : group_size(threads)),
         depth_(strips_ == 1 ? w.depth() : cut_depth(here)),
         widens_(kernel.widen && strips_ >= widening_strips) {
-    const std::size_t part_bytes = 2 * group_ * depth_ * panel_input_bytes(), wide_bytes = 2 * group_ * panel_floats() * sizeof(float);
-    const std::size_t room = here.l2 * 3 / 4;  // the rest is for sums and rows
-    prefetches_ = strips_ > 1 && (widens_ ? wide_bytes : part_bytes) + part_bytes <= room;
+    if (strips_ == 1) return;
+    const auto fits = [&] {  // the rest of L2 is for sums and rows
+      const std::size_t weights = depth_ * panel_input_bytes(), wide = panel_floats() * sizeof(float);
+      return 2 * group_ * (weights + (widens_ ? wide : weights)) <= here.l2 * 3 / 4;
+    };
+    // A few rows wait for their weights: a smaller group with the next part on its way is faster than a larger one without.
+    while (group_ > 2 && !fits()) group_ = group_ / 4 * 2;
+    prefetches_ = fits();
   }
 
   const packed_matrix& weight() const { return w_; }
   std::size_t strips() const { return strips_; }
+  std::size_t strip() const { return strip_; }                           // rows; the last strip may have fewer
   std::size_t groups() const { return (tiles_ + group_ - 1) / group_; }  // for threads to share
   std::size_t group() const { return group_; }                           // tiles in one
   bool cut() const { return depth_ < w_.depth(); }                       // whether a tile's sums come from several parts
   bool widens() const { return widens_; }                                // a part's weights, before they are multiplied
   bool prefetches() const { return prefetches_; }
 
-  std::size_t strip_input_bytes() const { return kernel_.padded(kernel_.strip) * kernel_.element; }  // of a strip, for each input
-  std::size_t panel_input_bytes() const { return kernels::line_bytes / kernel_.line_inputs; }        // of a panel, for each input
+  std::size_t strip_input_bytes() const { return kernel_.padded(strip_) * kernel_.element; }   // of a strip, for each input
+  std::size_t panel_input_bytes() const { return kernels::line_bytes / kernel_.line_inputs; }  // of a panel, for each input
   std::size_t strip_bytes() const { return detail::whole_lines(strip_input_bytes() * w_.depth() / 4 + 16) * 4; }
-  std::size_t tile_floats() const { return kernel_.padded(kernel_.strip) * kernels::tile_outputs; }
+  std::size_t tile_floats() const { return kernel_.padded(strip_) * kernels::tile_outputs; }
   std::size_t panel_floats() const { return depth_ * kernels::panel_outputs; }  // of a part, widened
 
-  std::size_t rows_of(std::size_t strip) const { return std::min(kernel_.strip, rows_ - strip * kernel_.strip); }
+  std::size_t rows_of(std::size_t strip) const { return std::min(strip_, rows_ - strip * strip_); }
 
   /// Where in the packed rows a strip's inputs from k on begin, in bytes.
   std::size_t packed_offset(std::size_t strip, std::size_t k) const {
@@ -87,10 +94,11 @@ class product_plan {
   const kernels::product_kernel& kernel_;
   const packed_matrix& w_;
   std::size_t rows_, strips_, tiles_;
+  std::size_t strip_;  // rows
   std::size_t group_;
   std::size_t depth_;  // inputs of a part
   bool widens_;
-  bool prefetches_;  // where L2 has room for the next part beside this one
+  bool prefetches_ = false;  // where L2 has room for the next part beside this one
 };
 
 /// What is prefetched while a part is computed. The strips share the weights of the next part's i-th tile when they meet the i-th of this
