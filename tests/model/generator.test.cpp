@@ -48,6 +48,13 @@ generation_options of_length(std::size_t n) {
   return options;
 }
 
+/// Stops a step once so many layers have been done.
+struct ends_before final : step_observer {
+  std::size_t left;
+  explicit ends_before(std::size_t layers) : left(layers) {}
+  bool stops() override { return left-- == 0; }
+};
+
 }  // namespace
 
 TEST_CASE("length: as many tokens as asked for, and no more than the context holds") {
@@ -150,11 +157,6 @@ TEST_CASE("a run can be stopped between two layers: the token in the making is n
   generation_options options = of_length(5);
   options.trace = true;
   const auto whole = b.run(prompt, options);
-  struct ends_before final : step_observer {
-    std::size_t left;
-    explicit ends_before(std::size_t layers) : left(layers) {}
-    bool stops() override { return left-- == 0; }
-  };
   for (const std::size_t layers_done : {0u, 3u, 4u, 9u}) {  // of 4 layers: in the prefill, or in a step after it
     CAPTURE(layers_done);
     ends_before end(layers_done);
@@ -213,6 +215,201 @@ TEST_CASE("of a pruned conversation, each turn's share is that of its own prompt
   const auto second = generate(work, text, longer, of_length(1));
   CHECK(second.share_prompt == share_computed(text.session().tokens(), 20, 20, 4));
   CHECK(second.share_prompt < 1.0);
+}
+
+TEST_CASE("a prompt that is read in pieces is the prompt that is read at once: one record in the trace, the same rows") {
+  bench b(tiny(), stages{{2, 0.5}, {3, 0.4}});
+  std::vector<token_id> longer;
+  for (token_id t = 0; t < 40; ++t) longer.push_back(t);
+  generation_options options = of_length(6);
+  options.trace_logits = true;
+  const auto whole = b.run(longer, options);
+  REQUIRE(whole.trace.size() == 6);
+  for (const std::size_t chunk : {1u, 2u, 3u, 7u, 19u, 37u, 38u, 39u, 40u, 100u}) {
+    CAPTURE(chunk);
+    options.chunk = chunk;
+    auto cut = b.run(longer, options);
+    CHECK(cut.tokens == whole.tokens);
+    CHECK(cut.trace == whole.trace);
+    CHECK(cut.share_prompt == whole.share_prompt);
+    CHECK((cut.cost.steps > whole.cost.steps) == (chunk <= 37));  // a last piece has three tokens or more
+    cut.cost.steps = whole.cost.steps;
+    CHECK(cut.cost == whole.cost);
+  }
+}
+
+TEST_CASE("a beginning that was read, in pieces or at once: forks go on as the whole prompt does") {
+  bench b(tiny(), stages{{2, 0.5}, {3, 0.4}});
+  std::vector<token_id> longer;
+  for (token_id t = 0; t < 40; ++t) longer.push_back(t);
+  const auto whole = b.run(longer, of_length(6));
+  for (const std::size_t chunk : {0u, 5u, 29u}) {
+    CAPTURE(chunk);
+    workspace<backend_type> work(b.net, b.backend);
+    auto text = b.begin();
+    CHECK(read_beginning(work, text, std::span<const token_id>(longer).first(30), chunk));
+    CHECK(text.known() == 30);
+    CHECK(text.session().stats().rows == 60);  // two layers of four
+    for (int answers = 0; answers < 2; ++answers) {
+      auto answer = text.fork();
+      auto result = generate(work, answer, std::span<const token_id>(longer).subspan(30), of_length(6));
+      CHECK(result.tokens == whole.tokens);
+      CHECK(share_computed(answer.session().tokens(), 0, 40, 4) == whole.share_prompt);
+      result.cost.steps = whole.cost.steps;
+      CHECK(result.cost == whole.cost);
+    }
+  }
+}
+
+namespace {
+
+/// A policy that prunes the prompt alone, where steps of several tokens are allowed.
+struct speculation_bench : bench {
+  explicit speculation_bench(model_config c = tiny()) : bench(std::move(c)) {}
+
+  sequence<backend_type> begin() const {
+    return {net, any_session(policy{last_query_attention{}, prompt_only{stages{{1, 0.5}, {3, 0.4}}}, top_k{}, keep_all{}},
+                             {.layers = static_cast<layer_id>(config.layers)})};
+  }
+
+  /// The text, and what a next turn is told: nothing of the drafts that were taken back stays behind.
+  struct outcome {
+    generation run;
+    std::vector<token_id> known;
+    std::vector<std::vector<float>> logits;
+    std::vector<token_id> heard;
+  };
+  outcome run(const std::vector<token_id>& asked, generation_options options, std::size_t stop_after = 1000) {
+    outcome result;
+    options.on_logits = [&](std::span<const float> row) { result.logits.emplace_back(row.begin(), row.end()); };
+    options.on_token = [&](token_id t) {
+      result.heard.push_back(t);
+      return result.heard.size() < stop_after;
+    };
+    workspace<backend_type> work(net, backend);
+    auto text = begin();
+    result.run = generate(work, text, asked, options);
+    result.known.assign(text.tokens().begin(), text.tokens().end());
+    if (text.known() + 3 <= config.max_positions) {
+      const std::vector<token_id> turn{3, 1, 2};
+      text.reserve(text.known() + turn.size());
+      const auto next = forward(work, text, turn, phase::prefill);
+      result.logits.emplace_back(next.begin(), next.end());
+    }
+    return result;
+  }
+
+  /// Runs with steps of up to `n` tokens and one by one; returns the former.
+  generation check(const std::vector<token_id>& asked, generation_options options, std::size_t n, std::size_t stop_after = 1000) {
+    const outcome plain = run(asked, options, stop_after);
+    options.speculate = n;
+    const outcome fast = run(asked, options, stop_after);
+    CHECK(fast.run.tokens == plain.run.tokens);
+    CHECK(fast.run.reason == plain.run.reason);
+    CHECK(fast.run.share_prompt == plain.run.share_prompt);
+    CHECK(fast.known == plain.known);
+    CHECK(fast.heard == plain.heard);
+    CHECK(fast.logits == plain.logits);
+    CHECK(fast.run.accepted <= fast.run.drafted);
+    CHECK(fast.run.decode_steps + fast.run.accepted == plain.run.decode_steps);
+    CHECK(plain.run.drafted == 0);
+    return fast.run;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("drafts are read together: the same text in fewer steps, and the sequence goes on as if there had been none") {
+  speculation_bench b;
+  const std::vector<token_id> repeated{1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3};
+  const auto none = b.check(repeated, of_length(40), 1);
+  CHECK(none.drafted == 0);
+  CHECK(none.decode_steps == 39);
+  for (const std::size_t n : {2u, 3u, 5u, 16u, 100u}) {
+    CAPTURE(n);
+    CHECK(b.check(repeated, of_length(40), n).decode_steps < 39);
+    for (const std::size_t length : {0u, 1u, 2u, 3u, 17u, 18u, 19u, 20u}) b.check(repeated, of_length(length), n);
+    generation_options options = of_length(40);
+    for (const std::size_t context : {19u, 20u, 21u, 30u, 31u, 32u, 33u, 64u}) {  // ends in the middle of what was drafted
+      options.context = context;
+      b.check(repeated, options, n);
+    }
+    options.context = 0;
+    for (std::size_t stop_after = 1; stop_after < 24; ++stop_after) b.check(repeated, options, n, stop_after);
+    options.force = {4, 5, 6, 7, 8, 1, 2, 9, 9, 9, 9, 3};
+    CHECK(b.check(repeated, options, n).accepted > 0);
+  }
+}
+
+TEST_CASE("a drafted text ends at its EOS") {
+  speculation_bench b;
+  generation_options options = of_length(20);
+  options.sampler = {.temperature = 0.7, .top_k = 3, .top_p = 1, .min_p = 0};
+  std::size_t accepted = 0;
+  for (options.sampler.seed = 0; options.sampler.seed < 10; ++options.sampler.seed) {
+    std::vector<token_id> asked = b.run(prompt, options).run.tokens;  // what is drawn next has been there
+    asked.insert(asked.begin(), prompt.begin(), prompt.end());
+    for (const token_id eos : b.run(asked, options).run.tokens) {
+      CAPTURE(eos);
+      model_config c = tiny();
+      c.eos = {eos};
+      speculation_bench ending(c);
+      const auto run = ending.check(asked, options, 5);
+      CHECK(run.reason == finish_reason::eos);
+      CHECK(run.tokens.back() == eos);
+      accepted += run.accepted;
+    }
+  }
+  CHECK(accepted > 0);
+}
+
+TEST_CASE("what is drawn at random is the same with drafts: one draw for each token that is kept") {
+  speculation_bench b;
+  generation_options options = of_length(40);
+  options.sampler = {.temperature = 0.7, .top_k = 3, .top_p = 1, .min_p = 0};
+  std::size_t accepted = 0, refused = 0;
+  for (options.sampler.seed = 0; options.sampler.seed < 30; ++options.sampler.seed) {
+    const auto run = b.check(prompt, options, 2 + options.sampler.seed % 7);
+    accepted += run.accepted;
+    refused += run.drafted - run.accepted;
+  }
+  CHECK(accepted > 0);
+  CHECK(refused > 0);
+}
+
+TEST_CASE("a step with drafts can be stopped between two layers: neither the token in the making nor the drafts are there") {
+  speculation_bench b;
+  generation_options options = of_length(30);
+  const auto plain = b.run(prompt, options).run.tokens;
+  options.speculate = 6;
+  const auto whole = b.run(prompt, options).run;
+  REQUIRE(whole.accepted > 0);
+  for (std::size_t layers_done = 0; layers_done < 4 * whole.decode_steps; ++layers_done) {
+    CAPTURE(layers_done);
+    ends_before end(layers_done);
+    options.observer = &end;
+    workspace<backend_type> work(b.net, b.backend);
+    auto text = b.begin();
+    const auto cut = generate(work, text, prompt, options);
+    CHECK(cut.reason == finish_reason::stop);
+    CHECK(cut.decode_steps + 1 == std::max<std::size_t>(layers_done / 4, 1));
+    CHECK(std::ranges::equal(cut.tokens, std::span(plain).first(cut.tokens.size())));
+    CHECK(text.known() == (cut.tokens.empty() ? 0 : prompt.size() + cut.tokens.size() - 1));
+  }
+}
+
+TEST_CASE("drafts need a policy that leaves generated tokens' steps alone, and no trace") {
+  bench same(tiny(), stages{{1, 0.5}});
+  generation_options options = of_length(3);
+  options.speculate = 4;
+  CHECK_THROWS_WITH_AS(same.run(prompt, options),
+                       "generation: speculate: expected a policy with nothing to do while tokens are generated, as prompt_only makes one, "
+                       "found one that may prune or remembers windows",
+                       error);
+  CHECK_NOTHROW(bench().run(prompt, options));  // it prunes nothing
+  options.trace = true;
+  CHECK_THROWS_WITH_AS(bench().run(prompt, options), "generation: speculate: expected no trace: steps are taken back, found one wanted",
+                       error);
 }
 
 TEST_CASE("parts of the prefill's time") {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include <lazyprune/model/prompt_lookup.hpp>
 #include <lazyprune/model/sampler.hpp>
 #include <lazyprune/model/transformer.hpp>
 
@@ -22,15 +23,16 @@ constexpr std::string_view name_of(finish_reason reason) {
 }
 
 struct generation_options {
-  std::size_t max_new = 64;  // tokens to generate
-  std::size_t context = 0;   // longest sequence; 0: the model's
-  std::size_t chunk = 0;     // so many tokens of the prompt are read at a time; 0: all
+  std::size_t max_new = 64;   // tokens to generate
+  std::size_t context = 0;    // longest sequence; 0: the model's
+  std::size_t chunk = 0;      // so many tokens of the prompt are read at a time; 0: all
+  std::size_t speculate = 0;  // tokens a step after the prompt reads at most: the last one and guesses at those to come; 0: it alone
   sampling sampler{};
   bool ignore_eos = false;
   std::vector<token_id> force{};                            // teacher: so many steps, each of these in the place of the token generated
   bool trace = false;                                       // record a step_trace for each step
   bool trace_logits = false;                                // and the logits in it
-  std::function<void(std::span<const float>)> on_logits{};  // called with each step's, while no clock runs
+  std::function<void(std::span<const float>)> on_logits{};  // called with those of each token, while no clock runs
   std::function<void(const any_session&)> on_step{};        // called after each step, while no clock runs
   std::function<bool(token_id)> on_token{};                 // called with each token but a last EOS; false ends the text ("stop")
   step_observer* observer = nullptr;                        // told of each step; ends the text where it stops one ("stop")
@@ -42,8 +44,10 @@ struct generation {
   double prefill_seconds = 0;  // time to first token: from ids ready to the first token chosen
   double decode_seconds = 0;   // of the steps after it
   std::size_t decode_steps = 0;
-  statistics cost;          // of the sequence, earlier turns included
-  double share_prompt = 0;  // prompt tokens and layers computed by the end, of all (the paper's Table 2)
+  std::size_t drafted = 0;   // tokens guessed
+  std::size_t accepted = 0;  // guesses that were right: each step of decode_steps gives one token, and these
+  statistics cost;           // of the sequence, earlier turns included
+  double share_prompt = 0;   // prompt tokens and layers computed by the end, of all (the paper's Table 2)
   memory_use memory;
   step_seconds parts;  // of the prefill
   std::vector<step_trace> trace;
@@ -72,6 +76,28 @@ inline std::size_t most_tokens(std::size_t known, std::size_t prompt, std::size_
   return asked + std::min(forced > 0 ? forced : options.max_new, context - asked);
 }
 
+/// Throws where a step of several tokens would not give what as many steps of one give.
+inline void check_speculation(const any_session& session, const generation_options& options) {
+  if (options.speculate == 0) return;
+  if (session.chunk_layers(phase::decode) < session.layers())
+    throw error("generation", "speculate", "a policy with nothing to do while tokens are generated, as prompt_only makes one",
+                "one that may prune or remembers windows", error_code::unsupported);
+  if (options.trace || options.trace_logits) throw error("generation", "speculate", "no trace: steps are taken back", "one wanted");
+}
+
+/// Reads all of a prompt but its last piece, which is left. That has three tokens or more: for one or two, attention on cpu cuts its keys
+/// otherwise, and adds in another order. False where the observer stopped it.
+template <tensor_backend Backend>
+bool read_pieces(workspace<Backend>& work, sequence<Backend>& text, std::span<const token_id>& prompt, std::size_t chunk,
+                 step_observer* observer) {
+  constexpr std::size_t least = 3;
+  for (; chunk > 0 && prompt.size() >= chunk + least; prompt = prompt.subspan(chunk)) {
+    const sequence_step<Backend> step{text, prompt.first(chunk), phase::prefill, 0, observer};
+    if (!forward(work, std::span(&step, 1))) return false;
+  }
+  return true;
+}
+
 /// One generation in the making.
 template <tensor_backend Backend>
 class generating {
@@ -84,6 +110,7 @@ class generating {
     const std::size_t before = text_.known();
     const std::size_t context = options_.context > 0 ? std::min(options_.context, config.max_positions) : config.max_positions;
     const std::size_t most = most_tokens(before, prompt.size(), context, options_);
+    check_speculation(text_.session(), options_);
     text_.reserve(most);
     steps(prompt, context, most);
     result_.cost = text_.session().stats();
@@ -98,44 +125,92 @@ class generating {
 
  private:
   using clock = std::chrono::steady_clock;
+  using scalars = std::span<const typename Backend::scalar>;
 
   void steps(std::span<const token_id> prompt, std::size_t context, std::size_t most) {
     const std::size_t count = options_.force.empty() ? options_.max_new : options_.force.size();
     step_observer* const recorder = options_.trace || options_.trace_logits ? &recorder_ : nullptr;
     step_observers in_prefill{&memory_, &timer_, recorder, options_.observer}, in_decode{&memory_, recorder, options_.observer};
-    std::span<const token_id> input = prompt;
-    for (std::size_t k = 0; k < count; ++k) {
+    if (options_.speculate > 0) {
+      said_.assign(text_.tokens().begin(), text_.tokens().end());
+      said_.insert(said_.end(), prompt.begin(), prompt.end());
+    }
+    while (result_.tokens.size() < count) {
+      const bool prefill = result_.tokens.empty();
       const auto start = clock::now();
-      if (k == 0) work_.reserve(most);
-      const bool read = k > 0 || read_chunks(input, in_prefill);
-      const auto logits = !read    ? std::span<const typename Backend::scalar>{}
-                          : k == 0 ? forward(work_, text_, input, phase::prefill, &in_prefill)
-                                   : forward(work_, text_, input, phase::decode, &in_decode);
+      if (prefill) work_.reserve(most);
+      const scalars logits = prefill ? read_prompt(prompt, in_prefill)
+                                     : read_next(std::min(count - result_.tokens.size(), context - text_.known()), in_decode);
       if (logits.empty()) {
         result_.reason = finish_reason::stop;
         return;
       }
-      check_finite(logits, k);
-      next_ = options_.force.empty() ? choose_(logits) : options_.force[k];
-      (k == 0 ? result_.prefill_seconds : result_.decode_seconds) += std::chrono::duration<double>(clock::now() - start).count();
-      if (k > 0) ++result_.decode_steps;
+      choose(logits);
+      (prefill ? result_.prefill_seconds : result_.decode_seconds) += std::chrono::duration<double>(clock::now() - start).count();
+      if (!prefill) ++result_.decode_steps;
       if (options_.on_step) options_.on_step(text_.session());
-      if (options_.on_logits) options_.on_logits(std::vector<float>(logits.begin(), logits.end()));
-      result_.tokens.push_back(next_);
-      if (ends() || text_.known() == context) return;
-      input = std::span(&next_, 1);
+      if (!hand_out(logits) || text_.known() == context) return;
     }
   }
 
-  /// Reads all of a prompt but its last piece, which is left. A piece of one or two tokens is none: attention cuts its keys otherwise
-  /// (cpu), and sums come in another order. False where an observer stopped it.
-  bool read_chunks(std::span<const token_id>& prompt, step_observer& observer) {
-    constexpr std::size_t least = 3;
-    for (const std::size_t chunk = options_.chunk; chunk > 0 && prompt.size() >= chunk + least; prompt = prompt.subspan(chunk)) {
-      const sequence_step<Backend> step{text_, prompt.first(chunk), phase::prefill, 0, &observer};
-      if (!forward(work_, std::span(&step, 1))) return false;
+  /// The logits after the prompt; nothing where an observer stopped it, as in `read_next`.
+  scalars read_prompt(std::span<const token_id> prompt, step_observer& observer) {
+    if (!read_pieces(work_, text_, prompt, options_.chunk, &observer)) return {};
+    return forward(work_, text_, prompt, phase::prefill, &observer);
+  }
+
+  /// Reads the last token, and drafts of those that may follow it, `room` in all at most. The logits after each of them: (input_,
+  /// vocabulary).
+  scalars read_next(std::size_t room, step_observer& observer) {
+    input_.assign(1, result_.tokens.back());
+    room = std::min(room, options_.speculate);
+    if (room > 1) {
+      const std::vector<token_id> draft = prompt_lookup(said_, room - 1);
+      input_.insert(input_.end(), draft.begin(), draft.end());
+    }
+    if (input_.size() == 1) return forward(work_, text_, input_, phase::decode, &observer);
+    const sequence_step<Backend> step{text_, input_, phase::decode, input_.size(), &observer};
+    if (!forward(work_, std::span(&step, 1))) return {};
+    return read_logits(work_, 0, input_.size());
+  }
+
+  /// Chooses a token by each row of logits, up to the first that is not the one drafted there; the drafts from there on are forgotten.
+  void choose(scalars logits) {
+    const std::size_t outputs = logits.size() / work_.model().config.vocabulary, before = result_.tokens.size();
+    chosen_.clear();
+    do {
+      const std::size_t step = before + chosen_.size();
+      const scalars row = logits_of(logits, chosen_.size());
+      check_finite(row, step);
+      chosen_.push_back(options_.force.empty() ? choose_(row) : options_.force[step]);
+    } while (chosen_.size() < outputs && chosen_.back() == input_[chosen_.size()]);
+    result_.drafted += outputs - 1;
+    truncate(text_.known() - (outputs - chosen_.size()));
+  }
+
+  /// Passes the tokens chosen on, up to one that ends the text; those after it are forgotten. False where one does.
+  bool hand_out(scalars logits) {
+    for (std::size_t i = 0; i < chosen_.size(); ++i) {
+      const scalars row = logits_of(logits, i);
+      if (options_.on_logits) options_.on_logits(std::vector<float>(row.begin(), row.end()));
+      result_.tokens.push_back(chosen_[i]);
+      if (i > 0) ++result_.accepted;
+      if (options_.speculate > 0) said_.push_back(chosen_[i]);
+      if (ends(chosen_[i])) {
+        truncate(text_.known() - (chosen_.size() - 1 - i));
+        return false;
+      }
     }
     return true;
+  }
+
+  scalars logits_of(scalars logits, std::size_t row) const {
+    const std::size_t vocabulary = work_.model().config.vocabulary;
+    return logits.subspan(row * vocabulary, vocabulary);
+  }
+
+  void truncate(std::size_t known) {
+    if (known < text_.known()) text_.truncate(known);
   }
 
   static void check_finite(auto logits, std::size_t step) {
@@ -144,13 +219,13 @@ class generating {
   }
 
   /// Whether the token just generated is the last one, and why.
-  bool ends() {
+  bool ends(token_id next) {
     const std::vector<token_id>& eos = work_.model().config.eos;
-    if (options_.force.empty() && !options_.ignore_eos && std::ranges::find(eos, next_) != eos.end()) {
+    if (options_.force.empty() && !options_.ignore_eos && std::ranges::find(eos, next) != eos.end()) {
       result_.reason = finish_reason::eos;
       return true;
     }
-    if (options_.on_token && !options_.on_token(next_)) {
+    if (options_.on_token && !options_.on_token(next)) {
       result_.reason = finish_reason::stop;
       return true;
     }
@@ -164,15 +239,31 @@ class generating {
   memory_watch memory_;
   step_timer timer_;
   trace_recorder recorder_;
-  token_id next_ = 0;
+  std::vector<token_id> said_;    // the text and the token to be read: where drafts are looked up
+  std::vector<token_id> input_;   // of a step after the prompt
+  std::vector<token_id> chosen_;  // after the last step
   generation result_;
 };
 
 }  // namespace detail
 
+/// Reads the beginning of a text, in chunks of so many tokens or, with 0, in one: what does not depend on the query that will follow is
+/// computed, and `generate` goes on from there, in this sequence or in forks of it. False where the observer stopped it. Throws as
+/// `forward` does.
+template <tensor_backend Backend>
+[[nodiscard]] bool read_beginning(workspace<Backend>& work, sequence<Backend>& text, std::span<const token_id> tokens,
+                                  std::size_t chunk = 0, step_observer* observer = nullptr) {
+  if (!detail::read_pieces(work, text, tokens, chunk, observer)) return false;
+  const sequence_step<Backend> step{text, tokens, phase::prefill, 0, observer};
+  return forward(work, std::span(&step, 1));
+}
+
 /// Goes on with a sequence, a new one or one that has had earlier turns: reads the prompt, then generates token by token. The last token
-/// generated is chosen and not read: a next turn's prompt begins with it. Throws `error` where the prompt is empty, does not fit into the
-/// context, or is not of the model's vocabulary, and where the model yields logits that are no numbers.
+/// generated is chosen and not read: a next turn's prompt begins with it. With `speculate` it reads its guesses (prompt_lookup) together
+/// with the token before them and takes the wrong ones back: the text and the sequence are those without it, as far as the backend gives a
+/// row the same bits in a step of several; but a scorer that remembers has seen the last token of each step alone. Throws `error` where the
+/// prompt is empty, does not fit into the context, or is not of the model's vocabulary, where the model yields logits that are no numbers,
+/// and with `speculate` where the policy could prune generated tokens' steps, or a trace is wanted.
 template <tensor_backend Backend>
 generation generate(workspace<Backend>& work, sequence<Backend>& text, std::span<const token_id> prompt,
                     const generation_options& options) {
