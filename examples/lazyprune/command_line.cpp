@@ -187,8 +187,19 @@ void add_run(CLI::App& program, action& chosen, const policy_registry& policies)
   command.add_option("-p,--prompt", flags->prompt, "The prompt; -: read it from stdin, less one newline at its end")->type_name("TEXT");
   add_text(command, "-f,--file", flags->file, "A file with the prompt, less one newline at its end")->type_name("FILE");
   add_numbers(command, "--ids", flags->ids, number_range<token_id>{0}, "The prompt as token ids, as they are: no BOS is added");
+  add_text(
+      command, "--questions", flags->questions,
+      "Questions about the document of -f, a line each: the prompts are its text, a newline and a question. What they begin with alike "
+      "is read once, and each is answered as if it were the only one; with --json in an object a line")
+      ->type_name("FILE");
   add_number(command, "-n,--n-predict,--predict", flags->predict, number_range<std::size_t>{0}, "Tokens to generate (default: 64)");
   add_context(command, flags->context);
+  add_number(command, "--chunk", flags->chunk, number_range<std::size_t>{1},
+             "Read the prompt N tokens at a time: each chunk runs the layers before the first that could prune, and the last one is the "
+             "question's step (default: all at once)");
+  add_number(command, "--speculate", flags->speculate, number_range<std::size_t>{1},
+             "Read up to N tokens a step after the prompt: the last one and guesses at what follows, looked up earlier in the text; the "
+             "wrong ones are taken back. The text is the same one, with --decode dense alone (default: one token, no guesses)");
   add_engine_flags(command, flags->backend);
   add_policy_flags(command, flags->policy, policies);
 

@@ -23,11 +23,23 @@ void check_trace(const run_flags& flags) {
     throw error("--trace-logits", "", "--trace FILE.jsonl with it", html ? flags.trace : "none");
   if (!flags.trace.empty() && flags.predict == 0 && flags.force.empty())
     throw error("--trace", "", "a token to generate, which is a step of the trace", "-n 0");
+  if (!flags.trace.empty() && flags.speculate > 0)
+    throw error("--speculate", "", "either --speculate or --trace, whose steps are never taken back", "both");
+}
+
+void check_questions(const run_flags& flags) {
+  if (flags.questions.empty()) return;
+  const auto need_file = [](std::string_view found) { throw error("--questions", "", "-f DOCUMENT with it", found); };
+  if (flags.prompt) need_file("-p");
+  if (!flags.ids.empty()) need_file("--ids");
+  if (!flags.file) need_file("none");
+  if (!flags.trace.empty()) throw error("--questions", "", "either --questions or --trace, which is of one prompt", "both");
 }
 
 }  // namespace
 
 void check_flags(const run_flags& flags) {
+  check_questions(flags);
   const int prompts = flags.prompt.has_value() + flags.file.has_value() + !flags.ids.empty();
   if (prompts != 1) throw error("prompt", "", "one of -p, -f and --ids", prompts == 0 ? "none" : "several");
   for (const std::string& stop : flags.stops)

@@ -59,6 +59,9 @@ TEST_CASE("numbers are read to the last character") {
   CHECK(number("-n", "-1") == "--predict: expected a whole number from 0, found -1");
   CHECK(number("-n", "") == "--predict: expected a whole number from 0, found nothing");
   CHECK(number("-n", "99999999999999999999") == "--predict: expected a whole number from 0, found 99999999999999999999");
+  CHECK(number("--chunk", "0") == "--chunk: expected a whole number from 1, found 0");
+  CHECK(number("--chunk", "") == "--chunk: expected a whole number from 1, found nothing");
+  CHECK(number("--speculate", "0") == "--speculate: expected a whole number from 1, found 0");
   CHECK(number("-c", "1e3") == "--ctx-size: expected a whole number from 0, found 1e3");
   CHECK(number("-c", "4097") == "--ctx-size: expected at most the model's 4096, found 4097");
   CHECK(number("-t", "0").starts_with("--threads: expected a whole number from 1 to "));  // 16 for each processor

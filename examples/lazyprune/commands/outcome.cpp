@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iostream>
 #include <numeric>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -37,6 +38,12 @@ nlohmann::ordered_json json_of(const outcome& result) {
                     {"store", run.memory.store},
                     {"scratch", run.memory.scratch},
                     {"peak", result.peak_bytes()}};
+  if (result.speculates) json["speculation"] = {{"steps", run.decode_steps}, {"drafted", run.drafted}, {"accepted", run.accepted}};
+  if (result.shared) {
+    json["shared_rows"] = result.shared->rows;
+    json["shared_tokens"] = result.shared->tokens;
+    json["shared_s"] = result.shared->seconds;
+  }
   return json;
 }
 
@@ -78,6 +85,14 @@ void report_layers(const statistics& cost) {
   }
 }
 
+/// What a chunk of the prompt computes.
+std::string text_of(const chunk_reading& chunks, layer_id layers) {
+  const std::string text = "chunks of " + std::to_string(chunks.tokens) + " tokens: each ";
+  if (chunks.layers == 0) return text + "computes nothing; with this policy all layers come with the question";
+  if (chunks.layers == layers) return text + "runs all layers";
+  return text + "runs the first " + std::to_string(chunks.layers) + " of " + std::to_string(layers) + " layers; the rest with the question";
+}
+
 std::string agreement(const outcome& result, const outcome& dense) {
   const auto &ours = result.run.tokens, &theirs = dense.run.tokens;
   if (ours == theirs) return "the answers agree: the same " + std::to_string(ours.size()) + " tokens";
@@ -96,6 +111,7 @@ void report(const outcome& result, const std::optional<outcome>& dense) {
   };
   const auto bytes = [&](const std::string& label, auto size) { compared(label, [&](const outcome& o) { return bytes_text(size(o)); }); };
   std::cerr << "policy: " << result.policy_text << '\n' << "prompt: " << result.prompt_tokens << " tokens\n";
+  if (result.chunks) std::cerr << text_of(*result.chunks, static_cast<layer_id>(run.cost.prefill_rows.size())) << '\n';
   if (dense) line("", "dense", "pruned");
   const double speedup = dense && run.prefill_seconds > 0 ? dense->run.prefill_seconds / run.prefill_seconds : 0.0;
   compared(
@@ -105,6 +121,10 @@ void report(const outcome& result, const std::optional<outcome>& dense) {
                     : fixed(speedup, 2) + "x faster");
   compared("prefill, tokens/s", [](const outcome& o) { return three_digits(o.prefill_rate()); });
   compared("decode, tokens/s", [](const outcome& o) { return three_digits(o.decode_rate()); });
+  if (result.speculates) {
+    compared("steps after the first", [](const outcome& o) { return std::to_string(o.run.decode_steps); });
+    compared("drafts accepted", [](const outcome& o) { return std::to_string(o.run.accepted) + " of " + std::to_string(o.run.drafted); });
+  }
   const double share = run.cost.dense_rows > 0 ? static_cast<double>(run.cost.rows) / static_cast<double>(run.cost.dense_rows) : 0.0;
   compared(
       "rows computed", [](const outcome& o) { return std::to_string(o.run.cost.rows); }, percent_text(share) + " of dense");
@@ -117,6 +137,45 @@ void report(const outcome& result, const std::optional<outcome>& dense) {
   bytes("        peak", [](const outcome& o) { return o.peak_bytes(); });
   if (!run.cost.prefill_rows.empty() && run.cost.steps > 0) report_layers(run.cost);
   if (dense) std::cerr << agreement(result, *dense) << '\n';
+}
+
+namespace {
+
+void report_shared(const std::string& who, const shared_part& shared) {
+  std::cerr << who << "shared: the first " << shared.tokens << " tokens of each prompt, read once in " << seconds_text(shared.seconds)
+            << ": " << shared.rows << " rows\n";
+}
+
+}  // namespace
+
+void report(std::span<const question_outcome> answers, std::size_t asked) {
+  double seconds = 0;
+  if (!answers.empty()) {
+    const auto& [first, first_dense] = answers.front();
+    std::cerr << "policy: " << first.policy_text << '\n';
+    if (first.chunks) std::cerr << text_of(*first.chunks, static_cast<layer_id>(first.run.cost.prefill_rows.size())) << '\n';
+    report_shared("", *first.shared);
+    if (first_dense) report_shared("dense, ", *first_dense->shared);
+    seconds = first.shared->seconds;
+
+    std::vector<std::string> heads{"question", "prompt", "time to first token", "rows computed", "decode, tokens/s"};
+    if (first_dense) heads.insert(heads.end(), {"dense: first token", "rows computed", "decode, tokens/s"});
+    for (const std::string& head : heads) std::cerr << (&head == &heads.front() ? "" : "   ") << head;
+    std::cerr << '\n';
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      const auto& [pruned, dense] = answers[i];
+      std::vector<std::string> cells{std::to_string(i + 1), std::to_string(pruned.prompt_tokens)};
+      for (const outcome* o : {&pruned, dense ? &*dense : nullptr})
+        if (o)
+          cells.insert(cells.end(),
+                       {seconds_text(o->run.prefill_seconds), std::to_string(o->run.cost.rows), three_digits(o->decode_rate())});
+      for (std::size_t c = 0; c < cells.size(); ++c) std::cerr << right(cells[c], heads[c].size() + (c == 0 ? 0 : 3));
+      if (dense) std::cerr << "   " << agreement(pruned, *dense);
+      std::cerr << '\n';
+      seconds += pruned.run.prefill_seconds + pruned.run.decode_seconds;
+    }
+  }
+  std::cerr << "answered " << answers.size() << " of " << asked << " questions in " << seconds_text(seconds) << '\n';
 }
 
 }  // namespace program

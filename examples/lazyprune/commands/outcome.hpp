@@ -5,12 +5,25 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 
 #include <lazyprune/model/generator.hpp>
 
 namespace lazyprune {
 namespace program {
+
+/// What answers to several prompts have in common: what was read once for all of them.
+struct shared_part {
+  std::size_t tokens = 0, rows = 0;
+  double seconds = 0;
+};
+
+/// A prompt was read so many tokens at a time, in so many layers, before the query's step.
+struct chunk_reading {
+  std::size_t tokens;
+  layer_id layers;
+};
 
 struct outcome {
   generation run;
@@ -19,10 +32,16 @@ struct outcome {
   std::size_t weight_bytes = 0;
   std::string policy_name;
   std::string policy_text;
+  std::optional<chunk_reading> chunks{};
+  bool speculates = false;              // drafts are read with the tokens
+  std::optional<shared_part> shared{};  // the run has read the rest of the prompt
 
   std::size_t peak_bytes() const { return weight_bytes + run.memory.total(); }
-  double prefill_rate() const { return run.prefill_seconds > 0 ? static_cast<double>(prompt_tokens) / run.prefill_seconds : 0.0; }
-  double decode_rate() const { return run.decode_seconds > 0 ? static_cast<double>(run.decode_steps) / run.decode_seconds : 0.0; }
+  double prefill_rate() const { return rate(prompt_tokens - (shared ? shared->tokens : 0), run.prefill_seconds); }
+  double decode_rate() const { return rate(run.decode_steps + run.accepted, run.decode_seconds); }
+
+ private:
+  static double rate(std::size_t tokens, double seconds) { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0.0; }
 };
 
 /// What the run's JSON begins with.
@@ -36,6 +55,15 @@ std::string to_json(const run_heading& heading, const outcome& result, const std
 
 /// Some lines on stderr: the run, and the dense one beside it where there is one.
 void report(const outcome& result, const std::optional<outcome>& dense);
+
+/// An answer to one of several prompts that begin alike, and the dense model's where it was asked, too.
+struct question_outcome {
+  outcome pruned;
+  std::optional<outcome> dense;
+};
+
+/// Some lines on stderr: what was shared, a line for each question answered, and how many of those `asked` they are.
+void report(std::span<const question_outcome> answers, std::size_t asked);
 
 }  // namespace program
 }  // namespace lazyprune

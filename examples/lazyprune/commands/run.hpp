@@ -28,6 +28,9 @@ struct run_flags {
   std::vector<token_id> ids;
   std::size_t predict = 64;
   std::size_t context = 0;
+  std::size_t chunk = 0;      // tokens of the prompt to read at a time; 0: all
+  std::size_t speculate = 0;  // tokens a step reads at most; 0: one, without drafts
+  std::string questions;      // a file of them about the document that `file` names; empty: `file` has a prompt
   lazyprune::sampling sampling;
   bool ignore_eos = false;
   std::vector<std::string> stops;

@@ -2,7 +2,10 @@
 // The one place that knows the backends: they are the most of the program's compile time.
 #include "engine/engine.hpp"
 
+#include <algorithm>
 #include <cstdlib>
+#include <functional>
+#include <utility>
 
 #include <lazyprune/backend/cpu.hpp>
 #include <lazyprune/backend/cpu/ceilings.hpp>
@@ -19,6 +22,34 @@ namespace program {
 namespace {
 
 template <tensor_backend Backend>
+class forked_beginning final : public text_beginning {
+ public:
+  forked_beginning(const model<Backend>& net, const execution& how, any_session session)
+      : backend_(how), work_(net, backend_), text_(net, std::move(session)) {}
+
+  bool read(std::span<const token_id> tokens, const generation_options& options) {
+    return tokens.empty() || read_beginning(work_, text_, tokens, options.chunk, options.observer);
+  }
+
+  std::size_t rows() const override { return text_.session().stats().rows; }
+
+  generation generate(std::span<const token_id> rest, const generation_options& options) override {
+    sequence<Backend> answer = text_.fork();
+    generation result = lazyprune::generate(work_, answer, rest, options);
+    const statistics& before = text_.session().stats();
+    result.cost.rows -= before.rows;
+    std::ranges::transform(result.cost.prefill_rows, before.prefill_rows, result.cost.prefill_rows.begin(), std::minus());
+    result.share_prompt = share_computed(answer.session().tokens(), 0, text_.known() + rest.size(), answer.session().layers());
+    return result;
+  }
+
+ private:
+  Backend backend_;
+  workspace<Backend> work_;
+  sequence<Backend> text_;
+};
+
+template <tensor_backend Backend>
 class loaded_engine final : public engine {
  public:
   /// `from`: a checkpoint, or a config and a source of numbers.
@@ -32,6 +63,11 @@ class loaded_engine final : public engine {
     workspace<Backend> work(model_, backend);
     sequence<Backend> text(model_, std::move(session));
     return lazyprune::generate(work, text, prompt, options);
+  }
+  std::unique_ptr<text_beginning> read(any_session session, std::span<const token_id> tokens, const generation_options& options) override {
+    auto beginning = std::make_unique<forked_beginning<Backend>>(model_, how_, std::move(session));
+    if (!beginning->read(tokens, options)) return nullptr;
+    return beginning;
   }
   scored_prompt self_information(std::span<const token_id> prompt) override {
     Backend backend(how_);

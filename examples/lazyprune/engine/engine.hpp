@@ -37,12 +37,27 @@ struct scored_prompt {
   std::size_t bytes;
 };
 
+/// The beginning of some texts, read once. It must not outlive the engine.
+class text_beginning {
+ public:
+  virtual ~text_beginning() = default;
+
+  /// The rows that were computed for it.
+  virtual std::size_t rows() const = 0;
+  /// Generates in a fork of it, after `rest` of the prompt; see lazyprune::generate. The rows of the beginning are left out of the cost;
+  /// `dense_rows` and `share_prompt` are of the whole prompt.
+  virtual generation generate(std::span<const token_id> rest, const generation_options& options) = 0;
+};
+
 class engine {
  public:
   virtual ~engine() = default;
 
   /// Generates in a new sequence; see lazyprune::generate.
   virtual generation generate(any_session session, std::span<const token_id> prompt, const generation_options& options) = 0;
+  /// Reads the beginning of some texts, as `options.chunk` says. Null where the observer stopped it.
+  virtual std::unique_ptr<text_beginning> read(any_session session, std::span<const token_id> tokens,
+                                               const generation_options& options) = 0;
   /// Scores a prompt by a dense pass over it.
   virtual scored_prompt self_information(std::span<const token_id> prompt) = 0;
   virtual const model_config& config() const = 0;

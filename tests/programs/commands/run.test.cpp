@@ -2,7 +2,9 @@
 #include "programs/program.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <csignal>
+#include <functional>
 #include <sstream>
 
 #include <doctest/doctest.h>
@@ -317,6 +319,116 @@ TEST_CASE("a trace as JSON Lines has every step, and the logits where they are a
   CHECK(revived == run["computed"]["revived"]);
   run_json({"-p", question, "-n", "3", "--trace", files / "logits.jsonl", "--trace-logits"});
   CHECK(lazyprune::read_trace(files / "logits.jsonl")[2].logits.size() == 2304);
+}
+
+TEST_CASE("--chunk reads the prompt in pieces: the same run and the same trace, and a line says what a chunk runs") {
+  const temporary_folder files;
+  struct variant {
+    std::vector<std::string> flags;
+    std::string says;
+  };
+  const variant variants[] = {
+      {{"--stages", "3:0.3,5:0.1"}, "each runs the first 3 of 6 layers; the rest with the question"},
+      {{"--stages", "2:0.5", "--scorer", "window_attention:window=4"}, "each runs the first 1 of 6 layers; the rest with the question"},
+      {{"--policy", "dense"}, "each runs all layers"},
+      {{"--policy", "random", "--stages", "0:0.5"}, "each computes nothing; with this policy all layers come with the question"},
+      {{"--policy", "streaming", "--decode", "dense"}, ""},
+  };
+  for (const variant& v : variants) {
+    CAPTURE(v.says);
+    std::vector<std::string> words{
+        "-p", question, "-n", "4", "--backend", "reference", "--dtype", "f32", "--trace", files / "t.jsonl", "--trace-logits"};
+    words.insert(words.end(), v.flags.begin(), v.flags.end());
+    const json whole = without_costs(run_json(words));
+    const std::string trace = file_text(files / "t.jsonl");
+    for (const char* chunk : {"1", "7", "16", "1000"}) {
+      CAPTURE(chunk);
+      std::vector<std::string> cut = words;
+      cut.insert(cut.end(), {"--chunk", chunk});
+      CHECK(without_costs(run_json(cut)) == whole);
+      CHECK(file_text(files / "t.jsonl") == trace);
+    }
+    std::vector<std::string> shown{"run", "-p", question, "-n", "1", "--chunk", "16", "--compare"};
+    shown.insert(shown.end(), v.flags.begin(), v.flags.end());
+    const program_result result = lazyprune_program(shown);
+    CHECK(result.code == 0);
+    CHECK(result.err.find("\nchunks of 16 tokens: " + v.says) != std::string::npos);
+  }
+  const json cpu = run_json({"-p", question, "-n", "4", "--compare"}),
+             cut = run_json({"-p", question, "-n", "4", "--compare", "--chunk", "9"});
+  CHECK(cut["tokens"] == cpu["tokens"]);
+  CHECK(cut["dense"]["tokens"] == cpu["dense"]["tokens"]);
+  CHECK(cut["dense"]["computed"] == cpu["dense"]["computed"]);
+}
+
+TEST_CASE("--speculate: the same text in fewer steps, and how many guesses were right") {
+  const std::vector<std::string> flags{"-p",    question,    "-n",        "40",      "--ignore-eos", "--decode",
+                                       "dense", "--backend", "reference", "--dtype", "f32"};
+  const auto run = [&](std::vector<std::string> more) {
+    more.insert(more.end(), flags.begin(), flags.end());
+    return run_json(more);
+  };
+  for (const std::vector<std::string>& chosen : {std::vector<std::string>{}, {"--temp", "0.8", "-s", "3"}, {"--stop", " the"}}) {
+    const json plain = run(chosen);
+    CHECK_FALSE(plain.contains("speculation"));
+    std::vector<std::string> guessing = chosen;
+    guessing.insert(guessing.end(), {"--speculate", "5"});
+    const json fast = run(guessing);
+    for (const char* key : {"text", "tokens", "finish_reason"}) CHECK(fast[key] == plain[key]);
+    const json& speculation = fast["speculation"];
+    CHECK(speculation.size() == 3);
+    CHECK(speculation["steps"].get<std::size_t>() + speculation["accepted"].get<std::size_t>() + 1 == fast["tokens"].size());
+    CHECK(speculation["accepted"] <= speculation["drafted"]);
+    if (chosen.empty()) CHECK(speculation["accepted"].get<std::size_t>() > 0);
+  }
+  const json one = run({"--speculate", "1"});
+  CHECK(one["speculation"] == json{{"steps", 39}, {"drafted", 0}, {"accepted", 0}});
+
+  const program_result shown =
+      lazyprune_program({"run", "-p", question, "-n", "20", "--policy", "dense", "--speculate", "4", "--compare", "--chunk", "20"});
+  CHECK(shown.code == 0);
+  for (const char* line : {"\nsteps after the first ", "\ndrafts accepted ", "the answers agree: the same "})
+    CHECK(shown.err.find(line) != std::string::npos);
+
+  const auto fault = [](std::vector<std::string> words) {
+    words.insert(words.begin(), {"run", "-p", "x", "--speculate", "4"});
+    return complaint(lazyprune_program(words));
+  };
+  const std::string expected =
+      "--speculate: expected --decode dense, and a scorer with nothing to remember: drafts are read as the dense "
+      "model reads them, found --stages ";
+  CHECK(fault({}).starts_with(expected));
+  CHECK(fault({"--decode", "only"}).starts_with(expected));
+  CHECK(fault({"--decode", "dense", "--scorer", "prompt_window_attention"}).starts_with(expected));
+  CHECK(fault({"--decode", "dense", "--trace", "t.jsonl"}) ==
+        "--speculate: expected either --speculate or --trace, whose steps are never taken back, found both");
+}
+
+TEST_CASE("--speculate on cpu: the same text wherever the best logit stands clear of the second, by what the path may round") {
+  struct variant {
+    std::vector<std::string> flags;
+    double may_differ;  // of logits, of the root of their mean square: twice a logit's distance from the exact one
+  };
+  for (const variant& v : {variant{{"--dtype", "f32"}, 2e-5}, {{"--exact"}, 0.08}, {{}, 0.16}}) {
+    const temporary_folder files;
+    std::vector<std::string> words{"-p", question, "-n", "60", "--ignore-eos", "--decode", "dense"};
+    words.insert(words.end(), v.flags.begin(), v.flags.end());
+    std::vector<std::string> traced = words;
+    traced.insert(traced.end(), {"--trace", files / "t.jsonl", "--trace-logits"});
+    words.insert(words.end(), {"--speculate", "6"});
+    const json plain = run_json(traced), fast = run_json(words);
+    CHECK(fast["speculation"]["steps"].get<int>() < 59);
+    const auto plain_tokens = plain["tokens"].get<std::vector<unsigned>>(), fast_tokens = fast["tokens"].get<std::vector<unsigned>>();
+    CHECK(fast_tokens.size() == plain_tokens.size());
+    const auto same = static_cast<std::size_t>(std::ranges::mismatch(plain_tokens, fast_tokens).in1 - plain_tokens.begin());
+    MESSAGE("tokens that agree, of 60: " << same);
+    if (same == plain_tokens.size()) continue;
+    auto logits = lazyprune::read_trace(files / "t.jsonl")[same].logits;
+    double squares = 0;
+    for (const double logit : logits) squares += logit * logit;
+    std::ranges::partial_sort(logits, logits.begin() + 2, std::greater());
+    CHECK(logits[0] - logits[1] < 2 * v.may_differ * std::sqrt(squares / static_cast<double>(logits.size())));
+  }
 }
 
 TEST_CASE("a trace as a page is one whole file, and nothing else is left") {

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+#include "commands/run_questions.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "commands/outcome.hpp"
+#include "commands/text_run.hpp"
+#include "engine/engine.hpp"
+#include "terminal/interrupts.hpp"
+
+#include <lazyprune/io/line_reader.hpp>
+
+namespace lazyprune {
+namespace program {
+namespace {
+
+std::vector<std::string> read_questions(const std::string& file) {
+  line_reader lines(file);
+  std::vector<std::string> questions;
+  while (auto line = lines.next()) {
+    if (line->ends_with('\r')) line->pop_back();
+    if (!line->empty()) questions.push_back(std::move(*line));
+  }
+  if (questions.empty()) throw error(lines.name(), "", "at least one question, each a line", "none");
+  return questions;
+}
+
+/// How many ids all prompts begin with alike. One of each prompt at least is left, to be its query.
+std::size_t shared_length(const std::vector<std::vector<token_id>>& prompts) {
+  const std::vector<token_id>& first = prompts.front();
+  std::size_t shared = first.size();
+  for (const std::vector<token_id>& prompt : prompts) {
+    const auto parting = std::ranges::mismatch(first, prompt).in1 - first.begin();
+    shared = std::min({shared, static_cast<std::size_t>(parting), prompt.size() - 1});
+  }
+  return shared;
+}
+
+/// A policy, and what it has read of all prompts.
+struct reader {
+  const named_policy& policy;
+  shared_part shared{};
+  std::unique_ptr<text_beginning> beginning{};
+};
+
+class questions_run {
+ public:
+  questions_run(const run_flags& flags, const std::string& document, std::vector<std::string> questions, const policy_registry& policies)
+      : flags_(flags), questions_(std::move(questions)), run_(flags, policies) {
+    for (const std::string& question : questions_) {
+      prompts_.push_back(run_.encode(document + '\n' + question));
+      run_.check_length(prompts_.back(), "question " + std::to_string(prompts_.size()));
+    }
+    shared_ = shared_length(prompts_);
+  }
+
+  int run() {
+    reader pruned{run_.pruned()}, dense{run_.dense()};
+    if (run_.load(prompts_.front()) && read(pruned) && (!flags_.compare || read(dense)))
+      for (std::size_t i = 0; i < prompts_.size() && !interrupted(); ++i) ask(i, pruned, dense);
+    if (!flags_.json) report(results_, questions_.size());
+    return 0;
+  }
+
+ private:
+  bool read(reader& r) {
+    using clock = std::chrono::steady_clock;
+    const auto start = clock::now();
+    r.beginning = run_.engine().read(run_.new_session(r.policy), std::span(prompts_.front()).first(shared_), run_.options());
+    if (!r.beginning) return false;
+    r.shared = {shared_, r.beginning->rows(), std::chrono::duration<double>(clock::now() - start).count()};
+    return true;
+  }
+
+  void ask(std::size_t number, reader& pruned, reader& dense) {
+    if (!flags_.json) std::cout << (number > 0 ? "\n" : "") << "> " << questions_[number] << '\n' << std::flush;
+    question_outcome result{answer(number, pruned, !flags_.json), std::nullopt};
+    if (flags_.compare && !interrupted()) result.dense = answer(number, dense, false);
+    if (interrupted()) result.dense.reset();  // cut short, it compares with nothing
+    if (flags_.json) std::cout << to_json(run_.heading(), result.pruned, result.dense) << std::flush;
+    results_.push_back(std::move(result));
+  }
+
+  outcome answer(std::size_t number, reader& r, bool show) {
+    const std::vector<token_id>& prompt = prompts_[number];
+    outcome result = run_.answer(r.policy, prompt, show, [&](const generation_options& options) {
+      return r.beginning->generate(std::span(prompt).subspan(shared_), options);
+    });
+    result.shared = r.shared;
+    return result;
+  }
+
+  run_flags flags_;
+  std::vector<std::string> questions_;
+  text_run run_;
+  std::vector<std::vector<token_id>> prompts_;
+  std::size_t shared_ = 0;  // tokens
+  std::vector<question_outcome> results_;
+};
+
+}  // namespace
+
+int run_questions(const run_flags& flags, const std::string& document, const policy_registry& policies) {
+  std::vector<std::string> questions = read_questions(flags.questions);
+  catch_interrupts();
+  return questions_run(flags, document, std::move(questions), policies).run();
+}
+
+}  // namespace program
+}  // namespace lazyprune

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+// lazyprune run --questions: many questions about one document. What all prompts begin with alike is read once, and each question answers
+// from a fork of it.
+#pragma once
+
+#include <string>
+
+#include "commands/run.hpp"
+
+namespace lazyprune {
+namespace program {
+
+/// Returns the exit code.
+int run_questions(const run_flags& flags, const std::string& document, const policy_registry& policies);
+
+}  // namespace program
+}  // namespace lazyprune

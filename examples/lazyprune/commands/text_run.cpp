@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT
+#include "commands/text_run.hpp"
+
+#include <algorithm>
+#include <iostream>
+#include <utility>
+
+#include "engine/sessions.hpp"
+#include "terminal/columns.hpp"
+#include "terminal/text_stream.hpp"
+
+namespace lazyprune {
+namespace program {
+namespace {
+
+/// The model's tokenizer, none where it has none. Token ids need none either: with them, one that cannot be used is no fault.
+std::optional<tokenizer> tokenizer_of(const opened_model& model, const run_flags& flags) {
+  try {
+    return model.load_tokenizer();
+  } catch (const error& fault) {
+    if (fault.code() == error_code::io) throw;
+    if (flags.ids.empty() || !flags.stops.empty()) throw;
+    std::cerr << "no text, the tokenizer cannot be used: " << one_line(fault.what()) << std::endl;
+    return std::nullopt;
+  }
+}
+
+void check_ids(std::string_view flag, const std::vector<token_id>& ids, const model_config& config) {
+  for (const token_id id : ids)
+    if (id >= config.vocabulary)
+      throw error(flag, "", "token ids below the vocabulary's " + std::to_string(config.vocabulary), std::to_string(id));
+}
+
+named_policy policy_of(const run_flags& flags, const opened_model& model, const policy_registry& policies) {
+  const policy_spec spec = with_recommended_stages(flags.policy, model, policies);
+  return {spec, flags_of(spec, model.layers(), policies)};
+}
+
+}  // namespace
+
+text_run::text_run(const run_flags& flags, const policy_registry& policies)
+    : flags_(flags),
+      policies_(policies),
+      model_(flags.model),
+      pruned_(policy_of(flags, model_, policies)),
+      dense_{dense_spec(), "--policy dense"},
+      tokenizer_(tokenizer_of(model_, flags_)) {
+  lazyprune::program::check(flags_.backend);
+  context_ = model_.context(flags_.context);
+  check_ids("--ids", flags_.ids, model_.config());
+  check_ids("--force-ids", flags_.force, model_.config());
+  if (!tokenizer_ && !flags_.stops.empty())
+    throw error("--stop", "", "a model with a tokenizer", "no tokenizer.model in " + model_.directory().string());
+  if (flags_.speculate > 0 && new_session(pruned_).chunk_layers(phase::decode) < model_.layers())
+    throw error("--speculate", "", "--decode dense, and a scorer with nothing to remember: drafts are read as the dense model reads them",
+                pruned_.text, error_code::unsupported);
+}
+
+any_session text_run::new_session(const named_policy& policy) const {
+  return lazyprune::program::new_session(policy.spec, model_.layers(), policies_);
+}
+
+std::vector<token_id> text_run::encode(const std::string& text) const {
+  if (!tokenizer_) throw error("prompt", "", "--ids, or a model with a tokenizer", "no tokenizer.model in " + model_.directory().string());
+  return tokenizer_->encode(text);
+}
+
+void text_run::check_length(std::span<const token_id> prompt, const std::string& which) const {
+  const std::string at_most = "at most " + std::to_string(context_) + " tokens";
+  if (prompt.size() > context_) throw error("prompt", which, at_most, std::to_string(prompt.size()), error_code::no_room);
+  if (prompt.empty()) throw error("prompt", which, "at least one token", "none");
+  const std::size_t forced = prompt.size() + std::max<std::size_t>(flags_.force.size(), 1) - 1;
+  if (forced > context_)
+    throw error("forced tokens", which.empty() ? "length" : which, at_most + " with the prompt", std::to_string(forced),
+                error_code::no_room);
+}
+
+bool text_run::load(std::span<const token_id> prompt) {
+  if (!interrupted()) engine_ = load_engine(flags_.backend, model_);
+  if (interrupted()) return false;
+  constexpr std::size_t enough = 64;
+  generation_options first_step;
+  first_step.max_new = flags_.predict > 0 || !flags_.force.empty() ? 1 : 0;
+  first_step.observer = &interrupts_;
+  engine_->generate(new_session(dense_), prompt.first(std::min(enough, prompt.size())), first_step);
+  return !interrupted();
+}
+
+generation_options text_run::options() {
+  generation_options options;
+  options.max_new = flags_.predict;
+  options.context = flags_.context;
+  options.chunk = flags_.chunk;
+  options.speculate = flags_.speculate;
+  options.sampler = flags_.sampling;
+  options.ignore_eos = flags_.ignore_eos;
+  options.force = flags_.force;
+  options.observer = &interrupts_;
+  return options;
+}
+
+outcome text_run::answer(const named_policy& policy, std::span<const token_id> prompt, bool show,
+                         const std::function<generation(const generation_options&)>& generate) {
+  outcome result{.run = {},
+                 .text = {},
+                 .prompt_tokens = prompt.size(),
+                 .weight_bytes = engine_ ? engine_->weight_bytes() : 0,
+                 .policy_name = name_of(policy.spec),
+                 .policy_text = policy.text};
+  const any_session session = new_session(policy);
+  if (flags_.chunk > 0) result.chunks = {flags_.chunk, session.chunk_layers(phase::prefill)};
+  result.speculates = flags_.speculate > 0;
+  if (interrupted()) {
+    result.run.reason = finish_reason::stop;
+    result.run.cost = session.stats();
+    if (tokenizer_) result.text = "";
+    return result;
+  }
+  text_stream out(flags_.stops, [&](std::string_view piece) {
+    if (show) std::cout << piece << std::flush;
+  });
+  std::optional<token_decoder> decoder;
+  if (tokenizer_) {
+    decoder.emplace(*tokenizer_);
+    for (const token_id id : prompt) decode(*decoder, id);
+  }
+  generation_options asked = options();
+  bool first = true;
+  asked.on_token = [&](token_id id) {
+    const bool more = decoder ? out.feed(decode(*decoder, id)) : true;
+    if (!decoder && show) std::cout << (std::exchange(first, false) ? "" : ",") << id << std::flush;
+    return more && !interrupted();
+  };
+  result.run = generate(asked);
+  if (decoder) {
+    out.feed(decoder->finish());
+    out.finish();
+    result.text = out.text();
+  }
+  if (show) std::cout << std::endl;
+  return result;
+}
+
+run_heading text_run::heading() const {
+  return {.model = model_.directory().string(),
+          .backend = flags_.backend.backend,
+          .isa = std::string(isa_of(flags_.backend)),
+          .seed = flags_.sampling.seed};
+}
+
+}  // namespace program
+}  // namespace lazyprune

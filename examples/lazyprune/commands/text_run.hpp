@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+// What every run has, of one prompt or of many: the model, its tokenizer, the policy, and answers on their way out.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "commands/outcome.hpp"
+#include "commands/run.hpp"
+#include "engine/engine.hpp"
+#include "engine/model_choice.hpp"
+#include "terminal/interrupts.hpp"
+
+#include <lazyprune/core/types.hpp>
+#include <lazyprune/io/tokenizer.hpp>
+#include <lazyprune/model/generator.hpp>
+#include <lazyprune/registry/policy_spec.hpp>
+#include <lazyprune/session/any_session.hpp>
+
+namespace lazyprune {
+namespace program {
+
+/// A policy, and all the flags that make it.
+struct named_policy {
+  policy_spec spec;
+  std::string text;
+};
+
+class text_run {
+ public:
+  /// Opens the model. Throws `error` where a flag does not suit it.
+  text_run(const run_flags& flags, const policy_registry& policies);
+
+  const opened_model& model() const { return model_; }
+  const std::optional<tokenizer>& words() const { return tokenizer_; }
+  lazyprune::program::engine& engine() const { return *engine_; }
+
+  const named_policy& pruned() const { return pruned_; }
+  const named_policy& dense() const { return dense_; }
+  any_session new_session(const named_policy& policy) const;
+
+  /// Throws `error` where the model has no tokenizer.
+  std::vector<token_id> encode(const std::string& text) const;
+
+  /// Throws `error` where the prompt is empty or does not fit into the context; `which` says which one, of several.
+  void check_length(std::span<const token_id> prompt, const std::string& which = {}) const;
+
+  /// Loads the weights, and warms up: a prefill of the prompt's beginning starts the threads and brings the code into memory before a clock
+  /// runs. False where Ctrl-C came.
+  bool load(std::span<const token_id> prompt);
+
+  /// What the flags ask of a generation; Ctrl-C ends it.
+  generation_options options();
+
+  /// An answer to the prompt, written to stdout as it comes if `show`. `generate` is given the options. After Ctrl-C the answer is empty.
+  outcome answer(const named_policy& policy, std::span<const token_id> prompt, bool show,
+                 const std::function<generation(const generation_options&)>& generate);
+
+  /// What the run's JSON begins with.
+  run_heading heading() const;
+
+ private:
+  /// A model's vocabulary may be larger than its tokenizer's, in fillers that stand for no text.
+  std::string decode(token_decoder& decoder, token_id id) const { return id < tokenizer_->size() ? decoder.push(id) : ""; }
+
+  run_flags flags_;
+  const policy_registry& policies_;
+  opened_model model_;
+  named_policy pruned_, dense_;
+  std::optional<tokenizer> tokenizer_;
+  std::size_t context_ = 0;
+  std::unique_ptr<lazyprune::program::engine> engine_;  // none before `load`
+  ends_when_interrupted interrupts_;
+};
+
+}  // namespace program
+}  // namespace lazyprune

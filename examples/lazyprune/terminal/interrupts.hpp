@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+// Ctrl-C ends the work in order.
+#pragma once
+
+#include <lazyprune/model/observer.hpp>
+
+namespace lazyprune {
+namespace program {
+
+/// From now on the first Ctrl-C is noted; the second ends the program, as if it had never been caught. Whoever started the program with
+/// Ctrl-C ignored, in the background of a shell say, wants it ignored.
+void catch_interrupts();
+
+/// Whether one was noted.
+bool interrupted();
+
+/// Stops a step between two layers once there was one.
+struct ends_when_interrupted final : step_observer {
+  bool stops() override { return interrupted(); }
+};
+
+}  // namespace program
+}  // namespace lazyprune
