@@ -19,17 +19,10 @@
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/io/json.hpp>
 #include <lazyprune/io/mapped_file.hpp>
+#include <lazyprune/io/stored_tensor.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
-
-/// One tensor of a file. `data` is little-endian, in row-major order, and may lie at any address.
-struct stored_tensor {
-  std::string name;
-  std::string_view type;             // as the format spells it: "F32", "BF16", ...
-  std::vector<std::uint64_t> shape;  // empty: a scalar
-  std::span<const std::byte> data;
-};
 
 namespace detail {
 
@@ -141,12 +134,6 @@ class safetensors_header : public strict_json {
   field field_ = field::type;   // the field being read
   std::array<bool, 3> seen_{};  // the fields that the tensor being read has
 };
-
-inline std::string shape_text(std::span<const std::uint64_t> shape) {
-  std::string text = "[";
-  for (const std::uint64_t n : shape) text.append(text.size() > 1 ? ", " : "").append(std::to_string(n));
-  return text + "]";
-}
 
 }  // namespace detail
 

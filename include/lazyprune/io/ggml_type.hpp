@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: MIT
+// The types of tensors in GGUF files (github.com/ggml-org/ggml): blocks of a few numbers with common scales, and the floats that they stand
+// for, the same bits as gguf-py gives. No rounding but the last matters: a scale of f16 has 11 bits, the whole numbers that it is
+// multiplied by have 13 together, so that every product is exact in float, and a compiler that fuses it with the sum that follows changes
+// nothing.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+#include <lazyprune/backend/tensor.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+
+struct ggml_type {
+  std::uint32_t id;  // in files
+  std::string_view name;
+  std::uint32_t values, bytes;  // of a block
+  /// Reads so many blocks as float; null: not computed here. Plain types have blocks of one value.
+  void (*dequantize)(const std::byte* from, std::size_t blocks, float* out) = nullptr;
+};
+
+namespace detail {
+
+/// The bytes of a block, as numbers.
+struct block_bytes {
+  const std::byte* at;
+  int operator[](std::size_t i) const { return std::to_integer<int>(at[i]); }
+  int signed_byte(std::size_t i) const { return static_cast<std::int8_t>(at[i]); }
+  float half(std::size_t i) const { return float_of_f16(word(i)); }
+  std::uint16_t word(std::size_t i) const { return static_cast<std::uint16_t>((*this)[i] | (*this)[i + 1] << 8); }
+  block_bytes operator+(std::size_t i) const { return {at + i}; }
+};
+
+template <std::size_t Values, std::size_t Bytes, void (*Block)(block_bytes, float*)>
+void each_block(const std::byte* from, std::size_t blocks, float* out) {
+  for (std::size_t i = 0; i < blocks; ++i) Block({from + i * Bytes}, out + i * Values);
+}
+
+template <dtype Type>
+void read_plain(const std::byte* from, std::size_t count, float* out) {
+  widen({Type, 1, count, from}, 0, count, out);
+}
+
+inline void read_q8_0(block_bytes b, float* out) {
+  const float d = b.half(0);
+  for (std::size_t j = 0; j < 32; ++j) out[j] = d * static_cast<float>(b.signed_byte(2 + j));
+}
+
+// Q4_0, Q4_1, Q5_0 and Q5_1: the low halves of the bytes are the first sixteen values, the high halves the others; the fifth bits, where
+// there are any, lie together.
+
+inline void read_q4_0(block_bytes b, float* out) {
+  const float d = b.half(0);
+  for (std::size_t j = 0; j < 16; ++j) {
+    out[j] = d * static_cast<float>((b[2 + j] & 15) - 8);
+    out[16 + j] = d * static_cast<float>((b[2 + j] >> 4) - 8);
+  }
+}
+
+inline void read_q4_1(block_bytes b, float* out) {
+  const float d = b.half(0), m = b.half(2);
+  for (std::size_t j = 0; j < 16; ++j) {
+    out[j] = d * static_cast<float>(b[4 + j] & 15) + m;
+    out[16 + j] = d * static_cast<float>(b[4 + j] >> 4) + m;
+  }
+}
+
+/// `b`: four bytes of fifth bits, sixteen of the others.
+template <class Store>
+void each_of_five_bits(block_bytes b, Store store) {
+  const int low = b.word(0), high = b.word(2);
+  for (std::size_t j = 0; j < 16; ++j) {
+    store(j, (b[4 + j] & 15) | (low >> j & 1) << 4);
+    store(16 + j, b[4 + j] >> 4 | (high >> j & 1) << 4);
+  }
+}
+
+inline void read_q5_0(block_bytes b, float* out) {
+  const float d = b.half(0);
+  each_of_five_bits(b + 2, [&](std::size_t i, int q) { out[i] = d * static_cast<float>(q - 16); });
+}
+
+inline void read_q5_1(block_bytes b, float* out) {
+  const float d = b.half(0), m = b.half(2);
+  each_of_five_bits(b + 4, [&](std::size_t i, int q) { out[i] = d * static_cast<float>(q) + m; });
+}
+
+// The K types: 256 values in groups of 16 or 32, a scale each, which are whole numbers times a common one.
+
+inline void read_q2_k(block_bytes b, float* out) {
+  const float d = b.half(80), least = b.half(82);
+  for (std::size_t i = 0; i < 16; ++i) {
+    const float scale = d * static_cast<float>(b[i] & 15), m = least * static_cast<float>(b[i] >> 4);
+    const block_bytes q = b + 16 + 32 * (i / 8) + 16 * (i % 2);
+    for (std::size_t j = 0; j < 16; ++j) out[16 * i + j] = scale * static_cast<float>(q[j] >> 2 * (i % 8 / 2) & 3) - m;
+  }
+}
+
+inline void read_q3_k(block_bytes b, float* out) {
+  const float d = b.half(108);
+  const block_bytes scales = b + 96;
+  for (std::size_t i = 0; i < 16; ++i) {
+    const int scale = (scales[i % 8] >> 4 * (i / 8) & 15) | (scales[8 + i % 4] >> 2 * (i / 4) & 3) << 4;
+    const float group = d * static_cast<float>(scale - 32);
+    const block_bytes q = b + 32 + 32 * (i / 8) + 16 * (i % 2),
+                      third = b + 16 * (i % 2);  // third bits, each of which lies lower by 4 where unset
+    for (std::size_t j = 0; j < 16; ++j)
+      out[16 * i + j] = group * static_cast<float>((q[j] >> 2 * (i % 8 / 2) & 3) + (third[j] >> i / 2 & 1) * 4 - 4);
+  }
+}
+
+struct scale_and_least {
+  int scale, least;
+};
+
+/// The i-th of the eight pairs of six bits that Q4_K and Q5_K pack into twelve bytes.
+inline scale_and_least packed_scale(block_bytes b, std::size_t i) {
+  if (i < 4) return {b[i] & 63, b[4 + i] & 63};
+  return {(b[4 + i] & 15) | (b[i - 4] >> 6) << 4, b[4 + i] >> 4 | (b[i] >> 6) << 4};
+}
+
+inline void read_q4_k(block_bytes b, float* out) {
+  const float d = b.half(0), least = b.half(2);
+  for (std::size_t i = 0; i < 8; ++i) {
+    const auto packed = packed_scale(b + 4, i);
+    const float scale = d * static_cast<float>(packed.scale), m = least * static_cast<float>(packed.least);
+    const block_bytes q = b + 16 + 32 * (i / 2);
+    for (std::size_t j = 0; j < 32; ++j) out[32 * i + j] = scale * static_cast<float>(q[j] >> 4 * (i % 2) & 15) - m;
+  }
+}
+
+inline void read_q5_k(block_bytes b, float* out) {
+  const float d = b.half(0), least = b.half(2);
+  const block_bytes fifth = b + 16;
+  for (std::size_t i = 0; i < 8; ++i) {
+    const auto packed = packed_scale(b + 4, i);
+    const float scale = d * static_cast<float>(packed.scale), m = least * static_cast<float>(packed.least);
+    const block_bytes q = b + 48 + 32 * (i / 2);
+    for (std::size_t j = 0; j < 32; ++j)
+      out[32 * i + j] = scale * static_cast<float>((q[j] >> 4 * (i % 2) & 15) | (fifth[j] >> i & 1) << 4) - m;
+  }
+}
+
+inline void read_q6_k(block_bytes b, float* out) {
+  const float d = b.half(208);
+  for (std::size_t i = 0; i < 16; ++i) {
+    const float scale = d * static_cast<float>(b.signed_byte(192 + i));
+    const block_bytes low = b + 64 * (i / 8) + 16 * (i % 4), high = b + 128 + 32 * (i / 8) + 16 * (i % 2);
+    for (std::size_t j = 0; j < 16; ++j) {
+      const int q = (low[j] >> 4 * (i % 8 / 4) & 15) | (high[j] >> 2 * (i % 8 / 2) & 3) << 4;
+      out[16 * i + j] = scale * static_cast<float>(q - 32);
+    }
+  }
+}
+
+// Four bits that choose one of sixteen numbers.
+
+inline constexpr std::array<float, 16> iq4_values = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+inline constexpr std::array<float, 16> mxfp4_values = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};  // doubled
+
+inline void read_chosen(block_bytes b, float scale, const std::array<float, 16>& values, float* out) {
+  for (std::size_t j = 0; j < 16; ++j) {
+    out[j] = scale * values[static_cast<std::size_t>(b[j] & 15)];
+    out[16 + j] = scale * values[static_cast<std::size_t>(b[j] >> 4)];
+  }
+}
+
+inline void read_iq4_nl(block_bytes b, float* out) { read_chosen(b + 2, b.half(0), iq4_values, out); }
+
+inline void read_iq4_xs(block_bytes b, float* out) {
+  const float d = b.half(0);
+  for (std::size_t i = 0; i < 8; ++i) {
+    const int scale = (b[4 + i / 2] >> 4 * (i % 2) & 15) | (b.word(2) >> 2 * i & 3) << 4;
+    read_chosen(b + 8 + 16 * i, d * static_cast<float>(scale - 32), iq4_values, out + 32 * i);
+  }
+}
+
+/// The scale is an exponent: 2^(e - 127), halved since the values are doubled; the two least are subnormal.
+inline void read_mxfp4(block_bytes b, float* out) {
+  const auto e = static_cast<std::uint32_t>(b[0]);
+  read_chosen(b + 1, std::bit_cast<float>(e < 2 ? 0x0020'0000u << e : (e - 1) << 23), mxfp4_values, out);
+}
+
+inline constexpr ggml_type ggml_types[] = {
+    {0, "F32", 1, 4, read_plain<dtype::f32>},
+    {1, "F16", 1, 2, read_plain<dtype::f16>},
+    {2, "Q4_0", 32, 18, each_block<32, 18, read_q4_0>},
+    {3, "Q4_1", 32, 20, each_block<32, 20, read_q4_1>},
+    {6, "Q5_0", 32, 22, each_block<32, 22, read_q5_0>},
+    {7, "Q5_1", 32, 24, each_block<32, 24, read_q5_1>},
+    {8, "Q8_0", 32, 34, each_block<32, 34, read_q8_0>},
+    {9, "Q8_1", 32, 36},
+    {10, "Q2_K", 256, 84, each_block<256, 84, read_q2_k>},
+    {11, "Q3_K", 256, 110, each_block<256, 110, read_q3_k>},
+    {12, "Q4_K", 256, 144, each_block<256, 144, read_q4_k>},
+    {13, "Q5_K", 256, 176, each_block<256, 176, read_q5_k>},
+    {14, "Q6_K", 256, 210, each_block<256, 210, read_q6_k>},
+    {15, "Q8_K", 256, 292},
+    {16, "IQ2_XXS", 256, 66},
+    {17, "IQ2_XS", 256, 74},
+    {18, "IQ3_XXS", 256, 98},
+    {19, "IQ1_S", 256, 50},
+    {20, "IQ4_NL", 32, 18, each_block<32, 18, read_iq4_nl>},
+    {21, "IQ3_S", 256, 110},
+    {22, "IQ2_S", 256, 82},
+    {23, "IQ4_XS", 256, 136, each_block<256, 136, read_iq4_xs>},
+    {24, "I8", 1, 1},
+    {25, "I16", 1, 2},
+    {26, "I32", 1, 4},
+    {27, "I64", 1, 8},
+    {28, "F64", 1, 8},
+    {29, "IQ1_M", 256, 56},
+    {30, "BF16", 1, 2, read_plain<dtype::bf16>},
+    {34, "TQ1_0", 256, 54},
+    {35, "TQ2_0", 256, 66},
+    {39, "MXFP4", 32, 17, each_block<32, 17, read_mxfp4>},
+    {40, "NVFP4", 64, 36},
+    {41, "Q1_0", 128, 18},
+};
+
+}  // namespace detail
+
+/// Null where no type has this number: 4, 5, 31 to 33 and 36 to 38 were types once.
+constexpr const ggml_type* ggml_type_of(std::uint32_t id) {
+  for (const ggml_type& type : detail::ggml_types)
+    if (type.id == id) return &type;
+  return nullptr;
+}
+
+/// Null where no type has this name.
+constexpr const ggml_type* ggml_type_of(std::string_view name) {
+  for (const ggml_type& type : detail::ggml_types)
+    if (type.name == name) return &type;
+  return nullptr;
+}
+
+}  // namespace v0
+}  // namespace lazyprune

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+// GGUF files for the tests, sound or not, put together from their parts.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lazyprune_test {
+
+template <class T>
+std::string bytes_of_number(T value) {
+  std::string bytes(sizeof value, '\0');
+  std::memcpy(bytes.data(), &value, sizeof value);
+  return bytes;
+}
+
+inline std::string gguf_string(std::string_view text) { return bytes_of_number<std::uint64_t>(text.size()) + std::string(text); }
+
+inline std::string gguf_key(std::string_view key, std::uint32_t type, const std::string& value) {
+  return gguf_string(key) + bytes_of_number(type) + value;
+}
+inline std::string gguf_key(std::string_view key, std::uint32_t value) { return gguf_key(key, 4, bytes_of_number(value)); }
+inline std::string gguf_key(std::string_view key, float value) { return gguf_key(key, 6, bytes_of_number(value)); }
+inline std::string gguf_key(std::string_view key, bool value) { return gguf_key(key, 7, std::string(1, value ? '\1' : '\0')); }
+inline std::string gguf_key(std::string_view key, const char* text) { return gguf_key(key, 8, gguf_string(text)); }
+inline std::string gguf_array(std::uint32_t type, std::uint64_t size, const std::string& values) {
+  return bytes_of_number(type) + bytes_of_number(size) + values;
+}
+
+/// A tensor's row of the table. `dimensions`: the length of a row first.
+inline std::string gguf_info(std::string_view name, const std::vector<std::uint64_t>& dimensions, std::uint32_t type,
+                             std::uint64_t offset) {
+  std::string info = gguf_string(name) + bytes_of_number(static_cast<std::uint32_t>(dimensions.size()));
+  for (const std::uint64_t n : dimensions) info += bytes_of_number(n);
+  return info + bytes_of_number(type) + bytes_of_number(offset);
+}
+
+inline std::string gguf_head(std::uint64_t tensors, std::uint64_t keys, std::uint32_t version = 3) {
+  return "GGUF" + bytes_of_number(version) + bytes_of_number(tensors) + bytes_of_number(keys);
+}
+
+/// A file of these keys and rows of the table, and so many bytes of data.
+inline std::string gguf_bytes(const std::vector<std::string>& keys, const std::vector<std::string>& infos, const std::string& data = {},
+                              std::size_t alignment = 32) {
+  std::string file = gguf_head(infos.size(), keys.size());
+  for (const std::string& part : keys) file += part;
+  for (const std::string& part : infos) file += part;
+  if (!data.empty()) file.resize((file.size() + alignment - 1) / alignment * alignment);
+  return file + data;
+}
+
+struct gguf_tensor {
+  std::string name;
+  std::vector<std::uint64_t> dimensions;  // the length of a row first
+  std::uint32_t type;
+  std::string data;
+};
+
+/// A sound file.
+inline std::string gguf_model(const std::vector<std::string>& keys, const std::vector<gguf_tensor>& tensors) {
+  std::vector<std::string> infos;
+  std::string data;
+  for (const gguf_tensor& t : tensors) {
+    infos.push_back(gguf_info(t.name, t.dimensions, t.type, data.size()));
+    data += t.data;
+    data.resize((data.size() + 31) / 32 * 32);
+  }
+  return gguf_bytes(keys, infos, data);
+}
+
+}  // namespace lazyprune_test
