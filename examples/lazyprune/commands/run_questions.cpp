@@ -58,7 +58,7 @@ class questions_run {
       prompts_.push_back(run_.encode(document + '\n' + question));
       run_.check_length(prompts_.back(), "question " + std::to_string(prompts_.size()));
     }
-    shared_ = shared_length(prompts_);
+    if (run_.generates()) shared_ = shared_length(prompts_);
   }
 
   int run() {

@@ -80,7 +80,7 @@ bool text_run::load(std::span<const token_id> prompt) {
   if (interrupted()) return false;
   constexpr std::size_t enough = 64;
   generation_options first_step;
-  first_step.max_new = flags_.predict > 0 || !flags_.force.empty() ? 1 : 0;
+  first_step.max_new = generates() ? 1 : 0;
   first_step.observer = &interrupts_;
   engine_->generate(new_session(dense_), prompt.first(std::min(enough, prompt.size())), first_step);
   return !interrupted();

@@ -49,6 +49,9 @@ class text_run {
   /// Throws `error` where the prompt is empty or does not fit into the context; `which` says which one, of several.
   void check_length(std::span<const token_id> prompt, const std::string& which = {}) const;
 
+  /// Whether a token is to be generated, and so a prompt to be read.
+  bool generates() const { return flags_.predict > 0 || !flags_.force.empty(); }
+
   /// Loads the weights, and warms up: a prefill of the prompt's beginning starts the threads and brings the code into memory before a clock
   /// runs. False where Ctrl-C came.
   bool load(std::span<const token_id> prompt);

@@ -144,6 +144,17 @@ TEST_CASE("the longest common beginning is shared, but one token of each prompt 
   CHECK(shared("where is the bell\nwhere is the council")[0] < 4);
 }
 
+TEST_CASE("no token to generate is no step") {
+  const files on_disk;
+  const auto answers = on_disk.answers({"-n", "0"});
+  REQUIRE(answers.size() == 3);
+  for (std::size_t i = 0; i < 3; ++i) {
+    CHECK(answers[i]["shared_rows"] == 0);
+    CHECK(answers[i]["computed"] == answer_alone(questions[i], {"-n", "0"})["computed"]);
+    CHECK(answers[i]["tokens"].empty());
+  }
+}
+
 TEST_CASE("--compare asks the dense model too, which also reads the beginning once") {
   const files on_disk;
   const auto answers = on_disk.answers({"-n", "2", "--compare"}), dense = on_disk.answers({"-n", "2", "--policy", "dense"});
