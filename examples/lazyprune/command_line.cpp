@@ -263,6 +263,8 @@ void add_bench(CLI::App& program, action& chosen, const policy_registry& policie
   add_number(command, "-n,--n-predict,--predict", flags->predict, number_range<std::size_t>{0, 1u << 30},
              "Tokens to generate after the longest prompt; 0: prefills only (default: 64)");
   add_numbers(command, "-t,--threads", flags->threads, thread_range(), "Threads (default: all that the process may use)");
+  add_numbers(command, "--sequences", flags->sequences, number_range<std::size_t>{1, 1u << 16},
+              "Sequences in one batch: so many prompts, and then so many tokens a step; rates are over all of them (default: 1)");
   add_number(command, "-r,--repetitions", flags->repetitions, number_range<std::size_t>{1, 1000000},
              "Of each measurement, after one to warm up (default: 5)");
   command.add_flag("--no-warmup", flags->no_warmup,

@@ -82,6 +82,7 @@ TEST_CASE("numbers are read to the last character") {
   CHECK(complaint(lazyprune_program({"bench", "-P", "18446744073709551615"})) ==
         "--prompts: expected a whole number from 1 to 1073741824, found 18446744073709551615");
   CHECK(complaint(lazyprune_program({"bench", "-t", "1,1000000"})).ends_with(", found 1000000"));
+  CHECK(complaint(lazyprune_program({"bench", "--sequences", "1,0"})) == "--sequences: expected a whole number from 1 to 65536, found 0");
   CHECK(complaint(lazyprune_program({"bench", "-r", "0"})) == "--repetitions: expected a whole number from 1 to 1000000, found 0");
   CHECK(complaint(lazyprune_program({"compare", "a", "b", "--tolerance", "-1"})) == "--tolerance: expected a number from 0, found -1");
 }

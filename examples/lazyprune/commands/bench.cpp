@@ -11,6 +11,7 @@
 #include <span>
 #include <utility>
 
+#include "engine/batch_run.hpp"
 #include "engine/engine.hpp"
 #include "engine/model_choice.hpp"
 #include "engine/sessions.hpp"
@@ -19,7 +20,6 @@
 
 #include <lazyprune/backend/tensor.hpp>
 #include <lazyprune/model/cost_model.hpp>
-#include <lazyprune/model/generator.hpp>
 #include <lazyprune/model/random_source.hpp>
 
 namespace lazyprune {
@@ -56,12 +56,11 @@ struct samples {
   }
 };
 
-/// One policy over one prompt length.
+/// One policy over one prompt length, and so many sequences.
 struct measured {
   samples prefill, decode;
   samples attention, logits, overhead;  // of the prefill
-  double step_kv_rows = 0;              // keys and values that a step of the decode reads, rows over all layers; only for --peak
-  generation last;
+  batch_run last;
 };
 
 model_config shape_of(const std::string& name) try { return shape_named(name); } catch (const error& fault) {
@@ -85,16 +84,18 @@ class measuring {
 
   bench_table run() {
     progress_bar bar("measuring");
-    const std::size_t all = flags_.threads.size() * flags_.prompts.size() * (flags_.repetitions + !flags_.no_warmup);
+    const std::size_t all =
+        flags_.threads.size() * flags_.sequences.size() * flags_.prompts.size() * (flags_.repetitions + !flags_.no_warmup);
     std::size_t done = 0;
     for (const int threads : flags_.threads) {
       engine_->use_threads(threads);
       const std::size_t first = result_.rows.size();
       look_for_peak();
-      for (const std::size_t prompt : flags_.prompts) {
-        const auto [dense, pruned] = measure(prompt, [&] { bar.show(done++, all); });
-        add_rows(prompt, dense, pruned);
-      }
+      for (const std::size_t sequences : flags_.sequences)
+        for (const std::size_t prompt : flags_.prompts) {
+          const auto [dense, pruned] = measure(prompt, sequences, [&] { bar.show(done++, all); });
+          add_rows(prompt, dense, pruned);
+        }
       look_for_peak();  // what is shared with others may come and go: the best of before and after
       if (!flags_.peak) continue;
       const bench_peak& peak = result_.peaks.at(engine_->threads());
@@ -151,20 +152,19 @@ class measuring {
     return stored == dtype::bf16 ? "bf16" : "f32";
   }
 
-  /// Any ids do: the work does not depend on them.
-  std::vector<token_id> prompt_of(std::size_t size) const {
-    std::vector<token_id> ids(size);
-    for (std::size_t i = 0; i < size; ++i) ids[i] = static_cast<token_id>(i * 2654435761u % engine_->config().vocabulary);
-    return ids;
+  /// Any ids do: the work hardly depends on them. Each sequence has others.
+  std::vector<std::vector<token_id>> prompts_of(std::size_t size, std::size_t sequences) const {
+    std::vector<std::vector<token_id>> prompts(sequences, std::vector<token_id>(size));
+    for (std::size_t s = 0; s < sequences; ++s)
+      for (std::size_t i = 0; i < size; ++i)
+        prompts[s][i] = static_cast<token_id>((s * size + i) * 2654435761u % engine_->config().vocabulary);
+    return prompts;
   }
 
-  void once(const policy_spec& spec, const std::vector<token_id>& prompt, std::size_t decode, measured& to, bool keep) {
-    generation_options options;
-    options.max_new = decode + 1;
-    options.ignore_eos = true;
-    options.trace = flags_.peak && !keep && decode > 0;
-    to.last = engine_->generate(new_session(spec, engine_->config().layers, policies_), prompt, options);
-    if (options.trace) to.step_kv_rows = step_kv_rows(to.last.trace);
+  void once(const policy_spec& spec, std::span<const std::vector<token_id>> prompts, std::size_t decode, measured& to, bool keep) {
+    std::vector<any_session> sessions;
+    while (sessions.size() < prompts.size()) sessions.push_back(new_session(spec, engine_->config().layers, policies_));
+    to.last = engine_->generate_together(std::move(sessions), prompts, decode);
     if (!keep) return;
     to.prefill.seconds.push_back(to.last.prefill_seconds);
     to.attention.seconds.push_back(to.last.parts.attention);
@@ -173,25 +173,17 @@ class measuring {
     if (decode > 0) to.decode.seconds.push_back(to.last.decode_seconds);
   }
 
-  /// On average over the steps after the prefill.
-  static double step_kv_rows(std::span<const step_trace> steps) {
-    std::size_t rows = 0;
-    for (const step_trace& step : steps.subspan(1))
-      for (const layer_trace& layer : step.layers) rows += layer.active.size();
-    return static_cast<double>(rows) / static_cast<double>(steps.size() - 1);
-  }
-
   /// Dense and pruned in turn, the first one now this, now that: what drifts, drifts for both. A first pair warms up and is forgotten.
   template <class Progress>
-  std::pair<measured, measured> measure(std::size_t size, Progress progress) {
-    const auto prompt = prompt_of(size);
+  std::pair<measured, measured> measure(std::size_t size, std::size_t sequences, Progress progress) {
+    const auto prompts = prompts_of(size, sequences);
     const std::size_t decode = size == result_.longest ? flags_.predict : 0;
     std::pair<measured, measured> result;
     for (std::size_t r = flags_.no_warmup; r <= flags_.repetitions; ++r) {
       progress();
-      const auto dense = [&] { once(dense_spec(), prompt, decode, result.first, r > 0); };
+      const auto dense = [&] { once(dense_spec(), prompts, decode, result.first, r > 0); };
       if (r % 2 == 0) dense();
-      if (prunes()) once(spec_, prompt, decode, result.second, r > 0);
+      if (prunes()) once(spec_, prompts, decode, result.second, r > 0);
       if (r % 2 == 1) dense();
     }
     return result;
@@ -207,13 +199,14 @@ class measuring {
     if (!prunes()) return;
     bench_row& row = result_.rows.emplace_back(row_of(tokens, prefill, result_.policy, pruned));
     row.speedup = dense_seconds / row.seconds;
-    if (prefill) row.predicted = predicted_speedup(costs_of(dense), engine_->config(), rows_of(dense), rows_of(pruned));
+    if (prefill) row.predicted = prefill_cost(costs_of(dense), dense) / prefill_cost(costs_of(dense), pruned);
   }
 
   bench_row row_of(std::size_t tokens, bool prefill, const std::string& policy, const measured& m) const {
     const samples& s = prefill ? m.prefill : m.decode;
-    const double n = static_cast<double>(tokens);
+    const double n = static_cast<double>(tokens * m.last.prefill_rows.size());
     bench_row row{.threads = engine_->threads(),
+                  .sequences = m.last.prefill_rows.size(),
                   .test = (prefill ? "pp" : "tg") + std::to_string(tokens),
                   .prefill = prefill,
                   .policy = policy,
@@ -228,23 +221,32 @@ class measuring {
                   .peak_bytes = engine_->weight_bytes() + m.last.memory.total()};
     if (prefill) {
       row.overhead = m.overhead.seconds[s.middle()] / row.seconds;
-      row.work = cost_model{}.prefill(engine_->config(), rows_of(m));
-    } else if (m.step_kv_rows > 0) {
-      row.work = n * step_bytes(m);
+      row.work = prefill_cost({}, m);
+    } else {
+      row.work = static_cast<double>(tokens) * step_bytes(m);
     }
     return row;
   }
 
-  static const std::vector<std::size_t>& rows_of(const measured& m) { return m.last.cost.prefill_rows; }
-
-  /// What a linear operation and one of the attention cost in the dense runs beside which the pruned ones stood.
-  cost_model costs_of(const measured& dense) const {
-    const std::size_t i = dense.prefill.middle();
-    return measured_costs(engine_->config(), rows_of(dense), dense.prefill.seconds[i], dense.attention.seconds[i], dense.logits.seconds[i]);
+  /// Of all sequences.
+  double prefill_cost(const cost_model& costs, const measured& m) const {
+    double sum = 0;
+    for (const std::vector<std::size_t>& rows : m.last.prefill_rows) sum += costs.prefill(engine_->config(), rows);
+    return sum;
   }
 
+  /// What a linear operation and one of the attention cost in the dense runs beside which the pruned ones stood. Units of a batch are as
+  /// many times larger as it has sequences, which their ratios do not see; what costs a single row of each sequence is the logits' there
+  /// too.
+  cost_model costs_of(const measured& dense) const {
+    const std::size_t i = dense.prefill.middle();
+    return measured_costs(engine_->config(), dense.last.prefill_rows.front(), dense.prefill.seconds[i], dense.attention.seconds[i],
+                          dense.logits.seconds[i]);
+  }
+
+  /// What a step reads: the weights once for all sequences.
   double step_bytes(const measured& m) const {
-    return static_cast<double>(engine_->step_weight_bytes()) + m.step_kv_rows * static_cast<double>(engine_->kv_row_bytes());
+    return static_cast<double>(engine_->step_weight_bytes()) + m.last.step_kv_rows * static_cast<double>(engine_->kv_row_bytes());
   }
 
   bench_flags flags_;

@@ -26,6 +26,7 @@ struct bench_flags {
   std::vector<std::size_t> prompts{512, 2048};
   std::size_t predict = 64;
   std::vector<int> threads{0};
+  std::vector<std::size_t> sequences{1};  // of a batch
   std::size_t repetitions = 5;
   bool peak = false;
   bool no_warmup = false;

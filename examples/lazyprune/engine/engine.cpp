@@ -15,6 +15,7 @@
 #include <lazyprune/model/random_source.hpp>
 #include <lazyprune/policy/presets.hpp>
 
+#include "engine/batch_run.hpp"
 #include "terminal/progress.hpp"
 
 namespace lazyprune {
@@ -68,6 +69,12 @@ class loaded_engine final : public engine {
     auto beginning = std::make_unique<forked_beginning<Backend>>(model_, how_, std::move(session));
     if (!beginning->read(tokens, options)) return nullptr;
     return beginning;
+  }
+  batch_run generate_together(std::vector<any_session> sessions, std::span<const std::vector<token_id>> prompts,
+                              std::size_t steps) override {
+    Backend backend(how_);
+    workspace<Backend> work(model_, backend);
+    return run_batch(work, std::move(sessions), prompts, steps);
   }
   scored_prompt self_information(std::span<const token_id> prompt) override {
     Backend backend(how_);

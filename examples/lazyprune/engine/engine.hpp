@@ -24,6 +24,8 @@ struct generation_options;
 
 namespace program {
 
+struct batch_run;
+
 /// What a machine can do at most.
 struct peak_rates {
   std::string_view instruction;  // of the products
@@ -58,6 +60,9 @@ class engine {
   /// Reads the beginning of some texts, as `options.chunk` says. Null where the observer stopped it.
   virtual std::unique_ptr<text_beginning> read(any_session session, std::span<const token_id> tokens,
                                                const generation_options& options) = 0;
+  /// Generates in as many new sequences as there are prompts, a batch a step; see run_batch.
+  virtual batch_run generate_together(std::vector<any_session> sessions, std::span<const std::vector<token_id>> prompts,
+                                      std::size_t steps) = 0;
   /// Scores a prompt by a dense pass over it.
   virtual scored_prompt self_information(std::span<const token_id> prompt) = 0;
   virtual const model_config& config() const = 0;

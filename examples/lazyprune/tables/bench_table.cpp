@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: MIT
 #include "tables/bench_table.hpp"
 
+#include <algorithm>
+
 #include "tables/number_text.hpp"
 
 namespace lazyprune {
 namespace program {
 namespace {
+
+bool in_batches(const bench_table& bench) {
+  return std::ranges::any_of(bench.rows, [](const bench_row& row) { return row.sequences != 1; });
+}
 
 std::string heading_of(const bench_table& bench) {
   std::string out =
@@ -16,6 +22,7 @@ std::string heading_of(const bench_table& bench) {
   for (const auto& [threads, peak] : bench.peaks)
     out += "peak of " + std::to_string(threads) + (threads == 1 ? " thread: " : " threads: ") + peak.instruction + ' ' +
            three_digits(peak.arithmetic * 1e-9) + " GFLOP/s, reading memory " + three_digits(peak.reading * 1e-9) + " GB/s\n";
+  if (in_batches(bench)) out += "rates and memory are over all sequences of a batch\n";
   return out + "memory: at most, the weights aside\n\n";
 }
 
@@ -28,6 +35,7 @@ table table_of(const bench_table& bench) {
                       {"isa"},
                       {"dtype"},
                       {"threads"},
+                      {"sequences", in_batches(bench) ? column_kind::value : column_kind::json_alone},
                       {"test"},
                       {"policy"},
                       {"tokens_per_s"},
@@ -39,14 +47,15 @@ table table_of(const bench_table& bench) {
                       {"peak_bytes"}},
           .rows = {}};
   for (const bench_row& row : bench.rows)
-    t.rows.push_back({bench.model, bench.isa, bench.dtype, static_cast<std::uint64_t>(row.threads), row.test, row.policy, row.rate,
-                      row.seconds, cell_of(row.speedup), cell_of(row.predicted), cell_of(row.overhead), cell_of(row.share_of_peak),
-                      std::uint64_t{row.peak_bytes}});
+    t.rows.push_back({bench.model, bench.isa, bench.dtype, static_cast<std::uint64_t>(row.threads), std::uint64_t{row.sequences}, row.test,
+                      row.policy, row.rate, row.seconds, cell_of(row.speedup), cell_of(row.predicted), cell_of(row.overhead),
+                      cell_of(row.share_of_peak), std::uint64_t{row.peak_bytes}});
   return t;
 }
 
 std::string to_markdown(const bench_table& bench) {
   const std::vector<markdown_column> columns{{.head = "threads"},
+                                             {.head = "sequences"},
                                              {.head = "test", .least_width = 6},
                                              {.head = "policy", .at = align::left},
                                              {.head = "t/s", .least_width = 19},
@@ -58,9 +67,9 @@ std::string to_markdown(const bench_table& bench) {
                                              {.head = "memory", .least_width = 9}};
   std::vector<std::vector<std::string>> lines;
   for (const bench_row& row : bench.rows)
-    lines.push_back({std::to_string(row.threads), row.test, row.policy == "dense" ? "dense" : "pruned",
-                     fixed(row.rate, 2) + " \xc2\xb1 " + fixed(row.deviation, 2), times(row.speedup), times(row.predicted),
-                     row.speedup && row.predicted ? fixed(*row.speedup / *row.predicted, 2) : "",
+    lines.push_back({std::to_string(row.threads), in_batches(bench) ? std::to_string(row.sequences) : "", row.test,
+                     row.policy == "dense" ? "dense" : "pruned", fixed(row.rate, 2) + " \xc2\xb1 " + fixed(row.deviation, 2),
+                     times(row.speedup), times(row.predicted), row.speedup && row.predicted ? fixed(*row.speedup / *row.predicted, 2) : "",
                      row.overhead ? fixed(100.0 * *row.overhead, 2) + " %" : "", row.share_of_peak ? percent_text(*row.share_of_peak) : "",
                      bytes_text(row.peak_bytes - bench.weight_bytes)});
   return heading_of(bench) + markdown_table(columns, lines);

@@ -16,11 +16,12 @@ namespace program {
 /// One test by one policy.
 struct bench_row {
   int threads;
-  std::string test;  // "pp512", "tg64"
+  std::size_t sequences;  // of a batch
+  std::string test;       // "pp512", "tg64"
   bool prefill;
-  std::string policy;  // "dense", or the flags that make it
-  double rate, deviation, seconds;
-  std::optional<double> work;  // floating-point operations of a prefill; bytes read by a decode, where a warm-up counted them
+  std::string policy;               // "dense", or the flags that make it
+  double rate, deviation, seconds;  // tokens a second, over all sequences
+  std::optional<double> work;       // floating-point operations of a prefill; bytes read by a decode
   std::optional<double> speedup, predicted, overhead, share_of_peak;
   std::size_t peak_bytes;
 };
@@ -42,8 +43,8 @@ struct bench_table {
   std::vector<bench_row> rows;
 };
 
-/// Keys: model, isa, dtype, threads, test, policy, tokens_per_s, seconds, speedup, predicted_speedup, overhead_share, share_of_peak,
-/// peak_bytes.
+/// Keys: model, isa, dtype, threads, sequences (in CSV where one is not 1), test, policy, tokens_per_s, seconds, speedup,
+/// predicted_speedup, overhead_share, share_of_peak, peak_bytes.
 table table_of(const bench_table& bench);
 
 /// The table for people.

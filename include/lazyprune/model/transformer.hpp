@@ -207,7 +207,8 @@ class transformer {
 
   /// Brings the layer's input together in work_.x_: embeddings, rows of the layer before, revived rows and those that waited.
   void gather(layer_id l, std::size_t n) {
-    step_observer* const observer = running_.size() == 1 ? running_.front()->observer : nullptr;  // of several it is nobody's alone
+    step_observer* observer = running_.front()->observer;
+    if (!std::ranges::all_of(running_, [&](const part* p) { return p->observer == observer; })) observer = nullptr;  // nobody's alone
     during(observer, step_part::moving, [&] {
       work_.positions_.clear();
       for (const part* p : running_) work_.positions_.insert(work_.positions_.end(), p->plan.rows.begin(), p->plan.rows.end());

@@ -38,11 +38,38 @@ TEST_CASE("every test has a dense row and a pruned one, with the keys of the con
     CHECK(row.contains("speedup") == pruned);
     CHECK(row.contains("predicted_speedup") == (pruned && prefill));
     CHECK(row.contains("overhead_share") == prefill);
-    CHECK(row.size() == std::size_t{9} + pruned + (pruned && prefill) + prefill);
+    CHECK(row["sequences"] == 1);
+    CHECK(row.size() == std::size_t{10} + pruned + (pruned && prefill) + prefill);
     if (pruned && prefill) CHECK(row["predicted_speedup"].get<double>() > 1.0);
   }
   CHECK(tests == std::vector<std::string>{"1 pp32", "1 pp32", "1 pp64", "1 pp64", "1 tg3", "1 tg3", "2 pp32", "2 pp32", "2 pp64", "2 pp64",
                                           "2 tg3", "2 tg3"});
+}
+
+TEST_CASE("--sequences: batches of so many, their rates over all of them") {
+  const json rows = bench_json({"-P", "32", "-n", "3", "-t", "1", "--sequences", "1,4", "--stages", "3:0.5", "--peak"});
+  REQUIRE(rows.size() == 8);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const json& row = rows[i];
+    const double sequences = i < 4 ? 1 : 4, tokens = row["test"] == "pp32" ? 32 : 3;
+    CHECK(row["sequences"] == sequences);
+    CHECK(row["share_of_peak"].get<double>() > 0);
+    // The mean of two rates, and the seconds of the faster one.
+    CHECK(row["tokens_per_s"].get<double>() * row["seconds"].get<double>() <= sequences * tokens * (1 + 1e-9));
+    CHECK(row["tokens_per_s"].get<double>() * row["seconds"].get<double>() > sequences * tokens / 2);
+    if (i >= 4) CHECK(row["peak_bytes"].get<std::uint64_t>() > rows[i - 4]["peak_bytes"].get<std::uint64_t>());
+  }
+  CHECK(rows[5]["predicted_speedup"].get<double>() > 1.0);
+
+  const std::vector<std::string> two{"bench", "-P", "8", "-n", "1", "-r", "1", "-t", "1", "--sequences", "2", "-o"};
+  const auto as = [&](const char* format) {
+    std::vector<std::string> words = two;
+    words.push_back(format);
+    return lazyprune_program(words).out;
+  };
+  CHECK(as("csv").starts_with("model,isa,dtype,threads,sequences,test,policy,"));
+  CHECK(as("md").find("| threads | sequences |") != std::string::npos);
+  CHECK(as("md").find("rates and memory are over all sequences of a batch\n") != std::string::npos);
 }
 
 TEST_CASE("a dense policy has nothing beside it") {

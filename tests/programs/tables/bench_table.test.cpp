@@ -19,6 +19,7 @@ bench_table some() {
                     .peaks = {},
                     .rows = {}};
   bench.rows.push_back({.threads = 1,
+                        .sequences = 1,
                         .test = "pp64",
                         .prefill = true,
                         .policy = "dense",
@@ -61,6 +62,18 @@ TEST_CASE("where the peak was measured it has a line, and the shares of it a col
   CHECK(text.find("peak of 1 thread: 256-bit FMA 50.0 GFLOP/s, reading memory 12.5 GB/s\n") != std::string::npos);
   CHECK(text.find(" overhead | of peak |    memory |\n") != std::string::npos);
   CHECK(text.find("|   0.10 % |  50.0 % |  2.00 KiB |\n") != std::string::npos);
+}
+
+TEST_CASE("batches have a column, and single sequences none but in JSON") {
+  bench_table bench = some();
+  CHECK(to_json(table_of(bench)).find("\"sequences\": 1") != std::string::npos);
+  bench.rows.back().sequences = 16;
+  CHECK(to_json(table_of(bench)).find("\"sequences\": 16") != std::string::npos);
+  CHECK(to_csv(table_of(bench)).starts_with("model,isa,dtype,threads,sequences,test,"));
+  const std::string text = to_markdown(bench);
+  CHECK(text.find("rates and memory are over all sequences of a batch\nmemory: ") != std::string::npos);
+  CHECK(text.find("| threads | sequences |   test |") != std::string::npos);
+  CHECK(text.find("|       1 |        16 |   pp64 | pruned |") != std::string::npos);
 }
 
 TEST_CASE("for programs: what has no meaning is left out") {

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+#include "engine/batch_run.hpp"
+
+#include <lazyprune/backend/cpu.hpp>
+#include <lazyprune/backend/reference.hpp>
+#include <lazyprune/lazyprune.hpp>
+#include <lazyprune/model/generator.hpp>
+#include <lazyprune/model/random_source.hpp>
+
+#include <limits>
+
+#include <doctest/doctest.h>
+
+#include "model/tiny_model.hpp"
+
+using namespace lazyprune;
+using program::batch_run, program::run_batch;
+
+namespace {
+
+model_config tiny() {
+  model_config c = lazyprune_test::tiny_config();
+  c.max_positions = 64;
+  return c;
+}
+
+std::vector<token_id> prompt_of(std::size_t size, token_id first) {
+  std::vector<token_id> ids(size);
+  for (std::size_t i = 0; i < size; ++i) ids[i] = static_cast<token_id>((first + 7 * i) % 40);
+  return ids;
+}
+
+/// A model, and a session for each of some sequences: dense ones and pruned ones.
+template <class Backend>
+struct many {
+  Backend backend{execution{}};
+  model<Backend> net = load_model(backend, tiny(), random_source(tiny(), dtype::f32));
+  workspace<Backend> work{net, backend};
+
+  any_session session(std::size_t i) const {
+    const session_options options{.layers = static_cast<layer_id>(net.config.layers)};
+    return i % 2 == 0 ? any_session(lazyllm(stages{{1, 0.5}, {2, 0.5}}), options) : any_session(dense(), options);
+  }
+
+  batch_run together(const std::vector<std::vector<token_id>>& prompts, std::size_t steps) {
+    std::vector<any_session> sessions;
+    for (std::size_t i = 0; i < prompts.size(); ++i) sessions.push_back(session(i));
+    return run_batch(work, std::move(sessions), prompts, steps);
+  }
+
+  generation alone(std::size_t i, const std::vector<token_id>& prompt, std::size_t steps) {
+    sequence<Backend> text(net, session(i));
+    generation_options options;
+    options.max_new = steps + 1;
+    options.ignore_eos = true;
+    options.trace = true;
+    return generate(work, text, prompt, options);
+  }
+};
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("a batch generates and computes what each of its sequences does alone", Backend, reference<float>, cpu) {
+  many<Backend> of;
+  const std::vector<std::vector<token_id>> prompts{prompt_of(9, 1), prompt_of(5, 2), prompt_of(20, 3)};
+  const batch_run batch = of.together(prompts, 4);
+  REQUIRE(batch.tokens.size() == 3);
+  std::size_t kv_rows = 0, kv_bytes = 0, largest = 0;
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    const generation alone = of.alone(i, prompts[i], 4);
+    CHECK(batch.tokens[i] == alone.tokens);
+    CHECK(batch.prefill_rows[i] == alone.cost.prefill_rows);
+    for (const step_trace& step : std::span(alone.trace).subspan(1))
+      for (const layer_trace& layer : step.layers) kv_rows += layer.active.size();
+    kv_bytes += alone.memory.kv;
+    largest = std::max(largest, alone.memory.kv);
+  }
+  CHECK(batch.step_kv_rows == static_cast<double>(kv_rows) / 4.0);
+  CHECK(batch.memory.kv == kv_bytes);  // they only grow
+  CHECK(batch.memory.kv > largest);
+  CHECK(batch.memory.store > 0);
+  CHECK(batch.memory.together <= batch.memory.kv + batch.memory.store);
+  CHECK(batch.memory.together >= batch.memory.kv);
+  CHECK(batch.prefill_seconds > 0);
+  CHECK(batch.decode_seconds > 0);
+  CHECK(batch.parts.attention > 0);
+  CHECK(batch.parts.moving > 0);
+  CHECK(batch.parts.logits > 0);
+}
+
+TEST_CASE("a batch of one takes the memory that it takes alone") {
+  many<reference<float>> of;
+  const batch_run batch = of.together({prompt_of(12, 1)}, 3);
+  const generation alone = of.alone(0, prompt_of(12, 1), 3);
+  CHECK(batch.memory.kv == alone.memory.kv);
+  CHECK(batch.memory.store == alone.memory.store);
+  CHECK(batch.memory.together == alone.memory.together);
+}
+
+TEST_CASE("without steps there is a prefill, and a token") {
+  many<reference<float>> of;
+  const batch_run batch = of.together({prompt_of(3, 1), prompt_of(4, 1)}, 0);
+  CHECK(batch.tokens[1].size() == 1);
+  CHECK(batch.step_kv_rows == 0);
+  CHECK(batch.decode_seconds == 0);
+}
+
+TEST_CASE("a model whose logits are no numbers is an error") {
+  many<reference<float>> of;
+  tensor broken = random_source(tiny(), dtype::f32).get("model.norm.weight", 1, 16);
+  std::vector<float> norm(16, std::numeric_limits<float>::quiet_NaN());
+  broken.data = reinterpret_cast<const std::byte*>(norm.data());
+  of.net.weights.norm = of.backend.load(std::span(&broken, 1));
+  CHECK_THROWS_WITH_AS(of.together({prompt_of(3, 1)}, 1), "model: step 0: logits: expected finite numbers, found others", error);
+}
