@@ -79,6 +79,38 @@ TEST_CASE("a thread each, with a workspace and sequences of its own, over one mo
     }
 }
 
+TEST_CASE("forks of one document, a thread each, answer as one after the other") {
+  using backend_type = reference<float>;
+  backend_type loader{execution{}};
+  const auto net = tiny_model(loader);
+  workspace<backend_type> work(net, loader);
+  const auto tokens = some_tokens(150);
+  auto document = begin(net, lazyllm(stages{{2, 0.5}, {3, 0.5}}));
+  const sequence_step<backend_type> chunk{document, std::span(tokens).first(120), phase::prefill, 0};
+  REQUIRE(forward(work, std::span(&chunk, 1)));
+  const auto answer = [&](workspace<backend_type>& with, sequence<backend_type> fork, std::size_t question) {
+    std::vector<float> all;
+    for (std::size_t at = 120 + question, step = 0; at < 150; ++at, ++step) {
+      const auto logits = forward(with, fork, std::span(tokens).subspan(at, 1), step == 0 ? phase::prefill : phase::decode);
+      all.insert(all.end(), logits.begin(), logits.end());
+    }
+    return all;
+  };
+  std::vector<std::vector<float>> found(8);
+  {
+    std::vector<sequence<backend_type>> forks;
+    for (std::size_t i = 0; i < found.size(); ++i) forks.push_back(document.fork());
+    std::vector<std::jthread> running;
+    for (std::size_t i = 0; i < found.size(); ++i)
+      running.emplace_back([&, i, fork = std::move(forks[i])]() mutable {
+        backend_type backend{execution{}};
+        workspace<backend_type> own(net, backend);
+        found[i] = answer(own, std::move(fork), i);
+      });
+  }
+  for (std::size_t i = 0; i < found.size(); ++i) CHECK(found[i] == answer(work, document.fork(), i));
+}
+
 TEST_CASE("bytes: scratch, and the part of the rotary table that a length needs, however far it reaches") {
   reference<float> backend{execution{}};
   const auto net = tiny_model(backend);
