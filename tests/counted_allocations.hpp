@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Counts allocations, so that "nothing allocates" is a fact, and lets one of them fail. It replaces the operators new and delete: include
-// it in one translation unit of an executable.
+// Counts allocations, so that "nothing allocates" is a fact, and lets one of them fail, or all from one on. It replaces the operators new
+// and delete: include it in one translation unit of an executable.
 #pragma once
 
 #include <algorithm>
@@ -15,11 +15,14 @@ inline thread_local std::size_t allocations = 0, allocated_bytes = 0;
 
 // The allocation that fails, counted from now on; 0: none does.
 inline thread_local std::size_t failing = 0;
+inline thread_local bool failing_from_there = false;  // and all after it
 
 inline void count_allocation(std::size_t size) {
   ++allocations;
   allocated_bytes += size;
-  if (failing > 0 && --failing == 0) throw std::bad_alloc();
+  if (failing == 0 || --failing > 0) return;
+  failing = failing_from_there ? 1 : 0;
+  throw std::bad_alloc();
 }
 
 }  // namespace lazyprune_test

@@ -172,6 +172,36 @@ TEST_CASE("a run can be stopped between two layers: the token in the making is n
   CHECK(b.run(prompt, options).tokens == whole.tokens);  // nothing of it stays behind
 }
 
+TEST_CASE("a prompt in chunks that is stopped, or fails, is taken back whole: it can be asked again") {
+  bench b;
+  workspace<backend_type> work(b.net, b.backend);
+  std::vector<token_id> longer;
+  for (token_id t = 0; t < 40; ++t) longer.push_back(t);
+  generation_options options = of_length(3);
+  options.chunk = 7;
+  auto text = b.begin();
+  const std::vector<token_id> expected = generate(work, text, longer, options).tokens;
+  struct fails final : step_observer {
+    std::size_t chunks_left = 3;
+    void step_begins(std::span<const token_id>, std::size_t) override {
+      if (--chunks_left == 0) throw std::bad_alloc();
+    }
+  };
+  for (const bool by_stop : {true, false}) {
+    ends_before end(9);  // layers, of two or more chunks
+    fails failure;
+    auto other = b.begin();
+    options.observer = by_stop ? static_cast<step_observer*>(&end) : &failure;
+    if (by_stop)
+      CHECK(generate(work, other, longer, options).reason == finish_reason::stop);
+    else
+      CHECK_THROWS_AS(generate(work, other, longer, options), std::bad_alloc);
+    CHECK(other.known() == 0);
+    options.observer = nullptr;
+    CHECK(generate(work, other, longer, options).tokens == expected);
+  }
+}
+
 TEST_CASE("a next turn goes on with the sequence: the logits of one text, and the costs of both turns") {
   bench b;
   workspace<backend_type> work(b.net, b.backend);

@@ -68,13 +68,13 @@ TEST_CASE("what an observer is told of a chunk, and of its own sequence in a bat
   told mine, others;
   const sequence_step<backend_type> steps[] = {{text, std::span(tokens).first(5), phase::prefill, 0, &mine},
                                                {other, std::span(tokens).first(3), phase::prefill, 2, &others}};
-  REQUIRE(forward<backend_type>(work, steps));
+  REQUIRE(forward(work, steps));
   CHECK(mine.events == "c5p)[a)p)m)]e5");
   CHECK(others.events == "b3p)[a)p)m)]p)[m)a)p)m)]e3");
 
   trace_recorder recorder;
   const sequence_step<backend_type> second{text, std::span(tokens).subspan(5), phase::prefill, 1, &recorder};
-  REQUIRE(forward(work, std::span(&second, 1)));
+  REQUIRE(forward(work, second));
   const auto logits = read_logits(work, 0);
   REQUIRE(recorder.steps().size() == 1);
   CHECK(recorder.steps().front().next == greedy(logits));
@@ -82,7 +82,7 @@ TEST_CASE("what an observer is told of a chunk, and of its own sequence in a bat
   memory_watch memory;
   auto waits = begin(net, lazyllm(stages{{1, 0.5}}));
   const sequence_step<backend_type> chunk{waits, tokens, phase::prefill, 0, &memory};
-  REQUIRE(forward(work, std::span(&chunk, 1)));
+  REQUIRE(forward(work, chunk));
   CHECK(memory.most().scratch == waits.waiting_rows().bytes());
   CHECK(memory.most().scratch > 0);
   CHECK(memory.most().total() == memory.most().kv + memory.most().scratch);
@@ -101,7 +101,7 @@ TEST_CASE("chunks and the step with the query make one record, however they are 
   step_observers both{&cut, &stopper};
   const auto chunk = [&](std::size_t first, std::size_t count) {
     const sequence_step<backend_type> step{pieces, std::span(tokens).subspan(first, count), phase::prefill, 0, &both};
-    return forward(work, std::span(&step, 1));
+    return forward(work, step);
   };
   REQUIRE(chunk(0, 11));
   stopper.stops_at = stopper.layers + 1;

@@ -46,8 +46,7 @@ std::vector<std::vector<double>> read(workspace<Backend>& work, sequence<Backend
 
 template <class Backend>
 bool chunk(workspace<Backend>& work, sequence<Backend>& text, std::span<const token_id> tokens, step_observer* observer = nullptr) {
-  const sequence_step<Backend> step{text, tokens, phase::prefill, 0, observer};
-  return forward(work, std::span(&step, 1));
+  return forward(work, sequence_step<Backend>{text, tokens, phase::prefill, 0, observer});
 }
 
 template <class Backend>
@@ -229,8 +228,7 @@ TEST_CASE("truncated, a sequence whose frontiers the forgotten steps did not mov
     forward(work, text, std::span(&first, 1), phase::decode);  // dense from here on: what was pruned has come back
     forward(work, straight, std::span(&first, 1), phase::decode);
     const std::vector<token_id> wrong(7, 3);
-    const sequence_step<reference<double>> drafts{text, wrong, phase::decode, 7};
-    REQUIRE(forward(work, std::span(&drafts, 1)));
+    REQUIRE(forward(work, sequence_step<reference<double>>{text, wrong, phase::decode, 7}));
     text.truncate(41);
     CHECK(text.known() == 41);
     CHECK(text.kv().rows(3).size() == 41);
@@ -260,7 +258,7 @@ namespace {
 
 /// Ends the step before a layer, or fails once one has been computed and before its dropped rows are saved, or once they are.
 struct fault final : step_observer {
-  enum class kind { stop, in_policy, saved } how;
+  enum class kind { stop, unsaved, saved } how;
   layer_id at;
   layer_id layer = 0;
   std::size_t policies = 0;
@@ -268,11 +266,10 @@ struct fault final : step_observer {
   fault(kind k, layer_id l) : how(k), at(l) {}
   bool stops() override { return how == kind::stop && layer == at; }
   void layer_begins(const layer_plan& plan) override { layer = plan.layer; }
-  void part_ends(step_part) override {}
   void part_begins(step_part part) override {
     // Entering is the first part of a layer that is the policy's, leaving the second; then rows are moved.
     if (part == step_part::policy) ++policies;
-    if (how == kind::in_policy && part == step_part::moving && policies == 2 * (at + 1)) throw std::bad_alloc();
+    if (how == kind::unsaved && part == step_part::moving && policies == 2 * (at + 1)) throw std::bad_alloc();
   }
   void layer_ends(const layer_end& end) override {
     layer = end.layer + 1;
@@ -291,7 +288,7 @@ TEST_CASE("a step that ends at any layer: a clone taken before answers as if not
   std::size_t lost = 0, kept = 0;
   for (const std::string flags : {"lazyllm --stages 3:0.5,5:0.5", "lazyllm --stages 3:0.5,5:0.5 --store none",
                                   "lazyllm --stages 3:0.4,6:0.5 --store bounded:rows=12", "dense"})
-    for (const fault::kind how : {fault::kind::stop, fault::kind::in_policy, fault::kind::saved})
+    for (const fault::kind how : {fault::kind::stop, fault::kind::unsaved, fault::kind::saved})
       for (layer_id l = 0; l < 8; ++l) {
         CAPTURE(flags);
         CAPTURE(l);
@@ -304,7 +301,7 @@ TEST_CASE("a step that ends at any layer: a clone taken before answers as if not
           const auto dense_rows = text.session().stats().dense_rows;
           bool stopped = false;
           try {
-            stopped = !forward(work, std::span(&step, 1));
+            stopped = !forward(work, step);
           } catch (const std::bad_alloc&) {
             stopped = true;
           }
@@ -346,7 +343,7 @@ TEST_CASE("a step that ends at any layer: a clone taken before answers as if not
           lost += document.session().tokens().lost_count();
         }
 
-        // So does a clone, whatever the step did.
+        // A clone taken before loses nothing whatever the step did.
         auto going = fresh();
         read(work, going, std::span(tokens).first(55), 50);
         auto before = going.fork();
@@ -359,38 +356,253 @@ TEST_CASE("a step that ends at any layer: a clone taken before answers as if not
   CHECK(lost > 100);
 }
 
-TEST_CASE("memory that cannot be had at any point: the step is abandoned, and what was before it goes on") {
-  reference<float> backend{execution{}};
-  const auto tokens = some_tokens(70);
-  const auto prompt = std::span(tokens).first(8), more = std::span(tokens).subspan(8);
+namespace {
+
+/// What is asked of some sequences at once; all of it must leave them as they were where memory runs out on the way.
+template <class Backend>
+struct scene {
+  std::vector<sequence<Backend>> texts;
+  std::vector<std::vector<token_id>> tokens;
+  std::vector<std::size_t> outputs;
+  trace_recorder trace{true};
+
+  bool step(workspace<Backend>& work) {
+    if (texts.size() == 1 && outputs[0] == 1) return !forward(work, texts[0], tokens[0], phase::prefill, &trace).empty();
+    std::vector<sequence_step<Backend>> steps;
+    for (std::size_t i = 0; i < texts.size(); ++i)
+      steps.push_back({texts[i], tokens[i], phase::prefill, outputs[i], i == 0 ? &trace : nullptr});
+    return forward(work, steps);
+  }
+};
+
+template <class Backend>
+scene<Backend> scene_of(std::string_view name, const model<Backend>& net, workspace<Backend>& warm) {
+  scene<Backend> s;
+  const auto add = [&](std::string_view flags, std::size_t known, std::size_t more, std::size_t outputs) {
+    s.texts.push_back(by_flags(net, flags));
+    const auto all = some_tokens(known + more);
+    if (known > 0) forward(warm, s.texts.back(), std::span(all).first(known), phase::prefill);
+    s.tokens.emplace_back(all.begin() + static_cast<std::ptrdiff_t>(known), all.end());
+    s.outputs.push_back(outputs);
+  };
+  if (name == "a first step") add("lazyllm --stages 1:0.5,3:0.5", 0, 70, 1);
+  if (name == "a later one") add("lazyllm --stages 1:0.5,3:0.5 --store bounded:rows=10", 8, 62, 1);
+  if (name == "a chunk") add("lazyllm --stages 2:0.5", 0, 70, 0);
+  if (name == "a batch") {
+    add("lazyllm --stages 1:0.5 --store none:for_good=true", 30, 20, 1);
+    add("lazyllm --stages 2:0.5,3:0.5", 0, 40, 3);
+    add("dense", 5, 1, 1);
+  }
+  return s;
+}
+
+template <class Backend>
+void survives_a_lack_of_memory(std::string_view name, bool once) {
+  Backend backend{execution{.threads = 1}};
+  const auto expected = [&] {
+    const auto net = tiny_model(backend);
+    workspace<Backend> work(net, backend);
+    auto s = scene_of(name, net, work);
+    REQUIRE(s.step(work));
+    return s.trace.take();
+  }();
   std::size_t failures = 0;
   for (std::size_t n = 1;; ++n) {
     CAPTURE(n);
-    const auto net = tiny_model(backend), other = tiny_model(backend);  // other: its rotary table is made by steps that do not fail
-    workspace<reference<float>> work(net, backend), others_work(other, backend);
-    auto text = begin(net, lazyllm(hard)), whole = begin(other, lazyllm(hard));
-    const auto first = copied(forward(others_work, whole, prompt, phase::prefill));
-    const auto second = copied(forward(others_work, whole, more, phase::prefill));
-    REQUIRE(copied(forward(work, text, prompt, phase::prefill)) == first);
-    auto clone = text.fork();
-
-    failing = n;  // a longer rotary table, more tokens, more rows: all of it has to grow now
+    const auto net = tiny_model(backend);
+    workspace<Backend> work(net, backend), warm(net, backend);
+    auto s = scene_of(name, net, warm);
+    std::vector<sequence<Backend>> clones;
+    std::vector<std::size_t> known;
+    for (const auto& text : s.texts) {
+      clones.push_back(text.fork());
+      known.push_back(text.known());
+    }
+    failing = n;
+    lazyprune_test::failing_from_there = !once;
     bool failed = false;
     try {
-      forward(work, text, more, phase::prefill);
+      failed = !s.step(work);
     } catch (const std::bad_alloc&) {
       failed = true;
     }
     failing = 0;
+    lazyprune_test::failing_from_there = false;
     if (!failed) break;
     ++failures;
-    REQUIRE(text.known() == prompt.size());
-    REQUIRE(text.session().known() == prompt.size());
-    REQUIRE_NOTHROW(forward(work, text, more, phase::prefill));
-    REQUIRE(copied(forward(work, clone, more, phase::prefill)) == second);
-    text.clear();
-    REQUIRE(copied(forward(work, text, prompt, phase::prefill)) == first);
-    REQUIRE(copied(forward(work, text, more, phase::prefill)) == second);
+    for (std::size_t i = 0; i < s.texts.size(); ++i) {
+      REQUIRE(s.texts[i].known() == known[i]);
+      REQUIRE(s.texts[i].session().known() == known[i]);
+    }
+    std::swap(s.texts, clones);
+    s.trace = trace_recorder(true);
+    REQUIRE(s.step(work));
+    require_same(s.trace.take(), expected);
+    std::swap(s.texts, clones);
+    s.trace = trace_recorder(true);
+    REQUIRE(s.step(work));  // it goes on
+    if (known[0] == 0) require_same(s.trace.take(), expected);
   }
-  CHECK(failures > 15);
+  CHECK(failures > 20);
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("memory that cannot be had at any point: all are as they were, a clone and a fresh one as if nothing had been", Backend,
+                   reference<float>, cpu) {
+  for (const char* name : {"a first step", "a later one", "a chunk", "a batch"}) {
+    CAPTURE(std::string(name));
+    survives_a_lack_of_memory<Backend>(name, true);
+    survives_a_lack_of_memory<Backend>(name, false);
+  }
+}
+
+TEST_CASE("rows that wait are given back with the layer that reads them, and wait on where another phase prunes sooner") {
+  reference<float> backend{execution{}};
+  const auto net = tiny_model(backend, tiny_config(8));
+  workspace<reference<float>> work(net, backend);
+  auto text = begin(net, policy{recency{}, by_phase{stages{{4, 0.5}}, stages{{1, 0.1}}}, top_k{}, keep_all{}});
+  const auto tokens = some_tokens(241);
+  REQUIRE(chunk(work, text, std::span(tokens).first(240)));
+  const std::size_t all = text.waiting_rows().bytes();
+  REQUIRE(text.session().tokens().waiting_count() == 240);
+  forward(work, text, std::span(tokens).last(1), phase::decode);
+  CHECK(text.session().tokens().waiting_count() > 200);
+  CHECK(text.session().tokens().waiting_count() < 220);
+  CHECK(text.waiting_rows().bytes() <= all);
+  CHECK(text.waiting_rows().bytes() >= text.session().tokens().waiting_count() * net.config.hidden * sizeof(float));
+}
+
+namespace {
+
+using exact = reference<double>;
+
+std::vector<sequence<exact>> walkers(const model<exact>& net) {
+  std::vector<sequence<exact>> all;
+  for (const char* flags :
+       {"lazyllm --stages 3:0.5,5:0.4", "lazyllm --stages 4:0.5 --scorer window_attention:window=5 --store bounded:rows=9",
+        "lazyllm --stages 2:0.6,5:0.5 --scorer key_norm --store none:for_good=true",
+        "lazyllm --stages 4:0.5 --scorer accumulated_attention --selector top_p:mass=0.8 --store none",
+        "lazyllm --stages 4:0.4 --scorer recency --decode dense", "dense", "streaming --keep-first 2 --keep-last 7"})
+    all.push_back(by_flags(net, flags));
+  all.push_back(begin(net, policy{recency{}, by_phase{stages{{4, 0.4}}, stages{{1, 0.5}}}, top_k{}, keep_all{}}));
+  return all;
+}
+
+/// Ends the step before its n-th layer.
+struct stopper final : step_observer {
+  std::size_t layers_left;
+  explicit stopper(std::size_t n) : layers_left(n) {}
+  bool stops() override { return layers_left == 0; }
+  void layer_begins(const layer_plan&) override { --layers_left; }
+};
+
+void require_same(const sequence<exact>& a, const sequence<exact>& b) {
+  REQUIRE(std::ranges::equal(a.tokens(), b.tokens()));
+  const frontier_table &some = a.session().tokens(), &others = b.session().tokens();
+  for (position t = 0; t < a.known(); ++t) {
+    REQUIRE(some.frontier(t) == others.frontier(t));
+    REQUIRE(some.lost(t) == others.lost(t));
+    REQUIRE(some.stored(t) == others.stored(t));
+    REQUIRE(some.waiting(t) == others.waiting(t));
+    const auto same = [](const double* x, const double* y, std::size_t n) { return std::equal(x, x + n, y); };
+    if (some.stored(t)) REQUIRE(same(a.stored_rows().row(some.slot(t)), b.stored_rows().row(others.slot(t)), 16));
+    if (some.waiting(t)) REQUIRE(same(a.waiting_rows().row(some.slot(t)), b.waiting_rows().row(others.slot(t)), 16));
+    for (layer_id l = 0; !some.gone(t) && l < some.frontier(t); ++l)
+      REQUIRE(same(a.kv().rows(l).key(a.kv().slot(l, t)), b.kv().rows(l).key(b.kv().slot(l, t)), 8));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("random walks of batches, chunks, outputs, stops, rollbacks and forks: each is where it would be alone, bit for bit") {
+  exact backend{execution{}};
+  model_config c = tiny_config(8);
+  c.max_positions = 400;
+  const auto net = tiny_model(backend, c);
+  workspace<exact> work(net, backend), other(net, backend);
+  std::size_t stops = 0, truncations = 0, forks = 0, waits = 0;
+  for (std::uint32_t seed = 0; seed < 20; ++seed) {
+    CAPTURE(seed);
+    std::mt19937 random(seed);
+    auto together = walkers(net), alone = walkers(net);
+    std::vector<sequence<exact>> left;  // forks that go ways of their own, and share memory with those
+    for (int operation = 0; operation < 40; ++operation) {
+      CAPTURE(operation);
+      const std::size_t one = random() % together.size();
+      switch (random() % 10) {
+        case 0: {
+          const std::size_t known = random() % (together[one].known() + 1);
+          together[one].truncate(known);
+          alone[one].truncate(known);
+          ++truncations;
+          break;
+        }
+        case 1:
+          left.push_back(together[one].fork());
+          if (random() % 2) std::swap(left.back(), together[one]);
+          ++forks;
+          break;
+        case 2: {
+          if (left.empty()) break;
+          sequence<exact>& fork = left[random() % left.size()];
+          const auto tokens = some_tokens(1 + random() % 9);
+          if (fork.known() < 300) (void)forward(other, sequence_step<exact>{fork, tokens, phase::prefill, random() % 2});
+          if (random() % 3 == 0) left.erase(left.begin());
+          break;
+        }
+        default: {
+          struct asked {
+            std::size_t who;
+            std::vector<token_id> tokens;
+            phase when;
+            std::size_t outputs;
+          };
+          std::vector<asked> batch;
+          for (std::size_t i = 0; i < together.size(); ++i) {
+            if (random() % 2 || together[i].known() > 300) continue;
+            std::vector<token_id> tokens(random() % 3 ? 1 + random() % 30 : 1);
+            for (token_id& t : tokens) t = static_cast<token_id>(random() % c.vocabulary);
+            const std::size_t n = tokens.size(), kind = random() % 4;
+            batch.push_back({i, std::move(tokens), random() % 2 ? phase::prefill : phase::decode,
+                             kind == 0   ? 0
+                             : kind == 1 ? random() % (n + 1)
+                                         : 1});
+          }
+          std::shuffle(batch.begin(), batch.end(), random);
+          const auto clock = std::ranges::find_if(batch, [](const asked& a) { return a.outputs > 0; });
+          if (clock == batch.end()) break;
+          const std::size_t stop = random() % 5 == 0 ? random() % 8 : 8;
+          stopper in_batch(stop < 8 ? stop : 100);
+          std::vector<sequence_step<exact>> steps;
+          for (const asked& a : batch)
+            steps.push_back({together[a.who], a.tokens, a.when, a.outputs, a.who == clock->who ? &in_batch : nullptr});
+          REQUIRE(forward(work, steps) == (stop == 8));
+          stops += stop < 8;
+          std::size_t row = 0;
+          for (const asked& a : batch) {
+            // A chunk that has left the batch is abandoned with it all the same.
+            const std::size_t depth = a.outputs > 0 ? 8 : alone[a.who].session().chunk_layers(a.when);
+            if (stop < 8 && depth <= stop) {
+              alone[a.who] = together[a.who].fork();
+              continue;
+            }
+            stopper by_itself(stop < 8 ? stop : 100);
+            REQUIRE(forward(other, sequence_step<exact>{alone[a.who], a.tokens, a.when, a.outputs, &by_itself}) == (stop == 8));
+            for (std::size_t k = 0; stop == 8 && k < a.outputs; ++k)
+              REQUIRE(copied(read_logits(work, row++)) == copied(read_logits(other, k)));
+          }
+        }
+      }
+      for (std::size_t i = 0; i < together.size(); ++i) {
+        CAPTURE(i);
+        require_same(together[i], alone[i]);
+        waits += together[i].session().tokens().waiting_count();
+      }
+    }
+  }
+  CHECK(stops > 30);
+  CHECK(truncations > 30);
+  CHECK(forks > 30);
+  CHECK(waits > 1000);
 }

@@ -773,7 +773,7 @@ void batches_have_the_bits_of_each_alone(const model<Backend>& net, Backend& bac
     CAPTURE(i);
     std::vector<sequence_step<Backend>> batch;
     for (auto& s : together) batch.push_back(s.step(i));
-    REQUIRE(forward<Backend>(work, batch));
+    REQUIRE(forward(work, batch));
     std::size_t row = 0;
     for (auto& s : together)
       for (std::size_t k = 0; k < s.steps[i].outputs; ++k) {
@@ -782,7 +782,7 @@ void batches_have_the_bits_of_each_alone(const model<Backend>& net, Backend& bac
       }
     for (auto& s : alone) {
       const sequence_step<Backend> step = s.step(i);
-      REQUIRE(forward(work, std::span(&step, 1)));
+      REQUIRE(forward(work, step));
       const auto logits = read_logits(work, 0, s.steps[i].outputs);
       s.logits.insert(s.logits.end(), logits.begin(), logits.end());
     }
@@ -862,7 +862,7 @@ TEST_CASE("a batch is checked whole before it begins; what fails later, or is st
     steps.insert(steps.begin(), {one, good});
     std::string what = "nothing";
     try {
-      (void)forward<exact>(work, steps);
+      (void)forward(work, steps);
     } catch (const error& fault) {
       what = fault.what();
     }
@@ -897,9 +897,9 @@ TEST_CASE("a batch is checked whole before it begins; what fails later, or is st
                                           {full, std::span(good).first(2), phase::prefill, 0},
                                           {two, good, phase::prefill, 1, &observer}};
     if (stop)
-      CHECK(!forward<exact>(work, steps));
+      CHECK(!forward(work, steps));
     else
-      CHECK_THROWS_AS((void)forward<exact>(work, steps), std::bad_alloc);
+      CHECK_THROWS_AS((void)forward(work, steps), std::bad_alloc);
     CHECK(one.known() == 4);
     CHECK(full.known() == 0);
     CHECK(two.known() == 0);
@@ -907,5 +907,14 @@ TEST_CASE("a batch is checked whole before it begins; what fails later, or is st
     auto again = one.fork();
     CHECK(std::ranges::equal(forward(work, again, std::span(good).first(1), phase::decode), logits));
   }
-  CHECK(forward<exact>(work, std::span<const sequence_step<exact>>{}));
+  CHECK(forward(work, std::span<const sequence_step<exact>>{}));
+
+  auto chunked = begin(net, lazyllm(stages{{2, 0.5}}));
+  REQUIRE(forward(work, sequence_step<exact>{chunked, good, phase::prefill, 0}));
+  CHECK_THROWS_WITH_AS(read_logits(work, 0), "workspace: read_logits: expected rows below the 0 that the last step finished, found 0 to 1",
+                       error);
+  REQUIRE(forward(work, sequence_step<exact>{chunked, good, phase::prefill, 3}));
+  CHECK(read_logits(work, 1, 2).size() == 2 * 97);
+  CHECK_THROWS_AS(read_logits(work, 2, 2), error);
+  CHECK_THROWS_AS(read_logits(work, 4, std::size_t{0} - 1), error);
 }

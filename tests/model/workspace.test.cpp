@@ -87,7 +87,7 @@ TEST_CASE("forks of one document, a thread each, answer as one after the other")
   const auto tokens = some_tokens(150);
   auto document = begin(net, lazyllm(stages{{2, 0.5}, {3, 0.5}}));
   const sequence_step<backend_type> chunk{document, std::span(tokens).first(120), phase::prefill, 0};
-  REQUIRE(forward(work, std::span(&chunk, 1)));
+  REQUIRE(forward(work, chunk));
   const auto answer = [&](workspace<backend_type>& with, sequence<backend_type> fork, std::size_t question) {
     std::vector<float> all;
     for (std::size_t at = 120 + question, step = 0; at < 150; ++at, ++step) {

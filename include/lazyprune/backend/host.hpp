@@ -51,30 +51,43 @@ class aligned_array {
   std::size_t size_ = 0;
 };
 
-/// Memory of `size` numbers that copies of it share until one of them writes.
+/// Memory of `size` numbers that copies of it share until one of them writes; they may belong to different threads.
 template <class T>
 class shared_array {
  public:
   shared_array() = default;
-  explicit shared_array(std::size_t size) : memory_(std::make_shared<aligned_array<T>>(size)) {}
+  explicit shared_array(std::size_t size) : at_(new memory{aligned_array<T>(size)}) {}
+  shared_array(const shared_array& other) noexcept : at_(other.at_) {
+    if (at_) at_->owners.fetch_add(1, std::memory_order_relaxed);
+  }
+  shared_array(shared_array&& other) noexcept : at_(std::exchange(other.at_, nullptr)) {}
+  shared_array& operator=(shared_array other) noexcept {
+    std::swap(at_, other.at_);
+    return *this;
+  }
+  ~shared_array() {
+    if (at_ && at_->owners.fetch_sub(1, std::memory_order_acq_rel) == 1) delete at_;
+  }
 
-  const T* data() const { return memory_->data(); }
-  std::size_t bytes() const { return memory_ ? memory_->bytes() : 0; }
+  const T* data() const { return at_->numbers.data(); }
+  std::size_t bytes() const { return at_ ? at_->numbers.bytes() : 0; }
 
   /// To be written: what others hold as well is copied first.
   T* own() {
-    if (memory_.use_count() > 1) {
-      auto copy = std::make_shared<aligned_array<T>>(memory_->size());
-      std::copy_n(memory_->data(), memory_->size(), copy->data());
-      memory_ = std::move(copy);
-    } else {
-      std::atomic_thread_fence(std::memory_order_acquire);  // what another thread read is read before it let go
+    if (at_->owners.load(std::memory_order_acquire) > 1) {
+      shared_array copy(at_->numbers.size());
+      std::copy_n(data(), at_->numbers.size(), copy.at_->numbers.data());
+      std::swap(at_, copy.at_);
     }
-    return memory_->data();
+    return at_->numbers.data();
   }
 
  private:
-  std::shared_ptr<aligned_array<T>> memory_;
+  struct memory {
+    aligned_array<T> numbers;
+    std::atomic<std::size_t> owners{1};
+  };
+  memory* at_ = nullptr;
 };
 
 /// Slots of so many numbers each, in blocks: memory grows without copying what is there, and is given back with a block's last slot.
@@ -86,7 +99,7 @@ class slot_blocks {
   explicit slot_blocks(std::size_t columns) : columns_(columns) {}
 
   std::size_t columns() const { return columns_; }
-  bool empty() const { return used_ == 0; }
+  std::size_t size() const { return size_; }  // slots in use
   std::size_t bytes() const { return used_ * block_slots * columns_ * sizeof(T); }
 
   /// Room for these slots, to be written.
@@ -98,12 +111,13 @@ class slot_blocks {
         b.data = shared_array<T>(block_slots * columns_);
         ++used_;
       }
-      b.slots |= bit_of(slot);
       b.data.own();
+      size_ += (b.slots & bit_of(slot)) == 0;
+      b.slots |= bit_of(slot);
     }
   }
 
-  /// (columns), of a slot that there is room for since it was last shared.
+  /// (columns), to be written: of a slot that there is room for since it was last shared.
   T* row(std::size_t slot) { return const_cast<T*>(std::as_const(*this).row(slot)); }
   /// (columns), of a slot in use.
   const T* row(std::size_t slot) const {
@@ -114,16 +128,23 @@ class slot_blocks {
   /// What these slots hold, each of them something, is not needed any more.
   void release(std::span<const std::uint32_t> slots) noexcept {
     for (const std::uint32_t slot : slots) {
-      blocks_[slot / block_slots].slots &= ~bit_of(slot);
-      free_if_unused(blocks_[slot / block_slots]);
+      block& b = blocks_[slot / block_slots];
+      assert(b.slots & bit_of(slot));
+      b.slots &= ~bit_of(slot);
+      --size_;
+      free_if_unused(b);
     }
   }
 
   /// Nothing is needed any more but the slots that `visit(keep)` calls keep(slot) for, each of them in use.
   template <class Visit>
   void retain(Visit&& visit) noexcept {
+    size_ = 0;
     for (block& b : blocks_) b.slots = 0;
-    visit([this](std::uint32_t slot) { blocks_[slot / block_slots].slots |= bit_of(slot); });
+    visit([this](std::uint32_t slot) {
+      ++size_;
+      blocks_[slot / block_slots].slots |= bit_of(slot);
+    });
     for (block& b : blocks_) free_if_unused(b);
   }
 
@@ -143,6 +164,7 @@ class slot_blocks {
   }
 
   std::size_t columns_;
+  std::size_t size_ = 0;
   std::size_t used_ = 0;  // blocks that have memory
   std::vector<block> blocks_;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the transformer asks of a machine: a dozen operations on rows of activations. A backend object is one execution context
-// (threads or stream, and scratch): one per running sequence. Weights are made by it once, immutable, and shared by all contexts.
+// What the transformer asks of a machine: some twenty operations on rows of activations. A backend object is one execution context
+// (threads or stream, and scratch): one per workspace. Weights are made by it once, immutable, and shared by all contexts.
 //
 //   type            is
 //   scalar          what activations are computed in, as the host reads them: float or double
@@ -78,8 +78,8 @@ struct attention_rows {
   std::span<const position> rows;        // (rows), ascending
   std::span<const position> active;      // (active), ascending
   std::span<const std::uint32_t> slots;  // (active)
-  /// So many rows this layer of the sequence finishes, in this call and in others; 0: these alone. How the keys are cut may depend on it,
-  /// and not on the company in which the rows come.
+  /// The rows that this layer of the sequence finishes, in this call and in others; 0: these alone. How keys are cut may depend on their
+  /// number, and not on the company in which the rows come.
   std::size_t rows_of_layer = 0;
 };
 
@@ -127,8 +127,9 @@ concept tensor_backend = std::floating_point<typename B::scalar> && std::constru
   buffer.reserve(n);  // room for n rows at least; what is there stays
   { buffer.view() } -> std::same_as<rows_view<typename B::scalar>>;
   { buffer.bytes() } -> std::convertible_to<std::size_t>;
-  store.release(ids);                          // what these slots hold is not needed any more
-  store.retain([](auto&& keep) { keep(0); });  // nothing is, but the slots that `keep` is called with
+  store.release(ids);                                     // what these slots hold is not needed any more
+  store.retain([](auto&& keep) { keep(0); });             // nothing is, but the slots that `keep` is called with
+  { stored.size() } -> std::convertible_to<std::size_t>;  // slots in use
   { stored.bytes() } -> std::convertible_to<std::size_t>;
   kv.truncate(n);                                       // forgets the slots from n on
   { keys.size() } -> std::convertible_to<std::size_t>;  // slots

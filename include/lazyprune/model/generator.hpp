@@ -25,7 +25,7 @@ constexpr std::string_view name_of(finish_reason reason) {
 struct generation_options {
   std::size_t max_new = 64;   // tokens to generate
   std::size_t context = 0;    // longest sequence; 0: the model's
-  std::size_t chunk = 0;      // so many tokens of the prompt are read at a time; 0: all
+  std::size_t chunk = 0;      // so many tokens of the prompt are read at a time, and the last ones up to two more; 0: all
   std::size_t speculate = 0;  // tokens a step after the prompt reads at most: the last one and guesses at those to come; 0: it alone
   sampling sampler{};
   bool ignore_eos = false;
@@ -93,9 +93,26 @@ bool read_pieces(workspace<Backend>& work, sequence<Backend>& text, std::span<co
   constexpr std::size_t least = 3;
   for (; chunk > 0 && prompt.size() >= chunk + least; prompt = prompt.subspan(chunk)) {
     const sequence_step<Backend> step{text, prompt.first(chunk), phase::prefill, 0, observer};
-    if (!forward(work, std::span(&step, 1))) return false;
+    if (!forward(work, step)) return false;
   }
   return true;
+}
+
+/// Calls `read`, which returns whether it has read a text to its end. Where it has not, what it has read is taken back.
+template <tensor_backend Backend, class Read>
+bool read_whole(sequence<Backend>& text, const Read& read) {
+  const std::size_t before = text.known();
+  const auto take_back = [&] {
+    if (text.known() > before) text.truncate(before);
+  };
+  try {
+    if (read()) return true;
+  } catch (...) {
+    take_back();
+    throw;
+  }
+  take_back();
+  return false;
 }
 
 /// One generation in the making.
@@ -155,8 +172,12 @@ class generating {
 
   /// The logits after the prompt; nothing where an observer stopped it, as in `read_next`.
   scalars read_prompt(std::span<const token_id> prompt, step_observer& observer) {
-    if (!read_pieces(work_, text_, prompt, options_.chunk, &observer)) return {};
-    return forward(work_, text_, prompt, phase::prefill, &observer);
+    scalars logits;
+    read_whole(text_, [&] {
+      if (read_pieces(work_, text_, prompt, options_.chunk, &observer)) logits = forward(work_, text_, prompt, phase::prefill, &observer);
+      return !logits.empty();
+    });
+    return logits;
   }
 
   /// Reads the last token, and drafts of those that may follow it, `room` in all at most. The logits after each of them: (input_,
@@ -170,7 +191,7 @@ class generating {
     }
     if (input_.size() == 1) return forward(work_, text_, input_, phase::decode, &observer);
     const sequence_step<Backend> step{text_, input_, phase::decode, input_.size(), &observer};
-    if (!forward(work_, std::span(&step, 1))) return {};
+    if (!forward(work_, step)) return {};
     return read_logits(work_, 0, input_.size());
   }
 
@@ -253,9 +274,10 @@ class generating {
 template <tensor_backend Backend>
 [[nodiscard]] bool read_beginning(workspace<Backend>& work, sequence<Backend>& text, std::span<const token_id> tokens,
                                   std::size_t chunk = 0, step_observer* observer = nullptr) {
-  if (!detail::read_pieces(work, text, tokens, chunk, observer)) return false;
-  const sequence_step<Backend> step{text, tokens, phase::prefill, 0, observer};
-  return forward(work, std::span(&step, 1));
+  return detail::read_whole(text, [&] {
+    return detail::read_pieces(work, text, tokens, chunk, observer) &&
+           forward(work, sequence_step<Backend>{text, tokens, phase::prefill, 0, observer});
+  });
 }
 
 /// Goes on with a sequence, a new one or one that has had earlier turns: reads the prompt, then generates token by token. The last token

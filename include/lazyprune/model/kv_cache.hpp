@@ -28,9 +28,8 @@ class kv_cache {
            rows_view<const typename Backend::scalar> v) {
     if (tokens.empty()) return;
     layer_rows& at = layers_[layer];
-    const std::size_t before = bytes_of(at);
     if (at.slots.size() <= tokens.back()) at.slots.resize(tokens.back() + 1, none);
-    if (at.holes) find_free(at);
+    at.find_free();
     new_slots_.resize(tokens.size());
     auto next = static_cast<std::uint32_t>(at.rows.size());
     for (std::size_t i = 0; i < tokens.size(); ++i) {
@@ -39,7 +38,6 @@ class kv_cache {
       at.slots[tokens[i]] = new_slots_[i];
     }
     backend.put(at.rows, new_slots_, k, v);
-    bytes_ += bytes_of(at) - before;
   }
 
   const typename Backend::kv_layer& rows(layer_id layer) const { return layers_[layer].rows; }
@@ -68,48 +66,72 @@ class kv_cache {
       }
       at.rows.truncate(size);
       at.free.clear();
-      at.holes = used < size;
+      at.free_is = used < size ? layer_rows::unknown : layer_rows::sorted;
     }
   }
 
-  /// Forgets the rows of these tokens in all layers.
-  void forget(std::span<const position> tokens) {
-    for (layer_rows& at : layers_)
-      for (const position t : tokens) {
-        if (t >= at.slots.size() || at.slots[t] == none) continue;
+  /// Forgets the rows of the tokens from `tokens` on, likewise.
+  void truncate(std::size_t tokens) noexcept {
+    for (layer_rows& at : layers_) {
+      std::size_t count = 0, least = at.rows.size();
+      for (std::size_t t = tokens; t < at.slots.size(); ++t) {
         const std::uint32_t slot = std::exchange(at.slots[t], none);
-        if (!at.holes) at.free.insert(std::ranges::lower_bound(at.free, slot, std::greater()), slot);
+        if (slot == none) continue;
+        ++count;
+        least = std::min<std::size_t>(least, slot);
       }
+      if (least + count == at.rows.size() && at.free.empty())
+        at.rows.truncate(least);
+      else if (count > 0)
+        at.free_is = layer_rows::unknown;
+    }
   }
 
-  std::size_t bytes() const { return bytes_; }
+  /// Forgets the rows of these tokens in all layers, likewise.
+  void forget(std::span<const position> tokens) noexcept {
+    for (layer_rows& at : layers_)
+      for (const position t : tokens)
+        if (t < at.slots.size() && at.slots[t] != none) at.release(std::exchange(at.slots[t], none));
+  }
+
+  std::size_t bytes() const {
+    std::size_t sum = 0;
+    for (const layer_rows& at : layers_) sum += at.rows.bytes() + (at.slots.capacity() + at.free.capacity()) * sizeof(std::uint32_t);
+    return sum;
+  }
 
  private:
-  struct layer_rows {
-    typename Backend::kv_layer rows;
-    std::vector<std::uint32_t> slots{};  // (tokens): of each token that has a row
-    std::vector<std::uint32_t> free{};   // descending: slots among the rows that no token has
-    bool holes = false;                  // they have yet to be found
-  };
   static constexpr std::uint32_t none = static_cast<std::uint32_t>(-1);
 
-  static void find_free(layer_rows& at) {
-    std::vector<bool> used(at.rows.size());
-    for (const std::uint32_t slot : at.slots)
-      if (slot != none) used[slot] = true;
-    at.free.clear();
-    for (std::size_t slot = used.size(); slot-- > 0;)
-      if (!used[slot]) at.free.push_back(static_cast<std::uint32_t>(slot));
-    at.holes = false;
-  }
+  struct layer_rows {
+    typename Backend::kv_layer rows;
+    std::vector<std::uint32_t> slots{};                   // (tokens): of each token that has a row
+    std::vector<std::uint32_t> free{};                    // slots among the rows that no token has
+    enum { sorted, unsorted, unknown } free_is = sorted;  // descending; or to be sorted, or to be found
 
-  static std::size_t bytes_of(const layer_rows& layer) {
-    return layer.rows.bytes() + (layer.slots.capacity() + layer.free.capacity()) * sizeof(std::uint32_t);
-  }
+    void release(std::uint32_t slot) noexcept {
+      if (free.size() == free.capacity()) free_is = unknown;
+      if (free_is == unknown) return;
+      free.push_back(slot);
+      free_is = unsorted;
+    }
+
+    void find_free() {
+      if (free_is == unsorted) std::ranges::sort(free, std::greater());
+      if (free_is == unknown) {
+        std::vector<bool> used(rows.size());
+        for (const std::uint32_t slot : slots)
+          if (slot != none) used[slot] = true;
+        free.clear();
+        for (std::size_t slot = used.size(); slot-- > 0;)
+          if (!used[slot]) free.push_back(static_cast<std::uint32_t>(slot));
+      }
+      free_is = sorted;
+    }
+  };
 
   std::vector<layer_rows> layers_;
   std::vector<std::uint32_t> new_slots_;
-  std::size_t bytes_ = 0;
 };
 
 }  // namespace v0

@@ -23,9 +23,9 @@ inline namespace v0 {
 /// What a step's time is divided into; the rest passes in the linear layers, norms and rotations.
 enum class step_part : std::uint8_t {
   policy,  // scoring, selecting, planning
-  moving,  // gathering, spilling and reviving rows
+  moving,  // gathering, spilling and reviving rows; in a batch nobody is told of the gathering, which is done for all at once
   attention,
-  logits,  // the product of the last row with the head
+  logits,  // the product of the rows whose logits are read with the head
 };
 
 /// What there is to know when a layer is done and its spilled rows are saved.
@@ -54,7 +54,7 @@ class step_observer {
   virtual void layer_ends([[maybe_unused]] const layer_end& end) {}
   virtual void part_begins([[maybe_unused]] step_part part) {}
   virtual void part_ends([[maybe_unused]] step_part part) {}
-  /// Whether a batch has to read the logits for it, which a step of one sequence always reads.
+  /// Whether a batch has to read the logits for it. Where `forward` returns them, it is told of them anyway.
   virtual bool wants_logits() const { return false; }
   /// The logits after the step's last token (vocabulary), in the backend's scalars. A step that is stopped has none, and neither has a
   /// chunk.
@@ -159,8 +159,8 @@ class memory_watch final : public step_observer {
   memory_use most_;
 };
 
-/// Writes down what each step does. Chunks belong to the step with a query that follows them: they make one record, as if the whole had
-/// been one step.
+/// Writes down what each step of a sequence does. Chunks belong to the step with a query that follows them: they make one record, as if the
+/// whole had been one step. It does not know which of them the sequence has forgotten since.
 class trace_recorder final : public step_observer {
  public:
   explicit trace_recorder(bool with_logits = false) : with_logits_(with_logits) {}
@@ -170,6 +170,7 @@ class trace_recorder final : public step_observer {
   std::vector<step_trace> take() { return std::move(steps_); }
 
   void step_begins(std::span<const token_id> tokens, std::size_t outputs) override {
+    if (steps_.size() == steps_.capacity()) steps_.reserve(2 * steps_.size() + 1);  // a step that has ended is not to fail
     now_ = chunks_;
     now_.step = steps_.size();
     now_.tokens.insert(now_.tokens.end(), tokens.begin(), tokens.end());

@@ -56,7 +56,9 @@ class sequence {
   /// step_machine::truncate.
   void truncate(std::size_t tokens) {
     session_.truncate(tokens);
-    forget_with_session();
+    tokens_.resize(tokens);
+    kv_.truncate(tokens);
+    retain_rows();
   }
 
   /// Forgets all tokens, and the statistics. The memory of keys and values is kept for those to come.
@@ -81,7 +83,12 @@ class sequence {
   }
 
   void abandon() {
-    session_.abandon();
+    try {
+      session_.abandon();
+    } catch (...) {  // a user's policy that could not be made anew
+      forget_with_session();
+      throw;
+    }
     forget_with_session();
   }
 
@@ -90,14 +97,23 @@ class sequence {
     const frontier_table& table = session_.tokens();
     tokens_.resize(table.known());
     kv_.retain([&](layer_id l, position t) { return t < table.known() && l < table.frontier(t) && !table.gone(t); });
-    const auto retain = [&](typename Backend::row_store& rows, bool (frontier_table::*has)(position) const noexcept) {
-      rows.retain([&](auto&& keep) {
-        for (position t = 0; t < table.known(); ++t)
-          if ((table.*has)(t)) keep(table.slot(t));
-      });
-    };
-    retain(stored_, &frontier_table::stored);
-    retain(waiting_, &frontier_table::waiting);
+    retain_rows();
+  }
+
+  /// Gives back the memory of rows in slots that the session has freed.
+  void retain_rows() noexcept {
+    const frontier_table& table = session_.tokens();
+    retain_rows(stored_, table.stored_count(), &frontier_table::stored);
+    retain_rows(waiting_, table.waiting_count(), &frontier_table::waiting);
+  }
+
+  void retain_rows(typename Backend::row_store& rows, std::size_t count, bool (frontier_table::*has)(position) const noexcept) noexcept {
+    if (rows.size() == count) return;
+    const frontier_table& table = session_.tokens();
+    rows.retain([&](auto&& keep) {
+      for (position t = 0; t < table.known(); ++t)
+        if ((table.*has)(t)) keep(table.slot(t));
+    });
   }
 
   const lazyprune::model<Backend>* model_;

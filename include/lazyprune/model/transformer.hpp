@@ -5,10 +5,12 @@
 #pragma once
 
 #include <algorithm>
+#include <exception>
 #include <functional>
 #include <limits>
 #include <numeric>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -41,8 +43,10 @@ class transformer {
   explicit transformer(workspace<Backend>& work)
       : config_(work.model().config), weights_(work.model().weights), backend_(work.backend()), work_(work) {}
 
-  /// The layers of all steps. False where an observer stopped them.
-  bool run(batch steps) {
+  /// The layers of all steps. False where an observer stopped them. Of steps with outputs whose observer wants them, or of all, it reads
+  /// the logits after the last token: those of the last step stay in the workspace.
+  bool run(batch steps, bool read_logits_of_all) {
+    work_.outputs_ = 0;
     check(steps);
     std::size_t positions = 0;
     for (const sequence_step<Backend>& s : steps) {  // what throws here leaves the sequences as they were
@@ -54,27 +58,38 @@ class transformer {
     parts_.reserve(steps.size());
     try {
       begin(steps);
-      if (layers()) {
-        finish();
-        return true;
+      if (!layers()) {
+        abandon();
+        return false;
       }
+      for (const sequence_step<Backend>& s : steps) {
+        work_.outputs_ += s.outputs;
+        if (s.outputs > 0 && (read_logits_of_all || (s.observer && s.observer->wants_logits()))) read_last(s.observer);
+      }
+      for (part& p : parts_) p.step.finish();
     } catch (...) {
+      work_.outputs_ = 0;
       abandon();
       throw;
     }
-    abandon();
-    return false;
+    for (const part& p : parts_) p.text->kv_.forget(p.text->session_.losses());
+    for (const sequence_step<Backend>& s : steps)
+      if (s.observer) s.observer->step_ends(s.text.get().session());
+    return true;
   }
 
+  std::span<const scalar> logits() const { return work_.logits_; }  // that were read last
+
   /// The logits of the rows that the steps finished, in their order, from `first` on: (count, vocabulary).
-  std::span<const scalar> read_logits(std::size_t first, std::size_t count, step_observer* observer = nullptr) {
-    during(observer, step_part::logits, [&] {
-      work_.logits_.resize(count * config_.vocabulary);
-      const rows x = work_.x_.view().slice(first, count), norm = room(work_.norm_, count), logits = room(work_.logits_rows_, count);
-      backend_.rms_norm(x, weights_.norm, config_.rms_epsilon, norm);
-      backend_.multiply(norm, work_.model().head(), nullptr, logits);
-      backend_.read(logits, work_.logits_.data());
-    });
+  std::span<const scalar> read_logits(std::size_t first, std::size_t count) {
+    if (first > work_.outputs_ || count > work_.outputs_ - first)
+      throw error("workspace", "read_logits", "rows below the " + std::to_string(work_.outputs_) + " that the last step finished",
+                  std::to_string(first) + " to " + std::to_string(first + count), error_code::wrong_order);
+    work_.logits_.resize(count * config_.vocabulary);
+    const rows x = work_.x_.view().slice(first, count), norm = room(work_.norm_, count), logits = room(work_.logits_rows_, count);
+    backend_.rms_norm(x, weights_.norm, config_.rms_epsilon, norm);
+    backend_.multiply(norm, work_.model().head(), nullptr, logits);
+    backend_.read(logits, work_.logits_.data());
     return work_.logits_;
   }
 
@@ -150,15 +165,23 @@ class transformer {
       if (s.observer) s.observer->step_begins(s.tokens, s.outputs);
   }
 
+  /// All of them, also where one throws.
   void abandon() {
-    for (const part& p : parts_) p.text->abandon();
+    std::exception_ptr thrown;
+    for (const part& p : parts_) {
+      try {
+        p.text->abandon();
+      } catch (...) {
+        thrown = std::current_exception();
+      }
+    }
+    if (thrown) std::rethrow_exception(thrown);
   }
 
-  void finish() {
-    for (part& p : parts_) {
-      p.step.finish();
-      p.text->kv_.forget(p.text->session_.losses());
-    }
+  /// The logits after the last token of a step, the last one that work_.outputs_ counts.
+  void read_last(step_observer* observer) {
+    const auto logits = during(observer, step_part::logits, [&] { return read_logits(work_.outputs_ - 1, 1); });
+    if (observer) observer->logits(logits);
   }
 
   /// False where an observer stopped them. A chunk leaves the batch where it ends.
@@ -185,6 +208,7 @@ class transformer {
 
   void enter(part& p, layer_id l, std::size_t first) {
     p.plan = during(p.observer, step_part::policy, [&] { return p.step.enter(l); });
+    p.text->retain_rows();  // what waited and was dropped is saved, or lost
     p.first_before = std::exchange(p.first, first);
     p.skipped = 0;
     p.queries = probe_queries(p.step);
@@ -193,12 +217,16 @@ class transformer {
 
   void leave(part& p, layer_id l) {
     sequence<Backend>& text = *p.text;
-    work_.from_rows_.clear();  // the stored rows that the layer has read
-    for (const row_source& s : p.plan.sources)
+    work_.from_rows_.clear();  // the slots that the layer has read
+    work_.to_rows_.clear();
+    for (const row_source& s : p.plan.sources) {
       if (s.from == origin::stored) work_.from_rows_.push_back(s.index);
+      if (s.from == origin::waiting) work_.to_rows_.push_back(s.index);
+    }
     during(p.observer, step_part::policy, [&] { p.step.leave(look(p)); });
     during(p.observer, step_part::moving, [&] {
       text.stored_.release(work_.from_rows_);
+      text.waiting_.release(work_.to_rows_);
       save(p);
     });
     if (p.observer)
@@ -281,22 +309,21 @@ class transformer {
       }
       return !work_.from_rows_.empty();
     };
-    if (p.step.spills().empty()) return forget_waiting(text);
+    if (p.step.spills().empty()) return;
     const rows x = work_.x_.view();
     if (list(origin::carried, origin::stored, p.first)) backend_.store_rows(x, work_.from_rows_, text.stored_, work_.to_rows_);
     if (list(origin::carried, origin::waiting, p.first)) backend_.keep_rows(x, work_.from_rows_, text.waiting_, work_.to_rows_);
-    if (list(origin::waiting, origin::stored, 0)) {
-      const rows between = room(work_.norm_, work_.from_rows_.size());
-      work_.slots_.resize(work_.from_rows_.size());
-      std::iota(work_.slots_.begin(), work_.slots_.end(), 0u);
-      backend_.take_rows(text.waiting_, work_.from_rows_, between, work_.slots_);
-      backend_.store_rows(between, work_.slots_, text.stored_, work_.to_rows_);
+    if (!list(origin::waiting, origin::stored, 0)) return;
+    work_.slots_.resize(std::min(work_.from_rows_.size(), block_rows));
+    std::iota(work_.slots_.begin(), work_.slots_.end(), 0u);
+    const std::span<const std::uint32_t> all_from = work_.from_rows_, all_to = work_.to_rows_;
+    for (std::size_t done = 0; done < all_from.size(); done += block_rows) {
+      const std::size_t n = std::min(block_rows, all_from.size() - done);
+      const std::span<const std::uint32_t> between_rows = std::span(work_.slots_).first(n);
+      const rows between = room(work_.norm_, n);
+      backend_.take_rows(text.waiting_, all_from.subspan(done, n), between, between_rows);
+      backend_.store_rows(between, between_rows, text.stored_, all_to.subspan(done, n));
     }
-  }
-
-  /// Gives back the memory of rows that waited, once none does.
-  static void forget_waiting(sequence<Backend>& text) {
-    if (text.waiting_.bytes() > 0 && text.session_.tokens().waiting_count() == 0) text.waiting_.retain([](auto&&) {});
   }
 
   /// Computes the plans' rows: keys and values of all, the rest of the layer for those that are to be finished, which the last layer moves
@@ -331,7 +358,8 @@ class transformer {
       return std::min(at, n);
     };
     std::size_t last = cut(n % most ? n % most : most);
-    for (std::size_t first = 0; first < n; first = last, last = cut(last + most)) work(first, last);
+    for (std::size_t first = 0; first < n; first = last, last = cut(last + most))
+      if (first < last) work(first, last);
   }
 
   /// The rows that are to be finished, out of all. Returns how many they are.
@@ -491,23 +519,21 @@ class transformer {
 /// False where an observer stopped it. `read_logits` then reads the logits of the outputs. Throws `error` where tokens are none of the
 /// model's, exceed its positions or the session's room, or a request makes no sense, a sequence is of another model than the workspace, or
 /// comes twice; and then nothing has changed. Whatever is thrown later, and where the step was stopped, all the sequences' steps are
-/// abandoned (step_machine::abandon).
+/// abandoned (step_machine::abandon); but what an observer throws when it is told of the end comes too late for that.
 template <tensor_backend Backend>
-[[nodiscard]] bool forward(workspace<Backend>& work, std::span<const sequence_step<Backend>> steps) {
-  transformer<Backend> pass(work);
-  if (!pass.run(steps)) return false;
-  std::size_t outputs = 0;
-  for (const sequence_step<Backend>& s : steps) {
-    outputs += s.outputs;
-    if (!s.observer) continue;
-    if (s.outputs > 0 && s.observer->wants_logits()) s.observer->logits(pass.read_logits(outputs - 1, 1, s.observer));
-    s.observer->step_ends(s.text.get().session());
-  }
-  return true;
+[[nodiscard]] bool forward(workspace<Backend>& work, std::type_identity_t<std::span<const sequence_step<Backend>>> steps) {
+  return transformer<Backend>(work).run(steps, false);
+}
+
+/// The same of one sequence.
+template <tensor_backend Backend>
+[[nodiscard]] bool forward(workspace<Backend>& work, const sequence_step<Backend>& step) {
+  return forward(work, std::span(&step, 1));
 }
 
 /// The logits of what the workspace's last step finished: the outputs of all sequences, in the order in which those were given. Those from
-/// number `first` on: (count, vocabulary), valid until the workspace is used again.
+/// number `first` on: (count, vocabulary), valid until the workspace is used again. Many are better read some at a time: these numbers are
+/// the widest of all. Throws `error` (wrong_order) where there are not so many outputs.
 template <tensor_backend Backend>
 std::span<const typename Backend::scalar> read_logits(workspace<Backend>& work, std::size_t first, std::size_t count = 1) {
   return transformer<Backend>(work).read_logits(first, count);
@@ -520,13 +546,8 @@ std::span<const typename Backend::scalar> forward(workspace<Backend>& work, sequ
                                                   phase phase, step_observer* observer = nullptr) {
   const sequence_step<Backend> step{text, tokens, phase, 1, observer};
   transformer<Backend> pass(work);
-  if (!pass.run(std::span(&step, 1))) return {};
-  const auto logits = pass.read_logits(0, 1, observer);
-  if (observer) {
-    observer->logits(logits);
-    observer->step_ends(text.session());
-  }
-  return logits;
+  if (!pass.run(std::span(&step, 1), true)) return {};
+  return pass.logits();
 }
 
 /// How much each token tells: -log p(token | those before it) in nats, infinity for the first, which nothing comes before. One prefill of a
@@ -537,7 +558,7 @@ std::vector<double> self_information(workspace<Backend>& work, sequence<Backend>
                                      step_observer* observer = nullptr) {
   if (text.known() > 0) throw error("sequence", "tokens", "none yet", std::to_string(text.known()));
   const sequence_step<Backend> step{text, tokens, phase::prefill, tokens.size(), observer};
-  if (!forward(work, std::span(&step, 1))) return {};
+  if (!forward(work, step)) return {};
   std::vector<double> information{std::numeric_limits<double>::infinity()};
   constexpr std::size_t block = 64;  // rows: logits are the widest of all
   for (std::size_t first = 0; first + 1 < tokens.size(); first += block) {

@@ -57,6 +57,7 @@ class workspace {
   std::shared_ptr<const typename rotary_table<Backend>::part> rope_;
 
   buffer x_;                    // (rows of a layer, of all sequences, hidden): the residual stream
+  std::size_t outputs_ = 0;     // so many rows, the first of x_, are what the last step finished
   buffer norm_;                 // (block, hidden)
   buffer q_, k_, v_;            // (block, heads * head_dim)
   buffer attended_;             // (block, heads * head_dim)

@@ -86,7 +86,10 @@ struct admission {
       if (next != admitted.end() && *next == i) {
         ++next;
       } else if (!read_next(t)) {
-        table.waiting(t) ? table.refuse_waiting(t) : table.lose(t);
+        if (table.waiting(t))
+          table.refuse_waiting(t);
+        else
+          table.lose(t);
         if (embeddings()) losses.push_back(t);
       }
     }

@@ -120,8 +120,9 @@ class step_machine {
         if (table_.frontier(t) > 0 && !table_.settled(t, layers_) && !table_.has_slot(t)) table_.lose(t);
       count_dense_rows(std::size_t{0} - request_.tokens);  // takes them back, modulo 2^64
       forget_from(older);
+    } else {
+      end_step();
     }
-    end_step();
   }
 
  protected:
@@ -242,12 +243,10 @@ class step_machine {
   }
 
   void forget_from(std::size_t tokens) {
-    if (tokens == 0) {
-      forget_policy();
+    if (tokens == 0)
       table_.clear();
-    } else {
+    else
       table_.truncate(tokens);
-    }
     if (remembers_) memory_.resize(tokens);
     const auto forgotten = [&](std::vector<position>& list) { return std::ranges::lower_bound(list, tokens); };
     losses_.erase(forgotten(losses_), losses_.end());
@@ -255,6 +254,7 @@ class step_machine {
     listed_ = std::min(listed_, tokens);
     settled_ = std::min(settled_, tokens);
     end_step();
+    if (tokens == 0) forget_policy();  // last: a user's may throw
   }
 
   /// Nothing of the last step is left to see, and the next one may begin.

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <vector>
@@ -90,4 +91,22 @@ TEST_CASE("nothing of an earlier sequence is left where no slot is") {
   kv.truncate(0);
   append(kv, good.view(), good.view(), dtype::f32, 1);
   for (std::size_t slot = 5; slot < packed_kv::block_slots; ++slot) CHECK(kv.value(slot, 0, 3) == 0);
+}
+
+TEST_CASE("a block that is cut has numbers where its slots were, whatever they held, and shares none of it") {
+  for (const dtype type : {dtype::f32, dtype::bf16}) {
+    packed_kv kv(2, 16);
+    const guarded<float> bad(300, 32, std::vector<float>(300 * 32, std::numeric_limits<float>::quiet_NaN())),
+        good(4, 32, normal_floats(128, 1));
+    append(kv, good.view().slice(0, 3), good.view().slice(0, 3), type, 1);
+    append(kv, bad.view(), bad.view(), type, 1);
+    const packed_kv copy = kv;
+    kv.truncate(3);
+    append(kv, good.view().slice(3, 1), good.view().slice(3, 1), type, 1);
+    for (std::size_t slot = 4; slot < packed_kv::block_slots; ++slot) REQUIRE(kv.value(slot, 1, 3) == 0);
+    CHECK(kv.value(2, 1, 3) == copy.value(2, 1, 3));
+    CHECK(std::isnan(copy.value(9, 1, 3)));
+    append(kv, bad.view(), bad.view(), type, 1);
+    CHECK(std::isnan(kv.value(250, 0, 0)));
+  }
 }

@@ -42,7 +42,10 @@ class packed_kv {
   }
 
   /// Forgets the slots from `size` on and keeps the memory.
-  void truncate(std::size_t size) noexcept { size_ = std::min(size_, size); }
+  void truncate(std::size_t size) noexcept {
+    written_ = std::max(written_, size_);
+    size_ = std::min(size_, size);
+  }
 
   /// The rows of k and v (rows, kv_heads * head_dim) are written to these slots, ascending; those that are missing are made. An empty cache
   /// takes the type `as`, f32 or bf16; one that is not empty keeps its own.
@@ -59,7 +62,8 @@ class packed_kv {
     for (std::size_t b = before; b < after; ++b)  // what no slot has yet is multiplied with 0, and must be a number
       std::memset(blocks_[b].own(), 0, kv_heads_ * head_bytes());
     for (const std::uint32_t slot : slots) blocks_[slot / block_slots].own();
-    size_ = size;
+    if (written_ > size_ && size_ % block_slots != 0) wipe(size_, std::min(written_, before * block_slots));
+    written_ = size_ = size;
     detail::for_tasks(detail::threads_for(threads, 2 * k.rows * width()), kv_heads_, [&](std::size_t head, std::size_t) {
       for (std::size_t r = 0; r < k.rows; ++r) {
         const float *key = k.row(r) + head * head_dim_, *value = v.row(r) + head * head_dim_;
@@ -82,6 +86,16 @@ class packed_kv {
   float value(std::size_t slot, std::size_t head, std::size_t i) const { return read(value_at(slot, head, i)); }
 
  private:
+  /// What forgotten slots of a block held may have been no number, and is multiplied with 0.
+  void wipe(std::size_t first, std::size_t last) {
+    blocks_[first / block_slots].own();
+    const std::vector<float> zeros(head_dim_);
+    for (std::size_t slot = first; slot < last; ++slot)
+      for (std::size_t head = 0; head < kv_heads_; ++head)
+        type_ == dtype::f32 ? put<dtype::f32>(slot, head, zeros.data(), zeros.data())
+                            : put<dtype::bf16>(slot, head, zeros.data(), zeros.data());
+  }
+
   std::size_t padded_depth() const { return (head_dim_ + 31) / 32 * 32; }
   std::size_t key_panel_bytes() const { return kernels::panel_offset(type_, key_depth(), 0); }
   std::size_t keys_bytes() const { return block_slots / kernels::panel_outputs * key_panel_bytes(); }
@@ -132,6 +146,7 @@ class packed_kv {
   std::size_t value_tiles_;
   dtype type_ = dtype::f32;
   std::size_t size_ = 0;
+  std::size_t written_ = 0;  // the slots up to here have held something since their block was wiped, if they are more than size_
   std::vector<shared_array<std::byte>> blocks_;  // (kv_heads, keys and values)
 };
 

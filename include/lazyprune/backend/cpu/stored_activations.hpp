@@ -20,11 +20,12 @@ class stored_activations {
 
   std::size_t columns() const { return columns_; }
   dtype type() const { return type_; }  // f32 or bf16
+  std::size_t size() const { return blocks_.size(); }  // slots in use
   std::size_t bytes() const { return blocks_.bytes(); }
 
   /// Room for these slots. An empty store takes the type `as`, f32 or bf16; one that is not empty keeps its own.
   void reserve(std::span<const std::uint32_t> slots, dtype as) {
-    if (blocks_.empty() && as != type_) {
+    if (blocks_.bytes() == 0 && as != type_) {
       blocks_ = slot_blocks<std::byte>(columns_ * size_of(as));
       type_ = as;
     }
