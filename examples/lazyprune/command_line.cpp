@@ -89,8 +89,9 @@ CLI::Option* add_text(CLI::App& app, const std::string& names, Text& to, const s
 number_range<int> thread_range() { return {1, 16 * omp_get_num_procs()}; }
 
 void add_model_flags(CLI::App& command, model_flags& flags) {
-  add_text(command, "-m,--model", flags.directory,
-           "Model directory as Hugging Face lays it out (default: $LAZYPRUNE_MODEL, else the bundled model)")
+  add_text(command, "-m,--model", flags.path,
+           "A .gguf file (the first of its parts), or a directory: as Hugging Face lays it out, or with one GGUF model "
+           "(default: $LAZYPRUNE_MODEL, else the bundled model)")
       ->type_name("DIR");
   command.add_flag("--no-mmap", flags.no_mmap, "Read the weights instead of mapping the file");
 }

@@ -50,7 +50,7 @@ void check_flags(const run_flags& flags) {
 }
 
 void check_flags(const bench_flags& flags) {
-  if (!flags.shape.empty() && !flags.model.directory.empty()) throw error("--random-weights", "", "either -m or --random-weights", "both");
+  if (!flags.shape.empty() && !flags.model.path.empty()) throw error("--random-weights", "", "either -m or --random-weights", "both");
   if (flags.peak && flags.backend.backend == "reference")
     throw error("--peak", "", "the cpu backend, whose peak can be measured", flags.backend.backend);
 }

@@ -44,7 +44,7 @@ void check_answers(std::size_t each) {
   const auto words = files.load_tokenizer();
   REQUIRE(words);
   cpu backend{tested_execution()};
-  const auto net = load_model(backend, files.config(), files);
+  const auto net = load_model(backend, files);
   std::size_t prompts = 0;
   for (const auto& entry : std::filesystem::directory_iterator(source_dir() / "examples/pocket/prompts")) {
     if (entry.path().extension() != ".jsonl") continue;

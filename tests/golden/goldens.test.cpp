@@ -72,7 +72,7 @@ double root_mean_square(std::span<const double> numbers) {
 /// The largest of all heads and layers where a choice may be: see path_tolerance.hpp.
 double spread_of_attention(const checkpoint& files, const std::vector<step_trace>& as) {
   reference<double> exact;
-  const auto net = load_model(exact, files.config(), files);
+  const auto net = load_model(exact, files);
   score_log log;
   const policy everything{followed(last_query_attention{}, log), stages{{1, 1.0}, {2, 1.0}, {3, 1.0}, {4, 1.0}, {5, 1.0}}, top_k{},
                           keep_all{}};
@@ -98,7 +98,7 @@ void check_agreement(const trace_comparison& comparison, const std::vector<step_
 TEST_CASE("the reference backend does what it did: kept sets, revived rows, logits") {
   const checkpoint files(pocket_model());
   reference<double> backend{execution{}};
-  const auto net = load_model(backend, files.config(), files);
+  const auto net = load_model(backend, files);
   for (const golden& g : goldens()) {
     CAPTURE(g.name);
     const auto expected = read_golden(g);
@@ -112,7 +112,7 @@ TEST_CASE("the cpu backend does the same wherever float can tell" ON_EVERY_PATH)
   const checkpoint files(pocket_model());
   for (const dtype as : {dtype::f32, dtype::bf16}) {
     cpu backend{tested_execution({.exact = true})};
-    const auto net = load_model(backend, files.config(), files, {.as = as});
+    const auto net = load_model(backend, files, {.as = as});
     for (const golden& g : goldens()) {
       CAPTURE(g.name);
       const auto expected = read_golden(g);
@@ -127,7 +127,7 @@ TEST_CASE("what a path rounds tells in logits and choices as far as it may, and 
   const checkpoint files(pocket_model());
   const execution how = tested_execution({.kv = dtype::bf16});
   cpu backend{how};
-  const auto net = load_model(backend, files.config(), files, {.as = dtype::bf16});
+  const auto net = load_model(backend, files, {.as = dtype::bf16});
   const auto dense = read_golden(goldens().front());
   const path_tolerance allowed(how, dtype::bf16, net.config, dense.front().tokens.size() + dense.size());
   const double logits = allowed.logits(root_mean_square(dense.front().logits)), spread = spread_of_attention(files, dense);

@@ -99,6 +99,6 @@ TEST_CASE("trained shapes of every kind agree with the reference" ON_EVERY_PATH)
   for (const std::string name : {"llama_mha_untied_bias", "mistral_head_dim", "qwen3_qk_norm"}) {
     CAPTURE(name);
     const checkpoint files(families / name);
-    check_against_reference([&](auto& backend, dtype as) { return load_model(backend, files.config(), files, {.as = as}); });
+    check_against_reference([&](auto& backend, dtype as) { return load_model(backend, files, {.as = as}); });
   }
 }

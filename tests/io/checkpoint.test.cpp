@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -14,12 +15,14 @@
 
 #include <lazyprune/backend/reference.hpp>
 
+#include <io/gguf_writer.hpp>
 #include <io/sentencepiece_writer.hpp>
 #include <io/support.hpp>
 #include <test_data.hpp>
 
 using namespace lazyprune_test;
 using lazyprune::checkpoint;
+using lazyprune::checkpoint_weights;
 using lazyprune::dtype;
 using lazyprune::file_access;
 using lazyprune::model_config;
@@ -86,7 +89,7 @@ TEST_CASE("the bundled model") {
   CHECK(model.config().vocabulary == 2304);
   CHECK(model.config().eos == std::vector<lazyprune::token_id>{2});
   CHECK(model.stages() == "3:0.3,5:0.1");
-  const tensor embedding = model.get("model.embed_tokens.weight", 2304, 128);
+  const tensor embedding = checkpoint_weights(model).get("model.embed_tokens.weight", 2304, 128);
   CHECK(embedding.type == dtype::bf16);
   CHECK(embedding.bytes() == std::size_t{2304} * 128 * 2);
   std::vector<float> row(128);
@@ -101,24 +104,26 @@ TEST_CASE("the bundled model") {
 TEST_CASE("every tensor is the same, mapped or read") {
   const checkpoint mapped(pocket_model(), file_access::map), read(pocket_model(), file_access::read);
   CHECK(mapped.tensors().size() == read.tensors().size());
-  for (const auto& [name, stored] : mapped.tensors()) {
-    const auto other = read.find(name);
-    REQUIRE(other.has_value());
-    CHECK(other->bytes() == stored->data.size());
-    CHECK(std::memcmp(other->data, stored->data.data(), stored->data.size()) == 0);
+  for (const auto& [name, placed] : mapped.tensors()) {
+    const auto* const other = read.find(name);
+    REQUIRE(other != nullptr);
+    const auto here = placed.stored->data, there = other->stored->data;
+    CHECK(there.size() == here.size());
+    CHECK(std::memcmp(there.data(), here.data(), here.size()) == 0);
   }
 }
 
 TEST_CASE("a tensor that was given back is there again when it is asked for") {
   for (const file_access how : {file_access::map, file_access::read}) {
     const checkpoint model(pocket_model(), how);
-    const tensor head = model.get("lm_head.weight", 2304, 128);
+    const checkpoint_weights weights(model);
+    const tensor head = weights.get("lm_head.weight", 2304, 128);
     const std::vector<std::byte> before(head.data, head.data + head.bytes());
-    model.release(head);
-    const tensor again = model.get("lm_head.weight", 2304, 128);
+    weights.release(head);
+    const tensor again = weights.get("lm_head.weight", 2304, 128);
     CHECK(std::memcmp(again.data, before.data(), before.size()) == 0);
     const float elsewhere = 1;
-    model.release({dtype::f32, 1, 1, reinterpret_cast<const std::byte*>(&elsewhere)});  // none of its own: nothing happens
+    weights.release({dtype::f32, 1, 1, reinterpret_cast<const std::byte*>(&elsewhere)});  // none of its own: nothing happens
     CHECK(elsewhere == 1);
   }
 }
@@ -126,16 +131,17 @@ TEST_CASE("a tensor that was given back is there again when it is asked for") {
 TEST_CASE("tensors by name and shape") {
   const model_folder folder;
   const checkpoint model(folder.path());
+  const checkpoint_weights weights(model);
   CHECK(model.tensors().size() == 2);
-  CHECK(model.contains("a"));
-  CHECK_FALSE(model.contains("c"));
-  CHECK_FALSE(model.find("c").has_value());
-  const tensor a = model.get("a", 2, 3);
+  CHECK(weights.contains("a"));
+  CHECK_FALSE(weights.contains("c"));
+  CHECK(model.find("c") == nullptr);
+  const tensor a = weights.get("a", 2, 3);
   CHECK(a.type == dtype::f32);
   CHECK(a.rows == 2);
   CHECK(a.columns == 3);
   CHECK(static_cast<char>(a.data[1]) == 'b');
-  const tensor b = *model.find("b");
+  const tensor b = weights.get("b", 1, 4);
   CHECK(b.type == dtype::bf16);
   CHECK(b.rows == 1);
   CHECK(b.columns == 4);
@@ -143,7 +149,7 @@ TEST_CASE("tensors by name and shape") {
   CHECK_FALSE(model.load_tokenizer().has_value());
 
   const auto said = [&](std::string_view name, std::size_t rows, std::size_t columns) {
-    return error_of([&] { model.get(name, rows, columns); });
+    return error_of([&] { weights.get(name, rows, columns); });
   };
   const std::string file = folder.file("model.safetensors");
   CHECK(said("a", 3, 2) == file + ": tensor a: expected shape [3, 2], found [2, 3]");
@@ -158,12 +164,13 @@ TEST_CASE("types and ranks that are not read are refused when asked for, not bef
   folder.write("model.safetensors",
                safetensors({{"a", "I8", "[4]", 4}, {"b", "F32", "[]", 4}, {"c", "F16", "[1,2,1]", 4}, {"d", "F64", "[1]", 8}}));
   const checkpoint model(folder.path());
+  const checkpoint_weights weights(model);
   const std::string file = folder.file("model.safetensors");
-  CHECK(error_of([&] { model.find("a"); }) == file + ": tensor a: expected F32, F16 or BF16, found I8");
-  CHECK(error_of([&] { model.find("b"); }) == file + ": tensor b: expected a vector or a matrix, found shape []");
-  CHECK(error_of([&] { model.find("c"); }) == file + ": tensor c: expected a vector or a matrix, found shape [1, 2, 1]");
-  CHECK(error_of([&] { model.get("d", 1, 1); }) == file + ": tensor d: expected F32, F16 or BF16, found F64");
-  CHECK(code_of([&] { model.get("d", 1, 1); }) == lazyprune::error_code::unsupported);
+  CHECK(error_of([&] { weights.get("a", 1, 4); }) == file + ": tensor a: expected F32, F16 or BF16, found I8");
+  CHECK(error_of([&] { weights.get("b", 1, 1); }) == file + ": tensor b: expected a vector or a matrix, found shape []");
+  CHECK(error_of([&] { weights.get("c", 1, 2); }) == file + ": tensor c: expected a vector or a matrix, found shape [1, 2, 1]");
+  CHECK(error_of([&] { weights.get("d", 1, 1); }) == file + ": tensor d: expected F32, F16 or BF16, found F64");
+  CHECK(code_of([&] { weights.get("d", 1, 1); }) == lazyprune::error_code::unsupported);
 }
 
 TEST_CASE("shards: the same tensors as in one file") {
@@ -173,13 +180,13 @@ TEST_CASE("shards: the same tensors as in one file") {
   const model_folder other;
   const checkpoint whole(other.path());
   for (const std::string name : {"a", "b"}) {
-    const tensor x = *model.find(name), y = *whole.find(name);
-    CHECK(x.rows == y.rows);
-    CHECK(x.columns == y.columns);
-    CHECK(std::memcmp(x.data, y.data, x.bytes()) == 0);
+    const lazyprune::stored_tensor &x = *model.find(name)->stored, &y = *whole.find(name)->stored;
+    CHECK(x.shape == y.shape);
+    CHECK(std::ranges::equal(x.data, y.data));
   }
-  CHECK(error_of([&] { model.get("b", 1, 5); }) == folder.file("two.safetensors") + ": tensor b: expected shape [5], found [4]");
-  CHECK(error_of([&] { model.get("c", 1, 5); }) ==
+  CHECK(error_of([&] { checkpoint_weights(model).get("b", 1, 5); }) ==
+        folder.file("two.safetensors") + ": tensor b: expected shape [5], found [4]");
+  CHECK(error_of([&] { checkpoint_weights(model).get("c", 1, 5); }) ==
         folder.file("model.safetensors.index.json") + ": tensor c: expected one of shape [5], found none of that name");
 }
 
@@ -268,16 +275,17 @@ TEST_CASE("a model of a checkpoint's weights: all of them, and no others") {
 TEST_CASE("threads may read one checkpoint at a time") {
   const checkpoint files(pocket_model());
   const std::string name = "model.layers.3.mlp.gate_proj.weight";
-  const tensor expected = files.get(name, 256, 128);
+  const tensor expected = checkpoint_weights(files).get(name, 256, 128);
   const std::vector<std::byte> bytes(expected.data, expected.data + expected.bytes());
   std::vector<int> same(4);
   {
     std::vector<std::jthread> running;
     for (int& count : same)
       running.emplace_back([&] {
+        const checkpoint_weights weights(files);
         for (const auto& [each, t] : files.tensors()) {
-          if (t->shape.size() == 2) files.release(files.get(each, t->shape[0], t->shape[1]));
-          const tensor again = files.get(name, 256, 128);
+          if (t.stored->shape.size() == 2) weights.release(weights.get(each, t.stored->shape[0], t.stored->shape[1]));
+          const tensor again = weights.get(name, 256, 128);
           count += std::memcmp(again.data, bytes.data(), bytes.size()) == 0;
         }
       });
@@ -305,8 +313,9 @@ TEST_CASE("the hub's cache is made of links into its own blobs, and of no others
 TEST_CASE("directories that are no model") {
   const temporary_folder empty;
   const auto said = [](const std::filesystem::path& path) { return error_of([&] { const checkpoint opened(path); }); };
-  CHECK(said(empty / "none") == (empty / "none").string() + ": expected a model directory, found No such file or directory");
-  CHECK(said(empty.write("file", "x")) == (empty / "file").string() + ": expected a model directory, found something else");
+  CHECK(said(empty / "none") ==
+        (empty / "none").string() + ": expected a model directory or a .gguf file, found No such file or directory");
+  CHECK(said(empty.write("file", "x")) == (empty / "file").string() + ": expected a model directory or a .gguf file, found something else");
   CHECK(said(empty.path()) == (empty / "config.json").string() + ": expected a file that can be read, found No such file or directory");
   const model_folder folder;
   std::filesystem::remove(folder / "model.safetensors");
@@ -315,6 +324,101 @@ TEST_CASE("directories that are no model") {
   CHECK(folder.said() == folder.file("config.json") + ": expected at most 1048576 bytes, found 1048577");
   folder.write("config.json", "{\"model_type\": \"llama\"");
   CHECK(folder.said().starts_with(folder.file("config.json") + ": byte 22: expected JSON, found unexpected end of input"));
+}
+
+namespace {
+
+std::string floats(std::size_t count) {
+  std::string bytes;
+  for (std::size_t i = 0; i < count; ++i) bytes += bytes_of_number(static_cast<float>(i));
+  return bytes;
+}
+
+/// A llama of one layer with heads of four, some of its tensors, and a type for q.
+std::string small_gguf(std::uint32_t q_type = 0, const std::string& q = floats(64)) {
+  const std::vector<std::string> keys{gguf_key("general.architecture", "llama"),
+                                      gguf_key("llama.embedding_length", 8u),
+                                      gguf_key("llama.block_count", 1u),
+                                      gguf_key("llama.context_length", 64u),
+                                      gguf_key("llama.feed_forward_length", 8u),
+                                      gguf_key("llama.attention.head_count", 2u),
+                                      gguf_key("llama.attention.layer_norm_rms_epsilon", 1e-5f)};
+  return gguf_model(keys, {{"token_embd.weight", {8, 6}, 0, floats(48)},
+                           {"blk.0.attn_q.weight", {8, 8}, q_type, q},
+                           {"blk.0.attn_k.bias", {8}, 0, floats(8)},
+                           {"blk.0.attn_norm.weight", {8}, 1, std::string(16, '\0')}});
+}
+
+std::vector<float> values_of(const tensor& t) {
+  std::vector<float> values(t.rows * t.columns);
+  widen(t, 0, values.size(), values.data());
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("a GGUF file: tensors by Hugging Face's names, the rows of q and k in transformers' order") {
+  const temporary_folder folder;
+  const checkpoint files(folder.write("m.gguf", small_gguf()));
+  const checkpoint_weights weights(files);
+  CHECK(files.is_gguf());
+  CHECK(files.config().hidden == 8);
+  CHECK(files.tensors().size() == 4);
+  CHECK(weights.contains("model.layers.0.self_attn.q_proj.weight"));
+  CHECK_FALSE(weights.contains("blk.0.attn_q.weight"));
+  CHECK_FALSE(weights.contains("lm_head.weight"));
+  CHECK(files.interleaves("model.layers.0.self_attn.k_proj.bias"));
+  CHECK_FALSE(files.interleaves("model.layers.0.self_attn.v_proj.weight"));
+  const tensor embedding = weights.get("model.embed_tokens.weight", 6, 8);
+  CHECK(embedding.data == files.find("model.embed_tokens.weight")->stored->data.data());  // as it lies in the file
+  const tensor q = weights.get("model.layers.0.self_attn.q_proj.weight", 8, 8);
+  const std::size_t rows[] = {0, 2, 1, 3, 4, 6, 5, 7};
+  const auto numbers = values_of(q);
+  for (std::size_t i = 0; i < 64; ++i) CHECK(numbers[i] == static_cast<float>(rows[i / 8] * 8 + i % 8));
+  CHECK(values_of(weights.get("model.layers.0.self_attn.k_proj.bias", 1, 8)) == std::vector<float>{0, 2, 1, 3, 4, 6, 5, 7});
+  weights.release(q);
+  CHECK(error_of([&] { weights.get("model.layers.0.self_attn.q_proj.weight", 8, 4); }) ==
+        (folder / "m.gguf").string() + ": tensor blk.0.attn_q.weight: expected shape [8, 4], found [8, 8]");
+  CHECK(error_of([&] { weights.get("model.norm.weight", 1, 8); }) ==
+        (folder / "m.gguf").string() + ": tensor output_norm.weight: expected one of shape [8], found none of that name");
+  CHECK(error_of([&] { files.refuse_all_but(weights.asked()); }) ==
+        (folder / "m.gguf").string() +
+            ": tensor blk.0.attn_norm.weight: expected a weight that the model of the metadata has, found one that it has not");
+}
+
+TEST_CASE("a folder: safetensors with their config.json, else one GGUF model") {
+  const model_folder folder;
+  folder.write("m-00001-of-00002.gguf", small_gguf());
+  CHECK_FALSE(checkpoint(folder.path()).is_gguf());
+  std::filesystem::remove(folder / "model.safetensors");
+  std::filesystem::remove(folder / "m-00001-of-00002.gguf");
+  folder.write("a.gguf", small_gguf());
+  folder.write("lazyprune.json", R"({"stages": "1:0.5"})");
+  const checkpoint one(folder.path());  // its config.json belongs to weights that are not there
+  CHECK(one.is_gguf());
+  CHECK(one.path() == folder.path());
+  CHECK(one.stages() == "1:0.5");
+  CHECK_FALSE(checkpoint(folder / "a.gguf").stages().has_value());  // the folder's, not the file's
+  folder.write("b-00001-of-00002.gguf", "");
+  folder.write("b-00002-of-00002.gguf", "");
+  CHECK(folder.said() == folder.path().string() + ": expected one model, found 2: a.gguf, b-00001-of-00002.gguf");
+  std::filesystem::remove(folder / "a.gguf");
+  CHECK(folder.said() == folder.file("b-00001-of-00002.gguf") + ": header: expected a GGUF file, found no bytes");
+}
+
+TEST_CASE("quantized matrices become bf16 or float, quantized vectors float; other types are refused by name") {
+  const temporary_folder folder;
+  const checkpoint files(folder.write("m.gguf", small_gguf(24, std::string(64, '\1'))));
+  CHECK(error_of([&] { checkpoint_weights(files).get("model.layers.0.self_attn.q_proj.weight", 8, 8); }).ends_with(", MXFP4, found I8"));
+  CHECK(code_of([&] { checkpoint_weights(files).get("model.layers.0.self_attn.q_proj.weight", 8, 8); }) ==
+        lazyprune::error_code::unsupported);
+  const auto data = test_data("gguf/llama-q8_0.gguf");
+  if (data.empty()) return;
+  const checkpoint quantized(data);
+  CHECK(checkpoint_weights(quantized).get("lm_head.weight", 320, 256).type == dtype::bf16);
+  CHECK(checkpoint_weights(quantized, dtype::f32).get("lm_head.weight", 320, 256).type == dtype::f32);
+  const checkpoint odd(data.parent_path() / "malformed/norm-quantized.gguf");
+  CHECK(checkpoint_weights(odd).get("model.layers.0.input_layernorm.weight", 1, 32).type == dtype::f32);
 }
 
 TEST_CASE("generation_config.json adds ends of text") {
@@ -406,12 +510,13 @@ TEST_CASE("one of each family") {
     if (entry.path().filename() == "mistral_sliding") continue;
     CAPTURE(entry.path().string());
     const checkpoint model(entry.path());
+    const checkpoint_weights weights(model);
     const model_config& c = model.config();
     const std::size_t last = c.layers - 1;
     const std::string at = "model.layers." + std::to_string(last) + ".";
-    CHECK(error_of([&] { model.get(at + "self_attn.q_proj.weight", c.n_heads * c.head_dim, c.hidden); }) == "no error");
-    CHECK(error_of([&] { model.get(at + "self_attn.k_proj.weight", c.n_kv_heads * c.head_dim, c.hidden); }) == "no error");
-    CHECK(error_of([&] { model.get(at + "mlp.down_proj.weight", c.hidden, c.ffn); }) == "no error");
+    CHECK(error_of([&] { weights.get(at + "self_attn.q_proj.weight", c.n_heads * c.head_dim, c.hidden); }) == "no error");
+    CHECK(error_of([&] { weights.get(at + "self_attn.k_proj.weight", c.n_kv_heads * c.head_dim, c.hidden); }) == "no error");
+    CHECK(error_of([&] { weights.get(at + "mlp.down_proj.weight", c.hidden, c.ffn); }) == "no error");
     CHECK(model.contains(at + "self_attn.q_proj.bias") == c.qkv_bias);
     CHECK(model.contains(at + "self_attn.o_proj.bias") == c.output_bias);
     CHECK(model.contains(at + "mlp.up_proj.bias") == c.mlp_bias);
@@ -428,6 +533,6 @@ TEST_CASE("a tied model that stores only its head") {
   CHECK(model.config().tied);
   CHECK(model.config().bos == std::vector<lazyprune::token_id>{1});
   CHECK_FALSE(model.contains("model.embed_tokens.weight"));
-  CHECK(model.get("lm_head.weight", 2048, 128).type == dtype::f32);
+  CHECK(checkpoint_weights(model).get("lm_head.weight", 2048, 128).type == dtype::f32);
   CHECK_FALSE(model.load_tokenizer().has_value());
 }

@@ -21,6 +21,14 @@ TEST_CASE("linear: all divided") {
   for (std::size_t i = 0; i < 8; ++i) CHECK(scaled.radians[i] == plain.radians[i] / 4.0);
 }
 
+TEST_CASE("divisors: each frequency has its own; a linear scaling comes on top") {
+  const auto plain = frequencies_of({.theta = 1e4}, 4), divided = frequencies_of({.theta = 1e4, .divisors = {1.0, 8.0}}, 4),
+             both = frequencies_of({.theta = 1e4, .scaling = rope_scaling::linear, .factor = 2.0, .divisors = {1.0, 8.0}}, 4);
+  CHECK(divided.radians[0] == plain.radians[0]);
+  CHECK(divided.radians[1] == plain.radians[1] / 8.0);
+  CHECK(both.radians[1] == plain.radians[1] / 16.0);
+}
+
 TEST_CASE("llama3: short wave lengths stay, long ones are divided, the ramp meets both ends") {
   const rope_config rope{.theta = 5e5,
                          .scaling = rope_scaling::llama3,

@@ -32,7 +32,7 @@ using namespace lazyprune_test;
 template <class Backend>
 model<Backend> load(const std::filesystem::path& directory, Backend& backend, std::optional<dtype> as = {}) {
   const checkpoint files(directory);
-  return load_model(backend, files.config(), files, {.as = as});
+  return load_model(backend, files, {.as = as});
 }
 
 std::vector<double> read_doubles(const std::filesystem::path& path) {

@@ -110,8 +110,8 @@ class measuring {
     const opened_model model(flags_.model);
     spec_ = with_recommended_stages(spec_, model, policies_);
     check_policy_and_length(model.config());
-    result_.model = model.directory().string();
-    result_.dtype = dtype_name(model.stored_type("model.embed_tokens.weight").value_or(dtype::f32));
+    result_.model = model.path().string();
+    result_.dtype = dtype_name(model.loaded_type("model.embed_tokens.weight").value_or(dtype::f32));
     engine_ = load_engine(flags_.backend, model);
   }
 

@@ -10,7 +10,7 @@ namespace lazyprune {
 namespace program {
 
 struct model_flags {
-  std::string directory;  // empty: not named
+  std::string path;  // empty: not named
   bool no_mmap = false;
 };
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <initializer_list>
 #include <iostream>
+#include <map>
 #include <optional>
 
 #include <nlohmann/json.hpp>
@@ -59,7 +60,7 @@ json config_json(const model_config& c) {
 json tensors_json(const std::vector<tensor_entry>& tensors) {
   json list = json::array();
   for (const tensor_entry& tensor : tensors)
-    list.push_back({{"name", tensor.name}, {"dtype", tensor.type}, {"shape", tensor.shape}, {"bytes", tensor.bytes}});
+    list.push_back({{"name", tensor.name}, {"type", tensor.type}, {"shape", tensor.shape}, {"bytes", tensor.bytes}});
   return list;
 }
 
@@ -71,7 +72,17 @@ json totals_json(const std::vector<tensor_entry>& tensors) {
     parameters += elements;
     bytes += tensor.bytes;
   }
-  return {{"tensors", tensors.size()}, {"parameters", parameters}, {"bytes", bytes}};
+  const double bits = parameters == 0 ? 0.0 : 8.0 * static_cast<double>(bytes) / static_cast<double>(parameters);
+  return {{"tensors", tensors.size()}, {"parameters", parameters}, {"bytes", bytes}, {"bits_per_weight", bits}};
+}
+
+/// The same for the tensors of each type.
+json types_json(const std::vector<tensor_entry>& tensors) {
+  std::map<std::string, std::vector<tensor_entry>> by_type;
+  for (const tensor_entry& tensor : tensors) by_type[tensor.type].push_back(tensor);
+  json result = json::object();
+  for (const auto& [type, of] : by_type) result[type] = totals_json(of);
+  return result;
 }
 
 json tokenizer_json(const opened_model& model) {
@@ -100,7 +111,7 @@ std::size_t product(std::initializer_list<std::size_t> factors) {
 /// The memory that a context takes on the cpu backend: keys, values and stored rows are in bf16 where the weights are.
 json memory_json(const opened_model& model, std::size_t context) {
   const model_config& c = model.config();
-  const bool bf16 = model.stored_type("model.layers.0.self_attn.k_proj.weight") == dtype::bf16;
+  const bool bf16 = model.loaded_type("model.layers.0.self_attn.k_proj.weight") == dtype::bf16;
   const dtype type = bf16 ? dtype::bf16 : dtype::f32;
   product({2, packed_kv::block_slots, c.n_kv_heads, c.head_dim + 31, sizeof(float)});  // a block's, counted below: it must fit
   const std::size_t row = product({c.hidden, size_of(type)}), per_layer = packed_kv::slot_bytes(c.n_kv_heads, c.head_dim, type);
@@ -135,11 +146,17 @@ void print(const json& all) {
             << left("first pruning layer", 24)
             << chunk_text(all["first_pruning_layer"].get<layer_id>(), all["config"]["layers"].get<layer_id>()) << "\n\ntensors\n";
   for (const json& tensor : all["tensors"])
-    std::cout << "  " << left(printable(tensor["name"].get<std::string>()), 52) << left(tensor["dtype"].get<std::string>(), 6)
+    std::cout << "  " << left(printable(tensor["name"].get<std::string>()), 52) << left(tensor["type"].get<std::string>(), 8)
               << left(tensor["shape"].dump(), 16) << right(bytes_text(tensor["bytes"].get<std::size_t>()), 10) << '\n';
   const json& totals = all["totals"];
   std::cout << "  " << totals["tensors"] << " tensors, " << three_digits(totals["parameters"].get<double>() * 1e-6)
-            << " million parameters, " << bytes_text(totals["bytes"].get<std::size_t>()) << "\n\ntokenizer\n";
+            << " million parameters, " << bytes_text(totals["bytes"].get<std::size_t>()) << ", "
+            << three_digits(totals["bits_per_weight"].get<double>()) << " bits a weight\n";
+  if (all["types"].size() > 1)
+    for (const auto& [type, share] : all["types"].items())
+      std::cout << "  " << left(type, 8) << right(bytes_text(share["bytes"].get<std::size_t>()), 10) << " in " << share["tensors"]
+                << " tensors, " << three_digits(share["bits_per_weight"].get<double>()) << " bits a weight\n";
+  std::cout << "\ntokenizer\n";
   if (all["tokenizer"].is_null())
     std::cout << "  none: the directory has no tokenizer.model\n";
   else if (all["tokenizer"].contains("not_usable"))
@@ -168,12 +185,13 @@ int inspect(const inspect_flags& flags, const policy_registry& policies) {
   const std::vector<tensor_entry> tensors = model.tensors();
   json all;
   all["version"] = 1;
-  all["model"] = model.directory().string();
+  all["model"] = model.path().string();
   all["config"] = config_json(model.config());
   all["stages"] = model.stages() ? json(*model.stages()) : json(nullptr);
   all["first_pruning_layer"] = session.chunk_layers(phase::prefill);
   all["tensors"] = tensors_json(tensors);
   all["totals"] = totals_json(tensors);
+  all["types"] = types_json(tensors);
   all["tokenizer"] = tokenizer_json(model);
   all["memory"] = memory_json(model, context);
   all["isa"] = isa_of({});

@@ -109,7 +109,7 @@ class prompt_run {
     for (const token_id id : prompt_) page.token_texts.push_back(label(id));
     for (const token_id id : result.run.tokens) page.token_texts.push_back(label(id));
     for (const step_trace& step : page.steps) page.next_texts.push_back(label(step.next));
-    page.model = run_.model().directory().string();
+    page.model = run_.model().path().string();
     page.policy = run_.pruned().text;
     page.answer = result.text.value_or("");
     page.facts.emplace_back("time to first token", seconds_text(result.run.prefill_seconds));

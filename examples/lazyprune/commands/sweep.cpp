@@ -143,7 +143,7 @@ class sweeping {
 
   sweep_table table() const {
     sweep_table out{
-        .model = model_name(run_.model().directory()), .layers = run_.layers(), .entries = {}, .sensitivity = {}, .sensitivity_dense = {}};
+        .model = model_name(run_.model().path()), .layers = run_.layers(), .entries = {}, .sensitivity = {}, .sensitivity_dense = {}};
     constexpr std::size_t all = std::numeric_limits<std::size_t>::max();
     const std::vector<const eval_task*> tasks = run_.questions().tasks();
     for (std::size_t c = 0; c < candidates_.size(); ++c)

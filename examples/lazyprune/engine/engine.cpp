@@ -144,6 +144,7 @@ std::unique_ptr<engine> load(const backend_flags& flags, const From&... from) {
   load_options options{.as = {}, .progress = [&](std::size_t done, std::size_t of) { bar.show(done, of); }};
   const execution how = execution_of(flags);
   if (flags.backend == "reference") {
+    options.as = dtype::f32;  // nothing is rounded: bf16 numbers stay what they are
     if (flags.dtype == "f32") return std::make_unique<loaded_engine<reference<float>>>(how, options, from...);
     return std::make_unique<loaded_engine<reference<double>>>(how, options, from...);
   }

@@ -24,8 +24,8 @@ std::filesystem::path bundled_model() {
   return LAZYPRUNE_MODEL_DIR;
 }
 
-std::filesystem::path directory_of(const model_flags& flags) {
-  if (!flags.directory.empty()) return flags.directory;
+std::filesystem::path path_of(const model_flags& flags) {
+  if (!flags.path.empty()) return flags.path;
   if (const char* named = std::getenv("LAZYPRUNE_MODEL"); named && *named) return named;
   return bundled_model();
 }
@@ -33,29 +33,31 @@ std::filesystem::path directory_of(const model_flags& flags) {
 }  // namespace
 
 opened_model::opened_model(const model_flags& flags)
-    : files_(std::make_shared<const checkpoint>(directory_of(flags), flags.no_mmap ? file_access::read : file_access::map)) {}
+    : files_(std::make_shared<const checkpoint>(path_of(flags), flags.no_mmap ? file_access::read : file_access::map)) {}
 
-const std::filesystem::path& opened_model::directory() const { return files_->directory(); }
+const std::filesystem::path& opened_model::path() const { return files_->path(); }
 const model_config& opened_model::config() const { return files_->config(); }
 layer_id opened_model::layers() const { return static_cast<layer_id>(config().layers); }
 const std::optional<std::string>& opened_model::stages() const { return files_->stages(); }
 std::vector<tensor_entry> opened_model::tensors() const {
   std::vector<tensor_entry> all;
   for (const auto& [name, tensor] : files_->tensors())
-    all.push_back({std::string(name), std::string(tensor->type), {tensor->shape.begin(), tensor->shape.end()}, tensor->data.size()});
+    all.push_back({std::string(name), std::string(tensor.stored->type), tensor.stored->shape, tensor.stored->data.size()});
   return all;
 }
 
-std::optional<dtype> opened_model::stored_type(std::string_view tensor) const {
-  const auto found = files_->find(tensor);
-  return found ? std::optional(found->type) : std::nullopt;
+std::optional<dtype> opened_model::loaded_type(std::string_view tensor) const {
+  const placed_tensor* const found = files_->find(tensor);
+  if (!found) return std::nullopt;
+  const std::string_view type = found->stored->type;
+  return type == "F32" ? dtype::f32 : type == "F16" ? dtype::f16 : dtype::bf16;
 }
 
 std::optional<tokenizer> opened_model::load_tokenizer() const { return files_->load_tokenizer(); }
 
 tokenizer opened_model::tokenizer_for(std::string_view who, std::string_view expected) const {
   if (auto tokens = load_tokenizer()) return std::move(*tokens);
-  throw error(who, "", expected, "no tokenizer.model in " + directory().string());
+  throw error(who, "", expected, "no tokenizer.model in " + path().string());
 }
 
 std::size_t opened_model::context(std::size_t asked) const {
@@ -65,12 +67,12 @@ std::size_t opened_model::context(std::size_t asked) const {
   return asked > 0 ? asked : most;
 }
 
-std::string model_name(const std::filesystem::path& directory) {
+std::string model_name(const std::filesystem::path& path) {
   std::error_code none;
-  if (std::filesystem::equivalent(directory, bundled_model(), none)) return "pocket";
-  std::filesystem::path folder = std::filesystem::absolute(directory).lexically_normal();
-  if (!folder.has_filename()) folder = folder.parent_path();
-  return folder.filename().string();
+  if (std::filesystem::equivalent(path, bundled_model(), none)) return "pocket";
+  std::filesystem::path whole = std::filesystem::absolute(path).lexically_normal();
+  if (!whole.has_filename()) whole = whole.parent_path();
+  return (whole.extension() == ".gguf" ? whole.stem() : whole.filename()).string();
 }
 
 }  // namespace program

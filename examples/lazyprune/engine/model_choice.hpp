@@ -32,15 +32,14 @@ struct tensor_entry {
   std::size_t bytes;
 };
 
-/// A model's directory, whose weights are not loaded yet.
+/// A model's file or directory, whose weights are not loaded yet.
 class opened_model {
  public:
-  /// The directory named; else that of the environment variable LAZYPRUNE_MODEL; else the bundled model. Throws `error` where it holds no
-  /// model.
+  /// The one named; else that of the environment variable LAZYPRUNE_MODEL; else the bundled model. Throws `error` where it holds no model.
   explicit opened_model(const model_flags& flags);
 
   const checkpoint& files() const { return *files_; }
-  const std::filesystem::path& directory() const;
+  const std::filesystem::path& path() const;
   const model_config& config() const;
   layer_id layers() const;
 
@@ -50,8 +49,8 @@ class opened_model {
   /// All tensors of its files, by name.
   std::vector<tensor_entry> tensors() const;
 
-  /// The type of a tensor in its files; none where it has no such tensor.
-  std::optional<dtype> stored_type(std::string_view tensor) const;
+  /// The type in which a tensor is loaded unless another is asked for; none where its files have no such tensor.
+  std::optional<dtype> loaded_type(std::string_view tensor) const;
 
   /// Its tokenizer; none where it has none. Throws `error` where it cannot be used.
   std::optional<tokenizer> load_tokenizer() const;
@@ -66,8 +65,8 @@ class opened_model {
   std::shared_ptr<const checkpoint> files_;
 };
 
-/// What people call a model: the bundled one by its name, any other by its folder's.
-std::string model_name(const std::filesystem::path& directory);
+/// What people call a model: the bundled one by its name, any other by its folder's, or by its file's without .gguf.
+std::string model_name(const std::filesystem::path& path);
 
 }  // namespace program
 }  // namespace lazyprune

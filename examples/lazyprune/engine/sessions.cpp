@@ -16,7 +16,7 @@ policy_spec with_recommended_stages(policy_spec spec, const opened_model& model,
   try {
     parts_of(recommended, model.layers(), policies);
   } catch (const error& fault) {
-    throw error((model.directory() / "lazyprune.json").string(), fault);
+    throw error((model.path() / "lazyprune.json").string(), fault);
   }
   spec.stages = model.stages();
   return spec;

@@ -59,7 +59,7 @@ std::optional<prediction_log::mismatch> prediction_log::mismatch_of(const eval_p
   if (!same_sample(earlier, run_.questions()[asked.question])) return mismatch{"that of the data's sample", "another's"};
   if (!earlier.cost) return mismatch{"one that this program made", "somebody else's"};
   if (earlier.cost->method != asked.name) return mismatch{asked.name, earlier.cost->method};
-  const std::string model = run_.model().directory().string();
+  const std::string model = run_.model().path().string();
   if (earlier.cost->model != model) return mismatch{model, earlier.cost->model};
   const std::string &then = earlier.cost->asked, now = run_.how_asked(asked);
   if (then == now) return std::nullopt;

@@ -185,7 +185,7 @@ eval_prediction runner::predict(const ask& asked) const {
   text += decoder.finish();
 
   eval_cost cost;
-  cost.model = model_.directory().string();
+  cost.model = model_.path().string();
   cost.method = asked.name;
   cost.asked = how_asked(asked);
   cost.prompt_tokens = whole->size();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A model directory as Hugging Face lays it out: config.json, weights in one safetensors file or in shards, and, where they are
-// there, generation_config.json, tokenizer.model, tokenizer_config.json and our own lazyprune.json.
+// A model on disk: a GGUF file, whole or in parts, or a directory as Hugging Face lays it out: config.json, weights in one safetensors file
+// or in shards, and, where they are there, generation_config.json, tokenizer.model, tokenizer_config.json and our own lazyprune.json.
 #pragma once
 
 #include <algorithm>
@@ -20,96 +20,97 @@
 #include <lazyprune/backend/tensor.hpp>
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/io/config_json.hpp>
+#include <lazyprune/io/ggml_type.hpp>
+#include <lazyprune/io/gguf.hpp>
+#include <lazyprune/io/gguf_config.hpp>
 #include <lazyprune/io/json.hpp>
 #include <lazyprune/io/mapped_file.hpp>
 #include <lazyprune/io/safetensors.hpp>
 #include <lazyprune/io/sentencepiece_model.hpp>
+#include <lazyprune/io/stored_tensor.hpp>
 #include <lazyprune/io/tokenizer.hpp>
+#include <lazyprune/io/widened_tensors.hpp>
 #include <lazyprune/model/config.hpp>
 #include <lazyprune/model/model.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
 
+/// A tensor, and the file that it lies in.
+struct placed_tensor {
+  const stored_tensor* stored;
+  const mapped_file* file;
+
+  [[noreturn]] void refuse(std::string_view expected, std::string_view found, error_code code = error_code::bad_input) const {
+    throw error(file->name(), "tensor " + printable(stored->name), expected, found, code);
+  }
+};
+
 /// Every member function that is const may be called by any number of threads at a time.
 class checkpoint {
  public:
-  /// Throws `error` where a file is missing, malformed, or asks for what is not computed.
-  explicit checkpoint(std::filesystem::path directory, file_access how = file_access::map) : directory_(std::move(directory)) {
+  /// `path`: a GGUF file, the first of its parts, or a folder. Where a folder holds weights of both kinds, safetensors are taken. Throws
+  /// `error` where a file is missing, malformed, or asks for what is not computed.
+  explicit checkpoint(std::filesystem::path path, file_access how = file_access::map) : path_(std::move(path)) {
     std::error_code failure;
-    if (!std::filesystem::is_directory(directory_, failure))
-      throw error(directory_.string(), "", "a model directory", failure ? failure.message() : "something else");
-    config_ = model_config_of(read_json("config.json", small));
-    if (has("generation_config.json")) {
-      const json_value generation = read_json("generation_config.json", small);
-      for (const token_id id : token_ids_of(generation, "eos_token_id", config_.vocabulary))
-        if (std::ranges::find(config_.eos, id) == config_.eos.end()) config_.eos.push_back(id);
-    }
-    if (has("lazyprune.json")) {
-      const json_value ours = read_json("lazyprune.json", small);
-      ours.allow_only({"stages"});
-      stages_ = ours.at("stages").string();
-    }
-    if (has(one_file))
-      open_one(how);
-    else if (has(index_file))
-      open_shards(how);
+    if (path_.extension() == ".gguf" && std::filesystem::is_regular_file(path_, failure))
+      open_gguf_parts(path_, how);
+    else if (std::filesystem::is_directory(path_, failure))
+      open_folder(how);
     else
-      throw error(directory_.string(), "", std::string(one_file) + " or " + std::string(index_file), "neither");
+      throw error(path_.string(), "", "a model directory or a .gguf file", failure ? failure.message() : "something else");
   }
 
-  const std::filesystem::path& directory() const { return directory_; }
+  const std::filesystem::path& path() const { return path_; }
   const model_config& config() const { return config_; }
 
   /// The stages that lazyprune.json recommends, as stages::parse reads them.
   const std::optional<std::string>& stages() const { return stages_; }
 
-  /// Every tensor, by name. The views live as long as the checkpoint.
-  const std::map<std::string_view, const stored_tensor*>& tensors() const { return tensors_; }
+  /// Every tensor, by its name in the file. The views live as long as the checkpoint.
+  const std::map<std::string_view, placed_tensor>& tensors() const { return tensors_; }
 
-  bool contains(std::string_view name) const { return tensors_.contains(name); }
+  bool is_gguf() const { return !parts_.empty(); }
 
-  /// Throws `error` where the tensor is there, but is no vector or matrix of a type that we read.
-  std::optional<tensor> find(std::string_view name) const {
-    const auto at = tensors_.find(name);
-    if (at == tensors_.end()) return std::nullopt;
-    return read(*at->second);
+  /// The name in the file of the tensor that Hugging Face calls so.
+  std::string stored_name(std::string_view name) const { return parts_.empty() ? std::string(name) : gguf_name_of(name); }
+
+  /// Null where there is none that Hugging Face calls so.
+  const placed_tensor* find(std::string_view name) const {
+    const auto at = tensors_.find(stored_name(name));
+    return at == tensors_.end() ? nullptr : &at->second;
+  }
+  bool contains(std::string_view name) const { return find(name) != nullptr; }
+
+  /// The tensor that Hugging Face calls so; throws `error` where there is none.
+  const placed_tensor& at(std::string_view name, std::string_view expected) const {
+    if (const placed_tensor* found = find(name)) return *found;
+    throw error(weights_name_, "tensor " + printable(stored_name(name)), expected, "none of that name");
   }
 
-  /// The tensor, which must have this shape; with one row it may also be a vector. Throws `error` otherwise. It is about to be read, so
-  /// where it is mapped it begins to come into memory.
-  tensor get(std::string_view name, std::size_t rows, std::size_t columns) const {
-    const auto at = tensors_.find(name);
-    const std::vector<std::uint64_t> shape = rows == 1 ? std::vector<std::uint64_t>{columns} : std::vector<std::uint64_t>{rows, columns};
-    const std::string expected = "shape " + detail::shape_text(shape);
-    if (at == tensors_.end()) throw error(weights_name_, "tensor " + printable(name), "one of " + expected, "none of that name");
-    const tensor t = read(*at->second);
-    if (t.rows != rows || t.columns != columns) fail(*at->second, expected, detail::shape_text(at->second->shape));
-    file_of(*at->second).file().will_need(at->second->data);
-    return t;
-  }
-
-  /// A tensor that `get` has given out is not needed any more: what is mapped of it does not stand in memory beside what was made of it.
-  void release(const tensor& t) const {
-    const auto holds = [&](const auto& file) {
-      const std::span<const std::byte> bytes = file.second.file().bytes();
-      return !std::less<>{}(t.data, bytes.data()) && std::less<>{}(t.data, bytes.data() + bytes.size());
-    };
-    if (const auto file = std::ranges::find_if(files_, holds); file != files_.end()) file->second.file().release({t.data, t.bytes()});
+  /// Whether the rows of a tensor's heads are interleaved in the file: GGUF's llama rotates neighbours.
+  bool interleaves(std::string_view name) const {
+    if (parts_.empty() || config_.family != "llama") return false;
+    return name.find(".self_attn.q_proj.") != name.npos || name.find(".self_attn.k_proj.") != name.npos;
   }
 
   /// Throws `error` where the files hold a weight beside these, since the config then leaves out a part of the model. Rotary frequencies,
   /// which old files carry along, and the head of a tied model are passed over.
   void refuse_all_but(const std::set<std::string, std::less<>>& names) const {
-    for (const auto& [name, t] : tensors_)
-      if (!names.contains(name) && !name.ends_with("rotary_emb.inv_freq") && !(config_.tied && name == "lm_head.weight"))
-        fail(*t, "a weight that the model of config.json has", "one that it has not");
+    std::set<std::string, std::less<>> known;
+    for (const std::string& name : names) known.insert(stored_name(name));
+    for (const auto& [name, t] : tensors_) {
+      const bool rotary = name.ends_with("rotary_emb.inv_freq") || name == "rope_freqs.weight" || name.ends_with(".attn_rot_embd.weight");
+      if (!known.contains(name) && !rotary && !(config_.tied && name == stored_name("lm_head.weight")))
+        t.refuse("a weight that the model of " + std::string(parts_.empty() ? "config.json" : "the metadata") + " has",
+                 "one that it has not");
+    }
   }
 
   /// Returns none where the directory has no tokenizer.model.
   std::optional<tokenizer> load_tokenizer() const {
-    if (!has("tokenizer.model")) return std::nullopt;
-    const mapped_file file(directory_ / "tokenizer.model", file_access::read, std::size_t{64} << 20);
+    if (!parts_.empty() || !has("tokenizer.model")) return std::nullopt;
+    const mapped_file file(path_ / "tokenizer.model", file_access::read, std::size_t{64} << 20);
     sentencepiece_model model = parse_sentencepiece_model(file.text(), file.name());
     if (model.pieces.size() > config_.vocabulary)
       throw error(file.name(), "pieces", "at most " + std::to_string(config_.vocabulary) + ", the vocabulary of the model",
@@ -124,30 +125,96 @@ class checkpoint {
 
   bool has(std::string_view name) const {
     std::error_code ignored;  // a link that leads nowhere is there: opening it says what is wrong with it
-    return std::filesystem::symlink_status(directory_ / name, ignored).type() != std::filesystem::file_type::not_found;
+    return std::filesystem::symlink_status(path_ / name, ignored).type() != std::filesystem::file_type::not_found;
   }
 
   json_value read_json(std::string_view name, std::size_t limit) const {
-    const mapped_file file(directory_ / name, file_access::read, limit);
+    const mapped_file file(path_ / name, file_access::read, limit);
     return json_value::parse(file.text(), file.name(), limit);
   }
 
+  void open_folder(file_access how) {
+    const bool has_weights = has(one_file) || has(index_file);
+    const std::vector<std::string> ggufs = has("config.json") && has_weights ? std::vector<std::string>{} : gguf_models();
+    if (ggufs.size() > 1) throw error(path_.string(), "", "one model", list_text(ggufs));
+    if (ggufs.size() == 1) {
+      open_gguf_parts(path_ / ggufs[0], how);
+    } else {
+      read_configs();
+      if (!has_weights) throw error(path_.string(), "", std::string(one_file) + " or " + std::string(index_file), "neither");
+      if (has(one_file))
+        open_one(how);
+      else
+        open_shards(how);
+    }
+    if (has("lazyprune.json")) {
+      const json_value ours = read_json("lazyprune.json", small);
+      ours.allow_only({"stages"});
+      stages_ = ours.at("stages").string();
+    }
+  }
+
+  void read_configs() {
+    config_ = model_config_of(read_json("config.json", small));
+    if (!has("generation_config.json")) return;
+    const json_value generation = read_json("generation_config.json", small);
+    for (const token_id id : token_ids_of(generation, "eos_token_id", config_.vocabulary))
+      if (std::ranges::find(config_.eos, id) == config_.eos.end()) config_.eos.push_back(id);
+  }
+
   void open_one(file_access how) {
-    weights_name_ = (directory_ / one_file).string();
+    weights_name_ = (path_ / one_file).string();
     const auto [at, fresh] = files_.emplace(one_file, safetensors_file(mapped_file(weights_name_, how)));
-    for (const stored_tensor& t : at->second.tensors()) tensors_.emplace(t.name, &t);
+    for (const stored_tensor& t : at->second.tensors()) tensors_.emplace(t.name, placed_tensor{&t, &at->second.file()});
   }
 
   void open_shards(file_access how) {
-    weights_name_ = (directory_ / index_file).string();
+    weights_name_ = (path_ / index_file).string();
     const json_value index = read_json(index_file, std::size_t{64} << 20);
     for (const auto& [name, shard] : index.at("weight_map").members()) {
       auto at = files_.find(shard.string());
       if (at == files_.end()) at = files_.emplace(shard.string(), safetensors_file(mapped_file(path_of(shard), how))).first;
       const stored_tensor* const t = at->second.find(name);
       if (!t) shard.refuse("the file that holds the tensor");
-      tensors_.emplace(t->name, t);
+      tensors_.emplace(t->name, placed_tensor{t, &at->second.file()});
     }
+  }
+
+  void open_gguf_parts(const std::filesystem::path& first, file_access how) {
+    weights_name_ = first.string();
+    parts_ = open_gguf(first, how);
+    config_ = model_config_of(parts_);
+    for (const gguf_file& part : parts_)
+      for (const stored_tensor& t : part.tensors()) tensors_.emplace(t.name, placed_tensor{&t, &part.file()});
+  }
+
+  /// The GGUF models of the folder, each by the first of its parts, ascending.
+  std::vector<std::string> gguf_models() const {
+    std::vector<std::string> names;
+    std::error_code failure;
+    for (const auto& entry : std::filesystem::directory_iterator(path_, failure)) {
+      const std::string name = entry.path().filename().string();
+      if (entry.path().extension() == ".gguf" && !is_later_part(name)) names.push_back(name);
+    }
+    if (failure) throw error(path_.string(), "", "a directory that can be read", failure.message(), error_code::io);
+    std::ranges::sort(names);
+    return names;
+  }
+
+  /// Whether a name ends in -0000K-of-0000N.gguf, K above 1.
+  static bool is_later_part(std::string_view name) {
+    constexpr std::string_view form = "-00000-of-00000.gguf";
+    if (name.size() < form.size()) return false;
+    name.remove_prefix(name.size() - form.size());
+    for (std::size_t i = 0; i < form.size(); ++i)
+      if (form[i] == '0' ? name[i] < '0' || name[i] > '9' : name[i] != form[i]) return false;
+    return name.substr(1, 5) > "00001";
+  }
+
+  static std::string list_text(const std::vector<std::string>& names) {
+    std::string text = std::to_string(names.size()) + ":";
+    for (const std::string& name : names) text.append(text.back() == ':' ? " " : ", ").append(printable(name));
+    return text;
   }
 
   /// The index may name files of this directory only, and none by a path or link that leads out of it; but for the links that the hub's own
@@ -157,12 +224,12 @@ class checkpoint {
     if (name.empty() || name == "." || name == ".." || name.find_first_of(std::string_view("/\\\0", 3)) != name.npos)
       shard.refuse("the plain name of a file in this directory");
     std::error_code missing, no_home;
-    const std::filesystem::path real = std::filesystem::canonical(directory_ / name, missing);
-    const std::filesystem::path home = std::filesystem::canonical(directory_, no_home), above = home.parent_path();
+    const std::filesystem::path real = std::filesystem::canonical(path_ / name, missing);
+    const std::filesystem::path home = std::filesystem::canonical(path_, no_home), above = home.parent_path();
     if (missing || no_home) shard.refuse("a file in this directory");
     const bool in_cache = above.filename() == "snapshots" && real.parent_path() == above.parent_path() / "blobs";
     if (real.parent_path() != home && !in_cache) shard.refuse("no link out of this directory");
-    return directory_ / name;
+    return path_ / name;
   }
 
   /// What tokenizer_config.json says on top of the model: whether a text begins with BOS.
@@ -178,60 +245,96 @@ class checkpoint {
     return !adds || adds->boolean();
   }
 
-  tensor read(const stored_tensor& t) const {
-    const auto type = t.type == "F32"    ? std::optional(dtype::f32)
-                      : t.type == "F16"  ? std::optional(dtype::f16)
-                      : t.type == "BF16" ? std::optional(dtype::bf16)
-                                         : std::nullopt;
-    if (!type) fail(t, "F32, F16 or BF16", t.type, error_code::unsupported);
-    if (t.shape.size() != 1 && t.shape.size() != 2) fail(t, "a vector or a matrix", "shape " + detail::shape_text(t.shape));
-    return {*type, t.shape.size() == 1 ? 1 : static_cast<std::size_t>(t.shape[0]), static_cast<std::size_t>(t.shape.back()), t.data.data()};
-  }
-
-  [[noreturn]] void fail(const stored_tensor& t, std::string_view expected, std::string_view found,
-                         error_code code = error_code::bad_input) const {
-    throw error(file_of(t).name(), "tensor " + printable(t.name), expected, found, code);
-  }
-
-  const safetensors_file& file_of(const stored_tensor& t) const {
-    const auto holds = [&](const auto& file) { return file.second.find(t.name) == &t; };
-    return std::ranges::find_if(files_, holds)->second;
-  }
-
-  std::filesystem::path directory_;
+  std::filesystem::path path_;
   model_config config_;
   std::optional<std::string> stages_;
   std::string weights_name_;  // the file that says which tensors there are
   std::map<std::string, safetensors_file, std::less<>> files_;
-  std::map<std::string_view, const stored_tensor*> tensors_;
+  std::vector<gguf_file> parts_;  // or these
+  std::map<std::string_view, placed_tensor> tensors_;
 };
 
-static_assert(tensor_source<checkpoint>);
+/// A checkpoint's tensors, as load_model asks for them: those of plain types as they lie in the file, those of quantized types widened.
+class checkpoint_weights {
+ public:
+  /// `widened`: what quantized matrices become, bf16 or f32; vectors become f32. The checkpoint must outlive it.
+  explicit checkpoint_weights(const checkpoint& files, dtype widened = dtype::bf16) : files_(files), widened_(widened) {}
 
-namespace detail {
+  bool contains(std::string_view name) const { return files_.contains(name); }
 
-/// Hands on a checkpoint's tensors, and notes in `asked` which ones.
-struct noted_tensors {
-  const checkpoint& files;
-  std::set<std::string, std::less<>>& asked;
-
-  bool contains(std::string_view name) const { return files.contains(name); }
+  /// The tensor, which must have this shape; with one row it may also be a vector. Throws `error` otherwise. It is about to be read, so
+  /// where it is mapped it begins to come into memory.
   tensor get(std::string_view name, std::size_t rows, std::size_t columns) const {
-    const tensor t = files.get(name, rows, columns);
-    asked.emplace(name);
-    return t;
+    const std::vector<std::uint64_t> shape = rows == 1 ? std::vector<std::uint64_t>{columns} : std::vector<std::uint64_t>{rows, columns};
+    const std::string expected = "shape " + detail::shape_text(shape);
+    const placed_tensor& placed = files_.at(name, "one of " + expected);
+    const stored_tensor& t = *placed.stored;
+    const auto plain = plain_type(t.type);
+    const ggml_type* const type = ggml_type_of(t.type);
+    if (!plain && (!type || !type->dequantize)) placed.refuse(types_read(), t.type, error_code::unsupported);
+    if (t.shape.size() != 1 && t.shape.size() != 2) placed.refuse("a vector or a matrix", "shape " + detail::shape_text(t.shape));
+    if (t.shape.back() != columns || (t.shape.size() == 2 ? t.shape[0] : 1) != rows) placed.refuse(expected, detail::shape_text(t.shape));
+    asked_.emplace(name);
+    placed.file->will_need(t.data);
+
+    const std::size_t head_dim = files_.interleaves(name) ? files_.config().head_dim : 0;
+    if (plain && head_dim == 0) return {*plain, rows, columns, t.data.data()};
+    tensor result{dtype::f32, rows, columns, t.data.data()};
+    if (plain)
+      result.type = *plain;
+    else
+      result = made_.widen(*type, t.data.data(), rows, columns, rows == 1 ? dtype::f32 : widened_, rows == 1 ? 0 : head_dim);
+    if (head_dim > 0 && (plain || rows == 1)) {  // a vector's rows are its numbers
+      const tensor in_file{result.type, rows == 1 ? columns : rows, rows == 1 ? 1 : columns, result.data};
+      const tensor in_order = made_.reorder(in_file, head_dim);
+      made_.release(result);
+      result.data = in_order.data;
+    }
+    placed.file->release(t.data);
+    return result;
   }
-  void release(const tensor& t) const { files.release(t); }
+
+  /// A tensor that `get` has given out is not needed any more: neither what was made of it nor what is mapped of it stands in memory.
+  void release(const tensor& t) const {
+    if (made_.release(t)) return;
+    for (const auto& [name, placed] : files_.tensors())
+      if (placed.stored->data.data() == t.data) return placed.file->release(placed.stored->data);
+  }
+
+  /// The names that `get` was called with.
+  const std::set<std::string, std::less<>>& asked() const { return asked_; }
+
+ private:
+  static std::optional<dtype> plain_type(std::string_view type) {
+    for (const auto& [name, plain] : {std::pair(std::string_view("F32"), dtype::f32), {"F16", dtype::f16}, {"BF16", dtype::bf16}})
+      if (type == name) return plain;
+    return std::nullopt;
+  }
+
+  std::string types_read() const {
+    if (!files_.is_gguf()) return "F32, F16 or BF16";
+    std::string names;
+    for (const ggml_type& type : detail::ggml_types)
+      if (type.dequantize) names.append(names.empty() ? "" : ", ").append(type.name);
+    return "one of " + names;
+  }
+
+  const checkpoint& files_;
+  dtype widened_;
+  // A source is asked through const functions.
+  mutable widened_tensors made_;
+  mutable std::set<std::string, std::less<>> asked_;
 };
 
-}  // namespace detail
+static_assert(tensor_source<checkpoint_weights>);
 
-/// Packs a checkpoint's weights. Throws `error` where one is missing, has another shape than config.json says, or is not of the model.
+/// Packs a checkpoint's weights; quantized ones are widened to bf16 where `options.as` does not say. Throws `error` where one is missing,
+/// has another shape than the config says, or is not of the model.
 template <tensor_backend Backend>
 model<Backend> load_model(Backend& backend, const checkpoint& files, const load_options& options = {}) {
-  std::set<std::string, std::less<>> asked;
-  model<Backend> loaded = load_model(backend, files.config(), detail::noted_tensors{files, asked}, options);
-  files.refuse_all_but(asked);
+  const checkpoint_weights weights(files, options.as.value_or(dtype::bf16));
+  model<Backend> loaded = load_model(backend, files.config(), weights, options);
+  files.refuse_all_but(weights.asked());
   return loaded;
 }
 

@@ -48,7 +48,8 @@ inline const model_family& family_of(const json_value& config) {
   type.not_computed("llama, mistral, qwen2 or qwen3");
 }
 
-inline double positive(const json_value& value) {
+template <class Value>
+double positive(const Value& value) {
   if (!(value.number() > 0)) value.refuse("a number above 0");
   return value.number();
 }

@@ -119,6 +119,12 @@ class gguf_value {
     return all;
   }
 
+  /// Whether it is 0 or false.
+  bool says_no() const {
+    if (entry_.type == gguf_type::boolean) return !boolean();
+    return real(entry_.type, entry_.bytes.data()) == 0.0;
+  }
+
   /// Refuses the value, in the words of its getters.
   [[noreturn]] void refuse(std::string_view expected, error_code code = error_code::bad_input) const {
     throw error(file_, "metadata: " + printable(entry_.key), expected, describe(), code);
@@ -445,11 +451,27 @@ class gguf_file {
     if (auto value = find(key)) return std::move(*value);
     throw error(name(), "metadata", "the key " + in_quotes(key), "none");
   }
+  /// All that is under keys that begin so, ascending.
+  std::vector<gguf_value> values_under(std::string_view begin) const {
+    std::vector<gguf_value> all;
+    auto at = std::ranges::lower_bound(contents_.metadata, begin, {}, &detail::gguf_entry::key);
+    for (; at != contents_.metadata.end() && at->key.starts_with(begin); ++at) all.emplace_back(name(), *at);
+    return all;
+  }
 
  private:
   mapped_file file_;
   gguf_contents contents_;
 };
+
+/// Null where none of the files has a tensor of that name.
+inline const stored_tensor* find_tensor(std::span<const gguf_file> parts, std::string_view name) {
+  for (const gguf_file& part : parts) {
+    const auto at = std::ranges::lower_bound(part.tensors(), name, {}, &stored_tensor::name);
+    if (at != part.tensors().end() && at->name == name) return &*at;
+  }
+  return nullptr;
+}
 
 /// A model's file, or all parts of one that is split into NAME-00001-of-0000N.gguf, the first of which is named. Throws `error` also where
 /// a part is missing or does not belong to the others.

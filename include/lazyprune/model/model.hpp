@@ -28,7 +28,7 @@ struct model {
 };
 
 struct load_options {
-  std::optional<dtype> as;                                           // f32 or bf16; none: bf16 where stored so, else f32
+  std::optional<dtype> as;                                           // f32 or bf16; none: bf16 where the source has it so, else f32
   std::function<void(std::size_t done, std::size_t of)> progress{};  // layers packed
 };
 

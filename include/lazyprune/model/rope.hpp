@@ -61,6 +61,7 @@ inline rope_frequencies frequencies_of(const rope_config& rope, std::size_t head
   for (std::size_t i = 0; i < result.radians.size(); ++i) {
     double& frequency = result.radians[i];
     frequency = std::pow(rope.theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
+    if (!rope.divisors.empty()) frequency /= rope.divisors[i];
     if (rope.scaling == rope_scaling::linear) frequency /= rope.factor;
     if (rope.scaling == rope_scaling::llama3) frequency = detail::llama3_frequency(rope, frequency);
   }

@@ -20,11 +20,13 @@ TEST_CASE("what the bundled model is") {
   CHECK(all["tensors"].size() == 6 * 9 + 3);
   std::uint64_t bytes = 0;
   for (const auto& tensor : all["tensors"]) {
-    CHECK(tensor["dtype"] == "BF16");
+    CHECK(tensor["type"] == "BF16");
     bytes += tensor["bytes"].get<std::uint64_t>();
   }
   CHECK(all["totals"]["bytes"] == bytes);
   CHECK(all["totals"]["parameters"] == bytes / 2);
+  CHECK(all["totals"]["bits_per_weight"] == 16.0);
+  CHECK(all["types"] == nlohmann::json{{"BF16", all["totals"]}});
   CHECK(all["tokenizer"]["pieces"] == 2304);
   CHECK(all["tokenizer"]["bos"] == 1);
   CHECK(all["memory"]["context"] == 1000);
@@ -39,8 +41,9 @@ TEST_CASE("what the bundled model is") {
 TEST_CASE("for people") {
   const program_result result = lazyprune_program({"inspect", "-m", bundled_model});
   REQUIRE(result.code == 0);
-  for (const char* part : {"n_kv_heads", "model.layers.5.mlp.up_proj.weight", "1.48 million parameters", "adds_bos", "of 4096 tokens",
-                           "cpu path: ", "first pruning layer     3: a chunk of a prompt runs so many layers", "; LAZYPRUNE_ISA chooses"})
+  for (const char* part :
+       {"n_kv_heads", "model.layers.5.mlp.up_proj.weight", "1.48 million parameters, ", ", 16.0 bits a weight", "adds_bos", "of 4096 tokens",
+        "cpu path: ", "first pruning layer     3: a chunk of a prompt runs so many layers", "; LAZYPRUNE_ISA chooses"})
     CHECK_MESSAGE(result.out.find(part) != std::string::npos, part);
   CHECK(complaint(lazyprune_program({"inspect", "-c", "5000"})) == "--ctx-size: expected at most the model's 4096, found 5000");
 }

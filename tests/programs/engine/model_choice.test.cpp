@@ -6,7 +6,10 @@
 
 #include <doctest/doctest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "programs/program.hpp"
+#include "test_data.hpp"
 
 namespace {
 
@@ -51,14 +54,39 @@ TEST_CASE("people call a model by its folder's name, and the bundled one by its 
   CHECK(model_name(bundled_model + "/") == "pocket");
   std::filesystem::create_directory(files / "model");
   CHECK(model_name(files / "model") == "model");
+  CHECK(model_name(files / "some/Model-1.5B-Q4_K_M.gguf") == "Model-1.5B-Q4_K_M");
 }
 
 TEST_CASE("no such directory, or none of a model") {
-  CHECK(complaint(lazyprune_program({"inspect", "-m", "/nowhere"})).starts_with("/nowhere: expected a model directory, found "));
+  CHECK(complaint(lazyprune_program({"inspect", "-m", "/nowhere"}))
+            .starts_with("/nowhere: expected a model directory or a .gguf file, found "));
   const temporary_folder empty;
   CHECK(complaint(lazyprune_program({"inspect", "-m", empty.path()})).starts_with(empty / "config.json: expected "));
   write_file(empty / "file", "");
-  CHECK(complaint(lazyprune_program({"run", "-p", "x", "-m", empty / "file"})).starts_with(empty / "file: expected a model directory"));
+  CHECK(complaint(lazyprune_program({"run", "-p", "x", "-m", empty / "file"}))
+            .starts_with(empty / "file: expected a model directory or a .gguf file"));
+}
+
+TEST_CASE("a GGUF file is a model as a folder is") {
+  const auto data = test_data("gguf");
+  if (data.empty()) return;
+  const std::string file = data / "llama-f32.gguf", folder = data / "llama";
+  const auto tokens = [](const std::string& model) {
+    const program_result result = lazyprune_program(
+        {"run", "-m", model, "--ids", "1,17,30,4,200,9,81", "-n", "8", "--ignore-eos", "-t", "1", "--stages", "1:0.5", "--json"});
+    CAPTURE(result.err);
+    REQUIRE(result.code == 0);
+    return nlohmann::json::parse(result.out)["tokens"];
+  };
+  CHECK(tokens(file) == tokens(folder));
+  const program_result inspected = lazyprune_program({"inspect", "--json", "-m", data / "llama-q4_k_m.gguf"});
+  REQUIRE(inspected.code == 0);
+  const auto all = nlohmann::json::parse(inspected.out);
+  CHECK(all["types"]["Q4_K"]["bits_per_weight"] == 4.5);
+  CHECK(all["types"]["Q6_K"]["bits_per_weight"] == 6.5625);
+  CHECK(all["tensors"][0]["name"] == "blk.0.attn_k.weight");
+  CHECK(all["memory"]["stored_row_bytes"] == 256 * 2);  // widened to bf16
+  CHECK(complaint(lazyprune_program({"inspect", "-m", data})).starts_with(data.string() + ": expected one model, found "));
 }
 
 TEST_CASE("a config that is no JSON, lacks a key, or asks for what is not computed") {

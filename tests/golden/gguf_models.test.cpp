@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT
+// Whole models from GGUF files: the logits that their values give in float64, and the bits of the same model as a folder.
+#include <lazyprune/backend/cpu.hpp>
+#include <lazyprune/backend/reference.hpp>
+#include <lazyprune/io/checkpoint.hpp>
+#include <lazyprune/lazyprune.hpp>
+#include <lazyprune/model/generator.hpp>
+
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "../model/llama2c.hpp"
+#include "../model/tiny_model.hpp"
+#include "../test_data.hpp"
+
+namespace {
+
+using namespace lazyprune;
+using namespace lazyprune_test;
+
+template <class Backend>
+std::vector<double> logits_after(const model<Backend>& net, Backend& backend, std::span<const token_id> tokens) {
+  workspace<Backend> work(net, backend);
+  auto text = begin(net, dense());
+  const auto logits = forward(work, text, tokens, phase::prefill);
+  return {logits.begin(), logits.end()};
+}
+
+double furthest(std::span<const double> a, std::span<const double> b) {
+  REQUIRE(a.size() == b.size());
+  double worst = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) worst = std::max(worst, std::abs(a[i] - b[i]));
+  return worst;
+}
+
+std::string said(const std::filesystem::path& path) {
+  try {
+    reference<float> backend{execution{}};
+    load_model(backend, checkpoint(path));
+  } catch (const error& fault) {
+    return fault.what();
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST_CASE("logits of every type and family, by an independent float64 program on gguf-py's values") {
+  const auto folder = test_data("gguf");
+  if (folder.empty()) return;
+  std::size_t compared = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().stem().string();
+    if (entry.path().extension() != ".gguf" || name == "llama-iq3_s" || name.starts_with("gemma3")) continue;
+    CAPTURE(name);
+    const auto expected = nlohmann::json::parse(read_text(folder / (name + ".expected.json")));
+    const auto tokens = expected["tokens"].get<std::vector<token_id>>();
+    reference<double> backend{execution{}};
+    const auto net = load_model(backend, checkpoint(entry.path()), {.as = dtype::f32});
+    for (std::size_t i = 0; i < expected["positions"].size(); ++i) {
+      const auto logits = logits_after(net, backend, std::span(tokens).first(expected["positions"][i].get<std::size_t>() + 1));
+      CHECK(furthest(logits, expected["exact_logits"][i].get<std::vector<double>>()) < 1e-5);
+    }
+    ++compared;
+  }
+  CHECK(compared >= 21);
+}
+
+TEST_CASE("a GGUF file of unquantized weights and the same model as a folder say the same, bit for bit") {
+  const auto folder = test_data("gguf");
+  if (folder.empty()) return;
+  const checkpoint file(folder / "llama-f32.gguf"), directory(folder / "llama"), halves(folder / "llama-bf16.gguf");
+  std::vector<token_id> tokens;
+  for (token_id t = 0; t < 40; ++t) tokens.push_back(t * 7 % 320);
+  reference<double> exact{execution{}};
+  CHECK(logits_after(load_model(exact, file), exact, tokens) == logits_after(load_model(exact, directory), exact, tokens));
+  cpu backend({.threads = 2});
+  CHECK(logits_after(load_model(backend, file), backend, tokens) == logits_after(load_model(backend, directory), backend, tokens));
+  // Rounded when it was written, or when it is loaded.
+  CHECK(logits_after(load_model(backend, halves), backend, tokens) ==
+        logits_after(load_model(backend, directory, {.as = dtype::bf16}), backend, tokens));
+}
+
+TEST_CASE("a trained model from a GGUF file and from its maker's own format") {
+  const auto folder = test_data("models/stories260K");
+  if (folder.empty()) return;
+  const llama2c_file own((folder / "stories260K.v1.bin").string());
+  reference<double> backend{execution{}};
+  const auto net = load_model(backend, checkpoint(folder / "stories260K-v3.gguf"));
+  auto tokens = nlohmann::json::parse(read_text(folder / "ref64_greedy199.tokens.json")).get<std::vector<token_id>>();
+  tokens.resize(60);
+  CHECK(logits_after(net, backend, tokens) == logits_after(load_model(backend, own.config(), own), backend, tokens));
+}
+
+TEST_CASE("quantized weights are widened to bf16, or to float where that is asked for") {
+  const auto folder = test_data("gguf");
+  if (folder.empty()) return;
+  const checkpoint files(folder / "qwen2-q4_k_m.gguf");
+  cpu backend({.threads = 2});
+  const auto narrow = load_model(backend, files), wide = load_model(backend, files, {.as = dtype::f32});
+  CHECK(narrow.weights.embedding.type() == dtype::bf16);
+  CHECK(narrow.weights.layers[1].gate_up.type() == dtype::bf16);
+  CHECK(wide.weights.layers[1].q.type() == dtype::f32);
+  CHECK(load_model(backend, checkpoint(folder / "llama-f16.gguf")).weights.layers[0].q.type() == dtype::f32);
+}
+
+TEST_CASE("a type and a family that are not computed are refused by name") {
+  const auto folder = test_data("gguf");
+  if (folder.empty()) return;
+  CHECK(said(folder / "llama-iq3_s.gguf")
+            .find("expected one of F32, F16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, "
+                  "IQ4_NL, IQ4_XS, BF16, MXFP4, found IQ3_S") != std::string::npos);
+  CHECK(said(folder / "gemma3-q4_k_m.gguf").ends_with("general.architecture: expected llama, qwen2 or qwen3, found \"gemma3\""));
+}
+
+TEST_CASE("files of others with which no model can be made are refused, the sound ones make one") {
+  const auto folder = test_data("gguf/malformed");
+  if (folder.empty()) return;
+  for (const auto& entry : nlohmann::json::parse(read_text(folder / "index.json"))) {
+    const std::string name = entry.at("file"), refuse = entry.at("refuse"), result = said(folder / name);
+    CAPTURE(name);
+    CAPTURE(result);
+    if (refuse == "file" || refuse == "model") CHECK(result != "no error");
+    if (refuse == "no") CHECK(result == "no error");
+  }
+}
