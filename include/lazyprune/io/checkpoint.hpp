@@ -23,6 +23,7 @@
 #include <lazyprune/io/ggml_type.hpp>
 #include <lazyprune/io/gguf.hpp>
 #include <lazyprune/io/gguf_config.hpp>
+#include <lazyprune/io/gguf_tokenizer.hpp>
 #include <lazyprune/io/json.hpp>
 #include <lazyprune/io/mapped_file.hpp>
 #include <lazyprune/io/safetensors.hpp>
@@ -107,9 +108,10 @@ class checkpoint {
     }
   }
 
-  /// Returns none where the directory has no tokenizer.model.
+  /// Returns none where the directory has no tokenizer.model, or the GGUF file no vocabulary. Throws `error` where it cannot be used.
   std::optional<tokenizer> load_tokenizer() const {
-    if (!parts_.empty() || !has("tokenizer.model")) return std::nullopt;
+    if (is_gguf()) return gguf_tokenizer_of(parts_[0]);
+    if (!has("tokenizer.model")) return std::nullopt;
     const mapped_file file(path_ / "tokenizer.model", file_access::read, std::size_t{64} << 20);
     sentencepiece_model model = parse_sentencepiece_model(file.text(), file.name());
     if (model.pieces.size() > config_.vocabulary)
