@@ -139,8 +139,10 @@ TEST_CASE("positions that stay, and no pruning while fewer tokens are known") {
   const std::vector<unsigned> stay{10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 40, 41, 42, 43};
   std::ifstream trace(files / "kept.jsonl");
   std::size_t steps = 0;
-  for (std::string line; std::getline(trace, line); ++steps)
-    for (const json& layer : json::parse(line)["layers"]) CHECK(std::ranges::includes(layer["active"].get<std::vector<unsigned>>(), stay));
+  for (std::string line; std::getline(trace, line); ++steps) {
+    const json step = json::parse(line);
+    for (const json& layer : step["layers"]) CHECK(std::ranges::includes(layer["active"].get<std::vector<unsigned>>(), stay));
+  }
   CHECK(steps == 4);
 
   const json late = run({"--stages", "2:0.1", "--least-tokens", "102"});
