@@ -27,7 +27,7 @@ std::vector<double> logits_after(const model<Backend>& net, Backend& backend, st
   return {logits.begin(), logits.end()};
 }
 
-double furthest(std::span<const double> a, std::span<const double> b) {
+double largest_difference(std::span<const double> a, std::span<const double> b) {
   REQUIRE(a.size() == b.size());
   double worst = 0;
   for (std::size_t i = 0; i < a.size(); ++i) worst = std::max(worst, std::abs(a[i] - b[i]));
@@ -60,7 +60,7 @@ TEST_CASE("logits of every type and family, by an independent float64 program on
     const auto net = load_model(backend, checkpoint(entry.path()), {.as = dtype::f32});
     for (std::size_t i = 0; i < expected["positions"].size(); ++i) {
       const auto logits = logits_after(net, backend, std::span(tokens).first(expected["positions"][i].get<std::size_t>() + 1));
-      CHECK(furthest(logits, expected["exact_logits"][i].get<std::vector<double>>()) < 1e-5);
+      CHECK(largest_difference(logits, expected["exact_logits"][i].get<std::vector<double>>()) < 1e-5);
     }
     ++compared;
   }

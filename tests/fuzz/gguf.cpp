@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+// Any bytes as a GGUF file: an error, or values and tensors that lie in the file; a model's config and its vocabulary where they give one.
+#include <lazyprune/io/gguf.hpp>
+#include <lazyprune/io/gguf_config.hpp>
+#include <lazyprune/io/gguf_tokenizer.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace {
+
+template <class Call>
+void unless_refused(Call call) {
+  try {
+    call();
+  } catch (const lazyprune::error&) {
+  }
+}
+
+/// Reads each value in every way, and the ends of each tensor.
+void read_all(const lazyprune::gguf_file& file) {
+  for (const lazyprune::gguf_value& value : file.values_under("")) {
+    unless_refused([&] { value.string(); });
+    unless_refused([&] { value.whole_number(); });
+    unless_refused([&] { value.number(); });
+    unless_refused([&] { value.boolean(); });
+    unless_refused([&] { value.strings(); });
+    unless_refused([&] { value.numbers(); });
+  }
+  volatile int sum = 0;
+  for (const lazyprune::stored_tensor& t : file.tensors())
+    if (!t.data.empty()) sum = sum + std::to_integer<int>(t.data.front()) + std::to_integer<int>(t.data.back());
+}
+
+/// These bytes as a file, which has no name on any disk.
+lazyprune::mapped_file file_of(std::span<const std::uint8_t> bytes) {
+  static const int memory = ::memfd_create("input", 0);
+  const bool written = ::ftruncate(memory, 0) == 0 && ::pwrite(memory, bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size());
+  if (!written) std::abort();
+  return lazyprune::mapped_file("/proc/self/fd/" + std::to_string(memory));
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  unless_refused([&] {
+    std::vector<lazyprune::gguf_file> parts;
+    parts.emplace_back(file_of({data, size}));
+    read_all(parts[0]);
+    unless_refused([&] { lazyprune::model_config_of(parts); });
+    unless_refused([&] { lazyprune::gguf_tokenizer_of(parts[0]); });
+  });
+  return 0;
+}
