@@ -31,7 +31,7 @@ struct rope_config {
   double beta_slow = 1.0;              // yarn
   double attention_factor = 1.0;       // yarn: cosines and sines are multiplied by it
   bool truncate = true;                // yarn: correction range rounded to whole dimensions
-  std::vector<double> divisors;        // (head_dim / 2): each frequency is divided by its own; empty: none is
+  std::vector<double> divisors{};      // (head_dim / 2): each frequency is divided by its own; empty: none is
 
   friend bool operator==(const rope_config&, const rope_config&) = default;
 };
