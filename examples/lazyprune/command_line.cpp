@@ -198,9 +198,11 @@ void add_run(CLI::App& program, action& chosen, const policy_registry& policies)
   add_number(command, "--chunk", flags->chunk, number_range<std::size_t>{1},
              "Read the prompt N tokens at a time: each chunk runs the layers before the first that could prune, and the last one is the "
              "question's step (default: all at once)");
-  add_number(command, "--speculate", flags->speculate, number_range<std::size_t>{1},
-             "Read up to N tokens a step after the prompt: the last one and guesses at what follows, looked up earlier in the text; the "
-             "wrong ones are taken back. The text is the same one, with --decode dense alone (default: one token, no guesses)");
+  add_number(
+      command, "--speculate", flags->speculate, number_range<std::size_t>{1},
+      "Read up to N tokens a step after the prompt: the last one and guesses at what follows, looked up earlier in the text; the "
+      "wrong ones are taken back. The text stays the same where the path's rounding is not wider than the gap between the two best tokens; needs "
+      "--decode dense (default: one token, no guesses)");
   add_engine_flags(command, flags->backend);
   add_policy_flags(command, flags->policy, policies);
 

@@ -22,7 +22,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// One sequence's step in a batch: what `step_request` asks for.
+/// One sequence's step in a batch: what `step_request` asks for. The sequence and the tokens must be there until the step is done.
 template <tensor_backend Backend>
 struct sequence_step {
   std::reference_wrapper<sequence<Backend>> text;
