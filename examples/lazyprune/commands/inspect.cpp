@@ -96,7 +96,7 @@ json tokenizer_json(const opened_model& model) {
   if (!tokenizer) return nullptr;
   const auto id = [](const std::optional<token_id>& token) { return token ? json(*token) : json(nullptr); };
   return {{"pieces", tokenizer->size()},     {"bos", id(tokenizer->bos())},       {"eos", id(tokenizer->eos())},
-          {"unknown", tokenizer->unknown()}, {"adds_bos", tokenizer->adds_bos()}, {"byte_fallback", tokenizer->model().byte_fallback}};
+          {"unknown", id(tokenizer->unknown())}, {"adds_bos", tokenizer->adds_bos()}, {"byte_fallback", tokenizer->byte_fallback()}};
 }
 
 /// Throws `error` where it does not fit: a config may have any numbers.

@@ -96,10 +96,7 @@ class prompt_run {
   /// One token by itself, as the page labels it.
   std::string label(token_id id) const {
     if (!run_.words() || id >= run_.words()->size()) return std::to_string(id);
-    std::string text = run_.words()->piece(id).text;
-    constexpr std::string_view space = "\xe2\x96\x81";  // U+2581, which pieces have for a space
-    for (std::size_t at; (at = text.find(space)) != text.npos;) text.replace(at, space.size(), " ");
-    return text;
+    return run_.words()->label(id);
   }
 
   trace_document document(const outcome& result, const std::optional<outcome>& dense) const {

@@ -2,6 +2,7 @@
 // UTF-8, and how the bytes of others are shown in an error line.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -39,6 +40,61 @@ constexpr std::size_t utf8_end(std::string_view text) {
   std::size_t at = 0;
   while (const std::size_t length = utf8_prefix(text.substr(at))) at += length;
   return at;
+}
+
+/// The code point of a well-formed character.
+constexpr char32_t utf8_code(std::string_view character) {
+  if (character.size() == 1) return static_cast<unsigned char>(character[0]);
+  char32_t code = static_cast<unsigned char>(character[0]) & (0x7fu >> character.size());
+  for (const char byte : character.substr(1)) code = code << 6 | (static_cast<unsigned char>(byte) & 0x3fu);
+  return code;
+}
+
+/// Writes a code point below U+110000 at the end of the text.
+inline void append_utf8(std::string& text, char32_t code) {
+  const auto tail = [&](unsigned shift) { text += static_cast<char>(0x80u | (code >> shift & 0x3fu)); };
+  if (code < 0x80) {
+    text += static_cast<char>(code);
+  } else if (code < 0x800) {
+    text += static_cast<char>(0xc0u | code >> 6);
+    tail(0);
+  } else if (code < 0x10000) {
+    text += static_cast<char>(0xe0u | code >> 12);
+    tail(6);
+    tail(0);
+  } else {
+    text += static_cast<char>(0xf0u | code >> 18);
+    tail(12);
+    tail(6);
+    tail(0);
+  }
+}
+
+/// Bytes at the beginning of the text that could be the beginning of one well-formed character and are not yet it; 0 where none could.
+/// These are the "maximal subparts" that one U+FFFD each stands for (Unicode 15, section 3.9).
+constexpr std::size_t utf8_beginning(std::string_view text) {
+  if (text.empty()) return 0;
+  const auto first = static_cast<unsigned char>(text[0]);
+  if (first < 0xc2 || first > 0xf4) return 0;
+  const unsigned least = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80, most = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+  std::size_t size = 1;
+  for (; size < utf8_length(text[0]) - 1 && size < text.size(); ++size) {
+    const auto byte = static_cast<unsigned char>(text[size]);
+    if (byte < (size == 1 ? least : 0x80u) || byte > (size == 1 ? most : 0xbfu)) break;
+  }
+  return size;
+}
+
+/// The text with U+FFFD for every byte that is not of a well-formed character.
+inline std::string well_formed(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t end = utf8_end(text);
+    out.append(text.substr(0, end));
+    if (end < text.size()) out += "\xef\xbf\xbd";
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return out;
 }
 
 /// A name or value from a file, fit for one line of text: control bytes and what is not UTF-8 as \xHH, cut after 60 characters.

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT
+// Byte-pair encoding of one word by ranked merges, as the `tokenizers` library does it: the pair of the lowest rank is merged first, the
+// leftmost among equals; characters that are no piece fall back to bytes, or are unknown.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <queue>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <lazyprune/core/error.hpp>
+#include <lazyprune/core/types.hpp>
+#include <lazyprune/io/text.hpp>
+#include <lazyprune/io/tokenizer/merge_table.hpp>
+#include <lazyprune/io/tokenizer/vocabulary.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+
+struct bpe_options {
+  std::optional<token_id> unknown;  // without one, unknown characters are passed over
+  bool fuse_unknown = false;        // a run of unknown characters is one token
+  bool byte_fallback = false;       // an unknown character becomes its bytes' pieces <0x..>, where all of them are there
+  bool ignore_merges = false;       // a word that is a piece is that piece, merges or not
+};
+
+class bpe {
+ public:
+  bpe() = default;
+  bpe(vocabulary pieces, bpe_options options) : pieces_(std::move(pieces)), options_(options) {
+    for (std::size_t byte = 0; byte < 256; ++byte) {
+      constexpr std::string_view digits = "0123456789ABCDEF";
+      bytes_[byte] = pieces_.find(std::string("<0x") + digits[byte / 16] + digits[byte % 16] + '>');
+    }
+  }
+
+  const vocabulary& pieces() const { return pieces_; }
+  const bpe_options& options() const { return options_; }
+
+  /// Makes room for so many merges.
+  void reserve(std::size_t merges) { merges_.reserve(merges); }
+
+  /// Adds the merge of the next rank. Throws `error` with no file and no place where one of its pieces is not in the vocabulary.
+  void merge(std::string_view left, std::string_view right) {
+    const auto known = [&](std::string_view piece) {
+      const auto id = pieces_.find(piece);
+      if (!id) throw error("", "", "pieces of the vocabulary", in_quotes(piece));
+      return *id;
+    };
+    const token_id left_id = known(left), right_id = known(right);
+    merge(left_id, right_id, known(std::string(left).append(right)));
+  }
+  void merge(token_id left, token_id right, token_id whole) { merges_.set(left, right, {ranks_++, whole}); }
+
+  /// Writes the tokens of a well-formed word after those in `out`. Time grows as n log n.
+  void encode(std::string_view word, std::vector<token_id>& out) const {
+    if (options_.ignore_merges)
+      if (const auto whole = pieces_.find(word)) return out.push_back(*whole);
+    std::vector<symbol> symbols = symbols_of(word);
+    if (symbols.size() > 1) merge_all(symbols);
+    for (const symbol& one : symbols)
+      if (!one.gone) out.push_back(one.id);
+  }
+
+ private:
+  static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
+
+  struct symbol {  // in a list from left to right
+    token_id id;
+    std::uint32_t previous, next;
+    bool gone;
+  };
+
+  struct candidate {
+    std::uint32_t rank, left;
+    token_id whole;
+
+    friend bool operator<(const candidate& a, const candidate& b) { return a.rank != b.rank ? a.rank > b.rank : a.left > b.left; }
+  };
+
+  std::vector<symbol> symbols_of(std::string_view word) const {
+    std::vector<symbol> symbols;
+    symbols.reserve(word.size());
+    const auto add = [&](token_id id) {
+      const auto at = static_cast<std::uint32_t>(symbols.size());
+      symbols.push_back({id, at - 1, at + 1, false});
+    };
+    bool unknown = false;  // before here, and not yet written
+    const auto flush = [&] {
+      if (unknown) add(*options_.unknown);
+      unknown = false;
+    };
+    for (std::size_t size; !word.empty(); word.remove_prefix(size)) {
+      size = utf8_length(word[0]);
+      const std::string_view character = word.substr(0, size);
+      if (const auto id = pieces_.find(character)) {
+        flush();
+        add(*id);
+      } else if (falls_back(character)) {
+        for (const char byte : character) add(*bytes_[static_cast<unsigned char>(byte)]);
+      } else if (options_.unknown) {
+        if (!options_.fuse_unknown) flush();
+        unknown = true;
+      }
+    }
+    flush();
+    if (!symbols.empty()) {
+      symbols.front().previous = none;
+      symbols.back().next = none;
+    }
+    return symbols;
+  }
+
+  bool falls_back(std::string_view character) const {
+    if (!options_.byte_fallback) return false;
+    for (const char byte : character)
+      if (!bytes_[static_cast<unsigned char>(byte)]) return false;
+    return true;
+  }
+
+  void merge_all(std::vector<symbol>& symbols) const {
+    std::vector<candidate> first;
+    const auto offer = [&](std::uint32_t left, const auto& take) {
+      if (left == none || symbols[left].next == none) return;
+      if (const auto* const found = merges_.find(symbols[left].id, symbols[symbols[left].next].id))
+        take(candidate{found->rank, left, found->whole});
+    };
+    for (std::uint32_t i = 0; i + 1 < symbols.size(); ++i) offer(i, [&](const candidate& one) { first.push_back(one); });
+    std::priority_queue<candidate> queue(std::less<candidate>{}, std::move(first));
+    const auto push = [&](const candidate& one) { queue.push(one); };
+    while (!queue.empty()) {
+      const candidate top = queue.top();
+      queue.pop();
+      symbol& left = symbols[top.left];
+      if (left.gone || left.next == none) continue;
+      symbol& right = symbols[left.next];
+      const auto* const now = merges_.find(left.id, right.id);
+      if (!now || now->whole != top.whole) continue;  // one of the two has been merged since
+      left.id = top.whole;
+      left.next = right.next;
+      right.gone = true;
+      if (right.next != none) symbols[right.next].previous = top.left;
+      offer(left.previous, push);
+      offer(top.left, push);
+    }
+  }
+
+  vocabulary pieces_;
+  bpe_options options_;
+  std::array<std::optional<token_id>, 256> bytes_{};
+  merge_table merges_;
+  std::uint32_t ranks_ = 0;
+};
+
+}  // namespace v0
+}  // namespace lazyprune
