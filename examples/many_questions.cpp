@@ -52,7 +52,8 @@ int main(int argc, char** argv) try {
   for (const std::string thing : things)
     prompts.push_back(tokenizer.encode(document() + " question : where is the " + thing + " ? answer : the " + thing + " is in the"));
   std::size_t common = prompts[0].size() - 1;
-  for (const auto& ids : prompts) common = std::min<std::size_t>(common, std::ranges::mismatch(prompts[0], ids).in1 - prompts[0].begin());
+  for (const auto& ids : prompts)
+    common = std::min(common, static_cast<std::size_t>(std::ranges::mismatch(prompts[0], ids).in1 - prompts[0].begin()));
 
   if (!read_beginning(work, shared, std::span(prompts[0]).first(common))) return 1;
   std::vector<question> questions;
