@@ -158,11 +158,13 @@ TEST_CASE("files that are wrong, or ask for what is not known here, are refused 
   CHECK(with("/model/merges", {"a b c"}) == R"(t.json: model.merges[0]: expected two pieces with a space between, found "a b c")");
   CHECK(with("/model/merges", nlohmann::json::parse(R"([["b", "a"]])")) ==
         R"(t.json: model.merges[0]: expected pieces of the vocabulary, found "ba")");
-  CHECK(with("/added_tokens", {added(4, "<x>")}) == "t.json: added_tokens[0].id: expected 3, the next one, found 4");
-  CHECK(with("/added_tokens", {added(3, "ab")}) == "t.json: added_tokens[0].id: expected 2, as in the vocabulary, found 3");
+  CHECK(with("/added_tokens", nlohmann::json::array({added(4, "<x>")})) == "t.json: added_tokens[0].id: expected 3, the next one, found 4");
+  CHECK(with("/added_tokens", nlohmann::json::array({added(3, "ab")})) ==
+        "t.json: added_tokens[0].id: expected 2, as in the vocabulary, found 3");
   CHECK(with("/added_tokens", {added(3, "x"), added(4, "x")}) ==
         R"(t.json: added_tokens[1].content: expected every added token once, found "x")");
-  CHECK(with("/added_tokens", {added(3, "")}) == "t.json: added_tokens: expected added tokens of 1 to 512 bytes, found \"\"");
+  CHECK(with("/added_tokens", nlohmann::json::array({added(3, "")})) ==
+        "t.json: added_tokens: expected added tokens of 1 to 512 bytes, found \"\"");
   CHECK(with("/post_processor", {{"type", "BertProcessing"}, {"sep", {"x", 7}}, {"cls", {"a", 0}}}) ==
         "t.json: post_processor: expected ids of tokens, not 7, found an object");
   CHECK(error_of([] { parse_tokenizer_json("{\"model\": ", "t.json", nullptr); }).starts_with("t.json: byte "));
