@@ -60,7 +60,8 @@ class parts {
     seconds += each([&](const auto& w) { backend_.multiply(of(norm), w.v, nullptr, of(v)); });
     seconds += each([&](const auto& w) { backend_.multiply(of(norm), w.q, nullptr, of(q)); });
     seconds += each([&](const auto& w) { backend_.multiply_add(of(attended), w.o, nullptr, of(x)); });
-    seconds += each([&](const auto& w) { backend_.gated_multiply(of(norm), w.gate_up, nullptr, of(ffn)); });
+    seconds +=
+        each([&](const auto& w) { backend_.gated_multiply(of(norm), w.gate_up, nullptr, lazyprune::gate_activation::silu, of(ffn)); });
     seconds += each([&](const auto& w) { backend_.multiply_add(of(ffn), w.down, nullptr, of(x)); });
     return seconds + least_seconds(repetitions, [&] { backend_.multiply(last(norm), m_.head(), nullptr, last(logits)); });
   }
@@ -79,8 +80,9 @@ class parts {
   /// Seconds to write the new keys and values, and the embeddings.
   double writing() {
     double seconds = 0;
-    for (std::size_t l = 0; l < c_.layers; ++l) seconds += least_seconds(repetitions / 10, [&] { backend_.put(kv_[l], tokens_, of(k), of(v)); });
-    return seconds + least_seconds(repetitions, [&] { backend_.embed(m_.weights.embedding, tokens_, of(x)); });
+    for (std::size_t l = 0; l < c_.layers; ++l)
+      seconds += least_seconds(repetitions / 10, [&] { backend_.put(kv_[l], tokens_, of(k), of(v)); });
+    return seconds + least_seconds(repetitions, [&] { backend_.embed(m_.weights.embedding, tokens_, 1.0, of(x)); });
   }
 
  private:

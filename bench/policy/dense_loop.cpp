@@ -50,7 +50,7 @@ class plain_loop {
 
   /// Returns the logits of the token after the last one (vocabulary).
   std::span<const float> forward(std::span<const token_id> ids) {
-    backend_.embed(model_.weights.embedding, ids, x_.view());
+    backend_.embed(model_.weights.embedding, ids, 1.0, x_.view());
     for (std::size_t l = 0; l < c_.layers; ++l) layer(model_.weights.layers[l], kv_[l], l + 1 == c_.layers ? 1 : tokens);
     const rows_view<float> norm = norm_.view().slice(tokens - 1, 1);
     backend_.rms_norm(x_.view().slice(tokens - 1, 1), model_.weights.norm, c_.rms_epsilon, norm);
@@ -75,7 +75,7 @@ class plain_loop {
     backend_.attend(q, kv, {{c_.n_heads, c_.n_kv_heads, c_.head_dim}, rows, positions_, positions_}, attended, {});
     backend_.multiply_add(attended, w.o, nullptr, x);
     backend_.rms_norm(x, w.ffn_norm, c_.rms_epsilon, norm);
-    backend_.gated_multiply(norm, w.gate_up, nullptr, ffn);
+    backend_.gated_multiply(norm, w.gate_up, nullptr, lazyprune::gate_activation::silu, ffn);
     backend_.multiply_add(ffn, w.down, nullptr, x);
   }
 

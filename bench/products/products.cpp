@@ -51,7 +51,7 @@ class our_product final : public bench::product {
     const std::size_t columns = w.gated() ? task_.outputs / 2 : task_.outputs;
     const rows_view<const float> x{task_.x, task_.rows, task_.inputs, task_.inputs};
     const rows_view<float> out{task_.out, task_.rows, columns, columns};
-    if (w.gated()) return backend_.gated_multiply(x, w, nullptr, out);
+    if (w.gated()) return backend_.gated_multiply(x, w, nullptr, lazyprune::gate_activation::silu, out);
     task_.add ? backend_.multiply_add(x, w, nullptr, out) : backend_.multiply(x, w, nullptr, out);
   }
 

@@ -31,13 +31,13 @@ std::vector<std::vector<float>> everything_computed(cpu& backend, std::size_t ro
   keep(out.view());
   backend.multiply_add(input.view(), weight, &bias, out.view());
   keep(out.view());
-  backend.gated_multiply(input.view(), gated, &both, out.view());
+  backend.gated_multiply(input.view(), gated, &both, gate_activation::silu, out.view());
   keep(out.view());
   backend.rms_norm(input.view(), backend.load(only(stored(x, 1, inputs, dtype::f32))), 1e-5, norm.view());
   keep(norm.view());
   std::vector<std::uint32_t> ids(rows);
   for (std::size_t i = 0; i < rows; ++i) ids[i] = static_cast<std::uint32_t>(i * 7 % outputs);
-  backend.embed(weight, ids, norm.view());
+  backend.embed(weight, ids, 1.0, norm.view());
   keep(norm.view());
   guarded<float> heads(rows, 4 * 2 * half, normal_floats(rows * 4 * 2 * half, 4));
   backend.rotate(heads.view(), 2 * half, ids, backend.make_rope(std::vector<double>(half, 0.1), 1.0, outputs));

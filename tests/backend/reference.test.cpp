@@ -54,9 +54,9 @@ TEST_CASE("a gated product: silu of the first half times the second") {
   const auto w = b.pack_gated(stored({1}, 1, 1, dtype::f32), stored({3}, 1, 1, dtype::f32), dtype::f32);
   const auto bias = b.load(only(stored({0, 1}, 1, 2, dtype::f32)));
   guarded<double> out(1, 1);
-  b.gated_multiply(row({2}).view(), w, nullptr, out.view());
+  b.gated_multiply(row({2}).view(), w, nullptr, gate_activation::silu, out.view());
   CHECK(std::abs(out(0, 0) - 6 * 2 / (1 + std::exp(-2.0))) <= 16 * tiny);
-  b.gated_multiply(row({2}).view(), w, &bias, out.view());
+  b.gated_multiply(row({2}).view(), w, &bias, gate_activation::silu, out.view());
   CHECK(std::abs(out(0, 0) - 7 * 2 / (1 + std::exp(-2.0))) <= 16 * tiny);
 }
 
@@ -85,7 +85,7 @@ TEST_CASE("attention: weights of 1 to 3 to 4, the future and the pruned left out
   const float log3 = std::log(3.0f);
   // Slots hold the tokens 9, 4, 2 and 7; token 4 is pruned.
   append(b, kv, guarded<double>(4, 1, std::vector<float>{5, 99, 0, log3}).view(),
-           guarded<double>(4, 1, std::vector<float>{50, 99, 8, 16}).view());
+         guarded<double>(4, 1, std::vector<float>{50, 99, 8, 16}).view());
   const std::vector<position> active{2, 7, 9}, rows{7, 9};
   const std::vector<std::uint32_t> slots{2, 3, 0};
   const guarded<double> q(2, 2, std::vector<float>{1, 0, 0, 0});

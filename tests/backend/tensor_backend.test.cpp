@@ -148,7 +148,7 @@ CONTRACT("gated products", gated_products) {
 
     const guarded<float> input(c.rows, c.inputs, x);
     guarded<float> out(c.rows, c.outputs);
-    backend.gated_multiply(input.view(), weight, biased ? &bias : nullptr, out.view());
+    backend.gated_multiply(input.view(), weight, biased ? &bias : nullptr, lazyprune::gate_activation::silu, out.view());
     double worst = 0;
     for (std::size_t i = 0; i < c.rows * c.outputs; ++i) {
       const std::size_t r = i / c.outputs, n = i % c.outputs, at = r * 2 * c.outputs + n;
@@ -171,7 +171,7 @@ CONTRACT("silu at both ends: 0 and x, never NaN", silu_at_both_ends) {
   for (const std::size_t rows : {1u, 20u}) {
     const guarded<float> one(rows, 1, std::vector<float>(rows, 1.0f));
     guarded<float> out(rows, gates.size());
-    backend.gated_multiply(one.view(), weight, nullptr, out.view());
+    backend.gated_multiply(one.view(), weight, nullptr, lazyprune::gate_activation::silu, out.view());
     for (std::size_t r = 0; r < rows; ++r)
       for (std::size_t i = 0; i < gates.size(); ++i) CHECK(std::abs(out(r, i) - std::max(0.0f, gates[i])) <= 1e-30f);
   }
@@ -186,7 +186,7 @@ CONTRACT("embedding: the rows of the table, exactly", embedding) {
       const auto table = backend.pack(only(part), as);
       const std::vector<std::uint32_t> ids{198, 0, 7, 7, 100};
       guarded<float> out(ids.size(), width);
-      backend.embed(table, ids, out.view());
+      backend.embed(table, ids, 1.0, out.view());
       for (std::size_t r = 0; r < ids.size(); ++r)
         for (std::size_t i = 0; i < width; ++i) {
           const float number = numbers[ids[r] * width + i];

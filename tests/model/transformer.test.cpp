@@ -646,7 +646,7 @@ TEST_CASE("evidence: attention is the query token's, over the active tokens, in 
       // The query token's input is its embedding, or what the layer before put out; its last row, since it is the last position.
       std::vector<double> input(hidden);
       if (l == 0) {
-        exact{execution{}}.embed(net.weights.embedding, std::span(&step.trace.tokens.back(), 1), {input.data(), 1, hidden, hidden});
+        exact{execution{}}.embed(net.weights.embedding, std::span(&step.trace.tokens.back(), 1), 1.0, {input.data(), 1, hidden, hidden});
       } else {
         const auto row = row_of(other.copies[l - 1], other.copies[l - 1].rows.size() - 1, hidden);
         input.assign(row.begin(), row.end());

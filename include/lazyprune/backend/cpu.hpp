@@ -49,8 +49,12 @@ class cpu : public host_backend<float> {
   matrix pack(std::span<const tensor> parts, dtype as) const { return matrix(parts, as, threads_); }
   matrix pack_gated(const tensor& gate, const tensor& up, dtype as) const { return matrix(gate, up, as, threads_); }
 
-  void embed(const matrix& table, std::span<const std::uint32_t> ids, rows_view<float> out) const {
-    detail::for_tasks(team_for(out.rows * out.columns), ids.size(), [&](std::size_t r, std::size_t) { table.read(ids[r], out.row(r)); });
+  void embed(const matrix& table, std::span<const std::uint32_t> ids, double scale, rows_view<float> out) const {
+    const auto by = static_cast<float>(scale);
+    detail::for_tasks(team_for(out.rows * out.columns), ids.size(), [&](std::size_t r, std::size_t) {
+      table.read(ids[r], out.row(r));
+      if (by != 1.0f) std::transform(out.row(r), out.row(r) + out.columns, out.row(r), [by](float x) { return x * by; });
+    });
   }
 
   void rms_norm(rows_view<const float> x, const parameters& weight, double epsilon, rows_view<float> out) const {
@@ -70,9 +74,10 @@ class cpu : public host_backend<float> {
     layers_.multiply(x, w, bias ? bias->data() : nullptr, linear_layers::finish::add, out);
   }
 
-  void gated_multiply(rows_view<const float> x, const matrix& w, const parameters* bias, rows_view<float> out) {
+  void gated_multiply(rows_view<const float> x, const matrix& w, const parameters* bias, gate_activation gate, rows_view<float> out) {
     assert(x.columns == w.inputs() && 2 * out.columns == w.outputs() && w.gated() && (!bias || bias->size() == w.outputs()));
-    layers_.multiply(x, w, bias ? bias->data() : nullptr, linear_layers::finish::gate, out);
+    using enum linear_layers::finish;
+    layers_.multiply(x, w, bias ? bias->data() : nullptr, gate == gate_activation::silu ? gate_silu : gate_gelu_tanh, out);
   }
 
   void rotate(rows_view<float> x, std::size_t head_dim, std::span<const position> positions, const rope_table& rope) const {

@@ -2,6 +2,8 @@
 // The oracle: every operation of tensor_backend as plain loops, as close to its formula as can be read, in any floating-point type.
 #pragma once
 
+#include <numbers>
+
 #include <lazyprune/backend/execution.hpp>
 #include <lazyprune/backend/host.hpp>
 
@@ -57,8 +59,9 @@ class reference : public host_backend<T> {
     return pack(parts, as);
   }
 
-  void embed(const matrix& table, std::span<const std::uint32_t> ids, rows_view<T> out) const {
-    for (std::size_t r = 0; r < ids.size(); ++r) std::copy_n(table.row(ids[r]), table.inputs(), out.row(r));
+  void embed(const matrix& table, std::span<const std::uint32_t> ids, double scale, rows_view<T> out) const {
+    for (std::size_t r = 0; r < ids.size(); ++r)
+      for (std::size_t i = 0; i < table.inputs(); ++i) out.row(r)[i] = table.row(ids[r])[i] * static_cast<T>(scale);
   }
 
   void rms_norm(rows_view<const T> x, const parameters& weight, double epsilon, rows_view<T> out) const {
@@ -80,12 +83,12 @@ class reference : public host_backend<T> {
       for (std::size_t n = 0; n < w.outputs(); ++n) out.row(r)[n] += product(x.row(r), w, bias, n);
   }
 
-  void gated_multiply(rows_view<const T> x, const matrix& w, const parameters* bias, rows_view<T> out) const {
+  void gated_multiply(rows_view<const T> x, const matrix& w, const parameters* bias, gate_activation activation, rows_view<T> out) const {
     const std::size_t ffn = w.outputs() / 2;
     for (std::size_t r = 0; r < x.rows; ++r)
       for (std::size_t n = 0; n < ffn; ++n) {
         const T gate = product(x.row(r), w, bias, n);
-        out.row(r)[n] = gate / (1 + std::exp(-gate)) * product(x.row(r), w, bias, ffn + n);
+        out.row(r)[n] = (activation == gate_activation::silu ? silu(gate) : gelu_tanh(gate)) * product(x.row(r), w, bias, ffn + n);
       }
   }
 
@@ -106,27 +109,30 @@ class reference : public host_backend<T> {
 
   void attend(rows_view<const T> q, const kv_layer& kv, const attention_rows& what, rows_view<T> out, const attention_probe& probe) const {
     const auto [heads, kv_heads, head_dim] = what.shape;
-    const std::size_t active = what.active.size();
-    const T scale = 1 / std::sqrt(static_cast<T>(head_dim));
+    const std::size_t active = what.active.size(), window = what.variant.window;
+    const T scale = what.variant.scale != 0 ? static_cast<T>(what.variant.scale) : 1 / std::sqrt(static_cast<T>(head_dim));
+    const T cap = static_cast<T>(what.variant.soft_cap);
     std::vector<T> probability(active);
     for (std::size_t r = 0; r < q.rows; ++r)
       for (std::size_t h = 0; h < heads; ++h) {
         const T* query = q.row(r) + h * head_dim;
         const std::size_t kv_at = h * kv_heads / heads * head_dim;  // of this head's keys and values in a slot
-        std::size_t seen = 0;
-        while (seen < active && what.active[seen] <= what.rows[r]) ++seen;
+        std::size_t first = 0, last = 0;                            // it sees the active tokens from first to last - 1
+        while (last < active && what.active[last] <= what.rows[r]) ++last;
+        while (window > 0 && what.rows[r] - what.active[first] >= window) ++first;
 
         T largest = -std::numeric_limits<T>::infinity();
-        for (std::size_t i = 0; i < seen; ++i) {
+        for (std::size_t i = first; i < last; ++i) {
           probability[i] = dot(query, kv.key(what.slots[i]) + kv_at, head_dim) * scale;
+          if (cap > 0) probability[i] = cap * std::tanh(probability[i] / cap);
           largest = std::max(largest, probability[i]);
         }
         T sum = 0;
-        for (std::size_t i = 0; i < seen; ++i) sum += probability[i] = std::exp(probability[i] - largest);
+        for (std::size_t i = first; i < last; ++i) sum += probability[i] = std::exp(probability[i] - largest);
 
         T* to = out.row(r) + h * head_dim;
         std::fill_n(to, head_dim, T{0});
-        for (std::size_t i = 0; i < seen; ++i) {
+        for (std::size_t i = first; i < last; ++i) {
           probability[i] /= sum;
           const T* value = kv.value(what.slots[i]) + kv_at;
           for (std::size_t d = 0; d < head_dim; ++d) to[d] += probability[i] * value[d];
@@ -134,11 +140,17 @@ class reference : public host_backend<T> {
 
         if (r + probe.queries < q.rows) continue;
         float* row = probe.data + ((r + probe.queries - q.rows) * heads + h) * probe.stride;
-        for (std::size_t i = 0; i < active; ++i) row[i] = i < seen ? static_cast<float>(probability[i]) : 0.0f;
+        for (std::size_t i = 0; i < active; ++i) row[i] = first <= i && i < last ? static_cast<float>(probability[i]) : 0.0f;
       }
   }
 
  private:
+  static T silu(T x) { return x / (1 + std::exp(-x)); }
+  static T gelu_tanh(T x) {
+    const T inner = std::sqrt(2 * std::numbers::inv_pi_v<T>) * (x + static_cast<T>(0.044715) * x * x * x);
+    return x / 2 * (1 + std::tanh(inner));
+  }
+
   static T dot(const T* a, const T* b, std::size_t count) {
     T sum = 0;
     for (std::size_t i = 0; i < count; ++i) sum += a[i] * b[i];

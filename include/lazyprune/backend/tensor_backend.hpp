@@ -19,11 +19,11 @@
 //   load(parts)                                  parameters, the parts joined                      (1, n_i) each
 //   make_rope(frequencies, scale, n)             table for positions 0..n-1: scale * cos and sin   (head_dim / 2)
 //                                                of position * frequencies[i], computed in double
-//   embed(table, ids, out)                       rows of the matrix                                out (ids, inputs)
+//   embed(table, ids, scale, out)                rows of the matrix, times the scale               out (ids, inputs)
 //   rms_norm(x, weight, epsilon, out)            x / sqrt(mean(x^2) + epsilon) * weight, per row   out like x; may be x
 //   multiply(x, w, bias, out)                    x w^T + bias (null: none)                         out (rows, outputs)
 //   multiply_add(x, w, bias, out)                out += x w^T + bias                               out (rows, outputs)
-//   gated_multiply(x, w, bias, out)              silu(x gate^T + b) * (x up^T + b'); bias (2 ffn)  out (rows, ffn)
+//   gated_multiply(x, w, bias, gate, out)        gate(x gate^T + b) * (x up^T + b'); bias (2 ffn)  out (rows, ffn)
 //   rotate(x, head_dim, positions, rope)         RoPE in place, pairs (i, i + head_dim / 2)        x (rows, heads * head_dim)
 //   put(kv, slots, k, v)                         the rows, finite numbers, are written to the slots, k, v (rows, kv_heads * head_dim)
 //                                                ascending; those that are missing are made
@@ -43,6 +43,7 @@
 #pragma once
 
 #include <concepts>
+#include <cstdint>
 #include <span>
 #include <type_traits>
 
@@ -65,14 +66,29 @@ struct rows_view {
   operator rows_view<const T>() const requires(!std::is_const_v<T>) { return {data, rows, columns, stride}; }
 };
 
+/// What becomes of the gate's half of a gated product before it is multiplied with the other.
+enum class gate_activation : std::uint8_t {
+  silu,       // x / (1 + e^-x)
+  gelu_tanh,  // x / 2 * (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))): GELU's approximation (arXiv 1606.08415), as in Gemma
+};
+
 struct attention_shape {
   std::size_t heads;
   std::size_t kv_heads;
   std::size_t head_dim;
 };
 
-/// Row r, the token rows[r], attends to the active tokens u <= rows[r], whose keys lie in the slots given, with scores
-/// q.k / sqrt(head_dim). Every row is itself active and its keys are in the cache.
+/// How a family's attention differs from softmax(q.k / sqrt(head_dim)) over all tokens before.
+struct attention_variant {
+  double scale = 0;        // of q.k; 0: 1 / sqrt(head_dim)
+  double soft_cap = 0;     // scores become soft_cap * tanh(score / soft_cap) before the softmax (Gemma 2); 0: they stay
+  std::size_t window = 0;  // the token t sees t itself and window - 1 positions before it, and nothing earlier; 0: all
+
+  friend bool operator==(const attention_variant&, const attention_variant&) = default;
+};
+
+/// Row r, the token rows[r], attends to the active tokens u <= rows[r] that its window holds, whose keys lie in the slots given. Every row
+/// is itself active and its keys are in the cache.
 struct attention_rows {
   attention_shape shape;
   std::span<const position> rows;        // (rows), ascending
@@ -81,6 +97,7 @@ struct attention_rows {
   /// The rows that this layer of the sequence finishes, in this call and in others; 0: these alone. How keys are cut may depend on their
   /// number, and not on the company in which the rows come.
   std::size_t rows_of_layer = 0;
+  attention_variant variant = {};
 };
 
 /// Where the attention probabilities of the last `queries` rows go: host memory (queries, heads, active), rows `stride` floats
@@ -100,17 +117,17 @@ concept tensor_backend = std::floating_point<typename B::scalar> && std::constru
              rows_view<typename B::scalar> out, const typename B::matrix& w, const typename B::parameters& p,
              const typename B::parameters* bias, const typename B::rope_table& rope, typename B::kv_layer& kv,
              const typename B::kv_layer& keys, typename B::row_store& store, const typename B::row_store& stored,
-             const attention_rows& what, const attention_probe& probe, float* floats, typename B::scalar* scalars,
+             const attention_rows& what, const attention_probe& probe, gate_activation gate, float* floats, typename B::scalar* scalars,
              typename B::buffer& buffer) {
   { b.pack(parts, as) } -> std::same_as<typename B::matrix>;
   { b.pack_gated(part, part, as) } -> std::same_as<typename B::matrix>;
   { b.load(parts) } -> std::same_as<typename B::parameters>;
   { b.make_rope(frequencies, epsilon, n) } -> std::same_as<typename B::rope_table>;
-  b.embed(w, ids, out);
+  b.embed(w, ids, epsilon, out);
   b.rms_norm(x, p, epsilon, out);
   b.multiply(x, w, bias, out);
   b.multiply_add(x, w, bias, out);
-  b.gated_multiply(x, w, bias, out);
+  b.gated_multiply(x, w, bias, gate, out);
   b.rotate(out, n, ids, rope);
   b.put(kv, ids, x, x);
   b.attend(x, keys, what, out, probe);

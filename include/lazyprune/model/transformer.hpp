@@ -258,7 +258,7 @@ class transformer {
     work_.from_rows_.clear();
     for (const part* p : running_)
       for (const position t : p->plan.rows) work_.from_rows_.push_back(p->text->tokens_[t]);
-    backend_.embed(weights_.embedding, work_.from_rows_, x);
+    backend_.embed(weights_.embedding, work_.from_rows_, 1.0, x);
   }
 
   static bool in_place(const part& p) {
@@ -429,7 +429,7 @@ class transformer {
 
     const rows ffn = room(work_.ffn_, n);
     backend_.rms_norm(out, w.ffn_norm, config_.rms_epsilon, norm);
-    backend_.gated_multiply(norm, w.gate_up, get(w.gate_up_bias), ffn);
+    backend_.gated_multiply(norm, w.gate_up, get(w.gate_up_bias), gate_activation::silu, ffn);
     backend_.multiply_add(ffn, w.down, get(w.down_bias), out);
   }
 

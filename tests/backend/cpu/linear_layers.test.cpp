@@ -25,7 +25,7 @@ TEST_CASE("a row's product does not depend on its company, nor on where it stand
       left.columns = right.columns = outputs;
       right.data += outputs;
       backend.multiply(input.view().slice(first, rows), weight, nullptr, left);
-      backend.gated_multiply(input.view().slice(first, rows), gated, nullptr, right);
+      backend.gated_multiply(input.view().slice(first, rows), gated, nullptr, gate_activation::silu, right);
       return out;
     };
     const auto together = product(0, all);

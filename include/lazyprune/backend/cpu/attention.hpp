@@ -56,7 +56,9 @@ class head_block {
 /// What all tasks of one call share.
 class attention_call {
  public:
-  attention_call(const kernels::kernel_set& set, const key_ranks& ranks, const std::int32_t* seen, rows_view<const float> q,
+  using rank_range = kernels::rank_range;
+
+  attention_call(const kernels::kernel_set& set, const key_ranks& ranks, const rank_range* seen, rows_view<const float> q,
                  const packed_kv& kv, const attention_rows& what, const attention_probe& probe)
       : layout(set.product(kv.type()), what.shape, kv, q.rows),
         product_(set.product(kv.type())),
@@ -67,6 +69,8 @@ class attention_call {
         q_(q),
         kv_(kv),
         shape_(what.shape),
+        cap_(static_cast<float>(what.variant.soft_cap)),
+        query_scale_(query_scale(what)),
         active_(what.active.size()),
         unprobed_(q.rows - probe.queries),
         probe_(probe) {}
@@ -82,11 +86,11 @@ class attention_call {
       pack_queries(rows, layout.strip_of(rows, s), scratch.scaled, layout.packed_queries(local, s));
       clear(layout.state_of(state, s));
     }
-    const std::int32_t most = seen_[rows.first + rows.count - 1];
+    const rank_range together = seen_by(rows.first, rows.first + rows.count - 1);
     for (std::size_t b = first; b < last; ++b) {
       head_block block(kv_, b, rows.kv_head);
       if (layout.widens() && strips > 1) {
-        const auto [begin, end] = tiles_seen(b, most);
+        const auto [begin, end] = tiles_seen(b, together);
         block.widen(product_, begin, end, scratch.wide_keys, scratch.wide_values);
       }
       for (std::size_t s = 0; s < strips; ++s)
@@ -113,7 +117,7 @@ class attention_call {
         for (std::size_t e = 0; e < d; e += kernels::tile_outputs)
           std::copy_n(state.sums + e / kernels::tile_outputs * layout.tile_floats() + i * kernels::tile_outputs,
                       std::min(kernels::tile_outputs, d - e), out.row(row) + head * d + e);
-        if (row >= unprobed_) kernel_.finish(probe_row(row, head), active_, state.largest[i], by[i]);
+        if (row >= unprobed_) finish_probe(probe_row(row, head), seen_[row], state.largest[i], by[i]);
       }
     }
   }
@@ -126,11 +130,21 @@ class attention_call {
     std::size_t begin, end;
   };
 
-  /// Those of the block that somebody sees who sees the first `seen_by` active tokens.
-  tile_range tiles_seen(std::size_t block, std::int32_t seen_by) const {
+  /// What queries and keys are multiplied with, so that the sum is the score, or the share of the cap that tanh is to be taken of.
+  static float query_scale(const attention_rows& what) {
+    const attention_variant& v = what.variant;
+    const float scale = v.scale != 0 ? static_cast<float>(v.scale) : 1.0f / std::sqrt(static_cast<float>(what.shape.head_dim));
+    return v.soft_cap > 0 ? scale / static_cast<float>(v.soft_cap) : scale;
+  }
+
+  /// What the rows from first to last see together, or one of them: both ends of what a row sees grow with it.
+  rank_range seen_by(std::size_t first, std::size_t last) const { return {seen_[first].first, seen_[last].end}; }
+
+  /// Those of the block that somebody sees who sees these active tokens.
+  tile_range tiles_seen(std::size_t block, const rank_range& seen) const {
     std::size_t begin = block * packed_kv::block_tiles, end = begin + packed_kv::block_tiles;
-    while (begin < end && !ranks_.any(begin, seen_by)) ++begin;
-    while (begin < end && !ranks_.any(end - 1, seen_by)) --end;
+    while (begin < end && !ranks_.any(begin, seen)) ++begin;
+    while (begin < end && !ranks_.any(end - 1, seen)) --end;
     return {begin, end};
   }
 
@@ -140,13 +154,12 @@ class attention_call {
     std::fill_n(state.mass, product_.strip * kernels::mass_lanes, 0.0f);
   }
 
-  /// The strip's queries, times 1 / sqrt(head_dim).
+  /// The strip's queries, scaled.
   void pack_queries(const query_rows& rows, const strip& of, float* scaled, float* packed) const {
     const std::size_t d = shape_.head_dim;
-    const float by = 1.0f / std::sqrt(static_cast<float>(d));
     for (std::size_t i = 0; i < of.count; ++i) {
       const float* row = q_.row(layout.row_of(rows, of.from + i)) + layout.head_of(rows, of.from + i) * d;
-      for (std::size_t e = 0; e < d; ++e) scaled[i * d + e] = row[e] * by;
+      for (std::size_t e = 0; e < d; ++e) scaled[i * d + e] = row[e] * query_scale_;
     }
     product_.pack(scaled, d, of.count, d, kv_.key_depth(), reinterpret_cast<std::byte*>(packed));
   }
@@ -154,14 +167,16 @@ class attention_call {
   /// One strip meets one block.
   void meet(const query_rows& rows, const strip& of, const head_block& block, const float* queries, const strip_state& state,
             const attention_layout::scratch& scratch) const {
-    std::int32_t seen[attention_layout::most_strip] = {};
+    rank_range seen[attention_layout::most_strip] = {};
     for (std::size_t i = 0; i < of.count; ++i) seen[i] = seen_[layout.row_of(rows, of.from + i)];
-    const tile_range tiles = tiles_seen(block.block(), seen[of.count - 1]);
+    const rank_range seen_by_any{seen[0].first, seen[of.count - 1].end}, seen_by_all{seen[of.count - 1].first, seen[0].end};
+    const tile_range tiles = tiles_seen(block.block(), seen_by_any);
     if (tiles.begin == tiles.end) return;
     score(tiles, of.count, block, queries, scratch.scores);
+    if (cap_ > 0) kernel_.soft_cap(scratch.scores, layout.tile_floats(), tiles.end - tiles.begin, of.count, cap_);
 
     bool all = true;  // of the keys count for every query
-    for (std::size_t t = tiles.begin; t < tiles.end; ++t) all = all && ranks_.all(t, seen[0]);
+    for (std::size_t t = tiles.begin; t < tiles.end; ++t) all = all && ranks_.all(t, seen_by_all);
     float fade[attention_layout::most_strip];
     kernel_.soften(scratch.scores, layout.tile_floats(), tiles.end - tiles.begin, of.count, all ? nullptr : ranks_.of_tile(tiles.begin),
                    seen, state.largest, state.mass, fade, scratch.weights, packed_kv::block_slots);
@@ -205,7 +220,14 @@ class attention_call {
     return probe_.data + ((row - unprobed_) * shape_.heads + head) * probe_.stride;
   }
 
-  /// Scores of probed rows, to become probabilities when the row is finished.
+  /// The scores that were noted become probabilities.
+  void finish_probe(float* row, const rank_range& seen, float largest, float by) const {
+    std::fill_n(row, seen.first, 0.0f);
+    kernel_.finish(row + seen.first, static_cast<std::size_t>(seen.end - seen.first), largest, by);
+    std::fill(row + seen.end, row + active_, 0.0f);
+  }
+
+  /// Scores of probed rows.
   void note(const query_rows& rows, const strip& of, const tile_range& tiles, const float* scores) const {
     for (std::size_t i = 0; i < of.count; ++i) {
       const std::size_t row = layout.row_of(rows, of.from + i);
@@ -218,7 +240,7 @@ class attention_call {
           std::copy_n(tile, kernels::tile_outputs, to + *rank);
         } else {
           for (std::size_t k = 0; k < kernels::tile_outputs; ++k)
-            if (rank[k] < seen_[row]) to[rank[k]] = tile[k];
+            if (seen_[row].first <= rank[k] && rank[k] < seen_[row].end) to[rank[k]] = tile[k];
         }
       }
     }
@@ -244,10 +266,12 @@ class attention_call {
   const kernels::attention_kernel& kernel_;
   const kernels::elementwise_kernel& elementwise_;
   const key_ranks& ranks_;
-  const std::int32_t* seen_;  // (rows)
+  const rank_range* seen_;  // (rows)
   rows_view<const float> q_;
   const packed_kv& kv_;
   attention_shape shape_;
+  float cap_;
+  float query_scale_;
   std::size_t active_;    // tokens
   std::size_t unprobed_;  // rows of q
   attention_probe probe_;
@@ -259,34 +283,34 @@ class attention_layer {
  public:
   attention_layer(const kernels::kernel_set& set, int threads) : kernels_(&set), threads_(threads) {}
 
-  std::size_t bytes() const { return states_.bytes() + local_.bytes() + ranks_.bytes() + seen_.capacity() * sizeof(std::int32_t); }
+  std::size_t bytes() const { return states_.bytes() + local_.bytes() + ranks_.bytes() + seen_.capacity() * sizeof(kernels::rank_range); }
 
   /// See tensor_backend's `attend`.
   void attend(rows_view<const float> q, const packed_kv& kv, const attention_rows& what, rows_view<float> out,
               const attention_probe& probe) {
-    ranks_.set(what.slots, kv.blocks());
+    if (what.rows.empty()) return;
     seen_.clear();
-    for (const position row : what.rows)
-      seen_.push_back(static_cast<std::int32_t>(std::ranges::upper_bound(what.active, row) - what.active.begin()));
-    for (std::size_t i = 0; i < probe.queries * what.shape.heads; ++i)
-      std::fill_n(probe.data + i * probe.stride, what.active.size(), kernels::no_score);
+    for (const position row : what.rows) seen_.push_back(seen_by(row, what));
+    const kernels::rank_range together{seen_.front().first, seen_.back().end};
+    ranks_.set(what.slots, together);
 
     const detail::attention_call call(*kernels_, ranks_, seen_.data(), q, kv, what, probe);
     const attention_layout& layout = call.layout;
     // A query alone must keep all threads busy: its keys are cut into segments, the same ones for any number of threads.
     const std::size_t rows_of_layer = std::max(what.rows_of_layer, q.rows);
-    const std::size_t segment = rows_of_layer <= few_rows ? segment_blocks : std::max<std::size_t>(1, kv.blocks());
-    const std::size_t segments = std::max<std::size_t>(1, (kv.blocks() + segment - 1) / segment);
+    const std::size_t segment = rows_of_layer <= few_rows ? segment_blocks : kv.blocks();
+    const std::size_t first_segment = ranks_.first_block() / segment, segments = (ranks_.end_block() - 1) / segment + 1 - first_segment;
 
     const auto threads = static_cast<std::size_t>(threads_);
     float* states = states_.take((segments == 1 ? threads : layout.tasks() * segments) * layout.state_floats());
     float* local = local_.take(threads * layout.local_floats());
     const std::size_t numbers = q.rows * q.columns;  // each meets a number of every active token's key and value
-    const int team = detail::threads_for(threads_, numbers * what.active.size() / 32);
+    const int team = detail::threads_for(threads_, numbers * static_cast<std::size_t>(together.end - together.first) / 32);
     detail::for_tasks_in_turn(team, layout.tasks() * segments, [&](std::size_t i, std::size_t thread) {
       const std::size_t task = i / segments, part = i % segments;
       float* state = states + (segments == 1 ? thread : i) * layout.state_floats();
-      call.run(layout.task(task), part * segment, std::min(kv.blocks(), (part + 1) * segment), state,
+      const std::size_t begin = (first_segment + part) * segment;
+      call.run(layout.task(task), std::max(begin, ranks_.first_block()), std::min(begin + segment, ranks_.end_block()), state,
                local + thread * layout.local_floats());
       if (segments == 1) call.finish(layout.task(task), state, 1, out);
     });
@@ -297,13 +321,21 @@ class attention_layer {
   }
 
  private:
+  static kernels::rank_range seen_by(position row, const attention_rows& what) {
+    const auto after = [&](position p) {
+      return static_cast<std::int32_t>(std::ranges::upper_bound(what.active, p) - what.active.begin());
+    };
+    const std::size_t window = what.variant.window;
+    return {window == 0 || row < window ? 0 : after(row - static_cast<position>(window)), after(row)};
+  }
+
   static constexpr std::size_t few_rows = 2;        // of a layer: too few tasks for many threads
   static constexpr std::size_t segment_blocks = 4;  // of keys
 
   const kernels::kernel_set* kernels_;
   int threads_;
   key_ranks ranks_;
-  std::vector<std::int32_t> seen_;  // (rows): active tokens that each may look at
+  std::vector<kernels::rank_range> seen_;  // (rows): active tokens that each may look at
   detail::scratch_memory states_;
   detail::scratch_memory local_;
 };

@@ -8,47 +8,69 @@
 #include <span>
 #include <vector>
 
+#include <lazyprune/backend/cpu/kernels/attention_kernel.hpp>
 #include <lazyprune/backend/cpu/packed_kv.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
 
-/// The rank of a slot is the index of its token among the active ones.
+/// The rank of a slot is the index of its token among the active ones. Known are those of a run of blocks, which holds all that somebody
+/// asks for.
 class key_ranks {
  public:
+  using rank_range = kernels::rank_range;
+
   static constexpr std::int32_t inactive = std::numeric_limits<std::int32_t>::max();
   static constexpr std::size_t tile = kernels::tile_outputs;
 
-  void set(std::span<const std::uint32_t> slots, std::size_t blocks) {
-    ranks_.assign(blocks * packed_kv::block_slots, inactive);
-    for (std::size_t i = 0; i < slots.size(); ++i) ranks_[slots[i]] = static_cast<std::int32_t>(i);
+  /// The active tokens lie in these slots, and those in `asked_for`, one at least, will be asked for.
+  void set(std::span<const std::uint32_t> slots, const rank_range& asked_for) {
+    const auto [first, last] = std::ranges::minmax(
+        slots.subspan(static_cast<std::size_t>(asked_for.first), static_cast<std::size_t>(asked_for.end - asked_for.first)));
+    first_block_ = first / packed_kv::block_slots;
+    end_block_ = last / packed_kv::block_slots + 1;
+    const std::size_t before = first_block_ * packed_kv::block_slots;
+    ranks_.assign((end_block_ - first_block_) * packed_kv::block_slots, inactive);
+    for (std::int32_t i = asked_for.first; i < asked_for.end; ++i) ranks_[slots[static_cast<std::size_t>(i)] - before] = i;
     tiles_.resize(ranks_.size() / tile);
     for (std::size_t t = 0; t < tiles_.size(); ++t) {
-      const auto [least, most] = std::ranges::minmax(std::span(ranks_).subspan(t * tile, tile));
-      tiles_[t] = {least, most};
+      tile_ranks& ranks = tiles_[t] = {};
+      for (const std::int32_t rank : std::span(ranks_).subspan(t * tile, tile)) {
+        ranks.least = std::min(ranks.least, rank);
+        ranks.most = std::max(ranks.most, rank);
+        if (rank != inactive) ranks.most_active = std::max(ranks.most_active, rank);
+      }
     }
   }
 
-  /// (32)
-  const std::int32_t* of_tile(std::size_t t) const { return ranks_.data() + t * tile; }
+  std::size_t first_block() const { return first_block_; }
+  std::size_t end_block() const { return end_block_; }
 
-  /// Whether somebody who sees the first `seen` active tokens sees any of the tile, or all of it.
-  bool any(std::size_t t, std::int32_t seen) const { return tiles_[t].least < seen; }
-  bool all(std::size_t t, std::int32_t seen) const { return tiles_[t].most < seen; }
+  /// (32)
+  const std::int32_t* of_tile(std::size_t t) const { return ranks_.data() + (t - first_tile()) * tile; }
+
+  /// Whether somebody who sees these active tokens may see any of the tile; whether it is all of it.
+  bool any(std::size_t t, const rank_range& seen) const { return of(t).least < seen.end && of(t).most_active >= seen.first; }
+  bool all(std::size_t t, const rank_range& seen) const { return of(t).most < seen.end && of(t).least >= seen.first; }
 
   /// Whether the tile's tokens follow each other.
   bool in_order(std::size_t t) const {
-    return tiles_[t].most - tiles_[t].least == static_cast<std::int32_t>(tile) - 1 && std::is_sorted(of_tile(t), of_tile(t) + tile);
+    return of(t).most - of(t).least == static_cast<std::int32_t>(tile) - 1 && std::is_sorted(of_tile(t), of_tile(t) + tile);
   }
 
-  std::size_t bytes() const { return ranks_.capacity() * sizeof(std::int32_t) + tiles_.capacity() * sizeof(range); }
+  std::size_t bytes() const { return ranks_.capacity() * sizeof(std::int32_t) + tiles_.capacity() * sizeof(tile_ranks); }
 
  private:
-  struct range {
-    std::int32_t least, most;
+  struct tile_ranks {
+    std::int32_t least = inactive, most = -1, most_active = -1;
   };
-  std::vector<std::int32_t> ranks_;  // (slots)
-  std::vector<range> tiles_;
+
+  std::size_t first_tile() const { return first_block_ * packed_kv::block_tiles; }
+  const tile_ranks& of(std::size_t t) const { return tiles_[t - first_tile()]; }
+
+  std::size_t first_block_ = 0, end_block_ = 0;
+  std::vector<std::int32_t> ranks_;  // (slots of these blocks)
+  std::vector<tile_ranks> tiles_;
 };
 
 }  // namespace v0

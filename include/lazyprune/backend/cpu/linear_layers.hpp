@@ -14,13 +14,13 @@ inline namespace v0 {
 /// The sums are the same bits for any number of threads and, row by row, in any company.
 class linear_layers {
  public:
-  enum class finish { store, add, gate };
+  enum class finish { store, add, gate_silu, gate_gelu_tanh };
 
   linear_layers(const kernels::kernel_set& set, int threads) : kernels_(&set), threads_(threads) {}
 
   std::size_t bytes() const { return packed_.bytes() + sums_.bytes() + wide_.bytes(); }
 
-  /// out (rows, outputs) = x w^T + bias, or += that; or (rows, ffn) = silu(x gate^T + b) * (x up^T + b').
+  /// out (rows, outputs) = x w^T + bias, or += that; or (rows, ffn) = silu or GELU of (x gate^T + b) * (x up^T + b').
   void multiply(rows_view<const float> x, const packed_matrix& w, const float* bias, finish how, rows_view<float> out) {
     const kernels::product_kernel& kernel = kernels_->product(w.type());
     const std::size_t blocks = (x.rows + most_rows - 1) / most_rows;
@@ -90,7 +90,7 @@ class linear_layers {
   /// Tile t of the weight, with `sums` for the rows of `out`.
   static void finish_tile(const kernels::product_kernel& kernel, const float* sums, std::size_t t, const float* bias, finish how,
                           rows_view<float> out) {
-    const bool gated = how == finish::gate;
+    const bool gated = how == finish::gate_silu || how == finish::gate_gelu_tanh;
     const std::size_t width = gated ? kernels::panel_outputs : kernels::tile_outputs, first = t * width;
     const std::size_t columns = std::min(width, out.columns - std::min(out.columns, first));
     if (columns == 0) return;
@@ -99,7 +99,10 @@ class linear_layers {
       std::copy_n(bias + first, columns, some);
       if (gated) std::copy_n(bias + out.columns + first, columns, some + width);
     }
-    const auto apply = gated ? kernel.gate : how == finish::add ? kernel.add : kernel.store;
+    const auto apply = how == finish::store       ? kernel.store
+                       : how == finish::add       ? kernel.add
+                       : how == finish::gate_silu ? kernel.gate_silu
+                                                  : kernel.gate_gelu_tanh;
     if (columns == width) return apply(sums, out.rows, some, out.row(0) + first, out.stride);
     for (std::size_t r = 0; r < out.rows; ++r) {
       float row[kernels::tile_outputs] = {};

@@ -156,7 +156,7 @@ inline void check_finishes(const lazyprune::kernels::product_kernel& kernel) {
     guarded<float> stored(rows, outputs), added(rows, outputs, before), gated(rows, half);
     kernel.store(sums.data(), rows, bias.data(), stored.view().data, stored.view().stride);
     kernel.add(sums.data(), rows, bias.data(), added.view().data, added.view().stride);
-    kernel.gate(sums.data(), rows, bias.data(), gated.view().data, gated.view().stride);
+    kernel.gate_silu(sums.data(), rows, bias.data(), gated.view().data, gated.view().stride);
     for (std::size_t r = 0; r < rows; ++r)
       for (std::size_t n = 0; n < outputs; ++n) {
         const float sum = sums[r * outputs + n] + bias[n];
@@ -185,7 +185,7 @@ inline void check_silu(const lazyprune::kernels::product_kernel& kernel) {
     float sums[tile_sample::outputs], out[16];
     std::copy_n(gates.data() + first, 16, sums);
     std::fill_n(sums + 16, 16, 1.0f);
-    kernel.gate(sums, 1, no_bias.data(), out, 16);
+    kernel.gate_silu(sums, 1, no_bias.data(), out, 16);
     for (std::size_t i = 0; i < 16; ++i) {
       const double x = gates[first + i], exact = x / (1 + std::exp(-x));
       if (std::isnan(x)) {

@@ -29,7 +29,8 @@ struct softmax_sample {
         weights(rows * (keys + 5), -9) {}
 
   /// `block` (rows, keys): what is left of the scores, in the same order.
-  std::vector<float> take(const std::vector<float>& block, const std::int32_t* ranks, const std::vector<std::int32_t>& seen) {
+  std::vector<float> take(const std::vector<float>& block, const std::int32_t* ranks,
+                          const std::vector<lazyprune::kernels::rank_range>& seen) {
     std::vector<float> scores(tiles * tile_floats(), -9), result(block.size());
     const auto at = [&](std::size_t r, std::size_t key) -> float& { return scores[key / tile * tile_floats() + r * tile + key % tile]; };
     for (std::size_t r = 0; r < rows; ++r)
@@ -63,15 +64,19 @@ inline void check_attention_kernel(const lazyprune::kernels::attention_kernel& k
     double worst = 0;
     for (std::uint32_t block = 0; block < 3; ++block) {
       const auto scores = normal_floats(rows * keys, 7 + block, 5);
-      std::vector<std::int32_t> ranks(keys), seen(rows);
+      std::vector<std::int32_t> ranks(keys);
+      std::vector<lazyprune::kernels::rank_range> seen(rows);
       for (std::size_t k = 0; k < keys; ++k)
         ranks[k] = k % 5 == 4 ? std::numeric_limits<std::int32_t>::max() : static_cast<std::int32_t>((k * 37 + block) % 100);
-      for (std::size_t r = 0; r < rows; ++r) seen[r] = block == 2 && r % 2 ? 0 : static_cast<std::int32_t>(20 + 6 * r);
+      for (std::size_t r = 0; r < rows; ++r) {
+        const auto end = block == 2 && r % 2 ? 0 : static_cast<std::int32_t>(20 + 6 * r);
+        seen[r] = {r % 3 == 2 ? end / 2 : 0, end};
+      }
       const auto left = s.take(scores, block == 0 ? nullptr : ranks.data(), seen);
       for (std::size_t r = 0; r < rows; ++r) {
         double here = most[r];
         for (std::size_t k = 0; k < keys; ++k) {
-          const bool counts = block == 0 || ranks[k] < seen[r];
+          const bool counts = block == 0 || (seen[r].first <= ranks[k] && ranks[k] < seen[r].end);
           REQUIRE(left[r * keys + k] == (counts ? scores[r * keys + k] : none));
           if (counts) here = std::max<double>(here, scores[r * keys + k]);
         }
@@ -94,12 +99,14 @@ inline void check_attention_kernel(const lazyprune::kernels::attention_kernel& k
   }
 
   // A row that has seen nothing yet: its sums are nothing, whatever they are multiplied with, and no NaN comes of it.
-  softmax_sample empty(kernel, 2);
+  softmax_sample empty(kernel, 3);
   const std::vector<std::int32_t> later(keys, 50);
-  empty.take(std::vector<float>(2 * keys, 3.0f), later.data(), {50, 51});
+  empty.take(std::vector<float>(3 * keys, 3.0f), later.data(), {{0, 50}, {50, 51}, {51, 1000}});
   CHECK(empty.largest[0] == none);
   CHECK(empty.total(0) == 0);
   CHECK(std::isfinite(empty.fade[0]));
+  CHECK(empty.largest[2] == none);
+  CHECK(empty.total(2) == 0);
   CHECK(empty.largest[1] == 3.0f);
   CHECK(empty.total(1) == keys);
 

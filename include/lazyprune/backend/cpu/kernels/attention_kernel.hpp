@@ -17,14 +17,34 @@ namespace kernels {
 inline constexpr std::size_t mass_lanes = 16;
 inline constexpr float no_score = -std::numeric_limits<float>::infinity();
 inline constexpr float weight_limit = -88.03f;  // here e^x is 2^-127, whose bits are those of 0
+inline constexpr float tanh_limit = 10.0f;      // from here on tanh is 1 in float
+
+/// Tokens by their index among the active ones: `first` to `end - 1`.
+struct rank_range {
+  std::int32_t first, end;
+
+  friend bool operator==(const rank_range&, const rank_range&) = default;
+};
+
+/// rank + offset < limit, modulo 2^32 and with signs, holds for the ranks in a range and for no other: one comparison tells.
+struct rank_test {
+  std::int32_t offset, limit;
+
+  explicit rank_test(const rank_range& range)
+      : offset(static_cast<std::int32_t>(0x8000'0000u - static_cast<std::uint32_t>(range.first))),
+        limit(static_cast<std::int32_t>(0x8000'0000u + static_cast<std::uint32_t>(range.end - range.first))) {}
+};
 
 struct attention_kernel {
-  /// Takes in the scores of `tiles` tiles. Of row r, the keys with ranks[k] < seen[r] count (all, where ranks is null; seen has `rows`
-  /// numbers all the same) and the scores of the others become -infinity. `largest` (rows) and `mass` (rows, 16) are the row's greatest
-  /// score and the sum of its weights so far; fade (rows) is what the sums so far are to be multiplied with, weights (rows, stride) =
-  /// exp(score - largest), or 0 where that is less than 2^-126.5.
+  /// Rows of scores become cap * tanh(score).
+  void (*soft_cap)(float* scores, std::size_t tile_floats, std::size_t tiles, std::size_t rows, float cap);
+
+  /// Takes in the scores of `tiles` tiles. Of row r, the keys whose rank, none of them negative, is in seen[r] count (all, where ranks is
+  /// null; seen has `rows` ranges all the same) and the scores of the others become -infinity. `largest` (rows) and `mass` (rows, 16) are
+  /// the row's greatest score and the sum of its weights so far; fade (rows) is what the sums so far are to be multiplied with, weights
+  /// (rows, stride) = exp(score - largest), or 0 where that is less than 2^-126.5.
   void (*soften)(float* scores, std::size_t tile_floats, std::size_t tiles, std::size_t rows, const std::int32_t* ranks,
-                 const std::int32_t* seen, float* largest, float* mass, float* fade, float* weights, std::size_t stride);
+                 const rank_range* seen, float* largest, float* mass, float* fade, float* weights, std::size_t stride);
 
   /// Row r of every tile, times by[r].
   void (*scale)(float* sums, std::size_t tile_floats, std::size_t tiles, std::size_t rows, const float* by);

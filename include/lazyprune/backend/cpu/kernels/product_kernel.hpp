@@ -9,7 +9,7 @@
 
 #include <cstddef>
 
-#include <lazyprune/backend/tensor.hpp>
+#include <lazyprune/backend/tensor_backend.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
@@ -76,8 +76,9 @@ struct product_kernel {
   void (*store)(const float* sums, std::size_t rows, const float* bias, float* out, std::size_t stride);
   void (*add)(const float* sums, std::size_t rows, const float* bias, float* out, std::size_t stride);
 
-  /// out (rows, 16) = silu(first half of the sums + bias) * (second half + bias).
-  void (*gate)(const float* sums, std::size_t rows, const float* bias, float* out, std::size_t stride);
+  /// out (rows, 16) = silu, or GELU, of (first half of the sums + bias) * (second half + bias).
+  void (*gate_silu)(const float* sums, std::size_t rows, const float* bias, float* out, std::size_t stride);
+  void (*gate_gelu_tanh)(const float* sums, std::size_t rows, const float* bias, float* out, std::size_t stride);
 
   constexpr std::size_t padded(std::size_t rows) const { return (rows + granule - 1) / granule * granule; }
 };
@@ -93,6 +94,10 @@ inline constexpr float log2_e = 1.44269504088896341f;
 inline constexpr float log_2_upper = 0.693359375f, log_2_lower = -2.12194440e-4f;
 inline constexpr float exp_terms[] = {1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f,
                                       4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f};
+
+// (1 + tanh(y)) / 2 = 1 / (1 + e^-2y), so that GELU's approximation is x / (1 + e^(x (linear + cubic x^2))).
+inline constexpr float gelu_linear = -1.59576912160573071f;  // -2 sqrt(2 / pi)
+inline constexpr float gelu_cubic = gelu_linear * 0.044715f;
 
 }  // namespace kernels
 }  // namespace v0

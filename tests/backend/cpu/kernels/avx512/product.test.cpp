@@ -30,8 +30,8 @@ TEST_CASE("AVX-512 gives the bits of AVX2") {
     CHECK(tile_sample(wide, 6, 333, number).sums(0, 6, wide.line_inputs == 1 ? 333 : 352) == sums);
     const auto bias = normal_floats(32, 2);
     guarded<float> a(6, 16), b(6, 16);
-    narrow.gate(sums.data(), 6, bias.data(), a.view().data, a.view().stride);
-    wide.gate(sums.data(), 6, bias.data(), b.view().data, b.view().stride);
+    narrow.gate_silu(sums.data(), 6, bias.data(), a.view().data, a.view().stride);
+    wide.gate_silu(sums.data(), 6, bias.data(), b.view().data, b.view().stride);
     CHECK(a == b);
   }
 }

@@ -24,12 +24,30 @@ LAZYPRUNE_AVX2_INLINE __m256 weight_of(__m256 x) {
   return _mm256_mul_ps(exp_of_rest(x, n), _mm256_castsi256_ps(power));
 }
 
+/// With e = e^2x - 1, tanh(x) is e / (e + 2). Near 0, e is as exact as its polynomial: nothing is taken from something as large.
+LAZYPRUNE_AVX2_INLINE __m256 tanh(__m256 x) {
+  const __m256 limit = _mm256_set1_ps(tanh_limit), one = _mm256_set1_ps(1.0f);
+  x = _mm256_min_ps(limit, _mm256_max_ps(_mm256_sub_ps(_mm256_setzero_ps(), limit), x));  // NaN stays
+  x = _mm256_add_ps(x, x);
+  const __m256 n = powers_of_two(x);
+  const __m256 power = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23));
+  const __m256 e = _mm256_fmadd_ps(exp_of_rest_less_one(x, n), power, _mm256_sub_ps(power, one));
+  return _mm256_div_ps(e, _mm256_add_ps(e, _mm256_add_ps(one, one)));
+}
+
+LAZYPRUNE_AVX2 inline void soft_cap(float* scores, std::size_t tile_floats, std::size_t tiles, std::size_t rows, float cap) {
+  for (std::size_t t = 0; t < tiles; ++t)
+    for (float* at = scores + t * tile_floats; at != scores + t * tile_floats + rows * tile_outputs; at += 8)
+      _mm256_storeu_ps(at, _mm256_mul_ps(tanh(_mm256_loadu_ps(at)), _mm256_set1_ps(cap)));
+}
+
 LAZYPRUNE_AVX2 inline void soften(float* scores, std::size_t tile_floats, std::size_t tiles, std::size_t rows, const std::int32_t* ranks,
-                                  const std::int32_t* seen, float* largest, float* mass, float* fade, float* weights, std::size_t stride) {
+                                  const rank_range* seen, float* largest, float* mass, float* fade, float* weights, std::size_t stride) {
   const __m256 none = _mm256_set1_ps(no_score);
   for (std::size_t r = 0; r < rows; ++r, scores += tile_outputs, weights += stride, mass += mass_lanes) {
     __m256 most[2] = {none, none};
-    const __m256i limit = _mm256_set1_epi32(ranks ? seen[r] : 0);
+    const rank_test test(seen[r]);
+    const __m256i offset = _mm256_set1_epi32(test.offset), limit = _mm256_set1_epi32(test.limit);
     for (std::size_t t = 0; t < tiles; ++t)
 #pragma GCC unroll 4
       for (std::size_t i = 0; i < tile_outputs; i += 8) {
@@ -37,7 +55,7 @@ LAZYPRUNE_AVX2 inline void soften(float* scores, std::size_t tile_floats, std::s
         __m256 score = _mm256_loadu_ps(at);
         if (ranks) {
           const __m256i rank = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(ranks + t * tile_outputs + i));
-          score = _mm256_blendv_ps(none, score, _mm256_castsi256_ps(_mm256_cmpgt_epi32(limit, rank)));
+          score = _mm256_blendv_ps(none, score, _mm256_castsi256_ps(_mm256_cmpgt_epi32(limit, _mm256_add_epi32(rank, offset))));
           _mm256_storeu_ps(at, score);
         }
         most[i / 8 % 2] = _mm256_max_ps(most[i / 8 % 2], score);
@@ -82,7 +100,7 @@ LAZYPRUNE_AVX2 inline void finish(float* row, std::size_t count, float shift, fl
   for (std::size_t j = 0; i + j < count; ++j) row[i + j] = rest[j];
 }
 
-inline constexpr attention_kernel attention{.soften = soften, .scale = scale, .finish = finish};
+inline constexpr attention_kernel attention{.soft_cap = soft_cap, .soften = soften, .scale = scale, .finish = finish};
 
 }  // namespace avx2
 }  // namespace kernels

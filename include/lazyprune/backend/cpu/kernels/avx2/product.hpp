@@ -178,15 +178,17 @@ LAZYPRUNE_AVX2_INLINE __m256 powers_of_two(__m256 x) {
   return _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(log2_e)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 
-/// e^x / 2^n: a polynomial (Cephes' expf) in what is left of x, at most half of log 2.
-LAZYPRUNE_AVX2_INLINE __m256 exp_of_rest(__m256 x, __m256 n) {
+/// e^x / 2^n - 1: a polynomial (Cephes' expf) in what is left of x, at most half of log 2.
+LAZYPRUNE_AVX2_INLINE __m256 exp_of_rest_less_one(__m256 x, __m256 n) {
   __m256 rest = _mm256_fnmadd_ps(n, _mm256_set1_ps(log_2_upper), x);
   rest = _mm256_fnmadd_ps(n, _mm256_set1_ps(log_2_lower), rest);
   __m256 sum = _mm256_set1_ps(exp_terms[0]);
 #pragma GCC unroll 5
   for (int i = 1; i < 6; ++i) sum = _mm256_fmadd_ps(sum, rest, _mm256_set1_ps(exp_terms[i]));
-  return _mm256_add_ps(_mm256_fmadd_ps(sum, _mm256_mul_ps(rest, rest), rest), _mm256_set1_ps(1.0f));
+  return _mm256_fmadd_ps(sum, _mm256_mul_ps(rest, rest), rest);
 }
+
+LAZYPRUNE_AVX2_INLINE __m256 exp_of_rest(__m256 x, __m256 n) { return _mm256_add_ps(exp_of_rest_less_one(x, n), _mm256_set1_ps(1.0f)); }
 
 /// e^x. Infinity above the range, 0 below, NaN for NaN.
 LAZYPRUNE_AVX2_INLINE __m256 exp(__m256 x) {
@@ -198,15 +200,22 @@ LAZYPRUNE_AVX2_INLINE __m256 exp(__m256 x) {
   return _mm256_mul_ps(product, _mm256_castsi256_ps(_mm256_add_epi32(one, _mm256_slli_epi32(_mm256_sub_epi32(power, half), 23))));
 }
 
+template <gate_activation Activation>
+LAZYPRUNE_AVX2_INLINE __m256 activated(__m256 x) {
+  __m256 exponent = _mm256_sub_ps(_mm256_setzero_ps(), x);
+  if constexpr (Activation == gate_activation::gelu_tanh)
+    exponent = _mm256_mul_ps(_mm256_fmadd_ps(_mm256_mul_ps(x, x), _mm256_set1_ps(gelu_cubic), _mm256_set1_ps(gelu_linear)), x);
+  return _mm256_div_ps(x, _mm256_add_ps(_mm256_set1_ps(1.0f), exp(exponent)));
+}
+
+template <gate_activation Activation>
 LAZYPRUNE_AVX2 inline void gate(const float* sums, std::size_t rows, const float* bias, float* out, std::size_t stride) {
-  const __m256 one = _mm256_set1_ps(1.0f);
   for (std::size_t r = 0; r < rows; ++r, sums += tile_outputs, out += stride)
 #pragma GCC unroll 2
     for (std::size_t i = 0; i < panel_outputs; i += 8) {
       const __m256 g = _mm256_add_ps(_mm256_loadu_ps(sums + i), _mm256_loadu_ps(bias + i));
       const __m256 u = _mm256_add_ps(_mm256_loadu_ps(sums + panel_outputs + i), _mm256_loadu_ps(bias + panel_outputs + i));
-      const __m256 silu = _mm256_div_ps(g, _mm256_add_ps(one, exp(_mm256_sub_ps(_mm256_setzero_ps(), g))));
-      _mm256_storeu_ps(out + i, _mm256_mul_ps(silu, u));
+      _mm256_storeu_ps(out + i, _mm256_mul_ps(activated<Activation>(g), u));
     }
 }
 
@@ -225,7 +234,8 @@ inline constexpr product_kernel f32{.strip = strip,
                                     .multiply_unpacked = nullptr,
                                     .store = store,
                                     .add = add,
-                                    .gate = gate};
+                                    .gate_silu = gate<gate_activation::silu>,
+                                    .gate_gelu_tanh = gate<gate_activation::gelu_tanh>};
 
 inline constexpr product_kernel bf16 = [] {
   product_kernel k = f32;

@@ -25,9 +25,26 @@ LAZYPRUNE_AVX512_INLINE __m512 weight_of(__m512 x) {
   return _mm512_mul_ps(exp_of_rest(x, n), _mm512_castsi512_ps(power));
 }
 
+/// As in AVX2, bit for bit.
+LAZYPRUNE_AVX512_INLINE __m512 tanh(__m512 x) {
+  const __m512 limit = _mm512_set1_ps(tanh_limit), one = _mm512_set1_ps(1.0f);
+  x = _mm512_min_ps(limit, _mm512_max_ps(_mm512_sub_ps(_mm512_setzero_ps(), limit), x));
+  x = _mm512_add_ps(x, x);
+  const __m512 n = powers_of_two(x);
+  const __m512 power = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127)), 23));
+  const __m512 e = _mm512_fmadd_ps(exp_of_rest_less_one(x, n), power, _mm512_sub_ps(power, one));
+  return _mm512_div_ps(e, _mm512_add_ps(e, _mm512_add_ps(one, one)));
+}
+
+LAZYPRUNE_AVX512 inline void soft_cap(float* scores, std::size_t tile_floats, std::size_t tiles, std::size_t rows, float cap) {
+  for (std::size_t t = 0; t < tiles; ++t)
+    for (float* at = scores + t * tile_floats; at != scores + t * tile_floats + rows * tile_outputs; at += 16)
+      _mm512_storeu_ps(at, _mm512_mul_ps(tanh(_mm512_loadu_ps(at)), _mm512_set1_ps(cap)));
+}
+
 /// 16 rows at most: what depends on a row alone is computed for all of them in the lanes of one register.
 LAZYPRUNE_AVX512_INLINE void soften_rows(float* scores, std::size_t tile_floats, std::size_t tiles, std::size_t rows,
-                                         const std::int32_t* ranks, const std::int32_t* seen, float* largest, float* mass, float* fade,
+                                         const std::int32_t* ranks, const rank_range* seen, float* largest, float* mass, float* fade,
                                          float* weights, std::size_t stride) {
   const __m512 none = _mm512_set1_ps(no_score);
   __m512 most[16];
@@ -35,14 +52,16 @@ LAZYPRUNE_AVX512_INLINE void soften_rows(float* scores, std::size_t tile_floats,
   for (__m512& of_row : most) of_row = none;
   for (std::size_t r = 0; r < rows; ++r) {
     __m512 of_row = none;
-    const __m512i limit = _mm512_set1_epi32(ranks ? seen[r] : 0);
+    const rank_test test(seen[r]);
+    const __m512i offset = _mm512_set1_epi32(test.offset), limit = _mm512_set1_epi32(test.limit);
     for (std::size_t t = 0; t < tiles; ++t)
 #pragma GCC unroll 2
       for (std::size_t i = 0; i < tile_outputs; i += 16) {
         float* at = scores + t * tile_floats + r * tile_outputs + i;
         __m512 score = _mm512_loadu_ps(at);
         if (ranks) {
-          score = _mm512_mask_blend_ps(_mm512_cmpgt_epi32_mask(limit, _mm512_loadu_si512(ranks + t * tile_outputs + i)), none, score);
+          const __m512i rank = _mm512_loadu_si512(ranks + t * tile_outputs + i);
+          score = _mm512_mask_blend_ps(_mm512_cmpgt_epi32_mask(limit, _mm512_add_epi32(rank, offset)), none, score);
           _mm512_storeu_ps(at, score);
         }
         of_row = _mm512_max_ps(of_row, score);
@@ -76,8 +95,7 @@ LAZYPRUNE_AVX512_INLINE void soften_rows(float* scores, std::size_t tile_floats,
 }
 
 LAZYPRUNE_AVX512 inline void soften(float* scores, std::size_t tile_floats, std::size_t tiles, std::size_t rows, const std::int32_t* ranks,
-                                    const std::int32_t* seen, float* largest, float* mass, float* fade, float* weights,
-                                    std::size_t stride) {
+                                    const rank_range* seen, float* largest, float* mass, float* fade, float* weights, std::size_t stride) {
   for (std::size_t r = 0; r < rows; r += 16)
     soften_rows(scores + r * tile_outputs, tile_floats, tiles, rows - r < 16 ? rows - r : 16, ranks, seen + r, largest + r,
                 mass + r * mass_lanes, fade + r, weights + r * stride, stride);
@@ -102,7 +120,7 @@ LAZYPRUNE_AVX512 inline void finish(float* row, std::size_t count, float shift, 
   }
 }
 
-inline constexpr attention_kernel attention{.soften = soften, .scale = scale, .finish = finish};
+inline constexpr attention_kernel attention{.soft_cap = soft_cap, .soften = soften, .scale = scale, .finish = finish};
 
 }  // namespace avx512
 }  // namespace kernels

@@ -199,14 +199,16 @@ LAZYPRUNE_AVX512_INLINE __m512 powers_of_two(__m512 x) {
   return _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(log2_e)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 
-LAZYPRUNE_AVX512_INLINE __m512 exp_of_rest(__m512 x, __m512 n) {
+LAZYPRUNE_AVX512_INLINE __m512 exp_of_rest_less_one(__m512 x, __m512 n) {
   __m512 rest = _mm512_fnmadd_ps(n, _mm512_set1_ps(log_2_upper), x);
   rest = _mm512_fnmadd_ps(n, _mm512_set1_ps(log_2_lower), rest);
   __m512 sum = _mm512_set1_ps(exp_terms[0]);
 #pragma GCC unroll 5
   for (int i = 1; i < 6; ++i) sum = _mm512_fmadd_ps(sum, rest, _mm512_set1_ps(exp_terms[i]));
-  return _mm512_add_ps(_mm512_fmadd_ps(sum, _mm512_mul_ps(rest, rest), rest), _mm512_set1_ps(1.0f));
+  return _mm512_fmadd_ps(sum, _mm512_mul_ps(rest, rest), rest);
 }
+
+LAZYPRUNE_AVX512_INLINE __m512 exp_of_rest(__m512 x, __m512 n) { return _mm512_add_ps(exp_of_rest_less_one(x, n), _mm512_set1_ps(1.0f)); }
 
 LAZYPRUNE_AVX512_INLINE __m512 exp(__m512 x) {
   x = _mm512_min_ps(_mm512_set1_ps(exp_limit), _mm512_max_ps(_mm512_set1_ps(-exp_limit), x));
@@ -214,13 +216,21 @@ LAZYPRUNE_AVX512_INLINE __m512 exp(__m512 x) {
   return _mm512_scalef_ps(exp_of_rest(x, n), n);
 }
 
+template <gate_activation Activation>
+LAZYPRUNE_AVX512_INLINE __m512 activated(__m512 x) {
+  __m512 exponent = _mm512_sub_ps(_mm512_setzero_ps(), x);
+  if constexpr (Activation == gate_activation::gelu_tanh)
+    exponent = _mm512_mul_ps(_mm512_fmadd_ps(_mm512_mul_ps(x, x), _mm512_set1_ps(gelu_cubic), _mm512_set1_ps(gelu_linear)), x);
+  return _mm512_div_ps(x, _mm512_add_ps(_mm512_set1_ps(1.0f), exp(exponent)));
+}
+
+template <gate_activation Activation>
 LAZYPRUNE_AVX512 inline void gate(const float* sums, std::size_t rows, const float* bias, float* out, std::size_t stride) {
-  const __m512 one = _mm512_set1_ps(1.0f), gate_bias = _mm512_loadu_ps(bias), up_bias = _mm512_loadu_ps(bias + panel_outputs);
+  const __m512 gate_bias = _mm512_loadu_ps(bias), up_bias = _mm512_loadu_ps(bias + panel_outputs);
   for (std::size_t r = 0; r < rows; ++r) {
     const __m512 g = _mm512_add_ps(_mm512_loadu_ps(sums + r * tile_outputs), gate_bias);
     const __m512 u = _mm512_add_ps(_mm512_loadu_ps(sums + r * tile_outputs + panel_outputs), up_bias);
-    const __m512 silu = _mm512_div_ps(g, _mm512_add_ps(one, exp(_mm512_sub_ps(_mm512_setzero_ps(), g))));
-    _mm512_storeu_ps(out + r * stride, _mm512_mul_ps(silu, u));
+    _mm512_storeu_ps(out + r * stride, _mm512_mul_ps(activated<Activation>(g), u));
   }
 }
 
@@ -239,7 +249,8 @@ inline constexpr product_kernel f32{.strip = strip,
                                     .multiply_unpacked = multiply_unpacked,
                                     .store = store,
                                     .add = add,
-                                    .gate = gate};
+                                    .gate_silu = gate<gate_activation::silu>,
+                                    .gate_gelu_tanh = gate<gate_activation::gelu_tanh>};
 
 inline constexpr product_kernel bf16 = [] {
   product_kernel k = f32;

@@ -22,14 +22,21 @@ inline float weight_of(float x) {
   return out[0];
 }
 
+inline void soft_cap(float* scores, std::size_t tile_floats, std::size_t tiles, std::size_t rows, float cap) {
+  for (std::size_t t = 0; t < tiles; ++t)
+    for (float* at = scores + t * tile_floats; at != scores + t * tile_floats + rows * tile_outputs; at += batch::size)
+      (xsimd::tanh(batch::load_unaligned(at)) * batch(cap)).store_unaligned(at);
+}
+
 /// One row: its scores lie `tile_floats` apart, tile by tile.
-inline void soften_row(float* scores, std::size_t tile_floats, std::size_t tiles, const std::int32_t* ranks, std::int32_t seen,
+inline void soften_row(float* scores, std::size_t tile_floats, std::size_t tiles, const std::int32_t* ranks, const rank_range& seen,
                        float& largest, float* mass, float& fade, float* weights) {
   batch most(no_score);
   for (std::size_t t = 0; t < tiles; ++t) {
     float* const tile = scores + t * tile_floats;
     for (std::size_t k = 0; ranks && k < tile_outputs; ++k)
-      if (ranks[t * tile_outputs + k] >= seen) tile[k] = no_score;
+      if (static_cast<std::uint32_t>(ranks[t * tile_outputs + k] - seen.first) >= static_cast<std::uint32_t>(seen.end - seen.first))
+        tile[k] = no_score;
     for (std::size_t k = 0; k < tile_outputs; k += batch::size) most = xsimd::max(most, batch::load_unaligned(tile + k));
   }
   float lanes[batch::size];
@@ -51,7 +58,7 @@ inline void soften_row(float* scores, std::size_t tile_floats, std::size_t tiles
 }
 
 inline void soften(float* scores, std::size_t tile_floats, std::size_t tiles, std::size_t rows, const std::int32_t* ranks,
-                   const std::int32_t* seen, float* largest, float* mass, float* fade, float* weights, std::size_t stride) {
+                   const rank_range* seen, float* largest, float* mass, float* fade, float* weights, std::size_t stride) {
   for (std::size_t r = 0; r < rows; ++r)
     soften_row(scores + r * tile_outputs, tile_floats, tiles, ranks, seen[r], largest[r], mass + r * mass_lanes, fade[r],
                weights + r * stride);
@@ -71,7 +78,7 @@ inline void finish(float* row, std::size_t count, float shift, float by) {
     store_some(row + i, count - i, weight_of(load_some(row + i, count - i) - batch(shift)) * batch(by));
 }
 
-inline constexpr attention_kernel attention{.soften = soften, .scale = scale, .finish = finish};
+inline constexpr attention_kernel attention{.soft_cap = soft_cap, .soften = soften, .scale = scale, .finish = finish};
 
 }  // namespace portable
 }  // namespace kernels

@@ -99,12 +99,20 @@ inline void add(const float* sums, std::size_t rows, const float* bias, float* o
     }
 }
 
+template <gate_activation Activation>
+inline batch activated(const batch& x) {
+  batch exponent = -x;
+  if constexpr (Activation == gate_activation::gelu_tanh) exponent = xsimd::fma(x * x, batch(gelu_cubic), batch(gelu_linear)) * x;
+  return x / (batch(1.0f) + xsimd::exp(exponent));
+}
+
+template <gate_activation Activation>
 inline void gate(const float* sums, std::size_t rows, const float* bias, float* out, std::size_t stride) {
   for (std::size_t r = 0; r < rows; ++r, sums += tile_outputs, out += stride)
     for (std::size_t i = 0; i < panel_outputs; i += batch::size) {
       const batch g = batch::load_unaligned(sums + i) + batch::load_unaligned(bias + i);
       const batch u = batch::load_unaligned(sums + panel_outputs + i) + batch::load_unaligned(bias + panel_outputs + i);
-      (g / (batch(1.0f) + xsimd::exp(-g)) * u).store_unaligned(out + i);
+      (activated<Activation>(g) * u).store_unaligned(out + i);
     }
 }
 
@@ -123,7 +131,8 @@ inline constexpr product_kernel f32{.strip = strip,
                                     .multiply_unpacked = nullptr,
                                     .store = store,
                                     .add = add,
-                                    .gate = gate};
+                                    .gate_silu = gate<gate_activation::silu>,
+                                    .gate_gelu_tanh = gate<gate_activation::gelu_tanh>};
 
 inline constexpr product_kernel bf16 = [] {
   product_kernel k = f32;
