@@ -59,6 +59,19 @@ class bpe {
   }
   void merge(token_id left, token_id right, token_id whole) { merges_.set(left, right, {ranks_++, whole}); }
 
+  /// Adds every pair of pieces that makes a piece, under the rank of what they make: its id. Such are vocabularies that come without
+  /// merges.
+  void merge_by_rank() {
+    for (token_id whole = 0; whole < pieces_.size(); ++whole) {
+      const std::string_view text = pieces_.piece(whole).value_or("");
+      if (text.empty()) continue;
+      for (std::size_t at = utf8_length(text[0]); at < text.size(); at += utf8_length(text[at])) {
+        const auto left = pieces_.find(text.substr(0, at)), right = left ? pieces_.find(text.substr(at)) : std::nullopt;
+        if (right) merges_.set(*left, *right, {whole, whole});
+      }
+    }
+  }
+
   /// Writes the tokens of a well-formed word after those in `out`. Time grows as n log n.
   void encode(std::string_view word, std::vector<token_id>& out) const {
     if (options_.ignore_merges)

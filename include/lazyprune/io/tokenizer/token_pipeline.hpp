@@ -3,6 +3,7 @@
 // split into words, the model makes tokens of each word, and the post-processor puts others around them.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -53,6 +54,12 @@ struct token_pipeline {
   std::optional<std::string_view> piece(token_id id) const {
     if (const added_token* const one = added.find(id)) return one->text;
     return pieces().piece(id);
+  }
+
+  /// The token whose piece this is.
+  std::optional<token_id> find(std::string_view piece) const {
+    const auto one = std::ranges::find(added.all(), piece, &added_token::text);
+    return one != added.all().end() ? std::optional(one->id) : pieces().find(piece);
   }
 
   bool is_special(token_id id) const {
