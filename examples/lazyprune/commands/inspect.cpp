@@ -158,7 +158,7 @@ void print(const json& all) {
                 << " tensors, " << three_digits(share["bits_per_weight"].get<double>()) << " bits a weight\n";
   std::cout << "\ntokenizer\n";
   if (all["tokenizer"].is_null())
-    std::cout << "  none: the directory has no tokenizer.model\n";
+    std::cout << "  none: the model has no tokenizer\n";
   else if (all["tokenizer"].contains("not_usable"))
     std::cout << "  not usable: " << one_line(all["tokenizer"]["not_usable"].get<std::string>()) << '\n';
   else

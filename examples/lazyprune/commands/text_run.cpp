@@ -50,7 +50,7 @@ text_run::text_run(const run_flags& flags, const policy_registry& policies)
   check_ids("--ids", flags_.ids, model_.config());
   check_ids("--force-ids", flags_.force, model_.config());
   if (!tokenizer_ && !flags_.stops.empty())
-    throw error("--stop", "", "a model with a tokenizer", "no tokenizer.model in " + model_.path().string());
+    throw error("--stop", "", "a model with a tokenizer", "no tokenizer in " + model_.path().string());
   if (flags_.speculate > 0 && new_session(pruned_).chunk_layers(phase::decode) < model_.layers())
     throw error("--speculate", "", "--decode dense, and a scorer with nothing to remember: drafts are read as the dense model reads them",
                 pruned_.text, error_code::unsupported);
@@ -61,7 +61,7 @@ any_session text_run::new_session(const named_policy& policy) const {
 }
 
 std::vector<token_id> text_run::encode(const std::string& text) const {
-  if (!tokenizer_) throw error("prompt", "", "--ids, or a model with a tokenizer", "no tokenizer.model in " + model_.path().string());
+  if (!tokenizer_) throw error("prompt", "", "--ids, or a model with a tokenizer", "no tokenizer in " + model_.path().string());
   return tokenizer_->encode(text);
 }
 

@@ -6,6 +6,9 @@
 #include <utility>
 
 #include <lazyprune/io/checkpoint.hpp>
+#ifdef LAZYPRUNE_HAVE_UNICODE
+#include <lazyprune/io/unicode/installed.hpp>
+#endif
 
 namespace lazyprune {
 namespace program {
@@ -53,11 +56,11 @@ std::optional<dtype> opened_model::loaded_type(std::string_view tensor) const {
   return type == "F32" ? dtype::f32 : type == "F16" ? dtype::f16 : dtype::bf16;
 }
 
-std::optional<tokenizer> opened_model::load_tokenizer() const { return files_->load_tokenizer(); }
+std::optional<tokenizer> opened_model::load_tokenizer() const { return files_->load_tokenizer(known_characters()); }
 
 tokenizer opened_model::tokenizer_for(std::string_view who, std::string_view expected) const {
   if (auto tokens = load_tokenizer()) return std::move(*tokens);
-  throw error(who, "", expected, "no tokenizer.model in " + path().string());
+  throw error(who, "", expected, "no tokenizer in " + path().string());
 }
 
 std::size_t opened_model::context(std::size_t asked) const {
@@ -65,6 +68,14 @@ std::size_t opened_model::context(std::size_t asked) const {
   if (asked > most)
     throw error("--ctx-size", "", "at most the model's " + std::to_string(most), std::to_string(asked), error_code::no_room);
   return asked > 0 ? asked : most;
+}
+
+const unicode* known_characters() {
+#ifdef LAZYPRUNE_HAVE_UNICODE
+  return &installed_unicode();
+#else
+  return nullptr;
+#endif
 }
 
 std::string model_name(const std::filesystem::path& path) {

@@ -19,6 +19,7 @@ namespace lazyprune {
 inline namespace v0 {
 class checkpoint;
 class tokenizer;
+class unicode;
 struct model_config;
 enum class dtype : std::uint8_t;
 }  // namespace v0
@@ -64,6 +65,9 @@ class opened_model {
  private:
   std::shared_ptr<const checkpoint> files_;
 };
+
+/// Unicode's tables, which many a tokenizer.json needs; null where the program was built without the libraries that have them.
+const unicode* known_characters();
 
 /// What people call a model: the bundled one by its name, any other by its folder's, or by its file's without .gguf.
 std::string model_name(const std::filesystem::path& path);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A model on disk: a GGUF file, whole or in parts, or a directory as Hugging Face lays it out: config.json, weights in one safetensors file
-// or in shards, and, where they are there, generation_config.json, tokenizer.model, tokenizer_config.json and our own lazyprune.json.
+// or in shards, and, where they are there, generation_config.json, a tokenizer's files and our own lazyprune.json.
 #pragma once
 
 #include <algorithm>
@@ -26,10 +26,12 @@
 #include <lazyprune/io/gguf_tokenizer.hpp>
 #include <lazyprune/io/json.hpp>
 #include <lazyprune/io/mapped_file.hpp>
+#include <lazyprune/io/model_folder.hpp>
+#include <lazyprune/io/model_tokenizer.hpp>
 #include <lazyprune/io/safetensors.hpp>
-#include <lazyprune/io/sentencepiece_model.hpp>
 #include <lazyprune/io/stored_tensor.hpp>
 #include <lazyprune/io/tokenizer.hpp>
+#include <lazyprune/io/tokenizer/unicode.hpp>
 #include <lazyprune/io/widened_tensors.hpp>
 #include <lazyprune/model/config.hpp>
 #include <lazyprune/model/model.hpp>
@@ -108,71 +110,53 @@ class checkpoint {
     }
   }
 
-  /// Returns none where the directory has no tokenizer.model, or the GGUF file no vocabulary. Throws `error` where it cannot be used.
-  std::optional<tokenizer> load_tokenizer() const {
-    if (is_gguf()) return gguf_tokenizer_of(parts_[0]);
-    if (!has("tokenizer.model")) return std::nullopt;
-    const mapped_file file(path_ / "tokenizer.model", file_access::read, std::size_t{64} << 20);
-    sentencepiece_model model = parse_sentencepiece_model(file.text(), file.name());
-    if (model.pieces.size() > config_.vocabulary)
-      throw error(file.name(), "pieces", "at most " + std::to_string(config_.vocabulary) + ", the vocabulary of the model",
-                  std::to_string(model.pieces.size()));
-    const bool adds_bos = !has("tokenizer_config.json") || adds_bos_by(read_json("tokenizer_config.json", std::size_t{16} << 20), model);
-    return tokenizer(std::move(model), adds_bos);
+  /// Returns none where the directory has no tokenizer, or the GGUF file no vocabulary. `characters`: see parse_tokenizer_json. Throws
+  /// `error` where it cannot be used.
+  std::optional<tokenizer> load_tokenizer(const unicode* characters = nullptr) const {
+    if (is_gguf()) return gguf_tokenizer_of(parts_[0], characters);
+    return find_tokenizer(model_folder(path_), characters, config_.vocabulary);
   }
 
  private:
   static constexpr std::size_t small = std::size_t{1} << 20;
-  static constexpr std::string_view one_file = "model.safetensors", index_file = "model.safetensors.index.json";
-
-  bool has(std::string_view name) const {
-    std::error_code ignored;  // a link that leads nowhere is there: opening it says what is wrong with it
-    return std::filesystem::symlink_status(path_ / name, ignored).type() != std::filesystem::file_type::not_found;
-  }
-
-  json_value read_json(std::string_view name, std::size_t limit) const {
-    const mapped_file file(path_ / name, file_access::read, limit);
-    return json_value::parse(file.text(), file.name(), limit);
-  }
 
   void open_folder(file_access how) {
-    const bool has_weights = has(one_file) || has(index_file);
-    const std::vector<std::string> ggufs = has("config.json") && has_weights ? std::vector<std::string>{} : gguf_models();
-    if (ggufs.size() > 1) throw error(path_.string(), "", "one model", list_text(ggufs));
-    if (ggufs.size() == 1) {
-      open_gguf_parts(path_ / ggufs[0], how);
+    const model_folder folder(path_);
+    if (const auto gguf = folder.gguf()) {
+      open_gguf_parts(*gguf, how);
     } else {
-      read_configs();
-      if (!has_weights) throw error(path_.string(), "", std::string(one_file) + " or " + std::string(index_file), "neither");
-      if (has(one_file))
+      read_configs(folder);
+      if (folder.has(model_folder::one_file))
         open_one(how);
+      else if (folder.has(model_folder::index_file))
+        open_shards(folder, how);
       else
-        open_shards(how);
+        throw error(path_.string(), "", std::string(model_folder::one_file) + " or " + std::string(model_folder::index_file), "neither");
     }
-    if (has("lazyprune.json")) {
-      const json_value ours = read_json("lazyprune.json", small);
+    if (folder.has("lazyprune.json")) {
+      const json_value ours = folder.read_json("lazyprune.json", small);
       ours.allow_only({"stages"});
       stages_ = ours.at("stages").string();
     }
   }
 
-  void read_configs() {
-    config_ = model_config_of(read_json("config.json", small));
-    if (!has("generation_config.json")) return;
-    const json_value generation = read_json("generation_config.json", small);
+  void read_configs(const model_folder& folder) {
+    config_ = model_config_of(folder.read_json("config.json", small));
+    if (!folder.has("generation_config.json")) return;
+    const json_value generation = folder.read_json("generation_config.json", small);
     for (const token_id id : token_ids_of(generation, "eos_token_id", config_.vocabulary))
       if (std::ranges::find(config_.eos, id) == config_.eos.end()) config_.eos.push_back(id);
   }
 
   void open_one(file_access how) {
-    weights_name_ = (path_ / one_file).string();
-    const auto [at, fresh] = files_.emplace(one_file, safetensors_file(mapped_file(weights_name_, how)));
+    weights_name_ = (path_ / model_folder::one_file).string();
+    const auto [at, fresh] = files_.emplace(model_folder::one_file, safetensors_file(mapped_file(weights_name_, how)));
     for (const stored_tensor& t : at->second.tensors()) tensors_.emplace(t.name, placed_tensor{&t, &at->second.file()});
   }
 
-  void open_shards(file_access how) {
-    weights_name_ = (path_ / index_file).string();
-    const json_value index = read_json(index_file, std::size_t{64} << 20);
+  void open_shards(const model_folder& folder, file_access how) {
+    weights_name_ = (path_ / model_folder::index_file).string();
+    const json_value index = folder.read_json(model_folder::index_file, std::size_t{64} << 20);
     for (const auto& [name, shard] : index.at("weight_map").members()) {
       auto at = files_.find(shard.string());
       if (at == files_.end()) at = files_.emplace(shard.string(), safetensors_file(mapped_file(path_of(shard), how))).first;
@@ -190,35 +174,6 @@ class checkpoint {
       for (const stored_tensor& t : part.tensors()) tensors_.emplace(t.name, placed_tensor{&t, &part.file()});
   }
 
-  /// The GGUF models of the folder, each by the first of its parts, ascending.
-  std::vector<std::string> gguf_models() const {
-    std::vector<std::string> names;
-    std::error_code failure;
-    for (const auto& entry : std::filesystem::directory_iterator(path_, failure)) {
-      const std::string name = entry.path().filename().string();
-      if (entry.path().extension() == ".gguf" && !is_later_part(name)) names.push_back(name);
-    }
-    if (failure) throw error(path_.string(), "", "a directory that can be read", failure.message(), error_code::io);
-    std::ranges::sort(names);
-    return names;
-  }
-
-  /// Whether a name ends in -0000K-of-0000N.gguf, K above 1.
-  static bool is_later_part(std::string_view name) {
-    constexpr std::string_view form = "-00000-of-00000.gguf";
-    if (name.size() < form.size()) return false;
-    name.remove_prefix(name.size() - form.size());
-    for (std::size_t i = 0; i < form.size(); ++i)
-      if (form[i] == '0' ? name[i] < '0' || name[i] > '9' : name[i] != form[i]) return false;
-    return name.substr(1, 5) > "00001";
-  }
-
-  static std::string list_text(const std::vector<std::string>& names) {
-    std::string text = std::to_string(names.size()) + ":";
-    for (const std::string& name : names) text.append(text.back() == ':' ? " " : ", ").append(printable(name));
-    return text;
-  }
-
   /// The index may name files of this directory only, and none by a path or link that leads out of it; but for the links that the hub's own
   /// cache is made of (snapshots/REVISION/NAME -> blobs/HASH).
   std::filesystem::path path_of(const json_value& shard) const {
@@ -232,19 +187,6 @@ class checkpoint {
     const bool in_cache = above.filename() == "snapshots" && real.parent_path() == above.parent_path() / "blobs";
     if (real.parent_path() != home && !in_cache) shard.refuse("no link out of this directory");
     return path_ / name;
-  }
-
-  /// What tokenizer_config.json says on top of the model: whether a text begins with BOS.
-  static bool adds_bos_by(const json_value& config, const sentencepiece_model& model) {
-    if (detail::flag(config, "add_eos_token")) config.at("add_eos_token").not_computed("false");
-    if (const auto prefix = config.find("add_prefix_space"); prefix && prefix->boolean() != model.add_dummy_prefix)
-      prefix->refuse("the same as tokenizer.model's add_dummy_prefix");
-    if (const auto bos = config.find("bos_token")) {
-      const json_value text = bos->is_string() ? *bos : bos->at("content");
-      if (text.string() != model.bos_piece) text.refuse(in_quotes(model.bos_piece) + ", as in tokenizer.model");
-    }
-    const auto adds = config.find("add_bos_token");
-    return !adds || adds->boolean();
   }
 
   std::filesystem::path path_;

@@ -275,9 +275,9 @@ TEST_CASE("a model without a tokenizer takes ids and gives ids") {
   const program_result shown = lazyprune_program({"run", "-m", files.path(), "--ids", "1,5,9", "-n", "2", "--ignore-eos"});
   CHECK(shown.out == std::to_string(run["tokens"][0].get<int>()) + "," + std::to_string(run["tokens"][1].get<int>()) + "\n");
   CHECK(complaint(lazyprune_program({"run", "-m", files.path(), "-p", "x"})) ==
-        "prompt: expected --ids, or a model with a tokenizer, found no tokenizer.model in " + files.path());
+        "prompt: expected --ids, or a model with a tokenizer, found no tokenizer in " + files.path());
   CHECK(complaint(lazyprune_program({"run", "-m", files.path(), "--ids", "1", "--stop", "x"})) ==
-        "--stop: expected a model with a tokenizer, found no tokenizer.model in " + files.path());
+        "--stop: expected a model with a tokenizer, found no tokenizer in " + files.path());
 }
 
 TEST_CASE("the model is the one named, else the environment's, else the bundled one") {

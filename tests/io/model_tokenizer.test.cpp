@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/io/model_tokenizer.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <io/gguf_writer.hpp>
+#include <io/sentencepiece_writer.hpp>
+#include <io/support.hpp>
+#include <io/tokenizer/known_unicode.hpp>
+#include <test_data.hpp>
+
+using namespace lazyprune_test;
+using lazyprune::find_tokenizer;
+using lazyprune::load_tokenizer;
+
+namespace {
+
+/// <s> before a text, letters a and b, merged.
+constexpr std::string_view small_json =
+    R"({"added_tokens": [{"id": 3, "content": "<s>", "single_word": false, "lstrip": false, "rstrip": false,
+    "normalized": false, "special": true}],
+  "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A"}}],
+                     "special_tokens": {"<s>": {"id": "<s>", "ids": [3], "tokens": ["<s>"]}}},
+  "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": [["a", "b"]]}})";
+
+std::string small_sentencepiece() {
+  return special_pieces() + byte_pieces() + piece_field("a", -1) + trainer(true) + normalizer(true, false);
+}
+
+/// What is said of the folder's tokenizer, without the folder's path.
+std::string said_of(const temporary_folder& folder) {
+  const std::string text = error_of([&] { load_tokenizer(folder.path()); }), path = folder.path().string();
+  return text.starts_with(path) ? text.substr(path.size()) : text;
+}
+
+using ids = std::vector<lazyprune::token_id>;
+
+}  // namespace
+
+TEST_CASE("a folder's tokenizer: tokenizer.json before tokenizer.model; its post-processor says what comes before a text") {
+  const temporary_folder folder;
+  CHECK_FALSE(find_tokenizer(lazyprune::model_folder(folder.path()), nullptr).has_value());
+  CHECK(said_of(folder) == ": expected tokenizer.json, tokenizer.model or a GGUF file, found none of them");
+  folder.write("tokenizer.model", small_sentencepiece());
+  CHECK(load_tokenizer(folder.path()).kind() == "SentencePiece BPE");
+  folder.write("tokenizer.json", small_json);
+  folder.write("tokenizer_config.json",
+               R"({"add_bos_token": false, "bos_token": {"content": "<s>"}, "eos_token": "b", "pad_token": "none"})");
+  const auto tokens = load_tokenizer(folder.path());
+  CHECK(tokens.kind() == "BPE");
+  CHECK(tokens.encode("aba") == ids{3, 2, 0});
+  CHECK(tokens.bos() == 3u);
+  CHECK(tokens.eos() == 1u);
+  CHECK(tokens.adds_bos());
+  // Either file by itself.
+  CHECK(load_tokenizer(folder / "tokenizer.json").encode("ab") == ids{3, 2});
+  CHECK_FALSE(load_tokenizer(folder / "tokenizer.json").bos().has_value());
+  CHECK(load_tokenizer(folder / "tokenizer.model").size() == 260);
+
+  folder.write("tokenizer_config.json", R"({"eos_token": "</s>"})");
+  CHECK(said_of(folder) == "/tokenizer_config.json: eos_token: expected a token of tokenizer.json, found \"</s>\"");
+  folder.write("tokenizer_config.json", std::string(2 << 20, ' ') + "{}");  // some list thousands of added tokens
+  CHECK(said_of(folder) == "no error");
+  CHECK(error_of([&] { find_tokenizer(lazyprune::model_folder(folder.path()), nullptr, 2); }) ==
+        (folder / "tokenizer.json").string() + ": pieces: expected at most 2, the vocabulary of the model, found 3");
+}
+
+TEST_CASE("a GGUF file is the tokenizer of a folder where it is the model") {
+  const temporary_folder folder;
+  folder.write("m.gguf", gguf_bytes({}, {}));
+  CHECK(said_of(folder) == "/m.gguf: metadata: expected a vocabulary, found none");
+  folder.write("tokenizer.json", small_json);
+  CHECK(said_of(folder) == "/m.gguf: metadata: expected a vocabulary, found none");
+  folder.write("config.json", "{}");
+  folder.write("model.safetensors", "");
+  CHECK(said_of(folder) == "no error");
+  const auto data = test_data("tokenizers/ggml-vocab-llama-spm.gguf");
+  if (!data.empty()) CHECK(load_tokenizer(data).size() == 32000);
+}
+
+TEST_CASE("tokenizers that are not read are refused by name") {
+  const auto only = [](const std::string& name) {
+    const temporary_folder folder;
+    folder.write(name, "");
+    return said_of(folder);
+  };
+  CHECK(only("tokenization_xgen.py") ==
+        "/tokenization_xgen.py: expected tokenizer.json or tokenizer.model instead, found a tokenizer that is code");
+  CHECK(
+      only("qwen.tiktoken") ==
+      "/qwen.tiktoken: expected tokenizer.json or tokenizer.model instead, found ranks whose pattern and special tokens are not known here");
+  CHECK(only("tekken.json").ends_with("found a form of tokenizer that is not read here"));
+  CHECK(only("README.md").ends_with("found none of them"));
+  const temporary_folder folder;
+  folder.write("tokenization_xgen.py", "");
+  folder.write("tokenizer.json", small_json);  // beside one that is read, code does not matter
+  CHECK(said_of(folder) == "no error");
+}
+
+TEST_CASE("a build without Unicode's tables says what it cannot read") {
+  const temporary_folder folder;
+  auto json = nlohmann::json::parse(small_json);
+  json["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"Regex", "a+"}}}, {"behavior", "Isolated"}, {"invert", false}};
+  folder.write("tokenizer.json", json.dump());
+  CHECK(
+      said_of(folder) ==
+      "/tokenizer.json: pre_tokenizer.pattern.Regex: expected no regular expression, in a build without PCRE2 and utf8proc, found \"a+\"");
+  if (const auto* const characters = known_unicode()) CHECK(load_tokenizer(folder.path(), characters).encode("ab", false) == ids{0, 1});
+}
