@@ -38,7 +38,7 @@ double least_seconds(std::size_t times, Work&& work) {
 class parts {
  public:
   parts(const model<cpu>& m, cpu& backend, std::size_t context, std::size_t rows)
-      : m_(m), c_(m.config), backend_(backend), rope_(m.rope.reach(backend, context + rows)), positions_(context + rows) {
+      : m_(m), c_(m.config), backend_(backend), rope_(m.rope().reach(backend, context + rows)), positions_(context + rows) {
     std::iota(positions_.begin(), positions_.end(), position{0});
     tokens_ = std::span(positions_).subspan(context);
     const std::size_t q_size = c_.n_heads * c_.head_dim, kv_size = c_.n_kv_heads * c_.head_dim;

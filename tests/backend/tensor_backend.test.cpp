@@ -227,6 +227,21 @@ CONTRACT("rms_norm, in place too", norms) {
       }
 }
 
+CONTRACT("rows added to others", addition) {
+  Backend backend;
+  for (const std::size_t rows : {0u, 1u, 7u, 300u})
+    for (const std::size_t columns : {1u, 5u, 16u, 257u}) {
+      const auto x = normal_floats(rows * columns, 1), before = normal_floats(rows * columns, 2);
+      guarded<float> from(rows, columns, x), out(rows, columns, before);
+      backend.add(from.view(), out.view());
+      CHECK(out.untouched());
+      std::size_t wrong = 0;
+      for (std::size_t r = 0; r < rows; ++r)
+        for (std::size_t i = 0; i < columns; ++i) wrong += out(r, i) != before[r * columns + i] + x[r * columns + i];
+      CHECK(wrong == 0);
+    }
+}
+
 CONTRACT("rotation by position", rotation) {
   Backend backend;
   for (const std::size_t head_dim : {2u, 6u, 8u, 34u, 64u, 128u}) {
@@ -234,6 +249,7 @@ CONTRACT("rotation by position", rotation) {
     const std::size_t half = head_dim / 2, heads = 3;
     std::vector<double> frequencies;
     for (std::size_t i = 0; i < half; ++i) frequencies.push_back(std::pow(1e4, -static_cast<double>(i) / static_cast<double>(half)));
+    if (half > 3) frequencies.back() = 0;  // a pair that does not turn
     const auto rope = backend.make_rope(frequencies, 1.25, 5000);
     CHECK(rope.bytes() >= 5000 * head_dim * sizeof(float));
     const std::vector<lazyprune::position> positions{0, 1, 77, 4999};
@@ -247,7 +263,8 @@ CONTRACT("rotation by position", rotation) {
         for (std::size_t i = 0; i < half; ++i) {
           const std::size_t at = h * head_dim + i;
           const double a = x[r * heads * head_dim + at], b = x[r * heads * head_dim + at + half];
-          const double c = 1.25 * std::cos(positions[r] * frequencies[i]), s = 1.25 * std::sin(positions[r] * frequencies[i]);
+          const double scale = frequencies[i] == 0 ? 1 : 1.25, angle = positions[r] * frequencies[i];
+          const double c = scale * std::cos(angle), s = scale * std::sin(angle);
           const double allowed = rounding(0, 3);  // the table, a product, a sum
           note(worst, out(r, at) - (a * c - b * s), allowed * (std::abs(a * c) + std::abs(b * s)));
           note(worst, out(r, at + half) - (b * c + a * s), allowed * (std::abs(b * c) + std::abs(a * s)));

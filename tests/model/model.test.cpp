@@ -79,6 +79,57 @@ TEST_CASE("biases and head norms are read where the config has them, and only th
   CHECK(asked.at("model.layers.1.self_attn.q_norm.weight") == std::pair<std::size_t, std::size_t>{1, 8});
 }
 
+TEST_CASE("norms after attention and feed-forward have names of their own; q, k and v may be one tensor, gate and up another") {
+  model_config c = small();
+  c.post_norms = c.fused = true;
+  const auto asked = asked_for(c);
+  CHECK(asked.size() == 2 * (4 + 4) + 3);
+  for (const char* name : {"post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"})
+    CHECK(asked.at("model.layers.1." + std::string(name) + ".weight") == std::pair<std::size_t, std::size_t>{1, 24});
+  CHECK(asked.at("model.layers.0.self_attn.qkv_proj.weight") == std::pair<std::size_t, std::size_t>{80, 24});
+  CHECK(asked.at("model.layers.0.mlp.gate_up_proj.weight") == std::pair<std::size_t, std::size_t>{64, 24});
+}
+
+namespace {
+
+/// Every vector is 0, 1, 2, ...; every matrix has the number of each row in it.
+struct numbered {
+  std::map<std::string, std::vector<float>>* made;
+
+  bool contains(std::string_view) const { return true; }
+  tensor get(std::string_view name, std::size_t rows, std::size_t columns) const {
+    std::vector<float>& values = (*made)[std::string(name)];
+    for (std::size_t i = 0; i < rows * columns; ++i) values.push_back(static_cast<float>(rows == 1 ? i : i / columns));
+    return {dtype::f32, rows, columns, reinterpret_cast<const std::byte*>(values.data())};
+  }
+};
+
+}  // namespace
+
+TEST_CASE("of a head that rotates in part, what turns together is loaded half a head apart; norms stored less 1 become whole") {
+  model_config c = small();
+  c.rotary_dim = 4;
+  c.fused = c.qkv_bias = c.qk_norm = c.norms_less_one = true;
+  reference<double> backend{execution{}};
+  std::map<std::string, std::vector<float>> made;
+  const auto net = load_model(backend, c, numbered{&made});
+  const std::size_t order[] = {0, 1, 4, 5, 2, 3, 6, 7};  // 0 turns with 2, 1 with 3
+  const auto& layer = net.weights.layers[1];
+  for (std::size_t row = 0; row < 48; ++row) {
+    const std::size_t from = row / 8 * 8 + order[row % 8];
+    CHECK(layer.q.row(row)[0] == static_cast<double>(from));
+    CHECK((*layer.q_bias)[row] == static_cast<double>(from));
+    if (row >= 16) continue;
+    CHECK(layer.k.row(row)[0] == static_cast<double>(48 + from));
+    CHECK((*layer.k_bias)[row] == static_cast<double>(from));
+    CHECK(layer.v.row(row)[0] == static_cast<double>(64 + row));
+    CHECK((*layer.v_bias)[row] == static_cast<double>(row));
+  }
+  for (std::size_t i = 0; i < 8; ++i) CHECK((*layer.q_norm)[i] == static_cast<double>(order[i] + 1));
+  CHECK(layer.attention_norm[3] == 4.0);
+  CHECK(layer.gate_up.row(63)[0] == 63.0);
+}
+
 namespace {
 
 /// A source that wants to know what is packed.
@@ -136,6 +187,8 @@ TEST_CASE("a config whose numbers do not go together is refused before anything 
   CHECK(said([](model_config& c) { c.head_dim = 7; }) == "model: head_dim: expected an even number, for rotary positions, found 7");
   CHECK(said([](model_config& c) { c.layers = 0; }) == "model: layers: expected at least 1, found 0");
   CHECK(said([](model_config& c) { c.max_positions = 0; }) == "model: max_positions: expected at least 1, found 0");
+  CHECK(said([](model_config& c) { c.rotary_dim = 10; }) == "model: rotary_dim: expected an even number up to head_dim, 8, found 10");
+  CHECK(said([](model_config& c) { c.windows = {4}; }) == "model: windows: expected 2, one a layer, or none, found 1");
   CHECK(said([](model_config& c) { c.n_kv_heads = 6; }) == "no error");
 }
 

@@ -29,6 +29,37 @@ TEST_CASE("divisors: each frequency has its own; a linear scaling comes on top")
   CHECK(both.radians[1] == plain.radians[1] / 16.0);
 }
 
+TEST_CASE("longrope: other divisors for long texts, chosen by the length that is expected; cosines and sines are scaled") {
+  model_config c;
+  c.head_dim = 4;
+  c.rope = {.theta = 1e4,
+            .scaling = rope_scaling::longrope,
+            .original_positions = 16,
+            .attention_factor = 1.25,
+            .divisors = {1.0, 2.0},
+            .long_divisors = {4.0, 8.0}};
+  CHECK(rope_kind_for(c, 16) == rope_kind::usual);
+  CHECK(rope_kind_for(c, 17) == rope_kind::extended);
+  const auto usual = frequencies_of(c, rope_kind::usual), extended = frequencies_of(c, rope_kind::extended);
+  CHECK(usual.scale == 1.25);
+  CHECK(extended.scale == 1.25);
+  CHECK(usual.radians == std::vector<double>{1.0, 0.005});
+  CHECK(extended.radians == std::vector<double>{0.25, 0.00125});
+  c.rope.scaling = rope_scaling::none;
+  CHECK(rope_kind_for(c, 17) == rope_kind::usual);
+}
+
+TEST_CASE("a part of each head rotates: its frequencies first, and 0 for the pairs that stay; windows have positions of their own") {
+  model_config c;
+  c.head_dim = 8;
+  c.rope.theta = 100.0;
+  c.rotary_dim = 4;
+  CHECK(frequencies_of(c, rope_kind::usual).radians == std::vector<double>{1.0, 0.1, 0.0, 0.0});
+  CHECK(frequencies_of(c, rope_kind::windowed).radians == frequencies_of(c, rope_kind::usual).radians);
+  c.window_rope = rope_config{.theta = 4.0};
+  CHECK(frequencies_of(c, rope_kind::windowed).radians == std::vector<double>{1.0, 0.5, 0.0, 0.0});
+}
+
 TEST_CASE("llama3: short wave lengths stay, long ones are divided, the ramp meets both ends") {
   const rope_config rope{.theta = 5e5,
                          .scaling = rope_scaling::llama3,

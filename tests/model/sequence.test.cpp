@@ -92,6 +92,48 @@ TEST_CASE("a sequence knows its tokens, and a session that has begun or has othe
   CHECK(text.known() == 10);  // a step that is refused changes nothing
 }
 
+TEST_CASE("LongRoPE's frequencies are chosen once: by the length that is expected or reserved, or that of the first step") {
+  using exact = reference<double>;
+  exact backend{execution{}};
+  model_config config = tiny_config(), far = config;
+  config.rope = {.scaling = rope_scaling::longrope, .original_positions = 12, .divisors = {1.0, 1.5}, .long_divisors = {3.0, 5.0}};
+  far.rope = {.divisors = {3.0, 5.0}};
+  model_config near = config;
+  near.rope = {.divisors = {1.0, 1.5}};
+  const auto net = tiny_model(backend, config), far_net = tiny_model(backend, far), near_net = tiny_model(backend, near);
+  const auto tokens = some_tokens(16);
+  const auto by = [&](const model<exact>& m, std::size_t expected, std::size_t prompt) {
+    workspace<exact> work(m, backend);
+    auto text = begin(m, lazyllm(hard));
+    if (expected > 0) text.expect(expected);
+    return read(work, text, tokens, prompt);
+  };
+  CHECK(by(net, 0, 12) == by(near_net, 0, 12));  // and goes on so beyond the original length
+  CHECK(by(net, 0, 13) == by(far_net, 0, 13));
+  CHECK(by(net, 12, 4) == by(near_net, 0, 4));
+  CHECK(by(net, 13, 4) == by(far_net, 0, 4));
+
+  workspace<exact> work(net, backend);
+  auto text = begin(net, lazyllm(hard));
+  text.reserve(13);
+  CHECK(text.rope() == rope_kind::extended);
+  forward(work, text, std::span(tokens).first(4), phase::prefill);
+  CHECK(text.fork().rope() == rope_kind::extended);
+  text.truncate(0);
+  CHECK(text.rope() == rope_kind::usual);
+  forward(work, text, std::span(tokens).first(4), phase::prefill);
+  text.expect(100);  // too late
+  CHECK(text.rope() == rope_kind::usual);
+  text.clear();
+
+  auto other = begin(net, lazyllm(hard));  // in one batch each has its own
+  other.expect(13);
+  const std::vector<sequence_step<exact>> steps{{text, std::span(tokens).first(7)}, {other, std::span(tokens).first(9)}};
+  REQUIRE(forward(work, std::span<const sequence_step<exact>>(steps)));
+  CHECK(copied(read_logits(work, 0)) == by(near_net, 0, 7).front());
+  CHECK(copied(read_logits(work, 1)) == by(far_net, 0, 9).front());
+}
+
 TEST_CASE_TEMPLATE("cleared, it is as good as new: no rows of what was forgotten stay in the store", Backend, reference<float>, cpu) {
   Backend backend{execution{.threads = 1}};
   const auto net = tiny_model(backend);

@@ -80,6 +80,11 @@ class cpu : public host_backend<float> {
     layers_.multiply(x, w, bias ? bias->data() : nullptr, gate == gate_activation::silu ? gate_silu : gate_gelu_tanh, out);
   }
 
+  void add(rows_view<const float> x, rows_view<float> out) const {
+    assert(x.rows == out.rows && x.columns == out.columns);
+    detail::for_tasks(team_for(x.rows * x.columns), x.rows, [&](std::size_t r, std::size_t) { add_row(x.row(r), x.columns, out.row(r)); });
+  }
+
   void rotate(rows_view<float> x, std::size_t head_dim, std::span<const position> positions, const rope_table& rope) const {
     const std::size_t half = head_dim / 2;
     detail::for_tasks(team_for(x.rows * x.columns), x.rows, [&](std::size_t r, std::size_t) {

@@ -259,9 +259,9 @@ class host_rope_table {
       : half_(frequencies.size()), values_(2 * half_ * positions) {
     for (std::size_t p = 0; p < positions; ++p)
       for (std::size_t i = 0; i < half_; ++i) {
-        const double angle = static_cast<double>(p) * frequencies[i];
-        values_[2 * p * half_ + i] = static_cast<T>(scale * std::cos(angle));
-        values_[(2 * p + 1) * half_ + i] = static_cast<T>(scale * std::sin(angle));
+        const double angle = static_cast<double>(p) * frequencies[i], size = frequencies[i] == 0 ? 1.0 : scale;
+        values_[2 * p * half_ + i] = static_cast<T>(size * std::cos(angle));
+        values_[(2 * p + 1) * half_ + i] = static_cast<T>(size * std::sin(angle));
       }
   }
 
@@ -350,8 +350,18 @@ class host_backend {
     for (const std::uint32_t slot : slots) out = copy_out(kv.value(slot), kv.width(), out);
   }
 
+  void add(rows_view<const T> x, rows_view<T> out) const {
+    assert(x.rows == out.rows && x.columns == out.columns);
+    for (std::size_t r = 0; r < x.rows; ++r) add_row(x.row(r), x.columns, out.row(r));
+  }
+
   void read(rows_view<const T> x, T* out) const {
     for (std::size_t r = 0; r < x.rows; ++r) out = copy_out(x.row(r), x.columns, out);
+  }
+
+ protected:
+  static void add_row(const T* x, std::size_t count, T* out) {
+    for (std::size_t i = 0; i < count; ++i) out[i] += x[i];
   }
 
  private:

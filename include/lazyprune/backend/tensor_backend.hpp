@@ -18,11 +18,13 @@
 //   pack_gated(gate, up, as)                     the two made one, for gated_multiply              (ffn, inputs) each
 //   load(parts)                                  parameters, the parts joined                      (1, n_i) each
 //   make_rope(frequencies, scale, n)             table for positions 0..n-1: scale * cos and sin   (head_dim / 2)
-//                                                of position * frequencies[i], computed in double
+//                                                of position * frequencies[i], computed in double;
+//                                                pairs of frequency 0 are not scaled: they stay
 //   embed(table, ids, scale, out)                rows of the matrix, times the scale               out (ids, inputs)
 //   rms_norm(x, weight, epsilon, out)            x / sqrt(mean(x^2) + epsilon) * weight, per row   out like x; may be x
 //   multiply(x, w, bias, out)                    x w^T + bias (null: none)                         out (rows, outputs)
 //   multiply_add(x, w, bias, out)                out += x w^T + bias                               out (rows, outputs)
+//   add(x, out)                                  out += x                                          out like x
 //   gated_multiply(x, w, bias, gate, out)        gate(x gate^T + b) * (x up^T + b'); bias (2 ffn)  out (rows, ffn)
 //   rotate(x, head_dim, positions, rope)         RoPE in place, pairs (i, i + head_dim / 2)        x (rows, heads * head_dim)
 //   put(kv, slots, k, v)                         the rows, finite numbers, are written to the slots, k, v (rows, kv_heads * head_dim)
@@ -127,6 +129,7 @@ concept tensor_backend = std::floating_point<typename B::scalar> && std::constru
   b.rms_norm(x, p, epsilon, out);
   b.multiply(x, w, bias, out);
   b.multiply_add(x, w, bias, out);
+  b.add(x, out);
   b.gated_multiply(x, w, bias, gate, out);
   b.rotate(out, n, ids, rope);
   b.put(kv, ids, x, x);

@@ -25,6 +25,7 @@ constexpr std::string_view name_of(finish_reason reason) {
 struct generation_options {
   std::size_t max_new = 64;   // tokens to generate
   std::size_t context = 0;    // longest sequence; 0: the model's
+  std::size_t expected = 0;   // how long the text will get in all, where that is known: sequence::expect; 0: context, or what max_new says
   std::size_t chunk = 0;      // so many tokens of the prompt are read at a time, and the last ones up to two more; 0: all
   std::size_t speculate = 0;  // tokens a step after the prompt reads at most: the last one and guesses at those to come; 0: it alone
   sampling sampler{};
@@ -128,6 +129,7 @@ class generating {
     const std::size_t context = options_.context > 0 ? std::min(options_.context, config.max_positions) : config.max_positions;
     const std::size_t most = most_tokens(before, prompt.size(), context, options_);
     check_speculation(text_.session(), options_);
+    text_.expect(std::max(options_.expected, options_.context > 0 ? context : most));
     text_.reserve(most);
     steps(prompt, context, most);
     result_.cost = text_.session().stats();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A model: its shape, its weights as a backend holds them, and its rotary table. It is made once and shared by all threads and sequences.
+// A model: its shape, its weights as a backend holds them, and its rotary tables. It is made once and shared by all threads and sequences.
 #pragma once
 
 #include <array>
@@ -17,13 +17,16 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Nothing of it changes, but that any thread may make the rotary table longer.
+/// Nothing of it changes, but that any thread may make a rotary table longer.
 template <tensor_backend Backend>
 struct model {
   model_config config;
   model_weights<Backend> weights;
-  rotary_table<Backend> rope{config};
+  std::array<rotary_table<Backend>, rope_kinds> ropes{rotary_table<Backend>(config, rope_kind::usual),
+                                                      rotary_table<Backend>(config, rope_kind::extended),
+                                                      rotary_table<Backend>(config, rope_kind::windowed)};
 
+  const rotary_table<Backend>& rope(rope_kind kind = rope_kind::usual) const { return ropes[static_cast<std::size_t>(kind)]; }
   const typename Backend::matrix& head() const { return weights.head ? *weights.head : weights.embedding; }
 };
 
@@ -50,6 +53,16 @@ inline void check_shape(const model_config& c) {
   if (c.n_heads % c.n_kv_heads != 0)
     throw error("model", "n_kv_heads", "a divisor of n_heads, " + std::to_string(c.n_heads), std::to_string(c.n_kv_heads));
   if (c.head_dim % 2 != 0) throw error("model", "head_dim", "an even number, for rotary positions", std::to_string(c.head_dim));
+  if (c.rotary_dim % 2 != 0 || c.rotary_dim > c.head_dim)
+    throw error("model", "rotary_dim", "an even number up to head_dim, " + std::to_string(c.head_dim), std::to_string(c.rotary_dim));
+  if (!c.windows.empty() && c.windows.size() != c.layers)
+    throw error("model", "windows", std::to_string(c.layers) + ", one a layer, or none", std::to_string(c.windows.size()));
+}
+
+/// Rows of a matrix, or numbers of a vector.
+inline tensor slice(const tensor& t, std::size_t first, std::size_t count) {
+  const std::size_t unit = (t.rows == 1 ? 1 : t.columns) * size_of(t.type);
+  return {t.type, t.rows == 1 ? 1 : count, t.rows == 1 ? count : t.columns, t.data + first * unit};
 }
 
 /// Takes tensors from a source and packs them.
@@ -74,7 +87,7 @@ class model_loader {
     }
     model_weights<Backend> weights{.embedding = packed(only_head ? head : embedding, config_.vocabulary, config_.hidden),
                                    .layers = std::move(layers),
-                                   .norm = loaded("model.norm.weight", config_.hidden),
+                                   .norm = norm("model.norm.weight", config_.hidden),
                                    .head = config_.tied ? std::nullopt : std::optional(packed(head, config_.vocabulary, config_.hidden))};
     progress(config_.layers);
     return weights;
@@ -85,45 +98,101 @@ class model_loader {
     const std::string attention = at + "self_attn.", mlp = at + "mlp.";
     const std::size_t hidden = config_.hidden, ffn = config_.ffn, d = config_.head_dim;
     const std::size_t q_size = config_.n_heads * d, kv_size = config_.n_kv_heads * d;
+    const bool post = config_.post_norms;  // where both stand, the norm before the feed-forward has the longer name
+    auto [q, k, v] = packed_qkv(attention, q_size, kv_size);
     return {
-        .attention_norm = loaded(at + "input_layernorm.weight", hidden),
-        .q = packed(attention + "q_proj.weight", q_size, hidden),
-        .k = packed(attention + "k_proj.weight", kv_size, hidden),
-        .v = packed(attention + "v_proj.weight", kv_size, hidden),
-        .q_bias = loaded_if(config_.qkv_bias, attention + "q_proj.bias", q_size),
-        .k_bias = loaded_if(config_.qkv_bias, attention + "k_proj.bias", kv_size),
+        .attention_norm = norm(at + "input_layernorm.weight", hidden),
+        .q = std::move(q),
+        .k = std::move(k),
+        .v = std::move(v),
+        .q_bias = rotary_if(config_.qkv_bias, attention + "q_proj.bias", q_size),
+        .k_bias = rotary_if(config_.qkv_bias, attention + "k_proj.bias", kv_size),
         .v_bias = loaded_if(config_.qkv_bias, attention + "v_proj.bias", kv_size),
-        .q_norm = loaded_if(config_.qk_norm, attention + "q_norm.weight", d),
-        .k_norm = loaded_if(config_.qk_norm, attention + "k_norm.weight", d),
+        .q_norm = head_norm_if(config_.qk_norm, attention + "q_norm.weight"),
+        .k_norm = head_norm_if(config_.qk_norm, attention + "k_norm.weight"),
         .o = packed(attention + "o_proj.weight", hidden, q_size),
         .o_bias = loaded_if(config_.output_bias, attention + "o_proj.bias", hidden),
-        .ffn_norm = loaded(at + "post_attention_layernorm.weight", hidden),
-        .gate_up = packed_gated(mlp + "gate_proj.weight", mlp + "up_proj.weight", ffn, hidden),
+        .o_norm = post ? std::optional(norm(at + "post_attention_layernorm.weight", hidden)) : std::nullopt,
+        .ffn_norm = norm(at + (post ? "pre_feedforward_layernorm.weight" : "post_attention_layernorm.weight"), hidden),
+        .gate_up = packed_gate_up(mlp, ffn, hidden),
         .gate_up_bias = config_.mlp_bias ? std::optional(joined(mlp + "gate_proj.bias", mlp + "up_proj.bias", ffn)) : std::nullopt,
         .down = packed(mlp + "down_proj.weight", hidden, ffn),
         .down_bias = loaded_if(config_.mlp_bias, mlp + "down_proj.bias", hidden),
+        .down_norm = post ? std::optional(norm(at + "post_feedforward_layernorm.weight", hidden)) : std::nullopt,
     };
   }
 
-  matrix packed(const std::string& name, std::size_t outputs, std::size_t inputs) const {
-    const tensor t = source_.get(name, outputs, inputs);
-    matrix result = backend_.pack(std::span(&t, 1), type_for(t));
-    release(t);
+  std::array<matrix, 3> packed_qkv(const std::string& attention, std::size_t q_size, std::size_t kv_size) const {
+    const std::size_t hidden = config_.hidden;
+    if (!config_.fused)
+      return {packed(attention + "q_proj.weight", q_size, hidden, true), packed(attention + "k_proj.weight", kv_size, hidden, true),
+              packed(attention + "v_proj.weight", kv_size, hidden)};
+    const tensor all = source_.get(attention + "qkv_proj.weight", q_size + 2 * kv_size, hidden);
+    std::array<matrix, 3> result{pack(slice(all, 0, q_size), true), pack(slice(all, q_size, kv_size), true),
+                                 pack(slice(all, q_size + kv_size, kv_size))};
+    release(all);
     return result;
   }
-  matrix packed_gated(const std::string& gate_name, const std::string& up_name, std::size_t outputs, std::size_t inputs) const {
-    const tensor gate = source_.get(gate_name, outputs, inputs), up = source_.get(up_name, outputs, inputs);
+  matrix packed_gate_up(const std::string& mlp, std::size_t ffn, std::size_t hidden) const {
+    if (config_.fused) {
+      const tensor both = source_.get(mlp + "gate_up_proj.weight", 2 * ffn, hidden);
+      matrix result = backend_.pack_gated(slice(both, 0, ffn), slice(both, ffn, ffn), type_for(both));
+      release(both);
+      return result;
+    }
+    const tensor gate = source_.get(mlp + "gate_proj.weight", ffn, hidden), up = source_.get(mlp + "up_proj.weight", ffn, hidden);
     matrix result = backend_.pack_gated(gate, up, type_for(gate));
     release(gate);
     release(up);
     return result;
   }
-  parameters loaded(const std::string& name, std::size_t size) const {
+
+  /// `rotates`: q and k, whose rows stand in rotary order.
+  matrix packed(const std::string& name, std::size_t outputs, std::size_t inputs, bool rotates = false) const {
+    const tensor t = source_.get(name, outputs, inputs);
+    matrix result = pack(t, rotates);
+    release(t);
+    return result;
+  }
+  matrix pack(const tensor& t, bool rotates = false) const {
+    return backend_.pack(rotates ? rotary_order(t) : std::vector{t}, type_for(t));
+  }
+
+  /// The rows of q or k in parts, or the numbers of a vector that goes with them: in the order in which those that rotate together stand
+  /// half a head apart. Where heads rotate as a whole, that is the order that they have. Scores do not change, since q and k share it.
+  std::vector<tensor> rotary_order(const tensor& t) const {
+    const std::size_t d = config_.head_dim, rotary = config_.rotary_dim, rest = d - rotary;
+    if (rotary == 0 || rest == 0) return {t};
+    std::vector<tensor> parts;
+    for (std::size_t head = 0; head < (t.rows == 1 ? t.columns : t.rows); head += d)
+      for (const auto& [first, count] :
+           {std::pair(std::size_t{0}, rotary / 2), {rotary, rest / 2}, {rotary / 2, rotary / 2}, {rotary + rest / 2, rest / 2}})
+        parts.push_back(slice(t, head + first, count));
+    return parts;
+  }
+
+  /// A norm's weights, of which some families store what they are more than 1.
+  parameters norm(const std::string& name, std::size_t size, bool rotates = false) const {
+    tensor t = source_.get(name, 1, size);
+    std::vector<float> whole;
+    if (config_.norms_less_one) {
+      whole.resize(size);
+      widen(t, 0, size, whole.data());
+      for (float& value : whole) value += 1.0f;  // as transformers does, in float
+      t = {dtype::f32, 1, size, reinterpret_cast<const std::byte*>(whole.data())};
+    }
+    return backend_.load(rotates ? rotary_order(t) : std::vector{t});
+  }
+  std::optional<parameters> head_norm_if(bool there, const std::string& name) const {
+    return there ? std::optional(norm(name, config_.head_dim, true)) : std::nullopt;
+  }
+  std::optional<parameters> loaded_if(bool there, const std::string& name, std::size_t size) const {
+    if (!there) return std::nullopt;
     const tensor t = source_.get(name, 1, size);
     return backend_.load(std::span(&t, 1));
   }
-  std::optional<parameters> loaded_if(bool there, const std::string& name, std::size_t size) const {
-    return there ? std::optional(loaded(name, size)) : std::nullopt;
+  std::optional<parameters> rotary_if(bool there, const std::string& name, std::size_t size) const {
+    return there ? std::optional(backend_.load(rotary_order(source_.get(name, 1, size)))) : std::nullopt;
   }
   parameters joined(const std::string& one, const std::string& other, std::size_t size) const {
     return backend_.load(std::array{source_.get(one, 1, size), source_.get(other, 1, size)});

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <numbers>
 #include <vector>
 
@@ -12,8 +13,13 @@
 namespace lazyprune {
 inline namespace v0 {
 
+/// Which of a model's rotary positions: those of a text, of a text so long that LongRoPE has other frequencies for it, and of layers with
+/// a window where these have their own.
+enum class rope_kind : std::uint8_t { usual, extended, windowed };
+inline constexpr std::size_t rope_kinds = 3;
+
 struct rope_frequencies {
-  std::vector<double> radians;  // (head_dim / 2), per position
+  std::vector<double> radians;  // (head_dim / 2), per position; 0: the pair stays as it is
   double scale = 1.0;           // of the cosines and sines
 };
 
@@ -55,16 +61,31 @@ inline std::vector<double> yarn_frequencies(const rope_config& rope, std::size_t
 
 }  // namespace detail
 
-inline rope_frequencies frequencies_of(const rope_config& rope, std::size_t head_dim) {
+/// Of heads that rotate as a whole. `extended`: of a text longer than the original length.
+inline rope_frequencies frequencies_of(const rope_config& rope, std::size_t head_dim, bool extended = false) {
   if (rope.scaling == rope_scaling::yarn) return {detail::yarn_frequencies(rope, head_dim), rope.attention_factor};
-  rope_frequencies result{std::vector<double>(head_dim / 2)};
+  const std::vector<double>& divisors = extended && !rope.long_divisors.empty() ? rope.long_divisors : rope.divisors;
+  rope_frequencies result{std::vector<double>(head_dim / 2), rope.attention_factor};
   for (std::size_t i = 0; i < result.radians.size(); ++i) {
     double& frequency = result.radians[i];
     frequency = std::pow(rope.theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
-    if (!rope.divisors.empty()) frequency /= rope.divisors[i];
+    if (!divisors.empty()) frequency /= divisors[i];
     if (rope.scaling == rope_scaling::linear) frequency /= rope.factor;
     if (rope.scaling == rope_scaling::llama3) frequency = detail::llama3_frequency(rope, frequency);
   }
+  return result;
+}
+
+/// The rotary positions, of layers without a window, of a text that gets so long.
+inline rope_kind rope_kind_for(const model_config& c, std::size_t length) {
+  return c.rope.scaling == rope_scaling::longrope && length > c.rope.original_positions ? rope_kind::extended : rope_kind::usual;
+}
+
+/// Of a model's heads: where a part of each rotates, the frequencies of its pairs come first, and the other pairs stay as they are.
+inline rope_frequencies frequencies_of(const model_config& c, rope_kind kind) {
+  const rope_config& rope = kind == rope_kind::windowed && c.window_rope ? *c.window_rope : c.rope;
+  rope_frequencies result = frequencies_of(rope, c.rotary_dim ? c.rotary_dim : c.head_dim, kind == rope_kind::extended);
+  result.radians.resize(c.head_dim / 2);
   return result;
 }
 

@@ -24,8 +24,8 @@ class rotary_table {
     std::size_t bytes_of(std::size_t rows) const { return values.bytes() / positions * rows; }
   };
 
-  explicit rotary_table(const model_config& c)
-      : frequencies_(frequencies_of(c.rope, c.head_dim)), most_(c.max_positions), made_(std::make_unique<guarded>()) {}
+  explicit rotary_table(const model_config& c, rope_kind kind = rope_kind::usual)
+      : frequencies_(frequencies_of(c, kind)), most_(c.max_positions), made_(std::make_unique<guarded>()) {}
 
   /// The table for so many of the model's positions, or for more. The first one made has exactly these, and each later one is at least
   /// twice as long as the one before, so that a sequence that grows token by token makes few. Any thread may ask at any time. Where memory

@@ -46,8 +46,17 @@ class sequence {
   const typename Backend::row_store& stored_rows() const { return stored_; }    // (slots, hidden): the Aux Cache's
   const typename Backend::row_store& waiting_rows() const { return waiting_; }  // (slots, hidden): where chunks ended
 
+  /// Says, before the first token comes, how long the text will get in all: with LongRoPE its frequencies are chosen by that, once. What is
+  /// reserved says so too, and so does the first step.
+  void expect(std::size_t tokens) {
+    if (known() == 0) expected_ = std::max(expected_, tokens);
+  }
+  /// The rotary positions of its layers without a window.
+  rope_kind rope() const { return rope_kind_for(model_->config, expected_); }
+
   /// Makes room in the session for so many tokens, which is a limit from then on.
   void reserve(std::size_t tokens) {
+    expect(tokens);
     tokens_.reserve(tokens);
     session_.reserve(tokens);
   }
@@ -57,6 +66,7 @@ class sequence {
   void truncate(std::size_t tokens) {
     session_.truncate(tokens);
     tokens_.resize(tokens);
+    if (tokens == 0) expected_ = 0;
     kv_.truncate(tokens);
     retain_rows();
   }
@@ -65,13 +75,19 @@ class sequence {
   void clear() {
     session_.reset();
     forget_with_session();
+    expected_ = 0;
   }
 
  private:
   friend class transformer<Backend>;
 
   sequence(const sequence& other)
-      : model_(other.model_), session_(other.session_.clone()), kv_(other.kv_), stored_(other.stored_), waiting_(other.waiting_) {
+      : model_(other.model_),
+        session_(other.session_.clone()),
+        expected_(other.expected_),
+        kv_(other.kv_),
+        stored_(other.stored_),
+        waiting_(other.waiting_) {
     tokens_.reserve(other.tokens_.capacity());
     tokens_ = other.tokens_;
   }
@@ -119,6 +135,7 @@ class sequence {
   const lazyprune::model<Backend>* model_;
   any_session session_;
   std::vector<token_id> tokens_;
+  std::size_t expected_ = 0;  // tokens in all
   kv_cache<Backend> kv_;
   typename Backend::row_store stored_;
   typename Backend::row_store waiting_;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// The Llama family (RMSNorm, RoPE, grouped-query attention, SwiGLU), written once over any backend and driven by a pruning session:
-// each layer computes the rows that the session plans and attends over the tokens that it calls active. The dense model is the same
-// code under a policy that keeps everything.
+// The model families (RMSNorm, RoPE, grouped-query attention, a gated feed-forward), written once over any backend and driven by a pruning
+// session: each layer computes the rows that the session plans and attends over the tokens that it calls active. The dense model is the
+// same code under a policy that keeps everything.
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
 #include <functional>
 #include <limits>
@@ -48,13 +49,12 @@ class transformer {
   bool run(batch steps, bool read_logits_of_all) {
     work_.outputs_ = 0;
     check(steps);
-    std::size_t positions = 0;
     for (const sequence_step<Backend>& s : steps) {  // what throws here leaves the sequences as they were
       sequence<Backend>& text = s.text;
       text.make_room(s.tokens.size());
-      positions = std::max(positions, text.known() + s.tokens.size());
+      text.expect(s.tokens.size());
+      work_.reserve(text.rope(), text.known() + s.tokens.size());
     }
-    work_.reserve(positions);
     parts_.reserve(steps.size());
     try {
       begin(steps);
@@ -90,6 +90,8 @@ class transformer {
     backend_.rms_norm(x, weights_.norm, config_.rms_epsilon, norm);
     backend_.multiply(norm, work_.model().head(), nullptr, logits);
     backend_.read(logits, work_.logits_.data());
+    if (const auto cap = static_cast<scalar>(config_.logit_soft_cap); cap > 0)
+      for (scalar& logit : work_.logits_) logit = cap * std::tanh(logit / cap);
     return work_.logits_;
   }
 
@@ -258,7 +260,7 @@ class transformer {
     work_.from_rows_.clear();
     for (const part* p : running_)
       for (const position t : p->plan.rows) work_.from_rows_.push_back(p->text->tokens_[t]);
-    backend_.embed(weights_.embedding, work_.from_rows_, 1.0, x);
+    backend_.embed(weights_.embedding, work_.from_rows_, config_.embedding_scale, x);
   }
 
   static bool in_place(const part& p) {
@@ -407,7 +409,7 @@ class transformer {
     const rows k = room(work_.k_, norm.rows), v = room(work_.v_, norm.rows);
     backend_.multiply(norm, w.k, get(w.k_bias), k);
     backend_.multiply(norm, w.v, get(w.v_bias), v);
-    rotate(k, w.k_norm, positions(first, norm.rows));
+    rotate(l, k, w.k_norm, first);
     for_parts(first, norm.rows, [&](part& p, std::size_t from, std::size_t count) {
       p.text->kv_.put(backend_, l, positions(from, count), k.slice(from - first, count), v.slice(from - first, count));
     });
@@ -420,27 +422,43 @@ class transformer {
     const rows out = work_.x_.view().slice(first, n);
     const rows q = room(work_.q_, n), attended = room(work_.attended_, n);
     backend_.multiply(norm, w.q, get(w.q_bias), q);
-    rotate(q, w.q_norm, positions(first, n));
+    rotate(l, q, w.q_norm, first);
     for_parts(first, n, [&](part& p, std::size_t from, std::size_t count) {
       during(p.observer, step_part::attention,
              [&] { attend(p, l, from, q.slice(from - first, count), attended.slice(from - first, count)); });
     });
-    backend_.multiply_add(attended, w.o, get(w.o_bias), out);
+    add_product(attended, w.o, w.o_bias, w.o_norm, norm, out);
 
     const rows ffn = room(work_.ffn_, n);
     backend_.rms_norm(out, w.ffn_norm, config_.rms_epsilon, norm);
-    backend_.gated_multiply(norm, w.gate_up, get(w.gate_up_bias), gate_activation::silu, ffn);
-    backend_.multiply_add(ffn, w.down, get(w.down_bias), out);
+    backend_.gated_multiply(norm, w.gate_up, get(w.gate_up_bias), config_.activation, ffn);
+    add_product(ffn, w.down, w.down_bias, w.down_norm, norm, out);
   }
 
-  /// Applies the norm of each head where the family has one (Qwen3), then RoPE.
-  void rotate(rows x, const std::optional<parameters>& norm, std::span<const position> tokens) {
+  /// out += x w^T + bias, or the norm of that where the family has one (Gemma). `between`: scratch, like out.
+  void add_product(rows x, const matrix& w, const std::optional<parameters>& bias, const std::optional<parameters>& norm, rows between,
+                   rows out) {
+    if (!norm) return backend_.multiply_add(x, w, get(bias), out);
+    backend_.multiply(x, w, get(bias), between);
+    backend_.rms_norm(between, *norm, config_.rms_epsilon, between);
+    backend_.add(between, out);
+  }
+
+  /// Applies the norm of each head where the family has one (Qwen3), then RoPE, to rows of the batch from `first` on.
+  void rotate(layer_id l, rows x, const std::optional<parameters>& norm, std::size_t first) {
     if (norm) {
       const std::size_t heads = x.columns / config_.head_dim;
       const rows by_head{x.data, x.rows * heads, config_.head_dim, config_.head_dim};  // the buffers are contiguous
       backend_.rms_norm(by_head, *norm, config_.rms_epsilon, by_head);
     }
-    backend_.rotate(x, config_.head_dim, tokens, work_.rope_->values);
+    const auto turn = [&](rows some, std::size_t from, rope_kind kind) {
+      backend_.rotate(some, config_.head_dim, positions(from, some.rows), work_.rope(kind));
+    };
+    if (config_.window_rope && config_.window(l) > 0) return turn(x, first, rope_kind::windowed);
+    const rope_kind kind = running_.front()->text->rope();
+    if (std::ranges::all_of(running_, [&](const part* p) { return p->text->rope() == kind; })) return turn(x, first, kind);
+    for_parts(first, x.rows,
+              [&](const part& p, std::size_t from, std::size_t count) { turn(x.slice(from - first, count), from, p.text->rope()); });
   }
 
   /// Row `first` of the batch and those that follow it, in q.
@@ -453,7 +471,12 @@ class transformer {
     if (p.queries > 0 && first + q.rows == p.end())
       probe = {.data = work_.probabilities_.data() + p.probabilities, .queries = p.queries, .stride = active.size()};
     backend_.attend(q, p.text->kv_.rows(l),
-                    attention_rows{{config_.n_heads, config_.n_kv_heads, config_.head_dim}, tokens, active, work_.slots_, p.plan.finish},
+                    attention_rows{{config_.n_heads, config_.n_kv_heads, config_.head_dim},
+                                   tokens,
+                                   active,
+                                   work_.slots_,
+                                   p.plan.finish,
+                                   {config_.attention_scale, config_.attention_soft_cap, config_.window(l)}},
                     out, probe);
   }
 

@@ -34,11 +34,13 @@ struct layer_weights {
   std::optional<parameters> q_norm, k_norm;  // (head_dim)
   matrix o;                                  // (hidden, n_heads * head_dim)
   std::optional<parameters> o_bias;          // (hidden)
+  std::optional<parameters> o_norm;          // (hidden): of what attention adds
   parameters ffn_norm;                       // (hidden)
   matrix gate_up;                            // two of (ffn, hidden)
   std::optional<parameters> gate_up_bias;    // (2 ffn)
   matrix down;                               // (hidden, ffn)
   std::optional<parameters> down_bias;       // (hidden)
+  std::optional<parameters> down_norm;       // (hidden): of what the feed-forward adds
 };
 
 template <tensor_backend Backend>
@@ -57,7 +59,7 @@ std::size_t bytes_of(const model_weights<Backend>& weights) {
   std::size_t bytes = of(weights.embedding, weights.norm) + if_there(weights.head);
   for (const layer_weights<Backend>& l : weights.layers)
     bytes += of(l.attention_norm, l.q, l.k, l.v, l.o, l.ffn_norm, l.gate_up, l.down) +
-             if_there(l.q_bias, l.k_bias, l.v_bias, l.q_norm, l.k_norm, l.o_bias, l.gate_up_bias, l.down_bias);
+             if_there(l.q_bias, l.k_bias, l.v_bias, l.q_norm, l.k_norm, l.o_bias, l.o_norm, l.gate_up_bias, l.down_bias, l.down_norm);
   return bytes;
 }
 

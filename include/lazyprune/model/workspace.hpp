@@ -3,6 +3,7 @@
 // Any number of sequences of the model take turns in it.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <span>
 #include <vector>
@@ -36,14 +37,14 @@ class workspace {
   const lazyprune::model<Backend>& model() const { return *model_; }
   Backend& backend() const { return *backend_; }
 
-  /// Takes the model's rotary table for so many positions. Without this call the table grows with the sequences.
-  void reserve(std::size_t positions) {
-    if (positions > (rope_ ? rope_->positions : 0)) rope_ = model_->rope.reach(*backend_, positions);
-  }
+  /// Takes the model's rotary tables for so many positions, the length of a whole sequence. Without this call they grow with the
+  /// sequences.
+  void reserve(std::size_t positions) { reserve(rope_kind_for(model_->config, positions), positions); }
 
   /// The bytes that are here, the backend's scratch, and the part of the shared rotary table that so many tokens need.
   std::size_t bytes(std::size_t tokens) const {
-    std::size_t scratch = backend_->bytes() + (rope_ ? rope_->bytes_of(tokens) : 0);
+    std::size_t scratch = backend_->bytes();
+    for (const auto& rope : ropes_) scratch += rope ? rope->bytes_of(tokens) : 0;
     for (const buffer* b : {&x_, &norm_, &q_, &k_, &v_, &attended_, &ffn_, &logits_rows_}) scratch += b->bytes();
     return scratch + (probabilities_.capacity() + values_.capacity()) * sizeof(float) + slots_.capacity() * sizeof(std::uint32_t);
   }
@@ -52,9 +53,21 @@ class workspace {
   friend class transformer<Backend>;
   using buffer = typename Backend::buffer;
 
+  /// Those of layers without a window are of this kind.
+  void reserve(rope_kind kind, std::size_t positions) {
+    const model_config& c = model_->config;
+    reach(kind, positions);
+    if (c.window_rope && !c.windows.empty()) reach(rope_kind::windowed, positions);
+  }
+  void reach(rope_kind kind, std::size_t positions) {
+    auto& rope = ropes_[static_cast<std::size_t>(kind)];
+    if (positions > (rope ? rope->positions : 0)) rope = model_->rope(kind).reach(*backend_, positions);
+  }
+  const typename Backend::rope_table& rope(rope_kind kind) const { return ropes_[static_cast<std::size_t>(kind)]->values; }
+
   const lazyprune::model<Backend>* model_;
   Backend* backend_;
-  std::shared_ptr<const typename rotary_table<Backend>::part> rope_;
+  std::array<std::shared_ptr<const typename rotary_table<Backend>::part>, rope_kinds> ropes_;
 
   buffer x_;                    // (rows of a layer, of all sequences, hidden): the residual stream
   std::size_t outputs_ = 0;     // so many rows, the first of x_, are what the last step finished
