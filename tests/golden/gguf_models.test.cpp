@@ -52,7 +52,7 @@ TEST_CASE("logits of every type and family, by an independent float64 program on
   std::size_t compared = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string name = entry.path().stem().string();
-    if (entry.path().extension() != ".gguf" || name == "llama-iq3_s" || name.starts_with("gemma3")) continue;
+    if (entry.path().extension() != ".gguf" || name == "llama-iq3_s") continue;
     CAPTURE(name);
     const auto expected = nlohmann::json::parse(read_text(folder / (name + ".expected.json")));
     const auto tokens = expected["tokens"].get<std::vector<token_id>>();
@@ -64,7 +64,7 @@ TEST_CASE("logits of every type and family, by an independent float64 program on
     }
     ++compared;
   }
-  CHECK(compared >= 21);
+  CHECK(compared >= 22);
 }
 
 TEST_CASE("a GGUF file of unquantized weights and the same model as a folder say the same, bit for bit") {
@@ -105,13 +105,12 @@ TEST_CASE("quantized weights are widened to bf16, or to float where that is aske
   CHECK(load_model(backend, checkpoint(folder / "llama-f16.gguf")).weights.layers[0].q.type() == dtype::f32);
 }
 
-TEST_CASE("a type and a family that are not computed are refused by name") {
+TEST_CASE("a type that is not computed is refused by name") {
   const auto folder = test_data("gguf");
   if (folder.empty()) return;
   CHECK(said(folder / "llama-iq3_s.gguf")
             .find("expected one of F32, F16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, "
                   "IQ4_NL, IQ4_XS, BF16, MXFP4, found IQ3_S") != std::string::npos);
-  CHECK(said(folder / "gemma3-q4_k_m.gguf").ends_with("general.architecture: expected llama, qwen2 or qwen3, found \"gemma3\""));
 }
 
 TEST_CASE("files of others with which no model can be made are refused, the sound ones make one") {

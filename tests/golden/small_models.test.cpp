@@ -15,6 +15,7 @@
 #include "../path_tolerance.hpp"
 #include "../test_data.hpp"
 #include "../tested_path.hpp"
+#include "family_weights.hpp"
 
 namespace {
 
@@ -26,9 +27,9 @@ constexpr std::size_t prompt_tokens = 100, steps = 6;
 token_id token(std::size_t i, std::size_t vocabulary) { return static_cast<token_id>(i * i * 31 % vocabulary); }
 
 template <class Backend, class Scorer>
-std::vector<step_trace> run(const model<Backend>& net, Backend& backend, const Scorer& scorer) {
+std::vector<step_trace> run(const model<Backend>& net, Backend& backend, const Scorer& scorer, const stages& when) {
   workspace<Backend> work(net, backend);
-  auto text = begin(net, policy{scorer, stages{{1, 0.7}, {3, 0.5}}, top_k{}, keep_all{}});
+  auto text = begin(net, policy{scorer, when, top_k{}, keep_all{}});
   std::vector<token_id> prompt;
   generation_options options;
   options.trace_logits = true;
@@ -39,11 +40,11 @@ std::vector<step_trace> run(const model<Backend>& net, Backend& backend, const S
 
 /// `load(backend, weights)` makes the model, whose weights are bf16 numbers, in a backend.
 template <class Load>
-void check_against_reference(const Load& load) {
+void check_against_reference(const Load& load, const stages& when = stages{{1, 0.7}, {3, 0.5}}) {
   reference<double> exact;
   const auto oracle = load(exact, dtype::f32);
   score_log leader;
-  const auto expected = run(oracle, exact, followed(last_query_attention{}, leader));
+  const auto expected = run(oracle, exact, followed(last_query_attention{}, leader), when);
   struct variant {
     std::string name;
     dtype weights, kv;
@@ -58,7 +59,7 @@ void check_against_reference(const Load& load) {
     const execution how = tested_execution({.threads = 2, .kv = v.kv, .exact = v.exact});
     cpu backend(how);
     score_log own;
-    const auto result = run(load(backend, v.weights), backend, followed(last_query_attention{}, own, &leader));
+    const auto result = run(load(backend, v.weights), backend, followed(last_query_attention{}, own, &leader), when);
     const path_tolerance allowed(how, v.weights, oracle.config, prompt_tokens + steps);
     double largest = 0;
     for (std::size_t s = 0; s < steps; ++s) {
@@ -91,6 +92,18 @@ TEST_CASE("a random model agrees with the reference" ON_EVERY_PATH) {
   config.ffn = 80;
   check_against_reference(
       [&](auto& backend, dtype as) { return load_model(backend, config, random_source(config, dtype::bf16), {.as = as}); });
+}
+
+TEST_CASE("windows, soft caps, GELU, norms behind, LongRoPE and heads that rotate in part agree with the reference" ON_EVERY_PATH) {
+  const std::map<std::string, stages> runs{
+      {"gemma2", stages{{2, 0.7}, {3, 0.5}}}, {"gemma3", stages{{3, 0.5}}}, {"phi3_partial", stages{{1, 0.7}, {3, 0.5}}}};
+  for (const auto& run : runs) {
+    CAPTURE(run.first);
+    model_config config = config_of(family_goldens().at(run.first));
+    config.max_positions = 256;
+    check_against_reference([&](auto& backend, dtype as) { return load_model(backend, config, family_weights(config, true), {.as = as}); },
+                            run.second);
+  }
 }
 
 TEST_CASE("trained shapes of every kind agree with the reference" ON_EVERY_PATH) {

@@ -10,6 +10,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <lazyprune/io/config_json.hpp>
+
 #include <io/gguf_writer.hpp>
 #include <io/support.hpp>
 #include <test_data.hpp>
@@ -86,6 +88,9 @@ TEST_CASE("tensors by Hugging Face's names") {
   CHECK(gguf_name_of("lm_head.weight") == "output.weight");
   CHECK(gguf_name_of("model.layers.12.self_attn.q_proj.bias") == "blk.12.attn_q.bias");
   CHECK(gguf_name_of("model.layers.0.post_attention_layernorm.weight") == "blk.0.ffn_norm.weight");
+  constexpr lazyprune::tensor_name own[] = {{"post_attention_layernorm", "post_attention_norm"}};
+  CHECK(gguf_name_of("model.layers.0.post_attention_layernorm.weight", own) == "blk.0.post_attention_norm.weight");
+  CHECK(gguf_name_of("model.layers.0.mlp.up_proj.weight", own) == "blk.0.ffn_up.weight");
   for (const char* none : {"", "model", "model.layers.0", "model.layers.0.self_attn.rotary_emb.inv_freq", "blk.0.attn_q.weight"})
     CHECK(gguf_name_of(none).empty());
 }
@@ -137,7 +142,9 @@ TEST_CASE("rotary scalings") {
   CHECK(said_after(divided(2, 8)) == "tensor rope_freqs.weight: expected shape [1], found [2]");
   CHECK(said_after(divided(1, 0)) == "tensor rope_freqs.weight: expected numbers above 0, found another");
   CHECK(said_after([](small_llama& m) { m.text("llama.rope.scaling.type", "longrope"); }) ==
-        "metadata: llama.rope.scaling.type: expected none, linear or yarn, found \"longrope\"");
+        "tensor rope_factors_short.weight: expected one, for LongRoPE, found none");
+  CHECK(said_after([](small_llama& m) { m.text("llama.rope.scaling.type", "dynamic"); }) ==
+        "metadata: llama.rope.scaling.type: expected none, linear, yarn or longrope, found \"dynamic\"");
   CHECK(said_after([](small_llama& m) { m.text("llama.rope.scaling.type", "linear"); }) ==
         "metadata: expected the key \"llama.rope.scaling.factor\", found none");
   CHECK(said_after([](small_llama& m) { m.real("rope.freq_base", 0); }) ==
@@ -170,9 +177,9 @@ TEST_CASE("what is not computed is refused by name") {
     return std::pair(model.said(), code_of([&] { model.config(); }).value());
   };
   using lazyprune::error_code;
-  CHECK(
-      fault([](small_llama& m) { m.text("general.architecture", "gemma3"); }) ==
-      std::pair(std::string("metadata: general.architecture: expected llama, qwen2 or qwen3, found \"gemma3\""), error_code::unsupported));
+  CHECK(fault([](small_llama& m) { m.text("general.architecture", "gemma4"); }) ==
+        std::pair(std::string("metadata: general.architecture: expected llama, qwen2, qwen3, phi3, gemma2 or gemma3, found \"gemma4\""),
+                  error_code::unsupported));
   CHECK(fault([](small_llama& m) { m.number("attention.sliding_window", 16); }) ==
         std::pair(std::string("metadata: llama.attention.sliding_window: expected no such key: it is not computed here, found 16"),
                   error_code::unsupported));
@@ -207,7 +214,8 @@ TEST_CASE("numbers that do not go together") {
 TEST_CASE("the config of every model is that of the same model as a folder") {
   const auto folder = test_data("gguf");
   if (folder.empty()) return;
-  for (const std::string name : {"llama-f32", "llama-q4_k_m", "mistral-q4_k_m", "llama3-q4_k_m", "qwen2-q8_0", "qwen3-q4_k_m"}) {
+  for (const std::string name :
+       {"llama-f32", "llama-q4_k_m", "mistral-q4_k_m", "llama3-q4_k_m", "qwen2-q8_0", "qwen3-q4_k_m", "gemma3-q4_k_m"}) {
     CAPTURE(name);
     const std::string family = name.substr(0, name.find('-'));
     model_config expected =
@@ -220,7 +228,8 @@ TEST_CASE("the config of every model is that of the same model as a folder") {
       CHECK(config.rope.divisors.size() == expected.head_dim / 2);
       expected.rope = {.theta = expected.rope.theta, .divisors = config.rope.divisors};
     }
-    for (const lazyprune::token_id id : config.eos)  // a folder's are in more files
+    if (family == "gemma3") expected.norms_less_one = false;  // in GGUF files they are whole
+    for (const lazyprune::token_id id : config.eos)           // a folder's are in more files
       if (std::ranges::find(expected.eos, id) == expected.eos.end()) expected.eos.push_back(id);
     CHECK(config == expected);
   }

@@ -126,7 +126,7 @@ TEST_CASE("logits of every family, by transformers") {
   const auto families = test_data("models/families");
   if (families.empty()) return;
   for (const std::string name : {"llama_gqa_tied", "llama_mha_untied_bias", "mistral_head_dim", "qwen2_bias", "llama3_rope_scaled",
-                                 "llama_linear_rope", "llama_yarn_rope", "qwen3_qk_norm"}) {
+                                 "llama_linear_rope", "llama_yarn_rope", "qwen3_qk_norm", "mistral_sliding"}) {
     CAPTURE(name);
     reference<double> backend{execution{}};
     const auto net = load(families / name, backend);

@@ -76,7 +76,7 @@ class checkpoint {
   bool is_gguf() const { return !parts_.empty(); }
 
   /// The name in the file of the tensor that Hugging Face calls so.
-  std::string stored_name(std::string_view name) const { return parts_.empty() ? std::string(name) : gguf_name_of(name); }
+  std::string stored_name(std::string_view name) const { return parts_.empty() ? std::string(name) : gguf_name_of(name, family_->tensors); }
 
   /// Null where there is none that Hugging Face calls so.
   const placed_tensor* find(std::string_view name) const {
@@ -93,7 +93,7 @@ class checkpoint {
 
   /// Whether the rows of a tensor's heads are interleaved in the file: GGUF's llama rotates neighbours.
   bool interleaves(std::string_view name) const {
-    if (parts_.empty() || config_.family != "llama") return false;
+    if (parts_.empty() || !family_->interleaved) return false;
     return name.find(".self_attn.q_proj.") != name.npos || name.find(".self_attn.k_proj.") != name.npos;
   }
 
@@ -103,7 +103,7 @@ class checkpoint {
     std::set<std::string, std::less<>> known;
     for (const std::string& name : names) known.insert(stored_name(name));
     for (const auto& [name, t] : tensors_) {
-      const bool rotary = name.ends_with("rotary_emb.inv_freq") || name == "rope_freqs.weight" || name.ends_with(".attn_rot_embd.weight");
+      const bool rotary = name.ends_with("rotary_emb.inv_freq") || is_rotary_divisor(name) || name.ends_with(".attn_rot_embd.weight");
       if (!known.contains(name) && !rotary && !(config_.tied && name == stored_name("lm_head.weight")))
         t.refuse("a weight that the model of " + std::string(parts_.empty() ? "config.json" : "the metadata") + " has",
                  "one that it has not");
@@ -118,6 +118,10 @@ class checkpoint {
   }
 
  private:
+  static bool is_rotary_divisor(std::string_view name) {
+    return name == "rope_freqs.weight" || name == "rope_factors_short.weight" || name == "rope_factors_long.weight";
+  }
+
   static constexpr std::size_t small = std::size_t{1} << 20;
 
   void open_folder(file_access how) {
@@ -170,6 +174,7 @@ class checkpoint {
     weights_name_ = first.string();
     parts_ = open_gguf(first, how);
     config_ = model_config_of(parts_);
+    family_ = find_family(&model_family::name, config_.family);
     for (const gguf_file& part : parts_)
       for (const stored_tensor& t : part.tensors()) tensors_.emplace(t.name, placed_tensor{&t, &part.file()});
   }
@@ -191,6 +196,7 @@ class checkpoint {
 
   std::filesystem::path path_;
   model_config config_;
+  const model_family* family_ = nullptr;  // of a GGUF file
   std::optional<std::string> stages_;
   std::string weights_name_;  // the file that says which tensors there are
   std::map<std::string, safetensors_file, std::less<>> files_;

@@ -96,12 +96,12 @@ TEST_CASE("a config that is no JSON, lacks a key, or asks for what is not comput
   spoiled_model lacking;
   lacking.replace("config.json", "\"hidden_size\": 128,", "");
   lacking.check("/config.json: expected the key \"hidden_size\", found none");
-  spoiled_model sliding;
-  sliding.replace("config.json", "\"rope_scaling\": null", "\"rope_scaling\": {\"rope_type\": \"dynamic\", \"factor\": 2.0}");
-  sliding.check("/config.json: rope_scaling.rope_type: expected default, linear, llama3 or yarn, found \"dynamic\"");
+  spoiled_model dynamic;
+  dynamic.replace("config.json", "\"rope_scaling\": null", "\"rope_scaling\": {\"rope_type\": \"dynamic\", \"factor\": 2.0}");
+  dynamic.check("/config.json: rope_scaling.rope_type: expected default, linear, llama3, yarn or longrope, found \"dynamic\"");
   spoiled_model other;
   other.replace("config.json", "\"model_type\": \"llama\"", "\"model_type\": \"gpt2\"");
-  other.check("/config.json: model_type: expected llama, mistral, qwen2 or qwen3, found \"gpt2\"");
+  other.check("/config.json: model_type: expected llama, mistral, qwen2, qwen3, phi3, gemma2 or gemma3_text, found \"gpt2\"");
 }
 
 TEST_CASE("weights that are missing, cut off or of another shape") {

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+// The weights of the models of families.jsonl: a formula, which make_families.py has too.
+#pragma once
+
+#include <cstdint>
+#include <fstream>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <lazyprune/io/config_json.hpp>
+#include <lazyprune/model/weights.hpp>
+
+#include "../test_data.hpp"
+
+namespace lazyprune_test {
+
+/// A number in [-1, 1), exactly a float: splitmix64 from the name's FNV-1a hash on.
+inline float family_number(std::string_view name, std::uint64_t index) {
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  std::uint64_t z = hash + (index + 1) * 0x9e3779b97f4a7c15u;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  z ^= z >> 31;
+  return static_cast<float>(z >> 40) * 0x1p-23f - 1.0f;
+}
+
+/// The lines of families.jsonl, by the models' names.
+inline std::map<std::string, nlohmann::json> family_goldens() {
+  std::ifstream file(source_dir() / "tests/golden/families.jsonl");
+  std::map<std::string, nlohmann::json> goldens;
+  for (std::string line; std::getline(file, line);) {
+    auto golden = nlohmann::json::parse(line);
+    const std::string name = golden.at("name");
+    goldens[name] = std::move(golden);
+  }
+  return goldens;
+}
+
+inline lazyprune::model_config config_of(const nlohmann::json& golden) {
+  return lazyprune::model_config_of(lazyprune::json_value::parse(golden.at("config").dump(), "config", 1 << 20));
+}
+
+/// Any tensor that is asked for, by the name that Hugging Face gives it.
+class family_weights {
+ public:
+  /// `rounded`: to numbers that bf16 has.
+  explicit family_weights(const lazyprune::model_config& config, bool rounded = false)
+      : tied_(config.tied), less_one_(config.embedding_scale != 1.0), rounded_(rounded) {}
+
+  bool contains(std::string_view name) const { return name != "lm_head.weight" || !tied_; }
+
+  lazyprune::tensor get(std::string_view name, std::size_t rows, std::size_t columns) const {
+    std::vector<float>& values = made_[std::string(name)];
+    if (values.empty()) {
+      values.resize(rows * columns);
+      const float more = name.ends_with("norm.weight") && !less_one_ ? 1.0f : 0.0f;
+      const float wide = name == "model.embed_tokens.weight" && !less_one_ ? 1.0f : 0.25f;
+      for (std::size_t i = 0; i < values.size(); ++i) values[i] = family_number(name, i) * wide + more;
+      if (rounded_)
+        for (float& value : values) value = lazyprune::float_of_bf16(lazyprune::bf16_of_float(value));
+    }
+    return {lazyprune::dtype::f32, rows, columns, reinterpret_cast<const std::byte*>(values.data())};
+  }
+
+ private:
+  bool tied_, less_one_, rounded_;
+  mutable std::map<std::string, std::vector<float>> made_;  // a source is asked through const functions
+};
+
+static_assert(lazyprune::tensor_source<family_weights>);
+
+}  // namespace lazyprune_test
