@@ -3,6 +3,9 @@
 #include <lazyprune/io/gguf.hpp>
 #include <lazyprune/io/gguf_config.hpp>
 #include <lazyprune/io/gguf_tokenizer.hpp>
+#ifdef LAZYPRUNE_HAVE_UNICODE
+#include <lazyprune/io/unicode/installed.hpp>
+#endif
 
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +18,12 @@
 #include <unistd.h>
 
 namespace {
+
+#ifdef LAZYPRUNE_HAVE_UNICODE
+const lazyprune::unicode* const characters = &lazyprune::installed_unicode();
+#else
+const lazyprune::unicode* const characters = nullptr;
+#endif
 
 template <class Call>
 void unless_refused(Call call) {
@@ -55,7 +64,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     parts.emplace_back(file_of({data, size}));
     read_all(parts[0]);
     unless_refused([&] { lazyprune::model_config_of(parts); });
-    unless_refused([&] { lazyprune::gguf_tokenizer_of(parts[0]); });
+    unless_refused([&] {
+      const auto tokens = lazyprune::gguf_tokenizer_of(parts[0], characters);
+      if (tokens) tokens->decode(tokens->encode("It's a <s>test</s> of 123  words\n\xc3\xa9\xff"));
+    });
   });
   return 0;
 }

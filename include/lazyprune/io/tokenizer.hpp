@@ -93,7 +93,7 @@ class tokenizer {
   std::vector<token_id> encode(std::string_view text, bool with_special) const {
     const auto* const parts = pipeline();
     if (!parts) return std::get<sentencepiece_bpe>(how_).encode(text, with_special);
-    std::vector<token_id> ids = encode_in(*parts, text, [](text_range) { return true; });
+    std::vector<token_id> ids = encode_in(*parts, text);
     if (!with_special) return ids;
     ids.insert(ids.begin(), parts->around.before.begin(), parts->around.before.end());
     ids.insert(ids.end(), parts->around.after.begin(), parts->around.after.end());
@@ -132,12 +132,13 @@ class tokenizer {
   static bool falls_back(const bpe& model) { return model.options().byte_fallback; }
   static bool falls_back(const unigram& model) { return model.byte_fallback(); }
 
-  template <class SpecialAt>
-  static std::vector<token_id> encode_in(const token_pipeline& parts, std::string_view text, const SpecialAt& special_at) {
+  /// `special_at`: as token_pipeline::encode has it, or nothing.
+  template <class... SpecialAt>
+  static std::vector<token_id> encode_in(const token_pipeline& parts, std::string_view text, const SpecialAt&... special_at) {
     if (text.size() > most_text)
       throw error("tokenizer", "text", "at most " + std::to_string(most_text) + " bytes", std::to_string(text.size()));
-    if (utf8_end(text) == text.size()) return parts.encode(text, special_at);
-    return parts.encode(well_formed(text), special_at);
+    if (utf8_end(text) == text.size()) return parts.encode(text, special_at...);
+    return parts.encode(well_formed(text), special_at...);
   }
 
   /// SentencePiece itself never makes a control piece of text: what lies between those of a chat is encoded apart.

@@ -140,6 +140,19 @@ TEST_CASE("the smallest file, and what may be left out of it") {
   CHECK(parse(unigram).unknown() == 0u);
 }
 
+TEST_CASE("the model makes no special token of a user's text, be it one of its pieces") {
+  using runs = std::vector<lazyprune::text_run>;
+  nlohmann::json json = small();
+  json["added_tokens"] = {added(2, "ab")};
+  for (const bool whole_words : {false, true}) {
+    json["model"]["ignore_merges"] = whole_words;
+    CHECK(parse(json).encode(runs{{"ab", true}, {"abab", false}}) == ids{2, 0, 1, 0, 1});
+  }
+  json["model"] = {{"type", "Unigram"}, {"unk_id", 0}, {"vocab", nlohmann::json::parse(R"([["?", 0], ["a", -1], ["ab", -1.5]])")}};
+  CHECK(parse(json).encode(runs{{"aab", false}}) == ids{1, 1, 0});
+  CHECK(parse(json).encode("aab") == ids{1, 2});
+}
+
 TEST_CASE("files that are wrong, or ask for what is not known here, are refused with their place") {
   const auto with = [](std::string_view pointer, nlohmann::json value) {
     nlohmann::json json = small();
@@ -154,7 +167,7 @@ TEST_CASE("files that are wrong, or ask for what is not known here, are refused 
   CHECK(with("/model/end_of_word_suffix", "</w>") == R"(t.json: model.end_of_word_suffix: expected none, found "</w>")");
   CHECK(with("/model/unk_token", "?") == R"(t.json: model.unk_token: expected a piece of the vocabulary, found "?")");
   CHECK(with("/model/vocab/b", 0) == "t.json: model.vocab.b: expected every id once, found 0");
-  CHECK(with("/model/vocab/b", 1 << 24) == "t.json: model.vocab.b: expected a whole number from 0 to 16777215, found 16777216");
+  CHECK(with("/model/vocab/b", 1 << 24) == "t.json: model.vocab.b: expected a whole number from 0 to 4101, found 16777216");
   CHECK(with("/model/merges", {"a b c"}) == R"(t.json: model.merges[0]: expected two pieces with a space between, found "a b c")");
   CHECK(with("/model/merges", nlohmann::json::parse(R"([["b", "a"]])")) ==
         R"(t.json: model.merges[0]: expected pieces of the vocabulary, found "ba")");

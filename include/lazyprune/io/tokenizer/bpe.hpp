@@ -72,14 +72,19 @@ class bpe {
     }
   }
 
-  /// Writes the tokens of a well-formed word after those in `out`. Time grows as n log n.
-  void encode(std::string_view word, std::vector<token_id>& out) const {
+  /// Writes the tokens of a well-formed word after those in `out`; none but those that `may_be(id)` holds of, and the unknown one. Time
+  /// grows as n log n.
+  template <class MayBe>
+  void encode(std::string_view word, std::vector<token_id>& out, const MayBe& may_be) const {
     if (options_.ignore_merges)
-      if (const auto whole = pieces_.find(word)) return out.push_back(*whole);
-    std::vector<symbol> symbols = symbols_of(word);
-    if (symbols.size() > 1) merge_all(symbols);
+      if (const auto whole = pieces_.find(word); whole && may_be(*whole)) return out.push_back(*whole);
+    std::vector<symbol> symbols = symbols_of(word, may_be);
+    if (symbols.size() > 1) merge_all(symbols, may_be);
     for (const symbol& one : symbols)
       if (!one.gone) out.push_back(one.id);
+  }
+  void encode(std::string_view word, std::vector<token_id>& out) const {
+    encode(word, out, [](token_id) { return true; });
   }
 
  private:
@@ -98,7 +103,8 @@ class bpe {
     friend bool operator<(const candidate& a, const candidate& b) { return a.rank != b.rank ? a.rank > b.rank : a.left > b.left; }
   };
 
-  std::vector<symbol> symbols_of(std::string_view word) const {
+  template <class MayBe>
+  std::vector<symbol> symbols_of(std::string_view word, const MayBe& may_be) const {
     std::vector<symbol> symbols;
     symbols.reserve(word.size());
     const auto add = [&](token_id id) {
@@ -113,7 +119,7 @@ class bpe {
     for (std::size_t size; !word.empty(); word.remove_prefix(size)) {
       size = utf8_length(word[0]);
       const std::string_view character = word.substr(0, size);
-      if (const auto id = pieces_.find(character)) {
+      if (const auto id = pieces_.find(character); id && may_be(*id)) {
         flush();
         add(*id);
       } else if (falls_back(character)) {
@@ -138,11 +144,12 @@ class bpe {
     return true;
   }
 
-  void merge_all(std::vector<symbol>& symbols) const {
+  template <class MayBe>
+  void merge_all(std::vector<symbol>& symbols, const MayBe& may_be) const {
     std::vector<candidate> first;
     const auto offer = [&](std::uint32_t left, const auto& take) {
       if (left == none || symbols[left].next == none) return;
-      if (const auto* const found = merges_.find(symbols[left].id, symbols[symbols[left].next].id))
+      if (const auto* const found = merges_.find(symbols[left].id, symbols[symbols[left].next].id); found && may_be(found->whole))
         take(candidate{found->rank, left, found->whole});
     };
     for (std::uint32_t i = 0; i + 1 < symbols.size(); ++i) offer(i, [&](const candidate& one) { first.push_back(one); });

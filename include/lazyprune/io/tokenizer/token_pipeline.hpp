@@ -67,10 +67,22 @@ struct token_pipeline {
     return one && one->special;
   }
 
-  /// The tokens of a well-formed text, without those of the post-processor. `special_at(range)`: whether a special token may be read from
-  /// there; elsewhere its text is like any other.
+  /// The tokens of a well-formed text, without those of the post-processor.
+  std::vector<token_id> encode(std::string_view text) const {
+    return encode(
+        text, [](text_range) { return true; }, [](token_id) { return true; });
+  }
+
+  /// The same where special tokens are read from some of the text alone: `special_at(range)` says where. Elsewhere their text is like any
+  /// other, and the model makes none of it either.
   template <class SpecialAt>
   std::vector<token_id> encode(std::string_view text, const SpecialAt& special_at) const {
+    return encode(text, special_at, [this](token_id id) { return !is_special(id); });
+  }
+
+ private:
+  template <class SpecialAt, class MayBe>
+  std::vector<token_id> encode(std::string_view text, const SpecialAt& special_at, const MayBe& model_may_make) const {
     std::vector<token_id> out;
     known_words known;
     const auto may_be = [&](const added_token& token, text_range range) { return !token.special || special_at(range); };
@@ -92,18 +104,18 @@ struct token_pipeline {
           out.push_back(*inner);
         else
           encode_words(normalized.text.substr(part.begin, part.end - part.begin),
-                       range.begin == 0 && part.begin == 0 && normalized.from_start, known, out);
+                       range.begin == 0 && part.begin == 0 && normalized.from_start, model_may_make, known, out);
       }
     }
     return out;
   }
 
- private:
   /// Words met before in this text: where their tokens stand in the output.
   using known_words = std::unordered_map<std::string, std::pair<std::size_t, std::size_t>>;
   static constexpr std::size_t longest_known = 64, most_known = std::size_t{1} << 16;
 
-  void encode_words(std::string stretch, bool first, known_words& known, std::vector<token_id>& out) const {
+  template <class MayBe>
+  void encode_words(std::string stretch, bool first, const MayBe& may_be, known_words& known, std::vector<token_id>& out) const {
     for (text_piece& word : words.apply(std::move(stretch), first)) {
       if (word.text.size() <= longest_known)
         if (const auto before = known.find(word.text); before != known.end()) {
@@ -112,7 +124,7 @@ struct token_pipeline {
           continue;
         }
       const std::size_t begin = out.size();
-      std::visit([&](const auto& one) { one.encode(word.text, out); }, model);
+      std::visit([&](const auto& one) { one.encode(word.text, out, may_be); }, model);
       if (word.text.size() <= longest_known && known.size() < most_known)
         known.emplace(std::move(word.text), std::pair(begin, out.size() - begin));
     }

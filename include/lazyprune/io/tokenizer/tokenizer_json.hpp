@@ -36,11 +36,13 @@ auto placed(const json_value& json, const Make& make) {
   }
 }
 
-/// {"piece": id, ...}
+/// {"piece": id, ...}; a few ids may be left out, but not so many that a small file would make a large table.
 inline vocabulary bpe_vocabulary_of(const json_value& json) {
   std::vector<std::optional<std::string>> pieces;
-  for (const auto& [piece, id] : json.members()) {
-    const auto at = static_cast<std::size_t>(id.whole_number(0, vocabulary::most_ids - 1));
+  const auto members = json.members();
+  const std::size_t most = std::min(2 * members.size() + 4096, vocabulary::most_ids);
+  for (const auto& [piece, id] : members) {
+    const auto at = static_cast<std::size_t>(id.whole_number(0, most - 1));
     if (at >= pieces.size()) pieces.resize(at + 1);
     if (pieces[at]) id.refuse("every id once");
     pieces[at] = piece;

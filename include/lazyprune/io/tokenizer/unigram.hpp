@@ -50,9 +50,10 @@ class unigram {
   std::optional<token_id> unknown() const { return unknown_; }
   bool byte_fallback() const { return byte_fallback_; }
 
-  /// Writes the tokens of a well-formed word after those in `out`. Throws `error` where a character is unknown and there is no token for
-  /// it.
-  void encode(std::string_view word, std::vector<token_id>& out) const {
+  /// Writes the tokens of a well-formed word after those in `out`; none but those that `may_be(id)` holds of, and the unknown one. Throws
+  /// `error` where a character is unknown and there is no token for it.
+  template <class MayBe>
+  void encode(std::string_view word, std::vector<token_id>& out, const MayBe& may_be) const {
     std::vector<step> best(word.size() + 1);
     best[0].score = 0;
     for (std::size_t at = 0; at < word.size();) {
@@ -64,13 +65,17 @@ class unigram {
         there = {best[at].score + score, at, id};
       };
       search_.each(word.substr(at), [&](std::size_t size, token_id id) {
+        if (!may_be(id)) return;
         reach(size, scores_[id], id);
         alone = alone || size == character;
       });
       if (!alone) reach(character, unknown_score_, unknown_token());
       at += character;
     }
-    write(word, best, out);
+    write(word, best, out, may_be);
+  }
+  void encode(std::string_view word, std::vector<token_id>& out) const {
+    encode(word, out, [](token_id) { return true; });
   }
 
  private:
@@ -93,7 +98,8 @@ class unigram {
   }
 
   /// Runs of unknown tokens become one piece, which may fall back to bytes.
-  void write(std::string_view word, const std::vector<step>& best, std::vector<token_id>& out) const {
+  template <class MayBe>
+  void write(std::string_view word, const std::vector<step>& best, std::vector<token_id>& out, const MayBe& may_be) const {
     std::vector<stretch> pieces;
     for (std::size_t end = word.size(); end > 0; end = best[end].begin) {
       const bool is_unknown = unknown_ && best[end].id == unknown_;
@@ -105,7 +111,7 @@ class unigram {
     std::ranges::reverse(pieces);
     for (const auto& [begin, end, is_unknown] : pieces) {
       const std::string_view text = word.substr(begin, end - begin);
-      if (const auto id = pieces_.find(text)) {
+      if (const auto id = pieces_.find(text); id && may_be(*id)) {
         out.push_back(*id);
       } else if (byte_fallback_ &&
                  std::ranges::all_of(text, [&](char byte) { return bytes_[static_cast<unsigned char>(byte)].has_value(); })) {
