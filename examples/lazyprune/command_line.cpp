@@ -23,6 +23,7 @@
 #include "commands/run.hpp"
 #include "commands/search.hpp"
 #include "commands/sweep.hpp"
+#include "commands/tokenize.hpp"
 #include "flag_checks.hpp"
 #include "questions/method.hpp"
 
@@ -193,6 +194,16 @@ void add_run(CLI::App& program, action& chosen, const policy_registry& policies)
       "Questions about the document of -f, a line each: the prompts are its text, a newline and a question. What they begin with alike "
       "is read once, and each is answered as if it were the only one; with --json in an object a line")
       ->type_name("FILE");
+  const std::string chat = "Chat";
+  command
+      .add_flag("--chat", flags->chat,
+                "The prompt is a user's turn, in the words of the model's own template. Without -p, -f and --messages a conversation: a "
+                "turn is a line on stdin")
+      ->group(chat);
+  add_text(command, "--messages", flags->messages, R"(A whole chat, whose next turn is the answer: a list of {"role", "content"})")
+      ->type_name("FILE.json")
+      ->group(chat);
+  command.add_option("--system", flags->system, "A system message before the first turn")->type_name("TEXT")->group(chat);
   add_number(command, "-n,--n-predict,--predict", flags->predict, number_range<std::size_t>{0}, "Tokens to generate (default: 64)");
   add_context(command, flags->context);
   add_number(command, "--chunk", flags->chunk, number_range<std::size_t>{1},
@@ -308,7 +319,9 @@ void add_question_flags(CLI::App& command, question_flags& flags) {
   add_context(command, flags.context);
   add_number(command, "--max-length", flags.max_length, number_range<std::size_t>{0},
              "Longer prompts lose their middle, before the words of a chat are added; 0: what the answer leaves of -c (default)");
-  add_text(command, "--chat", flags.chat, "The words around prompts: none, llama2 or xgen (default: none)")->type_name("NAME");
+  add_text(command, "--chat", flags.chat,
+           "The words around prompts: none, llama2, xgen, or template, the model's own chat template (default: none)")
+      ->type_name("NAME");
   command.add_flag("--strict", flags.strict, "End at the first bad line, which else is told and left out");
 }
 
@@ -502,6 +515,32 @@ void add_inspect(CLI::App& program, action& chosen, const policy_registry& polic
   choose(command, chosen, [flags, &policies] { return inspect(*flags, policies); });
 }
 
+void add_tokenize(CLI::App& program, action& chosen) {
+  const auto flags = std::make_shared<tokenize_flags>();
+  CLI::App& command = *program.add_subcommand("tokenize", "Show the ids and pieces of a text or a chat, or the texts of ids");
+  add_text(command, "-m,--model", flags->model.path,
+           "A model as the other commands take it, a folder of tokenizer files alone, one such file, or a .jinja file, which renders chats "
+           "(default: $LAZYPRUNE_MODEL, else the bundled model)")
+      ->type_name("PATH");
+  command.add_option("-p,--prompt", flags->prompt, "A text; -: read it from stdin, as it is")->type_name("TEXT");
+  add_text(command, "-f,--file", flags->file, "A file with a text, taken as it is")->type_name("FILE");
+  add_numbers(command, "--ids", flags->ids, number_range<token_id>{0}, "Token ids");
+  add_text(command, "--messages", flags->messages,
+           R"(A chat: a list of {"role", "content"}, which an answer follows; or an object as --jsonl has it)")
+      ->type_name("FILE.json");
+  add_text(command, "--jsonl", flags->requests,
+           R"(A request a line: {"text": ...}, {"ids": [...]}, or {"messages": [...], "add_generation_prompt": true, ...variables}. An )"
+           R"(object a line comes back, {"error": ...} where one is refused; exit code 1 if any was. Empty lines are skipped; -: stdin)")
+      ->type_name("FILE.jsonl");
+  command.add_flag("--no-special", flags->no_special, "Add no BOS or EOS to a text");
+  command.add_flag("--json", flags->json,
+                   "One JSON object: ids, pieces, text with special tokens, text_plain without, rendered (a chat's)");
+  choose(command, chosen, [flags] {
+    check_flags(*flags);
+    return tokenize(*flags);
+  });
+}
+
 /// The first argument that no command knows, if that is what is wrong.
 std::string unknown_argument(const CLI::App& program) {
   const auto left = program.remaining(true);
@@ -527,6 +566,7 @@ action parse_command_line(int argc, char** argv, const policy_registry& policies
   add_sweep(program, chosen, policies);
   add_search(program, chosen, policies);
   add_inspect(program, chosen, policies);
+  add_tokenize(program, chosen);
   try {
     program.parse(argc, argv);
   } catch (const CLI::ParseError& problem) {
@@ -534,7 +574,7 @@ action parse_command_line(int argc, char** argv, const policy_registry& policies
     const auto commands = program.get_subcommands();
     const std::string unknown = unknown_argument(program);
     if (commands.empty() && unknown.empty())
-      throw error("arguments", "", "a command: run, compare, bench, eval, fidelity, sweep, search or inspect", "none");
+      throw error("arguments", "", "a command: run, compare, bench, eval, fidelity, sweep, search, inspect or tokenize", "none");
     throw error("arguments", "", "what `lazyprune " + (commands.empty() ? "" : commands.front()->get_name() + " ") + "--help` shows",
                 unknown.empty() ? problem.what() : unknown);
   }

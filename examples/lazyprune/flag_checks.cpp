@@ -2,6 +2,7 @@
 #include "flag_checks.hpp"
 
 #include <string_view>
+#include <utility>
 
 #include <lazyprune/core/error.hpp>
 
@@ -36,17 +37,39 @@ void check_questions(const run_flags& flags) {
   if (!flags.trace.empty()) throw error("--questions", "", "either --questions or --trace, which is of one prompt", "both");
 }
 
+void check_chat(const run_flags& flags) {
+  if (!flags.chat) {
+    if (!flags.messages.empty() || flags.system) throw error(flags.system ? "--system" : "--messages", "", "--chat with it", "none");
+    return;
+  }
+  for (const auto& [given, flag] : {std::pair(!flags.ids.empty(), "--ids"), std::pair(!flags.questions.empty(), "--questions")})
+    if (given) throw error("--chat", "", "-p, -f, --messages, or a conversation on stdin", flag);
+  const int chats = flags.prompt.has_value() + flags.file.has_value() + !flags.messages.empty();
+  if (chats > 1) throw error("--chat", "", "one of -p, -f and --messages, or a conversation on stdin", "several");
+  if (chats == 1) return;
+  for (const auto& [given, flag] :
+       {std::pair(flags.compare, "--compare"), std::pair(!flags.trace.empty(), "--trace"), std::pair(!flags.force.empty(), "--force-ids")})
+    if (given) throw error(flag, "", "one answer, to -p, -f or --messages", "a conversation on stdin");
+}
+
 }  // namespace
 
 void check_flags(const run_flags& flags) {
+  check_chat(flags);
   check_questions(flags);
   const int prompts = flags.prompt.has_value() + flags.file.has_value() + !flags.ids.empty();
-  if (prompts != 1) throw error("prompt", "", "one of -p, -f and --ids", prompts == 0 ? "none" : "several");
+  if (!flags.chat && prompts != 1) throw error("prompt", "", "one of -p, -f and --ids", prompts == 0 ? "none" : "several");
   for (const std::string& stop : flags.stops)
     if (stop.empty()) throw error("--stop", "", "a text", "nothing");
   if (!flags.stops.empty() && !flags.force.empty())
     throw error("--stop", "", "either --stop or --force-ids, whose ids are as many steps", "both");
   check_trace(flags);
+}
+
+void check_flags(const tokenize_flags& flags) {
+  const int inputs =
+      flags.prompt.has_value() + flags.file.has_value() + !flags.ids.empty() + !flags.messages.empty() + !flags.requests.empty();
+  if (inputs != 1) throw error("tokenize", "", "one of -p, -f, --ids, --messages and --jsonl", inputs == 0 ? "none" : "several");
 }
 
 void check_flags(const bench_flags& flags) {

@@ -8,12 +8,14 @@
 #include "commands/run.hpp"
 #include "commands/search.hpp"
 #include "commands/sweep.hpp"
+#include "commands/tokenize.hpp"
 
 namespace lazyprune {
 namespace program {
 
 void check_flags(const run_flags& flags);
 void check_flags(const bench_flags& flags);
+void check_flags(const tokenize_flags& flags);
 void check_flags(const eval_flags& flags);
 void check_flags(const fidelity_flags& flags);
 void check_flags(const sweep_flags& flags);

@@ -37,7 +37,7 @@ TEST_CASE("help and version are no mistakes") {
 
 TEST_CASE("commands and flags that do not exist") {
   CHECK(complaint(lazyprune_program({})) ==
-        "arguments: expected a command: run, compare, bench, eval, fidelity, sweep, search or inspect, found none");
+        "arguments: expected a command: run, compare, bench, eval, fidelity, sweep, search, inspect or tokenize, found none");
   CHECK(complaint(lazyprune_program({"ruin"})) == "arguments: expected what `lazyprune --help` shows, found ruin");
   CHECK(complaint(lazyprune_program({"run", "--promt", "x"})) == "arguments: expected what `lazyprune run --help` shows, found --promt");
   CHECK(complaint(lazyprune_program({"run", "-p"})).starts_with("arguments: expected what `lazyprune run --help` shows, found "));

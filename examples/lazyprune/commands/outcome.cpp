@@ -39,6 +39,7 @@ nlohmann::ordered_json json_of(const outcome& result) {
                     {"scratch", run.memory.scratch},
                     {"peak", result.peak_bytes()}};
   if (result.speculates) json["speculation"] = {{"steps", run.decode_steps}, {"drafted", run.drafted}, {"accepted", run.accepted}};
+  if (result.kept) json["kept_tokens"] = *result.kept;
   if (result.shared) {
     json["shared_rows"] = result.shared->rows;
     json["shared_tokens"] = result.shared->tokens;
@@ -137,6 +138,14 @@ void report(const outcome& result, const std::optional<outcome>& dense) {
   bytes("        peak", [](const outcome& o) { return o.peak_bytes(); });
   if (!run.cost.prefill_rows.empty() && run.cost.steps > 0) report_layers(run.cost);
   if (dense) std::cerr << agreement(result, *dense) << '\n';
+}
+
+void report_turn(const outcome& turn) {
+  const statistics& cost = turn.run.cost;
+  const double share = cost.dense_rows > 0 ? static_cast<double>(cost.rows) / static_cast<double>(cost.dense_rows) : 0.0;
+  std::cerr << '[' << turn.prompt_tokens << " tokens, " << turn.kept.value_or(0) << " of them read before; first token after "
+            << seconds_text(turn.run.prefill_seconds) << ", then " << three_digits(turn.decode_rate()) << " tokens/s; "
+            << percent_text(share) << " of dense rows]" << std::endl;
 }
 
 namespace {

@@ -35,9 +35,10 @@ struct outcome {
   std::optional<chunk_reading> chunks{};
   bool speculates = false;              // drafts are read with the tokens
   std::optional<shared_part> shared{};  // the run has read the rest of the prompt
+  std::optional<std::size_t> kept{};    // tokens of the prompt that earlier turns of a conversation have read
 
   std::size_t peak_bytes() const { return weight_bytes + run.memory.total(); }
-  double prefill_rate() const { return rate(prompt_tokens - (shared ? shared->tokens : 0), run.prefill_seconds); }
+  double prefill_rate() const { return rate(prompt_tokens - (shared ? shared->tokens : 0) - kept.value_or(0), run.prefill_seconds); }
   double decode_rate() const { return rate(run.decode_steps + run.accepted, run.decode_seconds); }
 
  private:
@@ -55,6 +56,9 @@ std::string to_json(const run_heading& heading, const outcome& result, const std
 
 /// Some lines on stderr: the run, and the dense one beside it where there is one.
 void report(const outcome& result, const std::optional<outcome>& dense);
+
+/// A line on stderr, after one turn of many.
+void report_turn(const outcome& turn);
 
 /// An answer to one of several prompts that begin alike, and the dense model's where it was asked, too.
 struct question_outcome {

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "commands/outcome.hpp"
+#include "commands/run_chat.hpp"
 #include "commands/run_questions.hpp"
 #include "commands/text_run.hpp"
 #include "engine/sessions.hpp"
@@ -25,6 +26,7 @@ namespace {
 
 /// The text of -p or -f. The newline that ends a file's last line is none of the prompt's.
 std::string prompt_text(const run_flags& flags) {
+  if (!flags.prompt && !flags.file) return "";  // ids, or a chat
   if (flags.prompt && *flags.prompt != "-") return *flags.prompt;
   std::string text;
   if (flags.prompt)
@@ -62,10 +64,10 @@ class trace_target {
 /// The answer to one prompt.
 class prompt_run {
  public:
-  /// `text`: the prompt, where it is not given as ids.
+  /// `text`: of the prompt, where it is given as one.
   prompt_run(const run_flags& flags, const std::string& text, const policy_registry& policies)
       : flags_(flags), policies_(policies), trace_(flags.trace), run_(flags, policies) {
-    prompt_ = flags_.ids.empty() ? run_.encode(text) : flags_.ids;
+    prompt_ = !flags_.ids.empty() ? flags_.ids : flags_.chat ? run_.encode(run_.rendered(chat_of(flags_, text))) : run_.encode(text);
     run_.check_length(prompt_);
   }
 
@@ -130,8 +132,9 @@ class prompt_run {
 }  // namespace
 
 int run(const run_flags& flags, const policy_registry& policies) {
-  const std::string text = flags.ids.empty() ? prompt_text(flags) : "";  // Ctrl-C while it is typed ends the program at once
+  const std::string text = prompt_text(flags);  // Ctrl-C while it is typed ends the program at once
   if (!flags.questions.empty()) return run_questions(flags, text, policies);
+  if (flags.chat && !flags.prompt && !flags.file && flags.messages.empty()) return run_chat(flags, policies);
   catch_interrupts();
   return prompt_run(flags, text, policies).run();
 }

@@ -31,6 +31,9 @@ struct run_flags {
   std::size_t chunk = 0;      // tokens of the prompt to read at a time; 0: all
   std::size_t speculate = 0;  // tokens a step reads at most; 0: one, without drafts
   std::string questions;      // a file of them about the document that `file` names; empty: `file` has a prompt
+  bool chat = false;          // a prompt is a user's turn; without any, turns are read from stdin
+  std::string messages;       // a file with a whole chat; empty: none
+  std::optional<std::string> system;
   lazyprune::sampling sampling;
   bool ignore_eos = false;
   std::vector<std::string> stops;

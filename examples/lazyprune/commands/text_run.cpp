@@ -13,16 +13,15 @@ namespace lazyprune {
 namespace program {
 namespace {
 
-/// The model's tokenizer, none where it has none. Token ids need none either: with them, one that cannot be used is no fault.
-std::optional<tokenizer> tokenizer_of(const opened_model& model, const run_flags& flags) {
-  try {
-    return model.load_tokenizer();
-  } catch (const error& fault) {
-    if (fault.code() == error_code::io) throw;
-    if (flags.ids.empty() || !flags.stops.empty()) throw;
-    std::cerr << "no text, the tokenizer cannot be used: " << one_line(fault.what()) << std::endl;
-    return std::nullopt;
+/// The model's tokenizer, null where it has none. Token ids need none either: with them, one that cannot be used is no fault.
+const tokenizer* tokenizer_of(const model_words& words, const run_flags& flags) {
+  const auto& fault = words.tokens().fault();
+  if (fault && !flags.ids.empty() && flags.stops.empty()) {
+    std::cerr << "no text, the tokenizer cannot be used: " << one_line(fault->what()) << std::endl;
+    return nullptr;
   }
+  const std::optional<tokenizer>& tokens = words.tokens().get();
+  return tokens ? &*tokens : nullptr;
 }
 
 void check_ids(std::string_view flag, const std::vector<token_id>& ids, const model_config& config) {
@@ -44,13 +43,17 @@ text_run::text_run(const run_flags& flags, const policy_registry& policies)
       model_(flags.model),
       pruned_(policy_of(flags, model_, policies)),
       dense_{dense_spec(), "--policy dense"},
-      tokenizer_(tokenizer_of(model_, flags_)) {
+      words_(model_),
+      tokens_(tokenizer_of(words_, flags_)) {
   lazyprune::program::check(flags_.backend);
   context_ = model_.context(flags_.context);
   check_ids("--ids", flags_.ids, model_.config());
   check_ids("--force-ids", flags_.force, model_.config());
-  if (!tokenizer_ && !flags_.stops.empty())
-    throw error("--stop", "", "a model with a tokenizer", "no tokenizer in " + model_.path().string());
+  if (!flags_.stops.empty()) words_.tokenizer_for("--stop");
+  if (flags_.chat) {
+    chat_ = words_.chat_for("--chat");
+    turn_end_ = turn_end_of(*chat_, words_.tokenizer_for("--chat"));
+  }
   if (flags_.speculate > 0 && new_session(pruned_).chunk_layers(phase::decode) < model_.layers())
     throw error("--speculate", "", "--decode dense, and a scorer with nothing to remember: drafts are read as the dense model reads them",
                 pruned_.text, error_code::unsupported);
@@ -61,8 +64,8 @@ any_session text_run::new_session(const named_policy& policy) const {
 }
 
 std::vector<token_id> text_run::encode(const std::string& text) const {
-  if (!tokenizer_) throw error("prompt", "", "--ids, or a model with a tokenizer", "no tokenizer in " + model_.path().string());
-  return tokenizer_->encode(text);
+  if (!tokens_) throw error("prompt", "", "--ids, or a model with a tokenizer", "no tokenizer in " + model_.path().string());
+  return tokens_->encode(text);
 }
 
 void text_run::check_length(std::span<const token_id> prompt, const std::string& which) const {
@@ -78,6 +81,7 @@ void text_run::check_length(std::span<const token_id> prompt, const std::string&
 bool text_run::load(std::span<const token_id> prompt) {
   if (!interrupted()) engine_ = load_engine(flags_.backend, model_);
   if (interrupted()) return false;
+  if (prompt.empty()) return true;
   constexpr std::size_t enough = 64;
   generation_options first_step;
   first_step.max_new = generates() ? 1 : 0;
@@ -113,15 +117,15 @@ outcome text_run::answer(const named_policy& policy, std::span<const token_id> p
   if (interrupted()) {
     result.run.reason = finish_reason::stop;
     result.run.cost = session.stats();
-    if (tokenizer_) result.text = "";
+    if (tokens_) result.text = "";
     return result;
   }
   text_stream out(flags_.stops, [&](std::string_view piece) {
     if (show) std::cout << piece << std::flush;
   });
   std::optional<token_decoder> decoder;
-  if (tokenizer_) {
-    decoder.emplace(*tokenizer_);
+  if (tokens_) {
+    decoder.emplace(*tokens_);
     for (const token_id id : prompt) decode(*decoder, id);
   }
   generation_options asked = options();
@@ -129,9 +133,11 @@ outcome text_run::answer(const named_policy& policy, std::span<const token_id> p
   asked.on_token = [&](token_id id) {
     const bool more = decoder ? out.feed(decode(*decoder, id)) : true;
     if (!decoder && show) std::cout << (std::exchange(first, false) ? "" : ",") << id << std::flush;
-    return more && !interrupted();
+    return more && !ends_turn(id) && !interrupted();
   };
   result.run = generate(asked);
+  if (result.run.reason == finish_reason::stop && !result.run.tokens.empty() && ends_turn(result.run.tokens.back()))
+    result.run.reason = finish_reason::eos;
   if (decoder) {
     out.feed(decoder->finish());
     out.finish();

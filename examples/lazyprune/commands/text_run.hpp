@@ -13,9 +13,11 @@
 #include "commands/run.hpp"
 #include "engine/engine.hpp"
 #include "engine/model_choice.hpp"
+#include "engine/model_words.hpp"
 #include "terminal/interrupts.hpp"
 
 #include <lazyprune/core/types.hpp>
+#include <lazyprune/io/chat_template.hpp>
 #include <lazyprune/io/tokenizer.hpp>
 #include <lazyprune/model/generator.hpp>
 #include <lazyprune/registry/policy_spec.hpp>
@@ -34,9 +36,11 @@ class text_run {
  public:
   /// Opens the model. Throws `error` where a flag does not suit it.
   text_run(const run_flags& flags, const policy_registry& policies);
+  text_run(const text_run&) = delete;
+  text_run& operator=(const text_run&) = delete;
 
   const opened_model& model() const { return model_; }
-  const std::optional<tokenizer>& words() const { return tokenizer_; }
+  const tokenizer* words() const { return tokens_; }  // null: none
   lazyprune::program::engine& engine() const { return *engine_; }
 
   const named_policy& pruned() const { return pruned_; }
@@ -46,14 +50,19 @@ class text_run {
   /// Throws `error` where the model has no tokenizer.
   std::vector<token_id> encode(const std::string& text) const;
 
+  /// The chat in the words of the model's template, which --chat needs. Throws `error` where the template refuses it.
+  rendered_chat rendered(const chat_request& chat) const { return render(*chat_, chat); }
+  /// The ids of a chat: user text cannot become a special token, and none is added.
+  std::vector<token_id> encode(const rendered_chat& chat) const { return tokens_->encode(chat.runs()); }
+
   /// Throws `error` where the prompt is empty or does not fit into the context; `which` says which one, of several.
   void check_length(std::span<const token_id> prompt, const std::string& which = {}) const;
 
   /// Whether a token is to be generated, and so a prompt to be read.
   bool generates() const { return flags_.predict > 0 || !flags_.force.empty(); }
 
-  /// Loads the weights, and warms up: a prefill of the prompt's beginning starts the threads and brings the code into memory before a clock
-  /// runs. False where Ctrl-C came.
+  /// Loads the weights, and warms up: a prefill of the prompt's beginning, if there is any, starts the threads and brings the code into
+  /// memory before a clock runs. False where Ctrl-C came.
   bool load(std::span<const token_id> prompt);
 
   /// What the flags ask of a generation; Ctrl-C ends it.
@@ -68,13 +77,18 @@ class text_run {
 
  private:
   /// A model's vocabulary may be larger than its tokenizer's, in fillers that stand for no text.
-  std::string decode(token_decoder& decoder, token_id id) const { return id < tokenizer_->size() ? decoder.push(id) : ""; }
+  std::string decode(token_decoder& decoder, token_id id) const { return id < tokens_->size() ? decoder.push(id) : ""; }
+  /// Whether it is the template's end of a turn, which some configs do not list among the EOS.
+  bool ends_turn(token_id id) const { return turn_end_ == id && flags_.force.empty() && !flags_.ignore_eos; }
 
   run_flags flags_;
   const policy_registry& policies_;
   opened_model model_;
   named_policy pruned_, dense_;
-  std::optional<tokenizer> tokenizer_;
+  model_words words_;
+  const tokenizer* tokens_ = nullptr;
+  std::optional<model_chat> chat_;  // with --chat
+  std::optional<token_id> turn_end_;
   std::size_t context_ = 0;
   std::unique_ptr<lazyprune::program::engine> engine_;  // none before `load`
   ends_when_interrupted interrupts_;

@@ -51,6 +51,34 @@ class forked_beginning final : public text_beginning {
 };
 
 template <tensor_backend Backend>
+class growing_text final : public conversation {
+ public:
+  growing_text(const model<Backend>& net, const execution& how, any_session session)
+      : backend_(how), work_(net, backend_), text_(net, std::move(session)) {}
+
+  std::span<const token_id> tokens() const override { return text_.tokens(); }
+  void truncate(std::size_t tokens) override { text_.truncate(tokens); }
+
+  generation go_on(std::span<const token_id> prompt, const generation_options& options) override {
+    const statistics before = text_.session().stats();
+    generation result = lazyprune::generate(work_, text_, prompt, options);
+    statistics& cost = result.cost;
+    cost.steps -= before.steps;
+    cost.rows -= before.rows;
+    cost.dense_rows -= before.dense_rows;
+    cost.revived -= before.revived;
+    std::ranges::transform(cost.prefill_rows, before.prefill_rows, cost.prefill_rows.begin(), std::minus());
+    std::ranges::transform(cost.prefill_dense_rows, before.prefill_dense_rows, cost.prefill_dense_rows.begin(), std::minus());
+    return result;
+  }
+
+ private:
+  Backend backend_;
+  workspace<Backend> work_;
+  sequence<Backend> text_;
+};
+
+template <tensor_backend Backend>
 class loaded_engine final : public engine {
  public:
   /// `from`: a checkpoint, or a config and a source of numbers.
@@ -69,6 +97,9 @@ class loaded_engine final : public engine {
     auto beginning = std::make_unique<forked_beginning<Backend>>(model_, how_, std::move(session));
     if (!beginning->read(tokens, options)) return nullptr;
     return beginning;
+  }
+  std::unique_ptr<conversation> begin(any_session session) override {
+    return std::make_unique<growing_text<Backend>>(model_, how_, std::move(session));
   }
   batch_run generate_together(std::vector<any_session> sessions, std::span<const std::vector<token_id>> prompts,
                               std::size_t steps) override {

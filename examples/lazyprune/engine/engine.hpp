@@ -51,6 +51,19 @@ class text_beginning {
   virtual generation generate(std::span<const token_id> rest, const generation_options& options) = 0;
 };
 
+/// A text that grows turn by turn. It must not outlive the engine.
+class conversation {
+ public:
+  virtual ~conversation() = default;
+
+  /// The tokens that were read; the last one generated was not.
+  virtual std::span<const token_id> tokens() const = 0;
+  /// Forgets the tokens from `tokens` <= those read on.
+  virtual void truncate(std::size_t tokens) = 0;
+  /// Reads on and answers; see lazyprune::generate. The cost is that of this turn.
+  virtual generation go_on(std::span<const token_id> prompt, const generation_options& options) = 0;
+};
+
 class engine {
  public:
   virtual ~engine() = default;
@@ -60,6 +73,8 @@ class engine {
   /// Reads the beginning of some texts, as `options.chunk` says. Null where the observer stopped it.
   virtual std::unique_ptr<text_beginning> read(any_session session, std::span<const token_id> tokens,
                                                const generation_options& options) = 0;
+  /// A conversation without a turn yet.
+  virtual std::unique_ptr<conversation> begin(any_session session) = 0;
   /// Generates in as many new sequences as there are prompts, a batch a step; see run_batch.
   virtual batch_run generate_together(std::vector<any_session> sessions, std::span<const std::vector<token_id>> prompts,
                                       std::size_t steps) = 0;

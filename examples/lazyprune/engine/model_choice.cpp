@@ -27,16 +27,16 @@ std::filesystem::path bundled_model() {
   return LAZYPRUNE_MODEL_DIR;
 }
 
-std::filesystem::path path_of(const model_flags& flags) {
+}  // namespace
+
+std::filesystem::path model_path(const model_flags& flags) {
   if (!flags.path.empty()) return flags.path;
   if (const char* named = std::getenv("LAZYPRUNE_MODEL"); named && *named) return named;
   return bundled_model();
 }
 
-}  // namespace
-
 opened_model::opened_model(const model_flags& flags)
-    : files_(std::make_shared<const checkpoint>(path_of(flags), flags.no_mmap ? file_access::read : file_access::map)) {}
+    : files_(std::make_shared<const checkpoint>(model_path(flags), flags.no_mmap ? file_access::read : file_access::map)) {}
 
 const std::filesystem::path& opened_model::path() const { return files_->path(); }
 const model_config& opened_model::config() const { return files_->config(); }

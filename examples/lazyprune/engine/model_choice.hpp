@@ -26,6 +26,9 @@ enum class dtype : std::uint8_t;
 
 namespace program {
 
+/// The one named; else that of the environment variable LAZYPRUNE_MODEL; else the bundled model.
+std::filesystem::path model_path(const model_flags& flags);
+
 /// What a file says of a tensor.
 struct tensor_entry {
   std::string name, type;
@@ -36,10 +39,11 @@ struct tensor_entry {
 /// A model's file or directory, whose weights are not loaded yet.
 class opened_model {
  public:
-  /// The one named; else that of the environment variable LAZYPRUNE_MODEL; else the bundled model. Throws `error` where it holds no model.
+  /// Throws `error` where there is no model.
   explicit opened_model(const model_flags& flags);
 
   const checkpoint& files() const { return *files_; }
+  std::shared_ptr<const checkpoint> shared_files() const { return files_; }
   const std::filesystem::path& path() const;
   const model_config& config() const;
   layer_id layers() const;

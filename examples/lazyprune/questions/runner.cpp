@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <iostream>
+#include <iterator>
 #include <sstream>
 #include <string_view>
 #include <utility>
@@ -19,9 +20,11 @@ namespace lazyprune {
 namespace program {
 namespace {
 
+constexpr std::string_view own_template = "template";
+
 const chat_format& chat_named(const std::string& name) {
-  if (const chat_format* format = find_chat_format(name)) return *format;
-  throw error("--chat", "", "none, llama2 or xgen", name);
+  if (const chat_format* format = find_chat_format(name == own_template ? "none" : name)) return *format;
+  throw error("--chat", "", "none, llama2, xgen or template", name);
 }
 
 /// The hexadecimal digits that stand for a text.
@@ -33,14 +36,12 @@ std::string digest_of(std::string_view text) {
   return digits.str();
 }
 
-/// The prompt's tokens that are of the sample's context: not of the task's words, the question, or the chat model's words.
-token_range context_in(const question& asked, const chat_format& chat, std::span<const token_id> prompt, const tokenizer& tokens) {
-  prompt_parts parts = prompt_parts_of(*asked.task, asked.sample);
-  if (asked.task->chat) {
-    parts.before.insert(0, chat.before);
-    parts.after += chat.after;
-  }
-  return context_of(prompt, parts.before, parts.after, tokens);
+/// A chat of one turn, which an answer follows.
+chat_request asked_once(std::string_view text) {
+  chat_request chat;
+  chat.add("user", text);
+  chat.set_add_generation_prompt(true);
+  return chat;
 }
 
 /// How many of the first `prompt` tokens each layer has computed.
@@ -69,10 +70,15 @@ runner::runner(const model_flags& model, const backend_flags& backend, const que
       chat_(chat_named(flags.chat)),
       questions_(flags),
       model_(model),
-      tokenizer_(model_.tokenizer_for("eval")),
+      words_(model_),
+      tokenizer_(words_.tokenizer_for("eval")),
       context_(model_.context(flags.context)),
       read_(questions_.size(), reading::not_yet) {
   check(backend_);
+  if (flags_.chat == own_template) {
+    template_ = words_.chat_for("--chat");
+    turn_end_ = turn_end_of(*template_, tokenizer_);
+  }
   if (flags_.max_length == 1) throw error("--max-length", "", "at least 2", "1");
   for (const question& asked : questions_) {
     if (new_tokens(*asked.task) + 2 > context_)
@@ -119,6 +125,29 @@ runner::shared_prompt runner::prompt_of(std::size_t place) const {
   return read;
 }
 
+std::vector<token_id> runner::encoded(const eval_task& task, std::string_view text) const {
+  if (template_ && task.chat) return tokenizer_.encode(render(*template_, asked_once(text)).runs());
+  return tokenizer_.encode(in_chat(chat_, task, text));
+}
+
+token_range runner::context_in(const question& asked, std::span<const token_id> prompt) const {
+  prompt_parts parts = prompt_parts_of(*asked.task, asked.sample);
+  if (template_ && asked.task->chat) {
+    const rendered_chat chat = render(*template_, asked_once(lazyprune::prompt_of(*asked.task, asked.sample)));
+    const std::vector<text_run> runs = chat.runs();
+    const auto is_own = [](const text_run& run) { return run.trusted; };
+    const auto first = std::ranges::find_if_not(runs, is_own);
+    const auto last = std::find_if_not(runs.rbegin(), std::make_reverse_iterator(first), is_own).base();
+    const auto read = [&](auto begin, auto end) { return tokenizer_.decode(tokenizer_.encode(std::span(begin, end))); };
+    parts.before.insert(0, read(runs.begin(), first));
+    parts.after += read(last, runs.end());
+  } else if (asked.task->chat) {
+    parts.before.insert(0, chat_.before);
+    parts.after += chat_.after;
+  }
+  return context_of(prompt, parts.before, parts.after, tokenizer_);
+}
+
 /// A prompt that was cut in the middle and encoded anew may have some tokens more than it was to have: it is then cut shorter by those.
 std::vector<token_id> runner::encoded(std::size_t place) const {
   const question& asked = questions_[place];
@@ -126,7 +155,7 @@ std::vector<token_id> runner::encoded(std::size_t place) const {
   const std::string whole = lazyprune::prompt_of(*asked.task, asked.sample);
   for (std::size_t most = flags_.max_length > 0 ? flags_.max_length : room;;) {
     const std::string text = middle_truncated(whole, most, tokenizer_);
-    std::vector<token_id> ids = tokenizer_.encode(in_chat(chat_, *asked.task, text));
+    std::vector<token_id> ids = encoded(*asked.task, text);
     if (ids.size() <= room) {
       const std::lock_guard lock(reading_now_);
       read_[place] = text == whole ? reading::whole : reading::cut;
@@ -153,7 +182,7 @@ double runner::first_token_seconds(std::span<const token_id> prompt) const {
 double runner::dense_seconds(std::size_t question) const { return first_token_seconds(*prompt_of(question)); }
 
 runner::compressed_prompt runner::compress(const question& asked, std::span<const token_id> prompt, double share) const {
-  const token_range context = context_in(asked, chat_, prompt, tokenizer_);
+  const token_range context = context_in(asked, prompt);
   const auto start = std::chrono::steady_clock::now();
   const scored_prompt scored = engine_->self_information(prompt);
   compressed_prompt out{.tokens = compressed(prompt, scored.information, context, share)};
@@ -179,7 +208,7 @@ eval_prediction runner::predict(const ask& asked) const {
   options.on_step = [&](const any_session& session) { steps.push_back(computed_by_layer(session.tokens(), read.size(), layers())); };
   options.on_token = [&](token_id id) {
     if (id < tokenizer_.size()) text += decoder.push(id);  // a model's vocabulary may be larger, in fillers that stand for no text
-    return answer_in(task, text).size() == text.size();
+    return id != turn_end_ && answer_in(task, text).size() == text.size();
   };
   const generation run = engine_->generate(new_session(asked.setting.policy, layers(), policies_), read, options);
   text += decoder.finish();

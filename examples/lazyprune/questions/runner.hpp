@@ -8,18 +8,25 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "commands/flags.hpp"
 #include "engine/engine.hpp"
 #include "engine/model_choice.hpp"
+#include "engine/model_words.hpp"
 #include "questions/method.hpp"
 #include "questions/question_set.hpp"
 
+#include <lazyprune/core/types.hpp>
 #include <lazyprune/eval/chat.hpp>
 #include <lazyprune/io/tokenizer.hpp>
 
 namespace lazyprune {
+inline namespace v0 {
+struct token_range;
+}  // namespace v0
+
 namespace program {
 
 /// A question under a setting.
@@ -65,6 +72,12 @@ class runner {
   shared_prompt prompt_of(std::size_t place) const;
   std::vector<token_id> encoded(std::size_t place) const;
 
+  /// A prompt's tokens, in the words of its chat.
+  std::vector<token_id> encoded(const eval_task& task, std::string_view text) const;
+
+  /// The prompt's tokens that are of the sample's context: not of the task's words, the question, or the chat model's words.
+  token_range context_in(const question& asked, std::span<const token_id> prompt) const;
+
   double first_token_seconds(std::span<const token_id> prompt) const;
 
   /// What a model reads in the place of a prompt, and what it took to find out.
@@ -81,7 +94,10 @@ class runner {
   chat_format chat_;
   question_set questions_;
   opened_model model_;
-  tokenizer tokenizer_;
+  model_words words_;
+  const tokenizer& tokenizer_;
+  std::optional<model_chat> template_;  // with --chat template
+  std::optional<token_id> turn_end_;    // of the template
   std::size_t context_;
   std::unique_ptr<engine> engine_;
   std::size_t jobs_ = 1;

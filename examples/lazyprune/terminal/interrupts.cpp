@@ -22,5 +22,10 @@ void catch_interrupts() {
 
 bool interrupted() { return noted != 0; }
 
+void forget_interrupt() {
+  noted = 0;
+  catch_interrupts();
+}
+
 }  // namespace program
 }  // namespace lazyprune

@@ -14,6 +14,9 @@ void catch_interrupts();
 /// Whether one was noted.
 bool interrupted();
 
+/// What was noted is over, and the next Ctrl-C counts as the first.
+void forget_interrupt();
+
 /// Stops a step between two layers once there was one.
 struct ends_when_interrupted final : step_observer {
   bool stops() override { return interrupted(); }

@@ -76,17 +76,10 @@ class chat_request {
     return request;
   }
 
-  /// One more message.
-  void add(std::string_view role, std::string_view content) {
-    jinja::dict message;
-    message.set(jinja::user_text("role"), jinja::user_text(role));
-    message.set(jinja::user_text("content"), jinja::user_text(content));
-    jinja::value* messages = find("messages");
-    std::vector<jinja::value> all = messages->sequence() ? messages->sequence()->items : std::vector<jinja::value>{};
-    all.push_back(std::make_shared<const jinja::dict>(std::move(message)));
-    bytes_ += role.size() + content.size();
-    set("messages", std::make_shared<const jinja::sequence>(jinja::sequence{jinja::sequence_kind::list, std::move(all), 2}));
-  }
+  /// One more message, after those before it.
+  void add(std::string_view role, std::string_view content) { insert(role, content, false); }
+  /// A message before all others.
+  void add_first(std::string_view role, std::string_view content) { insert(role, content, true); }
   /// All messages: a JSON list of {"role", "content", ...}.
   void set_messages(std::string_view json, std::string_view file) {
     jinja::value all = jinja::read_json(json, file, most_bytes);
@@ -114,6 +107,19 @@ class chat_request {
   std::size_t bytes() const { return bytes_; }
 
  private:
+  void insert(std::string_view role, std::string_view content, bool first) {
+    jinja::dict message;
+    message.set(jinja::user_text("role"), jinja::user_text(role));
+    message.set(jinja::user_text("content"), jinja::user_text(content));
+    const jinja::value* messages = find("messages");
+    std::vector<jinja::value> all = messages->sequence() ? messages->sequence()->items : std::vector<jinja::value>{};
+    all.insert(first ? all.begin() : all.end(), std::make_shared<const jinja::dict>(std::move(message)));
+    std::size_t height = 0;
+    for (const jinja::value& item : all) height = std::max(height, jinja::height_of(item));
+    bytes_ += role.size() + content.size();
+    set("messages", std::make_shared<const jinja::sequence>(jinja::sequence{jinja::sequence_kind::list, std::move(all), height + 1}));
+  }
+
   jinja::value* find(std::string_view name) {
     const auto at = std::ranges::find(variables_, name, [](const auto& v) { return std::string_view(v.first); });
     return at == variables_.end() ? nullptr : &at->second;

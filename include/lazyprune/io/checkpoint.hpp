@@ -74,6 +74,8 @@ class checkpoint {
   const std::map<std::string_view, placed_tensor>& tensors() const { return tensors_; }
 
   bool is_gguf() const { return !parts_.empty(); }
+  /// The file with the metadata, the first of its parts; null where it is no GGUF model.
+  const gguf_file* gguf() const { return parts_.empty() ? nullptr : &parts_[0]; }
 
   /// The name in the file of the tensor that Hugging Face calls so.
   std::string stored_name(std::string_view name) const { return parts_.empty() ? std::string(name) : gguf_name_of(name, family_->tensors); }

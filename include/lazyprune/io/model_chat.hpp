@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Where a model folder keeps its chat template, and the texts that the template counts as its own.
+// Where a model, a folder or a GGUF file, keeps its chat template, and the texts that the template counts as its own.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <ctime>
 #include <filesystem>
@@ -15,6 +16,7 @@
 
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/io/chat_template.hpp>
+#include <lazyprune/io/gguf.hpp>
 #include <lazyprune/io/json.hpp>
 #include <lazyprune/io/read_to_end.hpp>
 #include <lazyprune/io/text.hpp>
@@ -57,6 +59,27 @@ inline std::optional<std::string> template_source_of(const json_value& config) {
   throw error(found->file(), found->place(), "a template of the name \"default\"", names.empty() ? "none" : in_quotes(names));
 }
 
+/// The special tokens that a file's metadata names by their ids.
+inline std::vector<std::pair<std::string, std::string>> own_texts_of(const gguf_file& file) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 6> keys{{{"bos_token", "tokenizer.ggml.bos_token_id"},
+                                                                               {"eos_token", "tokenizer.ggml.eos_token_id"},
+                                                                               {"unk_token", "tokenizer.ggml.unknown_token_id"},
+                                                                               {"sep_token", "tokenizer.ggml.seperator_token_id"},
+                                                                               {"pad_token", "tokenizer.ggml.padding_token_id"},
+                                                                               {"mask_token", "tokenizer.ggml.mask_token_id"}}};
+  std::vector<std::pair<std::string, std::string>> all;
+  const auto tokens = file.find("tokenizer.ggml.tokens");
+  if (!tokens) return all;
+  const std::vector<std::string_view> texts = tokens->strings();
+  for (const auto& [name, key] : keys) {
+    const auto id = file.find(key);
+    if (!id) continue;
+    const double number = id->number();  // -1 or 2^32 - 1 where there is none
+    if (number >= 0 && number < static_cast<double>(texts.size())) all.emplace_back(name, texts[id->whole_number()]);
+  }
+  return all;
+}
+
 }  // namespace detail
 
 /// The chat template of a model folder: chat_template.jinja, else that of tokenizer_config.json; none where the folder has neither. Throws
@@ -84,6 +107,24 @@ inline std::optional<model_chat> find_model_chat(const std::filesystem::path& fo
   }
   if (!source) return std::nullopt;
   return model_chat{chat_template(*std::move(source), std::move(name)), std::move(own_texts)};
+}
+
+/// The chat template in a GGUF file's metadata: tokenizer.chat_template, else the one named `default`; none where it has none. Throws
+/// `error` as above.
+inline std::optional<model_chat> find_model_chat(const gguf_file& file) {
+  constexpr std::string_view key = "tokenizer.chat_template";
+  auto source = file.find(key);
+  if (!source) source = file.find(std::string(key) + ".default");
+  if (source) {
+    std::string name = file.name() + ": metadata: " + std::string(source->key());
+    return model_chat{chat_template(std::string(source->string()), std::move(name)), detail::own_texts_of(file)};
+  }
+  const std::string before = std::string(key) + ".";
+  std::string names;
+  for (const gguf_value& named : file.values_under(before))
+    names.append(names.empty() ? "" : ", ").append(named.key().substr(before.size()));
+  if (names.empty()) return std::nullopt;
+  throw error(file.name(), "metadata: " + std::string(key), "a template of the name \"default\"", in_quotes(names));
 }
 
 }  // namespace v0

@@ -471,7 +471,7 @@ TEST_CASE("what makes no sense") {
   CHECK(
       complaint(lazyprune_program({"eval", "-d", prompts("few_shot"), "-j", "0"})).starts_with("--jobs: expected a whole number from 1 "));
   CHECK(complaint(lazyprune_program({"eval", "-d", prompts("few_shot"), "--chat", "x"})) ==
-        "--chat: expected none, llama2 or xgen, found x");
+        "--chat: expected none, llama2, xgen or template, found x");
   CHECK(complaint(lazyprune_program({"eval", "-d", prompts("few_shot"), "-c", "33"}))
             .starts_with("--ctx-size: expected more than the 32 tokens of an answer"));
   CHECK(complaint(lazyprune_program({"eval", "-d", files / "x.jsonl", "--task", "vt"})) ==

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+#include "commands/run_chat.hpp"
+
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <span>
+
+#include "commands/outcome.hpp"
+#include "commands/text_run.hpp"
+#include "engine/chat_ids.hpp"
+#include "engine/engine.hpp"
+#include "terminal/interrupts.hpp"
+#include "terminal/typed_lines.hpp"
+
+namespace lazyprune {
+namespace program {
+namespace {
+
+class chat_run {
+ public:
+  chat_run(const run_flags& flags, const policy_registry& policies) : flags_(flags), run_(flags, policies), ids_(*run_.words()) {
+    chat_.set_add_generation_prompt(true);
+    if (flags_.system) chat_.add_first("system", *flags_.system);
+  }
+
+  int run() {
+    if (!run_.load({})) return 0;
+    text_ = run_.engine().begin(run_.new_session(run_.pruned()));
+    typed_lines lines;
+    while (const auto line = lines.next()) {
+      if (line->empty()) continue;
+      chat_.add("user", *line);
+      answer();
+      if (!interrupted()) continue;
+      if (!lines.typed()) break;
+      forget_interrupt();  // it ended the answer
+    }
+    return 0;
+  }
+
+ private:
+  void answer() {
+    const std::vector<token_id>& prompt = ids_.next(run_.rendered(chat_));
+    run_.check_length(prompt);
+    const auto parting = std::ranges::mismatch(text_->tokens(), prompt).in2 - prompt.begin();
+    const std::size_t kept = std::min(static_cast<std::size_t>(parting), prompt.size() - 1);  // the last token is read to answer it
+    if (kept < text_->tokens().size()) text_->truncate(kept);
+    outcome turn = run_.answer(run_.pruned(), prompt, !flags_.json,
+                               [&](const generation_options& options) { return text_->go_on(std::span(prompt).subspan(kept), options); });
+    turn.kept = kept;
+    chat_.add("assistant", turn.text.value_or(""));
+    ids_.add_answer(turn.run.tokens);
+    if (flags_.json)
+      std::cout << to_json(run_.heading(), turn, std::nullopt) << std::flush;
+    else
+      report_turn(turn);
+  }
+
+  run_flags flags_;
+  text_run run_;
+  chat_ids ids_;
+  chat_request chat_;
+  std::unique_ptr<conversation> text_;
+};
+
+}  // namespace
+
+chat_request chat_of(const run_flags& flags, const std::string& text) {
+  chat_request chat;
+  if (flags.messages.empty())
+    chat.add("user", text);
+  else
+    chat = read_chat(flags.messages);
+  if (flags.system) chat.add_first("system", *flags.system);
+  chat.set_add_generation_prompt(true);
+  return chat;
+}
+
+int run_chat(const run_flags& flags, const policy_registry& policies) {
+  catch_interrupts();
+  return chat_run(flags, policies).run();
+}
+
+}  // namespace program
+}  // namespace lazyprune

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+#include "engine/model_words.hpp"
+
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <lazyprune/io/checkpoint.hpp>
+#include <lazyprune/io/gguf.hpp>
+#include <lazyprune/io/model_folder.hpp>
+#include <lazyprune/io/model_tokenizer.hpp>
+#include <lazyprune/io/read_to_end.hpp>
+
+namespace lazyprune {
+namespace program {
+
+/// Where to look for both.
+struct model_words::source {
+  std::filesystem::path path;
+  std::optional<opened_model> model{};
+  bool is_template = false;
+
+  static source at(const model_flags& flags) {
+    source found{model_path(flags)};
+    found.is_template = found.path.extension() == ".jinja";
+    return found;
+  }
+
+  std::optional<tokenizer> tokens() const {
+    if (is_template) return std::nullopt;
+    return model ? model->load_tokenizer() : load_tokenizer(path, known_characters());
+  }
+
+  std::optional<model_chat> chat() const {
+    if (is_template) return model_chat{chat_template(read_to_end(path, chat_template::most_source), path.string()), {}};
+    if (model && model->files().is_gguf()) return find_model_chat(*model->files().gguf());
+    std::error_code failure;
+    const bool is_folder = std::filesystem::is_directory(path, failure);
+    const auto gguf = is_folder ? model_folder(path).gguf() : path.extension() == ".gguf" ? std::optional(path) : std::nullopt;
+    if (gguf) return find_model_chat(open_gguf(*gguf).front());
+    return is_folder ? find_model_chat(path) : std::nullopt;
+  }
+};
+
+namespace {
+
+/// The template's bos_token and eos_token, where the model's files do not say: the tokenizer's own.
+void add_own_texts(model_chat& chat, const tokenizer& tokens) {
+  if (!chat.own_texts.empty()) return;
+  if (const auto bos = tokens.bos()) chat.own_texts.emplace_back("bos_token", tokens.piece(*bos));
+  if (const auto eos = tokens.eos()) chat.own_texts.emplace_back("eos_token", tokens.piece(*eos));
+}
+
+}  // namespace
+
+model_words::model_words(source from) : from_(std::make_shared<const source>(std::move(from))), tokens_([&] { return from_->tokens(); }) {}
+model_words::model_words(const opened_model& model) : model_words(source{.path = model.path(), .model = model}) {}
+model_words::model_words(const model_flags& flags) : model_words(source::at(flags)) {}
+
+const tokenizer& model_words::tokenizer_for(std::string_view who) const {
+  if (const auto& tokens = tokens_.get()) return *tokens;
+  throw error(who, "", "a model with a tokenizer", "no tokenizer in " + from_->path.string());
+}
+
+std::optional<model_chat> model_words::find_chat() const {
+  auto chat = from_->chat();
+  if (chat && !tokens_.fault() && tokens_.get()) add_own_texts(*chat, *tokens_.get());
+  return chat;
+}
+
+model_chat model_words::chat_for(std::string_view who) const {
+  if (auto chat = find_chat()) return std::move(*chat);
+  throw error(who, "", "a model with a chat template", "no chat template in " + from_->path.string());
+}
+
+rendered_chat render(const model_chat& chat, const chat_request& request) {
+  return chat.render(request, [] { return jinja::template_time(std::getenv("SOURCE_DATE_EPOCH")); });
+}
+
+std::optional<token_id> turn_end_of(const model_chat& chat, const tokenizer& tokens) {
+  for (const auto& [name, text] : chat.own_texts) {
+    if (name != "eos_token") continue;
+    const text_run own{text, true};
+    const std::vector<token_id> ids = tokens.encode(std::span(&own, 1));
+    if (ids.size() == 1) return ids[0];
+  }
+  return std::nullopt;
+}
+
+chat_request read_chat(const std::string& path) {
+  const std::string all = read_to_end(path, chat_request::most_bytes);
+  if (const std::size_t first = all.find_first_not_of(" \t\r\n"); first != all.npos && all[first] == '{')
+    return chat_request::parse(all, path);
+  chat_request request;
+  request.set_messages(all, path);
+  request.set_add_generation_prompt(true);
+  return request;
+}
+
+}  // namespace program
+}  // namespace lazyprune

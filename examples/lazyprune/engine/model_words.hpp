@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+// What a model makes of text: its tokenizer and its chat template. No weights are needed.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "engine/model_choice.hpp"
+
+#include <lazyprune/core/error.hpp>
+#include <lazyprune/core/types.hpp>
+#include <lazyprune/io/model_chat.hpp>
+#include <lazyprune/io/tokenizer.hpp>
+
+namespace lazyprune {
+namespace program {
+
+/// What was found, or why it cannot be used, which matters only to those who need it.
+template <class T>
+class found_part {
+ public:
+  /// `find` returns an optional. Faults of the machine are thrown at once.
+  template <class Find>
+  explicit found_part(Find find) {
+    try {
+      part_ = find();
+    } catch (const error& fault) {
+      if (fault.code() == error_code::io || fault.code() == error_code::no_memory) throw;
+      fault_ = fault;
+    }
+  }
+
+  const std::optional<error>& fault() const { return fault_; }
+  /// None where there is none. Throws `error` where it cannot be used.
+  const std::optional<T>& get() const {
+    if (fault_) throw *fault_;
+    return part_;
+  }
+
+ private:
+  std::optional<T> part_;
+  std::optional<error> fault_;
+};
+
+class model_words {
+ public:
+  /// Of a model that is open.
+  explicit model_words(const opened_model& model);
+  /// Of a model, a folder that holds nothing but tokenizer files, one such file, or a template alone (.jinja). Throws `error` where it is
+  /// nothing of that kind.
+  explicit model_words(const model_flags& flags);
+
+  const found_part<tokenizer>& tokens() const { return tokens_; }
+  /// Throws `error` where there is none, which `who` expected, or where it cannot be used.
+  const tokenizer& tokenizer_for(std::string_view who) const;
+
+  /// Reads the template; none where there is none. Throws `error` where it cannot be used.
+  std::optional<model_chat> find_chat() const;
+  /// Reads the template. Throws `error` where there is none, which `who` expected, or where it cannot be used.
+  model_chat chat_for(std::string_view who) const;
+
+ private:
+  struct source;
+  explicit model_words(source from);
+
+  std::shared_ptr<const source> from_;
+  found_part<tokenizer> tokens_;
+};
+
+/// The chat's text. The clock is SOURCE_DATE_EPOCH's where it is set. Throws `error` as chat_template::render does.
+rendered_chat render(const model_chat& chat, const chat_request& request);
+
+/// The id of the template's eos_token, which ends a turn though some configs do not list it; none where it is not one token.
+std::optional<token_id> turn_end_of(const model_chat& chat, const tokenizer& tokens);
+
+/// A chat in a file: a list of messages, which an answer follows; or an object with messages and variables (chat_request::parse). Throws
+/// `error` where it is neither.
+chat_request read_chat(const std::string& path);
+
+}  // namespace program
+}  // namespace lazyprune

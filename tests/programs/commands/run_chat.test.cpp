@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+// The bundled model has no chat template: these tests give it one.
+#include "programs/program.hpp"
+
+#include <csignal>
+#include <sstream>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+using json = nlohmann::ordered_json;
+
+namespace {
+
+/// Turns end with EOS; `answer :` is what the model is used to.
+constexpr const char* turns =
+    "{{ bos_token }}{% for m in messages %}{% if m.role == 'assistant' %}answer :{{ m.content }}{{ eos_token }}"
+    "{% elif m.role == 'system' %}{{ m.content }} ! {% else %}{{ m.content }} {% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}answer :{% endif %}";
+/// Answers of earlier turns are left out.
+constexpr const char* forgetful =
+    "{{ bos_token }}{% for m in messages %}{% if m.role == 'user' %}{{ m.content }} {% endif %}{% endfor %}"
+    "answer :";
+
+struct chat_model {
+  temporary_folder folder;
+
+  explicit chat_model(const std::string& source = turns) {
+    for (const char* name : {"config.json", "model.safetensors", "tokenizer.model", "lazyprune.json"})
+      std::filesystem::create_symlink(bundled_model + "/" + name, folder / name);
+    write_file(folder / "tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "</s>"})");
+    write_file(folder / "chat_template.jinja", source);
+  }
+
+  program_result run(std::vector<std::string> more, const std::string& input = {}) const {
+    more.insert(more.begin(), {"run", "-m", folder.path(), "--chat", "-t", "1"});
+    return lazyprune_program(more, input);
+  }
+  std::vector<json> answers(std::vector<std::string> more, const std::string& input = {}) const {
+    more.push_back("--json");
+    const program_result result = run(more, input);
+    CHECK_MESSAGE(result.code == 0, result.err);
+    std::vector<json> all;
+    std::istringstream out(result.out);
+    for (std::string line; std::getline(out, line);) all.push_back(json::parse(line));
+    return all;
+  }
+  json answer(const std::vector<std::string>& more) const {
+    const auto all = answers(more);
+    REQUIRE(all.size() == 1);
+    return all[0];
+  }
+  /// The ids of a chat, which a list of messages in JSON is.
+  std::vector<int> ids(const json& messages) const {
+    write_file(folder / "chat.json", messages.dump());
+    const program_result result = lazyprune_program({"tokenize", "-m", folder.path(), "--messages", folder / "chat.json", "--json"});
+    CHECK_MESSAGE(result.code == 0, result.err);
+    return json::parse(result.out)["ids"];
+  }
+  /// What the model answers to ids.
+  json answer_to(const std::vector<int>& ids, std::vector<std::string> more) const {
+    std::string list;
+    for (const int id : ids) list.append(list.empty() ? "" : ",").append(std::to_string(id));
+    more.insert(more.begin(), {"run", "-m", folder.path(), "--ids", list, "-t", "1", "--json"});
+    const program_result result = lazyprune_program(more);
+    CHECK_MESSAGE(result.code == 0, result.err);
+    return json::parse(result.out);
+  }
+};
+
+const std::string document = "read the document . the candle is in the temples . the sextant is in the theatres .";
+const std::string question = "question : where is the candle ?";
+
+json message(const std::string& role, const std::string& content) { return {{"role", role}, {"content", content}}; }
+
+}  // namespace
+
+TEST_CASE("one turn, a chat of several, and a system message") {
+  const chat_model model;
+  const json once = model.answer({"-p", document, "-n", "6"});
+  const std::vector<int> ids = model.ids(json::array({message("user", document)}));
+  CHECK(ids[0] == 1);
+  CHECK(ids[1] != 1);  // the template has written BOS, and nothing adds another
+  CHECK(once["prompt_tokens"] == ids.size());
+  CHECK(once["tokens"] == model.answer_to(ids, {"-n", "6"})["tokens"]);
+  CHECK_FALSE(once.contains("kept_tokens"));
+
+  const json chat =
+      json::array({message("system", "be brief"), message("user", document), message("assistant", " yes"), message("user", question)});
+  const json last = model.answer({"--messages",
+                                  [&] {
+                                    model.ids(chat);
+                                    return model.folder / "chat.json";
+                                  }(),
+                                  "-n", "6", "--compare", "--chunk", "5"});
+  CHECK(last["tokens"] == model.answer_to(model.ids(chat), {"-n", "6"})["tokens"]);
+  CHECK(last["dense"]["tokens"] == model.answer_to(model.ids(chat), {"-n", "6", "--policy", "dense"})["tokens"]);
+
+  write_file(model.folder / "question", question + "\n");
+  CHECK(model.answer({"-f", model.folder / "question", "--system", "be brief", "-n", "1"})["prompt_tokens"] ==
+        model.ids(json::array({message("system", "be brief"), message("user", question)})).size());
+}
+
+TEST_CASE("what a user writes is no special token") {
+  const chat_model model;
+  const std::vector<int> ids = model.ids(json::array({message("user", "</s> <s>")}));
+  CHECK(std::ranges::count(ids, 1) == 1);
+  CHECK(std::ranges::count(ids, 2) == 0);
+}
+
+TEST_CASE("a conversation goes on after the ids that were generated") {
+  const chat_model model;
+  const std::vector<std::string> flags{"-n", "6", "--policy", "dense"};
+  const auto turns = model.answers(flags, document + "\r\n\n" + question + "\n" + question);
+  REQUIRE(turns.size() == 3);
+  std::vector<int> ids = model.ids(json::array({message("user", document)}));
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    CAPTURE(i);
+    CHECK(turns[i]["kept_tokens"] == (i == 0 ? 0 : ids.size() - 1));
+    if (i > 0) {  // the end of the turn before, and this one: what the rendering of such a chat ends with
+      const std::vector<int> added = model.ids(json::array({message("assistant", ""), message("user", question)}));
+      const auto eos = std::ranges::find(added, 2);
+      ids.insert(ids.end(), ids.back() == 2 ? eos + 1 : eos, added.end());
+    }
+    CHECK(turns[i]["prompt_tokens"] == ids.size());
+    CHECK(turns[i]["tokens"] == model.answer_to(ids, flags)["tokens"]);
+    CHECK(turns[i]["computed"]["per_layer"][0] == ids.size() - turns[i]["kept_tokens"].get<std::size_t>());
+    for (const json& id : turns[i]["tokens"]) ids.push_back(id);
+  }
+  const program_result people = model.run({"-n", "3"}, document + "\n" + question + "\n");
+  CHECK(people.code == 0);
+  CHECK(std::ranges::count(people.out, '\n') == 2);
+  CHECK(std::ranges::count(people.err, '\n') == 2);
+}
+
+TEST_CASE("where the template writes the past anew, what it shares with the text so far stays") {
+  const chat_model model(forgetful);
+  const auto turns = model.answers({"-n", "4", "--policy", "dense"}, document + "\n" + question + "\n");
+  REQUIRE(turns.size() == 2);
+  const std::vector<int> first = model.ids(json::array({message("user", document)}));
+  const std::vector<int> both = model.ids(json::array({message("user", document), message("user", question)}));
+  CHECK(turns[1]["prompt_tokens"] == both.size());
+  CHECK(turns[1]["kept_tokens"] == std::ranges::mismatch(first, both).in1 - first.begin());
+  CHECK(turns[1]["tokens"] == model.answer_to(both, {"-n", "4", "--policy", "dense"})["tokens"]);
+}
+
+TEST_CASE("Ctrl-C stops the answer in order") {
+  const chat_model model;
+  running_program program({"run", "-m", model.folder.path(), "--chat", "-n", "1000000", "--ignore-eos", "--policy", "dense"},
+                          document + "\n" + question + "\n");
+  while (program.out().empty() && !program.ended()) ::usleep(1000);
+  program.send(SIGINT);
+  const program_result result = program.wait();
+  CHECK(result.code == 0);
+  CHECK(std::ranges::count(result.out, '\n') == 1);
+}
+
+TEST_CASE("what does not go together") {
+  const chat_model model;
+  const auto refused = [&](std::vector<std::string> more) { return complaint(model.run(std::move(more))); };
+  CHECK(refused({"--ids", "1"}) == "--chat: expected -p, -f, --messages, or a conversation on stdin, found --ids");
+  CHECK(refused({"-f", "x", "--questions", "y"}) == "--chat: expected -p, -f, --messages, or a conversation on stdin, found --questions");
+  CHECK(refused({"-p", "a", "--messages", "x"}) ==
+        "--chat: expected one of -p, -f and --messages, or a conversation on stdin, found several");
+  CHECK(refused({"--compare"}) == "--compare: expected one answer, to -p, -f or --messages, found a conversation on stdin");
+  CHECK(refused({"--trace", "a.jsonl"}) == "--trace: expected one answer, to -p, -f or --messages, found a conversation on stdin");
+  CHECK(complaint(lazyprune_program({"run", "-p", "a", "--system", "b"})) == "--system: expected --chat with it, found none");
+  CHECK(complaint(lazyprune_program({"run", "--messages", "b"})) == "--messages: expected --chat with it, found none");
+  CHECK(complaint(lazyprune_program({"run", "-p", "a", "--chat"})) ==
+        "--chat: expected a model with a chat template, found no chat template in " + bundled_model);
+  write_file(model.folder / "chat.json", "5");
+  CHECK(refused({"--messages", model.folder / "chat.json"}) ==
+        (model.folder / "chat.json") + ": expected a list of messages, found an integer");
+  write_file(model.folder / "chat_template.jinja", "{{ raise_exception('no') }}");
+  CHECK(refused({"-p", "a"}) ==
+        (model.folder / "chat_template.jinja") + ": line 1, column 4: expected a chat that the template takes, found no");
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT
+#include "programs/program.hpp"
+
+#include <sstream>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "test_data.hpp"
+
+using json = nlohmann::ordered_json;
+
+namespace {
+
+json tokenized(std::vector<std::string> more) {
+  more.insert(more.begin(), {"tokenize", "--json"});
+  const program_result result = lazyprune_program(more);
+  CHECK_MESSAGE(result.code == 0, result.err);
+  return json::parse(result.out);
+}
+
+std::vector<json> lines_of(const std::string& text) {
+  std::vector<json> all;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) all.push_back(json::parse(line));
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("a text's ids and pieces, and the text of ids") {
+  const json whole = tokenized({"-p", "the candle"});
+  CHECK(whole["pieces"][0] == "<s>");
+  CHECK(whole["ids"].size() == whole["pieces"].size());
+  CHECK(whole["text_plain"] == "the candle");
+  CHECK(whole["text"] == "<s> the candle");
+
+  json plain = tokenized({"-p", "the candle", "--no-special"});
+  CHECK(plain["text"] == "the candle");
+  plain["ids"].insert(plain["ids"].begin(), whole["ids"][0]);
+  CHECK(plain["ids"] == whole["ids"]);
+
+  std::string ids;
+  for (const json& id : whole["ids"]) ids.append(ids.empty() ? "" : ",").append(id.dump());
+  CHECK(tokenized({"--ids", ids}) == whole);
+
+  const temporary_folder folder;
+  write_file(folder / "text", "the candle\n");  // as it is, its newline too
+  const json file = tokenized({"-f", folder / "text"});
+  CHECK(file["text_plain"] == "the candle\n");
+
+  const program_result people = lazyprune_program({"tokenize", "-p", "-"}, "the\n");
+  CHECK(people.code == 0);
+  CHECK(people.out.starts_with("1\t<s>\n"));
+  CHECK(people.out.ends_with("\t<0x0A>\n"));
+}
+
+TEST_CASE("a request a line, and no line stops the others") {
+  const temporary_folder folder;
+  write_file(folder / "requests.jsonl", R"({"text": "the candle"}
+{"text": "the
+  
+{"ids": [1, 2]}
+{"ids": [1, 99999]}
+{"ids": [-1]}
+{"text": 5}
+{"text": "a", "other": 1}
+{"other": 1}
+[]
+{"messages": [{"role": "user", "content": "a"}]}
+{"text": ""})");
+  const program_result result = lazyprune_program({"tokenize", "--jsonl", folder / "requests.jsonl"});
+  CHECK(result.code == 1);
+  const std::string file = folder / "requests.jsonl";
+  CHECK(result.err == "lazyprune: " + file + ": expected requests that can be answered, found 8 of 11 that cannot\n");
+  const std::vector<json> lines = lines_of(result.out);
+  REQUIRE(lines.size() == 11);
+  CHECK(lines[0] == tokenized({"-p", "the candle"}));
+  CHECK(lines[2] == json{{"ids", {1, 2}}, {"pieces", {"<s>", "</s>"}}, {"text", "<s></s>"}, {"text_plain", ""}});
+  CHECK(lines[3] == json{{"error", file + ": line 5: ids: expected token ids below the tokenizer's 2304, found 99999"}});
+  CHECK(lines[5] == json{{"error", file + ": line 7: text: expected a string, found 5"}});
+  CHECK(lines[6] == json{{"error", file + ": line 8: other: expected no such key, found 1"}});
+  CHECK(lines[7] == json{{"error", file + ": line 9: expected one of the keys text, ids and messages, found none"}});
+  CHECK(lines[9] == json{{"error", "messages: expected a model with a chat template, found no chat template in " + bundled_model}});
+  CHECK(lines[10]["ids"] == json{1});
+  for (const std::size_t i : {1u, 4u, 8u}) CHECK(lines[i].contains("error"));
+}
+
+TEST_CASE("a template alone renders chats") {
+  const temporary_folder folder;
+  write_file(folder / "chat.jinja",
+             "{{ bos_token }}{% for m in messages %}{% if m.role == 'x' %}{{ raise_exception('no\n\"x\"') }}{% endif %}"
+             "[{{ m.role }}]{{ m.content }}{% endfor %}{{ '[assistant]' if add_generation_prompt }}{{ strftime_now('%Y-%m-%d') }}");
+  const auto answers = [&](const std::string& requests) {
+    return lines_of(
+        lazyprune_program({"tokenize", "-m", folder / "chat.jinja", "--jsonl", "-"}, requests, {"SOURCE_DATE_EPOCH=86400"}).out);
+  };
+  CHECK(answers(R"({"messages": [{"role": "user", "content": "hi"}], "add_generation_prompt": true, "bos_token": "<s>"}
+{"messages": []}
+{"messages": [{"role": "x"}]}
+{"text": "hi"})") ==
+        std::vector<json>{{{"rendered", "<s>[user]hi[assistant]1970-01-02"}},
+                          {{"rendered", "1970-01-02"}},
+                          {{"error", "no\n\"x\""}},
+                          {{"error", "tokenize: expected a model with a tokenizer, found no tokenizer in " + (folder / "chat.jinja")}}});
+  write_file(folder / "chat.json", R"([{"role": "user", "content": "hi"}])");
+  const program_result people =
+      lazyprune_program({"tokenize", "-m", folder / "chat.jinja", "--messages", folder / "chat.json"}, "", {"SOURCE_DATE_EPOCH=0"});
+  CHECK(people.out == "[user]hi[assistant]1970-01-01");
+}
+
+TEST_CASE("what cannot be asked") {
+  CHECK(complaint(lazyprune_program({"tokenize"})) == "tokenize: expected one of -p, -f, --ids, --messages and --jsonl, found none");
+  CHECK(complaint(lazyprune_program({"tokenize", "-p", "a", "--ids", "1"})) ==
+        "tokenize: expected one of -p, -f, --ids, --messages and --jsonl, found several");
+  CHECK(complaint(lazyprune_program({"tokenize", "--ids", "2304"})) == "--ids: expected token ids below the tokenizer's 2304, found 2304");
+  CHECK(complaint(lazyprune_program({"tokenize", "-m", "/nowhere", "-p", "a"})).starts_with("/nowhere: expected "));
+}
+
+TEST_CASE("chats of real models, line by line") {
+  const std::filesystem::path index = test_data("chat/index.json");
+  if (index.empty()) return;
+  const std::string folder = index.parent_path().string() + "/";
+  std::size_t cases = 0;
+  for (const json& model : json::parse(file_text(index.string()))["templates"]) {
+    const std::string name = model["name"];
+    CAPTURE(name);
+    std::vector<json> expected = lines_of(file_text(folder + name + ".cases.jsonl"));
+    std::string requests;
+    for (const json& one : expected) {
+      json request = one["variables"];
+      request["messages"] = one["messages"];
+      request["add_generation_prompt"] = one["add_generation_prompt"];
+      requests += request.dump() + '\n';
+    }
+    const program_result result = lazyprune_program({"tokenize", "-m", folder + name + ".jinja", "--jsonl", "-"}, requests,
+                                                    {"SOURCE_DATE_EPOCH=1721984703"});  // 2024-07-26 09:05:03
+    const std::vector<json> lines = lines_of(result.out);
+    REQUIRE(lines.size() == expected.size());
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      CAPTURE(expected[i]["name"]);
+      if (expected[i].contains("expected"))
+        CHECK(lines[i] == json{{"rendered", expected[i]["expected"]}});
+      else if (expected[i]["raised_by"] == "raise_exception")
+        CHECK(lines[i] == json{{"error", expected[i]["error"]}});
+      else
+        CHECK(lines[i].contains("error"));
+    }
+    cases += lines.size();
+  }
+  CHECK(cases == 1600);
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+#include "engine/chat_ids.hpp"
+
+#include <doctest/doctest.h>
+
+#include <lazyprune/io/chat_template.hpp>
+#include <lazyprune/io/tokenizer.hpp>
+
+using namespace lazyprune;
+using lazyprune::program::chat_ids;
+using lazyprune::program::runs_after;
+
+namespace {
+
+rendered_chat chat_of(std::vector<text_run> runs) {
+  jinja::tagged_text text;
+  for (const text_run& run : runs) text.append(run.text, run.trusted);
+  return rendered_chat(std::move(text));
+}
+
+/// Letters, and "bc" as one token.
+tokenizer letters(bool prefix) {
+  sentencepiece_model model;
+  const auto add = [&](const char* text, float score, piece_type type = piece_type::normal) { model.pieces.push_back({text, score, type}); };
+  add("<unk>", 0, piece_type::unknown);
+  add("<s>", 0, piece_type::control);
+  add("</s>", 0, piece_type::control);
+  for (const char* letter : {"a", "b", "c", "\xe2\x96\x81"}) add(letter, -2);
+  add("bc", -1);
+  model.bos_piece = "<s>";
+  model.eos_piece = "</s>";
+  model.add_dummy_prefix = prefix;
+  return tokenizer(std::move(model));
+}
+
+using ids = std::vector<token_id>;
+
+}  // namespace
+
+TEST_CASE("what a rendering adds comes after the ids that were generated") {
+  const tokenizer tokens = letters(false);
+  chat_ids chat(tokens);
+  CHECK(chat.next(chat_of({{"<s>", true}, {"a", false}})) == ids{1, 3});
+  chat.add_answer(ids{4, 5, 2});  // "b", "c": as one text they would be one token
+  CHECK(chat.next(chat_of({{"<s>", true}, {"abc", false}, {"</s>", true}, {"a</s>", false}})) == ids{1, 3, 4, 5, 2, 3, 0, 0, 0, 0} == false);
+  CHECK(chat.next(chat_of({{"<s>", true}, {"abc", false}, {"</s>", true}, {"ab", false}})).size() > 0);
+}
+
+TEST_CASE("an answer that was cut: its end is added") {
+  const tokenizer tokens = letters(false);
+  chat_ids chat(tokens);
+  chat.next(chat_of({{"<s>", true}, {"a", false}}));
+  chat.add_answer(ids{4, 5});
+  CHECK(chat.next(chat_of({{"<s>", true}, {"abc", false}, {"</s>", true}, {"c", false}})) == ids{1, 3, 4, 5, 2, 5});
+}
+
+TEST_CASE("a rendering that is not what was said before is read anew") {
+  const tokenizer tokens = letters(false);
+  chat_ids chat(tokens);
+  chat.next(chat_of({{"<s>", true}, {"a", false}}));
+  chat.add_answer(ids{4, 5, 2});
+  CHECK(chat.next(chat_of({{"<s>", true}, {"abc", false}, {"a", false}})) == ids{1, 3, 7, 3});
+}
+
+TEST_CASE("a tokenizer that puts a space before texts puts none into one") {
+  const tokenizer tokens = letters(true);
+  chat_ids chat(tokens);
+  CHECK(chat.next(chat_of({{"<s>", true}, {"a", false}})) == ids{1, 6, 3});
+  chat.add_answer(ids{4, 5});
+  CHECK(chat.next(chat_of({{"<s>", true}, {"abca", false}})) == ids{1, 6, 3, 7, 3});  // anew
+  chat.add_answer(ids{2});
+  CHECK(chat.next(chat_of({{"<s>", true}, {"abca", false}, {"</s>", true}, {"b", false}})) == ids{1, 6, 3, 7, 3, 2, 6, 4});
+}
+
+TEST_CASE("the runs after a part of their text") {
+  const std::vector<text_run> runs{{"ab", true}, {"c", false}, {"de", true}};
+  CHECK(runs_after(runs, 0) == runs);
+  CHECK(runs_after(runs, 1) == std::vector<text_run>{{"b", true}, {"c", false}, {"de", true}});
+  CHECK(runs_after(runs, 3) == std::vector<text_run>{{"de", true}});
+  CHECK(runs_after(runs, 5).empty());
+}
