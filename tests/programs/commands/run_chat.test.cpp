@@ -13,7 +13,7 @@ using json = nlohmann::ordered_json;
 namespace {
 
 /// Turns end with EOS; `answer :` is what the model is used to.
-constexpr const char* turns =
+constexpr const char* with_eos =
     "{{ bos_token }}{% for m in messages %}{% if m.role == 'assistant' %}answer :{{ m.content }}{{ eos_token }}"
     "{% elif m.role == 'system' %}{{ m.content }} ! {% else %}{{ m.content }} {% endif %}{% endfor %}"
     "{% if add_generation_prompt %}answer :{% endif %}";
@@ -25,7 +25,7 @@ constexpr const char* forgetful =
 struct chat_model {
   temporary_folder folder;
 
-  explicit chat_model(const std::string& source = turns) {
+  explicit chat_model(const std::string& source = with_eos) {
     for (const char* name : {"config.json", "model.safetensors", "tokenizer.model", "lazyprune.json"})
       std::filesystem::create_symlink(bundled_model + "/" + name, folder / name);
     write_file(folder / "tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "</s>"})");
@@ -148,7 +148,7 @@ TEST_CASE("Ctrl-C stops the answer in order") {
   const chat_model model;
   running_program program({"run", "-m", model.folder.path(), "--chat", "-n", "1000000", "--ignore-eos", "--policy", "dense"},
                           document + "\n" + question + "\n");
-  while (program.out().empty() && !program.ended()) ::usleep(1000);
+  while (program.out().size() < 10) ::usleep(1000);  // the first answer has begun
   program.send(SIGINT);
   const program_result result = program.wait();
   CHECK(result.code == 0);
@@ -170,8 +170,8 @@ TEST_CASE("what does not go together") {
         "--chat: expected a model with a chat template, found no chat template in " + bundled_model);
   write_file(model.folder / "chat.json", "5");
   CHECK(refused({"--messages", model.folder / "chat.json"}) ==
-        (model.folder / "chat.json") + ": expected a list of messages, found an integer");
+        (model.folder / "chat.json") + ": expected a list of messages, found a number");
   write_file(model.folder / "chat_template.jinja", "{{ raise_exception('no') }}");
   CHECK(refused({"-p", "a"}) ==
-        (model.folder / "chat_template.jinja") + ": line 1, column 4: expected a chat that the template takes, found no");
+        (model.folder / "chat_template.jinja") + ": line 1, column 19: expected a chat that the template takes, found no");
 }

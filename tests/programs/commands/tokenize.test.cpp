@@ -122,7 +122,8 @@ TEST_CASE("chats of real models, line by line") {
   if (index.empty()) return;
   const std::string folder = index.parent_path().string() + "/";
   std::size_t cases = 0;
-  for (const json& model : json::parse(file_text(index.string()))["templates"]) {
+  const json all = json::parse(file_text(index.string()));
+  for (const json& model : all["templates"]) {
     const std::string name = model["name"];
     CAPTURE(name);
     std::vector<json> expected = lines_of(file_text(folder + name + ".cases.jsonl"));

@@ -21,7 +21,9 @@ rendered_chat chat_of(std::vector<text_run> runs) {
 /// Letters, and "bc" as one token.
 tokenizer letters(bool prefix) {
   sentencepiece_model model;
-  const auto add = [&](const char* text, float score, piece_type type = piece_type::normal) { model.pieces.push_back({text, score, type}); };
+  const auto add = [&](const char* text, float score, piece_type type = piece_type::normal) {
+    model.pieces.push_back({text, score, type});
+  };
   add("<unk>", 0, piece_type::unknown);
   add("<s>", 0, piece_type::control);
   add("</s>", 0, piece_type::control);
@@ -42,8 +44,7 @@ TEST_CASE("what a rendering adds comes after the ids that were generated") {
   chat_ids chat(tokens);
   CHECK(chat.next(chat_of({{"<s>", true}, {"a", false}})) == ids{1, 3});
   chat.add_answer(ids{4, 5, 2});  // "b", "c": as one text they would be one token
-  CHECK(chat.next(chat_of({{"<s>", true}, {"abc", false}, {"</s>", true}, {"a</s>", false}})) == ids{1, 3, 4, 5, 2, 3, 0, 0, 0, 0} == false);
-  CHECK(chat.next(chat_of({{"<s>", true}, {"abc", false}, {"</s>", true}, {"ab", false}})).size() > 0);
+  CHECK(chat.next(chat_of({{"<s>", true}, {"abc", false}, {"</s>", true}, {"ab", false}})) == ids{1, 3, 4, 5, 2, 3, 4});
 }
 
 TEST_CASE("an answer that was cut: its end is added") {
