@@ -134,6 +134,16 @@ TEST_CASE("a small vocabulary, and what its keys say") {
   CHECK_FALSE(vocabulary.load().has_value());
 }
 
+TEST_CASE("in a chat, control tokens of Phi 3 take the white space behind them") {
+  using runs = std::vector<lazyprune::text_run>;
+  const runs chat{{"<s></s>\n", true}, {" a", false}};
+  small_vocabulary vocabulary;
+  CHECK(vocabulary.load()->encode(runs{{"<s></s>", true}, {" a", false}}) == ids{1, 2, 3, 5});
+  vocabulary.keys["architecture"] = gguf_key("general.architecture", "phi3");
+  CHECK(vocabulary.load()->encode(chat) == ids{1, 2, 5});
+  CHECK(vocabulary.load()->encode(runs{{"<s>", true}, {" a", false}}) == ids{1, 3, 5});
+}
+
 TEST_CASE("vocabularies that cannot be used") {
   using v = small_vocabulary;
   CHECK(said_after([](v& x) { x.put("model", "t5"); }) == "metadata: tokenizer.ggml.model: expected llama or gpt2, found \"t5\"");

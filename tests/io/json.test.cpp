@@ -150,3 +150,17 @@ TEST_CASE("unknown keys are refused by name where only some are allowed") {
   CHECK(said(R"({"a": 1, "c": [2]})", [](auto r) { r.allow_only({"a", "b"}); }) == "f.json: c: expected no such key, found an array");
   CHECK(said(R"({"a": 1})", [](auto r) { r.allow_only({"a", "b"}); }) == "no error");
 }
+
+TEST_CASE("members and items one at a time, with their places") {
+  const auto json = json_value::parse(R"({"b": [1, "x"], "a": 2})", "f.json", 100);
+  std::string seen;
+  json.each_member([&](const std::string& key, const json_value& value) { seen += key + " " + value.place() + "; "; });
+  json.at("b").each_item([&](const json_value& value) { seen += value.place() + "; "; });
+  CHECK(seen == "a a; b b; b[0]; b[1]; ");
+  CHECK(json.size() == 2);
+  CHECK(json.at("b").size() == 2);
+  CHECK(json.at("a").size() == 0);
+  CHECK(error_of([&] { json.each_item([](const json_value&) {}); }) == "f.json: expected an array, found an object");
+  CHECK(error_of([&] { json.at("a").each_member([](const std::string&, const json_value&) {}); }) ==
+        "f.json: a: expected an object, found 2");
+}

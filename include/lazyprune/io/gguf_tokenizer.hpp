@@ -73,6 +73,10 @@ inline tokenizer gguf_sentencepiece_of(const gguf_file& file) {
   sentencepiece_model model;
   model.pieces = gguf_pieces(file, true);
   for (const sentencepiece& piece : model.pieces) model.byte_fallback = model.byte_fallback || piece.type == piece_type::byte;
+  // No key says what Phi 3's own tokenizer.json does: most of its control tokens take the line break that its template writes behind them.
+  if (const auto family = file.find("general.architecture"); family && family->string() == "phi3")
+    for (sentencepiece& piece : model.pieces)
+      piece.rstrip = piece.type == piece_type::control && piece.text != "<s>" && piece.text != "<|endoftext|>";
   model.add_dummy_prefix = gguf_flag(file, "tokenizer.ggml.add_space_prefix", true);
   model.remove_extra_whitespaces = gguf_flag(file, "tokenizer.ggml.remove_extra_whitespaces", false);
   check_pieces(model, file.name());

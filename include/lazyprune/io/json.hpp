@@ -162,18 +162,29 @@ class json_value {
       if (std::find(keys.begin(), keys.end(), key) == keys.end()) value.refuse("no such key", code);
   }
 
-  std::vector<std::pair<std::string, json_value>> members() const {
+  /// How many members this object has, or how many items this array; 0 for anything else.
+  std::size_t size() const { return value_->is_structured() ? value_->size() : 0; }
+  /// Calls with(key, value) for each member of this object, or with(value) for each item of this array: those of large ones are best taken
+  /// one at a time.
+  template <class With>
+  void each_member(const With& with) const {
     need(value_->is_object(), "an object");
+    for (const auto& [key, value] : value_->get_ref<const nlohmann::json::object_t&>()) with(key, member(key, value));
+  }
+  template <class With>
+  void each_item(const With& with) const {
+    need(value_->is_array(), "an array");
+    std::size_t at = 0;
+    for (const nlohmann::json& value : *value_) with(json_value(whole_, &value, place_ + '[' + std::to_string(at++) + ']'));
+  }
+  std::vector<std::pair<std::string, json_value>> members() const {
     std::vector<std::pair<std::string, json_value>> all;
-    all.reserve(value_->size());
-    for (const auto& [key, value] : value_->items()) all.emplace_back(key, member(key, value));
+    each_member([&](const std::string& key, json_value value) { all.emplace_back(key, std::move(value)); });
     return all;
   }
   std::vector<json_value> items() const {
-    need(value_->is_array(), "an array");
     std::vector<json_value> all;
-    all.reserve(value_->size());
-    for (const nlohmann::json& value : *value_) all.push_back(json_value(whole_, &value, place_ + '[' + std::to_string(all.size()) + ']'));
+    each_item([&](json_value value) { all.push_back(std::move(value)); });
     return all;
   }
 

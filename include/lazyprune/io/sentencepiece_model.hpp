@@ -30,6 +30,7 @@ struct sentencepiece {
   std::string text;  // spaces are U+2581
   float score = 0;   // BPE merges the pair whose piece has the highest
   piece_type type = piece_type::normal;
+  bool rstrip = false;  // a control piece in a chat takes the white space behind it
 };
 
 struct sentencepiece_model {

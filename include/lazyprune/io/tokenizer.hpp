@@ -19,6 +19,7 @@
 #include <lazyprune/io/sentencepiece_model.hpp>
 #include <lazyprune/io/text.hpp>
 #include <lazyprune/io/text_run.hpp>
+#include <lazyprune/io/tokenizer/normalizer.hpp>
 #include <lazyprune/io/tokenizer/sentencepiece_bpe.hpp>
 #include <lazyprune/io/tokenizer/token_pipeline.hpp>
 
@@ -169,6 +170,7 @@ class tokenizer {
       }
       if (done < at) add(text.substr(done, at - done));
       out.push_back(longest);
+      if (how.piece(longest).rstrip) size += detail::leading_space(text.substr(at + size));
       done = at += size;
     }
     if (done < text.size()) add(text.substr(done));

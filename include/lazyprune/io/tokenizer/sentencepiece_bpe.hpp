@@ -30,7 +30,8 @@ class sentencepiece_bpe {
   /// `adds_bos`: whether a text begins with BOS where the caller does not say.
   explicit sentencepiece_bpe(sentencepiece_model model, bool adds_bos = true) : model_(std::move(model)), adds_bos_(adds_bos) {
     for (std::size_t i = 0; i < model_.pieces.size(); ++i) {
-      const auto& [text, score, type] = model_.pieces[i];
+      const std::string_view text = model_.pieces[i].text;
+      const piece_type type = model_.pieces[i].type;
       const auto id = static_cast<token_id>(i);
       if (type == piece_type::normal || type == piece_type::user_defined || type == piece_type::unused) add(text, id);
       has_unused_ = has_unused_ || type == piece_type::unused;

@@ -39,14 +39,14 @@ auto placed(const json_value& json, const Make& make) {
 /// {"piece": id, ...}; a few ids may be left out, but not so many that a small file would make a large table.
 inline vocabulary bpe_vocabulary_of(const json_value& json) {
   std::vector<std::optional<std::string>> pieces;
-  const auto members = json.members();
-  const std::size_t most = std::min(2 * members.size() + 4096, vocabulary::most_ids);
-  for (const auto& [piece, id] : members) {
+  const std::size_t count = json.size(), most = std::min(2 * count + 4096, vocabulary::most_ids);
+  pieces.reserve(count);
+  json.each_member([&](const std::string& piece, const json_value& id) {
     const auto at = static_cast<std::size_t>(id.whole_number(0, most - 1));
     if (at >= pieces.size()) pieces.resize(at + 1);
     if (pieces[at]) id.refuse("every id once");
     pieces[at] = piece;
-  }
+  });
   return placed(json, [&] { return vocabulary(std::move(pieces)); });
 }
 
@@ -58,24 +58,21 @@ inline std::optional<token_id> unknown_of(const json_value& model, const vocabul
   return id;
 }
 
-/// "a b" in older files, ["a", "b"] in newer ones.
+/// Each is "a b" in older files, ["a", "b"] in newer ones.
 inline void read_merges(const json_value& json, bpe& model) {
-  const std::vector<json_value> merges = json.items();
-  model.reserve(merges.size());
-  const bool in_lists = !merges.empty() && merges.front().is_array();
-  for (const json_value& merge : merges) {
-    if (in_lists) {
+  model.reserve(json.size());
+  json.each_item([&](const json_value& merge) {
+    if (merge.is_array()) {
       const std::vector<json_value> halves = merge.items();
       if (halves.size() != 2) merge.refuse("two pieces");
-      placed(merge, [&] { model.merge(halves[0].string(), halves[1].string()); });
-      continue;
+      return placed(merge, [&] { model.merge(halves[0].string(), halves[1].string()); });
     }
     const std::string_view text = merge.string();
-    if (text.starts_with("#version")) continue;
+    if (text.starts_with("#version")) return;
     const std::size_t space = text.find(' ');
     if (space == text.npos || text.find(' ', space + 1) != text.npos) merge.refuse("two pieces with a space between");
     placed(merge, [&] { model.merge(text.substr(0, space), text.substr(space + 1)); });
-  }
+  });
 }
 
 inline bpe bpe_of(const json_value& json) {
@@ -102,13 +99,13 @@ inline unigram unigram_of(const json_value& json) {
   const json_value vocab = json.at("vocab");
   std::vector<std::optional<std::string>> pieces;
   std::vector<double> scores;
-  for (const json_value& entry : vocab.items()) {
+  vocab.each_item([&](const json_value& entry) {
     const std::vector<json_value> pair = entry.items();
     if (pair.size() != 2) entry.refuse("a piece and its score");
     if (pieces.size() == vocabulary::most_ids) vocab.refuse("at most " + std::to_string(vocabulary::most_ids) + " pieces");
     pieces.emplace_back(pair[0].string());
     scores.push_back(pair[1].number());
-  }
+  });
   std::optional<token_id> unknown;
   if (const auto id = json.find("unk_id"))
     unknown = static_cast<token_id>(id->whole_number(0, std::max<std::size_t>(pieces.size(), 1) - 1));
