@@ -25,8 +25,11 @@ class key_ranks {
 
   /// The active tokens lie in these slots, and those in `asked_for`, one at least, will be asked for.
   void set(std::span<const std::uint32_t> slots, const rank_range& asked_for) {
-    const auto [first, last] = std::ranges::minmax(
-        slots.subspan(static_cast<std::size_t>(asked_for.first), static_cast<std::size_t>(asked_for.end - asked_for.first)));
+    std::uint32_t first = slots[static_cast<std::size_t>(asked_for.first)], last = first;
+    for (std::int32_t i = asked_for.first; i < asked_for.end; ++i) {
+      first = std::min(first, slots[static_cast<std::size_t>(i)]);
+      last = std::max(last, slots[static_cast<std::size_t>(i)]);
+    }
     first_block_ = first / packed_kv::block_slots;
     end_block_ = last / packed_kv::block_slots + 1;
     const std::size_t before = first_block_ * packed_kv::block_slots;
@@ -34,12 +37,14 @@ class key_ranks {
     for (std::int32_t i = asked_for.first; i < asked_for.end; ++i) ranks_[slots[static_cast<std::size_t>(i)] - before] = i;
     tiles_.resize(ranks_.size() / tile);
     for (std::size_t t = 0; t < tiles_.size(); ++t) {
-      tile_ranks& ranks = tiles_[t] = {};
-      for (const std::int32_t rank : std::span(ranks_).subspan(t * tile, tile)) {
-        ranks.least = std::min(ranks.least, rank);
-        ranks.most = std::max(ranks.most, rank);
-        if (rank != inactive) ranks.most_active = std::max(ranks.most_active, rank);
+      const std::int32_t* const ranks = ranks_.data() + t * tile;
+      std::int32_t least = inactive, most = -1, most_active = -1;  // apart from the tile's own, so that they stay in registers
+      for (std::size_t i = 0; i < tile; ++i) {
+        least = std::min(least, ranks[i]);
+        most = std::max(most, ranks[i]);
+        most_active = std::max(most_active, ranks[i] == inactive ? -1 : ranks[i]);
       }
+      tiles_[t] = {least, most, most_active};
     }
   }
 
@@ -62,7 +67,7 @@ class key_ranks {
 
  private:
   struct tile_ranks {
-    std::int32_t least = inactive, most = -1, most_active = -1;
+    std::int32_t least, most, most_active;
   };
 
   std::size_t first_tile() const { return first_block_ * packed_kv::block_tiles; }

@@ -26,13 +26,14 @@ struct rank_range {
   friend bool operator==(const rank_range&, const rank_range&) = default;
 };
 
-/// rank + offset < limit, modulo 2^32 and with signs, holds for the ranks in a range and for no other: one comparison tells.
+/// rank + offset < limit, modulo 2^32 and with signs, holds for the ranks in a range and for no other: one comparison tells. The offset of
+/// a range that begins at 0 is 0, since no rank is negative.
 struct rank_test {
   std::int32_t offset, limit;
 
   explicit rank_test(const rank_range& range)
-      : offset(static_cast<std::int32_t>(0x8000'0000u - static_cast<std::uint32_t>(range.first))),
-        limit(static_cast<std::int32_t>(0x8000'0000u + static_cast<std::uint32_t>(range.end - range.first))) {}
+      : offset(range.first == 0 ? 0 : static_cast<std::int32_t>(0x8000'0000u - static_cast<std::uint32_t>(range.first))),
+        limit(static_cast<std::int32_t>(static_cast<std::uint32_t>(range.end) + static_cast<std::uint32_t>(offset))) {}
 };
 
 struct attention_kernel {

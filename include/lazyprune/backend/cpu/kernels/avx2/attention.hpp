@@ -54,8 +54,9 @@ LAZYPRUNE_AVX2 inline void soften(float* scores, std::size_t tile_floats, std::s
         float* at = scores + t * tile_floats + i;
         __m256 score = _mm256_loadu_ps(at);
         if (ranks) {
-          const __m256i rank = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(ranks + t * tile_outputs + i));
-          score = _mm256_blendv_ps(none, score, _mm256_castsi256_ps(_mm256_cmpgt_epi32(limit, _mm256_add_epi32(rank, offset))));
+          __m256i rank = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(ranks + t * tile_outputs + i));
+          if (test.offset != 0) rank = _mm256_add_epi32(rank, offset);
+          score = _mm256_blendv_ps(none, score, _mm256_castsi256_ps(_mm256_cmpgt_epi32(limit, rank)));
           _mm256_storeu_ps(at, score);
         }
         most[i / 8 % 2] = _mm256_max_ps(most[i / 8 % 2], score);

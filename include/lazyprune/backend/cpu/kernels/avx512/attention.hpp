@@ -60,8 +60,9 @@ LAZYPRUNE_AVX512_INLINE void soften_rows(float* scores, std::size_t tile_floats,
         float* at = scores + t * tile_floats + r * tile_outputs + i;
         __m512 score = _mm512_loadu_ps(at);
         if (ranks) {
-          const __m512i rank = _mm512_loadu_si512(ranks + t * tile_outputs + i);
-          score = _mm512_mask_blend_ps(_mm512_cmpgt_epi32_mask(limit, _mm512_add_epi32(rank, offset)), none, score);
+          __m512i rank = _mm512_loadu_si512(ranks + t * tile_outputs + i);
+          if (test.offset != 0) rank = _mm512_add_epi32(rank, offset);
+          score = _mm512_mask_blend_ps(_mm512_cmpgt_epi32_mask(limit, rank), none, score);
           _mm512_storeu_ps(at, score);
         }
         of_row = _mm512_max_ps(of_row, score);
