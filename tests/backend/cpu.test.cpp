@@ -33,22 +33,28 @@ std::vector<std::vector<float>> everything_computed(cpu& backend, std::size_t ro
   keep(out.view());
   backend.gated_multiply(input.view(), gated, &both, gate_activation::silu, out.view());
   keep(out.view());
+  backend.gated_multiply(input.view(), gated, &both, gate_activation::gelu_tanh, out.view());
+  keep(out.view());
   backend.rms_norm(input.view(), backend.load(only(stored(x, 1, inputs, dtype::f32))), 1e-5, norm.view());
   keep(norm.view());
   std::vector<std::uint32_t> ids(rows);
   for (std::size_t i = 0; i < rows; ++i) ids[i] = static_cast<std::uint32_t>(i * 7 % outputs);
-  backend.embed(weight, ids, 1.0, norm.view());
+  backend.embed(weight, ids, 1.7, norm.view());
   keep(norm.view());
   guarded<float> heads(rows, 4 * 2 * half, normal_floats(rows * 4 * 2 * half, 4));
   backend.rotate(heads.view(), 2 * half, ids, backend.make_rope(std::vector<double>(half, 0.1), 1.0, outputs));
   keep(heads.view());
   for (const auto layout : {attention_sample::layout::run, attention_sample::layout::late_run, attention_sample::layout::scattered})
-    for (const attention_shape shape : {attention_shape{6, 3, 16}, attention_shape{8, 1, 20}}) {
+    for (const auto& [shape, variant] : {std::pair{attention_shape{6, 3, 16}, attention_variant{}},
+                                         {attention_shape{8, 1, 20}, attention_variant{}},
+                                         {attention_shape{4, 2, 24}, attention_variant{.scale = 0.2, .soft_cap = 5, .window = 70}}}) {
       const attention_sample s(shape, rows + keys, rows, layout, 5);
       const auto kv = s.cache(backend);
       const std::size_t queries = std::min<std::size_t>(rows, 2);
       guarded<float> attended(rows, s.q_width()), probe(queries * shape.heads, s.active.size());
-      backend.attend(guarded<float>(rows, s.q_width(), s.q).view(), kv, s.what(), attended.view(),
+      attention_rows what = s.what();
+      what.variant = variant;
+      backend.attend(guarded<float>(rows, s.q_width(), s.q).view(), kv, what, attended.view(),
                      {probe.view().data, queries, probe.view().stride});
       keep(attended.view());
       keep(probe.view());

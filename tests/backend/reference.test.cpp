@@ -60,6 +60,23 @@ TEST_CASE("a gated product: silu of the first half times the second") {
   CHECK(std::abs(out(0, 0) - 7 * 2 / (1 + std::exp(-2.0))) <= 16 * tiny);
 }
 
+TEST_CASE("a gated product: GELU of the first half, by its definition with tanh") {
+  backend b;
+  const auto w = b.pack_gated(stored({1}, 1, 1, dtype::f32), stored({3}, 1, 1, dtype::f32), dtype::f32);
+  guarded<double> out(1, 1);
+  b.gated_multiply(row({-2}).view(), w, nullptr, gate_activation::gelu_tanh, out.view());
+  const double inner = std::sqrt(2 / std::numbers::pi) * (-2 - 0.044715 * 8);
+  CHECK(std::abs(out(0, 0) - 6 * (1 + std::tanh(inner))) <= 16 * tiny);
+}
+
+TEST_CASE("embedding: a row, times the scale") {
+  backend b;
+  const auto table = b.pack(only(stored({1, 2, 3, 4}, 2, 2, dtype::f32)), dtype::f32);
+  guarded<double> out(1, 2);
+  b.embed(table, std::vector<std::uint32_t>{1}, 1.5, out.view());
+  CHECK(values(out) == std::vector<double>{4.5, 6});
+}
+
 TEST_CASE("rms_norm: 3 and 4 have the mean square 12.5") {
   backend b;
   guarded<double> out(1, 2);
@@ -102,4 +119,33 @@ TEST_CASE("attention: weights of 1 to 3 to 4, the future and the pruned left out
   CHECK(probe(1, 0) == 0.5f);
   CHECK(probe(3, 2) == static_cast<float>(1.0 / 3));
   CHECK(probe.untouched());
+}
+
+TEST_CASE("attention in a window, which is of positions; with a scale of its own and a soft cap") {
+  backend b;
+  backend::kv_layer kv(1, 1);
+  append(b, kv, guarded<double>(4, 1, std::vector<float>{3, -1, 2, 8}).view(),
+         guarded<double>(4, 1, std::vector<float>{10, 20, 30, 40}).view());
+  const std::vector<position> active{2, 7, 8, 9}, rows{7, 9};
+  const std::vector<std::uint32_t> slots{0, 1, 2, 3};
+  const guarded<double> q(2, 1, std::vector<float>{5, 1});
+  guarded<double> out(2, 1);
+  guarded<float> probe(2, 4);
+  attention_rows what{{1, 1, 1}, rows, active, slots};
+  what.variant.window = 2;  // of 7: itself alone, since 6 is not active; of 9: 8 and 9
+  b.attend(q.view(), kv, what, out.view(), {probe.view().data, 2, probe.view().stride});
+  CHECK(out(0, 0) == 20);
+  CHECK(probe(0, 0) == 0.0f);
+  CHECK(probe(0, 1) == 1.0f);
+  CHECK(std::abs(out(1, 0) - (30 + 10 / (1 + std::exp(-6.0)))) <= 64 * tiny);
+  CHECK(probe(1, 1) == 0.0f);
+  CHECK(probe.untouched());
+
+  what.variant = {.scale = 0.5, .soft_cap = 3, .window = 6};  // of 7: 2 and itself, with the scores 7.5 and -2.5
+  b.attend(q.view(), kv, what, out.view(), {});
+  const double difference = 3 * std::tanh(2.5) - 3 * std::tanh(-2.5 / 3);
+  CHECK(std::abs(out(0, 0) - (20 - 10 / (1 + std::exp(-difference)))) <= 64 * tiny);
+  what.variant.window = 5;
+  b.attend(q.view(), kv, what, out.view(), {});
+  CHECK(out(0, 0) == 20);
 }

@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <numbers>
 #include <type_traits>
 
 #include <backend/samples.hpp>
@@ -79,7 +80,18 @@ void note(double& worst, double error, double allowed) {
   if (!std::isnan(worst) && !(std::abs(error) <= worst * allowed)) worst = std::abs(error) / allowed;
 }
 
-double silu(double x) { return x / (1 + std::exp(-x)); }
+/// What a gate makes of x, and how many roundings away from that it may be: an exp of 4 u, a sum, a quotient, a product; GELU's exponent is
+/// itself rounded, five times at most, and its exp is off by that.
+struct gated {
+  double value, roundings;
+
+  gated(lazyprune::gate_activation activation, double x) {
+    const bool gelu = activation == lazyprune::gate_activation::gelu_tanh;
+    const double exponent = gelu ? 2 * std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x) : x;
+    value = x / (1 + std::exp(-exponent));  // (1 + tanh(y / 2)) / 2 = 1 / (1 + e^-y)
+    roundings = gelu ? 8 + 5 * std::min(std::abs(exponent), 120.0) : 8;
+  }
+};
 
 }  // namespace
 
@@ -146,38 +158,44 @@ CONTRACT("gated products", gated_products) {
     const bool biased = c.inputs % 2;
     const product_sums exact(as_multiplied(backend, x, c.as), c.rows, exact_weight, biased ? b : std::vector<float>{});
 
-    const guarded<float> input(c.rows, c.inputs, x);
-    guarded<float> out(c.rows, c.outputs);
-    backend.gated_multiply(input.view(), weight, biased ? &bias : nullptr, lazyprune::gate_activation::silu, out.view());
-    double worst = 0;
-    for (std::size_t i = 0; i < c.rows * c.outputs; ++i) {
-      const std::size_t r = i / c.outputs, n = i % c.outputs, at = r * 2 * c.outputs + n;
-      const double s = exact.sum[at], t = exact.sum[at + c.outputs], sums = rounding(c.inputs, 2);
-      // The slope of silu is at most 1.1, and silu itself is an exp of 4 u, a sum, a quotient, a product; below 2^-126 nothing is promised.
-      const double allowed = 1.1 * sums * exact.magnitude[at] * std::abs(t) + std::abs(silu(s)) * sums * exact.magnitude[at + c.outputs] +
-                             std::abs(silu(s) * t) * rounding(0, 8) + 0x1p-126 * (1 + std::abs(t));
-      note(worst, out(r, n) - silu(s) * t, allowed);
+    for (const auto activation : {lazyprune::gate_activation::silu, lazyprune::gate_activation::gelu_tanh}) {
+      CAPTURE(static_cast<int>(activation));
+      const guarded<float> input(c.rows, c.inputs, x);
+      guarded<float> out(c.rows, c.outputs);
+      backend.gated_multiply(input.view(), weight, biased ? &bias : nullptr, activation, out.view());
+      double worst = 0;
+      for (std::size_t i = 0; i < c.rows * c.outputs; ++i) {
+        const std::size_t r = i / c.outputs, n = i % c.outputs, at = r * 2 * c.outputs + n;
+        const double t = exact.sum[at + c.outputs], sums = rounding(c.inputs, 2);
+        const gated half(activation, exact.sum[at]);
+        // The slope of either is at most 1.13; below 2^-126 nothing is promised.
+        const double allowed = 1.13 * sums * exact.magnitude[at] * std::abs(t) +
+                               std::abs(half.value) * sums * exact.magnitude[at + c.outputs] +
+                               std::abs(half.value * t) * rounding(0, half.roundings) + 0x1p-126 * (1 + std::abs(t));
+        note(worst, out(r, n) - half.value * t, allowed);
+      }
+      CHECK(worst <= 1);
+      CHECK(out.untouched());
     }
-    CHECK(worst <= 1);
-    CHECK(out.untouched());
   }
 }
 
-CONTRACT("silu at both ends: 0 and x, never NaN", silu_at_both_ends) {
+CONTRACT("gates at both ends: 0 and x, never NaN", gates_at_both_ends) {
   Backend backend;
   const std::vector<float> gates{-1e4f, -1e30f, -120.0f, 0.0f, 120.0f, 1e4f, 1e30f};
   std::vector<float> ones(gates.size(), 1.0f);
   const auto weight = backend.pack_gated(stored(gates, gates.size(), 1, dtype::f32), stored(ones, ones.size(), 1, dtype::f32), dtype::f32);
-  for (const std::size_t rows : {1u, 20u}) {
-    const guarded<float> one(rows, 1, std::vector<float>(rows, 1.0f));
-    guarded<float> out(rows, gates.size());
-    backend.gated_multiply(one.view(), weight, nullptr, lazyprune::gate_activation::silu, out.view());
-    for (std::size_t r = 0; r < rows; ++r)
-      for (std::size_t i = 0; i < gates.size(); ++i) CHECK(std::abs(out(r, i) - std::max(0.0f, gates[i])) <= 1e-30f);
-  }
+  for (const auto activation : {lazyprune::gate_activation::silu, lazyprune::gate_activation::gelu_tanh})
+    for (const std::size_t rows : {1u, 20u}) {
+      const guarded<float> one(rows, 1, std::vector<float>(rows, 1.0f));
+      guarded<float> out(rows, gates.size());
+      backend.gated_multiply(one.view(), weight, nullptr, activation, out.view());
+      for (std::size_t r = 0; r < rows; ++r)
+        for (std::size_t i = 0; i < gates.size(); ++i) CHECK(std::abs(out(r, i) - std::max(0.0f, gates[i])) <= 1e-30f);
+    }
 }
 
-CONTRACT("embedding: the rows of the table, exactly", embedding) {
+CONTRACT("embedding: the rows of the table, exactly, or times a scale", embedding) {
   Backend backend;
   for (const dtype as : {dtype::f32, dtype::bf16})
     for (const std::size_t width : {1u, 8u, 33u, 64u, 65u}) {
@@ -186,13 +204,16 @@ CONTRACT("embedding: the rows of the table, exactly", embedding) {
       const auto table = backend.pack(only(part), as);
       const std::vector<std::uint32_t> ids{198, 0, 7, 7, 100};
       guarded<float> out(ids.size(), width);
-      backend.embed(table, ids, 1.0, out.view());
-      for (std::size_t r = 0; r < ids.size(); ++r)
-        for (std::size_t i = 0; i < width; ++i) {
-          const float number = numbers[ids[r] * width + i];
-          REQUIRE(out(r, i) == (as == dtype::f32 ? number : lazyprune::float_of_bf16(lazyprune::bf16_of_float(number))));
-        }
-      CHECK(out.untouched());
+      for (const double scale : {1.0, std::sqrt(2304.0), std::sqrt(5.0)}) {
+        backend.embed(table, ids, scale, out.view());
+        for (std::size_t r = 0; r < ids.size(); ++r)
+          for (std::size_t i = 0; i < width; ++i) {
+            const float number = numbers[ids[r] * width + i];
+            const float kept = as == dtype::f32 ? number : lazyprune::float_of_bf16(lazyprune::bf16_of_float(number));
+            REQUIRE(out(r, i) == kept * static_cast<float>(scale));
+          }
+        CHECK(out.untouched());
+      }
     }
 }
 
@@ -280,7 +301,21 @@ struct attention_case {
   std::size_t active, rows;
   attention_sample::layout layout;
   std::size_t probed;
+  lazyprune::attention_variant variant = {};
 };
+
+/// A variant for every third case: none, one of its kinds alone, or several; windows around the edges of tiles, blocks and strips, of the
+/// token alone, and wider than everything. Positions have gaps, so that a window holds fewer tokens than it is wide.
+lazyprune::attention_variant variant_of(std::size_t number) {
+  const std::size_t windows[] = {1, 2, 12, 31, 64, 65, 100, 255, 512, 513, 700, 100000};
+  const std::size_t i = number / 3;
+  lazyprune::attention_variant v;
+  if (number % 3 == 0) return v;
+  if (number % 3 == 1 || i % 2 == 0) v.window = windows[i % std::size(windows)];
+  if (number % 3 == 2) v.soft_cap = i % 4 < 2 ? 50 : 1.5;
+  if (i % 3 == 2) v.scale = i % 2 ? 0.3 : 0.0625;
+  return v;
+}
 
 std::vector<attention_case> attention_cases() {
   using enum attention_sample::layout;
@@ -292,15 +327,48 @@ std::vector<attention_case> attention_cases() {
         if (rows <= active) {
           const std::size_t probed[] = {0, 1, std::min<std::size_t>(rows, 3), rows};
           const std::size_t i = cases.size();
-          cases.push_back({shapes[i % std::size(shapes)], active, rows, layout, probed[i % 4] * (rows < 100 || i % 4 < 3)});
+          cases.push_back({shapes[i % std::size(shapes)], active, rows, layout, probed[i % 4] * (rows < 100 || i % 4 < 3), variant_of(i)});
         }
   cases.push_back({{4, 2, 16}, 613, 613, run, 2});
   cases.push_back({{3, 3, 24}, 613, 613, scattered, 1});
   cases.push_back({{8, 1, 33}, 530, 530, late_run, 0});
   cases.push_back({{4, 2, 16}, 4097, 1, run, 1});
   cases.push_back({{4, 2, 16}, 4097, 6, scattered, 2});
+  cases.push_back({{4, 2, 16}, 613, 613, run, 2, {.window = 300}});
+  cases.push_back({{3, 3, 24}, 613, 613, scattered, 1, {.soft_cap = 50, .window = 33}});
+  cases.push_back({{8, 1, 33}, 530, 530, late_run, 0, {.scale = 0.1, .window = 256}});
+  cases.push_back({{4, 2, 16}, 4097, 1, run, 1, {.window = 1000}});
+  cases.push_back({{4, 2, 16}, 4097, 6, scattered, 2, {.scale = 0.2, .soft_cap = 20, .window = 2000}});
   return cases;
 }
+
+/// The definition of attention in double: the probabilities that a row and head gives to the active tokens, and whether it sees them.
+struct exact_row {
+  std::vector<double> probability;
+  std::vector<bool> sees;
+  double most_terms = 0;  // the most that a score's terms add up to without their signs
+
+  exact_row(const attention_sample& s, const lazyprune::attention_variant& v, std::size_t r, std::size_t h)
+      : probability(s.active.size()), sees(s.active.size()) {
+    const auto [heads, kv_heads, d] = s.shape;
+    const double scale = v.scale != 0 ? v.scale : 1 / std::sqrt(static_cast<double>(d));
+    double mass = 0;
+    for (std::size_t i = 0; i < s.active.size(); ++i) {
+      sees[i] = s.active[i] <= s.rows[r] && (v.window == 0 || s.rows[r] - s.active[i] < v.window);
+      if (!sees[i]) continue;
+      double score = 0, terms = 0;
+      for (std::size_t e = 0; e < d; ++e) {
+        const double term = scale * s.q[r * s.q_width() + h * d + e] * s.k[s.slots[i] * s.kv_width() + h * kv_heads / heads * d + e];
+        score += term;
+        terms += std::abs(term);
+      }
+      most_terms = std::max(most_terms, terms);
+      if (v.soft_cap != 0) score = v.soft_cap * std::tanh(score / v.soft_cap);
+      mass += probability[i] = std::exp(score);
+    }
+    for (double& p : probability) p /= mass;
+  }
+};
 
 }  // namespace
 
@@ -315,54 +383,51 @@ CONTRACT("attention and its probabilities", attention) {
     CAPTURE(c.rows);
     CAPTURE(c.probed);
     CAPTURE(static_cast<int>(c.layout));
+    CAPTURE(c.variant.scale);
+    CAPTURE(c.variant.soft_cap);
+    CAPTURE(c.variant.window);
     const attention_sample s(c.shape, c.active, c.rows, c.layout, ++seed);
     const auto [heads, kv_heads, d] = s.shape;
     const auto kv = s.cache(backend);
     REQUIRE(kv.size() == s.total);
     const guarded<float> q(c.rows, s.q_width(), s.q);
     guarded<float> out(c.rows, s.q_width()), probe(c.probed * heads, c.active);
-    backend.attend(q.view(), kv, s.what(), out.view(), {probe.view().data, c.probed, probe.view().stride});
+    lazyprune::attention_rows what = s.what();
+    what.variant = c.variant;
+    backend.attend(q.view(), kv, what, out.view(), {probe.view().data, c.probed, probe.view().stride});
     CHECK(out.untouched());
     CHECK(probe.untouched());
 
-    oracle exact_backend;
-    const auto exact_kv = s.cache(exact_backend);
-    const guarded<double> exact_q(c.rows, s.q_width(), s.q);
-    guarded<double> exact(c.rows, s.q_width());
-    guarded<float> exact_probe(c.rows * heads, c.active);
-    exact_backend.attend(exact_q.view(), exact_kv, s.what(), exact.view(), {exact_probe.view().data, c.rows, exact_probe.view().stride});
-
-    double worst_out = 0, worst_probe = 0, future = 0;
+    double worst_out = 0, worst_probe = 0;
+    std::size_t unseen = 0;
     for (std::size_t r = 0; r < c.rows; ++r)
       for (std::size_t h = 0; h < heads; ++h) {
-        // A score is off by its sum and by what it rounds itself: scale, difference to the largest. A probability by the exp of that,
-        // by exp's own 4 u, and by the sum and quotient; the rescaling of what was summed before adds 3 u a block.
-        double score_off = 0;
-        std::vector<double> weighed(d);
-        for (std::size_t i = 0; i < c.active; ++i) {
-          if (s.active[i] > s.rows[r]) break;
-          double terms = 0;
-          for (std::size_t e = 0; e < d; ++e) {
-            const std::size_t at = s.slots[i] * s.kv_width() + h * kv_heads / heads * d + e;
-            terms += std::abs(static_cast<double>(s.q[r * s.q_width() + h * d + e]) * s.k[at]) / std::sqrt(static_cast<double>(d));
-            weighed[e] += static_cast<double>(exact_probe(r * heads + h, i)) * std::abs(s.v[at]);
+        const exact_row exact(s, c.variant, r, h);
+        std::vector<double> sums(d), magnitudes(d);
+        for (std::size_t i = 0; i < c.active; ++i)
+          for (std::size_t e = 0; exact.sees[i] && e < d; ++e) {
+            const double term = exact.probability[i] * s.v[s.slots[i] * s.kv_width() + h * kv_heads / heads * d + e];
+            sums[e] += term;
+            magnitudes[e] += std::abs(term);
           }
-          score_off = std::max(score_off, rounding(d, 4) * terms);
-        }
+        // A score is off by its sum and by what it rounds itself: scale, difference to the largest; a cap, its share and a tanh of 8 u. A
+        // probability is off by the exp of that, by exp's own 4 u, and by the sum and quotient; the rescaling of what was summed before
+        // adds 3 u a block.
+        const double score_off = rounding(d, c.variant.soft_cap != 0 ? 14 : 4) * exact.most_terms;
         const double relative = std::expm1(2 * score_off) + rounding(c.active, 8 + 3 * static_cast<double>(c.active) / 256);
-        for (std::size_t e = 0; e < d; ++e) note(worst_out, out(r, h * d + e) - exact(r, h * d + e), relative * weighed[e]);
+        for (std::size_t e = 0; e < d; ++e) note(worst_out, out(r, h * d + e) - sums[e], relative * magnitudes[e]);
         if (r + c.probed < c.rows) continue;
         for (std::size_t i = 0; i < c.active; ++i) {
-          const float got = probe((r + c.probed - c.rows) * heads + h, i), expected = exact_probe(r * heads + h, i);
-          if (s.active[i] > s.rows[r])
-            future += std::abs(got);
+          const float got = probe((r + c.probed - c.rows) * heads + h, i);
+          if (exact.sees[i])
+            note(worst_probe, got - exact.probability[i], relative * exact.probability[i] + 0x1p-149);
           else
-            note(worst_probe, static_cast<double>(got) - expected, relative * expected);
+            unseen += got != 0;
         }
       }
     CHECK(worst_out <= 1);
     CHECK(worst_probe <= 1);
-    CHECK(future == 0);
+    CHECK(unseen == 0);
   }
 }
 

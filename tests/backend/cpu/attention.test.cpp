@@ -4,6 +4,9 @@
 
 #include <doctest/doctest.h>
 
+#include <limits>
+#include <numeric>
+
 #include <lazyprune/backend/cpu.hpp>
 #include <lazyprune/backend/reference.hpp>
 
@@ -29,6 +32,65 @@ TEST_CASE("a row alone, a few rows and many rows agree" ON_EVERY_PATH) {
   for (std::size_t r = 0; r < 40; ++r)
     for (std::size_t i = 0; i < s.q_width(); ++i) worst = std::max(worst, static_cast<double>(std::abs(many(r, i) - few(r, i))));
   CHECK(worst <= 2e-5);  // values and scores up to 5: some hundred roundings of 2^-24 each on either side
+}
+
+TEST_CASE("a row in a window has the same bits in any company, and whether the caller knows of the tokens before it or not" ON_EVERY_PATH) {
+  using layout = attention_sample::layout;
+  for (const dtype type : {dtype::f32, dtype::bf16})
+    for (const auto where : {layout::late_run, layout::scattered})
+      for (const std::size_t window : {1u, 40u, 511u, 100000u}) {
+        CAPTURE(window);
+        CAPTURE(static_cast<int>(where));
+        tested_cpu backend({.kv = type});
+        const attention_sample s({6, 2, 24}, 1300, 80, where, 4);
+        const auto kv = s.cache(backend);
+        const guarded<float> q(80, s.q_width(), s.q);
+        guarded<float> many(80, s.q_width()), few(80, s.q_width());
+        attention_rows what = s.what();
+        what.rows_of_layer = 80;
+        what.variant = {.soft_cap = window == 511 ? 4.0 : 0.0, .window = window};
+        backend.attend(q.view(), kv, what, many.view(), {});
+        const std::span<const position> rows = what.rows;
+        for (std::size_t r = 0, count = 1; r < 80; r += count, count = std::min<std::size_t>(80 - r, count % 7 + 1)) {
+          what.rows = rows.subspan(r, count);
+          std::size_t before = 0;  // active tokens that none of these rows can see
+          while (what.rows[0] >= s.active[before] + window) ++before;
+          what.active = std::span(s.active).subspan(r % 2 ? before : 0);
+          what.slots = std::span(s.slots).subspan(r % 2 ? before : 0);
+          backend.attend(q.view().slice(r, count), kv, what, few.view().slice(r, count), {});
+        }
+        CHECK(many == few);
+        if (window < 100000) continue;
+        what = s.what();
+        what.rows_of_layer = 80;
+        backend.attend(q.view(), kv, what, few.view(), {});
+        CHECK(many == few);  // a window that holds everything is none
+      }
+}
+
+TEST_CASE("what a window leaves out is not read" ON_EVERY_PATH) {
+  tested_cpu backend;
+  const attention_shape shape{2, 1, 16};
+  const std::size_t tokens = 2000, width = 16, rows = 100, window = 300;
+  std::vector<float> k = normal_floats(tokens * width, 1), v = normal_floats(tokens * width, 2);
+  const std::vector<float> q = normal_floats(rows * 2 * width, 3);
+  std::vector<position> all(tokens);
+  std::iota(all.begin(), all.end(), position{0});
+  const auto attended = [&] {
+    cpu::kv_layer kv(1, width);
+    append(backend, kv, guarded<float>(tokens, width, k).view(), guarded<float>(tokens, width, v).view());
+    guarded<float> out(rows, 2 * width);
+    attention_rows what{shape, std::span<const position>(all).last(rows), all, all};
+    what.variant.window = window;
+    backend.attend(guarded<float>(rows, 2 * width, q).view(), kv, what, out.view(), {});
+    return out;
+  };
+  const auto clean = attended();
+  // The first row sees from 1601 on. A tile of 32 keys is read whole, and one that nobody sees not at all: infinities there harm nobody.
+  const std::size_t unread = (tokens - rows - window + 1) / 32 * 32 * width;
+  std::fill_n(k.begin(), unread, std::numeric_limits<float>::infinity());
+  std::fill_n(v.begin(), unread, std::numeric_limits<float>::infinity());
+  CHECK(attended() == clean);
 }
 
 TEST_CASE("keys and values in bf16" ON_EVERY_PATH) {

@@ -120,6 +120,30 @@ inline void check_attention_kernel(const lazyprune::kernels::attention_kernel& k
     CHECK(sums[i] == (i < 192 && r < 2 ? before[i] * by[r] : before[i]));
   }
 
+  // cap tanh(x): near 0 as exact as elsewhere, NaN for NaN, and rows and tiles beyond stay as they are.
+  std::vector<float> xs{0.0f, 1e30f, -1e30f, none, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()};
+  for (float x = 1e-30f; x < 40; x *= 1.01f)
+    for (const float sign : {1.0f, -1.0f}) xs.push_back(sign * x);
+  xs.resize((xs.size() + 63) / 64 * 64);
+  const std::size_t stride = 3 * 32;  // two rows of three
+  std::vector<float> capped(xs.size() / 64 * stride, 5.0f);
+  const auto place = [&](std::size_t i) -> float& { return capped[i / 64 * stride + i % 64]; };
+  for (std::size_t i = 0; i < xs.size(); ++i) place(i) = xs[i];
+  kernel.soft_cap(capped.data(), stride, xs.size() / 64, 2, 30.0f);
+  double worst = 0;
+  for (std::size_t i = 0; i < xs.size(); ++i) {
+    const double exact = 30 * std::tanh(static_cast<double>(xs[i]));
+    if (std::isnan(xs[i])) {
+      CHECK(std::isnan(place(i)));
+    } else {
+      CHECK(std::abs(place(i)) <= 30);
+      worst = std::max(worst, std::abs(place(i) - exact) / std::max(0x1p-126, std::abs(exact)));
+    }
+  }
+  CHECK(worst <= 8 * 0x1p-24);  // a polynomial, two sums, a quotient and a product
+  for (std::size_t t = 0; t < xs.size() / 64; ++t)
+    for (std::size_t i = 64; i < stride; ++i) REQUIRE(capped[t * stride + i] == 5.0f);
+
   for (const std::size_t count : {1u, 7u, 8u, 9u, 16u, 31u, 40u}) {
     auto row = normal_floats(count + 3, 3);
     row[0] = none;

@@ -33,5 +33,8 @@ TEST_CASE("AVX-512 gives the bits of AVX2") {
     narrow.gate_silu(sums.data(), 6, bias.data(), a.view().data, a.view().stride);
     wide.gate_silu(sums.data(), 6, bias.data(), b.view().data, b.view().stride);
     CHECK(a == b);
+    narrow.gate_gelu_tanh(sums.data(), 6, bias.data(), a.view().data, a.view().stride);
+    wide.gate_gelu_tanh(sums.data(), 6, bias.data(), b.view().data, b.view().stride);
+    CHECK(a == b);
   }
 }
