@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // How fast is attention: blocks of a prefill, over contiguous keys, over an active subset, with revived rows; and one decoded token, whose
-// keys and values come from memory? Each with and without a probe for the probabilities of the query token. Counted are the pairs of a
-// query and a key that it sees. The reference column is Eigen's two products, Q K^T and P V, over all pairs and without a softmax.
-// Names: model/scene/keys/probe/threads/column.
+// keys and values come from memory? What is left of that in a window of 512 positions, and what does a soft cap add? Each with and without
+// a probe for the probabilities of the query token. Counted are the pairs of a query and a key that it sees. The reference column is
+// Eigen's two products, Q K^T and P V, over all pairs and without a softmax. Names: model/scene/keys/probe/threads/column.
 #include <algorithm>
 #include <functional>
 #include <numeric>
@@ -30,12 +30,17 @@ struct scene {
   std::vector<position> rows;
   std::vector<position> active;
   std::vector<std::uint32_t> slots;
+  lazyprune::attention_variant variant = {};
 
-  /// Active tokens that row r sees.
-  std::size_t seen(std::size_t r) const { return static_cast<std::size_t>(std::ranges::upper_bound(active, rows[r]) - active.begin()); }
+  /// Active tokens that row r sees: from the first to the one before the last.
+  std::pair<std::size_t, std::size_t> seen(std::size_t r) const {
+    const auto after = [&](position p) { return static_cast<std::size_t>(std::ranges::upper_bound(active, p) - active.begin()); };
+    const auto window = static_cast<position>(variant.window);
+    return {window == 0 || rows[r] < window ? 0 : after(rows[r] - window), after(rows[r])};
+  }
   double pairs() const {
     double sum = 0;
-    for (std::size_t r = 0; r < rows.size(); ++r) sum += static_cast<double>(seen(r));
+    for (std::size_t r = 0; r < rows.size(); ++r) sum += static_cast<double>(seen(r).second - seen(r).first);
     return sum;
   }
 };
@@ -50,6 +55,12 @@ std::vector<position> first_positions(std::size_t count) {
 scene contiguous(const std::string& name, std::size_t keys, std::size_t queries) {
   scene s{name, keys, {}, first_positions(keys), first_positions(keys)};
   s.rows.assign(s.active.end() - static_cast<std::ptrdiff_t>(queries), s.active.end());
+  return s;
+}
+
+scene in_variant(const std::string& name, scene s, const lazyprune::attention_variant& variant) {
+  s.name = name;
+  s.variant = variant;
   return s;
 }
 
@@ -81,9 +92,15 @@ const scene scenes[] = {contiguous("prefill", 512, prefill_block),
                         contiguous("prefill", 4096, prefill_block),
                         active_subset(4096),
                         revived(4096),
+                        in_variant("window", contiguous("", 4096, prefill_block), {.window = 512}),
+                        in_variant("window", contiguous("", 16384, prefill_block), {.window = 512}),
+                        in_variant("window_subset", active_subset(4096), {.window = 512}),
+                        in_variant("soft_cap", contiguous("", 4096, prefill_block), {.soft_cap = 50}),
                         contiguous("decode", 512, 1),
                         contiguous("decode", 2048, 1),
-                        contiguous("decode", 4096, 1)};
+                        contiguous("decode", 4096, 1),
+                        in_variant("decode_window", contiguous("", 4096, 1), {.window = 512}),
+                        in_variant("decode_window", contiguous("", 16384, 1), {.window = 512})};
 
 /// Keys and values by position, queries by row.
 struct numbers {
@@ -118,18 +135,21 @@ bool right(const model& m, const scene& s, const numbers& n) {
   const auto [heads, kv_heads, d] = m.shape;
   for (const std::size_t r : {std::size_t{0}, s.rows.size() - 1})
     for (const std::size_t h : {std::size_t{0}, heads - 1}) {
-      const std::size_t at = h * kv_heads / heads * d, seen = s.seen(r);
-      std::vector<double> p(seen);
+      const std::size_t at = h * kv_heads / heads * d;
+      const auto [first, end] = s.seen(r);
+      std::vector<double> p(end);
       double mass = 0;
-      for (std::size_t i = 0; i < seen; ++i) {
+      for (std::size_t i = first; i < end; ++i) {
         double score = 0;
         for (std::size_t j = 0; j < d; ++j)
           score += static_cast<double>(n.q.data()[r * n.q_size + h * d + j]) * n.k.data()[s.active[i] * n.kv_size + at + j];
-        mass += p[i] = std::exp(score / std::sqrt(static_cast<double>(d)));
+        score /= std::sqrt(static_cast<double>(d));
+        if (const double cap = s.variant.soft_cap; cap > 0) score = cap * std::tanh(score / cap);
+        mass += p[i] = std::exp(score);
       }
       for (std::size_t j = 0; j < d; ++j) {
         double sum = 0, squares = 0;
-        for (std::size_t i = 0; i < seen; ++i) {
+        for (std::size_t i = first; i < end; ++i) {
           const double term = p[i] / mass * n.v.data()[s.active[i] * n.kv_size + at + j];
           sum += term;
           squares += term * term;
@@ -159,7 +179,7 @@ void ours(benchmark::State& state, const model& m, const scene& s, bool probed, 
   std::vector<float> probabilities(m.shape.heads * s.active.size());
   lazyprune::attention_probe probe;
   if (probed) probe = {.data = probabilities.data(), .queries = 1, .stride = s.active.size()};
-  const lazyprune::attention_rows what{m.shape, s.rows, s.active, s.slots};
+  const lazyprune::attention_rows what{m.shape, s.rows, s.active, s.slots, s.rows.size(), s.variant};
   const auto run = [&](const cpu::kv_layer& kv) { backend.attend(n.queries(), kv, what, n.results(), probe); };
   run(caches[0]);
   if (!right(m, s, n)) return state.SkipWithError("wrong result");
@@ -167,7 +187,7 @@ void ours(benchmark::State& state, const model& m, const scene& s, bool probed, 
   std::size_t turn = 0;
   const double seconds = bench::time_of(state, [&] { run(caches[turn++ % caches.size()]); });
   report(state, operations_of(m, s.pairs()), seconds, i, type, threads);
-  if (!decode) return;
+  if (!decode || s.variant.window > 0) return;  // of a window, too few bytes come from too many places to tell
   state.counters["GB/s"] = bytes / seconds / 1e9;
   state.counters["of_DRAM"] = bytes / seconds / bench::reading_ceiling(threads);
 }
@@ -213,7 +233,8 @@ int main(int argc, char** argv) {
               if (has(i))
                 register_one(at + "/probe:" + (probed ? "1" : "0") + with + bench::column(type, i),
                              [=, &m, &s](benchmark::State& state) { ours(state, m, s, probed, threads, i, type); });
-        register_one(at + "/probe:0" + with + "f32.eigen", [=, &m, &s](benchmark::State& state) { eigen(state, m, s, threads); });
+        if (s.variant == lazyprune::attention_variant{})
+          register_one(at + "/probe:0" + with + "f32.eigen", [=, &m, &s](benchmark::State& state) { eigen(state, m, s, threads); });
       }
     }
   return bench::run(argc, argv);
