@@ -70,6 +70,12 @@ inline void append_utf8(std::string& text, char32_t code) {
   }
 }
 
+/// White space as Python's str.isspace() has it: the benchmarks' metrics and chat templates are defined by Python programs.
+constexpr bool is_space(char32_t c) {
+  return (c >= 0x09 && c <= 0x0d) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) ||
+         c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+}
+
 /// Bytes at the beginning of the text that could be the beginning of one well-formed character and are not yet it; 0 where none could.
 /// These are the "maximal subparts" that one U+FFFD each stands for (Unicode 15, section 3.9).
 constexpr std::size_t utf8_beginning(std::string_view text) {

@@ -23,11 +23,7 @@ inline std::u32string characters_of(std::string_view text) {
   out.reserve(text.size());
   while (!text.empty()) {
     const std::size_t length = utf8_prefix(text);
-    char32_t code = 0xfffd;
-    if (length == 1) code = static_cast<unsigned char>(text[0]);
-    if (length > 1) code = static_cast<unsigned char>(text[0]) & (0x7fu >> length);
-    for (std::size_t i = 1; i < length; ++i) code = code << 6 | (static_cast<unsigned char>(text[i]) & 0x3fu);
-    out += code;
+    out += length > 0 ? utf8_code(text.substr(0, length)) : U'\ufffd';
     text.remove_prefix(std::max<std::size_t>(length, 1));
   }
   return out;
@@ -56,12 +52,6 @@ inline constexpr character_set ignorable_characters(ignorable_steps);
 
 constexpr bool is_word(char32_t c) { return word_characters.contains(c); }
 constexpr bool is_digit(char32_t c) { return digit_characters.contains(c); }
-
-/// str.isspace().
-constexpr bool is_space(char32_t c) {
-  return (c >= 0x09 && c <= 0x0d) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) ||
-         c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
-}
 
 /// string.punctuation.
 constexpr bool is_ascii_punctuation(char32_t c) {

@@ -24,11 +24,7 @@ struct character {
 constexpr character first_character(std::string_view text) {
   const std::size_t size = utf8_prefix(text);
   if (size == 0) return {0xfffd, 1};
-  const auto byte = [&](std::size_t i) { return static_cast<std::uint32_t>(static_cast<unsigned char>(text[i])); };
-  if (size == 1) return {byte(0), 1};
-  std::uint32_t code = byte(0) & (0x7fu >> size);
-  for (std::size_t i = 1; i < size; ++i) code = code << 6 | (byte(i) & 0x3fu);
-  return {code, size};
+  return {utf8_code(text.substr(0, size)), size};
 }
 
 /// The last one; likewise.
@@ -38,25 +34,6 @@ constexpr character last_character(std::string_view text) {
   const std::string_view tail = text.substr(text.size() - back);
   if (utf8_prefix(tail) == back) return first_character(tail);
   return {0xfffd, 1};
-}
-
-inline void append_utf8(std::string& out, std::uint32_t code) {
-  const auto put = [&](std::uint32_t byte) { out += static_cast<char>(static_cast<unsigned char>(byte)); };
-  if (code < 0x80) {
-    put(code);
-  } else if (code < 0x800) {
-    put(0xc0u | code >> 6);
-    put(0x80u | (code & 0x3fu));
-  } else if (code < 0x10000) {
-    put(0xe0u | code >> 12);
-    put(0x80u | (code >> 6 & 0x3fu));
-    put(0x80u | (code & 0x3fu));
-  } else {
-    put(0xf0u | code >> 18);
-    put(0x80u | (code >> 12 & 0x3fu));
-    put(0x80u | (code >> 6 & 0x3fu));
-    put(0x80u | (code & 0x3fu));
-  }
 }
 
 constexpr std::size_t count_characters(std::string_view text) {
@@ -70,12 +47,6 @@ constexpr std::size_t character_offset(std::string_view text, std::size_t index)
   std::size_t at = 0;
   for (; index > 0 && at < text.size(); --index) at += first_character(text.substr(at)).size;
   return at;
-}
-
-/// str.isspace of one character.
-constexpr bool is_space(std::uint32_t code) {
-  return (code >= 9 && code <= 13) || (code >= 0x1c && code <= 0x20) || code == 0x85 || code == 0xa0 || code == 0x1680 ||
-         (code >= 0x2000 && code <= 0x200a) || code == 0x2028 || code == 0x2029 || code == 0x202f || code == 0x205f || code == 0x3000;
 }
 
 /// Where str.splitlines ends a line.
