@@ -73,8 +73,8 @@ class sequence {
 
   /// Forgets all tokens, and the statistics. The memory of keys and values is kept for those to come.
   void clear() {
+    const forgets_with_session afterwards{*this};
     session_.reset();
-    forget_with_session();
     expected_ = 0;
   }
 
@@ -99,22 +99,20 @@ class sequence {
   }
 
   void abandon() {
-    try {
-      session_.abandon();
-    } catch (...) {  // a user's policy that could not be made anew
-      forget_with_session();
-      throw;
-    }
-    forget_with_session();
+    const forgets_with_session afterwards{*this};
+    session_.abandon();
   }
 
-  /// Forgets what the session knows nothing of any more.
-  void forget_with_session() noexcept {
-    const frontier_table& table = session_.tokens();
-    tokens_.resize(table.known());
-    kv_.retain([&](layer_id l, position t) { return t < table.known() && l < table.frontier(t) && !table.gone(t); });
-    retain_rows();
-  }
+  /// Forgets what the session knows nothing of any more, also where the session throws: a user's policy that could not be made anew.
+  struct forgets_with_session {
+    sequence& text;
+    ~forgets_with_session() {
+      const frontier_table& table = text.session_.tokens();
+      text.tokens_.resize(table.known());
+      text.kv_.retain([&](layer_id l, position t) { return t < table.known() && l < table.frontier(t) && !table.gone(t); });
+      text.retain_rows();
+    }
+  };
 
   /// Gives back the memory of rows in slots that the session has freed.
   void retain_rows() noexcept {
