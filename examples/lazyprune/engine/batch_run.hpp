@@ -31,7 +31,7 @@ struct batch_run {
 class batch_watch final : public step_observer {
  public:
   /// The most at the end of any layer; of the scratch it has the rows that wait.
-  const memory_use& most() const { return most_; }
+  const memory_use& most() const { return memory_.most(); }
   /// Active tokens over layers, sequences and steps.
   std::size_t kv_rows() const { return kv_rows_; }
 
@@ -41,23 +41,21 @@ class batch_watch final : public step_observer {
     kv_rows_ += plan.active.size();
   }
   void layer_ends(const layer_end& end) override {
-    now_.kv += end.kv_bytes;
-    now_.store += end.stored_bytes;
-    now_.scratch += end.waiting_bytes;
-    most_.kv = std::max(most_.kv, now_.kv);
-    most_.store = std::max(most_.store, now_.store);
-    most_.together = std::max(most_.together, now_.kv + now_.store);
-    most_.scratch = std::max(most_.scratch, now_.scratch);
+    together_.kv_bytes += end.kv_bytes;
+    together_.stored_bytes += end.stored_bytes;
+    together_.waiting_bytes += end.waiting_bytes;
+    memory_.layer_ends(together_);
   }
 
  private:
   void enter(layer_id layer) {
     layer_ = layer;
-    now_ = {};
+    together_ = {};
   }
 
   layer_id layer_ = 0;
-  memory_use now_, most_;
+  layer_end together_{};  // of the sequences that have left the layer
+  memory_watch memory_;
   std::size_t kv_rows_ = 0;
 };
 
@@ -89,7 +87,7 @@ batch_run run_batch(workspace<Backend>& work, std::vector<any_session> sessions,
   for (std::size_t k = 0; k <= steps; ++k) {
     const auto start = clock::now();
     if (k == 0) work.reserve(most);
-    if (!forward<Backend>(work, batch)) break;
+    if (!forward(work, batch)) break;
     timer.part_begins(step_part::logits);
     const auto logits = read_logits(work, 0, count);
     timer.part_ends(step_part::logits);
