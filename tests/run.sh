@@ -8,12 +8,11 @@ cd "$(dirname "$0")/.."
 
 packages=$test_packages
 settings=cmake/dev.cmake
-skip=
 compiler=
 kind=
 for option; do
   case $option in
-    --sanitize) settings=cmake/sanitize.cmake skip="--label-exclude source|whole" ;; # not what looks at source, nor what takes minutes
+    --sanitize) settings=cmake/sanitize.cmake ;;
     --clang) compiler=-DCMAKE_CXX_COMPILER=clang++ packages="$packages $clang_packages" kind=clang ;;
     *) fail "tests/run.sh: expected --sanitize or --clang, found $option" ;;
   esac
@@ -27,5 +26,4 @@ configure "$folder" -C $settings $compiler
 build "$folder"
 export OMP_WAIT_POLICY=passive # tests run side by side: threads that spin would wait for those of another
 export LSAN_OPTIONS="suppressions=$PWD/cmake/sanitize.supp:print_suppressions=0"
-# shellcheck disable=SC2086
-ctest --test-dir "$folder" $skip --output-on-failure --no-tests=error --parallel "$(getconf _NPROCESSORS_ONLN)"
+ctest --test-dir "$folder" --output-on-failure --no-tests=error --parallel "$(getconf _NPROCESSORS_ONLN)"

@@ -19,47 +19,47 @@ namespace {
 /// The part that a dense run has too.
 nlohmann::ordered_json json_of(const outcome& result) {
   const generation& run = result.run;
-  nlohmann::ordered_json json;
-  json["finish_reason"] = name_of(run.reason);
-  json["text"] = result.text ? nlohmann::ordered_json(*result.text) : nlohmann::ordered_json(nullptr);
-  json["tokens"] = run.tokens;
-  json["prompt_tokens"] = result.prompt_tokens;
-  json["policy"] = {{"name", result.policy_name}, {"text", result.policy_text}};
-  json["ttft_s"] = run.prefill_seconds;
-  json["prefill_tokens_per_s"] = result.prefill_rate();
-  json["decode_tokens_per_s"] = result.decode_rate();
-  json["computed"] = {{"rows", run.cost.rows},
+  nlohmann::ordered_json object;
+  object["finish_reason"] = name_of(run.reason);
+  object["text"] = result.text ? nlohmann::ordered_json(*result.text) : nlohmann::ordered_json(nullptr);
+  object["tokens"] = run.tokens;
+  object["prompt_tokens"] = result.prompt_tokens;
+  object["policy"] = {{"name", result.policy_name}, {"text", result.policy_text}};
+  object["ttft_s"] = run.prefill_seconds;
+  object["prefill_tokens_per_s"] = result.prefill_rate();
+  object["decode_tokens_per_s"] = result.decode_rate();
+  object["computed"] = {{"rows", run.cost.rows},
                       {"dense_rows", run.cost.dense_rows},
                       {"share_prompt", run.share_prompt},
                       {"per_layer", run.cost.prefill_rows},
                       {"revived", run.cost.revived}};
-  json["memory"] = {{"weights", result.weight_bytes},
+  object["memory"] = {{"weights", result.weight_bytes},
                     {"kv", run.memory.kv},
                     {"store", run.memory.store},
                     {"scratch", run.memory.scratch},
                     {"peak", result.peak_bytes()}};
-  if (result.speculates) json["speculation"] = {{"steps", run.decode_steps}, {"drafted", run.drafted}, {"accepted", run.accepted}};
-  if (result.kept) json["kept_tokens"] = *result.kept;
+  if (result.speculates) object["speculation"] = {{"steps", run.decode_steps}, {"drafted", run.drafted}, {"accepted", run.accepted}};
+  if (result.kept) object["kept_tokens"] = *result.kept;
   if (result.shared) {
-    json["shared_rows"] = result.shared->rows;
-    json["shared_tokens"] = result.shared->tokens;
-    json["shared_s"] = result.shared->seconds;
+    object["shared_rows"] = result.shared->rows;
+    object["shared_tokens"] = result.shared->tokens;
+    object["shared_s"] = result.shared->seconds;
   }
-  return json;
+  return object;
 }
 
 }  // namespace
 
 std::string to_json(const run_heading& heading, const outcome& result, const std::optional<outcome>& dense) {
-  nlohmann::ordered_json json{
+  nlohmann::ordered_json object{
       {"version", 1}, {"model", heading.model}, {"backend", heading.backend}, {"isa", heading.isa}, {"seed", heading.seed}};
-  json.update(json_of(result));
+  object.update(json_of(result));
   if (dense) {
-    json["dense"] = json_of(*dense);
+    object["dense"] = json_of(*dense);
     if (dense->run.prefill_seconds > 0 && result.run.prefill_seconds > 0)
-      json["speedup_ttft"] = dense->run.prefill_seconds / result.run.prefill_seconds;
+      object["speedup_ttft"] = dense->run.prefill_seconds / result.run.prefill_seconds;
   }
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
+  return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
 }
 
 namespace {

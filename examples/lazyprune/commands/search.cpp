@@ -46,7 +46,7 @@ estimate mean_and_interval(const by_task<double>& values) {
 
 /// Stages as flags.
 constexpr std::string_view no_stages = "--policy dense", stages_flag = "--stages ";
-std::string flags_of(const stages& when) { return when.list().empty() ? std::string(no_stages) : std::string(stages_flag) + when.text(); }
+std::string flag_of(const stages& when) { return when.list().empty() ? std::string(no_stages) : std::string(stages_flag) + when.text(); }
 
 class searching {
  public:
@@ -103,7 +103,7 @@ class searching {
 
   /// The score of each question, 0 to 100; asks what was not asked before.
   by_task<double> scores(const stages& when, const by_task<std::size_t>& questions, const std::string& what) {
-    const eval_setting setting = setting_of(flags_of(when));
+    const eval_setting setting = setting_of(flag_of(when));
     std::vector<ask> asks;
     for (const std::vector<std::size_t>& task : questions)
       for (const std::size_t q : task) asks.push_back({q, setting, setting.method});
@@ -142,7 +142,7 @@ class searching {
     for (std::size_t t = 0; t < lost.size(); ++t)
       for (std::size_t i = 0; i < lost[t].size(); ++i) lost[t][i] -= found[t][i];
     std::cout << markdown_table(markdown_columns(1, {"stages", "rows", "score", "lost"}), trades) << '\n'
-              << flags_of(best.when) << '\n'
+              << flag_of(best.when) << '\n'
               << percent_text(best.rows) << " of the dense rows; score " << fixed(best.score, 2) << ", dense " << fixed(whole.score, 2)
               << ", on the " << count(searched_) << " samples searched on, " << result.trail.size() << " schedules tried\n"
               << "score " << fixed(mean(found), 2) << ", dense " << fixed(mean(dense), 2) << ", lost "
