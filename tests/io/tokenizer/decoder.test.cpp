@@ -83,3 +83,10 @@ TEST_CASE("unknown kinds and options are refused by name") {
   CHECK(said(R"({"type": "Strip", "content": "", "start": 0, "stop": 0})") == R"(t.json: content: expected one character, found "")");
   CHECK(said(R"({"type": "Strip", "content": " ", "start": -1, "stop": 0})").starts_with("t.json: start: expected a whole number"));
 }
+
+TEST_CASE("a text without end is refused") {
+  const std::string replace = R"({"type": "Replace", "pattern": {"String": "a"}, "content": "aaaaaaaa"})";
+  const decoder growing =
+      parse(R"({"type": "Sequence", "decoders": [)" + replace + "," + replace + "," + replace + "," + replace + "," + replace + "]}");
+  CHECK(error_of([&] { decoded(growing, {"a"}); }) == "tokenizer: replaced text: expected at most 4160 bytes, found more");
+}

@@ -5,6 +5,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <io/support.hpp>
 #include <io/tokenizer/known_unicode.hpp>
@@ -60,5 +61,7 @@ TEST_CASE("unknown kinds and options are refused by name; so is a text without e
   const normalizer growing = parse(R"({"type": "Replace", "pattern": {"String": "a"}, "content": ")" + std::string(500, 'b') + "\"}");
   CHECK(growing.apply(std::string(8, 'a')).text.size() == 4000);
   CHECK(error_of([&] { growing.apply(std::string(100'000, 'a')); }) ==
-        "tokenizer: normalizer: expected at most 64 bytes for one of the text, found 50000000 bytes");
+        "tokenizer: replaced text: expected at most 6404096 bytes, found more");
+  const normalizer longer(std::vector<normalizer::step>(12, normalizer::prepend{std::string(400, 'b')}));
+  CHECK(error_of([&] { longer.apply("a"); }) == "tokenizer: normalizer: expected at most 64 bytes for one of the text, found 4401 bytes");
 }

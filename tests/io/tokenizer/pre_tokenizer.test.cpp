@@ -87,3 +87,12 @@ TEST_CASE("unknown kinds and options are refused by name") {
   CHECK(said(R"({"type": "ByteLevel", "add_prefix_space": false})") ==
         R"(t.json: type: expected none that needs Unicode's tables, in a build without PCRE2 and utf8proc, found "ByteLevel")");
 }
+
+TEST_CASE("a text without end is refused") {
+  const auto* const characters = known_unicode();
+  if (!characters) return;
+  const std::string bytes = R"({"type": "ByteLevel", "add_prefix_space": false, "use_regex": false})";
+  const std::string twice = bytes + "," + bytes, eight = twice + "," + twice + "," + twice + "," + twice;
+  CHECK(error_of([&] { words(R"({"type": "Sequence", "pretokenizers": [)" + eight + "]}", std::string(100, ' '), characters); }) ==
+        "tokenizer: pre-tokenizer: expected at most 64 bytes for one of the text, found 12800 bytes");
+}

@@ -87,9 +87,10 @@ class decoding {
   /// The decoder must outlive it.
   explicit decoding(const decoder& how) : how_(&how), states_(how.steps.size()) {}
 
-  /// The text that is certain once this piece is known.
+  /// The text that is certain once this piece is known. Throws `error` where the text grows beyond all measure.
   std::string push(std::string_view piece) {
     std::string out;
+    most_ += 64 * piece.size();
     feed(0, piece, out);
     return out;
   }
@@ -116,6 +117,9 @@ class decoding {
   }
 
   void feed(std::size_t at, std::string_view piece, std::string& out) {
+    if (piece.size() > most_)
+      throw error("tokenizer", "decoder", "at most 64 bytes for one of the pieces", std::to_string(piece.size()) + " bytes",
+                  error_code::unsupported);
     if (at == states_.size()) {
       out += piece;
       return;
@@ -151,7 +155,7 @@ class decoding {
     feed(at + 1, first ? std::string(piece) : ' ' + std::string(piece), out);
   }
   void whole(const decoder::replace& one, std::size_t at, std::string_view piece, std::string& out) {
-    feed(at + 1, one.pattern.replaced(piece, one.content), out);
+    feed(at + 1, one.pattern.replaced(piece, one.content, most_), out);
   }
   void whole(const decoder::byte_fallback&, std::size_t at, std::string_view piece, std::string& out) {
     if (const auto byte = detail::byte_named(piece)) {
@@ -195,6 +199,7 @@ class decoding {
 
   const decoder* how_;
   std::vector<state> states_;
+  std::size_t most_ = 4096;  // bytes that a step may make of the pieces so far
 };
 
 namespace detail {

@@ -84,7 +84,7 @@ class normalizer {
     result now{std::string(text), true};
     const std::size_t most = 4096 + 64 * text.size();
     for (const step& next : steps_) {
-      std::visit([&](const auto& one) { take(one, now); }, next);
+      std::visit([&](const auto& one) { take(one, now, most); }, next);
       if (now.text.size() > most)
         throw error("tokenizer", "normalizer", "at most 64 bytes for one of the text", std::to_string(now.text.size()) + " bytes",
                     error_code::unsupported);
@@ -93,17 +93,17 @@ class normalizer {
   }
 
  private:
-  static void take(const form& one, result& now) { now.text = one.characters->normalized(now.text, one.form); }
-  static void take(const replace& one, result& now) {
+  static void take(const form& one, result& now, std::size_t) { now.text = one.characters->normalized(now.text, one.form); }
+  static void take(const replace& one, result& now, std::size_t most) {
     const std::vector<text_cut> cuts = one.pattern.cuts(now.text);
     now.from_start = now.from_start && (cuts.empty() || !cuts.front().match || !one.content.empty());
-    now.text = one.pattern.replaced(now.text, one.content);
+    now.text = one.pattern.replaced(now.text, one.content, most);
   }
-  static void take(const prepend& one, result& now) {
+  static void take(const prepend& one, result& now, std::size_t) {
     if (!now.text.empty()) now.text.insert(0, one.text);
   }
-  static void take(const lowercase& one, result& now) { now.text = one.characters->lowercase(now.text); }
-  static void take(const strip& one, result& now) {
+  static void take(const lowercase& one, result& now, std::size_t) { now.text = one.characters->lowercase(now.text); }
+  static void take(const strip& one, result& now, std::size_t) {
     const std::size_t left = one.left ? detail::leading_space(now.text) : 0;
     now.from_start = now.from_start && left == 0;
     now.text.erase(0, left);

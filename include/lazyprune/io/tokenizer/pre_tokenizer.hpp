@@ -68,9 +68,11 @@ class pre_tokenizer {
   pre_tokenizer() = default;
   explicit pre_tokenizer(std::vector<step> steps) : steps_(std::move(steps)) {}
 
-  /// The words of a well-formed text that is not empty, in order. `first`: the text begins where the whole text begins.
+  /// The words of a well-formed text that is not empty, in order. `first`: the text begins where the whole text begins. Throws `error`
+  /// where the text grows beyond all measure.
   std::vector<text_piece> apply(std::string text, bool first) const {
     std::vector<text_piece> pieces, next;
+    const std::size_t most = 4096 + 64 * text.size();
     pieces.push_back({std::move(text), first});
     for (const step& one : steps_) {
       next.clear();
@@ -80,6 +82,11 @@ class pre_tokenizer {
           },
           one);
       pieces.swap(next);
+      std::size_t bytes = 0;
+      for (const text_piece& piece : pieces) bytes += piece.text.size();
+      if (bytes > most)
+        throw error("tokenizer", "pre-tokenizer", "at most 64 bytes for one of the text", std::to_string(bytes) + " bytes",
+                    error_code::unsupported);
     }
     return pieces;
   }

@@ -71,10 +71,14 @@ class text_pattern {
     return all;
   }
 
-  /// The text with every match replaced, as it stands.
-  std::string replaced(std::string_view text, std::string_view content) const {
+  /// The text with every match replaced, as it stands. Throws `error` where that is longer than `most`.
+  std::string replaced(std::string_view text, std::string_view content, std::size_t most = std::string_view::npos) const {
     std::string out;
-    for (const text_cut& cut : cuts(text)) out += cut.match ? content : text.substr(cut.range.begin, cut.range.end - cut.range.begin);
+    for (const text_cut& cut : cuts(text)) {
+      out += cut.match ? content : text.substr(cut.range.begin, cut.range.end - cut.range.begin);
+      if (out.size() > most)
+        throw error("tokenizer", "replaced text", "at most " + std::to_string(most) + " bytes", "more", error_code::unsupported);
+    }
     return out;
   }
 
