@@ -11,12 +11,14 @@
 
 #include "engine/engine.hpp"
 #include "engine/model_choice.hpp"
+#include "engine/model_words.hpp"
 #include "engine/sessions.hpp"
 #include "tables/number_text.hpp"
 #include "terminal/columns.hpp"
 
 #include <lazyprune/backend/cpu/packed_kv.hpp>
 #include <lazyprune/backend/tensor.hpp>
+#include <lazyprune/io/checkpoint.hpp>
 #include <lazyprune/io/text.hpp>
 #include <lazyprune/io/tokenizer.hpp>
 #include <lazyprune/model/config.hpp>
@@ -29,7 +31,7 @@ namespace {
 using json = nlohmann::ordered_json;
 
 json rope_json(const rope_config& rope) {
-  constexpr std::array<const char*, 4> names{"none", "linear", "llama3", "yarn"};
+  constexpr std::array<const char*, 5> names{"none", "linear", "llama3", "yarn", "longrope"};
   json result{{"theta", rope.theta}, {"scaling", names[static_cast<std::size_t>(rope.scaling)]}};
   if (rope.scaling != rope_scaling::none) result["factor"] = rope.factor;
   if (rope.original_positions > 0) result["original_positions"] = rope.original_positions;
@@ -37,24 +39,33 @@ json rope_json(const rope_config& rope) {
 }
 
 json config_json(const model_config& c) {
-  return {{"family", c.family},
-          {"vocabulary", c.vocabulary},
-          {"hidden", c.hidden},
-          {"layers", c.layers},
-          {"n_heads", c.n_heads},
-          {"n_kv_heads", c.n_kv_heads},
-          {"head_dim", c.head_dim},
-          {"ffn", c.ffn},
-          {"max_positions", c.max_positions},
-          {"rms_epsilon", c.rms_epsilon},
-          {"rope", rope_json(c.rope)},
-          {"tied", c.tied},
-          {"qkv_bias", c.qkv_bias},
-          {"output_bias", c.output_bias},
-          {"mlp_bias", c.mlp_bias},
-          {"qk_norm", c.qk_norm},
-          {"bos", c.bos},
-          {"eos", c.eos}};
+  json result{{"family", c.family},
+              {"vocabulary", c.vocabulary},
+              {"hidden", c.hidden},
+              {"layers", c.layers},
+              {"n_heads", c.n_heads},
+              {"n_kv_heads", c.n_kv_heads},
+              {"head_dim", c.head_dim},
+              {"ffn", c.ffn},
+              {"max_positions", c.max_positions},
+              {"rms_epsilon", c.rms_epsilon},
+              {"rope", rope_json(c.rope)},
+              {"tied", c.tied},
+              {"qkv_bias", c.qkv_bias},
+              {"output_bias", c.output_bias},
+              {"mlp_bias", c.mlp_bias},
+              {"qk_norm", c.qk_norm},
+              {"bos", c.bos},
+              {"eos", c.eos}};
+  if (c.rotary_dim > 0) result["rotary_dim"] = c.rotary_dim;
+  if (!c.windows.empty()) result["windows"] = c.windows;
+  if (c.window_rope) result["window_rope"] = rope_json(*c.window_rope);
+  if (c.activation != gate_activation::silu) result["activation"] = "gelu";
+  if (c.embedding_scale != 1.0) result["embedding_scale"] = c.embedding_scale;
+  if (c.attention_scale != 0.0) result["attention_scale"] = c.attention_scale;
+  if (c.attention_soft_cap != 0.0) result["attention_soft_cap"] = c.attention_soft_cap;
+  if (c.logit_soft_cap != 0.0) result["logit_soft_cap"] = c.logit_soft_cap;
+  return result;
 }
 
 json tensors_json(const std::vector<tensor_entry>& tensors) {
@@ -85,18 +96,36 @@ json types_json(const std::vector<tensor_entry>& tensors) {
   return result;
 }
 
-json tokenizer_json(const opened_model& model) {
-  std::optional<tokenizer> tokenizer;
-  try {
-    tokenizer = model.load_tokenizer();
-  } catch (const error& fault) {
-    if (fault.code() == error_code::io) throw;
-    return {{"not_usable", fault.what()}};
-  }
-  if (!tokenizer) return nullptr;
+/// The name of a GGUF file's way to split text, if it has one.
+json pre_json(const opened_model& model) {
+  const gguf_file* const file = model.files().gguf();
+  const auto pre = file ? file->find("tokenizer.ggml.pre") : std::nullopt;
+  return pre && pre->is_string() ? json(pre->string()) : json(nullptr);
+}
+
+json tokenizer_json(const model_words& words, const opened_model& model) {
+  if (words.tokens().fault()) return {{"not_usable", words.tokens().fault()->what()}, {"pre", pre_json(model)}};
+  const std::optional<tokenizer>& tokens = words.tokens().get();
+  if (!tokens) return nullptr;
   const auto id = [](const std::optional<token_id>& token) { return token ? json(*token) : json(nullptr); };
-  return {{"pieces", tokenizer->size()},     {"bos", id(tokenizer->bos())},       {"eos", id(tokenizer->eos())},
-          {"unknown", id(tokenizer->unknown())}, {"adds_bos", tokenizer->adds_bos()}, {"byte_fallback", tokenizer->byte_fallback()}};
+  return {{"kind", tokens->kind()},         {"pre", pre_json(model)},
+          {"vocabulary", tokens->size()},   {"bos", id(tokens->bos())},
+          {"eos", id(tokens->eos())},       {"unknown", id(tokens->unknown())},
+          {"adds_bos", tokens->adds_bos()}, {"byte_fallback", tokens->byte_fallback()}};
+}
+
+/// The chat template's text, and, where it cannot be used, why.
+void add_chat_template(json& all, const model_words& words) {
+  const found_part<model_chat> chat([&] { return words.find_chat(); });
+  all["chat_template"] = !chat.fault() && chat.get() ? json(chat.get()->format.source()) : json(nullptr);
+  if (chat.fault()) all["chat_template_not_usable"] = chat.fault()->what();
+}
+
+/// True, or why the model, or text for it, is not computed here.
+json supported_json(const opened_model& model, const model_words& words) {
+  if (const auto fault = model.not_computed()) return fault->what();
+  if (const auto& fault = words.tokens().fault()) return fault->what();
+  return true;
 }
 
 /// Throws `error` where it does not fit: a config may have any numbers.
@@ -139,12 +168,19 @@ void print_lines(const json& object, const std::string& before = "  ") {
   }
 }
 
-void print(const json& all) {
-  std::cout << one_line(all["model"].get<std::string>()) << "\n\nconfig\n";
+void print_config(const json& all) {
+  std::cout << one_line(all["model"].get<std::string>()) << "\n\n";
+  if (!all["supported"].is_boolean()) std::cout << "not supported: " << one_line(all["supported"].get<std::string>()) << "\n\n";
+  if (all["config"].is_null()) return;
+  std::cout << "config\n";
   print_lines(all["config"]);
   std::cout << "  " << left("recommended stages", 24) << (all["stages"].is_null() ? "none" : all["stages"].get<std::string>()) << "\n  "
             << left("first pruning layer", 24)
-            << chunk_text(all["first_pruning_layer"].get<layer_id>(), all["config"]["layers"].get<layer_id>()) << "\n\ntensors\n";
+            << chunk_text(all["first_pruning_layer"].get<layer_id>(), all["config"]["layers"].get<layer_id>()) << "\n\n";
+}
+
+void print_tensors(const json& all) {
+  std::cout << "tensors\n";
   for (const json& tensor : all["tensors"])
     std::cout << "  " << left(printable(tensor["name"].get<std::string>()), 52) << left(tensor["type"].get<std::string>(), 8)
               << left(tensor["shape"].dump(), 16) << right(bytes_text(tensor["bytes"].get<std::size_t>()), 10) << '\n';
@@ -156,21 +192,42 @@ void print(const json& all) {
     for (const auto& [type, share] : all["types"].items())
       std::cout << "  " << left(type, 8) << right(bytes_text(share["bytes"].get<std::size_t>()), 10) << " in " << share["tensors"]
                 << " tensors, " << three_digits(share["bits_per_weight"].get<double>()) << " bits a weight\n";
+}
+
+void print_words(const json& all) {
+  const json& tokens = all["tokenizer"];
   std::cout << "\ntokenizer\n";
-  if (all["tokenizer"].is_null())
+  if (tokens.is_null())
     std::cout << "  none: the model has no tokenizer\n";
-  else if (all["tokenizer"].contains("not_usable"))
-    std::cout << "  not usable: " << one_line(all["tokenizer"]["not_usable"].get<std::string>()) << '\n';
+  else if (tokens.contains("not_usable"))
+    std::cout << "  not usable: " << one_line(tokens["not_usable"].get<std::string>()) << '\n';
   else
-    print_lines(all["tokenizer"]);
-  const json& memory = all["memory"];
+    print_lines(tokens);
+  std::cout << "\nchat template\n";
+  if (all.contains("chat_template_not_usable"))
+    std::cout << "  not usable: " << one_line(all["chat_template_not_usable"].get<std::string>()) << '\n';
+  else if (all["chat_template"].is_null())
+    std::cout << "  none: the model has no chat template\n";
+  else
+    std::cout << "  " << all["chat_template"].get_ref<const std::string&>().size() << " bytes; --json shows it\n";
+}
+
+void print_memory(const json& memory) {
+  if (memory.is_null()) return;
   const double layers = memory["stored_row_in_layers"].get<double>();
   std::cout << "\nmemory of a context of " << memory["context"] << " tokens, dense\n  keys and values         "
             << bytes_text(memory["kv_bytes"].get<std::size_t>()) << ", " << bytes_text(memory["kv_bytes_per_token"].get<std::size_t>())
             << " a token\n  a row of the aux store  " << bytes_text(memory["stored_row_bytes"].get<std::size_t>())
             << ", as much as the keys and values of " << three_digits(layers) << " layers:\n"
-            << "                          a token pruned with more layers than that above it saves memory\n\ncpu path: "
-            << all["isa"].get<std::string>() << ", of ";
+            << "                          a token pruned with more layers than that above it saves memory\n";
+}
+
+void print(const json& all) {
+  print_config(all);
+  print_tensors(all);
+  print_words(all);
+  print_memory(all["memory"]);
+  std::cout << "\ncpu path: " << all["isa"].get<std::string>() << ", of ";
   for (const json& name : all["isas"]) std::cout << (name == all["isas"].front() ? "" : ", ") << name.get<std::string>();
   std::cout << "; LAZYPRUNE_ISA chooses\n";
 }
@@ -179,21 +236,23 @@ void print(const json& all) {
 
 int inspect(const inspect_flags& flags, const policy_registry& policies) {
   check(backend_flags{});
-  const opened_model model(flags.model);
-  const std::size_t context = model.context(flags.context);
-  const any_session session = new_session(with_recommended_stages(flags.policy, model, policies), model.layers(), policies);
+  const opened_model model = opened_model::described(flags.model);
+  const model_words words(model);
   const std::vector<tensor_entry> tensors = model.tensors();
-  json all;
-  all["version"] = 1;
-  all["model"] = model.path().string();
-  all["config"] = config_json(model.config());
-  all["stages"] = model.stages() ? json(*model.stages()) : json(nullptr);
-  all["first_pruning_layer"] = session.chunk_layers(phase::prefill);
+  json all{{"version", 1}, {"model", model.path().string()}, {"supported", supported_json(model, words)}};
+  for (const char* key : {"config", "stages", "first_pruning_layer", "memory"}) all[key] = nullptr;
+  if (model.stages()) all["stages"] = *model.stages();
+  if (model.layers() > 0) {
+    const any_session session = new_session(with_recommended_stages(flags.policy, model, policies), model.layers(), policies);
+    all["config"] = config_json(model.config());
+    all["first_pruning_layer"] = session.chunk_layers(phase::prefill);
+    all["memory"] = memory_json(model, model.context(flags.context));
+  }
   all["tensors"] = tensors_json(tensors);
   all["totals"] = totals_json(tensors);
   all["types"] = types_json(tensors);
-  all["tokenizer"] = tokenizer_json(model);
-  all["memory"] = memory_json(model, context);
+  all["tokenizer"] = tokenizer_json(words, model);
+  add_chat_template(all, words);
   all["isa"] = isa_of({});
   all["isas"] = isas_here();
   if (flags.json)

@@ -38,6 +38,15 @@ std::filesystem::path model_path(const model_flags& flags) {
 opened_model::opened_model(const model_flags& flags)
     : files_(std::make_shared<const checkpoint>(model_path(flags), flags.no_mmap ? file_access::read : file_access::map)) {}
 
+opened_model::opened_model(std::shared_ptr<const checkpoint> files) : files_(std::move(files)) {}
+
+opened_model opened_model::described(const model_flags& flags) {
+  const file_access how = flags.no_mmap ? file_access::read : file_access::map;
+  return opened_model(std::make_shared<const checkpoint>(model_path(flags), how, model_use::described));
+}
+
+std::optional<error> opened_model::not_computed() const { return files_->not_computed(); }
+
 const std::filesystem::path& opened_model::path() const { return files_->path(); }
 const model_config& opened_model::config() const { return files_->config(); }
 layer_id opened_model::layers() const { return static_cast<layer_id>(config().layers); }

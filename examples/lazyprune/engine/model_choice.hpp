@@ -13,6 +13,7 @@
 
 #include "commands/flags.hpp"
 
+#include <lazyprune/core/error.hpp>
 #include <lazyprune/core/types.hpp>
 
 namespace lazyprune {
@@ -41,9 +42,13 @@ class opened_model {
  public:
   /// Throws `error` where there is no model.
   explicit opened_model(const model_flags& flags);
+  /// A model to be described: what is not computed here is no fault, and `not_computed` tells it.
+  static opened_model described(const model_flags& flags);
+
+  /// Why it cannot be computed; none where it can, as far as config and types of tensors say. Where the config is why, config() is empty.
+  std::optional<error> not_computed() const;
 
   const checkpoint& files() const { return *files_; }
-  std::shared_ptr<const checkpoint> shared_files() const { return files_; }
   const std::filesystem::path& path() const;
   const model_config& config() const;
   layer_id layers() const;
@@ -67,6 +72,8 @@ class opened_model {
   std::size_t context(std::size_t asked) const;
 
  private:
+  explicit opened_model(std::shared_ptr<const checkpoint> files);
+
   std::shared_ptr<const checkpoint> files_;
 };
 

@@ -49,12 +49,16 @@ struct placed_tensor {
   }
 };
 
+/// What a model is opened for. Of one that is only described, what is not computed here is no fault.
+enum class model_use : std::uint8_t { computed, described };
+
 /// Every member function that is const may be called by any number of threads at a time.
 class checkpoint {
  public:
   /// `path`: a GGUF file, the first of its parts, or a folder. Where a folder holds weights of both kinds, safetensors are taken. Throws
   /// `error` where a file is missing, malformed, or asks for what is not computed.
-  explicit checkpoint(std::filesystem::path path, file_access how = file_access::map) : path_(std::move(path)) {
+  explicit checkpoint(std::filesystem::path path, file_access how = file_access::map, model_use use = model_use::computed)
+      : path_(std::move(path)), use_(use) {
     std::error_code failure;
     if (path_.extension() == ".gguf" && std::filesystem::is_regular_file(path_, failure))
       open_gguf_parts(path_, how);
@@ -67,6 +71,30 @@ class checkpoint {
   const std::filesystem::path& path() const { return path_; }
   const model_config& config() const { return config_; }
 
+  /// Why the model cannot be computed; none where it can, as far as config and types of tensors say. Where the config is why, config() is
+  /// empty.
+  std::optional<error> not_computed() const {
+    if (config_fault_) return config_fault_;
+    try {
+      for (const auto& [name, t] : tensors_) check_type(t);
+    } catch (const error& fault) {
+      return fault;
+    }
+    return std::nullopt;
+  }
+
+  /// Throws `error` where the tensor's type is none that is read here.
+  void check_type(const placed_tensor& t) const {
+    const ggml_type* const type = ggml_type_of(t.stored->type);
+    if (!plain_type(t.stored->type) && (!type || !type->dequantize)) t.refuse(types_read(), t.stored->type, error_code::unsupported);
+  }
+  /// The types whose numbers are taken as they lie in the file.
+  static std::optional<dtype> plain_type(std::string_view type) {
+    for (const auto& [name, plain] : {std::pair(std::string_view("F32"), dtype::f32), {"F16", dtype::f16}, {"BF16", dtype::bf16}})
+      if (type == name) return plain;
+    return std::nullopt;
+  }
+
   /// The stages that lazyprune.json recommends, as stages::parse reads them.
   const std::optional<std::string>& stages() const { return stages_; }
 
@@ -78,7 +106,7 @@ class checkpoint {
   const gguf_file* gguf() const { return parts_.empty() ? nullptr : &parts_[0]; }
 
   /// The name in the file of the tensor that Hugging Face calls so.
-  std::string stored_name(std::string_view name) const { return parts_.empty() ? std::string(name) : gguf_name_of(name, family_->tensors); }
+  std::string stored_name(std::string_view name) const { return family_ ? gguf_name_of(name, family_->tensors) : std::string(name); }
 
   /// Null where there is none that Hugging Face calls so.
   const placed_tensor* find(std::string_view name) const {
@@ -95,7 +123,7 @@ class checkpoint {
 
   /// Whether the rows of a tensor's heads are interleaved in the file: GGUF's llama rotates neighbours.
   bool interleaves(std::string_view name) const {
-    if (parts_.empty() || !family_->interleaved) return false;
+    if (!family_ || !family_->interleaved) return false;
     return name.find(".self_attn.q_proj.") != name.npos || name.find(".self_attn.k_proj.") != name.npos;
   }
 
@@ -116,7 +144,7 @@ class checkpoint {
   /// `error` where it cannot be used.
   std::optional<tokenizer> load_tokenizer(const unicode* characters = nullptr) const {
     if (is_gguf()) return gguf_tokenizer_of(parts_[0], characters);
-    return find_tokenizer(model_folder(path_), characters, config_.vocabulary);
+    return find_tokenizer(model_folder(path_), characters, config_fault_ ? vocabulary::most_ids : config_.vocabulary);
   }
 
  private:
@@ -146,9 +174,28 @@ class checkpoint {
     }
   }
 
+  std::string types_read() const {
+    if (!is_gguf()) return "F32, F16 or BF16";
+    std::string names;
+    for (const ggml_type& type : detail::ggml_types)
+      if (type.dequantize) names.append(names.empty() ? "" : ", ").append(type.name);
+    return "one of " + names;
+  }
+
+  /// `read` returns it.
+  template <class Read>
+  void read_config(const Read& read) {
+    try {
+      config_ = read();
+    } catch (const error& fault) {
+      if (use_ != model_use::described || fault.code() != error_code::unsupported) throw;
+      config_fault_ = fault;
+    }
+  }
+
   void read_configs(const model_folder& folder) {
-    config_ = model_config_of(folder.read_json("config.json", small));
-    if (!folder.has("generation_config.json")) return;
+    read_config([&] { return model_config_of(folder.read_json("config.json", small)); });
+    if (config_fault_ || !folder.has("generation_config.json")) return;
     const json_value generation = folder.read_json("generation_config.json", small);
     for (const token_id id : token_ids_of(generation, "eos_token_id", config_.vocabulary))
       if (std::ranges::find(config_.eos, id) == config_.eos.end()) config_.eos.push_back(id);
@@ -175,7 +222,7 @@ class checkpoint {
   void open_gguf_parts(const std::filesystem::path& first, file_access how) {
     weights_name_ = first.string();
     parts_ = open_gguf(first, how);
-    config_ = model_config_of(parts_);
+    read_config([&] { return model_config_of(parts_); });
     family_ = find_family(&model_family::name, config_.family);
     for (const gguf_file& part : parts_)
       for (const stored_tensor& t : part.tensors()) tensors_.emplace(t.name, placed_tensor{&t, &part.file()});
@@ -197,7 +244,9 @@ class checkpoint {
   }
 
   std::filesystem::path path_;
+  model_use use_;
   model_config config_;
+  std::optional<error> config_fault_;
   const model_family* family_ = nullptr;  // of a GGUF file
   std::optional<std::string> stages_;
   std::string weights_name_;  // the file that says which tensors there are
@@ -221,13 +270,13 @@ class checkpoint_weights {
     const std::string expected = "shape " + detail::shape_text(shape);
     const placed_tensor& placed = files_.at(name, "one of " + expected);
     const stored_tensor& t = *placed.stored;
-    const auto plain = plain_type(t.type);
+    const auto plain = checkpoint::plain_type(t.type);
     const ggml_type* const type = ggml_type_of(t.type);
-    if (!plain && (!type || !type->dequantize)) placed.refuse(types_read(), t.type, error_code::unsupported);
+    files_.check_type(placed);
     if (t.shape.size() != 1 && t.shape.size() != 2) placed.refuse("a vector or a matrix", "shape " + detail::shape_text(t.shape));
     if (t.shape.back() != columns || (t.shape.size() == 2 ? t.shape[0] : 1) != rows) placed.refuse(expected, detail::shape_text(t.shape));
     asked_.emplace(name);
-    placed.file->will_need(t.data);
+    placed.file->will_need(with_next(placed));
 
     const std::size_t head_dim = files_.interleaves(name) ? files_.config().head_dim : 0;
     if (plain && head_dim == 0) return {*plain, rows, columns, t.data.data()};
@@ -257,18 +306,12 @@ class checkpoint_weights {
   const std::set<std::string, std::less<>>& asked() const { return asked_; }
 
  private:
-  static std::optional<dtype> plain_type(std::string_view type) {
-    for (const auto& [name, plain] : {std::pair(std::string_view("F32"), dtype::f32), {"F16", dtype::f16}, {"BF16", dtype::bf16}})
-      if (type == name) return plain;
-    return std::nullopt;
-  }
-
-  std::string types_read() const {
-    if (!files_.is_gguf()) return "F32, F16 or BF16";
-    std::string names;
-    for (const ggml_type& type : detail::ggml_types)
-      if (type.dequantize) names.append(names.empty() ? "" : ", ").append(type.name);
-    return "one of " + names;
+  /// The tensor's bytes and those behind it, which come into memory while the tensor is packed: most files have the order of the layers.
+  static std::span<const std::byte> with_next(const placed_tensor& t) {
+    constexpr std::size_t ahead = std::size_t{64} << 20;
+    const std::span<const std::byte> file = t.file->bytes(), own = t.stored->data;
+    const auto first = static_cast<std::size_t>(own.data() - file.data());
+    return file.subspan(first, std::min(own.size() + ahead, file.size() - first));
   }
 
   const checkpoint& files_;

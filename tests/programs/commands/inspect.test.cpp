@@ -6,6 +6,8 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "test_data.hpp"
+
 TEST_CASE("what the bundled model is") {
   const program_result result = lazyprune_program({"inspect", "--json", "-c", "1000"});
   REQUIRE(result.code == 0);
@@ -27,7 +29,11 @@ TEST_CASE("what the bundled model is") {
   CHECK(all["totals"]["parameters"] == bytes / 2);
   CHECK(all["totals"]["bits_per_weight"] == 16.0);
   CHECK(all["types"] == nlohmann::json{{"BF16", all["totals"]}});
-  CHECK(all["tokenizer"]["pieces"] == 2304);
+  CHECK(all["tokenizer"]["kind"] == "BPE");
+  CHECK(all["tokenizer"]["pre"].is_null());
+  CHECK(all["tokenizer"]["vocabulary"] == 2304);
+  CHECK(all["chat_template"].is_null());
+  CHECK(all["supported"] == true);
   CHECK(all["tokenizer"]["bos"] == 1);
   CHECK(all["memory"]["context"] == 1000);
   CHECK(all["memory"]["kv_bytes_per_token"] == 6 * 2 * 2 * 32 * 2);
@@ -42,8 +48,8 @@ TEST_CASE("for people") {
   const program_result result = lazyprune_program({"inspect", "-m", bundled_model});
   REQUIRE(result.code == 0);
   for (const char* part :
-       {"n_kv_heads", "model.layers.5.mlp.up_proj.weight", "1.48 million parameters, ", ", 16.0 bits a weight", "adds_bos", "of 4096 tokens",
-        "cpu path: ", "first pruning layer     3: a chunk of a prompt runs so many layers", "; LAZYPRUNE_ISA chooses"})
+       {"n_kv_heads", "model.layers.5.mlp.up_proj.weight", "1.48 million parameters, ", ", 16.0 bits a weight", "adds_bos",
+        "of 4096 tokens", "cpu path: ", "first pruning layer     3: a chunk of a prompt runs so many layers", "; LAZYPRUNE_ISA chooses"})
     CHECK_MESSAGE(result.out.find(part) != std::string::npos, part);
   CHECK(complaint(lazyprune_program({"inspect", "-c", "5000"})) == "--ctx-size: expected at most the model's 4096, found 5000");
 }
@@ -104,4 +110,57 @@ TEST_CASE("names that no line can have") {
   const program_result inspected = lazyprune_program({"inspect", "-m", files.path()});
   CHECK(inspected.code == 0);
   CHECK(inspected.out.find("model.\\x0aeight") != std::string::npos);
+}
+
+namespace {
+
+nlohmann::json inspected(const std::string& model) {
+  const program_result people = lazyprune_program({"inspect", "-m", model}), result = lazyprune_program({"inspect", "-m", model, "--json"});
+  CHECK_MESSAGE(people.code == 0, people.err);
+  CHECK_MESSAGE(result.code == 0, result.err);
+  auto all = nlohmann::json::parse(result.out);
+  CHECK((people.out.find("not supported: ") == std::string::npos) == (all["supported"] == true));
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("a model that is not computed here is described, and why") {
+  const temporary_folder folder;
+  for (const char* name : {"model.safetensors", "tokenizer.model"})
+    std::filesystem::create_symlink(bundled_model + "/" + name, folder / name);
+  write_file(folder / "config.json", R"({"model_type": "mixtral"})");
+  write_file(folder / "chat_template.jinja", "{{ messages }}");
+  const auto all = inspected(folder.path());
+  CHECK(all["supported"].get<std::string>().starts_with((folder / "config.json") + ": model_type: expected "));
+  CHECK(all["config"].is_null());
+  CHECK(all["first_pruning_layer"].is_null());
+  CHECK(all["memory"].is_null());
+  CHECK(all["tensors"].size() == 6 * 9 + 3);
+  CHECK(all["tokenizer"]["vocabulary"] == 2304);
+  CHECK(all["chat_template"] == "{{ messages }}");
+
+  write_file(folder / "config.json", file_text(bundled_model + "/config.json"));
+  write_file(folder / "chat_template.jinja", "{% include 'x' %}");
+  std::filesystem::remove(folder / "tokenizer.model");
+  write_file(folder / "tokenization_x.py", "");
+  const auto other = inspected(folder.path());
+  CHECK(other["supported"] == other["tokenizer"]["not_usable"]);
+  CHECK(other["supported"].get<std::string>().starts_with((folder / "tokenization_x.py") + ": expected "));
+  CHECK(other["chat_template_not_usable"].get<std::string>().starts_with((folder / "chat_template.jinja") + ": line 1, column 4: "));
+  CHECK(other["config"]["layers"] == 6);
+
+  write_file(folder / "config.json", "{");  // malformed is another matter
+  CHECK(complaint(lazyprune_program({"inspect", "-m", folder.path()})).starts_with((folder / "config.json") + ": byte 1: "));
+}
+
+TEST_CASE("a GGUF file's types, its way to split text, and a type that is not read") {
+  const std::filesystem::path path = test_data("gguf/llama-q4_k_m.gguf"), other = test_data("gguf/llama-iq3_s.gguf");
+  if (path.empty() || other.empty()) return;
+  const auto all = inspected(path.string());
+  CHECK(all["supported"] == true);
+  CHECK(all["types"].contains("Q4_K"));
+  CHECK(all["tokenizer"]["pre"] == "default");
+  const auto refused = inspected(other.string());
+  CHECK(refused["supported"].get<std::string>().ends_with(", found IQ3_S"));
 }

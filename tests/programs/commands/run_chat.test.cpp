@@ -3,10 +3,13 @@
 #include "programs/program.hpp"
 
 #include <csignal>
+#include <cstdlib>
 #include <sstream>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
+
+#include "test_data.hpp"
 
 using json = nlohmann::ordered_json;
 
@@ -174,4 +177,70 @@ TEST_CASE("what does not go together") {
   write_file(model.folder / "chat_template.jinja", "{{ raise_exception('no') }}");
   CHECK(refused({"-p", "a"}) ==
         (model.folder / "chat_template.jinja") + ": line 1, column 19: expected a chat that the template takes, found no");
+}
+
+namespace {
+
+/// Steps before the first at which the two best logits are nearer than that: from there on, rounding decides.
+std::size_t sure_steps(const std::string& trace) {
+  std::istringstream steps(file_text(trace));
+  std::size_t sure = 0;
+  for (std::string line; std::getline(steps, line); ++sure) {
+    std::vector<double> logits = json::parse(line)["logits"];
+    std::ranges::nth_element(logits, logits.begin() + 1, std::ranges::greater());
+    if (logits[0] - logits[1] < 0.05) break;
+  }
+  return sure;
+}
+
+}  // namespace
+
+TEST_CASE("SmolLM2 answers chats as transformers does") {
+  const char* const model = std::getenv("LAZYPRUNE_SMOLLM2");
+  if (!model) {
+    MESSAGE("skipped: LAZYPRUNE_SMOLLM2 names no SmolLM2-135M-Instruct.Q4_1.gguf");
+    return;
+  }
+  const std::filesystem::path path = test_data("smollm2/expected.json");
+  if (path.empty()) return;
+  const json all = json::parse(file_text(path.string()));
+  const temporary_folder folder;
+  std::string requests;
+  for (const json& one : all["cases"])
+    requests +=
+        (one.contains("messages") ? json{{"messages", one["messages"]}, {"add_generation_prompt", true}} : json{{"text", one["text"]}})
+            .dump() +
+        '\n';
+  std::istringstream lines(lazyprune_program({"tokenize", "-m", model, "--jsonl", "-"}, requests).out);
+  for (const json& one : all["cases"]) {
+    std::string line;
+    std::getline(lines, line);
+    const json found = json::parse(line);
+    CHECK(found["ids"] == one["ids"]);
+    if (!one.contains("messages")) continue;
+    CHECK(found["rendered"] == one["rendered"]);
+    CAPTURE(one["rendered"]);
+
+    write_file(folder / "chat.json", one["messages"].dump());
+    for (const char* policy : {"dense", "lazy"}) {
+      CAPTURE(policy);
+      const json& expected = one[policy];
+      std::vector<std::string> flags{"run",     "-m",  model,    "--chat",         "--messages", folder / "chat.json",  "-n", "24",
+                                     "--dtype", "f32", "--json", "--trace-logits", "--trace",    folder / "trace.jsonl"};
+      if (expected.contains("stages"))
+        flags.insert(flags.end(), {"--stages", expected["stages"]});
+      else
+        flags.insert(flags.end(), {"--policy", "dense"});
+      const program_result result = lazyprune_program(flags);
+      REQUIRE_MESSAGE(result.code == 0, result.err);
+      const json run = json::parse(result.out);
+      const std::size_t sure = sure_steps(folder / "trace.jsonl");
+      CHECK(sure > 0);
+      for (std::size_t i = 0; i < std::min(sure, expected["tokens"].size()); ++i) CHECK(run["tokens"][i] == expected["tokens"][i]);
+      std::size_t rows = 0;
+      for (const json& layer : run["computed"]["per_layer"]) rows += layer.get<std::size_t>();
+      CHECK(rows == expected["prefill_rows"]);
+      if (run["tokens"] == expected["tokens"]) CHECK(run["computed"]["rows"] == expected["all_rows"]);
+    }
+  }
 }
