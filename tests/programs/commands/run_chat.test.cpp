@@ -244,3 +244,17 @@ TEST_CASE("SmolLM2 answers chats as transformers does") {
     }
   }
 }
+
+TEST_CASE("eval asks in the template's words") {
+  const chat_model model;
+  const auto prompt_tokens = [&](const std::string& chat) {
+    const program_result result = lazyprune_program({"eval", "-m", model.folder.path(), "-d",
+                                                     LAZYPRUNE_SOURCE_DIR "/examples/pocket/prompts/pocket_single_doc_qa.jsonl", "--limit",
+                                                     "1", "--task", "hotpotqa", "-n", "2", "--chat", chat, "-o", "json"});
+    REQUIRE_MESSAGE(result.code == 0, result.err);
+    return json::parse(result.out)[0]["prompt_tokens"].get<double>();
+  };
+  const std::size_t words = model.ids(json::array({message("user", "the")})).size() - 2;  // besides BOS and `the`
+  CHECK(words > 0);
+  CHECK(prompt_tokens("template") == prompt_tokens("none") + static_cast<double>(words));
+}
