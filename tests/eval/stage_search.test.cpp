@@ -146,6 +146,20 @@ TEST_CASE("an end after so many evaluations, with what was found by then") {
   CHECK(one.best == 0);
 }
 
+TEST_CASE("stages stand after the layers that are given alone, and move from one of them to the next") {
+  const stage_search how{.shares = {0.5, 0.1}, .after = std::vector<layer_id>{2, 5}};
+  std::vector<stages> tried;
+  const auto needs = all_or_nothing({1, 0.5, 0.5, 0.5, 0.1, 0.05});
+  const auto result = how(7, [&](const stages& when) {
+    tried.push_back(when);
+    return needs(when);
+  });
+  CHECK(result.trail[result.best].when == stages{{2, 0.5}, {5, 0.5}});
+  CHECK(tried.size() > 3);
+  for (const stages& when : tried)
+    for (const stage& s : when.list()) CHECK((s.after == 2 || s.after == 5));
+}
+
 TEST_CASE("a model of one layer has nowhere to prune") {
   const stage_search_result result = stage_search{}(1, [](const stages&) { return 70.0; });
   CHECK(result.trail == std::vector<searched_stages>{{stages{}, 1.0, 70.0, true}});

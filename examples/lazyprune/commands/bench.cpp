@@ -20,6 +20,7 @@
 
 #include <lazyprune/backend/tensor.hpp>
 #include <lazyprune/model/cost_model.hpp>
+#include <lazyprune/model/layers_of.hpp>
 #include <lazyprune/model/random_source.hpp>
 
 namespace lazyprune {
@@ -128,8 +129,8 @@ class measuring {
   bool prunes() const { return !result_.policy.empty(); }
 
   void check_policy_and_length(const model_config& config) {
-    const std::string flags = flags_of(spec_, config.layers, policies_);
-    if (flags != flags_of(dense_spec(), config.layers, policies_)) result_.policy = flags;
+    const std::string flags = flags_of(spec_, layers_of(config), policies_);
+    if (flags != flags_of(dense_spec(), layers_of(config), policies_)) result_.policy = flags;
     const std::size_t most = result_.longest + flags_.predict;
     if (most > config.max_positions)
       throw error("--prompts", "", "prompts of at most " + std::to_string(config.max_positions) + " tokens, the -n generated ones included",
@@ -163,7 +164,7 @@ class measuring {
 
   void once(const policy_spec& spec, std::span<const std::vector<token_id>> prompts, std::size_t decode, measured& to, bool keep) {
     std::vector<any_session> sessions;
-    while (sessions.size() < prompts.size()) sessions.push_back(new_session(spec, engine_->config().layers, policies_));
+    while (sessions.size() < prompts.size()) sessions.push_back(new_session(spec, engine_->config(), policies_));
     to.last = engine_->generate_together(std::move(sessions), prompts, decode);
     if (!keep) return;
     to.prefill.seconds.push_back(to.last.prefill_seconds);

@@ -20,6 +20,7 @@
 #include <lazyprune/io/read_to_end.hpp>
 #include <lazyprune/io/tokenizer.hpp>
 #include <lazyprune/model/generator.hpp>
+#include <lazyprune/model/layers_of.hpp>
 
 namespace lazyprune {
 namespace program {
@@ -51,7 +52,7 @@ class comparison {
         policies_(policies),
         model_(flags.model),
         pruned_(with_recommended_stages(flags.policy, model_, policies)),
-        policy_(flags_of(pruned_, model_.layers(), policies)) {
+        policy_(flags_of(pruned_, layers_of(model_.config()), policies)) {
     check(flags_.backend);
     const tokenizer tokens = model_.tokenizer_for(flags.asked);
     const std::size_t context = model_.context(flags.context);
@@ -95,7 +96,7 @@ class comparison {
   generation generate(const policy_spec& policy, const split_text& text, generation_options options) {
     options.max_new = text.rest.size();
     options.context = text.prompt.size() + text.rest.size();
-    return engine_->generate(new_session(policy, model_.layers(), policies_), text.prompt, options);
+    return engine_->generate(new_session(policy, model_.config(), policies_), text.prompt, options);
   }
 
   /// Threads started and the code in memory before a clock runs.

@@ -243,7 +243,7 @@ int inspect(const inspect_flags& flags, const policy_registry& policies) {
   for (const char* key : {"config", "stages", "first_pruning_layer", "memory"}) all[key] = nullptr;
   if (model.stages()) all["stages"] = *model.stages();
   if (model.layers() > 0) {
-    const any_session session = new_session(with_recommended_stages(flags.policy, model, policies), model.layers(), policies);
+    const any_session session = new_session(with_recommended_stages(flags.policy, model, policies), model.config(), policies);
     all["config"] = config_json(model.config());
     all["first_pruning_layer"] = session.chunk_layers(phase::prefill);
     all["memory"] = memory_json(model, model.context(flags.context));

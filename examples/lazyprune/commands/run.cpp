@@ -118,7 +118,7 @@ class prompt_run {
     }
     page.facts.emplace_back("keys and values", bytes_text(result.run.memory.kv));
     page.facts.emplace_back("aux store", bytes_text(result.run.memory.store));
-    page.pruned_is_lost = loses_tokens(run_.pruned().spec, run_.model().layers(), policies_);
+    page.pruned_is_lost = loses_tokens(run_.pruned().spec, run_.model().config(), policies_);
     return page;
   }
 

@@ -58,7 +58,9 @@ class questions_run {
       prompts_.push_back(run_.encode(document + '\n' + question));
       run_.check_length(prompts_.back(), "question " + std::to_string(prompts_.size()));
     }
-    if (run_.generates()) shared_ = shared_length(prompts_);
+    const rope_kind rope = rope_of(prompts_.front());
+    const bool alike = std::ranges::all_of(prompts_, [&](const auto& prompt) { return rope_of(prompt) == rope; });
+    if (run_.generates() && alike) shared_ = shared_length(prompts_);
   }
 
   int run() {
@@ -70,10 +72,20 @@ class questions_run {
   }
 
  private:
+  /// So many tokens can come to be known, with the answer.
+  std::size_t length_with(const std::vector<token_id>& prompt) const {
+    if (flags_.context > 0) return flags_.context;
+    return std::min(prompt.size() + (flags_.force.empty() ? flags_.predict : flags_.force.size()), run_.model().context(0));
+  }
+  /// What its length makes of its positions, with LongRoPE: texts that differ in that share nothing.
+  rope_kind rope_of(const std::vector<token_id>& prompt) const { return rope_kind_for(run_.model().config(), length_with(prompt)); }
+
   bool read(reader& r) {
     using clock = std::chrono::steady_clock;
     const auto start = clock::now();
-    r.beginning = run_.engine().read(run_.new_session(r.policy), std::span(prompts_.front()).first(shared_), run_.options());
+    generation_options options = run_.options();
+    if (shared_ > 0) options.expected = length_with(prompts_.front());
+    r.beginning = run_.engine().read(run_.new_session(r.policy), std::span(prompts_.front()).first(shared_), options);
     if (!r.beginning) return false;
     r.shared = {shared_, r.beginning->rows(), std::chrono::duration<double>(clock::now() - start).count()};
     return true;

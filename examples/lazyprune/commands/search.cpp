@@ -18,6 +18,7 @@
 #include <lazyprune/core/flag_text.hpp>
 #include <lazyprune/eval/drawn_half.hpp>
 #include <lazyprune/eval/stage_search.hpp>
+#include <lazyprune/model/layers_of.hpp>
 
 namespace lazyprune {
 namespace program {
@@ -68,7 +69,8 @@ class searching {
 
   void run() {
     std::size_t tried = 0;
-    const stage_search search{.max_loss = flags_.max_loss, .most_evaluations = flags_.tries};
+    const stage_search search{
+        .max_loss = flags_.max_loss, .most_evaluations = flags_.tries, .after = layers_of(run_.model().config()).attention_after};
     const auto result = search(run_.layers(), [&](const stages& when) {
       const std::string what = "schedule " + std::to_string(++tried) + " of at most " + std::to_string(flags_.tries);
       return mean(scores(when, searched_, what));
@@ -94,7 +96,7 @@ class searching {
     if (method != no_stages && !method.starts_with(stages_flag)) throw error(file, place, "one that a search made", "another");
     eval_setting setting = setting_of(method);
     try {
-      setting.description(run_.layers(), run_.policies());
+      setting.description(layers_of(run_.model().config()), run_.policies());
     } catch (const error& fault) {
       throw error(file + ": " + place, fault);
     }

@@ -19,6 +19,7 @@
 #include "tables/sweep_table.hpp"
 
 #include <lazyprune/eval/pooled.hpp>
+#include <lazyprune/model/layers_of.hpp>
 #include <lazyprune/policy/presets.hpp>
 
 namespace lazyprune {
@@ -72,11 +73,11 @@ class sweeping {
  private:
   void add(std::vector<eval_setting> seeds, std::optional<stage> single = {}) {
     const eval_setting& first = seeds.front();
-    std::string policy = first.description(run_.layers(), run_.policies());
+    std::string policy = first.description(layers_, run_.policies());
     if (draws(first.method)) policy += " (seeds 0 to " + std::to_string(seeds.size() - 1) + " of the first sample, then the next ones)";
     candidates_.push_back({first, policy, single});
     for (std::size_t seed = 0; seed < seeds.size(); ++seed) {
-      const std::string name = seeds[seed].text() + ": " + seeds[seed].description(run_.layers(), run_.policies());
+      const std::string name = seeds[seed].text() + ": " + seeds[seed].description(layers_, run_.policies());
       repeats_.push_back({candidates_.size() - 1, std::move(seeds[seed]), seed, name});
     }
   }
@@ -93,7 +94,7 @@ class sweeping {
   void add_methods() {
     add({at_budget({"dense"}, {}, run_.layers())});
     const std::optional<std::string>& named = run_.model().stages();
-    const stages recommended = named ? stages::parse(*named) : lazyllm_stages(run_.layers());
+    const stages recommended = named ? stages::parse(*named) : moved_to(layers_, lazyllm_stages(run_.layers()));
     for (const std::string& text : flags_.methods) {
       const pruning_method method = read_method(text, run_.layers(), recommended);
       for (const double budget : flags_.budgets) {
@@ -106,12 +107,13 @@ class sweeping {
     }
   }
 
-  /// Adds a stage after each layer, or after some spread evenly.
+  /// Adds a stage after each layer after which one may stand, or after some spread evenly.
   void add_single_stages() {
     constexpr layer_id most = 8;
     const layer_id layers = run_.layers(), n = std::min(layers - 1, most);
     for (layer_id k = 1; k <= n; ++k) {
       const auto after = static_cast<layer_id>(std::lround(static_cast<double>(k) * layers / (n + 1)));
+      if (!layers_.scores_attention_after(after)) continue;
       for (const double share : {0.9, 0.7, 0.5, 0.3, 0.1}) add({one_stage(after, share, layers)}, stage{after, share});
     }
   }
@@ -162,6 +164,7 @@ class sweeping {
 
   sweep_flags flags_;
   runner run_;
+  model_layers layers_ = layers_of(run_.model().config());
   std::vector<candidate> candidates_;  // dense first
   std::vector<repeat> repeats_;        // dense first
   std::vector<ask> asks_;              // in the order in which they are made

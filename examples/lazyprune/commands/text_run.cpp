@@ -9,6 +9,8 @@
 #include "terminal/columns.hpp"
 #include "terminal/text_stream.hpp"
 
+#include <lazyprune/model/layers_of.hpp>
+
 namespace lazyprune {
 namespace program {
 namespace {
@@ -32,7 +34,7 @@ void check_ids(std::string_view flag, const std::vector<token_id>& ids, const mo
 
 named_policy policy_of(const run_flags& flags, const opened_model& model, const policy_registry& policies) {
   const policy_spec spec = with_recommended_stages(flags.policy, model, policies);
-  return {spec, flags_of(spec, model.layers(), policies)};
+  return {spec, flags_of(spec, layers_of(model.config()), policies)};
 }
 
 }  // namespace
@@ -60,7 +62,7 @@ text_run::text_run(const run_flags& flags, const policy_registry& policies)
 }
 
 any_session text_run::new_session(const named_policy& policy) const {
-  return lazyprune::program::new_session(policy.spec, model_.layers(), policies_);
+  return lazyprune::program::new_session(policy.spec, model_.config(), policies_);
 }
 
 std::vector<token_id> text_run::encode(const std::string& text) const {

@@ -29,6 +29,7 @@ class forked_beginning final : public text_beginning {
       : backend_(how), work_(net, backend_), text_(net, std::move(session)) {}
 
   bool read(std::span<const token_id> tokens, const generation_options& options) {
+    text_.expect(options.expected);
     return tokens.empty() || read_beginning(work_, text_, tokens, options.chunk, options.observer);
   }
 

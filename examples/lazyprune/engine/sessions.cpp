@@ -2,6 +2,7 @@
 #include "engine/sessions.hpp"
 
 #include <lazyprune/core/error.hpp>
+#include <lazyprune/model/layers_of.hpp>
 #include <lazyprune/policy/store/none.hpp>
 #include <lazyprune/registry/make_session.hpp>
 #include <lazyprune/registry/policy_registry.hpp>
@@ -14,7 +15,7 @@ policy_spec with_recommended_stages(policy_spec spec, const opened_model& model,
   policy_spec recommended;
   recommended.stages = model.stages();
   try {
-    parts_of(recommended, model.layers(), policies);
+    parts_of(recommended, layers_of(model.config()), policies);
   } catch (const error& fault) {
     throw error((model.path() / "lazyprune.json").string(), fault);
   }
@@ -22,16 +23,16 @@ policy_spec with_recommended_stages(policy_spec spec, const opened_model& model,
   return spec;
 }
 
-any_session new_session(const policy_spec& spec, std::size_t layers, const policy_registry& policies) {
-  return make_session(spec, {.layers = static_cast<layer_id>(layers)}, policies);
+any_session new_session(const policy_spec& spec, const model_config& config, const policy_registry& policies) {
+  return make_session(spec, layers_of(config), {}, policies);
 }
 
-std::string flags_of(const policy_spec& spec, std::size_t layers, const policy_registry& policies) {
-  return text(spec, static_cast<layer_id>(layers), policies);
+std::string flags_of(const policy_spec& spec, const model_layers& layers, const policy_registry& policies) {
+  return text(spec, layers, policies);
 }
 
-bool loses_tokens(const policy_spec& spec, std::size_t layers, const policy_registry& policies) {
-  return parts_of(spec, static_cast<layer_id>(layers), policies).store.target<none>() != nullptr;
+bool loses_tokens(const policy_spec& spec, const model_config& config, const policy_registry& policies) {
+  return parts_of(spec, layers_of(config), policies).store.target<none>() != nullptr;
 }
 
 policy_spec dense_spec() { return {.preset = "dense"}; }

@@ -12,6 +12,7 @@ namespace lazyprune {
 inline namespace v0 {
 class any_session;
 class policy_registry;
+struct model_layers;
 }  // namespace v0
 
 namespace program {
@@ -20,13 +21,13 @@ namespace program {
 policy_spec with_recommended_stages(policy_spec spec, const opened_model& model, const policy_registry& policies);
 
 /// A session of the policy that the flags make.
-any_session new_session(const policy_spec& spec, std::size_t layers, const policy_registry& policies);
+any_session new_session(const policy_spec& spec, const model_config& config, const policy_registry& policies);
 
-/// All flags of the policy, for a model of so many layers; "--policy dense" where it never prunes.
-std::string flags_of(const policy_spec& spec, std::size_t layers, const policy_registry& policies);
+/// All flags of the policy, for a model of these layers; "--policy dense" where it never prunes.
+std::string flags_of(const policy_spec& spec, const model_layers& layers, const policy_registry& policies);
 
 /// Whether what it prunes is lost.
-bool loses_tokens(const policy_spec& spec, std::size_t layers, const policy_registry& policies);
+bool loses_tokens(const policy_spec& spec, const model_config& config, const policy_registry& policies);
 
 /// The policy that never prunes.
 policy_spec dense_spec();

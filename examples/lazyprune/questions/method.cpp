@@ -150,7 +150,7 @@ std::string pruning_method::text() const {
 
 std::string eval_setting::text() const { return budget ? method + ' ' + text_of_number(*budget) : method; }
 
-std::string eval_setting::description(layer_id layers, const policy_registry& policies) const {
+std::string eval_setting::description(const model_layers& layers, const policy_registry& policies) const {
   const std::string flags = flags_of(policy, layers, policies);
   return prompt_share < 1 ? "the context compressed to leave " + text_of_number(prompt_share) + " of the prompt, " + flags : flags;
 }

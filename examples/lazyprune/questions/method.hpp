@@ -41,6 +41,7 @@
 namespace lazyprune {
 inline namespace v0 {
 class policy_registry;
+struct model_layers;
 }  // namespace v0
 
 namespace program {
@@ -65,8 +66,8 @@ struct eval_setting {
   /// "lazyllm@3+5 0.6"
   std::string text() const;
 
-  /// What is done, for a model of so many layers: the policy's flags, and the compression before them.
-  std::string description(layer_id layers, const policy_registry& policies) const;
+  /// What is done, for a model of these layers: the policy's flags, and the compression before them.
+  std::string description(const model_layers& layers, const policy_registry& policies) const;
   friend bool operator==(const eval_setting&, const eval_setting&) = default;
 };
 

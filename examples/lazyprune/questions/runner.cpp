@@ -15,6 +15,7 @@
 #include <lazyprune/eval/compression.hpp>
 #include <lazyprune/eval/truncation.hpp>
 #include <lazyprune/model/generator.hpp>
+#include <lazyprune/model/layers_of.hpp>
 
 namespace lazyprune {
 namespace program {
@@ -90,7 +91,7 @@ runner::runner(const model_flags& model, const backend_flags& backend, const que
 
 std::string runner::how_asked(const ask& asked) const {
   const question& q = questions_[asked.question];
-  std::string text = asked.setting.description(layers(), policies_);
+  std::string text = asked.setting.description(layers_of(model_.config()), policies_);
   const auto add = [&](std::string_view flag, const std::string& value) { text.append(" ").append(flag).append(" ").append(value); };
   add("--task", std::string(q.task->name));
   add("-n", std::to_string(new_tokens(*q.task)));
@@ -176,7 +177,7 @@ void runner::tell_of_cut_prompts() const {
 double runner::first_token_seconds(std::span<const token_id> prompt) const {
   generation_options options;
   options.max_new = 1;
-  return engine_->generate(new_session(dense_spec(), layers(), policies_), prompt, options).prefill_seconds;
+  return engine_->generate(new_session(dense_spec(), model_.config(), policies_), prompt, options).prefill_seconds;
 }
 
 double runner::dense_seconds(std::size_t question) const { return first_token_seconds(*prompt_of(question)); }
@@ -210,7 +211,7 @@ eval_prediction runner::predict(const ask& asked) const {
     if (id < tokenizer_.size()) text += decoder.push(id);  // a model's vocabulary may be larger, in fillers that stand for no text
     return id != turn_end_ && answer_in(task, text).size() == text.size();
   };
-  const generation run = engine_->generate(new_session(asked.setting.policy, layers(), policies_), read, options);
+  const generation run = engine_->generate(new_session(asked.setting.policy, model_.config(), policies_), read, options);
   text += decoder.finish();
 
   eval_cost cost;

@@ -47,6 +47,7 @@ struct stage_search {
   double max_loss = 1.0;                                           // points of score below the dense model's
   std::vector<double> shares{0.9, 0.7, 0.5, 0.3, 0.2, 0.1, 0.05};  // falling, each in (0, 1)
   std::size_t most_evaluations = 100;                              // the dense model's among them
+  std::optional<std::vector<layer_id>> after{};                    // so many layers may be done where a stage stands; none: any number
 
   /// Searches for a model of so many layers; evaluate(const stages&) gives a score from 0 to 100 and is first asked for no stages, the
   /// dense model. Throws `error` where the shares are no such grid, and what `evaluate` throws.
@@ -96,6 +97,7 @@ class stage_searcher {
       if (at[l] > 0) list.push_back({static_cast<layer_id>(l + 1), how_.shares[at[l] - 1]});
     return stages(std::move(list));
   }
+  bool stands(std::size_t l) const { return !how_.after || std::ranges::find(*how_.after, l + 1) != how_.after->end(); }
   double rows(const notches& at) const { return rows_share(stages_of(at), layers_); }
 
   std::optional<notches> better(const notches& best) {
@@ -109,7 +111,7 @@ class stage_searcher {
   std::optional<notches> lowered(const notches& from, double bound) {
     std::optional<notches> best;
     for (std::size_t l = 0; l < from.size(); ++l) {
-      if ((l + 1) % apart_ != 0 && from[l] == 0) continue;
+      if (!stands(l) || ((l + 1) % apart_ != 0 && from[l] == 0)) continue;
       notches at = from;
       const auto with = [&](std::size_t notch) -> const notches& { return at[l] = notch, at; };
       std::size_t first = from[l] + 1;
@@ -135,8 +137,10 @@ class stage_searcher {
       all.push_back(at);
       at[l] = 0;
       if (from[l] > 1) all.push_back(at);
-      if (l + 1 < from.size() && from[l + 1] == 0) {
-        at[l + 1] = from[l];
+      std::size_t next = l + 1;
+      while (next < from.size() && !stands(next)) ++next;
+      if (next < from.size() && from[next] == 0) {
+        at[next] = from[l];
         all.push_back(at);
       }
     }

@@ -157,7 +157,7 @@ class generating {
     while (result_.tokens.size() < count) {
       const bool prefill = result_.tokens.empty();
       const auto start = clock::now();
-      if (prefill) work_.reserve(most);
+      if (prefill) work_.reserve(text_.rope(), most);
       const scalars logits = prefill ? read_prompt(prompt, in_prefill)
                                      : read_next(std::min(count - result_.tokens.size(), context - text_.known()), in_decode);
       if (logits.empty()) {

@@ -40,6 +40,12 @@ class workspace {
   /// Takes the model's rotary tables for so many positions, the length of a whole sequence. Without this call they grow with the
   /// sequences.
   void reserve(std::size_t positions) { reserve(rope_kind_for(model_->config, positions), positions); }
+  /// The same, of a sequence whose layers without a window have positions of this kind.
+  void reserve(rope_kind kind, std::size_t positions) {
+    const model_config& c = model_->config;
+    reach(kind, positions);
+    if (c.window_rope && !c.windows.empty()) reach(rope_kind::windowed, positions);
+  }
 
   /// The bytes that are here, the backend's scratch, and the part of the shared rotary table that so many tokens need.
   std::size_t bytes(std::size_t tokens) const {
@@ -53,12 +59,6 @@ class workspace {
   friend class transformer<Backend>;
   using buffer = typename Backend::buffer;
 
-  /// Those of layers without a window are of this kind.
-  void reserve(rope_kind kind, std::size_t positions) {
-    const model_config& c = model_->config;
-    reach(kind, positions);
-    if (c.window_rope && !c.windows.empty()) reach(rope_kind::windowed, positions);
-  }
   void reach(rope_kind kind, std::size_t positions) {
     auto& rope = ropes_[static_cast<std::size_t>(kind)];
     if (positions > (rope ? rope->positions : 0)) rope = model_->rope(kind).reach(*backend_, positions);

@@ -30,13 +30,20 @@ inline any_schedule whole_schedule(policy_parts& parts) {
 
 }  // namespace detail
 
-/// Reports `error` with the flag that is wrong.
-inline any_session make_session(const policy_spec& spec, session_options options, const policy_registry& policies) {
-  policy_parts parts = parts_of(spec, options.layers, policies);
+/// For a model of these layers, whatever the options say of their number. Reports `error` with the flag that is wrong.
+inline any_session make_session(const policy_spec& spec, const model_layers& layers, session_options options,
+                                const policy_registry& policies) {
+  policy_parts parts = parts_of(spec, layers, policies);
+  options.layers = layers.count;
   return any_session(
       policy{std::move(parts.scorer), detail::whole_schedule(parts),
              protect(std::move(parts.selector), parts.keep_first, parts.keep_last, std::move(parts.keep)), std::move(parts.store)},
       options);
+}
+
+/// For a model whose layers see alike, as many as the options say.
+inline any_session make_session(const policy_spec& spec, session_options options, const policy_registry& policies) {
+  return make_session(spec, model_layers(options.layers), options, policies);
 }
 
 }  // namespace v0

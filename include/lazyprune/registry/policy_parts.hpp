@@ -16,6 +16,7 @@
 #include <lazyprune/policy/scorer/recency.hpp>
 #include <lazyprune/policy/selector/any_selector.hpp>
 #include <lazyprune/policy/store/any_store.hpp>
+#include <lazyprune/registry/model_layers.hpp>
 #include <lazyprune/registry/part_text.hpp>
 #include <lazyprune/registry/policy_registry.hpp>
 #include <lazyprune/registry/policy_spec.hpp>
@@ -75,13 +76,14 @@ inline policy_spec complete(policy_spec given, layer_id layers, const policy_reg
 
 }  // namespace detail
 
-/// The parts of the policy, for a model of so many layers. Reports `error` with the flag and the place in it that is wrong.
-inline policy_parts parts_of(const policy_spec& spec, layer_id layers, const policy_registry& policies) {
-  policy_spec flags = detail::complete(spec, layers, policies);
+/// The parts of the policy, for a model of these layers. A preset's stages move to where they may stand. Reports `error` with the flag and
+/// the place in it that is wrong.
+inline policy_parts parts_of(const policy_spec& spec, const model_layers& layers, const policy_registry& policies) {
+  policy_spec flags = detail::complete(spec, layers.count, policies);
   flags.preset.clear();
   const part_text scorer_text("scorer", *flags.scorer), selector_text("selector", *flags.selector), store_text("store", *flags.store);
   const std::string knowing = policies.scorers_of_positions();
-  pruning_layers where{.layers = layers, .knowing = knowing};
+  pruning_layers where{.layers = layers.count, .knowing = knowing};
 
   auto scorer = policies.scorers().read(scorer_text, where);
   auto selector = policies.selectors().read(selector_text, where);
@@ -103,7 +105,8 @@ inline policy_parts parts_of(const policy_spec& spec, layer_id layers, const pol
     parts.schedule = std::move(schedule.policy);
     flags.schedule = schedule.text;
   } else {
-    const stages list = detail::read_stages(*flags.stages, where);
+    stages list = detail::read_stages(*flags.stages, where);
+    if (!spec.stages && scores_attention(parts.scorer.needs())) list = moved_to(layers, list);
     if (list.list().empty()) {
       parts.scorer = recency{};  // asks the engine for no evidence
       parts.text = flags_text({.preset = std::string(dense_policy)});
@@ -112,6 +115,9 @@ inline policy_parts parts_of(const policy_spec& spec, layer_id layers, const pol
     parts.schedule = list;
     flags.stages = list.text();
   }
+  if (const auto done = pruned_in_a_window(layers, parts.schedule); done && scores_attention(parts.scorer.needs()))
+    report_error(error(flag_of(flags.schedule ? "schedule" : "stages"), flags.schedule.value_or(flags.stages.value_or("")), layers.text(),
+                       "after " + std::to_string(*done), error_code::unsupported));
   flags.scorer = scorer.text;
   flags.selector = selector.text;
   flags.store = store.text;
@@ -123,7 +129,7 @@ inline policy_parts parts_of(const policy_spec& spec, layer_id layers, const pol
 }
 
 /// The flags that make the policy, all of them; the dense policy's name where it never prunes. Reports errors as `parts_of` does.
-inline std::string text(const policy_spec& spec, layer_id layers, const policy_registry& policies) {
+inline std::string text(const policy_spec& spec, const model_layers& layers, const policy_registry& policies) {
   return parts_of(spec, layers, policies).text;
 }
 

@@ -12,6 +12,8 @@
 
 #include <lazyprune/io/trace_file.hpp>
 
+#include <test_data.hpp>
+
 using json = nlohmann::json;
 
 namespace {
@@ -161,6 +163,23 @@ TEST_CASE("positions that stay, and no pruning while fewer tokens are known") {
   const json second = run(again);
   for (const char* key : {"tokens", "computed"}) CHECK(second[key] == kept[key]);
   CHECK(second["policy"]["text"] == kept["policy"]["text"]);
+}
+
+TEST_CASE("where layers with a window stand between others, attention prunes after the others alone") {
+  const auto gemma = test_data("gguf/gemma3");  // two layers, of which the last has no window
+  if (gemma.empty()) return;
+  const std::vector<std::string> asked{"run", "-m", gemma.string(), "--ids", "1,5,9,7", "-n", "2", "--json"};
+  const program_result plain = lazyprune_program(asked);
+  CHECK_MESSAGE(plain.code == 0, plain.err);
+  CHECK(json::parse(plain.out)["policy"]["text"] == "--policy dense");
+  std::vector<std::string> staged = asked;
+  staged.insert(staged.end(), {"--stages", "1:0.5"});
+  const program_result refused = lazyprune_program(staged);
+  CHECK(refused.code == 1);
+  CHECK(refused.err ==
+        "lazyprune: --stages: 1:0.5: expected no pruning by attention: no layer but the last sees all tokens, found after 1\n");
+  staged.insert(staged.end(), {"--scorer", "key_norm"});
+  CHECK(lazyprune_program(staged).code == 0);
 }
 
 TEST_CASE("the same run for any number of threads") {
