@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <vector>
 
 using namespace lazyprune;
@@ -23,7 +24,7 @@ model_config small() {
 
 /// The same by counting: two operations for each weight that a row meets, and for each number that a head reads of a token it sees. A row
 /// that meets a weight alone pays for it.
-double counted(const model_config& c, std::size_t rows, std::size_t finish, const cost_model& costs) {
+double counted(const model_config& c, std::size_t rows, std::size_t finish, const cost_model& costs, std::size_t window = 1000) {
   double cost = 0;
   const double attention = costs.attention, kv = rows == 1 ? costs.single : costs.linear, rest = finish == 1 ? costs.single : costs.linear;
   for (std::size_t row = 0; row < rows; ++row) {
@@ -31,7 +32,7 @@ double counted(const model_config& c, std::size_t rows, std::size_t finish, cons
     if (row + finish < rows) continue;
     cost += rest * 2 * static_cast<double>(2 * c.hidden * c.n_heads * c.head_dim);  // queries and output
     for (std::size_t matrix = 0; matrix < 3; ++matrix) cost += rest * 2 * static_cast<double>(c.hidden * c.ffn);
-    for (std::size_t seen = 0; seen <= row; ++seen)
+    for (std::size_t seen = row + 1 - std::min(row + 1, window); seen <= row; ++seen)
       for (std::size_t head = 0; head < c.n_heads; ++head) cost += attention * 2 * static_cast<double>(2 * c.head_dim);  // with k, and of v
   }
   return cost;
@@ -43,10 +44,21 @@ TEST_CASE("a layer costs what its rows meet") {
   const model_config c = small();
   for (const std::size_t rows : {1u, 2u, 9u})
     for (const std::size_t finish : {std::size_t{1}, rows})
-      for (const double attention : {0.5, 1.0, 3.0}) {
-        const cost_model costs{.linear = 2.0, .attention = attention, .single = 16.0};
-        CHECK(costs.layer(c, rows, finish) == counted(c, rows, finish, costs));  // sums of halves: exact
-      }
+      for (const double attention : {0.5, 1.0, 3.0})
+        for (const std::size_t window : {1u, 2u, 4u, 9u, 1000u}) {
+          const cost_model costs{.linear = 2.0, .attention = attention, .single = 16.0};
+          CHECK(costs.layer(c, rows, finish, window) == counted(c, rows, finish, costs, window));  // sums of halves: exact
+        }
+}
+
+TEST_CASE("layers with windows: each holds as large a share of the tokens that are left as of all") {
+  model_config c = small();
+  c.windows = {6, 0, 6};
+  const cost_model costs;
+  const std::vector<std::size_t> dense{9, 9, 9}, pruned{9, 9, 3};
+  const double logits = costs.logits(c);
+  CHECK(costs.prefill(c, dense) == counted(c, 9, 9, costs, 6) + counted(c, 9, 9, costs) + counted(c, 9, 1, costs, 6) + logits);
+  CHECK(costs.prefill(c, pruned) == counted(c, 9, 9, costs, 6) + counted(c, 9, 9, costs) + counted(c, 3, 1, costs, 2) + logits);
 }
 
 TEST_CASE("a prefill is its layers and one row of logits; the last layer finishes one row") {

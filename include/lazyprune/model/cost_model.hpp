@@ -17,13 +17,16 @@ struct cost_model {
   double attention = 1.0;  // in the attention
   double single = 1.0;     // in a linear layer that computes one row: the whole weight is read for it
 
-  /// One layer over `rows` tokens that see each other causally, of which the last `finish` are wanted: the others get keys and values
-  /// and nothing more.
-  double layer(const model_config& c, std::size_t rows, std::size_t finish) const {
+  /// One layer over `rows` tokens, of which the last `finish` are wanted: the others get keys and values and nothing more. They see
+  /// themselves and those before them, the nearest `window` of them at most.
+  double layer(const model_config& c, std::size_t rows, std::size_t finish, std::size_t window) const {
     const double hidden = static_cast<double>(c.hidden), ffn = static_cast<double>(c.ffn);
     const double q_size = static_cast<double>(c.n_heads * c.head_dim), kv_size = static_cast<double>(c.n_kv_heads * c.head_dim);
     const double all = static_cast<double>(rows), finished = static_cast<double>(finish);
-    const double pairs = finished * (2.0 * all - finished + 1.0) / 2.0;  // row i of the layer sees i + 1 tokens
+    const double before = all - finished, seen = std::min(all, static_cast<double>(window));
+    const double growing =
+        std::clamp(seen - before, 0.0, finished);  // of the finished rows, so many see one token more than the row before
+    const double pairs = growing * (2.0 * before + growing + 1.0) / 2.0 + (finished - growing) * seen;
     return product(rows) * all * 2.0 * hidden * 2.0 * kv_size + product(finish) * finished * 2.0 * hidden * (2.0 * q_size + 3.0 * ffn) +
            attention * pairs * 4.0 * q_size;
   }
@@ -31,10 +34,14 @@ struct cost_model {
   /// The logits of one token.
   double logits(const model_config& c) const { return single * 2.0 * static_cast<double>(c.hidden) * static_cast<double>(c.vocabulary); }
 
-  /// A first prefill that computes rows[l] tokens in layer l (statistics::prefill_rows), and the logits of its last token.
+  /// A first prefill that computes rows[l] tokens in layer l (statistics::prefill_rows), and the logits of its last token. Which tokens are
+  /// left is not known: where layers have windows, these are taken to hold as large a share of them as of all.
   double prefill(const model_config& c, std::span<const std::size_t> rows) const {
     double cost = logits(c);
-    for (std::size_t l = 0; l < rows.size(); ++l) cost += layer(c, rows[l], l + 1 == rows.size() ? 1 : rows[l]);
+    for (std::size_t l = 0; l < rows.size(); ++l) {
+      const std::size_t window = c.window(l) == 0 ? rows[l] : std::max<std::size_t>(1, std::min(c.window(l), rows[0]) * rows[l] / rows[0]);
+      cost += layer(c, rows[l], l + 1 == rows.size() ? 1 : rows[l], window);
+    }
     return cost;
   }
 
