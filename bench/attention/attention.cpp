@@ -187,7 +187,7 @@ void ours(benchmark::State& state, const model& m, const scene& s, bool probed, 
   std::size_t turn = 0;
   const double seconds = bench::time_of(state, [&] { run(caches[turn++ % caches.size()]); });
   report(state, operations_of(m, s.pairs()), seconds, i, type, threads);
-  if (!decode || s.variant.window > 0) return;  // of a window, too few bytes come from too many places to tell
+  if (!decode || s.variant.window > 0) return;  // a window reads too few bytes from too many places to tell
   state.counters["GB/s"] = bytes / seconds / 1e9;
   state.counters["of_DRAM"] = bytes / seconds / bench::reading_ceiling(threads);
 }

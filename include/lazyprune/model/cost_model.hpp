@@ -24,8 +24,7 @@ struct cost_model {
     const double q_size = static_cast<double>(c.n_heads * c.head_dim), kv_size = static_cast<double>(c.n_kv_heads * c.head_dim);
     const double all = static_cast<double>(rows), finished = static_cast<double>(finish);
     const double before = all - finished, seen = std::min(all, static_cast<double>(window));
-    const double growing =
-        std::clamp(seen - before, 0.0, finished);  // of the finished rows, so many see one token more than the row before
+    const double growing = std::clamp(seen - before, 0.0, finished);  // so many finished rows see one token more than the row before
     const double pairs = growing * (2.0 * before + growing + 1.0) / 2.0 + (finished - growing) * seen;
     return product(rows) * all * 2.0 * hidden * 2.0 * kv_size + product(finish) * finished * 2.0 * hidden * (2.0 * q_size + 3.0 * ffn) +
            attention * pairs * 4.0 * q_size;

@@ -137,10 +137,10 @@ class attention_call {
     return v.soft_cap > 0 ? scale / static_cast<float>(v.soft_cap) : scale;
   }
 
-  /// What the rows from first to last see together, or one of them: both ends of what a row sees grow with it.
+  /// What the rows from first to last see together: both ends of what a row sees grow with its position.
   rank_range seen_by(std::size_t first, std::size_t last) const { return {seen_[first].first, seen_[last].end}; }
 
-  /// Those of the block that somebody sees who sees these active tokens.
+  /// The block's tiles that somebody sees who sees these active tokens.
   tile_range tiles_seen(std::size_t block, const rank_range& seen) const {
     std::size_t begin = block * packed_kv::block_tiles, end = begin + packed_kv::block_tiles;
     while (begin < end && !ranks_.any(begin, seen)) ++begin;

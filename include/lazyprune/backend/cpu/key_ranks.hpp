@@ -14,8 +14,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The rank of a slot is the index of its token among the active ones. Known are those of a run of blocks, which holds all that somebody
-/// asks for.
+/// The rank of a slot is the index of its token among the active ones. Ranks are known in a run of blocks, which holds every slot that is
+/// asked for.
 class key_ranks {
  public:
   using rank_range = kernels::rank_range;
