@@ -157,8 +157,8 @@ inline tokenizer gguf_byte_level_of(const gguf_file& file, const unicode* charac
 
 }  // namespace detail
 
-/// None where the file has no vocabulary. `characters`: see parse_tokenizer_json; SentencePiece needs none. Throws `error` where it cannot
-/// be used.
+/// Returns none where the file has no vocabulary. `characters`: see parse_tokenizer_json; SentencePiece needs none. Throws `error` where it
+/// cannot be used.
 inline std::optional<tokenizer> gguf_tokenizer_of(const gguf_file& file, const unicode* characters = nullptr) {
   const auto kind = file.find("tokenizer.ggml.model");
   if (!kind) return std::nullopt;

@@ -118,8 +118,8 @@ inline void refuse_other_tokenizers(const model_folder& folder) {
 }  // namespace detail
 
 /// The tokenizer of a folder as Hugging Face lays it out: tokenizer.json, which transformers takes before all others, else tokenizer.model.
-/// None where the folder has none. `characters`: see parse_tokenizer_json. Throws `error` where it cannot be used, is of a form that is not
-/// read here, or has more than `most_pieces`.
+/// Returns none where the folder has none. `characters`: see parse_tokenizer_json. Throws `error` where it cannot be used, is of a form
+/// that is not read here, or has more than `most_pieces`.
 inline std::optional<tokenizer> find_tokenizer(const model_folder& folder, const unicode* characters,
                                                std::size_t most_pieces = vocabulary::most_ids) {
   const bool has_json = folder.has("tokenizer.json");

@@ -86,7 +86,7 @@ inline constexpr named_words all_named_words[] = {
 
 }  // namespace detail
 
-/// Null where the name is not known.
+/// Returns null where the name is not known.
 inline const named_words* find_named_words(std::string_view name) {
   for (const named_words& one : detail::all_named_words)
     if (one.name == name) return &one;

@@ -43,7 +43,7 @@ constexpr std::optional<unsigned> base64_value(char c) {
   return std::nullopt;
 }
 
-/// None where the text is not base64, or is empty.
+/// Returns none where the text is not base64, or is empty.
 inline std::optional<std::string> from_base64(std::string_view text) {
   if (text.empty() || text.size() % 4 != 0) return std::nullopt;
   std::string bytes;
