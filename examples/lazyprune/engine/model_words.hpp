@@ -33,7 +33,7 @@ class found_part {
   }
 
   const std::optional<error>& fault() const { return fault_; }
-  /// None where there is none. Throws `error` where it cannot be used.
+  /// Returns none where there is none. Throws `error` where it cannot be used.
   const std::optional<T>& get() const {
     if (fault_) throw *fault_;
     return part_;
@@ -46,10 +46,10 @@ class found_part {
 
 class model_words {
  public:
-  /// Of a model that is open.
+  /// Reads the tokenizer of a model that is open.
   explicit model_words(const opened_model& model);
-  /// Of a model, a folder that holds nothing but tokenizer files, one such file, or a template alone (.jinja). Throws `error` where it is
-  /// nothing of that kind.
+  /// Reads that of a model, a folder that holds nothing but tokenizer files, one such file, or a template alone (.jinja). Throws `error`
+  /// where it is nothing of that kind.
   explicit model_words(const model_flags& flags);
 
   const found_part<tokenizer>& tokens() const { return tokens_; }

@@ -20,7 +20,7 @@ constexpr const char* with_eos =
     "{{ bos_token }}{% for m in messages %}{% if m.role == 'assistant' %}answer :{{ m.content }}{{ eos_token }}"
     "{% elif m.role == 'system' %}{{ m.content }} ! {% else %}{{ m.content }} {% endif %}{% endfor %}"
     "{% if add_generation_prompt %}answer :{% endif %}";
-/// Answers of earlier turns are left out.
+/// This one leaves out the answers of earlier turns.
 constexpr const char* forgetful =
     "{{ bos_token }}{% for m in messages %}{% if m.role == 'user' %}{{ m.content }} {% endif %}{% endfor %}"
     "answer :";
