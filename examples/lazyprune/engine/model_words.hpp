@@ -48,8 +48,8 @@ class model_words {
  public:
   /// Reads the tokenizer of a model that is open.
   explicit model_words(const opened_model& model);
-  /// Reads that of a model, a folder that holds nothing but tokenizer files, one such file, or a template alone (.jinja). Throws `error`
-  /// where it is nothing of that kind.
+  /// Reads that of a model, a folder that holds nothing but tokenizer files, one such file, or a template alone (.jinja). What is none of
+  /// these has a tokenizer that cannot be used.
   explicit model_words(const model_flags& flags);
 
   const found_part<tokenizer>& tokens() const { return tokens_; }
