@@ -122,6 +122,11 @@ TEST_CASE("rotary scalings") {
   CHECK(linear.rope.scaling == rope_scaling::linear);
   CHECK(linear.rope.factor == 4);
   CHECK(config_after([](small_llama& m) { m.real("rope.scale_linear", 2); }).rope.factor == 2);
+  const auto alone = [](float factor) { return config_after([=](small_llama& m) { m.real("rope.scaling.factor", factor); }).rope; };
+  CHECK(alone(4) == linear.rope);  // a factor without a type
+  for (const float none : {0.0f, 1.0f}) CHECK(alone(none) == lazyprune::rope_config{});
+  CHECK(said_after([](small_llama& m) { m.real("rope.scaling.factor", 0.5f); }) ==
+        "metadata: llama.rope.scaling.factor: expected a number from 1 to a million, found 0.5");
   const model_config yarn = config_after([](small_llama& m) {
     m.text("llama.rope.scaling.type", "yarn");
     m.real("rope.scaling.factor", 4);
@@ -162,6 +167,7 @@ TEST_CASE("ends of a text: three keys, and control tokens of four names") {
     });
   };
   CHECK(with({}).eos == ids{2, 5});  // <|eot_id|> is no control token here
+  CHECK(config_after([&](small_llama& m) { m.tokens(pieces, {3, 3, 4, 1, 4, 4}); }).eos == ids{2, 5});  // user-defined
   CHECK(with({{"bos_token_id", 0}}).bos == ids{0});
   CHECK(with({{"bos_token_id", ~0u}}).bos.empty());
   CHECK(with({{"eos_token_id", 1}, {"eot_token_id", 2}, {"eom_token_id", 4}}).eos == ids{1, 2, 4, 5});

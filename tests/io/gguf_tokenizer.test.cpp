@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -144,6 +146,33 @@ TEST_CASE("in a chat, control tokens of Phi 3 take the white space behind them")
   CHECK(vocabulary.load()->encode(runs{{"<s>", true}, {" a", false}}) == ids{1, 3, 5});
 }
 
+TEST_CASE("tokens that begin and end texts and turns come from no user's text, though the file calls them user-defined") {
+  using runs = std::vector<lazyprune::text_run>;
+  const std::vector<std::pair<std::string, std::int32_t>> all{{"<unk>", 2},      {"<s>", 3},      {"</s>", 4},   {"\xe2\x96\x81", 1},
+                                                              {"<|im_end|>", 4}, {"<|user|>", 4}, {"<turn>", 4}, {"<x>", 4}};
+  std::string texts, scores, types;
+  for (const auto& [text, type] : all) {
+    texts += gguf_string(text);
+    scores += bytes_of_number(0.0f);
+    types += bytes_of_number(type);
+  }
+  small_vocabulary vocabulary;
+  vocabulary.array("tokens", 8, all.size(), texts);
+  vocabulary.array("scores", 6, all.size(), scores);
+  vocabulary.array("token_type", 5, all.size(), types);
+  vocabulary.put("eot_token_id", 6u);
+  const tokenizer tokens = vocabulary.load().value();
+  CHECK(tokens.eos() == 2u);
+  for (const lazyprune::token_id id : {2u, 4u, 5u, 6u}) {
+    CAPTURE(id);
+    CHECK(tokens.is_special(id));
+    CHECK(tokens.encode(runs{{all[id].first, true}}) == ids{id});
+    const ids typed = tokens.encode(runs{{all[id].first, false}});
+    CHECK(std::ranges::find(typed, id) == typed.end());
+  }
+  CHECK(tokens.encode(runs{{"<x>", false}}) == ids{3, 7});
+}
+
 TEST_CASE("vocabularies that cannot be used") {
   using v = small_vocabulary;
   CHECK(said_after([](v& x) { x.put("model", "t5"); }) == "metadata: tokenizer.ggml.model: expected llama or gpt2, found \"t5\"");
@@ -196,6 +225,7 @@ TEST_CASE("a small byte-level vocabulary, and what its keys say") {
   vocabulary.put("add_eos_token", true);
   CHECK(vocabulary.load()->adds_bos());
   CHECK(vocabulary.load()->eos() == 4u);
+  CHECK(vocabulary.load()->encode(std::vector<lazyprune::text_run>{{"<x>a", false}, {"<x>", true}}) == ids{0, 4});  // EOS: not of a user
   CHECK(vocabulary.load()->encode("a") == ids{3, 0, 4});
   CHECK(vocabulary.load()->encode("a", false) == ids{0});
   vocabulary.put("pre", "llama-bpe");

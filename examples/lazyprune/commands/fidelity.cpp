@@ -12,6 +12,7 @@
 
 #include "engine/engine.hpp"
 #include "engine/model_choice.hpp"
+#include "engine/model_words.hpp"
 #include "engine/sessions.hpp"
 #include "tables/fidelity_table.hpp"
 #include "terminal/progress.hpp"
@@ -54,7 +55,8 @@ class comparison {
         pruned_(with_recommended_stages(flags.policy, model_, policies)),
         policy_(flags_of(pruned_, layers_of(model_.config()), policies)) {
     check(flags_.backend);
-    const tokenizer tokens = model_.tokenizer_for(flags.asked);
+    const model_words words(model_);
+    const tokenizer& tokens = words.tokenizer_for(flags.asked);
     const std::size_t context = model_.context(flags.context);
     const prompt_length length = prompt_length::of(flags.prefix.value_or("0.5"));
     for (const std::string& file : flags.texts) texts_.push_back(split(file, tokens, context, length));

@@ -104,7 +104,8 @@ json pre_json(const opened_model& model) {
 }
 
 json tokenizer_json(const model_words& words, const opened_model& model) {
-  if (words.tokens().fault()) return {{"not_usable", words.tokens().fault()->what()}, {"pre", pre_json(model)}};
+  if (words.tokens().fault())
+    return {{"kind", nullptr}, {"pre", pre_json(model)}, {"vocabulary", nullptr}, {"not_usable", words.tokens().fault()->what()}};
   const std::optional<tokenizer>& tokens = words.tokens().get();
   if (!tokens) return nullptr;
   const auto id = [](const std::optional<token_id>& token) { return token ? json(*token) : json(nullptr); };

@@ -67,11 +67,6 @@ std::optional<dtype> opened_model::loaded_type(std::string_view tensor) const {
 
 std::optional<tokenizer> opened_model::load_tokenizer() const { return files_->load_tokenizer(known_characters()); }
 
-tokenizer opened_model::tokenizer_for(std::string_view who, std::string_view expected) const {
-  if (auto tokens = load_tokenizer()) return std::move(*tokens);
-  throw error(who, "", expected, "no tokenizer in " + path().string());
-}
-
 std::size_t opened_model::context(std::size_t asked) const {
   const std::size_t most = config().max_positions;
   if (asked > most)

@@ -65,9 +65,6 @@ class opened_model {
   /// Its tokenizer; none where it has none. Throws `error` where it cannot be used.
   std::optional<tokenizer> load_tokenizer() const;
 
-  /// Its tokenizer. Throws `error` where it has none: `who` expected it.
-  tokenizer tokenizer_for(std::string_view who, std::string_view expected = "a model with a tokenizer") const;
-
   /// The longest sequence: what was asked for, or with 0 the model's limit. Throws `error` where that is shorter.
   std::size_t context(std::size_t asked) const;
 

@@ -18,6 +18,7 @@
 #include <lazyprune/io/family/gguf_keys.hpp>
 #include <lazyprune/io/family/json_keys.hpp>
 #include <lazyprune/io/gguf.hpp>
+#include <lazyprune/io/gguf_tokens.hpp>
 #include <lazyprune/model/config.hpp>
 
 namespace lazyprune {
@@ -146,9 +147,11 @@ class gguf_config_reader {
   void read_scaling(rope_config& rope) {
     const auto type = keys_.find("rope.scaling.type"), old_factor = keys_.find("rope.scale_linear"),
                factor = keys_.find("rope.scaling.factor");
-    const std::string_view kind = type ? type->string() : old_factor && old_factor->number() != 1.0 ? "linear" : "none";
+    const auto& stated = factor ? factor : old_factor;
+    const bool scales = stated && stated->number() != 0.0 && stated->number() != 1.0;  // 0 stands for none
+    const std::string_view kind = type ? type->string() : scales ? "linear" : "none";  // a factor alone is linear, as llama.cpp reads it
     if (kind == "linear" || kind == "yarn") {
-      const gguf_value of = factor ? *factor : old_factor ? *old_factor : keys_.at("rope.scaling.factor");
+      const gguf_value of = stated ? *stated : keys_.at("rope.scaling.factor");
       rope.factor = of.number();
       if (rope.factor < 1.0 || rope.factor > 1e6) of.refuse("a number from 1 to a million");
       rope.scaling = kind == "linear" ? rope_scaling::linear : rope_scaling::yarn;
@@ -211,23 +214,16 @@ class gguf_config_reader {
     numbers_of("tokenizer.ggml.scores");
     const std::vector<double> types = numbers_of("tokenizer.ggml.token_type");
 
-    if (const auto bos = id("tokenizer.ggml.bos_token_id")) config_.bos.push_back(*bos);
+    const auto named = [&](std::string_view key) { return gguf_token_id(keys_.file(), key, config_.vocabulary); };
+    const auto [bos, eos, eot, eom] = gguf_named_tokens;
+    if (const auto id = named(bos)) config_.bos.push_back(*id);
     const auto end = [&](token_id id) {
       if (std::ranges::find(config_.eos, id) == config_.eos.end()) config_.eos.push_back(id);
     };
-    for (const char* name : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"})
-      if (const auto found = id(name)) end(*found);
-    constexpr std::string_view ends[] = {"<|eot_id|>", "<|im_end|>", "<end_of_turn>", "<|end|>"};
-    constexpr double control = 3;
+    for (const std::string_view key : {eos, eot, eom})
+      if (const auto id = named(key)) end(*id);
     for (std::size_t i = 0; i < std::min(pieces.size(), types.size()); ++i)
-      if (types[i] == control && std::ranges::find(ends, pieces[i]) != std::end(ends)) end(static_cast<token_id>(i));
-  }
-
-  /// 2^32 - 1 and -1 stand for none in some files.
-  std::optional<token_id> id(std::string_view name) const {
-    const auto value = keys_.file().find(name);
-    if (!value || value->number() == 4294967295.0 || value->number() == -1.0) return std::nullopt;
-    return static_cast<token_id>(value->whole_number(0, config_.vocabulary - 1));
+      if (ends_turn(pieces[i], types[i])) end(static_cast<token_id>(i));
   }
 
   const model_family& family_;

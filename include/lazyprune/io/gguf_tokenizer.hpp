@@ -13,6 +13,7 @@
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/core/types.hpp>
 #include <lazyprune/io/gguf.hpp>
+#include <lazyprune/io/gguf_tokens.hpp>
 #include <lazyprune/io/sentencepiece_model.hpp>
 #include <lazyprune/io/text.hpp>
 #include <lazyprune/io/tokenizer.hpp>
@@ -33,11 +34,15 @@ inline bool gguf_flag(const gguf_file& file, std::string_view key, bool otherwis
   return value ? value->boolean() : otherwise;
 }
 
-/// The id under this key; none where it is missing, or 2^32 - 1 or -1, which stand for none in some files.
-inline std::optional<token_id> gguf_token_id(const gguf_file& file, std::string_view key, std::size_t tokens) {
-  const auto value = file.find(key);
-  if (!value || value->number() == 4294967295.0 || value->number() == -1.0) return std::nullopt;
-  return static_cast<token_id>(value->whole_number(0, tokens - 1));
+/// Makes control pieces of the user-defined ones that begin and end texts and turns: a user's text must never become one of them.
+inline void guard_turns(const gguf_file& file, std::vector<sentencepiece>& pieces) {
+  const auto guard = [](sentencepiece& piece) {
+    if (piece.type == piece_type::user_defined) piece.type = piece_type::control;
+  };
+  for (const std::string_view key : gguf_named_tokens)
+    if (const auto id = gguf_token_id(file, key, pieces.size())) guard(pieces[*id]);
+  for (sentencepiece& piece : pieces)
+    if (marks_turn(piece.text)) guard(piece);
 }
 
 /// All tokens of the vocabulary; `needs_scores`: without a score or a type, they are refused, else they have none and are normal.
@@ -64,6 +69,7 @@ inline std::vector<sentencepiece> gguf_pieces(const gguf_file& file, bool needs_
     if (!(type >= 1 && type <= 6)) fail("a type from 1 to 6", std::to_string(type));
     pieces.push_back({std::string(texts[i]), static_cast<float>(score), static_cast<piece_type>(type)});
   }
+  guard_turns(file, pieces);
   return pieces;
 }
 

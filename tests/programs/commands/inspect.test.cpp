@@ -146,6 +146,7 @@ TEST_CASE("a model that is not computed here is described, and why") {
   write_file(folder / "tokenization_x.py", "");
   const auto other = inspected(folder.path());
   CHECK(other["supported"] == other["tokenizer"]["not_usable"]);
+  for (const char* key : {"kind", "pre", "vocabulary"}) CHECK(other["tokenizer"].at(key).is_null());
   CHECK(other["supported"].get<std::string>().starts_with((folder / "tokenization_x.py") + ": expected "));
   CHECK(other["chat_template_not_usable"].get<std::string>().starts_with((folder / "chat_template.jinja") + ": line 1, column 4: "));
   CHECK(other["config"]["layers"] == 6);
