@@ -83,5 +83,5 @@ TEST_CASE("a GGUF file's template, and its own texts by their ids") {
                   R"(: metadata: tokenizer.chat_template: expected a template of the name "default", found "rag, tool_use")");
   CHECK(error_of([&] {
           find_model_chat(file({gguf_key("tokenizer.chat_template", "{{ a.b( }}")}));
-        }).starts_with((folder / "model.gguf").string() + ": metadata: tokenizer.chat_template: line 1, column 8: expected "));
+        }).starts_with((folder / "model.gguf").string() + ": metadata: tokenizer.chat_template: line 1, column 9: expected "));
 }

@@ -125,6 +125,11 @@ TEST_CASE("LongRoPE's frequencies are chosen once: by the length that is expecte
   text.expect(100);  // too late
   CHECK(text.rope() == rope_kind::usual);
   text.clear();
+  struct impatient final : step_observer {
+    bool stops() override { return true; }
+  } observer;
+  CHECK(forward(work, text, std::span(tokens).first(13), phase::prefill, &observer).empty());
+  CHECK(text.rope() == rope_kind::usual);  // a step that was stopped chose nothing
 
   auto other = begin(net, lazyllm(hard));  // in one batch each has its own
   other.expect(13);

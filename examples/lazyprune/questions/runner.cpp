@@ -205,7 +205,7 @@ eval_prediction runner::predict(const ask& asked) const {
   std::vector<std::vector<std::uint64_t>> steps;  // computed_by_layer after each
   generation_options options;
   options.max_new = new_tokens(task);
-  options.context = context_;
+  options.context = flags_.context;
   options.on_step = [&](const any_session& session) { steps.push_back(computed_by_layer(session.tokens(), read.size(), layers())); };
   options.on_token = [&](token_id id) {
     if (id < tokenizer_.size()) text += decoder.push(id);  // a model's vocabulary may be larger, in fillers that stand for no text

@@ -52,8 +52,8 @@ class transformer {
     for (const sequence_step<Backend>& s : steps) {  // what throws here leaves the sequences as they were
       sequence<Backend>& text = s.text;
       text.make_room(s.tokens.size());
-      text.expect(s.tokens.size());
-      work_.reserve(text.rope(), text.known() + s.tokens.size());
+      const std::size_t expected = text.known() == 0 ? std::max(text.expected_, s.tokens.size()) : text.expected_;
+      work_.reserve(rope_kind_for(config_, expected), text.known() + s.tokens.size());
     }
     parts_.reserve(steps.size());
     try {
@@ -106,6 +106,7 @@ class transformer {
     sequence<Backend>* text;
     step_observer* observer;
     lazyprune::step<any_session> step;
+    std::size_t expected_before;    // of the sequence: its length in all
     layer_plan plan{};              // of the layer entered
     std::size_t first = 0;          // work_.x_ holds its rows from here on: all of the plan, or those to be finished
     std::size_t first_before = 0;   // the same of the layer before
@@ -160,7 +161,8 @@ class transformer {
   void begin(batch steps) {
     for (const sequence_step<Backend>& s : steps) {
       sequence<Backend>& text = s.text;
-      parts_.push_back({&text, s.observer, text.session_.begin({s.tokens.size(), s.phase, s.outputs})});
+      parts_.push_back({&text, s.observer, text.session_.begin({s.tokens.size(), s.phase, s.outputs}), text.expected_});
+      text.expect(s.tokens.size());
       text.tokens_.insert(text.tokens_.end(), s.tokens.begin(), s.tokens.end());
     }
     for (const sequence_step<Backend>& s : steps)
@@ -172,6 +174,7 @@ class transformer {
     std::exception_ptr thrown;
     for (const part& p : parts_) {
       try {
+        p.text->expected_ = p.expected_before;
         p.text->abandon();
       } catch (...) {
         thrown = std::current_exception();
