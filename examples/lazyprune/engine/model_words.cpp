@@ -42,7 +42,7 @@ struct model_words::source {
     const bool is_folder = std::filesystem::is_directory(path, failure);
     const auto gguf = is_folder ? model_folder(path).gguf() : path.extension() == ".gguf" ? std::optional(path) : std::nullopt;
     if (gguf) return find_model_chat(open_gguf(*gguf).front());
-    return is_folder ? find_model_chat(path) : std::nullopt;
+    return is_folder ? find_model_chat(model_folder(path)) : std::nullopt;
   }
 };
 

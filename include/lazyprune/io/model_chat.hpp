@@ -3,14 +3,11 @@
 #pragma once
 
 #include <array>
-#include <cstddef>
 #include <ctime>
-#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -18,8 +15,9 @@
 #include <lazyprune/io/chat_template.hpp>
 #include <lazyprune/io/gguf.hpp>
 #include <lazyprune/io/json.hpp>
-#include <lazyprune/io/read_to_end.hpp>
+#include <lazyprune/io/model_folder.hpp>
 #include <lazyprune/io/text.hpp>
+#include <lazyprune/io/tokenizer_config.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
@@ -42,7 +40,7 @@ namespace detail {
 inline std::vector<std::pair<std::string, std::string>> own_texts_of(const json_value& config) {
   std::vector<std::pair<std::string, std::string>> all;
   for (const std::string_view name : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"})
-    if (const auto token = config.find(name)) all.emplace_back(name, (token->is_string() ? *token : token->at("content")).string());
+    if (const auto text = token_text_of(config, name)) all.emplace_back(name, text->string());
   return all;
 }
 
@@ -84,26 +82,19 @@ inline std::vector<std::pair<std::string, std::string>> own_texts_of(const gguf_
 
 /// The chat template of a model folder: chat_template.jinja, else that of tokenizer_config.json; none where the folder has neither. Throws
 /// `error` where a file cannot be read or the template needs what is not computed here.
-inline std::optional<model_chat> find_model_chat(const std::filesystem::path& folder) {
-  constexpr std::size_t most_config = std::size_t{16} << 20;  // bytes; those that list thousands of added tokens have more than one MiB
-  const auto path_of = [&](std::string_view name) -> std::optional<std::filesystem::path> {
-    std::error_code ignored;  // a link that leads nowhere is there: opening it says what is wrong with it
-    if (std::filesystem::symlink_status(folder / name, ignored).type() == std::filesystem::file_type::not_found) return std::nullopt;
-    return folder / name;
-  };
+inline std::optional<model_chat> find_model_chat(const model_folder& folder) {
+  constexpr std::string_view file = "chat_template.jinja";
   std::vector<std::pair<std::string, std::string>> own_texts;
   std::optional<std::string> source;
   std::string name;
-  if (const auto path = path_of("tokenizer_config.json")) {
-    name = path->string();
-    const json_value config = json_value::parse(read_to_end(*path, most_config), name, most_config);
-    own_texts = detail::own_texts_of(config);
-    source = detail::template_source_of(config);
-    name += ": chat_template";
+  if (const auto config = find_tokenizer_config(folder)) {
+    own_texts = detail::own_texts_of(*config);
+    source = detail::template_source_of(*config);
+    name = config->file() + ": chat_template";
   }
-  if (const auto path = path_of("chat_template.jinja")) {
-    name = path->string();
-    source = read_to_end(*path, chat_template::most_source);
+  if (folder.has(file)) {
+    name = (folder.path() / file).string();
+    source = folder.open(file, chat_template::most_source).text();
   }
   if (!source) return std::nullopt;
   return model_chat{chat_template(*std::move(source), std::move(name)), std::move(own_texts)};

@@ -28,21 +28,15 @@
 #include <lazyprune/io/tokenizer/tokenizer_json.hpp>
 #include <lazyprune/io/tokenizer/unicode.hpp>
 #include <lazyprune/io/tokenizer/vocabulary.hpp>
+#include <lazyprune/io/tokenizer_config.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
 
 namespace detail {
 
-// Bytes. The largest that are known: 33 MB of tokenizer.json (262,144 pieces), 5 MB of tokenizer.model, 1.2 MB of tokenizer_config.json.
-inline constexpr std::size_t most_tokenizer_json = std::size_t{128} << 20, most_tokenizer_model = std::size_t{64} << 20,
-                             most_tokenizer_config = std::size_t{16} << 20;
-
-/// "<s>" or {"content": "<s>"}; none where it is missing or null.
-inline std::optional<json_value> token_text_of(const json_value& config, std::string_view key) {
-  auto token = config.find(key);
-  return !token || token->is_string() ? std::move(token) : token->at("content");
-}
+// Bytes. The largest that are known: 33 MB of tokenizer.json (262,144 pieces), 5 MB of tokenizer.model.
+inline constexpr std::size_t most_tokenizer_json = std::size_t{128} << 20, most_tokenizer_model = std::size_t{64} << 20;
 
 /// What a tokenizer is made with, beside its file.
 struct tokenizer_place {
@@ -127,8 +121,7 @@ inline std::optional<tokenizer> find_tokenizer(const model_folder& folder, const
     detail::refuse_other_tokenizers(folder);
     return std::nullopt;
   }
-  detail::tokenizer_place place{std::nullopt, characters, most_pieces};
-  if (folder.has("tokenizer_config.json")) place.config = folder.read_json("tokenizer_config.json", detail::most_tokenizer_config);
+  const detail::tokenizer_place place{find_tokenizer_config(folder), characters, most_pieces};
   if (has_json) return detail::read_tokenizer_json(folder.open("tokenizer.json", detail::most_tokenizer_json), place);
   return detail::read_tokenizer_model(folder.open("tokenizer.model", detail::most_tokenizer_model), place);
 }
