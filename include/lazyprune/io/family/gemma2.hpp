@@ -12,12 +12,13 @@ namespace gemma2_files {
 inline constexpr std::string_view names[] = {"attn_logit_softcapping", "final_logit_softcapping", "query_pre_attn_scalar"};
 inline constexpr std::string_view gguf_names[] = {"attention.sliding_window", "attn_logit_softcapping", "final_logit_softcapping"};
 
+inline bool windowed(std::size_t layer) { return layer % 2 == 0; }
+
 inline void read_json(const json_value& config, model_config& c) {
   detail::read_gemma(config, c);
   c.attention_soft_cap = detail::soft_cap(config, "attn_logit_softcapping", 50.0);
   c.logit_soft_cap = detail::soft_cap(config, "final_logit_softcapping", 30.0);
-  detail::read_windows(
-      config, detail::sliding_window(config, 4096), [](std::size_t layer) { return layer % 2 == 0; }, c);
+  detail::read_windows(config, detail::sliding_window(config, 4096), windowed, c);
   detail::read_rope(config, c);
 }
 
@@ -26,8 +27,7 @@ inline void read_gguf(const gguf_keys& file, model_config& c) {
   c.attention_soft_cap = detail::soft_cap(file, "attn_logit_softcapping", 50.0);
   c.logit_soft_cap = detail::soft_cap(file, "final_logit_softcapping", 30.0);
   const std::size_t window = file.size_if("attention.sliding_window", detail::most_positions).value_or(4096);
-  c.windows.assign(c.layers, 0);
-  for (std::size_t l = 0; l < c.layers; l += 2) c.windows[l] = window;
+  detail::set_windows(window, windowed, c);
 }
 
 }  // namespace gemma2_files

@@ -17,8 +17,7 @@ inline constexpr double global_base = 1e6, local_base = 1e4;
 
 /// transformers 4 has one base beside the other, and a scaling that is of the full layers alone; transformers 5 an object for each kind.
 inline void read_rope(const json_value& config, model_config& c) {
-  const auto old_style = config.find("rope_scaling"), new_style = config.find("rope_parameters");
-  if (old_style && new_style) old_style->refuse("one of rope_scaling and rope_parameters");
+  const auto [old_style, new_style] = detail::rope_objects(config);
   if (new_style) new_style->allow_only({"full_attention", "sliding_attention"}, error_code::unsupported);
   const auto base = [&](std::string_view key, double otherwise) {
     const auto value = config.find(key);
@@ -32,14 +31,18 @@ inline void read_rope(const json_value& config, model_config& c) {
       (new_style ? *new_style : *old_style).not_computed("default or linear positions");
 }
 
+/// All layers but every n-th have a window.
+inline auto but_every(std::size_t nth) {
+  return [nth](std::size_t layer) { return (layer + 1) % nth != 0; };
+}
+
 inline void read_json(const json_value& config, model_config& c) {
   detail::read_gemma(config, c);
   c.qk_norm = true;
   c.logit_soft_cap = detail::soft_cap(config, "final_logit_softcapping", 0.0);
   const auto pattern = config.find("sliding_window_pattern");
   const std::size_t every = pattern ? detail::positions_of(*pattern) : 6;
-  detail::read_windows(
-      config, detail::sliding_window(config, 4096), [&](std::size_t layer) { return (layer + 1) % every != 0; }, c);
+  detail::read_windows(config, detail::sliding_window(config, 4096), but_every(every), c);
   read_rope(config, c);
 }
 
@@ -50,9 +53,7 @@ inline void read_gguf(const gguf_keys& file, model_config& c) {
   if (const auto window = file.find("attention.sliding_window"); window && !window->says_no()) {
     const std::size_t size = file.size("attention.sliding_window", detail::most_positions);
     const std::size_t every = file.size_if("attention.sliding_window_pattern", detail::most_positions).value_or(6);
-    c.windows.assign(c.layers, 0);
-    for (std::size_t l = 0; l < c.layers; ++l)
-      if ((l + 1) % every != 0) c.windows[l] = size;
+    detail::set_windows(size, but_every(every), c);
   }
   const auto base = file.find("rope.freq_base_swa");
   c.window_rope = rope_config{.theta = base ? detail::positive(*base) : local_base};

@@ -53,11 +53,19 @@ inline std::optional<std::size_t> sliding_window(const json_value& config, std::
   return value ? std::optional(positions_of(*value)) : std::nullopt;
 }
 
+/// Gives this window to the layers that `windowed(layer)` says.
+template <class Windowed>
+void set_windows(std::size_t window, Windowed windowed, model_config& c) {
+  c.windows.assign(c.layers, 0);
+  for (std::size_t l = 0; l < c.layers; ++l)
+    if (windowed(l)) c.windows[l] = window;
+}
+
 /// Gives each layer its window: by layer_types; where the file has none, to those that `windowed(layer)` says.
 template <class Windowed>
 void read_windows(const json_value& config, std::optional<std::size_t> window, Windowed windowed, model_config& c) {
-  c.windows.assign(c.layers, 0);
   if (const auto types = config.find("layer_types")) {
+    c.windows.assign(c.layers, 0);
     const std::vector<json_value> list = types->items();
     if (list.size() != c.layers) types->refuse(std::to_string(c.layers) + " items, one a layer");
     for (std::size_t l = 0; l < c.layers; ++l) {
@@ -67,19 +75,9 @@ void read_windows(const json_value& config, std::optional<std::size_t> window, W
       c.windows[l] = *window;
     }
   } else {
-    for (std::size_t l = 0; l < c.layers; ++l)
-      if (window && windowed(l)) c.windows[l] = *window;
+    set_windows(window.value_or(0), windowed, c);
   }
   if (std::ranges::all_of(c.windows, [](std::size_t w) { return w == 0; })) c.windows.clear();
-}
-
-/// Qwen's windows: in force where use_sliding_window says so, in the layers from max_window_layers on.
-inline void read_upper_windows(const json_value& config, model_config& c) {
-  const auto from = config.find("max_window_layers");
-  const std::size_t first = from ? static_cast<std::size_t>(from->whole_number(0, most_positions)) : 28;
-  const auto window = flag(config, "use_sliding_window") ? sliding_window(config, 4096) : std::nullopt;
-  read_windows(
-      config, window, [&](std::size_t layer) { return layer >= first; }, c);
 }
 
 /// transformers' `get_mscale`: how much YaRN scales cosines and sines (arXiv 2309.00071, section 3.4).
@@ -204,12 +202,20 @@ class rope_reader {
   std::optional<std::size_t> original_;
 };
 
-/// The rotary positions of most families: `rope_scaling` beside a top-level `rope_theta` (transformers 4), or `rope_parameters` with
-/// everything inside (transformers 5). `original`: transformers' default for the length before stretching; none: the model's.
+/// What describes rotary positions: transformers 4's `rope_scaling`, beside a top-level `rope_theta`, or transformers 5's
+/// `rope_parameters`, with everything inside; not both.
+struct rope_objects {
+  std::optional<json_value> old_style, new_style;
+
+  explicit rope_objects(const json_value& config) : old_style(config.find("rope_scaling")), new_style(config.find("rope_parameters")) {
+    if (old_style && new_style) old_style->refuse("one of rope_scaling and rope_parameters");
+  }
+};
+
+/// The rotary positions of most families. `original`: transformers' default for the length before stretching; none: the model's.
 inline void read_rope(const json_value& config, model_config& c, std::optional<std::size_t> original = {}) {
-  const auto old_style = config.find("rope_scaling"), new_style = config.find("rope_parameters");
-  if (old_style && new_style) old_style->refuse("one of rope_scaling and rope_parameters");
-  const auto scaling = new_style ? new_style : old_style;
+  const rope_objects objects(config);
+  const auto& scaling = objects.new_style ? objects.new_style : objects.old_style;
   const auto theta = config.find("rope_theta"), inner = scaling ? scaling->find("rope_theta") : std::nullopt;
   if (theta && inner && inner->number() != positive(*theta)) inner->refuse("the same as the other rope_theta");
   c.rope = rope_reader(config, c.max_positions, c.rotary_dim ? c.rotary_dim : c.head_dim, original)

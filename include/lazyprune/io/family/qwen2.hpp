@@ -3,8 +3,8 @@
 // on.
 #pragma once
 
+#include <lazyprune/io/family/detail/qwen_keys.hpp>
 #include <lazyprune/io/family/gguf_keys.hpp>
-#include <lazyprune/io/family/json_keys.hpp>
 #include <lazyprune/io/family/model_family.hpp>
 
 namespace lazyprune {
@@ -20,11 +20,7 @@ inline constexpr model_family qwen2{
     .own_kv_heads = true,
     .read_json =
         [](const json_value& config, model_config& c) {
-          detail::expect_activation(config, "hidden_act", "silu");
-          detail::refuse_partial_rotation(config);
-          detail::refuse_flag(config, "use_mrope");
-          detail::read_upper_windows(config, c);
-          detail::read_rope(config, c);
+          detail::read_qwen(config, c);
           c.qkv_bias = true;
         },
 };
