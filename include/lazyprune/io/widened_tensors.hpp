@@ -8,11 +8,11 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
-#include <memory>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include <lazyprune/backend/large_array.hpp>
 #include <lazyprune/backend/tensor.hpp>
 #include <lazyprune/io/ggml_type.hpp>
 
@@ -80,9 +80,9 @@ class widened_tensors {
 
  private:
   std::byte* make(std::size_t bytes) {
-    auto memory = std::make_unique_for_overwrite<std::byte[]>(bytes);
-    std::byte* const at = memory.get();
-    made_[at] = std::move(memory);
+    large_array memory(bytes);
+    std::byte* const at = memory.data();
+    made_.emplace(at, std::move(memory));
     return at;
   }
 
@@ -98,7 +98,7 @@ class widened_tensors {
     return out + count * 2;
   }
 
-  std::map<const std::byte*, std::unique_ptr<std::byte[]>> made_;
+  std::map<const std::byte*, large_array> made_;
 };
 
 }  // namespace v0

@@ -17,8 +17,8 @@
 
 #include <lazyprune/backend/cpu/kernels/convert.hpp>
 #include <lazyprune/backend/cpu/kernels/product_kernel.hpp>
-#include <lazyprune/backend/cpu/large_array.hpp>
 #include <lazyprune/backend/cpu/parallel.hpp>
+#include <lazyprune/backend/large_array.hpp>
 
 namespace lazyprune {
 inline namespace v0 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include <lazyprune/backend/cpu/large_array.hpp>
+#include <lazyprune/backend/large_array.hpp>
 
 #include <doctest/doctest.h>
 
