@@ -3,9 +3,6 @@
 #include <lazyprune/io/gguf.hpp>
 #include <lazyprune/io/gguf_config.hpp>
 #include <lazyprune/io/gguf_tokenizer.hpp>
-#ifdef LAZYPRUNE_HAVE_UNICODE
-#include <lazyprune/io/unicode/installed.hpp>
-#endif
 
 #include <cstddef>
 #include <cstdint>
@@ -17,21 +14,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "fuzzed.hpp"
+
 namespace {
 
-#ifdef LAZYPRUNE_HAVE_UNICODE
-const lazyprune::unicode* const characters = &lazyprune::installed_unicode();
-#else
-const lazyprune::unicode* const characters = nullptr;
-#endif
-
-template <class Call>
-void unless_refused(Call call) {
-  try {
-    call();
-  } catch (const lazyprune::error&) {
-  }
-}
+using lazyprune_test::characters, lazyprune_test::unless_refused;
 
 /// Reads each value in every way, and the ends of each tensor.
 void read_all(const lazyprune::gguf_file& file) {

@@ -4,9 +4,6 @@
 #include <lazyprune/io/tokenizer.hpp>
 #include <lazyprune/io/tokenizer/tiktoken.hpp>
 #include <lazyprune/io/tokenizer/tokenizer_json.hpp>
-#ifdef LAZYPRUNE_HAVE_UNICODE
-#include <lazyprune/io/unicode/installed.hpp>
-#endif
 
 #include <cstddef>
 #include <cstdint>
@@ -15,22 +12,11 @@
 #include <string_view>
 #include <vector>
 
+#include "fuzzed.hpp"
+
 namespace {
 
-#ifdef LAZYPRUNE_HAVE_UNICODE
-const lazyprune::unicode* const characters = &lazyprune::installed_unicode();
-#else
-const lazyprune::unicode* const characters = nullptr;
-#endif
-
-template <class Call>
-void unless_refused(Call call) {
-  try {
-    call();
-  } catch (const lazyprune::error& fault) {
-    if (std::string_view(fault.what()).find('\n') != std::string_view::npos) std::abort();
-  }
-}
+using lazyprune_test::characters, lazyprune_test::unless_refused;
 
 void use(const lazyprune::tokenizer& tokens, std::string_view text) {
   using namespace lazyprune;

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+// What the fuzz targets share.
+#pragma once
+
+#include <lazyprune/core/error.hpp>
+#ifdef LAZYPRUNE_HAVE_UNICODE
+#include <lazyprune/io/unicode/installed.hpp>
+#else
+#include <lazyprune/io/tokenizer/unicode.hpp>
+#endif
+
+#include <cstdlib>
+#include <string_view>
+
+namespace lazyprune_test {
+
+#ifdef LAZYPRUNE_HAVE_UNICODE
+inline const lazyprune::unicode* const characters = &lazyprune::installed_unicode();
+#else
+inline const lazyprune::unicode* const characters = nullptr;
+#endif
+
+/// A refusal is in order where it is one line.
+template <class Call>
+void unless_refused(Call call) {
+  try {
+    call();
+  } catch (const lazyprune::error& fault) {
+    if (std::string_view(fault.what()).find('\n') != std::string_view::npos) std::abort();
+  }
+}
+
+}  // namespace lazyprune_test
