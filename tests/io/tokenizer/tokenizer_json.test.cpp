@@ -44,20 +44,37 @@ std::string said(const nlohmann::json& json) {
   return error_of([&] { parse(json); });
 }
 
-/// Calls with(name, tokenizer, folder) for every tokenizer of the test data.
-template <class With>
-void each_kind(const With& with) {
+struct known_tokenizer {
+  std::filesystem::path folder;
+  tokenizer tokens;
+};
+
+std::vector<known_tokenizer> read_all() {
+  std::vector<known_tokenizer> found;
   const std::filesystem::path all = test_data("tokenizer-json");
   const auto* const characters = known_unicode();
-  if (all.empty() || !characters) return;
+  if (all.empty() || !characters) return found;
   for (const auto& entry : std::filesystem::directory_iterator(all)) {
     if (!entry.is_directory()) continue;
     std::filesystem::path file = entry.path() / "tokenizer.json";
     if (entry.path().filename() == "real-llama-2") file = test_data("tokenizers/llama2/tokenizer.json");
     if (file.empty()) continue;
-    const tokenizer tokens(parse_tokenizer_json(read_text(file), file.string(), characters));
-    with(entry.path().filename().string(), tokens, entry.path());
+    found.push_back({entry.path(), tokenizer(parse_tokenizer_json(read_text(file), file.string(), characters))});
   }
+  return found;
+}
+
+/// Every tokenizer of the test data; none where there is no such data.
+const std::vector<known_tokenizer>& every_kind() {
+  static const std::vector<known_tokenizer> all = read_all();
+  if (all.empty()) MESSAGE("skipped: without the test data, or without PCRE2 and utf8proc");
+  return all;
+}
+
+/// Calls with(name, tokenizer, folder) for each of them.
+template <class With>
+void each_kind(const With& with) {
+  for (const known_tokenizer& known : every_kind()) with(known.folder.filename().string(), known.tokens, known.folder);
 }
 
 template <class Each>
