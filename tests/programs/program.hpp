@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -41,6 +42,14 @@ class temporary_folder {
 inline std::string file_text(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// Its lines, without their ends.
+inline std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
 }
 
 inline void write_file(const std::string& path, std::string_view text) { std::ofstream(path, std::ios::binary) << text; }
@@ -120,3 +129,6 @@ inline std::string complaint(const program_result& result) {
 
 /// The model that comes with the project.
 inline const std::string bundled_model = LAZYPRUNE_SOURCE_DIR "/examples/pocket/model";
+
+/// The bundled prompts of a task.
+inline std::string prompts(const std::string& task) { return LAZYPRUNE_SOURCE_DIR "/examples/pocket/prompts/pocket_" + task + ".jsonl"; }

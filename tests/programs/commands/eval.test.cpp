@@ -24,8 +24,6 @@ const std::string three_lines = R"({"pred": "\n\nred\nblue", "answers": ["Red"],
                                 R"({"pred": "", "answers": ["red"], "all_classes": null, "length": 3})"
                                 "\n";
 
-std::string prompts(const std::string& task) { return LAZYPRUNE_SOURCE_DIR "/examples/pocket/prompts/pocket_" + task + ".jsonl"; }
-
 /// The first samples of a pocket task, as lines.
 std::string samples(const std::string& task, int count) {
   const std::string all = file_text(prompts(task));
@@ -289,12 +287,6 @@ TEST_CASE("samples side by side answer as one by one, in their order and without
     arguments.insert(arguments.end(), more.begin(), more.end());
     return lazyprune_program(arguments);
   };
-  const auto lines_of = [&](const std::string& out) {
-    std::istringstream text(file_text(files / out));
-    std::vector<std::string> lines;
-    for (std::string line; std::getline(text, line);) lines.push_back(line);
-    return lines;
-  };
   const program_result alone = run("alone", {"-t", "1"});
   REQUIRE_MESSAGE(alone.code == 0, alone.err);
   const std::vector<json> expected = without_times(file_text(files / "alone"));
@@ -305,7 +297,7 @@ TEST_CASE("samples side by side answer as one by one, in their order and without
     REQUIRE_MESSAGE(beside.code == 0, beside.err);
     CHECK_FALSE(std::filesystem::exists(files / "beside.unfinished"));
     CHECK(without_times(file_text(files / "beside")) == expected);
-    for (const std::string& line : lines_of("beside"))
+    for (const std::string& line : lines_of(file_text(files / "beside")))
       for (const char* key : {"ttft_s", "total_s"}) CHECK_FALSE(json::parse(line)["run"].contains(key));
     json summaries = json::parse(beside.out), others = json::parse(alone.out);
     for (json& summary : others)
@@ -314,7 +306,7 @@ TEST_CASE("samples side by side answer as one by one, in their order and without
   }
 
   // Side by side they come in any order: what is there is kept, here to its times, and nothing is asked twice.
-  const std::vector<std::string> whole = lines_of("alone");
+  const std::vector<std::string> whole = lines_of(file_text(files / "alone"));
   const auto resumed = [&](const std::vector<std::size_t>& there) {
     std::string text;
     for (const std::size_t i : there) text += whole[i] + '\n';
@@ -326,7 +318,7 @@ TEST_CASE("samples side by side answer as one by one, in their order and without
   for (const std::vector<std::size_t>& there : {std::vector<std::size_t>{}, {6, 1}, {7, 6, 5, 4, 3, 2, 1, 0}, {5, 0, 1, 2, 3, 4, 6}}) {
     const program_result result = resumed(there);
     REQUIRE_MESSAGE(result.code == 0, result.err);
-    const std::vector<std::string> lines = lines_of("cut");
+    const std::vector<std::string> lines = lines_of(file_text(files / "cut"));
     CHECK(without_times(file_text(files / "cut")) == expected);
     for (std::size_t i = 0; i < lines.size(); ++i) CHECK((lines[i] == whole[i]) == (std::ranges::find(there, i) != there.end()));
     CHECK_FALSE(std::filesystem::exists(files / "cut.unfinished"));

@@ -14,7 +14,7 @@ struct answered_prompt {
   std::string prompt_tokens;
 
   explicit answered_prompt(const std::string& task) {
-    const std::string all = file_text(LAZYPRUNE_SOURCE_DIR "/examples/pocket/prompts/pocket_" + task + ".jsonl");
+    const std::string all = file_text(prompts(task));
     const json sample = json::parse(all.substr(0, all.find('\n')));
     const auto part = [&](const char* key) { return sample.at(key).get<std::string>(); };
     text = part("context") + ' ' + part("input") + ' ' + sample.at("answers")[0].get<std::string>() + " .";

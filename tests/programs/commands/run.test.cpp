@@ -547,3 +547,43 @@ TEST_CASE("--exact: activations stay float in products, whatever the path") {
     if (isa != "portable") CHECK((exact.second == float_on_avx2.second));
   }
 }
+
+TEST_CASE("LongRoPE's factors are chosen by -c, or else by the prompt and -n, for the whole text") {
+  const temporary_folder folder;
+  for (const char* name : {"model.safetensors", "tokenizer.model", "lazyprune.json"})
+    std::filesystem::create_symlink(bundled_model + "/" + name, folder / name);
+  const auto logits = [&](const json& scaling, std::vector<std::string> more) {
+    json config = json::parse(file_text(bundled_model + "/config.json"));
+    config["rope_scaling"] = scaling;
+    write_file(folder / "config.json", config.dump());
+    more.insert(more.end(), {"-m", folder.path(), "-p", question, "--policy", "dense", "--ignore-eos", "--trace-logits", "--trace",
+                             folder / "trace.jsonl"});
+    run_json(more);
+    std::vector<double> all;
+    for (const std::string& line : lines_of(file_text(folder / "trace.jsonl"))) {
+      const json step = json::parse(line);
+      for (const json& logit : step["logits"]) all.push_back(logit);
+    }
+    REQUIRE(!all.empty());
+    return all;
+  };
+  const auto difference = [](const std::vector<double>& a, const std::vector<double>& b) {
+    REQUIRE(a.size() == b.size());
+    double worst = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) worst = std::max(worst, std::abs(a[i] - b[i]));
+    return worst;
+  };
+  const json longrope{{"type", "longrope"},
+                      {"short_factor", std::vector<double>(16, 1.0)},
+                      {"long_factor", std::vector<double>(16, 4.0)},
+                      {"attention_factor", 1.0},
+                      {"original_max_position_embeddings", 64}};
+  const json four_times{{"type", "linear"}, {"factor", 4.0}};  // what the long factors come to; the short ones to no scaling
+  const std::vector<std::string> few{"-n", "4"}, many{"-n", "40"}, roomy{"-n", "4", "-c", "200"}, tight{"-n", "4", "-c", "64"};
+  CHECK(run_json({"-p", question, "-n", "4", "--policy", "dense"})["prompt_tokens"] == 44);  // 44 + 4 <= 64 < 44 + 40
+  CHECK(difference(logits(nullptr, few), logits(four_times, few)) > 1.0);
+  CHECK(difference(logits(longrope, few), logits(nullptr, few)) < 1e-3);
+  CHECK(difference(logits(longrope, tight), logits(nullptr, few)) < 1e-3);
+  CHECK(difference(logits(longrope, many), logits(four_times, many)) < 1e-3);
+  CHECK(difference(logits(longrope, roomy), logits(four_times, few)) < 1e-3);
+}

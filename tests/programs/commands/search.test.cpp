@@ -9,18 +9,6 @@
 
 namespace {
 
-std::string prompts(const std::string& task) { return LAZYPRUNE_SOURCE_DIR "/examples/pocket/prompts/pocket_" + task + ".jsonl"; }
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = text.find('\n', at);
-    lines.push_back(text.substr(at, end - at));
-    at = end == text.npos ? end : end + 1;
-  }
-  return lines;
-}
-
 /// Fields of a line of search.csv: stages (without quotes; they have commas), rows, score, holds, best_trade, held_out_score.
 std::vector<std::string> fields_of(const std::string& line) {
   const std::size_t quote = line.find('"', 1);

@@ -16,8 +16,6 @@ namespace {
 
 using row = std::map<std::string, std::string>;
 
-std::string prompts(const std::string& task) { return LAZYPRUNE_SOURCE_DIR "/examples/pocket/prompts/pocket_" + task + ".jsonl"; }
-
 std::vector<std::string> fields(const std::string& line) {
   std::vector<std::string> out(1);
   bool quoted = false;
@@ -30,16 +28,6 @@ std::vector<std::string> fields(const std::string& line) {
       out.back() += c;
   }
   return out;
-}
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = text.find('\n', at);
-    lines.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return lines;
 }
 
 std::vector<row> table(const std::string& file) {
@@ -57,7 +45,7 @@ std::vector<row> table(const std::string& file) {
 }
 
 /// What does not depend on the clock.
-std::vector<row> without_times(const std::string& file) {
+std::vector<row> rows_without_times(const std::string& file) {
   std::vector<row> rows = table(file);
   for (row& entry : rows)
     std::erase_if(entry, [](const auto& field) {
@@ -174,7 +162,7 @@ TEST_CASE("an interrupted sweep goes on without losing or repeating a prediction
   const std::string whole = files / "whole";
   REQUIRE(sweep(whole, small).code == 0);
   const std::string predictions = file_text(whole + "/predictions.jsonl");
-  const std::vector<row> expected = without_times(whole + "/sweep.csv");
+  const std::vector<row> expected = rows_without_times(whole + "/sweep.csv");
 
   std::vector<std::string> resumed = small;
   resumed.emplace_back("--resume");
@@ -184,7 +172,7 @@ TEST_CASE("an interrupted sweep goes on without losing or repeating a prediction
     write_file(cut + "/predictions.jsonl.unfinished", predictions.substr(0, end));
     const program_result result = sweep(cut, resumed);
     CHECK_MESSAGE(result.code == 0, result.err);
-    CHECK(without_times(cut + "/sweep.csv") == expected);
+    CHECK(rows_without_times(cut + "/sweep.csv") == expected);
     CHECK(lines_of(file_text(cut + "/predictions.jsonl")).size() == lines_of(predictions).size());
     const std::size_t kept = end == 0 ? 0 : predictions.rfind('\n', end - 1) + 1;
     CHECK(file_text(cut + "/predictions.jsonl").substr(0, kept) == predictions.substr(0, kept));  // its times too
@@ -222,7 +210,7 @@ TEST_CASE("killed at any moment, a sweep goes on") {
   once.pop_back();
   *std::ranges::find(once, out) = files / "whole";
   CHECK(lazyprune_program(once).code == 0);
-  CHECK(without_times(out + "/sweep.csv") == without_times(files / "whole/sweep.csv"));
+  CHECK(rows_without_times(out + "/sweep.csv") == rows_without_times(files / "whole/sweep.csv"));
 }
 
 TEST_CASE("what makes no sense") {

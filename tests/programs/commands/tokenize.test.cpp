@@ -8,45 +8,44 @@
 
 #include "test_data.hpp"
 
-using json = nlohmann::ordered_json;
+using nlohmann::ordered_json;  // templates write keys as they come
 
 namespace {
 
-json tokenized(std::vector<std::string> more) {
+ordered_json tokenized(std::vector<std::string> more) {
   more.insert(more.begin(), {"tokenize", "--json"});
   const program_result result = lazyprune_program(more);
   CHECK_MESSAGE(result.code == 0, result.err);
-  return json::parse(result.out);
+  return ordered_json::parse(result.out);
 }
 
-std::vector<json> lines_of(const std::string& text) {
-  std::vector<json> all;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) all.push_back(json::parse(line));
+std::vector<ordered_json> objects_of(const std::string& text) {
+  std::vector<ordered_json> all;
+  for (const std::string& line : lines_of(text)) all.push_back(ordered_json::parse(line));
   return all;
 }
 
 }  // namespace
 
 TEST_CASE("a text's ids and pieces, and the text of ids") {
-  const json whole = tokenized({"-p", "the candle"});
+  const ordered_json whole = tokenized({"-p", "the candle"});
   CHECK(whole["pieces"][0] == "<s>");
   CHECK(whole["ids"].size() == whole["pieces"].size());
   CHECK(whole["text_plain"] == "the candle");
   CHECK(whole["text"] == "<s> the candle");
 
-  json plain = tokenized({"-p", "the candle", "--no-special"});
+  ordered_json plain = tokenized({"-p", "the candle", "--no-special"});
   CHECK(plain["text"] == "the candle");
   plain["ids"].insert(plain["ids"].begin(), whole["ids"][0]);
   CHECK(plain["ids"] == whole["ids"]);
 
   std::string ids;
-  for (const json& id : whole["ids"]) ids.append(ids.empty() ? "" : ",").append(id.dump());
+  for (const ordered_json& id : whole["ids"]) ids.append(ids.empty() ? "" : ",").append(id.dump());
   CHECK(tokenized({"--ids", ids}) == whole);
 
   const temporary_folder folder;
   write_file(folder / "text", "the candle\n");  // as it is, its newline too
-  const json file = tokenized({"-f", folder / "text"});
+  const ordered_json file = tokenized({"-f", folder / "text"});
   CHECK(file["text_plain"] == "the candle\n");
 
   const program_result people = lazyprune_program({"tokenize", "-p", "-"}, "the\n");
@@ -73,16 +72,16 @@ TEST_CASE("a request a line, and no line stops the others") {
   CHECK(result.code == 1);
   const std::string file = folder / "requests.jsonl";
   CHECK(result.err == "lazyprune: " + file + ": expected requests that can be answered, found 8 of 11 that cannot\n");
-  const std::vector<json> lines = lines_of(result.out);
+  const std::vector<ordered_json> lines = objects_of(result.out);
   REQUIRE(lines.size() == 11);
   CHECK(lines[0] == tokenized({"-p", "the candle"}));
-  CHECK(lines[2] == json{{"ids", {1, 2}}, {"pieces", {"<s>", "</s>"}}, {"text", "<s></s>"}, {"text_plain", ""}});
-  CHECK(lines[3] == json{{"error", file + ": line 5: ids: expected token ids below the tokenizer's 2304, found 99999"}});
-  CHECK(lines[5] == json{{"error", file + ": line 7: text: expected a string, found 5"}});
-  CHECK(lines[6] == json{{"error", file + ": line 8: other: expected no such key, found 1"}});
-  CHECK(lines[7] == json{{"error", file + ": line 9: expected one of the keys text, ids and messages, found none"}});
-  CHECK(lines[9] == json{{"error", "messages: expected a model with a chat template, found no chat template in " + bundled_model}});
-  CHECK(lines[10]["ids"] == json{1});
+  CHECK(lines[2] == ordered_json{{"ids", {1, 2}}, {"pieces", {"<s>", "</s>"}}, {"text", "<s></s>"}, {"text_plain", ""}});
+  CHECK(lines[3] == ordered_json{{"error", file + ": line 5: ids: expected token ids below the tokenizer's 2304, found 99999"}});
+  CHECK(lines[5] == ordered_json{{"error", file + ": line 7: text: expected a string, found 5"}});
+  CHECK(lines[6] == ordered_json{{"error", file + ": line 8: other: expected no such key, found 1"}});
+  CHECK(lines[7] == ordered_json{{"error", file + ": line 9: expected one of the keys text, ids and messages, found none"}});
+  CHECK(lines[9] == ordered_json{{"error", "messages: expected a model with a chat template, found no chat template in " + bundled_model}});
+  CHECK(lines[10]["ids"] == ordered_json::array({1}));
   for (const std::size_t i : {1u, 4u, 8u}) CHECK(lines[i].contains("error"));
 }
 
@@ -92,17 +91,17 @@ TEST_CASE("a template alone renders chats") {
              "{{ bos_token }}{% for m in messages %}{% if m.role == 'x' %}{{ raise_exception('no\n\"x\"') }}{% endif %}"
              "[{{ m.role }}]{{ m.content }}{% endfor %}{{ '[assistant]' if add_generation_prompt }}{{ strftime_now('%Y-%m-%d') }}");
   const auto answers = [&](const std::string& requests) {
-    return lines_of(
+    return objects_of(
         lazyprune_program({"tokenize", "-m", folder / "chat.jinja", "--jsonl", "-"}, requests, {"SOURCE_DATE_EPOCH=86400"}).out);
   };
   CHECK(answers(R"({"messages": [{"role": "user", "content": "hi"}], "add_generation_prompt": true, "bos_token": "<s>"}
 {"messages": []}
 {"messages": [{"role": "x"}]}
-{"text": "hi"})") ==
-        std::vector<json>{{{"rendered", "<s>[user]hi[assistant]1970-01-02"}},
-                          {{"rendered", "1970-01-02"}},
-                          {{"error", "no\n\"x\""}},
-                          {{"error", "tokenize: expected a model with a tokenizer, found no tokenizer in " + (folder / "chat.jinja")}}});
+{"text": "hi"})") == std::vector<ordered_json>{
+                         {{"rendered", "<s>[user]hi[assistant]1970-01-02"}},
+                         {{"rendered", "1970-01-02"}},
+                         {{"error", "no\n\"x\""}},
+                         {{"error", "tokenize: expected a model with a tokenizer, found no tokenizer in " + (folder / "chat.jinja")}}});
   write_file(folder / "chat.json", R"([{"role": "user", "content": "hi"}])");
   const program_result people =
       lazyprune_program({"tokenize", "-m", folder / "chat.jinja", "--messages", folder / "chat.json"}, "", {"SOURCE_DATE_EPOCH=0"});
@@ -122,28 +121,28 @@ TEST_CASE("chats of real models, line by line") {
   if (index.empty()) return;
   const std::string folder = index.parent_path().string() + "/";
   std::size_t cases = 0;
-  const json all = json::parse(file_text(index.string()));
-  for (const json& model : all["templates"]) {
+  const ordered_json all = ordered_json::parse(file_text(index.string()));
+  for (const ordered_json& model : all["templates"]) {
     const std::string name = model["name"];
     CAPTURE(name);
-    std::vector<json> expected = lines_of(file_text(folder + name + ".cases.jsonl"));
+    std::vector<ordered_json> expected = objects_of(file_text(folder + name + ".cases.jsonl"));
     std::string requests;
-    for (const json& one : expected) {
-      json request = one["variables"];
+    for (const ordered_json& one : expected) {
+      ordered_json request = one["variables"];
       request["messages"] = one["messages"];
       request["add_generation_prompt"] = one["add_generation_prompt"];
       requests += request.dump() + '\n';
     }
     const program_result result = lazyprune_program({"tokenize", "-m", folder + name + ".jinja", "--jsonl", "-"}, requests,
                                                     {"SOURCE_DATE_EPOCH=1721984703"});  // 2024-07-26 09:05:03
-    const std::vector<json> lines = lines_of(result.out);
+    const std::vector<ordered_json> lines = objects_of(result.out);
     REQUIRE(lines.size() == expected.size());
     for (std::size_t i = 0; i < lines.size(); ++i) {
       CAPTURE(expected[i]["name"]);
       if (expected[i].contains("expected"))
-        CHECK(lines[i] == json{{"rendered", expected[i]["expected"]}});
+        CHECK(lines[i] == ordered_json{{"rendered", expected[i]["expected"]}});
       else if (expected[i]["raised_by"] == "raise_exception")
-        CHECK(lines[i] == json{{"error", expected[i]["error"]}});
+        CHECK(lines[i] == ordered_json{{"error", expected[i]["error"]}});
       else
         CHECK(lines[i].contains("error"));
     }
