@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # include/lazyprune/PATH/x.hpp has its tests/PATH/x.test.cpp, and the other way round; the test includes its header before all else, which
-# shows that the header can be compiled alone.
+# shows that the header can be compiled alone (where tests are compiled together, tests/odr does).
 # The program likewise: examples/lazyprune/PATH/x.hpp has its tests/programs/PATH/x.test.cpp. Those of commands run the program that was built,
 # and need include no header of it.
 # cmake [-D ROOT=tree] -P cmake/check_mirror.cmake

@@ -13,8 +13,6 @@ using namespace lazyprune;
 
 namespace {
 
-using backend_type = reference<float>;
-
 model_config tiny() {
   model_config c = lazyprune_test::tiny_config();
   c.max_positions = 64;
@@ -24,17 +22,17 @@ model_config tiny() {
 /// One model and one policy, to generate with.
 struct bench {
   model_config config;
-  backend_type backend{execution{}};
-  model<backend_type> net;
+  reference<float> backend{execution{}};
+  model<reference<float>> net;
   stages when;
 
   explicit bench(model_config c = tiny(), lazyprune::stages stages = {})
       : config(std::move(c)), net(load_model(backend, config, random_source(config, dtype::f32))), when(std::move(stages)) {}
 
-  sequence<backend_type> begin() const { return {net, any_session(lazyllm(when), {.layers = static_cast<layer_id>(config.layers)})}; }
+  sequence<reference<float>> begin() const { return {net, any_session(lazyllm(when), {.layers = static_cast<layer_id>(config.layers)})}; }
 
   generation run(const std::vector<token_id>& prompt, const generation_options& options) {
-    workspace<backend_type> work(net, backend);
+    workspace<reference<float>> work(net, backend);
     auto text = begin();
     return generate(work, text, prompt, options);
   }
@@ -174,7 +172,7 @@ TEST_CASE("a run can be stopped between two layers: the token in the making is n
 
 TEST_CASE("a prompt in chunks that is stopped, or fails, is taken back whole: it can be asked again") {
   bench b;
-  workspace<backend_type> work(b.net, b.backend);
+  workspace<reference<float>> work(b.net, b.backend);
   std::vector<token_id> longer;
   for (token_id t = 0; t < 40; ++t) longer.push_back(t);
   generation_options options = of_length(3);
@@ -204,7 +202,7 @@ TEST_CASE("a prompt in chunks that is stopped, or fails, is taken back whole: it
 
 TEST_CASE("a next turn goes on with the sequence: the logits of one text, and the costs of both turns") {
   bench b;
-  workspace<backend_type> work(b.net, b.backend);
+  workspace<reference<float>> work(b.net, b.backend);
   auto text = b.begin();
   generation_options options;
   options.force = {7, 8, 9};
@@ -237,7 +235,7 @@ TEST_CASE("a next turn goes on with the sequence: the logits of one text, and th
 
 TEST_CASE("of a pruned conversation, each turn's share is that of its own prompt") {
   bench b(tiny(), stages{{1, 0.5}, {3, 0.4}});
-  workspace<backend_type> work(b.net, b.backend);
+  workspace<reference<float>> work(b.net, b.backend);
   auto text = b.begin();
   std::vector<token_id> longer;
   for (token_id t = 0; t < 20; ++t) longer.push_back(t);
@@ -275,7 +273,7 @@ TEST_CASE("a beginning that was read, in pieces or at once: forks go on as the w
   const auto whole = b.run(longer, of_length(6));
   for (const std::size_t chunk : {0u, 5u, 29u}) {
     CAPTURE(chunk);
-    workspace<backend_type> work(b.net, b.backend);
+    workspace<reference<float>> work(b.net, b.backend);
     auto text = b.begin();
     CHECK(read_beginning(work, text, std::span<const token_id>(longer).first(30), chunk));
     CHECK(text.known() == 30);
@@ -297,7 +295,7 @@ namespace {
 struct speculation_bench : bench {
   explicit speculation_bench(model_config c = tiny()) : bench(std::move(c)) {}
 
-  sequence<backend_type> begin() const {
+  sequence<reference<float>> begin() const {
     return {net, any_session(policy{last_query_attention{}, prompt_only{stages{{1, 0.5}, {3, 0.4}}}, top_k{}, keep_all{}},
                              {.layers = static_cast<layer_id>(config.layers)})};
   }
@@ -316,7 +314,7 @@ struct speculation_bench : bench {
       result.heard.push_back(t);
       return result.heard.size() < stop_after;
     };
-    workspace<backend_type> work(net, backend);
+    workspace<reference<float>> work(net, backend);
     auto text = begin();
     result.run = generate(work, text, asked, options);
     result.known.assign(text.tokens().begin(), text.tokens().end());
@@ -418,7 +416,7 @@ TEST_CASE("a step with drafts can be stopped between two layers: neither the tok
     CAPTURE(layers_done);
     ends_before end(layers_done);
     options.observer = &end;
-    workspace<backend_type> work(b.net, b.backend);
+    workspace<reference<float>> work(b.net, b.backend);
     auto text = b.begin();
     const auto cut = generate(work, text, prompt, options);
     CHECK(cut.reason == finish_reason::stop);

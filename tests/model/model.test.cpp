@@ -29,7 +29,7 @@ struct listed {
   }
 };
 
-model_config small() {
+model_config two_layers() {
   model_config c;
   c.family = "llama";
   c.vocabulary = 50;
@@ -56,7 +56,7 @@ std::map<std::string, std::pair<std::size_t, std::size_t>> asked_for(const model
 
 TEST_CASE("the tensors of a plain Llama, by Hugging Face's names and shapes; their bytes are counted") {
   std::size_t bytes = 0;
-  const auto asked = asked_for(small(), {}, &bytes);
+  const auto asked = asked_for(two_layers(), {}, &bytes);
   CHECK(asked.size() == 2 * 9 + 3);
   CHECK(asked.at("model.embed_tokens.weight") == std::pair<std::size_t, std::size_t>{50, 24});
   CHECK(asked.at("lm_head.weight") == std::pair<std::size_t, std::size_t>{50, 24});
@@ -71,7 +71,7 @@ TEST_CASE("the tensors of a plain Llama, by Hugging Face's names and shapes; the
 }
 
 TEST_CASE("biases and head norms are read where the config has them, and only there") {
-  model_config c = small();
+  model_config c = two_layers();
   c.qkv_bias = c.output_bias = c.mlp_bias = c.qk_norm = true;
   const auto asked = asked_for(c);
   CHECK(asked.size() == 2 * (9 + 3 + 1 + 3 + 2) + 3);
@@ -80,7 +80,7 @@ TEST_CASE("biases and head norms are read where the config has them, and only th
 }
 
 TEST_CASE("norms after attention and feed-forward have names of their own; q, k and v may be one tensor, gate and up another") {
-  model_config c = small();
+  model_config c = two_layers();
   c.post_norms = c.fused = true;
   const auto asked = asked_for(c);
   CHECK(asked.size() == 2 * (4 + 4) + 3);
@@ -107,7 +107,7 @@ struct numbered {
 }  // namespace
 
 TEST_CASE("of a head that rotates in part, what turns together is loaded half a head apart; norms stored less 1 become whole") {
-  model_config c = small();
+  model_config c = two_layers();
   c.rotary_dim = 4;
   c.fused = c.qkv_bias = c.qk_norm = c.norms_less_one = true;
   reference<double> backend{execution{}};
@@ -153,7 +153,7 @@ TEST_CASE("a source is told of every matrix that is packed, if it wants to know"
   reference<float> backend{execution{}};
   std::map<std::string, std::size_t> matrices;
   std::size_t given_back = 0;
-  load_model(backend, small(), returned{random_source(small(), dtype::f32), &matrices, &given_back});
+  load_model(backend, two_layers(), returned{random_source(two_layers(), dtype::f32), &matrices, &given_back});
   std::size_t all = 0;
   for (const auto& [name, bytes] : matrices) all += bytes;
   CHECK(matrices.size() == 2 * 7 + 2);
@@ -161,7 +161,7 @@ TEST_CASE("a source is told of every matrix that is packed, if it wants to know"
 }
 
 TEST_CASE("a tied head: stored as the embedding, or as the head only") {
-  model_config c = small();
+  model_config c = two_layers();
   c.tied = true;
   CHECK(!asked_for(c).contains("lm_head.weight"));
   const auto head_only = asked_for(c, {"model.embed_tokens.weight"});
@@ -171,7 +171,7 @@ TEST_CASE("a tied head: stored as the embedding, or as the head only") {
 
 TEST_CASE("a config whose numbers do not go together is refused before anything is read") {
   const auto said = [](auto change) -> std::string {
-    model_config c = small();
+    model_config c = two_layers();
     change(c);
     try {
       asked_for(c);
@@ -193,8 +193,8 @@ TEST_CASE("a config whose numbers do not go together is refused before anything 
 }
 
 TEST_CASE("a tensor that is missing is an error; progress is told layer by layer; a dtype can be asked for") {
-  CHECK_THROWS_AS(asked_for(small(), {"model.layers.1.mlp.up_proj.weight"}), error);
-  CHECK_THROWS_AS(asked_for(small(), {"lm_head.weight"}), error);
+  CHECK_THROWS_AS(asked_for(two_layers(), {"model.layers.1.mlp.up_proj.weight"}), error);
+  CHECK_THROWS_AS(asked_for(two_layers(), {"lm_head.weight"}), error);
   reference<float> backend{execution{}};
   std::vector<std::size_t> told;
   load_options options;
@@ -202,8 +202,8 @@ TEST_CASE("a tensor that is missing is an error; progress is told layer by layer
     CHECK(of == 2);
     told.push_back(done);
   };
-  load_model(backend, small(), random_source(small(), dtype::f32), options);
+  load_model(backend, two_layers(), random_source(two_layers(), dtype::f32), options);
   CHECK(told == std::vector<std::size_t>{0, 1, 2});
   options.as = dtype::f16;
-  CHECK_THROWS_AS(load_model(backend, small(), random_source(small(), dtype::f32), options), error);
+  CHECK_THROWS_AS(load_model(backend, two_layers(), random_source(two_layers(), dtype::f32), options), error);
 }

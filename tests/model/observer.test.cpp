@@ -37,14 +37,12 @@ struct told final : step_observer {
   void step_ends(const any_session& session) override { events += "e" + std::to_string(session.known()); }
 };
 
-using backend_type = reference<double>;
-
 }  // namespace
 
 TEST_CASE("what an observer is told of a step, in order; a step that is stopped has no end") {
-  backend_type backend{execution{}};
+  reference<double> backend{execution{}};
   const auto net = tiny_model(backend, tiny_config(2));
-  workspace<backend_type> work(net, backend);
+  workspace<reference<double>> work(net, backend);
   auto text = begin(net, dense());
   told all;
   forward(work, text, some_tokens(5), phase::prefill, &all);
@@ -60,20 +58,20 @@ TEST_CASE("what an observer is told of a step, in order; a step that is stopped 
 }
 
 TEST_CASE("what an observer is told of a chunk, and of its own sequence in a batch") {
-  backend_type backend{execution{}};
+  reference<double> backend{execution{}};
   const auto net = tiny_model(backend, tiny_config(2));
-  workspace<backend_type> work(net, backend);
+  workspace<reference<double>> work(net, backend);
   auto text = begin(net, lazyllm(stages{{1, 0.5}})), other = begin(net, dense());
   const auto tokens = some_tokens(8);
   told mine, others;
-  const sequence_step<backend_type> steps[] = {{text, std::span(tokens).first(5), phase::prefill, 0, &mine},
-                                               {other, std::span(tokens).first(3), phase::prefill, 2, &others}};
+  const sequence_step<reference<double>> steps[] = {{text, std::span(tokens).first(5), phase::prefill, 0, &mine},
+                                                    {other, std::span(tokens).first(3), phase::prefill, 2, &others}};
   REQUIRE(forward(work, steps));
   CHECK(mine.events == "c5p)[a)p)m)]e5");
   CHECK(others.events == "b3p)[a)p)m)]p)[m)a)p)m)]e3");
 
   trace_recorder recorder;
-  const sequence_step<backend_type> second{text, std::span(tokens).subspan(5), phase::prefill, 1, &recorder};
+  const sequence_step<reference<double>> second{text, std::span(tokens).subspan(5), phase::prefill, 1, &recorder};
   REQUIRE(forward(work, second));
   const auto logits = read_logits(work, 0);
   REQUIRE(recorder.steps().size() == 1);
@@ -81,7 +79,7 @@ TEST_CASE("what an observer is told of a chunk, and of its own sequence in a bat
 
   memory_watch memory;
   auto waits = begin(net, lazyllm(stages{{1, 0.5}}));
-  const sequence_step<backend_type> chunk{waits, tokens, phase::prefill, 0, &memory};
+  const sequence_step<reference<double>> chunk{waits, tokens, phase::prefill, 0, &memory};
   REQUIRE(forward(work, chunk));
   CHECK(memory.most().scratch == waits.waiting_rows().bytes());
   CHECK(memory.most().scratch > 0);
@@ -89,9 +87,9 @@ TEST_CASE("what an observer is told of a chunk, and of its own sequence in a bat
 }
 
 TEST_CASE("chunks and the step with the query make one record, however they are cut; one that is stopped leaves no trace") {
-  backend_type backend{execution{}};
+  reference<double> backend{execution{}};
   const auto net = tiny_model(backend);
-  workspace<backend_type> work(net, backend);
+  workspace<reference<double>> work(net, backend);
   const auto tokens = some_tokens(30);
   const auto policy = lazyllm(stages{{2, 0.5}, {3, 0.5}});
   trace_recorder whole(true), cut(true);
@@ -100,7 +98,7 @@ TEST_CASE("chunks and the step with the query make one record, however they are 
   told stopper;
   step_observers both{&cut, &stopper};
   const auto chunk = [&](std::size_t first, std::size_t count) {
-    const sequence_step<backend_type> step{pieces, std::span(tokens).subspan(first, count), phase::prefill, 0, &both};
+    const sequence_step<reference<double>> step{pieces, std::span(tokens).subspan(first, count), phase::prefill, 0, &both};
     return forward(work, step);
   };
   REQUIRE(chunk(0, 11));
@@ -120,9 +118,9 @@ TEST_CASE("chunks and the step with the query make one record, however they are 
 }
 
 TEST_CASE("several are told the same; any of them can end the step") {
-  backend_type backend{execution{}};
+  reference<double> backend{execution{}};
   const auto net = tiny_model(backend, tiny_config(2));
-  workspace<backend_type> work(net, backend);
+  workspace<reference<double>> work(net, backend);
   auto text = begin(net, dense());
   told one, two;
   step_observers both{&one, nullptr, &two};
@@ -135,11 +133,11 @@ TEST_CASE("several are told the same; any of them can end the step") {
 }
 
 TEST_CASE("an observer changes nothing: the same bits with and without") {
-  backend_type backend{execution{}};
+  reference<double> backend{execution{}};
   const auto net = tiny_model(backend);
   const lazyprune::policy policy = lazyllm(stages{{1, 0.5}, {3, 0.5}});
   const auto tokens = some_tokens(40);
-  workspace<backend_type> work(net, backend);
+  workspace<reference<double>> work(net, backend);
   auto seen = begin(net, policy), unseen = begin(net, policy);
   trace_recorder recorder(true);
   step_timer timer;
@@ -192,9 +190,9 @@ TEST_CASE("the most of memory, part by part and together") {
 }
 
 TEST_CASE("a recorder writes down finished steps only") {
-  backend_type backend{execution{}};
+  reference<double> backend{execution{}};
   const auto net = tiny_model(backend);
-  workspace<backend_type> work(net, backend);
+  workspace<reference<double>> work(net, backend);
   auto text = begin(net, dense());
   trace_recorder recorder;
   told other;

@@ -13,8 +13,6 @@ using namespace lazyprune;
 
 namespace {
 
-using backend_type = reference<double>;
-
 model_config eight_wide() {
   model_config c;
   c.head_dim = 8;
@@ -23,7 +21,7 @@ model_config eight_wide() {
   return c;
 }
 
-void check(const rotary_table<backend_type>::part& part) {
+void check(const rotary_table<reference<double>>::part& part) {
   const rope_frequencies f = frequencies_of(eight_wide().rope, 8);
   for (position p = 0; p < part.positions; ++p)
     for (std::size_t i = 0; i < 4; ++i) {
@@ -35,8 +33,8 @@ void check(const rotary_table<backend_type>::part& part) {
 }  // namespace
 
 TEST_CASE("the table reaches as far as is asked, then doubles, up to the model's positions; what was given out stays") {
-  backend_type backend{execution{}};
-  const rotary_table<backend_type> table(eight_wide());
+  reference<double> backend{execution{}};
+  const rotary_table<reference<double>> table(eight_wide());
   const auto first = table.reach(backend, 10);
   CHECK(first->positions == 10);
   CHECK(first->bytes_of(10) == first->values.bytes());
@@ -50,13 +48,13 @@ TEST_CASE("the table reaches as far as is asked, then doubles, up to the model's
 }
 
 TEST_CASE("any threads may ask at a time") {
-  const rotary_table<backend_type> table(eight_wide());
-  std::vector<std::shared_ptr<const rotary_table<backend_type>::part>> parts(4 * 50);
+  const rotary_table<reference<double>> table(eight_wide());
+  std::vector<std::shared_ptr<const rotary_table<reference<double>>::part>> parts(4 * 50);
   {
     std::vector<std::jthread> running;
     for (std::size_t t = 0; t < 4; ++t)
       running.emplace_back([&, t] {
-        backend_type backend{execution{}};
+        reference<double> backend{execution{}};
         for (std::size_t i = 0; i < 50; ++i) parts[t * 50 + i] = table.reach(backend, 1 + i * 17 + t);
       });
   }

@@ -17,7 +17,7 @@ using lazyprune_test::begin, lazyprune_test::some_tokens, lazyprune_test::tiny_m
 
 namespace {
 
-const stages hard{{1, 0.5}, {3, 0.5}};
+const stages twice_halved{{1, 0.5}, {3, 0.5}};
 
 /// Logits after the prompt and after some tokens more, one by one.
 template <class Backend>
@@ -40,7 +40,7 @@ TEST_CASE("sequences take turns in one workspace, and one sequence may go from w
   const auto net = tiny_model(backend);
   const auto tokens = some_tokens(60);
   workspace<cpu> work(net, backend), other(net, another);
-  auto alone = begin(net, lazyllm(hard)), one = begin(net, lazyllm(hard)), two = begin(net, dense());
+  auto alone = begin(net, lazyllm(twice_halved)), one = begin(net, lazyllm(twice_halved)), two = begin(net, dense());
   for (std::size_t done = 0; done < tokens.size();) {
     const auto now = std::span(tokens).subspan(done, done == 0 ? 50 : 1);
     const phase when = done == 0 ? phase::prefill : phase::decode;
@@ -66,7 +66,7 @@ TEST_CASE("a thread each, with a workspace and sequences of its own, over one mo
         backend_type backend{execution{}};
         workspace<backend_type> work(net, backend);
         for (std::size_t i = 0; i < texts; ++i) {
-          auto text = begin(net, lazyllm(hard));
+          auto text = begin(net, lazyllm(twice_halved));
           found[t * texts + i] = logits_of(work, text, length(t, i));
         }
       });
@@ -74,7 +74,7 @@ TEST_CASE("a thread each, with a workspace and sequences of its own, over one mo
   workspace<backend_type> work(other, loader);
   for (std::size_t t = 0; t < threads; ++t)
     for (std::size_t i = 0; i < texts; ++i) {
-      auto text = begin(other, lazyllm(hard));
+      auto text = begin(other, lazyllm(twice_halved));
       CHECK(found[t * texts + i] == logits_of(work, text, length(t, i)));
     }
 }
@@ -122,7 +122,7 @@ TEST_CASE("bytes: scratch, and the part of the rotary table that a length needs,
   work.reserve(100);
   CHECK(work.bytes(10) == ten);
   CHECK(work.bytes(20) == 2 * ten);
-  auto text = begin(net, lazyllm(hard));
+  auto text = begin(net, lazyllm(twice_halved));
   forward(work, text, some_tokens(20), phase::prefill);
   CHECK(work.bytes(20) > 2 * ten);
   const std::size_t after = work.bytes(20);

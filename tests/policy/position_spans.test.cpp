@@ -15,7 +15,7 @@ using spans = std::vector<position_span>;
 
 spans list_of(const position_spans& all) { return {all.list().begin(), all.list().end()}; }
 
-std::string fault_in(const std::string& text) {
+std::string span_fault(const std::string& text) {
   try {
     position_spans::parse(text);
   } catch (const error& e) {
@@ -49,11 +49,11 @@ TEST_CASE("text: what it reads, and the text that reads back the same") {
 
 TEST_CASE("text: what it refuses, naming the piece") {
   const std::string expected = ": expected FIRST-LAST with FIRST at most LAST, like 0-63, found ";
-  CHECK(fault_in("0-63,") == "positions: 0-63," + expected + "nothing");
-  CHECK(fault_in("9-3") == "positions: 9-3" + expected + "\"9-3\"");
-  CHECK(fault_in("1,a-3") == "positions: 1,a-3" + expected + "\"a-3\"");
-  CHECK(fault_in("-3") == "positions: -3" + expected + "\"-3\"");
-  CHECK(fault_in("1-2-3") == "positions: 1-2-3" + expected + "\"1-2-3\"");
+  CHECK(span_fault("0-63,") == "positions: 0-63," + expected + "nothing");
+  CHECK(span_fault("9-3") == "positions: 9-3" + expected + "\"9-3\"");
+  CHECK(span_fault("1,a-3") == "positions: 1,a-3" + expected + "\"a-3\"");
+  CHECK(span_fault("-3") == "positions: -3" + expected + "\"-3\"");
+  CHECK(span_fault("1-2-3") == "positions: 1-2-3" + expected + "\"1-2-3\"");
   CHECK_THROWS_WITH_AS(position_spans::parse("4,", "--keep"), ("--keep: 4," + expected + "nothing").c_str(), error);
-  CHECK(fault_in("4294967296") == "positions: 4294967296" + expected + "\"4294967296\"");
+  CHECK(span_fault("4294967296") == "positions: 4294967296" + expected + "\"4294967296\"");
 }

@@ -19,7 +19,7 @@ namespace {
 using namespace lazyprune;
 
 /// Scores that the test hands in as the last query's one head of attention.
-struct given_scores {
+struct head_scores {
   void score(const attention_view& view, std::span<float> out) const { std::ranges::copy(view.head(0), out.begin()); }
 };
 struct given_window_scores {
@@ -166,7 +166,7 @@ class walk {
   any_scorer scorer() const {
     switch (kind_) {
       case kind::attention:
-        return given_scores{};
+        return head_scores{};
       case kind::positions:
         return hashed_positions{seed_, coarse_};
       case kind::window:

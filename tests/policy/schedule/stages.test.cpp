@@ -19,7 +19,7 @@ struct stages_values {
 };
 TEST_CASE_TEMPLATE_INVOKE(schedule_contract, stages_values);
 
-std::string fault_in(const std::string& text) {
+std::string stage_fault(const std::string& text) {
   try {
     stages::parse(text);
   } catch (const error& e) {
@@ -43,7 +43,7 @@ TEST_CASE("layers ascend, shares are shares") {
   CHECK_THROWS_AS(static_cast<void>(stages{{9, 0.7}, {8, 0.5}}), error);
   CHECK_THROWS_AS(static_cast<void>(stages{{9, 0.0}}), error);
   CHECK_THROWS_AS(static_cast<void>(stages{{9, 1.01}}), error);
-  CHECK(fault_in("9:0.7,9:0.5") == "stages: stage 2: expected a layer after 9, found 9");
+  CHECK(stage_fault("9:0.7,9:0.5") == "stages: stage 2: expected a layer after 9, found 9");
 }
 
 TEST_CASE("text: what it reads") {
@@ -60,13 +60,13 @@ TEST_CASE("text: what it refuses, naming the piece") {
         "9;0.7", "9:1e-999"}) {
     CAPTURE(piece);
     const std::string expected = "expected LAYER:SHARE with a share in (0, 1], like 9:0.7, found \"" + piece + "\"";
-    CHECK(fault_in(piece) == "stages: stage 1: " + expected);
-    CHECK(fault_in("3:0.9," + piece) == "stages: stage 2: " + expected);
+    CHECK(stage_fault(piece) == "stages: stage 1: " + expected);
+    CHECK(stage_fault("3:0.9," + piece) == "stages: stage 2: " + expected);
   }
-  CHECK(fault_in("9:0.7,") == "stages: stage 2: expected LAYER:SHARE, found nothing");
-  CHECK(fault_in(",9:0.7") == "stages: stage 1: expected LAYER:SHARE with a share in (0, 1], like 9:0.7, found \"\"");
-  CHECK(fault_in("9:0.7,,19:0.5") == "stages: stage 2: expected LAYER:SHARE with a share in (0, 1], like 9:0.7, found \"\"");
-  CHECK(!fault_in(std::string("9:0.7\0", 6)).empty());
+  CHECK(stage_fault("9:0.7,") == "stages: stage 2: expected LAYER:SHARE, found nothing");
+  CHECK(stage_fault(",9:0.7") == "stages: stage 1: expected LAYER:SHARE with a share in (0, 1], like 9:0.7, found \"\"");
+  CHECK(stage_fault("9:0.7,,19:0.5") == "stages: stage 2: expected LAYER:SHARE with a share in (0, 1], like 9:0.7, found \"\"");
+  CHECK(!stage_fault(std::string("9:0.7\0", 6)).empty());
 }
 
 TEST_CASE("text: written and read, the same stages") {

@@ -18,7 +18,7 @@ namespace {
 using namespace lazyprune;
 
 static_assert(importance_scorer<any_scorer> && chosen_scorer<any_scorer> && !chosen_scorer<last_query_attention>);
-static_assert(std::same_as<evidence_of<any_scorer>, evidence>);
+static_assert(std::same_as<evidence_of<any_scorer>, lazyprune::evidence>);
 
 void needs(const any_scorer& scorer, evidence_kind kind, bool every_layer, std::size_t window) {
   CHECK(scorer.needs().kind == kind);

@@ -28,7 +28,7 @@ inline std::string between(const std::string& text, const std::string& from, con
 }
 
 /// Elements closed in their order, attributes quoted, no bare & or <.
-inline bool well_formed(std::string_view xml) {
+inline bool well_formed_xml(std::string_view xml) {
   std::vector<std::string_view> open;
   const auto references_end = [](std::string_view text) {
     for (std::size_t at = text.find('&'); at != text.npos; at = text.find('&', at + 1)) {

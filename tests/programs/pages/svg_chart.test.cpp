@@ -10,7 +10,7 @@
 #include "programs/pages/page_parts.hpp"
 
 using namespace lazyprune::program;
-using lazyprune_test::between, lazyprune_test::count, lazyprune_test::well_formed;
+using lazyprune_test::between, lazyprune_test::count, lazyprune_test::well_formed_xml;
 
 TEST_CASE("an axis: ends and steps that are round") {
   const auto is = [](const chart_axis& axis, double first, double last, double step) {
@@ -38,7 +38,7 @@ TEST_CASE("what is drawn lies where its values say") {
                     {{"one", 0, {{0, 0, "low"}, {5, 50, "middle"}, {10, 100, "high"}}}, {"two", 1, {{2, 80, "lone"}}}},
                     chart_level{"dense", 75, 70, 80}};
   const std::string svg = svg_chart(drawn);
-  CHECK(well_formed(svg));
+  CHECK(well_formed_xml(svg));
   CHECK(count(svg, "aria-label=\"a chart\"") == 1);
   // The field is 318 wide from 50 on, and 198 high down to 208.
   CHECK(count(svg, "<path d=\"M50.0 208.0L209.0 109.0L368.0 10.0\" fill=\"none\" stroke=\"#0072b2\"") == 1);
@@ -64,14 +64,14 @@ TEST_CASE("a chart with nothing, with names that are markup, with values that ar
   const double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
   const chart_axis axis{"<&\">", 0, 2, 1};
   chart drawn{"a<b", axis, axis, {}, {}};
-  CHECK(well_formed(svg_chart(drawn)));
+  CHECK(well_formed_xml(svg_chart(drawn)));
   const std::size_t marks = count(svg_chart(drawn), "<title>");
   CHECK(marks == 0);
   drawn.series = {
       {"x<y", 0, {{nan, 1, "a"}, {1, infinity, "b"}}}, {"]]>", 1, {{1, 1, "<c>"}, {nan, nan, "d"}, {2, 2, "\x01"}}}, {"", 2, {}}};
   drawn.level = chart_level{"<", nan, nan, nan};
   const std::string svg = svg_chart(drawn) + chart_legend(drawn.series, drawn.level);
-  CHECK(well_formed(svg));
+  CHECK(well_formed_xml(svg));
   CHECK(count(svg, "nan") == 0);
   CHECK(count(svg, "inf") == 0);
   CHECK(count(svg, "<title>&lt;c&gt;</title>") == 1);

@@ -17,7 +17,7 @@ namespace {
 
 using namespace lazyprune;
 using namespace lazyprune::program;
-using lazyprune_test::between, lazyprune_test::count, lazyprune_test::well_formed;
+using lazyprune_test::between, lazyprune_test::count, lazyprune_test::well_formed_xml;
 
 /// All charts and keys of a page.
 std::vector<std::string> pictures_of(const std::string& page) {
@@ -31,9 +31,9 @@ std::vector<std::string> pictures_of(const std::string& page) {
 void check_whole(const std::string& page) {
   for (const std::string& picture : pictures_of(page)) {
     CAPTURE(picture);
-    CHECK(well_formed(picture));
+    CHECK(well_formed_xml(picture));
   }
-  CHECK(well_formed(between(page, "</header>", "</body>")));
+  CHECK(well_formed_xml(between(page, "</header>", "</body>")));
   for (const std::string_view none : {"@{", "<script", "src=", "url(", ">nan", "\"nan", " nan", ">inf", "inf\"", "inf "}) {
     CAPTURE(none);
     CHECK(count(page, none) == 0);
@@ -59,7 +59,7 @@ eval_summary summary(std::string_view task, const estimate& score, std::optional
 }
 
 /// Two tasks of one group and one of another, dense and two methods at two budgets; static lacks one task at the lower budget.
-sweep_table small() {
+sweep_table small_table() {
   sweep_table table{"tiny", 4, {}, {}, {}};
   const auto add = [&](std::string method, std::optional<double> budget, std::string policy, const eval_summary& s) {
     table.entries.push_back({std::move(method), budget, std::move(policy), s});
@@ -95,7 +95,7 @@ TEST_CASE("an axis of scores spans ten of them, and holds all") {
 }
 
 TEST_CASE("Table 1: means of groups, bold where no loss can be told, a dash where a task is missing") {
-  const std::string page = sweep_page(small());
+  const std::string page = sweep_page(small_table());
   check_whole(page);
   CHECK(between(page, "<title>", "</title>") == "Token pruning on tiny: accuracy and speed");
   const std::string table = section_of(page, "Table 1");
@@ -120,7 +120,7 @@ TEST_CASE("Table 1: means of groups, bold where no loss can be told, a dash wher
 }
 
 TEST_CASE("Table 2: tokens computed and the overall speedup") {
-  sweep_table table = small();
+  sweep_table table = small_table();
   for (sweep_entry& entry : table.entries) {
     entry.summary.share_computed = around(entry.budget ? 0.5 : 1, 0);
     if (entry.method == "lazyllm@2+3") entry.summary.speedup_total = around(1.25, 0.05);
@@ -133,7 +133,7 @@ TEST_CASE("Table 2: tokens computed and the overall speedup") {
 }
 
 TEST_CASE("Figure 5: a chart of the means and one a task, a line a method through its budgets") {
-  const std::string figure = section_of(sweep_page(small()), "Figure 5");
+  const std::string figure = section_of(sweep_page(small_table()), "Figure 5");
   CHECK(count(figure, "<figure>") == 4);
   CHECK(count(figure, "<li>") == 3);
   const std::string lcc = between(figure, "<figcaption>lcc</figcaption>", "</figure>");
@@ -147,7 +147,7 @@ TEST_CASE("Figure 5: a chart of the means and one a task, a line a method throug
   CHECK(count(narrativeqa, "<title>static@2") == 1);
   CHECK(count(between(figure, "<figcaption>all tasks</figcaption>", "</figure>"), "<title>static@2") == 1);
 
-  sweep_table untimed = small();
+  sweep_table untimed = small_table();
   for (sweep_entry& entry : untimed.entries) entry.summary.speedup_ttft.reset();
   const std::string page = sweep_page(untimed);
   check_whole(page);
@@ -156,7 +156,7 @@ TEST_CASE("Figure 5: a chart of the means and one a task, a line a method throug
 }
 
 TEST_CASE("Figure 5's first chart is a file of its own, with a legend; none where no speedup was measured") {
-  const std::string figure = sweep_figure(small());
+  const std::string figure = sweep_figure(small_table());
   CHECK(figure.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 570 250\""));
   CHECK(count(figure, "<svg") == 3);
   CHECK(count(figure, "</svg>") == 3);
@@ -164,13 +164,13 @@ TEST_CASE("Figure 5's first chart is a file of its own, with a legend; none wher
   for (const char* name : {"lazyllm@2+3", "static@2", "dense, and its interval"})
     CHECK(count(figure, ">" + std::string(name) + "</text>") == 1);
   CHECK(figure.find("lazyllm@2+3</text>") < figure.find("static@2</text>"));
-  sweep_table untimed = small();
+  sweep_table untimed = small_table();
   for (sweep_entry& entry : untimed.entries) entry.summary.speedup_ttft.reset();
   CHECK(sweep_figure(untimed).empty());
 }
 
 TEST_CASE("Figure 6: mean scores over layers, a line a share; left out where it was not run") {
-  sweep_table table = small();
+  sweep_table table = small_table();
   CHECK(count(section_of(sweep_page(table), "Figure 6"), "<svg") == 0);
   CHECK(count(section_of(sweep_page(table), "Figure 6"), "<table") == 0);
   for (const layer_id after : {3u, 1u})
@@ -194,7 +194,7 @@ TEST_CASE("Figure 6: mean scores over layers, a line a share; left out where it 
 }
 
 TEST_CASE("Figure 7: layers that have computed the same are one stage") {
-  sweep_table table = small();
+  sweep_table table = small_table();
   CHECK(count(section_of(sweep_page(table), "Figure 7"), "<svg") == 0);
   for (sweep_entry& entry : table.entries) {
     if (entry.budget != 0.3) continue;
@@ -214,7 +214,7 @@ TEST_CASE("Figure 7: layers that have computed the same are one stage") {
 }
 
 TEST_CASE("all results and settings stand in tables") {
-  const std::string page = sweep_page(small());
+  const std::string page = sweep_page(small_table());
   const std::string results = section_of(page, "All results"), settings = section_of(page, "The settings");
   CHECK(count(results, "<tr><th>") == 1 + 14);
   CHECK(count(results,

@@ -63,7 +63,7 @@ std::vector<step_trace> trace_in(const nlohmann::json& data) {
 }
 
 /// Two steps of three layers; 4 prompt tokens, of which 4, 2, 1 are computed at first, and one more at each of the upper layers later.
-trace_document small() {
+trace_document small_trace() {
   return {.steps = {{.step = 0,
                      .tokens = {10, 11, 12, 13},
                      .layers = {{{0, 1, 2, 3}, {0, 1, 2, 3}, {}}, {{1, 3}, {1, 3}, {}}, {{3}, {3}, {}}},
@@ -103,14 +103,14 @@ TEST_CASE("the page holds the trace, whatever was kept") {
     REQUIRE(trace_in(data_of(trace_page(document))) == expected);
   }
   // Also a trace that breaks the rules: tokens that come back from one layer to the next.
-  trace_document odd = small();
+  trace_document odd = small_trace();
   odd.steps[1].layers[0].active = {0, 4};
   odd.steps[0].next = odd.steps[1].next = 0;
   CHECK(trace_in(data_of(trace_page(odd))) == odd.steps);
 }
 
 TEST_CASE("the header sums the trace up") {
-  const std::string page = trace_page(small());
+  const std::string page = trace_page(small_trace());
   CHECK(between(page, "<title>", "</title>") == "A title");
   CHECK(between(page, "<h1>", "</h1>") == "A title");
   const auto fact = [&](const std::string& label) { return between(page, "<dt>" + label + "</dt><dd>", "</dd>"); };
@@ -131,14 +131,14 @@ TEST_CASE("the header sums the trace up") {
 }
 
 TEST_CASE("without script: a row a step") {
-  const std::string table = between(trace_page(small()), "<noscript>", "</noscript>");
+  const std::string table = between(trace_page(small_trace()), "<noscript>", "</noscript>");
   CHECK(count(table, "<tr><td>") == 2);
   CHECK(table.find("<tr><td>0</td><td>&lt;s&gt; one two three</td><td>7</td><td>0</td><td>4 2 1 </td><td> one</td></tr>") != table.npos);
   CHECK(table.find("<tr><td>1</td><td> one</td><td>5</td><td>1</td><td>5 3 2 </td><td>id 99</td></tr>") != table.npos);
 }
 
 TEST_CASE("the next token's text: as given, that of an equal id, or the id") {
-  trace_document document = small();
+  trace_document document = small_trace();
   CHECK(data_of(trace_page(document)).at("next") == nlohmann::json({" one", "id 99"}));
   document.next_texts = {" ONE", " last"};
   CHECK(data_of(trace_page(document)).at("next") == nlohmann::json({" ONE", " last"}));
@@ -152,14 +152,14 @@ TEST_CASE("the next token's text: as given, that of an equal id, or the id") {
 
 TEST_CASE("no text leaves its place") {
   const std::string nasty = "</script><script>alert(1)</script><!--<b a='\"&amp;\n\t\x01\x7f\\ @{data} \xff\xc3 \xed\xa0\x80 \u2028 \u65e5";
-  trace_document document = small();
+  trace_document document = small_trace();
   document.token_texts = {nasty, nasty, nasty, nasty, nasty};
   document.title = document.model = document.policy = document.answer = nasty;
   document.facts = {{nasty, nasty}};
   document.next_texts = {nasty, nasty};
   const std::string page = trace_page(document);
 
-  CHECK(count(page, "<script") == count(trace_page(small()), "<script"));
+  CHECK(count(page, "<script") == count(trace_page(small_trace()), "<script"));
   CHECK(count(page, "</script") == 2);
   CHECK(count(page, "<!--") == 0);
   CHECK(count(page, "<b a=") == 0);
@@ -181,7 +181,7 @@ TEST_CASE("no text leaves its place") {
 }
 
 TEST_CASE("the page needs nothing else, and no value is missing") {
-  const std::string page = trace_page(small());
+  const std::string page = trace_page(small_trace());
   for (const char* outside : {"http:", "https:", "src=", "href=", "url(", "@import", "import(", "fetch(", "@{"}) {
     CAPTURE(outside);
     CHECK(count(page, outside) == 0);
@@ -200,7 +200,7 @@ TEST_CASE("the page needs nothing else, and no value is missing") {
 }
 
 TEST_CASE("empty parts are left out") {
-  trace_document document = small();
+  trace_document document = small_trace();
   document.title.clear();
   document.model.clear();
   document.answer.clear();
@@ -211,7 +211,7 @@ TEST_CASE("empty parts are left out") {
 }
 
 TEST_CASE("a store that keeps nothing is said to the script") {
-  trace_document document = small();
+  trace_document document = small_trace();
   CHECK(data_of(trace_page(document)).at("lost") == false);
   document.pruned_is_lost = true;
   CHECK(data_of(trace_page(document)).at("lost") == true);

@@ -12,7 +12,7 @@ using namespace lazyprune::program;
 
 namespace {
 
-std::vector<fidelity_summary> some() {
+std::vector<fidelity_summary> rated() {
   fidelity_summary one;
   one.text = "a|b.txt";
   one.policy = "--stages \"3:0.5\"";
@@ -38,7 +38,7 @@ std::vector<fidelity_summary> some() {
 }  // namespace
 
 TEST_CASE("JSON") {
-  const auto list = nlohmann::json::parse(to_json(table_of(some())));
+  const auto list = nlohmann::json::parse(to_json(table_of(rated())));
   REQUIRE(list.size() == 2);
   CHECK(list[0] ==
         nlohmann::json::parse(R"({"text": "a|b.txt", "policy": "--stages \"3:0.5\"", "texts": 1, "steps": 4, "prompt_tokens": 100.0,
@@ -50,7 +50,7 @@ TEST_CASE("JSON") {
 }
 
 TEST_CASE("CSV") {
-  CHECK(to_csv(table_of(some())) ==
+  CHECK(to_csv(table_of(rated())) ==
         "text,policy,texts,steps,prompt_tokens,agreement,agreement_low,agreement_high,kl,kl_low,kl_high,dense_perplexity,dense_perplexity_"
         "low,"
         "dense_perplexity_high,perplexity,perplexity_low,perplexity_high,equal_texts,parted_at,rows,ttft_s,dense_ttft_s,speedup_ttft\n"
@@ -59,7 +59,7 @@ TEST_CASE("CSV") {
 }
 
 TEST_CASE("a table") {
-  std::vector<fidelity_summary> summaries = some();
+  std::vector<fidelity_summary> summaries = rated();
   summaries[1].perplexity.mean = 2e6;
   CHECK(to_markdown(summaries) ==
         "| text     | greedy text   | prompt | steps |     agreement |        KL, nats | perplexity | dense |   rows | TTFT, ms | dense, "

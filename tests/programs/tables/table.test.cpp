@@ -7,7 +7,7 @@ using namespace lazyprune::program;
 
 namespace {
 
-const table some{
+const table every_kind{
     .columns =
         {{"name"}, {"n"}, {"x", column_kind::estimate}, {"ci", column_kind::interval}, {"at"}, {"list"}, {"all", column_kind::json_alone}},
     .rows = {{"a \"b\"", std::uint64_t{3}, lazyprune::estimate{0.5, {0.25, 1}}, lazyprune::interval{1, 2}, nullptr,
@@ -17,15 +17,15 @@ const table some{
 }  // namespace
 
 TEST_CASE("CSV: a column for each number; what is null or not known is empty") {
-  CHECK(to_csv(some) ==
+  CHECK(to_csv(every_kind) ==
         "name,n,x,x_low,x_high,ci_low,ci_high,at,list\n"
         "\"a \"\"b\"\"\",3,0.5,0.25,1.0,1.0,2.0,,1.0 0.5\n"
         "\"c\",1,,,,,,2.0,\n");
-  CHECK(text_of(some, table_format::csv) == to_csv(some));
+  CHECK(text_of(every_kind, table_format::csv) == to_csv(every_kind));
 }
 
 TEST_CASE("JSON: null is told, what is not known is left out") {
-  CHECK(text_of(some, table_format::json) == R"([
+  CHECK(text_of(every_kind, table_format::json) == R"([
  {
   "name": "a \"b\"",
   "n": 3,
