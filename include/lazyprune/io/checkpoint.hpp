@@ -276,7 +276,7 @@ class checkpoint_weights {
     if (t.shape.size() != 1 && t.shape.size() != 2) placed.refuse("a vector or a matrix", "shape " + detail::shape_text(t.shape));
     if (t.shape.back() != columns || (t.shape.size() == 2 ? t.shape[0] : 1) != rows) placed.refuse(expected, detail::shape_text(t.shape));
     asked_.emplace(name);
-    placed.file->will_need(with_next(placed));
+    read_ahead(placed);
 
     const std::size_t head_dim = files_.interleaves(name) ? files_.config().head_dim : 0;
     if (plain && head_dim == 0) return {*plain, rows, columns, t.data.data()};
@@ -306,12 +306,17 @@ class checkpoint_weights {
   const std::set<std::string, std::less<>>& asked() const { return asked_; }
 
  private:
-  /// The tensor's bytes and those behind it, which come into memory while the tensor is packed: most files have the order of the layers.
-  static std::span<const std::byte> with_next(const placed_tensor& t) {
+  /// The tensor's bytes and those behind it come into memory while it is packed: most files have the order of the layers. What was asked
+  /// for is not asked for again.
+  void read_ahead(const placed_tensor& t) const {
     constexpr std::size_t ahead = std::size_t{64} << 20;
     const std::span<const std::byte> file = t.file->bytes(), own = t.stored->data;
     const auto first = static_cast<std::size_t>(own.data() - file.data());
-    return file.subspan(first, std::min(own.size() + ahead, file.size() - first));
+    const std::size_t end = std::min(first + own.size() + ahead, file.size());
+    std::size_t& asked = read_ahead_[t.file];
+    const std::size_t begin = first <= asked && asked <= end ? asked : first;
+    t.file->will_need(file.subspan(begin, end - begin));
+    asked = end;
   }
 
   const checkpoint& files_;
@@ -319,6 +324,7 @@ class checkpoint_weights {
   // A source is asked through const functions.
   mutable widened_tensors made_;
   mutable std::set<std::string, std::less<>> asked_;
+  mutable std::map<const mapped_file*, std::size_t> read_ahead_;  // up to which byte
 };
 
 static_assert(tensor_source<checkpoint_weights>);

@@ -70,7 +70,11 @@ class mapped_file {
   const std::string& name() const { return name_; }
   std::span<const std::byte> bytes() const { return {data_.get(), size_}; }
   /// Says that this part will be read from end to end soon: where it is mapped, it comes into memory while the reader does other things.
-  void will_need(std::span<const std::byte> part) const { advise(part, MADV_WILLNEED); }
+  void will_need(std::span<const std::byte> part) const {
+    constexpr std::size_t at_once = std::size_t{1} << 19;  // Linux reads no more ahead than a device's read_ahead_kb, whatever is asked for
+    for (; !part.empty(); part = part.subspan(std::min(at_once, part.size())))
+      advise(part.first(std::min(at_once, part.size())), MADV_WILLNEED);
+  }
   /// Says that this part will not be read soon: where it is mapped, it no longer counts as this process's memory.
   void release(std::span<const std::byte> part) const { advise(part, MADV_DONTNEED); }
   std::string_view text() const { return {reinterpret_cast<const char*>(data_.get()), size_}; }
