@@ -151,6 +151,13 @@ TEST_CASE("requests that are none are refused") {
   CHECK(fault("{").starts_with("f: line 3: byte "));
   chat_request request;
   CHECK(error_of([&] { request.set_messages("{}", "m.json"); }) == "m.json: expected a list of messages, found a dictionary");
+  CHECK(error_of([&] { request.set_messages(R"(["hi"])", "m.json"); }) == "m.json: message 1: expected an object, found a string");
+  CHECK(error_of([&] { request.set_messages(R"([{"role": "user"}, {"content": ""}])", "m.json"); }) ==
+        "m.json: message 2: role: expected a string, found none");
+  CHECK(error_of([&] { request.set_messages(R"([{"role": "user", "content": 5}])", "m.json"); }) ==
+        "m.json: message 1: content: expected a string, a list of parts or null, found a number");
+  CHECK(fault(R"({"messages": [{"role": 1}]})") == "f: line 3: message 1: role: expected a string, found a number");
+  CHECK(fault(R"({"messages": "hi"})") == "f: line 3: expected a list of messages, found a string");
 }
 
 TEST_CASE("a source that is too long, or no UTF-8, is refused; a long chat is not") {

@@ -65,11 +65,13 @@ class chat_request {
   }
 
   /// A request in JSON: {"messages": [...], "add_generation_prompt": true, ...variables}. Throws `error` where it is not an object with
-  /// messages; `where` stands before each place in it.
+  /// messages as below; `where` stands before each place in it.
   static chat_request parse(std::string_view json, std::string_view file, std::string_view where = {}) {
     const jinja::value all = jinja::read_json(json, file, most_bytes, where);
     if (!all.dict()) throw error(file, where, "an object", jinja::described(all));
-    if (!all.dict()->find("messages")) throw error(file, where, "the key \"messages\"", "none");
+    const jinja::value* const messages = all.dict()->find("messages");
+    if (!messages) throw error(file, where, "the key \"messages\"", "none");
+    check(*messages, file, where);
     chat_request request;
     for (const auto& [key, item] : all.dict()->entries) request.set(key.text()->bytes(), item);
     request.bytes_ += json.size();
@@ -80,10 +82,11 @@ class chat_request {
   void add(std::string_view role, std::string_view content) { insert(role, content, false); }
   /// A message before all others.
   void add_first(std::string_view role, std::string_view content) { insert(role, content, true); }
-  /// All messages: a JSON list of {"role", "content", ...}.
+  /// All messages: a JSON list of {"role", "content", ...}. Throws `error` where one has no role, or a content that is neither text, nor a
+  /// list of parts, nor null; whether it needs one, its template says.
   void set_messages(std::string_view json, std::string_view file) {
     jinja::value all = jinja::read_json(json, file, most_bytes);
-    if (!all.sequence()) throw error(file, "", "a list of messages", jinja::described(all));
+    check(all, file, "");
     bytes_ += json.size();
     set("messages", std::move(all));
   }
@@ -107,6 +110,19 @@ class chat_request {
   std::size_t bytes() const { return bytes_; }
 
  private:
+  static void check(const jinja::value& messages, std::string_view file, std::string_view where) {
+    if (!messages.sequence()) throw error(file, where, "a list of messages", jinja::described(messages));
+    std::size_t number = 0;
+    for (const jinja::value& message : messages.sequence()->items) {
+      const std::string place = std::string(where) + (where.empty() ? "message " : ": message ") + std::to_string(++number);
+      if (!message.dict()) throw error(file, place, "an object", jinja::described(message));
+      const jinja::value *const role = message.dict()->find("role"), *const content = message.dict()->find("content");
+      if (!role || !role->text()) throw error(file, place + ": role", "a string", role ? jinja::described(*role) : "none");
+      if (content && !content->text() && !content->sequence() && !content->is_none())
+        throw error(file, place + ": content", "a string, a list of parts or null", jinja::described(*content));
+    }
+  }
+
   void insert(std::string_view role, std::string_view content, bool first) {
     jinja::dict message;
     message.set(jinja::user_text("role"), jinja::user_text(role));
