@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstring>
 #include <random>
 #include <vector>
 
@@ -68,4 +69,22 @@ TEST_CASE("plain rows are put in order as they are, and memory is given back onc
   CHECK(made.release(ordered));
   CHECK_FALSE(made.release(ordered));
   CHECK_FALSE(made.release(t));
+}
+
+TEST_CASE("memory that was given back is used again; what was not stays") {
+  const std::uint16_t numbers[] = {0, 1, 2, 3, 4, 5, 6, 7};
+  const tensor t{dtype::f16, 4, 2, reinterpret_cast<const std::byte*>(numbers)}, part{dtype::f16, 2, 2, t.data};
+  const auto holds = [](const tensor& made, const std::vector<std::uint16_t>& expected) {
+    return std::memcmp(made.data, expected.data(), expected.size() * 2) == 0;
+  };
+  const std::vector<std::uint16_t> in_order{0, 1, 4, 5, 2, 3, 6, 7};
+  widened_tensors made;
+  const tensor first = made.reorder(t, 4), second = made.reorder(t, 4), third = made.reorder(t, 4);
+  for (const tensor& each : {first, second}) CHECK(made.release(each));
+  const tensor again = made.reorder(t, 4), smaller = made.reorder(part, 2), more = made.reorder(t, 4);
+  CHECK((again.data == first.data || again.data == second.data));
+  for (const tensor& each : {again, third, more}) CHECK(holds(each, in_order));
+  CHECK(holds(smaller, {0, 1, 2, 3}));
+  for (const tensor& each : {again, third, more, smaller}) CHECK(made.release(each));
+  CHECK_FALSE(made.release(again));
 }

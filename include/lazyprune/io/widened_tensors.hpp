@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -75,12 +76,24 @@ class widened_tensors {
     return {t.type, t.rows, t.columns, out};
   }
 
-  /// Gives the memory of one of these back; false where it is none of them.
-  bool release(const tensor& t) { return made_.erase(t.data) > 0; }
+  /// Gives the memory of one of these back; false where it is none of them. The next ones may be made in it: the first touch of new memory
+  /// takes about as long as widening into it.
+  bool release(const tensor& t) {
+    const auto found = made_.find(t.data);
+    if (found == made_.end()) return false;
+    large_array memory = std::move(found->second);
+    made_.erase(found);
+    if (memory.bytes() <= largest_spare) {
+      large_array& smaller = *std::ranges::min_element(spare_, {}, &large_array::bytes);
+      if (smaller.bytes() < memory.bytes()) smaller = std::move(memory);
+    }
+    return true;
+  }
 
  private:
   std::byte* make(std::size_t bytes) {
-    large_array memory(bytes);
+    const auto spare = std::ranges::find_if(spare_, [&](const large_array& memory) { return memory.bytes() >= bytes; });
+    large_array memory = spare == spare_.end() ? large_array(bytes) : std::exchange(*spare, large_array());
     std::byte* const at = memory.data();
     made_.emplace(at, std::move(memory));
     return at;
@@ -98,7 +111,10 @@ class widened_tensors {
     return out + count * 2;
   }
 
+  static constexpr std::size_t largest_spare = std::size_t{128} << 20;
+
   std::map<const std::byte*, large_array> made_;
+  std::array<large_array, 2> spare_;  // two, since gate and up are packed together
 };
 
 }  // namespace v0
