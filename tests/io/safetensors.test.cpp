@@ -248,7 +248,7 @@ TEST_CASE("a genuine header cut anywhere, or the data: an error") {
   CHECK(said(whole) == "no error");
 }
 
-TEST_CASE("a genuine header with a bit flipped: an error, or the same table but for one name") {
+TEST_CASE("a genuine header with any bit flipped: an error, or the same table but for one name") {
   std::string whole = read_text(pocket_model() / "model.safetensors");
   std::uint64_t header = 0;
   std::memcpy(&header, whole.data(), 8);
@@ -257,10 +257,8 @@ TEST_CASE("a genuine header with a bit flipped: an error, or the same table but 
     return tensors;
   };
   const auto genuine = by_place(parse(whole));
-  std::size_t flipped = 0, refused = 0;
+  std::size_t refused = 0;
   for (std::size_t bit = 0; bit < (8 + header) * 8; ++bit) {
-    if (bit / 8 >= 1000 && bit % 8 != bit / 8 % 8) continue;  // of the first thousand bytes all bits, of the others one
-    ++flipped;
     whole[bit / 8] = static_cast<char>(whole[bit / 8] ^ 1 << bit % 8);
     std::vector<stored_tensor> tensors;
     const std::string result = error_of([&] { tensors = by_place(parse(whole)); });
@@ -281,7 +279,7 @@ TEST_CASE("a genuine header with a bit flipped: an error, or the same table but 
     REQUIRE(same);
     REQUIRE(renamed <= 1);
   }
-  CHECK(refused > flipped / 2);
+  CHECK(refused > header * 4);
 }
 
 TEST_CASE("random edits of a header never give a tensor out of the file") {
