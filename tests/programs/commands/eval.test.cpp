@@ -5,7 +5,6 @@
 #include <chrono>
 #include <csignal>
 #include <random>
-#include <sstream>
 #include <thread>
 
 #include <doctest/doctest.h>

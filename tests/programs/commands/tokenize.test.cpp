@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "programs/program.hpp"
 
-#include <sstream>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
