@@ -14,6 +14,8 @@
 #include "../model/tiny_model.hpp"
 #include "../test_data.hpp"
 
+#include <counted_allocations.hpp>
+
 namespace {
 
 using namespace lazyprune;
@@ -113,14 +115,21 @@ TEST_CASE("a type that is not computed is refused by name") {
                   "IQ4_NL, IQ4_XS, BF16, MXFP4, found IQ3_S") != std::string::npos);
 }
 
-TEST_CASE("files of others with which no model can be made are refused, the sound ones make one") {
+TEST_CASE("files of others with which no model can be made are refused, in about their own size of memory; the sound ones make one") {
   const auto folder = test_data("gguf/malformed");
   if (folder.empty()) return;
+  constexpr std::size_t of_any_file = std::size_t{32} << 10;  // an open file, names, the message
   for (const auto& entry : nlohmann::json::parse(read_text(folder / "index.json"))) {
-    const std::string name = entry.at("file"), refuse = entry.at("refuse"), result = said(folder / name);
+    const std::string name = entry.at("file"), refuse = entry.at("refuse");
+    const std::size_t before = allocated_bytes;
+    const std::string result = said(folder / name);
+    const std::size_t allocated = allocated_bytes - before;  // whatever was given back meanwhile
     CAPTURE(name);
     CAPTURE(result);
-    if (refuse == "file" || refuse == "model") CHECK(result != "no error");
+    if (refuse == "file" || refuse == "model") {
+      CHECK(result != "no error");
+      CHECK(allocated <= std::filesystem::file_size(folder / name) + of_any_file);
+    }
     if (refuse == "no") CHECK(result == "no error");
   }
 }

@@ -22,6 +22,7 @@
 
 using namespace lazyprune_test;
 using lazyprune::checkpoint;
+using lazyprune::checkpoint_shapes;
 using lazyprune::checkpoint_weights;
 using lazyprune::dtype;
 using lazyprune::file_access;
@@ -381,7 +382,13 @@ TEST_CASE("a GGUF file: tensors by Hugging Face's names, the rows of q and k in 
         (folder / "m.gguf").string() + ": tensor blk.0.attn_q.weight: expected shape [8, 4], found [8, 8]");
   CHECK(error_of([&] { weights.get("model.norm.weight", 1, 8); }) ==
         (folder / "m.gguf").string() + ": tensor output_norm.weight: expected one of shape [8], found none of that name");
-  CHECK(error_of([&] { files.refuse_all_but(weights.asked()); }) ==
+  const checkpoint_shapes shapes(files);
+  shapes.get("model.embed_tokens.weight", 6, 8);
+  shapes.get("model.layers.0.self_attn.q_proj.weight", 8, 8);
+  shapes.get("model.layers.0.self_attn.k_proj.bias", 1, 8);
+  CHECK(error_of([&] { shapes.get("model.layers.0.self_attn.k_proj.bias", 8, 8); }) ==
+        (folder / "m.gguf").string() + ": tensor blk.0.attn_k.bias: expected shape [8, 8], found [8]");
+  CHECK(error_of([&] { files.refuse_all_but(shapes.asked()); }) ==
         (folder / "m.gguf").string() +
             ": tensor blk.0.attn_norm.weight: expected a weight that the model of the metadata has, found one that it has not");
 }

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string>
 
+#include <counted_allocations.hpp>
 #include <io/support.hpp>
 #include <test_data.hpp>
 
@@ -35,7 +36,9 @@ TEST_CASE("JSONTestSuite: what must load loads, what must be refused is refused 
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string(), text = read_text(entry.path());
     CAPTURE(name);
+    const std::size_t before = lazyprune_test::allocated_bytes;
     const std::string result = error_of([&] { json_value::parse(text, "f.json", 1 << 20); });
+    const std::size_t allocated = lazyprune_test::allocated_bytes - before;
     if (name.starts_with("y_object_duplicated_key")) {  // the grammar allows it; we do not
       CHECK(result == "f.json: a: expected the key once, found it twice in one object");
       ++loaded;
@@ -46,6 +49,7 @@ TEST_CASE("JSONTestSuite: what must load loads, what must be refused is refused 
       CHECK(result.starts_with("f.json: "));
       CHECK(result.find("expected JSON") != result.npos);
       CHECK(result.size() < 400);
+      CHECK(allocated <= text.size() + (std::size_t{8} << 10));  // in all, whatever was given back meanwhile
       ++refused;
     } else {
       ++either;

@@ -110,20 +110,25 @@ struct attention_probe {
   std::size_t stride = 0;
 };
 
+/// What a model's weights are made with.
 template <class B>
-concept tensor_backend = std::floating_point<typename B::scalar> && std::constructible_from<typename B::buffer, std::size_t> &&  // columns
-    std::constructible_from<typename B::row_store, std::size_t> && std::copyable<typename B::row_store> &&                       // columns
-    std::constructible_from<typename B::kv_layer, std::size_t, std::size_t> && std::copyable<typename B::kv_layer> &&  // kv_heads, head_dim
-    requires(B b, const B& made, std::span<const tensor> parts, const tensor& part, dtype as, std::span<const double> frequencies,
-             std::size_t n, double epsilon, std::span<const std::uint32_t> ids, rows_view<const typename B::scalar> x,
-             rows_view<typename B::scalar> out, const typename B::matrix& w, const typename B::parameters& p,
-             const typename B::parameters* bias, const typename B::rope_table& rope, typename B::kv_layer& kv,
-             const typename B::kv_layer& keys, typename B::row_store& store, const typename B::row_store& stored,
-             const attention_rows& what, const attention_probe& probe, gate_activation gate, float* floats, typename B::scalar* scalars,
-             typename B::buffer& buffer) {
+concept weight_packer = requires(B b, std::span<const tensor> parts, const tensor& part, dtype as) {
   { b.pack(parts, as) } -> std::same_as<typename B::matrix>;
   { b.pack_gated(part, part, as) } -> std::same_as<typename B::matrix>;
   { b.load(parts) } -> std::same_as<typename B::parameters>;
+};
+
+template <class B>
+concept tensor_backend = weight_packer<B> && std::floating_point<typename B::scalar> &&
+    std::constructible_from<typename B::buffer, std::size_t> &&                                                        // columns
+    std::constructible_from<typename B::row_store, std::size_t> && std::copyable<typename B::row_store> &&             // columns
+    std::constructible_from<typename B::kv_layer, std::size_t, std::size_t> && std::copyable<typename B::kv_layer> &&  // kv_heads, head_dim
+    requires(B b, const B& made, std::span<const double> frequencies, std::size_t n, double epsilon, std::span<const std::uint32_t> ids,
+             rows_view<const typename B::scalar> x, rows_view<typename B::scalar> out, const typename B::matrix& w,
+             const typename B::parameters& p, const typename B::parameters* bias, const typename B::rope_table& rope,
+             typename B::kv_layer& kv, const typename B::kv_layer& keys, typename B::row_store& store, const typename B::row_store& stored,
+             const attention_rows& what, const attention_probe& probe, gate_activation gate, float* floats, typename B::scalar* scalars,
+             typename B::buffer& buffer) {
   { b.make_rope(frequencies, epsilon, n) } -> std::same_as<typename B::rope_table>;
   b.embed(w, ids, epsilon, out);
   b.rms_norm(x, p, epsilon, out);

@@ -121,6 +121,18 @@ class checkpoint {
     throw error(weights_name_, "tensor " + printable(stored_name(name)), expected, "none of that name");
   }
 
+  /// The same, of a type that is read here and of this shape; with one row it may also be a vector. Throws `error` otherwise.
+  const placed_tensor& of_shape(std::string_view name, std::size_t rows, std::size_t columns) const {
+    const std::vector<std::uint64_t> shape = rows == 1 ? std::vector<std::uint64_t>{columns} : std::vector<std::uint64_t>{rows, columns};
+    const std::string expected = "shape " + detail::shape_text(shape);
+    const placed_tensor& placed = at(name, "one of " + expected);
+    const stored_tensor& t = *placed.stored;
+    check_type(placed);
+    if (t.shape.size() != 1 && t.shape.size() != 2) placed.refuse("a vector or a matrix", "shape " + detail::shape_text(t.shape));
+    if (t.shape.back() != columns || (t.shape.size() == 2 ? t.shape[0] : 1) != rows) placed.refuse(expected, detail::shape_text(t.shape));
+    return placed;
+  }
+
   /// Whether the rows of a tensor's heads are interleaved in the file: GGUF's llama rotates neighbours.
   bool interleaves(std::string_view name) const {
     if (!family_ || !family_->interleaved) return false;
@@ -255,6 +267,34 @@ class checkpoint {
   std::map<std::string_view, placed_tensor> tensors_;
 };
 
+/// The shapes of a checkpoint's tensors, and no numbers: to find what is missing or wrong before anything is widened and packed.
+class checkpoint_shapes {
+ public:
+  /// The checkpoint must outlive it.
+  explicit checkpoint_shapes(const checkpoint& files) : files_(files) {}
+
+  bool contains(std::string_view name) const { return files_.contains(name); }
+
+  /// A tensor of this shape, of float: a vector of zeros, a matrix whose numbers nobody may read. Throws `error` where the file has another
+  /// shape, or no such tensor.
+  tensor get(std::string_view name, std::size_t rows, std::size_t columns) const {
+    const placed_tensor& placed = files_.of_shape(name, rows, columns);
+    asked_.emplace(name);
+    if (rows > 1) return {dtype::f32, rows, columns, placed.stored->data.data()};
+    zeros_.emplace_back(columns);
+    return {dtype::f32, rows, columns, reinterpret_cast<const std::byte*>(zeros_.back().data())};
+  }
+
+  /// The names that `get` was called with.
+  const std::set<std::string, std::less<>>& asked() const { return asked_; }
+
+ private:
+  const checkpoint& files_;
+  // A source is asked through const functions.
+  mutable std::vector<std::vector<float>> zeros_;
+  mutable std::set<std::string, std::less<>> asked_;
+};
+
 /// A checkpoint's tensors, as load_model asks for them: those of plain types as they lie in the file, those of quantized types widened.
 class checkpoint_weights {
  public:
@@ -266,16 +306,10 @@ class checkpoint_weights {
   /// The tensor, which must have this shape; with one row it may also be a vector. Throws `error` otherwise. It is about to be read, so
   /// where it is mapped it begins to come into memory.
   tensor get(std::string_view name, std::size_t rows, std::size_t columns) const {
-    const std::vector<std::uint64_t> shape = rows == 1 ? std::vector<std::uint64_t>{columns} : std::vector<std::uint64_t>{rows, columns};
-    const std::string expected = "shape " + detail::shape_text(shape);
-    const placed_tensor& placed = files_.at(name, "one of " + expected);
+    const placed_tensor& placed = files_.of_shape(name, rows, columns);
     const stored_tensor& t = *placed.stored;
     const auto plain = checkpoint::plain_type(t.type);
     const ggml_type* const type = ggml_type_of(t.type);
-    files_.check_type(placed);
-    if (t.shape.size() != 1 && t.shape.size() != 2) placed.refuse("a vector or a matrix", "shape " + detail::shape_text(t.shape));
-    if (t.shape.back() != columns || (t.shape.size() == 2 ? t.shape[0] : 1) != rows) placed.refuse(expected, detail::shape_text(t.shape));
-    asked_.emplace(name);
     read_ahead(placed);
 
     const std::size_t head_dim = files_.interleaves(name) ? files_.config().head_dim : 0;
@@ -302,9 +336,6 @@ class checkpoint_weights {
       if (placed.stored->data.data() == t.data) return placed.file->release(placed.stored->data);
   }
 
-  /// The names that `get` was called with.
-  const std::set<std::string, std::less<>>& asked() const { return asked_; }
-
  private:
   /// The tensor's bytes and those behind it come into memory while it is packed: most files have the order of the layers. What was asked
   /// for is not asked for again.
@@ -323,7 +354,6 @@ class checkpoint_weights {
   dtype widened_;
   // A source is asked through const functions.
   mutable widened_tensors made_;
-  mutable std::set<std::string, std::less<>> asked_;
   mutable std::map<const mapped_file*, std::size_t> read_ahead_;  // up to which byte
 };
 
@@ -333,10 +363,10 @@ static_assert(tensor_source<checkpoint_weights>);
 /// has another shape than the config says, or is not of the model.
 template <tensor_backend Backend>
 model<Backend> load_model(Backend& backend, const checkpoint& files, const load_options& options = {}) {
-  const checkpoint_weights weights(files, options.as.value_or(dtype::bf16));
-  model<Backend> loaded = load_model(backend, files.config(), weights, options);
-  files.refuse_all_but(weights.asked());
-  return loaded;
+  const checkpoint_shapes shapes(files);
+  ask_for_weights(files.config(), shapes);
+  files.refuse_all_but(shapes.asked());
+  return load_model(backend, files.config(), checkpoint_weights(files, options.as.value_or(dtype::bf16)), options);
 }
 
 }  // namespace v0

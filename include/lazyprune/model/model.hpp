@@ -5,6 +5,7 @@
 #include <array>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -66,7 +67,7 @@ inline tensor slice(const tensor& t, std::size_t first, std::size_t count) {
 }
 
 /// Takes tensors from a source and packs them.
-template <tensor_backend Backend, tensor_source Source>
+template <weight_packer Backend, tensor_source Source>
 class model_loader {
  public:
   using matrix = typename Backend::matrix;
@@ -212,7 +213,26 @@ class model_loader {
   const load_options& options_;
 };
 
+/// Makes nothing of what it is given.
+struct no_packer {
+  struct matrix {};
+  struct parameters {};
+
+  matrix pack(std::span<const tensor>, dtype) { return {}; }
+  matrix pack_gated(const tensor&, const tensor&, dtype) { return {}; }
+  parameters load(std::span<const tensor>) { return {}; }
+};
+
 }  // namespace detail
+
+/// Asks a source for everything that a model takes and packs nothing. Throws `error` as load_model does.
+template <tensor_source Source>
+void ask_for_weights(const model_config& config, const Source& source) {
+  detail::check_shape(config);
+  detail::no_packer nothing;
+  const load_options options;
+  detail::model_loader<detail::no_packer, Source>(nothing, config, source, options).load();
+}
 
 /// Packs a model's weights. Throws `error` where the config's numbers do not go together, and where the source lacks a tensor or its shape
 /// is not the config's.

@@ -22,7 +22,7 @@ concept tensor_source = requires(const S s, std::string_view name, std::size_t n
   { s.contains(name) } -> std::convertible_to<bool>;
 };
 
-template <tensor_backend Backend>
+template <weight_packer Backend>
 struct layer_weights {
   using matrix = typename Backend::matrix;
   using parameters = typename Backend::parameters;
@@ -43,7 +43,7 @@ struct layer_weights {
   std::optional<parameters> down_norm;       // (hidden): of what the feed-forward adds
 };
 
-template <tensor_backend Backend>
+template <weight_packer Backend>
 struct model_weights {
   typename Backend::matrix embedding;  // (vocabulary, hidden)
   std::vector<layer_weights<Backend>> layers;
