@@ -289,6 +289,64 @@ TEST_CASE("a beginning that was read, in pieces or at once: forks go on as the w
   }
 }
 
+TEST_CASE("forks under other policies go on from one beginning as each would from its own") {
+  bench b(tiny(), stages{{2, 0.5}});
+  std::vector<token_id> longer;
+  for (token_id t = 0; t < 40; ++t) longer.push_back(t);
+  workspace<reference<float>> work(b.net, b.backend);
+  auto text = b.begin();
+  REQUIRE(read_beginning(work, text, std::span<const token_id>(longer).first(33)));
+
+  const session_options four{.layers = 4};
+  const std::function<any_session()> policies[] = {
+      [&] { return any_session(dense(), four); },
+      [&] {
+        return any_session(lazyllm({{2, 0.3}}), four);
+      },
+      [&] {
+        return any_session(lazyllm({{3, 0.2}}), {.layers = 4, .max_tokens = 50});
+      },
+      [&] {
+        return any_session(policy{last_query_attention{}, stages{{2, 0.5}, {3, 0.5}}, top_k{}, none{}}, four);
+      },
+      [&] {
+        return any_session(policy{accumulated_attention{}, stages{{2, 0.4}}, top_k{}, keep_all{}}, four);
+      },
+      [&] {
+        return any_session(policy{window_attention{.window = 4}, stages{{3, 0.4}}, top_k{}, bounded{5}}, four);
+      },
+  };
+  for (const auto& policy_of : policies) {
+    sequence<reference<float>> fork = text.fork(policy_of()), alone(b.net, policy_of());
+    auto shared = generate(work, fork, std::span<const token_id>(longer).subspan(33), of_length(6));
+    const auto whole = generate(work, alone, longer, of_length(6));
+    CHECK(shared.tokens == whole.tokens);
+    CHECK(share_computed(fork.session().tokens(), 0, 40, 4) == whole.share_prompt);
+    CHECK(shared.cost.steps == whole.cost.steps + 1);
+    shared.cost.steps = whole.cost.steps;
+    CHECK(shared.cost == whole.cost);
+  }
+  CHECK(text.known() == 33);
+
+  const auto said = [&](any_session under) {
+    try {
+      text.fork(std::move(under));
+    } catch (const error& fault) {
+      return std::string(fault.what());
+    }
+    return std::string("no error");
+  };
+  CHECK(said(any_session(lazyllm({{1, 0.5}}), four)) ==
+        "session: take_over: expected tokens of chunks of at most this policy's layers, found token 0 after layer 2, and not 1");
+  CHECK(said(any_session(dense(), {.layers = 3})) == "session: take_over: expected as many layers, found 4 and not 3");
+  CHECK(said(any_session(dense(), {.layers = 4, .max_tokens = 32})) ==
+        "session: take_over: expected at most 32 more tokens (reserved), found 33");
+  CHECK(said(text.session().clone()) == "session: take_over: expected a session without tokens, found 33");
+  auto answered = text.fork();
+  generate(work, answered, std::span<const token_id>(longer).subspan(33), of_length(2));
+  CHECK_THROWS_AS(answered.fork(any_session(lazyllm({{2, 0.5}}), four)), error);
+}
+
 namespace {
 
 /// A policy that prunes the prompt alone, where steps of several tokens are allowed.

@@ -36,7 +36,14 @@ class sequence {
 
   /// Between steps: a sequence that goes on as this one would, with the same limit. The two share memory, block by block, until one of them
   /// writes: any number of answers take up one document.
-  sequence fork() const { return sequence(*this); }
+  sequence fork() const { return sequence(*this, session_.clone()); }
+
+  /// The same under another policy, that of a session without tokens: many ways to prune go on from one beginning, each as if it had read
+  /// that itself. Throws `error` where they may not, see step_machine::take_over.
+  sequence fork(any_session under) const {
+    under.take_over(session_);
+    return sequence(*this, std::move(under));
+  }
 
   const lazyprune::model<Backend>& model() const { return *model_; }
   std::span<const token_id> tokens() const { return tokens_; }  // (known)
@@ -81,9 +88,9 @@ class sequence {
  private:
   friend class transformer<Backend>;
 
-  sequence(const sequence& other)
+  sequence(const sequence& other, any_session session)
       : model_(other.model_),
-        session_(other.session_.clone()),
+        session_(std::move(session)),
         expected_(other.expected_),
         kv_(other.kv_),
         stored_(other.stored_),

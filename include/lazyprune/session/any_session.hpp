@@ -38,6 +38,7 @@ class any_session {
   void reset() { machine_->reset(); }
   void truncate(std::size_t tokens) { machine_->truncate(tokens); }
   void adopt(std::size_t tokens) { machine_->adopt(tokens); }
+  void take_over(const any_session& other) { machine_->take_over(*other.machine_); }
   void abandon() { machine_->abandon(); }
   layer_id layers() const noexcept { return machine_->layers(); }
   layer_id chunk_layers(phase phase) const noexcept { return machine_->chunk_layers(phase); }

@@ -109,6 +109,32 @@ class step_machine {
     append(tokens, layers_);
   }
 
+  /// Goes on from where `other` stands, under this session's own policy; both between steps, this one without a token yet. What a chunk
+  /// computes does not depend on the policy, so `other` may have read chunks alone (an unfinished document, many ways to prune it), and
+  /// none that ran more layers than this policy's chunks do (`chunk_layers`). Reports `error` otherwise. The counts become those of
+  /// `other`.
+  void take_over(const step_machine& other) {
+    require_between_steps("take_over");
+    other.require_between_steps("take_over");
+    const auto refuse = [](const char* expected, const std::string& found) {
+      report_error(error("session", "take_over", expected, found));
+    };
+    if (known() > 0) refuse("a session without tokens", std::to_string(known()));
+    if (layers_ != other.layers_) refuse("as many layers", std::to_string(other.layers_) + " and not " + std::to_string(layers_));
+    require_room("take_over", other.known());
+    const layer_id most = chunk_layers(phase::prefill);
+    for (position t = 0; t < other.known(); ++t)
+      if (other.table_.frontier(t) > most || other.table_.stored(t) || other.table_.lost(t))
+        refuse("tokens of chunks of at most this policy's layers", "token " + std::to_string(t) + " after layer " +
+                                                                       std::to_string(other.table_.frontier(t)) + ", and not " +
+                                                                       std::to_string(most));
+    make_room(other.known());
+    table_ = other.table_;
+    statistics_ = other.statistics_;
+    settled_ = other.settled_;
+    if (remembers_) memory_.assign(known(), 0.0f);
+  }
+
   /// Gives up the step in progress. Its new tokens are forgotten, and older ones are lost where their hidden state was carried from one
   /// layer to the next. Spills count as saved once the next layer is entered. Frontiers that moved on stay where they are. The keys of a
   /// layer that was entered and not left are to be taken back.
