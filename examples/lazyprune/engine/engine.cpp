@@ -41,11 +41,21 @@ class forked_beginning final : public text_beginning {
     const statistics& before = text_.session().stats();
     result.cost.rows -= before.rows;
     std::ranges::transform(result.cost.prefill_rows, before.prefill_rows, result.cost.prefill_rows.begin(), std::minus());
-    result.share_prompt = share_computed(answer.session().tokens(), 0, text_.known() + rest.size(), answer.session().layers());
+    result.share_prompt = share_of_prompt(answer, rest);
+    return result;
+  }
+  generation generate(any_session under, std::span<const token_id> rest, const generation_options& options) override {
+    sequence<Backend> answer = text_.fork(std::move(under));
+    generation result = lazyprune::generate(work_, answer, rest, options);
+    result.share_prompt = share_of_prompt(answer, rest);
     return result;
   }
 
  private:
+  double share_of_prompt(const sequence<Backend>& answer, std::span<const token_id> rest) const {
+    return share_computed(answer.session().tokens(), 0, text_.known() + rest.size(), answer.session().layers());
+  }
+
   Backend backend_;
   workspace<Backend> work_;
   sequence<Backend> text_;

@@ -49,6 +49,8 @@ class text_beginning {
   /// Generates in a fork of it, after `rest` of the prompt; see lazyprune::generate. The rows of the beginning are left out of the cost;
   /// `dense_rows` and `share_prompt` are of the whole prompt.
   virtual generation generate(std::span<const token_id> rest, const generation_options& options) = 0;
+  /// The same under another session's policy (sequence::fork). The cost is that of the whole prompt, and its seconds are not.
+  virtual generation generate(any_session under, std::span<const token_id> rest, const generation_options& options) = 0;
 };
 
 /// A text that grows turn by turn. It must not outlive the engine.

@@ -101,6 +101,7 @@ std::string runner::how_asked(const ask& asked) const {
   add("--backend", backend_.backend);
   add("--dtype", backend_.dtype);
   if (backend_.exact) text.append(" --exact");
+  if (!asked.timed) text.append(", not timed");
   return text + ", prompt " + digest_of(lazyprune::prompt_of(*q.task, q.sample));
 }
 
@@ -192,6 +193,39 @@ runner::compressed_prompt runner::compress(const question& asked, std::span<cons
   return out;
 }
 
+void runner::share(std::span<const eval_setting> settings) {
+  // The beginning that saves most: so many layers, for each setting that does not prune below them but the first.
+  std::vector<layer_id> depths;
+  for (const eval_setting& setting : settings)
+    depths.push_back(setting.prompt_share < 1 ? 0 : new_session(setting.policy, model_.config(), policies_).chunk_layers(phase::prefill));
+  std::size_t most = 0;
+  for (std::size_t i = 0; i < settings.size(); ++i) {
+    const auto others = static_cast<std::size_t>(std::ranges::count_if(depths, [&](layer_id depth) { return depth >= depths[i]; })) - 1;
+    if (depths[i] * others <= most) continue;
+    most = depths[i] * others;
+    sharing_ = settings[i].policy;
+  }
+}
+
+generation runner::generate(const ask& asked, std::span<const token_id> read, const generation_options& options) const {
+  any_session session = new_session(asked.setting.policy, model_.config(), policies_);
+  constexpr std::size_t query = 16;  // tokens that each setting reads for itself: attention on cpu cuts the keys of fewer than 3 otherwise
+  if (asked.timed || !sharing_ || asked.setting.prompt_share < 1 || read.size() <= query)
+    return engine_->generate(std::move(session), read, options);
+  any_session chunk = new_session(*sharing_, model_.config(), policies_);
+  if (session.chunk_layers(phase::prefill) < chunk.chunk_layers(phase::prefill))
+    return engine_->generate(std::move(session), read, options);
+  const std::size_t shared = read.size() - query;
+  if (beginning_of_ != asked.question) {
+    beginning_of_.reset();
+    generation_options whole = options;
+    whole.expected = options.context > 0 ? options.context : std::min(read.size() + options.max_new, context_);
+    beginning_ = engine_->read(std::move(chunk), read.first(shared), whole);
+    beginning_of_ = asked.question;
+  }
+  return beginning_->generate(std::move(session), read.subspan(shared), options);
+}
+
 eval_prediction runner::predict(const ask& asked) const {
   const question& q = questions_[asked.question];
   const eval_task& task = *q.task;
@@ -211,7 +245,7 @@ eval_prediction runner::predict(const ask& asked) const {
     if (id < tokenizer_.size()) text += decoder.push(id);  // a model's vocabulary may be larger, in fillers that stand for no text
     return id != turn_end_ && answer_in(task, text).size() == text.size();
   };
-  const generation run = engine_->generate(new_session(asked.setting.policy, model_.config(), policies_), read, options);
+  const generation run = generate(asked, read, options);
   text += decoder.finish();
 
   eval_cost cost;
@@ -220,7 +254,7 @@ eval_prediction runner::predict(const ask& asked) const {
   cost.asked = how_asked(asked);
   cost.prompt_tokens = whole->size();
   cost.generated_tokens = run.tokens.size();
-  if (jobs_ == 1) {
+  if (jobs_ == 1 && asked.timed) {
     cost.ttft_s = part.seconds + run.prefill_seconds;
     cost.total_s = *cost.ttft_s + run.decode_seconds;
   }

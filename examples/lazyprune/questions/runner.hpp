@@ -24,6 +24,8 @@
 
 namespace lazyprune {
 inline namespace v0 {
+struct generation;
+struct generation_options;
 struct token_range;
 }  // namespace v0
 
@@ -33,7 +35,8 @@ namespace program {
 struct ask {
   std::size_t question;  // its place
   eval_setting setting;
-  std::string name;  // what made the answer, as its prediction says
+  std::string name;   // what made the answer, as its prediction says
+  bool timed = true;  // else what the settings of a question compute alike is computed once (runner::share), and no times are told
 };
 
 class runner {
@@ -54,7 +57,11 @@ class runner {
   /// at once, each with its share of the threads, one at least, and without telling times, which would not be its own.
   void load(std::size_t jobs = 1);
 
-  /// Answers a question under a setting. Several threads may ask.
+  /// Says which settings every question will be put under, one after the other: asks that are not timed then go on from a beginning that
+  /// most of them share. The answers are the same.
+  void share(std::span<const eval_setting> settings);
+
+  /// Answers a question under a setting. Several threads may ask, where nothing is shared.
   eval_prediction predict(const ask& asked) const;
 
   /// Seconds from a question to the dense model's first token.
@@ -80,6 +87,9 @@ class runner {
 
   double first_token_seconds(std::span<const token_id> prompt) const;
 
+  /// Answers to what the model reads, from the question's shared beginning where the ask allows it.
+  generation generate(const ask& asked, std::span<const token_id> read, const generation_options& options) const;
+
   /// What a model reads in the place of a prompt, and what it took to find out.
   struct compressed_prompt {
     std::vector<token_id> tokens;
@@ -101,6 +111,11 @@ class runner {
   std::size_t context_;
   std::unique_ptr<engine> engine_;
   std::size_t jobs_ = 1;
+
+  // The policy whose chunks are the shared beginnings, and the last one read.
+  std::optional<policy_spec> sharing_;
+  mutable std::optional<std::size_t> beginning_of_;
+  mutable std::unique_ptr<text_beginning> beginning_;
 
   enum class reading : std::uint8_t { not_yet, whole, cut };
   mutable std::mutex reading_now_;

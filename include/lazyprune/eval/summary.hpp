@@ -27,7 +27,7 @@ struct eval_summary {
   estimate score{};   // 0 to 100
   // Points of score below the dense model's, sample by sample (loss_of); none where it was not asked the same, and for itself.
   std::optional<estimate> lost{};
-  // The following are known where all predictions say what they cost.
+  // The following are known where all predictions say what they cost; times are those of the predictions that have them.
   std::optional<estimate> prompt_tokens{};
   std::optional<estimate> generated_tokens{};  // EOS included
   std::optional<estimate> ttft_s{};
@@ -104,14 +104,19 @@ inline eval_summary summary_of(const eval_task& task, std::string_view method, s
   const auto all = [&](auto has) { return std::ranges::all_of(predictions, [&](const eval_prediction& p) { return has(*p.cost); }); };
   if (all([](const eval_cost& c) { return c.generated_tokens.has_value(); }))
     summary.generated_tokens = estimate_of(values([](const eval_cost& c) { return *c.generated_tokens; }), draws);
-  // Sets seconds and speedup where all predictions have them; returns the dense model's seconds.
+  // Sets seconds and speedup over those predictions that have them; returns the dense model's seconds.
   const auto time = [&](auto of, auto dense_of, std::optional<estimate>& seconds, std::optional<estimate>& speedup) -> std::vector<double> {
-    if (!all([&](const eval_cost& c) { return of(c).has_value(); })) return {};
-    const std::vector<double> own = values([&](const eval_cost& c) { return *of(c); });
-    seconds = estimate_of(own, draws);
-    if (!all([&](const eval_cost& c) { return dense_of(c).has_value(); })) return {};
-    std::vector<double> dense = values([&](const eval_cost& c) { return *dense_of(c); });
-    if (std::ranges::all_of(own, [](double s) { return s > 0; })) speedup = ratio_of(dense, own, draws);
+    std::vector<double> own, paired, dense;
+    for (const eval_prediction& prediction : predictions) {
+      const std::optional<double> pruned_s = of(*prediction.cost), dense_s = dense_of(*prediction.cost);
+      if (!pruned_s) continue;
+      own.push_back(*pruned_s);
+      if (!dense_s) continue;
+      paired.push_back(*pruned_s);
+      dense.push_back(*dense_s);
+    }
+    if (!own.empty()) seconds = estimate_of(own, draws);
+    if (!dense.empty() && std::ranges::all_of(paired, [](double s) { return s > 0; })) speedup = ratio_of(dense, paired, draws);
     return dense;
   };
   const std::vector<double> dense_ttft = time([](const eval_cost& c) { return c.ttft_s; },
