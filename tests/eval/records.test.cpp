@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <lazyprune/eval/chat.hpp>
 #include <lazyprune/eval/tasks.hpp>
 
 #include <io/support.hpp>
@@ -50,14 +51,20 @@ TEST_CASE("a LongBench sample") {
                                                                .language = "en"}});
 }
 
-TEST_CASE("a RULER sample: the beginning of its answer is the prompt's end") {
+TEST_CASE("a RULER sample: the beginning of its answer follows the prompt, and the words of a chat") {
   const auto whole = samples(R"({"index": 3, "input": "text", "outputs": ["1", "2"], "length": 9})");
   REQUIRE(whole.size() == 1);
   CHECK(
       whole[0] ==
       eval_sample{
           .id = "3", .input = "text", .context = "", .answers = {"1", "2"}, .all_classes = {}, .length = 9, .dataset = "", .language = ""});
-  CHECK(samples(R"({"index": 3, "input": "text", "outputs": [], "answer_prefix": " Answer:"})")[0].input == "text Answer:");
+  const eval_sample apart = samples(R"({"index": 3, "input": "text", "outputs": [], "answer_prefix": " Answer:"})")[0];
+  CHECK(apart.input == "text");
+  CHECK(apart.answer_prefix == " Answer:");
+  const eval_task& task = *lazyprune::find_task("niah_single_1");
+  CHECK(prompt_of(task, apart) == "text Answer:");
+  CHECK(prompt_parts_of(task, apart) == lazyprune::prompt_parts{"", "text", " Answer:"});
+  CHECK(in_chat(*lazyprune::find_chat_format("llama2"), task, apart.input, apart.answer_prefix) == "[INST]text[/INST] Answer:");
 }
 
 TEST_CASE("bad lines are told with their place, and the others read") {

@@ -45,6 +45,20 @@ chat_request asked_once(std::string_view text) {
   return chat;
 }
 
+/// The beginning of an answer as it stands in the model's turn: where the template's words end with a space or a line, without one.
+std::string_view in_answer(const rendered_chat& chat, std::string_view answer_prefix) {
+  if (chat.text().ends_with(' ') || chat.text().ends_with('\n'))
+    answer_prefix.remove_prefix(std::min(answer_prefix.find_first_not_of(' '), answer_prefix.size()));
+  return answer_prefix;
+}
+
+/// The prompt without the beginning of its answer.
+std::string question_of(const eval_task& task, const eval_sample& sample) {
+  std::string text = prompt_of(task, sample);
+  text.resize(text.size() - sample.answer_prefix.size());
+  return text;
+}
+
 /// How many of the first `prompt` tokens each layer has computed.
 std::vector<std::uint64_t> computed_by_layer(const frontier_table& tokens, std::size_t prompt, std::size_t layers) {
   std::vector<std::uint64_t> frontiers(layers + 1, 0);
@@ -127,25 +141,32 @@ runner::shared_prompt runner::prompt_of(std::size_t place) const {
   return read;
 }
 
-std::vector<token_id> runner::encoded(const eval_task& task, std::string_view text) const {
-  if (template_ && task.chat) return tokenizer_.encode(render(*template_, asked_once(text)).runs());
-  return tokenizer_.encode(in_chat(chat_, task, text));
+std::vector<token_id> runner::encoded(const eval_task& task, std::string_view text, std::string_view answer_prefix) const {
+  if (!template_ || !task.chat) return tokenizer_.encode(in_chat(chat_, task, text, answer_prefix));
+  const rendered_chat chat = render(*template_, asked_once(text));
+  std::vector<text_run> runs = chat.runs();
+  if (!answer_prefix.empty()) runs.push_back({in_answer(chat, answer_prefix)});
+  return tokenizer_.encode(runs);
 }
 
 token_range runner::context_in(const question& asked, std::span<const token_id> prompt) const {
+  const std::string& answer_prefix = asked.sample.answer_prefix;
   prompt_parts parts = prompt_parts_of(*asked.task, asked.sample);
+  parts.after.resize(parts.after.size() - answer_prefix.size());
   if (template_ && asked.task->chat) {
-    const rendered_chat chat = render(*template_, asked_once(lazyprune::prompt_of(*asked.task, asked.sample)));
+    const rendered_chat chat = render(*template_, asked_once(question_of(*asked.task, asked.sample)));
     const std::vector<text_run> runs = chat.runs();
     const auto is_own = [](const text_run& run) { return run.trusted; };
     const auto first = std::ranges::find_if_not(runs, is_own);
     const auto last = std::find_if_not(runs.rbegin(), std::make_reverse_iterator(first), is_own).base();
     const auto read = [&](auto begin, auto end) { return tokenizer_.decode(tokenizer_.encode(std::span(begin, end))); };
     parts.before.insert(0, read(runs.begin(), first));
-    parts.after += read(last, runs.end());
+    parts.after.append(read(last, runs.end())).append(in_answer(chat, answer_prefix));
   } else if (asked.task->chat) {
     parts.before.insert(0, chat_.before);
-    parts.after += chat_.after;
+    parts.after.append(chat_.after).append(answer_prefix);
+  } else {
+    parts.after += answer_prefix;
   }
   return context_of(prompt, parts.before, parts.after, tokenizer_);
 }
@@ -154,10 +175,10 @@ token_range runner::context_in(const question& asked, std::span<const token_id> 
 std::vector<token_id> runner::encoded(std::size_t place) const {
   const question& asked = questions_[place];
   const std::size_t room = context_ - new_tokens(*asked.task);
-  const std::string whole = lazyprune::prompt_of(*asked.task, asked.sample);
+  const std::string whole = question_of(*asked.task, asked.sample);
   for (std::size_t most = flags_.max_length > 0 ? flags_.max_length : room;;) {
     const std::string text = middle_truncated(whole, most, tokenizer_);
-    std::vector<token_id> ids = encoded(*asked.task, text);
+    std::vector<token_id> ids = encoded(*asked.task, text, asked.sample.answer_prefix);
     if (ids.size() <= room) {
       const std::lock_guard lock(reading_now_);
       read_[place] = text == whole ? reading::whole : reading::cut;

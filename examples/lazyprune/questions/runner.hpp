@@ -79,8 +79,8 @@ class runner {
   shared_prompt prompt_of(std::size_t place) const;
   std::vector<token_id> encoded(std::size_t place) const;
 
-  /// A prompt's tokens, in the words of its chat.
-  std::vector<token_id> encoded(const eval_task& task, std::string_view text) const;
+  /// A prompt's tokens, in the words of its chat, and those of the beginning of its answer.
+  std::vector<token_id> encoded(const eval_task& task, std::string_view text, std::string_view answer_prefix) const;
 
   /// The prompt's tokens that are of the sample's context: not of the task's words, the question, or the chat model's words.
   token_range context_in(const question& asked, std::span<const token_id> prompt) const;

@@ -35,10 +35,10 @@ constexpr const chat_format* find_chat_format(std::string_view name) {
   return nullptr;
 }
 
-/// The prompt in the format's words, where the task wants them.
-inline std::string in_chat(const chat_format& format, const eval_task& task, std::string_view prompt) {
-  if (!task.chat) return std::string(prompt);
-  return std::string(format.before).append(prompt).append(format.after);
+/// The prompt in the format's words, where the task wants them, and the beginning of the answer after them.
+inline std::string in_chat(const chat_format& format, const eval_task& task, std::string_view prompt, std::string_view answer_prefix = {}) {
+  if (!task.chat) return std::string(prompt).append(answer_prefix);
+  return std::string(format.before).append(prompt).append(format.after).append(answer_prefix);
 }
 
 /// The answer without what the model says around it.

@@ -52,7 +52,8 @@ void read_answers(const json_value& object, Record& to) {
 
 inline eval_sample sample_of(const json_value& object) {
   eval_sample sample;
-  sample.input = object.at("input").string() + string_at(object, "answer_prefix");
+  sample.input = object.at("input").string();
+  sample.answer_prefix = string_at(object, "answer_prefix");
   sample.context = object.has("outputs") ? string_at(object, "context") : object.at("context").string();
   sample.dataset = string_at(object, "dataset");
   sample.language = string_at(object, "language");

@@ -11,11 +11,11 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// A question and its answers. The names are LongBench's keys; RULER's `outputs` are answers, its `input`, with the `answer_prefix` that
-/// may stand apart, is `input`, and its `index` is `id`.
+/// A question and its answers. The names are LongBench's keys; RULER's `outputs` are answers, and its `index` is `id`.
 struct eval_sample {
   std::string id;  // empty: none
   std::string input;
+  std::string answer_prefix{};  // RULER: the words that the answer goes on from; empty: none, or `input` ends with them
   std::string context;
   std::vector<std::string> answers;
   std::optional<std::vector<std::string>> all_classes;

@@ -31,7 +31,8 @@ struct prompt_parts {
   friend bool operator==(const prompt_parts&, const prompt_parts&) = default;
 };
 
-/// Fills in the task's prompt. One without a place for the context, as RULER's, is context as a whole.
+/// Fills in the task's prompt, and begins the answer (answer_prefix). One without a place for the context, as RULER's, is context as a
+/// whole.
 inline prompt_parts prompt_parts_of(const eval_task& task, const eval_sample& sample) {
   constexpr std::string_view context = "{context}", input = "{input}";
   const auto with_input = [&](std::string_view text) {
@@ -41,11 +42,12 @@ inline prompt_parts prompt_parts_of(const eval_task& task, const eval_sample& sa
     return out.append(text);
   };
   const std::size_t at = task.prompt.find(context);
-  if (at == task.prompt.npos) return {"", with_input(task.prompt), ""};
-  return {with_input(task.prompt.substr(0, at)), sample.context, with_input(task.prompt.substr(at + context.size()))};
+  if (at == task.prompt.npos) return {"", with_input(task.prompt), sample.answer_prefix};
+  return {with_input(task.prompt.substr(0, at)), sample.context,
+          with_input(task.prompt.substr(at + context.size())) + sample.answer_prefix};
 }
 
-/// The whole prompt.
+/// The whole prompt, where no words of a chat stand before the beginning of the answer.
 inline std::string prompt_of(const eval_task& task, const eval_sample& sample) {
   const prompt_parts parts = prompt_parts_of(task, sample);
   return parts.before + parts.context + parts.after;
