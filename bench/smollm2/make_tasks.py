@@ -1,0 +1,387 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Writes samples of RULER's tasks (arXiv 2404.06654), and of two that ask for quotes, in RULER's JSON Lines form.
+
+  make_tasks.py TASK TOKENS N SEED FILE.jsonl [--program build/examples/lazyprune] [--model MODEL] [--plain]
+
+A prompt and the words of the model's chat template take at most TOKENS less the answer's room, and at least 95 % of that, or so much that
+one unit of the haystack more (a word, a line, a sentence) does not fit. The same arguments give the same samples. What is asked for
+stands at depths that the N samples spread evenly over the text.
+"""
+import argparse
+import itertools
+import json
+import os
+import random
+import re
+import subprocess
+import uuid
+from dataclasses import dataclass
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+FILLED = 0.95
+
+ADJECTIVES = """amber ancient brave bright calm clever copper crimson curious distant eager frozen gentle golden hidden humble jolly lively
+lonely mellow misty narrow noble patient polished proud quiet rapid rustic scarlet secret silent silver simple sleepy steady sturdy velvet
+wandering weathered""".split()
+NOUNS = """badger beacon bridge candle canyon castle compass cottage falcon feather forest fountain garden hammer harbor harvest island
+kettle ladder lantern lizard magnet meadow mirror otter pebble piano pigeon pillow planet pocket rabbit ribbon river saddle sparrow teapot
+tunnel violin walrus""".split()
+VERBS = "admires builds carries draws finds follows guards hears lifts mends paints passes remembers sells visits watches".split()
+FIRST = """Agnes Basil Clara Dorian Edith Felix Greta Hugo Irma Jonas Lena Magnus Nadia Oscar Petra Quentin Rosa Silas Tilda Victor
+Wanda""".split()
+LAST = """Abbot Barlow Crane Dunmore Ellery Finch Garrick Holloway Ingram Jarvis Kessler Lomax Mercer Norwood Osborne Prescott Ravenel
+Sutton Tanner Varga Whitlock Yarrow""".split()
+TOWNS = [a + b for a in "Ash Bell Carr Dun East Fal Glen Hal Lin Mar Nor Oak Pir Rav Sund Tor Ul Var West Wex".split()
+         for b in "bourne brook combe dale ford holt mere moor ton wick".split()]
+TRADES = "baker barber botanist brewer carpenter clockmaker dentist fisherman gardener jeweller librarian painter pilot sailor tailor weaver".split()
+ANIMALS = "beagle canary donkey falcon ferret goose hedgehog kitten lizard parrot pony rabbit raven spaniel tortoise turkey".split()
+INSTRUMENTS = "banjo bassoon cello clarinet drums flute guitar harp lute mandolin piano trombone trumpet tuba viola violin".split()
+WARES = "apricots barley candles carpets cheese copper garlic honey lanterns leather oysters pepper ribbons saffron salt walnuts".split()
+
+NOISE = ["The grass is green.", "The sky is blue.", "The sun is yellow.", "Here we go.", "There and back again."]
+
+
+@dataclass(frozen=True)
+class Sample:
+    input: str
+    prefix: str  # of the answer
+    outputs: list
+
+    def prompt(self):
+        return self.input + self.prefix
+
+
+# Haystacks: lists of pieces, between which needles are put.
+
+
+def read_sentences():
+    """The sentences of the prose that lies beside this file."""
+    with open(os.path.join(HERE, "haystack.txt"), encoding="utf-8") as file:
+        text = " ".join(file.read().split())
+    return re.split(r"(?<=[.!?])\s(?=[\"A-Z])|(?<=[.!?]\")\s(?=[\"A-Z])", text)
+
+
+SENTENCES = read_sentences()
+
+
+def prose_from(start, words):
+    """So many words from that sentence on; the last one may be cut."""
+    pieces = []
+    for sentence in itertools.islice(itertools.cycle(SENTENCES), start % len(SENTENCES), None):
+        part = sentence.split()[:words]
+        words -= len(part)
+        pieces.append(" ".join(part))
+        if words <= 0:
+            return pieces
+
+
+def prose(r, words):
+    return prose_from(r.randrange(len(SENTENCES)), words)
+
+
+def noise(_, sentences):
+    return list(itertools.islice(itertools.cycle(NOISE), sentences))
+
+
+def spread(depth, count):
+    """Depths as far from each other as the text allows, the first one given."""
+    return [(depth + i / count) % 1 for i in range(count)]
+
+
+def hidden(pieces, needles, depths):
+    """The pieces with each needle at its depth, from 0 to 1."""
+    places = sorted(((int(depth * (len(pieces) + 1)), i) for i, depth in enumerate(depths)), reverse=True)
+    out = list(pieces)
+    for place, i in places:
+        out.insert(place, needles[i])
+    return out
+
+
+def names(r):
+    """Endless, each once: adjectives with nouns."""
+    pairs = [f"{a}-{n}" for a in ADJECTIVES for n in NOUNS]
+    r.shuffle(pairs)
+    return iter(pairs)
+
+
+def uuids(r):
+    while True:
+        yield str(uuid.UUID(int=r.getrandbits(128), version=4))
+
+
+def numbers(r):
+    while True:
+        yield str(r.randrange(1_000_000, 10_000_000))
+
+
+# RULER's tasks. Each makes a sample of its random source, the size of its haystack, and the depth of what is asked for.
+
+
+def needle(key, value, kind):
+    return f"One of the special magic {kind}s for {key} is: {value}."
+
+
+def niah(haystack=None, key=names, value=numbers, kind="number", keys=1, values=1, asked=1):
+    """Needles in a haystack; without one, in further needles. The first `asked` keys are asked for; the rest of them distract."""
+
+    def make(r, size, depth):
+        draw_key, draw_value = key(r), value(r)
+        held = [(next(draw_key), [next(draw_value) for _ in range(values)]) for _ in range(keys)]
+        needles = [needle(k, v, kind) for k, all_of_k in held for v in all_of_k]
+        if haystack:
+            pieces, glue = haystack(r, size), " "
+        else:
+            pieces, glue = [needle(next(draw_key), next(draw_value), kind) for _ in range(size)], "\n"
+        text = glue.join(hidden(pieces, needles, spread(depth, len(needles))))
+        wanted = [k for k, _ in held[:asked]]
+        query = ", ".join(wanted[:-1]) + ", and " + wanted[-1] if asked > 1 else wanted[0]
+        outputs = [v for _, all_of_k in held[:asked] for v in all_of_k]
+        if len(outputs) > 1:
+            return Sample(f"Some special magic {kind}s are hidden within the following text. Make sure to memorize it. I will quiz you about "
+                          f"the {kind}s afterwards.\n{text}\nWhat are all the special magic {kind}s for {query} mentioned in the provided text?",
+                          f" The special magic {kind}s for {query} mentioned in the provided text are", outputs)
+        return Sample(f"A special magic {kind} is hidden within the following text. Make sure to memorize it. I will quiz you about the "
+                      f"{kind} afterwards.\n{text}\nWhat is the special magic {kind} for {query} mentioned in the provided text?",
+                      f" The special magic {kind} for {query} mentioned in the provided text is", outputs)
+
+    return make
+
+
+def variable_tracking(r, size, depth):
+    """A chain of assignments in noise, after a short example of one."""
+
+    def chain(pieces, depths):
+        variables = ["".join(r.choices("ABCDEFGHIJKLMNOPQRSTUVWXYZ", k=5)) for _ in depths]
+        value = str(r.randrange(10_000, 100_000))
+        lines = [f"VAR {v} = {'VAR ' + variables[i - 1] if i else value}." for i, v in enumerate(variables)]
+        text = " ".join(hidden(pieces, lines, sorted(depths)))
+        return Sample(f"Memorize and track the chain(s) of variable assignment hidden in the following text.\n\n{text}\nQuestion: Find all "
+                      f"variables that are assigned the value {value} in the text above.",
+                      f" Answer: According to the chain(s) of variable assignment in the text above, {len(variables)} variables are "
+                      f"assigned the value {value}, they are: ", variables)
+
+    example = chain(noise(r, 10), spread(0.1, 5))
+    asked = chain(noise(r, size), spread(depth, 5))
+    return Sample(f"{example.prompt()}{' '.join(example.outputs)}\n\n{asked.input}", asked.prefix, asked.outputs)
+
+
+def common_words(tokens):
+    """A numbered list of words of which ten come more often than the others, after a short example; both fewer where room is short."""
+    often, seldom = (30, 3) if tokens >= 4096 else (6, 1)
+
+    def make(r, size, _):
+        vocabulary = sorted({word for s in SENTENCES for word in re.findall(r"\b[a-z]{4,8}\b", s)})
+        r.shuffle(vocabulary)
+        draw = iter(vocabulary)
+
+        def listed(often, seldom, others):
+            common = [next(draw) for _ in range(10)]
+            words = common * often + [next(draw) for _ in range(others)] * seldom
+            r.shuffle(words)
+            numbered = " ".join(f"{i + 1}. {word}" for i, word in enumerate(words))
+            return Sample("Below is a numbered list of words. In these words, some appear more often than others. Memorize the ones that appear "
+                          f"most often.\n{numbered}\nQuestion: What are the 10 most common words in the above list?",
+                          " Answer: The top 10 words that appear most often in the list are:", common)
+
+        example = listed(3, 1, 10)
+        asked = listed(often, seldom, size)
+        answer = " ".join(f"{i + 1}. {word}" for i, word in enumerate(example.outputs))
+        return Sample(f"{example.prompt()} {answer}\n\n{asked.input}", asked.prefix, asked.outputs)
+
+    return make
+
+
+def frequent_words(r, size, _):
+    """Coded words, the k-th of them as often as 1 / k^2 says; the most frequent is dots, to be passed over."""
+    shares = [1 / k**2 for k in range(1, 200)]
+    counts = [round(size * share / sum(shares)) for share in shares]
+    coded = ["..."] + ["".join(r.choices("abcdefghijklmnopqrstuvwxyz", k=6)) for _ in counts[1:]]
+    words = [word for word, count in zip(coded, counts) for _ in range(count)]
+    r.shuffle(words)
+    return Sample("Read the following coded text and track the frequency of each coded word. Find the three most frequently appeared coded words. "
+                  f"{' '.join(words)}\nQuestion: Do not provide any explanation. Please ignore the dots '....'. What are the three most "
+                  "frequently appeared words in the above coded text?",
+                  " Answer: According to the coded text above, the three most frequently appeared words are:", coded[1:4])
+
+
+PEOPLE = [f"{first} {last}" for first in FIRST for last in LAST]
+# What a document says, what may be asked of it, and what the answer may be.
+PERSON = [("{name} was born in {answer}.", "In which town was {name} born?", TOWNS),
+          ("By trade {name} is a {answer}.", "What is the trade of {name}?", TRADES),
+          ("At home {name} keeps a {answer}.", "Which animal does {name} keep at home?", ANIMALS),
+          ("In the evening {name} plays the {answer}.", "Which instrument does {name} play in the evening?", INSTRUMENTS)]
+TOWN = [("{name} was founded in {answer}.", "In which year was {name} founded?", [str(year) for year in range(1100, 1800)]),
+        ("The mayor of {name} is {answer}.", "Who is the mayor of {name}?", PEOPLE),
+        ("The market of {name} is known for its {answer}.", "What is the market of {name} known for?", WARES)]
+
+
+def invented_facts(r, size, depth):
+    """Documents about people and towns that never were, and a question about one of them; the last document may be cut."""
+    people, towns = iter(r.sample(PEOPLE, len(PEOPLE))), iter(r.sample(TOWNS, len(TOWNS)))
+
+    def document():
+        name, facts = (next(people), PERSON) if r.random() < 0.7 else (next(towns), TOWN)
+        answers = [r.choice(pool) for _, _, pool in facts]
+        sentences = [sentence.format(name=name, answer=answer) for (sentence, _, _), answer in zip(facts, answers)]
+        asked = r.randrange(len(facts))
+        return sentences, facts[asked][1].format(name=name), answers[asked]
+
+    sentences, question, answer = document()
+    others = []
+    while size > 0:
+        others.append(document()[0][:size])
+        size -= len(others[-1])
+    documents = [" ".join(facts) for facts in hidden(others, [sentences], [depth])]
+    text = "\n\n".join(f"Document {i + 1}:\n{document}" for i, document in enumerate(documents))
+    ask = "Answer the question based on the given documents. Only give me the answer and do not output any other words."
+    return Sample(f"{ask}\n\nThe following are given documents.\n\n{text}\n\n{ask}\n\nQuestion: {question}", " Answer:", [answer])
+
+
+# Quotes, where nothing may be missing.
+
+
+def quote_sentence(r, size, depth):
+    """The sentence that contains a phrase, which stands nowhere else."""
+    while True:
+        place = r.randrange(len(SENTENCES))
+        sentence = SENTENCES[place]
+        phrase = " ".join(sentence.split()[:4])
+        if re.fullmatch(r"[A-Za-z ,']{40,110}\.", sentence) and sum(phrase in other for other in SENTENCES) == 1:
+            break
+    start, before = place, 0
+    while before < depth * size:
+        start -= 1
+        before += len(SENTENCES[start].split())
+    text = " ".join(prose_from(start, max(size, before + len(sentence.split()))))
+    return Sample("Read the following text carefully. I will ask you to repeat one of its sentences afterwards.\n"
+                  f"{text}\nRepeat, word for word, the sentence of the text above that contains \"{phrase}\".",
+                  f" The sentence that contains \"{phrase}\" is:", [sentence])
+
+
+def repeat_lines(r, size, depth):
+    """Three neighbours of a numbered list."""
+    lines = []
+    for _ in range(size + 3):
+        a, b = r.sample(ADJECTIVES, 2)
+        n, m = r.sample(NOUNS, 2)
+        lines.append(f"The {a} {n} {r.choice(VERBS)} the {b} {m}.")
+    first = int(depth * (size + 1))
+    listed = "\n".join(f"{i + 1}. {line}" for i, line in enumerate(lines))
+    return Sample("Below is a numbered list of lines. Memorize it. I will ask you to repeat some of its lines afterwards.\n"
+                  f"{listed}\nRepeat lines {first + 1} to {first + 3} of the list above, word for word.",
+                  f" Lines {first + 1} to {first + 3} of the list are:", lines[first : first + 3])
+
+
+@dataclass(frozen=True)
+class Task:
+    make: object
+    room: int  # of the answer, in tokens: what include/lazyprune/eval/tasks.hpp says
+
+
+def task_of(name, tokens):
+    tasks = {
+        "niah_single_1": Task(niah(noise), 128),
+        "niah_single_2": Task(niah(prose), 128),
+        "niah_single_3": Task(niah(prose, value=uuids, kind="uuid"), 128),
+        "niah_multikey_1": Task(niah(prose, keys=4), 128),
+        "niah_multikey_2": Task(niah(), 128),
+        "niah_multikey_3": Task(niah(key=uuids, value=uuids, kind="uuid"), 128),
+        "niah_multivalue": Task(niah(prose, values=4), 128),
+        "niah_multiquery": Task(niah(prose, keys=4, asked=4), 128),
+        "vt": Task(variable_tracking, 30),
+        "cwe": Task(common_words(tokens), 120),
+        "fwe": Task(frequent_words, 50),
+        "qa_1": Task(invented_facts, 32),
+        "quote_sentence": Task(quote_sentence, 64),
+        "repeat_lines": Task(repeat_lines, 96),
+    }
+    if name not in tasks:
+        raise SystemExit(f"{name}: expected one of {', '.join(tasks)}")
+    return tasks[name]
+
+
+# Lengths.
+
+
+class Counter:
+    """Tokens of prompts, as the program makes them."""
+
+    def __init__(self, program, model, plain):
+        self.command, self.plain = [program, "tokenize", "-m", model, "--jsonl", "-"], plain
+
+    def __call__(self, prompts):
+        def request(prompt):
+            if self.plain:
+                return {"text": prompt}
+            return {"messages": [{"role": "user", "content": prompt}], "add_generation_prompt": True}
+
+        lines = "".join(json.dumps(request(prompt)) + "\n" for prompt in prompts)
+        done = subprocess.run(self.command, input=lines, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+        if done.returncode != 0:
+            raise SystemExit(f"{' '.join(self.command)}: exit code {done.returncode}\n{done.stderr.strip() or done.stdout[:400]}")
+        return [len(json.loads(line)["ids"]) for line in done.stdout.splitlines()]
+
+
+def fitted(make, n, limit, count):
+    """(sample, tokens) of n, each as large as the limit allows. `make` gives the i-th of a size; sizes are asked for in any order."""
+    found, low, high, sizes = [None] * n, [0] * n, [None] * n, [max(4, limit // 20)] * n
+    searched = list(range(n))
+    while searched:
+        made = {i: make(i, sizes[i]) for i in searched}
+        for i, tokens in zip(list(searched), count([sample.prompt() for sample in made.values()])):
+            if tokens <= limit:
+                found[i], low[i] = (made[i], tokens), sizes[i]
+            else:
+                high[i] = sizes[i]
+            if high[i] == low[i] + 1 or FILLED * limit <= tokens <= limit:
+                searched.remove(i)
+            elif high[i]:
+                sizes[i] = (low[i] + high[i]) // 2
+            else:  # few tokens may stand for the rest of the prompt, so this falls short rather than far beyond
+                sizes[i] = max(low[i] + 1, int(sizes[i] * 0.98 * limit / tokens))
+    if None in found:
+        raise SystemExit(f"{limit} tokens are too few")
+    return found
+
+
+def samples_of(name, tokens, n, seed, count):
+    task = task_of(name, tokens)
+    depths = [(i + 0.5) / n for i in range(n)]
+    random.Random(f"{seed} {name}").shuffle(depths)
+
+    def make(i, size):
+        return task.make(random.Random(f"{seed} {name} {i}"), size, depths[i])
+
+    for i, (sample, length) in enumerate(fitted(make, n, tokens - task.room, count)):
+        yield {"index": i, "input": sample.input, "outputs": sample.outputs, "length": length + task.room, "answer_prefix": sample.prefix}
+
+
+def add_model_arguments(parser):
+    parser.add_argument("--program", default="build/examples/lazyprune")
+    parser.add_argument("--model", default="examples/pocket/model", help="whose tokens are counted")
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description="Writes samples of RULER's tasks and of quotes.")
+    parser.add_argument("task", help="as lazyprune eval --task calls it")
+    parser.add_argument("tokens", type=int, help="of a prompt and its answer, at most")
+    parser.add_argument("n", type=int)
+    parser.add_argument("seed", type=int)
+    parser.add_argument("output", help="the .jsonl file to write")
+    add_model_arguments(parser)
+    parser.add_argument("--plain", action="store_true", help="count the prompt alone, for models without a chat template")
+    return parser.parse_args()
+
+
+def main():
+    options = parse_arguments()
+    count = Counter(options.program, options.model, options.plain)
+    samples = list(samples_of(options.task, options.tokens, options.n, options.seed, count))
+    with open(options.output, "w", encoding="utf-8") as file:
+        for sample in samples:
+            file.write(json.dumps(sample) + "\n")
+
+
+if __name__ == "__main__":
+    main()
