@@ -17,7 +17,7 @@ namespace lazyprune {
 namespace program {
 namespace {
 
-constexpr std::string_view task_names = "the name of a LongBench, RULER or pocket task";
+constexpr std::string_view task_names = "the name of a LongBench, RULER, pocket or quote task";
 
 /// Tells on stderr which lines are left out: the first few of them, and in the end how many more there were.
 class left_out_lines {

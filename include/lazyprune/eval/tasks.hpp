@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The tasks that are known by name: LongBench's 21 data sets (https://github.com/THUDM/LongBench, config/ and eval.py: prompts to the
-// letter, slips included), RULER's 13 tasks (https://github.com/NVIDIA/RULER, scripts/), and the pocket model's seven.
+// letter, slips included), RULER's 13 tasks (https://github.com/NVIDIA/RULER, scripts/), the pocket model's seven, and two
+// that ask for quotes.
 #pragma once
 
 #include <array>
@@ -224,6 +225,12 @@ inline constexpr std::array<eval_task, 7> pocket_tasks{{
     detail::pocket_task("pocket_profile", "Multi-fact"),
 }};
 
+// Samples in RULER's form (bench/smollm2) that ask for a part of the text word for word: nothing of it may be missing.
+inline constexpr std::array<eval_task, 2> quote_tasks{{
+    {"quote_sentence", "Quotes", "{input}", 64, eval_metric::string_match_all},
+    {"repeat_lines", "Quotes", "{input}", 96, eval_metric::string_match_all},
+}};
+
 /// The task of that name; null where there is none. LongBench's names with the _e of LongBench-E mean the same tasks.
 constexpr const eval_task* find_task(std::string_view name) {
   const auto find = [&](const auto& tasks, std::string_view wanted) -> const eval_task* {
@@ -233,6 +240,7 @@ constexpr const eval_task* find_task(std::string_view name) {
   };
   if (const eval_task* task = find(ruler_tasks, name)) return task;
   if (const eval_task* task = find(pocket_tasks, name)) return task;
+  if (const eval_task* task = find(quote_tasks, name)) return task;
   return find(longbench_tasks, name.ends_with("_e") ? name.substr(0, name.size() - 2) : name);
 }
 

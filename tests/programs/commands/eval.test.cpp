@@ -398,7 +398,7 @@ TEST_CASE("so is a sample of an unknown task, and one that its task cannot score
   const program_result left = lazyprune_program({"eval", "-d", "-", "-n", "1", "-o", "json"}, text);
   CHECK_MESSAGE(left.code == 0, left.err);
   INFO(left.err);
-  const std::string unknown = "stdin: line 1: dataset: expected the name of a LongBench, RULER or pocket task, found \"x\"";
+  const std::string unknown = "stdin: line 1: dataset: expected the name of a LongBench, RULER, pocket or quote task, found \"x\"";
   CHECK(left.err.starts_with("left out: " + unknown + "\nleft out: stdin: line 3: expected a sample that trec can score, found "));
   CHECK(std::ranges::count(left.err, '\n') == 2);
   CHECK(json::parse(left.out)[0]["n"] == 1);
@@ -470,13 +470,13 @@ TEST_CASE("what makes no sense") {
   CHECK(complaint(lazyprune_program({"eval", "-d", prompts("few_shot"), "--task", "passage_retrieval_en", "--strict"}))
             .starts_with(prompts("few_shot") + ": line 1: expected a sample that passage_retrieval_en can score, found answer: "));
   CHECK(complaint(lazyprune_program({"eval", "-d", prompts("few_shot"), "--task", "x"})) ==
-        "--task: expected the name of a LongBench, RULER or pocket task, found x");
+        "--task: expected the name of a LongBench, RULER, pocket or quote task, found x");
   write_file(files / "x.jsonl", R"({"input": "", "context": "", "answers": []})");
   CHECK(complaint(lazyprune_program({"eval", "-d", files / "x.jsonl"})) ==
-        "--task: expected the name of a LongBench, RULER or pocket task, found none, and none is called x, as the data are");
+        "--task: expected the name of a LongBench, RULER, pocket or quote task, found none, and none is called x, as the data are");
   write_file(files / "x.jsonl", "");
   CHECK(complaint(lazyprune_program({"eval", "--predictions", files / "x.jsonl"})) ==
-        "--task: expected the name of a LongBench, RULER or pocket task, found none, and none is called x, as the data are");
+        "--task: expected the name of a LongBench, RULER, pocket or quote task, found none, and none is called x, as the data are");
   CHECK(complaint(lazyprune_program({"eval", "--predictions", files / "x.jsonl", "--task", "vt"})) ==
         (files / "x.jsonl") + ": expected at least one prediction, found none");
   CHECK(complaint(lazyprune_program({"eval", "--predictions", files / "none.jsonl"})).starts_with(files / "none.jsonl"));
