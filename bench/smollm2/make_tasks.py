@@ -9,6 +9,7 @@ one unit of the haystack more (a word, a line, a sentence) does not fit. The sam
 stands at depths that the N samples spread evenly over the text.
 """
 import argparse
+import bisect
 import itertools
 import json
 import os
@@ -34,7 +35,7 @@ LAST = """Abbot Barlow Crane Dunmore Ellery Finch Garrick Holloway Ingram Jarvis
 Sutton Tanner Varga Whitlock Yarrow""".split()
 TOWNS = [a + b for a in "Ash Bell Carr Dun East Fal Glen Hal Lin Mar Nor Oak Pir Rav Sund Tor Ul Var West Wex".split()
          for b in "bourne brook combe dale ford holt mere moor ton wick".split()]
-TRADES = "baker barber botanist brewer carpenter clockmaker dentist fisherman gardener jeweller librarian painter pilot sailor tailor weaver".split()
+TRADES = "baker barber botanist brewer carpenter clockmaker dentist gardener jeweller librarian painter pilot sailor tailor weaver".split()
 ANIMALS = "beagle canary donkey falcon ferret goose hedgehog kitten lizard parrot pony rabbit raven spaniel tortoise turkey".split()
 INSTRUMENTS = "banjo bassoon cello clarinet drums flute guitar harp lute mandolin piano trombone trumpet tuba viola violin".split()
 WARES = "apricots barley candles carpets cheese copper garlic honey lanterns leather oysters pepper ribbons saffron salt walnuts".split()
@@ -65,19 +66,15 @@ def read_sentences():
 SENTENCES = read_sentences()
 
 
-def prose_from(start, words):
-    """So many words from that sentence on; the last one may be cut."""
+def prose(r, words):
+    """So many words from any sentence's beginning; the last sentence may be cut."""
     pieces = []
-    for sentence in itertools.islice(itertools.cycle(SENTENCES), start % len(SENTENCES), None):
+    for sentence in itertools.islice(itertools.cycle(SENTENCES), r.randrange(len(SENTENCES)), None):
         part = sentence.split()[:words]
         words -= len(part)
         pieces.append(" ".join(part))
         if words <= 0:
             return pieces
-
-
-def prose(r, words):
-    return prose_from(r.randrange(len(SENTENCES)), words)
 
 
 def noise(_, sentences):
@@ -91,7 +88,8 @@ def spread(depth, count):
 
 def hidden(pieces, needles, depths):
     """The pieces with each needle at its depth, from 0 to 1."""
-    places = sorted(((int(depth * (len(pieces) + 1)), i) for i, depth in enumerate(depths)), reverse=True)
+    ends = list(itertools.accumulate(map(len, pieces), initial=0))
+    places = sorted(((bisect.bisect_left(ends, depth * ends[-1]), i) for i, depth in enumerate(depths)), reverse=True)
     out = list(pieces)
     for place, i in places:
         out.insert(place, needles[i])
@@ -138,8 +136,9 @@ def niah(haystack=None, key=names, value=numbers, kind="number", keys=1, values=
         query = ", ".join(wanted[:-1]) + ", and " + wanted[-1] if asked > 1 else wanted[0]
         outputs = [v for _, all_of_k in held[:asked] for v in all_of_k]
         if len(outputs) > 1:
-            return Sample(f"Some special magic {kind}s are hidden within the following text. Make sure to memorize it. I will quiz you about "
-                          f"the {kind}s afterwards.\n{text}\nWhat are all the special magic {kind}s for {query} mentioned in the provided text?",
+            return Sample(f"Some special magic {kind}s are hidden within the following text. Make sure to memorize it. I will quiz you "
+                          f"about the {kind}s afterwards.\n{text}\n"
+                          f"What are all the special magic {kind}s for {query} mentioned in the provided text?",
                           f" The special magic {kind}s for {query} mentioned in the provided text are", outputs)
         return Sample(f"A special magic {kind} is hidden within the following text. Make sure to memorize it. I will quiz you about the "
                       f"{kind} afterwards.\n{text}\nWhat is the special magic {kind} for {query} mentioned in the provided text?",
@@ -180,8 +179,8 @@ def common_words(tokens):
             words = common * often + [next(draw) for _ in range(others)] * seldom
             r.shuffle(words)
             numbered = " ".join(f"{i + 1}. {word}" for i, word in enumerate(words))
-            return Sample("Below is a numbered list of words. In these words, some appear more often than others. Memorize the ones that appear "
-                          f"most often.\n{numbered}\nQuestion: What are the 10 most common words in the above list?",
+            return Sample("Below is a numbered list of words. In these words, some appear more often than others. Memorize the ones that "
+                          f"appear most often.\n{numbered}\nQuestion: What are the 10 most common words in the above list?",
                           " Answer: The top 10 words that appear most often in the list are:", common)
 
         example = listed(3, 1, 10)
@@ -199,9 +198,9 @@ def frequent_words(r, size, _):
     coded = ["..."] + ["".join(r.choices("abcdefghijklmnopqrstuvwxyz", k=6)) for _ in counts[1:]]
     words = [word for word, count in zip(coded, counts) for _ in range(count)]
     r.shuffle(words)
-    return Sample("Read the following coded text and track the frequency of each coded word. Find the three most frequently appeared coded words. "
-                  f"{' '.join(words)}\nQuestion: Do not provide any explanation. Please ignore the dots '....'. What are the three most "
-                  "frequently appeared words in the above coded text?",
+    return Sample("Read the following coded text and track the frequency of each coded word. Find the three most frequently appeared "
+                  f"coded words. {' '.join(words)}\nQuestion: Do not provide any explanation. Please ignore the dots '....'. What are the "
+                  "three most frequently appeared words in the above coded text?",
                   " Answer: According to the coded text above, the three most frequently appeared words are:", coded[1:4])
 
 
@@ -217,60 +216,55 @@ TOWN = [("{name} was founded in {answer}.", "In which year was {name} founded?",
 
 
 def invented_facts(r, size, depth):
-    """Documents about people and towns that never were, and a question about one of them; the last document may be cut."""
+    """Documents about four people and towns that never were, among pages of prose, and a question about the first of them."""
     people, towns = iter(r.sample(PEOPLE, len(PEOPLE))), iter(r.sample(TOWNS, len(TOWNS)))
 
     def document():
         name, facts = (next(people), PERSON) if r.random() < 0.7 else (next(towns), TOWN)
         answers = [r.choice(pool) for _, _, pool in facts]
-        sentences = [sentence.format(name=name, answer=answer) for (sentence, _, _), answer in zip(facts, answers)]
+        text = " ".join(sentence.format(name=name, answer=answer) for (sentence, _, _), answer in zip(facts, answers))
         asked = r.randrange(len(facts))
-        return sentences, facts[asked][1].format(name=name), answers[asked]
+        return text, facts[asked][1].format(name=name), answers[asked]
 
-    sentences, question, answer = document()
-    others = []
-    while size > 0:
-        others.append(document()[0][:size])
-        size -= len(others[-1])
-    documents = [" ".join(facts) for facts in hidden(others, [sentences], [depth])]
+    held = [document() for _ in range(4)]
+    words = " ".join(prose(r, size)).split()
+    pages = [" ".join(words[i : i + 60]) for i in range(0, len(words), 60)]
+    documents = hidden(pages, [text for text, _, _ in held], spread(depth, len(held)))
     text = "\n\n".join(f"Document {i + 1}:\n{document}" for i, document in enumerate(documents))
+    _, question, answer = held[0]
     ask = "Answer the question based on the given documents. Only give me the answer and do not output any other words."
     return Sample(f"{ask}\n\nThe following are given documents.\n\n{text}\n\n{ask}\n\nQuestion: {question}", " Answer:", [answer])
 
 
-# Quotes, where nothing may be missing.
+# Quotes, of which no word may be missing. They stand in prose and are invented: within prose a small model goes on as it would itself, and
+# in a list that is as long as the prompt it does not find the lines.
+
+
+def sentences_about(r):
+    """Endless pairs of a phrase, and of the one sentence that it begins."""
+    draw = (name.replace("-", " ") for name in names(r))
+    for subject, thing in zip(draw, draw):
+        yield subject, f"The {subject} {r.choice(VERBS)} the {thing}."
 
 
 def quote_sentence(r, size, depth):
-    """The sentence that contains a phrase, which stands nowhere else."""
-    while True:
-        place = r.randrange(len(SENTENCES))
-        sentence = SENTENCES[place]
-        phrase = " ".join(sentence.split()[:4])
-        if re.fullmatch(r"[A-Za-z ,']{40,110}\.", sentence) and sum(phrase in other for other in SENTENCES) == 1:
-            break
-    start, before = place, 0
-    while before < depth * size:
-        start -= 1
-        before += len(SENTENCES[start].split())
-    text = " ".join(prose_from(start, max(size, before + len(sentence.split()))))
-    return Sample("Read the following text carefully. I will ask you to repeat one of its sentences afterwards.\n"
-                  f"{text}\nRepeat, word for word, the sentence of the text above that contains \"{phrase}\".",
-                  f" The sentence that contains \"{phrase}\" is:", [sentence])
+    """One of four sentences."""
+    held = list(itertools.islice(sentences_about(r), 4))
+    text = " ".join(hidden(prose(r, size), [sentence for _, sentence in held], spread(depth, 4)))
+    return Sample("Some sentences are hidden within the following text. Memorize them. I will ask you to repeat one of them afterwards.\n"
+                  f"{text}\nWhat is the sentence about the {held[0][0]} in the provided text? Repeat it word for word.",
+                  "", [held[0][1].rstrip(".")])
 
 
 def repeat_lines(r, size, depth):
-    """Three neighbours of a numbered list."""
-    lines = []
-    for _ in range(size + 3):
-        a, b = r.sample(ADJECTIVES, 2)
-        n, m = r.sample(NOUNS, 2)
-        lines.append(f"The {a} {n} {r.choice(VERBS)} the {b} {m}.")
-    first = int(depth * (size + 1))
-    listed = "\n".join(f"{i + 1}. {line}" for i, line in enumerate(lines))
-    return Sample("Below is a numbered list of lines. Memorize it. I will ask you to repeat some of its lines afterwards.\n"
-                  f"{listed}\nRepeat lines {first + 1} to {first + 3} of the list above, word for word.",
-                  f" Lines {first + 1} to {first + 3} of the list are:", lines[first : first + 3])
+    """Three neighbours of a list of six."""
+    lines = [sentence for _, sentence in itertools.islice(sentences_about(r), 6)]
+    first = r.randrange(4)
+    listed = "".join(f"\n{i + 1}. {line}" for i, line in enumerate(lines)) + "\n"
+    text = " ".join(hidden(prose(r, size), [listed], [depth]))
+    return Sample("A numbered list of lines is hidden within the following text. Memorize it. I will ask you to repeat some of its lines "
+                  f"afterwards.\n{text}\nRepeat lines {first + 1} to {first + 3} of the list, word for word.",
+                  "", [line.rstrip(".") for line in lines[first : first + 3]])
 
 
 @dataclass(frozen=True)
@@ -279,8 +273,9 @@ class Task:
     room: int  # of the answer, in tokens: what include/lazyprune/eval/tasks.hpp says
 
 
-def task_of(name, tokens):
-    tasks = {
+def tasks_for(tokens):
+    """By name. In RULER too, the common words are fewer where prompts are short."""
+    return {
         "niah_single_1": Task(niah(noise), 128),
         "niah_single_2": Task(niah(prose), 128),
         "niah_single_3": Task(niah(prose, value=uuids, kind="uuid"), 128),
@@ -296,9 +291,6 @@ def task_of(name, tokens):
         "quote_sentence": Task(quote_sentence, 64),
         "repeat_lines": Task(repeat_lines, 96),
     }
-    if name not in tasks:
-        raise SystemExit(f"{name}: expected one of {', '.join(tasks)}")
-    return tasks[name]
 
 
 # Lengths.
@@ -346,7 +338,7 @@ def fitted(make, n, limit, count):
 
 
 def samples_of(name, tokens, n, seed, count):
-    task = task_of(name, tokens)
+    task = tasks_for(tokens)[name]
     depths = [(i + 0.5) / n for i in range(n)]
     random.Random(f"{seed} {name}").shuffle(depths)
 
@@ -364,7 +356,7 @@ def add_model_arguments(parser):
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description="Writes samples of RULER's tasks and of quotes.")
-    parser.add_argument("task", help="as lazyprune eval --task calls it")
+    parser.add_argument("task", choices=tasks_for(0), metavar="task", help=", ".join(tasks_for(0)))
     parser.add_argument("tokens", type=int, help="of a prompt and its answer, at most")
     parser.add_argument("n", type=int)
     parser.add_argument("seed", type=int)

@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""What bench/smollm2/make_tasks.py writes: make_tasks.py PROGRAM MODEL, whose tokens are counted without a chat template."""
+import os
+import re
+import sys
+import unittest
+from collections import Counter
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench", "smollm2"))
+import make_tasks  # noqa: E402  its folder is known only now
+
+PROGRAM, MODEL = sys.argv[1:3]
+TOKENS, N = 6000, 3
+COUNT = make_tasks.Counter(PROGRAM, MODEL, plain=True)
+NEEDLE = re.compile(r"One of the special magic (?:number|uuid)s for (\S+) is: (\S+)\.(?=\s)")
+
+
+def samples(task, seed=1):
+    return list(make_tasks.samples_of(task, TOKENS, N, seed, COUNT))
+
+
+class Tasks(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.tasks = make_tasks.tasks_for(TOKENS)
+        cls.samples = {name: samples(name) for name in cls.tasks}
+
+    def each(self):
+        for name, made in self.samples.items():
+            for sample in made:
+                with self.subTest(task=name, index=sample["index"]):
+                    yield name, sample
+
+    def test_lengths(self):
+        for name, sample in self.each():
+            room = self.tasks[name].room
+            self.assertEqual(sample["length"], COUNT([sample["input"] + sample["answer_prefix"]])[0] + room)
+            self.assertLessEqual(sample["length"], TOKENS)
+            self.assertGreaterEqual(sample["length"] - room, 0.95 * (TOKENS - room))
+
+    def test_answers_are_in_the_text(self):
+        for _, sample in self.each():
+            self.assertTrue(sample["outputs"])
+            for answer in sample["outputs"]:
+                self.assertIn(answer, sample["input"])
+
+    def test_keys_have_the_answers_and_no_other(self):
+        for name, sample in self.each():
+            if not name.startswith("niah"):
+                continue
+            needles = NEEDLE.findall(sample["input"])
+            values = 4 if name == "niah_multivalue" else 1
+            self.assertEqual(set(Counter(key for key, _ in needles).values()), {values})
+            question = sample["input"].splitlines()[-1]
+            self.assertEqual(sorted(value for key, value in needles if key in question), sorted(sample["outputs"]))
+
+    def test_depths(self):
+        for name in "niah_single_1", "niah_single_2", "niah_multikey_2", "repeat_lines":
+            depths = sorted(s["input"].index(s["outputs"][0]) / len(s["input"]) for s in self.samples[name])
+            for part, depth in enumerate(depths):
+                self.assertAlmostEqual(depth, (part + 0.5) / N, delta=0.1)
+
+    def test_same_arguments_same_samples(self):
+        for name in self.tasks:
+            self.assertEqual(samples(name), self.samples[name], name)
+            self.assertNotEqual(samples(name, seed=2), self.samples[name], name)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
