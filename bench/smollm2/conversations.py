@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Conversations of four turns about four places of one long text, dense and pruned: what a turn drops, a later one may ask for.
+
+  conversations.py TOKENS N SEED FILE.csv --setting dense="--policy dense" [--setting NAME=FLAGS ...]
+         [--program build/examples/lazyprune] [--model MODEL] [-t THREADS]
+
+The first turn brings the text with four needles, as RULER hides them, and asks for one of them; each later turn asks for another one, in
+an order that is drawn. A turn is right where its number is in the answer. A row of the table: turn, setting, right, n.
+"""
+import argparse
+import csv
+import json
+import random
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+
+from make_tasks import Counter, add_model_arguments, fitted, hidden, names, needle, numbers, prose, spread
+
+TURNS = 4
+ANSWER = 48  # tokens
+TURN = 100   # a question, its answer and the words of the template around them
+
+
+@dataclass(frozen=True)
+class Conversation:
+    text: str
+    questions: list
+    answers: list
+
+    def lines(self):
+        """What the user says: the program reads a turn a line."""
+        return [f"{self.text} {self.questions[0]}", *self.questions[1:]]
+
+    def prompt(self):
+        return self.lines()[0]
+
+
+def conversation(r, size, depth):
+    draw_key, draw_value = names(r), numbers(r)
+    held = [(next(draw_key), next(draw_value)) for _ in range(TURNS)]
+    r.shuffle(order := list(range(TURNS)))
+    text = " ".join(hidden(prose(r, size), [needle(*pair, "number") for pair in held], spread(depth, TURNS)))
+    return Conversation("Some special magic numbers are hidden within the following text. Make sure to memorize it. I will quiz you about "
+                        f"the numbers afterwards. {text}",
+                        [f"What is the special magic number for {held[i][0]} mentioned in the provided text?" for i in order],
+                        [held[i][1] for i in order])
+
+
+def answers_of(options, flags, talk):
+    command = [options.program, "run", "-m", options.model, "--chat", "--json", "-n", str(ANSWER), "-t", str(options.threads), *flags]
+    said = "".join(line + "\n" for line in talk.lines())
+    done = subprocess.run(command, input=said, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"{shlex.join(command)}: exit code {done.returncode}\n{done.stderr.strip()}")
+    return [json.loads(line)["text"] for line in done.stdout.splitlines()]
+
+
+def setting(text):
+    name, found, flags = text.partition("=")
+    if not name or not found:
+        raise argparse.ArgumentTypeError(f"expected NAME=FLAGS, found {text}")
+    return name, shlex.split(flags)
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description="Conversations of four turns about four places of one long text.")
+    parser.add_argument("tokens", type=int, help="of a whole conversation, at most")
+    parser.add_argument("n", type=int)
+    parser.add_argument("seed", type=int)
+    parser.add_argument("output", help="the .csv file to write")
+    parser.add_argument("--setting", dest="settings", metavar="NAME=FLAGS", type=setting, action="append", required=True,
+                        help="flags of lazyprune run, under a name for the table; may be given several times")
+    parser.add_argument("-t", "--threads", type=int, default=1)
+    add_model_arguments(parser)
+    return parser.parse_args()
+
+
+def main():
+    options = parse_arguments()
+    depths = [(i + 0.5) / options.n for i in range(options.n)]
+
+    def make(i, size):
+        return conversation(random.Random(f"{options.seed} conversation {i}"), size, depths[i])
+
+    talks = fitted(make, options.n, options.tokens - TURNS * TURN, Counter(options.program, options.model, plain=False))
+    right = {(turn, name): 0 for turn in range(TURNS) for name, _ in options.settings}
+    for i, (talk, _) in enumerate(talks):
+        for name, flags in options.settings:
+            print(f"\rconversation {i + 1} of {options.n}, {name} ", end="", file=sys.stderr, flush=True)
+            for turn, (said, wanted) in enumerate(zip(answers_of(options, flags, talk), talk.answers, strict=True)):
+                right[turn, name] += wanted in said
+    print(file=sys.stderr)
+    with open(options.output, "w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(["turn", "setting", "right", "n"])
+        table.writerows([turn + 1, name, count, options.n] for (turn, name), count in right.items())
+
+
+if __name__ == "__main__":
+    main()
