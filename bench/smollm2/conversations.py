@@ -41,7 +41,7 @@ class Conversation:
 def conversation(r, size, depth):
     draw_key, draw_value = names(r), numbers(r)
     held = [(next(draw_key), next(draw_value)) for _ in range(TURNS)]
-    r.shuffle(order := list(range(TURNS)))
+    order = r.sample(range(TURNS), TURNS)
     text = " ".join(hidden(prose(r, size), [needle(*pair, "number") for pair in held], spread(depth, TURNS)))
     return Conversation("Some special magic numbers are hidden within the following text. Make sure to memorize it. I will quiz you about "
                         f"the numbers afterwards. {text}",

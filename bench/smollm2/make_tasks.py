@@ -97,7 +97,7 @@ def hidden(pieces, needles, depths):
 
 
 def names(r):
-    """Endless, each once: adjectives with nouns."""
+    """Adjectives with nouns, some two thousand, each once."""
     pairs = [f"{a}-{n}" for a in ADJECTIVES for n in NOUNS]
     r.shuffle(pairs)
     return iter(pairs)
@@ -241,7 +241,7 @@ def invented_facts(r, size, depth):
 
 
 def sentences_about(r):
-    """Endless pairs of a phrase, and of the one sentence that it begins."""
+    """Pairs: a phrase, and the one sentence that speaks of it."""
     draw = (name.replace("-", " ") for name in names(r))
     for subject, thing in zip(draw, draw):
         yield subject, f"The {subject} {r.choice(VERBS)} the {thing}."
