@@ -118,7 +118,7 @@ TEST_CASE("names of backends, types and policies") {
   CHECK(fault({"--scorer", "window_attention:windw=3"}) ==
         "--scorer: window_attention:windw=3: expected one of window, kernel, pool, found windw");
   CHECK(fault({"--stages", "6:0.5"})
-            .ends_with("the model has 6; before the first only the scorers random and recency know anything), found 6"));
+            .ends_with("the model has 6; before the first only the scorers given_scores, random and recency know anything), found 6"));
   CHECK(fault({"--stages", "0:0.5"}).ends_with(", found 0"));
   CHECK(fault({"--stages", "3:1.5"}).starts_with("stages: stage 1: expected LAYER:SHARE"));
   CHECK(

@@ -124,6 +124,8 @@ TEST_CASE("every scorer, schedule, selector and store makes the session of its p
   CHECK(made(spec_of("key_norm", "top_k", "keep_all")) == expected(policy{key_norm{}, when, top_k{}, keep_all{}}));
   CHECK(made(spec_of("recency", "top_k", "none")) == expected(policy{recency{}, when, top_k{}, none{}}));
   CHECK(made(spec_of("random:seed=3", "top_k", "keep_all")) == expected(policy{random_score{3}, when, top_k{}, keep_all{}}));
+  CHECK(made(spec_of("given_scores:scores=1/0.5/2", "top_k", "none")) ==
+        expected(policy{given_scores{position_scores({1.0f, 0.5f, 2.0f})}, when, top_k{}, none{}}));
 
   const auto scheduled = [](const char* schedule) {
     policy_spec spec;

@@ -52,6 +52,25 @@ struct switched {
   }
 };
 
+/// A value that reads and writes its own text.
+struct letter {
+  char value;
+  static std::string expected() { return "a letter"; }
+  static std::optional<letter> read(std::string_view text) { return text.size() == 1 ? std::optional(letter{text[0]}) : std::nullopt; }
+  std::string text() const { return {value}; }
+};
+struct written {
+  [[maybe_unused]] static constexpr std::string_view name = "written";
+  letter one{'a'};
+  std::optional<letter> other{};
+
+  template <class Visitor>
+  void describe(Visitor& visit) {
+    visit("one", one);
+    visit("other", other);
+  }
+};
+
 struct undescribed {};
 struct needs_a_number {
   [[maybe_unused]] static constexpr std::string_view name = "needs_a_number";
@@ -138,4 +157,18 @@ TEST_CASE("a bool that the text names only where it is true") {
   CHECK(!all[0].set("yes"));
   CHECK(all[0].set("false"));
   CHECK(all[0].text() == std::nullopt);
+}
+
+TEST_CASE("a value with a text of its own") {
+  written object;
+  const std::vector<parameter> all = parameters_of(object);
+  REQUIRE(all.size() == 2);
+  for (const parameter& p : all) CHECK(p.expected == "a letter");
+  CHECK(all[0].text() == "a");
+  CHECK(all[1].text() == std::nullopt);
+  CHECK(all[0].set("b"));
+  CHECK(all[1].set("c"));
+  CHECK(!all[1].set("cd"));
+  CHECK(all[0].text() == "b");
+  CHECK(all[1].text() == "c");
 }

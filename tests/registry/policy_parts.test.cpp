@@ -61,6 +61,8 @@ TEST_CASE("every part can be given, every number in it reaches the policy, and w
   CHECK(holds(scorer("key_norm"), key_norm{}));
   CHECK(holds(scorer("recency"), recency{}));
   CHECK(holds(scorer("random:seed=18446744073709551615"), random_score{18446744073709551615u}));
+  CHECK(holds(scorer("given_scores"), given_scores{}));
+  CHECK(holds(scorer("given_scores:scores=0.5/-1/1e+20"), given_scores{position_scores({0.5f, -1.0f, 1e20f})}));
 
   const auto schedule = [](const char* text) { return parts_of(with({{"--schedule", text}, {"--scorer", "recency"}}), 8).schedule; };
   CHECK(holds(schedule("every:n=2,share=0.5"), every{2, 0.5}));
@@ -168,7 +170,7 @@ TEST_CASE("a mistake is named: the flag, the place in it, what would be right") 
   };
   names("--scorer", "attention",
         "last_query_attention, accumulated_attention, window_attention, prompt_window_attention, value_weighted_attention, key_norm, "
-        "recency, random");
+        "recency, random, given_scores");
   names("--schedule", "stages", "every, linear, cosine, budget, adaptive");
   names("--selector", "top_q", "top_k, top_p, threshold, blocks");
   names("--store", "", "keep_all, bounded, none");

@@ -76,7 +76,7 @@ TEST_CASE("what help says of them, new ones last") {
   CHECK(policies.scorers().help().starts_with(
       "last_query_attention:over=mean|max accumulated_attention:over=sum|max,since=sequence|step "
       "window_attention:window=,kernel=,pool=max|mean prompt_window_attention:window=,kernel=,pool=max|mean "
-      "value_weighted_attention:norm=l2|l1 key_norm recency random:seed="));
+      "value_weighted_attention:norm=l2|l1 key_norm recency random:seed= given_scores:scores="));
   CHECK(policies.selectors().help().starts_with("top_k top_p:mass= threshold:score= blocks:size="));
   CHECK(policies.stores().help().starts_with("keep_all bounded:rows= none:for_good=false|true"));
 }

@@ -8,6 +8,7 @@
 #include <lazyprune/policy/schedule/every.hpp>
 #include <lazyprune/policy/schedule/linear.hpp>
 #include <lazyprune/policy/scorer/accumulated_attention.hpp>
+#include <lazyprune/policy/scorer/given_scores.hpp>
 #include <lazyprune/policy/scorer/key_norm.hpp>
 #include <lazyprune/policy/scorer/last_query_attention.hpp>
 #include <lazyprune/policy/scorer/prompt_window_attention.hpp>
@@ -31,10 +32,10 @@ struct policy_list {};
 
 /// Help and messages name them in this order.
 using all_policies = policy_list<last_query_attention, accumulated_attention, window_attention, prompt_window_attention,
-                                 value_weighted_attention, key_norm, recency, random_score,  // scorers
-                                 every, linear, cosine, budget, adaptive,                    // schedules, beside stages
-                                 top_k, top_p, threshold, blocks,                            // selectors
-                                 keep_all, bounded, none>;                                   // stores
+                                 value_weighted_attention, key_norm, recency, random_score, given_scores,  // scorers
+                                 every, linear, cosine, budget, adaptive,                                  // schedules, beside stages
+                                 top_k, top_p, threshold, blocks,                                          // selectors
+                                 keep_all, bounded, none>;                                                 // stores
 
 }  // namespace v0
 }  // namespace lazyprune

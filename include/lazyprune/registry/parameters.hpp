@@ -43,9 +43,17 @@ concept restricted_number = requires(typename T::number number) {
   { T::expected() } -> std::convertible_to<std::string>;
 };
 
+/// A value that has a text of its own, as `position_scores` does.
+template <class T>
+concept value_with_text = requires(const T value, std::string_view text) {
+  { T::read(text) } -> std::same_as<std::optional<T>>;
+  { value.text() } -> std::convertible_to<std::string>;
+  { T::expected() } -> std::convertible_to<std::string>;
+};
+
 template <class T>
 std::string expected_of() {
-  if constexpr (restricted_number<T>)
+  if constexpr (restricted_number<T> || value_with_text<T>)
     return T::expected();
   else if constexpr (std::same_as<T, std::string>)
     return "a text";
@@ -58,6 +66,8 @@ std::optional<T> value_in(std::string_view text) {
   if constexpr (restricted_number<T>) {
     const auto number = number_in<typename T::number>(text);
     return number && T::holds(*number) ? std::optional<T>(*number) : std::nullopt;
+  } else if constexpr (value_with_text<T>) {
+    return T::read(text);
   } else if constexpr (std::same_as<T, std::string>) {
     return std::string(text);
   } else {
@@ -69,6 +79,8 @@ template <class T>
 std::string text_of_value(const T& value) {
   if constexpr (restricted_number<T>)
     return text_of_number(static_cast<typename T::number>(value));
+  else if constexpr (value_with_text<T>)
+    return value.text();
   else if constexpr (std::same_as<T, std::string>)
     return value;
   else

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/policy/scorer/given_scores.hpp>
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include <lazyprune/policy/selector/top_k.hpp>
+#include "policy/contract.hpp"
+
+namespace {
+
+using namespace contract;
+
+struct given_values {
+  static std::vector<given_scores> all() {
+    return {{}, {position_scores({0.5f})}, {position_scores({-1.0f, 2.0f, 0.0f, 1e-30f, -3e38f, 7.0f})}};
+  }
+};
+TEST_CASE_TEMPLATE_INVOKE(scorer_contract, given_values);
+
+std::vector<float> score(const given_scores& scorer, const std::vector<position>& positions) {
+  std::vector<float> out(positions.size());
+  scorer.score({positions, 0, positions.back() + std::size_t{1}}, out);
+  return out;
+}
+
+TEST_CASE("each position has the score that was given for it, and one beyond them the highest") {
+  const given_scores scorer{position_scores({0.25f, 3.0f, -1.0f})};
+  CHECK(score(scorer, {0, 1, 2}) == std::vector<float>{0.25f, 3.0f, -1.0f});
+  CHECK(score(scorer, {2}) == std::vector<float>{-1.0f});
+  CHECK(score(scorer, {1, 2, 3, 4'294'967'295u}) == std::vector<float>{3.0f, -1.0f, 3.0f, 3.0f});
+  CHECK(score(given_scores{}, {0, 5}) == std::vector<float>{0.0f, 0.0f});
+}
+
+TEST_CASE("what no score was given for stays before all that have one") {
+  const std::vector<position> positions{0, 1, 2, 3, 4};
+  std::vector<float> scores = score({position_scores({0.25f, 3.0f, -1.0f})}, positions);
+  std::vector<std::uint32_t> kept(5);
+  CHECK(top_k{}.select(candidates{scores, positions, 2, 0}, kept) == 2);
+  CHECK(std::vector(kept.begin(), kept.begin() + 2) == std::vector<std::uint32_t>{3, 4});
+}
+
+TEST_CASE("scores as text") {
+  for (const std::vector<float>& scores : {std::vector{0.1f}, {0.1f, 1e20f, -3e-9f, 0.0f}, {16777216.0f, 1.0f / 3}}) {
+    const position_scores written(scores);
+    CAPTURE(written.text());
+    CHECK(position_scores::read(written.text()) == written);
+  }
+  CHECK(position_scores({0.25f, 1e20f, -2.0f}).text() == "0.25/1e+20/-2");
+  for (const char* text : {"", "/", "1/", "/1", "1,2", "1//2", "x", "1/inf", "1/nan", " 1"}) {
+    CAPTURE(text);
+    CHECK_FALSE(position_scores::read(text).has_value());
+  }
+}
+
+TEST_CASE("copies share the numbers, equal ones are equal wherever they lie") {
+  const position_scores one({1.0f, 2.0f}), other({1.0f, 2.0f});
+  CHECK(one == other);
+  CHECK(one != position_scores({1.0f}));
+  CHECK(given_scores{one} == given_scores{other});
+  CHECK(given_scores{one} != given_scores{});
+}
+
+TEST_CASE("no scores at all, or some that are no numbers, are refused") {
+  const auto fault = [](std::vector<float> scores) {
+    try {
+      position_scores made(std::move(scores));
+    } catch (const error& e) {
+      return std::string(e.what());
+    }
+    return std::string("nothing");
+  };
+  CHECK(fault({}) == "scores: expected at least one, found none");
+  CHECK(fault({1.0f, inf}) == "scores: position 1: expected a finite number, found inf");
+  CHECK(fault({std::numeric_limits<float>::quiet_NaN()}).starts_with("scores: position 0: expected a finite number, found "));
+}
+
+}  // namespace
