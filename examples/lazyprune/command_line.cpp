@@ -414,6 +414,14 @@ void add_fidelity(CLI::App& program, action& chosen, const policy_registry& poli
   });
 }
 
+/// What is kept by all that a sweep or a search compares.
+void add_kept_flags(CLI::App& command, kept_tokens& kept) {
+  const std::string counted = "; they count towards the budget. A method that keeps more of its own goes on to";
+  add_number(command, "--keep-first", kept.first, number_range<std::size_t>{0},
+             "Whatever prunes never prunes the first N tokens, nor compresses them away" + counted + " (default: 0)");
+  add_number(command, "--keep-last", kept.last, number_range<std::size_t>{0}, "Likewise the last N tokens (default: 0)");
+}
+
 /// The flags of search and of sweep --search.
 void add_search_flags(CLI::App& command, search_flags& flags, const std::string& group) {
   add_number(command, "--max-loss", flags.max_loss, number_range<double>{0, 100}, "Points of score that they may lose (default: 1)")
@@ -437,6 +445,7 @@ int sweep_or_search(const sweep_arguments& flags, const policy_registry& policie
   asked.model = flags.model;
   asked.backend = flags.backend;
   asked.questions = flags.questions;
+  asked.kept = flags.kept;
   asked.directory = flags.directory;
   asked.resume = flags.resume;
   asked.asked = "--search";
@@ -465,8 +474,18 @@ void add_sweep(CLI::App& program, action& chosen, const policy_registry& policie
               " (default: lazyllm,static,random,compression). Those that prune after layers can name them, lazyllm@3+5, static@3; else they "
               "have those that the model recommends, or the paper draws")
       ->type_name("NAME,NAME,...");
+  command
+      .add_option(
+          "--variant", flags->variants,
+          "last8=--scorer window_attention:window=8,kernel=1: one more method, which is lazyllm but for these pruning flags of `run`; "
+          "its layers follow its name, last8@3+5=..., else it has those that lazyllm would; may be given several times")
+      ->type_name("NAME[@LAYER+...]=FLAGS")
+      ->take_all()
+      ->expected(1)
+      ->allow_extra_args(false);  // else a text in brackets would be taken apart
   add_numbers(command, "--budgets", flags->budgets, number_range<double>{0, 1},
               "Shares of the dense model's prefill rows that each method may compute (default: 0.6,0.75,0.9)");
+  add_kept_flags(command, flags->kept);
   add_number(command, "--seeds", flags->seeds, number_range<std::size_t>{1, 1000},
              "Runs of a method that draws at random, each sample with draws of its own, taken together in the table (default: 5)");
   add_number(
@@ -483,7 +502,8 @@ void add_sweep(CLI::App& program, action& chosen, const policy_registry& policie
       ->group(search);
   add_search_flags(command, flags->searched, search);
   for (const char* flag : {"--max-loss", "--tries", "--jobs"}) command.get_option(flag)->needs("--search");
-  for (const char* flag : {"--methods", "--budgets", "--seeds", "--sensitivity"}) command.get_option(flag)->excludes("--search");
+  for (const char* flag : {"--methods", "--variant", "--budgets", "--seeds", "--sensitivity"})
+    command.get_option(flag)->excludes("--search");
 
   add_directory(command, flags->directory, flags->resume, "predictions.jsonl, sweep.csv and report.html, or search.jsonl and search.csv");
   choose(command, chosen, [flags, &policies] { return sweep_or_search(*flags, policies); });
@@ -494,6 +514,7 @@ void add_search(CLI::App& program, action& chosen, const policy_registry& polici
   CLI::App& command = *program.add_subcommand("search", "Find the stages with the fewest rows whose score is near the dense model's");
   add_model_flags(command, flags->model);
   add_question_flags(command, flags->questions);
+  add_kept_flags(command, flags->kept);
   add_search_flags(command, *flags, "Options");
   add_engine_flags(command, flags->backend);
   add_directory(command, flags->directory, flags->resume, "search.jsonl and search.csv");

@@ -86,9 +86,9 @@ class searching {
   }
 
  private:
-  static eval_setting setting_of(const std::string& flags) {
+  eval_setting setting_of(const std::string& flags) const {
     const bool dense = flags == no_stages;
-    return {.method = flags, .budget = {}, .policy = {.stages = dense ? "" : flags.substr(stages_flag.size())}};
+    return keeping({.method = flags, .budget = {}, .policy = {.stages = dense ? "" : flags.substr(stages_flag.size())}}, flags_.kept);
   }
 
   eval_setting setting_that_made(const eval_prediction& done, const std::string& place) const {
@@ -144,7 +144,7 @@ class searching {
     for (std::size_t t = 0; t < lost.size(); ++t)
       for (std::size_t i = 0; i < lost[t].size(); ++i) lost[t][i] -= found[t][i];
     std::cout << markdown_table(markdown_columns(1, {"stages", "rows", "score", "lost"}), trades) << '\n'
-              << flag_of(best.when) << '\n'
+              << (best.when.list().empty() ? std::string(no_stages) : flags_text(setting_of(flag_of(best.when)).policy)) << '\n'
               << percent_text(best.rows) << " of the dense rows; score " << fixed(best.score, 2) << ", dense " << fixed(whole.score, 2)
               << ", on the " << count(searched_) << " samples searched on, " << result.trail.size() << " schedules tried\n"
               << "score " << fixed(mean(found), 2) << ", dense " << fixed(mean(dense), 2) << ", lost "

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "commands/flags.hpp"
+#include "questions/method.hpp"
 
 namespace lazyprune {
 inline namespace v0 {
@@ -18,6 +19,7 @@ struct search_flags {
   model_flags model;
   backend_flags backend;
   question_flags questions;
+  kept_tokens kept;
   std::string directory;  // for the results
   bool resume = false;
   std::size_t jobs = 1;          // samples at once

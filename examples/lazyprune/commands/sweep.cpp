@@ -18,6 +18,7 @@
 #include "questions/runner.hpp"
 #include "tables/sweep_table.hpp"
 
+#include <lazyprune/core/error.hpp>
 #include <lazyprune/eval/pooled.hpp>
 #include <lazyprune/model/layers_of.hpp>
 #include <lazyprune/policy/presets.hpp>
@@ -84,27 +85,35 @@ class sweeping {
 
   static bool draws(std::string_view method) { return method == "random"; }
 
+  eval_setting setting_at(const pruning_method& method, std::optional<double> budget, std::uint64_t seed = 0) const {
+    return keeping(at_budget(method, budget, run_.layers(), seed), flags_.kept);
+  }
+
   /// A seed draws the same positions in every prompt: each sample has seeds of its own, so that a mean over samples is one over draws too.
   eval_setting setting_of(const repeat& of, std::size_t question) const {
     if (!draws(of.setting.method)) return of.setting;
-    return at_budget({of.setting.method}, of.setting.budget, run_.layers(), of.seed + question * flags_.seeds);
+    return setting_at({of.setting.method}, of.setting.budget, of.seed + question * flags_.seeds);
   }
 
   /// Adds the methods at their budgets; dense comes first, whatever was named.
   void add_methods() {
-    add({at_budget({"dense"}, {}, run_.layers())});
+    add({setting_at({"dense"}, {})});
     const std::optional<std::string>& named = run_.model().stages();
     const stages recommended = named ? stages::parse(*named) : moved_to(layers_, lazyllm_stages(run_.layers()));
-    for (const std::string& text : flags_.methods) {
-      const pruning_method method = read_method(text, run_.layers(), recommended);
+    std::vector<pruning_method> methods;
+    for (const std::string& text : flags_.methods) methods.push_back(read_method(text, run_.layers(), recommended));
+    for (const std::string& text : flags_.variants) methods.push_back(read_variant(text, run_.layers(), recommended));
+    for (const pruning_method& method : methods)
       for (const double budget : flags_.budgets) {
         std::vector<eval_setting> seeds;
         for (std::size_t seed = 0; seed < (draws(method.name) ? flags_.seeds : 1); ++seed)
-          seeds.push_back(at_budget(method, budget, run_.layers(), seed));
-        const auto same = [&](const candidate& c) { return c.setting == seeds.front(); };
-        if (std::ranges::none_of(candidates_, same)) add(std::move(seeds));
+          seeds.push_back(setting_at(method, budget, seed));
+        const auto twin = std::ranges::find(candidates_, seeds.front().text(), [](const candidate& c) { return c.setting.text(); });
+        if (twin == candidates_.end())
+          add(std::move(seeds));
+        else if (twin->setting != seeds.front())
+          throw error("--variant", method.text(), "a name that no other has", "two of them");
       }
-    }
   }
 
   /// Adds a stage after each layer after which one may stand, or after some spread evenly.
@@ -114,7 +123,8 @@ class sweeping {
     for (layer_id k = 1; k <= n; ++k) {
       const auto after = static_cast<layer_id>(std::lround(static_cast<double>(k) * layers / (n + 1)));
       if (!layers_.scores_attention_after(after)) continue;
-      for (const double share : {0.9, 0.7, 0.5, 0.3, 0.1}) add({one_stage(after, share, layers)}, stage{after, share});
+      for (const double share : {0.9, 0.7, 0.5, 0.3, 0.1})
+        add({keeping(one_stage(after, share, layers), flags_.kept)}, stage{after, share});
     }
   }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "commands/flags.hpp"
+#include "questions/method.hpp"
 
 namespace lazyprune {
 inline namespace v0 {
@@ -20,7 +21,9 @@ struct sweep_flags {
   backend_flags backend;
   question_flags questions;
   std::vector<std::string> methods{"lazyllm", "static", "random", "compression"};
+  std::vector<std::string> variants{};  // NAME[@LAYER...]=FLAGS
   std::vector<double> budgets{0.6, 0.75, 0.9};
+  kept_tokens kept;
   std::size_t seeds = 5;        // of methods that draw
   std::size_t sensitivity = 0;  // samples of each file for single stages at each layer; 0: none
   std::string directory;        // for the results

@@ -11,10 +11,18 @@
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/core/flag_text.hpp>
 #include <lazyprune/eval/rows_share.hpp>
+#include <lazyprune/policy/scorer/given_scores.hpp>
+#include <lazyprune/registry/model_layers.hpp>
 
 namespace lazyprune {
 namespace program {
 namespace {
+
+/// The share to four digits after the point, and not nothing.
+double to_four_digits(double share) {
+  constexpr double digits = 1e4;
+  return std::max(std::round(share * digits), 1.0) / digits;
+}
 
 /// Stages after those layers, with the one share that makes their rows the budget, to four digits after the point.
 stages equal_stages(std::span<const layer_id> after, double budget, layer_id layers) {
@@ -23,13 +31,20 @@ stages equal_stages(std::span<const layer_id> after, double budget, layer_id lay
     for (const layer_id layer : after) list.push_back({layer, share});
     return stages(std::move(list));
   };
-  constexpr double digits = 1e4;
   double least = 0, most = 1;
   for (int halvings = 0; halvings < 40; ++halvings) {
     const double middle = (least + most) / 2;
     (rows_share(with_share(middle), layers) < budget ? least : most) = middle;
   }
-  return with_share(std::max(std::round(most * digits), 1.0) / digits);
+  return with_share(to_four_digits(most));
+}
+
+/// The flags, with those that `others` gives in the place of its own.
+policy_spec changed(policy_spec flags, policy_spec others) {
+  const std::vector<parameter> from = parameters_of(others), to = parameters_of(flags);
+  for (std::size_t i = 0; i < from.size(); ++i)
+    if (const auto value = from[i].text(); value && !value->empty()) to[i].set(*value);
+  return flags;
 }
 
 /// What a method's policy is made from.
@@ -47,6 +62,12 @@ struct request {
     return {.preset = "lazyllm", .stages = "1:" + share, .scorer = scorer, .store = "none", .decode = "only"};
   }
 
+  /// The best tokens by scores that were there before, as many as the budget leaves after the layers that found them.
+  policy_spec by_given_scores() const {
+    const double left = budget - static_cast<double>(method.after.front()) / layers;
+    return {.preset = "static", .stages = "0:" + text_of_number(to_four_digits(left)), .scorer = std::string(given_scores::name)};
+  }
+
   policy_spec once() const {
     return {.preset = "static", .schedule = "budget:after=" + std::to_string(method.after.front()) + ",cost=" + share};
   }
@@ -62,7 +83,7 @@ struct method_kind {
 };
 
 /// Every method, in the order of help and page.
-constexpr std::array<method_kind, 12> kinds{{
+constexpr std::array<method_kind, 13> kinds{{
     {"dense", layers_of_method::none, "the model as it is; the paper's baseline.",
      [](const request&) { return policy_spec{.preset = "dense"}; }},
     {"lazyllm", layers_of_method::several,
@@ -94,7 +115,7 @@ constexpr std::array<method_kind, 12> kinds{{
      "share of rows computed does not. The paper's prompt compression.",
      [](const request&) { return policy_spec{.preset = "dense"}; }},
     {"streaming", layers_of_method::none, "keeps the first four tokens and the last ones (StreamingLLM).",
-     [](const request& r) { return policy_spec{.preset = "streaming", .schedule = "budget:after=0,cost=" + r.share}; }},
+     [](const request& r) { return policy_spec{.preset = "streaming", .schedule = "budget:after=0,cost=" + r.share, .keep_first = 4}; }},
     {"snapkv", layers_of_method::none, "a dense prefill; then steps see only what the prompt's last tokens attend to (after SnapKV).",
      [](const request& r) { return r.after_prompt("prompt_window_attention"); }},
     {"h2o", layers_of_method::none,
@@ -118,6 +139,10 @@ constexpr std::array<method_kind, 12> kinds{{
        policy.scorer = "window_attention:window=1,kernel=5,pool=mean";
        return policy;
      }},
+    {"given", layers_of_method::one,
+     "the first layers look at the whole prompt, and then the model starts anew with the tokens that its end attended to there, at their own "
+     "positions; the rest is lost (after SpecPrefill, where a small model looks). Its times and its rows include the look.",
+     [](const request& r) { return r.by_given_scores(); }},
 }};
 
 /// The method of that name; null where there is none.
@@ -152,7 +177,17 @@ std::string eval_setting::text() const { return budget ? method + ' ' + text_of_
 
 std::string eval_setting::description(const model_layers& layers, const policy_registry& policies) const {
   const std::string flags = flags_of(policy, layers, policies);
-  return prompt_share < 1 ? "the context compressed to leave " + text_of_number(prompt_share) + " of the prompt, " + flags : flags;
+  if (look > 0) {
+    if (!layers.scores_attention_after(look))
+      throw error("--methods", method, layers.text(), "after " + std::to_string(look), error_code::unsupported);
+    return "scores given by " + std::to_string(look) + (look == 1 ? " layer" : " layers") + " that look at the prompt first, " + flags;
+  }
+  if (prompt_share == 1) return flags;
+  std::string text = "the context compressed to leave " + text_of_number(prompt_share) + " of the prompt, ";
+  if (policy.keep_first || policy.keep_last)  // which the dense policy's flags do not say
+    text += "but none of its first " + std::to_string(policy.keep_first.value_or(0)) + " and last " +
+            std::to_string(policy.keep_last.value_or(0)) + " tokens, ";
+  return text + flags;
 }
 
 std::vector<method_note> method_notes() {
@@ -183,6 +218,27 @@ pruning_method read_method(std::string_view text, layer_id layers, const stages&
   return method;
 }
 
+pruning_method read_variant(std::string_view text, layer_id layers, const stages& recommended) {
+  const std::string flag = "--variant";
+  const std::size_t equals = text.find('=');
+  const std::string_view called = text.substr(0, equals), name = called.substr(0, called.find('@'));
+  if (equals == text.npos || name.empty()) throw error(flag, text, "NAME=FLAGS, like last8=--scorer window_attention:window=8,kernel=1");
+  if (find_kind(name)) throw error(flag, text, "a name that no method has", name);
+  pruning_method method;
+  try {
+    method = read_method("lazyllm" + std::string(called.substr(name.size())), layers, recommended);
+    method.flags = parse_policy(text.substr(equals + 1));
+  } catch (const error& fault) {
+    throw error(flag, text, fault.expected(), fault.found(), fault.code());
+  }
+  method.name = name;
+  const policy_spec& flags = *method.flags;
+  if (flags == policy_spec{}) throw error(flag, text, "flags after the =", "none");
+  if (!flags.preset.empty() || flags.stages || flags.schedule)
+    throw error(flag, text, "flags of lazyllm but --stages, which the budget decides", text.substr(equals + 1));
+  return method;
+}
+
 eval_setting one_stage(layer_id after, double share, layer_id layers) {
   const stages when{{after, share}};
   return {.method = pruning_method{"single_stage", {after}}.text(),
@@ -191,7 +247,7 @@ eval_setting one_stage(layer_id after, double share, layer_id layers) {
 }
 
 eval_setting at_budget(const pruning_method& method, std::optional<double> budget, layer_id layers, std::uint64_t seed) {
-  const method_kind& kind = *find_kind(method.name);
+  const method_kind& kind = *find_kind(method.flags ? "lazyllm" : method.name);
   if (method.name == "dense") return {.method = method.text(), .budget = {}, .policy = kind.policy_of({method, 1, "", layers, seed})};
   if (!budget || !(*budget > 0.0 && *budget <= 1.0))
     throw error("--budgets", method.text(), "a share in (0, 1]", budget ? text_of_number(*budget) : "none");
@@ -202,8 +258,18 @@ eval_setting at_budget(const pruning_method& method, std::optional<double> budge
                 "more than " + text_of_number(least) + ", what the layers up to the first that it prunes after compute", share);
   return {.method = method.text(),
           .budget = budget,
-          .policy = kind.policy_of({method, *budget, share, layers, seed}),
-          .prompt_share = method.name == "compression" ? *budget : 1};
+          .policy = changed(kind.policy_of({method, *budget, share, layers, seed}), method.flags.value_or(policy_spec{})),
+          .prompt_share = method.name == "compression" ? *budget : 1,
+          .look = method.name == "given" ? method.after.front() : 0};
+}
+
+eval_setting keeping(eval_setting setting, const kept_tokens& kept) {
+  const auto keep = [](std::optional<std::size_t>& tokens, std::size_t least) {
+    if (least > 0) tokens = std::max(tokens.value_or(0), least);
+  };
+  keep(setting.policy.keep_first, kept.first);
+  keep(setting.policy.keep_last, kept.last);
+  return setting;
 }
 
 }  // namespace program

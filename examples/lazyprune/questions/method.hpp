@@ -26,10 +26,16 @@
 //   gemfilter     after GemFilter (arXiv 2409.17422): once, after one layer, by the query token's attention, the mean of 5 neighbours;
 //                 nothing comes back. GemFilter ranks by products before the softmax, and then starts anew with the chosen tokens at new
 //                 positions: here the early layers are not computed twice, and the chosen tokens keep what they saw there
+//   given         after SpecPrefill (arXiv 2502.02789): scores are there before the model begins, the best tokens enter its first layer at
+//                 their own positions, and nothing comes back. SpecPrefill takes the scores from a small model; here they are the attention
+//                 of the prompt's last 8 queries, the mean of 7 neighbours, in the model's own layer LAYER, which a look of so many dense
+//                 layers finds out. Times, rows and the budget include the look
 //
-// NAME@LAYER names the layer after which a method prunes, NAME@LAYER+LAYER... the layers of those that take several.
+// NAME@LAYER names the layer after which a method prunes, NAME@LAYER+LAYER... the layers of those that take several. A variant is lazyllm
+// with other flags, under a name of its own: NAME[@LAYER...]=FLAGS.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -49,7 +55,8 @@ namespace program {
 /// A way to prune.
 struct pruning_method {
   std::string name;
-  std::vector<layer_id> after{};  // prunes when so many layers are done; ascending; empty where the name says all
+  std::vector<layer_id> after{};       // prunes when so many layers are done; ascending; empty where the name says all
+  std::optional<policy_spec> flags{};  // of a variant: what it does otherwise than lazyllm
 
   /// "lazyllm@3+5"
   std::string text() const;
@@ -62,13 +69,21 @@ struct eval_setting {
   std::optional<double> budget{};  // of the dense prefill's rows; none: dense
   policy_spec policy{};
   double prompt_share = 1;  // of the prompt's tokens, what the model reads; below 1 the prompt's context is compressed
+  layer_id look = 0;        // layers that read the prompt first, for the scores that the policy is given; 0: it is given none
 
   /// "lazyllm@3+5 0.6"
   std::string text() const;
 
-  /// What is done, for a model of these layers: the policy's flags, and the compression before them.
+  /// What is done, for a model of these layers: the policy's flags, and the compression or the look before them. Throws `error` where the
+  /// model cannot do so.
   std::string description(const model_layers& layers, const policy_registry& policies) const;
   friend bool operator==(const eval_setting&, const eval_setting&) = default;
+};
+
+/// Tokens of the prompt's beginning and end that no method prunes, nor compresses away.
+struct kept_tokens {
+  std::size_t first = 0;
+  std::size_t last = 0;
 };
 
 /// What a method does, for those who know only the paper.
@@ -82,6 +97,10 @@ std::vector<method_note> method_notes();
 /// fewer, or the model cannot prune there.
 pruning_method read_method(std::string_view text, layer_id layers, const stages& recommended);
 
+/// Reads NAME[@LAYER[+LAYER...]]=FLAGS, a variant of lazyllm; the layers as in `read_method`. Throws `error` where there is no name, it is
+/// a method's, or the flags are wrong, none, or of what the budget decides.
+pruning_method read_variant(std::string_view text, layer_id layers, const stages& recommended);
+
 /// LazyLLM with one stage, with the budget that the share comes to, to four digits after the point. It is called single_stage@LAYER, apart
 /// from the methods whose budgets were set.
 eval_setting one_stage(layer_id after, double share, layer_id layers);
@@ -89,6 +108,9 @@ eval_setting one_stage(layer_id after, double share, layer_id layers);
 /// The method at a budget in (0, 1], for a model of so many layers; dense has none. `seed`: of the random method's draws. Throws `error`
 /// where the layers before the first pruning cost as much or more.
 eval_setting at_budget(const pruning_method& method, std::optional<double> budget, layer_id layers, std::uint64_t seed = 0);
+
+/// The setting with at least these tokens kept. They count towards the budget.
+eval_setting keeping(eval_setting setting, const kept_tokens& kept);
 
 }  // namespace program
 }  // namespace lazyprune

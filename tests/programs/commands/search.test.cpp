@@ -124,6 +124,22 @@ TEST_CASE("a command of its own, which sweep --search spells otherwise") {
         "search: pocket_few_shot: expected at least 2 samples, found 1");
 }
 
+TEST_CASE("tokens that every schedule keeps are in the flags that it prints, and in what an earlier search was") {
+  const temporary_folder files;
+  const auto run = [&](const std::string& last, std::vector<std::string> more = {}) {
+    std::vector<std::string> arguments{
+        "search",     "-d",  prompts("few_shot"), "--limit", "2",           "--max-length", "200",   "--tries",    "3",
+        "--max-loss", "100", "--keep-first",      "4",       "--keep-last", last,           "--out", files / "out"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return lazyprune_program(arguments);
+  };
+  const program_result result = run("8");
+  REQUIRE_MESSAGE(result.code == 0, result.err);
+  CHECK(result.out.find(" --keep-first 4 --keep-last 8\n") != std::string::npos);
+  CHECK(run("8", {"--resume"}).out == result.out);
+  CHECK(complaint(run("9", {"--resume"})).find("search.jsonl: prediction ") != std::string::npos);
+}
+
 TEST_CASE("what cannot be searched") {
   const temporary_folder files;
   const auto fault = [&](std::vector<std::string> more) {
@@ -132,7 +148,11 @@ TEST_CASE("what cannot be searched") {
   };
   CHECK(fault({}) == "sweep: expected --out DIR, found none");
   CHECK(fault({"--out", files.path(), "--limit", "1"}) == "--search: pocket_few_shot: expected at least 2 samples, found 1");
-  for (const auto& [flag, value] : {std::pair{"--methods", "lazyllm"}, {"--budgets", "0.5"}, {"--seeds", "2"}, {"--sensitivity", "3"}}) {
+  for (const auto& [flag, value] : {std::pair{"--methods", "lazyllm"},
+                                    {"--variant", "x=--store none"},
+                                    {"--budgets", "0.5"},
+                                    {"--seeds", "2"},
+                                    {"--sensitivity", "3"}}) {
     const std::string said = fault({"--out", files.path(), flag, value});
     INFO(said);
     CHECK(said.starts_with("arguments: "));

@@ -157,6 +157,58 @@ TEST_CASE("methods at budgets: a table, a page, and predictions that say what ma
   CHECK(one == other);
 }
 
+TEST_CASE("given scores, a variant, and tokens that all keep") {
+  const temporary_folder files;
+  const std::string directory = files / "out";
+  const std::vector<std::string> flags{"--methods",    "given@2,random,compression",
+                                       "--variant",    "summed@3=--scorer accumulated_attention:since=step",
+                                       "--variant",    "blocks@3=--selector blocks:size=8",
+                                       "--budgets",    "0.75",
+                                       "--seeds",      "1",
+                                       "--keep-first", "4",
+                                       "--keep-last",  "16"};
+  const program_result result = sweep(directory, flags);
+  REQUIRE_MESSAGE(result.code == 0, result.err);
+  const std::vector<row> rows = table(directory + "/sweep.csv");
+  const std::vector<std::string> methods{"dense", "given@2", "random", "compression", "summed@3", "blocks@3"};
+  REQUIRE(rows.size() == 2 * methods.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    CAPTURE(i);
+    CHECK(rows[i].at("method") == methods[i / 2]);
+    const std::string& policy = rows[i].at("policy");
+    if (methods[i / 2] == "dense")
+      CHECK(policy == "--policy dense");
+    else if (methods[i / 2] == "compression")
+      CHECK(policy == "the context compressed to leave 0.75 of the prompt, but none of its first 4 and last 16 tokens, --policy dense");
+    else
+      CHECK(policy.find(" --keep-first 4 --keep-last 16 ") != policy.npos);
+  }
+  CHECK(
+      rows[2].at("policy").starts_with("scores given by 2 layers that look at the prompt first, --stages 0:0.4167 --scorer given_scores "));
+  CHECK(rows[8].at("policy").starts_with("--stages 3:0.5 --scorer accumulated_attention:over=sum,since=step "));
+  CHECK(rows[10].at("policy").find(" --selector blocks:size=8 ") != std::string::npos);
+  for (const std::size_t i : {2u, 3u}) CHECK(std::stod(rows[i].at("share_computed")) == doctest::Approx(0.75).epsilon(1.0 / 200));
+
+  // The look is counted in the layers that looked: there the whole prompt, and then what its scores leave of it.
+  for (const std::string& line : lines_of(file_text(directory + "/predictions.jsonl"))) {
+    const json run = json::parse(line)["run"];
+    if (!run["method"].get<std::string>().starts_with("given@2")) continue;
+    const std::uint64_t tokens = run["prompt_tokens"], left = run["per_layer"][5];
+    CHECK(left == doctest::Approx(0.4167 * double(tokens)).epsilon(1.0 / 100));
+    for (std::size_t l = 0; l < 6; ++l) CHECK(run["per_layer"][l] == (l < 2 ? tokens + left : left));
+  }
+
+  std::vector<std::string> other = flags;
+  other.back() = "17";
+  other.emplace_back("--resume");
+  CHECK(complaint(sweep(directory, other)).starts_with(directory + "/predictions.jsonl: prediction 2: expected "));
+  other.back() = "--variant";
+  other.emplace_back("summed@3=--store none");
+  CHECK(complaint(sweep(files / "x", other)) == "--variant: summed@3: expected a name that no other has, found two of them");
+  CHECK(complaint(sweep(files / "x", {"--variant", "x@3=--scorer lazy"})).starts_with("--scorer: expected one of last_query_attention, "));
+  CHECK_FALSE(std::filesystem::exists(files / "x"));
+}
+
 TEST_CASE("an interrupted sweep goes on without losing or repeating a prediction") {
   const temporary_folder files;
   const std::string whole = files / "whole";

@@ -64,7 +64,7 @@ TEST_CASE("methods are read with their layers, or have those recommended") {
 
   CHECK(fault([] { read_method("lazy", 6, drawn); }) ==
         "--methods: expected one of dense, lazyllm, no_revival, dense_decode, static, random, compression, streaming, snapkv, h2o, fastkv, "
-        "gemfilter, found lazy");
+        "gemfilter, given, found lazy");
   CHECK(fault([] { read_method("", 6, drawn); }).ends_with(", found nothing"));
   CHECK(fault([] { read_method("random@3", 6, drawn); }) == "--methods: random@3: expected no layers, found @3");
   CHECK(fault([] { read_method("lazyllm@", 6, drawn); }) == "--methods: lazyllm@: expected layers after the @, found none");
@@ -106,6 +106,77 @@ TEST_CASE("the flags of each method") {
   CHECK(setting("compression", 0.75, 6).prompt_share == 0.75);
   CHECK(setting("lazyllm@3+5", 0.75, 6).text() == "lazyllm@3+5 0.75");
   CHECK(setting("dense", 0.75, 6).text() == "dense");
+}
+
+TEST_CASE("given scores: a look by the first layers, and what is left of the budget from the first layer on") {
+  const eval_setting given = setting("given@2", 0.75, 6);
+  CHECK(given.look == 2);
+  CHECK(given.text() == "given@2 0.75");
+  CHECK(given.description(6, policies()) ==
+        "scores given by 2 layers that look at the prompt first, --stages 0:0.4167 --scorer given_scores --selector top_k --store none "
+        "--keep-first 0 --keep-last 0 --decode dense");
+  for (const double budget : {0.4, 0.75, 1.0})
+    CHECK(2.0 / 6 + planned_share(setting("given@2", budget, 6), 6, 4000) == doctest::Approx(budget).epsilon(1e-3));
+  CHECK(setting("lazyllm@2", 0.75, 6).look == 0);
+  CHECK(fault([] { setting("given@3", 0.5, 6); }).starts_with("--budgets: given@3: expected more than 0.5, "));
+  CHECK(fault([&] {
+          given.description({6, std::vector<layer_id>{3}}, policies());
+        }) == "--methods: given@2: expected pruning after 3 layers, of which the last sees all tokens, found after 2");
+}
+
+TEST_CASE("a variant is lazyllm but for its flags, at the same budgets") {
+  const pruning_method last8 = read_variant("last8@3+5=--scorer window_attention:window=8,kernel=1 --store none", 6, drawn);
+  CHECK(last8.text() == "last8@3+5");
+  CHECK(read_variant("last8=--scorer key_norm", 32, drawn).text() == "last8@9+19+28");
+  eval_setting varied = at_budget(last8, 0.8, 6);
+  CHECK(varied.text() == "last8@3+5 0.8");
+  CHECK(varied.description(6, policies()) ==
+        "--stages 3:0.6733,5:0.6733 --scorer window_attention:window=8,kernel=1,pool=max --selector top_k --store none --keep-first 0 "
+        "--keep-last 0 --decode same");
+  for (const char* flags : {"--scorer accumulated_attention:since=step", "--scorer value_weighted_attention --selector blocks:size=4",
+                            "--decode dense", "--keep-first 4 --keep-last 64"}) {
+    CAPTURE(flags);
+    eval_setting changed = at_budget(read_variant(std::string("x@3=") + flags, 6, drawn), 0.75, 6);
+    policy_spec same = parse_policy(flags);
+    same.preset = "lazyllm";
+    same.stages = "3:0.5";
+    CHECK(changed.policy == same);
+  }
+
+  const auto said = [](std::string_view text) { return fault([&] { read_variant(text, 6, drawn); }); };
+  for (const char* text : {"", "x", "=--store none", "@3=--store none"})
+    CHECK(said(text).find("expected NAME=FLAGS, like ") != std::string::npos);
+  CHECK(said("static=--store none") == "--variant: static=--store none: expected a name that no method has, found static");
+  CHECK(said("x@3=") == "--variant: x@3=: expected flags after the =, found none");
+  CHECK(said("x@6=--store none") == "--variant: x@6=--store none: expected layers from 1 to 5, found 6");
+  CHECK(said("x@3=--stor none").starts_with("--variant: x@3=--stor none: expected one of --policy, --stages, "));
+  CHECK(said("x@3=--store") == "--variant: x@3=--store: expected a value, found nothing");
+  for (const char* flags : {"--stages 3:0.5", "--schedule every:n=2,share=0.5", "static --store none", "--policy static"})
+    CHECK(said(std::string("x@3=") + flags) ==
+          "--variant: x@3=" + std::string(flags) + ": expected flags of lazyllm but --stages, which the budget decides, found " + flags);
+}
+
+TEST_CASE("tokens that every method keeps, and those that keep more of their own") {
+  const auto flags = [](std::string_view method, const kept_tokens& kept) {
+    return keeping(setting(method, 0.75, 6), kept).description(6, policies());
+  };
+  const auto kept = [&](std::string_view method, const char* first, const char* last) {
+    const std::string text = flags(method, {6, 16});
+    CAPTURE(text);
+    CHECK(text.find(std::string(" --keep-first ") + first + " --keep-last " + last + " ") != text.npos);
+  };
+  for (const std::string_view method :
+       {"lazyllm@3", "no_revival@3", "dense_decode@3", "static@2", "random", "snapkv", "fastkv@2", "gemfilter@2", "given@2", "streaming"})
+    kept(method, "6", "16");
+  kept("h2o", "6", "32");
+  CHECK(flags("streaming", {2, 0}).find(" --keep-first 4 --keep-last 0 ") != std::string::npos);
+  CHECK(flags("dense", {6, 16}) == "--policy dense");
+  CHECK(flags("compression", {6, 16}) ==
+        "the context compressed to leave 0.75 of the prompt, but none of its first 6 and last 16 tokens, --policy dense");
+  for (const std::string_view method : {"lazyllm@3", "random", "h2o", "compression", "given@2"})
+    CHECK(keeping(setting(method, 0.75, 6), {}) == setting(method, 0.75, 6));
+  for (const std::string_view method : {"lazyllm@2", "static@1", "random", "streaming"})  // they count towards the budget
+    CHECK(planned_share(keeping(setting(method, 0.5, 6), {4, 64}), 6, 4000) == doctest::Approx(0.5).epsilon(1e-3));
 }
 
 TEST_CASE("the common share of several stages") {
