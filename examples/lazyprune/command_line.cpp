@@ -93,7 +93,7 @@ void add_model_flags(CLI::App& command, model_flags& flags) {
   add_text(command, "-m,--model", flags.path,
            "A .gguf file (the first of its parts), or a directory: as Hugging Face lays it out, or with one GGUF model "
            "(default: $LAZYPRUNE_MODEL, else the bundled model)")
-      ->type_name("DIR");
+      ->type_name("MODEL");
   command.add_flag("--no-mmap", flags.no_mmap, "Read the weights instead of mapping the file");
 }
 
@@ -112,7 +112,7 @@ void add_policy_flags(CLI::App& command, policy_spec& spec, const policy_registr
   command
       .add_option("--stages", spec.stages,
                   "9:0.7,19:0.5: after 9 layers keep 70 % of the tokens then active, after 19 half of those; empty: never prune (default: "
-                  "what the model's lazyprune.json says, else 0.7 after 3, 6 and 9 tenths of the layers)")
+                  "what is known of the model, as `inspect` tells, else 0.7 after 3, 6 and 9 tenths of the layers)")
       ->type_name("LAYER:SHARE,...")
       ->group(group);
   add_text(command, "--schedule", spec.schedule, "In the place of --stages: " + known.schedules().help())
@@ -578,6 +578,13 @@ action parse_command_line(int argc, char** argv, const policy_registry& policies
   CLI::App& program = *app;
   program.set_version_flag("--version", "lazyprune " LAZYPRUNE_VERSION_STRING);
   program.require_subcommand(1);
+  program.footer(
+      "Examples:\n"
+      "  lazyprune run -p \"the old council\"                         the bundled model goes on with a text\n"
+      "  lazyprune run -m MODEL.gguf --chat -f long.txt --compare   a file that ends with a question, dense and pruned\n"
+      "  lazyprune inspect -m MODEL.gguf                            what a model is, and the stages to prune it by\n"
+      "  lazyprune search -m MODEL.gguf -d TASK.jsonl --out DIR     finds such stages\n"
+      "`lazyprune COMMAND --help` tells of a command.");
   action chosen;
   add_run(program, chosen, policies);
   add_compare(program, chosen);

@@ -33,6 +33,8 @@ TEST_CASE("help and version are no mistakes") {
     CHECK(shown.out.find("Usage: lazyprune") != std::string::npos);
     CHECK(shown.err.empty());
   }
+  CHECK(lazyprune_program({"--help"}).out.find("  lazyprune run -m MODEL.gguf --chat -f long.txt --compare ") != std::string::npos);
+  CHECK(lazyprune_program({"run", "--help"}).out.find("-m,--model MODEL ") != std::string::npos);
 }
 
 TEST_CASE("commands and flags that do not exist") {

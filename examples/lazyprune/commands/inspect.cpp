@@ -169,14 +169,24 @@ void print_lines(const json& object, const std::string& before = "  ") {
   }
 }
 
+std::string_view name_of(stages_source from) {
+  return from == stages_source::folder ? "lazyprune.json" : from == stages_source::program ? "program" : "paper";
+}
+
+std::string stages_text(const json& all) {
+  const std::string stages = all["stages"], from = all["stages_from"];
+  if (from == name_of(stages_source::folder)) return stages + ", by its lazyprune.json";
+  if (from == name_of(stages_source::program)) return stages + ", known to this program";
+  return "none known" + (stages.empty() ? "" : ": pruned as the paper draws for Llama 2, " + stages);
+}
+
 void print_config(const json& all) {
   std::cout << one_line(all["model"].get<std::string>()) << "\n\n";
   if (!all["supported"].is_boolean()) std::cout << "not supported: " << one_line(all["supported"].get<std::string>()) << "\n\n";
   if (all["config"].is_null()) return;
   std::cout << "config\n";
   print_lines(all["config"]);
-  std::cout << "  " << left("recommended stages", 24) << (all["stages"].is_null() ? "none" : all["stages"].get<std::string>()) << "\n  "
-            << left("first pruning layer", 24)
+  std::cout << "  " << left("recommended stages", 24) << stages_text(all) << "\n  " << left("first pruning layer", 24)
             << chunk_text(all["first_pruning_layer"].get<layer_id>(), all["config"]["layers"].get<layer_id>()) << "\n\n";
 }
 
@@ -241,9 +251,11 @@ int inspect(const inspect_flags& flags, const policy_registry& policies) {
   const model_words words(model);
   const std::vector<tensor_entry> tensors = model.tensors();
   json all{{"version", 1}, {"model", model.path().string()}, {"supported", supported_json(model, words)}};
-  for (const char* key : {"config", "stages", "first_pruning_layer", "memory"}) all[key] = nullptr;
-  if (model.stages()) all["stages"] = *model.stages();
+  for (const char* key : {"config", "stages", "stages_from", "first_pruning_layer", "memory"}) all[key] = nullptr;
   if (model.layers() > 0) {
+    const default_stages stages = model.stages();
+    all["stages"] = stages.text;
+    all["stages_from"] = name_of(stages.from);
     const any_session session = new_session(with_recommended_stages(flags.policy, model, policies), model.config(), policies);
     all["config"] = config_json(model.config());
     all["first_pruning_layer"] = session.chunk_layers(phase::prefill);

@@ -94,6 +94,12 @@ std::string text_of(const chunk_reading& chunks, layer_id layers) {
   return text + "runs the first " + std::to_string(chunks.layers) + " of " + std::to_string(layers) + " layers; the rest with the question";
 }
 
+/// That the answer could have been longer; empty where it could not.
+std::string cut_text(const outcome& result, const std::string& before) {
+  if (result.cut_by.empty()) return "";
+  return before + "ended after " + std::to_string(result.run.tokens.size()) + " tokens (" + std::string(result.cut_by) + ")";
+}
+
 std::string agreement(const outcome& result, const outcome& dense) {
   const auto &ours = result.run.tokens, &theirs = dense.run.tokens;
   if (ours == theirs) return "the answers agree: the same " + std::to_string(ours.size()) + " tokens";
@@ -111,7 +117,8 @@ void report(const outcome& result, const std::optional<outcome>& dense) {
     line(label, dense ? value(*dense) : "", value(result), note);
   };
   const auto bytes = [&](const std::string& label, auto size) { compared(label, [&](const outcome& o) { return bytes_text(size(o)); }); };
-  std::cerr << "policy: " << result.policy_text << '\n' << "prompt: " << result.prompt_tokens << " tokens\n";
+  std::cerr << "policy: " << result.policy_text << '\n'
+            << "prompt: " << result.prompt_tokens << " tokens" << cut_text(result, "; the answer ") << '\n';
   if (result.chunks) std::cerr << text_of(*result.chunks, static_cast<layer_id>(run.cost.prefill_rows.size())) << '\n';
   if (dense) line("", "dense", "pruned");
   const double speedup = dense && run.prefill_seconds > 0 ? dense->run.prefill_seconds / run.prefill_seconds : 0.0;
@@ -145,7 +152,7 @@ void report_turn(const outcome& turn) {
   const double share = cost.dense_rows > 0 ? static_cast<double>(cost.rows) / static_cast<double>(cost.dense_rows) : 0.0;
   std::cerr << '[' << turn.prompt_tokens << " tokens, " << turn.kept.value_or(0) << " of them read before; first token after "
             << seconds_text(turn.run.prefill_seconds) << ", then " << three_digits(turn.decode_rate()) << " tokens/s; "
-            << percent_text(share) << " of dense rows]" << std::endl;
+            << percent_text(share) << " of dense rows" << cut_text(turn, "; ") << ']' << std::endl;
 }
 
 namespace {
@@ -180,7 +187,7 @@ void report(std::span<const question_outcome> answers, std::size_t asked) {
                        {seconds_text(o->run.prefill_seconds), std::to_string(o->run.cost.rows), three_digits(o->decode_rate())});
       for (std::size_t c = 0; c < cells.size(); ++c) std::cerr << right(cells[c], heads[c].size() + (c == 0 ? 0 : 3));
       if (dense) std::cerr << "   " << agreement(pruned, *dense);
-      std::cerr << '\n';
+      std::cerr << cut_text(pruned, "   ") << '\n';
       seconds += pruned.run.prefill_seconds + pruned.run.decode_seconds;
     }
   }

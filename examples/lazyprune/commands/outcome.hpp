@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include <lazyprune/model/generator.hpp>
 
@@ -32,6 +33,7 @@ struct outcome {
   std::size_t weight_bytes = 0;
   std::string policy_name;
   std::string policy_text;
+  std::string_view cut_by{};  // what ended the answer before the model did; empty: nothing
   std::optional<chunk_reading> chunks{};
   bool speculates = false;              // drafts are read with the tokens
   std::optional<shared_part> shared{};  // the run has read the rest of the prompt

@@ -98,8 +98,7 @@ class sweeping {
   /// Adds the methods at their budgets; dense comes first, whatever was named.
   void add_methods() {
     add({setting_at({"dense"}, {})});
-    const std::optional<std::string>& named = run_.model().stages();
-    const stages recommended = named ? stages::parse(*named) : moved_to(layers_, lazyllm_stages(run_.layers()));
+    const stages recommended = stages::parse(run_.model().stages().text);
     std::vector<pruning_method> methods;
     for (const std::string& text : flags_.methods) methods.push_back(read_method(text, run_.layers(), recommended));
     for (const std::string& text : flags_.variants) methods.push_back(read_variant(text, run_.layers(), recommended));

@@ -81,6 +81,9 @@ void text_run::check_length(std::span<const token_id> prompt, const std::string&
 }
 
 bool text_run::load(std::span<const token_id> prompt) {
+  if (pruned_as_drawn(flags_.policy, model_))
+    std::cerr << "no stages are known for this model: pruning as the paper draws for Llama 2, --stages " << model_.stages().text
+              << "; `lazyprune search` finds better ones" << std::endl;
   if (!interrupted()) engine_ = load_engine(flags_.backend, model_);
   if (interrupted()) return false;
   if (prompt.empty()) return true;
@@ -145,6 +148,8 @@ outcome text_run::answer(const named_policy& policy, std::span<const token_id> p
     out.finish();
     result.text = out.text();
   }
+  if (result.run.reason == finish_reason::length && flags_.force.empty() && !result.run.tokens.empty())
+    result.cut_by = result.run.tokens.size() == flags_.predict ? "-n" : "the context's end";
   if (show) std::cout << std::endl;
   return result;
 }

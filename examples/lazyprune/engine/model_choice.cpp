@@ -5,7 +5,11 @@
 #include <system_error>
 #include <utility>
 
+#include "engine/known_stages.hpp"
+
 #include <lazyprune/io/checkpoint.hpp>
+#include <lazyprune/model/layers_of.hpp>
+#include <lazyprune/policy/presets.hpp>
 #ifdef LAZYPRUNE_HAVE_UNICODE
 #include <lazyprune/io/unicode/installed.hpp>
 #endif
@@ -50,7 +54,15 @@ std::optional<error> opened_model::not_computed() const { return files_->not_com
 const std::filesystem::path& opened_model::path() const { return files_->path(); }
 const model_config& opened_model::config() const { return files_->config(); }
 layer_id opened_model::layers() const { return static_cast<layer_id>(config().layers); }
-const std::optional<std::string>& opened_model::stages() const { return files_->stages(); }
+
+default_stages opened_model::stages() const {
+  if (files_->stages()) return {*files_->stages(), stages_source::folder};
+  const auto name = files_->gguf() ? files_->gguf()->find("general.name") : std::nullopt;
+  if (name)
+    if (const auto known = known_stages(name->string(), layers())) return {std::string(*known), stages_source::program};
+  return {moved_to(layers_of(config()), lazyllm_stages(layers())).text(), stages_source::paper};
+}
+
 std::vector<tensor_entry> opened_model::tensors() const {
   std::vector<tensor_entry> all;
   for (const auto& [name, tensor] : files_->tensors())

@@ -30,6 +30,15 @@ namespace program {
 /// The one named; else that of the environment variable LAZYPRUNE_MODEL; else the bundled model.
 std::filesystem::path model_path(const model_flags& flags);
 
+enum class stages_source : std::uint8_t { folder, program, paper };
+
+/// What a model is pruned by where no flag says it: the stages that its folder's lazyprune.json recommends; else those that this program
+/// knows for it; else those that the paper draws, which nobody held against this model.
+struct default_stages {
+  std::string text;
+  stages_source from;
+};
+
 /// What a file says of a tensor.
 struct tensor_entry {
   std::string name, type;
@@ -53,8 +62,7 @@ class opened_model {
   const model_config& config() const;
   layer_id layers() const;
 
-  /// The stages that its lazyprune.json recommends.
-  const std::optional<std::string>& stages() const;
+  default_stages stages() const;
 
   /// All tensors of its files, by name.
   std::vector<tensor_entry> tensors() const;

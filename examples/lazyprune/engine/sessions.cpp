@@ -9,18 +9,32 @@
 
 namespace lazyprune {
 namespace program {
+namespace {
+
+bool says_stages(const policy_spec& spec) { return !spec.preset.empty() || spec.stages || spec.schedule; }
+
+}  // namespace
 
 policy_spec with_recommended_stages(policy_spec spec, const opened_model& model, const policy_registry& policies) {
-  if (!spec.preset.empty() || spec.stages || spec.schedule || !model.stages()) return spec;
-  policy_spec recommended;
-  recommended.stages = model.stages();
-  try {
-    parts_of(recommended, layers_of(model.config()), policies);
-  } catch (const error& fault) {
-    throw error((model.path() / "lazyprune.json").string(), fault);
+  const default_stages stages = model.stages();
+  if (says_stages(spec) || stages.from == stages_source::paper) return spec;  // the preset has the paper's
+  if (stages.from == stages_source::folder) {
+    policy_spec recommended;
+    recommended.stages = stages.text;
+    try {
+      parts_of(recommended, layers_of(model.config()), policies);
+    } catch (const error& fault) {
+      throw error((model.path() / "lazyprune.json").string(), fault);
+    }
   }
-  spec.stages = model.stages();
+  spec.stages = stages.text;
   return spec;
+}
+
+bool pruned_as_drawn(const policy_spec& spec, const opened_model& model) {
+  if (says_stages(spec)) return false;
+  const default_stages stages = model.stages();
+  return stages.from == stages_source::paper && !stages.text.empty();
 }
 
 any_session new_session(const policy_spec& spec, const model_config& config, const policy_registry& policies) {

@@ -17,8 +17,11 @@ struct model_layers;
 
 namespace program {
 
-/// The flags with the stages that the model's lazyprune.json recommends, where they say nothing of stages.
+/// The flags with the stages that are recommended for the model, where they say nothing of stages.
 policy_spec with_recommended_stages(policy_spec spec, const opened_model& model, const policy_registry& policies);
+
+/// Whether it is the paper's drawn stages that prune, since neither the flags say any nor anybody knows some for the model.
+bool pruned_as_drawn(const policy_spec& spec, const opened_model& model);
 
 /// A session of the policy that the flags make.
 any_session new_session(const policy_spec& spec, const model_config& config, const policy_registry& policies);

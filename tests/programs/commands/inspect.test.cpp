@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "io/gguf_writer.hpp"
 #include "test_data.hpp"
 
 TEST_CASE("what the bundled model is") {
@@ -18,6 +19,7 @@ TEST_CASE("what the bundled model is") {
   CHECK(all["config"]["layers"] == 6);
   CHECK(all["config"]["rope"]["theta"] == 1e7);
   CHECK(all["stages"] == "3:0.3,5:0.1");
+  CHECK(all["stages_from"] == "lazyprune.json");
   CHECK(all["first_pruning_layer"] == 3);
   CHECK(all["tensors"].size() == 6 * 9 + 3);
   std::uint64_t bytes = 0;
@@ -124,6 +126,40 @@ nlohmann::json inspected(const std::string& model) {
 }
 
 }  // namespace
+
+TEST_CASE("the stages to prune by, and who says them: lazyprune.json, else the program, else the paper") {
+  const temporary_folder folder;
+  const auto write_model = [&](const char* name, std::uint32_t layers) {
+    using lazyprune_test::gguf_key;
+    const std::vector<std::string> keys{gguf_key("general.architecture", "llama"),
+                                        gguf_key("general.name", name),
+                                        gguf_key("llama.embedding_length", std::uint32_t{4}),
+                                        gguf_key("llama.block_count", layers),
+                                        gguf_key("llama.context_length", std::uint32_t{64}),
+                                        gguf_key("llama.feed_forward_length", std::uint32_t{8}),
+                                        gguf_key("llama.attention.head_count", std::uint32_t{2}),
+                                        gguf_key("llama.attention.layer_norm_rms_epsilon", 1e-5f)};
+    write_file(folder / "m.gguf", lazyprune_test::gguf_model(keys, {{"token_embd.weight", {4, 6}, 0, std::string(96, '\0')}}));
+  };
+  const auto says = [&](const std::string& model, const char* stages, const char* from, const std::string& line) {
+    const auto all = inspected(model);
+    CHECK(all["stages"] == stages);
+    CHECK(all["stages_from"] == from);
+    CHECK(lazyprune_program({"inspect", "-m", model}).out.find("\n  recommended stages      " + line + '\n') != std::string::npos);
+  };
+  const char* const known = "Smollm2 135M 8k Lc100K Mix1 Ep2";
+  write_model(known, 30);
+  says(folder / "m.gguf", "15:0.1,21:0.3", "program", "15:0.1,21:0.3, known to this program");
+  CHECK(inspected(folder / "m.gguf")["first_pruning_layer"] == 15);
+  says(folder.path(), "15:0.1,21:0.3", "program", "15:0.1,21:0.3, known to this program");
+  write_file(folder / "lazyprune.json", R"({"stages": "20:0.5"})");
+  says(folder.path(), "20:0.5", "lazyprune.json", "20:0.5, by its lazyprune.json");
+  std::filesystem::remove(folder / "lazyprune.json");
+  for (const auto& [name, layers] : {std::pair(known, 20u), {"another", 20u}}) {
+    write_model(name, layers);
+    says(folder.path(), "6:0.7,12:0.7,18:0.7", "paper", "none known: pruned as the paper draws for Llama 2, 6:0.7,12:0.7,18:0.7");
+  }
+}
 
 TEST_CASE("a model that is not computed here is described, and why") {
   const temporary_folder folder;

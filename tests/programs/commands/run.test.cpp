@@ -73,6 +73,35 @@ TEST_CASE("the answer goes to stdout, all else to stderr") {
   CHECK(result.err.find('\r') == std::string::npos);  // no bar where nobody watches
 }
 
+TEST_CASE("an answer that -n or the context cuts is said to be") {
+  const auto says = [](std::vector<std::string> flags, const char* what) {
+    flags.insert(flags.begin(), {"run", "-p", question, "--ignore-eos", "-t", "1"});
+    return lazyprune_program(flags).err.find(what) != std::string::npos;
+  };
+  CHECK(says({"-n", "3"}, " tokens; the answer ended after 3 tokens (-n)\n"));
+  CHECK(says({"-c", "60"}, " tokens (the context's end)\n"));
+  CHECK_FALSE(says({"-n", "9", "--stop", " ."}, "the answer ended"));
+  CHECK_FALSE(says({"--force-ids", "5,6"}, "the answer ended"));
+}
+
+TEST_CASE("a model for which nobody knows stages is pruned as the paper draws, and that is said") {
+  const temporary_folder files;
+  std::filesystem::copy(bundled_model, files.path());
+  std::filesystem::remove(files / "lazyprune.json");
+  const auto err = [&](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {"run", "-m", files.path(), "-p", question, "-n", "1", "-t", "1"});
+    return lazyprune_program(flags).err;
+  };
+  const std::string line =
+      "no stages are known for this model: pruning as the paper draws for Llama 2, --stages 1:0.7,3:0.7,5:0.7; `lazyprune search` finds "
+      "better ones\n";
+  CHECK(err({}).starts_with(line + "policy: --stages 1:0.7,3:0.7,5:0.7 "));
+  CHECK(err({"--json"}) == line);
+  for (const std::vector<std::string>& named :
+       {std::vector<std::string>{"--policy", "lazyllm"}, {"--stages", "3:0.5"}, {"--policy", "dense"}})
+    CHECK(err(named).starts_with("policy: "));
+}
+
 TEST_CASE("--compare puts the dense run beside it") {
   const program_result result = lazyprune_program({"run", "-p", question, "-n", "2", "--compare", "-t", "1"});
   CHECK(result.code == 0);

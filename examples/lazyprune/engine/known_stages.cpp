@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT
+#include "engine/known_stages.hpp"
+
+namespace lazyprune {
+namespace program {
+namespace {
+
+struct known_model {
+  std::string_view name;
+  layer_id layers;
+  std::string_view stages;
+};
+
+constexpr known_model known_models[] = {
+    {"Smollm2 135M 8k Lc100K Mix1 Ep2", 30, "15:0.1,21:0.3"},  // SmolLM2-135M-Instruct
+};
+
+}  // namespace
+
+std::optional<std::string_view> known_stages(std::string_view name, layer_id layers) {
+  for (const known_model& known : known_models)
+    if (known.name == name && known.layers == layers) return known.stages;
+  return std::nullopt;
+}
+
+}  // namespace program
+}  // namespace lazyprune
