@@ -22,6 +22,20 @@ inline std::filesystem::path test_data(const std::string& name) {
   return {};
 }
 
+/// The model that examples/smollm2.sh fetches: what $LAZYPRUNE_SMOLLM2 names, else what lies in the cache. Says so and returns an empty
+/// path where it is absent. Sanitizers, which take minutes for it, only see one that is named.
+inline std::filesystem::path smollm2() {
+  if (const char* named = std::getenv("LAZYPRUNE_SMOLLM2")) return named;
+#ifdef LAZYPRUNE_TEST_ALL
+  const char *cache = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
+  const std::filesystem::path caches = cache && *cache ? std::filesystem::path(cache) : std::filesystem::path(home ? home : "") / ".cache";
+  const std::filesystem::path fetched = caches / "lazyprune/SmolLM2-135M-Instruct.Q4_1.gguf";
+  if (std::filesystem::exists(fetched)) return fetched;
+#endif
+  MESSAGE("skipped: LAZYPRUNE_SMOLLM2 names no SmolLM2-135M-Instruct.Q4_1.gguf, and examples/smollm2.sh has fetched none");
+  return {};
+}
+
 inline std::string read_text(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   REQUIRE_MESSAGE(file, path.string());

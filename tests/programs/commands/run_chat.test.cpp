@@ -3,7 +3,6 @@
 #include "programs/program.hpp"
 
 #include <csignal>
-#include <cstdlib>
 #include <sstream>
 
 #include <doctest/doctest.h>
@@ -196,13 +195,9 @@ std::size_t sure_steps(const std::string& trace) {
 }  // namespace
 
 TEST_CASE("SmolLM2: chats and ids are those of transformers, answers those of an independent program in float") {
-  const char* const model = std::getenv("LAZYPRUNE_SMOLLM2");
-  if (!model) {
-    MESSAGE("skipped: LAZYPRUNE_SMOLLM2 names no SmolLM2-135M-Instruct.Q4_1.gguf");
-    return;
-  }
+  const std::string model = smollm2();
   const std::filesystem::path path = test_data("smollm2/expected.json");
-  if (path.empty()) return;
+  if (model.empty() || path.empty()) return;
   const json all = json::parse(file_text(path.string()));
   const temporary_folder folder;
   std::string requests;
@@ -247,6 +242,19 @@ TEST_CASE("SmolLM2: chats and ids are those of transformers, answers those of an
     }
   }
   CHECK_MESSAGE(2 * sure_tokens > tokens, sure_tokens << " of " << tokens << " tokens are sure enough to be compared");
+}
+
+TEST_CASE("SmolLM2: a long prompt is answered rightly, dense and pruned by the stages that the program knows") {
+  const std::string model = smollm2();
+  if (model.empty()) return;
+  const program_result result = lazyprune_program(
+      {"run", "-m", model, "--chat", "-f", (source_dir() / "examples/smollm2-prompt.txt").string(), "--compare", "--json"});
+  REQUIRE_MESSAGE(result.code == 0, result.err);
+  const json run = json::parse(result.out);
+  CHECK(run["policy"]["text"].get<std::string>().starts_with("--stages 15:0.1,21:0.3 "));
+  CHECK(run["prompt_tokens"] > 1500);
+  for (const json& text : {run["text"], run["dense"]["text"]})
+    CHECK_MESSAGE(text.get<std::string>().find("7306518") != std::string::npos, text);
 }
 
 TEST_CASE("eval asks in the template's words") {

@@ -1,0 +1,19 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Installs what is missing, fetches a real language model once, builds the program, and asks the model about a long text: the dense run beside
+# the pruned one.
+set -eu
+cd "$(dirname "$0")/.."
+. cmake/packages.sh
+. cmake/smollm2.sh
+
+# shellcheck disable=SC2086
+install_missing $library_packages
+fetch_smollm2
+configure build
+build build --target lazyprune.program
+
+# A needle in a haystack, asked for in RULER's words: the haystack is the beginning of Jane Austen's Northanger Abbey (1818), as Debian's
+# package r-cran-janeaustenr has it.
+build/examples/lazyprune run --compare --chat --model "$smollm2" --file examples/smollm2-prompt.txt --trace build/smollm2.html
+echo "which tokens lived where: build/smollm2.html"
