@@ -21,7 +21,6 @@
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/eval/pooled.hpp>
 #include <lazyprune/model/layers_of.hpp>
-#include <lazyprune/policy/presets.hpp>
 
 namespace lazyprune {
 namespace program {
