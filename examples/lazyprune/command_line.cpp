@@ -416,9 +416,9 @@ void add_fidelity(CLI::App& program, action& chosen, const policy_registry& poli
 
 /// What is kept by all that a sweep or a search compares.
 void add_kept_flags(CLI::App& command, kept_tokens& kept) {
-  const std::string counted = "; they count towards the budget. A method that keeps more of its own goes on to";
   add_number(command, "--keep-first", kept.first, number_range<std::size_t>{0},
-             "Whatever prunes never prunes the first N tokens, nor compresses them away" + counted + " (default: 0)");
+             "Never prune the first N tokens, whatever the method, nor compress them away; a method that keeps more by itself still does "
+             "(default: 0)");
   add_number(command, "--keep-last", kept.last, number_range<std::size_t>{0}, "Likewise the last N tokens (default: 0)");
 }
 
