@@ -478,7 +478,8 @@ void add_sweep(CLI::App& program, action& chosen, const policy_registry& policie
       .add_option(
           "--variant", flags->variants,
           "last8=--scorer window_attention:window=8,kernel=1: one more method, which is lazyllm but for these pruning flags of `run`; "
-          "its layers follow its name, last8@3+5=..., else it has those that lazyllm would; may be given several times")
+          "its layers follow its name, last8@3+5=..., else it has those that lazyllm would; with --stages it stands for itself, whatever the "
+          "budgets; may be given several times")
       ->type_name("NAME[@LAYER+...]=FLAGS")
       ->take_all()
       ->expected(1)
@@ -488,6 +489,9 @@ void add_sweep(CLI::App& program, action& chosen, const policy_registry& policie
   add_kept_flags(command, flags->kept);
   add_number(command, "--seeds", flags->seeds, number_range<std::size_t>{1, 1000},
              "Runs of a method that draws at random, each sample with draws of its own, taken together in the table (default: 5)");
+  add_number(command, "--timed", flags->timed, number_range<std::size_t>{0},
+             "Take times on the first N samples of each file only; what the methods compute alike of the others is then computed once, "
+             "and the answers are the same; 0: on all (default)");
   add_number(
       command, "--sensitivity", flags->sensitivity, number_range<std::size_t>{0},
       "Also prune after single layers, to 0.9, 0.7, 0.5, 0.3 and 0.1 of the tokens, on the first N samples of each file (default: 0)");
@@ -502,7 +506,7 @@ void add_sweep(CLI::App& program, action& chosen, const policy_registry& policie
       ->group(search);
   add_search_flags(command, flags->searched, search);
   for (const char* flag : {"--max-loss", "--tries", "--jobs"}) command.get_option(flag)->needs("--search");
-  for (const char* flag : {"--methods", "--variant", "--budgets", "--seeds", "--sensitivity"})
+  for (const char* flag : {"--methods", "--variant", "--budgets", "--seeds", "--timed", "--sensitivity"})
     command.get_option(flag)->excludes("--search");
 
   add_directory(command, flags->directory, flags->resume, "predictions.jsonl, sweep.csv and report.html, or search.jsonl and search.csv");

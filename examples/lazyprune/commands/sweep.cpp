@@ -52,12 +52,15 @@ class sweeping {
       const auto add = [&](std::size_t first, std::size_t n) {
         for (std::size_t k = 0; k < n; ++k) {
           const repeat& next = repeats_[first + (k + q) % n];
-          asks_.push_back({q, setting_of(next, q), next.name});
+          asks_.push_back({q, setting_of(next, q), next.name, flags.timed == 0 || run_.questions()[q].number <= flags.timed});
         }
       };
       add(0, in_table);
       if (run_.questions()[q].number <= flags.sensitivity) add(in_table, repeats_.size() - in_table);
     }
+    std::vector<eval_setting> settings;
+    for (std::size_t i = 0; i < in_table; ++i) settings.push_back(repeats_[i].setting);
+    run_.share(settings);
     make_directory(flags.directory);
     log_.emplace(run_, file_in(flags.directory, "predictions.jsonl"), flags.resume);
     log_->take_up_in_order(asks_);

@@ -25,6 +25,7 @@ struct sweep_flags {
   std::vector<double> budgets{0.6, 0.75, 0.9};
   kept_tokens kept;
   std::size_t seeds = 5;        // of methods that draw
+  std::size_t timed = 0;        // samples of each file whose times are taken; 0: all
   std::size_t sensitivity = 0;  // samples of each file for single stages at each layer; 0: none
   std::string directory;        // for the results
   bool resume = false;

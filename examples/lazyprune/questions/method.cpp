@@ -24,6 +24,9 @@ double to_four_digits(double share) {
   return std::max(std::round(share * digits), 1.0) / digits;
 }
 
+/// The budget that stages come to.
+double rows_of(const stages& when, layer_id layers) { return to_four_digits(rows_share(when, layers)); }
+
 /// Stages after those layers, with the one share that makes their rows the budget, to four digits after the point.
 stages equal_stages(std::span<const layer_id> after, double budget, layer_id layers) {
   const auto with_share = [&](double share) {
@@ -226,27 +229,36 @@ pruning_method read_variant(std::string_view text, layer_id layers, const stages
   if (find_kind(name)) throw error(flag, text, "a name that no method has", name);
   pruning_method method;
   try {
-    method = read_method("lazyllm" + std::string(called.substr(name.size())), layers, recommended);
-    method.flags = parse_policy(text.substr(equals + 1));
+    policy_spec flags = parse_policy(text.substr(equals + 1));
+    if (flags.stages && name == called)
+      stages::parse(*flags.stages);
+    else
+      method = read_method("lazyllm" + std::string(called.substr(name.size())), layers, recommended);
+    method.flags = std::move(flags);
   } catch (const error& fault) {
     throw error(flag, text, fault.expected(), fault.found(), fault.code());
   }
   method.name = name;
   const policy_spec& flags = *method.flags;
   if (flags == policy_spec{}) throw error(flag, text, "flags after the =", "none");
-  if (!flags.preset.empty() || flags.stages || flags.schedule)
-    throw error(flag, text, "flags of lazyllm but --stages, which the budget decides", text.substr(equals + 1));
+  if (!flags.preset.empty() || flags.schedule || (flags.stages && name != called))
+    throw error(flag, text, "flags of lazyllm, and --stages only in the place of layers", text.substr(equals + 1));
   return method;
 }
 
 eval_setting one_stage(layer_id after, double share, layer_id layers) {
   const stages when{{after, share}};
   return {.method = pruning_method{"single_stage", {after}}.text(),
-          .budget = std::round(rows_share(when, layers) * 1e4) / 1e4,
+          .budget = rows_of(when, layers),
           .policy = {.preset = "lazyllm", .stages = when.text()}};
 }
 
 eval_setting at_budget(const pruning_method& method, std::optional<double> budget, layer_id layers, std::uint64_t seed) {
+  if (method.flags && method.flags->stages) {
+    policy_spec policy = *method.flags;
+    policy.preset = "lazyllm";
+    return {.method = method.text(), .budget = rows_of(stages::parse(*policy.stages), layers), .policy = policy};
+  }
   const method_kind& kind = *find_kind(method.flags ? "lazyllm" : method.name);
   if (method.name == "dense") return {.method = method.text(), .budget = {}, .policy = kind.policy_of({method, 1, "", layers, seed})};
   if (!budget || !(*budget > 0.0 && *budget <= 1.0))

@@ -32,7 +32,7 @@
 //                 layers finds out. Times, rows and the budget include the look
 //
 // NAME@LAYER names the layer after which a method prunes, NAME@LAYER+LAYER... the layers of those that take several. A variant is lazyllm
-// with other flags, under a name of its own: NAME[@LAYER...]=FLAGS.
+// with other flags, under a name of its own: NAME[@LAYER...]=FLAGS. One with stages of its own has the budget that they come to.
 #pragma once
 
 #include <cstddef>
@@ -105,8 +105,8 @@ pruning_method read_variant(std::string_view text, layer_id layers, const stages
 /// from the methods whose budgets were set.
 eval_setting one_stage(layer_id after, double share, layer_id layers);
 
-/// The method at a budget in (0, 1], for a model of so many layers; dense has none. `seed`: of the random method's draws. Throws `error`
-/// where the layers before the first pruning cost as much or more.
+/// The method at a budget in (0, 1], for a model of so many layers; dense has none, and a variant with stages its own. `seed`: of the
+/// random method's draws. Throws `error` where the layers before the first pruning cost as much or more.
 eval_setting at_budget(const pruning_method& method, std::optional<double> budget, layer_id layers, std::uint64_t seed = 0);
 
 /// The setting with at least these tokens kept. They count towards the budget.

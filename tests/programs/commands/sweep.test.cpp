@@ -68,6 +68,32 @@ const std::vector<std::string> small{"--methods", "lazyllm@3+5,random,compressio
 
 }  // namespace
 
+TEST_CASE("samples that are not timed are answered as the others are, from beginnings that the methods share") {
+  const temporary_folder files;
+  const std::vector<std::string> methods{
+      "--methods", "lazyllm@3+5,no_revival@3,static@2,random,fastkv@3", "--budgets", "0.75,0.9", "--seeds", "1"};
+  std::vector<std::string> shared = methods;
+  shared.insert(shared.end(), {"--timed", "1"});
+  REQUIRE(sweep(files / "whole", methods).code == 0);
+  REQUIRE(sweep(files / "shared", shared).code == 0);
+  const std::vector<std::string> whole = lines_of(file_text(files / "whole/predictions.jsonl")),
+                                 some = lines_of(file_text(files / "shared/predictions.jsonl"));
+  REQUIRE(some.size() == whole.size());
+  std::size_t timed = 0;
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    const json all = json::parse(whole[i]), one = json::parse(some[i]);
+    CHECK(one["pred"] == all["pred"]);
+    for (const char* same : {"method", "rows", "share_computed", "revived", "usage", "generated_tokens"}) {
+      CAPTURE(same);
+      CHECK(one["run"][same] == all["run"][same]);
+    }
+    timed += one["run"].contains("ttft_s");
+    CHECK(all["run"].contains("ttft_s"));
+  }
+  CHECK(timed == whole.size() / 2);
+  CHECK(table(files / "shared/sweep.csv").front().at("ttft_s") != "");
+}
+
 TEST_CASE("methods at budgets: a table, a page, and predictions that say what made them") {
   const temporary_folder files;
   const std::string directory = files / "new/folder";

@@ -151,9 +151,22 @@ TEST_CASE("a variant is lazyllm but for its flags, at the same budgets") {
   CHECK(said("x@6=--store none") == "--variant: x@6=--store none: expected layers from 1 to 5, found 6");
   CHECK(said("x@3=--stor none").starts_with("--variant: x@3=--stor none: expected one of --policy, --stages, "));
   CHECK(said("x@3=--store") == "--variant: x@3=--store: expected a value, found nothing");
-  for (const char* flags : {"--stages 3:0.5", "--schedule every:n=2,share=0.5", "static --store none", "--policy static"})
+  for (const char* flags : {"--schedule every:n=2,share=0.5", "static --store none", "--policy static"})
     CHECK(said(std::string("x@3=") + flags) ==
-          "--variant: x@3=" + std::string(flags) + ": expected flags of lazyllm but --stages, which the budget decides, found " + flags);
+          "--variant: x@3=" + std::string(flags) + ": expected flags of lazyllm, and --stages only in the place of layers, found " + flags);
+  CHECK(said("x@3=--stages 3:0.5") ==
+        "--variant: x@3=--stages 3:0.5: expected flags of lazyllm, and --stages only in the place of layers, found --stages 3:0.5");
+}
+
+TEST_CASE("a variant with stages of its own stands for itself, whatever the budget") {
+  const pruning_method found = read_variant("found=--stages 3:0.5,5:0.2 --decode dense", 6, drawn);
+  CHECK(found.text() == "found");
+  const eval_setting own = at_budget(found, 0.9, 6);
+  CHECK(own == at_budget(found, 0.6, 6));
+  CHECK(own.text() == "found 0.6833");  // (3 + 2 * 0.5 + 0.1) / 6
+  CHECK(own.description(6, policies()).starts_with("--stages 3:0.5,5:0.2 "));
+  CHECK(own.description(6, policies()).ends_with(" --decode dense"));
+  CHECK(fault([&] { read_variant("x=--stages 3:2", 6, drawn); }).starts_with("--variant: x=--stages 3:2: expected "));
 }
 
 TEST_CASE("tokens that every method keeps, and those that keep more of their own") {
