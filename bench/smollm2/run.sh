@@ -1,0 +1,147 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# The study on a real language model: LazyLLM and what it is compared with on SmolLM2-135M-Instruct.
+#
+#   sh bench/smollm2/run.sh [--quick]  installs what is missing, fetches the model once, builds, makes the prompts, runs, and writes the
+#                                      results beside this file; --quick: a tenth of the samples, and the results stay in the build folder
+#
+#   BUILD=build                        the folder to build in; prompts and predictions lie in its folder smollm2/
+#   THREADS=                           of the runs; where none are named, all that the process may use
+#   TABLES="headline methods lengths tasks search fidelity conversations"
+#                                      what to run
+#
+# Ended at any moment and started again it goes on where it was.
+set -eu
+cd "$(dirname "$0")/../.."
+. cmake/packages.sh
+. cmake/smollm2.sh
+
+build=${BUILD:-build}
+work=$build/smollm2
+here=bench/smollm2
+seed=2026
+few=1
+case ${1:-} in
+  --quick)
+    few=10
+    work=$build/smollm2-quick
+    here=$work/results
+    mkdir -p "$here"
+    ;;
+  '') ;;
+  *) fail "expected --quick or nothing, found $1" ;;
+esac
+
+# The needle tasks that the dense model answers: those of which it finds half and more at 2,000 tokens (the table of all tasks shows which).
+needles="niah_single_1 niah_single_2 niah_multivalue niah_multiquery"
+all_tasks="$needles niah_single_3 niah_multikey_1 niah_multikey_2 niah_multikey_3 vt cwe fwe qa_1 quote_sentence repeat_lines"
+# Two schedules. The first is LazyLLM whole; the second prunes the prompt alone, so that the step after the first token computes what was
+# left out.
+lazyllm="--stages 18:0.1"
+prompt_only="--stages 9:0.5,15:0.1 --decode dense"
+
+answer=48 # tokens at most: room for four numbers
+
+# share N: so many samples, or a tenth of them and 2 at least
+share() {
+  if [ "$few" -eq 1 ] || [ "$1" -le 2 ]; then echo "$1"; else echo $((($1 + few - 1) / few > 2 ? ($1 + few - 1) / few : 2)); fi
+}
+
+# samples TOKENS N TASK...: their files, made where they are not there; $data are the flags that name them
+samples() {
+  tokens=$1 n=$2
+  shift 2
+  data=
+  for task; do
+    file=$work/prompts/$tokens-$n/$task.jsonl
+    if [ ! -f "$file" ]; then
+      mkdir -p "${file%/*}"
+      python3 bench/smollm2/make_tasks.py "$task" "$tokens" "$n" "$seed" "$file.unfinished" --program "$build/examples/lazyprune" \
+        --model "$smollm2" || fail "$file could not be made"
+      mv "$file.unfinished" "$file"
+    fi
+    data="$data -d $file"
+  done
+}
+
+# lazyprune COMMAND NAME FLAG...: on the samples, into the folder $out
+lazyprune() {
+  command=$1 out=$work/$2
+  shift 2
+  # shellcheck disable=SC2086
+  "$build/examples/lazyprune" "$command" --model "$smollm2" $data --chat template -n "$answer" ${THREADS:+-t "$THREADS"} --resume --out "$out" "$@" \
+    >"$out.md"
+}
+
+# two_schedules NAME TIMED: both schedules beside the dense model; times are of the first TIMED samples of each task
+two_schedules() {
+  lazyprune sweep "$1" --methods dense --budgets 1 --timed "$2" --variant "lazyllm_whole=$lazyllm" --variant "prompt_only=$prompt_only"
+  cp "$out/sweep.csv" "$here/$1.csv"
+}
+
+# shellcheck disable=SC2086
+install_missing $library_packages python3
+fetch_smollm2
+configure "$build"
+build "$build" --target lazyprune.program
+mkdir -p "$work"
+
+for table in ${TABLES:-headline methods lengths tasks search fidelity conversations}; do
+  case $table in
+    headline)
+      for tokens in 2000 4000; do
+        # shellcheck disable=SC2086
+        samples "$tokens" "$(share 100)" $needles
+        two_schedules "headline-$tokens" 10
+      done
+      ;;
+    lengths)
+      for tokens in 1000 7500; do
+        # shellcheck disable=SC2086
+        samples "$tokens" "$(share 15)" $needles
+        two_schedules "length-$tokens" 3
+      done
+      ;;
+    tasks)
+      answer=0 # as RULER has it
+      # shellcheck disable=SC2086
+      samples 2000 "$(share 20)" $all_tasks
+      two_schedules tasks-2000 1
+      answer=48
+      ;;
+    methods)
+      # shellcheck disable=SC2086
+      samples 2000 "$(share 15)" $needles
+      lazyprune sweep methods --budgets 0.55,0.65,0.8 --seeds 1 --timed 3 --sensitivity 2 \
+        --methods lazyllm@15,no_revival@15,dense_decode@15,static@15,random,compression,streaming,snapkv,gemfilter@15,fastkv@15,given@8 \
+        --variant 'summed@15=--scorer accumulated_attention:since=step' \
+        --variant 'last8@15=--scorer window_attention:window=8,kernel=1' \
+        --variant 'last32@15=--scorer window_attention:window=32,kernel=1' \
+        --variant 'values@15=--scorer value_weighted_attention' \
+        --variant 'blocks@15=--selector blocks:size=16' \
+        --variant 'question@15=--keep-first 4 --keep-last 48'
+      cp "$out/report.html" "$out/accuracy.svg" "$here/"
+      cp "$out/sweep.csv" "$here/methods.csv"
+      ;;
+    search)
+      # shellcheck disable=SC2086
+      samples 1000 "$(share 10)" $needles
+      lazyprune search search --tries 60
+      cp "$out/search.csv" "$here/"
+      cp "$out.md" "$here/search.md"
+      ;;
+    fidelity)
+      for tokens in 2000 4000; do
+        "$build/examples/lazyprune" fidelity --model "$smollm2" -f bench/smollm2/haystack.txt --places "$(share 20)" --prefix $tokens -n 128 \
+          ${THREADS:+-t "$THREADS"} --methods lazyllm@15,no_revival@15,dense_decode@15,static@15,random,streaming,gemfilter@15,fastkv@15 \
+          --budgets 0.65 --variant "lazyllm_whole=$lazyllm" --variant "prompt_only=$prompt_only" -o csv >"$work/fidelity.unfinished"
+        mv "$work/fidelity.unfinished" "$here/fidelity-$tokens.csv"
+      done
+      ;;
+    conversations)
+      python3 bench/smollm2/conversations.py 2000 "$(share 20)" $seed "$here/conversations.csv" --program "$build/examples/lazyprune" \
+        --model "$smollm2" --setting "dense=--policy dense" --setting "lazyllm_whole=$lazyllm" --setting "prompt_only=$prompt_only"
+      ;;
+    *) fail "TABLES: expected headline, methods, lengths, tasks, search, fidelity or conversations, found $table" ;;
+  esac
+done
