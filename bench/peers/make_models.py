@@ -4,7 +4,7 @@
 
   make_models.py DIRECTORY [-s SHAPE] [-f FORMAT,...]
 
-  DIRECTORY/SHAPE-F32.gguf, -BF16.gguf, -Q8_0.gguf       what llama.cpp reads
+  DIRECTORY/SHAPE-F32.gguf, -BF16.gguf, -Q8_0.gguf       what llama.cpp reads; also, where asked for, -F16.gguf, -Q4_0.gguf
   DIRECTORY/SHAPE-hf-f32/, -hf-bf16/                     what Hugging Face and lazyprune read: config.json, model.safetensors
 
 Weights are normal with a deviation of 0.02, norms 1 with one of 0.05, by PCG64 from a seed and the tensor's name: a file can be made
@@ -107,7 +107,7 @@ class GgufFile:
     def __init__(self, directory, name, shape, kind):
         self.type, self.path = Type[kind], os.path.join(directory, f"{name}-{kind}.gguf")
         self.writer = gguf.GGUFWriter(self.path, "llama")
-        file_type = {"F32": FileType.ALL_F32, "BF16": FileType.MOSTLY_BF16, "Q8_0": FileType.MOSTLY_Q8_0}[kind]
+        file_type = FileType["ALL_F32" if kind == "F32" else "MOSTLY_" + kind]
         tokens, types = made_up_vocabulary(shape.vocabulary)
         w = self.writer
         w.add_name(name)
@@ -199,14 +199,16 @@ class HuggingFaceDirectory:
         self.file.close()
 
 
-FORMATS = {"F32": GgufFile, "BF16": GgufFile, "Q8_0": GgufFile, "hf-f32": HuggingFaceDirectory, "hf-bf16": HuggingFaceDirectory}
+COMPARED = ["F32", "BF16", "Q8_0", "hf-f32", "hf-bf16"]
+FORMATS = {kind: HuggingFaceDirectory if kind.startswith("hf-") else GgufFile for kind in [*COMPARED, "F16", "Q4_0"]}
 
 
 def main():
     parser = argparse.ArgumentParser(description="Writes a model of random weights in several formats, the same numbers in each.")
     parser.add_argument("directory")
     parser.add_argument("-s", "--shape", choices=SHAPES, default="tinyllama-1.1b")
-    parser.add_argument("-f", "--formats", default=",".join(FORMATS), help="some of " + ",".join(FORMATS) + " (default: all)")
+    usual = ",".join(COMPARED)
+    parser.add_argument("-f", "--formats", default=usual, help="some of " + ",".join(FORMATS) + " (default: " + usual + ")")
     options = parser.parse_args()
     kinds = options.formats.split(",")
     if unknown := [kind for kind in kinds if kind not in FORMATS]:

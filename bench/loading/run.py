@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""How long a model takes to load when nothing of its files is in memory, over a plain read of the same files.
+
+  run.py MODEL... [--program FILE] [--rounds N] [--disk-rate BYTES]
+
+MODEL is a .gguf file or a directory. Each round drops the files from the page cache and reads them to their end, drops them again and runs
+`lazyprune run -m MODEL --ids 1 -n 0`, and runs that once more with the files in memory. Printed are medians, and the ratios of the first
+two. --disk-rate reads no faster than so many bytes a second (as root, by a control group): a virtual disk whose host has the file in memory
+is no disk.
+"""
+import argparse
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+
+
+def files_of(model):
+    path = pathlib.Path(model)
+    return sorted(p for p in path.iterdir() if p.suffix in (".gguf", ".safetensors")) if path.is_dir() else [path]
+
+
+def drop(files):
+    for path in files:
+        with open(path, "rb") as file:
+            os.fsync(file.fileno())  # pages not yet written cannot be dropped
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def seconds(work):
+    begin = time.monotonic()
+    work()
+    return time.monotonic() - begin
+
+
+def read(files):
+    buffer = bytearray(4 << 20)
+    for path in files:
+        with open(path, "rb", buffering=0) as file:
+            while file.readinto(buffer):
+                pass
+
+
+def limit_disk(path, rate):
+    """Puts this process and its children into a control group that reads from the file's disk at this rate."""
+    device = os.stat(path).st_dev
+    whole = pathlib.Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").resolve()
+    if (whole / "partition").exists():
+        whole = whole.parent
+    disk = (whole / "dev").read_text().strip()
+    old = pathlib.Path("/sys/fs/cgroup/blkio")
+    group = (old if old.is_dir() else pathlib.Path("/sys/fs/cgroup")) / "lazyprune-loading"
+    try:
+        group.mkdir(exist_ok=True)
+        if old.is_dir():
+            (group / "blkio.throttle.read_bps_device").write_text(f"{disk} {rate}")
+        else:
+            (group / "io.max").write_text(f"{disk} rbps={rate}")
+        (group / "cgroup.procs").write_text(str(os.getpid()))
+    except OSError as fault:
+        sys.exit(f"error: --disk-rate: {fault}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description="The time to load a model over a plain read of its files, both from the disk.")
+    parser.add_argument("models", nargs="+", metavar="MODEL")
+    parser.add_argument("--program", default="build/examples/lazyprune")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--disk-rate", type=int, metavar="BYTES")
+    options = parser.parse_args()
+
+    if options.disk_rate:
+        limit_disk(files_of(options.models[0])[0], options.disk_rate)
+    print("| model | GB | plain read, s | loading, s | ratio | in memory, s |")
+    print("|---|---:|---:|---:|---:|---:|")
+    for model in options.models:
+        files = files_of(model)
+
+        def load():
+            command = [options.program, "run", "-m", model, "--ids", "1", "-n", "0", "--json"]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+        reads, loads, warm = [], [], []
+        for _ in range(options.rounds):
+            drop(files)
+            reads.append(seconds(lambda: read(files)))
+            drop(files)
+            loads.append(seconds(load))
+            warm.append(seconds(load))
+        plain, cold = statistics.median(reads), statistics.median(loads)
+        size = sum(path.stat().st_size for path in files) / 1e9
+        print(f"| {pathlib.Path(model).name} | {size:.2f} | {plain:.2f} | {cold:.2f} | {cold / plain:.2f} | {statistics.median(warm):.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
