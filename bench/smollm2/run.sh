@@ -35,9 +35,10 @@ esac
 # The needle tasks that the dense model answers: those of which it finds half and more at 2,000 tokens (the table of all tasks shows which).
 needles="niah_single_1 niah_single_2 niah_multivalue niah_multiquery"
 all_tasks="$needles niah_single_3 niah_multikey_1 niah_multikey_2 niah_multikey_3 vt cwe fwe qa_1 quote_sentence repeat_lines"
-# Two schedules. The first is LazyLLM whole; the second prunes the prompt alone, so that the step after the first token computes what was
-# left out.
-lazyllm="--stages 18:0.1"
+# Three schedules: two of LazyLLM whole, and one that prunes the prompt alone, so that the step after the first token computes what was left
+# out.
+mild="--stages 21:0.1"
+hard="--stages 18:0.1"
 prompt_only="--stages 9:0.5,15:0.1 --decode dense"
 
 answer=48 # tokens at most: room for four numbers
@@ -73,9 +74,10 @@ lazyprune() {
     >"$out.md"
 }
 
-# two_schedules NAME TIMED: both schedules beside the dense model; times are of the first TIMED samples of each task
-two_schedules() {
-  lazyprune sweep "$1" --methods dense --budgets 1 --timed "$2" --variant "lazyllm_whole=$lazyllm" --variant "prompt_only=$prompt_only"
+# schedules NAME TIMED: all three beside the dense model; times are of the first TIMED samples of each task
+schedules() {
+  lazyprune sweep "$1" --methods dense --budgets 1 --timed "$2" --variant "mild=$mild" --variant "hard=$hard" \
+    --variant "prompt_only=$prompt_only"
   cp "$out/sweep.csv" "$here/$1.csv"
 }
 
@@ -92,21 +94,21 @@ for table in ${TABLES:-headline methods lengths tasks search fidelity conversati
       for tokens in 2000 4000; do
         # shellcheck disable=SC2086
         samples "$tokens" "$(share 100)" $needles
-        two_schedules "headline-$tokens" 10
+        schedules "headline-$tokens" 10
       done
       ;;
     lengths)
       for tokens in 1000 7500; do
         # shellcheck disable=SC2086
         samples "$tokens" "$(share 15)" $needles
-        two_schedules "length-$tokens" 3
+        schedules "length-$tokens" 3
       done
       ;;
     tasks)
       answer=0 # as RULER has it
       # shellcheck disable=SC2086
       samples 2000 "$(share 20)" $all_tasks
-      two_schedules tasks-2000 1
+      schedules tasks-2000 1
       answer=48
       ;;
     methods)
@@ -134,13 +136,13 @@ for table in ${TABLES:-headline methods lengths tasks search fidelity conversati
       for tokens in 2000 4000; do
         "$build/examples/lazyprune" fidelity --model "$smollm2" -f bench/smollm2/haystack.txt --places "$(share 20)" --prefix $tokens -n 128 \
           ${THREADS:+-t "$THREADS"} --methods lazyllm@15,no_revival@15,dense_decode@15,static@15,random,streaming,gemfilter@15,fastkv@15 \
-          --budgets 0.65 --variant "lazyllm_whole=$lazyllm" --variant "prompt_only=$prompt_only" -o csv >"$work/fidelity.unfinished"
+          --budgets 0.65 --variant "mild=$mild" --variant "hard=$hard" --variant "prompt_only=$prompt_only" -o csv >"$work/fidelity.unfinished"
         mv "$work/fidelity.unfinished" "$here/fidelity-$tokens.csv"
       done
       ;;
     conversations)
       python3 bench/smollm2/conversations.py 2000 "$(share 20)" $seed "$here/conversations.csv" --program "$build/examples/lazyprune" \
-        --model "$smollm2" --setting "dense=--policy dense" --setting "lazyllm_whole=$lazyllm" --setting "prompt_only=$prompt_only"
+        --model "$smollm2" --setting "dense=--policy dense" --setting "mild=$mild" --setting "hard=$hard" --setting "prompt_only=$prompt_only"
       ;;
     *) fail "TABLES: expected headline, methods, lengths, tasks, search, fidelity or conversations, found $table" ;;
   esac
