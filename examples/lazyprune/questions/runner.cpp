@@ -2,7 +2,6 @@
 #include "questions/runner.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <iostream>
 #include <iterator>
 #include <sstream>
@@ -10,15 +9,13 @@
 #include <utility>
 
 #include "engine/sessions.hpp"
-#include "questions/prompt_look.hpp"
+#include "questions/prepared_prompt.hpp"
 
 #include <lazyprune/core/mix.hpp>
 #include <lazyprune/eval/compression.hpp>
 #include <lazyprune/eval/truncation.hpp>
 #include <lazyprune/model/generator.hpp>
 #include <lazyprune/model/layers_of.hpp>
-#include <lazyprune/policy/scorer/given_scores.hpp>
-#include <lazyprune/registry/part_text.hpp>
 
 namespace lazyprune {
 namespace program {
@@ -207,18 +204,6 @@ double runner::first_token_seconds(std::span<const token_id> prompt) const {
 
 double runner::dense_seconds(std::size_t question) const { return first_token_seconds(*prompt_of(question)); }
 
-runner::compressed_prompt runner::compress(const question& asked, std::span<const token_id> prompt, const eval_setting& how) const {
-  token_range context = context_in(asked, prompt);
-  context.begin = std::max(context.begin, how.policy.keep_first.value_or(0));
-  context.end = std::min(context.end, prompt.size() - std::min(prompt.size(), how.policy.keep_last.value_or(0)));
-  const auto start = std::chrono::steady_clock::now();
-  const scored_prompt scored = engine_->self_information(prompt);
-  compressed_prompt out{.tokens = compressed(prompt, scored.information, context, how.prompt_share)};
-  out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  out.bytes = scored.bytes;
-  return out;
-}
-
 void runner::share(std::span<const eval_setting> settings) {
   // The beginning that saves most: so many layers, for each setting that does not prune below them but the first.
   std::vector<layer_id> depths;
@@ -257,16 +242,11 @@ eval_prediction runner::predict(const ask& asked) const {
   const question& q = questions_[asked.question];
   const eval_task& task = *q.task;
   const shared_prompt whole = prompt_of(asked.question);
-  compressed_prompt part;
-  if (asked.setting.prompt_share < 1) part = compress(q, *whole, asked.setting);
-  const std::span<const token_id> read = part.tokens.empty() ? *whole : part.tokens;  // what the model answers to
-  policy_spec policy = asked.setting.policy;
+  // The context is asked for where it is needed alone: to find it the prompt is decoded.
+  const token_range context = asked.setting.prompt_share < 1 ? context_in(q, *whole) : token_range{0, whole->size()};
+  const prepared_prompt prompt = prepared(*whole, context, asked.setting, *engine_);
+  const std::vector<token_id>& read = prompt.tokens;
   const layer_id looking = asked.setting.look;
-  prompt_look look;
-  if (looking > 0) {
-    look = look_at(read, looking, *engine_);
-    policy.scorer = text_of(given_scores{position_scores(std::move(look.scores))});
-  }
 
   std::string text;
   token_decoder decoder(tokenizer_);
@@ -279,7 +259,7 @@ eval_prediction runner::predict(const ask& asked) const {
     if (id < tokenizer_.size()) text += decoder.push(id);  // a model's vocabulary may be larger, in fillers that stand for no text
     return id != turn_end_ && answer_in(task, text).size() == text.size();
   };
-  const generation run = generate(asked, policy, read, options);
+  const generation run = generate(asked, prompt.policy, read, options);
   text += decoder.finish();
 
   eval_cost cost;
@@ -289,7 +269,7 @@ eval_prediction runner::predict(const ask& asked) const {
   cost.prompt_tokens = whole->size();
   cost.generated_tokens = run.tokens.size();
   if (jobs_ == 1 && asked.timed) {
-    cost.ttft_s = part.seconds + look.seconds + run.prefill_seconds;
+    cost.ttft_s = prompt.seconds + run.prefill_seconds;
     cost.total_s = *cost.ttft_s + run.decode_seconds;
   }
   cost.share_computed =
@@ -298,7 +278,7 @@ eval_prediction runner::predict(const ask& asked) const {
   for (layer_id l = 0; l < looking; ++l) cost.rows[l] += read.size();
   cost.revived = run.cost.revived;
   cost.usage = tenths_of(steps);
-  cost.peak_bytes = engine_->weight_bytes() + std::max({run.memory.total(), part.bytes, look.bytes});
+  cost.peak_bytes = engine_->weight_bytes() + std::max(run.memory.total(), prompt.bytes);
   const eval_sample& sample = q.sample;
   return {.text = out_of_chat(chat_, answer_in(task, text)),
           .answers = sample.answers,

@@ -90,14 +90,6 @@ class runner {
   /// Answers to what the model reads under the ask's policy, from the question's shared beginning where the ask allows it.
   generation generate(const ask& asked, const policy_spec& policy, std::span<const token_id> read, const generation_options& options) const;
 
-  /// What a model reads in the place of a prompt, and what it took to find out.
-  struct compressed_prompt {
-    std::vector<token_id> tokens;
-    double seconds = 0;
-    std::size_t bytes = 0;
-  };
-  compressed_prompt compress(const question& asked, std::span<const token_id> prompt, const eval_setting& how) const;
-
   question_flags flags_;
   backend_flags backend_;
   const policy_registry& policies_;
