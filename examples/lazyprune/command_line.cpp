@@ -398,22 +398,6 @@ void add_eval(CLI::App& program, action& chosen, const policy_registry& policies
   choose(command, chosen, [flags, &command, &policies] { return eval_or_fidelity(*flags, command, policies); });
 }
 
-void add_fidelity(CLI::App& program, action& chosen, const policy_registry& policies) {
-  const auto flags = std::make_shared<fidelity_flags>();
-  CLI::App& command = *program.add_subcommand("fidelity", "Compare the pruned model with the dense one on any texts, without labels");
-  add_model_flags(command, flags->model);
-  add_text_flags(command, flags->texts, flags->prefix, "", "Options");
-  add_number(command, "-n,--n-predict,--predict", flags->predict, number_range<std::size_t>{0}, "Tokens to compare; 0: 128 (default)");
-  add_context(command, flags->context);
-  add_engine_flags(command, flags->backend);
-  add_policy_flags(command, flags->policy, policies);
-  add_output(command, flags->output)->group("Output");
-  choose(command, chosen, [flags, &policies] {
-    check_flags(*flags);
-    return fidelity(*flags, policies);
-  });
-}
-
 /// What is kept by all that a sweep or a search compares.
 void add_kept_flags(CLI::App& command, kept_tokens& kept) {
   add_number(command, "--keep-first", kept.first, number_range<std::size_t>{0},
@@ -429,6 +413,39 @@ void add_search_flags(CLI::App& command, search_flags& flags, const std::string&
   add_number(command, "--tries", flags.tries, number_range<std::size_t>{1, 1000000}, "Schedules to try at most (default: 100)")
       ->group(group);
   add_jobs(command, flags.jobs)->group(group);
+}
+
+/// `where`: what they stand beside.
+void add_method_flags(CLI::App& command, method_flags& flags, const std::string& where) {
+  const auto read_methods = [&flags](const std::string& text) {
+    flags.names.clear();
+    for (const std::string_view name : split(text, ',')) flags.names.emplace_back(name);
+    if (flags.names.empty()) throw error("--methods", "", "names with commas between them", "nothing");
+  };
+  std::string names;
+  for (const method_note& method : method_notes())
+    if (method.name != "dense") names.append(names.empty() ? "" : ", ").append(method.name);
+  std::string by_default;
+  for (const std::string& name : flags.names) by_default.append(by_default.empty() ? " (default: " : ",").append(name);
+  if (!by_default.empty()) by_default += ")";
+  command
+      .add_option_function<std::string>("--methods", read_methods,
+                                        where + ": " + names + by_default +
+                                            ". Those that prune after layers can name them, lazyllm@3+5, static@3; else they "
+                                            "have those that the model recommends, or the paper draws")
+      ->type_name("NAME,NAME,...");
+  command
+      .add_option(
+          "--variant", flags.variants,
+          "last8=--scorer window_attention:window=8,kernel=1: one more method, which is lazyllm but for these pruning flags of `run`; "
+          "its layers follow its name, last8@3+5=..., else it has those that lazyllm would; with --stages it stands for itself, whatever the "
+          "budgets; may be given several times")
+      ->type_name("NAME[@LAYER+...]=FLAGS")
+      ->take_all()
+      ->expected(1)
+      ->allow_extra_args(false);  // else a text in brackets would be taken apart
+  add_numbers(command, "--budgets", flags.budgets, number_range<double>{0, 1},
+              "Shares of the dense model's prefill rows that each method may compute (default: 0.6,0.75,0.9)");
 }
 
 struct sweep_arguments : sweep_flags {
@@ -459,33 +476,7 @@ void add_sweep(CLI::App& program, action& chosen, const policy_registry& policie
       *program.add_subcommand("sweep", "Methods at budgets on a benchmark's questions: scores and times in a table and a page");
   add_model_flags(command, flags->model);
   add_question_flags(command, flags->questions);
-  const auto read_methods = [flags](const std::string& text) {
-    flags->methods.clear();
-    for (const std::string_view name : split(text, ',')) flags->methods.emplace_back(name);
-    if (flags->methods.empty()) throw error("--methods", "", "names with commas between them", "nothing");
-  };
-  std::string names;
-  for (const method_note& method : method_notes())
-    if (method.name != "dense") names.append(names.empty() ? "" : ", ").append(method.name);
-  command
-      .add_option_function<std::string>(
-          "--methods", read_methods,
-          "Beside dense, always: " + names +
-              " (default: lazyllm,static,random,compression). Those that prune after layers can name them, lazyllm@3+5, static@3; else they "
-              "have those that the model recommends, or the paper draws")
-      ->type_name("NAME,NAME,...");
-  command
-      .add_option(
-          "--variant", flags->variants,
-          "last8=--scorer window_attention:window=8,kernel=1: one more method, which is lazyllm but for these pruning flags of `run`; "
-          "its layers follow its name, last8@3+5=..., else it has those that lazyllm would; with --stages it stands for itself, whatever the "
-          "budgets; may be given several times")
-      ->type_name("NAME[@LAYER+...]=FLAGS")
-      ->take_all()
-      ->expected(1)
-      ->allow_extra_args(false);  // else a text in brackets would be taken apart
-  add_numbers(command, "--budgets", flags->budgets, number_range<double>{0, 1},
-              "Shares of the dense model's prefill rows that each method may compute (default: 0.6,0.75,0.9)");
+  add_method_flags(command, flags->methods, "Beside dense, always");
   add_kept_flags(command, flags->kept);
   add_number(command, "--seeds", flags->seeds, number_range<std::size_t>{1, 1000},
              "Runs of a method that draws at random, each sample with draws of its own, taken together in the table (default: 5)");
@@ -525,6 +516,31 @@ void add_search(CLI::App& program, action& chosen, const policy_registry& polici
   choose(command, chosen, [flags, &policies] {
     check_flags(*flags);
     return search(*flags, policies);
+  });
+}
+
+void add_fidelity(CLI::App& program, action& chosen, const policy_registry& policies) {
+  const auto flags = std::make_shared<fidelity_flags>();
+  CLI::App& command = *program.add_subcommand(
+      "fidelity", "Compare the pruned model, or methods at budgets, with the dense one on any texts, without labels");
+  add_model_flags(command, flags->model);
+  add_text_flags(command, flags->texts, flags->prefix, "", "Options");
+  add_number(
+      command, "--places", flags->places, number_range<std::size_t>{0, 1000000},
+      "Of each text take N places, spread evenly from its beginning to its end, as if they were texts, each with a prompt of --prefix "
+      "tokens; needs a text long enough that none is compared twice; 0: each text's beginning alone (default)");
+  add_number(command, "-n,--n-predict,--predict", flags->predict, number_range<std::size_t>{0}, "Tokens to compare; 0: 128 (default)");
+  add_context(command, flags->context);
+  add_engine_flags(command, flags->backend);
+  add_method_flags(command, flags->methods,
+                   "In the place of pruning flags, of which --keep-first and --keep-last alone then hold, for all");
+  add_policy_flags(command, flags->policy, policies);
+  add_output(command, flags->output)->group("Output");
+  choose(command, chosen, [flags, &command, &policies] {
+    if (command.count("--budgets") > 0 && !flags->compares_methods())
+      throw error("--budgets", "", "--methods or --variant with it", "none");
+    check_flags(*flags);
+    return fidelity(*flags, policies);
   });
 }
 

@@ -86,6 +86,13 @@ void check_flags(const eval_flags& flags) {
 
 void check_flags(const fidelity_flags& flags) {
   if (flags.texts.empty()) throw error(flags.asked, "", "texts, by -f FILE", "none");
+  if (!flags.compares_methods()) return;
+  policy_spec others = flags.policy;
+  others.keep_first.reset();
+  others.keep_last.reset();
+  if (others != policy_spec{})
+    throw error(flags.methods.names.empty() ? "--variant" : "--methods", "", "no pruning flags beside it but --keep-first and --keep-last",
+                flags_text(others));
 }
 
 void check_flags(const sweep_flags& flags) { check_data_and_directory("sweep", flags.questions, flags.directory); }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <memory>
 #include <numeric>
 #include <optional>
 #include <span>
@@ -14,10 +15,13 @@
 #include "engine/model_choice.hpp"
 #include "engine/model_words.hpp"
 #include "engine/sessions.hpp"
+#include "questions/method.hpp"
+#include "questions/prepared_prompt.hpp"
 #include "tables/fidelity_table.hpp"
 #include "terminal/progress.hpp"
 
 #include <lazyprune/core/flag_text.hpp>
+#include <lazyprune/eval/compression.hpp>
 #include <lazyprune/io/read_to_end.hpp>
 #include <lazyprune/io/tokenizer.hpp>
 #include <lazyprune/model/generator.hpp>
@@ -46,96 +50,171 @@ struct split_text {
   std::vector<token_id> prompt, rest;
 };
 
+/// What the dense model makes of a text, once for all that is compared with it.
+struct dense_run {
+  std::vector<std::vector<float>> logits;  // a step of the text's own tokens
+  std::vector<token_id> said;
+  double rows = 0;  // of the prefill
+  double ttft_s = 0;
+};
+
+double sum_of(const std::vector<std::size_t>& rows) {
+  return static_cast<double>(std::accumulate(rows.begin(), rows.end(), std::size_t{0}));
+}
+
 class comparison {
  public:
   comparison(const fidelity_flags& flags, const policy_registry& policies)
       : flags_(flags),
         policies_(policies),
         model_(flags.model),
-        pruned_(with_recommended_stages(flags.policy, model_, policies)),
-        policy_(flags_of(pruned_, layers_of(model_.config()), policies)) {
+        context_(model_.context(flags.context)),
+        length_(prompt_length::of(flags.prefix.value_or("0.5"))),
+        settings_(settings()) {
+    if (flags_.places > 0 && !length_.tokens)
+      throw error("--prefix", "", "a number of tokens, with --places", flags_.prefix.value_or("none"));
+    for (const eval_setting& setting : settings_) {
+      descriptions_.push_back(setting.description(layers_of(model_.config()), policies_));
+      if (draws(setting)) descriptions_.back() += " (seed 0 of the first text, then the next ones)";
+    }
     check(flags_.backend);
     const model_words words(model_);
-    const tokenizer& tokens = words.tokenizer_for(flags.asked);
-    const std::size_t context = model_.context(flags.context);
-    const prompt_length length = prompt_length::of(flags.prefix.value_or("0.5"));
-    for (const std::string& file : flags.texts) texts_.push_back(split(file, tokens, context, length));
+    const tokenizer& tokens = words.tokenizer_for(flags_.asked);
+    for (const std::string& file : flags_.texts) add_texts(file, tokens);
   }
 
-  /// One a text, and one of all where there are several.
-  std::vector<fidelity_summary> run() {
+  /// Of each setting one a text, and one of all where there are several.
+  std::vector<fidelity_entry> run() {
     engine_ = load_engine(flags_.backend, model_);
     warm_up();
-    std::vector<text_fidelity> results;
-    std::vector<fidelity_summary> summaries;
+    std::vector<std::vector<text_fidelity>> results(settings_.size());
     progress_bar bar("comparing");
-    for (const split_text& text : texts_) {
-      bar.show(results.size(), texts_.size());
-      results.push_back(compared(text));
-      summaries.push_back(summary_of(std::span(results).last(1), policy_));
+    std::size_t done = 0;
+    const auto show = [&] { bar.show(done++, texts_.size() * (settings_.size() + 1)); };
+    for (std::size_t t = 0; t < texts_.size(); ++t) {
+      show();
+      const dense_run dense = read_by_dense(texts_[t]);
+      // Each text begins with the next setting, so that what drifts, drifts for all alike.
+      for (std::size_t k = 0; k < settings_.size(); ++k) {
+        show();
+        const std::size_t s = (k + t) % settings_.size();
+        results[s].push_back(compared(texts_[t], with_seed(settings_[s], t), dense));
+      }
     }
-    if (results.size() > 1) summaries.push_back(summary_of(results, policy_));
-    return summaries;
+    std::vector<fidelity_entry> entries;
+    for (std::size_t s = 0; s < settings_.size(); ++s) {
+      const auto add = [&](std::span<const text_fidelity> texts) {
+        entries.push_back({settings_[s].method, settings_[s].budget, summary_of(texts, descriptions_[s])});
+      };
+      for (std::size_t t = 0; t < texts_.size(); ++t) add(std::span(results[s]).subspan(t, 1));
+      if (texts_.size() > 1) add(results[s]);
+    }
+    return entries;
   }
 
  private:
   static constexpr std::size_t default_steps = 128;
 
-  /// What does not fit into the context is cut off at the end.
-  split_text split(const std::string& file, const tokenizer& tokens, std::size_t context, prompt_length length) const {
+  /// Without methods one, which has no name.
+  std::vector<eval_setting> settings() const {
+    if (!flags_.compares_methods()) return {{.method = "", .policy = with_recommended_stages(flags_.policy, model_, policies_)}};
+    const kept_tokens kept{flags_.policy.keep_first.value_or(0), flags_.policy.keep_last.value_or(0)};
+    std::vector<eval_setting> all = settings_of(flags_.methods, kept, model_.layers(), stages::parse(model_.stages().text));
+    all.erase(all.begin());  // dense, which all are compared with
+    if (all.empty()) throw error("--methods", "", "a method to compare with dense", "dense alone");
+    return all;
+  }
+
+  /// The file's text, or places of it.
+  void add_texts(const std::string& file, const tokenizer& tokens) {
     const std::string name = file == "-" ? "stdin" : file;
-    const std::string text = file == "-" ? read_to_end(STDIN_FILENO, name) : read_to_end(file);
-    const std::vector<token_id> all = tokens.encode(text);
-    const std::span<const token_id> ids = std::span(all).first(std::min(all.size(), context));
+    const std::vector<token_id> ids = tokens.encode(file == "-" ? read_to_end(STDIN_FILENO, name) : read_to_end(file));
+    if (flags_.places > 0)
+      add_places(name, ids, tokens.bos());
+    else
+      texts_.push_back(split(name, ids));
+  }
+
+  /// Places are cut from the tokens of the whole text, the first at its beginning and the last at its end. Where the text begins with BOS
+  /// each of them does, and has one token of the text less.
+  void add_places(const std::string& name, std::span<const token_id> ids, std::optional<token_id> bos) {
+    const std::size_t begin = bos && !ids.empty() && ids.front() == *bos ? 1 : 0;
+    const std::size_t size = std::min(*length_.tokens, context_) + steps() - begin, between = flags_.places - 1;
+    // No token is compared twice, though prompts may overlap.
+    if (const std::size_t least = begin + size + between * steps(); ids.size() < least)
+      throw error(name, "", "at least " + std::to_string(least) + " tokens for --places " + std::to_string(flags_.places),
+                  std::to_string(ids.size()));
+    for (std::size_t k = 0; k < flags_.places; ++k) {
+      const std::size_t first = begin + (between > 0 ? k * (ids.size() - begin - size) / between : 0);
+      std::vector<token_id> place(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(begin));
+      const auto tokens = ids.subspan(first, size);
+      place.insert(place.end(), tokens.begin(), tokens.end());
+      texts_.push_back(split(name + ": token " + std::to_string(first), place));
+    }
+  }
+
+  std::size_t steps() const { return std::min(flags_.predict > 0 ? flags_.predict : default_steps, context_); }
+
+  /// What does not fit into the context is cut off at the end.
+  split_text split(const std::string& name, std::span<const token_id> all) const {
+    const std::span<const token_id> ids = all.first(std::min(all.size(), context_));
     if (ids.size() < 2) throw error(name, "", "at least 2 tokens", std::to_string(ids.size()));
-    const std::size_t prompt = length.tokens ? *length.tokens : std::min(share_of(length.share, ids.size()), ids.size() - 1);
+    const std::size_t prompt = length_.tokens ? *length_.tokens : std::min(share_of(length_.share, ids.size()), ids.size() - 1);
     if (prompt >= ids.size())
       throw error(name, "", "more tokens than the " + std::to_string(prompt) + " of --prefix", std::to_string(ids.size()));
-    const auto rest = ids.subspan(prompt).first(std::min(flags_.predict > 0 ? flags_.predict : default_steps, ids.size() - prompt));
+    const auto rest = ids.subspan(prompt).first(std::min(steps(), ids.size() - prompt));
     return {name, {ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(prompt)}, {rest.begin(), rest.end()}};
   }
 
-  generation generate(const policy_spec& policy, const split_text& text, generation_options options) {
+  /// Goes on from `prompt`, which stands for the text's own, for as many tokens as the text does.
+  generation generate(const policy_spec& policy, std::span<const token_id> prompt, const split_text& text, generation_options options) {
     options.max_new = text.rest.size();
     options.context = text.prompt.size() + text.rest.size();
-    return engine_->generate(new_session(policy, model_.config(), policies_), text.prompt, options);
+    return engine_->generate(new_session(policy, model_.config(), policies_), prompt, options);
   }
 
   /// Threads started and the code in memory before a clock runs.
   void warm_up() {
     constexpr std::size_t enough = 64;
-    const std::vector<token_id>& prompt = texts_.front().prompt;
-    const auto end = prompt.begin() + static_cast<std::ptrdiff_t>(std::min(enough, prompt.size()));
-    generate(dense_, {.name = "", .prompt = {prompt.begin(), end}, .rest = {0}}, {});
+    const split_text& text = texts_.front();
+    generate(dense_, std::span(text.prompt).first(std::min(enough, text.prompt.size())), text, {.force = {0}});
   }
 
-  text_fidelity compared(const split_text& text) {
+  dense_run read_by_dense(const split_text& text) {
+    dense_run dense;
+    generation_options forced;
+    forced.force = text.rest;
+    forced.on_logits = [&](std::span<const float> logits) { dense.logits.emplace_back(logits.begin(), logits.end()); };
+    const generation read = generate(dense_, text.prompt, text, forced);
+    generation said = generate(dense_, text.prompt, text, {});
+    dense.said = std::move(said.tokens);
+    dense.rows = sum_of(read.cost.prefill_rows);
+    dense.ttft_s = (read.prefill_seconds + said.prefill_seconds) / 2;
+    return dense;
+  }
+
+  text_fidelity compared(const split_text& text, const eval_setting& setting, const dense_run& dense) {
     text_fidelity result;
     result.text = text.name;
     result.prompt_tokens = text.prompt.size();
 
+    const prepared_prompt prompt = prepared(text.prompt, {0, text.prompt.size()}, setting, *engine_);
     generation_options forced;
     forced.force = text.rest;
-    std::vector<std::vector<float>> dense_logits;  // the one run whose logits are kept
-    forced.on_logits = [&](std::span<const float> logits) { dense_logits.emplace_back(logits.begin(), logits.end()); };
-    const generation dense_read = generate(dense_, text, forced);
     forced.on_logits = [&](std::span<const float> logits) {
       const std::size_t step = result.steps.size();
-      result.steps.push_back(fidelity_of(dense_logits[step], logits, text.rest[step]));
-      dense_logits[step] = {};
+      result.steps.push_back(fidelity_of(dense.logits[step], logits, text.rest[step]));
     };
-    const generation read = generate(pruned_, text, forced);
-    // The pruned model comes first now: what drifts, drifts for both.
-    const generation said = generate(pruned_, text, {});
-    const generation dense_said = generate(dense_, text, {});
+    const generation read = generate(prompt.policy, prompt.tokens, text, forced);
+    generation_options until_parted;
+    std::size_t at = 0;
+    until_parted.on_token = [&](token_id id) { return id == dense.said[at++]; };
+    const generation said = generate(prompt.policy, prompt.tokens, text, until_parted);
 
-    result.parted_at = first_difference(dense_said.tokens, said.tokens);
-    const auto sum = [](const std::vector<std::size_t>& rows) {
-      return static_cast<double>(std::accumulate(rows.begin(), rows.end(), std::size_t{0}));
-    };
-    result.rows = sum(read.cost.prefill_rows) / sum(read.cost.prefill_dense_rows);
-    result.ttft_s = (read.prefill_seconds + said.prefill_seconds) / 2;
-    result.dense_ttft_s = (dense_read.prefill_seconds + dense_said.prefill_seconds) / 2;
+    result.parted_at = first_difference(dense.said, said.tokens);
+    result.rows = (sum_of(read.cost.prefill_rows) + static_cast<double>(setting.look * text.prompt.size())) / dense.rows;
+    result.ttft_s = prompt.seconds + (read.prefill_seconds + said.prefill_seconds) / 2;
+    result.dense_ttft_s = dense.ttft_s;
     return result;
   }
 
@@ -143,8 +222,10 @@ class comparison {
   fidelity_flags flags_;
   const policy_registry& policies_;
   opened_model model_;
-  policy_spec pruned_;
-  std::string policy_;
+  std::size_t context_;
+  prompt_length length_;
+  std::vector<eval_setting> settings_;
+  std::vector<std::string> descriptions_;  // (settings)
   std::vector<split_text> texts_;
   std::unique_ptr<engine> engine_;
 };
@@ -152,8 +233,8 @@ class comparison {
 }  // namespace
 
 int fidelity(const fidelity_flags& flags, const policy_registry& policies) {
-  const std::vector<fidelity_summary> summaries = comparison(flags, policies).run();
-  std::cout << (flags.output == table_format::md ? to_markdown(summaries) : text_of(table_of(summaries), flags.output));
+  const std::vector<fidelity_entry> entries = comparison(flags, policies).run();
+  std::cout << (flags.output == table_format::md ? to_markdown(entries) : text_of(table_of(entries), flags.output));
   return 0;
 }
 

@@ -8,7 +8,6 @@
 #include <iostream>
 #include <limits>
 #include <optional>
-#include <string_view>
 #include <utility>
 
 #include "engine/sessions.hpp"
@@ -18,7 +17,6 @@
 #include "questions/runner.hpp"
 #include "tables/sweep_table.hpp"
 
-#include <lazyprune/core/error.hpp>
 #include <lazyprune/eval/pooled.hpp>
 #include <lazyprune/model/layers_of.hpp>
 
@@ -77,7 +75,7 @@ class sweeping {
   void add(std::vector<eval_setting> seeds, std::optional<stage> single = {}) {
     const eval_setting& first = seeds.front();
     std::string policy = first.description(layers_, run_.policies());
-    if (draws(first.method)) policy += " (seeds 0 to " + std::to_string(seeds.size() - 1) + " of the first sample, then the next ones)";
+    if (draws(first)) policy += " (seeds 0 to " + std::to_string(seeds.size() - 1) + " of the first sample, then the next ones)";
     candidates_.push_back({first, policy, single});
     for (std::size_t seed = 0; seed < seeds.size(); ++seed) {
       const std::string name = seeds[seed].text() + ": " + seeds[seed].description(layers_, run_.policies());
@@ -85,36 +83,16 @@ class sweeping {
     }
   }
 
-  static bool draws(std::string_view method) { return method == "random"; }
+  /// Each sample has seeds of its own.
+  eval_setting setting_of(const repeat& of, std::size_t question) const { return with_seed(of.setting, of.seed + question * flags_.seeds); }
 
-  eval_setting setting_at(const pruning_method& method, std::optional<double> budget, std::uint64_t seed = 0) const {
-    return keeping(at_budget(method, budget, run_.layers(), seed), flags_.kept);
-  }
-
-  /// A seed draws the same positions in every prompt: each sample has seeds of its own, so that a mean over samples is one over draws too.
-  eval_setting setting_of(const repeat& of, std::size_t question) const {
-    if (!draws(of.setting.method)) return of.setting;
-    return setting_at({of.setting.method}, of.setting.budget, of.seed + question * flags_.seeds);
-  }
-
-  /// Adds the methods at their budgets; dense comes first, whatever was named.
   void add_methods() {
-    add({setting_at({"dense"}, {})});
     const stages recommended = stages::parse(run_.model().stages().text);
-    std::vector<pruning_method> methods;
-    for (const std::string& text : flags_.methods) methods.push_back(read_method(text, run_.layers(), recommended));
-    for (const std::string& text : flags_.variants) methods.push_back(read_variant(text, run_.layers(), recommended));
-    for (const pruning_method& method : methods)
-      for (const double budget : flags_.budgets) {
-        std::vector<eval_setting> seeds;
-        for (std::size_t seed = 0; seed < (draws(method.name) ? flags_.seeds : 1); ++seed)
-          seeds.push_back(setting_at(method, budget, seed));
-        const auto twin = std::ranges::find(candidates_, seeds.front().text(), [](const candidate& c) { return c.setting.text(); });
-        if (twin == candidates_.end())
-          add(std::move(seeds));
-        else if (twin->setting != seeds.front())
-          throw error("--variant", method.text(), "a name that no other has", "two of them");
-      }
+    for (const eval_setting& setting : settings_of(flags_.methods, flags_.kept, run_.layers(), recommended)) {
+      std::vector<eval_setting> seeds;
+      for (std::size_t seed = 0; seed < (draws(setting) ? flags_.seeds : 1); ++seed) seeds.push_back(with_seed(setting, seed));
+      add(std::move(seeds));
+    }
   }
 
   /// Adds a stage after each layer after which one may stand, or after some spread evenly.

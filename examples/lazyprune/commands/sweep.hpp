@@ -20,9 +20,7 @@ struct sweep_flags {
   model_flags model;
   backend_flags backend;
   question_flags questions;
-  std::vector<std::string> methods{"lazyllm", "static", "random", "compression"};
-  std::vector<std::string> variants{};  // NAME[@LAYER...]=FLAGS
-  std::vector<double> budgets{0.6, 0.75, 0.9};
+  method_flags methods{.names = {"lazyllm", "static", "random", "compression"}};
   kept_tokens kept;
   std::size_t seeds = 5;        // of methods that draw
   std::size_t timed = 0;        // samples of each file whose times are taken; 0: all

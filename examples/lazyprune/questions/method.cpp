@@ -42,6 +42,8 @@ stages equal_stages(std::span<const layer_id> after, double budget, layer_id lay
   return with_share(to_four_digits(most));
 }
 
+std::string scorer_that_draws(std::uint64_t seed) { return "random:seed=" + std::to_string(seed); }
+
 /// The flags, with those that `others` gives in the place of its own.
 policy_spec changed(policy_spec flags, policy_spec others) {
   const std::vector<parameter> from = parameters_of(others), to = parameters_of(flags);
@@ -56,7 +58,6 @@ struct request {
   double budget;
   std::string share;  // the budget as text
   layer_id layers;
-  std::uint64_t seed;
 
   policy_spec lazyllm() const { return {.preset = "lazyllm", .stages = equal_stages(method.after, budget, layers).text()}; }
 
@@ -109,9 +110,7 @@ constexpr std::array<method_kind, 13> kinds{{
     {"random", layers_of_method::none,
      "drops tokens at random before the first layer; of several draws each sample counts once, by their mean. The paper's random token "
      "drop.",
-     [](const request& r) {
-       return policy_spec{.preset = "random", .stages = "0:" + r.share, .scorer = "random:seed=" + std::to_string(r.seed)};
-     }},
+     [](const request& r) { return policy_spec{.preset = "random", .stages = "0:" + r.share, .scorer = scorer_that_draws(0)}; }},
     {"compression", layers_of_method::none,
      "the same model first reads the prompt and leaves out the tokens of its context that it could predict best (Selective Context); "
      "instruction and question stay, where the task tells them from the context (RULER does not). Its times include that dense pass, its "
@@ -253,14 +252,14 @@ eval_setting one_stage(layer_id after, double share, layer_id layers) {
           .policy = {.preset = "lazyllm", .stages = when.text()}};
 }
 
-eval_setting at_budget(const pruning_method& method, std::optional<double> budget, layer_id layers, std::uint64_t seed) {
+eval_setting at_budget(const pruning_method& method, std::optional<double> budget, layer_id layers) {
   if (method.flags && method.flags->stages) {
     policy_spec policy = *method.flags;
     policy.preset = "lazyllm";
     return {.method = method.text(), .budget = rows_of(stages::parse(*policy.stages), layers), .policy = policy};
   }
   const method_kind& kind = *find_kind(method.flags ? "lazyllm" : method.name);
-  if (method.name == "dense") return {.method = method.text(), .budget = {}, .policy = kind.policy_of({method, 1, "", layers, seed})};
+  if (method.name == "dense") return {.method = method.text(), .budget = {}, .policy = kind.policy_of({method, 1, "", layers})};
   if (!budget || !(*budget > 0.0 && *budget <= 1.0))
     throw error("--budgets", method.text(), "a share in (0, 1]", budget ? text_of_number(*budget) : "none");
   const std::string share = text_of_number(*budget);
@@ -270,7 +269,7 @@ eval_setting at_budget(const pruning_method& method, std::optional<double> budge
                 "more than " + text_of_number(least) + ", what the layers up to the first that it prunes after compute", share);
   return {.method = method.text(),
           .budget = budget,
-          .policy = changed(kind.policy_of({method, *budget, share, layers, seed}), method.flags.value_or(policy_spec{})),
+          .policy = changed(kind.policy_of({method, *budget, share, layers}), method.flags.value_or(policy_spec{})),
           .prompt_share = method.name == "compression" ? *budget : 1,
           .look = method.name == "given" ? method.after.front() : 0};
 }
@@ -282,6 +281,30 @@ eval_setting keeping(eval_setting setting, const kept_tokens& kept) {
   keep(setting.policy.keep_first, kept.first);
   keep(setting.policy.keep_last, kept.last);
   return setting;
+}
+
+bool draws(const eval_setting& setting) { return setting.method == "random"; }
+
+eval_setting with_seed(eval_setting setting, std::uint64_t seed) {
+  if (draws(setting)) setting.policy.scorer = scorer_that_draws(seed);
+  return setting;
+}
+
+std::vector<eval_setting> settings_of(const method_flags& flags, const kept_tokens& kept, layer_id layers, const stages& recommended) {
+  std::vector<pruning_method> methods;
+  for (const std::string& text : flags.names) methods.push_back(read_method(text, layers, recommended));
+  for (const std::string& text : flags.variants) methods.push_back(read_variant(text, layers, recommended));
+  std::vector<eval_setting> settings{keeping(at_budget({"dense"}, {}, layers), kept)};
+  for (const pruning_method& method : methods)
+    for (const double budget : flags.budgets) {
+      eval_setting next = keeping(at_budget(method, budget, layers), kept);
+      const auto twin = std::ranges::find(settings, next.text(), [](const eval_setting& s) { return s.text(); });
+      if (twin == settings.end())
+        settings.push_back(std::move(next));
+      else if (*twin != next)
+        throw error("--variant", method.text(), "a name that no other has", "two of them");
+    }
+  return settings;
 }
 
 }  // namespace program

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// The methods that a sweep compares, each at a budget: the share of the dense model's prefill rows that it may compute.
+// The methods that sweep and fidelity compare, each at a budget: the share of the dense model's prefill rows that it may compute.
 //
 //   dense         the model as it is, which has no budget
 //   lazyllm       LazyLLM (arXiv 2407.14057): stages after those layers with one common share, such that their rows are the budget
 //   no_revival    the same, but what is pruned is lost: what revival brings
 //   dense_decode  the same, but generated tokens see everything: what pruning their steps costs, or saves
 //   static        the paper's static token pruning: once, after one layer, by the query token's attention; nothing comes back
-//   random        the paper's random token drop, before the first layer; a sweep draws anew for each sample
+//   random        the paper's random token drop, before the first layer; each sample has draws of its own
 //   compression   the paper's prompt compression, after Selective Context (Li et al. 2023, arXiv 2310.06201;
 //   lazyprune/eval/compression.hpp): the
 //                 dense model reads the instruction, the question, and what told it most of the context between them (of RULER's prompts,
@@ -86,6 +86,13 @@ struct kept_tokens {
   std::size_t last = 0;
 };
 
+/// What is compared, as it was typed.
+struct method_flags {
+  std::vector<std::string> names{};     // NAME[@LAYER...]
+  std::vector<std::string> variants{};  // NAME[@LAYER...]=FLAGS
+  std::vector<double> budgets{0.6, 0.75, 0.9};
+};
+
 /// What a method does, for those who know only the paper.
 struct method_note {
   std::string_view name, note;
@@ -105,12 +112,23 @@ pruning_method read_variant(std::string_view text, layer_id layers, const stages
 /// from the methods whose budgets were set.
 eval_setting one_stage(layer_id after, double share, layer_id layers);
 
-/// The method at a budget in (0, 1], for a model of so many layers; dense has none, and a variant with stages its own. `seed`: of the
-/// random method's draws. Throws `error` where the layers before the first pruning cost as much or more.
-eval_setting at_budget(const pruning_method& method, std::optional<double> budget, layer_id layers, std::uint64_t seed = 0);
+/// The method at a budget in (0, 1], for a model of so many layers; dense has none, and a variant with stages its own. Throws `error` where
+/// the layers before the first pruning cost as much or more.
+eval_setting at_budget(const pruning_method& method, std::optional<double> budget, layer_id layers);
 
 /// The setting with at least these tokens kept. They count towards the budget.
 eval_setting keeping(eval_setting setting, const kept_tokens& kept);
+
+/// Whether the method draws at random.
+bool draws(const eval_setting& setting);
+
+/// The setting with the draws of another seed, if it draws at all. A seed draws the same positions in every prompt: each sample should have
+/// seeds of its own, so that a mean over samples is one over draws too.
+eval_setting with_seed(eval_setting setting, std::uint64_t seed);
+
+/// Dense, whatever is named, and then the methods and the variants, each at every budget: every setting once, and with these tokens kept.
+/// Throws `error` where one cannot be, or where two that differ have one name.
+std::vector<eval_setting> settings_of(const method_flags& flags, const kept_tokens& kept, layer_id layers, const stages& recommended);
 
 }  // namespace program
 }  // namespace lazyprune

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "programs/program.hpp"
 
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
@@ -22,11 +26,45 @@ struct answered_prompt {
   }
 };
 
-json fidelity(std::vector<std::string> arguments, const std::string& input = {}) {
-  arguments.insert(arguments.begin(), {"eval", "--fidelity", "-o", "json"});
+json json_of(std::vector<std::string> arguments, const std::string& input = {}) {
+  arguments.insert(arguments.end(), {"-o", "json"});
   const program_result result = lazyprune_program(arguments, input);
   REQUIRE_MESSAGE(result.code == 0, result.err);
   return json::parse(result.out);
+}
+
+json fidelity(std::vector<std::string> arguments, const std::string& input = {}) {
+  arguments.insert(arguments.begin(), {"eval", "--fidelity"});
+  return json_of(arguments, input);
+}
+
+/// A line without its times, and without what it is called.
+json numbers(json line) {
+  for (const char* key : {"ttft_s", "dense_ttft_s", "speedup_ttft", "text", "method", "budget"}) line.erase(key);
+  return line;
+}
+
+/// The line of a text under a method.
+json line_of(const json& list, std::string_view method, std::string_view text) {
+  for (const json& line : list)
+    if (line["method"] == method && line["text"] == text) return line;
+  FAIL("no line of " << method << ", " << text);
+  return {};
+}
+
+/// Some of the ids, as flags write them.
+std::string ids_text(const json& ids, std::size_t first, std::size_t count) {
+  std::string text;
+  for (std::size_t i = first; i < first + count; ++i) text.append(text.empty() ? "" : ",").append(std::to_string(ids[i].get<int>()));
+  return text;
+}
+
+/// What `run --compare` says to so many tokens of a text.
+json answers_to(const std::string& text, std::size_t prompt_tokens, std::vector<std::string> flags) {
+  const json ids = json::parse(lazyprune_program({"tokenize", "-p", text, "--json"}).out)["ids"];
+  flags.insert(flags.begin(),
+               {"run", "--ids", ids_text(ids, 0, prompt_tokens), "-n", std::to_string(ids.size() - prompt_tokens), "--compare", "--json"});
+  return json::parse(lazyprune_program(flags).out);
 }
 
 }  // namespace
@@ -51,6 +89,8 @@ TEST_CASE("a policy that prunes nothing is the dense model, exactly") {
     CHECK(list[0]["equal_texts"] == 1.0);
     CHECK(list[0]["parted_at"].is_null());
     CHECK(list[0]["rows"] == 1.0);
+    CHECK(list[0]["method"].is_null());
+    CHECK(list[0]["budget"].is_null());
   }
 }
 
@@ -63,7 +103,9 @@ TEST_CASE("the text's own tokens are asked for: an answer that the model knows, 
   CHECK(list[0]["perplexity"].get<double>() > 1.5);
   CHECK(list[0]["kl"].get<double>() > 0.5);
   CHECK(list[0]["agreement"].get<double>() < 1.0);
-  CHECK(list[0]["parted_at"].is_number());
+  const json said = answers_to(prompt.text, std::stoul(prompt.prompt_tokens), {"--stages", "1:0.05"});
+  const std::vector<int> pruned = said["tokens"], dense = said["dense"]["tokens"];
+  CHECK(list[0]["parted_at"] == std::ranges::mismatch(pruned, dense).in1 - pruned.begin());
   CHECK(list[0]["rows"].get<double>() == doctest::Approx((1 + 5 * 0.05) / 6).epsilon(0.01));  // whole tokens
   CHECK(list[0]["speedup_ttft"].get<double>() > 0);
 }
@@ -89,18 +131,84 @@ TEST_CASE("several texts, and all of them; what exceeds the context is left out"
 TEST_CASE("a command of its own, which eval --fidelity spells otherwise") {
   const temporary_folder files;
   write_file(files / "a", answered_prompt("profile").text);
-  const auto without_times = [&](std::vector<std::string> arguments) {
-    arguments.insert(arguments.end(), {"-f", files / "a", "-c", "120", "-n", "8", "--prefix", "100", "--stages", "2:0.3", "-o", "json"});
-    const program_result result = lazyprune_program(arguments);
-    REQUIRE_MESSAGE(result.code == 0, result.err);
-    json list = json::parse(result.out);
-    for (const char* time : {"ttft_s", "dense_ttft_s", "speedup_ttft"}) list[0].erase(time);
-    return list;
+  const auto compared = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), {"-f", files / "a", "-c", "120", "-n", "8", "--prefix", "100", "--stages", "2:0.3"});
+    return numbers(json_of(arguments).at(0));
   };
-  CHECK(without_times({"fidelity"}) == without_times({"eval", "--fidelity"}));
+  CHECK(compared({"fidelity"}) == compared({"eval", "--fidelity"}));
   CHECK(complaint(lazyprune_program({"fidelity"})) == "fidelity: expected texts, by -f FILE, found none");
   CHECK(complaint(lazyprune_program({"fidelity", "-f", files / "a", "-d", "x"})) ==
         "arguments: expected what `lazyprune fidelity --help` shows, found -d");
+}
+
+TEST_CASE("methods at budgets are each compared on every text") {
+  const temporary_folder files;
+  write_file(files / "a", answered_prompt("profile").text);
+  write_file(files / "b", answered_prompt("profile").text);
+  const std::vector<std::string> texts{"fidelity", "-f", files / "a", files / "b", "-n", "8", "--prefix", "100"};
+  const auto with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = texts;
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  };
+  const std::vector<std::string> asked = with({"--methods", "dense,lazyllm@3+5,random,compression,given@1", "--variant",
+                                               "whole=--stages 3:1", "--budgets", "0.75", "--keep-first", "2"});
+  const json list = json_of(asked);
+  REQUIRE(list.size() == 5 * 3);  // two texts and both, of each but dense
+  CHECK(list[0]["method"] == "lazyllm@3+5");
+  CHECK(list[0]["budget"] == 0.75);
+  CHECK(list[2]["text"] == "all");
+
+  for (const char* text : {"a", "b"}) {
+    const json whole = line_of(list, "whole", files / text);
+    CHECK(whole["budget"] == 1.0);
+    CHECK(whole["kl"] == 0.0);
+    CHECK(whole["parted_at"].is_null());
+    CHECK(line_of(list, "random", files / text)["rows"] == 0.75);
+    CHECK(line_of(list, "compression", files / text)["rows"] == 0.75);
+    CHECK(line_of(list, "given@1", files / text)["rows"].get<double>() == doctest::Approx(0.75).epsilon(0.01));
+  }
+  // Every text has draws of its own; else the same text gives the same, whichever setting comes first.
+  const auto same = [&](const char* method) {
+    return numbers(line_of(list, method, files / "a")) == numbers(line_of(list, method, files / "b"));
+  };
+  CHECK_FALSE(same("random"));
+  CHECK(line_of(list, "random", "all")["policy"].get<std::string>().ends_with(" (seed 0 of the first text, then the next ones)"));
+  for (const char* method : {"lazyllm@3+5", "compression", "given@1"}) CHECK(same(method));
+
+  // A method is what its flags are.
+  const json flags = json_of(with({"--stages", "3:0.5811,5:0.5811", "--keep-first", "2"}));
+  CHECK(numbers(flags[2]) == numbers(line_of(list, "lazyllm@3+5", "all")));
+
+  const program_result table = lazyprune_program(asked);
+  CHECK(table.out.starts_with("| method           | text |"));
+  CHECK(lines_of(table.out).size() == 2 + 5);
+}
+
+TEST_CASE("places of a text are texts of their own, each with its BOS") {
+  const temporary_folder files;
+  write_file(files / "a", answered_prompt("profile").text);
+  const std::vector<std::string> flags{"--prefix", "60", "-n", "10", "--stages", "2:0.3"};
+  const auto compared = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "fidelity");
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    return json_of(arguments);
+  };
+  const json ids = json::parse(lazyprune_program({"tokenize", "-f", files / "a", "--json"}).out)["ids"];
+  const std::size_t last = ids.size() - 69, middle = 1 + (last - 1) / 2;
+  const json list = compared({"-f", files / "a", "--places", "3"});
+  REQUIRE(list.size() == 4);
+  CHECK(list[3]["texts"] == 3);
+  CHECK(list[3]["steps"] == 30);
+  for (const auto& [line, first] : {std::pair(0u, std::size_t{1}), {1u, middle}, {2u, last}}) {
+    CAPTURE(first);
+    CHECK(list[line]["text"] == files / "a" + ": token " + std::to_string(first));
+    CHECK(list[line]["prompt_tokens"] == 60);
+    const json place = json::parse(lazyprune_program({"tokenize", "--ids", ids_text(ids, first, 69), "--json"}).out);
+    write_file(files / "place", place["text"].get<std::string>());
+    CHECK(numbers(list[line]) == numbers(compared({"-f", files / "place"})[0]));
+  }
+  CHECK(numbers(compared({"-f", files / "a", "--places", "1"})[0]) == numbers(list[0]));
 }
 
 TEST_CASE("what makes no sense") {
@@ -120,5 +228,21 @@ TEST_CASE("what makes no sense") {
   CHECK(fault({"--fidelity", "-f", "-"}, "") == "stdin: expected at least 2 tokens, found 1");  // BOS
   CHECK(fault({"--fidelity", "-f", files / "none"}).starts_with(files / "none"));
   CHECK(fault({"--fidelity", "-f", "-", "-c", "99999"}).starts_with("--ctx-size: expected at most the model's "));
+  const auto methods = [](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"fidelity", "-f", "-"});
+    return complaint(lazyprune_program(arguments, "the the the"));
+  };
+  CHECK(methods({"--budgets", "0.5"}) == "--budgets: expected --methods or --variant with it, found none");
+  CHECK(methods({"--methods", "dense"}) == "--methods: expected a method to compare with dense, found dense alone");
+  CHECK(methods({"--methods", "static@2", "--stages", "3:0.5", "--keep-last", "4"}) ==
+        "--methods: expected no pruning flags beside it but --keep-first and --keep-last, found --stages 3:0.5");
+  CHECK(methods({"--variant", "x=--stages 3:0.5", "--policy", "static"}) ==
+        "--variant: expected no pruning flags beside it but --keep-first and --keep-last, found --policy static");
+  CHECK(methods({"--methods", "lazy"}).starts_with("--methods: expected one of dense, lazyllm, "));
+  CHECK(methods({"--places", "2"}) == "--prefix: expected a number of tokens, with --places, found none");
+  CHECK(methods({"--places", "2", "--prefix", "0.5"}) == "--prefix: expected a number of tokens, with --places, found 0.5");
+  CHECK(methods({"--places", "2", "--prefix", "2", "-n", "2"}) == "stdin: expected at least 6 tokens for --places 2, found 4");
+  CHECK(methods({"--places", "1", "--prefix", "4", "-n", "1", "-c", "3"})
+            .starts_with("stdin: token 1: expected more tokens than the 4 of --prefix"));
   CHECK(fault({"--fidelity", "-f", "-", "-o", "xml"}) == "--output: expected md, json or csv, found xml");
 }

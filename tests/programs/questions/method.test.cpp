@@ -102,7 +102,10 @@ TEST_CASE("the flags of each method") {
   CHECK(flags("gemfilter@2") ==
         "--schedule budget:after=2,cost=0.75 --scorer window_attention:window=1,kernel=5,pool=mean --selector top_k --store none" + kept +
             " --decode dense");
-  CHECK(at_budget(read_method("random", 6, drawn), 0.5, 6, 4).policy.scorer == "random:seed=4");
+  CHECK(draws(setting("random", 0.5, 6)));
+  CHECK(with_seed(setting("random", 0.5, 6), 4).policy.scorer == "random:seed=4");
+  CHECK_FALSE(draws(setting("static@2", 0.5, 6)));
+  CHECK(with_seed(setting("static@2", 0.5, 6), 4) == setting("static@2", 0.5, 6));
   CHECK(setting("compression", 0.75, 6).prompt_share == 0.75);
   CHECK(setting("lazyllm@3+5", 0.75, 6).text() == "lazyllm@3+5 0.75");
   CHECK(setting("dense", 0.75, 6).text() == "dense");
@@ -190,6 +193,25 @@ TEST_CASE("tokens that every method keeps, and those that keep more of their own
     CHECK(keeping(setting(method, 0.75, 6), {}) == setting(method, 0.75, 6));
   for (const std::string_view method : {"lazyllm@2", "static@1", "random", "streaming"})  // they count towards the budget
     CHECK(planned_share(keeping(setting(method, 0.5, 6), {4, 64}), 6, 4000) == doctest::Approx(0.5).epsilon(1e-3));
+}
+
+TEST_CASE("settings: dense first, each method at each budget, every one once") {
+  const auto settings = [](const method_flags& flags) {
+    std::string text;
+    for (const eval_setting& s : settings_of(flags, {.first = 4}, 6, drawn)) {
+      CHECK(s.policy.keep_first == 4);
+      text.append(text.empty() ? "" : ", ").append(s.text());
+    }
+    return text;
+  };
+  CHECK(settings({}) == "dense");
+  CHECK(settings({.names = {"static@2", "dense", "lazyllm@3"}, .variants = {"last@3=--scorer recency"}, .budgets = {0.6, 0.9}}) ==
+        "dense, static@2 0.6, static@2 0.9, lazyllm@3 0.6, lazyllm@3 0.9, last@3 0.6, last@3 0.9");
+  CHECK(settings({.names = {"random", "random"}, .variants = {"own=--stages 3:0.5"}, .budgets = {0.6, 0.9}}) ==
+        "dense, random 0.6, random 0.9, own 0.75");
+  CHECK(fault([&] {
+          settings({.variants = {"x@3=--scorer recency", "x@3=--scorer key_norm"}});
+        }) == "--variant: x@3: expected a name that no other has, found two of them");
 }
 
 TEST_CASE("the common share of several stages") {
