@@ -50,10 +50,10 @@ def limit_disk(path, rate):
     whole = pathlib.Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").resolve()
     if (whole / "partition").exists():
         whole = whole.parent
-    disk = (whole / "dev").read_text().strip()
     old = pathlib.Path("/sys/fs/cgroup/blkio")
     group = (old if old.is_dir() else pathlib.Path("/sys/fs/cgroup")) / "lazyprune-loading"
     try:
+        disk = (whole / "dev").read_text().strip()
         group.mkdir(exist_ok=True)
         if old.is_dir():
             (group / "blkio.throttle.read_bps_device").write_text(f"{disk} {rate}")
@@ -72,8 +72,11 @@ def main():
     parser.add_argument("--disk-rate", type=int, metavar="BYTES")
     options = parser.parse_args()
 
-    if options.disk_rate:
-        limit_disk(files_of(options.models[0])[0], options.disk_rate)
+    for model in options.models:
+        if not files_of(model):
+            sys.exit(f"error: {model}: expected .gguf or .safetensors files, found none")
+        if options.disk_rate:
+            limit_disk(files_of(model)[0], options.disk_rate)
     print("| model | GB | plain read, s | loading, s | ratio | in memory, s |")
     print("|---|---:|---:|---:|---:|---:|")
     for model in options.models:

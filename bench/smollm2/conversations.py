@@ -10,6 +10,7 @@ an order that is drawn. A turn is right where its number is in the answer. A row
 """
 import argparse
 import csv
+import os
 import json
 import random
 import shlex
@@ -73,7 +74,7 @@ def parse_arguments():
     parser.add_argument("output", help="the .csv file to write")
     parser.add_argument("--setting", dest="settings", metavar="NAME=FLAGS", type=setting, action="append", required=True,
                         help="flags of lazyprune run, under a name for the table; may be given several times")
-    parser.add_argument("-t", "--threads", type=int, default=1)
+    parser.add_argument("-t", "--threads", type=int, default=0, help="0: all that the process may use")
     add_model_arguments(parser)
     return parser.parse_args()
 
@@ -93,10 +94,12 @@ def main():
             for turn, (said, wanted) in enumerate(zip(answers_of(options, flags, talk), talk.answers, strict=True)):
                 right[turn, name] += wanted in said
     print(file=sys.stderr)
-    with open(options.output, "w", encoding="utf-8", newline="") as file:
+    unfinished = options.output + ".unfinished"
+    with open(unfinished, "w", encoding="utf-8", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(["turn", "setting", "right", "n"])
         table.writerows([turn + 1, name, count, options.n] for (turn, name), count in right.items())
+    os.replace(unfinished, options.output)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import os
 import random
 import re
 import subprocess
+import sys
 import uuid
 from dataclasses import dataclass
 
@@ -97,10 +98,11 @@ def hidden(pieces, needles, depths):
 
 
 def names(r):
-    """Adjectives with nouns, some two thousand, each once."""
+    """Adjectives with nouns, each once."""
     pairs = [f"{a}-{n}" for a in ADJECTIVES for n in NOUNS]
     r.shuffle(pairs)
-    return iter(pairs)
+    yield from pairs
+    sys.exit(f"error: a text of so many tokens would take more than the {len(pairs)} names that there are")
 
 
 def uuids(r):
@@ -316,7 +318,7 @@ class Counter:
 
 
 def fitted(make, n, limit, count):
-    """(sample, tokens) of n, each as large as the limit allows. `make` gives the i-th of a size; sizes are asked for in any order."""
+    """(sample, tokens) of n, each at most as large as the limit and at least 95 % of it. `make` gives the i-th of a size; sizes are asked for in any order."""
     found, low, high, sizes = [None] * n, [0] * n, [None] * n, [max(4, limit // 20)] * n
     searched = list(range(n))
     while searched:

@@ -10,7 +10,7 @@
 #   TABLES="headline methods lengths tasks search fidelity conversations"
 #                                      what to run
 #
-# Ended at any moment and started again it goes on where it was.
+# Ended at any moment and started again it goes on where it was; fidelity and conversations begin a file anew that was not whole.
 set -eu
 cd "$(dirname "$0")/../.."
 . cmake/packages.sh
@@ -134,15 +134,21 @@ for table in ${TABLES:-headline methods lengths tasks search fidelity conversati
       ;;
     fidelity)
       for tokens in 2000 4000; do
-        "$build/examples/lazyprune" fidelity --model "$smollm2" -f bench/smollm2/haystack.txt --places "$(share 20)" --prefix $tokens -n 128 \
-          ${THREADS:+-t "$THREADS"} --methods lazyllm@15,no_revival@15,dense_decode@15,static@15,random,streaming,gemfilter@15,fastkv@15 \
-          --budgets 0.65 --variant "mild=$mild" --variant "hard=$hard" --variant "prompt_only=$prompt_only" -o csv >"$work/fidelity.unfinished"
-        mv "$work/fidelity.unfinished" "$here/fidelity-$tokens.csv"
+        made=$work/fidelity-$tokens.csv
+        # shellcheck disable=SC2086
+        [ -f "$made" ] || "$build/examples/lazyprune" fidelity --model "$smollm2" -f bench/smollm2/haystack.txt --places "$(share 20)" \
+          --prefix "$tokens" -n 128 ${THREADS:+-t $THREADS} --methods lazyllm@15,no_revival@15,dense_decode@15,static@15,random,streaming,gemfilter@15,fastkv@15 \
+          --budgets 0.65 --variant "mild=$mild" --variant "hard=$hard" --variant "prompt_only=$prompt_only" -o csv >"$made.unfinished"
+        [ -f "$made" ] || mv "$made.unfinished" "$made"
+        cp "$made" "$here/"
       done
       ;;
     conversations)
-      python3 bench/smollm2/conversations.py 2000 "$(share 20)" $seed "$here/conversations.csv" --program "$build/examples/lazyprune" \
-        --model "$smollm2" --setting "dense=--policy dense" --setting "mild=$mild" --setting "hard=$hard" --setting "prompt_only=$prompt_only"
+      made=$work/conversations.csv
+      # shellcheck disable=SC2086
+      [ -f "$made" ] || python3 bench/smollm2/conversations.py 2000 "$(share 20)" $seed "$made" --program "$build/examples/lazyprune" \
+        ${THREADS:+-t $THREADS} --model "$smollm2" --setting "dense=--policy dense" --setting "mild=$mild" --setting "hard=$hard" --setting "prompt_only=$prompt_only"
+      cp "$made" "$here/"
       ;;
     *) fail "TABLES: expected headline, methods, lengths, tasks, search, fidelity or conversations, found $table" ;;
   esac

@@ -481,7 +481,7 @@ void add_sweep(CLI::App& program, action& chosen, const policy_registry& policie
   add_number(command, "--seeds", flags->seeds, number_range<std::size_t>{1, 1000},
              "Runs of a method that draws at random, each sample with draws of its own, taken together in the table (default: 5)");
   add_number(command, "--timed", flags->timed, number_range<std::size_t>{0},
-             "Take times on the first N samples of each file only; what the methods compute alike of the others is then computed once, "
+             "Take times on the first N samples of each file only; on the others, what the methods have in common is computed once, "
              "and the answers are the same; 0: on all (default)");
   add_number(
       command, "--sensitivity", flags->sensitivity, number_range<std::size_t>{0},

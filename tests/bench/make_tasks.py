@@ -27,33 +27,33 @@ class Tasks(unittest.TestCase):
         cls.samples = {name: samples(name) for name in cls.tasks}
 
     def each(self):
-        for name, made in self.samples.items():
-            for sample in made:
-                with self.subTest(task=name, index=sample["index"]):
-                    yield name, sample
+        return [(name, sample) for name, made in self.samples.items() for sample in made]
 
     def test_lengths(self):
         for name, sample in self.each():
-            room = self.tasks[name].room
-            self.assertEqual(sample["length"], COUNT([sample["input"] + sample["answer_prefix"]])[0] + room)
-            self.assertLessEqual(sample["length"], TOKENS)
-            self.assertGreaterEqual(sample["length"] - room, 0.95 * (TOKENS - room))
+            with self.subTest(task=name, index=sample["index"]):
+                room = self.tasks[name].room
+                self.assertEqual(sample["length"], COUNT([sample["input"] + sample["answer_prefix"]])[0] + room)
+                self.assertLessEqual(sample["length"], TOKENS)
+                self.assertGreaterEqual(sample["length"] - room, 0.95 * (TOKENS - room))
 
     def test_answers_are_in_the_text(self):
-        for _, sample in self.each():
-            self.assertTrue(sample["outputs"])
-            for answer in sample["outputs"]:
-                self.assertIn(answer, sample["input"])
+        for name, sample in self.each():
+            with self.subTest(task=name, index=sample["index"]):
+                self.assertTrue(sample["outputs"])
+                for answer in sample["outputs"]:
+                    self.assertIn(answer, sample["input"])
 
     def test_keys_have_the_answers_and_no_other(self):
         for name, sample in self.each():
             if not name.startswith("niah"):
                 continue
-            needles = NEEDLE.findall(sample["input"])
-            values = 4 if name == "niah_multivalue" else 1
-            self.assertEqual(set(Counter(key for key, _ in needles).values()), {values})
-            question = sample["input"].splitlines()[-1]
-            self.assertEqual(sorted(value for key, value in needles if key in question), sorted(sample["outputs"]))
+            with self.subTest(task=name, index=sample["index"]):
+                needles = NEEDLE.findall(sample["input"])
+                values = 4 if name == "niah_multivalue" else 1
+                self.assertEqual(set(Counter(key for key, _ in needles).values()), {values})
+                question = sample["input"].splitlines()[-1]
+                self.assertEqual(sorted(value for key, value in needles if key in question), sorted(sample["outputs"]))
 
     def test_depths(self):
         for name in "niah_single_1", "niah_single_2", "niah_multikey_2", "repeat_lines":

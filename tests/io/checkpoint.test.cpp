@@ -393,6 +393,17 @@ TEST_CASE("a GGUF file: tensors by Hugging Face's names, the rows of q and k in 
             ": tensor blk.0.attn_norm.weight: expected a weight that the model of the metadata has, found one that it has not");
 }
 
+TEST_CASE("what a model lacks is found before anything is packed") {
+  const temporary_folder folder;
+  folder.write("m.gguf", small_gguf());
+  lazyprune::reference<float> backend{lazyprune::execution{}};
+  bool packed = false;
+  const lazyprune::load_options options{.as = {}, .progress = [&](std::size_t, std::size_t) { packed = true; }};
+  CHECK(error_of([&] { load_model(backend, checkpoint(folder / "m.gguf"), options); }).find("found none of that name") !=
+        std::string::npos);
+  CHECK_FALSE(packed);
+}
+
 TEST_CASE("a folder: safetensors with their config.json, else one GGUF model") {
   const model_folder folder;
   folder.write("m-00001-of-00002.gguf", small_gguf());

@@ -328,14 +328,15 @@ TEST_CASE("forks under other policies go on from one beginning as each would fro
   }
   CHECK(text.known() == 33);
 
-  const auto said = [&](any_session under) {
+  const auto said_by = [](const sequence<reference<float>>& from, any_session under) {
     try {
-      text.fork(std::move(under));
+      from.fork(std::move(under));
     } catch (const error& fault) {
       return std::string(fault.what());
     }
     return std::string("no error");
   };
+  const auto said = [&](any_session under) { return said_by(text, std::move(under)); };
   CHECK(said(any_session(lazyllm({{1, 0.5}}), four)) ==
         "session: take_over: expected tokens of chunks of at most this policy's layers, found token 0 after layer 2, and not 1");
   CHECK(said(any_session(dense(), {.layers = 3})) == "session: take_over: expected as many layers, found 4 and not 3");
@@ -344,7 +345,16 @@ TEST_CASE("forks under other policies go on from one beginning as each would fro
   CHECK(said(text.session().clone()) == "session: take_over: expected a session without tokens, found 33");
   auto answered = text.fork();
   generate(work, answered, std::span<const token_id>(longer).subspan(33), of_length(2));
-  CHECK_THROWS_AS(answered.fork(any_session(lazyllm({{2, 0.5}}), four)), error);
+  const std::string queried = "session: take_over: expected one that has read chunks alone, found a step with a query";
+  CHECK(said_by(answered, any_session(lazyllm({{2, 0.5}}), four)) == queried);
+  CHECK(said_by(answered, any_session(dense(), four)) == queried);
+  CHECK(said_by(answered.fork(), any_session(dense(), four)) == queried);
+  answered.clear();
+  CHECK(said_by(answered, any_session(dense(), four)) == "no error");
+
+  sequence<reference<float>> streaming(b.net, any_session(streaming_llm(2, 6), four));  // tokens dropped for good are not lost
+  generate(work, streaming, longer, of_length(3));
+  CHECK(said_by(streaming, any_session(dense(), four)) == queried);
 }
 
 namespace {

@@ -58,7 +58,7 @@ layer_id opened_model::layers() const { return static_cast<layer_id>(config().la
 default_stages opened_model::stages() const {
   if (files_->stages()) return {*files_->stages(), stages_source::folder};
   const auto name = files_->gguf() ? files_->gguf()->find("general.name") : std::nullopt;
-  if (name)
+  if (name && name->is_string())
     if (const auto known = known_stages(name->string(), layers())) return {std::string(*known), stages_source::program};
   return {moved_to(layers_of(config()), lazyllm_stages(layers())).text(), stages_source::paper};
 }

@@ -105,7 +105,7 @@ std::vector<method_note> method_notes();
 pruning_method read_method(std::string_view text, layer_id layers, const stages& recommended);
 
 /// Reads NAME[@LAYER[+LAYER...]]=FLAGS, a variant of lazyllm; the layers as in `read_method`. Throws `error` where there is no name, it is
-/// a method's, or the flags are wrong, none, or of what the budget decides.
+/// a method's, or the flags are wrong, are none, or say what the budget decides.
 pruning_method read_variant(std::string_view text, layer_id layers, const stages& recommended);
 
 /// LazyLLM with one stage, with the budget that the share comes to, to four digits after the point. It is called single_stage@LAYER, apart

@@ -112,6 +112,7 @@ std::string runner::how_asked(const ask& asked) const {
   add("-c", std::to_string(context_));
   add("--max-length", std::to_string(flags_.max_length));
   add("--chat", flags_.chat);
+  if (flags_.chat != "none" && !q.sample.answer_prefix.empty()) text.append(", the answer begun in the model's turn");
   add("--backend", backend_.backend);
   add("--dtype", backend_.dtype);
   if (backend_.exact) text.append(" --exact");
@@ -204,7 +205,7 @@ double runner::first_token_seconds(std::span<const token_id> prompt) const {
 
 double runner::dense_seconds(std::size_t question) const { return first_token_seconds(*prompt_of(question)); }
 
-void runner::share(std::span<const eval_setting> settings) {
+layer_id runner::share(std::span<const eval_setting> settings) {
   // The beginning that saves most: so many layers, for each setting that does not prune below them but the first.
   std::vector<layer_id> depths;
   for (const eval_setting& setting : settings)
@@ -215,24 +216,26 @@ void runner::share(std::span<const eval_setting> settings) {
     if (depths[i] * others <= most) continue;
     most = depths[i] * others;
     sharing_ = settings[i].policy;
+    shared_layers_ = depths[i];
   }
+  return shared_layers_;
 }
 
 generation runner::generate(const ask& asked, const policy_spec& policy, std::span<const token_id> read,
                             const generation_options& options) const {
   any_session session = new_session(policy, model_.config(), policies_);
-  constexpr std::size_t query = 16;  // tokens that each setting reads for itself: attention on cpu cuts the keys of fewer than 3 otherwise
-  if (asked.timed || !sharing_ || asked.setting.prompt_share < 1 || read.size() <= query)
+  // Tokens that each setting reads for itself. Of fewer than 3, there or before them, attention on cpu cuts the keys otherwise.
+  constexpr std::size_t query = 16, least = 3;
+  if (asked.timed || !sharing_ || asked.setting.prompt_share < 1 || read.size() < query + least)
     return engine_->generate(std::move(session), read, options);
-  any_session chunk = new_session(*sharing_, model_.config(), policies_);
-  if (session.chunk_layers(phase::prefill) < chunk.chunk_layers(phase::prefill))
-    return engine_->generate(std::move(session), read, options);
+  if (session.chunk_layers(phase::prefill) < shared_layers_) return engine_->generate(std::move(session), read, options);
   const std::size_t shared = read.size() - query;
   if (beginning_of_ != asked.question) {
     beginning_of_.reset();
+    beginning_.reset();
     generation_options whole = options;
     whole.expected = options.context > 0 ? options.context : std::min(read.size() + options.max_new, context_);
-    beginning_ = engine_->read(std::move(chunk), read.first(shared), whole);
+    beginning_ = engine_->read(new_session(*sharing_, model_.config(), policies_), read.first(shared), whole);
     beginning_of_ = asked.question;
   }
   return beginning_->generate(std::move(session), read.subspan(shared), options);
@@ -278,7 +281,7 @@ eval_prediction runner::predict(const ask& asked) const {
   for (layer_id l = 0; l < looking; ++l) cost.rows[l] += read.size();
   cost.revived = run.cost.revived;
   cost.usage = tenths_of(steps);
-  cost.peak_bytes = engine_->weight_bytes() + std::max(run.memory.total(), prompt.bytes);
+  if (asked.timed) cost.peak_bytes = engine_->weight_bytes() + std::max(run.memory.total(), prompt.bytes);
   const eval_sample& sample = q.sample;
   return {.text = out_of_chat(chat_, answer_in(task, text)),
           .answers = sample.answers,

@@ -58,8 +58,8 @@ class runner {
   void load(std::size_t jobs = 1);
 
   /// Says which settings every question will be put under, one after the other: asks that are not timed then go on from a beginning that
-  /// most of them share. The answers are the same.
-  void share(std::span<const eval_setting> settings);
+  /// most of them share. The answers are the same. Returns how many layers it has; 0: nothing is shared.
+  layer_id share(std::span<const eval_setting> settings);
 
   /// Answers a question under a setting. Several threads may ask, where nothing is shared.
   eval_prediction predict(const ask& asked) const;
@@ -106,6 +106,7 @@ class runner {
 
   // The policy whose chunks are the shared beginnings, and the last one read.
   std::optional<policy_spec> sharing_;
+  layer_id shared_layers_ = 0;
   mutable std::optional<std::size_t> beginning_of_;
   mutable std::unique_ptr<text_beginning> beginning_;
 

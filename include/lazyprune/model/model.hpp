@@ -60,10 +60,10 @@ inline void check_shape(const model_config& c) {
     throw error("model", "windows", std::to_string(c.layers) + ", one a layer, or none", std::to_string(c.windows.size()));
 }
 
-/// Rows of a matrix, or numbers of a vector.
+/// Rows of a matrix, or numbers of a vector. One without data yields parts without.
 inline tensor slice(const tensor& t, std::size_t first, std::size_t count) {
   const std::size_t unit = (t.rows == 1 ? 1 : t.columns) * size_of(t.type);
-  return {t.type, t.rows == 1 ? 1 : count, t.rows == 1 ? count : t.columns, t.data + first * unit};
+  return {t.type, t.rows == 1 ? 1 : count, t.rows == 1 ? count : t.columns, t.data ? t.data + first * unit : nullptr};
 }
 
 /// Takes tensors from a source and packs them.
@@ -213,7 +213,7 @@ class model_loader {
   const load_options& options_;
 };
 
-/// Makes nothing of what it is given.
+/// Packs nothing: to ask a source without reading it.
 struct no_packer {
   struct matrix {};
   struct parameters {};

@@ -15,7 +15,7 @@
 //     }
 //   };
 //
-//   visit("key", member)                  a number, which is checked as its type says, a bool, what reads and writes its own text, or an
+//   visit("key", member)                  a number, which is checked as its type says, a bool, a type with a text of its own, or an
 //                                         optional one of these
 //   visit("key", member, {"a", "b"})      an enumerator, by its name; the names are in its order
 //   visit("key", member, layer_range{})   a number of layers, which depends on the model

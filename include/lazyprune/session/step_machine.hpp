@@ -111,8 +111,8 @@ class step_machine {
 
   /// Goes on from where `other` stands, under this session's own policy; both between steps, this one without a token yet. What a chunk
   /// computes does not depend on the policy, so `other` may have read chunks alone (an unfinished document, many ways to prune it), and
-  /// none that ran more layers than this policy's chunks do (`chunk_layers`). Reports `error` otherwise. The counts become those of
-  /// `other`.
+  /// none that ran more layers than this policy's chunks do (`chunk_layers`). Reports `error` otherwise. Counts and slots become
+  /// those of `other`: its waiting rows go on waiting, in a copy of its memory.
   void take_over(const step_machine& other) {
     require_between_steps("take_over");
     other.require_between_steps("take_over");
@@ -123,8 +123,9 @@ class step_machine {
     if (layers_ != other.layers_) refuse("as many layers", std::to_string(other.layers_) + " and not " + std::to_string(layers_));
     require_room("take_over", other.known());
     const layer_id most = chunk_layers(phase::prefill);
+    if (other.queried_) refuse("one that has read chunks alone", "a step with a query");
     for (position t = 0; t < other.known(); ++t)
-      if (other.table_.frontier(t) > most || other.table_.stored(t) || other.table_.lost(t))
+      if (other.table_.frontier(t) > most || other.table_.lost(t))
         refuse("tokens of chunks of at most this policy's layers", "token " + std::to_string(t) + " after layer " +
                                                                        std::to_string(other.table_.frontier(t)) + ", and not " +
                                                                        std::to_string(most));
@@ -172,6 +173,7 @@ class step_machine {
     active_ = other.active_;
     listed_ = other.listed_;
     settled_ = other.settled_;
+    queried_ = other.queried_;
   }
   step_machine(step_machine&&) noexcept = default;
   step_machine& operator=(step_machine&&) noexcept = default;
@@ -185,6 +187,7 @@ class step_machine {
     depth_ = request.outputs > 0 ? layers_ : chunk_layers(request.phase);
     layer_ = 0;
     in_step_ = true;
+    queried_ |= request.outputs > 0;
     losses_.clear();
     count_dense_rows(request.tokens);
   }
@@ -280,6 +283,7 @@ class step_machine {
     listed_ = std::min(listed_, tokens);
     settled_ = std::min(settled_, tokens);
     end_step();
+    if (tokens == 0) queried_ = false;
     if (tokens == 0) forget_policy();  // last: a user's may throw
   }
 
@@ -445,6 +449,7 @@ class step_machine {
   std::vector<position> active_;  // ascending
   std::size_t listed_ = 0;        // active_ holds every one of the first so many tokens that is not dropped for good; 0: it is made anew
   std::size_t settled_ = 0;       // the first so many tokens are settled
+  bool queried_ = false;          // a step had outputs, so that the policy may have had its say
 
   // The step in progress.
   step_request request_{.tokens = 0};
