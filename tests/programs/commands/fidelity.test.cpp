@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <string_view>
-#include <utility>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
@@ -200,7 +199,9 @@ TEST_CASE("places of a text are texts of their own, each with its BOS") {
   REQUIRE(list.size() == 4);
   CHECK(list[3]["texts"] == 3);
   CHECK(list[3]["steps"] == 30);
-  for (const auto& [line, first] : {std::pair(0u, std::size_t{1}), {1u, middle}, {2u, last}}) {
+  const std::vector<std::size_t> firsts{1, middle, last};
+  for (std::size_t line = 0; line < firsts.size(); ++line) {
+    const std::size_t first = firsts[line];
     CAPTURE(first);
     CHECK(list[line]["text"] == files / "a" + ": token " + std::to_string(first));
     CHECK(list[line]["prompt_tokens"] == 60);
