@@ -29,7 +29,7 @@ using namespace lazyprune;
 using lazyprune_test::allocated_bytes, lazyprune_test::allocations, lazyprune_test::failing;
 
 /// Scores that the test hands in as one head of attention.
-struct given_scores {
+struct attended_scores {
   void score(const attention_view& view, std::span<float> out) const { std::ranges::copy(view.head(0), out.begin()); }
 };
 
@@ -306,14 +306,14 @@ TEST_CASE("the selector's word is final but for the query token") {
   struct nothing {
     std::size_t select(const candidates&, std::span<std::uint32_t>) const { return 0; }
   };
-  lazyprune::session session(policy{given_scores{}, stages{{1, 0.5}}, nothing{}, keep_all{}}, {.layers = 2});
+  lazyprune::session session(policy{attended_scores{}, stages{{1, 0.5}}, nothing{}, keep_all{}}, {.layers = 2});
   labelled_engine engine;
   const auto plans = engine.step(session, {5}, [](auto, auto) { return 1.0f; });
   CHECK(plans[1].active == std::vector<naive::token>{4});
 }
 
 TEST_CASE("margin: the gap at the cut over the least kept score, the required tokens aside") {
-  lazyprune::session session(policy{given_scores{}, stages{{1, 0.5}}, top_k{}, keep_all{}}, {.layers = 2});
+  lazyprune::session session(policy{attended_scores{}, stages{{1, 0.5}}, top_k{}, keep_all{}}, {.layers = 2});
   const std::vector<float> scores{0.5f, 0.1f, 0.4f, 0.2f, 0.0f, 0.9f};
   auto step = session.begin({6, phase::prefill});
   const layer_plan& plan = step.enter(0);
@@ -328,7 +328,7 @@ TEST_CASE("margin: the gap at the cut over the least kept score, the required to
 
 TEST_CASE("margin: of scores below zero, of a tie, of a selector that keeps the worse") {
   const auto margin = [](auto selector, const std::vector<float>& scores) {
-    lazyprune::session session(policy{given_scores{}, stages{{1, 0.5}}, selector, keep_all{}}, {.layers = 2});
+    lazyprune::session session(policy{attended_scores{}, stages{{1, 0.5}}, selector, keep_all{}}, {.layers = 2});
     auto step = session.begin({scores.size(), phase::prefill});
     const layer_plan& plan = step.enter(0);
     step.leave(attention_view{scores.data(), 1, scores.size(), plan.active});
@@ -366,7 +366,7 @@ std::vector<std::vector<position>> attended(Session& session, const step_request
 }  // namespace
 
 TEST_CASE("several outputs: none of them is pruned, and the last layer finishes them") {
-  lazyprune::session session(policy{given_scores{}, stages{{1, 0.2}}, top_k{}, keep_all{}}, {.layers = 2});
+  lazyprune::session session(policy{attended_scores{}, stages{{1, 0.2}}, top_k{}, keep_all{}}, {.layers = 2});
   const std::vector<float> scores{0.9f, 0.8f, 0.7f, 0.6f, 0.0f, 0.0f, 0.1f, 0.0f};
   auto step = session.begin({.tokens = 8, .outputs = 4});
   const layer_plan& plan = step.enter(0);
@@ -398,7 +398,7 @@ TEST_CASE("a chunk of the dense model runs all layers and finishes no row") {
 }
 
 TEST_CASE("rows of a chunk wait in slots of their own, and are no rows of the store") {
-  lazyprune::session session(policy{given_scores{}, stages{{2, 0.5}}, top_k{}, bounded{.rows = 1}}, {.layers = 3});
+  lazyprune::session session(policy{attended_scores{}, stages{{2, 0.5}}, top_k{}, bounded{.rows = 1}}, {.layers = 3});
   auto chunk = session.begin({.tokens = 6, .outputs = 0});
   REQUIRE(chunk.layers() == 2);
   for (layer_id l = 0; l < 2; ++l) {
@@ -421,7 +421,7 @@ TEST_CASE("rows of a chunk wait in slots of their own, and are no rows of the st
 
 TEST_CASE("a step abandoned before it reads what waits costs a chunked document nothing") {
   const auto read = [](auto store) {
-    lazyprune::session session(policy{given_scores{}, stages{{2, 0.5}}, top_k{}, store}, {.layers = 3});
+    lazyprune::session session(policy{attended_scores{}, stages{{2, 0.5}}, top_k{}, store}, {.layers = 3});
     attended(session, {.tokens = 6, .outputs = 0});
     lazyprune::session untouched = session;
     auto step = session.begin({.tokens = 1});
@@ -467,7 +467,7 @@ TEST_CASE("a schedule that does not say where it begins costs speed alone") {
     std::size_t keep(const layer_context& c) const { return c.done == 3 ? (c.active + 1) / 2 : everything; }
   };
   const auto run = [](auto schedule, bool cut) {
-    lazyprune::session session(policy{given_scores{}, schedule, top_k{}, keep_all{}}, {.layers = 5});
+    lazyprune::session session(policy{attended_scores{}, schedule, top_k{}, keep_all{}}, {.layers = 5});
     if (cut) attended(session, {.tokens = 12, .outputs = 0});
     auto active = attended(session, {.tokens = cut ? 8u : 20u});
     return std::pair(active, session.stats().rows);
@@ -494,7 +494,7 @@ TEST_CASE("streaming keeps what it sees: 20 tokens, not 1,010") {
 }
 
 TEST_CASE("losses are those since the last begin, of the tokens that are still known") {
-  lazyprune::session session(policy{given_scores{}, stages{{1, 0.5}, {2, 0.5}}, top_k{}, none{.for_good = true}}, {.layers = 3});
+  lazyprune::session session(policy{attended_scores{}, stages{{1, 0.5}, {2, 0.5}}, top_k{}, none{.for_good = true}}, {.layers = 3});
   const auto last = attended(session, {.tokens = 8}).back();
   CHECK(session.losses().size() == 6);
   CHECK(std::ranges::is_sorted(session.losses()));
@@ -506,7 +506,7 @@ TEST_CASE("losses are those since the last begin, of the tokens that are still k
 }
 
 TEST_CASE("pages that hold an active token of the layer entered") {
-  lazyprune::session session(policy{given_scores{}, stages{{1, 0.5}}, top_k{}, keep_all{}}, {.layers = 2});
+  lazyprune::session session(policy{attended_scores{}, stages{{1, 0.5}}, top_k{}, keep_all{}}, {.layers = 2});
   const std::vector<float> scores{0.5f, 0.1f, 0.9f, 0.2f, 0.0f, 0.1f, 0.3f, 0.0f, 0.1f, 0.9f};
   auto step = session.begin({10});
   std::vector<std::uint32_t> pages(10);
@@ -549,7 +549,7 @@ TEST_CASE("a copy goes on as the session would, with the same limit and nothing 
 
 TEST_CASE("a copy has its room at once, and sessions can share one scratch") {
   selection_scratch scratch;
-  const policy hard{given_scores{}, stages{{1, 0.5}}, top_k{}, keep_all{}};
+  const policy hard{attended_scores{}, stages{{1, 0.5}}, top_k{}, keep_all{}};
   lazyprune::session one(hard, {.layers = 3, .max_tokens = 100, .scratch = &scratch});
   lazyprune::session other(hard, {.layers = 3, .max_tokens = 300, .scratch = &scratch});
   CHECK(scratch.kept.size() == 300);
@@ -647,7 +647,7 @@ TEST_CASE("truncate(0) is reset but for the statistics") {
 }
 
 TEST_CASE("truncation of tokens that moved nothing: as if they had never been there") {
-  const policy method{given_scores{}, prompt_only{stages{{1, 0.5}}}, top_k{}, none{}};  // after the prompt nothing is pruned
+  const policy method{attended_scores{}, prompt_only{stages{{1, 0.5}}}, top_k{}, none{}};  // after the prompt nothing is pruned
   lazyprune::session session(method, {.layers = 3}), other(method, {.layers = 3});
   for (auto* s : {&session, &other}) attended(*s, {.tokens = 12});
   attended(session, {.tokens = 5, .phase = phase::decode, .outputs = 5});
@@ -704,7 +704,7 @@ TEST_CASE("a schedule that prunes sooner than it says stops a debug build") {
     if (child == 0) {
       std::signal(SIGABRT, SIG_DFL);
       std::fclose(stderr);
-      lazyprune::session session(policy{given_scores{}, schedule, top_k{}, keep_all{}}, {.layers = 6});
+      lazyprune::session session(policy{attended_scores{}, schedule, top_k{}, keep_all{}}, {.layers = 6});
       attended(session, {.tokens = 8});
       std::_Exit(0);
     }
