@@ -5,9 +5,9 @@
   run.py MODEL... [--program FILE] [--rounds N] [--disk-rate BYTES]
 
 MODEL is a .gguf file or a directory. Each round drops the files from the page cache and reads them to their end, drops them again and runs
-`lazyprune run -m MODEL --policy dense --ids 1 -n 0`, and runs that once more with the files in memory. Printed are medians, and the ratios of the first
-two. --disk-rate reads no faster than so many bytes a second (as root, by a control group): a virtual disk whose host has the file in memory
-is no disk.
+`lazyprune run -m MODEL --policy dense --ids 1 -n 0`, and runs that once more with the files in memory. Printed are medians, and the ratios
+of the first two. --disk-rate reads no faster than so many bytes a second (as root, by a control group): a virtual disk whose host has the
+file in memory is no disk.
 """
 import argparse
 import os

@@ -10,8 +10,8 @@ an order that is drawn. A turn is right where its number is in the answer. A row
 """
 import argparse
 import csv
-import os
 import json
+import os
 import random
 import shlex
 import subprocess

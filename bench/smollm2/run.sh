@@ -135,19 +135,23 @@ for table in ${TABLES:-headline methods lengths tasks search fidelity conversati
     fidelity)
       for tokens in 2000 4000; do
         made=$work/fidelity-$tokens.csv
-        # shellcheck disable=SC2086
-        [ -f "$made" ] || "$build/examples/lazyprune" fidelity --model "$smollm2" -f bench/smollm2/haystack.txt --places "$(share 20)" \
-          --prefix "$tokens" -n 128 ${THREADS:+-t $THREADS} --methods lazyllm@15,no_revival@15,dense_decode@15,static@15,random,streaming,gemfilter@15,fastkv@15 \
-          --budgets 0.65 --variant "mild=$mild" --variant "hard=$hard" --variant "prompt_only=$prompt_only" -o csv >"$made.unfinished"
-        [ -f "$made" ] || mv "$made.unfinished" "$made"
+        if [ ! -f "$made" ]; then
+          "$build/examples/lazyprune" fidelity --model "$smollm2" -f bench/smollm2/haystack.txt --places "$(share 20)" --prefix "$tokens" \
+            -n 128 ${THREADS:+-t "$THREADS"} --budgets 0.65 \
+            --methods lazyllm@15,no_revival@15,dense_decode@15,static@15,random,streaming,gemfilter@15,fastkv@15 \
+            --variant "mild=$mild" --variant "hard=$hard" --variant "prompt_only=$prompt_only" -o csv >"$made.unfinished"
+          mv "$made.unfinished" "$made"
+        fi
         cp "$made" "$here/"
       done
       ;;
     conversations)
       made=$work/conversations.csv
-      # shellcheck disable=SC2086
-      [ -f "$made" ] || python3 bench/smollm2/conversations.py 2000 "$(share 20)" $seed "$made" --program "$build/examples/lazyprune" \
-        ${THREADS:+-t $THREADS} --model "$smollm2" --setting "dense=--policy dense" --setting "mild=$mild" --setting "hard=$hard" --setting "prompt_only=$prompt_only"
+      if [ ! -f "$made" ]; then
+        python3 bench/smollm2/conversations.py 2000 "$(share 20)" $seed "$made" --program "$build/examples/lazyprune" --model "$smollm2" \
+          ${THREADS:+-t "$THREADS"} --setting "dense=--policy dense" --setting "mild=$mild" --setting "hard=$hard" \
+          --setting "prompt_only=$prompt_only"
+      fi
       cp "$made" "$here/"
       ;;
     *) fail "TABLES: expected headline, methods, lengths, tasks, search, fidelity or conversations, found $table" ;;

@@ -56,9 +56,11 @@ class sweeping {
       add(0, in_table);
       if (run_.questions()[q].number <= flags.sensitivity) add(in_table, repeats_.size() - in_table);
     }
-    std::vector<eval_setting> settings;
-    for (std::size_t i = 0; i < in_table; ++i) settings.push_back(repeats_[i].setting);
-    run_.share(settings);
+    if (flags.timed > 0) {
+      std::vector<eval_setting> settings;
+      for (std::size_t i = 0; i < in_table; ++i) settings.push_back(repeats_[i].setting);
+      run_.share(settings);
+    }
     make_directory(flags.directory);
     log_.emplace(run_, file_in(flags.directory, "predictions.jsonl"), flags.resume);
     log_->take_up_in_order(asks_);

@@ -16,8 +16,9 @@ bool says_stages(const policy_spec& spec) { return !spec.preset.empty() || spec.
 }  // namespace
 
 policy_spec with_recommended_stages(policy_spec spec, const opened_model& model, const policy_registry& policies) {
+  if (says_stages(spec)) return spec;
   const default_stages stages = model.stages();
-  if (says_stages(spec) || stages.from == stages_source::paper) return spec;  // the preset has the paper's
+  if (stages.from == stages_source::paper) return spec;  // the preset has the paper's
   if (stages.from == stages_source::folder) {
     policy_spec recommended;
     recommended.stages = stages.text;

@@ -283,8 +283,9 @@ class step_machine {
     listed_ = std::min(listed_, tokens);
     settled_ = std::min(settled_, tokens);
     end_step();
-    if (tokens == 0) queried_ = false;
-    if (tokens == 0) forget_policy();  // last: a user's may throw
+    if (tokens > 0) return;
+    queried_ = false;
+    forget_policy();  // last: a user's may throw
   }
 
   /// Nothing of the last step is left to see, and the next one may begin.

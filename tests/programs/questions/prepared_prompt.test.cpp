@@ -7,8 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "engine/engine.hpp"
-#include "engine/model_choice.hpp"
+#include "pocket_prompt.hpp"
 #include "questions/prompt_look.hpp"
 
 #include <lazyprune/eval/compression.hpp>
@@ -19,10 +18,10 @@ using namespace lazyprune;
 using namespace lazyprune::program;
 
 TEST_CASE("a prompt stays as it is, is looked at, or loses what the model could guess of its context") {
-  const opened_model files(model_flags{.path = LAZYPRUNE_SOURCE_DIR "/examples/pocket/model"});
-  const std::unique_ptr<engine> model = load_engine(backend_flags{.threads = 1}, files);
-  std::vector<token_id> prompt;
-  for (token_id i = 0; i < 90; ++i) prompt.push_back(3 + i * 37 % 200);
+  const lazyprune_test::pocket_prompt pocket;
+  const opened_model& files = pocket.files;
+  const std::unique_ptr<engine>& model = pocket.model;
+  const std::vector<token_id>& prompt = pocket.tokens;
   const token_range context{10, 80};
   const auto setting = [&](std::string_view name, double budget) {
     return at_budget(read_method(name, files.layers(), stages{{3, 0.5}}), budget, files.layers());

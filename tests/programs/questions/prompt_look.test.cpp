@@ -7,8 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "engine/engine.hpp"
-#include "engine/model_choice.hpp"
+#include "pocket_prompt.hpp"
 
 #include <lazyprune/model/generator.hpp>
 #include <lazyprune/policy/detail/order.hpp>
@@ -21,10 +20,10 @@ using namespace lazyprune;
 using namespace lazyprune::program;
 
 TEST_CASE("a look has the scores by which a session prunes after so many layers") {
-  const opened_model files(model_flags{.path = LAZYPRUNE_SOURCE_DIR "/examples/pocket/model"});
-  const std::unique_ptr<engine> model = load_engine(backend_flags{.threads = 1}, files);
-  std::vector<token_id> prompt;
-  for (token_id i = 0; i < 90; ++i) prompt.push_back(3 + i * 37 % 200);
+  const lazyprune_test::pocket_prompt pocket;
+  const opened_model& files = pocket.files;
+  const std::unique_ptr<engine>& model = pocket.model;
+  const std::vector<token_id>& prompt = pocket.tokens;
   generation_options options;
   options.max_new = 1;
   options.trace = true;
