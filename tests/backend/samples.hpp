@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <cstring>
 #include <numeric>
 #include <random>
 #include <span>
@@ -42,6 +43,18 @@ class stored {
   std::size_t columns_;
   lazyprune::dtype type_;
   std::vector<std::byte> bytes_;
+};
+
+/// Reads matrices of so many rows that lie last row first.
+class rows_from_the_end final : public lazyprune::row_reader {
+ public:
+  explicit rows_from_the_end(std::size_t rows) : rows_(rows) {}
+  void read(const lazyprune::tensor& matrix, std::size_t row, std::byte* to) const override {
+    std::memcpy(to, matrix.data + (rows_ - 1 - row) * matrix.row_bytes(), matrix.row_bytes());
+  }
+
+ private:
+  std::size_t rows_;
 };
 
 inline std::vector<lazyprune::tensor> only(const stored& s) { return {s}; }

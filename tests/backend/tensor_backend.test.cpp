@@ -95,6 +95,44 @@ struct gated {
 
 }  // namespace
 
+CONTRACT("matrices whose rows are read: what the same numbers give where they lie in memory", readers) {
+  Backend backend;
+  constexpr std::size_t rows = 37, inputs = 70, from = 3;
+  const auto x = normal_floats(2 * inputs, 1);
+  auto w = normal_floats(rows * inputs, 2);
+  for (const dtype type : {dtype::f32, dtype::bf16})
+    for (const dtype as : {dtype::f32, dtype::bf16}) {
+      const stored in_order(w, rows, inputs, type);
+      std::vector<float> from_the_end;
+      for (std::size_t row = rows; row-- > 0;) from_the_end.insert(from_the_end.end(), &w[row * inputs], &w[row * inputs] + inputs);
+      const stored turned(from_the_end, rows, inputs, type);
+      const rows_from_the_end reader(rows);
+      tensor plain = in_order, read = turned;
+      read.reader = &reader;
+      const tensor end{type, rows - from, inputs, plain.data + from * plain.row_bytes()},
+          read_end{type, rows - from, inputs, read.data, &reader, from};
+
+      const auto product = [&](const auto& weight) {
+        guarded<float> out(2, weight.outputs());
+        backend.multiply(guarded<float>(2, inputs, x).view(), weight, nullptr, out.view());
+        std::vector<float> numbers;
+        for (std::size_t r = 0; r < 2; ++r)
+          for (std::size_t n = 0; n < weight.outputs(); ++n) numbers.push_back(static_cast<float>(out(r, n)));
+        return numbers;
+      };
+      const auto gated = [&](const auto& weight) {
+        guarded<float> out(2, rows);
+        backend.gated_multiply(guarded<float>(2, inputs, x).view(), weight, nullptr, lazyprune::gate_activation::silu, out.view());
+        std::vector<float> numbers;
+        for (std::size_t r = 0; r < 2; ++r)
+          for (std::size_t n = 0; n < rows; ++n) numbers.push_back(static_cast<float>(out(r, n)));
+        return numbers;
+      };
+      CHECK(product(backend.pack(std::array{read, end, read_end}, as)) == product(backend.pack(std::array{plain, read_end, end}, as)));
+      CHECK(gated(backend.pack_gated(plain, read, as)) == gated(backend.pack_gated(plain, plain, as)));
+    }
+}
+
 CONTRACT("products, with and without bias, added or not, of one part or three", products) {
   Backend backend;
   for (const product_case& c : product_cases()) {

@@ -352,7 +352,7 @@ std::string small_gguf(std::uint32_t q_type = 0, const std::string& q = floats(6
 
 std::vector<float> values_of(const tensor& t) {
   std::vector<float> values(t.rows * t.columns);
-  widen(t, 0, values.size(), values.data());
+  widen(t, values.data());
   return values;
 }
 

@@ -45,7 +45,7 @@ class reference : public host_backend<T> {
     w.values_.resize(w.outputs_ * w.inputs_);
     T* to = w.values_.data();
     for (const tensor& part : parts) {
-      widen(part, 0, part.rows * part.columns, to);
+      widen(part, to);
       to += part.rows * part.columns;
     }
     if (as == dtype::bf16)

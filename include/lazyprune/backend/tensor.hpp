@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string_view>
+#include <vector>
 
 namespace lazyprune {
 inline namespace v0 {
@@ -16,6 +17,17 @@ enum class dtype : std::uint8_t { f32, f16, bf16 };
 constexpr std::size_t size_of(dtype type) { return type == dtype::f32 ? 4 : 2; }
 constexpr std::string_view name_of(dtype type) { return type == dtype::f32 ? "f32" : type == dtype::f16 ? "f16" : "bf16"; }
 
+struct tensor;
+
+/// Rows that do not lie in memory as numbers, one after the other: quantized ones, or others in another order.
+class row_reader {
+ public:
+  virtual ~row_reader() = default;
+
+  /// Writes the numbers of a row of the matrix, as many as it has columns, in the matrix's type. Any number of threads may read.
+  virtual void read(const tensor& matrix, std::size_t row, std::byte* to) const = 0;
+};
+
 /// A matrix (rows, columns), or a vector (1, columns), in row-major order, little-endian. The data belongs to the checkpoint and
 /// may be unaligned.
 struct tensor {
@@ -23,8 +35,18 @@ struct tensor {
   std::size_t rows;
   std::size_t columns;
   const std::byte* data;
+  const row_reader* reader = nullptr;  // of a matrix whose data only it can read; none: the numbers themselves
+  std::size_t first_row = 0;           // of what the reader reads
 
-  std::size_t bytes() const { return rows * columns * size_of(type); }
+  std::size_t row_bytes() const { return columns * size_of(type); }
+  std::size_t bytes() const { return rows * row_bytes(); }
+
+  /// The numbers of a row, where they lie or as they are read into `room` (row_bytes()).
+  const std::byte* row(std::size_t r, std::byte* room) const {
+    if (!reader) return data + r * row_bytes();
+    reader->read(*this, first_row + r, room);
+    return room;
+  }
 };
 
 constexpr float float_of_bf16(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
@@ -46,7 +68,7 @@ constexpr float float_of_f16(std::uint16_t bits) {
   return sign ? -magnitude : magnitude;
 }
 
-/// `count` numbers of the tensor from element `first` on, as T (float or double).
+/// `count` numbers of a tensor without reader from element `first` on, as T (float or double).
 template <class T>
 void widen(const tensor& from, std::size_t first, std::size_t count, T* out) {
   const std::byte* at = from.data + first * size_of(from.type);
@@ -60,6 +82,16 @@ void widen(const tensor& from, std::size_t first, std::size_t count, T* out) {
       std::memcpy(&bits, at + i * 2, 2);
       out[i] = from.type == dtype::bf16 ? float_of_bf16(bits) : float_of_f16(bits);
     }
+  }
+}
+
+/// All numbers of a tensor, as T.
+template <class T>
+void widen(const tensor& from, T* out) {
+  std::vector<std::byte> room(from.reader ? from.row_bytes() : 0);
+  for (std::size_t r = 0; r < from.rows; ++r) {
+    const tensor row{from.type, 1, from.columns, from.row(r, room.data())};
+    widen(row, 0, row.columns, out + r * row.columns);
   }
 }
 

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -20,6 +22,7 @@
 #include <lazyprune/backend/tensor.hpp>
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/io/config_json.hpp>
+#include <lazyprune/io/ggml_rows.hpp>
 #include <lazyprune/io/ggml_type.hpp>
 #include <lazyprune/io/gguf.hpp>
 #include <lazyprune/io/gguf_config.hpp>
@@ -28,11 +31,11 @@
 #include <lazyprune/io/mapped_file.hpp>
 #include <lazyprune/io/model_folder.hpp>
 #include <lazyprune/io/model_tokenizer.hpp>
+#include <lazyprune/io/read_ahead.hpp>
 #include <lazyprune/io/safetensors.hpp>
 #include <lazyprune/io/stored_tensor.hpp>
 #include <lazyprune/io/tokenizer.hpp>
 #include <lazyprune/io/tokenizer/unicode.hpp>
-#include <lazyprune/io/widened_tensors.hpp>
 #include <lazyprune/model/config.hpp>
 #include <lazyprune/model/model.hpp>
 
@@ -295,7 +298,8 @@ class checkpoint_shapes {
   mutable std::set<std::string, std::less<>> asked_;
 };
 
-/// A checkpoint's tensors, as load_model asks for them: those of plain types as they lie in the file, those of quantized types widened.
+/// A checkpoint's tensors, as load_model asks for them: those of plain types as they lie in the file, those of quantized types with a
+/// reader that widens them.
 class checkpoint_weights {
  public:
   /// `widened`: what quantized matrices become, bf16 or f32; vectors become f32. The checkpoint must outlive it.
@@ -309,52 +313,56 @@ class checkpoint_weights {
     const placed_tensor& placed = files_.of_shape(name, rows, columns);
     const stored_tensor& t = *placed.stored;
     const auto plain = checkpoint::plain_type(t.type);
-    const ggml_type* const type = ggml_type_of(t.type);
-    read_ahead(placed);
-
     const std::size_t head_dim = files_.interleaves(name) ? files_.config().head_dim : 0;
-    if (plain && head_dim == 0) return {*plain, rows, columns, t.data.data()};
-    tensor result{dtype::f32, rows, columns, t.data.data()};
-    if (plain)
-      result.type = *plain;
+    come_into_memory(placed);
+
+    tensor result{plain.value_or(rows == 1 ? dtype::f32 : widened_), rows, columns, t.data.data()};
+    if (plain && head_dim == 0) return result;
+    const ggml_type& type = *ggml_type_of(t.type);
+    if (rows > 1)
+      result.reader = &readers_.try_emplace({type.id, head_dim}, type, head_dim).first->second;
     else
-      result = made_.widen(*type, t.data.data(), rows, columns, rows == 1 ? dtype::f32 : widened_, rows == 1 ? 0 : head_dim);
-    if (head_dim > 0 && (plain || rows == 1)) {  // a vector's rows are its numbers
-      const tensor in_file{result.type, rows == 1 ? columns : rows, rows == 1 ? 1 : columns, result.data};
-      const tensor in_order = made_.reorder(in_file, head_dim);
-      made_.release(result);
-      result.data = in_order.data;
-    }
-    placed.file->release(t.data);
+      result.data = numbers_of(result, type, head_dim);
     return result;
   }
 
-  /// A tensor that `get` has given out is not needed any more: neither what was made of it nor what is mapped of it stands in memory.
+  /// A tensor that `get` has given out is not needed any more: what is mapped of it does not stand in memory.
   void release(const tensor& t) const {
-    if (made_.release(t)) return;
     for (const auto& [name, placed] : files_.tensors())
       if (placed.stored->data.data() == t.data) return placed.file->release(placed.stored->data);
   }
 
  private:
+  /// The numbers of a vector of whole blocks, in their own order.
+  const std::byte* numbers_of(const tensor& vector, const ggml_type& type, std::size_t head_dim) const {
+    const std::size_t unit = size_of(vector.type);
+    std::vector<std::byte> in_file(vector.bytes()), numbers(vector.bytes());
+    ggml_rows(type).read(vector, 0, in_file.data());
+    for (std::size_t i = 0; i < vector.columns; ++i)
+      std::memcpy(numbers.data() + i * unit, in_file.data() + (head_dim > 0 ? detail::interleaved_row(i, head_dim) : i) * unit, unit);
+    return vectors_.emplace_back(std::move(numbers)).data();
+  }
+
   /// The tensor's bytes and those behind it come into memory while it is packed: most files have the order of the layers. What was asked
   /// for is not asked for again.
-  void read_ahead(const placed_tensor& t) const {
+  void come_into_memory(const placed_tensor& t) const {
     constexpr std::size_t ahead = std::size_t{64} << 20;
     const std::span<const std::byte> file = t.file->bytes(), own = t.stored->data;
     const auto first = static_cast<std::size_t>(own.data() - file.data());
     const std::size_t end = std::min(first + own.size() + ahead, file.size());
-    std::size_t& asked = read_ahead_[t.file];
+    std::size_t& asked = asked_[t.file];
     const std::size_t begin = first <= asked && asked <= end ? asked : first;
-    t.file->will_need(file.subspan(begin, end - begin));
+    ahead_.ask(*t.file, file.subspan(begin, end - begin));
     asked = end;
   }
 
   const checkpoint& files_;
   dtype widened_;
   // A source is asked through const functions.
-  mutable widened_tensors made_;
-  mutable std::map<const mapped_file*, std::size_t> read_ahead_;  // up to which byte
+  mutable std::map<std::pair<std::uint32_t, std::size_t>, ggml_rows> readers_;  // by type and head_dim
+  mutable std::vector<std::vector<std::byte>> vectors_;
+  mutable std::map<const mapped_file*, std::size_t> asked_;  // up to which byte they are read ahead
+  mutable read_ahead ahead_;
 };
 
 static_assert(tensor_source<checkpoint_weights> && tensor_source<checkpoint_shapes>);

@@ -62,7 +62,8 @@ inline void check_shape(const model_config& c) {
 
 /// Rows of a matrix, or numbers of a vector. One without data yields parts without.
 inline tensor slice(const tensor& t, std::size_t first, std::size_t count) {
-  const std::size_t unit = (t.rows == 1 ? 1 : t.columns) * size_of(t.type);
+  if (t.reader) return {t.type, count, t.columns, t.data, t.reader, t.first_row + first};
+  const std::size_t unit = t.rows == 1 ? size_of(t.type) : t.row_bytes();
   return {t.type, t.rows == 1 ? 1 : count, t.rows == 1 ? count : t.columns, t.data ? t.data + first * unit : nullptr};
 }
 

@@ -14,6 +14,7 @@
 #include <array>
 #include <cstring>
 #include <span>
+#include <vector>
 
 #include <lazyprune/backend/cpu/kernels/convert.hpp>
 #include <lazyprune/backend/cpu/kernels/product_kernel.hpp>
@@ -87,29 +88,34 @@ class packed_matrix {
     return {2 * (n / panel_outputs) + up, n % panel_outputs};
   }
 
-  /// One row of a part; none: zeros.
+  /// The numbers of an output, as they are stored; none: zeros.
   struct source_row {
-    const tensor* part = nullptr;
-    std::size_t row = 0;
+    dtype type = dtype::f32;
+    const std::byte* numbers = nullptr;
   };
 
-  source_row source_of(std::span<const tensor> parts, std::size_t panel, std::size_t lane) const {
+  /// Where they lie, or as they are read into `room`.
+  source_row source_of(std::span<const tensor> parts, std::size_t panel, std::size_t lane, std::byte* room) const {
     std::size_t row = panel * panel_outputs + lane;
     if (gated_) {
       row = panel / 2 * panel_outputs + lane;
-      return row < parts[panel % 2].rows ? source_row{&parts[panel % 2], row} : source_row{};
+      parts = parts.subspan(panel % 2, 1);
     }
     for (const tensor& part : parts) {
-      if (row < part.rows) return {&part, row};
+      if (row < part.rows) return {part.type, part.row(row, room)};
       row -= part.rows;
     }
     return {};
   }
 
   void fill(std::span<const tensor> parts, int threads) {
-    detail::for_tasks(threads, panels_, [&](std::size_t p, std::size_t) {
+    // Rows that are read, a panel's for each thread, a cache line more apart than a power of two may be: they are taken side by side.
+    const std::size_t apart = std::ranges::any_of(parts, [](const tensor& part) { return part.reader; }) ? inputs_ * 4 + 64 : 0;
+    std::vector<std::vector<std::byte>> rooms(static_cast<std::size_t>(threads), std::vector<std::byte>(apart * panel_outputs));
+    detail::for_tasks(threads, panels_, [&](std::size_t p, std::size_t thread) {
       source_row sources[panel_outputs];
-      for (std::size_t lane = 0; lane < panel_outputs; ++lane) sources[lane] = source_of(parts, p, lane);
+      for (std::size_t lane = 0; lane < panel_outputs; ++lane)
+        sources[lane] = source_of(parts, p, lane, rooms[thread].data() + lane * apart);
       fill_panel(sources, values_.data() + p * panel_bytes_);
     });
   }
@@ -123,25 +129,25 @@ class packed_matrix {
       alignas(64) std::byte converted[panel_outputs][kernels::line_bytes];
       const std::byte* rows[panel_outputs];
       for (std::size_t lane = 0; lane < panel_outputs; ++lane) {
-        const auto [part, row] = sources[lane];
-        if (part && part->type == type_ && count == numbers)
-          rows[lane] = part->data + (row * inputs_ + first) * size_of(type_);
+        const source_row& source = sources[lane];
+        if (source.numbers && source.type == type_ && count == numbers)
+          rows[lane] = source.numbers + first * size_of(type_);
         else
-          rows[lane] = convert(part, row * inputs_ + first, count, converted[lane]);
+          rows[lane] = convert(source, first, count, converted[lane]);
       }
       transpose(rows, std::min(block_lines, lines - line), to);
     }
   }
 
-  /// `count` numbers of the part as this matrix has them, and zeros up to a cache line.
-  const std::byte* convert(const tensor* part, std::size_t first, std::size_t count, std::byte* to) const {
+  /// `count` numbers of an output as this matrix has them, and zeros up to a cache line.
+  const std::byte* convert(const source_row& source, std::size_t first, std::size_t count, std::byte* to) const {
     constexpr std::size_t most = kernels::line_bytes / 2;
     const std::size_t numbers = kernels::line_bytes / size_of(type_);
     alignas(64) std::byte some[most * 4] = {};  // what there is of a line, with the zeros
     const std::byte* from = some;
-    const dtype type = part ? part->type : type_;
-    if (part) {
-      const std::byte* stored = part->data + first * size_of(type);
+    const dtype type = source.numbers ? source.type : type_;
+    if (source.numbers) {
+      const std::byte* stored = source.numbers + first * size_of(type);
       if (count == numbers)
         from = stored;
       else
