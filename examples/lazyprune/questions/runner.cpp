@@ -206,6 +206,10 @@ double runner::first_token_seconds(std::span<const token_id> prompt) const {
 double runner::dense_seconds(std::size_t question) const { return first_token_seconds(*prompt_of(question)); }
 
 layer_id runner::share(std::span<const eval_setting> settings) {
+  sharing_.reset();
+  shared_layers_ = 0;
+  beginning_of_.reset();
+  beginning_.reset();
   // The beginning that saves most: so many layers, for each setting that does not prune below them but the first.
   std::vector<layer_id> depths;
   for (const eval_setting& setting : settings)
