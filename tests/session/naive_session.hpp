@@ -318,7 +318,7 @@ class session {
   std::set<token> left_out_;                 // dropped for good
   std::set<token> losses_;                   // since the last begin
   std::map<token, float> sums_;
-  bool queried_ = false;                     // a step had outputs
+  bool queried_ = false;  // a step had outputs
 
   // The step in progress.
   token new_ = 0;

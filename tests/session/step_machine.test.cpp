@@ -415,8 +415,8 @@ template <class Store, class Rules>
 events walks(Store store, Rules rules) {
   events seen;
   for (std::uint32_t seed = 1; seed <= walks_of_each_store(); ++seed) walk(seed, store(seed, seen), rules(seed), seen).go(16);
-  for (const std::size_t count : {seen.waited, seen.abandoned, seen.truncated, seen.adopted, seen.cloned, seen.outputs, seen.taken_over,
-                                  seen.not_taken_over})
+  for (const std::size_t count :
+       {seen.waited, seen.abandoned, seen.truncated, seen.adopted, seen.cloned, seen.outputs, seen.taken_over, seen.not_taken_over})
     CHECK(count > 100);
   return seen;
 }
