@@ -49,6 +49,7 @@ TEST_CASE("scores without costs") {
   CHECK_FALSE(summary.ttft_s);
   CHECK_FALSE(summary.share_computed);
   CHECK_FALSE(summary.peak_bytes);
+  CHECK_FALSE(summary.timed);
   CHECK(summary.per_layer.empty());
 }
 
@@ -63,6 +64,7 @@ TEST_CASE("costs, where every prediction has them") {
   CHECK(summary.speedup_ttft->ci95 == interval{2, 4});  // one prediction twice, in a quarter of the draws each
   CHECK(summary.total_s->mean == 4);
   CHECK(summary.speedup_total->mean == 17.5 / 4);
+  CHECK(summary.timed == 2u);
   CHECK(summary.share_computed->mean == 1);
   CHECK(summary.revived->mean == 40);
   CHECK(summary.per_layer == std::vector<double>{1.0, 0.25});
@@ -85,10 +87,12 @@ TEST_CASE("costs, where every prediction has them") {
   CHECK(summary.usage.empty());
   all[0].cost->ttft_s.reset();
   CHECK(summary_of(qasper, "m", all).ttft_s->mean == 3);
+  CHECK(summary_of(qasper, "m", all).timed == 1u);
   all[1].cost->ttft_s.reset();
   summary = summary_of(qasper, "m", all);
   CHECK_FALSE(summary.ttft_s);
   CHECK_FALSE(summary.speedup_ttft);
+  CHECK(summary.timed == 0u);
   CHECK(summary.share_computed);
   all[0].cost.reset();
   CHECK_FALSE(summary_of(qasper, "m", all).ttft_s);

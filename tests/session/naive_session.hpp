@@ -66,6 +66,7 @@ class session {
     new_ = static_cast<token>(new_tokens);
     prefill_ = prefill;
     outputs_ = outputs;
+    queried_ |= outputs > 0;
     next_ = 0;
     carried_.clear();
     losses_.clear();
@@ -162,11 +163,31 @@ class session {
     std::erase_if(losses_, late);
     std::erase_if(sums_, late);
     known_ = first;
+    queried_ &= known_ > 0;
   }
 
   void adopt(std::size_t tokens) {
     for (; tokens > 0; --tokens, ++known_)
       for (auto& keys : kv_) keys.insert(known_);
+  }
+
+  /// Whether it may go on from where `other` stands: a session that read chunks alone, none of them deeper than its own would be.
+  bool may_take_over(const session& other) const {
+    if (other.queried_) return false;
+    for (token t = 0; t < other.known_; ++t) {
+      unsigned frontier = 0;
+      while (frontier < rules_.layers && other.cached(frontier, t)) ++frontier;
+      const bool at_hand = frontier == 0 || frontier == rules_.layers || other.waiting(frontier, t);
+      if (frontier > rules_.chunk_layers(true) || !at_hand) return false;
+    }
+    return true;
+  }
+  session anew() const { return session(rules_); }
+  void take_over(const session& other) {
+    known_ = other.known_;
+    kv_ = other.kv_;
+    wait_ = other.wait_;
+    counted = other.counted;
   }
 
   std::size_t known() const { return known_; }
@@ -297,6 +318,7 @@ class session {
   std::set<token> left_out_;                 // dropped for good
   std::set<token> losses_;                   // since the last begin
   std::map<token, float> sums_;
+  bool queried_ = false;  // a step had outputs
 
   // The step in progress.
   token new_ = 0;

@@ -98,7 +98,7 @@ enum class kind { attention, positions, window, sums, window_sums };
 /// What happened in the walks, so that a test can say that it did.
 struct events {
   std::size_t refused_reads = 0, waited = 0, revived = 0, moved = 0, losses = 0, abandoned = 0, abandoned_unsaved = 0, truncated = 0,
-              adopted = 0, cloned = 0, outputs = 0;
+              adopted = 0, cloned = 0, outputs = 0, taken_over = 0, not_taken_over = 0;
 };
 
 using walked_session = session<any_scorer, by_table, protect<top_k>, any_store>;
@@ -108,37 +108,16 @@ struct world {
   walked_session session;
   labelled_engine engine;
   naive::session expected;
+  kind scores;
 };
 
 class walk {
  public:
-  walk(std::uint32_t seed, const any_store& store, naive::rules rules, events& seen) : seed_(seed), random_(seed), seen_(seen) {
-    kind_ = static_cast<kind>(random_() % 5);
+  walk(std::uint32_t seed, const any_store& store, naive::rules rules, events& seen)
+      : seed_(seed), random_(seed), seen_(seen), rules_(std::move(rules)), store_(store) {
     coarse_ = random_() % 2;
     layers_ = static_cast<layer_id>(1 + random_() % 6);
-    const by_table table = random_table(random_, layers_);
-    rules.layers = layers_;
-    rules.count = [table](unsigned done, std::size_t active, std::size_t, bool prefill) -> std::size_t {
-      const double share = (prefill ? table.prefill : table.decode)[done];
-      return share == 0.0 ? 0 : std::max<std::size_t>(1, static_cast<std::size_t>(std::ceil(share * static_cast<double>(active) - 1e-9)));
-    };
-    rules.keep_first = static_cast<unsigned>(random_() % 2 ? random_() % 6 : 0);
-    rules.keep_last = static_cast<unsigned>(random_() % 2 ? random_() % 6 : 0);
-    rules.before_first_layer = kind_ == kind::positions;
-    rules.sums = kind_ == kind::sums || kind_ == kind::window_sums;
-    rules.chunk_layers = [table, kind = kind_, layers = layers_](bool prefill) {
-      if (kind == kind::window_sums) return 0u;
-      const std::vector<double>& shares = prefill ? table.prefill : table.decode;
-      unsigned first = 0;
-      while (table.foretells && first < layers && shares[first] == 0.0) ++first;
-      if (kind != kind::positions) first = std::max(first, 1u);
-      if (kind == kind::window && first < layers) --first;
-      return first;
-    };
-    selection_scratch* scratch = random_() % 2 ? &scratch_ : nullptr;
-    walked_session session({scorer(), table, protect(top_k{}, rules.keep_first, rules.keep_last), store},
-                           {.layers = layers_, .max_tokens = random_() % 2 ? most_tokens : 0, .scratch = scratch});
-    worlds_.push_back({session, {}, naive::session(rules)});
+    worlds_.push_back(new_world());
   }
 
   void go(int operations) {
@@ -146,7 +125,7 @@ class walk {
       CAPTURE(seed_);
       CAPTURE(i);
       world& w = worlds_[random_() % worlds_.size()];
-      const auto what = random_() % 16;
+      const auto what = random_() % 18;
       CAPTURE(what);
       if (w.session.known() > 100 || what == 11)
         truncate(w);
@@ -154,6 +133,8 @@ class walk {
         adopt(w);
       else if (what == 13)
         clone();
+      else if (what > 15)
+        take_over(w, what == 16);
       else
         step(w, what);
       for (const world& each : worlds_) compare(each);
@@ -163,8 +144,37 @@ class walk {
  private:
   static constexpr std::size_t most_tokens = 200;
 
-  any_scorer scorer() const {
-    switch (kind_) {
+  /// A session without tokens, of any policy with the walk's store.
+  world new_world() {
+    const auto scores = static_cast<kind>(random_() % 5);
+    const by_table table = random_table(random_, layers_);
+    naive::rules rules = rules_;
+    rules.layers = layers_;
+    rules.count = [table](unsigned done, std::size_t active, std::size_t, bool prefill) -> std::size_t {
+      const double share = (prefill ? table.prefill : table.decode)[done];
+      return share == 0.0 ? 0 : std::max<std::size_t>(1, static_cast<std::size_t>(std::ceil(share * static_cast<double>(active) - 1e-9)));
+    };
+    rules.keep_first = static_cast<unsigned>(random_() % 2 ? random_() % 6 : 0);
+    rules.keep_last = static_cast<unsigned>(random_() % 2 ? random_() % 6 : 0);
+    rules.before_first_layer = scores == kind::positions;
+    rules.sums = scores == kind::sums || scores == kind::window_sums;
+    rules.chunk_layers = [table, scores, layers = layers_](bool prefill) {
+      if (scores == kind::window_sums) return 0u;
+      const std::vector<double>& shares = prefill ? table.prefill : table.decode;
+      unsigned first = 0;
+      while (table.foretells && first < layers && shares[first] == 0.0) ++first;
+      if (scores != kind::positions) first = std::max(first, 1u);
+      if (scores == kind::window && first < layers) --first;
+      return first;
+    };
+    selection_scratch* scratch = random_() % 2 ? &scratch_ : nullptr;
+    walked_session session({scorer(scores), table, protect(top_k{}, rules.keep_first, rules.keep_last), store_},
+                           {.layers = layers_, .max_tokens = random_() % 2 ? most_tokens : 0, .scratch = scratch});
+    return {session, {}, naive::session(rules), scores};
+  }
+
+  any_scorer scorer(kind scores) const {
+    switch (scores) {
       case kind::attention:
         return head_scores{};
       case kind::positions:
@@ -197,12 +207,61 @@ class walk {
   }
 
   void clone() {
-    const world copy = worlds_[any_below(worlds_.size())];
-    if (worlds_.size() < 3)
-      worlds_.push_back(copy);
-    else
-      worlds_[any_below(3)] = copy;
+    put(world(worlds_[any_below(worlds_.size())]));
     ++seen_.cloned;
+  }
+
+  void put(world next) {
+    if (worlds_.size() < 3)
+      worlds_.push_back(std::move(next));
+    else
+      worlds_[any_below(3)] = std::move(next);
+  }
+
+  /// Another policy goes on from here, as if it had read the tokens itself: a prefill then sees what it sees in one that is started whole.
+  /// `anew`: from a few chunks, where a policy seldom may otherwise.
+  void take_over(world& w, bool anew) {
+    if (anew) {
+      w.session.truncate(0);
+      w.engine.truncate(0);
+      w.expected.truncate(0);
+      for (auto chunks = 1 + any_below(2); chunks > 0; --chunks) step(w, 7);
+    }
+    world next = new_world();
+    if (!next.expected.may_take_over(w.expected)) {
+      CHECK_THROWS_AS(next.session.take_over(w.session), error);
+      must(next.session.known() == 0, "a session that takes nothing over stays as it is");
+      ++seen_.not_taken_over;
+      return;
+    }
+    next.session.take_over(w.session);
+    next.engine = w.engine;
+    next.expected.take_over(w.expected);
+    seen_.taken_over += w.session.known() > 0;
+    compare(next);
+    same_as_whole(next);
+    put(std::move(next));
+  }
+
+  /// A prefill in a copy of `taken`, held against the naive session that reads all tokens at once.
+  void same_as_whole(const world& taken) {
+    world w = taken;
+    naive::session whole = w.expected.anew();
+    const std::size_t tokens = 1 + any_below(8), known = w.session.known() + tokens;
+    const naive::session::scores score = scores_of(w.scores == kind::positions ? known : ++salt_);
+    const std::vector<naive::layer> wanted = whole.step(known, true, score);
+    auto step = w.session.begin({tokens});
+    w.engine.begin(tokens);
+    for (layer_id l = 0; l < layers_; ++l) {
+      plan_ = step.enter(l);
+      must(w.engine.enter(plan_).active == wanted[l].active, "after a fork the same are active as in a session of one policy");
+      leave(step, score);
+      w.engine.leave();
+      w.engine.save(step.spills());
+    }
+    step.finish();
+    w.expected = whole;
+    compare_tokens(w);
   }
 
   /// 0..6: with a query; 7, 8: a chunk; 9, 10: abandoned; 14: out of order; 15: without its evidence.
@@ -213,8 +272,8 @@ class walk {
     const std::size_t outputs = chunk ? 0 : any_below(3) == 0 ? 1 + any_below(tokens) : 1;
     const bool blind = what == 15;
     const bool stops = what == 9 || what == 10 || what == 14;
-    const std::size_t known = w.session.known() + tokens, salt = kind_ == kind::positions ? known : ++salt_;
-    const naive::session::scores score = [&](unsigned done, naive::token t) { return hashed_score(seed_, salt, done, t, coarse_); };
+    const std::size_t known = w.session.known() + tokens, salt = w.scores == kind::positions ? known : ++salt_;
+    const naive::session::scores score = scores_of(salt);
 
     auto step = w.session.begin({tokens, prefill ? phase::prefill : phase::decode, outputs});
     w.engine.begin(tokens);
@@ -270,6 +329,10 @@ class walk {
     ++seen_.abandoned;
   }
 
+  naive::session::scores scores_of(std::size_t salt) const {
+    return [this, salt](unsigned done, naive::token t) { return hashed_score(seed_, salt, done, t, coarse_); };
+  }
+
   template <class Step>
   void leave(Step& step, const naive::session::scores& score) {
     const std::size_t n = plan_.active.size(), queries = std::max<std::size_t>(step.window(), 1);
@@ -302,6 +365,15 @@ class walk {
   }
 
   void compare(const world& w) const {
+    compare_tokens(w);
+    const statistics& seen = w.session.stats();
+    const naive::counts& wanted = w.expected.counted;
+    must(seen.steps == wanted.steps && seen.rows == wanted.rows && seen.dense_rows == wanted.dense_rows && seen.revived == wanted.revived &&
+             seen.prefill_rows == wanted.prefill_rows && seen.prefill_dense_rows == wanted.prefill_dense_rows,
+         "statistics");
+  }
+
+  void compare_tokens(const world& w) const {
     const frontier_table& tokens = w.session.tokens();
     must(tokens.known() == w.expected.known(), "known");
     std::set<std::uint32_t> stored, waiting;
@@ -317,17 +389,13 @@ class walk {
     }
     must(stored.size() == tokens.stored_count() && waiting.size() == tokens.waiting_count(), "no slot is forgotten");
     must(std::ranges::equal(w.session.losses(), w.expected.losses()), "losses");
-    const statistics& seen = w.session.stats();
-    const naive::counts& wanted = w.expected.counted;
-    must(seen.steps == wanted.steps && seen.rows == wanted.rows && seen.dense_rows == wanted.dense_rows && seen.revived == wanted.revived &&
-             seen.prefill_rows == wanted.prefill_rows && seen.prefill_dense_rows == wanted.prefill_dense_rows,
-         "statistics");
   }
 
   std::uint32_t seed_;
   std::mt19937 random_;
   events& seen_;
-  kind kind_;
+  naive::rules rules_;  // of each world, but for its policy
+  any_store store_;
   bool coarse_;
   layer_id layers_;
   selection_scratch scratch_;
@@ -347,7 +415,9 @@ template <class Store, class Rules>
 events walks(Store store, Rules rules) {
   events seen;
   for (std::uint32_t seed = 1; seed <= walks_of_each_store(); ++seed) walk(seed, store(seed, seen), rules(seed), seen).go(16);
-  for (const std::size_t count : {seen.waited, seen.abandoned, seen.truncated, seen.adopted, seen.cloned, seen.outputs}) CHECK(count > 100);
+  for (const std::size_t count :
+       {seen.waited, seen.abandoned, seen.truncated, seen.adopted, seen.cloned, seen.outputs, seen.taken_over, seen.not_taken_over})
+    CHECK(count > 100);
   return seen;
 }
 

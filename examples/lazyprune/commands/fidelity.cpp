@@ -198,7 +198,8 @@ class comparison {
     result.text = text.name;
     result.prompt_tokens = text.prompt.size();
 
-    const prepared_prompt prompt = prepared(text.prompt, {0, text.prompt.size()}, setting, *engine_);
+    const std::size_t whole = text.prompt.size() + text.rest.size();
+    const prepared_prompt prompt = prepared(text.prompt, {0, text.prompt.size()}, setting, whole, *engine_);
     generation_options forced;
     forced.force = text.rest;
     forced.on_logits = [&](std::span<const float> logits) {

@@ -118,11 +118,12 @@ class loaded_engine final : public engine {
     workspace<Backend> work(model_, backend);
     return run_batch(work, std::move(sessions), prompts, steps);
   }
-  scored_prompt self_information(std::span<const token_id> prompt) override {
+  scored_prompt self_information(std::span<const token_id> prompt, std::size_t expected) override {
     Backend backend(how_);
     any_session session(dense(), {.layers = static_cast<layer_id>(model_.config.layers)});
     workspace<Backend> work(model_, backend);
     sequence<Backend> text(model_, std::move(session));
+    text.expect(std::max(expected, prompt.size()));
     memory_watch memory;
     std::vector<double> information = lazyprune::self_information(work, text, prompt, &memory);
     memory_use most = memory.most();

@@ -80,8 +80,8 @@ class engine {
   /// Generates in as many new sequences as there are prompts, a batch a step; see run_batch.
   virtual batch_run generate_together(std::vector<any_session> sessions, std::span<const std::vector<token_id>> prompts,
                                       std::size_t steps) = 0;
-  /// Scores a prompt by a dense pass over it.
-  virtual scored_prompt self_information(std::span<const token_id> prompt) = 0;
+  /// Scores a prompt by a dense pass over it. `expected`: sequence::expect.
+  virtual scored_prompt self_information(std::span<const token_id> prompt, std::size_t expected) = 0;
   virtual const model_config& config() const = 0;
   virtual std::size_t weight_bytes() const = 0;
   /// The bytes of the weights that a step of one token reads.

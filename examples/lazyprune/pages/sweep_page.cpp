@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "pages/sweep_page.hpp"
 
+#include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "pages/html.hpp"
@@ -14,6 +17,22 @@
 namespace lazyprune {
 namespace program {
 
+namespace {
+
+/// Which samples the times are of, where they are not of all; empty where they are.
+std::string timed_text(const sweep_view& view) {
+  std::uint64_t timed = 0, all = 0;
+  for (const std::string& task : view.tasks) {
+    const sweep_entry* dense = view.find("", std::nullopt, task);
+    if (!dense || !dense->summary.timed) continue;
+    timed += *dense->summary.timed;
+    all += dense->summary.n;
+  }
+  return timed < all ? "over " + std::to_string(timed) + " of " + std::to_string(all) + " samples" : "";
+}
+
+}  // namespace
+
 std::string sweep_page(const sweep_table& table) {
   const sweep_view view(table);
   std::string budgets;
@@ -25,7 +44,8 @@ std::string sweep_page(const sweep_table& table) {
                                                            {"layers", std::to_string(table.layers)},
                                                            {"tasks", std::to_string(view.tasks.size())},
                                                            {"methods", std::to_string(view.methods.size())},
-                                                           {"budgets", budgets}})},
+                                                           {"budgets", budgets},
+                                                           {"times", timed_text(view)}})},
                                      {"tasks", task_table(view)},
                                      {"methods", method_list(view)},
                                      {"table1", group_table(view, score_quantity, speedup_quantity, true)},

@@ -28,8 +28,9 @@ struct prepared_prompt {
 };
 
 /// Most settings leave the prompt as it is, which takes no time. `context`: the prompt's tokens that may be compressed away, less those
-/// that the setting keeps.
-prepared_prompt prepared(std::span<const token_id> prompt, token_range context, const eval_setting& setting, engine& model);
+/// that the setting keeps. `expected`: how long the whole prompt with its answer will get.
+prepared_prompt prepared(std::span<const token_id> prompt, token_range context, const eval_setting& setting, std::size_t expected,
+                         engine& model);
 
 }  // namespace program
 }  // namespace lazyprune

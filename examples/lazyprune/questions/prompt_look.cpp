@@ -38,12 +38,13 @@ class stops_where_noted final : public step_observer {
 
 }  // namespace
 
-prompt_look look_at(std::span<const token_id> prompt, layer_id layers, engine& model) {
+prompt_look look_at(std::span<const token_id> prompt, layer_id layers, std::size_t expected, engine& model) {
   prompt_look look;
   look.scores.reserve(prompt.size());
   stops_where_noted observer(look.scores);
   generation_options options;
   options.max_new = 1;
+  options.expected = expected;
   options.observer = &observer;
   const auto start = std::chrono::steady_clock::now();
   // The stage has the scorer asked after that layer; what it would keep does not matter.

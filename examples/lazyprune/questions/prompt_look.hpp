@@ -20,8 +20,9 @@ struct prompt_look {
 };
 
 /// The attention of the prompt's last 8 queries in layer `layers` of the model, from 1 to one less than there are: the mean over its heads,
-/// and then of 7 neighbours. Nothing is computed after that layer.
-prompt_look look_at(std::span<const token_id> prompt, layer_id layers, engine& model);
+/// and then of 7 neighbours. Nothing is computed after that layer. `expected`: how long the text with its answer will get, at least as long
+/// as the prompt (sequence::expect).
+prompt_look look_at(std::span<const token_id> prompt, layer_id layers, std::size_t expected, engine& model);
 
 }  // namespace program
 }  // namespace lazyprune

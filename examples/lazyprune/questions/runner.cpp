@@ -206,6 +206,10 @@ double runner::first_token_seconds(std::span<const token_id> prompt) const {
 double runner::dense_seconds(std::size_t question) const { return first_token_seconds(*prompt_of(question)); }
 
 layer_id runner::share(std::span<const eval_setting> settings) {
+  sharing_.reset();
+  shared_layers_ = 0;
+  beginning_of_.reset();
+  beginning_.reset();
   // The beginning that saves most: so many layers, for each setting that does not prune below them but the first.
   std::vector<layer_id> depths;
   for (const eval_setting& setting : settings)
@@ -234,7 +238,7 @@ generation runner::generate(const ask& asked, const policy_spec& policy, std::sp
     beginning_of_.reset();
     beginning_.reset();
     generation_options whole = options;
-    whole.expected = options.context > 0 ? options.context : std::min(read.size() + options.max_new, context_);
+    whole.expected = expected(read.size(), *questions_[asked.question].task);
     beginning_ = engine_->read(new_session(*sharing_, model_.config(), policies_), read.first(shared), whole);
     beginning_of_ = asked.question;
   }
@@ -247,7 +251,7 @@ eval_prediction runner::predict(const ask& asked) const {
   const shared_prompt whole = prompt_of(asked.question);
   // The context is asked for where it is needed alone: to find it the prompt is decoded.
   const token_range context = asked.setting.prompt_share < 1 ? context_in(q, *whole) : token_range{0, whole->size()};
-  const prepared_prompt prompt = prepared(*whole, context, asked.setting, *engine_);
+  const prepared_prompt prompt = prepared(*whole, context, asked.setting, expected(whole->size(), task), *engine_);
   const std::vector<token_id>& read = prompt.tokens;
   const layer_id looking = asked.setting.look;
 

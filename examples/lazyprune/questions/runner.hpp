@@ -2,6 +2,7 @@
 // Puts a benchmark's questions to a model under any setting: weights are loaded once, and every answer comes with what it cost.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <mutex>
@@ -74,6 +75,11 @@ class runner {
   using shared_prompt = std::shared_ptr<const std::vector<token_id>>;
 
   std::size_t new_tokens(const eval_task& task) const { return flags_.predict > 0 ? flags_.predict : task.max_new; }
+
+  /// How long the text of such a prompt will get with its answer, as its rotary positions are chosen: what -c says, where it is given.
+  std::size_t expected(std::size_t prompt, const eval_task& task) const {
+    return flags_.context > 0 ? context_ : std::min(prompt + new_tokens(task), context_);
+  }
 
   /// The prompt's tokens, with room for the answer after them. The last one is remembered: sweeps ask the same many times.
   shared_prompt prompt_of(std::size_t place) const;

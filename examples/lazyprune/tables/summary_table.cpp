@@ -8,9 +8,11 @@ namespace program {
 
 std::vector<column> summary_columns() {
   std::vector<column> columns{{"metric"}, {"score"}, {"ci95", column_kind::interval}, {"n"}};
-  for (const char* mean : {"lost", "prompt_tokens", "generated_tokens", "ttft_s", "dense_ttft_s", "speedup_ttft", "total_s",
-                           "speedup_total", "share_computed", "revived"})
+  for (const char* mean :
+       {"lost", "prompt_tokens", "generated_tokens", "ttft_s", "dense_ttft_s", "speedup_ttft", "total_s", "speedup_total"})
     columns.push_back({mean, column_kind::estimate});
+  columns.push_back({"timed"});
+  for (const char* mean : {"share_computed", "revived"}) columns.push_back({mean, column_kind::estimate});
   columns.push_back({"per_layer"});
   columns.push_back({"usage", column_kind::json_alone});
   columns.push_back({"peak_bytes"});
@@ -30,6 +32,7 @@ std::vector<cell> summary_cells(const eval_summary& s) {
           cell_of(s.speedup_ttft),
           cell_of(s.total_s),
           cell_of(s.speedup_total),
+          cell_of(s.timed),
           cell_of(s.share_computed),
           cell_of(s.revived),
           s.per_layer.empty() ? cell() : cell(s.per_layer),

@@ -14,8 +14,8 @@ namespace lazyprune {
 namespace program {
 
 /// Keys: task, method, metric, score (0 to 100), ci95 [low, high], n; then, where known, lost, prompt_tokens, generated_tokens, ttft_s,
-/// dense_ttft_s, speedup_ttft, total_s, speedup_total, share_computed and revived, each a mean with its KEY_ci95 after it, per_layer, usage
-/// (in JSON alone) and peak_bytes.
+/// dense_ttft_s, speedup_ttft, total_s, speedup_total, share_computed and revived, each a mean with its KEY_ci95 after it; before
+/// share_computed, timed: how many of the n the times are of; and per_layer, usage (in JSON alone) and peak_bytes.
 table table_of(std::span<const eval_summary> summaries);
 
 /// The columns after task and method, and what a summary has in them.

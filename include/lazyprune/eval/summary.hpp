@@ -37,6 +37,7 @@ struct eval_summary {
   std::optional<estimate> revived{};         // rows a prediction
   std::optional<estimate> total_s{};         // of the whole generation
   std::optional<estimate> speedup_total{};   // mean dense over mean pruned total_s
+  std::optional<std::uint64_t> timed{};      // predictions that have times
   std::vector<double> per_layer{};           // of prompt tokens, the share that each layer computed in the prefill
   // (11, layers): of prompt tokens, the share that each layer has computed by 0 %, 10 % ... 100 % of the generated tokens.
   std::vector<std::vector<double>> usage{};
@@ -124,6 +125,7 @@ inline eval_summary summary_of(const eval_task& task, std::string_view method, s
   if (!dense_ttft.empty()) summary.dense_ttft_s = estimate_of(dense_ttft, draws);
   time([](const eval_cost& c) { return c.total_s; }, [](const eval_cost& c) { return c.dense_total_s; }, summary.total_s,
        summary.speedup_total);
+  summary.timed = static_cast<std::uint64_t>(std::ranges::count_if(predictions, [](const auto& p) { return p.cost->ttft_s.has_value(); }));
   summary.share_computed = estimate_of(values([](const eval_cost& c) { return c.share_computed; }), draws);
   summary.revived = estimate_of(values([](const eval_cost& c) { return c.revived; }), draws);
   summary.per_layer = detail::shares_of_tokens(

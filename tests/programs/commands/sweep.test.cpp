@@ -91,7 +91,13 @@ TEST_CASE("samples that are not timed are answered as the others are, from begin
     CHECK(all["run"].contains("ttft_s"));
   }
   CHECK(timed == whole.size() / 2);
-  CHECK(table(files / "shared/sweep.csv").front().at("ttft_s") != "");
+  for (const row& entry : table(files / "shared/sweep.csv")) {
+    CHECK(entry.at("ttft_s") != "");
+    CHECK(entry.at("n") == "2");
+    CHECK(entry.at("timed") == "1");
+  }
+  for (const row& entry : table(files / "whole/sweep.csv")) CHECK(entry.at("timed") == "2");
+  CHECK(file_text(files / "shared/report.html").find("<dt>times</dt><dd>over 2 of 4 samples</dd>") != std::string::npos);
 }
 
 TEST_CASE("methods at budgets: a table, a page, and predictions that say what made them") {

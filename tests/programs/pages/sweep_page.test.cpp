@@ -229,6 +229,17 @@ TEST_CASE("all results and settings stand in tables") {
   CHECK(count(page, "<dt>random</dt>") == 0);
 }
 
+TEST_CASE("how many samples the times are of, where they are not of all") {
+  sweep_table table = small_table();
+  const auto facts = [&] { return between(sweep_page(table), "<dl class=\"facts\">", "</dl>"); };
+  CHECK(count(facts(), "<dt>times</dt>") == 0);  // of tables without times
+  for (sweep_entry& entry : table.entries) entry.summary.timed = 10;
+  CHECK(count(facts(), "<dt>times</dt>") == 0);
+  for (sweep_entry& entry : table.entries) entry.summary.timed = entry.summary.task == "lcc" ? 10 : 4;
+  check_whole(sweep_page(table));
+  CHECK(count(facts(), "<dt>times</dt><dd>over 18 of 30 samples</dd>") == 1);
+}
+
 TEST_CASE("a table of one entry; of none") {
   check_whole(sweep_page({"tiny", 4, {{"dense", {}, "", summary("lcc", around(100, 0))}}, {}, {}}));
   check_whole(sweep_page({"tiny", 4, {{"lazyllm@2", 0.5, "", summary("lcc", around(0, 0), around(2, 0))}}, {}, {}}));

@@ -29,7 +29,7 @@ TEST_CASE("a look has the scores by which a session prunes after so many layers"
   options.trace = true;
   for (const layer_id layers : {1u, 3u, 5u}) {
     CAPTURE(layers);
-    std::vector<float> scores = look_at(prompt, layers, *model).scores;
+    std::vector<float> scores = look_at(prompt, layers, prompt.size() + 1, *model).scores;
     REQUIRE(scores.size() == prompt.size());
     any_session session(policy{window_attention{8, 7, pooling::mean}, stages{{layers, 0.4}}, top_k{}, none{}}, {.layers = files.layers()});
     const generation pruned = model->generate(std::move(session), prompt, options);
@@ -38,7 +38,7 @@ TEST_CASE("a look has the scores by which a session prunes after so many layers"
     kept.resize(lazyprune::detail::best(scores, 36, kept));
     CHECK(pruned.trace[0].layers[layers].active == kept);
   }
-  const prompt_look one = look_at(std::span(prompt).first(1), 3, *model);
+  const prompt_look one = look_at(std::span(prompt).first(1), 3, 2, *model);
   CHECK(one.scores.size() == 1);
   CHECK(one.bytes > 0);
   CHECK(one.seconds > 0);

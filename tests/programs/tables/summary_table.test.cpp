@@ -30,6 +30,7 @@ eval_summary with_costs() {
   s.speedup_ttft = estimate{2, {1.9, 2.1}};
   s.total_s = estimate{1, {0.5, 1.5}};
   s.speedup_total = estimate{1.25, {1, 1.5}};
+  s.timed = 18;
   s.share_computed = estimate{0.625, {0.5, 0.75}};
   s.revived = estimate{7, {6, 8}};
   s.per_layer = {1, 0.5};
@@ -63,6 +64,7 @@ TEST_CASE("JSON has the keys of the contract, and what is not known is left out"
                    {"total_s_ci95", {0.5, 1.5}},
                    {"speedup_total", 1.25},
                    {"speedup_total_ci95", {1.0, 1.5}},
+                   {"timed", 18},
                    {"share_computed", 0.625},
                    {"share_computed_ci95", {0.5, 0.75}},
                    {"revived", 7.0},
@@ -79,13 +81,14 @@ TEST_CASE("CSV has a column for everything") {
         "generated_tokens,generated_tokens_low,generated_tokens_high,ttft_s,"
         "ttft_s_low,ttft_s_high,"
         "dense_ttft_s,dense_ttft_s_low,dense_ttft_s_high,speedup_ttft,speedup_ttft_low,speedup_ttft_high,total_s,total_s_low,total_s_high,"
-        "speedup_total,speedup_total_low,speedup_total_high,share_computed,share_computed_low,share_computed_high,revived,revived_low,"
+        "speedup_total,speedup_total_low,speedup_total_high,timed,"
+        "share_computed,share_computed_low,share_computed_high,revived,revived_low,"
         "revived_high,per_layer,peak_bytes\n"
-        "\"qasper\",\"dense|\"\"x\"\"\",\"qa_f1\",12.5,10.0,16.0,20,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,\n"
+        "\"qasper\",\"dense|\"\"x\"\"\",\"qa_f1\",12.5,10.0,16.0,20,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,\n"
         "\"qasper\",\"lazy\",\"qa_f1\",12.5,10.0,16.0,20,0.5,-1.0,2.0,1900.0,1800.0,2000.0,12.5,10.0,15.0,0.25,0.24,0.26,0.5,0.5,0.5,2.0,1."
         "9,2.1,1.0,0.5,"
         "1.5,1.25,1.0,"
-        "1.5,0.625,0.5,0.75,7.0,6.0,"
+        "1.5,18,0.625,0.5,0.75,7.0,6.0,"
         "8.0,1.0 0.5,3145728\n");
 }
 

@@ -32,7 +32,7 @@ const sweep_table sweep{
 }  // namespace
 
 TEST_CASE("CSV: the method, its budget and its policy, then what a summary has") {
-  const std::string none = ",,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,\n";
+  const std::string none = ",,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,\n";
   const std::string of_summaries = to_csv(table_of(std::span<const eval_summary>())), before = "task,method,";
   REQUIRE(of_summaries.starts_with(before));
   const std::string keys = of_summaries.substr(before.size(), of_summaries.size() - before.size() - 1);

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT
+#include "questions/runner.hpp"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <lazyprune/policy/scorer/last_query_attention.hpp>
+#include <lazyprune/registry/policy_registry.hpp>
+#include <lazyprune/registry/shipped_policies.hpp>
+
+#include <io/support.hpp>
+
+using namespace lazyprune;
+using namespace lazyprune::program;
+
+namespace {
+
+const std::string bundled = LAZYPRUNE_SOURCE_DIR "/examples/pocket/";
+
+/// Notes how often it was made from its text.
+struct noted_attention {
+  static constexpr std::string_view name = "noted_attention";
+  static inline int made = 0;
+  void score(const attention_view& attention, std::span<float> out) const { last_query_attention{}.score(attention, out); }
+  template <class Visitor>
+  void describe(Visitor&) {
+    ++made;
+  }
+};
+
+eval_setting setting_named(const std::string& name, const policy_spec& policy, double prompt_share = 1) {
+  return {.method = name, .policy = policy, .prompt_share = prompt_share};
+}
+
+const eval_setting dense_setting = setting_named("dense", {.preset = "dense"}), early_setting = setting_named("early", {.stages = "3:0.5"}),
+                   late_setting = setting_named("late", {.stages = "5:0.1"}),
+                   later_setting = setting_named("late too", {.stages = "5:0.3"}),
+                   half_prompt = setting_named("compressed", {.preset = "dense"}, 0.5);
+
+runner few_questions(const policy_registry& policies) {
+  return {{.path = bundled + "model"},
+          {.threads = 1},
+          {.data = {bundled + "prompts/pocket_few_shot.jsonl"}, .predict = 3, .max_length = 200, .limit = 2},
+          policies};
+}
+
+}  // namespace
+
+TEST_CASE("settings share the beginning that saves most layers") {
+  const policy_registry policies = shipped_policies();
+  runner run = few_questions(policies);
+  const auto shared = [&](const std::vector<eval_setting>& settings) { return run.share(settings); };
+  CHECK(shared({dense_setting, early_setting, late_setting}) == 3);  // twice, before 5 layers once
+  CHECK(shared({dense_setting, late_setting}) == 5);
+  CHECK(shared({dense_setting, early_setting, late_setting, later_setting}) == 5);  // twice, before 3 layers three times
+  CHECK(shared({dense_setting, dense_setting}) == 6);
+  CHECK(shared({early_setting, half_prompt}) == 0);
+  CHECK(shared({dense_setting, early_setting, half_prompt}) == 3);
+  CHECK(shared({late_setting}) == 0);
+  CHECK(shared({}) == 0);
+}
+
+TEST_CASE("a question's beginning is read once, for the first setting that is not timed, and its answers are those of each alone") {
+  policy_registry policies = shipped_policies();
+  policies.add<noted_attention>();
+  const eval_setting noted = setting_named("noted", {.stages = "3:0.5", .scorer = "noted_attention"});
+  runner run = few_questions(policies);
+  run.load();
+  REQUIRE(run.share(std::vector{dense_setting, noted, late_setting}) == 3);
+  // Asked under other settings, its policy is made where a beginning is read under it.
+  const auto beginnings = [&](std::size_t question, const eval_setting& setting, bool timed) {
+    const int before = noted_attention::made;
+    run.predict({question, setting, setting.method, timed});
+    return noted_attention::made - before;
+  };
+  const int once = beginnings(0, dense_setting, false);
+  CHECK(once > 0);
+  CHECK(beginnings(0, late_setting, false) == 0);
+  CHECK(beginnings(1, late_setting, false) == once);
+  CHECK(beginnings(1, dense_setting, false) == 0);
+  CHECK(beginnings(0, late_setting, true) == 0);
+  CHECK(beginnings(0, half_prompt, false) == 0);
+  CHECK(beginnings(0, dense_setting, false) == once);
+
+  for (const eval_setting& setting : {dense_setting, noted, late_setting}) {
+    const eval_prediction timed = run.predict({0, setting, "m", true}), shared = run.predict({0, setting, "m", false});
+    CHECK(shared.text == timed.text);
+    CHECK(shared.cost->rows == timed.cost->rows);
+    CHECK(shared.cost->usage == timed.cost->usage);
+    CHECK(timed.cost->ttft_s);
+    CHECK_FALSE(shared.cost->ttft_s);
+    CHECK_FALSE(shared.cost->total_s);
+  }
+}
+
+namespace {
+
+/// What the bundled model, with a chat template, makes of a prompt and the beginning of its answer.
+struct asked_in_words {
+  lazyprune_test::temporary_folder folder;
+  policy_registry policies = shipped_policies();
+
+  explicit asked_in_words(const std::string& words) {
+    for (const char* name : {"config.json", "model.safetensors", "tokenizer.model"})
+      std::filesystem::create_symlink(bundled + "model/" + name, folder / name);
+    folder.write("tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "</s>"})");
+    folder.write("chat_template.jinja", words);
+  }
+
+  eval_prediction with(const std::string& answer_prefix) const {
+    const auto data =
+        folder.write("data.jsonl", R"({"index": 0, "input": "the color of the door is red .", "outputs": ["red"], "answer_prefix": ")" +
+                                       answer_prefix + "\"}\n");
+    runner run({.path = folder.path().string()}, {.threads = 1},
+               {.data = {data.string()}, .task = "niah_single_1", .chat = "template", .predict = 8}, policies);
+    run.load();
+    return run.predict({0, dense_setting, "m", false});
+  }
+  bool same(const std::string& one, const std::string& other) const {
+    const eval_prediction a = with(one), b = with(other);
+    return a.text == b.text && a.cost->prompt_tokens == b.cost->prompt_tokens && a.cost->rows == b.cost->rows;
+  }
+  std::size_t tokens(const std::string& answer_prefix) const { return with(answer_prefix).cost->prompt_tokens; }
+};
+
+}  // namespace
+
+TEST_CASE("after words that end with a line or a space, an answer begins without its spaces") {
+  const std::string words = "{{ bos_token }}{{ messages[0].content }} answer :";
+  for (const char* end : {"{{ '\\n' }}", "{{ ' ' }}"}) {
+    CAPTURE(end);
+    const asked_in_words model(words + end);
+    CHECK(model.same("   the door", "the door"));
+    CHECK(model.same(" the  door ", "the  door "));  // at its beginning alone
+    CHECK_FALSE(model.same("the  door", "the door"));
+    CHECK(model.same("   ", ""));
+    CHECK(model.tokens("the door") > model.tokens(""));
+  }
+  const asked_in_words model(words);
+  CHECK_FALSE(model.same("   the door", "the door"));
+  CHECK(model.tokens("   the door") > model.tokens(" the door"));
+  CHECK(model.tokens("   ") > model.tokens(""));
+}
