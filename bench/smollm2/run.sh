@@ -7,7 +7,7 @@
 #
 #   BUILD=build                        the folder to build in; prompts and predictions lie in its folder smollm2/
 #   THREADS=                           of the runs; where none are named, all that the process may use
-#   TABLES="headline methods lengths tasks search fidelity conversations"
+#   TABLES="headline methods lengths tasks search depth fidelity conversations"
 #                                      what to run
 #
 # Ended at any moment and started again it goes on where it was; fidelity and conversations begin a file anew that was not whole.
@@ -35,11 +35,14 @@ esac
 # The needle tasks that the dense model answers: those of which it finds half and more at 2,000 tokens (the table of all tasks shows which).
 needles="niah_single_1 niah_single_2 niah_multivalue niah_multiquery"
 all_tasks="$needles niah_single_3 niah_multikey_1 niah_multikey_2 niah_multikey_3 vt cwe fwe qa_1 quote_sentence repeat_lines"
-# Three schedules: two of LazyLLM whole, and one that prunes the prompt alone, so that the step after the first token computes what was left
-# out.
-mild="--stages 21:0.1"
-hard="--stages 18:0.1"
-prompt_only="--stages 9:0.5,15:0.1 --decode dense"
+# The program's own stages for this model, and a schedule as fast as the paper's figure: it prunes the prompt alone, so that the step after
+# the first token computes what was left out.
+recommended="--stages 18:0.5,21:0.3"
+fast="--stages 9:0.5,15:0.1 --decode dense"
+# What the paper draws (Figure 4), and the recommended stages, for the bundled model's six layers: after the same share of the layers.
+drawn_for_six="--stages 2:0.7,4:0.7,5:0.7"
+recommended_for_six="--stages 4:0.15"
+drawn="--stages 9:0.7,18:0.7,27:0.7"
 
 answer=48 # tokens at most: room for four numbers
 
@@ -74,10 +77,9 @@ lazyprune() {
     >"$out.md"
 }
 
-# schedules NAME TIMED: all three beside the dense model; times are of the first TIMED samples of each task
+# schedules NAME TIMED: both beside the dense model; times are of the first TIMED samples of each task
 schedules() {
-  lazyprune sweep "$1" --methods dense --budgets 1 --timed "$2" --variant "mild=$mild" --variant "hard=$hard" \
-    --variant "prompt_only=$prompt_only"
+  lazyprune sweep "$1" --methods dense --budgets 1 --timed "$2" --variant "recommended=$recommended" --variant "fast=$fast"
   cp "$out/sweep.csv" "$here/$1.csv"
 }
 
@@ -88,40 +90,41 @@ configure "$build"
 build "$build" --target lazyprune.program
 mkdir -p "$work"
 
-for table in ${TABLES:-headline methods lengths tasks search fidelity conversations}; do
+for table in ${TABLES:-headline methods lengths tasks search depth fidelity conversations}; do
   case $table in
     headline)
-      for tokens in 2000 4000; do
-        # shellcheck disable=SC2086
-        samples "$tokens" "$(share 100)" $needles
-        schedules "headline-$tokens" 10
-      done
+      # shellcheck disable=SC2086
+      samples 2000 "$(share 100)" $needles
+      schedules headline-2000 10
+      # shellcheck disable=SC2086
+      samples 4000 "$(share 60)" $needles
+      schedules headline-4000 6
       ;;
     lengths)
       for tokens in 1000 7500; do
         # shellcheck disable=SC2086
         samples "$tokens" "$(share 15)" $needles
-        schedules "length-$tokens" 3
+        schedules "length-$tokens" 2
       done
       ;;
     tasks)
       answer=0 # as RULER has it
       # shellcheck disable=SC2086
-      samples 2000 "$(share 20)" $all_tasks
+      samples 2000 "$(share 10)" $all_tasks
       schedules tasks-2000 1
       answer=48
       ;;
     methods)
       # shellcheck disable=SC2086
       samples 2000 "$(share 15)" $needles
-      lazyprune sweep methods --budgets 0.55,0.65,0.8 --seeds 1 --timed 3 --sensitivity 2 \
+      lazyprune sweep methods --budgets 0.65 --seeds 1 --timed 3 \
         --methods lazyllm@15,no_revival@15,dense_decode@15,static@15,random,compression,streaming,snapkv,gemfilter@15,fastkv@15,given@8 \
         --variant 'summed@15=--scorer accumulated_attention:since=step' \
         --variant 'last8@15=--scorer window_attention:window=8,kernel=1' \
-        --variant 'last32@15=--scorer window_attention:window=32,kernel=1' \
         --variant 'values@15=--scorer value_weighted_attention' \
         --variant 'blocks@15=--selector blocks:size=16' \
-        --variant 'question@15=--keep-first 4 --keep-last 48'
+        --variant 'question@15=--keep-first 4 --keep-last 48' \
+        --variant "drawn=$drawn" --variant "recommended=$recommended"
       cp "$out/report.html" "$out/accuracy.svg" "$here/"
       cp "$out/sweep.csv" "$here/methods.csv"
       ;;
@@ -132,14 +135,23 @@ for table in ${TABLES:-headline methods lengths tasks search fidelity conversati
       cp "$out/search.csv" "$here/"
       cp "$out.md" "$here/search.md"
       ;;
+    depth)
+      # The bundled model, by rules that nobody made for it.
+      set --
+      for file in examples/pocket/prompts/pocket_*.jsonl; do
+        set -- "$@" -d "$file"
+      done
+      "$build/examples/lazyprune" sweep -m examples/pocket/model "$@" ${THREADS:+-t "$THREADS"} --resume --out "$work/depth" --methods dense --budgets 1 \
+        --variant "drawn=$drawn_for_six" --variant "recommended=$recommended_for_six" >"$work/depth.md"
+      cp "$work/depth/sweep.csv" "$here/depth.csv"
+      ;;
     fidelity)
       for tokens in 2000 4000; do
         made=$work/fidelity-$tokens.csv
         if [ ! -f "$made" ]; then
           "$build/examples/lazyprune" fidelity --model "$smollm2" -f bench/smollm2/haystack.txt --places "$(share 20)" --prefix "$tokens" \
-            -n 128 ${THREADS:+-t "$THREADS"} --budgets 0.65 \
-            --methods lazyllm@15,no_revival@15,dense_decode@15,static@15,random,streaming,gemfilter@15,fastkv@15 \
-            --variant "mild=$mild" --variant "hard=$hard" --variant "prompt_only=$prompt_only" -o csv >"$made.unfinished"
+            -n 128 ${THREADS:+-t "$THREADS"} --budgets 0.65 --methods lazyllm@15,no_revival@15,static@15,random,streaming \
+            --variant "recommended=$recommended" --variant "fast=$fast" -o csv >"$made.unfinished"
           mv "$made.unfinished" "$made"
         fi
         cp "$made" "$here/"
@@ -149,11 +161,10 @@ for table in ${TABLES:-headline methods lengths tasks search fidelity conversati
       made=$work/conversations.csv
       if [ ! -f "$made" ]; then
         python3 bench/smollm2/conversations.py 2000 "$(share 20)" $seed "$made" --program "$build/examples/lazyprune" --model "$smollm2" \
-          ${THREADS:+-t "$THREADS"} --setting "dense=--policy dense" --setting "mild=$mild" --setting "hard=$hard" \
-          --setting "prompt_only=$prompt_only"
+          ${THREADS:+-t "$THREADS"} --setting "dense=--policy dense" --setting "recommended=$recommended" --setting "fast=$fast"
       fi
       cp "$made" "$here/"
       ;;
-    *) fail "TABLES: expected headline, methods, lengths, tasks, search, fidelity or conversations, found $table" ;;
+    *) fail "TABLES: expected headline, methods, lengths, tasks, search, depth, fidelity or conversations, found $table" ;;
   esac
 done
