@@ -35,13 +35,14 @@ esac
 # The needle tasks that the dense model answers: those of which it finds half and more at 2,000 tokens (the table of all tasks shows which).
 needles="niah_single_1 niah_single_2 niah_multivalue niah_multiquery"
 all_tasks="$needles niah_single_3 niah_multikey_1 niah_multikey_2 niah_multikey_3 vt cwe fwe qa_1 quote_sentence repeat_lines"
-# The program's own stages for this model, and a schedule as fast as the paper's figure: it prunes the prompt alone, so that the step after
-# the first token computes what was left out.
-recommended="--stages 18:0.5,21:0.3"
+# The program's own stages for this model; harder ones; and a schedule as fast as the paper's figure, which prunes the prompt alone, so that
+# the step after the first token computes what was left out.
+recommended="--stages 21:0.3"
+harder="--stages 18:0.5,21:0.3"
 fast="--stages 9:0.5,15:0.1 --decode dense"
 # What the paper draws (Figure 4), and the recommended stages, for the bundled model's six layers: after the same share of the layers.
 drawn_for_six="--stages 2:0.7,4:0.7,5:0.7"
-recommended_for_six="--stages 4:0.15"
+recommended_for_six="--stages 4:0.3"
 drawn="--stages 9:0.7,18:0.7,27:0.7"
 
 answer=48 # tokens at most: room for four numbers
@@ -77,9 +78,10 @@ lazyprune() {
     >"$out.md"
 }
 
-# schedules NAME TIMED: both beside the dense model; times are of the first TIMED samples of each task
+# schedules NAME TIMED: all three beside the dense model; times are of the first TIMED samples of each task
 schedules() {
-  lazyprune sweep "$1" --methods dense --budgets 1 --timed "$2" --variant "recommended=$recommended" --variant "fast=$fast"
+  lazyprune sweep "$1" --methods dense --budgets 1 --timed "$2" --variant "recommended=$recommended" \
+    --variant "harder=$harder" --variant "fast=$fast"
   cp "$out/sweep.csv" "$here/$1.csv"
 }
 
@@ -97,8 +99,8 @@ for table in ${TABLES:-headline methods lengths tasks search depth fidelity conv
       samples 2000 "$(share 100)" $needles
       schedules headline-2000 10
       # shellcheck disable=SC2086
-      samples 4000 "$(share 60)" $needles
-      schedules headline-4000 6
+      samples 4000 "$(share 30)" $needles
+      schedules headline-4000 3
       ;;
     lengths)
       for tokens in 1000 7500; do
@@ -151,7 +153,7 @@ for table in ${TABLES:-headline methods lengths tasks search depth fidelity conv
         if [ ! -f "$made" ]; then
           "$build/examples/lazyprune" fidelity --model "$smollm2" -f bench/smollm2/haystack.txt --places "$(share 20)" --prefix "$tokens" \
             -n 128 ${THREADS:+-t "$THREADS"} --budgets 0.65 --methods lazyllm@15,no_revival@15,static@15,random,streaming \
-            --variant "recommended=$recommended" --variant "fast=$fast" -o csv >"$made.unfinished"
+            --variant "recommended=$recommended" --variant "harder=$harder" --variant "fast=$fast" -o csv >"$made.unfinished"
           mv "$made.unfinished" "$made"
         fi
         cp "$made" "$here/"
@@ -161,7 +163,8 @@ for table in ${TABLES:-headline methods lengths tasks search depth fidelity conv
       made=$work/conversations.csv
       if [ ! -f "$made" ]; then
         python3 bench/smollm2/conversations.py 2000 "$(share 20)" $seed "$made" --program "$build/examples/lazyprune" --model "$smollm2" \
-          ${THREADS:+-t "$THREADS"} --setting "dense=--policy dense" --setting "recommended=$recommended" --setting "fast=$fast"
+          ${THREADS:+-t "$THREADS"} --setting "dense=--policy dense" --setting "recommended=$recommended" --setting "harder=$harder" \
+          --setting "fast=$fast"
       fi
       cp "$made" "$here/"
       ;;
