@@ -43,7 +43,7 @@ const eval_setting dense_setting = setting_named("dense", {.preset = "dense"}), 
 runner few_questions(const policy_registry& policies) {
   return {{.path = bundled + "model"},
           {.threads = 1},
-          {.data = {bundled + "prompts/pocket_few_shot.jsonl"}, .predict = 3, .max_length = 200, .limit = 2},
+          {.data = {bundled + "prompts/pocket_few_shot.jsonl"}, .task = {}, .predict = 3, .max_length = 200, .limit = 2},
           policies};
 }
 
