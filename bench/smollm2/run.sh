@@ -44,6 +44,7 @@ fast="--stages 9:0.5,15:0.1 --decode dense"
 drawn_for_six="--stages 2:0.7,4:0.7,5:0.7"
 recommended_for_six="--stages 4:0.3"
 drawn="--stages 9:0.7,18:0.7,27:0.7"
+asked=$(echo "$recommended $harder $fast" | cksum | cut -d' ' -f1) # in the names of files that are not made again
 
 answer=48 # tokens at most: room for four numbers
 
@@ -143,30 +144,30 @@ for table in ${TABLES:-headline methods lengths tasks search depth fidelity conv
       for file in examples/pocket/prompts/pocket_*.jsonl; do
         set -- "$@" -d "$file"
       done
-      "$build/examples/lazyprune" sweep -m examples/pocket/model "$@" ${THREADS:+-t "$THREADS"} --resume --out "$work/depth" --methods dense --budgets 1 \
+      "$build/examples/lazyprune" sweep -m examples/pocket/model "$@" --limit "$(share 30)" ${THREADS:+-t "$THREADS"} --resume --out "$work/depth" --methods dense --budgets 1 \
         --variant "drawn=$drawn_for_six" --variant "recommended=$recommended_for_six" >"$work/depth.md"
       cp "$work/depth/sweep.csv" "$here/depth.csv"
       ;;
     fidelity)
       for tokens in 2000 4000; do
-        made=$work/fidelity-$tokens.csv
+        made=$work/fidelity-$tokens-$asked.csv
         if [ ! -f "$made" ]; then
           "$build/examples/lazyprune" fidelity --model "$smollm2" -f bench/smollm2/haystack.txt --places "$(share 20)" --prefix "$tokens" \
             -n 128 ${THREADS:+-t "$THREADS"} --budgets 0.65 --methods lazyllm@15,no_revival@15,static@15,random,streaming \
             --variant "recommended=$recommended" --variant "harder=$harder" --variant "fast=$fast" -o csv >"$made.unfinished"
           mv "$made.unfinished" "$made"
         fi
-        cp "$made" "$here/"
+        cp "$made" "$here/fidelity-$tokens.csv"
       done
       ;;
     conversations)
-      made=$work/conversations.csv
+      made=$work/conversations-$asked.csv
       if [ ! -f "$made" ]; then
         python3 bench/smollm2/conversations.py 2000 "$(share 20)" $seed "$made" --program "$build/examples/lazyprune" --model "$smollm2" \
           ${THREADS:+-t "$THREADS"} --setting "dense=--policy dense" --setting "recommended=$recommended" --setting "harder=$harder" \
           --setting "fast=$fast"
       fi
-      cp "$made" "$here/"
+      cp "$made" "$here/conversations.csv"
       ;;
     *) fail "TABLES: expected headline, methods, lengths, tasks, search, depth, fidelity or conversations, found $table" ;;
   esac

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <bit>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -28,8 +29,8 @@ class row_reader {
   virtual void read(const tensor& matrix, std::size_t row, std::byte* to) const = 0;
 };
 
-/// A matrix (rows, columns), or a vector (1, columns), in row-major order, little-endian. The data belongs to the checkpoint and
-/// may be unaligned.
+/// A matrix (rows, columns), or a vector (1, columns), in row-major order, little-endian. Data and reader belong to the source
+/// that gave it; the data may be unaligned.
 struct tensor {
   dtype type;
   std::size_t rows;
@@ -71,6 +72,7 @@ constexpr float float_of_f16(std::uint16_t bits) {
 /// `count` numbers of a tensor without reader from element `first` on, as T (float or double).
 template <class T>
 void widen(const tensor& from, std::size_t first, std::size_t count, T* out) {
+  assert(!from.reader);
   const std::byte* at = from.data + first * size_of(from.type);
   for (std::size_t i = 0; i < count; ++i) {
     if (from.type == dtype::f32) {

@@ -110,7 +110,8 @@ struct attention_probe {
   std::size_t stride = 0;
 };
 
-/// What a model's weights are made with.
+/// What a model's weights are made with. The matrices that `pack` and `pack_gated` get may have a reader: their rows are asked for by
+/// tensor::row. The vectors that `load` gets have none.
 template <class B>
 concept weight_packer = requires(B b, std::span<const tensor> parts, const tensor& part, dtype as) {
   { b.pack(parts, as) } -> std::same_as<typename B::matrix>;

@@ -308,7 +308,7 @@ class checkpoint_weights {
   bool contains(std::string_view name) const { return files_.contains(name); }
 
   /// The tensor, which must have this shape; with one row it may also be a vector. Throws `error` otherwise. It is about to be read, so
-  /// where it is mapped it begins to come into memory.
+  /// where it is mapped it begins to come into memory. It is valid as long as this object and the checkpoint are.
   tensor get(std::string_view name, std::size_t rows, std::size_t columns) const {
     const placed_tensor& placed = files_.of_shape(name, rows, columns);
     const stored_tensor& t = *placed.stored;
@@ -346,6 +346,7 @@ class checkpoint_weights {
   /// The tensor's bytes and those behind it come into memory while it is packed: most files have the order of the layers. What was asked
   /// for is not asked for again.
   void come_into_memory(const placed_tensor& t) const {
+    if (!t.file->mapped()) return;
     constexpr std::size_t ahead = std::size_t{64} << 20;
     const std::span<const std::byte> file = t.file->bytes(), own = t.stored->data;
     const auto first = static_cast<std::size_t>(own.data() - file.data());

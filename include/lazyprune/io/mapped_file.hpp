@@ -69,6 +69,8 @@ class mapped_file {
 
   const std::string& name() const { return name_; }
   std::span<const std::byte> bytes() const { return {data_.get(), size_}; }
+  /// Whether its pages come into memory as they are read, or are there.
+  bool mapped() const { return data_.get_deleter().mapped != 0; }
   /// Says that this part will be read from end to end soon: where it is mapped, it comes into memory while the reader does other things.
   void will_need(std::span<const std::byte> part) const {
     constexpr std::size_t at_once = std::size_t{1} << 19;  // Linux reads no more ahead than a device's read_ahead_kb, whatever is asked for
@@ -82,7 +84,7 @@ class mapped_file {
  private:
   /// Advises about the pages that the part has a share in. It is no more than a hint, so that a failure does not matter.
   void advise(std::span<const std::byte> part, int advice) const {
-    if (data_.get_deleter().mapped == 0 || part.empty()) return;
+    if (!mapped() || part.empty()) return;
     const auto first = static_cast<std::size_t>(part.data() - data_.get()), page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
     const std::size_t begin = first / page * page;
     ::madvise(const_cast<std::byte*>(data_.get()) + begin, first + part.size() - begin, advice);

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <span>
 #include <stop_token>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -26,8 +27,11 @@ class read_ahead {
       for (; !part.empty(); part = part.subspan(std::min(at_once, part.size())))
         parts_.emplace_back(&file, part.first(std::min(at_once, part.size())));
     }
-    if (!thread_.joinable()) thread_ = std::jthread([this](const std::stop_token& stop) { work(stop); });
-    more_.notify_one();
+    try {
+      if (!thread_.joinable()) thread_ = std::jthread([this](const std::stop_token& stop) { work(stop); });
+      more_.notify_one();
+    } catch (const std::system_error&) {  // no thread to be had: pages come when they are read
+    }
   }
 
  private:

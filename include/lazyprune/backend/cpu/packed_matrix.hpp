@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -110,12 +111,15 @@ class packed_matrix {
 
   void fill(std::span<const tensor> parts, int threads) {
     // Rows that are read, a panel's for each thread, a cache line more apart than a power of two may be: they are taken side by side.
-    const std::size_t apart = std::ranges::any_of(parts, [](const tensor& part) { return part.reader; }) ? inputs_ * 4 + 64 : 0;
-    std::vector<std::vector<std::byte>> rooms(static_cast<std::size_t>(threads), std::vector<std::byte>(apart * panel_outputs));
+    std::size_t apart = 0;
+    for (const tensor& part : parts)
+      if (part.reader) apart = std::max(apart, part.row_bytes() + kernels::line_bytes);
+    std::vector<std::unique_ptr<std::byte[]>> rooms(static_cast<std::size_t>(std::max(threads, 1)));
+    for (auto& room : rooms) room = std::make_unique_for_overwrite<std::byte[]>(apart * panel_outputs);
     detail::for_tasks(threads, panels_, [&](std::size_t p, std::size_t thread) {
       source_row sources[panel_outputs];
       for (std::size_t lane = 0; lane < panel_outputs; ++lane)
-        sources[lane] = source_of(parts, p, lane, rooms[thread].data() + lane * apart);
+        sources[lane] = source_of(parts, p, lane, rooms[thread].get() + lane * apart);
       fill_panel(sources, values_.data() + p * panel_bytes_);
     });
   }
