@@ -144,8 +144,9 @@ for table in ${TABLES:-headline methods lengths tasks search depth fidelity conv
       for file in examples/pocket/prompts/pocket_*.jsonl; do
         set -- "$@" -d "$file"
       done
-      "$build/examples/lazyprune" sweep -m examples/pocket/model "$@" --limit "$(share 30)" ${THREADS:+-t "$THREADS"} --resume --out "$work/depth" --methods dense --budgets 1 \
-        --variant "drawn=$drawn_for_six" --variant "recommended=$recommended_for_six" >"$work/depth.md"
+      "$build/examples/lazyprune" sweep -m examples/pocket/model "$@" --limit "$(share 30)" ${THREADS:+-t "$THREADS"} --resume \
+        --out "$work/depth" --methods dense --budgets 1 --variant "drawn=$drawn_for_six" \
+        --variant "recommended=$recommended_for_six" >"$work/depth.md"
       cp "$work/depth/sweep.csv" "$here/depth.csv"
       ;;
     fidelity)

@@ -93,6 +93,13 @@ struct gated {
   }
 };
 
+std::vector<float> numbers_of(const guarded<float>& rows) {
+  std::vector<float> numbers;
+  for (std::size_t r = 0; r < rows.view().rows; ++r)
+    numbers.insert(numbers.end(), rows.view().row(r), rows.view().row(r) + rows.view().columns);
+  return numbers;
+}
+
 }  // namespace
 
 CONTRACT("matrices whose rows are read: what the same numbers give where they lie in memory", readers) {
@@ -112,21 +119,16 @@ CONTRACT("matrices whose rows are read: what the same numbers give where they li
       const tensor end{type, rows - from, inputs, plain.data + from * plain.row_bytes()},
           read_end{type, rows - from, inputs, read.data, &reader, from};
 
+      const guarded<float> input(2, inputs, x);
       const auto product = [&](const auto& weight) {
         guarded<float> out(2, weight.outputs());
-        backend.multiply(guarded<float>(2, inputs, x).view(), weight, nullptr, out.view());
-        std::vector<float> numbers;
-        for (std::size_t r = 0; r < 2; ++r)
-          for (std::size_t n = 0; n < weight.outputs(); ++n) numbers.push_back(static_cast<float>(out(r, n)));
-        return numbers;
+        backend.multiply(input.view(), weight, nullptr, out.view());
+        return numbers_of(out);
       };
       const auto gated = [&](const auto& weight) {
         guarded<float> out(2, rows);
-        backend.gated_multiply(guarded<float>(2, inputs, x).view(), weight, nullptr, lazyprune::gate_activation::silu, out.view());
-        std::vector<float> numbers;
-        for (std::size_t r = 0; r < 2; ++r)
-          for (std::size_t n = 0; n < rows; ++n) numbers.push_back(static_cast<float>(out(r, n)));
-        return numbers;
+        backend.gated_multiply(input.view(), weight, nullptr, lazyprune::gate_activation::silu, out.view());
+        return numbers_of(out);
       };
       CHECK(product(backend.pack(std::array{read, end, read_end}, as)) == product(backend.pack(std::array{plain, read_end, end}, as)));
       CHECK(gated(backend.pack_gated(plain, read, as)) == gated(backend.pack_gated(plain, plain, as)));
