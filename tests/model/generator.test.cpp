@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <lazyprune/model/generator.hpp>
 
+#include <lazyprune/backend/cpu.hpp>
 #include <lazyprune/backend/reference.hpp>
 #include <lazyprune/lazyprune.hpp>
 #include <lazyprune/model/random_source.hpp>
@@ -435,6 +436,132 @@ TEST_CASE("drafts are read together: the same text in fewer steps, and the seque
     options.force = {4, 5, 6, 7, 8, 1, 2, 9, 9, 9, 9, 3};
     CHECK(b.check(repeated, options, n).accepted > 0);
   }
+}
+
+namespace {
+
+struct text_asked {
+  any_session session;
+  std::vector<token_id> prompt;
+  generation_options options{};
+};
+
+/// Texts that differ in all that they may differ in.
+std::vector<text_asked> many_asked() {
+  const auto session = [](auto policy) { return any_session(policy, {.layers = 4}); };
+  std::vector<text_asked> all;
+  all.push_back({session(dense()), prompt, of_length(9)});
+  all.push_back({session(lazyllm({{1, 0.5}, {3, 0.3}})), {9, 8, 7, 6, 5, 4, 3, 2, 1, 10, 11, 12, 13, 14}, of_length(5)});
+  all.push_back({session(lazyllm({{2, 0.2}})), prompt, of_length(1)});
+  all.push_back({session(dense()), {1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3}, of_length(12)});
+  all.back().options.speculate = 5;
+  all.push_back({session(dense()), {7}, of_length(20)});
+  all.back().options.context = 6;
+  all.push_back({session(lazyllm({{3, 0.5}})), prompt, of_length(8)});
+  all.back().options.sampler = {.temperature = 0.9, .top_k = 5, .top_p = 1, .min_p = 0};
+  all.push_back({session(dense()), prompt, of_length(0)});
+  all.push_back({session(lazyllm({{2, 0.5}})), prompt, {}});
+  all.back().options.force = {4, 3, 2, 1, 5, 6};
+  for (text_asked& asked : all) {
+    asked.options.trace = asked.options.speculate == 0;
+    asked.options.chunk = 4;
+  }
+  return all;
+}
+
+/// Puts them all to one model, together or each alone; and what each of them is told of.
+template <tensor_backend Backend>
+struct together_bench {
+  model_config config = tiny();
+  Backend backend{execution{}};
+  model<Backend> net = load_model(backend, config, random_source(config, dtype::f32));
+  std::vector<std::vector<token_id>> heard{};
+  std::vector<std::size_t> steps{};
+
+  std::vector<generation> run(bool together, std::size_t stop_after = 1000, step_observer* observer = nullptr) {
+    std::vector<text_asked> all = many_asked();
+    heard.assign(all.size(), {});
+    steps.assign(all.size(), 0);
+    std::vector<sequence<Backend>> texts;
+    std::vector<generation_request<Backend>> requests;
+    texts.reserve(all.size());
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      texts.emplace_back(net, std::move(all[i].session));
+      all[i].options.on_token = [this, i, stop_after](token_id t) {
+        heard[i].push_back(t);
+        return heard[i].size() < stop_after;
+      };
+      all[i].options.on_step = [this, i](const any_session&) { ++steps[i]; };
+      requests.push_back({texts.back(), all[i].prompt, all[i].options});
+    }
+    all.front().options.observer = observer;
+    workspace<Backend> work(net, backend);
+    if (together) return generate(work, requests);
+    std::vector<generation> results;
+    for (const generation_request<Backend>& r : requests) results.push_back(generate(work, r.text.get(), r.prompt, r.options.get()));
+    return results;
+  }
+
+  void check() {
+    for (const std::size_t stop_after : {1000u, 3u}) {
+      CAPTURE(stop_after);
+      const auto alone = run(false, stop_after);
+      const auto heard_alone = std::exchange(heard, {});
+      const auto steps_alone = std::exchange(steps, {});
+      const auto all = run(true, stop_after);
+      CHECK(heard == heard_alone);
+      CHECK(steps == steps_alone);
+      REQUIRE(all.size() == alone.size());
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        CAPTURE(i);
+        CHECK(all[i].tokens == alone[i].tokens);
+        CHECK(all[i].reason == alone[i].reason);
+        CHECK(all[i].share_prompt == alone[i].share_prompt);
+        CHECK(all[i].cost.rows == alone[i].cost.rows);
+        CHECK(all[i].cost.prefill_rows == alone[i].cost.prefill_rows);
+        CHECK(all[i].decode_steps == alone[i].decode_steps);
+        CHECK(all[i].accepted == alone[i].accepted);
+        CHECK(all[i].memory.together == alone[i].memory.together);
+        CHECK((all[i].decode_seconds > 0) == (alone[i].decode_steps > 0));
+        REQUIRE(all[i].trace.size() == alone[i].trace.size());
+        for (std::size_t k = 0; k < all[i].trace.size(); ++k)
+          for (layer_id l = 0; l < config.layers; ++l) {
+            CHECK(all[i].trace[k].layers[l].active == alone[i].trace[k].layers[l].active);
+            CHECK(all[i].trace[k].layers[l].rows == alone[i].trace[k].layers[l].rows);
+          }
+      }
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE("texts that are generated together are what each is alone, whatever their policies, lengths and options") {
+  together_bench<reference<double>>().check();
+  together_bench<cpu>().check();
+}
+
+TEST_CASE("one that stops a step ends all texts that are generated together") {
+  together_bench<reference<double>> b;
+  const auto whole = b.run(true);
+  ends_before end(2 * 4 + 2 * 4);  // the prompt's two pieces and two steps, of four layers each: in the third step
+  const auto cut = b.run(true, 1000, &end);
+  for (std::size_t i = 0; i < cut.size(); ++i) {
+    CAPTURE(i);
+    const bool open = whole[i].decode_steps > 2;
+    CHECK(cut[i].reason == (open ? finish_reason::stop : whole[i].reason));
+    CHECK(cut[i].decode_steps == std::min<std::size_t>(whole[i].decode_steps, 2));
+    CHECK(std::ranges::equal(cut[i].tokens, std::span(whole[i].tokens).first(cut[i].tokens.size())));
+  }
+}
+
+TEST_CASE("a text cannot be generated together with itself") {
+  bench b;
+  workspace<reference<float>> work(b.net, b.backend);
+  auto text = b.begin();
+  const generation_options options = of_length(4);
+  const std::vector<generation_request<reference<float>>> twice{{text, prompt, options}, {text, prompt, options}};
+  CHECK_THROWS_WITH_AS(generate(work, twice), doctest::Contains("each sequence once"), error);
 }
 
 TEST_CASE("a drafted text ends at its EOS") {

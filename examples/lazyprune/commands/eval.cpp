@@ -30,7 +30,7 @@ class evaluation {
   }
 
   std::vector<eval_summary> run() {
-    answer(run_, log_, asks_, flags_.jobs, "evaluating", [&](const ask& asked) { return predict(asked); });
+    answer(run_, log_, asks_, flags_.jobs, "evaluating", [&](std::span<const ask> asked) { return std::vector{predict(asked.front())}; });
     log_.commit(asks_);
     run_.tell_of_cut_prompts();
     std::vector<eval_summary> all;

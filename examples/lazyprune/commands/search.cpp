@@ -109,7 +109,7 @@ class searching {
     std::vector<ask> asks;
     for (const std::vector<std::size_t>& task : questions)
       for (const std::size_t q : task) asks.push_back({q, setting, setting.method});
-    answer(run_, *log_, asks, flags_.jobs, what, [&](const ask& asked) { return run_.predict(asked); });
+    answer(run_, *log_, asks, flags_.jobs, what, [&](std::span<const ask> asked) { return run_.predict(asked); });
     by_task<double> all;
     for (const std::vector<std::size_t>& task : questions) {
       all.emplace_back();

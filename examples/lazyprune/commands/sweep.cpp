@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Samples come outside and settings inside, each sample beginning with the next setting, so that what drifts drifts for all alike; and each
-// prediction is in a file before the next is made.
+// Samples come outside and settings inside, each sample beginning with the next setting, so that what drifts drifts for all alike; and what
+// was predicted is in a file before the next is asked.
 #include "commands/sweep.hpp"
 
 #include <algorithm>
@@ -67,7 +67,7 @@ class sweeping {
   }
 
   sweep_table run() {
-    answer(run_, *log_, asks_, 1, "sweeping", [&](const ask& asked) { return run_.predict(asked); });
+    answer(run_, *log_, asks_, 1, "sweeping", [&](std::span<const ask> asked) { return run_.predict(asked); });
     log_->commit();
     run_.tell_of_cut_prompts();
     return table();

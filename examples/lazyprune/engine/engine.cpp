@@ -44,18 +44,15 @@ class forked_beginning final : public text_beginning {
     result.share_prompt = share_of_prompt(answer, rest);
     return result;
   }
-  generation generate(any_session under, std::span<const token_id> rest, const generation_options& options) override {
-    sequence<Backend> answer = text_.fork(std::move(under));
-    generation result = lazyprune::generate(work_, answer, rest, options);
-    result.share_prompt = share_of_prompt(answer, rest);
-    return result;
-  }
 
- private:
+  sequence<Backend> fork(any_session under) const { return text_.fork(std::move(under)); }
+
+  /// Of the whole prompt.
   double share_of_prompt(const sequence<Backend>& answer, std::span<const token_id> rest) const {
     return share_computed(answer.session().tokens(), 0, text_.known() + rest.size(), answer.session().layers());
   }
 
+ private:
   Backend backend_;
   workspace<Backend> work_;
   sequence<Backend> text_;
@@ -103,6 +100,26 @@ class loaded_engine final : public engine {
     workspace<Backend> work(model_, backend);
     sequence<Backend> text(model_, std::move(session));
     return lazyprune::generate(work, text, prompt, options);
+  }
+  std::vector<generation> generate(std::vector<text_request> requests) override {
+    Backend backend(how_);
+    workspace<Backend> work(model_, backend);
+    std::vector<sequence<Backend>> texts;
+    texts.reserve(requests.size());
+    std::vector<generation_request<Backend>> batch;
+    const auto beginning_of = [](const text_request& r) { return static_cast<const forked_beginning<Backend>*>(r.after); };
+    for (text_request& r : requests) {
+      if (const auto* beginning = beginning_of(r))
+        texts.push_back(beginning->fork(std::move(r.session)));
+      else
+        texts.emplace_back(model_, std::move(r.session));
+      batch.push_back({texts.back(), r.prompt, r.options});
+    }
+    std::vector<generation> results = lazyprune::generate(work, batch);
+    for (std::size_t i = 0; i < requests.size(); ++i)
+      if (const auto* beginning = beginning_of(requests[i]))
+        results[i].share_prompt = beginning->share_of_prompt(texts[i], requests[i].prompt);
+    return results;
   }
   std::unique_ptr<text_beginning> read(any_session session, std::span<const token_id> tokens, const generation_options& options) override {
     auto beginning = std::make_unique<forked_beginning<Backend>>(model_, how_, std::move(session));

@@ -13,10 +13,10 @@
 #include "engine/model_choice.hpp"
 
 #include <lazyprune/core/types.hpp>
+#include <lazyprune/session/any_session.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
-class any_session;
 class random_source;
 struct generation;
 struct generation_options;
@@ -49,8 +49,15 @@ class text_beginning {
   /// Generates in a fork of it, after `rest` of the prompt; see lazyprune::generate. The rows of the beginning are left out of the cost;
   /// `dense_rows` and `share_prompt` are of the whole prompt.
   virtual generation generate(std::span<const token_id> rest, const generation_options& options) = 0;
-  /// The same under another session's policy (sequence::fork). The cost is that of the whole prompt, and its seconds are not.
-  virtual generation generate(any_session under, std::span<const token_id> rest, const generation_options& options) = 0;
+};
+
+/// One of some texts that are generated together. Where it goes on from a beginning, its session takes that over (sequence::fork), the
+/// prompt is the rest, and the cost that of the whole, without the beginning's seconds.
+struct text_request {
+  any_session session;
+  std::span<const token_id> prompt;
+  const generation_options& options;
+  const text_beginning* after = nullptr;  // of the same engine
 };
 
 /// A text that grows turn by turn. It must not outlive the engine.
@@ -72,6 +79,8 @@ class engine {
 
   /// Generates in a new sequence; see lazyprune::generate.
   virtual generation generate(any_session session, std::span<const token_id> prompt, const generation_options& options) = 0;
+  /// Generates in as many new sequences, the steps after the prompts together; see lazyprune::generate.
+  virtual std::vector<generation> generate(std::vector<text_request> requests) = 0;
   /// Reads the beginning of some texts, as `options.chunk` says. Null where the observer stopped it.
   virtual std::unique_ptr<text_beginning> read(any_session session, std::span<const token_id> tokens,
                                                const generation_options& options) = 0;

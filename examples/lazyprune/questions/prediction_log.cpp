@@ -18,6 +18,13 @@ bool same_sample(const eval_prediction& prediction, const question& asked) {
   return prediction.id == asked.sample.id && prediction.answers == asked.sample.answers;
 }
 
+/// So many sequences lie in memory at once at most.
+constexpr std::size_t most_together = 8;
+
+bool asked_together(std::span<const ask> group, const ask& next) {
+  return group.size() < most_together && !group.back().timed && !next.timed && group.back().question == next.question;
+}
+
 }  // namespace
 
 prediction_log::prediction_log(const runner& run, const std::filesystem::path& path, bool resume) : run_(run), path_(path.string()) {
@@ -97,21 +104,27 @@ void prediction_log::take_up(const std::function<eval_setting(const eval_predict
 }
 
 void answer(runner& run, prediction_log& log, std::span<const ask> asks, std::size_t jobs, const std::string& what,
-            const std::function<eval_prediction(const ask&)>& predict) {
-  std::vector<const ask*> open;
+            const std::function<std::vector<eval_prediction>(std::span<const ask>)>& predict) {
+  std::vector<std::vector<ask>> open;
+  std::size_t done = 0;
   for (const ask& asked : asks)
-    if (!log.find(asked.question, asked.name)) open.push_back(&asked);
+    if (log.find(asked.question, asked.name))
+      ++done;
+    else if (!open.empty() && asked_together(open.back(), asked))
+      open.back().push_back(asked);
+    else
+      open.push_back({asked});
   if (open.empty()) return;
   run.load(jobs);
   progress_bar bar(what);
-  std::size_t done = asks.size() - open.size();
   bar.show(done, asks.size());
-  const auto take = [&](std::size_t i, eval_prediction&& prediction) {
-    log.add(*open[i], std::move(prediction));
-    bar.show(++done, asks.size());
+  const auto take = [&](std::size_t i, std::vector<eval_prediction>&& predictions) {
+    for (std::size_t k = 0; k < predictions.size(); ++k) log.add(open[i][k], std::move(predictions[k]));
+    done += predictions.size();
+    bar.show(done, asks.size());
   };
   side_by_side(
-      open.size(), jobs, [&](std::size_t i) { return predict(*open[i]); }, take);
+      open.size(), jobs, [&](std::size_t i) { return predict(open[i]); }, take);
 }
 
 }  // namespace program

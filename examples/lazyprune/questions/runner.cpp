@@ -2,6 +2,7 @@
 #include "questions/runner.hpp"
 
 #include <algorithm>
+#include <deque>
 #include <iostream>
 #include <iterator>
 #include <sstream>
@@ -225,74 +226,102 @@ layer_id runner::share(std::span<const eval_setting> settings) {
   return shared_layers_;
 }
 
-generation runner::generate(const ask& asked, const policy_spec& policy, std::span<const token_id> read,
-                            const generation_options& options) const {
-  any_session session = new_session(policy, model_.config(), policies_);
+std::pair<const text_beginning*, std::size_t> runner::beginning_for(const ask& asked, const any_session& session,
+                                                                    std::span<const token_id> read) const {
   // Tokens that each setting reads for itself. Of fewer than 3, there or before them, attention on cpu cuts the keys otherwise.
   constexpr std::size_t query = 16, least = 3;
-  if (asked.timed || !sharing_ || asked.setting.prompt_share < 1 || read.size() < query + least)
-    return engine_->generate(std::move(session), read, options);
-  if (session.chunk_layers(phase::prefill) < shared_layers_) return engine_->generate(std::move(session), read, options);
+  if (asked.timed || !sharing_ || asked.setting.prompt_share < 1 || read.size() < query + least) return {};
+  if (session.chunk_layers(phase::prefill) < shared_layers_) return {};
   const std::size_t shared = read.size() - query;
   if (beginning_of_ != asked.question) {
     beginning_of_.reset();
     beginning_.reset();
-    generation_options whole = options;
-    whole.expected = expected(read.size(), *questions_[asked.question].task);
-    beginning_ = engine_->read(new_session(*sharing_, model_.config(), policies_), read.first(shared), whole);
+    generation_options options;
+    options.expected = expected(read.size(), *questions_[asked.question].task);
+    beginning_ = engine_->read(new_session(*sharing_, model_.config(), policies_), read.first(shared), options);
     beginning_of_ = asked.question;
   }
-  return beginning_->generate(std::move(session), read.subspan(shared), options);
+  return {beginning_.get(), shared};
 }
 
-eval_prediction runner::predict(const ask& asked) const {
-  const question& q = questions_[asked.question];
-  const eval_task& task = *q.task;
-  const shared_prompt whole = prompt_of(asked.question);
-  // The context is asked for where it is needed alone: to find it the prompt is decoded.
-  const token_range context = asked.setting.prompt_share < 1 ? context_in(q, *whole) : token_range{0, whole->size()};
-  const prepared_prompt prompt = prepared(*whole, context, asked.setting, expected(whole->size(), task), *engine_);
-  const std::vector<token_id>& read = prompt.tokens;
-  const layer_id looking = asked.setting.look;
+/// An answer in the making. Its options point into it.
+struct runner::answering {
+  const runner& run;
+  const ask& asked;
+  const question& q;
+  std::size_t whole;  // tokens of the prompt
+  prepared_prompt prompt;
+  token_decoder decoder;
+  std::string text{};
+  std::vector<std::vector<std::uint64_t>> steps{};  // computed_by_layer after each
+  generation_options options{};
 
-  std::string text;
-  token_decoder decoder(tokenizer_);
-  std::vector<std::vector<std::uint64_t>> steps;  // computed_by_layer after each
-  generation_options options;
-  options.max_new = new_tokens(task);
-  options.context = flags_.context;
-  options.on_step = [&](const any_session& session) { steps.push_back(computed_by_layer(session.tokens(), read.size(), layers())); };
-  options.on_token = [&](token_id id) {
-    if (id < tokenizer_.size()) text += decoder.push(id);  // a model's vocabulary may be larger, in fillers that stand for no text
-    return id != turn_end_ && answer_in(task, text).size() == text.size();
-  };
-  const generation run = generate(asked, prompt.policy, read, options);
-  text += decoder.finish();
-
-  eval_cost cost;
-  cost.model = model_.path().string();
-  cost.method = asked.name;
-  cost.asked = how_asked(asked);
-  cost.prompt_tokens = whole->size();
-  cost.generated_tokens = run.tokens.size();
-  if (jobs_ == 1 && asked.timed) {
-    cost.ttft_s = prompt.seconds + run.prefill_seconds;
-    cost.total_s = *cost.ttft_s + run.decode_seconds;
+  answering(const runner& r, const ask& a, std::size_t prompt_tokens, prepared_prompt made)
+      : run(r), asked(a), q(r.questions_[a.question]), whole(prompt_tokens), prompt(std::move(made)), decoder(r.tokenizer_) {
+    options.max_new = run.new_tokens(*q.task);
+    options.context = run.flags_.context;
+    options.on_step = [this](const any_session& session) {
+      steps.push_back(computed_by_layer(session.tokens(), prompt.tokens.size(), run.layers()));
+    };
+    options.on_token = [this](token_id id) {
+      if (id < run.tokenizer_.size()) text += decoder.push(id);  // a model's vocabulary may be larger, in fillers that stand for no text
+      return id != run.turn_end_ && answer_in(*q.task, text).size() == text.size();
+    };
   }
-  cost.share_computed =
-      run.share_prompt * static_cast<double>(read.size()) / static_cast<double>(whole->size()) + static_cast<double>(looking) / layers();
-  cost.rows.assign(run.cost.prefill_rows.begin(), run.cost.prefill_rows.end());
-  for (layer_id l = 0; l < looking; ++l) cost.rows[l] += read.size();
-  cost.revived = run.cost.revived;
-  cost.usage = tenths_of(steps);
-  if (asked.timed) cost.peak_bytes = engine_->weight_bytes() + std::max(run.memory.total(), prompt.bytes);
-  const eval_sample& sample = q.sample;
-  return {.text = out_of_chat(chat_, answer_in(task, text)),
-          .answers = sample.answers,
-          .all_classes = sample.all_classes,
-          .length = sample.length,
-          .id = sample.id,
-          .cost = std::move(cost)};
+  answering(const answering&) = delete;
+  answering& operator=(const answering&) = delete;
+
+  text_request request() const {
+    any_session session = new_session(prompt.policy, run.model_.config(), run.policies_);
+    const auto [beginning, read] = run.beginning_for(asked, session, prompt.tokens);
+    return {std::move(session), std::span(prompt.tokens).subspan(read), options, beginning};
+  }
+
+  eval_prediction prediction(const generation& made) {
+    text += decoder.finish();
+    const auto read = static_cast<double>(prompt.tokens.size());
+    const layer_id looking = asked.setting.look;
+    eval_cost cost;
+    cost.model = run.model_.path().string();
+    cost.method = asked.name;
+    cost.asked = run.how_asked(asked);
+    cost.prompt_tokens = whole;
+    cost.generated_tokens = made.tokens.size();
+    if (run.jobs_ == 1 && asked.timed) {
+      cost.ttft_s = prompt.seconds + made.prefill_seconds;
+      cost.total_s = *cost.ttft_s + made.decode_seconds;
+    }
+    cost.share_computed = made.share_prompt * read / static_cast<double>(whole) + static_cast<double>(looking) / run.layers();
+    cost.rows.assign(made.cost.prefill_rows.begin(), made.cost.prefill_rows.end());
+    for (layer_id l = 0; l < looking; ++l) cost.rows[l] += prompt.tokens.size();
+    cost.revived = made.cost.revived;
+    cost.usage = tenths_of(steps);
+    if (asked.timed) cost.peak_bytes = run.engine_->weight_bytes() + std::max(made.memory.total(), prompt.bytes);
+    const eval_sample& sample = q.sample;
+    return {.text = out_of_chat(run.chat_, answer_in(*q.task, text)),
+            .answers = sample.answers,
+            .all_classes = sample.all_classes,
+            .length = sample.length,
+            .id = sample.id,
+            .cost = std::move(cost)};
+  }
+};
+
+std::vector<eval_prediction> runner::predict(std::span<const ask> asks) const {
+  std::deque<answering> answers;
+  for (const ask& asked : asks) {
+    const shared_prompt whole = prompt_of(asked.question);
+    const question& q = questions_[asked.question];
+    // The context is asked for where it is needed alone: to find it the prompt is decoded.
+    const token_range context = asked.setting.prompt_share < 1 ? context_in(q, *whole) : token_range{0, whole->size()};
+    answers.emplace_back(*this, asked, whole->size(), prepared(*whole, context, asked.setting, expected(whole->size(), *q.task), *engine_));
+  }
+  std::vector<text_request> requests;
+  for (const answering& a : answers) requests.push_back(a.request());
+  const std::vector<generation> made = engine_->generate(std::move(requests));
+  std::vector<eval_prediction> predictions;
+  for (std::size_t i = 0; i < answers.size(); ++i) predictions.push_back(answers[i].prediction(made[i]));
+  return predictions;
 }
 
 }  // namespace program

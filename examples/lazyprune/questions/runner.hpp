@@ -25,8 +25,7 @@
 
 namespace lazyprune {
 inline namespace v0 {
-struct generation;
-struct generation_options;
+class any_session;
 struct token_range;
 }  // namespace v0
 
@@ -37,7 +36,7 @@ struct ask {
   std::size_t question;  // its place
   eval_setting setting;
   std::string name;   // what made the answer, as its prediction says
-  bool timed = true;  // else what the settings of a question compute alike is computed once (runner::share), and no times are told
+  bool timed = true;  // else settings of a question may be asked together and share what they compute alike, and no times are told
 };
 
 class runner {
@@ -63,7 +62,9 @@ class runner {
   layer_id share(std::span<const eval_setting> settings);
 
   /// Answers a question under a setting. Several threads may ask, where nothing is shared.
-  eval_prediction predict(const ask& asked) const;
+  eval_prediction predict(const ask& asked) const { return std::move(predict(std::span(&asked, 1)).front()); }
+  /// Answers one question under some settings that are not timed, together: the weights are read once a token for all. The same answers.
+  std::vector<eval_prediction> predict(std::span<const ask> asks) const;
 
   /// Seconds from a question to the dense model's first token.
   double dense_seconds(std::size_t question) const;
@@ -93,8 +94,11 @@ class runner {
 
   double first_token_seconds(std::span<const token_id> prompt) const;
 
-  /// Answers to what the model reads under the ask's policy, from the question's shared beginning where the ask allows it.
-  generation generate(const ask& asked, const policy_spec& policy, std::span<const token_id> read, const generation_options& options) const;
+  struct answering;
+
+  /// The beginning that the ask may go on from, and how many of its tokens that has.
+  std::pair<const text_beginning*, std::size_t> beginning_for(const ask& asked, const any_session& session,
+                                                              std::span<const token_id> read) const;
 
   question_flags flags_;
   backend_flags backend_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <deque>
 #include <functional>
 #include <string>
 #include <vector>
@@ -116,85 +117,61 @@ bool read_whole(sequence<Backend>& text, const Read& read) {
   return false;
 }
 
-/// One generation in the making.
+/// One generation in the making. Observers point into it, so it stays where it is.
 template <tensor_backend Backend>
 class generating {
  public:
-  generating(lazyprune::workspace<Backend>& work, sequence<Backend>& text, const generation_options& options)
-      : work_(work), text_(text), options_(options), choose_(options.sampler), recorder_(options.trace_logits) {}
-
-  generation run(std::span<const token_id> prompt) {
-    const model_config& config = work_.model().config;
-    const std::size_t before = text_.known();
-    const std::size_t context = options_.context > 0 ? std::min(options_.context, config.max_positions) : config.max_positions;
-    const std::size_t most = most_tokens(before, prompt.size(), context, options_);
-    check_speculation(text_.session(), options_);
-    text_.expect(std::max(options_.expected, options_.context > 0 ? context : most));
-    text_.reserve(most);
-    steps(prompt, context, most);
-    result_.cost = text_.session().stats();
-    if (text_.known() > before)
-      result_.share_prompt = share_computed(text_.session().tokens(), before, prompt.size(), text_.session().layers());
-    result_.memory = memory_.most();
-    result_.memory.scratch += work_.bytes(most);
-    result_.parts = timer_.seconds();
-    result_.trace = recorder_.take();
-    return std::move(result_);
-  }
-
- private:
   using clock = std::chrono::steady_clock;
   using scalars = std::span<const typename Backend::scalar>;
 
-  void steps(std::span<const token_id> prompt, std::size_t context, std::size_t most) {
-    const std::size_t count = options_.force.empty() ? options_.max_new : options_.force.size();
-    step_observer* const recorder = options_.trace || options_.trace_logits ? &recorder_ : nullptr;
-    step_observers in_prefill{&memory_, &timer_, recorder, options_.observer}, in_decode{&memory_, recorder, options_.observer};
+  generating(lazyprune::workspace<Backend>& work, sequence<Backend>& text, const generation_options& options)
+      : work_(work), text_(text), options_(options), choose_(options.sampler), recorder_(options.trace_logits) {}
+  generating(const generating&) = delete;
+  generating& operator=(const generating&) = delete;
+
+  /// Reads the prompt and chooses the first token.
+  void begin(std::span<const token_id> prompt) {
+    const model_config& config = work_.model().config;
+    before_ = text_.known();
+    prompt_tokens_ = prompt.size();
+    context_ = options_.context > 0 ? std::min(options_.context, config.max_positions) : config.max_positions;
+    most_ = most_tokens(before_, prompt.size(), context_, options_);
+    check_speculation(text_.session(), options_);
+    text_.expect(std::max(options_.expected, options_.context > 0 ? context_ : most_));
+    text_.reserve(most_);
     if (options_.speculate > 0) {
       said_.assign(text_.tokens().begin(), text_.tokens().end());
       said_.insert(said_.end(), prompt.begin(), prompt.end());
     }
-    while (result_.tokens.size() < count) {
-      const bool prefill = result_.tokens.empty();
-      const auto start = clock::now();
-      if (prefill) work_.reserve(text_.rope(), most);
-      const scalars logits = prefill ? read_prompt(prompt, in_prefill)
-                                     : read_next(std::min(count - result_.tokens.size(), context - text_.known()), in_decode);
-      if (logits.empty()) {
-        result_.reason = finish_reason::stop;
-        return;
-      }
-      choose(logits);
-      (prefill ? result_.prefill_seconds : result_.decode_seconds) += std::chrono::duration<double>(clock::now() - start).count();
-      if (!prefill) ++result_.decode_steps;
-      if (options_.on_step) options_.on_step(text_.session());
-      if (!hand_out(logits) || text_.known() == context) return;
-    }
+    goes_on_ = wanted() > 0;
+    if (!goes_on_) return;
+    const auto start = clock::now();
+    work_.reserve(text_.rope(), most_);
+    step_observers observers{&memory_, &timer_, recorder(), options_.observer};
+    const scalars logits = read_prompt(prompt, observers);
+    if (!logits.empty()) choose(logits);
+    take(logits, clock::now() - start);
   }
 
-  /// The logits after the prompt; nothing where an observer stopped it, as in `read_next`.
-  scalars read_prompt(std::span<const token_id> prompt, step_observer& observer) {
-    scalars logits;
-    read_whole(text_, [&] {
-      if (read_pieces(work_, text_, prompt, options_.chunk, &observer)) logits = forward(work_, text_, prompt, phase::prefill, &observer);
-      return !logits.empty();
-    });
-    return logits;
+  /// Whether the text has not ended yet.
+  bool goes_on() const { return goes_on_; }
+
+  /// One step for itself.
+  void step() {
+    const auto start = clock::now();
+    const scalars logits = read_next();
+    if (!logits.empty()) choose(logits);
+    take(logits, clock::now() - start);
   }
 
-  /// Reads the last token, and drafts of those that may follow it, `room` in all at most. The logits after each of them: (input_,
-  /// vocabulary).
-  scalars read_next(std::size_t room, step_observer& observer) {
+  /// Its next step, for a batch; `choose` and `take` must follow. It reads the last token, and drafts of those that may follow it.
+  sequence_step<Backend> next() {
     input_.assign(1, result_.tokens.back());
-    room = std::min(room, options_.speculate);
-    if (room > 1) {
+    if (const std::size_t room = std::min({wanted() - result_.tokens.size(), context_ - text_.known(), options_.speculate}); room > 1) {
       const std::vector<token_id> draft = prompt_lookup(said_, room - 1);
       input_.insert(input_.end(), draft.begin(), draft.end());
     }
-    if (input_.size() == 1) return forward(work_, text_, input_, phase::decode, &observer);
-    const sequence_step<Backend> step{text_, input_, phase::decode, input_.size(), &observer};
-    if (!forward(work_, step)) return {};
-    return read_logits(work_, 0, input_.size());
+    return {text_, input_, phase::decode, input_.size(), &in_decode_};
   }
 
   /// Chooses a token by each row of logits, up to the first that is not the one drafted there; the drafts from there on are forgotten.
@@ -209,6 +186,54 @@ class generating {
     } while (chosen_.size() < outputs && chosen_.back() == input_[chosen_.size()]);
     result_.drafted += outputs - 1;
     truncate(text_.known() - (outputs - chosen_.size()));
+  }
+
+  /// Takes what was chosen by a step's logits, which were none where an observer stopped it.
+  void take(scalars logits, clock::duration passed) {
+    if (logits.empty()) {
+      result_.reason = finish_reason::stop;
+      goes_on_ = false;
+      return;
+    }
+    const bool prefill = result_.tokens.empty();
+    (prefill ? result_.prefill_seconds : result_.decode_seconds) += std::chrono::duration<double>(passed).count();
+    if (!prefill) ++result_.decode_steps;
+    if (options_.on_step) options_.on_step(text_.session());
+    goes_on_ = hand_out(logits) && text_.known() < context_ && result_.tokens.size() < wanted();
+  }
+
+  generation finish() {
+    result_.cost = text_.session().stats();
+    if (text_.known() > before_)
+      result_.share_prompt = share_computed(text_.session().tokens(), before_, prompt_tokens_, text_.session().layers());
+    result_.memory = memory_.most();
+    result_.memory.scratch += work_.bytes(most_);
+    result_.parts = timer_.seconds();
+    result_.trace = recorder_.take();
+    return std::move(result_);
+  }
+
+ private:
+  /// So many tokens at most.
+  std::size_t wanted() const { return options_.force.empty() ? options_.max_new : options_.force.size(); }
+  step_observer* recorder() { return options_.trace || options_.trace_logits ? &recorder_ : nullptr; }
+
+  /// The logits after the prompt; nothing where an observer stopped it, as in `read_next`.
+  scalars read_prompt(std::span<const token_id> prompt, step_observer& observer) {
+    scalars logits;
+    read_whole(text_, [&] {
+      if (read_pieces(work_, text_, prompt, options_.chunk, &observer)) logits = forward(work_, text_, prompt, phase::prefill, &observer);
+      return !logits.empty();
+    });
+    return logits;
+  }
+
+  /// The logits after each token of its next step: (input_, vocabulary).
+  scalars read_next() {
+    const sequence_step<Backend> next_step = next();
+    if (input_.size() == 1) return forward(work_, text_, input_, phase::decode, &in_decode_);
+    if (!forward(work_, next_step)) return {};
+    return read_logits(work_, 0, input_.size());
   }
 
   /// Passes the tokens chosen on, up to one that ends the text; those after it are forgotten. False where one does.
@@ -262,11 +287,39 @@ class generating {
   memory_watch memory_;
   step_timer timer_;
   trace_recorder recorder_;
+  step_observers in_decode_{&memory_, recorder(), options_.observer};
+  std::size_t before_ = 0, prompt_tokens_ = 0, context_ = 0, most_ = 0;
+  bool goes_on_ = false;
   std::vector<token_id> said_;    // the text and the token to be read: where drafts are looked up
   std::vector<token_id> input_;   // of a step after the prompt
   std::vector<token_id> chosen_;  // after the last step
   generation result_;
 };
+
+/// A step of each of some texts, as one batch.
+template <tensor_backend Backend>
+void step_together(workspace<Backend>& work, std::span<generating<Backend>* const> texts) {
+  using clock = typename generating<Backend>::clock;
+  using scalars = typename generating<Backend>::scalars;
+  const auto start = clock::now();
+  std::vector<sequence_step<Backend>> batch;
+  std::size_t outputs = 0;
+  for (generating<Backend>* text : texts) {
+    batch.push_back(text->next());
+    outputs += batch.back().outputs;
+  }
+  std::vector<scalars> logits(texts.size());  // of each; none where an observer stopped the batch
+  if (forward(work, batch)) {
+    scalars rest = read_logits(work, 0, outputs);
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      logits[i] = rest.first(batch[i].outputs * work.model().config.vocabulary);
+      rest = rest.subspan(logits[i].size());
+      texts[i]->choose(logits[i]);
+    }
+  }
+  const auto passed = clock::now() - start;
+  for (std::size_t i = 0; i < texts.size(); ++i) texts[i]->take(logits[i], passed);
+}
 
 }  // namespace detail
 
@@ -282,6 +335,39 @@ template <tensor_backend Backend>
   });
 }
 
+/// One of some texts that are generated together: what `generate` asks for. All of it must be there until they are done.
+template <tensor_backend Backend>
+struct generation_request {
+  std::reference_wrapper<sequence<Backend>> text;
+  std::span<const token_id> prompt;
+  std::reference_wrapper<const generation_options> options;
+};
+
+/// Goes on with some sequences, which differ in length, policy and options as they like, and must be different ones. Their prompts are read
+/// one after the other; the steps that follow are batches, so that the weights are read once for all. Each text is what it would be alone,
+/// as far as the backend gives a row the same bits in any company; `decode_seconds` are those of the batches that it was in. An observer
+/// that stops a step after the prompts ends all texts of the batch. Throws as `generate` does of one.
+template <tensor_backend Backend>
+std::vector<generation> generate(workspace<Backend>& work, std::type_identity_t<std::span<const generation_request<Backend>>> requests) {
+  using generating = detail::generating<Backend>;
+  std::deque<generating> texts;
+  for (const generation_request<Backend>& r : requests) texts.emplace_back(work, r.text, r.options);
+  for (std::size_t i = 0; i < requests.size(); ++i) texts[i].begin(requests[i].prompt);
+  std::vector<generating*> open;
+  for (generating& text : texts) open.push_back(&text);
+  for (;;) {
+    std::erase_if(open, [](const generating* text) { return !text->goes_on(); });
+    if (open.empty()) break;
+    if (open.size() == 1)
+      open.front()->step();
+    else
+      detail::step_together<Backend>(work, open);
+  }
+  std::vector<generation> results;
+  for (generating& text : texts) results.push_back(text.finish());
+  return results;
+}
+
 /// Goes on with a sequence, a new one or one that has had earlier turns: reads the prompt, then generates token by token. The last token
 /// generated is chosen and not read: a next turn's prompt begins with it. With `speculate` it reads its guesses (prompt_lookup) together
 /// with the token before them and takes the wrong ones back: the text and the sequence are those without it, as far as the backend gives a
@@ -291,7 +377,8 @@ template <tensor_backend Backend>
 template <tensor_backend Backend>
 generation generate(workspace<Backend>& work, sequence<Backend>& text, std::span<const token_id> prompt,
                     const generation_options& options) {
-  return detail::generating<Backend>(work, text, options).run(prompt);
+  const generation_request<Backend> request{text, prompt, options};
+  return std::move(generate(work, std::span(&request, 1)).front());
 }
 
 }  // namespace v0

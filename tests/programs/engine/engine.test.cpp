@@ -15,7 +15,7 @@
 using namespace lazyprune;
 using namespace lazyprune::program;
 
-TEST_CASE("an answer under another policy goes on from a beginning: it is the same, and the rest alone is computed") {
+TEST_CASE("answers under other policies go on from a beginning, together: they are the same, and the rest alone is computed") {
   const lazyprune_test::pocket_prompt pocket;
   const std::span<const token_id> prompt = pocket.tokens;
   constexpr std::size_t shared = 70;
@@ -29,9 +29,21 @@ TEST_CASE("an answer under another policy goes on from a beginning: it is the sa
   CHECK(beginning->rows() == 3 * shared);
 
   options.trace = true;
-  for (const stages& where : {stages{}, stages{{5, 0.1}}, first}) {
-    const generation whole = pocket.model->generate(session(where), prompt, options);
-    const generation rest = beginning->generate(session(where), prompt.subspan(shared), options);
+  const std::vector<stages> policies{stages{}, stages{{5, 0.1}}, first};
+  std::vector<text_request> requests;
+  for (const stages& where : policies) {
+    requests.push_back({session(where), prompt.subspan(shared), options, beginning.get()});
+    requests.push_back({session(where), prompt, options});
+  }
+  const std::vector<generation> together = pocket.model->generate(std::move(requests));
+  REQUIRE(together.size() == 2 * policies.size());
+  for (std::size_t i = 0; i < policies.size(); ++i) {
+    CAPTURE(i);
+    const generation whole = pocket.model->generate(session(policies[i]), prompt, options);
+    const generation &rest = together[2 * i], &alone = together[2 * i + 1];
+    CHECK(alone.tokens == whole.tokens);
+    CHECK(alone.cost.prefill_rows == whole.cost.prefill_rows);
+    CHECK(alone.share_prompt == whole.share_prompt);
     CHECK(rest.tokens == whole.tokens);
     CHECK(rest.cost.prefill_rows == whole.cost.prefill_rows);
     CHECK(rest.share_prompt == whole.share_prompt);

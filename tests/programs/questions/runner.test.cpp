@@ -94,6 +94,19 @@ TEST_CASE("a question's beginning is read once, for the first setting that is no
     CHECK_FALSE(shared.cost->ttft_s);
     CHECK_FALSE(shared.cost->total_s);
   }
+  const std::vector<program::ask> asks{
+      {1, dense_setting, "a", false}, {1, half_prompt, "b", false}, {1, late_setting, "c", false}, {1, dense_setting, "d", false}};
+  const std::vector<eval_prediction> together = run.predict(asks);
+  REQUIRE(together.size() == asks.size());
+  for (std::size_t i = 0; i < asks.size(); ++i) {
+    CAPTURE(i);
+    const eval_prediction alone = run.predict({1, asks[i].setting, "m", true});
+    CHECK(together[i].cost->method == asks[i].name);
+    CHECK(together[i].text == alone.text);
+    CHECK(together[i].cost->rows == alone.cost->rows);
+    CHECK(together[i].cost->usage == alone.cost->usage);
+    CHECK(together[i].cost->share_computed == alone.cost->share_computed);
+  }
 }
 
 namespace {
