@@ -14,6 +14,7 @@ struct depth_of_chunks {
 
 inline constexpr depth_of_chunks depths_of_chunks[] = {
     {"lazyllm", 2, 2},
+    {"lazyllm_blocks", 2, 2},
     {"static", 2, 8},
     {"random", 0, 8},
     {"streaming", 0, 0},

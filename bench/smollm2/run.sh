@@ -7,8 +7,8 @@
 #
 #   BUILD=build                        the folder to build in; prompts and predictions lie in its folder smollm2/
 #   THREADS=                           of the runs; where none are named, all that the process may use
-#   TABLES="headline methods lengths tasks search depth fidelity conversations"
-#                                      what to run
+#   TABLES="headline methods compositions lengths tasks search depth fidelity conversations"
+#                                      what to run; there is tokens, too
 #
 # Ended at any moment and started again it goes on where it was; fidelity and conversations begin a file anew that was not whole.
 set -eu
@@ -35,16 +35,21 @@ esac
 # The needle tasks that the dense model answers: those of which it finds half and more at 2,000 tokens (the table of all tasks shows which).
 needles="niah_single_1 niah_single_2 niah_multivalue niah_multiquery"
 all_tasks="$needles niah_single_3 niah_multikey_1 niah_multikey_2 niah_multikey_3 vt cwe fwe qa_1 quote_sentence repeat_lines"
-# The program's own stages for this model; harder ones; and a schedule as fast as the paper's figure, which prunes the prompt alone, so that
-# the step after the first token computes what was left out.
+# Token by token: the program's own stages for this model; harder ones; and a schedule as fast as the paper's figure, which prunes the
+# prompt alone, so that the step after the first token computes what was left out.
 recommended="--stages 21:0.3"
 harder="--stages 18:0.5,21:0.3"
 fast="--stages 9:0.5,15:0.1 --decode dense"
+# Block by block (the preset lazyllm_blocks): less is lost, so that more can be pruned.
+in_blocks="--selector blocks:size=32"
+blocks="--stages 15:0.3 $in_blocks"
+fast_blocks="$fast $in_blocks"
+faster_blocks="--stages 6:0.5,15:0.1 --decode dense $in_blocks"
 # What the paper draws (Figure 4), and the recommended stages, for the bundled model's six layers: after the same share of the layers.
 drawn_for_six="--stages 2:0.7,4:0.7,5:0.7"
 recommended_for_six="--stages 4:0.3"
 drawn="--stages 9:0.7,18:0.7,27:0.7"
-asked=$(echo "$recommended $harder $fast" | cksum | cut -d' ' -f1) # in the names of files that are not made again
+asked=$(echo "$recommended $blocks $fast_blocks" | cksum | cut -d' ' -f1) # in the names of files that are not made again
 
 answer=48 # tokens at most: room for four numbers
 
@@ -75,15 +80,20 @@ lazyprune() {
   command=$1 out=$work/$2
   shift 2
   # shellcheck disable=SC2086
-  "$build/examples/lazyprune" "$command" --model "$smollm2" $data --chat template -n "$answer" ${THREADS:+-t "$THREADS"} --resume --out "$out" "$@" \
-    >"$out.md"
+  "$build/examples/lazyprune" "$command" --model "$smollm2" $data --chat template -n "$answer" ${THREADS:+-t "$THREADS"} --resume \
+    --out "$out" "$@" >"$out.md"
 }
 
-# schedules NAME TIMED: all three beside the dense model; times are of the first TIMED samples of each task
-schedules() {
-  lazyprune sweep "$1" --methods dense --budgets 1 --timed "$2" --variant "recommended=$recommended" \
-    --variant "harder=$harder" --variant "fast=$fast"
-  cp "$out/sweep.csv" "$here/$1.csv"
+# beside_dense NAME TIMED SETTING...: NAME=FLAGS each, beside the dense model; times are of the first TIMED samples of each task
+beside_dense() {
+  name=$1 timed=$2
+  shift 2
+  for setting; do
+    set -- "$@" --variant "$setting"
+    shift
+  done
+  lazyprune sweep "$name" --methods dense --budgets 1 --timed "$timed" "$@"
+  cp "$out/sweep.csv" "$here/$name.csv"
 }
 
 # shellcheck disable=SC2086
@@ -93,28 +103,46 @@ configure "$build"
 build "$build" --target lazyprune.program
 mkdir -p "$work"
 
-for table in ${TABLES:-headline methods lengths tasks search depth fidelity conversations}; do
+for table in ${TABLES:-headline methods compositions lengths tasks search depth fidelity conversations}; do
   case $table in
     headline)
       # shellcheck disable=SC2086
       samples 2000 "$(share 100)" $needles
-      schedules headline-2000 10
+      beside_dense headline-2000 5 "blocks=$blocks" "fast_blocks=$fast_blocks"
+      # The dense model finds less than half of four keys at 4,000 tokens.
+      # shellcheck disable=SC2086
+      samples 4000 "$(share 70)" ${needles% *}
+      beside_dense headline-4000 4 "blocks=$blocks" "fast_blocks=$fast_blocks"
+      ;;
+    tokens) # half an hour each: only where it is named
+      # shellcheck disable=SC2086
+      samples 2000 "$(share 100)" $needles
+      beside_dense tokens-2000 10 "recommended=$recommended" "harder=$harder" "fast=$fast"
       # shellcheck disable=SC2086
       samples 4000 "$(share 30)" $needles
-      schedules headline-4000 3
+      beside_dense tokens-4000 3 "recommended=$recommended" "harder=$harder" "fast=$fast"
+      ;;
+    compositions)
+      # shellcheck disable=SC2086
+      samples 2000 "$(share 15)" $needles
+      lazyprune sweep compositions --methods lazyllm@15 --budgets 0.65 --timed 2 --variant "blocks=$blocks" \
+        --variant "values=$blocks --scorer value_weighted_attention" --variant "last8=$blocks --scorer window_attention:window=8,kernel=1" \
+        --variant "question=$blocks --keep-first 4 --keep-last 48" --variant "faster=$faster_blocks"
+      cp "$out/sweep.csv" "$here/compositions.csv"
       ;;
     lengths)
-      for tokens in 1000 7500; do
-        # shellcheck disable=SC2086
-        samples "$tokens" "$(share 15)" $needles
-        schedules "length-$tokens" 2
-      done
+      # shellcheck disable=SC2086
+      samples 1000 "$(share 15)" $needles
+      beside_dense length-1000 2 "recommended=$recommended" "blocks=$blocks" "fast_blocks=$fast_blocks"
+      # shellcheck disable=SC2086
+      samples 7500 "$(share 5)" $needles
+      beside_dense length-7500 1 "recommended=$recommended" "blocks=$blocks" "fast_blocks=$fast_blocks"
       ;;
     tasks)
       answer=0 # as RULER has it
       # shellcheck disable=SC2086
-      samples 2000 "$(share 10)" $all_tasks
-      schedules tasks-2000 1
+      samples 2000 "$(share 5)" $all_tasks
+      beside_dense tasks-2000 1 "recommended=$recommended" "blocks=$blocks" "fast_blocks=$fast_blocks"
       answer=48
       ;;
     methods)
@@ -155,7 +183,7 @@ for table in ${TABLES:-headline methods lengths tasks search depth fidelity conv
         if [ ! -f "$made" ]; then
           "$build/examples/lazyprune" fidelity --model "$smollm2" -f bench/smollm2/haystack.txt --places "$(share 20)" --prefix "$tokens" \
             -n 128 ${THREADS:+-t "$THREADS"} --budgets 0.65 --methods lazyllm@15,no_revival@15,static@15,random,streaming \
-            --variant "recommended=$recommended" --variant "harder=$harder" --variant "fast=$fast" -o csv >"$made.unfinished"
+            --variant "recommended=$recommended" --variant "blocks=$blocks" --variant "fast_blocks=$fast_blocks" -o csv >"$made.unfinished"
           mv "$made.unfinished" "$made"
         fi
         cp "$made" "$here/fidelity-$tokens.csv"
@@ -165,11 +193,11 @@ for table in ${TABLES:-headline methods lengths tasks search depth fidelity conv
       made=$work/conversations-$asked.csv
       if [ ! -f "$made" ]; then
         python3 bench/smollm2/conversations.py 2000 "$(share 20)" $seed "$made" --program "$build/examples/lazyprune" --model "$smollm2" \
-          ${THREADS:+-t "$THREADS"} --setting "dense=--policy dense" --setting "recommended=$recommended" --setting "harder=$harder" \
-          --setting "fast=$fast"
+          ${THREADS:+-t "$THREADS"} --setting "dense=--policy dense" --setting "recommended=$recommended" --setting "blocks=$blocks" \
+          --setting "fast_blocks=$fast_blocks"
       fi
       cp "$made" "$here/conversations.csv"
       ;;
-    *) fail "TABLES: expected headline, methods, lengths, tasks, search, depth, fidelity or conversations, found $table" ;;
+    *) fail "TABLES: expected names of tables, as they stand above, found $table" ;;
   esac
 done

@@ -35,8 +35,9 @@ bool plans(const Policy& preset, std::size_t rows) {
 
 int planning_presets() {
   const stages half{{2, 0.5}};
-  return plans(lazyllm(half), 20 + 20 + 10 + 10) + plans(static_pruning(half), 20 + 20 + 10 + 10) + plans(random_drop(0.5), 4 * 10) +
-         plans(streaming_llm(2, 3), 4 * 5) + plans(dense(), 4 * 20);
+  return plans(lazyllm(half), 20 + 20 + 10 + 10) + plans(lazyllm_blocks(half, 2), 20 + 20 + 10 + 10) +
+         plans(static_pruning(half), 20 + 20 + 10 + 10) + plans(random_drop(0.5), 4 * 10) + plans(streaming_llm(2, 3), 4 * 5) +
+         plans(dense(), 4 * 20);
 }
 
 int named_presets() {

@@ -63,6 +63,11 @@ TEST_CASE("lazyllm: the layers that the paper's figures show") {
   CHECK(lazyllm(32) == policy{last_query_attention{}, lazyllm_stages(32), top_k{}, keep_all{}});
 }
 
+TEST_CASE("LazyLLM in blocks keeps the neighbours of what matters") {
+  CHECK(lazyllm_blocks({{4, 0.5}}) == policy{last_query_attention{}, stages{{4, 0.5}}, blocks{32}, keep_all{}});
+  CHECK(lazyllm_blocks({{4, 0.5}}, 8) == policy{last_query_attention{}, stages{{4, 0.5}}, blocks{8}, keep_all{}});
+}
+
 TEST_CASE("static pruning: in the prompt only, and nothing comes back") {
   const auto policy = static_pruning({{4, 0.5}});
   static_assert(std::same_as<decltype(policy.store), none>);

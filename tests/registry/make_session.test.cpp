@@ -90,6 +90,7 @@ policy_spec preset(const char* name) {
 TEST_CASE("the presets by name are those of policy/presets.hpp") {
   CHECK(made({}) == expected(lazyllm(layers)));
   CHECK(made(preset("lazyllm")) == expected(lazyllm(layers)));
+  CHECK(made(preset("lazyllm_blocks")) == expected(lazyllm_blocks(lazyllm_stages(layers))));
   CHECK(made(preset("dense")) == expected(dense()));
   CHECK(made(preset("static")) == expected(static_pruning(lazyllm_stages(layers))));
   CHECK(made(preset("random")) == expected(random_drop(0.7)));
@@ -192,7 +193,7 @@ TEST_CASE("the options reach the session, and mistakes are those of the spec") {
   CHECK(session.layers() == 3);
   CHECK_THROWS_AS(session.begin({5, phase::prefill}), error);
   CHECK_THROWS_WITH_AS(make_session(preset("nothing"), {.layers = 3}, policies()),
-                       "--policy: expected one of lazyllm, static, random, streaming, dense, found nothing", error);
+                       "--policy: expected one of lazyllm, lazyllm_blocks, static, random, streaming, dense, found nothing", error);
 }
 
 namespace {

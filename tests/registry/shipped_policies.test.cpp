@@ -69,7 +69,8 @@ TEST_CASE("the README's table has every policy, and no other") {
 
 TEST_CASE("what help says of them, new ones last") {
   CHECK(policies.preset_help().starts_with(
-      "lazyllm; static: what the stages drop is lost, and only the prompt is pruned; random: the same, before the first layer and drawn; "
+      "lazyllm; lazyllm_blocks: the same in blocks of 32 tokens; static: what the stages drop is lost, and only the prompt is pruned; "
+      "random: as static, before the first layer and drawn; "
       "streaming: the first 4 tokens and the latest, 1,024 in all (budget:after=0,tokens=1024); dense"));
   CHECK(policies.schedules().help().starts_with(
       "every:n=,share= linear:from=,share= cosine:from=,share= budget:after=,tokens=|cost= adaptive:from=,every=,mass=,least="));

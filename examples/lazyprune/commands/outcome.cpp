@@ -29,15 +29,15 @@ nlohmann::ordered_json json_of(const outcome& result) {
   object["prefill_tokens_per_s"] = result.prefill_rate();
   object["decode_tokens_per_s"] = result.decode_rate();
   object["computed"] = {{"rows", run.cost.rows},
-                      {"dense_rows", run.cost.dense_rows},
-                      {"share_prompt", run.share_prompt},
-                      {"per_layer", run.cost.prefill_rows},
-                      {"revived", run.cost.revived}};
+                        {"dense_rows", run.cost.dense_rows},
+                        {"share_prompt", run.share_prompt},
+                        {"per_layer", run.cost.prefill_rows},
+                        {"revived", run.cost.revived}};
   object["memory"] = {{"weights", result.weight_bytes},
-                    {"kv", run.memory.kv},
-                    {"store", run.memory.store},
-                    {"scratch", run.memory.scratch},
-                    {"peak", result.peak_bytes()}};
+                      {"kv", run.memory.kv},
+                      {"store", run.memory.store},
+                      {"scratch", run.memory.scratch},
+                      {"peak", result.peak_bytes()}};
   if (result.speculates) object["speculation"] = {{"steps", run.decode_steps}, {"drafted", run.drafted}, {"accepted", run.accepted}};
   if (result.kept) object["kept_tokens"] = *result.kept;
   if (result.shared) {

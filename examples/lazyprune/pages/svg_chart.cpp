@@ -152,17 +152,16 @@ std::string chart_legend(std::span<const chart_series> series, const std::option
 }
 
 std::string svg_chart_with_legend(const chart& c) {
-  constexpr double legend_width = 190, line_height = 20, left = chart_width + 8;
-  const std::string width = fixed(chart_width + legend_width, 0), height = fixed(chart_height, 0);
-  std::string out = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + width + ' ' + height +
-                    "\" font-family=\"sans-serif\" font-size=\"12\" fill=\"" + std::string(chart_ink) + "\">\n<rect width=\"" + width +
-                    "\" height=\"" + height + "\" fill=\"#fff\"/>\n<svg width=\"" + fixed(chart_width, 0) + "\" height=\"" + height +
-                    "\">\n" + svg_chart(c) + "</svg>\n";
-  double y = 20;
+  constexpr double column_width = 190, line_height = 20, first_line = 20, left = chart_width + 8;
+  constexpr auto lines = static_cast<std::size_t>((chart_height - first_line) / line_height) + 1;  // of a column
+  std::string legend;
+  std::size_t items = 0;
   const auto item = [&](const std::string& drawn, const std::string& name) {
-    out += "<g transform=\"translate(" + fixed(left, 0) + ' ' + fixed(y, 0) + ")\">\n" + drawn + "<text x=\"46\" y=\"4\">" +
-           html_text(name) + "</text></g>\n";
-    y += line_height;
+    const double x = left + column_width * static_cast<double>(items / lines),
+                 y = first_line + line_height * static_cast<double>(items % lines);
+    legend += "<g transform=\"translate(" + fixed(x, 0) + ' ' + fixed(y, 0) + ")\">\n" + drawn + "<text x=\"46\" y=\"4\">" +
+              html_text(name) + "</text></g>\n";
+    ++items;
   };
   for (const chart_series& s : c.series) {
     if (s.points.empty()) continue;
@@ -171,7 +170,12 @@ std::string svg_chart_with_legend(const chart& c) {
   }
   if (c.level)
     item("<rect y=\"-7\" width=\"40\" height=\"14\" fill-opacity=\"0.09\"/>\n" + chart_line("M0 0H40", chart_ink, "none"), c.level->name);
-  return out + "</svg>\n";
+  const auto columns = static_cast<double>(std::max<std::size_t>((items + lines - 1) / lines, 1));
+  const std::string width = fixed(chart_width + column_width * columns, 0), height = fixed(chart_height, 0);
+  return "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + width + ' ' + height +
+         "\" font-family=\"sans-serif\" font-size=\"12\" fill=\"" + std::string(chart_ink) + "\">\n<rect width=\"" + width +
+         "\" height=\"" + height + "\" fill=\"#fff\"/>\n<svg width=\"" + fixed(chart_width, 0) + "\" height=\"" + height + "\">\n" +
+         svg_chart(c) + "</svg>\n" + legend + "</svg>\n";
 }
 
 }  // namespace program

@@ -60,6 +60,20 @@ TEST_CASE("ticks have the digits that their step needs") {
   for (const std::string label : {"-0.04", "-0.02", "0.00", "0.02", "0.04", "0.06"}) CHECK(count(svg, "end\">" + label + "</text>") == 1);
 }
 
+TEST_CASE("a long legend has columns, as many as it needs") {
+  chart drawn{"", axis_over("", 0, 1), axis_over("", 0, 1), {}, chart_level{"dense", 0.5, 0.4, 0.6}};
+  for (std::size_t i = 0; i < 24; ++i) drawn.series.push_back({"s" + std::to_string(i), i, {{0, 0, ""}}});
+  const std::string svg = svg_chart_with_legend(drawn);
+  CHECK(well_formed_xml(svg));
+  CHECK(svg.find("viewBox=\"0 0 950 250\"") != std::string::npos);  // 24 series and the level: twelve a column
+  CHECK(count(svg, "<g transform=\"translate(388 240)\">") == 1);
+  CHECK(count(svg, "<g transform=\"translate(578 20)\">") == 1);
+  CHECK(count(svg, "<g transform=\"translate(768 20)\">") == 1);
+  CHECK(count(svg, "<g transform=\"translate(388 260)\">") == 0);
+  drawn.series.resize(11);
+  CHECK(svg_chart_with_legend(drawn).find("viewBox=\"0 0 570 250\"") != std::string::npos);
+}
+
 TEST_CASE("a chart with nothing, with names that are markup, with values that are no numbers") {
   const double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
   const chart_axis axis{"<&\">", 0, 2, 1};
