@@ -75,9 +75,9 @@ samples() {
   done
 }
 
-# lazyprune COMMAND NAME FLAG...: on the samples, into the folder $out
+# lazyprune COMMAND NAME FLAG...: on the samples, into the folder $out, which is another one where anything else is asked
 lazyprune() {
-  command=$1 out=$work/$2
+  command=$1 out=$work/$2-$(echo "$answer $data $*" | cksum | cut -d' ' -f1)
   shift 2
   # shellcheck disable=SC2086
   "$build/examples/lazyprune" "$command" --model "$smollm2" $data --chat template -n "$answer" ${THREADS:+-t "$THREADS"} --resume \
@@ -111,7 +111,7 @@ for table in ${TABLES:-headline methods compositions lengths tasks search depth 
       beside_dense headline-2000 5 "blocks=$blocks" "fast_blocks=$fast_blocks"
       # The dense model finds less than half of four keys at 4,000 tokens.
       # shellcheck disable=SC2086
-      samples 4000 "$(share 70)" ${needles% *}
+      samples 4000 "$(share 50)" ${needles% *}
       beside_dense headline-4000 4 "blocks=$blocks" "fast_blocks=$fast_blocks"
       ;;
     tokens) # half an hour each: only where it is named
@@ -133,16 +133,16 @@ for table in ${TABLES:-headline methods compositions lengths tasks search depth 
     lengths)
       # shellcheck disable=SC2086
       samples 1000 "$(share 15)" $needles
-      beside_dense length-1000 2 "recommended=$recommended" "blocks=$blocks" "fast_blocks=$fast_blocks"
+      beside_dense length-1000 2 "blocks=$blocks" "fast_blocks=$fast_blocks"
       # shellcheck disable=SC2086
       samples 7500 "$(share 5)" $needles
-      beside_dense length-7500 1 "recommended=$recommended" "blocks=$blocks" "fast_blocks=$fast_blocks"
+      beside_dense length-7500 1 "blocks=$blocks" "fast_blocks=$fast_blocks"
       ;;
     tasks)
       answer=0 # as RULER has it
       # shellcheck disable=SC2086
       samples 2000 "$(share 5)" $all_tasks
-      beside_dense tasks-2000 1 "recommended=$recommended" "blocks=$blocks" "fast_blocks=$fast_blocks"
+      beside_dense tasks-2000 1 "blocks=$blocks" "fast_blocks=$fast_blocks"
       answer=48
       ;;
     methods)
@@ -181,9 +181,10 @@ for table in ${TABLES:-headline methods compositions lengths tasks search depth 
       for tokens in 2000 4000; do
         made=$work/fidelity-$tokens-$asked.csv
         if [ ! -f "$made" ]; then
-          "$build/examples/lazyprune" fidelity --model "$smollm2" -f bench/smollm2/haystack.txt --places "$(share 20)" --prefix "$tokens" \
+          "$build/examples/lazyprune" fidelity --model "$smollm2" -f bench/smollm2/haystack.txt --places "$(share 10)" --prefix "$tokens" \
             -n 128 ${THREADS:+-t "$THREADS"} --budgets 0.65 --methods lazyllm@15,no_revival@15,static@15,random,streaming \
-            --variant "recommended=$recommended" --variant "blocks=$blocks" --variant "fast_blocks=$fast_blocks" -o csv >"$made.unfinished"
+            --variant "recommended=$recommended" --variant "blocks=$blocks" \
+            --variant "fast_blocks=$fast_blocks" -o csv >"$made.unfinished"
           mv "$made.unfinished" "$made"
         fi
         cp "$made" "$here/fidelity-$tokens.csv"
@@ -192,7 +193,7 @@ for table in ${TABLES:-headline methods compositions lengths tasks search depth 
     conversations)
       made=$work/conversations-$asked.csv
       if [ ! -f "$made" ]; then
-        python3 bench/smollm2/conversations.py 2000 "$(share 20)" $seed "$made" --program "$build/examples/lazyprune" --model "$smollm2" \
+        python3 bench/smollm2/conversations.py 2000 "$(share 10)" $seed "$made" --program "$build/examples/lazyprune" --model "$smollm2" \
           ${THREADS:+-t "$THREADS"} --setting "dense=--policy dense" --setting "recommended=$recommended" --setting "blocks=$blocks" \
           --setting "fast_blocks=$fast_blocks"
       fi

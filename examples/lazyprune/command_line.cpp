@@ -173,7 +173,7 @@ void add_engine_flags(CLI::App& command, backend_flags& flags) {
 CLI::Option* add_jobs(CLI::App& command, std::size_t& jobs) {
   return add_number(command, "-j,--jobs", jobs, number_range<std::size_t>{1, static_cast<std::size_t>(thread_range().most)},
                     "Samples at once, each with its share of the threads: sooner done where prompts are short or threads many. Times "
-                    "are then left out, the peak memory is that of one sample, and the rest is the same (default: 1)");
+                    "are then left out, the peak memory that is told is that of one sample, and the rest is the same (default: 1)");
 }
 
 void add_directory(CLI::App& command, std::string& directory, bool& resume, const std::string& files) {

@@ -205,6 +205,14 @@ TEST_CASE("the index is held to what it says") {
   CHECK(index_error(R"({"a": "config.json"})").find("config.json: header: expected at most ") != std::string::npos);
 }
 
+TEST_CASE("an index of nothing: nothing comes into memory, and a weight is missed by name") {
+  const sharded_folder folder("{}");
+  const checkpoint files(folder.path());
+  lazyprune::read_ahead ahead;
+  files.come_into_memory(ahead);
+  CHECK(error_of([&] { files.of_shape("a", 1, 1); }).ends_with("tensor a: expected one of shape [1], found none of that name"));
+}
+
 TEST_CASE("the index cannot name a file outside the directory") {
   for (const std::string bad : {"", ".", "..", "/etc/passwd", "../one.safetensors", "./one.safetensors", "sub/one.safetensors",
                                 "..\\\\one.safetensors", "one.safetensors\\u0000x"}) {

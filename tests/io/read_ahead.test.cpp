@@ -3,9 +3,41 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
+#include <cstddef>
+#include <filesystem>
 #include <string>
+#include <thread>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <io/support.hpp>
+
+#include <lazyprune/io/descriptor.hpp>
+
+namespace {
+
+/// How many of the file's pages are in memory.
+std::size_t pages_in_memory(const lazyprune::mapped_file& file) {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  std::vector<unsigned char> in_memory((file.bytes().size() + page - 1) / page);
+  REQUIRE(::mincore(const_cast<std::byte*>(file.bytes().data()), file.bytes().size(), in_memory.data()) == 0);
+  std::size_t n = 0;
+  for (const unsigned char one : in_memory) n += one & 1;
+  return n;
+}
+
+/// Drops a file's pages, as far as its file system has them elsewhere.
+void drop(const std::filesystem::path& path) {
+  const lazyprune::file_descriptor file = lazyprune::open_file(path, O_RDONLY, path.string(), "a file");
+  ::fsync(file.get());  // pages not yet written cannot be dropped
+  ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
+}
+
+}  // namespace
 
 TEST_CASE("what was asked for is there, and an end in the midst of it waits for nothing") {
   const lazyprune_test::temporary_folder folder;
@@ -17,4 +49,20 @@ TEST_CASE("what was asked for is there, and an end in the midst of it waits for 
     ahead.ask(file, {});
   }
   CHECK(file.text() == numbers);
+}
+
+TEST_CASE("what was asked for comes into memory without being read") {
+  const lazyprune_test::temporary_folder folder;
+  const auto path = folder.write("weights", std::string(std::size_t{9} << 20, 'x'));
+  drop(path);
+  const lazyprune::mapped_file file(path);
+  if (pages_in_memory(file) > 0) {
+    MESSAGE("skipped: the file system of " << folder.path().string() << " keeps its files in memory");
+    return;
+  }
+  lazyprune::read_ahead ahead;
+  ahead.ask(file, file.bytes());
+  const std::size_t all = file.bytes().size() / static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  for (int tenths = 0; tenths < 300 && pages_in_memory(file) < all; ++tenths) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  CHECK(pages_in_memory(file) == all);
 }

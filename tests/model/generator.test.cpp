@@ -561,7 +561,19 @@ TEST_CASE("a text cannot be generated together with itself") {
   auto text = b.begin();
   const generation_options options = of_length(4);
   const std::vector<generation_request<reference<float>>> twice{{text, prompt, options}, {text, prompt, options}};
-  CHECK_THROWS_WITH_AS(generate(work, twice), doctest::Contains("each sequence once"), error);
+  CHECK_THROWS_WITH_AS(generate(work, twice), "sequences: number 1: expected each sequence once, found one of 0 tokens twice", error);
+  CHECK(text.known() == 0);
+}
+
+TEST_CASE("texts of which one cannot be generated are left as they were") {
+  bench b;
+  workspace<reference<float>> work(b.net, b.backend);
+  auto text = b.begin(), other = b.begin();
+  const generation_options options = of_length(4);
+  const std::vector<generation_request<reference<float>>> none_second{{text, prompt, options}, {other, {}, options}};
+  CHECK_THROWS_WITH_AS(generate(work, none_second), "prompt: tokens: expected at least one, found none", error);
+  CHECK(text.known() == 0);
+  CHECK(generate(work, std::span(none_second).first(0)).empty());
 }
 
 TEST_CASE("a drafted text ends at its EOS") {

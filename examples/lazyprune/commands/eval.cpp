@@ -23,7 +23,7 @@ class evaluation {
     setting_.method = flags.method.empty() ? short_text(setting_.policy) : flags.method;
     for (std::size_t q = 0; q < run_.questions().size(); ++q) asks_.push_back({q, setting_, setting_.method});
     // Samples that were answered side by side stand as they came, so that none is lost.
-    log_.take_up([&](const eval_prediction& done, const std::string& place) {
+    log_.take_up(false, [&](const eval_prediction& done, const std::string& place) {
       check_dense_time(done, place);
       return setting_;
     });

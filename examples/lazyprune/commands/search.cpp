@@ -64,7 +64,7 @@ class searching {
     make_directory(flags.directory);
     log_.emplace(run_, file_in(flags.directory, "search.jsonl"), flags.resume);
     // An earlier search may have had fewer tries, or another bound.
-    log_->take_up([&](const eval_prediction& done, const std::string& place) { return setting_that_made(done, place); });
+    log_->take_up(true, [&](const eval_prediction& done, const std::string& place) { return setting_that_made(done, place); });
   }
 
   void run() {
@@ -108,7 +108,7 @@ class searching {
     const eval_setting setting = setting_of(flag_of(when));
     std::vector<ask> asks;
     for (const std::vector<std::size_t>& task : questions)
-      for (const std::size_t q : task) asks.push_back({q, setting, setting.method});
+      for (const std::size_t q : task) asks.push_back({q, setting, setting.method, false});
     answer(run_, *log_, asks, flags_.jobs, what, [&](std::span<const ask> asked) { return run_.predict(asked); });
     by_task<double> all;
     for (const std::vector<std::size_t>& task : questions) {

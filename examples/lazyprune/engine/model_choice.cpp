@@ -31,6 +31,17 @@ std::filesystem::path bundled_model() {
   return LAZYPRUNE_MODEL_DIR;
 }
 
+/// A model's files, the first of which begin to be read before anybody asks for a weight.
+std::shared_ptr<const checkpoint> coming_into_memory(const std::filesystem::path& path, file_access how) {
+  struct read_files {
+    checkpoint files;
+    read_ahead ahead{};  // ends before the files
+    read_files(const std::filesystem::path& path, file_access how) : files(path, how) { files.come_into_memory(ahead); }
+  };
+  const auto opened = std::make_shared<read_files>(path, how);
+  return {opened, &opened->files};
+}
+
 }  // namespace
 
 std::filesystem::path model_path(const model_flags& flags) {
@@ -40,7 +51,7 @@ std::filesystem::path model_path(const model_flags& flags) {
 }
 
 opened_model::opened_model(const model_flags& flags)
-    : files_(std::make_shared<const checkpoint>(model_path(flags), flags.no_mmap ? file_access::read : file_access::map)) {}
+    : files_(coming_into_memory(model_path(flags), flags.no_mmap ? file_access::read : file_access::map)) {}
 
 opened_model::opened_model(std::shared_ptr<const checkpoint> files) : files_(std::move(files)) {}
 

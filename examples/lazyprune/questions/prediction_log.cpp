@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "questions/prediction_log.hpp"
 
+#include <algorithm>
 #include <iostream>
 #include <utility>
 
@@ -18,12 +19,8 @@ bool same_sample(const eval_prediction& prediction, const question& asked) {
   return prediction.id == asked.sample.id && prediction.answers == asked.sample.answers;
 }
 
-/// So many sequences lie in memory at once at most.
+/// So many sequences of a job lie in memory at once at most.
 constexpr std::size_t most_together = 8;
-
-bool asked_together(std::span<const ask> group, const ask& next) {
-  return group.size() < most_together && !group.back().timed && !next.timed && group.back().question == next.question;
-}
 
 }  // namespace
 
@@ -82,7 +79,7 @@ void prediction_log::take_up_in_order(std::span<const ask> asks) {
   }
 }
 
-void prediction_log::take_up(const std::function<eval_setting(const eval_prediction&, const std::string&)>& setting_of) {
+void prediction_log::take_up(bool untimed, const std::function<eval_setting(const eval_prediction&, const std::string&)>& setting_of) {
   for (std::size_t i = 0; i < done().size(); ++i) {
     const eval_prediction& earlier = done()[i];
     ask asked{.question = 0, .setting = setting_of(earlier, "prediction " + std::to_string(i + 1)), .name = {}};
@@ -92,7 +89,12 @@ void prediction_log::take_up(const std::function<eval_setting(const eval_predict
     bool found = false;
     for (asked.question = 0; asked.question < known.size() && !found; ++asked.question) {
       if (known[asked.question] || !same_sample(earlier, run_.questions()[asked.question])) continue;
-      const auto other = mismatch_of(earlier, asked);
+      asked.timed = true;
+      auto other = mismatch_of(earlier, asked);
+      if (other && untimed) {
+        asked.timed = false;
+        if (!mismatch_of(earlier, asked)) other.reset();
+      }
       found = !other;
       if (found) known[asked.question] = i;
       if (!why) why = other;
@@ -105,26 +107,28 @@ void prediction_log::take_up(const std::function<eval_setting(const eval_predict
 
 void answer(runner& run, prediction_log& log, std::span<const ask> asks, std::size_t jobs, const std::string& what,
             const std::function<std::vector<eval_prediction>(std::span<const ask>)>& predict) {
-  std::vector<std::vector<ask>> open;
-  std::size_t done = 0;
+  std::vector<const ask*> open;
   for (const ask& asked : asks)
-    if (log.find(asked.question, asked.name))
-      ++done;
-    else if (!open.empty() && asked_together(open.back(), asked))
-      open.back().push_back(asked);
-    else
-      open.push_back({asked});
+    if (!log.find(asked.question, asked.name)) open.push_back(&asked);
   if (open.empty()) return;
+  const std::size_t together = std::clamp<std::size_t>((open.size() + jobs - 1) / jobs, 1, most_together);
+  std::vector<std::vector<ask>> groups;
+  for (const ask* asked : open)
+    if (!groups.empty() && groups.back().size() < together && run.together(groups.back().back(), *asked))
+      groups.back().push_back(*asked);
+    else
+      groups.push_back({*asked});
   run.load(jobs);
   progress_bar bar(what);
+  std::size_t done = asks.size() - open.size();
   bar.show(done, asks.size());
   const auto take = [&](std::size_t i, std::vector<eval_prediction>&& predictions) {
-    for (std::size_t k = 0; k < predictions.size(); ++k) log.add(open[i][k], std::move(predictions[k]));
+    for (std::size_t k = 0; k < predictions.size(); ++k) log.add(groups[i][k], std::move(predictions[k]));
     done += predictions.size();
     bar.show(done, asks.size());
   };
   side_by_side(
-      open.size(), jobs, [&](std::size_t i) { return predict(open[i]); }, take);
+      groups.size(), jobs, [&](std::size_t i) { return predict(groups[i]); }, take);
 }
 
 }  // namespace program

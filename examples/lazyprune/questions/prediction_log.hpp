@@ -29,8 +29,8 @@ class prediction_log {
   void take_up_in_order(std::span<const ask> asks);
 
   /// Takes up the predictions of an earlier run in any order. `setting_of` says under which setting one must have been asked, by a name
-  /// that is the setting's method; `place` is for errors. Throws as above.
-  void take_up(const std::function<eval_setting(const eval_prediction& done, const std::string& place)>& setting_of);
+  /// that is the setting's method; `place` is for errors. `untimed`: those that were asked without a clock will do, too. Throws as above.
+  void take_up(bool untimed, const std::function<eval_setting(const eval_prediction& done, const std::string& place)>& setting_of);
 
   /// The prediction on a question by that name; null where it was not asked yet.
   const eval_prediction* find(std::size_t question, const std::string& name) const;
@@ -61,7 +61,7 @@ class prediction_log {
 };
 
 /// Asks all that the log has no prediction of, `jobs` at once, with a bar that is called `what`. The model is loaded where anything is
-/// open. What is asked of a question without a clock is asked together.
+/// open. What may be answered together is.
 void answer(runner& run, prediction_log& log, std::span<const ask> asks, std::size_t jobs, const std::string& what,
             const std::function<std::vector<eval_prediction>(std::span<const ask>)>& predict);
 

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "commands/flags.hpp"
@@ -25,7 +26,6 @@
 
 namespace lazyprune {
 inline namespace v0 {
-class any_session;
 struct token_range;
 }  // namespace v0
 
@@ -36,7 +36,7 @@ struct ask {
   std::size_t question;  // its place
   eval_setting setting;
   std::string name;   // what made the answer, as its prediction says
-  bool timed = true;  // else settings of a question may be asked together and share what they compute alike, and no times are told
+  bool timed = true;  // else it may be asked together with others and share what it computes alike with them, and no times are told
 };
 
 class runner {
@@ -63,7 +63,11 @@ class runner {
 
   /// Answers a question under a setting. Several threads may ask, where nothing is shared.
   eval_prediction predict(const ask& asked) const { return std::move(predict(std::span(&asked, 1)).front()); }
-  /// Answers one question under some settings that are not timed, together: the weights are read once a token for all. The same answers.
+  /// Whether these may be answered together: they are not timed, and of one question where its beginning is shared.
+  bool together(const ask& one, const ask& other) const {
+    return !one.timed && !other.timed && (one.question == other.question || !sharing_);
+  }
+  /// Answers what may be answered together: the weights are read once a token for all. The same answers.
   std::vector<eval_prediction> predict(std::span<const ask> asks) const;
 
   /// Seconds from a question to the dense model's first token.

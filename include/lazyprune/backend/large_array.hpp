@@ -8,41 +8,77 @@
 
 #include <cstddef>
 #include <memory>
+#include <mutex>
 #include <new>
+#include <utility>
 
 namespace lazyprune {
 inline namespace v0 {
 
-/// Uninitialised memory on a cache line's boundary. From some MB on it comes in pages of 2 MiB where the system has them: the first touch
-/// of small ones, one at a time, takes longer than writing them, and products would wait for their addresses.
+/// Uninitialised memory on a cache line's boundary. From some hundred KB on it comes in pages of 2 MiB where the system has them: the first
+/// touch of small ones, one at a time, takes longer than writing them, and products would wait for their addresses. Arrays smaller than
+/// such a page lie in blocks with others, and a block goes back when the last of them does.
 class large_array {
  public:
   large_array() = default;
-  explicit large_array(std::size_t bytes) : data_(bytes ? allocate(bytes) : nullptr, release{alignment_of(bytes)}), bytes_(bytes) {}
+  explicit large_array(std::size_t bytes) : data_(bytes ? allocate(bytes) : nullptr), bytes_(bytes) {}
+
+  large_array(large_array&& other) noexcept : data_(std::move(other.data_)), bytes_(std::exchange(other.bytes_, 0)) {}
+  large_array& operator=(large_array&& other) noexcept {
+    data_ = std::move(other.data_);
+    bytes_ = std::exchange(other.bytes_, 0);
+    return *this;
+  }
 
   std::byte* data() { return data_.get(); }
   const std::byte* data() const { return data_.get(); }
   std::size_t bytes() const { return bytes_; }
 
  private:
-  static constexpr std::size_t page = std::size_t{2} << 20;
+  using memory = std::shared_ptr<std::byte>;
 
-  struct release {
-    std::align_val_t alignment{};
-    void operator()(std::byte* data) const { ::operator delete(data, alignment); }
-  };
+  static constexpr std::size_t line = 64, page = std::size_t{2} << 20, small = page / 8, own_pages = 2 * page, block_bytes = 8 * page;
 
-  static std::align_val_t alignment_of(std::size_t bytes) { return std::align_val_t{bytes < 2 * page ? 64 : page}; }
-
-  static std::byte* allocate(std::size_t bytes) {
-    void* data = ::operator new(bytes, alignment_of(bytes));
-#ifdef __linux__
-    if (bytes >= 2 * page) ::madvise(data, bytes, MADV_HUGEPAGE);  // a wish: nothing to do where it is not granted
-#endif
-    return static_cast<std::byte*>(data);
+  static memory allocate(std::size_t bytes) {
+    if (bytes < small) return fresh(bytes, line);
+    if (bytes >= own_pages) return fresh(bytes, page);
+    static shared_block blocks;
+    return blocks.part(bytes);
   }
 
-  std::unique_ptr<std::byte[], release> data_{nullptr, release{}};
+  static memory fresh(std::size_t bytes, std::size_t alignment) {
+    const std::align_val_t aligned{alignment};
+    const memory data(static_cast<std::byte*>(::operator new(bytes, aligned)),
+                      [aligned](std::byte* at) { ::operator delete(at, aligned); });
+#ifdef __linux__
+    if (alignment == page) ::madvise(data.get(), bytes, MADV_HUGEPAGE);  // a wish: nothing to do where it is not granted
+#endif
+    return data;
+  }
+
+  /// The block that parts are taken from, which it does not hold itself.
+  class shared_block {
+   public:
+    memory part(std::size_t bytes) {
+      const std::lock_guard lock(mutex_);
+      memory block = block_.lock();
+      if (!block || block_bytes - used_ < bytes) {
+        block = fresh(block_bytes, page);
+        block_ = block;
+        used_ = 0;
+      }
+      std::byte* const data = block.get() + used_;
+      used_ += (bytes + line - 1) / line * line;
+      return memory(std::move(block), data);
+    }
+
+   private:
+    std::mutex mutex_;
+    std::weak_ptr<std::byte> block_;
+    std::size_t used_ = 0;
+  };
+
+  memory data_;
   std::size_t bytes_ = 0;
 };
 

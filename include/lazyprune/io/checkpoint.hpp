@@ -104,6 +104,15 @@ class checkpoint {
   /// Every tensor, by its name in the file. The views live as long as the checkpoint.
   const std::map<std::string_view, placed_tensor>& tensors() const { return tensors_; }
 
+  /// Asks for the beginning of the first file with weights, where it is mapped: it comes into memory while the caller does other things.
+  /// `ahead` must not outlive this.
+  void come_into_memory(read_ahead& ahead) const {
+    constexpr std::size_t beginning = std::size_t{128} << 20;
+    if (!is_gguf() && files_.empty()) return;  // an index of nothing
+    const mapped_file& first = is_gguf() ? parts_[0].file() : files_.begin()->second.file();
+    if (first.mapped()) ahead.ask(first, first.bytes().first(std::min(beginning, first.bytes().size())));
+  }
+
   bool is_gguf() const { return !parts_.empty(); }
   /// The file with the metadata, the first of its parts; null where it is no GGUF model.
   const gguf_file* gguf() const { return parts_.empty() ? nullptr : &parts_[0]; }

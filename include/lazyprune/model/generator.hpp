@@ -7,6 +7,7 @@
 #include <cmath>
 #include <deque>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -129,14 +130,18 @@ class generating {
   generating(const generating&) = delete;
   generating& operator=(const generating&) = delete;
 
-  /// Reads the prompt and chooses the first token.
-  void begin(std::span<const token_id> prompt) {
+  /// Throws where the prompt cannot be read.
+  void check(std::span<const token_id> prompt) {
     const model_config& config = work_.model().config;
     before_ = text_.known();
     prompt_tokens_ = prompt.size();
     context_ = options_.context > 0 ? std::min(options_.context, config.max_positions) : config.max_positions;
     most_ = most_tokens(before_, prompt.size(), context_, options_);
     check_speculation(text_.session(), options_);
+  }
+
+  /// Reads the prompt, which was checked, and chooses the first token.
+  void begin(std::span<const token_id> prompt) {
     text_.expect(std::max(options_.expected, options_.context > 0 ? context_ : most_));
     text_.reserve(most_);
     if (options_.speculate > 0) {
@@ -345,13 +350,22 @@ struct generation_request {
 
 /// Goes on with some sequences, which differ in length, policy and options as they like, and must be different ones. Their prompts are read
 /// one after the other; the steps that follow are batches, so that the weights are read once for all. Each text is what it would be alone,
-/// as far as the backend gives a row the same bits in any company; `decode_seconds` are those of the batches that it was in. An observer
-/// that stops a step after the prompts ends all texts of the batch. Throws as `generate` does of one.
+/// as far as the backend gives a row the same bits in any company. But `decode_seconds` are those of the batches that it was in, the
+/// scratch is that of all, an observer hears the logits of a batch where it wants them, and one that stops a step after the prompts ends
+/// all texts of the batch. Throws `error` where a sequence comes twice, and as `generate` does of one, before any prompt is read.
 template <tensor_backend Backend>
 std::vector<generation> generate(workspace<Backend>& work, std::type_identity_t<std::span<const generation_request<Backend>>> requests) {
   using generating = detail::generating<Backend>;
   std::deque<generating> texts;
   for (const generation_request<Backend>& r : requests) texts.emplace_back(work, r.text, r.options);
+  std::set<const sequence<Backend>*> different;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    sequence<Backend>& text = requests[i].text;
+    if (!different.insert(&text).second)
+      throw error("sequences", "number " + std::to_string(i), "each sequence once",
+                  "one of " + std::to_string(text.known()) + " tokens twice");
+    texts[i].check(requests[i].prompt);
+  }
   for (std::size_t i = 0; i < requests.size(); ++i) texts[i].begin(requests[i].prompt);
   std::vector<generating*> open;
   for (generating& text : texts) open.push_back(&text);
