@@ -15,5 +15,14 @@ build build --target lazyprune.program
 
 # A needle in a haystack, asked for in RULER's words: the haystack is the beginning of Jane Austen's Northanger Abbey (1818), as Debian's
 # package r-cran-janeaustenr has it.
-build/examples/lazyprune run --compare --chat --model "$smollm2" --file examples/smollm2-prompt.txt --stop . --trace build/smollm2.html
+ask() {
+  build/examples/lazyprune run --compare --chat --model "$smollm2" --file examples/smollm2-prompt.txt --stop . "$@"
+}
+
+ask --trace build/smollm2.html
 echo "which tokens lived where: build/smollm2.html"
+
+fast="--policy lazyllm_blocks --stages 9:0.5,15:0.1 --decode dense"
+printf '\nThe same with %s:\n\n' "$fast"
+# shellcheck disable=SC2086
+ask $fast

@@ -51,7 +51,9 @@ def conversation(r, size, depth):
 
 
 def answers_of(options, flags, talk):
-    command = [options.program, "run", "-m", options.model, "--chat", "--json", "-n", str(ANSWER), "-t", str(options.threads), *flags]
+    command = [options.program, "run", "-m", options.model, "--chat", "--json", "-n", str(ANSWER), *flags]
+    if options.threads:
+        command += ["-t", str(options.threads)]
     said = "".join(line + "\n" for line in talk.lines())
     done = subprocess.run(command, input=said, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
@@ -74,7 +76,7 @@ def parse_arguments():
     parser.add_argument("output", help="the .csv file to write")
     parser.add_argument("--setting", dest="settings", metavar="NAME=FLAGS", type=setting, action="append", required=True,
                         help="flags of lazyprune run, under a name for the table; may be given several times")
-    parser.add_argument("-t", "--threads", type=int, default=0, help="0: all that the process may use")
+    parser.add_argument("-t", "--threads", type=int, help="default: all that the process may use")
     add_model_arguments(parser)
     return parser.parse_args()
 
