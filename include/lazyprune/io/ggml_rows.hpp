@@ -40,9 +40,6 @@ class ggml_rows final : public row_reader {
       std::memcpy(to, from, matrix.row_bytes());
       return;
     }
-    // A part of a row at a time, so that what is written as bf16 is rounded while the nearest cache has it.
-    constexpr std::size_t part = 1024;
-    static_assert(part % 256 == 0);
     float values[part];
     for (std::size_t done = 0; done < matrix.columns; done += part) {
       const std::size_t count = std::min(part, matrix.columns - done), blocks = count / type_.values;
@@ -53,15 +50,18 @@ class ggml_rows final : public row_reader {
   }
 
  private:
+  // A part of a row at a time, so that what is written as bf16 is rounded while the nearest cache has it.
+  static constexpr std::size_t part = 1024;
+  static_assert(part % 256 == 0);
+
   static std::byte* store(const float* values, std::size_t count, dtype as, std::byte* to) {
     if (as == dtype::f32) {
       std::memcpy(to, values, count * 4);
       return to + count * 4;
     }
-    for (std::size_t i = 0; i < count; ++i) {
-      const std::uint16_t bits = bf16_of_float(values[i]);
-      std::memcpy(to + 2 * i, &bits, 2);
-    }
+    std::uint16_t bits[part];  // of its own, so that the loop is vectorized: bytes might be anything, the floats as well
+    for (std::size_t i = 0; i < count; ++i) bits[i] = bf16_of_float(values[i]);
+    std::memcpy(to, bits, count * 2);
     return to + count * 2;
   }
 
