@@ -10,16 +10,21 @@ using namespace lazyprune;
 
 namespace {
 
-constexpr std::size_t tokens = 20;
+constexpr std::size_t tokens = 20, window = 8;
 
-/// The one loop for sessions of any policy, of which these ask for attention or for nothing.
+/// The one loop for sessions of any policy, of which these ask for attention, of the last query or of the last eight, or for nothing.
 template <class Session>
 std::size_t rows_planned(Session session) {
   auto step = session.begin({tokens, phase::prefill});
-  const std::vector<float> probabilities(tokens, 0.05f);
+  const std::vector<float> probabilities(window * tokens, 0.05f);
   for (layer_id l = 0; l < session.layers(); ++l) {
     const layer_plan& plan = step.enter(l);
-    step.leave(step.wants_scores() ? evidence(attention_view{probabilities.data(), 1, tokens, plan.active}) : evidence());
+    evidence shown;
+    if (step.wants() == evidence_kind::window)
+      shown = window_view{probabilities.data(), step.window(), 1, tokens, plan.active};
+    else if (step.wants_scores())
+      shown = attention_view{probabilities.data(), 1, tokens, plan.active};
+    step.leave(shown);
   }
   step.finish();
   return session.stats().rows;
@@ -37,7 +42,8 @@ int planning_presets() {
   const stages half{{2, 0.5}};
   return plans(lazyllm(half), 20 + 20 + 10 + 10) + plans(lazyllm_blocks(half, 2), 20 + 20 + 10 + 10) +
          plans(static_pruning(half), 20 + 20 + 10 + 10) + plans(random_drop(0.5), 4 * 10) + plans(streaming_llm(2, 3), 4 * 5) +
-         plans(dense(), 4 * 20);
+         plans(fastv(), 20 + 20 + 10 + 10) + plans(pyramid_drop(1), 20 + 10 + 5 + 3) + plans(tova(2, 5), 4 * 20) +
+         plans(pyramid_kv(0.4), 20 + 16 + 12 + 8) + plans(prompt_distill(2, 7), 20 + 20 + 7 + 7) + plans(dense(), 4 * 20);
 }
 
 int named_presets() {

@@ -2,7 +2,7 @@
 // What main.cpp calls of presets.cpp: two translation units, so that both hold what is inline.
 #pragma once
 
-/// How many of the six presets plan the rows that they should.
+/// How many of the eleven presets plan the rows that they should.
 int planning_presets();
 
 /// How many presets that the registry names plan rows.

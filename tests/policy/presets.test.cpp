@@ -68,6 +68,39 @@ TEST_CASE("LazyLLM in blocks keeps the neighbours of what matters") {
   CHECK(lazyllm_blocks({{4, 0.5}}, 8) == policy{last_query_attention{}, stages{{4, 0.5}}, blocks{8}, keep_all{}});
 }
 
+/// The tokens that go on after each number of layers, of a prompt of 100 and of 100 tokens at a step after it.
+template <class Schedule>
+std::vector<std::size_t> going_on(const Schedule& schedule, layer_id layers, phase step) {
+  std::vector<std::size_t> left{100};
+  for (layer_id done = 1; done < layers; ++done)
+    left.push_back(std::min(left.back(), schedule.keep({done, layers, left.back(), 100, step})));
+  return left;
+}
+
+TEST_CASE("FastV, PyramidDrop, PyramidKV and PromptDistill prune the prompt alone, and TOVA all but the prompt") {
+  const auto prompt = [](const auto& policy) { return going_on(policy.schedule, 8, phase::prefill); };
+  const auto after = [](const auto& policy) { return going_on(policy.schedule, 8, phase::decode); };
+  const std::vector<std::size_t> all(8, 100);
+  CHECK(prompt(fastv()) == std::vector<std::size_t>{100, 100, 50, 50, 50, 50, 50, 50});
+  CHECK(prompt(pyramid_drop(2)) == std::vector<std::size_t>{100, 100, 50, 50, 25, 25, 13, 13});
+  CHECK(prompt(pyramid_kv(0.3)) == std::vector<std::size_t>{100, 90, 80, 70, 60, 50, 40, 30});
+  CHECK(prompt(prompt_distill(3, 20)) == std::vector<std::size_t>{100, 100, 100, 20, 20, 20, 20, 20});
+  for (const auto& left :
+       {after(fastv()), after(pyramid_drop(2)), after(pyramid_kv(0.3)), after(prompt_distill(3, 20)), prompt(tova(4, 20))})
+    CHECK(left == all);
+  CHECK(after(tova(4, 20)) == std::vector<std::size_t>{100, 100, 100, 100, 20, 20, 20, 20});
+}
+
+TEST_CASE("what they drop is lost, and where the original frees it, it leaves for good") {
+  CHECK_FALSE(fastv().store.for_good);
+  CHECK_FALSE(pyramid_drop(2).store.for_good);
+  CHECK_FALSE(pyramid_kv().store.for_good);
+  CHECK(tova(4).store.for_good);
+  CHECK(prompt_distill(4).store.for_good);
+  CHECK(pyramid_kv().selector == protect{top_k{}, 0, 8});
+  CHECK(pyramid_kv().scorer.window == pyramid_kv().selector.last);
+}
+
 TEST_CASE("static pruning: in the prompt only, and nothing comes back") {
   const auto policy = static_pruning({{4, 0.5}});
   static_assert(std::same_as<decltype(policy.store), none>);

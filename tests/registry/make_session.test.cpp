@@ -95,11 +95,21 @@ TEST_CASE("the presets by name are those of policy/presets.hpp") {
   CHECK(made(preset("static")) == expected(static_pruning(lazyllm_stages(layers))));
   CHECK(made(preset("random")) == expected(random_drop(0.7)));
   CHECK(made(preset("streaming")) == expected(streaming_llm()));
+  CHECK(made(preset("fastv")) == expected(fastv()));
+  CHECK(made(preset("pyramid_drop")) == expected(pyramid_drop(layers / 4)));
+  CHECK(made(preset("tova")) == expected(tova(layers / 2)));
+  CHECK(made(preset("pyramid_kv")) == expected(pyramid_kv()));
+  CHECK(made(preset("prompt_distill")) == expected(prompt_distill(layers * 2 / 5)));
 
   policy_spec few = preset("streaming");  // short enough to matter here
   few.schedule = "budget:after=0,tokens=12";
   CHECK(made(few) == expected(streaming_llm(4, 8)));
   CHECK(made(few) != made(preset("dense")));
+  few = preset("tova");
+  few.schedule = "budget:after=2,tokens=12";
+  CHECK(made(few) == expected(tova(2, 12)));
+  few.preset = "prompt_distill";
+  CHECK(made(few) == expected(prompt_distill(2, 12)));
 }
 
 TEST_CASE("every scorer, schedule, selector and store makes the session of its policy") {
@@ -192,8 +202,10 @@ TEST_CASE("the options reach the session, and mistakes are those of the spec") {
   any_session session = make_session({}, {.layers = 3, .max_tokens = 4}, policies());
   CHECK(session.layers() == 3);
   CHECK_THROWS_AS(session.begin({5, phase::prefill}), error);
-  CHECK_THROWS_WITH_AS(make_session(preset("nothing"), {.layers = 3}, policies()),
-                       "--policy: expected one of lazyllm, lazyllm_blocks, static, random, streaming, dense, found nothing", error);
+  CHECK_THROWS_WITH_AS(
+      make_session(preset("nothing"), {.layers = 3}, policies()),
+      "--policy: expected one of lazyllm, lazyllm_blocks, static, random, streaming, fastv, pyramid_drop, tova, pyramid_kv, prompt_distill, dense, found nothing",
+      error);
 }
 
 namespace {

@@ -44,6 +44,17 @@ named names_in_readme() {
   return all;
 }
 
+/// The presets in the first column of its second table, row after row.
+std::string presets_in_readme() {
+  std::ifstream file(LAZYPRUNE_SOURCE_DIR "/README.md");
+  std::string all, line;
+  while (std::getline(file, line) && !line.starts_with("| preset |")) {
+  }
+  std::getline(file, line);
+  while (std::getline(file, line) && line.starts_with("| `")) all.append(line, 3, line.find('`', 3) - 3).append(" ");
+  return all;
+}
+
 std::string list(const std::set<std::string>& names) {
   std::string all;
   for (const std::string& name : names) all.append(all.empty() ? "" : ", ").append(name);
@@ -67,11 +78,20 @@ TEST_CASE("the README's table has every policy, and no other") {
   CHECK(list(readme.stores) == names(policies.stores(), {}));
 }
 
+TEST_CASE("the README's table has every preset, in the order of the registry") {
+  std::string all;
+  for (const policy_preset& preset : policies.presets()) all.append(preset.name).append(" ");
+  CHECK(presets_in_readme() == all);
+}
+
 TEST_CASE("what help says of them, new ones last") {
   CHECK(policies.preset_help().starts_with(
       "lazyllm; lazyllm_blocks: the same in blocks of 32 tokens; static: what the stages drop is lost, and only the prompt is pruned; "
       "random: as static, before the first layer and drawn; "
-      "streaming: the first 4 tokens and the latest, 1,024 in all (budget:after=0,tokens=1024); dense"));
+      "streaming: the first 4 tokens and the latest, 1,024 in all (budget:after=0,tokens=1024); "
+      "fastv: static, half of the tokens after 2 layers; pyramid_drop: static, half of what is left after each quarter of the layers; "
+      "tova: 512 tokens after half of the layers, while tokens are generated; pyramid_kv: static, fewer at each layer, down to a tenth; "
+      "prompt_distill: 1,024 tokens of the prompt after two fifths of the layers; dense"));
   CHECK(policies.schedules().help().starts_with(
       "every:n=,share= linear:from=,share= cosine:from=,share= budget:after=,tokens=|cost= adaptive:from=,every=,mass=,least="));
   CHECK(policies.scorers().help().starts_with(

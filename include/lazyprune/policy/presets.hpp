@@ -2,15 +2,21 @@
 // Pruning methods of the literature, as compositions of the policies in this folder.
 #pragma once
 
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include <lazyprune/core/policy.hpp>
 #include <lazyprune/policy/schedule/budget.hpp>
+#include <lazyprune/policy/schedule/by_phase.hpp>
+#include <lazyprune/policy/schedule/every.hpp>
+#include <lazyprune/policy/schedule/linear.hpp>
 #include <lazyprune/policy/schedule/prompt_only.hpp>
 #include <lazyprune/policy/schedule/stages.hpp>
 #include <lazyprune/policy/scorer/last_query_attention.hpp>
 #include <lazyprune/policy/scorer/random_score.hpp>
 #include <lazyprune/policy/scorer/recency.hpp>
+#include <lazyprune/policy/scorer/window_attention.hpp>
 #include <lazyprune/policy/selector/blocks.hpp>
 #include <lazyprune/policy/selector/protect.hpp>
 #include <lazyprune/policy/selector/top_k.hpp>
@@ -61,6 +67,37 @@ inline auto streaming_llm(std::size_t sinks = 4, positive window = 1020) {
   return policy{recency{}, budget({.after = 0, .tokens = sinks + window}), protect{top_k{}, sinks}, none{.for_good = true}};
 }
 
+/// After FastV (arXiv 2403.06764): after `after` layers of the prompt a `share` of the tokens goes on, those that the last one attends to,
+/// and the others are never computed there. It differs in that all tokens may go; FastV drops those of images and keeps all text.
+inline auto fastv(layer_id after = 2, fraction share = 0.5) { return static_pruning({{after, share}}); }
+
+/// After PyramidDrop (arXiv 2410.17247; its code drops after 8, 16 and 24 of 32 layers): the same every `n` layers, each time of what is
+/// left. It, too, drops tokens of images alone.
+inline auto pyramid_drop(positive n, fraction share = 0.5) {
+  return policy{last_query_attention{}, prompt_only{every{n, share}}, top_k{}, none{}};
+}
+
+/// After TOVA (arXiv 2401.06104): while text is generated no more than `tokens` stay, those that the newest one attends to; the others are
+/// lost. TOVA decides at every layer, each for itself; here the attention `after` so many layers decides for all, from the next step on
+/// for those before it, too.
+inline auto tova(layer_id after, positive tokens = 512) {
+  return policy{last_query_attention{}, by_phase{stages{}, budget({.after = after, .tokens = tokens})}, top_k{}, none{.for_good = true}};
+}
+
+/// After PyramidKV (arXiv 2406.02069): budgets that fall in a line over the layers of the prompt, here from all tokens to a `share`; the
+/// last 8 queries score, pooled over 7 neighbours, and stay themselves. PyramidKV computes the whole prompt and cuts each layer's cache
+/// for itself, each head's apart; here a layer computes no more than its budget, out of what the one below it kept, so that the first
+/// layers' budgets cannot be small.
+inline auto pyramid_kv(fraction share = 0.1) {
+  return policy{window_attention{.window = 8}, prompt_only{linear{.share = share}}, protect{top_k{}, 0, 8}, none{}};
+}
+
+/// After PromptDistill (arXiv 2503.23274), one stage with its caches truncated: after `after` layers of the prompt the `tokens` go on that
+/// the last one attends to, and the others' keys and values below leave with them. Its stages of several selections are `stages` here.
+inline auto prompt_distill(layer_id after, positive tokens = 1024) {
+  return policy{last_query_attention{}, prompt_only{budget({.after = after, .tokens = tokens})}, top_k{}, none{.for_good = true}};
+}
+
 /// Calls `visit(name, what, make)` for each preset that has a name: `make(layers)` is the policy for a model of so many layers, and `what`
 /// says in half a sentence what it does.
 template <class Visitor>
@@ -72,6 +109,14 @@ void visit_presets(Visitor visit) {
   visit("random", "as static, before the first layer and drawn", [](layer_id) { return random_drop(0.7); });
   visit("streaming", "the first 4 tokens and the latest, 1,024 in all (budget:after=0,tokens=1024)",
         [](layer_id) { return streaming_llm(); });
+  visit("fastv", "static, half of the tokens after 2 layers", [](layer_id layers) { return layers > 2 ? fastv() : static_pruning({}); });
+  visit("pyramid_drop", "static, half of what is left after each quarter of the layers",
+        [](layer_id layers) { return pyramid_drop(std::max(layers / 4, layer_id{1})); });
+  visit("tova", "512 tokens after half of the layers, while tokens are generated",
+        [](layer_id layers) { return tova(std::max(layers / 2, layer_id{1})); });
+  visit("pyramid_kv", "static, fewer at each layer, down to a tenth", [](layer_id) { return pyramid_kv(); });
+  visit("prompt_distill", "1,024 tokens of the prompt after two fifths of the layers",
+        [](layer_id layers) { return prompt_distill(std::max(layers * 2 / 5, layer_id{1})); });
   visit("dense", "", [](layer_id) { return dense(); });
 }
 
