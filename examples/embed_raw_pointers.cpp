@@ -12,7 +12,8 @@
 
 namespace {
 
-constexpr std::size_t layers = 6, heads = 4, head_dim = 8, hidden = heads * head_dim, max_tokens = 64;
+constexpr std::size_t layers = 6, heads = 4, head_dim = 8, hidden = heads * head_dim, max_tokens = 64,
+                      window = 8;  // the most queries that a preset looks through
 
 /// Reproducible numbers in [-1, 1).
 float number(std::size_t i) {
@@ -21,14 +22,14 @@ float number(std::size_t i) {
 }
 
 struct toy_engine {
-  std::vector<float> weights = std::vector<float>(layers * 4 * hidden * hidden);  // (layers, q k v o, hidden, hidden)
-  std::vector<float> keys = std::vector<float>(layers * max_tokens * hidden);     // (layers, tokens, hidden): row t is token t's
-  std::vector<float> values = std::vector<float>(layers * max_tokens * hidden);   // (layers, tokens, hidden)
-  std::vector<float> aux = std::vector<float>(max_tokens * hidden);               // (slots, hidden): pruned tokens' hidden states
-  std::vector<float> waiting = std::vector<float>(max_tokens * hidden);           // (slots, hidden): those of a chunk, where it ended
-  std::vector<float> x = std::vector<float>(max_tokens * hidden);                 // (rows, hidden): the layer's input and output
-  std::vector<float> gathered = std::vector<float>(max_tokens * hidden);          // (rows, hidden)
-  std::vector<float> probabilities = std::vector<float>(heads * max_tokens);      // (heads, active), of the row last attended for
+  std::vector<float> weights = std::vector<float>(layers * 4 * hidden * hidden);       // (layers, q k v o, hidden, hidden)
+  std::vector<float> keys = std::vector<float>(layers * max_tokens * hidden);          // (layers, tokens, hidden): row t is token t's
+  std::vector<float> values = std::vector<float>(layers * max_tokens * hidden);        // (layers, tokens, hidden)
+  std::vector<float> aux = std::vector<float>(max_tokens * hidden);                    // (slots, hidden): pruned tokens' hidden states
+  std::vector<float> waiting = std::vector<float>(max_tokens * hidden);                // (slots, hidden): those of a chunk, where it ended
+  std::vector<float> x = std::vector<float>(max_tokens * hidden);                      // (rows, hidden): the layer's input and output
+  std::vector<float> gathered = std::vector<float>(max_tokens * hidden);               // (rows, hidden)
+  std::vector<float> probabilities = std::vector<float>(window * heads * max_tokens);  // (queries, heads, active), of the last rows
 
   toy_engine() {
     for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = number(i) * 0.5f;
@@ -45,11 +46,12 @@ struct toy_engine {
     }
   }
 
-  /// One token attends to the active tokens up to itself.
-  void attend(const float* query, std::size_t layer, std::span<const lazyprune::position> active, lazyprune::position token, float* out) {
+  /// One token attends to the active tokens up to itself, and leaves its probabilities (heads, active) in `seen`.
+  void attend(const float* query, std::size_t layer, std::span<const lazyprune::position> active, lazyprune::position token, float* seen,
+              float* out) {
     std::fill_n(out, hidden, 0.0f);
     for (std::size_t h = 0; h < heads; ++h) {
-      float* p = probabilities.data() + h * active.size();
+      float* p = seen + h * active.size();
       float sum = 0;
       for (std::size_t i = 0; i < active.size(); ++i) {
         const float* key = cached(keys, layer, active[i]) + h * head_dim;
@@ -91,18 +93,24 @@ struct toy_engine {
         multiply(row(x, r), layer, 1, cached(keys, layer, plan.rows[r]));
         multiply(row(x, r), layer, 2, cached(values, layer, plan.rows[r]));
       }
+      const std::size_t heads_of_a_query = heads * plan.active.size(), queries = std::max<std::size_t>(step.window(), 1);
       for (std::size_t r = plan.rows.size() - plan.finish; r < plan.rows.size(); ++r) {
         float query[hidden], attended[hidden], out[hidden];
         multiply(row(x, r), layer, 0, query);
-        attend(query, layer, plan.active, plan.rows[r], attended);
+        const std::size_t q = queries - std::min(queries, plan.rows.size() - r);  // those before the last few write over each other
+        attend(query, layer, plan.active, plan.rows[r], probabilities.data() + q * heads_of_a_query, attended);
         multiply(attended, layer, 3, out);
         for (std::size_t i = 0; i < hidden; ++i) row(x, r)[i] += out[i];
       }
 
-      // 3. Show the query token's attention where the policy wants to see it, and save the rows that it drops, or that wait.
+      // 3. Show the attention that the policy wants to see, the query token's or the last queries', and save the rows that it drops, or
+      // that wait.
       std::printf(" %3zu/%-3zu", plan.rows.size(), plan.active.size());
       lazyprune::evidence shown;
-      if (step.wants_scores()) shown = lazyprune::attention_view{probabilities.data(), heads, plan.active.size(), plan.active};
+      if (step.wants() == lazyprune::evidence_kind::window)
+        shown = lazyprune::window_view{probabilities.data(), queries, heads, plan.active.size(), plan.active};
+      else if (step.wants_scores())
+        shown = lazyprune::attention_view{probabilities.data(), heads, plan.active.size(), plan.active};
       step.leave(shown);
       for (const auto& [from_row, slot, from, to] : step.spills()) {
         const float* saved = row(from == lazyprune::row_source::origin::waiting ? waiting : x, from_row);
@@ -153,7 +161,7 @@ int main() {
   // The same loop serves every policy.
   lazyprune::visit_presets([](const char* name, const char*, auto preset) {
     lazyprune::session session{preset(layers), {.layers = layers, .max_tokens = max_tokens}};
-    std::printf("%-10s", name);
+    std::printf("%-14s", name);
     toy_engine{}.forward(session, {.tokens = 40});
   });
 }

@@ -111,7 +111,7 @@ void visit_presets(Visitor visit) {
         [](layer_id) { return streaming_llm(); });
   visit("fastv", "static, half of the tokens after 2 layers", [](layer_id layers) { return layers > 2 ? fastv() : static_pruning({}); });
   visit("pyramid_drop", "static, half of what is left after each quarter of the layers",
-        [](layer_id layers) { return pyramid_drop(std::max(layers / 4, layer_id{1})); });
+        [](layer_id layers) { return pyramid_drop((layers + 3) / 4); });
   visit("tova", "512 tokens after half of the layers, while tokens are generated",
         [](layer_id layers) { return tova(std::max(layers / 2, layer_id{1})); });
   visit("pyramid_kv", "static, fewer at each layer, down to a tenth", [](layer_id) { return pyramid_kv(); });
