@@ -81,6 +81,7 @@ void preset_lazyllm(benchmark::State& state) { prefill(state, lazyllm(layers)); 
 void preset_static(benchmark::State& state) { prefill(state, static_pruning(lazyllm_stages(layers))); }
 void preset_random(benchmark::State& state) { prefill(state, random_drop(0.7)); }
 void preset_streaming(benchmark::State& state) { prefill(state, streaming_llm()); }
+void preset_pyramid_kv(benchmark::State& state) { prefill(state, pyramid_kv()); }
 void lazyllm_accumulated_attention(benchmark::State& state) { prefill(state, lazyllm_by(accumulated_attention{})); }
 void lazyllm_window_attention(benchmark::State& state) { prefill(state, lazyllm_by(window_attention{})); }
 void lazyllm_value_weighted_attention(benchmark::State& state) { prefill(state, lazyllm_by(value_weighted_attention{})); }
@@ -107,6 +108,7 @@ BENCHMARK(preset_lazyllm)->Apply(lengths);
 BENCHMARK(preset_static)->Apply(lengths);
 BENCHMARK(preset_random)->Apply(lengths);
 BENCHMARK(preset_streaming)->Apply(lengths);
+BENCHMARK(preset_pyramid_kv)->Apply(lengths);
 BENCHMARK(lazyllm_accumulated_attention)->Apply(lengths);
 BENCHMARK(lazyllm_window_attention)->Apply(lengths);
 BENCHMARK(lazyllm_value_weighted_attention)->Apply(lengths);

@@ -42,7 +42,7 @@ int planning_presets() {
   const stages half{{2, 0.5}};
   return plans(lazyllm(half), 20 + 20 + 10 + 10) + plans(lazyllm_blocks(half, 2), 20 + 20 + 10 + 10) +
          plans(static_pruning(half), 20 + 20 + 10 + 10) + plans(random_drop(0.5), 4 * 10) + plans(streaming_llm(2, 3), 4 * 5) +
-         plans(fastv(), 20 + 20 + 10 + 10) + plans(pyramid_drop(1), 20 + 10 + 5 + 3) + plans(tova(2, 5), 4 * 20) +
+         plans(fastv(), 20 + 20 + 10 + 10) + plans(pyramid_drop(4), 20 + 10 + 5 + 3) + plans(tova(2, 5), 4 * 20) +
          plans(pyramid_kv(0.4), 20 + 16 + 12 + 8) + plans(prompt_distill(2, 7), 20 + 20 + 7 + 7) + plans(dense(), 4 * 20);
 }
 

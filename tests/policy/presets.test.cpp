@@ -82,18 +82,21 @@ TEST_CASE("FastV, PyramidDrop, PyramidKV and PromptDistill prune the prompt alon
   const auto after = [](const auto& policy) { return going_on(policy.schedule, 8, phase::decode); };
   const std::vector<std::size_t> all(8, 100);
   CHECK(prompt(fastv()) == std::vector<std::size_t>{100, 100, 50, 50, 50, 50, 50, 50});
-  CHECK(prompt(pyramid_drop(2)) == std::vector<std::size_t>{100, 100, 50, 50, 25, 25, 13, 13});
+  CHECK(prompt(pyramid_drop(8)) == std::vector<std::size_t>{100, 100, 50, 50, 25, 25, 13, 13});
   CHECK(prompt(pyramid_kv(0.3)) == std::vector<std::size_t>{100, 90, 80, 70, 60, 50, 40, 30});
   CHECK(prompt(prompt_distill(3, 20)) == std::vector<std::size_t>{100, 100, 100, 20, 20, 20, 20, 20});
   for (const auto& left :
-       {after(fastv()), after(pyramid_drop(2)), after(pyramid_kv(0.3)), after(prompt_distill(3, 20)), prompt(tova(4, 20))})
+       {after(fastv()), after(pyramid_drop(8)), after(pyramid_kv(0.3)), after(prompt_distill(3, 20)), prompt(tova(4, 20))})
     CHECK(left == all);
+  CHECK(pyramid_drop(30).schedule.prefill == stages{{8, 0.5}, {16, 0.5}, {24, 0.5}});
+  CHECK(pyramid_drop(6, 0.3).schedule.prefill == stages{{2, 0.3}, {4, 0.3}});
+  for (const layer_id layers : {0u, 1u}) CHECK(pyramid_drop(layers).schedule.prefill == stages{});
   CHECK(after(tova(4, 20)) == std::vector<std::size_t>{100, 100, 100, 100, 20, 20, 20, 20});
 }
 
 TEST_CASE("what they drop is lost, and where the original frees it, it leaves for good") {
   CHECK_FALSE(fastv().store.for_good);
-  CHECK_FALSE(pyramid_drop(2).store.for_good);
+  CHECK_FALSE(pyramid_drop(8).store.for_good);
   CHECK_FALSE(pyramid_kv().store.for_good);
   CHECK(tova(4).store.for_good);
   CHECK(prompt_distill(4).store.for_good);

@@ -96,7 +96,7 @@ TEST_CASE("the presets by name are those of policy/presets.hpp") {
   CHECK(made(preset("random")) == expected(random_drop(0.7)));
   CHECK(made(preset("streaming")) == expected(streaming_llm()));
   CHECK(made(preset("fastv")) == expected(fastv()));
-  CHECK(made(preset("pyramid_drop")) == expected(pyramid_drop(2)));
+  CHECK(made(preset("pyramid_drop")) == expected(pyramid_drop(layers)));
   CHECK(made(preset("tova")) == expected(tova(layers / 2)));
   CHECK(made(preset("pyramid_kv")) == expected(pyramid_kv()));
   CHECK(made(preset("prompt_distill")) == expected(prompt_distill(layers * 2 / 5)));

@@ -56,6 +56,7 @@ TEST_CASE("other schedules are asked where they prune") {
 TEST_CASE("a preset's stages move to the nearest such layers, of two as near to the later, and never two to one") {
   CHECK(text({}, alternating, policies()).starts_with("--stages 6:0.7,18:0.7,24:0.7 "));  // of 7, 15 and 23
   CHECK(text(with({{"--policy", "static"}}), alternating, policies()).starts_with("--stages 6:0.7,18:0.7,24:0.7 "));
+  CHECK(text(with({{"--policy", "pyramid_drop"}}), alternating, policies()).starts_with("--stages 6:0.5,12:0.5,24:0.5 "));  // 7, 14, 21
   CHECK(text({}, {26, std::vector<layer_id>{13}}, policies()).starts_with("--stages 13:0.7 "));
   CHECK(text({}, windows_but_last, policies()) == "--policy dense");
   CHECK(moved_to(alternating, stages{{20, 0.5}}) == stages{{18, 0.5}});

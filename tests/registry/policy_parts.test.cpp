@@ -125,6 +125,16 @@ TEST_CASE("the text makes the same policy again") {
   }
 }
 
+TEST_CASE("every preset has a text at any depth, which makes it again") {
+  for (const auto& preset : policies().presets())
+    for (const layer_id layers : {1u, 2u, 3u, 6u, 32u}) {
+      const std::string all = text({.preset = preset.name}, layers);
+      CAPTURE(all);
+      CHECK(text(parse_policy(all), layers) == all);
+      if (layers == 1 && preset.name != "random" && preset.name != "streaming") CHECK(all == "--policy dense");
+    }
+}
+
 TEST_CASE("positions that stay and a least number of tokens are in the text where they mean something") {
   CHECK(text(with({{"--keep", "5-6,1-4"}, {"--least-tokens", "12"}, {"--stages", "3:0.5"}}), 6) ==
         "--stages 3:0.5 --scorer last_query_attention:over=mean --selector top_k --store keep_all --keep-first 0 --keep-last 0 --keep 1-6 "

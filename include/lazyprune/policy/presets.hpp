@@ -9,7 +9,6 @@
 #include <lazyprune/core/policy.hpp>
 #include <lazyprune/policy/schedule/budget.hpp>
 #include <lazyprune/policy/schedule/by_phase.hpp>
-#include <lazyprune/policy/schedule/every.hpp>
 #include <lazyprune/policy/schedule/linear.hpp>
 #include <lazyprune/policy/schedule/prompt_only.hpp>
 #include <lazyprune/policy/schedule/stages.hpp>
@@ -68,18 +67,23 @@ inline auto streaming_llm(std::size_t sinks = 4, positive window = 1020) {
 }
 
 /// After FastV (arXiv 2403.06764): after `after` layers of the prompt a `share` of the tokens goes on, those that the last one attends to,
-/// and the others are never computed there. It differs in that all tokens may go; FastV drops those of images and keeps all text.
+/// as in its code (in the paper, all tokens in the mean). It differs in that any token may go; FastV drops those of images and keeps all
+/// text.
 inline auto fastv(layer_id after = 2, fraction share = 0.5) { return static_pruning({{after, share}}); }
 
-/// After PyramidDrop (arXiv 2410.17247; its code drops after 8, 16 and 24 of 32 layers): the same every `n` layers, each time of what is
-/// left. It, too, drops tokens of images alone.
-inline auto pyramid_drop(positive n, fraction share = 0.5) {
-  return policy{last_query_attention{}, prompt_only{every{n, share}}, top_k{}, none{}};
+/// After PyramidDrop (arXiv 2410.17247): the same three times, after each quarter of the layers, rounded up, of what is left: after 8, 16
+/// and 24 of 32. It, too, drops tokens of images alone, and ranks them by the attention of the layer to come; here of the one just done.
+inline auto pyramid_drop(layer_id layers, fraction share = 0.5) {
+  std::vector<stage> list;
+  const layer_id quarter = layers / 4 + (layers % 4 > 0);
+  for (layer_id after = quarter; after < layers; after += quarter) list.push_back({after, share});
+  return static_pruning(stages(std::move(list)));
 }
 
 /// After TOVA (arXiv 2401.06104): while text is generated no more than `tokens` stay, those that the newest one attends to; the others are
-/// lost. TOVA decides at every layer, each for itself; here the attention `after` so many layers decides for all, from the next step on
-/// for those before it, too.
+/// lost. TOVA decides at every layer, each for itself, may drop the newest itself, and cuts the prompt's cache by the prompt's last token;
+/// here the attention `after` so many layers decides for all, from the next step on for those before it, too, and the first token after
+/// the prompt is the first to decide.
 inline auto tova(layer_id after, positive tokens = 512) {
   return policy{last_query_attention{}, by_phase{stages{}, budget({.after = after, .tokens = tokens})}, top_k{}, none{.for_good = true}};
 }
@@ -92,8 +96,9 @@ inline auto pyramid_kv(fraction share = 0.1) {
   return policy{window_attention{.window = 8}, prompt_only{linear{.share = share}}, protect{top_k{}, 0, 8}, none{}};
 }
 
-/// After PromptDistill (arXiv 2503.23274), one stage with its caches truncated: after `after` layers of the prompt the `tokens` go on that
-/// the last one attends to, and the others' keys and values below leave with them. Its stages of several selections are `stages` here.
+/// After PromptDistill (arXiv 2503.23274), one selection with its caches truncated: after `after` layers of the prompt the `tokens` go on
+/// that the last one attends to, and the others' keys and values below leave with them. Its code scores before the softmax and pools over 5
+/// neighbours; several selections are counts there, where `stages` are shares.
 inline auto prompt_distill(layer_id after, positive tokens = 1024) {
   return policy{last_query_attention{}, prompt_only{budget({.after = after, .tokens = tokens})}, top_k{}, none{.for_good = true}};
 }
@@ -111,7 +116,7 @@ void visit_presets(Visitor visit) {
         [](layer_id) { return streaming_llm(); });
   visit("fastv", "static, half of the tokens after 2 layers", [](layer_id layers) { return layers > 2 ? fastv() : static_pruning({}); });
   visit("pyramid_drop", "static, half of what is left after each quarter of the layers",
-        [](layer_id layers) { return pyramid_drop((layers + 3) / 4); });
+        [](layer_id layers) { return pyramid_drop(layers); });
   visit("tova", "512 tokens after half of the layers, while tokens are generated",
         [](layer_id layers) { return tova(std::max(layers / 2, layer_id{1})); });
   visit("pyramid_kv", "static, fewer at each layer, down to a tenth", [](layer_id) { return pyramid_kv(); });

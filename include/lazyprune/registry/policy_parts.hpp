@@ -100,6 +100,10 @@ inline policy_parts parts_of(const policy_spec& spec, const model_layers& layers
                      .text = {}};
 
   if (parts.scorer.needs().kind == evidence_kind::none) where.least = 0;
+  if (layers.count < 2 && where.least > 0 && !spec.schedule && flags.schedule) {  // a preset has no layer to prune after
+    flags.schedule.reset();
+    flags.stages = "";
+  }
   if (flags.schedule) {
     auto schedule = policies.schedules().read(part_text("schedule", *flags.schedule), where);
     parts.schedule = std::move(schedule.policy);
