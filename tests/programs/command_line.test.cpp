@@ -116,9 +116,9 @@ TEST_CASE("names of backends, types and policies") {
   CHECK(fault({"--dtype", "f64"}) == "--dtype: expected auto, f32 or bf16 with the cpu backend, found f64");
   CHECK(fault({"--backend", "reference", "--dtype", "bf16"}) ==
         "--dtype: expected auto, f64 or f32 with the reference backend, found bf16");
-  CHECK(
-      fault({"--policy", "lasso"}) ==
-      "--policy: expected one of lazyllm, lazyllm_blocks, static, random, streaming, fastv, pyramid_drop, tova, pyramid_kv, prompt_distill, dense, found lasso");
+  CHECK(fault({"--policy", "lasso"}) ==
+        "--policy: expected one of lazyllm, lazyllm_blocks, static, random, streaming, fastv, pyramid_drop, tova, pyramid_kv, "
+        "prompt_distill, dense, found lasso");
   CHECK(fault({"--scorer", "window_attention:windw=3"}) ==
         "--scorer: window_attention:windw=3: expected one of window, kernel, pool, found windw");
   CHECK(fault({"--stages", "6:0.5"})

@@ -204,7 +204,8 @@ TEST_CASE("the options reach the session, and mistakes are those of the spec") {
   CHECK_THROWS_AS(session.begin({5, phase::prefill}), error);
   CHECK_THROWS_WITH_AS(
       make_session(preset("nothing"), {.layers = 3}, policies()),
-      "--policy: expected one of lazyllm, lazyllm_blocks, static, random, streaming, fastv, pyramid_drop, tova, pyramid_kv, prompt_distill, dense, found nothing",
+      "--policy: expected one of lazyllm, lazyllm_blocks, static, random, streaming, fastv, pyramid_drop, tova, pyramid_kv, "
+      "prompt_distill, dense, found nothing",
       error);
 }
 

@@ -172,9 +172,9 @@ TEST_CASE("a mistake is named: the flag, the place in it, what would be right") 
     CHECK(fault(with({{"--policy", preset}, {"--keep", "0-63,9-3"}})) == "--keep: 0-63,9-3: " + span + "\"9-3\"");
     CHECK(fault(with({{"--policy", preset}, {"--keep", "0-63,"}})) == "--keep: 0-63,: " + span + "nothing");
   }
-  CHECK(
-      fault(with({{"--policy", "lazy"}})) ==
-      "--policy: expected one of lazyllm, lazyllm_blocks, static, random, streaming, fastv, pyramid_drop, tova, pyramid_kv, prompt_distill, dense, found lazy");
+  CHECK(fault(with({{"--policy", "lazy"}})) ==
+        "--policy: expected one of lazyllm, lazyllm_blocks, static, random, streaming, fastv, pyramid_drop, tova, pyramid_kv, "
+        "prompt_distill, dense, found lazy");
   // New policies come last: their names follow.
   const auto names = [&](const char* flag, const char* found, const std::string& expected) {
     CHECK(fault(with({{flag, found}})).starts_with(flag + (": expected one of " + expected)));

@@ -75,7 +75,7 @@ inline auto fastv(layer_id after = 2, fraction share = 0.5) { return static_prun
 /// and 24 of 32. It, too, drops tokens of images alone, and ranks them by the attention of the layer to come; here of the one just done.
 inline auto pyramid_drop(layer_id layers, fraction share = 0.5) {
   std::vector<stage> list;
-  const layer_id quarter = layers / 4 + (layers % 4 > 0);
+  const layer_id quarter = (layers + 3) / 4;
   for (layer_id after = quarter; after < layers; after += quarter) list.push_back({after, share});
   return static_pruning(stages(std::move(list)));
 }
