@@ -452,6 +452,7 @@ struct evidence_copy {
   std::vector<float> memory;           // every_layer: as it was found
   std::vector<position> positions;     // (active)
   std::vector<position> rows;          // (rows): hidden
+  std::vector<token_id> ids;           // (known): ids
   std::size_t queries = 0, heads = 0;  // attention
   std::vector<float> attention;        // (queries, heads, active)
   std::vector<float> vectors;          // (active, kv_heads * head_dim): keys, values; (rows, hidden): hidden
@@ -469,6 +470,10 @@ struct evidence_copy {
   void add(const value_view& view) {
     add(view.attention);
     add_vectors(view, view.attention.positions);
+  }
+  void add(const id_view& view) {
+    positions.assign(view.positions.begin(), view.positions.end());
+    ids.assign(view.ids.begin(), view.ids.end());
   }
   void add(const hidden_view& view) {
     positions.assign(view.positions.begin(), view.positions.end());
@@ -626,6 +631,20 @@ TEST_CASE("evidence: hidden states are what the layer puts out, of the rows comp
   });
   CHECK(spilled > 40);
   CHECK(carried > 40);
+}
+
+TEST_CASE("evidence: ids are those of all known tokens") {
+  const auto net = tiny_model();
+  std::size_t far = 0;
+  record<id_view>(net, everywhere, [&](const auto& step, const auto& text, const auto&) {
+    REQUIRE(step.copies.size() == 4);
+    for (layer_id l = 0; l < 4; ++l) {
+      REQUIRE(step.copies[l].positions == step.trace.layers[l].active);
+      REQUIRE(std::ranges::equal(step.copies[l].ids, text.tokens()));
+      far += step.copies[l].ids.size() > step.copies[l].positions.size();
+    }
+  });
+  CHECK(far > 4);  // where tokens were dropped a position is not an index
 }
 
 TEST_CASE("evidence: attention is the query token's, over the active tokens, in every view that has it") {

@@ -70,6 +70,43 @@ TEST_CASE("a user's own policies stand beside the library's") {
   CHECK(fault([&] { text(spec, 4, policies()); }).find("found oldest_first") != std::string::npos);
 }
 
+TEST_CASE("policies that are made at run time have a name and no keys") {
+  struct least_id {
+    scorer_needs needs() const { return {evidence_kind::ids, false, 0}; }
+    void score(const every_layer<evidence>& shown, std::span<float> out) const {
+      const id_view& text = std::get<id_view>(shown.now);
+      for (std::size_t i = 0; i < out.size(); ++i) out[i] = weight / static_cast<float>(1 + text(i));
+    }
+    float weight;
+  };
+  policy_registry mine = policies();
+  mine.add("least_id", any_scorer(least_id{2.0f}));
+  mine.add("newest", any_scorer(recency{}));
+  mine.add("third", any_schedule(every{2, 0.5}));
+  CHECK(mine.scorers_of_positions() == "given_scores, newest, random and recency");
+  const policy_spec spec = parse_policy("lazyllm --schedule third --scorer least_id");
+  CHECK(text(spec, 4, mine) ==
+        "--schedule third --scorer least_id --selector top_k --store keep_all --keep-first 0 --keep-last 0 --decode same");
+  CHECK(fault([&] { text({.scorer = "least_id:weight=1"}, 4, mine); }) == "--scorer: least_id:weight=1: expected no key, found weight");
+  CHECK(fault([&] { mine.add("least_id", any_scorer(recency{})); }) == "registry: least_id: expected one policy of that name, found two");
+  CHECK(fault([&] { mine.add("every", any_schedule(every{2, 0.5})); }) == "registry: every: expected one policy of that name, found two");
+  for (const char* name : {"", "two words", "a:b", "Least"})
+    CHECK(fault([&] { mine.add(name, any_scorer(recency{})); }).starts_with("registry: name: expected lower-case letters"));
+
+  any_session session = make_session(spec, {.layers = 4}, mine);
+  const std::vector<token_id> ids{9, 3, 8, 1, 7, 5};
+  auto step = session.begin({ids.size()});
+  CHECK(step.layers() == 4);
+  for (layer_id l = 0; l < 2; ++l) {
+    const std::span<const position> active = step.enter(l).active;
+    CHECK(active.size() == 6);
+    CHECK(step.wants() == (l == 1 ? evidence_kind::ids : evidence_kind::none));
+    step.leave(l == 1 ? evidence(id_view{ids, active}) : evidence{});
+  }
+  const std::span<const position> active = step.enter(2).active;
+  CHECK(std::vector(active.begin(), active.end()) == std::vector<position>{1, 3, 5});  // ids 3 and 1, and the query token
+}
+
 TEST_CASE("a user's own preset") {
   policy_registry mine = policies();
   mine.add_preset("snap", "SnapKV's window", [](layer_id layers) {

@@ -694,6 +694,36 @@ TEST_CASE("evidence that does not come, or is of another kind or size, is an err
   left_with([&](auto& step, const layer_plan& plan) { step.leave(attention_view{numbers.data(), 1, 3, plan.active.first(3)}); });
 }
 
+TEST_CASE("a scorer of ids sees those of every known token, pruned ones included") {
+  struct rarest {
+    void score(const id_view& text, std::span<float> out) const {
+      for (std::size_t i = 0; i < out.size(); ++i) out[i] = 1.0f / static_cast<float>(std::ranges::count(text.ids, text(i)));
+    }
+  };
+  lazyprune::session session(policy{rarest{}, stages{{1, 0.5}, {2, 0.5}}, top_k{}, keep_all{}}, {.layers = 3});
+  const std::vector<token_id> ids{4, 4, 7, 4, 8, 7, 4, 4};
+  auto step = session.begin({ids.size()});
+  for (layer_id l = 0; l < 3; ++l) {
+    const std::span<const position> active = step.enter(l).active;
+    if (l == 1) CHECK(std::vector(active.begin(), active.end()) == std::vector<position>{2, 4, 5, 7});
+    if (l == 2) CHECK(std::vector(active.begin(), active.end()) == std::vector<position>{4, 7});
+    if (step.wants() == evidence_kind::ids)
+      step.leave(id_view{ids, active});
+    else
+      step.leave();
+  }
+  step.finish();
+
+  auto next = session.begin({1, phase::decode});
+  next.enter(0);
+  next.leave(id_view{ids, {}});  // the new one's is missing
+  next.enter(1);
+  next.leave();
+  next.enter(2);
+  next.leave();
+  CHECK_THROWS_AS(next.finish(), error);
+}
+
 #if !defined(NDEBUG) && defined(__unix__)
 TEST_CASE("a schedule that prunes sooner than it says stops a debug build") {
   struct too_late : every {

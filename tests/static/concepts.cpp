@@ -22,6 +22,10 @@ struct of_window {
 struct of_every_layer {
   void score(const every_layer<attention_view>&, floats) {}  // may hold state
 };
+struct of_text {
+  void score(const id_view&, floats) const {}
+};
+static_assert(importance_scorer<of_text> && std::same_as<view_of<of_text>, id_view> && kind_of<id_view>() == evidence_kind::ids);
 static_assert(importance_scorer<of_attention> && std::same_as<view_of<of_attention>, attention_view>);
 static_assert(importance_scorer<of_positions> && std::same_as<view_of<of_positions>, token_view>);
 static_assert(importance_scorer<of_window> && std::same_as<evidence_of<of_window>, window_view>);

@@ -42,9 +42,9 @@ namespace detail {
 template <class... Views>
 struct view_list {};
 
-using views =
-    view_list<attention_view, window_view, key_view, value_view, hidden_view, token_view, every_layer<attention_view>,
-              every_layer<window_view>, every_layer<key_view>, every_layer<value_view>, every_layer<hidden_view>, every_layer<evidence>>;
+using views = view_list<attention_view, window_view, key_view, value_view, hidden_view, id_view, token_view, every_layer<attention_view>,
+                        every_layer<window_view>, every_layer<key_view>, every_layer<value_view>, every_layer<hidden_view>,
+                        every_layer<id_view>, every_layer<evidence>>;
 
 template <class S, class List>
 struct first_view {

@@ -10,10 +10,10 @@
 namespace lazyprune {
 inline namespace v0 {
 
-enum class evidence_kind : std::uint8_t { none, attention, window, keys, values, hidden };
+enum class evidence_kind : std::uint8_t { none, attention, window, keys, values, hidden, ids };
 
 /// The alternatives are in the order of evidence_kind. Positions need no engine, so that with `evidence{}` an engine shows nothing.
-using evidence = std::variant<token_view, attention_view, window_view, key_view, value_view, hidden_view>;
+using evidence = std::variant<token_view, attention_view, window_view, key_view, value_view, hidden_view, id_view>;
 
 /// What the engine has to deliver for this view.
 template <class View>
@@ -23,6 +23,7 @@ constexpr evidence_kind kind_of() {
   if constexpr (std::same_as<View, key_view>) return evidence_kind::keys;
   if constexpr (std::same_as<View, value_view>) return evidence_kind::values;
   if constexpr (std::same_as<View, hidden_view>) return evidence_kind::hidden;
+  if constexpr (std::same_as<View, id_view>) return evidence_kind::ids;
   return evidence_kind::none;
 }
 

@@ -77,6 +77,15 @@ struct token_view {
   std::size_t active() const { return positions.size(); }
 };
 
+/// The ids of all known tokens, beside the positions of the active ones: for scorers that look at the text.
+struct id_view {
+  std::span<const token_id> ids;        // (known), by position
+  std::span<const position> positions;  // (active), ascending; the last one is the query token
+
+  std::size_t active() const { return positions.size(); }
+  token_id operator()(std::size_t i) const { return ids[positions[i]]; }
+};
+
 /// Asks for evidence after every layer but the last, not only where the schedule prunes, and for memory to gather it in.
 /// The session keeps the memory across layers and steps, zeroed when the sequence starts.
 template <class View>

@@ -526,6 +526,8 @@ class transformer {
         std::ranges::transform(work_.hidden_rows_, work_.values_.begin(), [](scalar value) { return static_cast<float>(value); });
         return hidden_view{work_.values_.data(), config_.hidden, config_.hidden, plan.rows, plan.active};
       }
+      case evidence_kind::ids:
+        return id_view{p.text->tokens_, plan.active};
     }
     return {};
   }

@@ -38,23 +38,29 @@ template <class Any>
 class policies_of_a_kind {
  public:
   struct entry {
-    std::string_view name;
+    std::string name;
     std::string help;  // the name and the keys
-    read_policy<Any> (*read)(const part_text& text, const pruning_layers& where);
+    std::function<read_policy<Any>(const part_text& text, const pruning_layers& where)> read;
   };
 
   template <class P>
   void add() {
-    const std::string_view name = P::name;
-    if (find(name) != entries_.end()) report_error(error("registry", name, "one policy of that name", "two"));
     P policy{};
-    entries_.push_back({name, help_of(name, parameters_of(policy)), [](const part_text& text, const pruning_layers& where) {
-                          P chosen{};
-                          std::vector<parameter> parameters = parameters_of(chosen);
-                          text.read_into(parameters, where);
-                          std::string canonical = text_of(P::name, parameters);
-                          return read_policy<Any>{Any(chosen), std::move(canonical)};
-                        }});
+    add({std::string(P::name), help_of(P::name, parameters_of(policy)), [](const part_text& text, const pruning_layers& where) {
+           P chosen{};
+           std::vector<parameter> parameters = parameters_of(chosen);
+           text.read_into(parameters, where);
+           std::string canonical = text_of(P::name, parameters);
+           return read_policy<Any>{Any(chosen), std::move(canonical)};
+         }});
+  }
+
+  /// One that is there already, without keys.
+  void add(std::string_view name, Any policy) {
+    add({std::string(name), std::string(name), [policy = std::move(policy)](const part_text& text, const pruning_layers& where) {
+           text.read_into({}, where);
+           return read_policy<Any>{policy, text.name()};
+         }});
   }
 
   std::span<const entry> entries() const { return entries_; }
@@ -73,6 +79,11 @@ class policies_of_a_kind {
   }
 
  private:
+  void add(entry e) {
+    if (find(e.name) != entries_.end()) report_error(error("registry", e.name, "one policy of that name", "two"));
+    entries_.push_back(std::move(e));
+  }
+
   auto find(std::string_view name) const { return std::ranges::find(entries_, name, &entry::name); }
 
   std::vector<entry> entries_;
@@ -91,6 +102,19 @@ class policy_registry {
   template <class... Policies>
   void add() {
     (add_one<Policies>(), ...);
+  }
+
+  /// A policy that was made at run time, under a name that its text then consists of: `policies.add("mine", any_scorer(...))`. It has to be
+  /// a name as those of the library are. Reports `error` where it is not, or where one of its kind has that name.
+  void add(std::string_view name, any_scorer scorer) {
+    check_name(name);
+    const bool of_positions = scorer.needs().kind == evidence_kind::none;
+    scorers_.add(name, std::move(scorer));
+    if (of_positions) names_of_position_scorers_.emplace_back(name);
+  }
+  void add(std::string_view name, any_schedule schedule) {
+    check_name(name);
+    schedules_.add(name, std::move(schedule));
   }
 
   /// `make(layers)` is a policy of described parts. Reports `error` where a preset has that name.
@@ -130,7 +154,7 @@ class policy_registry {
 
   /// The scorers of positions, which know something before the first layer: "random and recency".
   std::string scorers_of_positions() const {
-    std::vector<std::string_view> names = names_of_position_scorers_;
+    std::vector<std::string> names = names_of_position_scorers_;
     std::ranges::sort(names);
     std::string text;
     for (std::size_t i = 0; i < names.size(); ++i) text.append(i == 0 ? "" : i + 1 == names.size() ? " and " : ", ").append(names[i]);
@@ -138,6 +162,12 @@ class policy_registry {
   }
 
  private:
+  static void check_name(std::string_view name) {
+    const auto fits = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; };
+    if (name.empty() || !std::ranges::all_of(name, fits))
+      report_error(error("registry", "name", "lower-case letters, digits and underscores", name.empty() ? "nothing" : name));
+  }
+
   template <class P>
   void add_one() {
     static_assert(importance_scorer<P> || any_kind_of_schedule<P> || token_selector<P> || aux_store<P>,
@@ -147,7 +177,7 @@ class policy_registry {
                   "visit); and defaults for all its members");
     if constexpr (importance_scorer<P>) {
       scorers_.template add<P>();
-      if (std::same_as<view_of<P>, token_view>) names_of_position_scorers_.push_back(P::name);
+      if (std::same_as<view_of<P>, token_view>) names_of_position_scorers_.emplace_back(P::name);
     } else if constexpr (any_kind_of_schedule<P>) {
       schedules_.template add<P>();
     } else if constexpr (token_selector<P>) {
@@ -162,7 +192,7 @@ class policy_registry {
   policies_of_a_kind<any_selector> selectors_;
   policies_of_a_kind<any_store> stores_;
   std::vector<policy_preset> presets_;
-  std::vector<std::string_view> names_of_position_scorers_;
+  std::vector<std::string> names_of_position_scorers_;
 };
 
 }  // namespace v0

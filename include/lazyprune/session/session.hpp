@@ -112,6 +112,8 @@ class session final : public step_machine {
         if (view.queries != window()) return false;
       if constexpr (std::same_as<View, hidden_view>)
         if (view.rows.size() != rows()) return false;
+      if constexpr (std::same_as<View, id_view>)
+        if (view.ids.size() != known()) return false;
       return view.active() == active().size();
     };
     const bool comes = static_cast<evidence_kind>(shown.index()) == wanted() && std::visit(whole, shown);

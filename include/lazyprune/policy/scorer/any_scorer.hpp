@@ -25,12 +25,16 @@ class any_scorer {
     using detail::policy_holder<base, holder, Scorer>::policy_holder;
     scorer_needs needs() const override { return needs_of(this->policy); }
     void score(const every_layer<evidence>& shown, std::span<float> out) override {
-      const auto* now = std::get_if<evidence_of<Scorer>>(&shown.now);
-      assert(now && "the evidence is of the kind that is needed");
-      if constexpr (std::same_as<view_of<Scorer>, evidence_of<Scorer>>)
-        this->policy.score(*now, out);
-      else
-        this->policy.score(view_of<Scorer>{*now, shown.layer, shown.memory}, out);
+      if constexpr (chosen_scorer<Scorer>) {
+        this->policy.score(shown, out);
+      } else {
+        const auto* now = std::get_if<evidence_of<Scorer>>(&shown.now);
+        assert(now && "the evidence is of the kind that is needed");
+        if constexpr (std::same_as<view_of<Scorer>, evidence_of<Scorer>>)
+          this->policy.score(*now, out);
+        else
+          this->policy.score(view_of<Scorer>{*now, shown.layer, shown.memory}, out);
+      }
     }
   };
 
