@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # A header includes its own floor and those below, and names no flag of the program; floors 0-3 include the standard library and nothing
-# else from outside.
+# else from outside. The C header, a floor of its own, includes C's.
 # cmake [-D ROOT=tree] -P cmake/check_floors.cmake
 cmake_minimum_required(VERSION 3.25)
 if(NOT ROOT)
@@ -22,6 +22,7 @@ function(floor_of path out)
   set(${out} "${floor}" PARENT_SCOPE)
 endfunction()
 
+file(GLOB_RECURSE c_headers RELATIVE ${ROOT}/include/lazyprune ${ROOT}/include/lazyprune/*.h)
 file(GLOB_RECURSE headers RELATIVE ${ROOT}/include/lazyprune ${ROOT}/include/lazyprune/*.hpp ${ROOT}/include/lazyprune/*.cuh)
 set(wrong "")
 foreach(header IN LISTS headers)
@@ -42,6 +43,17 @@ foreach(header IN LISTS headers)
     elseif(own LESS_EQUAL 3 AND NOT line MATCHES "<[a-z_]+>")  # the standard library's headers have neither a folder nor a suffix
       string(APPEND wrong "\n  ${header}: ${line} is not of the standard library")
     endif()
+  endforeach()
+endforeach()
+
+foreach(header IN LISTS c_headers)
+  if(NOT header MATCHES "^c/")
+    string(APPEND wrong "\n  ${header}: stands on no floor")
+  endif()
+  file(STRINGS ${ROOT}/include/lazyprune/${header} lines REGEX "^[ \t]*#[ \t]*include")
+  list(FILTER lines EXCLUDE REGEX "<std[a-z]+\\.h>")
+  foreach(line IN LISTS lines)
+    string(APPEND wrong "\n  ${header}: ${line} is not of C's standard library")
   endforeach()
 endforeach()
 

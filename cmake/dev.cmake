@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 # For work on the library itself: cmake -C cmake/dev.cmake -S . -B build. Users of the library never meet these warnings.
 set(CMAKE_CXX_FLAGS "-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror" CACHE STRING "" FORCE)
+set(CMAKE_C_FLAGS "-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror" CACHE STRING "" FORCE)
 set(LAZYPRUNE_LIGHT -O1 CACHE STRING "Flags for what computes little: its compiling takes longer than its work" FORCE)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON CACHE BOOL "" FORCE)
 foreach(part IN ITEMS TESTS EXAMPLES BENCH)

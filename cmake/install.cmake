@@ -2,6 +2,15 @@
 # cmake --install, find_package(lazyprune), pkg-config, and a tarball by cpack. Headers only, so nothing depends on the machine.
 include(CMakePackageConfigHelpers)
 
+# The way from a pkg-config file to the prefix, so that what is installed can be moved.
+function(pc_to_prefix folder out)
+  file(RELATIVE_PATH way /${folder}/pkgconfig /)
+  string(REGEX REPLACE "/$" "" way ${way})
+  set(${out} ${way} PARENT_SCOPE)
+endfunction()
+pc_to_prefix(${CMAKE_INSTALL_DATADIR} pc_to_prefix)
+pc_to_prefix(${CMAKE_INSTALL_LIBDIR} pc_to_prefix_c)
+
 set(package_dir ${CMAKE_INSTALL_DATADIR}/cmake/lazyprune)
 set(package_components "")
 foreach(target IN LISTS components)
@@ -11,13 +20,17 @@ foreach(target IN LISTS components)
   list(APPEND package_components ${name})
 endforeach()
 list(REMOVE_ITEM package_components lazyprune)
+if(TARGET lazyprune.c) # the C library, which is there where the examples are built
+  install(EXPORT lazyprune.c-targets NAMESPACE lazyprune:: DESTINATION ${package_dir})
+  list(APPEND package_components c)
+  configure_file(cmake/lazyprune-c.pc.in lazyprune-c.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/lazyprune-c.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endif()
 
 configure_package_config_file(cmake/lazyprune-config.cmake.in ${PROJECT_BINARY_DIR}/lazyprune-config.cmake INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/lazyprune-config-version.cmake COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
 install(FILES ${PROJECT_BINARY_DIR}/lazyprune-config.cmake ${PROJECT_BINARY_DIR}/lazyprune-config-version.cmake DESTINATION ${package_dir})
 
-file(RELATIVE_PATH pc_to_prefix /${CMAKE_INSTALL_DATADIR}/pkgconfig /)
-string(REGEX REPLACE "/$" "" pc_to_prefix ${pc_to_prefix})
 configure_file(cmake/lazyprune.pc.in lazyprune.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/lazyprune.pc DESTINATION ${CMAKE_INSTALL_DATADIR}/pkgconfig)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

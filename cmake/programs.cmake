@@ -1,6 +1,12 @@
 # SPDX-License-Identifier: MIT
 # Our own executables: what they need, and the instruction set that they are built for.
 
+include(CheckLanguage)
+check_language(C) # of one example
+if(CMAKE_C_COMPILER)
+  enable_language(C)
+endif()
+
 find_package(CLI11 CONFIG QUIET)
 set(missing "")
 foreach(pair IN ITEMS "xsimd libxsimd-dev" "nlohmann_json nlohmann-json3-dev" "CLI11 libcli11-dev"

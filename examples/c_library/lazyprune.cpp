@@ -1,0 +1,576 @@
+// SPDX-License-Identifier: MIT
+// The C library: lazyprune/c/lazyprune.h over the C++ sessions. Compile it into a shared library, and hide all else (lazyprune.map):
+//   c++ -std=c++20 -O2 -fPIC -shared -fvisibility=hidden -I include lazyprune.cpp -o liblazyprune.so
+
+#include <lazyprune/c/lazyprune.h>
+
+#include <lazyprune/registry/make_session.hpp>
+#include <lazyprune/registry/shipped_policies.hpp>
+#include <lazyprune/session/query_attention.hpp>
+#include <lazyprune/version.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+struct lazyprune_registry {
+  lazyprune::policy_registry policies;
+};
+
+struct lazyprune_scratch {
+  std::shared_ptr<lazyprune::selection_scratch> memory;
+};
+
+struct lazyprune_session {
+  std::shared_ptr<lazyprune::selection_scratch> scratch;  // goes last
+  lazyprune::any_session session;
+
+  // The step in progress.
+  std::optional<lazyprune::step<lazyprune::any_session>> step{};
+  lazyprune::layer_id next = 0;                   // to be entered
+  const lazyprune::layer_plan* inside = nullptr;  // of the layer entered
+  std::vector<float> probabilities{};             // computed from queries and keys
+};
+
+namespace {
+
+using namespace lazyprune;
+
+// The arrays of a plan are handed out as they are.
+static_assert(std::is_standard_layout_v<row_source> && sizeof(row_source) == sizeof(lazyprune_source) &&
+              offsetof(row_source, from) == offsetof(lazyprune_source, from) &&
+              offsetof(row_source, index) == offsetof(lazyprune_source, index));
+static_assert(std::is_standard_layout_v<spill> && sizeof(spill) == sizeof(lazyprune_spill) &&
+              offsetof(spill, row) == offsetof(lazyprune_spill, row) && offsetof(spill, slot) == offsetof(lazyprune_spill, slot) &&
+              offsetof(spill, from) == offsetof(lazyprune_spill, from) && offsetof(spill, to) == offsetof(lazyprune_spill, to));
+static_assert(static_cast<int>(row_source::origin::embedding) == LAZYPRUNE_EMBEDDING &&
+              static_cast<int>(row_source::origin::carried) == LAZYPRUNE_CARRIED &&
+              static_cast<int>(row_source::origin::stored) == LAZYPRUNE_STORED &&
+              static_cast<int>(row_source::origin::waiting) == LAZYPRUNE_WAITING);
+static_assert(static_cast<int>(phase::prefill) == LAZYPRUNE_PREFILL && static_cast<int>(phase::decode) == LAZYPRUNE_DECODE);
+static_assert(static_cast<int>(evidence_kind::none) == LAZYPRUNE_NOTHING &&
+              static_cast<int>(evidence_kind::attention) == LAZYPRUNE_ATTENTION &&
+              static_cast<int>(evidence_kind::window) == LAZYPRUNE_WINDOW && static_cast<int>(evidence_kind::keys) == LAZYPRUNE_KEYS &&
+              static_cast<int>(evidence_kind::values) == LAZYPRUNE_VALUES && static_cast<int>(evidence_kind::hidden) == LAZYPRUNE_HIDDEN &&
+              static_cast<int>(evidence_kind::ids) == LAZYPRUNE_IDS);
+static_assert(everything == LAZYPRUNE_EVERYTHING);
+
+// ---- status ----
+
+lazyprune_status failed(int32_t code, const char* message) noexcept {
+  thread_local char line[1024];
+  std::snprintf(line, sizeof line, "%s", message);
+  return {code, line};
+}
+
+int32_t code_of(error_code code) {
+  switch (code) {
+    case error_code::bad_input:
+      return LAZYPRUNE_BAD_INPUT;
+    case error_code::wrong_order:
+      return LAZYPRUNE_WRONG_ORDER;
+    case error_code::no_room:
+      return LAZYPRUNE_NO_ROOM;
+    case error_code::no_memory:
+      return LAZYPRUNE_NO_MEMORY;
+    case error_code::unsupported:
+      return LAZYPRUNE_UNSUPPORTED;
+    case error_code::io:
+      break;
+  }
+  return LAZYPRUNE_INTERNAL;
+}
+
+/// What every call does.
+template <class Work>
+lazyprune_status guarded(const Work& work) noexcept {
+  try {
+    work();
+    return {LAZYPRUNE_OK, ""};
+  } catch (const error& fault) {
+    return failed(code_of(fault.code()), fault.what());
+  } catch (const std::bad_alloc&) {
+    return failed(LAZYPRUNE_NO_MEMORY, "expected memory, found none");
+  } catch (const std::exception& fault) {
+    return failed(LAZYPRUNE_INTERNAL, fault.what());
+  }
+}
+
+template <class T>
+T& given(T* pointer, const char* name) {
+  if (!pointer) report_error(error(name, "", "a pointer", "null"));
+  return *pointer;
+}
+
+void require(bool fact, const char* place, const std::string& expected, const std::string& found) {
+  if (!fact) report_error(error(place, "", expected, found));
+}
+
+/// A struct as its caller knows it: what this library has more of is 0, and what it does not know has to be 0.
+template <class T>
+T read(const T* pointer, const char* name) {
+  const uint32_t size = given(pointer, name).struct_size;
+  require(size >= sizeof(T), name, "struct_size of " + std::to_string(sizeof(T)) + " at least", std::to_string(size));
+  const auto* bytes = reinterpret_cast<const unsigned char*>(pointer);
+  if (std::any_of(bytes + sizeof(T), bytes + size, [](unsigned char byte) { return byte != 0; }))
+    report_error(error(name, "struct_size", std::to_string(sizeof(T)) + ", or no more than zeros behind", std::to_string(size),
+                       error_code::unsupported));
+  return *pointer;
+}
+
+/// Writes a struct that its caller may know more of.
+template <class T>
+void write(T* pointer, T value, const char* name) {
+  const uint32_t size = given(pointer, name).struct_size;
+  require(size >= sizeof(T), name, "struct_size of " + std::to_string(sizeof(T)) + " at least", std::to_string(size));
+  value.struct_size = size;
+  *pointer = value;
+  std::memset(reinterpret_cast<unsigned char*>(pointer) + sizeof(T), 0, size - sizeof(T));
+}
+
+// ---- policies of the caller ----
+
+class caller_scorer {
+ public:
+  explicit caller_scorer(const lazyprune_scorer& scorer) : scorer_(scorer) {}
+
+  scorer_needs needs() const { return {static_cast<evidence_kind>(scorer_.wants), scorer_.every_layer != 0, scorer_.window}; }
+
+  void score(const every_layer<evidence>& shown, std::span<float> out) {
+    lazyprune_shown all{};
+    all.struct_size = sizeof all;
+    all.done = shown.layer + 1;
+    all.active = out.size();
+    lazyprune_evidence now = LAZYPRUNE_EVIDENCE;
+    now.kind = scorer_.wants;
+    std::visit([&](const auto& view) { show(view, all, now); }, shown.now);
+    if (needs().every_layer) {
+      all.memory = shown.memory.data();
+      all.known = shown.memory.size();
+    }
+    if (now.kind != LAZYPRUNE_NOTHING) all.evidence = &now;
+    scorer_.score(scorer_.user, &all, out.data());
+  }
+
+ private:
+  static void show(const token_view& view, lazyprune_shown& all, lazyprune_evidence&) {
+    all.done = view.done;
+    all.known = view.known;
+    all.positions = view.positions.data();
+  }
+  static void show(const attention_view& view, lazyprune_shown& all, lazyprune_evidence& now) {
+    now.data = view.data;
+    now.heads = view.heads;
+    now.queries = 1;
+    now.stride = view.stride;
+    all.positions = view.positions.data();
+  }
+  static void show(const window_view& view, lazyprune_shown& all, lazyprune_evidence& now) {
+    show(view.query(0), all, now);
+    now.queries = view.queries;
+  }
+  static void show(const key_view& view, lazyprune_shown& all, lazyprune_evidence& now) {
+    now.data = view.data;
+    now.kv_heads = view.kv_heads;
+    now.head_dim = view.head_dim;
+    now.stride = view.stride;
+    all.positions = view.positions.data();
+  }
+  static void show(const value_view& view, lazyprune_shown& all, lazyprune_evidence& now) {
+    show(view.attention, all, now);
+    now.kv_heads = view.kv_heads;
+    now.head_dim = view.head_dim;
+    now.values = view.values;
+    now.values_stride = view.stride;
+  }
+  static void show(const hidden_view& view, lazyprune_shown& all, lazyprune_evidence& now) {
+    now.data = view.data;
+    now.hidden = view.hidden;
+    now.stride = view.stride;
+    all.positions = view.positions.data();
+    all.rows = view.rows.data();
+    all.rows_count = view.rows.size();
+  }
+  static void show(const id_view& view, lazyprune_shown& all, lazyprune_evidence& now) {
+    now.ids = view.ids.data();
+    now.ids_count = view.ids.size();
+    all.known = view.ids.size();
+    all.positions = view.positions.data();
+  }
+
+  lazyprune_scorer scorer_;
+};
+static_assert(chosen_scorer<caller_scorer>);
+
+class caller_schedule {
+ public:
+  explicit caller_schedule(const lazyprune_schedule& schedule) : schedule_(schedule) {}
+
+  bool sees_scores() const { return schedule_.sees_scores != 0; }
+  std::size_t keep(const layer_context& context) const { return keep(context, {}); }
+  std::size_t keep(const layer_context& context, std::span<const float> scores) const {
+    if (context.done < schedule_.first) return everything;
+    const lazyprune_layer layer{sizeof layer,   context.done, context.layers, static_cast<uint32_t>(context.step),
+                                context.active, context.known};
+    return schedule_.keep(schedule_.user, &layer, scores.data());
+  }
+  layer_id first(phase, layer_id) const { return schedule_.first; }
+
+ private:
+  lazyprune_schedule schedule_;
+};
+static_assert(chosen_schedule<caller_schedule> && foretelling_schedule<caller_schedule>);
+
+// ---- sessions ----
+
+const policy_registry& policies_of(const lazyprune_registry* registry) {
+  static const policy_registry shipped = shipped_policies();
+  return registry ? registry->policies : shipped;
+}
+
+model_layers layers_of(const lazyprune_session_options& options) {
+  require(options.layers > 0, "options: layers", "at least 1", "0");
+  if (!options.attention_after) return {options.layers};
+  return {options.layers, std::vector<layer_id>(options.attention_after, options.attention_after + options.attention_after_count)};
+}
+
+phase read_phase(uint32_t value) {
+  require(value <= LAZYPRUNE_DECODE, "phase", "0 (prefill) or 1 (decode)", std::to_string(value));
+  return static_cast<phase>(value);
+}
+
+/// A handle is made whole, or not at all.
+template <class Handle, class... Parts>
+void hand_out(Handle** out, Parts&&... parts) {
+  given(out, "out") = nullptr;
+  *out = new Handle{std::forward<Parts>(parts)...};
+}
+
+step<any_session>& step_of(lazyprune_session* session, const char* what) {
+  if (!given(session, "session").step) report_error(error("session", what, "a step that was begun", "none", error_code::wrong_order));
+  return *session->step;
+}
+
+// ---- evidence ----
+
+constexpr const char* kind_names[] = {"nothing", "attention", "window", "keys", "values", "hidden", "ids"};
+
+std::string kind_name(uint32_t kind) { return kind < std::size(kind_names) ? kind_names[kind] : "kind " + std::to_string(kind); }
+
+void require_data(const void* data, const char* place) { require(data != nullptr, place, "a pointer to numbers", "null"); }
+
+void require_at_least(std::size_t found, std::size_t least, const char* place) {
+  require(found >= least, place, "at least " + std::to_string(least), std::to_string(found));
+}
+
+/// What the caller's attention yields, or what its queries and keys give.
+struct probability_rows {
+  const float* data;
+  std::size_t stride;
+};
+
+probability_rows probabilities_of(lazyprune_session& s, const lazyprune_evidence& e, std::size_t queries) {
+  const layer_plan& plan = *s.inside;
+  require_at_least(e.heads, 1, "evidence: heads");
+  if (e.data) {
+    require_at_least(e.stride, plan.active.size(), "evidence: stride");
+    return {e.data, e.stride};
+  }
+  if (!e.query || !e.keys) report_error(error("evidence", "data", "probabilities, or a query and keys", "null"));
+  require_at_least(e.kv_heads, 1, "evidence: kv_heads");
+  require_at_least(e.head_dim, 1, "evidence: head_dim");
+  require(e.heads % e.kv_heads == 0, "evidence: heads", "a multiple of kv_heads (" + std::to_string(e.kv_heads) + ")",
+          std::to_string(e.heads));
+  const std::size_t query_stride = e.query_stride > 0 ? e.query_stride : e.heads * e.head_dim;
+  const std::size_t keys_stride = e.keys_stride > 0 ? e.keys_stride : e.kv_heads * e.head_dim;
+  require_at_least(query_stride, e.heads * e.head_dim, "evidence: query_stride");
+  require_at_least(keys_stride, e.kv_heads * e.head_dim, "evidence: keys_stride");
+  const std::size_t active = plan.active.size();
+  s.probabilities.assign(queries * e.heads * active, 0.0f);
+  for (std::size_t q = 0; q < queries; ++q) {
+    const position row = plan.rows[plan.rows.size() - queries + q];
+    const auto seen = static_cast<std::size_t>(std::ranges::upper_bound(plan.active, row) - plan.active.begin());
+    const key_rows<float> keys{e.keys, e.kv_heads, e.head_dim, keys_stride,
+                               e.key_slots ? std::span(e.key_slots, seen) : std::span<const uint32_t>{}};
+    query_attention(e.query + q * query_stride, e.heads, keys, plan.active.first(seen), s.probabilities.data() + q * e.heads * active,
+                    active);
+  }
+  return {s.probabilities.data(), active};
+}
+
+evidence read_evidence(lazyprune_session& s, const lazyprune_evidence* pointer) {
+  const evidence_kind wanted = s.step->wants();
+  if (wanted == evidence_kind::none) return {};
+  const std::string expected = kind_name(static_cast<uint32_t>(wanted)) + ", as the plan wants";
+  require(pointer != nullptr, "evidence", expected, "null");
+  const lazyprune_evidence e = read(pointer, "evidence");
+  require(e.kind == static_cast<uint32_t>(wanted), "evidence", expected, kind_name(e.kind));
+  const layer_plan& plan = *s.inside;
+  const auto attention = [&](std::size_t queries) {
+    const probability_rows rows = probabilities_of(s, e, queries);
+    return attention_view{rows.data, e.heads, rows.stride, plan.active};
+  };
+  switch (wanted) {
+    case evidence_kind::none:
+      break;
+    case evidence_kind::attention:
+      return attention(1);
+    case evidence_kind::window: {
+      const std::size_t queries = s.step->window();
+      require(e.queries == queries, "evidence: queries", std::to_string(queries) + ", as the plan's window says",
+              std::to_string(e.queries));
+      const attention_view rows = attention(queries);
+      return window_view{rows.data, queries, rows.heads, rows.stride, plan.active};
+    }
+    case evidence_kind::keys:
+      require_data(e.data, "evidence: data");
+      require_at_least(e.stride, std::max<std::size_t>(e.kv_heads * e.head_dim, 1), "evidence: stride");
+      return key_view{e.data, e.kv_heads, e.head_dim, e.stride, plan.active};
+    case evidence_kind::values:
+      require_data(e.values, "evidence: values");
+      require_at_least(e.values_stride, std::max<std::size_t>(e.kv_heads * e.head_dim, 1), "evidence: values_stride");
+      require(e.kv_heads > 0 && e.heads % e.kv_heads == 0, "evidence: heads", "a multiple of kv_heads (" + std::to_string(e.kv_heads) + ")",
+              std::to_string(e.heads));
+      return value_view{attention(1), e.values, e.kv_heads, e.head_dim, e.values_stride};
+    case evidence_kind::hidden:
+      require_data(e.data, "evidence: data");
+      require_at_least(e.hidden, 1, "evidence: hidden");
+      require_at_least(e.stride, e.hidden, "evidence: stride");
+      return hidden_view{e.data, e.hidden, e.stride, plan.rows, plan.active};
+    case evidence_kind::ids:
+      require_data(e.ids, "evidence: ids");
+      require(e.ids_count == s.session.known(), "evidence: ids_count", std::to_string(s.session.known()) + ", one of each known token",
+              std::to_string(e.ids_count));
+      return id_view{{e.ids, e.ids_count}, plan.active};
+  }
+  return {};
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* lazyprune_version(void) { return LAZYPRUNE_VERSION_STRING; }
+uint32_t lazyprune_abi(void) { return LAZYPRUNE_ABI; }
+
+lazyprune_status lazyprune_registry_create(lazyprune_registry** out) {
+  return guarded([&] { hand_out(out, shipped_policies()); });
+}
+
+void lazyprune_registry_free(lazyprune_registry* registry) { delete registry; }
+
+lazyprune_status lazyprune_registry_add_scorer(lazyprune_registry* registry, const char* name, const lazyprune_scorer* scorer) {
+  return guarded([&] {
+    const lazyprune_scorer s = read(scorer, "scorer");
+    require(s.wants <= LAZYPRUNE_IDS, "scorer: wants", "a kind of evidence, 0 to 6", std::to_string(s.wants));
+    require((s.wants == LAZYPRUNE_WINDOW) == (s.window > 0), "scorer: window", "queries where it wants a window, else 0",
+            std::to_string(s.window));
+    require(s.wants != LAZYPRUNE_NOTHING || s.every_layer == 0, "scorer: every_layer", "0 of a scorer that wants no evidence",
+            std::to_string(s.every_layer));
+    require(s.score != nullptr, "scorer: score", "a function", "null");
+    given(registry, "registry").policies.add(&given(name, "name"), any_scorer(caller_scorer(s)));
+  });
+}
+
+lazyprune_status lazyprune_registry_add_schedule(lazyprune_registry* registry, const char* name, const lazyprune_schedule* schedule) {
+  return guarded([&] {
+    const lazyprune_schedule s = read(schedule, "schedule");
+    require(s.reserved == 0, "schedule: reserved", "0", std::to_string(s.reserved));
+    require(s.keep != nullptr, "schedule: keep", "a function", "null");
+    given(registry, "registry").policies.add(&given(name, "name"), any_schedule(caller_schedule(s)));
+  });
+}
+
+lazyprune_status lazyprune_scratch_create(lazyprune_scratch** out) {
+  return guarded([&] { hand_out(out, std::make_shared<selection_scratch>()); });
+}
+
+void lazyprune_scratch_free(lazyprune_scratch* scratch) { delete scratch; }
+
+lazyprune_status lazyprune_session_create(const lazyprune_registry* registry, const char* policy, const lazyprune_session_options* options,
+                                          lazyprune_session** out) {
+  return guarded([&] {
+    const lazyprune_session_options o = read(options, "options");
+    const policy_spec spec = parse_policy(&given(policy, "policy"));
+    const auto scratch = o.scratch ? o.scratch->memory : nullptr;
+    hand_out(out, scratch,
+             make_session(spec, layers_of(o), {.layers = o.layers, .max_tokens = o.max_tokens, .scratch = scratch.get()},
+                          policies_of(registry)));
+  });
+}
+
+void lazyprune_session_free(lazyprune_session* session) { delete session; }
+
+lazyprune_status lazyprune_policy_text(const lazyprune_registry* registry, const char* policy, const lazyprune_session_options* options,
+                                       char* out, size_t room, size_t* length) {
+  return guarded([&] {
+    const lazyprune_session_options o = read(options, "options");
+    const std::string all = text(parse_policy(&given(policy, "policy")), layers_of(o), policies_of(registry));
+    if (room > 0) {
+      const std::size_t written = std::min(all.size(), room - 1);
+      given(length, "length");
+      std::memcpy(&given(out, "out"), all.data(), written);
+      out[written] = '\0';
+    }
+    given(length, "length") = all.size();
+  });
+}
+
+lazyprune_status lazyprune_session_clone(const lazyprune_session* session, lazyprune_session** out) {
+  return guarded([&] { hand_out(out, given(session, "session").scratch, session->session.clone()); });
+}
+
+lazyprune_status lazyprune_session_reserve(lazyprune_session* session, size_t max_tokens) {
+  return guarded([&] { given(session, "session").session.reserve(max_tokens); });
+}
+
+lazyprune_status lazyprune_session_reset(lazyprune_session* session) {
+  return guarded([&] {
+    given(session, "session").session.reset();
+    session->step.reset();
+    session->inside = nullptr;
+  });
+}
+
+lazyprune_status lazyprune_session_abandon(lazyprune_session* session) {
+  return guarded([&] {
+    given(session, "session").session.abandon();
+    session->step.reset();
+    session->inside = nullptr;
+  });
+}
+
+lazyprune_status lazyprune_session_truncate(lazyprune_session* session, size_t tokens) {
+  return guarded([&] { given(session, "session").session.truncate(tokens); });
+}
+
+lazyprune_status lazyprune_session_adopt(lazyprune_session* session, size_t tokens) {
+  return guarded([&] { given(session, "session").session.adopt(tokens); });
+}
+
+lazyprune_status lazyprune_session_take_over(lazyprune_session* session, const lazyprune_session* other) {
+  return guarded([&] { given(session, "session").session.take_over(given(other, "other").session); });
+}
+
+lazyprune_status lazyprune_session_chunk_layers(const lazyprune_session* session, uint32_t phase, uint32_t* layers) {
+  return guarded([&] { given(layers, "layers") = given(session, "session").session.chunk_layers(read_phase(phase)); });
+}
+
+lazyprune_status lazyprune_session_get_state(const lazyprune_session* session, lazyprune_session_state* out) {
+  return guarded([&] {
+    const any_session& s = given(session, "session").session;
+    const frontier_table& tokens = s.tokens();
+    write(out,
+          {0, s.layers(), s.known(), tokens.slots(), tokens.stored_count(), tokens.waiting_slots(), tokens.waiting_count(),
+           tokens.lost_count()},
+          "out");
+  });
+}
+
+lazyprune_status lazyprune_session_get_token(const lazyprune_session* session, uint32_t position, lazyprune_token* out) {
+  return guarded([&] {
+    const frontier_table& t = given(session, "session").session.tokens();
+    require(position < t.known(), "position", "below the tokens known (" + std::to_string(t.known()) + ")", std::to_string(position));
+    const bool has_slot = t.has_slot(position);
+    const uint32_t place = !has_slot ? LAZYPRUNE_CARRIED : t.waiting(position) ? LAZYPRUNE_WAITING : LAZYPRUNE_STORED;
+    write(out,
+          {0, t.frontier(position), place, has_slot ? t.slot(position) : 0, t.lost(position) ? 1u : 0u, t.gone(position) ? 1u : 0u,
+           t.score(position), 0},
+          "out");
+  });
+}
+
+lazyprune_status lazyprune_session_get_statistics(const lazyprune_session* session, lazyprune_statistics* out) {
+  return guarded([&] {
+    const any_session& s = given(session, "session").session;
+    const statistics& sums = s.stats();
+    write(out,
+          {0, s.layers(), sums.steps, sums.rows, sums.dense_rows, sums.revived, sums.prefill_rows.data(), sums.prefill_dense_rows.data()},
+          "out");
+  });
+}
+
+lazyprune_status lazyprune_session_get_losses(const lazyprune_session* session, const uint32_t** positions, size_t* count) {
+  return guarded([&] {
+    const std::span<const position> losses = given(session, "session").session.losses();
+    given(count, "count");
+    given(positions, "positions") = losses.data();
+    *count = losses.size();
+  });
+}
+
+lazyprune_status lazyprune_step_begin(lazyprune_session* session, const lazyprune_request* request, uint32_t* layers) {
+  return guarded([&] {
+    const lazyprune_request r = read(request, "request");
+    const lazyprune::phase in = read_phase(r.phase);
+    given(layers, "layers");
+    given(session, "session").step.emplace(session->session.begin({r.tokens, in, r.outputs}));
+    session->next = 0;
+    session->inside = nullptr;
+    *layers = session->step->layers();
+  });
+}
+
+lazyprune_status lazyprune_step_enter(lazyprune_session* session, uint32_t layer, lazyprune_plan* out) {
+  return guarded([&] {
+    step<any_session>& step = step_of(session, "enter");
+    const auto out_of_order = [&](const std::string& expected) {
+      report_error(error("session", "enter", expected, "layer " + std::to_string(layer), error_code::wrong_order));
+    };
+    if (session->inside) out_of_order("layer " + std::to_string(session->inside->layer) + " left");
+    if (session->next == step.layers()) out_of_order("no layer, all " + std::to_string(step.layers()) + " are left");
+    if (layer != session->next) out_of_order("layer " + std::to_string(session->next));
+    lazyprune_plan empty = LAZYPRUNE_PLAN;
+    write(out, empty, "out");
+    const layer_plan& plan = step.enter(layer);
+    session->inside = &plan;
+    write(out,
+          {0, plan.layer, plan.active.data(), plan.active.size(), plan.rows.data(),
+           reinterpret_cast<const lazyprune_source*>(plan.sources.data()), plan.rows.size(), plan.finish,
+           static_cast<uint32_t>(step.wants()), step.wants() == evidence_kind::window ? static_cast<uint32_t>(step.window()) : 0},
+          "out");
+  });
+}
+
+lazyprune_status lazyprune_step_pages(const lazyprune_session* session, size_t size, uint32_t* pages, size_t room, size_t* count) {
+  return guarded([&] {
+    require(size > 0, "size", "at least 1", "0");
+    if (room > 0) given(pages, "pages");
+    if (!given(session, "session").step) report_error(error("session", "pages", "a step that was begun", "none", error_code::wrong_order));
+    given(count, "count") = session->step->pages(size, {pages, room});
+  });
+}
+
+lazyprune_status lazyprune_step_leave(lazyprune_session* session, const lazyprune_evidence* shown, lazyprune_spills* out) {
+  return guarded([&] {
+    step<any_session>& step = step_of(session, "leave");
+    if (!session->inside) report_error(error("session", "leave", "a layer that was entered", "none", error_code::wrong_order));
+    lazyprune_spills none = LAZYPRUNE_SPILLS;
+    write(out, none, "out");
+    step.leave(read_evidence(*session, shown));
+    session->inside = nullptr;
+    ++session->next;
+    write(out, {0, step.margin(), reinterpret_cast<const lazyprune_spill*>(step.spills().data()), step.spills().size()}, "out");
+  });
+}
+
+lazyprune_status lazyprune_step_finish(lazyprune_session* session) {
+  return guarded([&] {
+    step<any_session>& step = step_of(session, "finish");
+    if (session->inside || session->next < step.layers())
+      report_error(error("session", "finish", "all " + std::to_string(step.layers()) + " layers left", std::to_string(session->next),
+                         error_code::wrong_order));
+    step.finish();
+    session->step.reset();
+  });
+}
+
+}  // extern "C"

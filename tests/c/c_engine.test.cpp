@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+// examples/c_library/engine.c
+#include "engines.hpp"
+
+using namespace engines;
+
+TEST_CASE("the engine in C keeps what the program keeps") {
+  const auto engine = [](const engine_run& run) {
+    std::vector<std::string> arguments{bundled_model, run.ids_file, "policy", run.policy, "tokens", tokens};
+    arguments.insert(arguments.end(), run.read.begin(), run.read.end());
+    if (run.fused) arguments.emplace_back("fused");
+    return running_program(std::move(arguments), "", {}, LAZYPRUNE_C_ENGINE).wait();
+  };
+  same_kept_sets({pruned, dense}, engine, [](std::size_t, std::size_t policy) {
+    return policy == 0 ? std::vector<way>(ways.begin(), ways.end()) : std::vector<way>{ways[1]};
+  });
+
+  // Other evidence: a window of queries, values, keys, hidden states; and queries and keys in the place of probabilities.
+  const temporary_folder files;
+  const std::string ids = prompts_as_ids().front();
+  std::string spaced = ids;
+  std::ranges::replace(spaced, ',', ' ');
+  write_file(files / "ids", spaced);
+  for (const char* scorer : {"window_attention:window=8", "value_weighted_attention", "key_norm", "recency", "accumulated_attention"})
+    for (const bool fused : {false, true}) {
+      const std::string flags = "--stages 2:0.5,4:0.3 --scorer " + std::string(scorer);
+      std::vector<std::string> arguments{"run",          "--ids",       ids,         "-n",      tokens,
+                                         "--ignore-eos", "--backend",   "reference", "--trace", files / "expected.jsonl",
+                                         "--stages",     "2:0.5,4:0.3", "--scorer",  scorer};
+      REQUIRE(lazyprune_program(arguments).code == 0);
+      const engine_run run{"custom " + flags, files / "ids", ways[0], fused};
+      compare_with(lazyprune::read_trace(files / "expected.jsonl"), run, engine(run), files / "found.jsonl");
+    }
+}

@@ -1,0 +1,684 @@
+// SPDX-License-Identifier: MIT
+// The C library, as its header promises it: each session beside one in C++ that is asked the same.
+#include <lazyprune/c/lazyprune.h>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <lazyprune/lazyprune.hpp>
+#include <lazyprune/registry/make_session.hpp>
+#include "policies.hpp"
+
+using namespace lazyprune;
+
+namespace {
+
+constexpr layer_id layers = 6;
+constexpr std::size_t heads = 4, kv_heads = 2, head_dim = 4, hidden = 8;
+
+struct frees {
+  void operator()(lazyprune_session* session) const { lazyprune_session_free(session); }
+  void operator()(lazyprune_registry* registry) const { lazyprune_registry_free(registry); }
+  void operator()(lazyprune_scratch* scratch) const { lazyprune_scratch_free(scratch); }
+};
+using session_handle = std::unique_ptr<lazyprune_session, frees>;
+using registry_handle = std::unique_ptr<lazyprune_registry, frees>;
+
+void ok(lazyprune_status status) {
+  INFO(status.message);
+  REQUIRE(status.code == LAZYPRUNE_OK);
+  REQUIRE(std::string(status.message).empty());
+}
+
+/// "CODE MESSAGE"
+std::string said(lazyprune_status status) { return std::to_string(status.code) + " " + status.message; }
+
+session_handle make(const char* policy, const lazyprune_registry* registry = nullptr) {
+  lazyprune_session_options options = LAZYPRUNE_SESSION_OPTIONS;
+  options.layers = layers;
+  lazyprune_session* session = nullptr;
+  ok(lazyprune_session_create(registry, policy, &options, &session));
+  return session_handle(session);
+}
+
+registry_handle new_registry() {
+  lazyprune_registry* registry = nullptr;
+  ok(lazyprune_registry_create(&registry));
+  return registry_handle(registry);
+}
+
+float noise(std::size_t i) {
+  const double x = std::sin(static_cast<double>(i) * 12.9898) * 43758.5453;
+  return static_cast<float>(x - std::floor(x));
+}
+
+/// Evidence of every kind for one layer, a function of the plan: for the C session and for the C++ one.
+struct made_up {
+  std::vector<float> probabilities, keys, values, rows;
+  std::vector<token_id> ids;
+  const layer_plan& plan;
+  evidence_kind wanted;
+  std::size_t window;
+
+  made_up(const layer_plan& p, evidence_kind kind, std::size_t queries, std::size_t known) : plan(p), wanted(kind), window(queries) {
+    const std::size_t n = plan.active.size();
+    probabilities.assign(std::max<std::size_t>(window, 1) * heads * n, 0.0f);
+    for (std::size_t q = 0; q < probabilities.size() / heads / n; ++q)
+      for (std::size_t h = 0; h < heads; ++h)
+        for (std::size_t i = 0; i < n; ++i)
+          probabilities[(q * heads + h) * n + i] = noise(plan.active[i] + 300 * (plan.layer + 7 * h + 31 * q + 97 * known));
+    for (std::size_t i = 0; i < n * kv_heads * head_dim; ++i) {
+      keys.push_back(noise(5 * i + 11 * known) - 0.5f);
+      values.push_back(noise(3 * i + 13 * known) - 0.5f);
+    }
+    for (std::size_t i = 0; i < plan.rows.size() * hidden; ++i) rows.push_back(noise(i + 17 * known));
+    for (token_id t = 0; t < known; ++t) ids.push_back(t * 7919 % 97);
+  }
+
+  evidence shown() const {
+    const attention_view attention{probabilities.data(), heads, plan.active.size(), plan.active};
+    switch (wanted) {
+      case evidence_kind::none:
+        break;
+      case evidence_kind::attention:
+        return attention;
+      case evidence_kind::window:
+        return window_view{probabilities.data(), window, heads, plan.active.size(), plan.active};
+      case evidence_kind::keys:
+        return key_view{keys.data(), kv_heads, head_dim, kv_heads * head_dim, plan.active};
+      case evidence_kind::values:
+        return value_view{attention, values.data(), kv_heads, head_dim, kv_heads * head_dim};
+      case evidence_kind::hidden:
+        return hidden_view{rows.data(), hidden, hidden, plan.rows, plan.active};
+      case evidence_kind::ids:
+        return id_view{ids, plan.active};
+    }
+    return {};
+  }
+
+  lazyprune_evidence shown_in_c() const {
+    lazyprune_evidence e = LAZYPRUNE_EVIDENCE;
+    e.kind = static_cast<std::uint32_t>(wanted);
+    e.data = wanted == evidence_kind::keys ? keys.data() : wanted == evidence_kind::hidden ? rows.data() : probabilities.data();
+    e.stride = wanted == evidence_kind::keys ? kv_heads * head_dim : wanted == evidence_kind::hidden ? hidden : plan.active.size();
+    e.heads = heads;
+    e.queries = wanted == evidence_kind::window ? window : 1;
+    e.kv_heads = kv_heads;
+    e.head_dim = head_dim;
+    e.hidden = hidden;
+    e.values = values.data();
+    e.values_stride = kv_heads * head_dim;
+    e.ids = ids.data();
+    e.ids_count = ids.size();
+    return e;
+  }
+};
+
+bool alike(float a, float b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+
+/// A session of each language, held against each other in all that they say.
+class pair_of_sessions {
+ public:
+  pair_of_sessions(session_handle in_c, any_session in_cpp) : c_(std::move(in_c)), cpp_(std::move(in_cpp)) {}
+
+  pair_of_sessions clone() const {
+    lazyprune_session* other = nullptr;
+    ok(lazyprune_session_clone(c_.get(), &other));
+    return {session_handle(other), cpp_.clone()};
+  }
+
+  /// Goes so many layers deep; not all of them: the step is abandoned.
+  void step(const step_request& request, layer_id depth = layers) {
+    lazyprune_request r = LAZYPRUNE_REQUEST;
+    r.phase = static_cast<std::uint32_t>(request.phase);
+    r.tokens = request.tokens;
+    r.outputs = request.outputs;
+    std::uint32_t layers_of_step = 99;
+    ok(lazyprune_step_begin(c_.get(), &r, &layers_of_step));
+    auto step = cpp_.begin(request);
+    REQUIRE(step.layers() == layers_of_step);
+    for (layer_id l = 0; l < std::min(layers_of_step, depth); ++l) layer(step, l);
+    if (depth < layers_of_step) {
+      ok(lazyprune_session_abandon(c_.get()));
+      cpp_.abandon();
+    } else {
+      ok(lazyprune_step_finish(c_.get()));
+      step.finish();
+    }
+    compare();
+  }
+
+  void truncate(std::size_t tokens) {
+    ok(lazyprune_session_truncate(c_.get(), tokens));
+    cpp_.truncate(tokens);
+    compare();
+  }
+  void adopt(std::size_t tokens) {
+    ok(lazyprune_session_adopt(c_.get(), tokens));
+    cpp_.adopt(tokens);
+    compare();
+  }
+  void reset() {
+    ok(lazyprune_session_reset(c_.get()));
+    cpp_.reset();
+    compare();
+  }
+  void take_over(const pair_of_sessions& other) {
+    ok(lazyprune_session_take_over(c_.get(), other.c_.get()));
+    cpp_.take_over(other.cpp_);
+    compare();
+  }
+
+  std::size_t known() const { return cpp_.known(); }
+  std::size_t revived() const { return cpp_.stats().revived; }
+  std::size_t stored() const { return cpp_.tokens().stored_count(); }
+
+ private:
+  void layer(lazyprune::step<any_session>& step, layer_id l) {
+    lazyprune_plan plan = LAZYPRUNE_PLAN;
+    ok(lazyprune_step_enter(c_.get(), l, &plan));
+    const layer_plan& expected = step.enter(l);
+    REQUIRE(plan.layer == l);
+    REQUIRE(std::ranges::equal(std::span(plan.active, plan.active_count), expected.active));
+    REQUIRE(std::ranges::equal(std::span(plan.rows, plan.rows_count), expected.rows));
+    for (std::size_t i = 0; i < plan.rows_count; ++i) {
+      REQUIRE(plan.sources[i].from == static_cast<std::uint8_t>(expected.sources[i].from));
+      REQUIRE(plan.sources[i].index == expected.sources[i].index);
+    }
+    REQUIRE(plan.finish == expected.finish);
+    REQUIRE(plan.wants == static_cast<std::uint32_t>(step.wants()));
+    REQUIRE(plan.window == (step.wants() == evidence_kind::window ? step.window() : 0));
+
+    std::vector<std::uint32_t> pages(64), expected_pages(64);
+    std::size_t count = 0;
+    ok(lazyprune_step_pages(c_.get(), 8, pages.data(), pages.size(), &count));
+    REQUIRE(count == step.pages(8, expected_pages));
+    REQUIRE(pages == expected_pages);
+
+    const made_up numbers(expected, step.wants(), step.window(), known());
+    const lazyprune_evidence shown = numbers.shown_in_c();
+    lazyprune_spills spills = LAZYPRUNE_SPILLS;
+    ok(lazyprune_step_leave(c_.get(), plan.wants == LAZYPRUNE_NOTHING ? nullptr : &shown, &spills));
+    step.leave(numbers.shown());
+    REQUIRE(alike(spills.margin, step.margin()));
+    REQUIRE(spills.count == step.spills().size());
+    for (std::size_t i = 0; i < spills.count; ++i) {
+      const spill& s = step.spills()[i];
+      REQUIRE(spills.items[i].row == s.row);
+      REQUIRE(spills.items[i].slot == s.slot);
+      REQUIRE(spills.items[i].from == static_cast<std::uint8_t>(s.from));
+      REQUIRE(spills.items[i].to == static_cast<std::uint8_t>(s.to));
+    }
+  }
+
+  void compare() const {
+    lazyprune_session_state state = LAZYPRUNE_SESSION_STATE;
+    ok(lazyprune_session_get_state(c_.get(), &state));
+    const frontier_table& tokens = cpp_.tokens();
+    REQUIRE(state.layers == layers);
+    REQUIRE(state.known == cpp_.known());
+    REQUIRE(state.slots == tokens.slots());
+    REQUIRE(state.stored == tokens.stored_count());
+    REQUIRE(state.waiting_slots == tokens.waiting_slots());
+    REQUIRE(state.waiting == tokens.waiting_count());
+    REQUIRE(state.lost == tokens.lost_count());
+    for (position t = 0; t < cpp_.known(); ++t) {
+      lazyprune_token token = LAZYPRUNE_TOKEN;
+      ok(lazyprune_session_get_token(c_.get(), t, &token));
+      REQUIRE(token.frontier == tokens.frontier(t));
+      REQUIRE((token.place == LAZYPRUNE_STORED) == tokens.stored(t));
+      REQUIRE((token.place == LAZYPRUNE_WAITING) == tokens.waiting(t));
+      if (tokens.has_slot(t)) REQUIRE(token.slot == tokens.slot(t));
+      REQUIRE((token.lost != 0) == tokens.lost(t));
+      REQUIRE((token.gone != 0) == tokens.gone(t));
+      REQUIRE(alike(token.score, tokens.score(t)));
+    }
+    lazyprune_statistics sums = LAZYPRUNE_STATISTICS;
+    ok(lazyprune_session_get_statistics(c_.get(), &sums));
+    const statistics& expected = cpp_.stats();
+    REQUIRE(sums.steps == expected.steps);
+    REQUIRE(sums.rows == expected.rows);
+    REQUIRE(sums.dense_rows == expected.dense_rows);
+    REQUIRE(sums.revived == expected.revived);
+    REQUIRE(std::ranges::equal(std::span(sums.prefill_rows, sums.layers), expected.prefill_rows));
+    REQUIRE(std::ranges::equal(std::span(sums.prefill_dense_rows, sums.layers), expected.prefill_dense_rows));
+    const std::uint32_t* losses = nullptr;
+    std::size_t count = 0;
+    ok(lazyprune_session_get_losses(c_.get(), &losses, &count));
+    REQUIRE(std::ranges::equal(std::span(losses, count), cpp_.losses()));
+    for (const phase step : {phase::prefill, phase::decode}) {
+      std::uint32_t chunk = 99;
+      ok(lazyprune_session_chunk_layers(c_.get(), static_cast<std::uint32_t>(step), &chunk));
+      REQUIRE(chunk == cpp_.chunk_layers(step));
+    }
+  }
+
+  session_handle c_;
+  any_session cpp_;
+};
+
+pair_of_sessions both(const char* policy) { return {make(policy), make_session(parse_policy(policy), {.layers = layers}, policies())}; }
+
+}  // namespace
+
+TEST_CASE("sessions in C plan as those in C++, whatever is asked of them") {
+  std::size_t revived = 0;
+  std::mt19937 random(3);
+  for (const char* policy : {"lazyllm --stages 2:0.5,4:0.5", "dense", "streaming", "tova", "pyramid_kv", "prompt_distill", "random",
+                             "lazyllm --store bounded:rows=9", "custom --scorer key_norm --stages 1:0.4 --store none --decode only",
+                             "custom --scorer value_weighted_attention --schedule "
+                             "adaptive:mass=0.6,every=2",
+                             "custom --scorer accumulated_attention --stages 3:0.3 --keep 2-5 --selector blocks:size=3"}) {
+    CAPTURE(policy);
+    pair_of_sessions now = both(policy);
+    pair_of_sessions other = both(policy);
+    for (int action = 0; action < 60; ++action) {
+      const std::size_t tokens = 1 + random() % 12;
+      switch (random() % 9) {
+        case 0:
+          now.step({tokens, phase::prefill, 0});
+          break;
+        case 1:
+          now.step({tokens, phase::prefill, 1 + random() % tokens});
+          break;
+        case 2:
+          now.step({tokens, phase::prefill, random() % 2}, static_cast<layer_id>(random() % layers));
+          break;
+        case 3:
+          now.truncate(random() % (now.known() + 1));
+          break;
+        case 4:
+          now.adopt(tokens);
+          break;
+        case 5:
+          other = now.clone();
+          break;
+        case 6:
+          std::swap(now, other);
+          break;
+        default:
+          now.step({1, phase::decode});
+      }
+      if (now.known() > 120) now.reset();
+    }
+    revived += now.revived();
+  }
+  CHECK(revived > 0);
+}
+
+TEST_CASE("one document, many ways to prune it") {
+  pair_of_sessions document = both("lazyllm --stages 2:0.5");
+  document.step({20, phase::prefill, 0});
+  for (const char* policy : {"lazyllm --stages 2:0.3", "lazyllm --stages 4:0.5", "dense"}) {
+    pair_of_sessions question = both(policy);
+    question.take_over(document);
+    question.step({4, phase::prefill, 1});
+    question.step({1, phase::decode});
+  }
+}
+
+TEST_CASE("a scorer and a schedule of the caller's, by name") {
+  struct seen {
+    std::size_t calls = 0, last_known = 0;
+    std::vector<std::uint32_t> layers;
+  };
+  // The library's last_query_attention and stages 2:0.5,4:0.5, written anew.
+  lazyprune_scorer scorer = LAZYPRUNE_SCORER;
+  seen user;
+  scorer.wants = LAZYPRUNE_ATTENTION;
+  scorer.user = &user;
+  scorer.score = [](void* data, const lazyprune_shown* shown, float* scores) {
+    auto& record = *static_cast<seen*>(data);
+    ++record.calls;
+    record.layers.push_back(shown->done);
+    const lazyprune_evidence& e = *shown->evidence;
+    const last_query_attention same{};
+    same.score(attention_view{e.data, e.heads, e.stride, {shown->positions, shown->active}}, {scores, shown->active});
+  };
+  lazyprune_schedule schedule = LAZYPRUNE_SCHEDULE;
+  schedule.first = 2;
+  schedule.keep = [](void*, const lazyprune_layer* layer, const float* scores) -> std::size_t {
+    CHECK(scores == nullptr);
+    CHECK(layer->layers == layers);
+    CHECK(layer->struct_size == sizeof(lazyprune_layer));
+    return layer->done == 2 || layer->done == 4 ? share_of(0.5, layer->active) : LAZYPRUNE_EVERYTHING;
+  };
+  const registry_handle registry = new_registry();
+  ok(lazyprune_registry_add_scorer(registry.get(), "mine", &scorer));
+  ok(lazyprune_registry_add_schedule(registry.get(), "twice", &schedule));
+  session_handle mine = make("custom --scorer mine --schedule twice", registry.get());
+
+  pair_of_sessions both_ways(std::move(mine), make_session(parse_policy("lazyllm --stages 2:0.5,4:0.5"), {.layers = layers}, policies()));
+  both_ways.step({20, phase::prefill, 0});
+  both_ways.step({9, phase::prefill, 1});
+  both_ways.step({1, phase::decode});
+  CHECK(user.calls == 4);
+  CHECK(user.layers == std::vector<std::uint32_t>{2, 4, 2, 4});
+
+  CHECK(said(lazyprune_registry_add_scorer(registry.get(), "mine", &scorer)) ==
+        "1 registry: mine: expected one policy of that name, found two");
+  CHECK(said(lazyprune_registry_add_scorer(registry.get(), "My", &scorer)).starts_with("1 registry: name: expected lower-case letters"));
+  lazyprune_session_options options = LAZYPRUNE_SESSION_OPTIONS;
+  options.layers = layers;
+  lazyprune_session* none = nullptr;
+  CHECK(said(lazyprune_session_create(nullptr, "custom --scorer mine", &options, &none)).ends_with("found mine"));  // another registry
+  CHECK(none == nullptr);
+}
+
+namespace {
+
+/// Scores by all the numbers that are shown, so that a wrong one would keep other tokens.
+void sum_of(const lazyprune_shown* shown, float* scores) {
+  const lazyprune_evidence* e = shown->evidence;
+  for (std::size_t i = 0; i < shown->active; ++i) {
+    float sum = 0;
+    if (!e) {
+      sum = static_cast<float>(shown->positions[i] * 7919 % 101);
+    } else if (e->kind == LAZYPRUNE_ATTENTION || e->kind == LAZYPRUNE_WINDOW) {
+      for (std::size_t r = 0; r < e->queries * e->heads; ++r) sum += e->data[r * e->stride + i];
+    } else if (e->kind == LAZYPRUNE_KEYS) {
+      for (std::size_t d = 0; d < e->kv_heads * e->head_dim; ++d) sum += e->data[i * e->stride + d];
+    } else if (e->kind == LAZYPRUNE_VALUES) {
+      for (std::size_t h = 0; h < e->heads; ++h)
+        sum += e->data[h * e->stride + i] * e->values[i * e->values_stride + h * e->kv_heads / e->heads * e->head_dim];
+    } else if (e->kind == LAZYPRUNE_HIDDEN) {
+      const auto* row = std::find(shown->rows, shown->rows + shown->rows_count, shown->positions[i]);
+      if (row != shown->rows + shown->rows_count) sum = e->data[static_cast<std::size_t>(row - shown->rows) * e->stride];
+    } else {
+      sum = static_cast<float>(e->ids[shown->positions[i]]);
+    }
+    if (shown->memory) sum = shown->memory[shown->positions[i]] += sum;
+    scores[i] = sum;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a scorer of the caller's is shown every kind of evidence as a scorer in C++ is") {
+  struct in_cpp {
+    scorer_needs wants;
+    scorer_needs needs() const { return wants; }
+    void score(const every_layer<evidence>& shown, std::span<float> out) {
+      lazyprune_shown all{};
+      lazyprune_evidence now = LAZYPRUNE_EVIDENCE;
+      now.kind = static_cast<std::uint32_t>(wants.kind);
+      all.active = out.size();
+      const auto positions = [&](std::span<const position> p) { all.positions = p.data(); };
+      const auto attention = [&](const attention_view& a) {
+        now.data = a.data, now.heads = a.heads, now.stride = a.stride, now.queries = 1;
+        positions(a.positions);
+      };
+      if (const auto* t = std::get_if<token_view>(&shown.now)) positions(t->positions);
+      if (const auto* a = std::get_if<attention_view>(&shown.now)) attention(*a);
+      if (const auto* w = std::get_if<window_view>(&shown.now)) {
+        attention(w->query(0));
+        now.queries = w->queries;
+      }
+      if (const auto* k = std::get_if<key_view>(&shown.now)) {
+        now.data = k->data, now.kv_heads = k->kv_heads, now.head_dim = k->head_dim, now.stride = k->stride;
+        positions(k->positions);
+      }
+      if (const auto* v = std::get_if<value_view>(&shown.now)) {
+        attention(v->attention);
+        now.values = v->values, now.kv_heads = v->kv_heads, now.head_dim = v->head_dim, now.values_stride = v->stride;
+      }
+      if (const auto* h = std::get_if<hidden_view>(&shown.now)) {
+        now.data = h->data, now.stride = h->stride;
+        positions(h->positions);
+        all.rows = h->rows.data(), all.rows_count = h->rows.size();
+      }
+      if (const auto* t = std::get_if<id_view>(&shown.now)) {
+        now.ids = t->ids.data();
+        positions(t->positions);
+      }
+      if (wants.kind != evidence_kind::none) all.evidence = &now;
+      all.memory = shown.memory.data();
+      sum_of(&all, out.data());
+    }
+  };
+
+  for (std::uint32_t kind = LAZYPRUNE_NOTHING; kind <= LAZYPRUNE_IDS; ++kind)
+    for (const bool every : {false, true}) {
+      if (kind == LAZYPRUNE_NOTHING && every) continue;
+      CAPTURE(kind);
+      CAPTURE(every);
+      lazyprune_scorer scorer = LAZYPRUNE_SCORER;
+      scorer.wants = kind;
+      scorer.every_layer = every;
+      scorer.window = kind == LAZYPRUNE_WINDOW ? 5 : 0;
+      scorer.score = [](void*, const lazyprune_shown* shown, float* scores) { sum_of(shown, scores); };
+      const registry_handle registry = new_registry();
+      ok(lazyprune_registry_add_scorer(registry.get(), "sums", &scorer));
+      policy_registry beside = policies();
+      beside.add("sums", any_scorer(in_cpp{{static_cast<evidence_kind>(kind), every, scorer.window}}));
+      const char* text = "custom --scorer sums --stages 2:0.5,4:0.6";
+      pair_of_sessions pair(make(text, registry.get()), make_session(parse_policy(text), {.layers = layers}, beside));
+      for (const std::size_t tokens : {17u, 1u, 1u, 6u, 1u}) pair.step({tokens, tokens > 1 ? phase::prefill : phase::decode});
+      CHECK(pair.stored() > 0);
+    }
+}
+
+TEST_CASE("queries and keys in the place of probabilities") {
+  // What one layer of two queries sees, by hand: the query before the last does not see the last token.
+  session_handle session = make("custom --scorer window_attention:window=2,kernel=1 --stages 1:0.5");
+  lazyprune_request request = LAZYPRUNE_REQUEST;
+  request.tokens = 6;
+  std::uint32_t depth = 0;
+  ok(lazyprune_step_begin(session.get(), &request, &depth));
+  lazyprune_plan plan = LAZYPRUNE_PLAN;
+  ok(lazyprune_step_enter(session.get(), 0, &plan));
+  REQUIRE(plan.wants == LAZYPRUNE_WINDOW);
+  REQUIRE(plan.window == 2);
+
+  std::vector<float> query(2 * heads * head_dim), keys(6 * kv_heads * head_dim);
+  for (std::size_t i = 0; i < query.size(); ++i) query[i] = 4 * noise(i) - 2;
+  for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = 4 * noise(100 + i) - 2;
+  std::vector<float> probabilities(2 * heads * 6, 0.0f);
+  const std::span<const position> active(plan.active, plan.active_count);
+  for (std::size_t q = 0; q < 2; ++q)
+    query_attention(query.data() + q * heads * head_dim, heads, key_rows<float>{keys.data(), kv_heads, head_dim, kv_heads * head_dim, {}},
+                    active.first(5 + q), probabilities.data() + q * heads * 6, 6);
+  any_session expected =
+      make_session(parse_policy("custom --scorer window_attention:window=2,kernel=1 --stages 1:0.5"), {.layers = layers}, policies());
+  auto step = expected.begin({6});
+  step.enter(0);
+  step.leave(evidence(window_view{probabilities.data(), 2, heads, 6, active}));
+
+  lazyprune_evidence shown = LAZYPRUNE_EVIDENCE;
+  shown.kind = LAZYPRUNE_WINDOW;
+  shown.heads = heads;
+  shown.queries = 2;
+  shown.kv_heads = kv_heads;
+  shown.head_dim = head_dim;
+  shown.query = query.data();
+  shown.keys = keys.data();
+  lazyprune_spills spills = LAZYPRUNE_SPILLS;
+  ok(lazyprune_step_leave(session.get(), &shown, &spills));
+  CHECK(spills.margin == step.margin());
+  ok(lazyprune_step_enter(session.get(), 1, &plan));
+  CHECK(std::ranges::equal(std::span(plan.active, plan.active_count), step.enter(1).active));
+  CHECK(plan.active_count == 3);
+  ok(lazyprune_session_abandon(session.get()));
+}
+
+TEST_CASE("what is wrong has its code and its line, and changes nothing") {
+  session_handle session = make("lazyllm --stages 2:0.5");
+  lazyprune_session* const s = session.get();
+  lazyprune_plan plan = LAZYPRUNE_PLAN;
+  lazyprune_spills spills = LAZYPRUNE_SPILLS;
+  lazyprune_request request = LAZYPRUNE_REQUEST;
+  request.tokens = 8;
+  std::uint32_t depth = 0;
+  std::size_t count = 0;
+  CHECK(said(lazyprune_step_enter(s, 0, &plan)) == "2 session: enter: expected a step that was begun, found none");
+  CHECK(said(lazyprune_step_finish(s)) == "2 session: finish: expected a step that was begun, found none");
+  CHECK(said(lazyprune_step_pages(s, 4, nullptr, 0, &count)) == "2 session: pages: expected a step that was begun, found none");
+  CHECK(said(lazyprune_session_truncate(s, 1)) == "1 session: truncate: expected at most the tokens known (0), found 1");
+  ok(lazyprune_session_reserve(s, 9));
+  CHECK(said(lazyprune_session_adopt(s, 10)) == "3 session: adopt: expected at most 9 more tokens (reserved), found 10");
+  request.phase = 2;
+  CHECK(said(lazyprune_step_begin(s, &request, &depth)) == "1 phase: expected 0 (prefill) or 1 (decode), found 2");
+  request.phase = LAZYPRUNE_PREFILL;
+  request.outputs = 9;
+  CHECK(said(lazyprune_step_begin(s, &request, &depth)) == "1 session: begin: expected at most as many outputs as new tokens (8), found 9");
+  request.outputs = 1;
+  ok(lazyprune_step_begin(s, &request, &depth));
+  REQUIRE(depth == layers);
+  CHECK(said(lazyprune_step_begin(s, &request, &depth)).starts_with("2 session: begin: expected the last step finished"));
+  CHECK(said(lazyprune_step_enter(s, 1, &plan)) == "2 session: enter: expected layer 0, found layer 1");
+  CHECK(said(lazyprune_step_leave(s, nullptr, &spills)) == "2 session: leave: expected a layer that was entered, found none");
+  ok(lazyprune_step_enter(s, 0, &plan));
+  CHECK(said(lazyprune_step_enter(s, 1, &plan)) == "2 session: enter: expected layer 0 left, found layer 1");
+  CHECK(said(lazyprune_step_finish(s)) == "2 session: finish: expected all 6 layers left, found 0");
+  CHECK(said(lazyprune_session_adopt(s, 1)).starts_with("2 session: adopt: expected the last step finished"));
+  ok(lazyprune_step_leave(s, nullptr, &spills));
+  ok(lazyprune_step_enter(s, 1, &plan));
+
+  // The evidence of layer 1: each fault is told, and the layer waits for what is right.
+  REQUIRE(plan.wants == LAZYPRUNE_ATTENTION);
+  const std::vector<float> numbers(8 * heads, 0.5f);
+  const auto leave = [&](auto&& change) {
+    lazyprune_evidence e = LAZYPRUNE_EVIDENCE;
+    e.kind = LAZYPRUNE_ATTENTION;
+    e.data = numbers.data();
+    e.stride = 8;
+    e.heads = heads;
+    change(e);
+    return said(lazyprune_step_leave(s, &e, &spills));
+  };
+  CHECK(said(lazyprune_step_leave(s, nullptr, &spills)) == "1 evidence: expected attention, as the plan wants, found null");
+  CHECK(leave([](auto& e) { e.kind = LAZYPRUNE_KEYS; }) == "1 evidence: expected attention, as the plan wants, found keys");
+  CHECK(leave([](auto& e) { e.kind = 77; }) == "1 evidence: expected attention, as the plan wants, found kind 77");
+  CHECK(leave([](auto& e) { e.stride = 7; }) == "1 evidence: stride: expected at least 8, found 7");
+  CHECK(leave([](auto& e) { e.heads = 0; }) == "1 evidence: heads: expected at least 1, found 0");
+  CHECK(leave([](auto& e) { e.data = nullptr; }) == "1 evidence: data: expected probabilities, or a query and keys, found null");
+  const auto by_keys = [&](auto& e) {
+    e.data = nullptr;
+    e.query = e.keys = numbers.data();
+    e.head_dim = 2;
+    e.kv_heads = 2;
+  };
+  CHECK(leave([&](auto& e) { by_keys(e), e.kv_heads = 0; }) == "1 evidence: kv_heads: expected at least 1, found 0");
+  CHECK(leave([&](auto& e) { by_keys(e), e.kv_heads = 3; }) == "1 evidence: heads: expected a multiple of kv_heads (3), found 4");
+  CHECK(leave([&](auto& e) { by_keys(e), e.keys_stride = 3; }) == "1 evidence: keys_stride: expected at least 4, found 3");
+  CHECK(leave([&](auto& e) { by_keys(e), e.query_stride = 7; }) == "1 evidence: query_stride: expected at least 8, found 7");
+  CHECK(leave([](auto&) {}) == "0 ");
+  for (layer_id l = 2; l < layers; ++l) {
+    ok(lazyprune_step_enter(s, l, &plan));
+    CHECK(plan.active_count == 4);
+    ok(lazyprune_step_leave(s, nullptr, &spills));
+  }
+  CHECK(said(lazyprune_step_enter(s, layers, &plan)) == "2 session: enter: expected no layer, all 6 are left, found layer 6");
+  ok(lazyprune_step_finish(s));
+
+  lazyprune_token token = LAZYPRUNE_TOKEN;
+  CHECK(said(lazyprune_session_get_token(s, 8, &token)) == "1 position: expected below the tokens known (8), found 8");
+  CHECK(said(lazyprune_session_truncate(nullptr, 0)) == "1 session: expected a pointer, found null");
+  CHECK(said(lazyprune_session_clone(s, nullptr)) == "1 out: expected a pointer, found null");
+  CHECK(said(lazyprune_session_get_state(s, nullptr)) == "1 out: expected a pointer, found null");
+}
+
+TEST_CASE("policies and options that are wrong") {
+  lazyprune_session_options options = LAZYPRUNE_SESSION_OPTIONS;
+  lazyprune_session* session = nullptr;
+  const auto create = [&](const char* policy) { return said(lazyprune_session_create(nullptr, policy, &options, &session)); };
+  CHECK(create("lazyllm") == "1 options: layers: expected at least 1, found 0");
+  options.layers = layers;
+  CHECK(create(nullptr) == "1 policy: expected a pointer, found null");
+  CHECK(create("lazy").starts_with("1 --policy: expected one of lazyllm, "));
+  CHECK(create("lazyllm --stages 9:0.5").starts_with("1 --stages: 9:0.5: expected a layer from 1 to 5"));
+  CHECK(create("lazyllm --stages").ends_with("expected a value, found nothing"));
+  const std::uint32_t after[] = {2, 4};
+  options.attention_after = after;
+  options.attention_after_count = 2;
+  CHECK(create("lazyllm --stages 3:0.5") ==
+        "5 --stages: 3:0.5: expected pruning after 2 or 4 layers, of which the last sees all tokens, found after 3");
+  CHECK(session == nullptr);
+  CHECK(create("lazyllm --stages 2:0.5") == "0 ");
+  lazyprune_session_free(session);
+  lazyprune_session_free(nullptr);
+
+  std::size_t length = 0;
+  char text[24];
+  ok(lazyprune_policy_text(nullptr, "lazyllm --stages 2:0.5", &options, text, sizeof text, &length));
+  CHECK(std::string(text) == "--stages 2:0.5 --scorer");
+  CHECK(length == lazyprune::text(parse_policy("lazyllm --stages 2:0.5"), layers, policies()).size());
+
+  const registry_handle registry = new_registry();
+  lazyprune_scorer scorer = LAZYPRUNE_SCORER;
+  const auto add = [&] { return said(lazyprune_registry_add_scorer(registry.get(), "mine", &scorer)); };
+  CHECK(add() == "1 scorer: score: expected a function, found null");
+  scorer.score = [](void*, const lazyprune_shown*, float*) {};
+  scorer.wants = 7;
+  CHECK(add() == "1 scorer: wants: expected a kind of evidence, 0 to 6, found 7");
+  scorer.wants = LAZYPRUNE_WINDOW;
+  CHECK(add() == "1 scorer: window: expected queries where it wants a window, else 0, found 0");
+  scorer.wants = LAZYPRUNE_NOTHING;
+  scorer.every_layer = 1;
+  CHECK(add() == "1 scorer: every_layer: expected 0 of a scorer that wants no evidence, found 1");
+  scorer.every_layer = 0;
+  CHECK(add() == "0 ");
+  lazyprune_schedule schedule = LAZYPRUNE_SCHEDULE;
+  CHECK(said(lazyprune_registry_add_schedule(registry.get(), "mine", &schedule)) == "1 schedule: keep: expected a function, found null");
+}
+
+TEST_CASE("structs of callers that know more, or less") {
+  struct newer {
+    lazyprune_request known = LAZYPRUNE_REQUEST;
+    std::size_t more = 0;
+  } request;
+  request.known.struct_size = sizeof request;
+  request.known.tokens = 3;
+  const session_handle session = make("dense");
+  std::uint32_t depth = 0;
+  request.more = 1;
+  CHECK(said(lazyprune_step_begin(session.get(), &request.known, &depth)) ==
+        "5 request: struct_size: expected 24, or no more than zeros behind, found 32");
+  request.more = 0;
+  ok(lazyprune_step_begin(session.get(), &request.known, &depth));
+  ok(lazyprune_session_abandon(session.get()));
+  request.known.struct_size = 8;
+  CHECK(said(lazyprune_step_begin(session.get(), &request.known, &depth)) == "1 request: expected struct_size of 24 at least, found 8");
+
+  struct newer_state {
+    lazyprune_session_state known = LAZYPRUNE_SESSION_STATE;
+    std::size_t more = 99;
+  } state;
+  state.known.struct_size = sizeof state;
+  ok(lazyprune_session_get_state(session.get(), &state.known));
+  CHECK(state.known.struct_size == sizeof state);
+  CHECK(state.known.layers == layers);
+  CHECK(state.more == 0);
+}
+
+TEST_CASE("sessions that share a scratch outlive its handle") {
+  lazyprune_scratch* scratch = nullptr;
+  ok(lazyprune_scratch_create(&scratch));
+  lazyprune_session_options options = LAZYPRUNE_SESSION_OPTIONS;
+  options.layers = layers;
+  options.max_tokens = 40;
+  options.scratch = scratch;
+  lazyprune_session *one = nullptr, *two = nullptr;
+  const char* const policy = "lazyllm --stages 2:0.5";
+  ok(lazyprune_session_create(nullptr, policy, &options, &one));
+  ok(lazyprune_session_create(nullptr, policy, &options, &two));
+  lazyprune_scratch_free(scratch);
+  for (lazyprune_session* session : {one, two}) {
+    pair_of_sessions pair(session_handle(session), make_session(parse_policy(policy), {.layers = layers, .max_tokens = 40}, policies()));
+    pair_of_sessions copy = pair.clone();
+    pair.step({20});
+    copy.step({30});
+  }
+}
+
+TEST_CASE("versions") {
+  CHECK(std::string(lazyprune_version()) == LAZYPRUNE_VERSION_STRING);
+  CHECK(lazyprune_abi() == LAZYPRUNE_ABI);
+}
