@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-# cmake --install, find_package(lazyprune), pkg-config, and a tarball by cpack. Headers only, so nothing depends on the machine.
+# cmake --install, find_package(lazyprune), pkg-config, and by cpack a tarball and a Debian package. What is no program and not the C library
+# is headers, which do not depend on the machine.
 include(CMakePackageConfigHelpers)
 
 # The way from a pkg-config file to the prefix, so that what is installed can be moved.
@@ -35,7 +36,26 @@ configure_file(cmake/lazyprune.pc.in lazyprune.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/lazyprune.pc DESTINATION ${CMAKE_INSTALL_DATADIR}/pkgconfig)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
+# Floors 0-2 in one file, for those who copy.
+set(single_header ${PROJECT_BINARY_DIR}/include/lazyprune_single.hpp)
+execute_process(COMMAND ${CMAKE_COMMAND} -D ROOT=${PROJECT_SOURCE_DIR} -D OUTPUT=${single_header}
+                        -P ${PROJECT_SOURCE_DIR}/cmake/single_header.cmake COMMAND_ERROR_IS_FATAL ANY)
+list(TRANSFORM core_headers PREPEND ${PROJECT_SOURCE_DIR}/ OUTPUT_VARIABLE single_header_parts)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${single_header_parts})
+install(FILES ${single_header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+
 if(PROJECT_IS_TOP_LEVEL)
   set(CPACK_GENERATOR TGZ)
+  find_program(DPKG dpkg)
+  find_program(DPKG_SHLIBDEPS dpkg-shlibdeps) # says which packages the libraries are from
+  mark_as_advanced(DPKG DPKG_SHLIBDEPS)
+  if(DPKG AND DPKG_SHLIBDEPS)
+    list(APPEND CPACK_GENERATOR DEB)
+    set(CPACK_PACKAGE_CONTACT "The lazyprune developers <lazyprune@example.org>")
+    set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+    set(CPACK_DEBIAN_PACKAGE_SECTION libdevel)
+    set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+    set(CPACK_DEBIAN_PACKAGE_SUGGESTS "g++, cmake, pkg-config, libxsimd-dev, nlohmann-json3-dev, libpcre2-dev, libutf8proc-dev")
+  endif()
   include(CPack)
 endif()

@@ -2,7 +2,7 @@
 # What the entry scripts share (sourced, POSIX sh): the packages, by their names in Debian and Ubuntu, and how to build.
 
 library_packages="cmake g++ make libxsimd-dev nlohmann-json3-dev libcli11-dev libpcre2-dev libutf8proc-dev pkg-config"
-test_packages="$library_packages doctest-dev libbenchmark-dev libeigen3-dev libsentencepiece-dev python3-numpy"
+test_packages="$library_packages doctest-dev libbenchmark-dev libeigen3-dev libsentencepiece-dev python3-numpy valgrind"
 clang_packages="clang libclang-rt-dev libomp-dev"
 
 fail() {

@@ -4,9 +4,13 @@
 #include <benchmark/benchmark.h>
 
 #include <lazyprune/lazyprune.hpp>
+#ifdef LAZYPRUNE_BENCH_C
+#include <lazyprune/c/lazyprune.h>
+#endif
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <vector>
 
 namespace {
@@ -73,6 +77,61 @@ void lazyllm_of_erased_parts(benchmark::State& state) {
                      any_store(keep_all{})};
   decode(state, [&](std::size_t n) { return any_session(parts, {.layers = layers, .max_tokens = n}); });
 }
+#ifdef LAZYPRUNE_BENCH_C
+/// The same through the C library, with the same loop around it.
+class c_session {
+ public:
+  explicit c_session(std::size_t max_tokens) {
+    lazyprune_session_options options = LAZYPRUNE_SESSION_OPTIONS;
+    options.layers = layers;
+    options.max_tokens = max_tokens;
+    if (lazyprune_session_create(nullptr, "lazyllm --stages 9:0.7,19:0.7,28:0.7", &options, &session_).code) std::abort();
+  }
+  c_session(const c_session&) = delete;
+  c_session& operator=(const c_session&) = delete;
+  ~c_session() { lazyprune_session_free(session_); }
+
+  std::size_t known() const {
+    lazyprune_session_state state = LAZYPRUNE_SESSION_STATE;
+    lazyprune_session_get_state(session_, &state);
+    return state.known;
+  }
+  statistics stats() const {
+    lazyprune_statistics sums = LAZYPRUNE_STATISTICS;
+    lazyprune_session_get_statistics(session_, &sums);
+    return {.rows = sums.rows, .prefill_rows = {}, .prefill_dense_rows = {}};
+  }
+  void reset() { lazyprune_session_reset(session_); }
+
+  friend void drive(c_session& s, const std::vector<float>& p, std::size_t new_tokens, phase phase) {
+    lazyprune_request request = LAZYPRUNE_REQUEST;
+    request.tokens = new_tokens;
+    request.phase = static_cast<std::uint32_t>(phase);
+    std::uint32_t depth = 0;
+    bool failed = lazyprune_step_begin(s.session_, &request, &depth).code != 0;
+    for (std::uint32_t l = 0; l < depth; ++l) {
+      lazyprune_plan plan = LAZYPRUNE_PLAN;
+      lazyprune_spills spills = LAZYPRUNE_SPILLS;
+      failed |= lazyprune_step_enter(s.session_, l, &plan).code != 0;
+      lazyprune_evidence shown = LAZYPRUNE_EVIDENCE;
+      shown.kind = plan.wants;
+      shown.data = p.data();
+      shown.heads = heads;
+      shown.stride = plan.active_count;
+      failed |= lazyprune_step_leave(s.session_, &shown, &spills).code != 0;
+    }
+    failed |= lazyprune_step_finish(s.session_).code != 0;
+    if (failed) std::abort();
+  }
+
+ private:
+  lazyprune_session* session_ = nullptr;
+};
+
+void lazyllm_through_c(benchmark::State& state) {
+  decode(state, [](std::size_t n) { return c_session(n); });
+}
+#endif
 void dense_any_session(benchmark::State& state) {
   decode(state, [](std::size_t n) { return any_session(dense(), {.layers = layers, .max_tokens = n}); });
 }
@@ -93,6 +152,9 @@ void reading_the_scores(benchmark::State& state) {
 BENCHMARK(lazyllm_session)->Range(512, 32768)->RangeMultiplier(4)->Complexity()->Unit(benchmark::kMicrosecond);
 BENCHMARK(lazyllm_any_session)->Range(512, 32768)->RangeMultiplier(4)->Complexity()->Unit(benchmark::kMicrosecond);
 BENCHMARK(lazyllm_of_erased_parts)->Range(512, 32768)->RangeMultiplier(4)->Complexity()->Unit(benchmark::kMicrosecond);
+#ifdef LAZYPRUNE_BENCH_C
+BENCHMARK(lazyllm_through_c)->Range(512, 32768)->RangeMultiplier(4)->Complexity()->Unit(benchmark::kMicrosecond);
+#endif
 BENCHMARK(dense_any_session)->Range(512, 131072)->RangeMultiplier(4)->Complexity()->Unit(benchmark::kMicrosecond);
 BENCHMARK(reading_the_scores)->Range(512, 32768)->RangeMultiplier(4)->Complexity()->Unit(benchmark::kMicrosecond);
 

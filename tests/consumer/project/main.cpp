@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
-// A policy of one's own, with the library's core alone.
-#include <lazyprune/core/policy.hpp>
-#include <lazyprune/version.hpp>
+// A policy of one's own in a session, with what is standard library only.
+#ifdef LAZYPRUNE_BY_SINGLE_HEADER
+#include <lazyprune_single.hpp>
+#else
+#include <lazyprune/lazyprune.hpp>
+#endif
 
 struct newest_first {
   void score(const lazyprune::token_view& tokens, std::span<float> out) const {
@@ -11,8 +14,14 @@ struct newest_first {
 static_assert(lazyprune::importance_scorer<newest_first>);
 
 int main() {
-  const lazyprune::position positions[] = {3, 5, 8};
-  float scores[3] = {};
-  newest_first{}.score({.positions = positions, .done = 0, .known = 9}, scores);
-  return scores[2] == 8 ? 0 : 1;
+  const lazyprune::policy mine{newest_first{}, lazyprune::stages{{1, 0.5}}, lazyprune::top_k{}, lazyprune::keep_all{}};
+  lazyprune::session session(mine, {.layers = 2, .max_tokens = 8});
+  auto step = session.begin({.tokens = 8});
+  step.enter(0);
+  step.leave();
+  const lazyprune::layer_plan& plan = step.enter(1);
+  const bool newest = plan.active.size() == 4 && plan.active.front() == 4;
+  step.leave();
+  step.finish();
+  return newest && session.stats().rows == 12 ? 0 : 1;
 }
