@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: MIT
+// A serving engine of one's own under LazyLLM, where embed_raw_pointers.cpp has one sequence: keys and values in pages that sequences
+// share, many sequences in one batch, each with a plan of its own, grouped heads, attention that yields no probabilities, a prefix that was
+// computed once, and pages that come back. Floors 0-2 only. At its end it holds the batch against each sequence alone.
+
+#include <lazyprune/lazyprune.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <vector>
+
+namespace {
+
+using lazyprune::position;
+using origin = lazyprune::row_source::origin;
+
+constexpr std::size_t layers = 6, heads = 4, kv_heads = 2, head_dim = 8, hidden = heads * head_dim, kv = kv_heads * head_dim;
+constexpr std::size_t page_size = 8, pages = 64, slots = pages * page_size;
+
+/// Reproducible numbers in [-1, 1).
+float number(std::size_t i) {
+  const double x = std::sin(static_cast<double>(i) * 12.9898) * 43758.5453;
+  return static_cast<float>(2.0 * (x - std::floor(x)) - 1.0);
+}
+
+/// Keys and values of all sequences: slot s of a layer is place s % page_size of page s / page_size.
+struct page_pool {
+  std::vector<float> keys = std::vector<float>(layers * slots * kv), values = keys;  // (layers, slots, kv_heads, head_dim)
+  std::vector<int> users = std::vector<int>(pages);                                  // sequences that read the page
+
+  std::uint32_t take() {
+    const auto page = std::ranges::find(users, 0);
+    if (page == users.end()) {
+      std::fputs("out of pages\n", stderr);
+      std::exit(1);
+    }
+    *page = 1;
+    return static_cast<std::uint32_t>(page - users.begin());
+  }
+  float* key(std::size_t layer, std::size_t slot) { return keys.data() + (layer * slots + slot) * kv; }
+  float* value(std::size_t layer, std::size_t slot) { return values.data() + (layer * slots + slot) * kv; }
+};
+
+/// One conversation: its session, its pages, and the hidden states that were put aside.
+struct conversation {
+  page_pool& pool;
+  lazyprune::any_session session;
+  std::vector<std::size_t> ids{};                    // (known)
+  std::vector<std::uint32_t> table{};                // (known / page_size): the page of these positions
+  std::vector<std::size_t> left{};                   // (pages of the table) positions that a later plan may still contain
+  std::vector<std::vector<float>> aux{}, waiting{};  // (slots, hidden)
+  std::vector<float> last{};                         // (hidden): of its last token, behind all layers
+
+  std::uint32_t slot(position t) const { return static_cast<std::uint32_t>(table[t / page_size] * page_size + t % page_size); }
+
+  void make_room(std::size_t tokens) {
+    for (std::size_t known = session.known() + tokens; table.size() * page_size < known; left.push_back(page_size))
+      table.push_back(pool.take());
+  }
+
+  /// Positions that no later plan contains leave their pages, and a page that all have left is free.
+  void free_pages() {
+    for (const position t : session.losses())
+      if (--left[t / page_size] == 0) --pool.users[table[t / page_size]];
+  }
+
+  /// The first tokens of another conversation, whose keys and values are in whole pages at every layer: nothing is computed.
+  void share_prefix(const conversation& other, std::size_t tokens) {
+    table.assign(other.table.begin(), other.table.begin() + static_cast<std::ptrdiff_t>(tokens / page_size));
+    left.assign(table.size(), page_size);
+    for (const std::uint32_t page : table) ++pool.users[page];
+    ids.assign(other.ids.begin(), other.ids.begin() + static_cast<std::ptrdiff_t>(tokens));
+    session.adopt(tokens);
+  }
+};
+
+/// New tokens of one conversation.
+struct request {
+  conversation* text;
+  lazyprune::step_request step;
+};
+
+std::vector<float> weights() {
+  std::vector<float> w(layers * 4 * hidden * hidden);  // (layers, q k v o, out, in); k and v use their first kv rows
+  for (std::size_t i = 0; i < w.size(); ++i) w[i] = number(i) * 0.5f;
+  return w;
+}
+
+void multiply(const std::vector<float>& w, const float* in, std::size_t layer, std::size_t matrix, std::size_t outputs, float* out) {
+  const float* rows = w.data() + (layer * 4 + matrix) * hidden * hidden;
+  for (std::size_t o = 0; o < outputs; ++o) {
+    out[o] = 0;
+    for (std::size_t i = 0; i < hidden; ++i) out[o] += rows[o * hidden + i] * in[i] / std::sqrt(static_cast<float>(hidden));
+  }
+}
+
+/// The rows of one conversation in the batch.
+struct part {
+  request asked;
+  lazyprune::step<lazyprune::any_session> step;
+  lazyprune::layer_plan plan{};
+  std::size_t first = 0, first_before = 0;  // where its rows begin in the batch, in this layer and in the one before
+};
+
+/// One step of all of them. Returns how many rows the batch had.
+std::size_t forward(page_pool& pool, const std::vector<float>& w, const std::vector<request>& requests) {
+  std::deque<part> parts;
+  for (const request& r : requests) {
+    conversation& text = *r.text;
+    text.make_room(r.step.tokens);
+    for (std::size_t i = 0; i < r.step.tokens; ++i) text.ids.push_back(text.ids.size());
+    parts.push_back({r, text.session.begin(r.step)});
+  }
+
+  std::size_t rows_in_all = 0;
+  std::vector<float> x, before, query(hidden), attended(hidden), out(hidden), p;
+  std::vector<std::uint32_t> active_slots;
+  for (lazyprune::layer_id layer = 0; layer < layers; ++layer) {
+    // Each conversation has its own plan, and a chunk leaves the batch where it ends: rows lie one conversation after the other.
+    std::swap(x, before);
+    x.clear();
+    for (part& q : parts) {
+      if (layer >= q.step.layers()) continue;
+      q.plan = q.step.enter(layer);
+      q.first_before = q.first;
+      q.first = x.size() / hidden;
+      conversation& text = *q.asked.text;
+      for (const auto [from, index] : q.plan.sources)
+        for (std::size_t i = 0; i < hidden; ++i)
+          x.push_back(from == origin::embedding ? number(1'000'000 + text.ids[index] * hidden + i)
+                      : from == origin::carried ? before[(q.first_before + index) * hidden + i]
+                      : from == origin::stored  ? text.aux[index][i]
+                                                : text.waiting[index][i]);
+    }
+    rows_in_all += x.size() / hidden;
+
+    // Keys and values of all rows of the batch, into the slots of their positions.
+    for (part& q : parts)
+      if (layer < q.step.layers())
+        for (std::size_t r = 0; r < q.plan.rows.size(); ++r) {
+          const std::uint32_t slot = q.asked.text->slot(q.plan.rows[r]);
+          multiply(w, x.data() + (q.first + r) * hidden, layer, 1, kv, pool.key(layer, slot));
+          multiply(w, x.data() + (q.first + r) * hidden, layer, 2, kv, pool.value(layer, slot));
+        }
+
+    for (part& q : parts) {
+      if (layer >= q.step.layers()) continue;
+      conversation& text = *q.asked.text;
+      const std::span<const position> active = q.plan.active;
+      active_slots.clear();
+      for (const position t : active) active_slots.push_back(text.slot(t));
+      p.resize(heads * active.size());
+      for (std::size_t r = q.plan.rows.size() - q.plan.finish; r < q.plan.rows.size(); ++r) {
+        // This stands for a fused kernel: it reads the slots of the active tokens up to the row's own, and gives nothing but its sum.
+        multiply(w, x.data() + (q.first + r) * hidden, layer, 0, hidden, query.data());
+        const auto seen = static_cast<std::size_t>(std::ranges::upper_bound(active, q.plan.rows[r]) - active.begin());
+        const lazyprune::key_rows<float> keys{pool.key(layer, 0), kv_heads, head_dim, kv, std::span(active_slots).first(seen)};
+        const auto weights_of = lazyprune::query_attention(query.data(), heads, keys, active.first(seen), p.data(), active.size());
+        for (std::size_t h = 0; h < heads; ++h)
+          for (std::size_t d = 0; d < head_dim; ++d) {
+            float sum = 0;
+            for (std::size_t i = 0; i < seen; ++i)
+              sum += weights_of(h, i) * pool.value(layer, active_slots[i])[h * kv_heads / heads * head_dim + d];
+            attended[h * head_dim + d] = sum;
+          }
+        multiply(w, attended.data(), layer, 3, hidden, out.data());
+        for (std::size_t i = 0; i < hidden; ++i) x[(q.first + r) * hidden + i] += out[i];
+      }
+
+      // The scores: one more product of the last query with the active keys, only where a policy wants them.
+      if (q.step.wants_scores()) {
+        const lazyprune::key_rows<float> keys{pool.key(layer, 0), kv_heads, head_dim, kv, active_slots};
+        q.step.leave(lazyprune::evidence(lazyprune::query_attention(query.data(), heads, keys, active, p.data(), active.size())));
+      } else {
+        q.step.leave();
+      }
+      for (const auto& [row, slot, from, to] : q.step.spills()) {
+        auto& memory = to == origin::waiting ? text.waiting : text.aux;
+        if (memory.size() <= slot) memory.resize(slot + 1);
+        const auto first = x.begin() + static_cast<std::ptrdiff_t>((q.first + row) * hidden);
+        memory[slot] = from == origin::waiting ? text.waiting[row] : std::vector<float>(first, first + hidden);
+      }
+      const auto end = x.begin() + static_cast<std::ptrdiff_t>((q.first + q.plan.rows.size()) * hidden);
+      if (layer + 1 == layers) text.last.assign(end - hidden, end);
+    }
+  }
+  for (part& q : parts) {
+    q.step.finish();
+    q.asked.text->free_pages();
+  }
+  return rows_in_all;
+}
+
+lazyprune::any_session pruned() { return {lazyprune::lazyllm(lazyprune::stages{{2, 0.5}, {4, 0.5}}), {.layers = layers}}; }
+
+}  // namespace
+
+int main() {
+  using lazyprune::phase;
+  const std::vector<float> w = weights();
+  page_pool pool;
+
+  // What every conversation begins with is computed whole, once, in a session that prunes nothing.
+  conversation instructions{pool, {lazyprune::dense(), {.layers = layers}}};
+  forward(pool, w, {{&instructions, {.tokens = 2 * page_size}}});
+
+  // Three in one batch: one goes on from the instructions, one is longer, and one reads the first part of its prompt.
+  const auto three = [&] { return std::array<conversation, 3>{{{pool, pruned()}, {pool, pruned()}, {pool, pruned()}}}; };
+  const auto steps_of = [](std::array<conversation, 3>& c) {
+    return std::vector<std::vector<request>>{
+        {{&c[0], {.tokens = 9}}, {&c[1], {.tokens = 30}}, {&c[2], {.tokens = 12, .outputs = 0}}},
+        {{&c[0], {.tokens = 1, .phase = phase::decode}}, {&c[1], {.tokens = 1, .phase = phase::decode}}, {&c[2], {.tokens = 5}}},
+        {{&c[0], {.tokens = 4, .phase = phase::decode, .outputs = 4}}, {&c[2], {.tokens = 1, .phase = phase::decode}}}};
+  };
+  std::array<conversation, 3> together = three(), alone = three();
+  together[0].share_prefix(instructions, 2 * page_size);
+  alone[0].share_prefix(instructions, 2 * page_size);
+  for (const auto& batch : steps_of(together))
+    std::printf("a batch of %zu conversations, %zu rows\n", batch.size(), forward(pool, w, batch));
+  for (const auto& batch : steps_of(alone))
+    for (const request& one : batch) forward(pool, w, {one});
+  for (std::size_t i = 0; i < together.size(); ++i)
+    std::printf("conversation %zu: %zu rows, %zu revived, %s\n", i, together[i].session.stats().rows, together[i].session.stats().revived,
+                together[i].last == alone[i].last && together[i].session.stats() == alone[i].session.stats() ? "as it is alone"
+                                                                                                             : "NOT as it is alone");
+
+  // Four tokens were drafted; two of them are taken back, and written over by the next.
+  together[0].session.truncate(together[0].session.known() - 2);
+  together[0].ids.resize(together[0].session.known());
+
+  // A window over an endless text: what leaves it leaves its page, and the pool does not run dry.
+  conversation stream{pool, {lazyprune::streaming_llm(4, 20), {.layers = layers}}};
+  std::size_t most = 0;
+  for (int step = 0; step < 200; ++step) {
+    forward(pool, w, {{&stream, {.tokens = 5}}});
+    most = std::max(most, static_cast<std::size_t>(std::ranges::count_if(stream.left, [](std::size_t n) { return n > 0; })));
+  }
+  std::printf("a stream of %zu tokens had at most %zu pages\n", stream.session.known(), most);
+}
