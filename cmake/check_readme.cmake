@@ -8,7 +8,7 @@ if(NOT ROOT)
 endif()
 
 set(kinds cpp c python)
-set(files_of_cpp *.cpp)
+set(files_of_cpp *.cpp *.hpp)
 set(files_of_c *.c *.h)
 set(files_of_python *.py)
 

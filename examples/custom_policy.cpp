@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A scorer and a schedule of one's own, on the bundled model: what they keep of a long prompt, and whether the answer survives it.
+// Policies of one's own (my_policies.hpp) on the bundled model: what they keep of a long prompt, and whether the answer survives it.
 //   custom_policy [MODEL_DIRECTORY]
 
 #include <lazyprune/backend/cpu.hpp>
@@ -7,51 +7,13 @@
 #include <lazyprune/lazyprune.hpp>
 #include <lazyprune/model/generator.hpp>
 #include <lazyprune/registry/make_session.hpp>
-#include <lazyprune/registry/shipped_policies.hpp>
 
-#include <algorithm>
 #include <cstdio>
-#include <string_view>
 #include <utility>
 
+#include "my_policies.hpp"
+
 namespace {
-
-/// A token matters if any head looks at it hard, or if the one before it does: answers tend to follow what is found.
-struct loud_neighbours {
-  static constexpr std::string_view name = "loud_neighbours";
-  float carry = 0.5f;
-
-  void score(const lazyprune::attention_view& attention, std::span<float> out) const {
-    std::ranges::fill(out, 0.0f);
-    for (std::size_t h = 0; h < attention.heads; ++h)
-      for (std::size_t i = 0; i < out.size(); ++i) out[i] = std::max(out[i], attention(h, i));
-    for (std::size_t i = out.size(); i-- > 1;) out[i] = std::max(out[i], carry * out[i - 1]);
-  }
-
-  template <class Visitor>
-  void describe(Visitor& visit) {
-    visit("carry", carry);
-  }
-};
-static_assert(lazyprune::importance_scorer<loud_neighbours>);
-
-/// Half of the tokens go on after every `n` layers, but never fewer than `least`.
-struct halve_every {
-  static constexpr std::string_view name = "halve_every";
-  lazyprune::positive n = 1;
-  std::size_t least = 1;
-
-  std::size_t keep(const lazyprune::layer_context& c) const {
-    return c.done % n == 0 ? std::max((c.active + 1) / 2, least) : lazyprune::everything;
-  }
-
-  template <class Visitor>
-  void describe(Visitor& visit) {
-    visit(lazyprune::required("n"), n, lazyprune::layer_range{.least = 1});
-    visit("least", least);
-  }
-};
-static_assert(lazyprune::layer_schedule<halve_every>);
 
 /// The text says where things are, among sentences that do not matter, and asks about one of them.
 std::string prompt() {
@@ -83,14 +45,20 @@ int main(int argc, char** argv) try {
     for (const std::size_t rows : run.cost.prefill_rows) std::printf(" %zu", rows);
     std::printf(", %zu of %zu in all\n", run.cost.rows, run.cost.dense_rows);
   };
-  const lazyprune::policy mine{loud_neighbours{}, halve_every{.n = 2, .least = 16}, lazyprune::top_k{}, lazyprune::keep_all{}};
-  show("dense", lazyprune::any_session(lazyprune::dense(), {.layers = layers}));
-  show("loud neighbours", lazyprune::any_session(mine, {.layers = layers}));
 
-  lazyprune::policy_registry policies = lazyprune::shipped_policies();
-  policies.add<loud_neighbours, halve_every>();
-  const auto text = lazyprune::parse_policy("--scorer loud_neighbours:carry=0.25 --schedule halve_every:n=2 --keep-first 4");
-  show("by its text", make_session(text, {.layers = layers}, policies));
+  // A policy is four parts, of which any may be one's own.
+  const lazyprune::policy composed{mine::loud_neighbours{}, mine::halve_every{.n = 2, .least = 16}, lazyprune::top_k{},
+                                   lazyprune::keep_all{}};
+  show("dense", lazyprune::any_session(lazyprune::dense(), {.layers = layers}));
+  show("loud neighbours", lazyprune::any_session(composed, {.layers = layers}));
+
+  // With names and described parameters they are chosen by their text, beside those of the library.
+  const lazyprune::policy_registry policies = mine::policies();
+  const auto by_text = [&](const char* text) { return make_session(lazyprune::parse_policy(text), {.layers = layers}, policies); };
+  show("by its text", by_text("custom --scorer loud_neighbours:carry=0.25 --schedule halve_every:n=2 --keep-first 4"));
+  show("rare tokens", by_text("lazyllm --stages 3:0.5 --scorer rare_ids"));
+  show("above the mean", by_text("lazyllm --stages 3:0.5 --selector above_mean:share=0.5 --store latest:rows=100"));
+  show("the preset", by_text("mine --selector anchored:n=16"));
 } catch (const lazyprune::error& fault) {
   std::fprintf(stderr, "custom_policy: %s\n", fault.what());
   return 1;

@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include <lazyprune/version.hpp>
 
 namespace {
@@ -35,6 +37,33 @@ TEST_CASE("help and version are no mistakes") {
   }
   CHECK(lazyprune_program({"--help"}).out.find("  lazyprune run -m MODEL.gguf --chat -f long.txt --compare ") != std::string::npos);
   CHECK(lazyprune_program({"run", "--help"}).out.find("-m,--model MODEL ") != std::string::npos);
+}
+
+TEST_CASE("the commands that README and guides show have the flags that they are shown with") {
+  std::size_t flags = 0;
+  for (const char* guide : {"README.md", "examples/EMBEDDING.md", "examples/POLICIES.md", "bench/README.md", "bench/smollm2/README.md"}) {
+    bool shell = false;
+    for (const std::string& line : lines_of(file_text(LAZYPRUNE_SOURCE_DIR "/" + std::string(guide)))) {
+      if (line.starts_with("```")) shell = line == "```sh";
+      std::istringstream words(line.substr(0, line.find(" #")));
+      std::string program, command;
+      if (!shell || !(words >> program >> command)) continue;
+      const bool ours = program == "lazyprune" || program == "build/examples/lazyprune";
+      if (!ours && program != "build/examples/custom_program") continue;
+      CAPTURE(line);
+      const program_result help = running_program({command, "--help"}, "", {}, ours ? LAZYPRUNE_PROGRAM : LAZYPRUNE_CUSTOM_PROGRAM).wait();
+      REQUIRE(help.code == 0);
+      std::string listed = help.out;
+      std::ranges::replace(listed, ',', ' ');
+      for (std::string word; words >> word;) {
+        if (!word.starts_with("-") || word.find_first_not_of('-') == word.npos) continue;
+        CAPTURE(word);
+        CHECK(listed.find(" " + word + " ") != std::string::npos);
+        ++flags;
+      }
+    }
+  }
+  CHECK(flags > 40);
 }
 
 TEST_CASE("commands and flags that do not exist") {

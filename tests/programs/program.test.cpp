@@ -11,7 +11,7 @@
 
 namespace {
 
-/// examples/custom_program.cpp, whose main registers a scorer.
+/// examples/custom_program.cpp, whose main registers policies of every kind (examples/my_policies.hpp).
 program_result custom(std::vector<std::string> arguments) {
   return running_program(std::move(arguments), "", {}, LAZYPRUNE_CUSTOM_PROGRAM).wait();
 }
@@ -19,7 +19,10 @@ program_result custom(std::vector<std::string> arguments) {
 }  // namespace
 
 TEST_CASE("a program of one's own knows one's own scorer: help lists it, flags choose it, and it decides what is kept") {
-  CHECK(custom({"run", "--help"}).out.find("loudest_head:from=") != std::string::npos);
+  const std::string help = custom({"run", "--help"}).out;
+  for (const char* listed : {"; mine: half of the tokens after each third", " loud_neighbours:carry=", " rare_ids",
+                             " halve_every:n=,least=", " above_mean:share=", " latest:rows=", " anchored:n="})
+    CHECK_MESSAGE(help.find(listed) != std::string::npos, listed);
   const std::vector<std::string> flags{
       "run", "-f", LAZYPRUNE_SOURCE_DIR "/examples/pocket/prompts/profile.txt", "-n", "2", "-t", "1", "--json", "--stages", "2:0.4"};
   const auto with = [&](const std::string& scorer) {
@@ -32,11 +35,25 @@ TEST_CASE("a program of one's own knows one's own scorer: help lists it, flags c
     const auto json = nlohmann::json::parse(result.out);
     return std::pair(json["policy"]["text"].get<std::string>(), file_text(files / "t.jsonl"));
   };
-  const auto [text, trace] = with("loudest_head:from=2");
-  CHECK(text.find("--scorer loudest_head:from=2 ") != std::string::npos);
-  CHECK(trace != with("loudest_head:from=0").second);
-  // From the first head on it is a scorer of the library.
-  CHECK(with("loudest_head:from=0").second == with("last_query_attention:over=max").second);
+  const auto [text, trace] = with("loud_neighbours:carry=0.9");
+  CHECK(text.find("--scorer loud_neighbours:carry=0.9 ") != std::string::npos);
+  CHECK(trace != with("loud_neighbours:carry=0").second);
+  // Where nothing is carried it is a scorer of the library.
+  CHECK(with("loud_neighbours:carry=0").second == with("last_query_attention:over=max").second);
+}
+
+TEST_CASE("its own preset, schedule, selector and store") {
+  const auto text_of = [](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {"run", "-p", "the old council arrived after the harvest .", "-n", "1", "--json"});
+    const program_result result = custom(flags);
+    REQUIRE_MESSAGE(result.code == 0, result.err);
+    return nlohmann::json::parse(result.out)["policy"]["text"].get<std::string>();
+  };
+  CHECK(text_of({"--policy", "mine"}) ==
+        "--schedule halve_every:n=2,least=16 --scorer loud_neighbours:carry=0.5 --selector anchored:n=32 --store latest:rows=4096 "
+        "--keep-first 0 --keep-last 0 --decode same");
+  CHECK(text_of({"--stages", "2:0.5", "--scorer", "rare_ids", "--selector", "above_mean:share=2"}).find("--selector above_mean:share=2 ") !=
+        std::string::npos);
 }
 
 TEST_CASE("what it says of mistakes; the program of the library knows no such scorer") {
@@ -46,9 +63,10 @@ TEST_CASE("what it says of mistakes; the program of the library knows no such sc
     arguments.push_back(scorer);
     return arguments;
   };
-  CHECK(complaint(custom(with("loudest_head:form=1"))) == "--scorer: loudest_head:form=1: expected one of from, found form");
-  const std::string unknown = complaint(lazyprune_program(with("loudest_head")));
+  CHECK(complaint(custom(with("loud_neighbours:carries=1"))) ==
+        "--scorer: loud_neighbours:carries=1: expected one of carry, found carries");
+  const std::string unknown = complaint(lazyprune_program(with("loud_neighbours")));
   CHECK(unknown.starts_with("--scorer: expected one of last_query_attention, "));
-  CHECK(unknown.ends_with(", found loudest_head"));
-  CHECK(complaint(custom(with("quiet"))).find(", loudest_head, found quiet") != std::string::npos);
+  CHECK(unknown.ends_with(", found loud_neighbours"));
+  CHECK(complaint(custom(with("quiet"))).find(", loud_neighbours, rare_ids, found quiet") != std::string::npos);
 }
