@@ -4,11 +4,11 @@
  * that says what to compute. It goes on with a prompt greedily, and prints the trace of what every layer computed, as the program does
  * (lazyprune run --trace; lazyprune compare holds one against the other).
  *
- *   engine MODEL_FOLDER IDS_FILE [policy TEXT] [tokens N] [chunk N] [fork N] [fused]
+ *   engine MODEL_FOLDER IDS_FILE [policy TEXT] [tokens N] [chunk N] [fork N] [fused] [full]
  *
  * IDS_FILE: the prompt, token ids between white space. chunk N: it is read N tokens at a time; fork N: its first N tokens are a document,
  * read as one chunk, and the answer comes from a fork of it; fused: the policy is shown queries and keys, as by an engine whose attention
- * yields no probabilities.
+ * yields no probabilities; full: the trace has scores and logits too (lazyprune compare --against).
  */
 #include <lazyprune/c/lazyprune.h>
 
@@ -161,8 +161,9 @@ typedef struct sequence {
   double *keys, *values;  /* (layers, max_tokens, kv_heads, head_dim): row t is token t's */
   double *aux, *waiting;  /* (slots, hidden): the hidden states of dropped tokens, and of chunks where they ended */
   unsigned char* touched; /* (layers, max_tokens): what the trace says of this turn, in bits */
+  float* scores;          /* (layers, max_tokens): the attention's mean over heads, where it was shown */
 } sequence;
-enum { was_active = 1, was_row = 2, was_revived = 4 };
+enum { was_active = 1, was_row = 2, was_revived = 4, was_scored = 8 };
 
 static double* copy(const double* from, size_t count) { return memcpy(numbers(count), from, count * sizeof *from); }
 
@@ -175,7 +176,8 @@ static sequence new_sequence(const model* m, lazyprune_session* session) {
                       numbers(kv),
                       numbers(rows),
                       numbers(rows),
-                      room(m->layers * m->max_tokens, 1)};
+                      room(m->layers * m->max_tokens, 1),
+                      room(m->layers * m->max_tokens, sizeof(float))};
   return s;
 }
 
@@ -190,7 +192,8 @@ static sequence fork_sequence(const sequence* from) {
                 copy(from->values, kv),
                 copy(from->aux, rows),
                 copy(from->waiting, rows),
-                room(m->layers * m->max_tokens, 1)};
+                room(m->layers * m->max_tokens, 1),
+                room(m->layers * m->max_tokens, sizeof(float))};
   memcpy(s.ids, from->ids, m->max_tokens * sizeof *s.ids);
   memcpy(s.touched, from->touched, m->layers * m->max_tokens);
   must(lazyprune_session_clone(from->session, &s.session));
@@ -205,6 +208,7 @@ static void free_sequence(sequence* s) {
   free(s->aux);
   free(s->waiting);
   free(s->touched);
+  free(s->scores);
 }
 
 /* ---- the mathematics ---- */
@@ -300,6 +304,14 @@ static lazyprune_evidence look(const sequence* s, const lazyprune_plan* plan, sc
     e.query = w->shown_queries;
     e.keys = gather_cache(s, s->keys, plan, w->shown_keys);
   }
+  if (plan->wants == LAZYPRUNE_ATTENTION) /* what last_query_attention makes of it, for the trace */
+    for (size_t i = 0; i < plan->active_count; ++i) {
+      const size_t at = plan->layer * m->max_tokens + plan->active[i];
+      float sum = 0;
+      for (size_t h = 0; h < m->heads; ++h) sum += w->shown[h * plan->active_count + i];
+      s->scores[at] = sum / (float)m->heads;
+      s->touched[at] |= was_scored;
+    }
   if (plan->wants == LAZYPRUNE_VALUES) {
     e.values = gather_cache(s, s->values, plan, w->shown_keys + plan->active_count * m->kv_heads * m->head_dim);
     e.values_stride = m->kv_heads * m->head_dim;
@@ -421,16 +433,19 @@ static void forward(sequence* s, const uint32_t* ids, size_t count, uint32_t pha
   free(w.shown_keys);
 }
 
-/* The best next token; of equals the one with the lower id. */
-static uint32_t best(const model* m, const double* x) {
-  double *normed = numbers(m->hidden), *logits = numbers(m->vocabulary);
-  size_t id = 0;
+/* The logits (vocabulary) of a hidden state behind all layers. */
+static void logits_of(const model* m, const double* x, double* logits) {
+  double* normed = numbers(m->hidden);
   norm_of(x, m->norm, m->hidden, m->epsilon, normed);
   product(normed, m->head, m->hidden, m->vocabulary, logits);
+  free(normed);
+}
+
+/* The best next token; of equals the one with the lower id. */
+static uint32_t best(const model* m, const double* logits) {
+  size_t id = 0;
   for (size_t i = 1; i < m->vocabulary; ++i)
     if (logits[i] > logits[id]) id = i;
-  free(normed);
-  free(logits);
   return (uint32_t)id;
 }
 
@@ -447,7 +462,18 @@ static void print_positions(const char* key, const unsigned char* touched, size_
   printf("]%s", end);
 }
 
-static void print_step(sequence* s, size_t step, const uint32_t* ids, size_t count, size_t known, uint32_t next) {
+/* Scores where there are some. */
+static void print_scores(const unsigned char* touched, const float* scores, size_t known) {
+  const char* before = ",\"scores\":[";
+  for (size_t t = 0; t < known; ++t)
+    if (touched[t] & was_scored) {
+      printf("%s%.9g", before, (double)scores[t]);
+      before = ",";
+    }
+  if (*before && before[1] == 0) printf("]");
+}
+
+static void print_step(sequence* s, size_t step, const uint32_t* ids, size_t count, size_t known, const double* logits, int full) {
   printf("{\"step\":%zu,\"tokens\":[", step);
   for (size_t i = 0; i < count; ++i) printf(i > 0 ? ",%u" : "%u", (unsigned)ids[i]);
   printf("],\"layers\":[");
@@ -456,20 +482,26 @@ static void print_step(sequence* s, size_t step, const uint32_t* ids, size_t cou
     printf(l > 0 ? ",{" : "{");
     print_positions("active", touched, known, was_active, ",");
     print_positions("rows", touched, known, was_row, ",");
-    print_positions("revived", touched, known, was_revived, "}");
+    print_positions("revived", touched, known, was_revived, "");
+    if (full) print_scores(touched, s->scores + l * s->m->max_tokens, known);
+    printf("}");
     memset(touched, 0, s->m->max_tokens);
   }
-  printf("],\"next\":%u}\n", (unsigned)next);
+  printf("],\"next\":%u", (unsigned)best(s->m, logits));
+  for (size_t i = 0; full && i < s->m->vocabulary; ++i) printf("%s%.17g", i > 0 ? "," : ",\"logits\":[", logits[i]);
+  printf(full ? "]}\n" : "}\n");
 }
 
 int main(int argc, char** argv) {
-  if (argc < 3) stop("arguments", "expected MODEL_FOLDER IDS_FILE [policy TEXT] [tokens N] [chunk N] [fork N] [fused]");
+  if (argc < 3) stop("arguments", "expected MODEL_FOLDER IDS_FILE [policy TEXT] [tokens N] [chunk N] [fork N] [fused] [full]");
   const char* policy = "lazyllm";
   size_t tokens = 8, chunk = 0, fork = 0;
-  int fused = 0;
+  int fused = 0, full = 0;
   for (int i = 3; i < argc; ++i) {
     if (strcmp(argv[i], "fused") == 0) {
       fused = 1;
+    } else if (strcmp(argv[i], "full") == 0) {
+      full = 1;
     } else if (i + 1 == argc) {
       stop(argv[i], "expected a value");
     } else if (strcmp(argv[i], "policy") == 0) {
@@ -480,7 +512,7 @@ int main(int argc, char** argv) {
                       : strcmp(name, "chunk") == 0 ? &chunk
                       : strcmp(name, "fork") == 0  ? &fork
                                                    : NULL;
-      if (!value) stop(name, "expected policy, tokens, chunk, fork or fused");
+      if (!value) stop(name, "expected policy, tokens, chunk, fork, fused or full");
       *value = strtoul(argv[++i], NULL, 10);
     }
   }
@@ -506,7 +538,7 @@ int main(int argc, char** argv) {
   sequence s = new_sequence(&m, session);
 
   /* The prompt: chunks have no output, and what they computed serves any question. */
-  double* last = numbers(m.hidden);
+  double *last = numbers(m.hidden), *logits = numbers(m.vocabulary);
   size_t read = 0;
   if (fork > 0 && fork < count) {
     forward(&s, prompt, fork, LAZYPRUNE_PREFILL, 0, fused, NULL);
@@ -517,14 +549,14 @@ int main(int argc, char** argv) {
   }
   for (; chunk > 0 && count - read > chunk; read += chunk) forward(&s, prompt + read, chunk, LAZYPRUNE_PREFILL, 0, fused, NULL);
   forward(&s, prompt + read, count - read, LAZYPRUNE_PREFILL, 1, fused, last);
-  uint32_t next = best(&m, last);
-  print_step(&s, 0, prompt, count, count, next);
+  logits_of(&m, last, logits);
+  print_step(&s, 0, prompt, count, count, logits, full);
 
   for (size_t i = 1; i < tokens; ++i) {
-    const uint32_t id = next;
+    const uint32_t id = best(&m, logits);
     forward(&s, &id, 1, LAZYPRUNE_DECODE, 1, fused, last);
-    next = best(&m, last);
-    print_step(&s, i, &id, 1, count + i, next);
+    logits_of(&m, last, logits);
+    print_step(&s, i, &id, 1, count + i, logits, full);
   }
 
   lazyprune_statistics cost = LAZYPRUNE_STATISTICS;
@@ -534,6 +566,7 @@ int main(int argc, char** argv) {
   free_sequence(&s);
   free(prompt);
   free(last);
+  free(logits);
   free_model(&m);
   return 0;
 }

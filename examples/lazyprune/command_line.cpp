@@ -256,13 +256,31 @@ void add_run(CLI::App& program, action& chosen, const policy_registry& policies)
   });
 }
 
-void add_compare(CLI::App& program, action& chosen) {
+void add_compare(CLI::App& program, action& chosen, const policy_registry& policies) {
   const auto flags = std::make_shared<compare_flags>();
-  CLI::App& command = *program.add_subcommand("compare", "Compare two traces of one input; exit code 0: alike, 2: different");
+  CLI::App& command = *program.add_subcommand(
+      "compare", "Compare two traces of one input, or a trace with what a model makes of it; exit code 0: alike, 2: different");
   command.add_option("A", flags->a, "A trace")->type_name("A.jsonl")->required();
-  command.add_option("B", flags->b, "Another")->type_name("B.jsonl")->required();
+  CLI::Option* other = command.add_option("B", flags->b, "Another")->type_name("B.jsonl");
+  CLI::Option* against =
+      add_text(
+          command, "--against", flags->against,
+          "In the place of B: a model, whose reference in float64 reads the trace's tokens. Is the selection what the trace's scores "
+          "imply (without any, the reference's), are its scores the reference's, do its logits follow from its plan? Where they first do "
+          "not, the fault is named, as far as a trace can tell")
+          ->type_name("MODEL");
+  CLI::Option* force =
+      command.add_flag("--force-plan", flags->force_plan, "The reference keeps what the trace keeps: each step is judged by itself");
   add_number(command, "--tolerance", flags->tolerance, number_range<double>{0}, "Logits may be this far apart (default: 1e-4)");
-  choose(command, chosen, [flags] { return compare(*flags); });
+  add_policy_flags(command, flags->policy, policies);
+  choose(command, chosen, [flags, other, against, force, &policies] {
+    if ((other->count() > 0) == (against->count() > 0))
+      throw error("compare", "", "B.jsonl or --against MODEL", other->count() > 0 ? "both" : "neither");
+    if (against->count() == 0 && force->count() > 0) throw error("--force-plan", "", "--against MODEL with it", "none");
+    if (against->count() == 0 && flags->policy != policy_spec{})
+      throw error("compare", "", "no pruning flags without --against MODEL", "some");
+    return compare(*flags, policies);
+  });
 }
 
 void add_bench(CLI::App& program, action& chosen, const policy_registry& policies) {
@@ -607,7 +625,7 @@ action parse_command_line(int argc, char** argv, const policy_registry& policies
       "`lazyprune COMMAND --help` tells of a command.");
   action chosen;
   add_run(program, chosen, policies);
-  add_compare(program, chosen);
+  add_compare(program, chosen, policies);
   add_bench(program, chosen, policies);
   add_eval(program, chosen, policies);
   add_fidelity(program, chosen, policies);

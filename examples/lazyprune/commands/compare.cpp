@@ -3,13 +3,23 @@
 
 #include <iostream>
 
+#include "engine/replay.hpp"
+#include "engine/sessions.hpp"
+
 #include <lazyprune/eval/trace_compare.hpp>
 #include <lazyprune/io/trace_file.hpp>
 
 namespace lazyprune {
 namespace program {
 
-int compare(const compare_flags& flags) {
+int compare(const compare_flags& flags, const policy_registry& policies) {
+  if (!flags.against.empty()) {
+    const opened_model model({.path = flags.against});
+    const policy_spec policy = with_recommended_stages(flags.policy, model, policies);
+    const replay_answer answer = replay_against(flags.a, model, policy, policies, flags.force_plan, flags.tolerance);
+    std::cout << answer.text;
+    return answer.alike ? 0 : 2;
+  }
   const auto comparison = compare_traces(read_trace(flags.a), read_trace(flags.b), flags.tolerance);
   std::cout << comparison.text();
   return comparison.alike ? 0 : 2;

@@ -1,19 +1,30 @@
 // SPDX-License-Identifier: MIT
-// lazyprune compare: do two traces of one input agree?
+// lazyprune compare: do two traces of one input agree? Does one follow from a model?
 #pragma once
 
 #include <string>
 
+#include "commands/flags.hpp"
+
+#include <lazyprune/registry/policy_spec.hpp>
+
 namespace lazyprune {
+inline namespace v0 {
+class policy_registry;
+}  // namespace v0
+
 namespace program {
 
 struct compare_flags {
   std::string a, b;
+  std::string against;  // a model, in the place of b
+  bool force_plan = false;
+  policy_spec policy;
   double tolerance = 1e-4;
 };
 
 /// Returns the exit code: 0 where they agree, 2 where they differ.
-int compare(const compare_flags& flags);
+int compare(const compare_flags& flags, const policy_registry& policies);
 
 }  // namespace program
 }  // namespace lazyprune

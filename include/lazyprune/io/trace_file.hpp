@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Traces as JSON Lines, one object a step, the format that other engines write too:
 //   {"step":0,"tokens":[1,5,9],"layers":[{"active":[0,1,2],"rows":[0,1,2],"revived":[]}, ...],"next":17}
-// and, where recorded, "logits":[...] and "margin":[0.01,null, ...] (layers - 1). Keys that we do not know are passed over.
+// and, where recorded, "logits":[...] and "margin":[0.01,null, ...] (layers - 1), and in a layer "scores":[0.1,0.7,0.2] (active), or null
+// where none were asked for. Keys that we do not know are passed over.
 #pragma once
 
 #include <algorithm>
@@ -60,6 +61,7 @@ class trace_line : public strict_json {
       check_positions(where + "revived", layer.revived, tokens_before + step_.tokens.size());
       check_subset(where + "rows", layer.rows, "active", layer.active);
       check_subset(where + "revived", layer.revived, "rows", layer.rows);
+      if (!layer.scores.empty()) check_count(where + "scores", layer.scores.size(), layer.active.size());
     }
     return std::move(step_);
   }
@@ -124,7 +126,7 @@ class trace_line : public strict_json {
     if (skip()) {
       ++skipped_;
     } else if (at_ == place::layer) {
-      at_ = place::positions;
+      at_ = member_ == 3 ? place::scores : place::positions;
     } else {
       if (at_ != place::line || member_ == step || member_ == next) refuse("an array");
       at_ = member_ == tokens ? place::tokens : member_ == layers ? place::layers : member_ == logits ? place::logits : place::margin;
@@ -136,15 +138,15 @@ class trace_line : public strict_json {
     if (skipped_ > 0)
       --skipped_;
     else
-      at_ = at_ == place::positions ? place::layer : place::line;
+      at_ = at_ == place::positions || at_ == place::scores ? place::layer : place::line;
     return true;
   }
 
  private:
-  enum class place : std::uint8_t { text, line, tokens, layers, layer, positions, logits, margin };
+  enum class place : std::uint8_t { text, line, tokens, layers, layer, positions, scores, logits, margin };
   enum line_member : std::size_t { step, tokens, layers, next, logits, margin };  // the first four must be there
   static constexpr std::array<std::string_view, 6> line_keys{"step", "tokens", "layers", "next", "logits", "margin"};
-  static constexpr std::array<std::string_view, 3> layer_keys{"active", "rows", "revived"};
+  static constexpr std::array<std::string_view, 4> layer_keys{"active", "rows", "revived", "scores"};  // the first three must be there
 
   bool has(line_member member) const { return seen_ >> member & 1u; }
   bool skip() const { return skipped_ > 0 || unknown_; }
@@ -171,6 +173,8 @@ class trace_line : public strict_json {
         return layer + std::string(layer_keys[member_]);
       case place::positions:
         return entry(layer + std::string(layer_keys[member_]), positions().size());
+      case place::scores:
+        return entry(layer + "scores", step_.layers.back().scores.size());
       case place::logits:
         return entry("logits", step_.logits.size());
       case place::margin:
@@ -189,9 +193,10 @@ class trace_line : public strict_json {
       case place::tokens:
         return "a token id";
       case place::layer:
-        return "an array";
+        return member_ == 3 ? "an array or null" : "an array";
       case place::positions:
         return "a position, a whole number";
+      case place::scores:
       case place::logits:
         return "a number";
       case place::margin:
@@ -205,6 +210,10 @@ class trace_line : public strict_json {
     const bool small = whole && *whole <= std::numeric_limits<std::uint32_t>::max();
     if (at_ == place::positions && small)
       positions().push_back(static_cast<position>(*whole));
+    else if (at_ == place::scores && number)
+      step_.layers.back().scores.push_back(static_cast<float>(*number));
+    else if (at_ == place::layer && member_ == 3 && is_null)
+      ;  // none were asked for
     else if (at_ == place::tokens && small)
       step_.tokens.push_back(static_cast<token_id>(*whole));
     else if (at_ == place::logits && number)
@@ -264,6 +273,11 @@ inline std::string to_line(const step_trace& step) {
     detail::append_list(out, "rows", layer.rows, whole);
     out += ',';
     detail::append_list(out, "revived", layer.revived, whole);
+    if (!layer.scores.empty()) {
+      out += ',';
+      detail::append_list(out, "scores", layer.scores,
+                          [&](float score, std::size_t i) { detail::append_exactly(out, score, step.step, "scores", i); });
+    }
     out += '}';
   });
   out += ",\"next\":" + std::to_string(step.next);

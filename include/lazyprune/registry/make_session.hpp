@@ -30,15 +30,20 @@ inline any_schedule whole_schedule(policy_parts& parts) {
 
 }  // namespace detail
 
+/// Of parts that were read, and may have been changed since.
+inline any_session make_session(policy_parts parts, const session_options& options) {
+  any_schedule schedule = detail::whole_schedule(parts);
+  return any_session(
+      policy{std::move(parts.scorer), std::move(schedule),
+             protect(std::move(parts.selector), parts.keep_first, parts.keep_last, std::move(parts.keep)), std::move(parts.store)},
+      options);
+}
+
 /// For a model of these layers, whatever the options say of their number. Reports `error` with the flag that is wrong.
 inline any_session make_session(const policy_spec& spec, const model_layers& layers, session_options options,
                                 const policy_registry& policies) {
-  policy_parts parts = parts_of(spec, layers, policies);
   options.layers = layers.count;
-  return any_session(
-      policy{std::move(parts.scorer), detail::whole_schedule(parts),
-             protect(std::move(parts.selector), parts.keep_first, parts.keep_last, std::move(parts.keep)), std::move(parts.store)},
-      options);
+  return make_session(parts_of(spec, layers, policies), options);
 }
 
 /// For a model whose layers see alike, as many as the options say.

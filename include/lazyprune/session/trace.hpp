@@ -16,6 +16,7 @@ struct layer_trace {
   std::vector<position> active;   // the tokens that took part
   std::vector<position> rows;     // those that were computed
   std::vector<position> revived;  // those that were read from the aux store
+  std::vector<float> scores{};    // (active), that this layer gave, or empty: none were asked for, or not recorded
   friend bool operator==(const layer_trace&, const layer_trace&) = default;
 };
 

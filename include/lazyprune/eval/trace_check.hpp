@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: MIT
+// Is the plan of another engine what its policy makes of its scores? A session of that policy is driven by the scores, without any model,
+// and held against the trace; the first place where they part has a name, as far as the trace can tell.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+#include <iterator>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <lazyprune/eval/position_ranges.hpp>
+#include <lazyprune/eval/trace_compare.hpp>
+#include <lazyprune/registry/make_session.hpp>
+#include <lazyprune/session/trace.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+
+/// What an engine does wrong, by the name that people give it.
+enum class plan_fault : std::uint8_t {
+  dropped_early_key,        // a token is left out at a layer whose keys it has, and where nothing is pruned
+  computed_twice,           // a row whose keys this layer has already
+  lost_revival,             // a token that was put aside is wanted again, and left out
+  scores_of_another_layer,  // the tokens kept are those of the scores of another layer
+  other_selection,          // the tokens kept are not those of the scores
+  other_rows,               // rows are missing, or come from elsewhere
+};
+
+constexpr std::string_view name_of(plan_fault fault) {
+  constexpr std::array<std::string_view, 6> names{"a dropped early key",
+                                                  "a token computed twice",
+                                                  "a lost revival",
+                                                  "scores of another layer",
+                                                  "another selection than the scores imply",
+                                                  "other rows"};
+  return names[static_cast<std::size_t>(fault)];
+}
+
+/// The first place where a trace parts from the plan that its scores imply.
+struct plan_difference {
+  std::size_t step;
+  layer_id layer;
+  plan_fault fault;
+  std::vector<position> missing;         // in the trace
+  std::vector<position> extra;           // in the trace
+  float margin;                          // of the choice that decided who enters the layer; NaN: there was none
+  std::optional<layer_id> scores_after;  // scores_of_another_layer: the one that gave them
+
+  /// A few lines for people, the last one ended.
+  std::string text() const;
+  friend bool operator==(const plan_difference& a, const plan_difference& b) {
+    return a.step == b.step && a.layer == b.layer && a.fault == b.fault && a.missing == b.missing && a.extra == b.extra;
+  }
+};
+
+/// The scores (active) that a layer of a step gave; empty: not known.
+using scores_of_layer = std::function<std::span<const float>(std::size_t step, layer_id layer)>;
+
+namespace detail {
+
+/// Takes what it is shown for its scores: (1, active).
+struct shown_scores {
+  void score(const attention_view& shown, std::span<float> out) const { std::ranges::copy(shown.head(0), out.begin()); }
+};
+
+inline std::vector<position> left_out(std::span<const position> from, std::span<const position> without) {
+  std::vector<position> rest;
+  std::ranges::set_difference(from, without, std::back_inserter(rest));
+  return rest;
+}
+
+/// The best `count` of the positions by these scores, the last position whatever its score; ascending.
+inline std::vector<position> best_positions(std::span<const position> positions, std::span<const float> scores, std::size_t count) {
+  std::vector<std::uint32_t> order(positions.size());
+  for (std::uint32_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::ranges::stable_sort(order, [&](std::uint32_t a, std::uint32_t b) {
+    const std::uint32_t last = static_cast<std::uint32_t>(positions.size()) - 1;
+    if ((a == last) != (b == last)) return a == last;
+    return scores[a] != scores[b] ? scores[a] > scores[b] : a > b;  // as top_k: of equals the later
+  });
+  std::vector<position> kept;
+  for (std::size_t i = 0; i < std::min(count, order.size()); ++i) kept.push_back(positions[order[i]]);
+  std::ranges::sort(kept);
+  return kept;
+}
+
+/// Of scores (from) those of some of the positions; empty where one is missing.
+inline std::vector<float> scores_at(std::span<const float> scores, std::span<const position> from, std::span<const position> wanted) {
+  std::vector<float> some;
+  for (const position t : wanted) {
+    const auto at = std::ranges::lower_bound(from, t);
+    if (at == from.end() || *at != t || scores.size() != from.size()) return {};
+    some.push_back(scores[static_cast<std::size_t>(at - from.begin())]);
+  }
+  return some;
+}
+
+}  // namespace detail
+
+/// The phase of a step of a trace, which does not say it: the prompt, and what comes several tokens at a time.
+constexpr phase phase_of(const step_trace& step) { return step.step == 0 || step.tokens.size() > 1 ? phase::prefill : phase::decode; }
+
+/// Drives a session of these parts by the scores, for a model of so many layers, and returns the first place where the trace is not what it
+/// plans; none: everywhere. A layer whose scores are not known, where they would be needed, ends the check: `checked` is then how many
+/// steps were held against the plan as a whole. `others`: scores of any layer, to tell whose they are where the choice is another one's.
+inline std::optional<plan_difference> first_plan_difference(const std::vector<step_trace>& trace, policy_parts parts, layer_id layers,
+                                                            const scores_of_layer& scores, const scores_of_layer& others,
+                                                            std::size_t& checked) {
+  if (parts.scorer.needs().kind != evidence_kind::none) parts.scorer = detail::shown_scores{};
+  any_session session = make_session(std::move(parts), {.layers = layers});
+  checked = 0;
+  for (const step_trace& s : trace) {
+    auto step = session.begin({s.tokens.size(), phase_of(s)});
+    float margin = std::numeric_limits<float>::quiet_NaN();
+    for (layer_id l = 0; l < layers; ++l) {
+      const layer_plan& plan = step.enter(l);
+      const layer_trace& seen = s.layers[l];
+      const frontier_table& table = session.tokens();
+      plan_difference found{s.step, l, plan_fault::other_rows, {}, {}, margin, {}};
+      if (!std::ranges::equal(seen.active, plan.active)) {
+        found.missing = detail::left_out(plan.active, seen.active);
+        found.extra = detail::left_out(seen.active, plan.active);
+        const auto has_keys = [&](position t) { return table.frontier(t) > l; };
+        const auto put_aside = [&](position t) { return table.frontier(t) == l && table.stored(t); };
+        const bool pruned = l > 0 && plan.active.size() < s.layers[l - 1].active.size();
+        if (!pruned && found.extra.empty() && std::ranges::all_of(found.missing, has_keys)) {
+          found.fault = plan_fault::dropped_early_key;
+        } else if (!found.missing.empty() && std::ranges::all_of(found.missing, put_aside) &&
+                   std::ranges::none_of(found.extra, put_aside)) {
+          found.fault = plan_fault::lost_revival;
+        } else {
+          found.fault = plan_fault::other_selection;
+          for (layer_id other = 0; l > 0 && other + 1 < layers && !found.scores_after; ++other) {
+            if (other + 1 == l) continue;
+            const std::vector<position>& from = s.layers[l - 1].active;
+            const std::vector<float> given = detail::scores_at(others(s.step, other), s.layers[other].active, from);
+            if (!given.empty() && detail::best_positions(from, given, seen.active.size()) == seen.active) found.scores_after = other;
+          }
+          if (found.scores_after) found.fault = plan_fault::scores_of_another_layer;
+        }
+        return found;
+      }
+      if (!std::ranges::equal(seen.rows, plan.rows)) {
+        found.missing = detail::left_out(plan.rows, seen.rows);
+        found.extra = detail::left_out(seen.rows, plan.rows);
+        if (!found.extra.empty() && std::ranges::all_of(found.extra, [&](position t) { return table.frontier(t) > l; }))
+          found.fault = plan_fault::computed_twice;
+        else if (!found.missing.empty() && std::ranges::all_of(found.missing, [&](position t) { return table.stored(t); }))
+          found.fault = plan_fault::lost_revival;
+        return found;
+      }
+      std::vector<position> revived;
+      for (std::size_t i = 0; i < plan.rows.size(); ++i)
+        if (plan.sources[i].from == row_source::origin::stored) revived.push_back(plan.rows[i]);
+      if (seen.revived != revived) {
+        found.missing = detail::left_out(revived, seen.revived);
+        found.extra = detail::left_out(seen.revived, revived);
+        return found;
+      }
+      const std::span<const float> given = step.wants_scores() ? scores(s.step, l) : std::span<const float>{};
+      if (step.wants_scores() && given.size() != plan.active.size()) return std::nullopt;
+      if (step.wants_scores())
+        step.leave(evidence(attention_view{given.data(), 1, given.size(), plan.active}));
+      else
+        step.leave();
+      margin = step.margin();
+    }
+    step.finish();
+    ++checked;
+  }
+  return std::nullopt;
+}
+
+inline std::string plan_difference::text() const {
+  std::string out = "step " + std::to_string(step) + ", layer " + std::to_string(layer) + ": " + std::string(name_of(fault)) + "\n";
+  const auto line = [&](const std::vector<position>& p, const char* what) {
+    if (!p.empty()) out += "  positions " + position_ranges(p, 12) + " (" + std::to_string(p.size()) + ") " + what + "\n";
+  };
+  switch (fault) {
+    case plan_fault::dropped_early_key:
+      line(missing, "are left out: this layer has their keys, and nothing is pruned before it");
+      break;
+    case plan_fault::computed_twice:
+      line(extra, "are computed: this layer has their keys");
+      line(missing, "are not computed");
+      break;
+    case plan_fault::lost_revival:
+      line(missing, "were put aside in an earlier step, are wanted here, and are left out");
+      line(extra, "are kept in their place");
+      break;
+    case plan_fault::scores_of_another_layer:
+    case plan_fault::other_selection:
+      line(missing, "are left out: the scores keep them");
+      line(extra, "are kept in their place");
+      break;
+    case plan_fault::other_rows:
+      line(missing, "are missing");
+      line(extra, "are not of the plan");
+      break;
+  }
+  if (scores_after) out += "  the scores after layer " + std::to_string(*scores_after) + " keep just these\n";
+  if (std::isfinite(margin)) out += "  margin of the choice by the scores: " + detail::brief(margin) + "\n";
+  return out;
+}
+
+}  // namespace v0
+}  // namespace lazyprune

@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: MIT
+// Another engine's trace on the reference backend: its tokens, and where that is asked for its kept sets, go through a model of ours, which
+// yields the scores and logits that the engine should have had. Where logits differ, known faults are tried until one gives the engine's.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <lazyprune/backend/reference.hpp>
+#include <lazyprune/eval/trace_check.hpp>
+#include <lazyprune/eval/trace_compare.hpp>
+#include <lazyprune/model/layers_of.hpp>
+#include <lazyprune/model/transformer.hpp>
+#include <lazyprune/policy/selector/top_k.hpp>
+#include <lazyprune/policy/store/keep_all.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+
+/// Faults that a plan does not show, and logits do.
+enum class hidden_fault : std::uint8_t {
+  none,
+  next_position,    // rows that come back are rotated one place too far
+  last_position,    // ... by the text's last position
+  index_in_active,  // rows are rotated by their place among the active tokens
+  index_in_rows,    // ... among the rows of the step
+  reversed_slots,   // rows that come back are each other's, the last for the first
+  next_slot,        // ... each the next one's
+  forgotten_keys,   // tokens that were put aside are not attended to at the layers that have their keys
+};
+inline constexpr std::array hidden_faults{hidden_fault::next_position, hidden_fault::last_position,  hidden_fault::index_in_active,
+                                          hidden_fault::index_in_rows, hidden_fault::reversed_slots, hidden_fault::next_slot,
+                                          hidden_fault::forgotten_keys};
+
+constexpr std::string_view name_of(hidden_fault fault) {
+  constexpr std::array<std::string_view, 8> names{
+      "none",
+      "a shifted position: rows that come back are rotated one place too far",
+      "a shifted position: rows that come back are rotated by the text's last position",
+      "a shifted position: rows are rotated by their place among the active tokens",
+      "a shifted position: rows are rotated by their place among the rows of the step",
+      "a permuted slot: rows that come back are each other's, in reverse order",
+      "a permuted slot: rows that come back are each the next one's",
+      "a dropped early key: tokens that were put aside are not attended to where they have keys"};
+  return names[static_cast<std::size_t>(fault)];
+}
+
+/// The reference backend with one of the faults. It looks on at the step, to know which rows come back.
+class faulty_reference : public reference<double> {
+ public:
+  using reference<double>::reference;
+
+  struct view {
+    hidden_fault fault = hidden_fault::none;
+    position last = 0;             // of the text
+    std::vector<position> active;  // of the layer
+    std::vector<position> rows;
+    std::vector<position> revived;
+    std::vector<position> aside;  // put aside when the step began
+  };
+  std::shared_ptr<view> now = std::make_shared<view>();
+
+  void rotate(rows_view<double> x, std::size_t head_dim, std::span<const position> positions, const rope_table& rope) const {
+    std::vector<position> turned(positions.begin(), positions.end());
+    const auto index = [](const std::vector<position>& in, position t) {
+      return static_cast<position>(std::ranges::lower_bound(in, t) - in.begin());
+    };
+    for (position& t : turned) {
+      const bool back = std::ranges::binary_search(now->revived, t);
+      if (now->fault == hidden_fault::next_position && back) t = std::min(t + 1, now->last);
+      if (now->fault == hidden_fault::last_position && back) t = now->last;
+      if (now->fault == hidden_fault::index_in_active) t = index(now->active, t);
+      if (now->fault == hidden_fault::index_in_rows) t = index(now->rows, t);
+    }
+    reference<double>::rotate(x, head_dim, turned, rope);
+  }
+
+  void take_rows(const row_store& store, std::span<const std::uint32_t> slots, rows_view<double> x,
+                 std::span<const std::uint32_t> rows) const {
+    std::vector<std::uint32_t> from(slots.begin(), slots.end());
+    if (now->fault == hidden_fault::reversed_slots) std::ranges::reverse(from);
+    if (now->fault == hidden_fault::next_slot && from.size() > 1) std::ranges::rotate(from, from.begin() + 1);
+    reference<double>::take_rows(store, from, x, rows);
+  }
+
+  void attend(rows_view<const double> q, const kv_layer& kv, const attention_rows& what, rows_view<double> out,
+              const attention_probe& probe) const {
+    if (now->fault != hidden_fault::forgotten_keys) return reference<double>::attend(q, kv, what, out, probe);
+    std::vector<position> active;
+    std::vector<std::uint32_t> slots;
+    std::vector<std::size_t> at;
+    for (std::size_t i = 0; i < what.active.size(); ++i) {
+      const position t = what.active[i];
+      if (std::ranges::binary_search(now->aside, t) && !std::ranges::binary_search(now->rows, t)) continue;
+      active.push_back(t);
+      slots.push_back(what.slots[i]);
+      at.push_back(i);
+    }
+    attention_rows fewer = what;
+    fewer.active = active;
+    fewer.slots = slots;
+    std::vector<float> seen(probe.queries * what.shape.heads * active.size());
+    reference<double>::attend(q, kv, fewer, out, {seen.data(), probe.queries, active.size()});
+    for (std::size_t r = 0; r < probe.queries * what.shape.heads; ++r) {
+      std::fill_n(probe.data + r * probe.stride, what.active.size(), 0.0f);
+      for (std::size_t i = 0; i < at.size(); ++i) probe.data[r * probe.stride + at[i]] = seen[r * active.size() + i];
+    }
+  }
+};
+static_assert(tensor_backend<faulty_reference>);
+
+/// What the reference made of a trace.
+struct replayed_trace {
+  std::vector<step_trace> steps;  // with logits, and the policy's scores of every layer but the last
+  /// The step and layer at which the session cannot plan what the trace says; none: it went to its end.
+  std::optional<std::pair<std::size_t, layer_id>> stopped{};
+};
+
+namespace detail {
+
+/// What a replay notes of its policy, and what it is made to keep.
+struct replay_log {
+  const std::vector<step_trace>* forced = nullptr;  // null: the policy decides
+  std::size_t step = 0;
+  std::vector<std::vector<float>> scores{};  // (layers) of this step
+};
+
+class watched_scorer {
+ public:
+  watched_scorer(any_scorer inner, std::shared_ptr<replay_log> log) : inner_(std::move(inner)), log_(std::move(log)) {}
+
+  scorer_needs needs() const { return inner_.needs(); }
+  void score(const every_layer<evidence>& shown, std::span<float> out) {
+    inner_.score(shown, out);
+    const auto* tokens = std::get_if<token_view>(&shown.now);
+    const std::size_t done = tokens ? tokens->done : shown.layer + 1;
+    if (done > 0) log_->scores[done - 1].assign(out.begin(), out.end());
+    if (!log_->forced) return;
+    const std::vector<position>& kept = (*log_->forced)[log_->step].layers[done].active;
+    std::visit(
+        [&](const auto& view) {
+          std::span<const position> positions;
+          if constexpr (requires { view.attention; })
+            positions = view.attention.positions;
+          else
+            positions = view.positions;
+          for (std::size_t i = 0; i < out.size(); ++i) out[i] = std::ranges::binary_search(kept, positions[i]) ? 1.0f : 0.0f;
+        },
+        shown.now);
+  }
+
+ private:
+  any_scorer inner_;
+  std::shared_ptr<replay_log> log_;
+};
+
+class watched_schedule {
+ public:
+  watched_schedule(any_schedule inner, std::shared_ptr<replay_log> log) : inner_(std::move(inner)), log_(std::move(log)) {}
+
+  bool sees_scores() const { return true; }  // so that every layer yields them
+  std::size_t keep(const layer_context&) const { return everything; }
+  std::size_t keep(const layer_context& context, std::span<const float> scores) const {
+    if (!log_->forced) return inner_.sees_scores() ? inner_.keep(context, scores) : inner_.keep(context);
+    const auto kept = static_cast<std::size_t>(std::ranges::count(scores, 1.0f));
+    return kept == scores.size() ? everything : std::max<std::size_t>(kept, 1);
+  }
+
+ private:
+  any_schedule inner_;
+  std::shared_ptr<replay_log> log_;
+};
+
+/// Shows the backend which rows come back, and writes the steps down.
+class replay_watch final : public step_observer {
+ public:
+  replay_watch(faulty_reference::view& view, const step_trace& expected, bool forced) : view_(view), expected_(expected), forced_(forced) {}
+
+  bool stops() override { return parted_.has_value(); }
+  void layer_begins(const layer_plan& plan) override {
+    view_.active.assign(plan.active.begin(), plan.active.end());
+    view_.rows.assign(plan.rows.begin(), plan.rows.end());
+    view_.revived.clear();
+    for (std::size_t i = 0; i < plan.rows.size(); ++i)
+      if (plan.sources[i].from == row_source::origin::stored) view_.revived.push_back(plan.rows[i]);
+    done.layers.push_back({view_.active, view_.rows, view_.revived});
+    const layer_trace& wanted = expected_.layers[plan.layer];
+    if (forced_ && (wanted.active != view_.active || wanted.rows != view_.rows)) parted_ = plan.layer;
+  }
+  void layer_ends(const layer_end& end) override {
+    if (end.layer + 1 < end.layers) done.margin.push_back(std::isfinite(end.margin) ? std::optional<double>(end.margin) : std::nullopt);
+  }
+  void logits(std::span<const double> logits) override {
+    done.logits.assign(logits.begin(), logits.end());
+    done.next = static_cast<token_id>(std::ranges::max_element(logits) - logits.begin());
+  }
+  bool wants_logits() const override { return true; }
+
+  std::optional<layer_id> parted() const { return parted_; }
+  step_trace done{};
+
+ private:
+  faulty_reference::view& view_;
+  const step_trace& expected_;
+  bool forced_;
+  std::optional<layer_id> parted_;
+};
+
+}  // namespace detail
+
+/// Feeds the trace's tokens, of its first `steps` steps, through the model: under the policy of these parts, or with `forced` keeping what
+/// the trace kept, as far as a session can. Throws `error` where a token is none of the model's, or the layers are not as many.
+inline replayed_trace replay(const model<faulty_reference>& net, const std::vector<step_trace>& trace, policy_parts parts, bool forced,
+                             hidden_fault fault = hidden_fault::none, std::size_t steps = std::numeric_limits<std::size_t>::max()) {
+  const auto layers = static_cast<layer_id>(net.config.layers);
+  if (trace.front().layers.size() != layers)
+    throw error("trace", "layers", std::to_string(layers) + " as in the model", std::to_string(trace.front().layers.size()));
+  const auto log = std::make_shared<detail::replay_log>();
+  if (forced) {
+    log->forced = &trace;
+    parts.selector = top_k{};
+    parts.store = keep_all{};
+    parts.keep_first = parts.keep_last = parts.least_tokens = 0;
+    parts.keep = {};
+    parts.when = pruned_steps::all;
+  }
+  any_schedule schedule = detail::whole_schedule(parts);
+  parts.schedule = detail::watched_schedule(std::move(schedule), log);
+  parts.when = pruned_steps::all;
+  parts.least_tokens = 0;
+  parts.scorer = detail::watched_scorer(std::move(parts.scorer), log);
+
+  faulty_reference backend;
+  backend.now->fault = fault;
+  workspace<faulty_reference> work(net, backend);
+  sequence<faulty_reference> text(net, make_session(std::move(parts), {.layers = layers}));
+  std::size_t tokens = 0;
+  for (const step_trace& s : trace) tokens += s.tokens.size();
+  text.expect(tokens);
+
+  replayed_trace result;
+  for (const step_trace& s : trace) {
+    if (s.step >= steps) break;
+    log->step = s.step;
+    log->scores.assign(layers, {});
+    faulty_reference::view& view = *backend.now;
+    view.last = static_cast<position>(text.known() + s.tokens.size() - 1);
+    view.aside.clear();
+    for (position t = 0; t < text.known(); ++t)
+      if (text.session().tokens().stored(t)) view.aside.push_back(t);
+    detail::replay_watch watch(view, s, forced);
+    const sequence_step<faulty_reference> step{text, s.tokens, phase_of(s), 1, &watch};
+    if (!forward(work, step)) {
+      result.stopped = {s.step, *watch.parted()};
+      break;
+    }
+    watch.done.step = s.step;
+    watch.done.tokens = s.tokens;
+    for (layer_id l = 0; l + 1 < layers; ++l) watch.done.layers[l].scores = std::move(log->scores[l]);
+    result.steps.push_back(std::move(watch.done));
+    if (watch.parted()) {  // at the last layer, which nothing follows
+      result.stopped = {s.step, *watch.parted()};
+      break;
+    }
+  }
+  return result;
+}
+
+/// What the reference says of another engine's trace.
+struct trace_verdict {
+  std::size_t steps = 0;                       // of the trace
+  bool forced = false;                         // its kept sets were kept
+  bool own_scores = false;                     // the selection was held against the trace's scores, else against the reference's
+  std::size_t selected = 0;                    // steps whose selection was held against scores, and followed from them
+  std::optional<plan_difference> selection{};  // where it first does not
+  std::size_t scored = 0;                      // layers of steps whose scores were held against the reference's
+  struct other_scores {
+    std::size_t step;
+    layer_id layer;
+    std::optional<layer_id> are_of{};  // the layer whose they are
+    double most;                       // difference, over the largest score
+  };
+  std::optional<other_scores> scores{};  // where they are first others
+  std::size_t with_logits = 0;           // steps whose logits were compared
+  double most = 0;                       // difference of a logit, before `logits`
+  double tolerance = 0;
+  std::optional<std::pair<std::size_t, double>> logits{};  // the first step whose logits do not follow from its plan, and by how much
+  hidden_fault cause = hidden_fault::none;                 // that explains them
+
+  bool alike() const { return !selection && !scores && !logits && selected == steps; }
+  /// A few lines for people, the last one ended.
+  std::string text() const;
+};
+
+/// Holds a trace against the reference: is its selection what its scores imply (or, where it has none, the reference's), are its scores the
+/// reference's, do its logits follow from its plan, and where they first do not. With `forced` the reference keeps what the trace keeps, so
+/// that each step is judged by itself; else it goes its own way, and logits are compared up to where the two part.
+inline trace_verdict check_trace(const model<faulty_reference>& net, const std::vector<step_trace>& trace, const policy_parts& parts,
+                                 bool forced, double tolerance = 1e-4) {
+  const auto layers = static_cast<layer_id>(net.config.layers);
+  const replayed_trace ours = replay(net, trace, parts, forced);
+  trace_verdict verdict{.steps = trace.size(), .forced = forced, .tolerance = tolerance};
+  for (const step_trace& s : trace)
+    for (const layer_trace& l : s.layers) verdict.own_scores |= !l.scores.empty();
+
+  // The selection.
+  const scores_of_layer reference_scores = [&](std::size_t step, layer_id layer) -> std::span<const float> {
+    if (step >= ours.steps.size() || layer >= ours.steps[step].layers.size()) return {};
+    if (ours.steps[step].layers[layer].active != trace[step].layers[layer].active) return {};
+    return ours.steps[step].layers[layer].scores;
+  };
+  const scores_of_layer given = [&](std::size_t step, layer_id layer) -> std::span<const float> {
+    return verdict.own_scores ? std::span<const float>(trace[step].layers[layer].scores) : reference_scores(step, layer);
+  };
+  verdict.selection = first_plan_difference(trace, parts, layers, given, reference_scores, verdict.selected);
+
+  // Scores and logits, as far as the plans are the same.
+  const auto same_plan = [&](const step_trace& a, const step_trace& b, layer_id end) {
+    for (layer_id l = 0; l < end; ++l)
+      if (a.layers[l].active != b.layers[l].active || a.layers[l].rows != b.layers[l].rows) return false;
+    return true;
+  };
+  for (std::size_t s = 0; s < ours.steps.size(); ++s) {
+    for (layer_id l = 0; l + 1 < layers && !verdict.scores && verdict.own_scores; ++l) {
+      const std::vector<float>& theirs = trace[s].layers[l].scores;
+      const std::span<const float> expected = reference_scores(s, l);
+      if (theirs.empty() || expected.size() != theirs.size() || !same_plan(trace[s], ours.steps[s], l + 1)) continue;
+      const auto apart = [&](std::span<const float> a, std::span<const float> b) {
+        double most = 0, largest = 0;
+        for (std::size_t i = 0; i < a.size(); ++i) {
+          most = std::max(most, std::abs(static_cast<double>(a[i]) - b[i]));
+          largest = std::max(largest, std::abs(static_cast<double>(b[i])));
+        }
+        return largest > 0 ? most / largest : most;
+      };
+      constexpr double as_floats = 1e-3;  // of an engine that computes in bf16 or float
+      ++verdict.scored;
+      if (const double most = apart(theirs, expected); most > as_floats) {
+        verdict.scores = {s, l, {}, most};
+        for (layer_id other = 0; other + 1 < layers; ++other) {
+          const std::vector<float> some =
+              detail::scores_at(reference_scores(s, other), trace[s].layers[other].active, trace[s].layers[l].active);
+          if (other != l && some.size() == theirs.size() && apart(theirs, some) <= as_floats) verdict.scores->are_of = other;
+        }
+      }
+    }
+    if (!same_plan(trace[s], ours.steps[s], layers)) break;
+    const std::vector<double>&a = trace[s].logits, &b = ours.steps[s].logits;
+    if (a.empty()) continue;
+    if (a.size() != b.size()) throw error("trace", "logits", std::to_string(b.size()) + " as in the model", std::to_string(a.size()));
+    ++verdict.with_logits;
+    const double apart = detail::logits_apart(trace[s], ours.steps[s]);
+    if (apart <= tolerance) {
+      verdict.most = std::max(verdict.most, apart);
+      continue;
+    }
+    verdict.logits = {s, apart};
+    for (const hidden_fault fault : hidden_faults) {
+      const replayed_trace guess = replay(net, trace, parts, true, fault, s + 1);
+      if (guess.steps.size() != s + 1 || detail::logits_apart(trace[s], guess.steps[s]) > tolerance) continue;
+      verdict.cause = fault;
+      break;
+    }
+    break;
+  }
+  return verdict;
+}
+
+inline std::string trace_verdict::text() const {
+  using detail::brief;
+  std::string out = alike() ? "alike\n" : "different\n";
+  const char* const whose = own_scores ? "the trace's scores" : "the reference's scores";
+  if (selection)
+    out += "selection: parts from what " + std::string(whose) + " imply, after " + std::to_string(selected) + " of " +
+           std::to_string(steps) + " steps that follow from them\n  " + selection->text();
+  else
+    out += "selection: what " + std::string(whose) + " imply, in " + std::to_string(selected) + " of " + std::to_string(steps) + " steps" +
+           (selected < steps ? "; the next has none where the policy prunes" : "") + "\n";
+  if (scores)
+    out += "scores: others than the reference's, first at step " + std::to_string(scores->step) + ", layer " +
+           std::to_string(scores->layer) + ", by " + brief(scores->most) + " of the largest" +
+           (scores->are_of ? ": scores of another layer, those of layer " + std::to_string(*scores->are_of) : std::string()) + "\n";
+  else
+    out += own_scores ? "scores: the reference's, at " + std::to_string(scored) + " layers of steps\n" : "scores: not in the trace\n";
+  if (logits) {
+    out += "logits: do not follow from the plan, first at step " + std::to_string(logits->first) + ", by " + brief(logits->second) +
+           " (tolerance " + brief(tolerance) + ")\n  ";
+    out += cause == hidden_fault::none ? "no fault that is known here gives them" : std::string(name_of(cause));
+    out += "\n";
+  } else if (with_logits > 0) {
+    out += "logits: follow from the plan in " + std::to_string(with_logits) + " steps, " + brief(most) + " apart at most (tolerance " +
+           brief(tolerance) + ")\n";
+  } else {
+    out +=
+        "logits: not in the trace, or not of a plan that could be kept; without them a shifted position or a permuted slot is not seen\n";
+  }
+  return out;
+}
+
+}  // namespace v0
+}  // namespace lazyprune
