@@ -466,7 +466,7 @@ static void print_positions(const char* key, const unsigned char* touched, size_
 static void print_scores(const unsigned char* touched, const float* scores, size_t known) {
   const char* before = ",\"scores\":[";
   for (size_t t = 0; t < known; ++t)
-    if (touched[t] & was_scored) {
+    if ((touched[t] & was_scored) && (touched[t] & was_active)) {
       printf("%s%.9g", before, (double)scores[t]);
       before = ",";
     }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <lazyprune/backend/reference.hpp>
+#include <lazyprune/core/flag_text.hpp>
 #include <lazyprune/eval/trace_check.hpp>
 #include <lazyprune/eval/trace_compare.hpp>
 #include <lazyprune/model/layers_of.hpp>
@@ -33,14 +34,16 @@ enum class hidden_fault : std::uint8_t {
   index_in_rows,    // ... among the rows of the step
   reversed_slots,   // rows that come back are each other's, the last for the first
   next_slot,        // ... each the next one's
+  ascending_slots,  // ... in the order of their slots
+  reversed_spills,  // rows are put aside in each other's slots, the last for the first
   forgotten_keys,   // tokens that were put aside are not attended to at the layers that have their keys
 };
-inline constexpr std::array hidden_faults{hidden_fault::next_position, hidden_fault::last_position,  hidden_fault::index_in_active,
-                                          hidden_fault::index_in_rows, hidden_fault::reversed_slots, hidden_fault::next_slot,
-                                          hidden_fault::forgotten_keys};
+inline constexpr std::array hidden_faults{hidden_fault::next_position,   hidden_fault::last_position,   hidden_fault::index_in_active,
+                                          hidden_fault::index_in_rows,   hidden_fault::reversed_slots,  hidden_fault::next_slot,
+                                          hidden_fault::ascending_slots, hidden_fault::reversed_spills, hidden_fault::forgotten_keys};
 
 constexpr std::string_view name_of(hidden_fault fault) {
-  constexpr std::array<std::string_view, 8> names{
+  constexpr std::array<std::string_view, 10> names{
       "none",
       "a shifted position: rows that come back are rotated one place too far",
       "a shifted position: rows that come back are rotated by the text's last position",
@@ -48,6 +51,8 @@ constexpr std::string_view name_of(hidden_fault fault) {
       "a shifted position: rows are rotated by their place among the rows of the step",
       "a permuted slot: rows that come back are each other's, in reverse order",
       "a permuted slot: rows that come back are each the next one's",
+      "a permuted slot: rows that come back are in the order of their slots",
+      "a permuted slot: rows are put aside in each other's slots, in reverse order",
       "a dropped early key: tokens that were put aside are not attended to where they have keys"};
   return names[static_cast<std::size_t>(fault)];
 }
@@ -87,7 +92,15 @@ class faulty_reference : public reference<double> {
     std::vector<std::uint32_t> from(slots.begin(), slots.end());
     if (now->fault == hidden_fault::reversed_slots) std::ranges::reverse(from);
     if (now->fault == hidden_fault::next_slot && from.size() > 1) std::ranges::rotate(from, from.begin() + 1);
+    if (now->fault == hidden_fault::ascending_slots) std::ranges::sort(from);
     reference<double>::take_rows(store, from, x, rows);
+  }
+
+  void store_rows(rows_view<const double> x, std::span<const std::uint32_t> rows, row_store& store,
+                  std::span<const std::uint32_t> slots) const {
+    std::vector<std::uint32_t> to(slots.begin(), slots.end());
+    if (now->fault == hidden_fault::reversed_spills) std::ranges::reverse(to);
+    reference<double>::store_rows(x, rows, store, to);
   }
 
   void attend(rows_view<const double> q, const kv_layer& kv, const attention_rows& what, rows_view<double> out,
@@ -377,12 +390,16 @@ inline std::string trace_verdict::text() const {
   using detail::brief;
   std::string out = alike() ? "alike\n" : "different\n";
   const char* const whose = own_scores ? "the trace's scores" : "the reference's scores";
-  if (selection)
+  if (selection) {
     out += "selection: parts from what " + std::string(whose) + " imply, after " + std::to_string(selected) + " of " +
-           std::to_string(steps) + " steps that follow from them\n  " + selection->text();
-  else
+           std::to_string(steps) + " steps that follow from them\n";
+    const std::string lines = selection->text();
+    for (const std::string_view line : split(lines, '\n'))
+      if (!line.empty()) out.append("  ").append(line).append("\n");
+  } else {
     out += "selection: what " + std::string(whose) + " imply, in " + std::to_string(selected) + " of " + std::to_string(steps) + " steps" +
            (selected < steps ? "; the next has none where the policy prunes" : "") + "\n";
+  }
   if (scores)
     out += "scores: others than the reference's, first at step " + std::to_string(scores->step) + ", layer " +
            std::to_string(scores->layer) + ", by " + brief(scores->most) + " of the largest" +
