@@ -39,7 +39,9 @@ std::vector<step_trace> by_tree(const std::string& text) {
     for (const auto& layer : tree.at("layers"))
       step.layers.push_back({layer.at("active").get<std::vector<lazyprune::position>>(),
                              layer.at("rows").get<std::vector<lazyprune::position>>(),
-                             layer.at("revived").get<std::vector<lazyprune::position>>()});
+                             layer.at("revived").get<std::vector<lazyprune::position>>(),
+                             layer.contains("scores") && !layer.at("scores").is_null() ? layer.at("scores").get<std::vector<float>>()
+                                                                                       : std::vector<float>{}});
     if (tree.contains("margin"))
       for (const auto& margin : tree.at("margin"))
         step.margin.push_back(margin.is_null() ? std::nullopt : std::optional<double>(margin.get<double>()));
@@ -70,6 +72,27 @@ std::string complaint(const std::string& text) {
 }
 
 }  // namespace
+
+TEST_CASE("scores of a layer, or null where none were asked for") {
+  const std::string scored = with(R"("revived":[]},{"active":[0,2])", R"("revived":[],"scores":[0.1,0.25,3e-7]},{"active":[0,2])");
+  const temporary_folder folder;
+  const auto path = folder.write("t.jsonl", scored);
+  const auto steps = read_trace(path);
+  CHECK(steps[0].layers[0].scores == std::vector<float>{0.1f, 0.25f, 3e-7f});
+  CHECK(steps[0].layers[1].scores.empty());
+  CHECK(by_tree(scored) == steps);
+  CHECK(by_tree(text_of(steps)) == steps);
+  CHECK(
+      read_trace(folder.write("null.jsonl", with(R"("revived":[]},{"active":[0,2])", R"("revived":[],"scores":null},{"active":[0,2])")))[0]
+          .layers[0]
+          .scores.empty());
+  CHECK(complaint(with(R"("revived":[]},{"active":[0,2])", R"("revived":[],"scores":[1,2]},{"active":[0,2])")) ==
+        "line 1: layers[0].scores: expected 3 entries, found 2");
+  CHECK(complaint(with(R"("revived":[]},{"active":[0,2])", R"("revived":[],"scores":[1,null,2]},{"active":[0,2])")) ==
+        "line 1: layers[0].scores[1]: expected a number, found null");
+  CHECK(complaint(with(R"("revived":[]},{"active":[0,2])", R"("revived":[],"scores":7},{"active":[0,2])")) ==
+        "line 1: layers[0].scores: expected an array or null, found 7");
+}
 
 TEST_CASE("the lines are those of the format") {
   step_trace step{

@@ -231,7 +231,7 @@ class replay_watch final : public step_observer {
 /// Feeds the trace's tokens, of its first `steps` steps, through the model: under the policy of these parts, or with `forced` keeping what
 /// the trace kept, as far as a session can. Throws `error` where a token is none of the model's, or the layers are not as many.
 inline replayed_trace replay(const model<faulty_reference>& net, const std::vector<step_trace>& trace, policy_parts parts, bool forced,
-                             hidden_fault fault = hidden_fault::none, std::size_t steps = std::numeric_limits<std::size_t>::max()) {
+                             hidden_fault fault = hidden_fault::none) {
   const auto layers = static_cast<layer_id>(net.config.layers);
   if (trace.front().layers.size() != layers)
     throw error("trace", "layers", std::to_string(layers) + " as in the model", std::to_string(trace.front().layers.size()));
@@ -260,7 +260,6 @@ inline replayed_trace replay(const model<faulty_reference>& net, const std::vect
 
   replayed_trace result;
   for (const step_trace& s : trace) {
-    if (s.step >= steps) break;
     log->step = s.step;
     log->scores.assign(layers, {});
     faulty_reference::view& view = *backend.now;
@@ -285,6 +284,26 @@ inline replayed_trace replay(const model<faulty_reference>& net, const std::vect
   }
   return result;
 }
+
+namespace detail {
+
+/// The fault that gives the trace's logits from this step on, for most steps; none that is known: where none gives this step's.
+inline hidden_fault cause_of(const model<faulty_reference>& net, const std::vector<step_trace>& trace, const policy_parts& parts,
+                             std::size_t first, double tolerance) {
+  hidden_fault cause = hidden_fault::none;
+  std::size_t most = 0;
+  for (const hidden_fault fault : hidden_faults) {
+    const replayed_trace guess = replay(net, trace, parts, true, fault);
+    std::size_t s = first;
+    while (s < guess.steps.size() && !trace[s].logits.empty() && logits_apart(trace[s], guess.steps[s]) <= tolerance) ++s;
+    if (s - first <= most) continue;
+    most = s - first;
+    cause = fault;
+  }
+  return cause;
+}
+
+}  // namespace detail
 
 /// What the reference says of another engine's trace.
 struct trace_verdict {
@@ -375,12 +394,7 @@ inline trace_verdict check_trace(const model<faulty_reference>& net, const std::
       continue;
     }
     verdict.logits = {s, apart};
-    for (const hidden_fault fault : hidden_faults) {
-      const replayed_trace guess = replay(net, trace, parts, true, fault, s + 1);
-      if (guess.steps.size() != s + 1 || detail::logits_apart(trace[s], guess.steps[s]) > tolerance) continue;
-      verdict.cause = fault;
-      break;
-    }
+    verdict.cause = detail::cause_of(net, trace, parts, s, tolerance);
     break;
   }
   return verdict;

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/eval/trace_check.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "policies.hpp"
+
+namespace {
+
+using namespace lazyprune;
+using trace = std::vector<step_trace>;
+
+constexpr layer_id layers = 5;
+
+float noise(std::size_t i) {
+  const double x = std::sin(static_cast<double>(i) * 12.9898) * 43758.5453;
+  return static_cast<float>(x - std::floor(x));
+}
+
+policy_parts parts(const char* text) { return parts_of(parse_policy(text), layers, policies()); }
+const char* const lazy = "lazyllm --stages 2:0.5,3:0.5";
+
+/// What a sound engine writes down: 12 tokens, then four more; scores at every layer that has them.
+trace sound(const char* text = lazy) {
+  any_session session = make_session(parse_policy(text), {.layers = layers}, policies());
+  trace steps;
+  for (const std::size_t tokens : {12u, 1u, 1u, 3u, 1u}) {
+    step_trace& s = steps.emplace_back();
+    s.step = steps.size() - 1;
+    s.tokens.resize(tokens);
+    auto step = session.begin({tokens, phase_of(s)});
+    for (layer_id l = 0; l < layers; ++l) {
+      const layer_plan& plan = step.enter(l);
+      layer_trace& seen = s.layers.emplace_back();
+      seen.active.assign(plan.active.begin(), plan.active.end());
+      seen.rows.assign(plan.rows.begin(), plan.rows.end());
+      for (std::size_t i = 0; i < plan.rows.size(); ++i)
+        if (plan.sources[i].from == row_source::origin::stored) seen.revived.push_back(plan.rows[i]);
+      for (const position t : plan.active) seen.scores.push_back(noise(t + 100 * l + 1000 * s.step));
+      step.leave(step.wants_scores() ? evidence(attention_view{seen.scores.data(), 1, seen.scores.size(), plan.active}) : evidence{});
+    }
+    step.finish();
+  }
+  return steps;
+}
+
+struct checked_trace {
+  std::optional<plan_difference> found;
+  std::size_t steps;
+};
+
+checked_trace check(const trace& t, const char* text = lazy) {
+  const scores_of_layer scores = [&](std::size_t step, layer_id layer) -> std::span<const float> { return t[step].layers[layer].scores; };
+  checked_trace result;
+  result.found = first_plan_difference(t, parts(text), layers, scores, scores, result.steps);
+  return result;
+}
+
+/// Takes a token out of a layer, or puts it in.
+void erase(std::vector<position>& list, position t) { std::erase(list, t); }
+void insert(std::vector<position>& list, position t) { list.insert(std::ranges::lower_bound(list, t), t); }
+
+}  // namespace
+
+TEST_CASE("a sound trace follows from its scores, under every policy") {
+  for (const char* text : {lazy, "dense", "lazyllm --stages 2:0.4 --store none", "streaming --schedule budget:after=0,tokens=6",
+                           "lazyllm --schedule adaptive:mass=0.5 --selector blocks:size=2 --keep-first 2", "lazyllm --decode dense"}) {
+    CAPTURE(text);
+    const checked_trace result = check(sound(text), text);
+    CHECK(!result.found);
+    CHECK(result.steps == 5);
+  }
+}
+
+TEST_CASE("scores that are not known end the check") {
+  trace t = sound();
+  t[2].layers[1].scores.clear();
+  const checked_trace result = check(t);
+  CHECK(!result.found);
+  CHECK(result.steps == 2);
+}
+
+TEST_CASE("the first fault has a name, a place, and its tokens") {
+  const auto fault = [](auto&& plant) {
+    trace t = sound();
+    plant(t);
+    const checked_trace result = check(t);
+    REQUIRE(result.found);
+    return *result.found;
+  };
+  const plan_difference early = fault([](trace& t) { erase(t[1].layers[0].active, 3); });
+  CHECK(early == plan_difference{1, 0, plan_fault::dropped_early_key, {3}, {}, 0, {}});
+  CHECK(early.text() ==
+        "step 1, layer 0: a dropped early key\n"
+        "  positions 3 (1) are left out: this layer has their keys, and nothing is pruned before it\n");
+
+  const plan_difference twice = fault([](trace& t) { insert(t[2].layers[1].rows, 5); });
+  CHECK(twice == plan_difference{2, 1, plan_fault::computed_twice, {}, {5}, 0, {}});
+  CHECK(twice.text() == "step 2, layer 1: a token computed twice\n  positions 5 (1) are computed: this layer has their keys\n");
+
+  const trace whole = sound();
+  std::size_t step = 1;
+  while (whole[step].layers[2].revived.empty()) ++step;
+  const position back = whole[step].layers[2].revived.front();
+  const plan_difference revival = fault([&](trace& t) { erase(t[step].layers[2].active, back); });
+  CHECK(revival.fault == plan_fault::lost_revival);
+  CHECK(revival.missing == std::vector<position>{back});
+  CHECK(fault([&](trace& t) { erase(t[step].layers[2].rows, back); }).fault == plan_fault::lost_revival);
+  CHECK(fault([&](trace& t) { erase(t[step].layers[2].revived, back); }).fault == plan_fault::other_rows);
+
+  // Another token in the place of one that is kept.
+  const std::vector<position>& kept = whole[0].layers[2].active;
+  position other = 0;
+  while (std::ranges::binary_search(kept, other)) ++other;
+  const plan_difference chosen = fault([&](trace& t) {
+    erase(t[0].layers[2].active, kept.front());
+    insert(t[0].layers[2].active, other);
+  });
+  CHECK(chosen.step == 0);
+  CHECK(chosen.layer == 2);
+  CHECK(chosen.fault == plan_fault::other_selection);
+  CHECK(chosen.missing == std::vector<position>{kept.front()});
+  CHECK(chosen.extra == std::vector<position>{other});
+  CHECK(chosen.margin > 0);
+  CHECK(chosen.text().find("  margin of the choice by the scores: ") != std::string::npos);
+}
+
+TEST_CASE("tokens that the scores of another layer keep") {
+  trace t = sound();
+  const trace whole = sound();
+  t[0].layers[2].active = detail::best_positions(whole[0].layers[1].active, whole[0].layers[0].scores, 6);
+  const checked_trace result = check(t);
+  REQUIRE(result.found);
+  CHECK(result.found->fault == plan_fault::scores_of_another_layer);
+  CHECK(result.found->scores_after == layer_id{0});
+  CHECK(result.found->text().find("  the scores after layer 0 keep just these\n") != std::string::npos);
+}
