@@ -133,7 +133,7 @@ TEST_CASE("a lost revival") {
 TEST_CASE("scores of another layer") {
   const temporary_folder files;
   write_trace(files / "t", planted("stale_scores"));
-  named(files / "t", "scores: others than the reference's, first at step 0, layer 1, by ");
+  named(files / "t", "scores: others than the reference's, first at step 0, layer 1, most at position ");
   named(files / "t", ": scores of another layer, those of layer 0\n");
   CHECK(line(against(files / "t"), "selection: ").find("what the trace's scores imply") != std::string::npos);
 

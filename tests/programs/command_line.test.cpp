@@ -41,7 +41,8 @@ TEST_CASE("help and version are no mistakes") {
 
 TEST_CASE("the commands that README and guides show have the flags that they are shown with") {
   std::size_t flags = 0;
-  for (const char* guide : {"README.md", "examples/EMBEDDING.md", "examples/POLICIES.md", "bench/README.md", "bench/smollm2/README.md"}) {
+  for (const char* guide : {"README.md", "examples/EMBEDDING.md", "examples/POLICIES.md", "examples/VALIDATING.md", "bench/README.md",
+                            "bench/smollm2/README.md"}) {
     bool shell = false;
     for (const std::string& line : lines_of(file_text(LAZYPRUNE_SOURCE_DIR "/" + std::string(guide)))) {
       if (line.starts_with("```")) shell = line == "```sh";

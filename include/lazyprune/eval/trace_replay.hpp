@@ -287,6 +287,20 @@ inline replayed_trace replay(const model<faulty_reference>& net, const std::vect
 
 namespace detail {
 
+/// The largest difference of two scores, over the largest of `b`, and where it is.
+inline std::pair<double, std::size_t> scores_apart(std::span<const float> a, std::span<const float> b) {
+  double most = 0, largest = 0;
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    largest = std::max(largest, std::abs(static_cast<double>(b[i])));
+    const double apart = std::abs(static_cast<double>(a[i]) - b[i]);
+    if (apart <= most) continue;
+    most = apart;
+    at = i;
+  }
+  return {largest > 0 ? most / largest : most, at};
+}
+
 /// The fault that gives the trace's logits from this step on, for most steps; none that is known: where none gives this step's.
 inline hidden_fault cause_of(const model<faulty_reference>& net, const std::vector<step_trace>& trace, const policy_parts& parts,
                              std::size_t first, double tolerance) {
@@ -316,8 +330,9 @@ struct trace_verdict {
   struct other_scores {
     std::size_t step;
     layer_id layer;
+    position token;                    // whose scores are furthest apart
+    double most;                       // their difference, over the largest score
     std::optional<layer_id> are_of{};  // the layer whose they are
-    double most;                       // difference, over the largest score
   };
   std::optional<other_scores> scores{};  // where they are first others
   std::size_t with_logits = 0;           // steps whose logits were compared
@@ -364,23 +379,16 @@ inline trace_verdict check_trace(const model<faulty_reference>& net, const std::
       const std::vector<float>& theirs = trace[s].layers[l].scores;
       const std::span<const float> expected = reference_scores(s, l);
       if (theirs.empty() || expected.size() != theirs.size() || !same_plan(trace[s], ours.steps[s], l + 1)) continue;
-      const auto apart = [&](std::span<const float> a, std::span<const float> b) {
-        double most = 0, largest = 0;
-        for (std::size_t i = 0; i < a.size(); ++i) {
-          most = std::max(most, std::abs(static_cast<double>(a[i]) - b[i]));
-          largest = std::max(largest, std::abs(static_cast<double>(b[i])));
-        }
-        return largest > 0 ? most / largest : most;
-      };
       constexpr double as_floats = 1e-3;  // of an engine that computes in bf16 or float
       ++verdict.scored;
-      if (const double most = apart(theirs, expected); most > as_floats) {
-        verdict.scores = {s, l, {}, most};
-        for (layer_id other = 0; other + 1 < layers; ++other) {
-          const std::vector<float> some =
-              detail::scores_at(reference_scores(s, other), trace[s].layers[other].active, trace[s].layers[l].active);
-          if (other != l && some.size() == theirs.size() && apart(theirs, some) <= as_floats) verdict.scores->are_of = other;
-        }
+      const auto [most, at] = detail::scores_apart(theirs, expected);
+      if (most <= as_floats) continue;
+      verdict.scores = {s, l, trace[s].layers[l].active[at], most, {}};
+      for (layer_id other = 0; other + 1 < layers; ++other) {
+        const std::vector<float> some =
+            detail::scores_at(reference_scores(s, other), trace[s].layers[other].active, trace[s].layers[l].active);
+        if (other != l && some.size() == theirs.size() && detail::scores_apart(theirs, some).first <= as_floats)
+          verdict.scores->are_of = other;
       }
     }
     if (!same_plan(trace[s], ours.steps[s], layers)) break;
@@ -416,7 +424,8 @@ inline std::string trace_verdict::text() const {
   }
   if (scores)
     out += "scores: others than the reference's, first at step " + std::to_string(scores->step) + ", layer " +
-           std::to_string(scores->layer) + ", by " + brief(scores->most) + " of the largest" +
+           std::to_string(scores->layer) + ", most at position " + std::to_string(scores->token) + ", by " + brief(scores->most) +
+           " of the largest" +
            (scores->are_of ? ": scores of another layer, those of layer " + std::to_string(*scores->are_of) : std::string()) + "\n";
   else
     out += own_scores ? "scores: the reference's, at " + std::to_string(scored) + " layers of steps\n" : "scores: not in the trace\n";

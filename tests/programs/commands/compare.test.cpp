@@ -3,6 +3,10 @@
 
 #include <doctest/doctest.h>
 
+#include <nlohmann/json.hpp>
+
+#include <test_data.hpp>
+
 namespace {
 
 const std::string step =
@@ -64,4 +68,34 @@ TEST_CASE("exit code 1: no trace") {
             .starts_with((files / "missing.jsonl") + ": expected "));
   CHECK(
       complaint(lazyprune_program({"compare", files / "bad.jsonl", files / "a.jsonl"})).starts_with((files / "bad.jsonl") + ": line 1: "));
+}
+
+TEST_CASE("the traces of an independent program follow from our reference") {
+  const auto folder = test_data("traces");
+  if (folder.empty()) return;
+  std::size_t compared = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() != ".json") continue;
+    CAPTURE(entry.path().string());
+    const auto run = nlohmann::json::parse(file_text(entry.path().string()));
+    std::string stages;
+    for (const auto& [after, share] : run.at("stages").items()) stages += (stages.empty() ? "" : ",") + after + ":" + share.dump();
+    const std::vector<std::string> compare{"compare",      entry.path().string() + "l",
+                                           "--against",    (folder.parent_path() / run.at("model").get<std::string>()).string(),
+                                           "--stages",     stages,
+                                           "--keep-first", run.at("keep_first").dump(),
+                                           "--keep-last",  run.at("keep_last").dump(),
+                                           "--decode",     run.at("decode").get<std::string>()};
+    for (const bool forced : {false, true}) {
+      std::vector<std::string> arguments = compare;
+      if (forced) arguments.emplace_back("--force-plan");
+      const program_result result = lazyprune_program(arguments);
+      CAPTURE(result.out);
+      CAPTURE(result.err);
+      CHECK(result.code == 0);
+      CHECK(result.out.find("logits: follow from the plan in ") != std::string::npos);
+      ++compared;
+    }
+  }
+  CHECK(compared > 40);
 }
