@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# The code in README.md and the guides (examples/*.md) is compiled or run: every block in C++, C or Python stands word for word in a file of
+# The code in README.md and the guides (examples/*.md) is compiled or run: every block in C++, C, Python or CMake stands word for word in a file of
 # examples/ or tests/consumer/.
 # cmake [-D ROOT=tree] -P cmake/check_readme.cmake
 cmake_minimum_required(VERSION 3.25)
@@ -7,10 +7,11 @@ if(NOT ROOT)
   cmake_path(GET CMAKE_CURRENT_LIST_DIR PARENT_PATH ROOT)
 endif()
 
-set(kinds cpp c python)
+set(kinds cpp c python cmake)
 set(files_of_cpp *.cpp *.hpp)
 set(files_of_c *.c *.h)
 set(files_of_python *.py)
+set(files_of_cmake *.cmake)
 
 file(GLOB guides ${ROOT}/README.md ${ROOT}/examples/*.md)
 set(wrong "")
