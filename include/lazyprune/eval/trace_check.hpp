@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <array>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <iterator>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -102,6 +104,69 @@ inline std::vector<float> scores_at(std::span<const float> scores, std::span<con
   return some;
 }
 
+/// What a layer of a trace is held against: the plan, and the session that made it.
+struct expected_layer {
+  const layer_plan& plan;
+  const frontier_table& tokens;
+
+  bool has_keys(position t) const { return tokens.frontier(t) > plan.layer; }
+  bool put_aside(position t) const { return tokens.frontier(t) == plan.layer && tokens.stored(t); }
+  std::vector<position> revived() const {
+    std::vector<position> back;
+    for (std::size_t i = 0; i < plan.rows.size(); ++i)
+      if (plan.sources[i].from == row_source::origin::stored) back.push_back(plan.rows[i]);
+    return back;
+  }
+};
+
+/// The layer whose scores keep just the tokens that entered layer `entered` of the step; none: no other layer's do.
+inline std::optional<layer_id> layer_that_keeps(const step_trace& step, layer_id entered, const scores_of_layer& scores) {
+  for (layer_id other = 0; entered > 0 && other + 1 < step.layers.size(); ++other) {
+    if (other + 1 == entered) continue;
+    const std::vector<position>&from = step.layers[entered - 1].active, &kept = step.layers[entered].active;
+    const std::vector<float> given = scores_at(scores(step.step, other), step.layers[other].active, from);
+    if (!given.empty() && best_positions(from, given, kept.size()) == kept) return other;
+  }
+  return std::nullopt;
+}
+
+/// The difference of a layer's tokens from the plan, and its name; none where they are the same. `others`: see first_plan_difference.
+inline std::optional<plan_difference> difference_at(const step_trace& step, const expected_layer& expected, const scores_of_layer& others) {
+  const layer_plan& plan = expected.plan;
+  const layer_trace& seen = step.layers[plan.layer];
+  plan_difference found{step.step, plan.layer, plan_fault::other_rows, {}, {}, std::numeric_limits<float>::quiet_NaN(), {}};
+  const auto differ = [&](std::span<const position> wanted, const std::vector<position>& has) {
+    found.missing = left_out(wanted, has);
+    found.extra = left_out(has, wanted);
+    return !found.missing.empty() || !found.extra.empty();
+  };
+  const auto has_keys = [&](position t) { return expected.has_keys(t); };
+  const auto put_aside = [&](position t) { return expected.put_aside(t); };
+  const auto all_of = [](const std::vector<position>& list, const auto& what) { return !list.empty() && std::ranges::all_of(list, what); };
+
+  if (differ(plan.active, seen.active)) {
+    const bool pruned = plan.layer > 0 && plan.active.size() < step.layers[plan.layer - 1].active.size();
+    if (!pruned && found.extra.empty() && all_of(found.missing, has_keys))
+      found.fault = plan_fault::dropped_early_key;
+    else if (all_of(found.missing, put_aside) && std::ranges::none_of(found.extra, put_aside))
+      found.fault = plan_fault::lost_revival;
+    else if ((found.scores_after = layer_that_keeps(step, plan.layer, others)))
+      found.fault = plan_fault::scores_of_another_layer;
+    else
+      found.fault = plan_fault::other_selection;
+    return found;
+  }
+  if (differ(plan.rows, seen.rows)) {
+    if (all_of(found.extra, has_keys))
+      found.fault = plan_fault::computed_twice;
+    else if (all_of(found.missing, put_aside))
+      found.fault = plan_fault::lost_revival;
+    return found;
+  }
+  if (differ(expected.revived(), seen.revived)) return found;
+  return std::nullopt;
+}
+
 }  // namespace detail
 
 /// The phase of a step of a trace, which does not say it: the prompt, and what comes several tokens at a time.
@@ -121,55 +186,13 @@ inline std::optional<plan_difference> first_plan_difference(const std::vector<st
     float margin = std::numeric_limits<float>::quiet_NaN();
     for (layer_id l = 0; l < layers; ++l) {
       const layer_plan& plan = step.enter(l);
-      const layer_trace& seen = s.layers[l];
-      const frontier_table& table = session.tokens();
-      plan_difference found{s.step, l, plan_fault::other_rows, {}, {}, margin, {}};
-      if (!std::ranges::equal(seen.active, plan.active)) {
-        found.missing = detail::left_out(plan.active, seen.active);
-        found.extra = detail::left_out(seen.active, plan.active);
-        const auto has_keys = [&](position t) { return table.frontier(t) > l; };
-        const auto put_aside = [&](position t) { return table.frontier(t) == l && table.stored(t); };
-        const bool pruned = l > 0 && plan.active.size() < s.layers[l - 1].active.size();
-        if (!pruned && found.extra.empty() && std::ranges::all_of(found.missing, has_keys)) {
-          found.fault = plan_fault::dropped_early_key;
-        } else if (!found.missing.empty() && std::ranges::all_of(found.missing, put_aside) &&
-                   std::ranges::none_of(found.extra, put_aside)) {
-          found.fault = plan_fault::lost_revival;
-        } else {
-          found.fault = plan_fault::other_selection;
-          for (layer_id other = 0; l > 0 && other + 1 < layers && !found.scores_after; ++other) {
-            if (other + 1 == l) continue;
-            const std::vector<position>& from = s.layers[l - 1].active;
-            const std::vector<float> given = detail::scores_at(others(s.step, other), s.layers[other].active, from);
-            if (!given.empty() && detail::best_positions(from, given, seen.active.size()) == seen.active) found.scores_after = other;
-          }
-          if (found.scores_after) found.fault = plan_fault::scores_of_another_layer;
-        }
+      if (auto found = detail::difference_at(s, {plan, session.tokens()}, others)) {
+        found->margin = margin;
         return found;
       }
-      if (!std::ranges::equal(seen.rows, plan.rows)) {
-        found.missing = detail::left_out(plan.rows, seen.rows);
-        found.extra = detail::left_out(seen.rows, plan.rows);
-        if (!found.extra.empty() && std::ranges::all_of(found.extra, [&](position t) { return table.frontier(t) > l; }))
-          found.fault = plan_fault::computed_twice;
-        else if (!found.missing.empty() && std::ranges::all_of(found.missing, [&](position t) { return table.stored(t); }))
-          found.fault = plan_fault::lost_revival;
-        return found;
-      }
-      std::vector<position> revived;
-      for (std::size_t i = 0; i < plan.rows.size(); ++i)
-        if (plan.sources[i].from == row_source::origin::stored) revived.push_back(plan.rows[i]);
-      if (seen.revived != revived) {
-        found.missing = detail::left_out(revived, seen.revived);
-        found.extra = detail::left_out(seen.revived, revived);
-        return found;
-      }
-      const std::span<const float> given = step.wants_scores() ? scores(s.step, l) : std::span<const float>{};
-      if (step.wants_scores() && given.size() != plan.active.size()) return std::nullopt;
-      if (step.wants_scores())
-        step.leave(evidence(attention_view{given.data(), 1, given.size(), plan.active}));
-      else
-        step.leave();
+      std::span<const float> given;
+      if (step.wants_scores() && (given = scores(s.step, l)).size() != plan.active.size()) return std::nullopt;
+      step.leave(step.wants_scores() ? evidence(attention_view{given.data(), 1, given.size(), plan.active}) : evidence{});
       margin = step.margin();
     }
     step.finish();
