@@ -91,7 +91,7 @@ class faulty_reference : public reference<double> {
                  std::span<const std::uint32_t> rows) const {
     std::vector<std::uint32_t> from(slots.begin(), slots.end());
     if (now->fault == hidden_fault::reversed_slots) std::ranges::reverse(from);
-    if (now->fault == hidden_fault::next_slot && from.size() > 1) std::ranges::rotate(from, from.begin() + 1);
+    if (now->fault == hidden_fault::next_slot && from.size() > 1) std::rotate(from.begin(), from.begin() + 1, from.end());
     if (now->fault == hidden_fault::ascending_slots) std::ranges::sort(from);
     reference<double>::take_rows(store, from, x, rows);
   }
