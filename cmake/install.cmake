@@ -29,19 +29,21 @@ if(TARGET lazyprune.c) # the C library, which is there where the examples are bu
 endif()
 
 configure_package_config_file(cmake/lazyprune-config.cmake.in ${PROJECT_BINARY_DIR}/lazyprune-config.cmake INSTALL_DESTINATION ${package_dir})
-write_basic_package_version_file(${PROJECT_BINARY_DIR}/lazyprune-config-version.cmake COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
+set(independent ARCH_INDEPENDENT)
+if(TARGET lazyprune.c)
+  set(independent "")
+endif()
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/lazyprune-config-version.cmake COMPATIBILITY SameMinorVersion ${independent})
 install(FILES ${PROJECT_BINARY_DIR}/lazyprune-config.cmake ${PROJECT_BINARY_DIR}/lazyprune-config-version.cmake DESTINATION ${package_dir})
 
 configure_file(cmake/lazyprune.pc.in lazyprune.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/lazyprune.pc DESTINATION ${CMAKE_INSTALL_DATADIR}/pkgconfig)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
-# Floors 0-2 in one file, for those who copy.
+# Floors 0-2 in one file, for those who copy: made when it is installed.
 set(single_header ${PROJECT_BINARY_DIR}/include/lazyprune_single.hpp)
-execute_process(COMMAND ${CMAKE_COMMAND} -D ROOT=${PROJECT_SOURCE_DIR} -D OUTPUT=${single_header}
-                        -P ${PROJECT_SOURCE_DIR}/cmake/single_header.cmake COMMAND_ERROR_IS_FATAL ANY)
-list(TRANSFORM core_headers PREPEND ${PROJECT_SOURCE_DIR}/ OUTPUT_VARIABLE single_header_parts)
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${single_header_parts})
+install(CODE "execute_process(COMMAND \"${CMAKE_COMMAND}\" -D ROOT=${PROJECT_SOURCE_DIR} -D OUTPUT=${single_header}
+                                      -P ${PROJECT_SOURCE_DIR}/cmake/single_header.cmake COMMAND_ERROR_IS_FATAL ANY)")
 install(FILES ${single_header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
 if(PROJECT_IS_TOP_LEVEL)

@@ -41,10 +41,11 @@ file(READ ${ROOT}/LICENSE license)
 string(REGEX REPLACE "\n+$" "" license "${license}")
 string(REGEX REPLACE "\n" "\n// " license "${license}")
 string(REGEX REPLACE "// \n" "//\n" license "${license}")
-file(CONFIGURE OUTPUT ${OUTPUT} CONTENT "// SPDX-License-Identifier: MIT
+set(single "// SPDX-License-Identifier: MIT
 // lazyprune, floors 0-2 (core, policies, sessions) in one file, generated from include/lazyprune. Not to be mixed with those headers.
 //
 // ${license}
 #pragma once
 
-${standard}${code}" @ONLY)
+${standard}${code}")
+file(CONFIGURE OUTPUT ${OUTPUT} CONTENT "@single@" @ONLY) # written where it changes

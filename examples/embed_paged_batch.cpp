@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -43,6 +44,12 @@ struct page_pool {
   }
   float* key(std::size_t layer, std::size_t slot) { return keys.data() + (layer * slots + slot) * kv; }
   float* value(std::size_t layer, std::size_t slot) { return values.data() + (layer * slots + slot) * kv; }
+  void copy(std::uint32_t from, std::uint32_t to) {
+    for (std::size_t layer = 0; layer < layers; ++layer) {
+      std::copy_n(key(layer, from * page_size), page_size * kv, key(layer, to * page_size));
+      std::copy_n(value(layer, from * page_size), page_size * kv, value(layer, to * page_size));
+    }
+  }
 };
 
 /// One conversation: its session, its pages, and the hidden states that were put aside.
@@ -66,6 +73,29 @@ struct conversation {
   void free_pages() {
     for (const position t : session.losses())
       if (--left[t / page_size] == 0) --pool.users[table[t / page_size]];
+  }
+
+  /// Forgets the tokens from `tokens` on. Pages behind the cut are given back; new tokens will be written into the page that is cut, which
+  /// becomes this conversation's own where others read it, or where all of its positions had left.
+  void truncate(std::size_t tokens) {
+    const std::size_t cut = tokens / page_size, kept = (tokens + page_size - 1) / page_size;
+    for (std::size_t p = kept; p < table.size(); ++p)
+      if (left[p] > 0) --pool.users[table[p]];
+    table.resize(kept);
+    left.resize(kept);
+    if (cut < kept) {
+      if (left[cut] == 0 || pool.users[table[cut]] > 1) {
+        const std::uint32_t shared = std::exchange(table[cut], pool.take());
+        pool.copy(shared, table[cut]);
+        if (left[cut] > 0) --pool.users[shared];
+      }
+      const lazyprune::frontier_table& known = session.tokens();
+      left[cut] = page_size;
+      for (auto t = static_cast<position>(cut * page_size); t < tokens; ++t)
+        left[cut] -= known.gone(t) || (known.lost(t) && known.frontier(t) == 0);
+    }
+    session.truncate(tokens);
+    ids.resize(tokens);
   }
 
   /// The first tokens of another conversation, whose keys and values are in whole pages at every layer: nothing is computed.
@@ -117,7 +147,7 @@ std::size_t forward(page_pool& pool, const std::vector<float>& w, const std::vec
   }
 
   std::size_t rows_in_all = 0;
-  std::vector<float> x, before, query(hidden), attended(hidden), out(hidden), p;
+  std::vector<float> x, before, query(hidden), attended(hidden), out(hidden), p, last_queries, shown;
   std::vector<std::uint32_t> active_slots;
   for (lazyprune::layer_id layer = 0; layer < layers; ++layer) {
     // Each conversation has its own plan, and a chunk leaves the batch where it ends: rows lie one conversation after the other.
@@ -154,9 +184,12 @@ std::size_t forward(page_pool& pool, const std::vector<float>& w, const std::vec
       active_slots.clear();
       for (const position t : active) active_slots.push_back(text.slot(t));
       p.resize(heads * active.size());
+      const std::size_t queries = q.step.wants() == lazyprune::evidence_kind::window ? q.step.window() : q.step.wants_scores() ? 1 : 0;
+      last_queries.clear();
       for (std::size_t r = q.plan.rows.size() - q.plan.finish; r < q.plan.rows.size(); ++r) {
         // This stands for a fused kernel: it reads the slots of the active tokens up to the row's own, and gives nothing but its sum.
         multiply(w, x.data() + (q.first + r) * hidden, layer, 0, hidden, query.data());
+        if (q.plan.rows.size() - r <= queries) last_queries.insert(last_queries.end(), query.begin(), query.end());
         const auto seen = static_cast<std::size_t>(std::ranges::upper_bound(active, q.plan.rows[r]) - active.begin());
         const lazyprune::key_rows<float> keys{pool.key(layer, 0), kv_heads, head_dim, kv, std::span(active_slots).first(seen)};
         const auto weights_of = lazyprune::query_attention(query.data(), heads, keys, active.first(seen), p.data(), active.size());
@@ -171,13 +204,17 @@ std::size_t forward(page_pool& pool, const std::vector<float>& w, const std::vec
         for (std::size_t i = 0; i < hidden; ++i) x[(q.first + r) * hidden + i] += out[i];
       }
 
-      // The scores: one more product of the last query with the active keys, only where a policy wants them.
-      if (q.step.wants_scores()) {
-        const lazyprune::key_rows<float> keys{pool.key(layer, 0), kv_heads, head_dim, kv, active_slots};
-        q.step.leave(lazyprune::evidence(lazyprune::query_attention(query.data(), heads, keys, active, p.data(), active.size())));
-      } else {
+      // The scores: one more product of the last queries with the active keys, only where the policy wants to see what they attend to.
+      const lazyprune::key_rows<float> keys{pool.key(layer, 0), kv_heads, head_dim, kv, active_slots};
+      const std::span<const position> last = q.plan.rows.last(queries);
+      shown.resize(queries * heads * active.size());
+      const lazyprune::window_view seen = lazyprune::query_attention(last_queries.data(), hidden, heads, keys, active, last, shown.data());
+      if (q.step.wants() == lazyprune::evidence_kind::window)
+        q.step.leave(lazyprune::evidence(seen));
+      else if (q.step.wants() == lazyprune::evidence_kind::attention)
+        q.step.leave(lazyprune::evidence(seen.query(0)));
+      else
         q.step.leave();
-      }
       for (const auto& [row, slot, from, to] : q.step.spills()) {
         auto& memory = to == origin::waiting ? text.waiting : text.aux;
         if (memory.size() <= slot) memory.resize(slot + 1);
@@ -195,7 +232,13 @@ std::size_t forward(page_pool& pool, const std::vector<float>& w, const std::vec
   return rows_in_all;
 }
 
+lazyprune::any_session by_window() { return {lazyprune::pyramid_kv(0.5), {.layers = layers}}; }
+
 lazyprune::any_session pruned() { return {lazyprune::lazyllm(lazyprune::stages{{2, 0.5}, {4, 0.5}}), {.layers = layers}}; }
+
+const char* told(const conversation& together, const conversation& alone) {
+  return together.last == alone.last && together.session.stats() == alone.session.stats() ? "as it is alone" : "NOT as it is alone";
+}
 
 }  // namespace
 
@@ -208,8 +251,8 @@ int main() {
   conversation instructions{pool, {lazyprune::dense(), {.layers = layers}}};
   forward(pool, w, {{&instructions, {.tokens = 2 * page_size}}});
 
-  // Three in one batch: one goes on from the instructions, one is longer, and one reads the first part of its prompt.
-  const auto three = [&] { return std::array<conversation, 3>{{{pool, pruned()}, {pool, pruned()}, {pool, pruned()}}}; };
+  // Three in one batch: one goes on from the instructions, one is longer and under another policy, and one reads its prompt in two pieces.
+  const auto three = [&] { return std::array<conversation, 3>{{{pool, pruned()}, {pool, by_window()}, {pool, pruned()}}}; };
   const auto steps_of = [](std::array<conversation, 3>& c) {
     return std::vector<std::vector<request>>{
         {{&c[0], {.tokens = 9}}, {&c[1], {.tokens = 30}}, {&c[2], {.tokens = 12, .outputs = 0}}},
@@ -223,14 +266,24 @@ int main() {
     std::printf("a batch of %zu conversations, %zu rows\n", batch.size(), forward(pool, w, batch));
   for (const auto& batch : steps_of(alone))
     for (const request& one : batch) forward(pool, w, {one});
-  for (std::size_t i = 0; i < together.size(); ++i)
-    std::printf("conversation %zu: %zu rows, %zu revived, %s\n", i, together[i].session.stats().rows, together[i].session.stats().revived,
-                together[i].last == alone[i].last && together[i].session.stats() == alone[i].session.stats() ? "as it is alone"
-                                                                                                             : "NOT as it is alone");
+  for (std::size_t i = 0; i < together.size(); ++i) {
+    const lazyprune::statistics& cost = together[i].session.stats();
+    std::printf("conversation %zu: %zu rows, %zu revived, %s\n", i, cost.rows, cost.revived, told(together[i], alone[i]));
+  }
 
   // Four tokens were drafted; two of them are taken back, and written over by the next.
-  together[0].session.truncate(together[0].session.known() - 2);
-  together[0].ids.resize(together[0].session.known());
+  for (auto* c : {&together[0], &alone[0]}) {
+    c->truncate(c->session.known() - 2);
+    forward(pool, w, {{c, {.tokens = 1, .phase = phase::decode}}});
+  }
+  std::printf("after a rollback: %zu tokens, %s\n", together[0].session.known(), told(together[0], alone[0]));
+
+  // Back into the prefix that it shares: the page that is cut is copied, and the instructions stay what they are.
+  const std::vector<float> shared(pool.key(0, instructions.slot(0)), pool.key(0, instructions.slot(0)) + page_size * kv);
+  together[0].truncate(3);
+  forward(pool, w, {{&together[0], {.tokens = 7}}});
+  std::printf("the shared page is %s\n",
+              std::ranges::equal(shared, std::span(pool.key(0, instructions.slot(0)), shared.size())) ? "as it was" : "NOT as it was");
 
   // A window over an endless text: what leaves it leaves its page, and the pool does not run dry.
   conversation stream{pool, {lazyprune::streaming_llm(4, 20), {.layers = layers}}};

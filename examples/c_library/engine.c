@@ -288,7 +288,8 @@ static float* gather_cache(const sequence* s, const double* cache, const lazypru
   return to;
 }
 
-/* What the policy wants to see. The probabilities and queries of the last rows are in the scratch already. */
+/* What the policy wants to see, of all that the library's own ask for. The probabilities and queries of the last rows are in the scratch
+ * already. */
 static lazyprune_evidence look(const sequence* s, const lazyprune_plan* plan, scratch* w, int fused) {
   const model* m = s->m;
   lazyprune_evidence e = LAZYPRUNE_EVIDENCE;
@@ -297,7 +298,6 @@ static lazyprune_evidence look(const sequence* s, const lazyprune_plan* plan, sc
   e.queries = plan->wants == LAZYPRUNE_WINDOW ? plan->window : 1;
   e.kv_heads = m->kv_heads;
   e.head_dim = m->head_dim;
-  e.hidden = m->hidden;
   if (plan->wants == LAZYPRUNE_ATTENTION || plan->wants == LAZYPRUNE_WINDOW || plan->wants == LAZYPRUNE_VALUES) {
     e.data = fused ? NULL : w->shown;
     e.stride = plan->active_count;
@@ -320,14 +320,6 @@ static lazyprune_evidence look(const sequence* s, const lazyprune_plan* plan, sc
     e.data = gather_cache(s, s->keys, plan, w->shown_keys);
     e.stride = m->kv_heads * m->head_dim;
   }
-  if (plan->wants == LAZYPRUNE_HIDDEN) {
-    e.data = floats(w->shown, w->x, plan->rows_count * m->hidden);
-    e.stride = m->hidden;
-  }
-  e.ids = s->ids;
-  lazyprune_session_state state = LAZYPRUNE_SESSION_STATE;
-  must(lazyprune_session_get_state(s->session, &state));
-  e.ids_count = state.known;
   return e;
 }
 
@@ -348,12 +340,11 @@ static void forward(sequence* s, const uint32_t* ids, size_t count, uint32_t pha
   must(lazyprune_step_begin(s->session, &request, &layers));
 
   enum { most_queries = 64 };
-  const size_t shown = most_queries * m->heads * known > known * hidden ? most_queries * m->heads * known : known * hidden;
   scratch w = {numbers(known * hidden),
                numbers(known * hidden),
                numbers(heads),
                numbers(m->heads * known),
-               room(shown, sizeof(float)),
+               room(most_queries * m->heads * known, sizeof(float)),
                room(most_queries * heads, sizeof(float)),
                room(2 * known * width, sizeof(float))};
   double *normed = numbers(hidden), *attended = numbers(heads), *out = numbers(hidden), *gate = numbers(m->feed_forward),

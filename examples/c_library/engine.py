@@ -107,12 +107,13 @@ class Sequence:
             x[first:] = y + (gate / (1 + np.exp(-gate)) * (h @ weight("mlp.up_proj").T)) @ weight("mlp.down_proj").T
 
             # 4. Show what the policy wants to see, and save what it drops.
-            for row, slot, place, to in self.session.leave(**self.look(plan, layer, active, query, p, x, fused)):
+            for row, slot, place, to in self.session.leave(**self.look(plan, layer, active, query, p, fused)):
                 (self.waiting if to == lp.WAITING else self.aux)[slot] = (self.waiting if place == lp.WAITING else x)[row]
         self.session.finish()
         return x[-1] if x is not None and len(x) else None
 
-    def look(self, plan, layer, active, query, p, x, fused):
+    def look(self, plan, layer, active, query, p, fused):
+        """All that the library's own policies ask for."""
         as_floats = lambda array: np.ascontiguousarray(array, np.float32)
         kv_heads, head_dim = self.keys.shape[2:]
         cached = {"kv_heads": kv_heads, "head_dim": head_dim}
@@ -128,11 +129,6 @@ class Sequence:
             shown.update(cached, values=as_floats(self.values[layer, active]), values_stride=kv_heads * head_dim)
         if plan.wants == lp.KEYS:
             shown.update(cached, data=as_floats(self.keys[layer, active]), stride=kv_heads * head_dim)
-        if plan.wants == lp.HIDDEN:
-            shown.update(data=as_floats(x), hidden=x.shape[1], stride=x.shape[1])
-        if plan.wants == lp.IDS:
-            known = self.session.state.known
-            shown.update(ids=self.ids[:known], ids_count=known)
         return shown
 
     def best(self, x):

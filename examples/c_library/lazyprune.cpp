@@ -2,6 +2,7 @@
 // The C library: lazyprune/c/lazyprune.h over the C++ sessions. Compile it into a shared library, and hide all else (lazyprune.map):
 //   c++ -std=c++20 -O2 -fPIC -shared -fvisibility=hidden -I include lazyprune.cpp -o liblazyprune.so
 
+#define LAZYPRUNE_MAKES_C_LIBRARY
 #include <lazyprune/c/lazyprune.h>
 
 #include <lazyprune/registry/make_session.hpp>
@@ -12,10 +13,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <new>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -99,42 +102,86 @@ lazyprune_status guarded(const Work& work) noexcept {
     return failed(code_of(fault.code()), fault.what());
   } catch (const std::bad_alloc&) {
     return failed(LAZYPRUNE_NO_MEMORY, "expected memory, found none");
+  } catch (const std::length_error&) {
+    return failed(LAZYPRUNE_NO_MEMORY, "expected as many numbers as memory can hold, found more");
   } catch (const std::exception& fault) {
     return failed(LAZYPRUNE_INTERNAL, fault.what());
   }
 }
 
+[[noreturn]] void wrong(const char* place, const std::string& expected, const std::string& found) {
+  report_error(error(place, "", expected, found));
+  std::abort();  // not reached: it throws
+}
+
 template <class T>
 T& given(T* pointer, const char* name) {
-  if (!pointer) report_error(error(name, "", "a pointer", "null"));
+  if (!pointer) wrong(name, "a pointer", "null");
   return *pointer;
 }
 
-void require(bool fact, const char* place, const std::string& expected, const std::string& found) {
-  if (!fact) report_error(error(place, "", expected, found));
+void not_below(std::size_t found, std::size_t least, const char* place) {
+  if (found < least) wrong(place, "at least " + std::to_string(least), std::to_string(found));
+}
+
+/// The bytes that a struct had when it came with ABI 0, which its callers have at least: up to the end of what was its last member.
+template <class T>
+constexpr std::size_t first_size = sizeof(T);
+#define LAZYPRUNE_FIRST_SIZE(type, last) \
+  template <>                            \
+  constexpr std::size_t first_size<type> = offsetof(type, last) + sizeof(type::last)
+LAZYPRUNE_FIRST_SIZE(lazyprune_evidence, key_slots);
+LAZYPRUNE_FIRST_SIZE(lazyprune_scorer, user);
+LAZYPRUNE_FIRST_SIZE(lazyprune_schedule, user);
+LAZYPRUNE_FIRST_SIZE(lazyprune_session_options, scratch);
+LAZYPRUNE_FIRST_SIZE(lazyprune_session_state, lost);
+LAZYPRUNE_FIRST_SIZE(lazyprune_token, reserved);
+LAZYPRUNE_FIRST_SIZE(lazyprune_statistics, prefill_dense_rows);
+LAZYPRUNE_FIRST_SIZE(lazyprune_request, outputs);
+LAZYPRUNE_FIRST_SIZE(lazyprune_plan, window);
+LAZYPRUNE_FIRST_SIZE(lazyprune_spills, count);
+#undef LAZYPRUNE_FIRST_SIZE
+
+/// The size that a caller says its struct has. One that was never written is likely none that a struct has.
+template <class T>
+std::size_t size_of(const T* pointer, const char* name) {
+  constexpr std::size_t most = 4096;
+  const std::size_t size = given(pointer, name).struct_size;
+  if (size < first_size<T> || size > most)
+    wrong(name, "a struct_size from " + std::to_string(first_size<T>) + " to " + std::to_string(most) + ", as its initializer writes it",
+          std::to_string(size));
+  return size;
 }
 
 /// A struct as its caller knows it: what this library has more of is 0, and what it does not know has to be 0.
 template <class T>
 T read(const T* pointer, const char* name) {
-  const uint32_t size = given(pointer, name).struct_size;
-  require(size >= sizeof(T), name, "struct_size of " + std::to_string(sizeof(T)) + " at least", std::to_string(size));
+  const std::size_t size = size_of(pointer, name);
   const auto* bytes = reinterpret_cast<const unsigned char*>(pointer);
-  if (std::any_of(bytes + sizeof(T), bytes + size, [](unsigned char byte) { return byte != 0; }))
+  if (size > sizeof(T) && std::any_of(bytes + sizeof(T), bytes + size, [](unsigned char byte) { return byte != 0; }))
     report_error(error(name, "struct_size", std::to_string(sizeof(T)) + ", or no more than zeros behind", std::to_string(size),
                        error_code::unsupported));
-  return *pointer;
+  T value{};
+  std::memcpy(&value, pointer, std::min(size, sizeof(T)));
+  return value;
 }
 
-/// Writes a struct that its caller may know more of.
+/// A struct of the caller's to be written, who may know less of it or more: checked before anything is done, filled without failing.
 template <class T>
-void write(T* pointer, T value, const char* name) {
-  const uint32_t size = given(pointer, name).struct_size;
-  require(size >= sizeof(T), name, "struct_size of " + std::to_string(sizeof(T)) + " at least", std::to_string(size));
-  value.struct_size = size;
-  *pointer = value;
-  std::memset(reinterpret_cast<unsigned char*>(pointer) + sizeof(T), 0, size - sizeof(T));
-}
+class written {
+ public:
+  written(T* pointer, const char* name) : size_(size_of(pointer, name)), to_(pointer) {}
+
+  void fill(T value) const noexcept {
+    value.struct_size = static_cast<uint32_t>(size_);
+    std::memcpy(to_, &value, std::min(size_, sizeof(T)));
+    if (size_ > sizeof(T)) std::memset(reinterpret_cast<unsigned char*>(to_) + sizeof(T), 0, size_ - sizeof(T));
+  }
+
+ private:
+  std::size_t size_;
+  T* to_;
+};
 
 // ---- policies of the caller ----
 
@@ -237,14 +284,19 @@ const policy_registry& policies_of(const lazyprune_registry* registry) {
 }
 
 model_layers layers_of(const lazyprune_session_options& options) {
-  require(options.layers > 0, "options: layers", "at least 1", "0");
+  not_below(options.layers, 1, "options: layers");
   if (!options.attention_after) return {options.layers};
   return {options.layers, std::vector<layer_id>(options.attention_after, options.attention_after + options.attention_after_count)};
 }
 
 phase read_phase(uint32_t value) {
-  require(value <= LAZYPRUNE_DECODE, "phase", "0 (prefill) or 1 (decode)", std::to_string(value));
+  if (value > LAZYPRUNE_DECODE) wrong("phase", "0 (prefill) or 1 (decode)", std::to_string(value));
   return static_cast<phase>(value);
+}
+
+step_request read_request(const lazyprune_request* request) {
+  const lazyprune_request r = read(request, "request");
+  return {r.tokens, read_phase(r.phase), r.outputs};
 }
 
 /// A handle is made whole, or not at all.
@@ -265,93 +317,95 @@ constexpr const char* kind_names[] = {"nothing", "attention", "window", "keys", 
 
 std::string kind_name(uint32_t kind) { return kind < std::size(kind_names) ? kind_names[kind] : "kind " + std::to_string(kind); }
 
-void require_data(const void* data, const char* place) { require(data != nullptr, place, "a pointer to numbers", "null"); }
-
-void require_at_least(std::size_t found, std::size_t least, const char* place) {
-  require(found >= least, place, "at least " + std::to_string(least), std::to_string(found));
+void require_data(const void* data, const char* place) {
+  if (!data) wrong(place, "a pointer to numbers", "null");
 }
 
-/// What the caller's attention yields, or what its queries and keys give.
-struct probability_rows {
-  const float* data;
-  std::size_t stride;
-};
+/// Heads and their sizes: bounded, so that their products do not wrap.
+void check_size(std::size_t size, const char* place) {
+  constexpr std::size_t most = std::size_t{1} << 16;
+  if (size == 0 || size > most) wrong(place, "1 to " + std::to_string(most), std::to_string(size));
+}
 
-probability_rows probabilities_of(lazyprune_session& s, const lazyprune_evidence& e, std::size_t queries) {
+void check_heads(const lazyprune_evidence& e) {
+  check_size(e.heads, "evidence: heads");
+  check_size(e.kv_heads, "evidence: kv_heads");
+  check_size(e.head_dim, "evidence: head_dim");
+  if (e.heads % e.kv_heads != 0)
+    wrong("evidence: heads", "a multiple of kv_heads (" + std::to_string(e.kv_heads) + ")", std::to_string(e.heads));
+}
+
+/// What the caller's attention yields, or what its queries and keys give: (queries, heads, active).
+window_view probabilities_of(lazyprune_session& s, const lazyprune_evidence& e, std::size_t queries) {
   const layer_plan& plan = *s.inside;
-  require_at_least(e.heads, 1, "evidence: heads");
+  check_size(e.heads, "evidence: heads");
   if (e.data) {
-    require_at_least(e.stride, plan.active.size(), "evidence: stride");
-    return {e.data, e.stride};
+    not_below(e.stride, plan.active.size(), "evidence: stride");
+    return {e.data, queries, e.heads, e.stride, plan.active};
   }
-  if (!e.query || !e.keys) report_error(error("evidence", "data", "probabilities, or a query and keys", "null"));
-  require_at_least(e.kv_heads, 1, "evidence: kv_heads");
-  require_at_least(e.head_dim, 1, "evidence: head_dim");
-  require(e.heads % e.kv_heads == 0, "evidence: heads", "a multiple of kv_heads (" + std::to_string(e.kv_heads) + ")",
-          std::to_string(e.heads));
+  if (!e.query || !e.keys) wrong("evidence: data", "probabilities, or a query and keys", "null");
+  check_heads(e);
   const std::size_t query_stride = e.query_stride > 0 ? e.query_stride : e.heads * e.head_dim;
   const std::size_t keys_stride = e.keys_stride > 0 ? e.keys_stride : e.kv_heads * e.head_dim;
-  require_at_least(query_stride, e.heads * e.head_dim, "evidence: query_stride");
-  require_at_least(keys_stride, e.kv_heads * e.head_dim, "evidence: keys_stride");
-  const std::size_t active = plan.active.size();
-  s.probabilities.assign(queries * e.heads * active, 0.0f);
-  for (std::size_t q = 0; q < queries; ++q) {
-    const position row = plan.rows[plan.rows.size() - queries + q];
-    const auto seen = static_cast<std::size_t>(std::ranges::upper_bound(plan.active, row) - plan.active.begin());
-    const key_rows<float> keys{e.keys, e.kv_heads, e.head_dim, keys_stride,
-                               e.key_slots ? std::span(e.key_slots, seen) : std::span<const uint32_t>{}};
-    query_attention(e.query + q * query_stride, e.heads, keys, plan.active.first(seen), s.probabilities.data() + q * e.heads * active,
-                    active);
-  }
-  return {s.probabilities.data(), active};
+  not_below(query_stride, e.heads * e.head_dim, "evidence: query_stride");
+  not_below(keys_stride, e.kv_heads * e.head_dim, "evidence: keys_stride");
+  s.probabilities.resize(queries * e.heads * plan.active.size());
+  const std::span<const uint32_t> slots{e.key_slots, e.key_slots ? plan.active.size() : 0};
+  return query_attention(e.query, query_stride, e.heads, key_rows<float>{e.keys, e.kv_heads, e.head_dim, keys_stride, slots}, plan.active,
+                         plan.rows.last(queries), s.probabilities.data());
 }
 
 evidence read_evidence(lazyprune_session& s, const lazyprune_evidence* pointer) {
   const evidence_kind wanted = s.step->wants();
   if (wanted == evidence_kind::none) return {};
-  const std::string expected = kind_name(static_cast<uint32_t>(wanted)) + ", as the plan wants";
-  require(pointer != nullptr, "evidence", expected, "null");
+  const auto expected = [&] { return kind_name(static_cast<uint32_t>(wanted)) + ", as the plan wants"; };
+  if (!pointer) wrong("evidence", expected(), "null");
   const lazyprune_evidence e = read(pointer, "evidence");
-  require(e.kind == static_cast<uint32_t>(wanted), "evidence", expected, kind_name(e.kind));
+  if (e.kind != static_cast<uint32_t>(wanted)) wrong("evidence", expected(), kind_name(e.kind));
   const layer_plan& plan = *s.inside;
-  const auto attention = [&](std::size_t queries) {
-    const probability_rows rows = probabilities_of(s, e, queries);
-    return attention_view{rows.data, e.heads, rows.stride, plan.active};
-  };
   switch (wanted) {
     case evidence_kind::none:
       break;
     case evidence_kind::attention:
-      return attention(1);
-    case evidence_kind::window: {
-      const std::size_t queries = s.step->window();
-      require(e.queries == queries, "evidence: queries", std::to_string(queries) + ", as the plan's window says",
-              std::to_string(e.queries));
-      const attention_view rows = attention(queries);
-      return window_view{rows.data, queries, rows.heads, rows.stride, plan.active};
-    }
+      return probabilities_of(s, e, 1).query(0);
+    case evidence_kind::window:
+      if (e.queries != s.step->window())
+        wrong("evidence: queries", std::to_string(s.step->window()) + ", as the plan's window says", std::to_string(e.queries));
+      return probabilities_of(s, e, e.queries);
     case evidence_kind::keys:
       require_data(e.data, "evidence: data");
-      require_at_least(e.stride, std::max<std::size_t>(e.kv_heads * e.head_dim, 1), "evidence: stride");
+      check_size(e.kv_heads, "evidence: kv_heads");
+      check_size(e.head_dim, "evidence: head_dim");
+      not_below(e.stride, e.kv_heads * e.head_dim, "evidence: stride");
       return key_view{e.data, e.kv_heads, e.head_dim, e.stride, plan.active};
     case evidence_kind::values:
       require_data(e.values, "evidence: values");
-      require_at_least(e.values_stride, std::max<std::size_t>(e.kv_heads * e.head_dim, 1), "evidence: values_stride");
-      require(e.kv_heads > 0 && e.heads % e.kv_heads == 0, "evidence: heads", "a multiple of kv_heads (" + std::to_string(e.kv_heads) + ")",
-              std::to_string(e.heads));
-      return value_view{attention(1), e.values, e.kv_heads, e.head_dim, e.values_stride};
+      check_heads(e);
+      not_below(e.values_stride, e.kv_heads * e.head_dim, "evidence: values_stride");
+      return value_view{probabilities_of(s, e, 1).query(0), e.values, e.kv_heads, e.head_dim, e.values_stride};
     case evidence_kind::hidden:
       require_data(e.data, "evidence: data");
-      require_at_least(e.hidden, 1, "evidence: hidden");
-      require_at_least(e.stride, e.hidden, "evidence: stride");
+      not_below(e.hidden, 1, "evidence: hidden");
+      not_below(e.stride, e.hidden, "evidence: stride");
       return hidden_view{e.data, e.hidden, e.stride, plan.rows, plan.active};
     case evidence_kind::ids:
       require_data(e.ids, "evidence: ids");
-      require(e.ids_count == s.session.known(), "evidence: ids_count", std::to_string(s.session.known()) + ", one of each known token",
-              std::to_string(e.ids_count));
+      if (e.ids_count != s.session.known())
+        wrong("evidence: ids_count", std::to_string(s.session.known()) + ", one of each known token", std::to_string(e.ids_count));
       return id_view{{e.ids, e.ids_count}, plan.active};
   }
   return {};
+}
+
+/// As much of a text as there is room for, with a 0 at its end, and the length of all of it.
+void write_text(const std::string& text, char* out, size_t room, size_t* length) {
+  given(length, "length");
+  if (room > 0) {
+    const std::size_t copied = std::min(text.size(), room - 1);
+    std::memcpy(&given(out, "out"), text.data(), copied);
+    out[copied] = '\0';
+  }
+  *length = text.size();
 }
 
 }  // namespace
@@ -370,12 +424,12 @@ void lazyprune_registry_free(lazyprune_registry* registry) { delete registry; }
 lazyprune_status lazyprune_registry_add_scorer(lazyprune_registry* registry, const char* name, const lazyprune_scorer* scorer) {
   return guarded([&] {
     const lazyprune_scorer s = read(scorer, "scorer");
-    require(s.wants <= LAZYPRUNE_IDS, "scorer: wants", "a kind of evidence, 0 to 6", std::to_string(s.wants));
-    require((s.wants == LAZYPRUNE_WINDOW) == (s.window > 0), "scorer: window", "queries where it wants a window, else 0",
-            std::to_string(s.window));
-    require(s.wants != LAZYPRUNE_NOTHING || s.every_layer == 0, "scorer: every_layer", "0 of a scorer that wants no evidence",
-            std::to_string(s.every_layer));
-    require(s.score != nullptr, "scorer: score", "a function", "null");
+    if (s.wants > LAZYPRUNE_IDS) wrong("scorer: wants", "a kind of evidence, 0 to 6", std::to_string(s.wants));
+    if ((s.wants == LAZYPRUNE_WINDOW) != (s.window > 0))
+      wrong("scorer: window", "queries where it wants a window, else 0", std::to_string(s.window));
+    if (s.wants == LAZYPRUNE_NOTHING && s.every_layer != 0)
+      wrong("scorer: every_layer", "0 of a scorer that wants no evidence", std::to_string(s.every_layer));
+    if (!s.score) wrong("scorer: score", "a function", "null");
     given(registry, "registry").policies.add(&given(name, "name"), any_scorer(caller_scorer(s)));
   });
 }
@@ -383,8 +437,8 @@ lazyprune_status lazyprune_registry_add_scorer(lazyprune_registry* registry, con
 lazyprune_status lazyprune_registry_add_schedule(lazyprune_registry* registry, const char* name, const lazyprune_schedule* schedule) {
   return guarded([&] {
     const lazyprune_schedule s = read(schedule, "schedule");
-    require(s.reserved == 0, "schedule: reserved", "0", std::to_string(s.reserved));
-    require(s.keep != nullptr, "schedule: keep", "a function", "null");
+    if (s.reserved != 0) wrong("schedule: reserved", "0", std::to_string(s.reserved));
+    if (!s.keep) wrong("schedule: keep", "a function", "null");
     given(registry, "registry").policies.add(&given(name, "name"), any_schedule(caller_schedule(s)));
   });
 }
@@ -413,14 +467,16 @@ lazyprune_status lazyprune_policy_text(const lazyprune_registry* registry, const
                                        char* out, size_t room, size_t* length) {
   return guarded([&] {
     const lazyprune_session_options o = read(options, "options");
-    const std::string all = text(parse_policy(&given(policy, "policy")), layers_of(o), policies_of(registry));
-    if (room > 0) {
-      const std::size_t written = std::min(all.size(), room - 1);
-      given(length, "length");
-      std::memcpy(&given(out, "out"), all.data(), written);
-      out[written] = '\0';
-    }
-    given(length, "length") = all.size();
+    write_text(text(parse_policy(&given(policy, "policy")), layers_of(o), policies_of(registry)), out, room, length);
+  });
+}
+
+lazyprune_status lazyprune_policy_help(const lazyprune_registry* registry, char* out, size_t room, size_t* length) {
+  return guarded([&] {
+    const policy_registry& all = policies_of(registry);
+    write_text("presets: " + all.preset_help() + "\nscorers: " + all.scorers().help() + "\nschedules, in the place of stages: " +
+                   all.schedules().help() + "\nselectors: " + all.selectors().help() + "\nstores: " + all.stores().help() + "\n",
+               out, room, length);
   });
 }
 
@@ -468,23 +524,21 @@ lazyprune_status lazyprune_session_get_state(const lazyprune_session* session, l
   return guarded([&] {
     const any_session& s = given(session, "session").session;
     const frontier_table& tokens = s.tokens();
-    write(out,
-          {0, s.layers(), s.known(), tokens.slots(), tokens.stored_count(), tokens.waiting_slots(), tokens.waiting_count(),
-           tokens.lost_count()},
-          "out");
+    written(out, "out")
+        .fill({0, s.layers(), s.known(), tokens.slots(), tokens.stored_count(), tokens.waiting_slots(), tokens.waiting_count(),
+               tokens.lost_count()});
   });
 }
 
 lazyprune_status lazyprune_session_get_token(const lazyprune_session* session, uint32_t position, lazyprune_token* out) {
   return guarded([&] {
     const frontier_table& t = given(session, "session").session.tokens();
-    require(position < t.known(), "position", "below the tokens known (" + std::to_string(t.known()) + ")", std::to_string(position));
+    if (position >= t.known()) wrong("position", "below the tokens known (" + std::to_string(t.known()) + ")", std::to_string(position));
     const bool has_slot = t.has_slot(position);
     const uint32_t place = !has_slot ? LAZYPRUNE_CARRIED : t.waiting(position) ? LAZYPRUNE_WAITING : LAZYPRUNE_STORED;
-    write(out,
-          {0, t.frontier(position), place, has_slot ? t.slot(position) : 0, t.lost(position) ? 1u : 0u, t.gone(position) ? 1u : 0u,
-           t.score(position), 0},
-          "out");
+    written(out, "out")
+        .fill({0, t.frontier(position), place, has_slot ? t.slot(position) : 0, t.lost(position) ? 1u : 0u, t.gone(position) ? 1u : 0u,
+               t.score(position), 0});
   });
 }
 
@@ -492,9 +546,9 @@ lazyprune_status lazyprune_session_get_statistics(const lazyprune_session* sessi
   return guarded([&] {
     const any_session& s = given(session, "session").session;
     const statistics& sums = s.stats();
-    write(out,
-          {0, s.layers(), sums.steps, sums.rows, sums.dense_rows, sums.revived, sums.prefill_rows.data(), sums.prefill_dense_rows.data()},
-          "out");
+    written(out, "out")
+        .fill({0, s.layers(), sums.steps, sums.rows, sums.dense_rows, sums.revived, sums.prefill_rows.data(),
+               sums.prefill_dense_rows.data()});
   });
 }
 
@@ -507,12 +561,15 @@ lazyprune_status lazyprune_session_get_losses(const lazyprune_session* session, 
   });
 }
 
+lazyprune_status lazyprune_step_check(const lazyprune_session* session, const lazyprune_request* request) {
+  return guarded([&] { given(session, "session").session.check(read_request(request)); });
+}
+
 lazyprune_status lazyprune_step_begin(lazyprune_session* session, const lazyprune_request* request, uint32_t* layers) {
   return guarded([&] {
-    const lazyprune_request r = read(request, "request");
-    const lazyprune::phase in = read_phase(r.phase);
+    const step_request r = read_request(request);
     given(layers, "layers");
-    given(session, "session").step.emplace(session->session.begin({r.tokens, in, r.outputs}));
+    given(session, "session").step.emplace(session->session.begin(r));
     session->next = 0;
     session->inside = nullptr;
     *layers = session->step->layers();
@@ -528,21 +585,18 @@ lazyprune_status lazyprune_step_enter(lazyprune_session* session, uint32_t layer
     if (session->inside) out_of_order("layer " + std::to_string(session->inside->layer) + " left");
     if (session->next == step.layers()) out_of_order("no layer, all " + std::to_string(step.layers()) + " are left");
     if (layer != session->next) out_of_order("layer " + std::to_string(session->next));
-    lazyprune_plan empty = LAZYPRUNE_PLAN;
-    write(out, empty, "out");
+    const written to(out, "out");
     const layer_plan& plan = step.enter(layer);
     session->inside = &plan;
-    write(out,
-          {0, plan.layer, plan.active.data(), plan.active.size(), plan.rows.data(),
-           reinterpret_cast<const lazyprune_source*>(plan.sources.data()), plan.rows.size(), plan.finish,
-           static_cast<uint32_t>(step.wants()), step.wants() == evidence_kind::window ? static_cast<uint32_t>(step.window()) : 0},
-          "out");
+    to.fill({0, plan.layer, plan.active.data(), plan.active.size(), plan.rows.data(),
+             reinterpret_cast<const lazyprune_source*>(plan.sources.data()), plan.rows.size(), plan.finish,
+             static_cast<uint32_t>(step.wants()), step.wants() == evidence_kind::window ? static_cast<uint32_t>(step.window()) : 0});
   });
 }
 
 lazyprune_status lazyprune_step_pages(const lazyprune_session* session, size_t size, uint32_t* pages, size_t room, size_t* count) {
   return guarded([&] {
-    require(size > 0, "size", "at least 1", "0");
+    not_below(size, 1, "size");
     if (room > 0) given(pages, "pages");
     if (!given(session, "session").step) report_error(error("session", "pages", "a step that was begun", "none", error_code::wrong_order));
     given(count, "count") = session->step->pages(size, {pages, room});
@@ -553,12 +607,11 @@ lazyprune_status lazyprune_step_leave(lazyprune_session* session, const lazyprun
   return guarded([&] {
     step<any_session>& step = step_of(session, "leave");
     if (!session->inside) report_error(error("session", "leave", "a layer that was entered", "none", error_code::wrong_order));
-    lazyprune_spills none = LAZYPRUNE_SPILLS;
-    write(out, none, "out");
+    const written to(out, "out");
     step.leave(read_evidence(*session, shown));
     session->inside = nullptr;
     ++session->next;
-    write(out, {0, step.margin(), reinterpret_cast<const lazyprune_spill*>(step.spills().data()), step.spills().size()}, "out");
+    to.fill({0, step.margin(), reinterpret_cast<const lazyprune_spill*>(step.spills().data()), step.spills().size()});
   });
 }
 

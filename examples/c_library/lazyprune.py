@@ -7,15 +7,17 @@
     for layer in range(layers):
         plan = session.enter(layer)
         ...  # gather plan.sources, compute plan.rows, attend over plan.active
-        for row, slot, source, to in session.leave(attention=probabilities):
+        for row, slot, origin, to in session.leave(plan.wants, data=probabilities, stride=len(plan.active), heads=heads):
             ...  # save
     session.finish()
 
-Arrays are anything with a buffer of the right type (numpy, array.array); what the library hands out are ctypes arrays over its own memory, valid
-as long as the header says, which numpy reads without a copy (numpy.frombuffer).
+Arrays are anything with a buffer of the right type (numpy, array.array, ctypes); what the library hands out are ctypes arrays over its own
+memory, valid as long as the header says, which numpy reads without a copy (numpy.frombuffer).
 """
 
 import ctypes
+import operator
+import traceback
 from ctypes import POINTER, Structure, byref, c_char_p, c_float, c_int32, c_size_t, c_uint32, c_uint64, c_uint8, c_void_p
 
 PREFILL, DECODE = 0, 1
@@ -155,13 +157,15 @@ def _array(pointer, count):
 
 
 def _pointer(array, kind):
-    """Into an array with a buffer; the caller keeps it alive."""
-    if array is None:
-        return None
+    """A pointer into an array with a buffer, and what has to live as long as it is used; one that is read-only is copied."""
     view = memoryview(array)
-    if view.itemsize != ctypes.sizeof(kind) or view.format not in ("f" if kind is c_float else "IL") or not view.c_contiguous:
+    formats = "f" if kind is c_float else "IL"
+    if view.itemsize != ctypes.sizeof(kind) or view.format.lstrip("<=@") not in formats or not view.c_contiguous:
         raise TypeError(f"expected a contiguous array of {kind.__name__}, found format {view.format!r}")
-    return ctypes.cast(ctypes.addressof(ctypes.c_char.from_buffer(view)), POINTER(kind)) if view.nbytes else None
+    if view.nbytes == 0:
+        return None, None
+    memory = (c_uint8 * view.nbytes).from_buffer_copy(view) if view.readonly else (c_uint8 * view.nbytes).from_buffer(view)
+    return ctypes.cast(memory, POINTER(kind)), memory
 
 
 # Every function that returns a status, with the types of its arguments.
@@ -171,6 +175,7 @@ _CALLS = {
     "registry_add_schedule": [c_void_p, c_char_p, POINTER(Schedule)],
     "scratch_create": [POINTER(c_void_p)],
     "session_create": [c_void_p, c_char_p, POINTER(SessionOptions), POINTER(c_void_p)],
+    "policy_help": [c_void_p, c_char_p, c_size_t, POINTER(c_size_t)],
     "policy_text": [c_void_p, c_char_p, POINTER(SessionOptions), c_char_p, c_size_t, POINTER(c_size_t)],
     "session_clone": [c_void_p, POINTER(c_void_p)],
     "session_reserve": [c_void_p, c_size_t],
@@ -184,6 +189,7 @@ _CALLS = {
     "session_get_token": [c_void_p, c_uint32, POINTER(Token)],
     "session_get_statistics": [c_void_p, POINTER(Statistics)],
     "session_get_losses": [c_void_p, POINTER(POINTER(c_uint32)), POINTER(c_size_t)],
+    "step_check": [c_void_p, POINTER(Request)],
     "step_begin": [c_void_p, POINTER(Request), POINTER(c_uint32)],
     "step_enter": [c_void_p, c_uint32, POINTER(Plan)],
     "step_pages": [c_void_p, c_size_t, POINTER(c_uint32), c_size_t, POINTER(c_size_t)],
@@ -228,13 +234,16 @@ class Library:
         getattr(self._library, f"lazyprune_{name}_free")(handle)
 
     def add_scorer(self, name, score, wants=ATTENTION, window=0, every_layer=False):
-        """`score(shown, scores)` writes the scores (shown.active), larger is more important. An exception in it is printed, and the scores
-        stay 0."""
+        """`score(shown, scores)` writes the scores (shown.active), larger is more important. An exception in it is printed, and all scores
+        are then 0."""
 
         def scores(_, shown, out):
             here = _array(out, shown.contents.active)
-            ctypes.memset(here, 0, ctypes.sizeof(here))
-            score(shown.contents, here)
+            try:
+                score(shown.contents, here)
+            except Exception:  # which nobody could catch
+                traceback.print_exc()
+                ctypes.memset(here, 0, ctypes.sizeof(here))
 
         callback = SCORE(scores)
         self._callbacks.append(callback)
@@ -247,11 +256,9 @@ class Library:
         def answer(_, layer, scores):
             try:
                 kept = keep(layer.contents, _array(scores, layer.contents.active) if sees_scores else None)
-                return EVERYTHING if kept is None else kept
-            except Exception as fault:  # which ctypes would turn into a number
-                import traceback
-
-                traceback.print_exception(fault)
+                return EVERYTHING if kept is None else max(operator.index(kept), 0)
+            except Exception:  # which ctypes would turn into a number
+                traceback.print_exc()
                 return EVERYTHING
 
         callback = KEEP(answer)
@@ -259,34 +266,56 @@ class Library:
         schedule = Schedule(first=first, sees_scores=sees_scores, keep=callback)
         self.call("registry_add_schedule", self._registry, name.encode(), byref(schedule))
 
-    def _options(self, layers, max_tokens, attention_after):
-        options = SessionOptions(layers=layers, max_tokens=max_tokens)
+    def _options(self, layers, max_tokens=0, attention_after=None, scratch=None):
+        options = SessionOptions(layers=layers, max_tokens=max_tokens, scratch=scratch and scratch.handle)
         if attention_after is not None:
             options.attention_after = (c_uint32 * len(attention_after))(*attention_after)
             options.attention_after_count = len(attention_after)
         return options
 
-    def session(self, policy, layers, max_tokens=0, attention_after=None):
+    def scratch(self):
+        """What the sessions of one thread may share."""
+        return Scratch(self)
+
+    def session(self, policy, layers, max_tokens=0, attention_after=None, scratch=None):
         """A session under the policy of that text, for a model of so many layers."""
         handle = c_void_p()
-        options = self._options(layers, max_tokens, attention_after)
+        options = self._options(layers, max_tokens, attention_after, scratch)
         self.call("session_create", self._registry, policy.encode(), byref(options), byref(handle))
         return Session(self, handle)
 
+    def _text(self, name, *arguments):
+        length = c_size_t()
+        self.call(name, self._registry, *arguments, None, 0, byref(length))
+        out = ctypes.create_string_buffer(length.value + 1)
+        self.call(name, self._registry, *arguments, out, len(out), byref(length))
+        return out.value.decode()
+
     def policy_text(self, policy, layers, attention_after=None):
         """All flags of the policy, written out."""
-        options, length = self._options(layers, 0, attention_after), c_size_t()
-        self.call("policy_text", self._registry, policy.encode(), byref(options), None, 0, byref(length))
-        out = ctypes.create_string_buffer(length.value + 1)
-        self.call("policy_text", self._registry, policy.encode(), byref(options), out, len(out), byref(length))
-        return out.value.decode()
+        return self._text("policy_text", policy.encode(), byref(self._options(layers, 0, attention_after)))
+
+    def policy_help(self):
+        """The presets, scorers, schedules, selectors and stores that there are, a kind a line."""
+        return self._text("policy_help")
+
+
+class Scratch:
+    """Selection's scratch, for the sessions of one thread (Library.scratch)."""
+
+    def __init__(self, library):
+        self._library, self.handle = library, c_void_p()
+        library.call("scratch_create", byref(self.handle))
+
+    def __del__(self):
+        self._library.free("scratch", self.handle)
 
 
 class Session:
-    """One sequence's session; its calls raise Error."""
+    """One sequence's session; its calls raise Error. `margin`: how clear the last selection was (lazyprune_spills)."""
 
     def __init__(self, library, handle):
-        self._library, self._handle = library, handle
+        self._library, self._handle, self.margin = library, handle, float("nan")
 
     def __del__(self):
         self._library.free("session", self._handle)
@@ -345,6 +374,10 @@ class Session:
         self._call("session_get_losses", byref(positions), byref(count))
         return list(positions[: count.value])
 
+    def check(self, tokens, phase=PREFILL, outputs=1):
+        """Raises what begin would."""
+        self._call("step_check", byref(Request(tokens=tokens, phase=phase, outputs=outputs)))
+
     def begin(self, tokens, phase=PREFILL, outputs=1):
         """The layers of the step."""
         layers = c_uint32()
@@ -365,12 +398,18 @@ class Session:
 
     def leave(self, kind=NOTHING, **fields):
         """The rows to save: (row, slot, origin, to), where the evidence is of that kind; its fields are the struct's, arrays among them."""
-        types = dict(Evidence._fields_)
+        types, alive = dict(Evidence._fields_), []
         evidence = Evidence(kind=kind)
         for name, value in fields.items():
-            setattr(evidence, name, _pointer(value, types[name]._type_) if hasattr(types[name], "contents") else value)
+            if name not in types:
+                raise TypeError(f"expected a field of Evidence, found {name}")
+            if value is not None and hasattr(types[name], "contents"):
+                value, memory = _pointer(value, types[name]._type_)
+                alive.append(memory)
+            setattr(evidence, name, value)
         spills = Spills()
         self._call("step_leave", byref(evidence), byref(spills))
+        self.margin = spills.margin
         return [(s.row, s.slot, s.origin, s.to) for s in _array(spills.items, spills.count)]
 
     def finish(self):

@@ -15,7 +15,7 @@ TEST_CASE("the engine in C keeps what the program keeps") {
     return policy == 0 ? std::vector<way>(ways.begin(), ways.end()) : std::vector<way>{ways[1]};
   });
 
-  // Other evidence: a window of queries, values, keys, hidden states; and queries and keys in the place of probabilities.
+  // Other evidence: a window of queries, values, keys, none, every layer's; and queries and keys in the place of probabilities.
   const temporary_folder files;
   const std::string ids = prompts_as_ids().front();
   std::string spaced = ids;

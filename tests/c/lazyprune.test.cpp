@@ -528,8 +528,11 @@ TEST_CASE("what is wrong has its code and its line, and changes nothing") {
   request.phase = LAZYPRUNE_PREFILL;
   request.outputs = 9;
   CHECK(said(lazyprune_step_begin(s, &request, &depth)) == "1 session: begin: expected at most as many outputs as new tokens (8), found 9");
+  CHECK(said(lazyprune_step_check(s, &request)).ends_with("at most as many outputs as new tokens (8), found 9"));
   request.outputs = 1;
+  ok(lazyprune_step_check(s, &request));
   ok(lazyprune_step_begin(s, &request, &depth));
+  CHECK(said(lazyprune_step_check(s, &request)).starts_with("2 session: begin: "));
   REQUIRE(depth == layers);
   CHECK(said(lazyprune_step_begin(s, &request, &depth)).starts_with("2 session: begin: expected the last step finished"));
   CHECK(said(lazyprune_step_enter(s, 1, &plan)) == "2 session: enter: expected layer 0, found layer 1");
@@ -557,7 +560,7 @@ TEST_CASE("what is wrong has its code and its line, and changes nothing") {
   CHECK(leave([](auto& e) { e.kind = LAZYPRUNE_KEYS; }) == "1 evidence: expected attention, as the plan wants, found keys");
   CHECK(leave([](auto& e) { e.kind = 77; }) == "1 evidence: expected attention, as the plan wants, found kind 77");
   CHECK(leave([](auto& e) { e.stride = 7; }) == "1 evidence: stride: expected at least 8, found 7");
-  CHECK(leave([](auto& e) { e.heads = 0; }) == "1 evidence: heads: expected at least 1, found 0");
+  CHECK(leave([](auto& e) { e.heads = 0; }) == "1 evidence: heads: expected 1 to 65536, found 0");
   CHECK(leave([](auto& e) { e.data = nullptr; }) == "1 evidence: data: expected probabilities, or a query and keys, found null");
   const auto by_keys = [&](auto& e) {
     e.data = nullptr;
@@ -565,7 +568,9 @@ TEST_CASE("what is wrong has its code and its line, and changes nothing") {
     e.head_dim = 2;
     e.kv_heads = 2;
   };
-  CHECK(leave([&](auto& e) { by_keys(e), e.kv_heads = 0; }) == "1 evidence: kv_heads: expected at least 1, found 0");
+  CHECK(leave([&](auto& e) { by_keys(e), e.kv_heads = 0; }) == "1 evidence: kv_heads: expected 1 to 65536, found 0");
+  CHECK(leave([&](auto& e) { by_keys(e), e.heads = std::size_t{1} << 62, e.head_dim = 4; }) ==
+        "1 evidence: heads: expected 1 to 65536, found 4611686018427387904");
   CHECK(leave([&](auto& e) { by_keys(e), e.kv_heads = 3; }) == "1 evidence: heads: expected a multiple of kv_heads (3), found 4");
   CHECK(leave([&](auto& e) { by_keys(e), e.keys_stride = 3; }) == "1 evidence: keys_stride: expected at least 4, found 3");
   CHECK(leave([&](auto& e) { by_keys(e), e.query_stride = 7; }) == "1 evidence: query_stride: expected at least 8, found 7");
@@ -611,6 +616,14 @@ TEST_CASE("policies and options that are wrong") {
   CHECK(std::string(text) == "--stages 2:0.5 --scorer");
   CHECK(length == lazyprune::text(parse_policy("lazyllm --stages 2:0.5"), layers, policies()).size());
 
+  std::vector<char> help(1u << 16);
+  ok(lazyprune_policy_help(nullptr, help.data(), help.size(), &length));
+  const std::string listed = help.data();
+  CHECK(listed.size() == length);
+  for (const char* line : {"presets: lazyllm; ", "\nscorers: last_query_attention:over=", "\nschedules, in the place of stages: every:",
+                           "\nselectors: top_k ", "\nstores: keep_all "})
+    CHECK_MESSAGE(listed.find(line) != std::string::npos, line);
+
   const registry_handle registry = new_registry();
   lazyprune_scorer scorer = LAZYPRUNE_SCORER;
   const auto add = [&] { return said(lazyprune_registry_add_scorer(registry.get(), "mine", &scorer)); };
@@ -645,7 +658,11 @@ TEST_CASE("structs of callers that know more, or less") {
   ok(lazyprune_step_begin(session.get(), &request.known, &depth));
   ok(lazyprune_session_abandon(session.get()));
   request.known.struct_size = 8;
-  CHECK(said(lazyprune_step_begin(session.get(), &request.known, &depth)) == "1 request: expected struct_size of 24 at least, found 8");
+  CHECK(said(lazyprune_step_begin(session.get(), &request.known, &depth)) ==
+        "1 request: expected a struct_size from 24 to 4096, as its initializer writes it, found 8");
+
+  request.known.struct_size = 1u << 30;  // never written
+  CHECK(said(lazyprune_step_begin(session.get(), &request.known, &depth)).ends_with("as its initializer writes it, found 1073741824"));
 
   struct newer_state {
     lazyprune_session_state known = LAZYPRUNE_SESSION_STATE;

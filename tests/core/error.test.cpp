@@ -52,3 +52,8 @@ TEST_CASE("the hook sees an error before it is thrown") {
   CHECK_THROWS_AS(lazyprune::report_error({"a", "", "b"}), error);
   CHECK(seen.empty());
 }
+
+TEST_CASE("a line, whatever is told of") {
+  CHECK(std::string(error("a\nfile", "", "words", "two\nlines\n").what()) == "a\\x0afile: expected words, found two\\x0alines\\x0a");
+  CHECK(error("", "", "words", "two\nlines").found() == "two\nlines");
+}

@@ -89,7 +89,9 @@ TEST_CASE("scores of a layer, or null where none were asked for") {
   CHECK(complaint(with(R"("revived":[]},{"active":[0,2])", R"("revived":[],"scores":[1,2]},{"active":[0,2])")) ==
         "line 1: layers[0].scores: expected 3 entries, found 2");
   CHECK(complaint(with(R"("revived":[]},{"active":[0,2])", R"("revived":[],"scores":[1,null,2]},{"active":[0,2])")) ==
-        "line 1: layers[0].scores[1]: expected a number, found null");
+        "line 1: layers[0].scores[1]: expected a number, as a float, found null");
+  CHECK(complaint(with(R"("revived":[]},{"active":[0,2])", R"("revived":[],"scores":[1,1e300,2]},{"active":[0,2])"))
+            .starts_with("line 1: layers[0].scores[1]: expected a number, as a float, found 1"));
   CHECK(complaint(with(R"("revived":[]},{"active":[0,2])", R"("revived":[],"scores":7},{"active":[0,2])")) ==
         "line 1: layers[0].scores: expected an array or null, found 7");
 }

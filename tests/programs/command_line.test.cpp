@@ -73,8 +73,7 @@ TEST_CASE("commands and flags that do not exist") {
   CHECK(complaint(lazyprune_program({"ruin"})) == "arguments: expected what `lazyprune --help` shows, found ruin");
   CHECK(complaint(lazyprune_program({"run", "--promt", "x"})) == "arguments: expected what `lazyprune run --help` shows, found --promt");
   CHECK(complaint(lazyprune_program({"run", "-p"})).starts_with("arguments: expected what `lazyprune run --help` shows, found "));
-  CHECK(complaint(lazyprune_program({"compare", "a.jsonl"}))
-            .starts_with("arguments: expected what `lazyprune compare --help` shows, found "));
+  CHECK(complaint(lazyprune_program({"compare", "a.jsonl"})) == "compare: expected B.jsonl or --against MODEL, found neither");
   CHECK(fault({"-n", "2"}).starts_with("arguments: expected what `lazyprune run --help` shows, found "));
   CHECK(fault({"two\nlines"}) == "arguments: expected what `lazyprune run --help` shows, found two\\x0alines");
 }

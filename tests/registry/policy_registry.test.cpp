@@ -37,6 +37,10 @@ struct halve_once {
   }
 };
 
+struct two_words : halve_once {
+  static constexpr std::string_view name = "halve once";
+};
+
 std::string fault(auto&& call) {
   try {
     call();
@@ -127,6 +131,12 @@ TEST_CASE("the scorers that know something before the first layer, by name") {
   CHECK(mine.scorers_of_positions() == "random and recency");
   mine.add<oldest_first>();
   CHECK(mine.scorers_of_positions() == "oldest_first, random and recency");
+}
+
+TEST_CASE("a name stands between colons, commas and spaces") {
+  policy_registry mine;
+  CHECK(fault([&] { mine.add<two_words>(); }) == "registry: name: expected lower-case letters, digits and underscores, found halve once");
+  CHECK(fault([&] { mine.add_preset("Mine", "", [](layer_id) { return dense(); }); }).ends_with(", found Mine"));
 }
 
 TEST_CASE("a name is taken once") {

@@ -44,3 +44,27 @@ TEST_CASE("no slots given: token i lies in slot i; large scores do not overflow"
   query_attention(q.data(), 1, key_rows<float>{k.data(), 1, 2, 2, {}}, active, out.data(), 3);
   CHECK(out == std::vector<float>{0.5f, 0.0f, 0.5f});
 }
+
+TEST_CASE("several queries: each row sees what is not behind it") {
+  constexpr std::size_t heads = 4, kv_heads = 2, head_dim = 4, query_stride = 20;
+  std::mt19937 random(2);
+  std::normal_distribution<float> normal(0, 1);
+  std::vector<float> q(3 * query_stride), k(10 * kv_heads * head_dim);
+  for (float& x : q) x = normal(random);
+  for (float& x : k) x = normal(random);
+  const std::vector<position> active{0, 2, 5, 7, 8, 9}, rows{5, 8, 9};
+  const std::vector<std::uint32_t> places{9, 3, 1, 0, 4, 2};
+  const key_rows<float> keys{k.data(), kv_heads, head_dim, kv_heads * head_dim, places};
+  std::vector<float> out(rows.size() * heads * active.size(), -1.0f), one(heads * active.size());
+  const window_view all = query_attention(q.data(), query_stride, heads, keys, active, rows, out.data());
+  CHECK(all.queries == 3);
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    const std::size_t seen = r == 0 ? 3 : r == 1 ? 5 : 6;
+    key_rows<float> some = keys;
+    some.slots = std::span(places).first(seen);
+    const attention_view alone =
+        query_attention(q.data() + r * query_stride, heads, some, std::span(active).first(seen), one.data(), active.size());
+    for (std::size_t h = 0; h < heads; ++h)
+      for (std::size_t i = 0; i < active.size(); ++i) CHECK(all.query(r)(h, i) == (i < seen ? alone(h, i) : 0.0f));
+  }
+}

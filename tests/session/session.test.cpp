@@ -674,7 +674,7 @@ TEST_CASE("adopted tokens have their keys at all layers") {
 
 TEST_CASE("evidence that does not come, or is of another kind or size, is an error when the step is finished") {
   const std::vector<float> numbers(64, 1.0f);
-  const auto left_with = [&](auto&& leave) {
+  const auto left_with = [&](const char* found, auto&& leave) {
     lazyprune::session session(policy{last_query_attention{}, stages{{1, 0.5}}, top_k{}, keep_all{}}, {.layers = 2});
     auto step = session.begin({4});
     const layer_plan& plan = step.enter(0);
@@ -682,16 +682,18 @@ TEST_CASE("evidence that does not come, or is of another kind or size, is an err
     leave(step, plan);
     CHECK(step.enter(1).active.size() == 4);  // nothing was pruned
     step.leave();
-    CHECK_THROWS_WITH_AS(step.finish(),
-                         "session: finish: expected the evidence that was wanted at every layer, found a layer left without it", error);
+    CHECK_THROWS_WITH_AS(step.finish(), ("session: finish: expected layer 0 left with attention, found " + std::string(found)).c_str(),
+                         error);
     CHECK(session.stats().steps == 0);
     CHECK_THROWS_AS((void)session.begin({1}), error);
     session.abandon();
     CHECK_NOTHROW((void)session.begin({1}));
   };
-  left_with([](auto& step, const layer_plan&) { step.leave(); });
-  left_with([&](auto& step, const layer_plan& plan) { step.leave(evidence(key_view{numbers.data(), 1, 4, 4, plan.active})); });
-  left_with([&](auto& step, const layer_plan& plan) { step.leave(attention_view{numbers.data(), 1, 3, plan.active.first(3)}); });
+  left_with("no evidence", [](auto& step, const layer_plan&) { step.leave(); });
+  left_with("keys", [&](auto& step, const layer_plan& plan) { step.leave(evidence(key_view{numbers.data(), 1, 4, 4, plan.active})); });
+  left_with("another number of tokens or queries", [&](auto& step, const layer_plan& plan) {
+    step.leave(attention_view{numbers.data(), 1, 3, plan.active.first(3)});
+  });
 }
 
 TEST_CASE("a scorer of ids sees those of every known token, pruned ones included") {

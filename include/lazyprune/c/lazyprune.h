@@ -19,11 +19,12 @@
  *   lazyprune_step_finish(session);
  *
  * Every call returns a status. Its message is "" or one line, and is the calling thread's until its next call that fails. A call that fails
- * has changed nothing, but for lazyprune_step_finish, whose step is then to be abandoned. No exception leaves the library, and none may
- * enter it: a callback returns, and neither throws nor jumps.
+ * has changed nothing. No exception leaves the library, and none may enter it: a callback returns, and neither throws nor jumps, nor calls
+ * into the session that it is called from.
  *
- * Structs begin with their size, as the initializers here write it. The library reads and writes no more of a struct than its caller knows,
- * so that a program goes on working with libraries that know more. Within one LAZYPRUNE_ABI structs only grow, at their ends.
+ * Structs that have an initializer here begin with their size, which it writes. The library reads and writes no more of such a struct than
+ * its caller knows, so that a program goes on working with libraries that know more. Within one LAZYPRUNE_ABI these structs only grow, at
+ * their ends; the others (lazyprune_status, lazyprune_source, lazyprune_spill) stay as they are.
  *
  * Threads: a registry may be used by several threads once nothing is added to it. A session, and the step in it, belong to one thread at a
  * time; different sessions are independent, but for those that were created with one scratch, which belong to one thread all together. A
@@ -129,7 +130,8 @@ typedef struct lazyprune_evidence {
   size_t ids_count;
   /* For engines whose attention is fused and yields no probabilities. Where `data` is null, ATTENTION, WINDOW and VALUES are computed from
      the queries (queries, heads, head_dim), of ATTENTION and VALUES one, and the keys (slots, kv_heads, head_dim), both after RoPE:
-     softmax of q.k / sqrt(head_dim). Scale the query where the model does otherwise. It costs one pass over the active keys a query. */
+     softmax of q.k / sqrt(head_dim). Scale the query where the model does otherwise. It costs one pass over the active keys a query, and
+     room for the probabilities, which the session keeps. */
   const float* query;
   size_t query_stride; /* between queries; 0: heads * head_dim */
   const float* keys;
@@ -142,7 +144,8 @@ typedef struct lazyprune_evidence {
 /* ---- policies of one's own ---- */
 
 /* Policies are chosen by their text, as the program's flags spell it: "lazyllm --stages 9:0.7". A registry has the library's own, and a
-   user's beside them, under a name that the text then uses: "lazyllm --scorer mine". */
+   user's beside them, under a name that the text then uses: "lazyllm --scorer mine". Scorers and schedules can be a user's; selectors,
+   stores and presets are the library's. */
 typedef struct lazyprune_registry lazyprune_registry;
 
 /* What a scorer is shown, valid for the call. */
@@ -224,8 +227,8 @@ typedef struct lazyprune_session_options {
 #define LAZYPRUNE_SESSION_OPTIONS \
   { sizeof(lazyprune_session_options), 0, 0, NULL, 0, NULL }
 
-/* `policy`: a preset's name, then flags: "lazyllm", "lazyllm_blocks --stages 15:0.3", "custom --schedule mine --scorer key_norm". A null
-   registry is the library's own. */
+/* `policy`: a preset's name, then flags: "lazyllm", "lazyllm_blocks --stages 15:0.3", "custom --schedule mine --scorer key_norm". Where no
+   name stands there, or "custom", what no flag says is lazyllm's, the paper's stages among it. A null registry is the library's own. */
 LAZYPRUNE_API lazyprune_status lazyprune_session_create(const lazyprune_registry* registry, const char* policy,
                                                         const lazyprune_session_options* options, lazyprune_session** out);
 LAZYPRUNE_API void lazyprune_session_free(lazyprune_session* session); /* null is allowed */
@@ -234,6 +237,9 @@ LAZYPRUNE_API void lazyprune_session_free(lazyprune_session* session); /* null i
    whole text, without the 0. */
 LAZYPRUNE_API lazyprune_status lazyprune_policy_text(const lazyprune_registry* registry, const char* policy,
                                                      const lazyprune_session_options* options, char* out, size_t room, size_t* length);
+
+/* What a registry knows, a kind a line: presets, scorers, schedules, selectors and stores, with the keys that they take. */
+LAZYPRUNE_API lazyprune_status lazyprune_policy_help(const lazyprune_registry* registry, char* out, size_t room, size_t* length);
 
 /* Between steps; the rest of this section, too, where nothing else is said. */
 LAZYPRUNE_API lazyprune_status lazyprune_session_clone(const lazyprune_session* session, lazyprune_session** out);
@@ -290,8 +296,8 @@ typedef struct lazyprune_statistics {
   { sizeof(lazyprune_statistics), 0, 0, 0, 0, 0, NULL, NULL }
 LAZYPRUNE_API lazyprune_status lazyprune_session_get_statistics(const lazyprune_session* session, lazyprune_statistics* out);
 
-/* Tokens that no later plan contains: those that came since the last begin, ascending, valid until the next. Their keys and values, and
-   their pages, can be freed. */
+/* Tokens that no later plan contains: those that came since the last begin, ascending, valid until the session is next changed. Their keys
+   and values, and their pages, can be freed. */
 LAZYPRUNE_API lazyprune_status lazyprune_session_get_losses(const lazyprune_session* session, const uint32_t** positions, size_t* count);
 
 /* ---- one step ---- */
@@ -306,6 +312,9 @@ typedef struct lazyprune_request {
 } lazyprune_request;
 #define LAZYPRUNE_REQUEST \
   { sizeof(lazyprune_request), LAZYPRUNE_PREFILL, 0, 1 }
+
+/* Whether begin would take the request: for batches, whose requests are all checked before the first step begins. */
+LAZYPRUNE_API lazyprune_status lazyprune_step_check(const lazyprune_session* session, const lazyprune_request* request);
 
 /* `layers`: those of this step. */
 LAZYPRUNE_API lazyprune_status lazyprune_step_begin(lazyprune_session* session, const lazyprune_request* request, uint32_t* layers);

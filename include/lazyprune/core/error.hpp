@@ -62,6 +62,7 @@ class error : public std::runtime_error {
       if (!part.empty()) text.append(part).append(": ");
     text.append("expected ").append(expected);
     if (!found.empty()) text.append(", found ").append(found);
+    for (std::size_t at = 0; (at = text.find('\n', at)) != text.npos; at += 4) text.replace(at, 1, "\\x0a");  // one line
     return text;
   }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <concepts>
+#include <string_view>
 #include <variant>
 
 #include <lazyprune/core/views.hpp>
@@ -11,6 +12,11 @@ namespace lazyprune {
 inline namespace v0 {
 
 enum class evidence_kind : std::uint8_t { none, attention, window, keys, values, hidden, ids };
+
+constexpr std::string_view name_of(evidence_kind kind) {
+  constexpr std::string_view names[] = {"no evidence", "attention", "a window of queries", "keys", "values", "hidden states", "ids"};
+  return names[static_cast<std::size_t>(kind)];
+}
 
 /// The alternatives are in the order of evidence_kind. Positions need no engine, so that with `evidence{}` an engine shows nothing.
 using evidence = std::variant<token_view, attention_view, window_view, key_view, value_view, hidden_view, id_view>;

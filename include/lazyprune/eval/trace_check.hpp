@@ -56,13 +56,20 @@ struct plan_difference {
 
   /// A few lines for people, the last one ended.
   std::string text() const;
-  friend bool operator==(const plan_difference& a, const plan_difference& b) {
-    return a.step == b.step && a.layer == b.layer && a.fault == b.fault && a.missing == b.missing && a.extra == b.extra;
-  }
 };
 
 /// The scores (active) that a layer of a step gave; empty: not known.
 using scores_of_layer = std::function<std::span<const float>(std::size_t step, layer_id layer)>;
+
+/// Reports `error` where the steps are not numbered from 0, or not all of so many layers: traces that were read are whole.
+inline void require_whole(const std::vector<step_trace>& trace, std::size_t layers) {
+  if (trace.empty()) report_error(error("trace", "", "at least one step", "none"));
+  for (std::size_t s = 0; s < trace.size(); ++s) {
+    if (trace[s].step != s) report_error(error("trace", "step", std::to_string(s), std::to_string(trace[s].step)));
+    if (trace[s].layers.size() != layers)
+      report_error(error("trace", "layers", std::to_string(layers) + " as in the model", std::to_string(trace[s].layers.size())));
+  }
+}
 
 namespace detail {
 
@@ -70,12 +77,6 @@ namespace detail {
 struct shown_scores {
   void score(const attention_view& shown, std::span<float> out) const { std::ranges::copy(shown.head(0), out.begin()); }
 };
-
-inline std::vector<position> left_out(std::span<const position> from, std::span<const position> without) {
-  std::vector<position> rest;
-  std::ranges::set_difference(from, without, std::back_inserter(rest));
-  return rest;
-}
 
 /// The best `count` of the positions by these scores, the last position whatever its score; ascending.
 inline std::vector<position> best_positions(std::span<const position> positions, std::span<const float> scores, std::size_t count) {
@@ -103,6 +104,16 @@ inline std::vector<float> scores_at(std::span<const float> scores, std::span<con
   return some;
 }
 
+/// The layer nearest to this one, below `layers`, of two as near the lower, of which that is true; none: of no other.
+template <class Is>
+std::optional<layer_id> nearest_layer(layer_id layer, layer_id layers, const Is& is) {
+  for (layer_id distance = 1; distance < layers; ++distance) {
+    if (distance <= layer && is(layer - distance)) return layer - distance;
+    if (layer + distance < layers && is(layer + distance)) return layer + distance;
+  }
+  return std::nullopt;
+}
+
 /// What a layer of a trace is held against: the plan, and the session that made it.
 struct expected_layer {
   const layer_plan& plan;
@@ -118,15 +129,14 @@ struct expected_layer {
   }
 };
 
-/// The layer whose scores keep just the tokens that entered layer `entered` of the step; none: no other layer's do.
+/// The nearest other layer whose scores keep just the tokens that entered layer `entered` of the step; none: no other layer's do.
 inline std::optional<layer_id> layer_that_keeps(const step_trace& step, layer_id entered, const scores_of_layer& scores) {
-  for (layer_id other = 0; entered > 0 && other + 1 < step.layers.size(); ++other) {
-    if (other + 1 == entered) continue;
-    const std::vector<position>&from = step.layers[entered - 1].active, &kept = step.layers[entered].active;
+  if (entered == 0) return std::nullopt;
+  const std::vector<position>&from = step.layers[entered - 1].active, &kept = step.layers[entered].active;
+  return nearest_layer(entered - 1, static_cast<layer_id>(step.layers.size()) - 1, [&](layer_id other) {
     const std::vector<float> given = scores_at(scores(step.step, other), step.layers[other].active, from);
-    if (!given.empty() && best_positions(from, given, kept.size()) == kept) return other;
-  }
-  return std::nullopt;
+    return !given.empty() && best_positions(from, given, kept.size()) == kept;
+  });
 }
 
 /// The difference of a layer's tokens from the plan, and its name; none where they are the same. `others`: see first_plan_difference.
@@ -135,8 +145,8 @@ inline std::optional<plan_difference> difference_at(const step_trace& step, cons
   const layer_trace& seen = step.layers[plan.layer];
   plan_difference found{step.step, plan.layer, plan_fault::other_rows, {}, {}, std::numeric_limits<float>::quiet_NaN(), {}};
   const auto differ = [&](std::span<const position> wanted, const std::vector<position>& has) {
-    found.missing = left_out(wanted, has);
-    found.extra = left_out(has, wanted);
+    found.missing = only_in(wanted, has);
+    found.extra = only_in(has, wanted);
     return !found.missing.empty() || !found.extra.empty();
   };
   const auto has_keys = [&](position t) { return expected.has_keys(t); };
@@ -144,7 +154,8 @@ inline std::optional<plan_difference> difference_at(const step_trace& step, cons
   const auto all_of = [](const std::vector<position>& list, const auto& what) { return !list.empty() && std::ranges::all_of(list, what); };
 
   if (differ(plan.active, seen.active)) {
-    const bool pruned = plan.layer > 0 && plan.active.size() < step.layers[plan.layer - 1].active.size();
+    const std::size_t before = plan.layer > 0 ? step.layers[plan.layer - 1].active.size() : expected.tokens.known();
+    const bool pruned = plan.active.size() < before;
     if (!pruned && found.extra.empty() && all_of(found.missing, has_keys))
       found.fault = plan_fault::dropped_early_key;
     else if (all_of(found.missing, put_aside) && std::ranges::none_of(found.extra, put_aside))
@@ -174,9 +185,11 @@ constexpr phase phase_of(const step_trace& step) { return step.step == 0 || step
 /// Drives a session of these parts by the scores, for a model of so many layers, and returns the first place where the trace is not what it
 /// plans; none: everywhere. A layer whose scores are not known, where they would be needed, ends the check: `checked` is then how many
 /// steps were held against the plan as a whole. `others`: scores of any layer, to tell whose they are where the choice is another one's.
+/// Each step is taken to have one output; see phase_of. Reports `error` where the trace is not whole (require_whole).
 inline std::optional<plan_difference> first_plan_difference(const std::vector<step_trace>& trace, policy_parts parts, layer_id layers,
                                                             const scores_of_layer& scores, const scores_of_layer& others,
                                                             std::size_t& checked) {
+  require_whole(trace, layers);
   if (parts.scorer.needs().kind != evidence_kind::none) parts.scorer = detail::shown_scores{};
   any_session session = make_session(std::move(parts), {.layers = layers});
   checked = 0;

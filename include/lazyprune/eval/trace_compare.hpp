@@ -9,6 +9,7 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <span>
 #include <string_view>
 
 #include <lazyprune/eval/position_ranges.hpp>
@@ -72,7 +73,7 @@ struct trace_comparison {
 
 namespace detail {
 
-inline std::vector<position> only_in(const std::vector<position>& a, const std::vector<position>& b) {
+inline std::vector<position> only_in(std::span<const position> a, std::span<const position> b) {
   std::vector<position> rest;
   std::ranges::set_difference(a, b, std::back_inserter(rest));
   return rest;

@@ -229,12 +229,11 @@ class replay_watch final : public step_observer {
 }  // namespace detail
 
 /// Feeds the trace's tokens, of its first `steps` steps, through the model: under the policy of these parts, or with `forced` keeping what
-/// the trace kept, as far as a session can. Throws `error` where a token is none of the model's, or the layers are not as many.
+/// the trace kept, as far as a session can. Throws `error` where a token is none of the model's, or the trace not whole.
 inline replayed_trace replay(const model<faulty_reference>& net, const std::vector<step_trace>& trace, policy_parts parts, bool forced,
                              hidden_fault fault = hidden_fault::none) {
   const auto layers = static_cast<layer_id>(net.config.layers);
-  if (trace.front().layers.size() != layers)
-    throw error("trace", "layers", std::to_string(layers) + " as in the model", std::to_string(trace.front().layers.size()));
+  require_whole(trace, layers);
   const auto log = std::make_shared<detail::replay_log>();
   if (forced) {
     log->forced = &trace;
@@ -321,10 +320,10 @@ inline hidden_fault cause_of(const model<faulty_reference>& net, const std::vect
 
 /// What the reference says of another engine's trace.
 struct trace_verdict {
-  std::size_t steps = 0;                       // of the trace
-  bool forced = false;                         // its kept sets were kept
-  bool own_scores = false;                     // the selection was held against the trace's scores, else against the reference's
-  std::size_t selected = 0;                    // steps whose selection was held against scores, and followed from them
+  std::size_t steps = 0;     // of the trace
+  bool forced = false;       // its kept sets were kept
+  bool own_scores = false;   // the trace has scores: the selection was held against them, and where there are none against the reference's
+  std::size_t selected = 0;  // steps whose selection was held against scores, and followed from them
   std::optional<plan_difference> selection{};  // where it first does not
   std::size_t scored = 0;                      // layers of steps whose scores were held against the reference's
   struct other_scores {
@@ -348,7 +347,8 @@ struct trace_verdict {
 
 /// Holds a trace against the reference: is its selection what its scores imply (or, where it has none, the reference's), are its scores the
 /// reference's, do its logits follow from its plan, and where they first do not. With `forced` the reference keeps what the trace keeps, so
-/// that each step is judged by itself; else it goes its own way, and logits are compared up to where the two part.
+/// that each step is judged by itself; else it goes its own way, and logits are compared up to where the two part. Where logits do not
+/// follow, the trace is replayed once for each of `hidden_faults`.
 inline trace_verdict check_trace(const model<faulty_reference>& net, const std::vector<step_trace>& trace, const policy_parts& parts,
                                  bool forced, double tolerance = 1e-4) {
   const auto layers = static_cast<layer_id>(net.config.layers);
@@ -364,7 +364,8 @@ inline trace_verdict check_trace(const model<faulty_reference>& net, const std::
     return ours.steps[step].layers[layer].scores;
   };
   const scores_of_layer given = [&](std::size_t step, layer_id layer) -> std::span<const float> {
-    return verdict.own_scores ? std::span<const float>(trace[step].layers[layer].scores) : reference_scores(step, layer);
+    const std::vector<float>& theirs = trace[step].layers[layer].scores;
+    return theirs.empty() ? reference_scores(step, layer) : std::span<const float>(theirs);
   };
   verdict.selection = first_plan_difference(trace, parts, layers, given, reference_scores, verdict.selected);
 
@@ -384,12 +385,11 @@ inline trace_verdict check_trace(const model<faulty_reference>& net, const std::
       const auto [most, at] = detail::scores_apart(theirs, expected);
       if (most <= as_floats) continue;
       verdict.scores = {s, l, trace[s].layers[l].active[at], most, {}};
-      for (layer_id other = 0; other + 1 < layers; ++other) {
-        const std::vector<float> some =
-            detail::scores_at(reference_scores(s, other), trace[s].layers[other].active, trace[s].layers[l].active);
-        if (other != l && some.size() == theirs.size() && detail::scores_apart(theirs, some).first <= as_floats)
-          verdict.scores->are_of = other;
-      }
+      verdict.scores->are_of = detail::nearest_layer(l, layers - 1, [&](layer_id other) {
+        const auto& active = trace[s].layers;
+        const std::vector<float> some = detail::scores_at(reference_scores(s, other), active[other].active, active[l].active);
+        return some.size() == theirs.size() && detail::scores_apart(theirs, some).first <= as_floats;
+      });
     }
     if (!same_plan(trace[s], ours.steps[s], layers)) break;
     const std::vector<double>&a = trace[s].logits, &b = ours.steps[s].logits;

@@ -126,7 +126,7 @@ class trace_line : public strict_json {
     if (skip()) {
       ++skipped_;
     } else if (at_ == place::layer) {
-      at_ = member_ == 3 ? place::scores : place::positions;
+      at_ = member_ == scores ? place::scores : place::positions;
     } else {
       if (at_ != place::line || member_ == step || member_ == next) refuse("an array");
       at_ = member_ == tokens ? place::tokens : member_ == layers ? place::layers : member_ == logits ? place::logits : place::margin;
@@ -144,9 +144,10 @@ class trace_line : public strict_json {
 
  private:
   enum class place : std::uint8_t { text, line, tokens, layers, layer, positions, scores, logits, margin };
+  enum layer_member : std::size_t { active, rows, revived, scores };              // the first three must be there
   enum line_member : std::size_t { step, tokens, layers, next, logits, margin };  // the first four must be there
   static constexpr std::array<std::string_view, 6> line_keys{"step", "tokens", "layers", "next", "logits", "margin"};
-  static constexpr std::array<std::string_view, 4> layer_keys{"active", "rows", "revived", "scores"};  // the first three must be there
+  static constexpr std::array<std::string_view, 4> layer_keys{"active", "rows", "revived", "scores"};
 
   bool has(line_member member) const { return seen_ >> member & 1u; }
   bool skip() const { return skipped_ > 0 || unknown_; }
@@ -193,10 +194,11 @@ class trace_line : public strict_json {
       case place::tokens:
         return "a token id";
       case place::layer:
-        return member_ == 3 ? "an array or null" : "an array";
+        return member_ == scores ? "an array or null" : "an array";
       case place::positions:
         return "a position, a whole number";
       case place::scores:
+        return "a number, as a float";
       case place::logits:
         return "a number";
       case place::margin:
@@ -206,14 +208,12 @@ class trace_line : public strict_json {
   }
 
   bool scalar(std::optional<std::uint64_t> whole, std::optional<double> number, std::string_view found, bool is_null = false) {
-    if (skip()) return true;
+    if (skip() || (at_ == place::layer && member_ == scores && is_null)) return true;  // null: none were asked for
     const bool small = whole && *whole <= std::numeric_limits<std::uint32_t>::max();
     if (at_ == place::positions && small)
       positions().push_back(static_cast<position>(*whole));
-    else if (at_ == place::scores && number)
+    else if (at_ == place::scores && number && std::abs(*number) <= std::numeric_limits<float>::max())
       step_.layers.back().scores.push_back(static_cast<float>(*number));
-    else if (at_ == place::layer && member_ == 3 && is_null)
-      ;  // none were asked for
     else if (at_ == place::tokens && small)
       step_.tokens.push_back(static_cast<token_id>(*whole));
     else if (at_ == place::logits && number)
@@ -260,7 +260,7 @@ class trace_line : public strict_json {
 
 }  // namespace detail
 
-/// The step as a line of the trace, without the line's end. Throws `error` where a logit or margin is infinite or NaN.
+/// The step as a line of the trace, without the line's end. Throws `error` where a logit, margin or score is infinite or NaN.
 inline std::string to_line(const step_trace& step) {
   std::string out = "{\"step\":" + std::to_string(step.step) + ',';
   const auto whole = [&](std::uint32_t value, std::size_t) { out += std::to_string(value); };

@@ -26,6 +26,17 @@
 namespace lazyprune {
 inline namespace v0 {
 
+namespace detail {
+
+/// Names stand in texts, between colons, commas and spaces.
+inline void check_name(std::string_view name) {
+  const auto fits = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; };
+  if (name.empty() || !std::ranges::all_of(name, fits))
+    report_error(error("registry", "name", "lower-case letters, digits and underscores", name.empty() ? "nothing" : name));
+}
+
+}  // namespace detail
+
 /// A policy that was read, and the text that makes it again.
 template <class Any>
 struct read_policy {
@@ -80,6 +91,7 @@ class policies_of_a_kind {
 
  private:
   void add(entry e) {
+    detail::check_name(e.name);
     if (find(e.name) != entries_.end()) report_error(error("registry", e.name, "one policy of that name", "two"));
     entries_.push_back(std::move(e));
   }
@@ -98,28 +110,26 @@ struct policy_preset {
 
 class policy_registry {
  public:
-  /// Each is a scorer, a schedule, a selector or a store that describes itself. Reports `error` where one of its kind has that name.
+  /// Each is a scorer, a schedule, a selector or a store that describes itself. Reports `error` where its name is not of lower-case
+  /// letters, digits and underscores, or where one of its kind has it.
   template <class... Policies>
   void add() {
     (add_one<Policies>(), ...);
   }
 
-  /// A policy that was made at run time, under a name that its text then consists of: `policies.add("mine", any_scorer(...))`. It has to be
-  /// a name as those of the library are. Reports `error` where it is not, or where one of its kind has that name.
+  /// A policy that was made at run time, under a name that its text then consists of: `policies.add("mine", any_scorer(...))`. Reports
+  /// `error` as above.
   void add(std::string_view name, any_scorer scorer) {
-    check_name(name);
     const bool of_positions = scorer.needs().kind == evidence_kind::none;
     scorers_.add(name, std::move(scorer));
     if (of_positions) names_of_position_scorers_.emplace_back(name);
   }
-  void add(std::string_view name, any_schedule schedule) {
-    check_name(name);
-    schedules_.add(name, std::move(schedule));
-  }
+  void add(std::string_view name, any_schedule schedule) { schedules_.add(name, std::move(schedule)); }
 
   /// `make(layers)` is a policy of described parts. Reports `error` where a preset has that name.
   template <class Make>
   void add_preset(std::string_view name, std::string_view what, Make make) {
+    detail::check_name(name);
     if (std::ranges::find(presets_, name, &policy_preset::name) != presets_.end())
       report_error(error("registry", name, "one preset of that name", "two"));
     presets_.push_back({std::string(name), std::string(what), [name = std::string(name), make](layer_id layers) {
@@ -162,12 +172,6 @@ class policy_registry {
   }
 
  private:
-  static void check_name(std::string_view name) {
-    const auto fits = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; };
-    if (name.empty() || !std::ranges::all_of(name, fits))
-      report_error(error("registry", "name", "lower-case letters, digits and underscores", name.empty() ? "nothing" : name));
-  }
-
   template <class P>
   void add_one() {
     static_assert(importance_scorer<P> || any_kind_of_schedule<P> || token_selector<P> || aux_store<P>,
@@ -175,7 +179,9 @@ class policy_registry {
     static_assert(described_policy<P>,
                   "A policy of the registry needs: static constexpr std::string_view name; template <class Visitor> void describe(Visitor& "
                   "visit); and defaults for all its members");
-    if constexpr (importance_scorer<P>) {
+    if constexpr (!described_policy<P>) {
+      return;  // the sentence above is all that there is to say
+    } else if constexpr (importance_scorer<P>) {
       scorers_.template add<P>();
       if (std::same_as<view_of<P>, token_view>) names_of_position_scorers_.emplace_back(P::name);
     } else if constexpr (any_kind_of_schedule<P>) {

@@ -96,27 +96,33 @@ inline std::string short_text(policy_spec spec) {
   return flags.empty() ? name : name + " " + flags;
 }
 
-/// Reads an optional name, and flags with their values, as `short_text` and the text of policy_parts have it: words between single spaces.
-/// The name is a preset's, or "custom". Reports `error` with the word that is wrong.
+/// Reads an optional name, and flags with their values, as `short_text` and the text of policy_parts have it: words between spaces. The
+/// name is a preset's, or "custom", which is none: what no flag says is then lazyllm's. Reports `error` with the word that is wrong.
 inline policy_spec parse_policy(std::string_view text) {
   policy_spec spec;
   auto words = split(text, ' ');
   auto word = words.begin();
+  const auto skip_spaces = [&] { word = std::find_if(word, words.end(), [](std::string_view w) { return !w.empty(); }); };
+  skip_spaces();
   if (word != words.end() && !word->starts_with("-")) {
     if (*word != "custom") spec.preset = *word;
     ++word;
   }
   std::vector<parameter> flags = parameters_of(spec);
   std::vector<std::string_view> seen;
-  for (; word != words.end(); ++word) {
+  for (skip_spaces(); word != words.end(); skip_spaces()) {
     const auto name_of = [](const parameter& p) { return flag_of(p.key); };
     const auto flag = std::ranges::find(flags, *word, name_of);
-    if (flag == flags.end()) report_error(error("policy", text, one_of_names(flags, name_of), word->empty() ? "nothing" : *word));
+    if (flag == flags.end()) report_error(error("policy", text, one_of_names(flags, name_of), *word));
     if (std::ranges::find(seen, *word) != seen.end()) report_error(error("policy", text, "each flag once", *word));
     seen.push_back(*word);
     const std::string_view name = *word;
     if (++word == words.end()) report_error(error(name, "", "a value", "nothing"));
+    const auto first = word;  // an empty value where no other follows: no stages
+    skip_spaces();
+    if (word == words.end() || word->starts_with("--")) word = first;
     if (!flag->set(*word)) report_error(error(name, "", flag->expected, *word));
+    ++word;
   }
   return spec;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The query token's attention probabilities, from raw pointers: for engines whose attention is fused and yields none. It costs one pass
-// over the keys, about what one decoded token costs this layer.
+// Attention probabilities of the query token, or of the last queries, from raw pointers: for engines whose attention is fused and yields
+// none. A query costs one pass over the keys, about what one decoded token costs this layer.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,8 @@ struct key_rows {
 };
 
 /// Softmax over the active tokens of q.k / sqrt(head_dim), per query head, into `out` (heads, active), rows `stride` floats apart.
-/// `query`: (heads, head_dim), after RoPE. Grouped heads: query head h reads key head h * kv_heads / heads.
+/// `query`: (heads, head_dim), of the last row, after RoPE; scale it where the model scales otherwise. Grouped heads: query head h reads
+/// key head h * kv_heads / heads.
 template <class Q, class K>
 attention_view query_attention(const Q* query, std::size_t heads, const key_rows<K>& keys, std::span<const position> active, float* out,
                                std::size_t stride) {
@@ -44,6 +45,22 @@ attention_view query_attention(const Q* query, std::size_t heads, const key_rows
     for (float& p : row) p = static_cast<float>(p / sum);
   }
   return {out, heads, stride, active};
+}
+
+/// The same for the last queries: `queries` (rows, heads, head_dim), `query_stride` apart, of the rows at these positions, into `out`
+/// (rows, heads, active). A row does not see the active tokens behind it: 0.
+template <class Q, class K>
+window_view query_attention(const Q* queries, std::size_t query_stride, std::size_t heads, const key_rows<K>& keys,
+                            std::span<const position> active, std::span<const position> rows, float* out) {
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    const auto seen = static_cast<std::size_t>(std::ranges::upper_bound(active, rows[r]) - active.begin());
+    float* const to = out + r * heads * active.size();
+    key_rows<K> before = keys;
+    if (!keys.slots.empty()) before.slots = keys.slots.first(seen);
+    query_attention(queries + r * query_stride, heads, before, active.first(seen), to, active.size());
+    for (std::size_t h = 0; h < heads; ++h) std::fill_n(to + h * active.size() + seen, active.size() - seen, 0.0f);
+  }
+  return {out, rows.size(), heads, active.size(), active};
 }
 
 }  // namespace v0

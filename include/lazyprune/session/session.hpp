@@ -27,6 +27,14 @@
 namespace lazyprune {
 inline namespace v0 {
 
+namespace detail {
+
+/// What policy's sentences ask for.
+template <class Scorer, class Schedule, class Selector, class Store>
+concept whole_policy = importance_scorer<Scorer> && any_kind_of_schedule<Schedule> && token_selector<Selector> && aux_store<Store>;
+
+}  // namespace detail
+
 /// A policy's session. Between steps it can be copied: the copy goes on as the session would. A step costs no more than a look at each
 /// known token in each layer, and where nothing is pruned or revived nothing but its new ones. After `reserve` (or with max_tokens) nothing
 /// allocates. Between steps calls report errors; in a step `finish` alone does.
@@ -118,7 +126,7 @@ class session final : public step_machine {
     };
     const bool comes = static_cast<evidence_kind>(shown.index()) == wanted() && std::visit(whole, shown);
     if (!comes) {
-      miss_evidence();
+      miss_evidence(static_cast<evidence_kind>(shown.index()));
       return false;
     }
     scratch().scores.resize(active().size());
@@ -148,6 +156,28 @@ class session final : public step_machine {
   policy_type pristine_;
   policy_type policy_;
   std::size_t quota_ = everything;  // what the schedule answered: so many tokens go on
+};
+
+/// Of parts that are no policy there is none: the sentence that `policy` says of them is then all that the compiler has to say.
+template <class Scorer, class Schedule, class Selector, class Store>
+  requires(!detail::whole_policy<Scorer, Schedule, Selector, Store>)
+class session<Scorer, Schedule, Selector, Store> final : public step_machine {
+ public:
+  using policy_type = policy<Scorer, Schedule, Selector, Store>;
+  template <class View>
+  static constexpr bool takes = true;
+
+  session(const policy_type&, const session_options& options) : step_machine(options, false) {}
+  step<session> begin(const step_request&);
+  const policy_type& policy_in_use() const noexcept;
+  layer_id chunk_layers(phase) const noexcept override { return 0; }
+
+ private:
+  evidence_kind ask_schedule() noexcept override { return evidence_kind::none; }
+  void prune(const evidence&) noexcept override {}
+  std::size_t most_queries() const noexcept override { return 0; }
+  void forget_policy() override {}
+  std::unique_ptr<step_machine> clone() const override { return nullptr; }
 };
 
 }  // namespace v0

@@ -35,7 +35,7 @@ class step {
   template <class View>
     requires std::constructible_from<evidence, const View&>
   void leave(const View& view) noexcept {
-    static_assert(Session::template takes<View>, "the session's scorer takes another view");
+    static_assert(Session::template takes<View>, "the session's scorer takes another view; where policies vary, leave with evidence(view)");
     machine_->leave(view);
   }
 

@@ -7,6 +7,7 @@
 #include <cassert>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -60,7 +61,7 @@ class step_machine {
   virtual layer_id chunk_layers(phase phase) const noexcept = 0;
 
   /// No later plan will contain these tokens, and their keys and values can be freed. They are those that were lost so since the last
-  /// `begin`, ascending; valid until the next. Those of a step that is abandoned stay, but for its new tokens.
+  /// `begin`, ascending; valid until the session is next changed. Those of a step that is abandoned stay, but for its new tokens.
   std::span<const position> losses() const noexcept { return losses_; }
 
   /// Reports the `error` that `begin` would.
@@ -210,8 +211,10 @@ class step_machine {
   evidence_kind wanted() const noexcept { return wanted_; }
   selection_scratch& scratch() noexcept { return shared_scratch_ ? *shared_scratch_ : own_scratch_; }
   std::span<float> memory() noexcept { return memory_; }
-  /// What was wanted did not come.
-  void miss_evidence() noexcept { unseen_ = true; }
+  /// What was wanted did not come, after the layer just done; this came.
+  void miss_evidence(evidence_kind came) noexcept {
+    if (!unseen_) unseen_ = {layer_ - 1, wanted_, came};
+  }
 
   /// Its next layer is the one to come, and its hidden state is gone.
   bool stuck(position t) const noexcept { return table_.frontier(t) == layer_ && table_.lost(t); }
@@ -290,7 +293,8 @@ class step_machine {
 
   /// Nothing of the last step is left to see, and the next one may begin.
   void end_step() noexcept {
-    in_step_ = inside_ = out_of_order_ = unseen_ = false;
+    in_step_ = inside_ = out_of_order_ = false;
+    unseen_.reset();
     wanted_ = evidence_kind::none;
     margin_ = std::numeric_limits<float>::quiet_NaN();
     spills_.clear();
@@ -345,8 +349,10 @@ class step_machine {
     if (!in_step_ || inside_ || layer_ != depth_) out_of_order_ = true;
     if (out_of_order_) return;  // finished too early it is not finished
     if (unseen_)
-      report_error(
-          error("session", "finish", "the evidence that was wanted at every layer", "a layer left without it", error_code::wrong_order));
+      report_error(error("session", "finish",
+                         "layer " + std::to_string(unseen_->layer) + " left with " + std::string(name_of(unseen_->wanted)),
+                         unseen_->came == unseen_->wanted ? "another number of tokens or queries" : std::string(name_of(unseen_->came)),
+                         error_code::wrong_order));
     spills_are_saved();
     while (settled_ < known() && table_.settled(static_cast<position>(settled_), layers_)) ++settled_;
     in_step_ = false;
@@ -459,7 +465,11 @@ class step_machine {
   bool in_step_ = false;
   bool inside_ = false;  // a layer is entered and not yet left
   bool out_of_order_ = false;
-  bool unseen_ = false;  // evidence that was wanted did not come
+  struct missed_evidence {
+    layer_id layer;
+    evidence_kind wanted, came;
+  };
+  std::optional<missed_evidence> unseen_;  // the first in this step
   evidence_kind wanted_ = evidence_kind::none;
   float margin_ = std::numeric_limits<float>::quiet_NaN();
   layer_plan plan_{};
