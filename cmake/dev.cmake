@@ -3,6 +3,7 @@
 set(CMAKE_CXX_FLAGS "-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror" CACHE STRING "" FORCE)
 set(CMAKE_C_FLAGS "-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror" CACHE STRING "" FORCE)
 set(LAZYPRUNE_LIGHT -O1 CACHE STRING "Flags for what computes little: its compiling takes longer than its work" FORCE)
+set(LAZYPRUNE_SHORT -O0 CACHE STRING "Flags for what is run for a moment" FORCE)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON CACHE BOOL "" FORCE)
 foreach(part IN ITEMS TESTS EXAMPLES BENCH)
   set(LAZYPRUNE_BUILD_${part} ON CACHE BOOL "" FORCE)

@@ -23,7 +23,7 @@ using json = nlohmann::json;
 /// As many of each prompt's last tokens: all takes minutes. $LAZYPRUNE_TEST_PROMPT_TOKENS says otherwise.
 inline std::size_t prompt_tokens() {
   const char* given = std::getenv("LAZYPRUNE_TEST_PROMPT_TOKENS");
-  return given ? std::stoul(given) : 160;
+  return given ? std::stoul(given) : 120;
 }
 
 /// The ids of 20 prompts, of five tasks.

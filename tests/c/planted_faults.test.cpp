@@ -8,7 +8,7 @@ namespace {
 
 const std::vector<std::string> flags{"--stages", "2:0.5,4:0.5"};
 
-/// The trace of an engine on 120 tokens of a bundled prompt.
+/// The trace of an engine on the end of a bundled prompt.
 void write_trace(const std::string& file, const std::string& engine, const std::string& policy = "custom --stages 2:0.5,4:0.5",
                  const std::vector<std::string>& more = {"full"}) {
   static const std::string prompt = prompts_as_ids().at(3);
