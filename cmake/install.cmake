@@ -42,8 +42,8 @@ install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 # Floors 0-2 in one file, for those who copy: made when it is installed.
 set(single_header ${PROJECT_BINARY_DIR}/include/lazyprune_single.hpp)
-install(CODE "execute_process(COMMAND \"${CMAKE_COMMAND}\" -D ROOT=${PROJECT_SOURCE_DIR} -D OUTPUT=${single_header}
-                                      -P ${PROJECT_SOURCE_DIR}/cmake/single_header.cmake COMMAND_ERROR_IS_FATAL ANY)")
+install(CODE "execute_process(COMMAND \"${CMAKE_COMMAND}\" -D \"ROOT=${PROJECT_SOURCE_DIR}\" -D \"OUTPUT=${single_header}\"
+                              -P \"${PROJECT_SOURCE_DIR}/cmake/single_header.cmake\" COMMAND_ERROR_IS_FATAL ANY)")
 install(FILES ${single_header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
 if(PROJECT_IS_TOP_LEVEL)

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -108,10 +109,11 @@ struct conversation {
   }
 };
 
-/// New tokens of one conversation.
+/// New tokens of one conversation: ids from `first_id` on.
 struct request {
   conversation* text;
   lazyprune::step_request step;
+  std::size_t first_id = 100;
 };
 
 std::vector<float> weights() {
@@ -142,7 +144,7 @@ std::size_t forward(page_pool& pool, const std::vector<float>& w, const std::vec
   for (const request& r : requests) {
     conversation& text = *r.text;
     text.make_room(r.step.tokens);
-    for (std::size_t i = 0; i < r.step.tokens; ++i) text.ids.push_back(text.ids.size());
+    for (std::size_t i = 0; i < r.step.tokens; ++i) text.ids.push_back(r.first_id + i);
     parts.push_back({r, text.session.begin(r.step)});
   }
 
@@ -271,19 +273,33 @@ int main() {
     std::printf("conversation %zu: %zu rows, %zu revived, %s\n", i, cost.rows, cost.revived, told(together[i], alone[i]));
   }
 
-  // Four tokens were drafted; two of them are taken back, and written over by the next.
-  for (auto* c : {&together[0], &alone[0]}) {
-    c->truncate(c->session.known() - 2);
-    forward(pool, w, {{c, {.tokens = 1, .phase = phase::decode}}});
+  // A rollback: four tokens were drafted, two of them are taken back, and others follow. Nothing is left of the two.
+  conversation drafted{pool, {lazyprune::dense(), {.layers = layers}}}, straight{pool, {lazyprune::dense(), {.layers = layers}}};
+  for (conversation* c : {&drafted, &straight}) {
+    c->share_prefix(instructions, 2 * page_size);
+    forward(pool, w, {{c, {.tokens = 9}}});
   }
-  std::printf("after a rollback: %zu tokens, %s\n", together[0].session.known(), told(together[0], alone[0]));
+  const auto used = [&] { return std::accumulate(pool.users.begin(), pool.users.end(), 0); };
+  forward(pool, w, {{&drafted, {.tokens = 4, .phase = phase::decode, .outputs = 4}, 200}});
+  forward(pool, w, {{&straight, {.tokens = 2, .phase = phase::decode, .outputs = 2}, 200}});
+  drafted.truncate(drafted.session.known() - 2);
+  for (conversation* c : {&drafted, &straight}) forward(pool, w, {{c, {.tokens = 1, .phase = phase::decode}, 300}});
+  std::printf("after a rollback: %s\n", drafted.last == straight.last ? "as it would have been" : "NOT as it would have been");
 
   // Back into the prefix that it shares: the page that is cut is copied, and the instructions stay what they are.
-  const std::vector<float> shared(pool.key(0, instructions.slot(0)), pool.key(0, instructions.slot(0)) + page_size * kv);
-  together[0].truncate(3);
-  forward(pool, w, {{&together[0], {.tokens = 7}}});
-  std::printf("the shared page is %s\n",
-              std::ranges::equal(shared, std::span(pool.key(0, instructions.slot(0)), shared.size())) ? "as it was" : "NOT as it was");
+  const std::vector<float> keys = pool.keys, values = pool.values;
+  const int before = used();
+  drafted.truncate(3);
+  std::printf("pages given back: %d\n", before - used());
+  forward(pool, w, {{&drafted, {.tokens = 7}, 400}});
+  bool same = true;
+  for (std::size_t layer = 0; layer < layers; ++layer)
+    for (position t = 0; t < 2 * page_size; ++t) {
+      const std::size_t at = (layer * slots + instructions.slot(t)) * kv;
+      same &=
+          std::equal(&pool.keys[at], &pool.keys[at] + kv, &keys[at]) && std::equal(&pool.values[at], &pool.values[at] + kv, &values[at]);
+    }
+  std::printf("the shared pages are %s\n", same ? "as they were" : "NOT as they were");
 
   // A window over an endless text: what leaves it leaves its page, and the pool does not run dry.
   conversation stream{pool, {lazyprune::streaming_llm(4, 20), {.layers = layers}}};

@@ -202,7 +202,7 @@ class Library:
     """The shared library at a path; it knows the policies that are chosen by name."""
 
     def __init__(self, path):
-        self._library = ctypes.CDLL(path)
+        self._library, self._interrupt = ctypes.CDLL(path), None
         self._library.lazyprune_abi.restype = c_uint32
         self._library.lazyprune_version.restype = c_char_p
         if self._library.lazyprune_abi() != ABI:
@@ -227,23 +227,34 @@ class Library:
 
     def call(self, name, *arguments):
         status = getattr(self._library, "lazyprune_" + name)(*arguments)
+        interrupt, self._interrupt = self._interrupt, None
+        if interrupt:
+            raise interrupt
         if status.code:
-            raise Error(status.code, status.message.decode())
+            raise Error(status.code, status.message.decode(errors="replace"))
+
+    def _failed(self, fault):
+        """In a callback, out of which nothing can be raised."""
+        if isinstance(fault, Exception):
+            traceback.print_exc()
+        else:
+            self._interrupt = fault
 
     def free(self, name, handle):
         getattr(self._library, f"lazyprune_{name}_free")(handle)
 
     def add_scorer(self, name, score, wants=ATTENTION, window=0, every_layer=False):
-        """`score(shown, scores)` writes the scores (shown.active), larger is more important. An exception in it is printed, and all scores
-        are then 0."""
+        """`score(shown, scores)` writes the scores (shown.active), which are 0 before; larger is more important. An exception in it is
+        printed, and all scores are then 0; the call that asked for them raises what is no Exception (KeyboardInterrupt)."""
 
         def scores(_, shown, out):
             here = _array(out, shown.contents.active)
+            ctypes.memset(here, 0, ctypes.sizeof(here))
             try:
                 score(shown.contents, here)
-            except Exception:  # which nobody could catch
-                traceback.print_exc()
+            except BaseException as fault:
                 ctypes.memset(here, 0, ctypes.sizeof(here))
+                self._failed(fault)
 
         callback = SCORE(scores)
         self._callbacks.append(callback)
@@ -251,14 +262,15 @@ class Library:
         self.call("registry_add_scorer", self._registry, name.encode(), byref(scorer))
 
     def add_schedule(self, name, keep, first=0, sees_scores=False):
-        """`keep(layer, scores)` answers how many tokens go on, None for all of them. An exception in it is printed, and none is dropped."""
+        """`keep(layer, scores)` answers how many tokens go on, None for all of them. An exception in it is printed, and none is dropped; the
+        call that asked raises what is no Exception (KeyboardInterrupt)."""
 
         def answer(_, layer, scores):
             try:
                 kept = keep(layer.contents, _array(scores, layer.contents.active) if sees_scores else None)
                 return EVERYTHING if kept is None else max(operator.index(kept), 0)
-            except Exception:  # which ctypes would turn into a number
-                traceback.print_exc()
+            except BaseException as fault:
+                self._failed(fault)
                 return EVERYTHING
 
         callback = KEEP(answer)

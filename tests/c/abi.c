@@ -22,7 +22,7 @@ AT(lazyprune_spill, slot, 4);
 AT(lazyprune_spill, from, 8);
 AT(lazyprune_spill, to, 9);
 
-HOLDS(sizeof(lazyprune_evidence) == 136, evidence);
+HOLDS(sizeof(lazyprune_evidence) >= 136, evidence);
 AT(lazyprune_evidence, kind, 4);
 AT(lazyprune_evidence, data, 8);
 AT(lazyprune_evidence, stride, 16);
@@ -41,7 +41,7 @@ AT(lazyprune_evidence, keys, 112);
 AT(lazyprune_evidence, keys_stride, 120);
 AT(lazyprune_evidence, key_slots, 128);
 
-HOLDS(sizeof(lazyprune_shown) == 64, shown);
+HOLDS(sizeof(lazyprune_shown) >= 64, shown);
 AT(lazyprune_shown, done, 4);
 AT(lazyprune_shown, positions, 8);
 AT(lazyprune_shown, active, 16);
@@ -51,35 +51,35 @@ AT(lazyprune_shown, evidence, 40);
 AT(lazyprune_shown, memory, 48);
 AT(lazyprune_shown, known, 56);
 
-HOLDS(sizeof(lazyprune_scorer) == 32, scorer);
+HOLDS(sizeof(lazyprune_scorer) >= 32, scorer);
 AT(lazyprune_scorer, wants, 4);
 AT(lazyprune_scorer, every_layer, 8);
 AT(lazyprune_scorer, window, 12);
 AT(lazyprune_scorer, score, 16);
 AT(lazyprune_scorer, user, 24);
 
-HOLDS(sizeof(lazyprune_layer) == 32, layer);
+HOLDS(sizeof(lazyprune_layer) >= 32, layer);
 AT(lazyprune_layer, done, 4);
 AT(lazyprune_layer, layers, 8);
 AT(lazyprune_layer, phase, 12);
 AT(lazyprune_layer, active, 16);
 AT(lazyprune_layer, known, 24);
 
-HOLDS(sizeof(lazyprune_schedule) == 32, schedule);
+HOLDS(sizeof(lazyprune_schedule) >= 32, schedule);
 AT(lazyprune_schedule, sees_scores, 4);
 AT(lazyprune_schedule, first, 8);
 AT(lazyprune_schedule, reserved, 12);
 AT(lazyprune_schedule, keep, 16);
 AT(lazyprune_schedule, user, 24);
 
-HOLDS(sizeof(lazyprune_session_options) == 40, session_options);
+HOLDS(sizeof(lazyprune_session_options) >= 40, session_options);
 AT(lazyprune_session_options, layers, 4);
 AT(lazyprune_session_options, max_tokens, 8);
 AT(lazyprune_session_options, attention_after, 16);
 AT(lazyprune_session_options, attention_after_count, 24);
 AT(lazyprune_session_options, scratch, 32);
 
-HOLDS(sizeof(lazyprune_session_state) == 56, session_state);
+HOLDS(sizeof(lazyprune_session_state) >= 56, session_state);
 AT(lazyprune_session_state, layers, 4);
 AT(lazyprune_session_state, known, 8);
 AT(lazyprune_session_state, slots, 16);
@@ -88,7 +88,7 @@ AT(lazyprune_session_state, waiting_slots, 32);
 AT(lazyprune_session_state, waiting, 40);
 AT(lazyprune_session_state, lost, 48);
 
-HOLDS(sizeof(lazyprune_token) == 32, token);
+HOLDS(sizeof(lazyprune_token) >= 32, token);
 AT(lazyprune_token, frontier, 4);
 AT(lazyprune_token, place, 8);
 AT(lazyprune_token, slot, 12);
@@ -96,7 +96,7 @@ AT(lazyprune_token, lost, 16);
 AT(lazyprune_token, gone, 20);
 AT(lazyprune_token, score, 24);
 
-HOLDS(sizeof(lazyprune_statistics) == 56, statistics);
+HOLDS(sizeof(lazyprune_statistics) >= 56, statistics);
 AT(lazyprune_statistics, layers, 4);
 AT(lazyprune_statistics, steps, 8);
 AT(lazyprune_statistics, rows, 16);
@@ -105,12 +105,12 @@ AT(lazyprune_statistics, revived, 32);
 AT(lazyprune_statistics, prefill_rows, 40);
 AT(lazyprune_statistics, prefill_dense_rows, 48);
 
-HOLDS(sizeof(lazyprune_request) == 24, request);
+HOLDS(sizeof(lazyprune_request) >= 24, request);
 AT(lazyprune_request, phase, 4);
 AT(lazyprune_request, tokens, 8);
 AT(lazyprune_request, outputs, 16);
 
-HOLDS(sizeof(lazyprune_plan) == 64, plan);
+HOLDS(sizeof(lazyprune_plan) >= 64, plan);
 AT(lazyprune_plan, layer, 4);
 AT(lazyprune_plan, active, 8);
 AT(lazyprune_plan, active_count, 16);
@@ -121,7 +121,7 @@ AT(lazyprune_plan, finish, 48);
 AT(lazyprune_plan, wants, 56);
 AT(lazyprune_plan, window, 60);
 
-HOLDS(sizeof(lazyprune_spills) == 24, spills);
+HOLDS(sizeof(lazyprune_spills) >= 24, spills);
 AT(lazyprune_spills, margin, 4);
 AT(lazyprune_spills, items, 8);
 AT(lazyprune_spills, count, 16);

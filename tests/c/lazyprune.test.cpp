@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <memory>
 #include <random>
@@ -347,7 +348,7 @@ TEST_CASE("a scorer and a schedule of the caller's, by name") {
   schedule.keep = [](void*, const lazyprune_layer* layer, const float* scores) -> std::size_t {
     CHECK(scores == nullptr);
     CHECK(layer->layers == layers);
-    CHECK(layer->struct_size == sizeof(lazyprune_layer));
+    CHECK(layer->struct_size >= sizeof(lazyprune_layer));
     return layer->done == 2 || layer->done == 4 ? share_of(0.5, layer->active) : LAZYPRUNE_EVERYTHING;
   };
   const registry_handle registry = new_registry();
@@ -693,6 +694,17 @@ TEST_CASE("sessions that share a scratch outlive its handle") {
     pair.step({20});
     copy.step({30});
   }
+}
+
+TEST_CASE("the library that is loaded is the one that is meant") {
+  lazyprune_request request[8] = {LAZYPRUNE_REQUEST};
+  request[0].tokens = 1;
+  request[0].struct_size = sizeof request;
+  reinterpret_cast<unsigned char*>(request)[sizeof(lazyprune_request)] = 1;  // a member that only a grown library knows
+  std::uint32_t depth = 0;
+  const session_handle session = make("dense");
+  CHECK(lazyprune_step_begin(session.get(), request, &depth).code ==
+        (std::getenv("LAZYPRUNE_GROWN") ? LAZYPRUNE_OK : LAZYPRUNE_UNSUPPORTED));
 }
 
 TEST_CASE("versions") {

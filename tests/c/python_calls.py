@@ -164,6 +164,22 @@ def main():
     with contextlib.redirect_stderr(errors):
         drive(library.session("custom --scorer broken --stages 2:0.5", LAYERS), 8, show=attention)
     expect("ValueError: broken" in errors.getvalue(), "what went wrong in a scorer")
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    library.add_schedule("interrupted", interrupted)
+    session = library.session("custom --schedule interrupted", LAYERS)
+    try:
+        drive(session, 8, show=attention)
+    except KeyboardInterrupt:
+        session.abandon()
+    else:
+        sys.exit("python_calls: expected KeyboardInterrupt out of a schedule")
+    before = []
+    library.add_scorer("one", lambda shown, scores: before.append(list(scores)) or scores.__setitem__(0, 9.0))
+    drive(library.session("custom --scorer one --stages 1:0.9,2:0.5", LAYERS), 8, show=attention)
+    expect(len(before) == 2 and not any(sum(before, [])), "scores that are 0 before")
+    fails(1, "expected one of lazyllm", lambda: library.session("\u00e9" * 2000, LAYERS))
     fails(1, "lower-case letters", lambda: library.add_scorer("Mine", broken))
     print("every call does what it says")
 

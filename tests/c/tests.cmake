@@ -15,6 +15,27 @@ if(TARGET c_engine AND TARGET lazyprune::program)
   include(c/planted_faults.cmake)
   set_tests_properties(c/python_engine PROPERTIES SKIP_REGULAR_EXPRESSION "skipped: there is no python3")
 endif()
+# A library that knows more: structs with members that callers of ABI 0 do not have. Programs that are compiled already go on with it.
+if(LAZYPRUNE_TEST_ALL AND CMAKE_SYSTEM_NAME STREQUAL Linux)
+  set(grown ${CMAKE_CURRENT_BINARY_DIR}/grown)
+  file(READ ${PROJECT_SOURCE_DIR}/include/lazyprune/c/lazyprune.h header)
+  foreach(struct IN ITEMS evidence shown scorer layer schedule session_options session_state token statistics request plan spills)
+    string(REPLACE "} lazyprune_${struct};" "  void* later[2];\n} lazyprune_${struct};" header "${header}")
+  endforeach()
+  file(CONFIGURE OUTPUT ${grown}/lazyprune/c/lazyprune.h CONTENT "@header@" @ONLY)
+  add_library(lazyprune.tests.grown SHARED ${PROJECT_SOURCE_DIR}/examples/c_library/lazyprune.cpp)
+  target_include_directories(lazyprune.tests.grown BEFORE PRIVATE ${grown})
+  target_link_libraries(lazyprune.tests.grown PRIVATE lazyprune::lazyprune)
+  target_compile_options(lazyprune.tests.grown PRIVATE -Wno-missing-field-initializers)
+  get_target_property(abi lazyprune.c SOVERSION)
+  set_target_properties(lazyprune.tests.grown PROPERTIES OUTPUT_NAME lazyprune VERSION ${PROJECT_VERSION} SOVERSION ${abi}
+                                                         LIBRARY_OUTPUT_DIRECTORY ${grown})
+  target_link_options(lazyprune.tests.grown PRIVATE LINKER:--version-script=${PROJECT_SOURCE_DIR}/examples/c_library/lazyprune.map)
+  add_test(NAME c/older_caller COMMAND lazyprune.tests.c --source-file=*/tests/c/lazyprune.test.cpp "--test-case-exclude=structs of callers*")
+  set_tests_properties(c/older_caller PROPERTIES ENVIRONMENT "LD_LIBRARY_PATH=${grown};LAZYPRUNE_GROWN=1"
+                                                 FAIL_REGULAR_EXPRESSION "test cases: +0 ")
+  add_dependencies(lazyprune.tests.c lazyprune.tests.grown)
+endif()
 if(CMAKE_NM AND CMAKE_SYSTEM_NAME STREQUAL Linux AND LAZYPRUNE_TEST_ALL) # sanitizers add symbols
   add_test(NAME c/symbols COMMAND ${CMAKE_COMMAND} -D NM=${CMAKE_NM} -D LIBRARY=$<TARGET_FILE:lazyprune.c>
                                   -D EXPECTED=${CMAKE_CURRENT_SOURCE_DIR}/c/symbols.txt -P ${CMAKE_CURRENT_SOURCE_DIR}/c/check_symbols.cmake)

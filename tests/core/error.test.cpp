@@ -55,5 +55,6 @@ TEST_CASE("the hook sees an error before it is thrown") {
 
 TEST_CASE("a line, whatever is told of") {
   CHECK(std::string(error("a\nfile", "", "words", "two\nlines\n").what()) == "a\\x0afile: expected words, found two\\x0alines\\x0a");
+  CHECK(std::string(error("a\nb", error("", "x", "y", "z")).what()) == "a\\x0ab: x: expected y, found z");
   CHECK(error("", "", "words", "two\nlines").found() == "two\nlines");
 }

@@ -58,9 +58,18 @@ checked_trace check(const trace& t, const char* text = lazy) {
   return result;
 }
 
-/// Takes a token out of a layer, or puts it in.
 void erase(std::vector<position>& list, position t) { std::erase(list, t); }
 void insert(std::vector<position>& list, position t) { list.insert(std::ranges::lower_bound(list, t), t); }
+
+/// The layer as an engine writes it down that leaves a token out, or takes one in.
+void leave_out(layer_trace& layer, position t) {
+  layer.scores.erase(layer.scores.begin() + (std::ranges::lower_bound(layer.active, t) - layer.active.begin()));
+  for (auto* list : {&layer.active, &layer.rows, &layer.revived}) erase(*list, t);
+}
+void take_in(layer_trace& layer, position t) {
+  layer.scores.insert(layer.scores.begin() + (std::ranges::lower_bound(layer.active, t) - layer.active.begin()), 0.0f);
+  insert(layer.active, t);
+}
 
 }  // namespace
 
@@ -90,7 +99,7 @@ TEST_CASE("the first fault has a name, a place, and its tokens") {
     REQUIRE(result.found);
     return *result.found;
   };
-  const plan_difference early = fault([](trace& t) { erase(t[1].layers[0].active, 3); });
+  const plan_difference early = fault([](trace& t) { leave_out(t[1].layers[0], 3); });
   CHECK(early.step == 1);
   CHECK(early.layer == 0);
   CHECK(early.fault == plan_fault::dropped_early_key);
@@ -112,10 +121,13 @@ TEST_CASE("the first fault has a name, a place, and its tokens") {
   std::size_t step = 1;
   while (whole[step].layers[2].revived.empty()) ++step;
   const position back = whole[step].layers[2].revived.front();
-  const plan_difference revival = fault([&](trace& t) { erase(t[step].layers[2].active, back); });
+  const plan_difference revival = fault([&](trace& t) { leave_out(t[step].layers[2], back); });
   CHECK(revival.fault == plan_fault::lost_revival);
   CHECK(revival.missing == std::vector<position>{back});
-  CHECK(fault([&](trace& t) { erase(t[step].layers[2].rows, back); }).fault == plan_fault::lost_revival);
+  CHECK(fault([&](trace& t) {
+          erase(t[step].layers[2].rows, back);
+          erase(t[step].layers[2].revived, back);
+        }).fault == plan_fault::lost_revival);
   CHECK(fault([&](trace& t) { erase(t[step].layers[2].revived, back); }).fault == plan_fault::other_rows);
 
   // Another token in the place of one that is kept.
@@ -123,8 +135,8 @@ TEST_CASE("the first fault has a name, a place, and its tokens") {
   position other = 0;
   while (std::ranges::binary_search(kept, other)) ++other;
   const plan_difference chosen = fault([&](trace& t) {
-    erase(t[0].layers[2].active, kept.front());
-    insert(t[0].layers[2].active, other);
+    leave_out(t[0].layers[2], kept.front());
+    take_in(t[0].layers[2], other);
   });
   CHECK(chosen.step == 0);
   CHECK(chosen.layer == 2);
@@ -138,7 +150,8 @@ TEST_CASE("the first fault has a name, a place, and its tokens") {
 TEST_CASE("tokens that the scores of another layer keep") {
   trace t = sound();
   const trace whole = sound();
-  t[0].layers[2].active = detail::best_positions(whole[0].layers[1].active, whole[0].layers[0].scores, 6);
+  const auto kept = detail::best_positions(whole[0].layers[1].active, whole[0].layers[0].scores, 6);
+  t[0].layers[2] = {kept, kept, {}, std::vector<float>(6)};
   const checked_trace result = check(t);
   REQUIRE(result.found);
   CHECK(result.found->fault == plan_fault::scores_of_another_layer);
@@ -150,10 +163,23 @@ TEST_CASE("before the first layer a policy of positions may leave tokens out, an
   const char* const text = "custom --scorer recency --schedule budget:after=0,tokens=6 --store none";
   trace t = sound(text);
   CHECK(!check(t, text).found);
-  erase(t[0].layers[0].active, t[0].layers[0].active.front());
+  leave_out(t[0].layers[0], t[0].layers[0].active.front());
   const checked_trace result = check(t, text);
   REQUIRE(result.found);
   CHECK(result.found->fault == plan_fault::other_selection);
+}
+
+TEST_CASE("an early key is dropped also where tokens left for good before") {
+  const char* const text = "tova --schedule budget:after=2,tokens=8";
+  trace t = sound(text);
+  CHECK(!check(t, text).found);
+  const std::vector<position>& first = t[2].layers[0].active;
+  REQUIRE(first.size() < 14);  // some are gone
+  leave_out(t[2].layers[0], first.front());
+  const checked_trace result = check(t, text);
+  REQUIRE(result.found);
+  CHECK(result.found->step == 2);
+  CHECK(result.found->fault == plan_fault::dropped_early_key);
 }
 
 TEST_CASE("a trace that is not whole is refused") {
@@ -172,4 +198,19 @@ TEST_CASE("a trace that is not whole is refused") {
   t = sound();
   t[2].layers.pop_back();
   CHECK(refused(t) == "trace: layers: expected 5 as in the model, found 4");
+  t = sound();
+  t[1].layers[2].rows.push_back(40000000);
+  CHECK(refused(t) == "trace: step 1, layer 2: expected rows that are active, found others");
+  t = sound();
+  t[1].layers[0].active.push_back(13);
+  CHECK(refused(t) == "trace: step 1, layer 0: expected one of the 13 positions known so far, found 13");
+  t = sound();
+  std::swap(t[0].layers[1].active[0], t[0].layers[1].active[1]);
+  CHECK(refused(t) == "trace: step 0, layer 1: expected ascending positions, found others");
+  t = sound();
+  t[0].layers[1].scores.pop_back();
+  CHECK(refused(t) == "trace: step 0, layer 1: expected 12 scores, or none, found 11");
+  t = sound();
+  t[3].tokens.clear();
+  CHECK(refused(t) == "trace: tokens: expected at least one token, found none");
 }

@@ -71,10 +71,12 @@ TEST_CASE("a forced replay keeps what the trace keeps, whatever the policy") {
       for (layer_id l = 0; l < layers; ++l) CHECK(ours.steps[s].layers[l].rows == trace[s].layers[l].rows);
     }
   }
-  auto impossible = trace;
-  impossible[1].layers[2].active.insert(impossible[1].layers[2].active.begin(), 0);
-  if (impossible[1].layers[2].active[1] == 0) impossible[1].layers[2].active.erase(impossible[1].layers[2].active.begin());
-  impossible[1].layers[1].active.erase(impossible[1].layers[1].active.begin());  // gone, and back one layer later
+  auto impossible = trace;  // a token that is left out of one layer, and takes part in the next
+  std::vector<layer_trace>& planted = impossible[1].layers;
+  const position gone = planted[1].active.front();
+  for (layer_trace& l : planted) l.scores.clear();
+  for (auto* list : {&planted[1].active, &planted[1].rows, &planted[1].revived}) std::erase(*list, gone);
+  if (planted[2].active.front() != gone) planted[2].active.insert(planted[2].active.begin(), gone);
   const replayed_trace stopped = replay(net, impossible, parts(lazy), true);
   REQUIRE(stopped.stopped);
   CHECK(stopped.steps.size() == 1);
@@ -102,6 +104,20 @@ TEST_CASE("each hidden fault is told from the others") {
   CHECK(told >= 8);
   CHECK(check_trace(net, written(net), parts(lazy), true).alike());
   CHECK(check_trace(net, written(net), parts(lazy), false).alike());
+}
+
+TEST_CASE("where a layer has no scores, the reference's decide, and the verdict says so") {
+  faulty_reference backend;
+  const auto net = tiny_model(backend);
+  auto trace = written(net);
+  for (step_trace& s : trace) s.layers[0].scores.clear();
+  const trace_verdict verdict = check_trace(net, trace, parts(lazy), true);
+  CHECK(verdict.alike());
+  CHECK(verdict.by_trace == 6);
+  CHECK(verdict.by_reference == 6);
+  CHECK(verdict.text().find(
+            "selection: what the trace's scores (at 6 layers of steps, where it has none, the reference's) imply, in 6 of 6 steps") !=
+        std::string::npos);
 }
 
 TEST_CASE("what belongs to another model") {

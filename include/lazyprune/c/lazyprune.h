@@ -24,7 +24,8 @@
  *
  * Structs that have an initializer here begin with their size, which it writes. The library reads and writes no more of such a struct than
  * its caller knows, so that a program goes on working with libraries that know more. Within one LAZYPRUNE_ABI these structs only grow, at
- * their ends; the others (lazyprune_status, lazyprune_source, lazyprune_spill) stay as they are.
+ * their ends; so do those that callbacks are shown (lazyprune_shown, lazyprune_layer), of which a callback reads what came later only where
+ * struct_size covers it. The others (lazyprune_status, lazyprune_source, lazyprune_spill) stay as they are.
  *
  * Threads: a registry may be used by several threads once nothing is added to it. A session, and the step in it, belong to one thread at a
  * time; different sessions are independent, but for those that were created with one scratch, which belong to one thread all together. A

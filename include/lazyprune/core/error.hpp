@@ -40,7 +40,7 @@ class error : public std::runtime_error {
 
   /// The same fault, in what was read from this file. The file that it was in before becomes part of the place.
   error(std::string_view file, const error& fault)
-      : std::runtime_error(std::string(file) + ": " + fault.what()), parts_(fault.parts_), code_(fault.code_) {
+      : std::runtime_error(one_line(std::string(file) + ": " + fault.what())), parts_(fault.parts_), code_(fault.code_) {
     parts_.place = parts_.file + (parts_.file.empty() || parts_.place.empty() ? "" : ": ") + parts_.place;
     parts_.file = file;
   }
@@ -62,7 +62,11 @@ class error : public std::runtime_error {
       if (!part.empty()) text.append(part).append(": ");
     text.append("expected ").append(expected);
     if (!found.empty()) text.append(", found ").append(found);
-    for (std::size_t at = 0; (at = text.find('\n', at)) != text.npos; at += 4) text.replace(at, 1, "\\x0a");  // one line
+    return one_line(std::move(text));
+  }
+
+  static std::string one_line(std::string text) {
+    for (std::size_t at = 0; (at = text.find('\n', at)) != text.npos; at += 4) text.replace(at, 1, "\\x0a");
     return text;
   }
 

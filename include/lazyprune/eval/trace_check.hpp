@@ -61,13 +61,33 @@ struct plan_difference {
 /// The scores (active) that a layer of a step gave; empty: not known.
 using scores_of_layer = std::function<std::span<const float>(std::size_t step, layer_id layer)>;
 
-/// Reports `error` where the steps are not numbered from 0, or not all of so many layers: traces that were read are whole.
+/// Reports `error` where a trace is not whole, as those that were read are: steps numbered from 0, each with tokens and so many layers;
+/// positions that ascend below the tokens known so far, rows that are active, revived ones that are rows, and as many scores as are active,
+/// or none.
 inline void require_whole(const std::vector<step_trace>& trace, std::size_t layers) {
-  if (trace.empty()) report_error(error("trace", "", "at least one step", "none"));
+  const auto refuse = [](const std::string& place, const std::string& expected, const std::string& found) {
+    report_error(error("trace", place, expected, found));
+  };
+  if (trace.empty()) refuse("", "at least one step", "none");
+  std::size_t known = 0;
   for (std::size_t s = 0; s < trace.size(); ++s) {
-    if (trace[s].step != s) report_error(error("trace", "step", std::to_string(s), std::to_string(trace[s].step)));
+    if (trace[s].step != s) refuse("step", std::to_string(s), std::to_string(trace[s].step));
+    if (trace[s].tokens.empty()) refuse("tokens", "at least one token", "none");
     if (trace[s].layers.size() != layers)
-      report_error(error("trace", "layers", std::to_string(layers) + " as in the model", std::to_string(trace[s].layers.size())));
+      refuse("layers", std::to_string(layers) + " as in the model", std::to_string(trace[s].layers.size()));
+    known += trace[s].tokens.size();
+    for (std::size_t l = 0; l < layers; ++l) {
+      const layer_trace& layer = trace[s].layers[l];
+      const std::string place = "step " + std::to_string(s) + ", layer " + std::to_string(l);
+      for (const std::vector<position>* list : {&layer.active, &layer.rows, &layer.revived})
+        if (std::ranges::adjacent_find(*list, std::ranges::greater_equal{}) != list->end()) refuse(place, "ascending positions", "others");
+      if (!layer.active.empty() && layer.active.back() >= known)
+        refuse(place, "one of the " + std::to_string(known) + " positions known so far", std::to_string(layer.active.back()));
+      if (!std::ranges::includes(layer.active, layer.rows)) refuse(place, "rows that are active", "others");
+      if (!std::ranges::includes(layer.rows, layer.revived)) refuse(place, "revived tokens that are rows", "others");
+      if (!layer.scores.empty() && layer.scores.size() != layer.active.size())
+        refuse(place, std::to_string(layer.active.size()) + " scores, or none", std::to_string(layer.scores.size()));
+    }
   }
 }
 
@@ -114,10 +134,18 @@ std::optional<layer_id> nearest_layer(layer_id layer, layer_id layers, const Is&
   return std::nullopt;
 }
 
+/// The tokens that a step can begin with: all but those dropped for good, and those lost before the first layer.
+inline std::size_t able(const frontier_table& tokens) {
+  std::size_t count = 0;
+  for (position t = 0; t < tokens.known(); ++t) count += !tokens.gone(t) && !(tokens.lost(t) && tokens.frontier(t) == 0);
+  return count;
+}
+
 /// What a layer of a trace is held against: the plan, and the session that made it.
 struct expected_layer {
   const layer_plan& plan;
   const frontier_table& tokens;
+  std::size_t before;  // tokens that took part in the layer before; of the first one those that could
 
   bool has_keys(position t) const { return tokens.frontier(t) > plan.layer; }
   bool put_aside(position t) const { return tokens.frontier(t) == plan.layer && tokens.stored(t); }
@@ -154,8 +182,7 @@ inline std::optional<plan_difference> difference_at(const step_trace& step, cons
   const auto all_of = [](const std::vector<position>& list, const auto& what) { return !list.empty() && std::ranges::all_of(list, what); };
 
   if (differ(plan.active, seen.active)) {
-    const std::size_t before = plan.layer > 0 ? step.layers[plan.layer - 1].active.size() : expected.tokens.known();
-    const bool pruned = plan.active.size() < before;
+    const bool pruned = plan.active.size() < expected.before;
     if (!pruned && found.extra.empty() && all_of(found.missing, has_keys))
       found.fault = plan_fault::dropped_early_key;
     else if (all_of(found.missing, put_aside) && std::ranges::none_of(found.extra, put_aside))
@@ -195,10 +222,11 @@ inline std::optional<plan_difference> first_plan_difference(const std::vector<st
   checked = 0;
   for (const step_trace& s : trace) {
     auto step = session.begin({s.tokens.size(), phase_of(s)});
+    std::size_t before = detail::able(session.tokens());
     float margin = std::numeric_limits<float>::quiet_NaN();
     for (layer_id l = 0; l < layers; ++l) {
       const layer_plan& plan = step.enter(l);
-      if (auto found = detail::difference_at(s, {plan, session.tokens()}, others)) {
+      if (auto found = detail::difference_at(s, {plan, session.tokens(), before}, others)) {
         found->margin = margin;
         return found;
       }
@@ -206,6 +234,7 @@ inline std::optional<plan_difference> first_plan_difference(const std::vector<st
       if (step.wants_scores() && (given = scores(s.step, l)).size() != plan.active.size()) return std::nullopt;
       step.leave(step.wants_scores() ? evidence(attention_view{given.data(), 1, given.size(), plan.active}) : evidence{});
       margin = step.margin();
+      before = s.layers[l].active.size();
     }
     step.finish();
     ++checked;

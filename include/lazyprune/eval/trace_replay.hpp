@@ -214,10 +214,11 @@ inline hidden_fault cause_of(const model<faulty_reference>& net, const std::vect
 
 /// What the reference says of another engine's trace.
 struct trace_verdict {
-  std::size_t steps = 0;     // of the trace
-  bool forced = false;       // its kept sets were kept
-  bool own_scores = false;   // the trace has scores: the selection was held against them, and where there are none against the reference's
-  std::size_t selected = 0;  // steps whose selection was held against scores, and followed from them
+  std::size_t steps = 0;                       // of the trace
+  bool forced = false;                         // its kept sets were kept
+  std::size_t by_trace = 0;                    // layers of steps whose selection was held against the trace's scores
+  std::size_t by_reference = 0;                // those where it has none: against the reference's
+  std::size_t selected = 0;                    // steps whose selection was held against scores, and followed from them
   std::optional<plan_difference> selection{};  // where it first does not
   std::size_t scored = 0;                      // layers of steps whose scores were held against the reference's
   struct other_scores {
@@ -248,9 +249,6 @@ inline trace_verdict check_trace(const model<faulty_reference>& net, const std::
   const auto layers = static_cast<layer_id>(net.config.layers);
   const replayed_trace ours = replay(net, trace, parts, forced);
   trace_verdict verdict{.steps = trace.size(), .forced = forced, .tolerance = tolerance};
-  for (const step_trace& s : trace)
-    for (const layer_trace& l : s.layers) verdict.own_scores |= !l.scores.empty();
-
   // The selection.
   const scores_of_layer reference_scores = [&](std::size_t step, layer_id layer) -> std::span<const float> {
     if (step >= ours.steps.size() || layer >= ours.steps[step].layers.size()) return {};
@@ -259,6 +257,7 @@ inline trace_verdict check_trace(const model<faulty_reference>& net, const std::
   };
   const scores_of_layer given = [&](std::size_t step, layer_id layer) -> std::span<const float> {
     const std::vector<float>& theirs = trace[step].layers[layer].scores;
+    ++(theirs.empty() ? verdict.by_reference : verdict.by_trace);
     return theirs.empty() ? reference_scores(step, layer) : std::span<const float>(theirs);
   };
   verdict.selection = first_plan_difference(trace, parts, layers, given, reference_scores, verdict.selected);
@@ -270,7 +269,7 @@ inline trace_verdict check_trace(const model<faulty_reference>& net, const std::
     return true;
   };
   for (std::size_t s = 0; s < ours.steps.size(); ++s) {
-    for (layer_id l = 0; l + 1 < layers && !verdict.scores && verdict.own_scores; ++l) {
+    for (layer_id l = 0; l + 1 < layers && !verdict.scores; ++l) {
       const std::vector<float>& theirs = trace[s].layers[l].scores;
       const std::span<const float> expected = reference_scores(s, l);
       if (theirs.empty() || expected.size() != theirs.size() || !same_plan(trace[s], ours.steps[s], l + 1)) continue;
@@ -305,15 +304,18 @@ inline trace_verdict check_trace(const model<faulty_reference>& net, const std::
 inline std::string trace_verdict::text() const {
   using detail::brief;
   std::string out = alike() ? "alike\n" : "different\n";
-  const char* const whose = own_scores ? "the trace's scores" : "the reference's scores";
+  const std::string whose = by_trace > 0 ? "the trace's scores" : "the reference's scores";
+  const std::string mixed = by_trace > 0 && by_reference > 0
+                                ? " (at " + std::to_string(by_reference) + " layers of steps, where it has none, the reference's)"
+                                : "";
   if (selection) {
-    out += "selection: parts from what " + std::string(whose) + " imply, after " + std::to_string(selected) + " of " +
-           std::to_string(steps) + " steps that follow from them\n";
+    out += "selection: parts from what " + whose + mixed + " imply, after " + std::to_string(selected) + " of " + std::to_string(steps) +
+           " steps that follow from them\n";
     const std::string lines = selection->text();
     for (const std::string_view line : split(lines, '\n'))
       if (!line.empty()) out.append("  ").append(line).append("\n");
   } else {
-    out += "selection: what " + std::string(whose) + " imply, in " + std::to_string(selected) + " of " + std::to_string(steps) + " steps" +
+    out += "selection: what " + whose + mixed + " imply, in " + std::to_string(selected) + " of " + std::to_string(steps) + " steps" +
            (selected < steps ? "; the next has none where the policy prunes" : "") + "\n";
   }
   if (scores)
@@ -322,7 +324,7 @@ inline std::string trace_verdict::text() const {
            " of the largest" +
            (scores->are_of ? ": scores of another layer, those of layer " + std::to_string(*scores->are_of) : std::string()) + "\n";
   else
-    out += own_scores ? "scores: the reference's, at " + std::to_string(scored) + " layers of steps\n" : "scores: not in the trace\n";
+    out += scored > 0 ? "scores: the reference's, at " + std::to_string(scored) + " layers of steps\n" : "scores: not in the trace\n";
   if (logits) {
     out += "logits: do not follow from the plan, first at step " + std::to_string(logits->first) + ", by " + brief(logits->second) +
            " (tolerance " + brief(tolerance) + ")\n  ";
