@@ -9,5 +9,5 @@
 
 std::size_t components() {
   const lazyprune::cpu backend;
-  return backend.threads() + name_of(lazyprune::eval_metric::qa_f1).size();
+  return static_cast<std::size_t>(backend.threads()) + name_of(lazyprune::eval_metric::qa_f1).size();
 }
