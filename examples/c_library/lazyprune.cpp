@@ -41,6 +41,12 @@ struct lazyprune_session {
   lazyprune::layer_id next = 0;                   // to be entered
   const lazyprune::layer_plan* inside = nullptr;  // of the layer entered
   std::vector<float> probabilities{};             // computed from queries and keys
+
+  void end_step() noexcept {
+    step.reset();
+    next = 0;
+    inside = nullptr;
+  }
 };
 
 namespace {
@@ -196,6 +202,7 @@ class caller_scorer {
     all.struct_size = sizeof all;
     all.done = shown.layer + 1;
     all.active = out.size();
+    all.positions = positions_of(shown.now).data();
     lazyprune_evidence now = LAZYPRUNE_EVIDENCE;
     now.kind = scorer_.wants;
     std::visit([&](const auto& view) { show(view, all, now); }, shown.now);
@@ -211,25 +218,22 @@ class caller_scorer {
   static void show(const token_view& view, lazyprune_shown& all, lazyprune_evidence&) {
     all.done = view.done;
     all.known = view.known;
-    all.positions = view.positions.data();
   }
-  static void show(const attention_view& view, lazyprune_shown& all, lazyprune_evidence& now) {
+  static void show(const attention_view& view, lazyprune_shown&, lazyprune_evidence& now) {
     now.data = view.data;
     now.heads = view.heads;
     now.queries = 1;
     now.stride = view.stride;
-    all.positions = view.positions.data();
   }
   static void show(const window_view& view, lazyprune_shown& all, lazyprune_evidence& now) {
     show(view.query(0), all, now);
     now.queries = view.queries;
   }
-  static void show(const key_view& view, lazyprune_shown& all, lazyprune_evidence& now) {
+  static void show(const key_view& view, lazyprune_shown&, lazyprune_evidence& now) {
     now.data = view.data;
     now.kv_heads = view.kv_heads;
     now.head_dim = view.head_dim;
     now.stride = view.stride;
-    all.positions = view.positions.data();
   }
   static void show(const value_view& view, lazyprune_shown& all, lazyprune_evidence& now) {
     show(view.attention, all, now);
@@ -242,7 +246,6 @@ class caller_scorer {
     now.data = view.data;
     now.hidden = view.hidden;
     now.stride = view.stride;
-    all.positions = view.positions.data();
     all.rows = view.rows.data();
     all.rows_count = view.rows.size();
   }
@@ -250,7 +253,6 @@ class caller_scorer {
     now.ids = view.ids.data();
     now.ids_count = view.ids.size();
     all.known = view.ids.size();
-    all.positions = view.positions.data();
   }
 
   lazyprune_scorer scorer_;
@@ -313,9 +315,9 @@ step<any_session>& step_of(lazyprune_session* session, const char* what) {
 
 // ---- evidence ----
 
-constexpr const char* kind_names[] = {"nothing", "attention", "window", "keys", "values", "hidden", "ids"};
-
-std::string kind_name(uint32_t kind) { return kind < std::size(kind_names) ? kind_names[kind] : "kind " + std::to_string(kind); }
+std::string kind_name(uint32_t kind) {
+  return kind <= LAZYPRUNE_IDS ? std::string(name_of(static_cast<evidence_kind>(kind))) : "kind " + std::to_string(kind);
+}
 
 void require_data(const void* data, const char* place) {
   if (!data) wrong(place, "a pointer to numbers", "null");
@@ -491,16 +493,14 @@ lazyprune_status lazyprune_session_reserve(lazyprune_session* session, size_t ma
 lazyprune_status lazyprune_session_reset(lazyprune_session* session) {
   return guarded([&] {
     given(session, "session").session.reset();
-    session->step.reset();
-    session->inside = nullptr;
+    session->end_step();
   });
 }
 
 lazyprune_status lazyprune_session_abandon(lazyprune_session* session) {
   return guarded([&] {
     given(session, "session").session.abandon();
-    session->step.reset();
-    session->inside = nullptr;
+    session->end_step();
   });
 }
 
@@ -570,8 +570,6 @@ lazyprune_status lazyprune_step_begin(lazyprune_session* session, const lazyprun
     const step_request r = read_request(request);
     given(layers, "layers");
     given(session, "session").step.emplace(session->session.begin(r));
-    session->next = 0;
-    session->inside = nullptr;
     *layers = session->step->layers();
   });
 }
@@ -622,7 +620,7 @@ lazyprune_status lazyprune_step_finish(lazyprune_session* session) {
       report_error(error("session", "finish", "all " + std::to_string(step.layers()) + " layers left", std::to_string(session->next),
                          error_code::wrong_order));
     step.finish();
-    session->step.reset();
+    session->end_step();
   });
 }
 

@@ -18,9 +18,7 @@ TEST_CASE("the engine in C keeps what the program keeps") {
   // Other evidence: a window of queries, values, keys, none, every layer's; and queries and keys in the place of probabilities.
   const temporary_folder files;
   const std::string ids = prompts_as_ids().front();
-  std::string spaced = ids;
-  std::ranges::replace(spaced, ',', ' ');
-  write_file(files / "ids", spaced);
+  write_ids(files / "ids", ids);
   for (const char* scorer : {"window_attention:window=8", "value_weighted_attention", "key_norm", "recency", "accumulated_attention"})
     for (const bool fused : {false, true}) {
       const std::string flags = "--stages 2:0.5,4:0.3 --scorer " + std::string(scorer);

@@ -55,6 +55,12 @@ using way = std::vector<std::string>;
 inline const std::array<way, 4> ways{way{}, way{"chunk", "37"}, way{"fork", "90"}, way{"chunk", "23", "fork", "61"}};
 inline constexpr const char* tokens = "4";
 
+/// The ids as the engines read them: between spaces.
+inline void write_ids(const std::string& file, std::string ids) {
+  std::ranges::replace(ids, ',', ' ');
+  write_file(file, ids);
+}
+
 struct engine_run {
   std::string policy;
   const std::string& ids_file;
@@ -79,9 +85,7 @@ void same_kept_sets(const std::vector<std::string>& policies, const Engine& engi
   const temporary_folder files;
   std::size_t revived = 0, prompt = 0;
   for (const std::string& ids : prompts_as_ids()) {
-    std::string spaced = ids;
-    std::ranges::replace(spaced, ',', ' ');
-    write_file(files / "ids", spaced);
+    write_ids(files / "ids", ids);
     CAPTURE(prompt);
     for (std::size_t p = 0; p < policies.size(); ++p) {
       std::vector<std::string> arguments{"run",          "--ids",     ids,         "-n",      tokens,

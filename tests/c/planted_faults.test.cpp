@@ -12,10 +12,8 @@ const std::vector<std::string> flags{"--stages", "2:0.5,4:0.5"};
 void write_trace(const std::string& file, const std::string& engine, const std::string& policy = "custom --stages 2:0.5,4:0.5",
                  const std::vector<std::string>& more = {"full"}) {
   static const std::string prompt = prompts_as_ids().at(3);
-  std::string spaced = prompt;
-  std::ranges::replace(spaced, ',', ' ');
   const temporary_folder files;
-  write_file(files / "ids", spaced);
+  write_ids(files / "ids", prompt);
   std::vector<std::string> arguments{bundled_model, files / "ids", "policy", policy, "tokens", "5"};
   arguments.insert(arguments.end(), more.begin(), more.end());
   const program_result result = running_program(std::move(arguments), "", {}, engine).wait();

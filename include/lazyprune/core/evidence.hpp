@@ -33,6 +33,18 @@ constexpr evidence_kind kind_of() {
   return evidence_kind::none;
 }
 
+/// The active tokens that it tells of.
+inline std::span<const position> positions_of(const evidence& shown) {
+  return std::visit(
+      [](const auto& view) {
+        if constexpr (requires { view.attention; })
+          return view.attention.positions;
+        else
+          return view.positions;
+      },
+      shown);
+}
+
 /// What a scorer's type says (core/concepts.hpp), as a value.
 struct scorer_needs {
   evidence_kind kind;  // none: positions

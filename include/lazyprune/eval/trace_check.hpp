@@ -18,6 +18,7 @@
 
 #include <lazyprune/eval/position_ranges.hpp>
 #include <lazyprune/eval/trace_compare.hpp>
+#include <lazyprune/policy/detail/order.hpp>
 #include <lazyprune/registry/make_session.hpp>
 #include <lazyprune/session/trace.hpp>
 
@@ -99,17 +100,12 @@ struct shown_scores {
 };
 
 /// The best `count` of the positions by these scores, the last position whatever its score; ascending.
-inline std::vector<position> best_positions(std::span<const position> positions, std::span<const float> scores, std::size_t count) {
-  std::vector<std::uint32_t> order(positions.size());
-  for (std::uint32_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::ranges::stable_sort(order, [&](std::uint32_t a, std::uint32_t b) {
-    const std::uint32_t last = static_cast<std::uint32_t>(positions.size()) - 1;
-    if ((a == last) != (b == last)) return a == last;
-    return scores[a] != scores[b] ? scores[a] > scores[b] : a > b;  // as top_k: of equals the later
-  });
+inline std::vector<position> best_positions(std::span<const position> positions, std::vector<float> scores, std::size_t count) {
+  scores.back() = std::numeric_limits<float>::infinity();
+  std::vector<std::uint32_t> indices(scores.size());
+  indices.resize(best(scores, count, indices));
   std::vector<position> kept;
-  for (std::size_t i = 0; i < std::min(count, order.size()); ++i) kept.push_back(positions[order[i]]);
-  std::ranges::sort(kept);
+  for (const std::uint32_t i : indices) kept.push_back(positions[i]);
   return kept;
 }
 
@@ -149,12 +145,6 @@ struct expected_layer {
 
   bool has_keys(position t) const { return tokens.frontier(t) > plan.layer; }
   bool put_aside(position t) const { return tokens.frontier(t) == plan.layer && tokens.stored(t); }
-  std::vector<position> revived() const {
-    std::vector<position> back;
-    for (std::size_t i = 0; i < plan.rows.size(); ++i)
-      if (plan.sources[i].from == row_source::origin::stored) back.push_back(plan.rows[i]);
-    return back;
-  }
 };
 
 /// The nearest other layer whose scores keep just the tokens that entered layer `entered` of the step; none: no other layer's do.
@@ -200,7 +190,7 @@ inline std::optional<plan_difference> difference_at(const step_trace& step, cons
       found.fault = plan_fault::lost_revival;
     return found;
   }
-  if (differ(expected.revived(), seen.revived)) return found;
+  if (differ(revived_rows(plan), seen.revived)) return found;
   return std::nullopt;
 }
 

@@ -51,16 +51,8 @@ class watched_scorer {
     if (done > 0) log_->scores[done - 1].assign(out.begin(), out.end());
     if (!log_->forced) return;
     const std::vector<position>& kept = (*log_->forced)[log_->step].layers[done].active;
-    std::visit(
-        [&](const auto& view) {
-          std::span<const position> positions;
-          if constexpr (requires { view.attention; })
-            positions = view.attention.positions;
-          else
-            positions = view.positions;
-          for (std::size_t i = 0; i < out.size(); ++i) out[i] = std::ranges::binary_search(kept, positions[i]) ? 1.0f : 0.0f;
-        },
-        shown.now);
+    const std::span<const position> positions = positions_of(shown.now);
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = std::ranges::binary_search(kept, positions[i]) ? 1.0f : 0.0f;
   }
 
  private:
@@ -85,45 +77,34 @@ class watched_schedule {
   std::shared_ptr<replay_log> log_;
 };
 
-/// Shows the backend which rows come back, and writes the steps down.
+/// Shows the backend which rows come back, and stops where a plan is not what it is forced to be.
 class replay_watch final : public step_observer {
  public:
-  replay_watch(faulty_reference::view& view, const step_trace& expected, bool forced) : view_(view), expected_(expected), forced_(forced) {}
+  /// `forced`: the step's layers; null: any.
+  replay_watch(faulty_reference::view& view, const step_trace* forced) : view_(view), forced_(forced) {}
 
   bool stops() override { return parted_.has_value(); }
   void layer_begins(const layer_plan& plan) override {
     view_.active.assign(plan.active.begin(), plan.active.end());
     view_.rows.assign(plan.rows.begin(), plan.rows.end());
-    view_.revived.clear();
-    for (std::size_t i = 0; i < plan.rows.size(); ++i)
-      if (plan.sources[i].from == row_source::origin::stored) view_.revived.push_back(plan.rows[i]);
-    done.layers.push_back({view_.active, view_.rows, view_.revived});
-    const layer_trace& wanted = expected_.layers[plan.layer];
-    if (forced_ && (wanted.active != view_.active || wanted.rows != view_.rows)) parted_ = plan.layer;
+    view_.revived = revived_rows(plan);
+    if (!forced_) return;
+    const layer_trace& wanted = forced_->layers[plan.layer];
+    if (wanted.active != view_.active || wanted.rows != view_.rows) parted_ = plan.layer;
   }
-  void layer_ends(const layer_end& end) override {
-    if (end.layer + 1 < end.layers) done.margin.push_back(std::isfinite(end.margin) ? std::optional<double>(end.margin) : std::nullopt);
-  }
-  void logits(std::span<const double> logits) override {
-    done.logits.assign(logits.begin(), logits.end());
-    done.next = static_cast<token_id>(std::ranges::max_element(logits) - logits.begin());
-  }
-  bool wants_logits() const override { return true; }
 
   std::optional<layer_id> parted() const { return parted_; }
-  step_trace done{};
 
  private:
   faulty_reference::view& view_;
-  const step_trace& expected_;
-  bool forced_;
+  const step_trace* forced_;
   std::optional<layer_id> parted_;
 };
 
 }  // namespace detail
 
-/// Feeds the trace's tokens, of its first `steps` steps, through the model: under the policy of these parts, or with `forced` keeping what
-/// the trace kept, as far as a session can. Throws `error` where a token is none of the model's, or the trace not whole.
+/// Feeds the trace's tokens through the model: under the policy of these parts, or with `forced` keeping what the trace kept, as far as a
+/// session can. Throws `error` where a token is none of the model's, or the trace not whole.
 inline replayed_trace replay(const model<faulty_reference>& net, const std::vector<step_trace>& trace, policy_parts parts, bool forced,
                              hidden_fault fault = hidden_fault::none) {
   const auto layers = static_cast<layer_id>(net.config.layers);
@@ -133,9 +114,8 @@ inline replayed_trace replay(const model<faulty_reference>& net, const std::vect
     log->forced = &trace;
     parts.selector = top_k{};
     parts.store = keep_all{};
-    parts.keep_first = parts.keep_last = parts.least_tokens = 0;
+    parts.keep_first = parts.keep_last = 0;
     parts.keep = {};
-    parts.when = pruned_steps::all;
   }
   any_schedule schedule = detail::whole_schedule(parts);
   parts.schedule = detail::watched_schedule(std::move(schedule), log);
@@ -151,7 +131,9 @@ inline replayed_trace replay(const model<faulty_reference>& net, const std::vect
   for (const step_trace& s : trace) tokens += s.tokens.size();
   text.expect(tokens);
 
-  replayed_trace result;
+  std::optional<std::pair<std::size_t, layer_id>> stopped;
+  trace_recorder record(true);
+  std::vector<std::vector<std::vector<float>>> scores;  // (steps, layers)
   for (const step_trace& s : trace) {
     log->step = s.step;
     log->scores.assign(layers, {});
@@ -160,21 +142,19 @@ inline replayed_trace replay(const model<faulty_reference>& net, const std::vect
     view.aside.clear();
     for (position t = 0; t < text.known(); ++t)
       if (text.session().tokens().stored(t)) view.aside.push_back(t);
-    detail::replay_watch watch(view, s, forced);
-    const sequence_step<faulty_reference> step{text, s.tokens, phase_of(s), 1, &watch};
-    if (!forward(work, step)) {
-      result.stopped = {s.step, *watch.parted()};
-      break;
-    }
-    watch.done.step = s.step;
-    watch.done.tokens = s.tokens;
-    for (layer_id l = 0; l + 1 < layers; ++l) watch.done.layers[l].scores = std::move(log->scores[l]);
-    result.steps.push_back(std::move(watch.done));
-    if (watch.parted()) {  // at the last layer, which nothing follows
-      result.stopped = {s.step, *watch.parted()};
+    detail::replay_watch watch(view, forced ? &s : nullptr);
+    step_observers both{&watch, &record};
+    const sequence_step<faulty_reference> step{text, s.tokens, phase_of(s), 1, &both};
+    const bool whole = forward(work, step);
+    if (whole) scores.push_back(std::move(log->scores));
+    if (const auto parted = watch.parted()) {  // where that is at the last layer, which nothing follows, the step is whole
+      stopped = {s.step, *parted};
       break;
     }
   }
+  replayed_trace result{record.take(), stopped};
+  for (std::size_t s = 0; s < scores.size(); ++s)
+    for (layer_id l = 0; l + 1 < layers; ++l) result.steps[s].layers[l].scores = std::move(scores[s][l]);
   return result;
 }
 

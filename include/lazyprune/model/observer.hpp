@@ -181,10 +181,7 @@ class trace_recorder final : public step_observer {
     layer_trace& layer = now_.layers[plan.layer];
     add(layer.active, plan.active);
     add(layer.rows, plan.rows);
-    std::vector<position> revived;
-    for (std::size_t i = 0; i < plan.rows.size(); ++i)
-      if (plan.sources[i].from == row_source::origin::stored) revived.push_back(plan.rows[i]);
-    add(layer.revived, revived);
+    add(layer.revived, revived_rows(plan));
   }
   void layer_ends(const layer_end& end) override {
     if (!is_chunk_ && end.layer + 1 < end.layers)

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include <lazyprune/core/types.hpp>
+#include <lazyprune/core/plan.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
@@ -19,6 +19,14 @@ struct layer_trace {
   std::vector<float> scores{};    // (active), that this layer gave, or empty: none were asked for, or not recorded
   friend bool operator==(const layer_trace&, const layer_trace&) = default;
 };
+
+/// The rows of a layer that come back from the aux store, ascending.
+inline std::vector<position> revived_rows(const layer_plan& plan) {
+  std::vector<position> revived;
+  for (std::size_t i = 0; i < plan.rows.size(); ++i)
+    if (plan.sources[i].from == row_source::origin::stored) revived.push_back(plan.rows[i]);
+  return revived;
+}
 
 /// One forward pass over its new tokens.
 struct step_trace {
