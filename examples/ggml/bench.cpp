@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: MIT
+// The engine beside llama.cpp, on the same file and in one process.
+//   lazyprune_ggml_bench -m FILE.gguf [--policy TEXT] [--prompt N] [--repeat N] [--ids FILE] [--threads N] [--kv f16|f32]
+//                        [--flash-attention on|off] [--ubatch N] [--llama-ubatch N] [--device NAME] [--logits]
+// Times to the first token, alternating: llama.cpp's dense prefill, the engine's, and the engine's under the policy; and what the rows
+// promise. --logits: where everything is kept, how far the logits are from llama.cpp's, and how far llama.cpp's are from its own with the
+// other attention (flash or not). The prompt is made up, or the first tokens of --ids.
+#include <llama.h>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <string_view>
+
+#include <lazyprune/model/cost_model.hpp>
+
+#include "engine.hpp"
+#include "options.hpp"
+
+namespace {
+
+using namespace ggml_engine;
+
+struct model_deleter {
+  void operator()(llama_model* m) const { llama_model_free(m); }
+};
+struct context_deleter {
+  void operator()(llama_context* c) const { llama_free(c); }
+};
+using llama_model_ptr = std::unique_ptr<llama_model, model_deleter>;
+
+llama_model_ptr load_llama(const program_options& o, const devices& where) {
+  llama_log_set([](ggml_log_level, const char*, void*) {}, nullptr);
+  llama_model_params params = llama_model_default_params();
+  if (where.backends.size() == 1) params.n_gpu_layers = 0;
+  llama_model_ptr m(llama_model_load_from_file(o.model.c_str(), params));
+  if (!m) throw error(o.model, "", "a file that llama.cpp loads", "another");
+  return m;
+}
+
+/// One sequence of llama.cpp's own.
+class llama_run {
+ public:
+  llama_run(llama_model* m, const program_options& o, std::size_t tokens, bool flash) : model_(m) {
+    llama_context_params params = llama_context_default_params();
+    params.n_ctx = params.n_batch = static_cast<std::uint32_t>(tokens);
+    params.n_ubatch = static_cast<std::uint32_t>(o.llama_ubatch);
+    params.n_threads = params.n_threads_batch = o.threads;
+    params.flash_attn_type = flash ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
+    params.type_k = params.type_v = o.kv;
+    context_.reset(llama_init_from_model(m, params));
+    if (!context_) throw error(o.model, "", "a context of llama.cpp's", "none");
+  }
+
+  void clear() { llama_memory_clear(llama_get_memory(context_.get()), false); }
+
+  std::span<const float> step(std::span<const token_id> ids) {
+    std::vector<llama_token> tokens(ids.begin(), ids.end());
+    if (const int status = llama_decode(context_.get(), llama_batch_get_one(tokens.data(), static_cast<std::int32_t>(tokens.size()))))
+      throw error("llama_decode", std::to_string(tokens.size()) + " tokens", "status 0", std::to_string(status));
+    const auto vocabulary = static_cast<std::size_t>(llama_vocab_n_tokens(llama_model_get_vocab(model_)));
+    return {llama_get_logits_ith(context_.get(), -1), vocabulary};
+  }
+
+ private:
+  llama_model* model_;
+  std::unique_ptr<llama_context, context_deleter> context_;
+};
+
+std::vector<token_id> prompt_of(const program_options& o, const model& m) {
+  if (!o.ids.empty()) {
+    std::vector<token_id> ids = read_ids(o.ids, m.vocabulary);
+    ids.resize(std::min(ids.size(), o.prompt));
+    return ids;
+  }
+  if (m.vocabulary < 300) throw error("--ids", "", "a prompt, for so small a vocabulary", "none");
+  std::vector<token_id> ids(o.prompt);
+  const auto words = static_cast<std::uint64_t>(m.vocabulary) - 259;  // any: the work does not depend on them
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<token_id>(259 + i * 7919 % words);
+  return ids;
+}
+
+struct distance {
+  double most = 0, mean_square = 0, logits = 0;  // of the differences, and the mean square of the logits
+  bool same_best = true, same_bits = true;
+
+  void add(std::span<const float> a, std::span<const float> b) {
+    if (a.size() != b.size()) throw error("logits", "", std::to_string(a.size()), std::to_string(b.size()));
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      const double apart = static_cast<double>(a[i]) - static_cast<double>(b[i]);
+      most = std::max(most, std::abs(apart));
+      mean_square += apart * apart / static_cast<double>(a.size());
+      logits += static_cast<double>(a[i]) * static_cast<double>(a[i]) / static_cast<double>(a.size());
+    }
+    same_best = same_best && std::ranges::max_element(a) - a.begin() == std::ranges::max_element(b) - b.begin();
+    same_bits = same_bits && std::ranges::equal(a, b);
+  }
+
+  void print(const char* what) const {
+    std::printf("%-42s r.m.s. %.2e, at most %.2e of the logits' r.m.s.; the best token %s%s\n", what, std::sqrt(mean_square / logits),
+                most / std::sqrt(logits), same_best ? "is the same" : "DIFFERS", same_bits ? "; every bit is the same" : "");
+  }
+};
+
+/// After the prompt, and after each of some tokens more.
+void hold_logits(const program_options& o) {
+  constexpr std::size_t more = 4;
+  const devices where = open_devices(o.device, o.threads);
+  const model m = load_model(o.model, where);
+  const llama_model_ptr peer = load_llama(o, where);
+  std::vector<token_id> ids = prompt_of(o, m);
+  if (ids.size() <= more) throw error("--prompt", "", "more than 4 tokens", std::to_string(ids.size()));
+  engine ours(m, where, session_of("dense", m), engine_options_of(o, m, ids.size()));
+  llama_run theirs(peer.get(), o, ids.size(), o.flash_attention), others(peer.get(), o, ids.size(), !o.flash_attention);
+  distance from_theirs, of_theirs;
+  std::size_t read = 0;
+  for (const std::size_t count : {ids.size() - more, std::size_t{1}, std::size_t{1}, std::size_t{1}, std::size_t{1}}) {
+    const std::span<const token_id> next = std::span(ids).subspan(read, count);
+    const auto phase = read == 0 ? lazyprune::phase::prefill : lazyprune::phase::decode;
+    const std::span<const float> expected = theirs.step(next);
+    from_theirs.add(expected, ours.step(next, phase, false, nullptr));
+    if (o.kv == GGML_TYPE_F16 || !o.flash_attention) of_theirs.add(expected, others.step(next));
+    read += count;
+  }
+  from_theirs.print("the engine and llama.cpp:");
+  of_theirs.print("llama.cpp and itself, the other attention:");
+}
+
+double median(std::vector<double> times) {
+  std::ranges::sort(times);
+  const std::size_t half = times.size() / 2;
+  return times.size() % 2 == 1 ? times[half] : (times[half - 1] + times[half]) / 2;
+}
+
+void time_prompts(const program_options& o) {
+  const devices where = open_devices(o.device, o.threads);
+  const model m = load_model(o.model, where);
+  const llama_model_ptr peer = load_llama(o, where);
+  const std::vector<token_id> ids = prompt_of(o, m);
+  const engine_options options = engine_options_of(o, m, ids.size());
+  engine dense(m, where, session_of("dense", m), options), pruned(m, where, session_of(o.policy, m), options);
+  llama_run theirs(peer.get(), o, ids.size(), o.flash_attention);
+
+  const auto seconds = [](auto work) {
+    const auto start = std::chrono::steady_clock::now();
+    work();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  const auto prefill = [&](engine& e) { return seconds([&] { e.step(ids, lazyprune::phase::prefill, false, nullptr); }); };
+  std::vector<double> of_llama, of_dense, of_pruned;
+  for (std::size_t r = 0; r <= o.repeat; ++r) {  // the first time warms up
+    theirs.clear();
+    dense.truncate(0);
+    pruned.truncate(0);
+    const double first = seconds([&] { theirs.step(ids); }), second = prefill(dense), third = prefill(pruned);
+    if (r == 0) continue;
+    of_llama.push_back(first);
+    of_dense.push_back(second);
+    of_pruned.push_back(third);
+  }
+
+  lazyprune::model_config shape;
+  shape.hidden = static_cast<std::size_t>(m.hidden);
+  shape.ffn = static_cast<std::size_t>(m.feed_forward);
+  shape.n_heads = static_cast<std::size_t>(m.heads);
+  shape.n_kv_heads = static_cast<std::size_t>(m.kv_heads);
+  shape.head_dim = static_cast<std::size_t>(m.head_dim);
+  shape.vocabulary = static_cast<std::size_t>(m.vocabulary);
+  std::vector<std::size_t> rows = pruned.session().stats().prefill_rows, all(m.layers.size(), ids.size());
+  for (std::size_t& count : rows) count /= o.repeat + 1;
+  const lazyprune::cost_model operations;
+  const double promised = operations.prefill(shape, all) / operations.prefill(shape, rows);
+  const double beside_llama = median(of_llama) / median(of_pruned), beside_dense = median(of_dense) / median(of_pruned);
+  std::printf("%zu tokens, %d threads, keys and values %s, flash attention %s, medians of %zu\n", ids.size(), o.threads,
+              ggml_type_name(o.kv), o.flash_attention ? "on" : "off", o.repeat);
+  const auto line = [](const char* what, const std::vector<double>& times) {
+    const auto [least, most] = std::ranges::minmax(times);
+    std::printf("%-24s %8.3f s  (%.3f to %.3f)\n", what, median(times), least, most);
+  };
+  line("llama.cpp, dense", of_llama);
+  line("the engine, dense", of_dense);
+  line("the engine, pruned", of_pruned);
+  std::printf("the rows promise         %8.2fx\n", promised);
+  std::printf("beside llama.cpp         %8.2fx  %.2f of it\n", beside_llama, beside_llama / promised);
+  std::printf("beside the dense engine  %8.2fx  %.2f of it\n", beside_dense, beside_dense / promised);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  ggml_engine::keep_quiet();
+  const auto o = ggml_engine::read_options(argc, argv, {"--policy", "--prompt", "--repeat", "--ids", "--llama-ubatch", "--logits"});
+  if (o.logits)
+    hold_logits(o);
+  else
+    time_prompts(o);
+} catch (const std::exception& fault) {
+  std::fprintf(stderr, "lazyprune_ggml_bench: %s\n", fault.what());
+  return 1;
+}

@@ -1,0 +1,473 @@
+// SPDX-License-Identifier: MIT
+// A sequence under a pruning session, computed by ggml. The layers between two prunings become graphs; at a layer whose attention decides
+// who stays, one row of it is read back from the device, and indices alone go there. Everything else stays where it is: keys and values of
+// each layer by position, the rows that are carried from graph to graph, those put aside (the Aux Cache), and those of chunks that wait.
+#pragma once
+
+#include <ggml-cpp.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <iterator>
+#include <limits>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <lazyprune/lazyprune.hpp>
+#include <lazyprune/session/trace.hpp>
+
+#include "model.hpp"
+
+namespace ggml_engine {
+
+using lazyprune::evidence_kind;
+using lazyprune::layer_id;
+using lazyprune::position;
+using lazyprune::token_id;
+using origin = lazyprune::row_source::origin;
+
+struct engine_options {
+  std::size_t max_tokens;
+  ggml_type kv_type = GGML_TYPE_F16;  // or F32
+  bool flash_attention = true;
+  std::size_t ubatch = 512;  // so many rows go through a range of layers at a time
+};
+
+namespace detail {
+
+/// A graph that is computed once, its inputs, and what is read from it.
+class graph {
+ public:
+  graph(ggml_backend_sched_t scheduler, std::size_t nodes, std::vector<std::uint8_t>& memory)
+      : scheduler_(scheduler),
+        context_(ggml_init({memory.size(), memory.data(), true})),
+        nodes_(ggml_new_graph_custom(context_.get(), nodes, false)) {}
+
+  /// The memory that a graph of so many nodes needs beside its tensors' own.
+  static std::size_t memory_for(std::size_t nodes) { return nodes * ggml_tensor_overhead() + ggml_graph_overhead_custom(nodes, false); }
+
+  ggml_context* context() const { return context_.get(); }
+
+  template <class T>
+  ggml_tensor* input(ggml_type type, const std::vector<T>& numbers, std::size_t width) {
+    const auto rows = static_cast<std::int64_t>(numbers.size() / width);
+    ggml_tensor* const t = ggml_new_tensor_2d(context_.get(), type, static_cast<std::int64_t>(width), rows);
+    ggml_set_input(t);
+    std::vector<char> bytes(numbers.size() * sizeof(T));
+    std::memcpy(bytes.data(), numbers.data(), bytes.size());
+    inputs_.emplace_back(t, std::move(bytes));
+    return t;
+  }
+  ggml_tensor* indices(const std::vector<std::int32_t>& list) { return input(GGML_TYPE_I32, list, list.size()); }
+
+  void expand(ggml_tensor* t) { ggml_build_forward_expand(nodes_, t); }
+  ggml_tensor* output(ggml_tensor* t) {
+    ggml_set_output(t);
+    expand(t);
+    return t;
+  }
+
+  void compute() {
+    ggml_backend_sched_reset(scheduler_);
+    if (!ggml_backend_sched_alloc_graph(scheduler_, nodes_))
+      throw error("ggml", "", "memory for a graph", "too little", lazyprune::error_code::no_memory);
+    for (const auto& [t, bytes] : inputs_)
+      if (t->buffer) ggml_backend_tensor_set(t, bytes.data(), 0, bytes.size());  // no buffer: no node reads it
+    if (const ggml_status status = ggml_backend_sched_graph_compute(scheduler_, nodes_); status != GGML_STATUS_SUCCESS)
+      throw error("ggml", "", "a graph that is computed", ggml_status_to_string(status), lazyprune::error_code::io);
+  }
+
+  static void read(const ggml_tensor* t, std::vector<float>& to) {
+    to.resize(static_cast<std::size_t>(ggml_nelements(t)));
+    ggml_backend_tensor_get(t, to.data(), 0, ggml_nbytes(t));
+  }
+
+ private:
+  ggml_backend_sched_t scheduler_;
+  ggml_context_ptr context_;
+  ggml_cgraph* nodes_;
+  std::vector<std::pair<ggml_tensor*, std::vector<char>>> inputs_;
+};
+
+/// The plan of a layer, kept beyond the layer: it is left before its graph is computed, where it decides nothing.
+struct planned_layer {
+  explicit planned_layer(const lazyprune::layer_plan& plan)
+      : layer(plan.layer),
+        active(plan.active.begin(), plan.active.end()),
+        rows(plan.rows.begin(), plan.rows.end()),
+        sources(plan.sources.begin(), plan.sources.end()),
+        finish(plan.finish) {}
+
+  layer_id layer;
+  std::vector<position> active, rows;
+  std::vector<lazyprune::row_source> sources;
+  std::size_t finish;
+};
+
+/// The rows of a layer that one graph computes.
+struct row_range {
+  std::size_t first, end, finish;  // the last `finish` of them need more than keys and values
+
+  std::size_t count() const { return end - first; }
+};
+
+/// What a layer's attention needs to know of its rows. Layers of a graph that see alike share it.
+struct attention_inputs {
+  std::span<const position> rows, seen;  // seen: the active tokens up to the last row
+  std::size_t finish;
+  ggml_tensor* positions;  // (rows): where keys and values go, and how far they are rotated
+  ggml_tensor* gathered;   // (seen): where their keys and values lie; null where they are the first ones of the cache
+  ggml_tensor* mask;       // (finish, seen); null where the rows see all of them
+};
+
+inline std::vector<std::int32_t> as_indices(std::span<const position> list) { return {list.begin(), list.end()}; }
+
+/// The last rows of (rows, width).
+inline ggml_tensor* last_rows(ggml_context* c, ggml_tensor* t, std::size_t rows) {
+  const auto n = static_cast<std::int64_t>(rows);
+  return t->ne[1] == n ? t : ggml_view_2d(c, t, t->ne[0], n, t->nb[1], static_cast<std::size_t>(t->ne[1] - n) * t->nb[1]);
+}
+
+}  // namespace detail
+
+class engine {
+ public:
+  /// The model and the devices must outlive it.
+  engine(const model& m, const devices& where, lazyprune::any_session session, const engine_options& options)
+      : model_(m), options_(options), session_(std::move(session)), nodes_(1024 + 64 * m.layers.size()) {
+    std::vector<ggml_backend_t> backends;
+    for (const ggml_backend_ptr& b : where.backends) backends.push_back(b.get());
+    scheduler_.reset(ggml_backend_sched_new(backends.data(), nullptr, static_cast<int>(backends.size()), nodes_, false, true));
+    graph_memory_.resize(detail::graph::memory_for(nodes_));
+
+    const auto tokens = static_cast<std::int64_t>(options.max_tokens);
+    cache_context_.reset(ggml_init({(2 * m.layers.size() + 4) * ggml_tensor_overhead(), nullptr, true}));
+    const auto rows = [&](ggml_type type, std::int64_t width) { return ggml_new_tensor_2d(cache_context_.get(), type, width, tokens); };
+    for (std::size_t l = 0; l < m.layers.size(); ++l) {
+      keys_.push_back(rows(options.kv_type, m.kv_size()));
+      values_.push_back(rows(options.kv_type, m.kv_size()));
+    }
+    for (ggml_tensor** t : {&carried_, &next_carried_, &aux_, &waiting_}) *t = rows(GGML_TYPE_F32, m.hidden);
+    cache_.reset(ggml_backend_alloc_ctx_tensors_from_buft(cache_context_.get(), ggml_backend_dev_buffer_type(where.main())));
+    if (!cache_)
+      throw error("ggml", "", "memory for " + std::to_string(tokens) + " tokens", "too little", lazyprune::error_code::no_memory);
+    ggml_backend_buffer_clear(cache_.get(), 0);
+  }
+
+  const lazyprune::any_session& session() const { return session_; }
+
+  /// Reads tokens: all of them with the logits (vocabulary) of the last one, which stay until the next step; or a chunk of a prompt, which
+  /// has none. What the layers saw and computed is added to `trace` where there is one. After an error the tokens are forgotten.
+  std::span<const float> step(std::span<const token_id> tokens, lazyprune::phase phase, bool chunk, lazyprune::step_trace* trace) {
+    auto step = session_.begin({.tokens = tokens.size(), .phase = phase, .outputs = chunk ? std::size_t{0} : std::size_t{1}});
+    ids_.insert(ids_.end(), tokens.begin(), tokens.end());
+    logits_.clear();
+    try {
+      std::vector<detail::planned_layer> range;  // of layers that nobody has to look between
+      for (layer_id layer = 0; layer < step.layers(); ++layer) {
+        const lazyprune::layer_plan& plan = step.enter(layer);
+        range.emplace_back(plan);
+        if (trace) record(plan, trace->layers[layer]);
+        const evidence_kind wanted = step.wants();
+        if (wanted == evidence_kind::none) step.leave();
+        if (wanted == evidence_kind::none && step.spills().empty() && layer + 1 < step.layers()) continue;
+
+        compute(range, wanted, wanted == evidence_kind::window ? step.window() : 1);
+        if (wanted != evidence_kind::none) step.leave(evidence_of(range.back(), wanted));
+        if (trace && wanted == evidence_kind::attention) record_scores(trace->layers[layer].scores);
+        save(step.spills());
+        range.clear();
+      }
+      step.finish();
+    } catch (...) {
+      session_.abandon();
+      ids_.resize(session_.known());
+      throw;
+    }
+    return logits_;
+  }
+
+  /// Forgets the tokens from there on.
+  void truncate(std::size_t tokens) {
+    session_.truncate(tokens);
+    ids_.resize(tokens);
+  }
+
+ private:
+  using graph = detail::graph;
+  using planned_layer = detail::planned_layer;
+  using attention_inputs = detail::attention_inputs;
+
+  /// A range of layers, some rows at a time: all rows of a range of positions, whichever layer they enter at. A row sees none behind it, so
+  /// that the keys of the graphs before are all that it needs. The last graph yields what the policy wants to see, or the logits.
+  void compute(const std::vector<planned_layer>& range, evidence_kind wanted, std::size_t queries) {
+    const std::vector<position>& rows = range.back().rows;
+    const std::size_t most = std::max(options_.ubatch, queries), graphs = (rows.size() + most - 1) / most;
+    const std::size_t size = (rows.size() + graphs - 1) / graphs;  // as even as may be: a graph of few rows reads all weights for them
+    std::vector<std::size_t> done(range.size(), 0);                // rows of each layer that are computed
+    for (std::size_t g = 0; g < graphs; ++g) {
+      const bool last = g + 1 == graphs;
+      const std::size_t count = rows.size() - (graphs - 1 - g) * size;  // of the last layer, those before among them
+      const position bound = last ? std::numeric_limits<position>::max() : rows[count - 1];
+      graph nodes(scheduler_.get(), nodes_, graph_memory_);
+      attention_inputs in{};
+      ggml_tensor* x = nullptr;
+      std::size_t first_carried = 0;  // the number of x's first row, among the rows of its layer
+      for (std::size_t i = 0; i < range.size(); ++i) {
+        const planned_layer& plan = range[i];
+        const auto end = static_cast<std::size_t>(std::ranges::upper_bound(plan.rows, bound) - plan.rows.begin());
+        const std::size_t unfinished = plan.rows.size() - plan.finish;
+        const detail::row_range part{done[i], end, end - std::clamp(unfinished, done[i], end)};
+        done[i] = end;
+        x = part.count() == 0 ? nullptr : gather(nodes, plan, part, i == 0 ? nullptr : x, i == 0 ? 0 : first_carried);
+        first_carried = part.first;
+        if (!x) continue;
+        share_inputs(nodes, plan, part, in);
+        const bool shows = last && i + 1 == range.size();
+        x = layer(nodes, plan.layer, x, in, shows ? wanted : evidence_kind::none, queries);
+      }
+      if (range.back().layer + 1u == model_.layers.size()) {
+        if (x) logits_of(nodes, x);
+      } else if (x) {
+        ggml_context* const c = nodes.context();
+        nodes.expand(
+            ggml_cpy(c, x, ggml_view_2d(c, next_carried_, x->ne[0], x->ne[1], next_carried_->nb[1], first_carried * next_carried_->nb[1])));
+      }
+      nodes.compute();
+      if (last) read_outputs();
+    }
+    std::swap(carried_, next_carried_);
+  }
+
+  /// The inputs of these rows, (rows, hidden). `x` holds the layer before, from its row `first` on; null: the range before left it.
+  ggml_tensor* gather(graph& nodes, const planned_layer& plan, const detail::row_range& part, ggml_tensor* x, std::size_t first) {
+    ggml_context* const c = nodes.context();
+    ggml_tensor* const carried = x ? x : carried_;
+    std::array<std::vector<std::int32_t>, 4> wanted;  // by origin
+    const std::span<const lazyprune::row_source> sources = std::span(plan.sources).subspan(part.first, part.count());
+    for (const auto [from, index] : sources)
+      wanted[static_cast<std::size_t>(from)].push_back(static_cast<std::int32_t>(from == origin::embedding ? ids_[index]
+                                                                                 : from == origin::carried ? index - first
+                                                                                                           : index));
+    const std::array<ggml_tensor*, 4> tables{model_.embedding, carried, aux_, waiting_};
+    const bool all_of_x = x && wanted[static_cast<std::size_t>(origin::carried)].size() == part.count() &&
+                          x->ne[1] == static_cast<std::int64_t>(part.count());
+    if (all_of_x) return x;
+
+    ggml_tensor* rows = nullptr;  // origin by origin
+    std::array<std::int32_t, 4> next{};
+    for (std::size_t from = 0; from < tables.size(); ++from) {
+      if (wanted[from].empty()) continue;
+      ggml_tensor* const found = ggml_get_rows(c, tables[from], nodes.indices(wanted[from]));
+      next[from] = rows ? static_cast<std::int32_t>(rows->ne[1]) : 0;
+      rows = rows ? ggml_concat(c, rows, found, 1) : found;
+      if (wanted[from].size() == part.count()) return rows;
+    }
+    std::vector<std::int32_t> order;  // ascending by position again
+    for (const auto& source : sources) order.push_back(next[static_cast<std::size_t>(source.from)]++);
+    return ggml_get_rows(c, rows, nodes.indices(order));
+  }
+
+  /// Makes the inputs of a layer's attention, unless the layer before has the same.
+  void share_inputs(graph& nodes, const planned_layer& plan, const detail::row_range& part, attention_inputs& in) const {
+    const std::span<const position> rows = std::span(plan.rows).subspan(part.first, part.count());
+    const auto seen_end = std::ranges::upper_bound(plan.active, rows.back());
+    const std::span<const position> seen(plan.active.begin(), seen_end);
+    if (in.positions && in.finish == part.finish && std::ranges::equal(in.rows, rows) && std::ranges::equal(in.seen, seen)) return;
+    in = {.rows = rows,
+          .seen = seen,
+          .finish = part.finish,
+          .positions = nodes.indices(detail::as_indices(rows)),
+          .gathered = nullptr,
+          .mask = nullptr};
+    if (seen.back() + 1 != seen.size()) in.gathered = nodes.indices(detail::as_indices(seen));
+    if (part.finish < 2) return;  // the last row sees all
+    const ggml_fp16_t zero = ggml_fp32_to_fp16(0.0f), never = ggml_fp32_to_fp16(-std::numeric_limits<float>::infinity());
+    std::vector<ggml_fp16_t> mask(part.finish * seen.size(), never);
+    for (std::size_t r = 0; r < part.finish; ++r) {
+      const auto before = std::ranges::upper_bound(seen, rows[rows.size() - part.finish + r]) - seen.begin();
+      std::fill_n(mask.begin() + static_cast<std::ptrdiff_t>(r * seen.size()), before, zero);
+    }
+    in.mask = nodes.input(GGML_TYPE_F16, mask, seen.size());
+  }
+
+  ggml_tensor* norm(ggml_context* c, ggml_tensor* x, ggml_tensor* weight) const {
+    return ggml_mul(c, ggml_rms_norm(c, x, model_.epsilon), weight);
+  }
+
+  /// (rows, heads, head_dim), rotated by their places in the text.
+  ggml_tensor* rotate(ggml_context* c, ggml_tensor* x, std::int64_t heads, ggml_tensor* positions) const {
+    x = ggml_reshape_3d(c, x, model_.head_dim, heads, x->ne[1]);
+    return ggml_rope_ext(c, x, positions, model_.rope_divisors, static_cast<int>(model_.head_dim), GGML_ROPE_TYPE_NORMAL, 0,
+                         model_.rope_base, model_.rope_scale, 0.0f, 1.0f, 32.0f, 1.0f);
+  }
+
+  /// Keys or values of the active tokens, (seen, kv_heads, head_dim).
+  ggml_tensor* cached(ggml_context* c, ggml_tensor* cache, const attention_inputs& in, bool as_float) const {
+    const auto seen = static_cast<std::int64_t>(in.seen.size());
+    ggml_tensor* rows = in.gathered ? ggml_get_rows(c, cache, in.gathered) : ggml_view_2d(c, cache, cache->ne[0], seen, cache->nb[1], 0);
+    if (as_float && rows->type != GGML_TYPE_F32) rows = ggml_cast(c, rows, GGML_TYPE_F32);
+    return ggml_reshape_3d(c, rows, model_.head_dim, model_.kv_heads, seen);
+  }
+
+  /// One layer: keys and values of all rows, and the output of those that are finished, (finish, hidden), or null where none is.
+  ggml_tensor* layer(graph& nodes, layer_id l, ggml_tensor* x, const attention_inputs& in, evidence_kind wanted, std::size_t queries) {
+    ggml_context* const c = nodes.context();
+    const layer_weights& w = model_.layers[l];
+    ggml_tensor* const normed = norm(c, x, w.attention_norm);
+    ggml_tensor* const k = rotate(c, ggml_mul_mat(c, w.k, normed), model_.kv_heads, in.positions);
+    ggml_tensor* const v = ggml_mul_mat(c, w.v, normed);
+    nodes.expand(ggml_set_rows(c, keys_[l], ggml_reshape_2d(c, k, model_.kv_size(), k->ne[2]), in.positions));
+    nodes.expand(ggml_set_rows(c, values_[l], v, in.positions));
+    if (in.finish == 0) return nullptr;
+
+    const std::size_t unfinished = in.rows.size() - in.finish;
+    ggml_tensor* const finished = ggml_view_1d(c, in.positions, static_cast<std::int64_t>(in.finish), unfinished * sizeof(std::int32_t));
+    ggml_tensor* const q = rotate(c, ggml_mul_mat(c, w.q, detail::last_rows(c, normed, in.finish)), model_.heads, finished);
+    if (wanted != evidence_kind::none) show(nodes, l, q, in, wanted, queries);
+    x = ggml_add(c, ggml_mul_mat(c, w.output, attend(c, l, q, in)), detail::last_rows(c, x, in.finish));
+    ggml_tensor* const middle = norm(c, x, w.feed_forward_norm);
+    ggml_tensor* const gated = ggml_swiglu_split(c, ggml_mul_mat(c, w.gate, middle), ggml_mul_mat(c, w.up, middle));
+    return ggml_add(c, ggml_mul_mat(c, w.down, gated), x);
+  }
+
+  float attention_scale() const { return 1.0f / std::sqrt(static_cast<float>(model_.head_dim)); }
+
+  /// (finish, heads * head_dim), as llama.cpp's build_attn_mha has it.
+  ggml_tensor* attend(ggml_context* c, layer_id l, ggml_tensor* q, const attention_inputs& in) const {
+    const std::int64_t width = model_.heads * model_.head_dim, rows = q->ne[2];
+    q = ggml_permute(c, q, 0, 2, 1, 3);
+    ggml_tensor* const k = ggml_permute(c, cached(c, keys_[l], in, false), 0, 2, 1, 3);
+    ggml_tensor* const v = ggml_permute(c, cached(c, values_[l], in, false), 0, 2, 1, 3);
+    if (options_.flash_attention) {
+      ggml_tensor* const attended = ggml_flash_attn_ext(c, q, k, v, in.mask, attention_scale(), 0.0f, 0.0f);
+      ggml_prec_set_acc(attended, GGML_PREC_F32);
+      return ggml_reshape_2d(c, attended, width, rows);
+    }
+    ggml_tensor* const scores = ggml_mul_mat(c, k, q);
+    ggml_prec_set_acc(scores, GGML_PREC_F32);
+    ggml_tensor* const weights = ggml_soft_max_ext(c, scores, in.mask, attention_scale(), 0.0f);
+    ggml_tensor* const attended = ggml_mul_mat(c, ggml_cont(c, ggml_transpose(c, v)), weights);
+    return ggml_cont_2d(c, ggml_permute(c, attended, 0, 2, 1, 3), width, rows);
+  }
+
+  /// What the policy wants to see of the last rows, as outputs of the graph: one product more, whatever the attention yields.
+  void show(graph& nodes, layer_id l, ggml_tensor* q, const attention_inputs& in, evidence_kind wanted, std::size_t queries) {
+    ggml_context* const c = nodes.context();
+    if (wanted == evidence_kind::attention || wanted == evidence_kind::window || wanted == evidence_kind::values) {
+      const auto n = static_cast<std::int64_t>(queries);
+      ggml_tensor* const last =
+          ggml_view_3d(c, q, q->ne[0], q->ne[1], n, q->nb[1], q->nb[2], static_cast<std::size_t>(q->ne[2] - n) * q->nb[2]);
+      ggml_tensor* const k = ggml_permute(c, cached(c, keys_[l], in, true), 0, 2, 1, 3);
+      ggml_tensor* const scores = ggml_mul_mat(c, k, ggml_permute(c, last, 0, 2, 1, 3));
+      ggml_prec_set_acc(scores, GGML_PREC_F32);
+      ggml_tensor* const mask = n > 1 ? detail::last_rows(c, in.mask, queries) : nullptr;
+      ggml_tensor* const weights = ggml_soft_max_ext(c, scores, mask, attention_scale(), 0.0f);
+      outputs_.emplace_back(nodes.output(ggml_cont(c, ggml_permute(c, weights, 0, 2, 1, 3))), &shown_);
+    }
+    if (wanted == evidence_kind::keys || wanted == evidence_kind::values) {
+      ggml_tensor* const of = wanted == evidence_kind::keys ? keys_[l] : values_[l];
+      outputs_.emplace_back(nodes.output(ggml_cont(c, cached(c, of, in, true))), &shown_cache_);
+    }
+  }
+
+  void logits_of(graph& nodes, ggml_tensor* x) {
+    ggml_context* const c = nodes.context();
+    ggml_tensor* const last = detail::last_rows(c, x, 1);
+    outputs_.emplace_back(nodes.output(ggml_mul_mat(c, model_.head, norm(c, last, model_.norm))), &logits_);
+  }
+
+  void read_outputs() {
+    for (const auto& [t, to] : outputs_) graph::read(t, *to);
+    outputs_.clear();
+  }
+
+  /// Views of what was read back.
+  lazyprune::evidence evidence_of(const planned_layer& plan, evidence_kind wanted) {
+    const auto heads = static_cast<std::size_t>(model_.heads), kv_heads = static_cast<std::size_t>(model_.kv_heads);
+    const auto head_dim = static_cast<std::size_t>(model_.head_dim), hidden = static_cast<std::size_t>(model_.hidden);
+    const std::size_t active = plan.active.size(), kv_size = kv_heads * head_dim;
+    const lazyprune::attention_view attention{shown_.data(), heads, active, plan.active};
+    switch (wanted) {
+      case evidence_kind::attention:
+        return attention;
+      case evidence_kind::window:
+        return lazyprune::window_view{shown_.data(), shown_.size() / (heads * active), heads, active, plan.active};
+      case evidence_kind::keys:
+        return lazyprune::key_view{shown_cache_.data(), kv_heads, head_dim, kv_size, plan.active};
+      case evidence_kind::values:
+        return lazyprune::value_view{attention, shown_cache_.data(), kv_heads, head_dim, kv_size};
+      case evidence_kind::hidden:
+        shown_.resize(plan.rows.size() * hidden);
+        ggml_backend_tensor_get(carried_, shown_.data(), 0, shown_.size() * sizeof(float));
+        return lazyprune::hidden_view{shown_.data(), hidden, hidden, plan.rows, plan.active};
+      case evidence_kind::ids:
+        return lazyprune::id_view{ids_, plan.active};
+      case evidence_kind::none:
+        break;
+    }
+    return {};
+  }
+
+  /// Rows that are put aside, or wait, or leave off waiting. All are read before one is written.
+  void save(std::span<const lazyprune::spill> spills) {
+    if (spills.empty()) return;
+    graph nodes(scheduler_.get(), nodes_, graph_memory_);
+    ggml_context* const c = nodes.context();
+    for (const origin from : {origin::carried, origin::waiting})
+      for (const origin to : {origin::stored, origin::waiting}) {
+        std::vector<std::int32_t> rows, slots;
+        for (const lazyprune::spill& s : spills) {
+          if (s.from != from || s.to != to) continue;
+          rows.push_back(static_cast<std::int32_t>(s.row));
+          slots.push_back(static_cast<std::int32_t>(s.slot));
+        }
+        if (rows.empty()) continue;
+        ggml_tensor* const saved = ggml_get_rows(c, from == origin::waiting ? waiting_ : carried_, nodes.indices(rows));
+        nodes.expand(ggml_set_rows(c, to == origin::waiting ? waiting_ : aux_, saved, nodes.indices(slots)));
+      }
+    nodes.compute();
+  }
+
+  /// A prompt's chunks and its last piece are one step in a trace.
+  static void record(const lazyprune::layer_plan& plan, lazyprune::layer_trace& to) {
+    const auto add = [](std::vector<position>& list, std::span<const position> more) {
+      std::vector<position> both;
+      std::ranges::set_union(list, more, std::back_inserter(both));
+      list = std::move(both);
+    };
+    add(to.active, plan.active);
+    add(to.rows, plan.rows);
+    add(to.revived, lazyprune::revived_rows(plan));
+  }
+
+  /// What last_query_attention makes of the attention shown: its mean over heads.
+  void record_scores(std::vector<float>& scores) const {
+    const auto heads = static_cast<std::size_t>(model_.heads);
+    const std::size_t active = shown_.size() / heads;
+    scores.assign(active, 0.0f);
+    for (std::size_t i = 0; i < shown_.size(); ++i) scores[i % active] += shown_[i] / static_cast<float>(heads);
+  }
+
+  const model& model_;
+  engine_options options_;
+  lazyprune::any_session session_;
+  std::vector<token_id> ids_;  // (known)
+
+  std::size_t nodes_;  // a graph's at most
+  ggml_backend_sched_ptr scheduler_;
+  std::vector<std::uint8_t> graph_memory_;
+  ggml_context_ptr cache_context_;
+  ggml_backend_buffer_ptr cache_;
+  std::vector<ggml_tensor*> keys_, values_;  // by layer: (max_tokens, kv_heads * head_dim), row t is token t's
+  ggml_tensor *carried_, *next_carried_;     // (max_tokens, hidden): the rows of the layer before a range of layers, and of its last one
+  ggml_tensor *aux_, *waiting_;              // (max_tokens, hidden): by slot
+  std::vector<std::pair<ggml_tensor*, std::vector<float>*>> outputs_;  // of the graph in the making, and where they are read to
+  std::vector<float> shown_, shown_cache_, logits_;
+};
+
+}  // namespace ggml_engine

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+// What both programs are told, and what they make of it.
+#pragma once
+
+#include <charconv>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include <lazyprune/registry/make_session.hpp>
+#include <lazyprune/registry/shipped_policies.hpp>
+
+#include "engine.hpp"
+
+namespace ggml_engine {
+
+struct program_options {
+  std::string model, ids, policy = "lazyllm", device;
+  std::size_t tokens = 8, chunk = 0, prompt = 2048, repeat = 3, ubatch = 512, llama_ubatch = 512;
+  int threads = static_cast<int>(std::thread::hardware_concurrency());
+  ggml_type kv = GGML_TYPE_F16;
+  bool flash_attention = true, full = false, logits = false;
+};
+
+/// Flags that both programs have, and those named.
+inline program_options read_options(int argc, char** argv, std::vector<std::string_view> flags) {
+  program_options o;
+  flags.insert(flags.begin(), {"-m", "--threads", "--kv", "--flash-attention", "--ubatch", "--device"});
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view flag = argv[i];
+    if (std::ranges::find(flags, flag) == flags.end()) {
+      std::string names;
+      for (const std::string_view f : flags) names.append(names.empty() ? "one of " : ", ").append(f);
+      throw error("arguments", "", names, flag);
+    }
+    if (flag == "--full" || flag == "--logits") {
+      (flag == "--full" ? o.full : o.logits) = true;
+      continue;
+    }
+    if (++i == argc) throw error(flag, "", "a value", "none");
+    const std::string_view value = argv[i];
+    const auto number = [&](std::size_t least) {
+      std::size_t n = 0;
+      const auto [end, fault] = std::from_chars(value.data(), value.data() + value.size(), n);
+      if (fault != std::errc() || end != value.data() + value.size() || n < least || n > 1u << 24)
+        throw error(flag, "", "a whole number from " + std::to_string(least) + " to " + std::to_string(1u << 24), value);
+      return n;
+    };
+    const auto choice = [&](std::string_view yes, std::string_view no) {
+      if (value != yes && value != no) throw error(flag, "", std::string(yes).append(" or ").append(no), value);
+      return value == yes;
+    };
+    if (flag == "-m") o.model = value;
+    if (flag == "--ids") o.ids = value;
+    if (flag == "--policy") o.policy = value;
+    if (flag == "--device") o.device = value;
+    if (flag == "--tokens") o.tokens = number(1);
+    if (flag == "--chunk") o.chunk = number(0);
+    if (flag == "--prompt") o.prompt = number(1);
+    if (flag == "--repeat") o.repeat = number(1);
+    if (flag == "--ubatch") o.ubatch = number(1);
+    if (flag == "--llama-ubatch") o.llama_ubatch = number(1);
+    if (flag == "--threads") o.threads = static_cast<int>(std::min<std::size_t>(number(1), 512));
+    if (flag == "--kv") o.kv = choice("f16", "f32") ? GGML_TYPE_F16 : GGML_TYPE_F32;
+    if (flag == "--flash-attention") o.flash_attention = choice("on", "off");
+  }
+  if (o.model.empty()) throw error("-m", "", "a GGUF file", "none");
+  return o;
+}
+
+/// ggml tells what it does on stderr; what goes wrong is said once, by the exception.
+inline void keep_quiet() {
+  ggml_log_set([](ggml_log_level, const char*, void*) {}, nullptr);
+}
+
+/// Ids between white space.
+inline std::vector<token_id> read_ids(const std::string& path, std::int64_t vocabulary) {
+  std::ifstream file(path);
+  if (!file) throw error(path, "", "a file of token ids that can be read", "none", lazyprune::error_code::io);
+  std::vector<token_id> ids;
+  for (std::string word; file >> word;) {
+    token_id id = 0;
+    const auto [end, fault] = std::from_chars(word.data(), word.data() + word.size(), id);
+    if (fault != std::errc() || end != word.data() + word.size() || id >= vocabulary)
+      throw error(path, "id " + std::to_string(ids.size()), "a whole number below " + std::to_string(vocabulary), word);
+    ids.push_back(id);
+  }
+  if (ids.empty()) throw error(path, "", "at least one token id", "none");
+  return ids;
+}
+
+/// A session of the policy that a text names, as the flags of `lazyprune run` do.
+inline lazyprune::any_session session_of(const std::string& policy, const model& m) {
+  return lazyprune::make_session(lazyprune::parse_policy(policy), {.layers = static_cast<layer_id>(m.layers.size())},
+                                 lazyprune::shipped_policies());
+}
+
+inline engine_options engine_options_of(const program_options& o, const model& m, std::size_t tokens) {
+  if (tokens > static_cast<std::size_t>(m.positions))
+    throw error(o.model, "metadata: llama.context_length", "room for " + std::to_string(tokens) + " tokens, prompt and answer",
+                std::to_string(m.positions));
+  return {.max_tokens = tokens, .kv_type = o.kv, .flash_attention = o.flash_attention, .ubatch = o.ubatch};
+}
+
+}  // namespace ggml_engine

@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Writes a Llama as a GGUF file in F32, for engines on ggml and for llama.cpp.
+
+  write_gguf.py FOLDER OUT.gguf      a folder as Hugging Face lays it out: config.json, model.safetensors
+  write_gguf.py IN.gguf OUT.gguf     another GGUF file, its weights widened from whatever type; the metadata stay
+
+No number is rounded. Of a folder the vocabulary is not written: the file is for programs that are told token ids. Needs numpy and gguf
+(pip install numpy gguf).
+"""
+import argparse
+import json
+import os
+import struct
+import sys
+
+import gguf
+import numpy as np
+from gguf import GGMLQuantizationType as Type
+
+NAMES = {
+    "input_layernorm": "attn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "post_attention_layernorm": "ffn_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+WHOLE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+
+
+def gguf_name(name):
+    stem = name.removesuffix(".weight")
+    if stem in WHOLE:
+        return WHOLE[stem] + ".weight"
+    parts = stem.split(".", 3)
+    if stem == name or parts[:2] != ["model", "layers"] or len(parts) != 4 or parts[3] not in NAMES:
+        sys.exit(f"{name}: expected a tensor of a Llama, found another")
+    return f"blk.{parts[2]}.{NAMES[parts[3]]}.weight"
+
+
+def interleaved(values, heads):
+    """The rows of a head as GGUF has them: RoPE turns neighbours there, and row i with row i + head_dim / 2 in Hugging Face's order."""
+    rows, columns = values.shape
+    return values.reshape(heads, 2, rows // heads // 2, columns).swapaxes(1, 2).reshape(rows, columns)
+
+
+def tensors_of(path):
+    """The names and the values, in float32, of a safetensors file."""
+    data = np.memmap(path, np.uint8, "r")
+    (length,) = struct.unpack("<Q", data[:8].tobytes())
+    for name, entry in json.loads(data[8 : 8 + length].tobytes()).items():
+        if name == "__metadata__":
+            continue
+        begin, end = (8 + length + offset for offset in entry["data_offsets"])
+        stored = data[begin:end]
+        if entry["dtype"] == "BF16":
+            values = (stored.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+        elif entry["dtype"] in ("F16", "F32"):
+            values = stored.view(np.float16 if entry["dtype"] == "F16" else np.float32).astype(np.float32)
+        else:
+            sys.exit(f"{path}: {name}: expected BF16, F16 or F32, found {entry['dtype']}")
+        yield name, values.reshape(entry["shape"])
+
+
+def from_folder(folder, out):
+    with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
+        config = json.load(file)
+    if config["model_type"] != "llama" or config.get("rope_scaling"):
+        sys.exit(f"{folder}/config.json: expected a Llama without rope_scaling, found {config['model_type']}, {config.get('rope_scaling')}")
+    heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
+    head_dim = config.get("head_dim") or config["hidden_size"] // heads
+    writer = gguf.GGUFWriter(out, "llama")
+    writer.add_file_type(gguf.LlamaFileType.ALL_F32)
+    writer.add_vocab_size(config["vocab_size"])
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(kv_heads)
+    writer.add_key_length(head_dim)
+    writer.add_value_length(head_dim)
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_rope_dimension_count(head_dim)
+    writer.add_rope_freq_base(config["rope_theta"])
+    writer.add_tokenizer_model("none")
+    for name, values in tensors_of(os.path.join(folder, "model.safetensors")):
+        turned = heads if name.endswith("q_proj.weight") else kv_heads if name.endswith("k_proj.weight") else 0
+        writer.add_tensor(gguf_name(name), np.ascontiguousarray(interleaved(values, turned) if turned else values))
+    return writer
+
+
+def widened(path, out):
+    source = gguf.GGUFReader(path)
+    writer = gguf.GGUFWriter(out, source.get_field(gguf.Keys.General.ARCHITECTURE).contents())
+    for field in source.fields.values():
+        if field.name == gguf.Keys.General.FILE_TYPE:
+            writer.add_file_type(gguf.LlamaFileType.ALL_F32)
+        elif field.name != gguf.Keys.General.ARCHITECTURE and not field.name.startswith("GGUF."):
+            inner = field.types[-1] if field.types[0] == gguf.GGUFValueType.ARRAY else None
+            writer.add_key_value(field.name, field.contents(), field.types[0], inner)
+    for tensor in source.tensors:
+        values = tensor.data if tensor.tensor_type == Type.F32 else gguf.quants.dequantize(tensor.data, tensor.tensor_type)
+        writer.add_tensor(tensor.name, np.ascontiguousarray(values, np.float32))
+    return writer
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Writes a Llama as a GGUF file in F32.")
+    parser.add_argument("source", help="a folder with config.json and model.safetensors, or a GGUF file")
+    parser.add_argument("out", help="the GGUF file to write")
+    options = parser.parse_args()
+    writer = (from_folder if os.path.isdir(options.source) else widened)(options.source, options.out)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    print("wrote", options.out)
+
+
+if __name__ == "__main__":
+    main()
