@@ -3,8 +3,8 @@
 //   lazyprune_ggml_bench -m FILE.gguf [--policy TEXT] [--prompt N] [--repeat N] [--ids FILE] [--threads N] [--kv f16|f32]
 //                        [--flash-attention on|off] [--ubatch N] [--llama-ubatch N] [--device NAME] [--logits]
 // Times to the first token, alternating: llama.cpp's dense prefill, the engine's, and the engine's under the policy; and what the rows
-// promise. --logits: where everything is kept, how far the logits are from llama.cpp's, and how far llama.cpp's are from its own with the
-// other attention (flash or not). The prompt is made up, or the first tokens of --ids.
+// promise. --logits: where everything is kept, how far the logits are from llama.cpp's, and how far llama.cpp's are from its own on
+// another number of threads. The prompt is made up, or the first tokens of --ids.
 #include <llama.h>
 
 #include <chrono>
@@ -41,12 +41,12 @@ llama_model_ptr load_llama(const program_options& o, const devices& where) {
 /// One sequence of llama.cpp's own.
 class llama_run {
  public:
-  llama_run(llama_model* m, const program_options& o, std::size_t tokens, bool flash) : model_(m) {
+  llama_run(llama_model* m, const program_options& o, std::size_t tokens, int threads) : model_(m) {
     llama_context_params params = llama_context_default_params();
     params.n_ctx = params.n_batch = static_cast<std::uint32_t>(tokens);
     params.n_ubatch = static_cast<std::uint32_t>(o.llama_ubatch);
-    params.n_threads = params.n_threads_batch = o.threads;
-    params.flash_attn_type = flash ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
+    params.n_threads = params.n_threads_batch = threads;
+    params.flash_attn_type = o.flash_attention ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
     params.type_k = params.type_v = o.kv;
     context_.reset(llama_init_from_model(m, params));
     if (!context_) throw error(o.model, "", "a context of llama.cpp's", "none");
@@ -81,7 +81,7 @@ std::vector<token_id> prompt_of(const program_options& o, const model& m) {
 }
 
 struct distance {
-  double most = 0, mean_square = 0, logits = 0;  // of the differences, and the mean square of the logits
+  double most = 0, squares = 0, of_logits = 0, count = 0;  // of the differences; the squares of the logits
   bool same_best = true, same_bits = true;
 
   void add(std::span<const float> a, std::span<const float> b) {
@@ -89,16 +89,20 @@ struct distance {
     for (std::size_t i = 0; i < a.size(); ++i) {
       const double apart = static_cast<double>(a[i]) - static_cast<double>(b[i]);
       most = std::max(most, std::abs(apart));
-      mean_square += apart * apart / static_cast<double>(a.size());
-      logits += static_cast<double>(a[i]) * static_cast<double>(a[i]) / static_cast<double>(a.size());
+      squares += apart * apart;
+      of_logits += static_cast<double>(a[i]) * static_cast<double>(a[i]);
     }
+    count += static_cast<double>(a.size());
     same_best = same_best && std::ranges::max_element(a) - a.begin() == std::ranges::max_element(b) - b.begin();
     same_bits = same_bits && std::ranges::equal(a, b);
   }
 
   void print(const char* what) const {
-    std::printf("%-42s r.m.s. %.2e, at most %.2e of the logits' r.m.s.; the best token %s%s\n", what, std::sqrt(mean_square / logits),
-                most / std::sqrt(logits), same_best ? "is the same" : "DIFFERS", same_bits ? "; every bit is the same" : "");
+    if (same_bits)
+      std::printf("  %-42s the same, every bit\n", what);
+    else
+      std::printf("  %-42s %.1e of the logits apart (r.m.s.), %.1e at most; the best token %s\n", what, std::sqrt(squares / of_logits),
+                  most / std::sqrt(of_logits / count), same_best ? "is the same" : "DIFFERS");
   }
 };
 
@@ -108,22 +112,27 @@ void hold_logits(const program_options& o) {
   const devices where = open_devices(o.device, o.threads);
   const model m = load_model(o.model, where);
   const llama_model_ptr peer = load_llama(o, where);
-  std::vector<token_id> ids = prompt_of(o, m);
+  const std::vector<token_id> ids = prompt_of(o, m);
   if (ids.size() <= more) throw error("--prompt", "", "more than 4 tokens", std::to_string(ids.size()));
   engine ours(m, where, session_of("dense", m), engine_options_of(o, m, ids.size()));
-  llama_run theirs(peer.get(), o, ids.size(), o.flash_attention), others(peer.get(), o, ids.size(), !o.flash_attention);
-  distance from_theirs, of_theirs;
-  std::size_t read = 0;
-  for (const std::size_t count : {ids.size() - more, std::size_t{1}, std::size_t{1}, std::size_t{1}, std::size_t{1}}) {
-    const std::span<const token_id> next = std::span(ids).subspan(read, count);
-    const auto phase = read == 0 ? lazyprune::phase::prefill : lazyprune::phase::decode;
+  llama_run theirs(peer.get(), o, ids.size(), o.threads), others(peer.get(), o, ids.size(), o.threads == 1 ? 2 : 1);
+  const auto both_read = [&](std::span<const token_id> next, lazyprune::phase phase, distance& of_ours, distance& of_theirs) {
     const std::span<const float> expected = theirs.step(next);
-    from_theirs.add(expected, ours.step(next, phase, false, nullptr));
-    if (o.kv == GGML_TYPE_F16 || !o.flash_attention) of_theirs.add(expected, others.step(next));
-    read += count;
-  }
-  from_theirs.print("the engine and llama.cpp:");
-  of_theirs.print("llama.cpp and itself, the other attention:");
+    of_ours.add(expected, ours.step(next, phase, false, nullptr));
+    of_theirs.add(expected, others.step(next));
+  };
+  distance prompt, prompt_of_theirs, decoded, decoded_of_theirs;
+  const std::size_t read = ids.size() - more;
+  both_read(std::span(ids).first(read), lazyprune::phase::prefill, prompt, prompt_of_theirs);
+  for (std::size_t i = read; i < ids.size(); ++i)
+    both_read(std::span(ids).subspan(i, 1), lazyprune::phase::decode, decoded, decoded_of_theirs);
+  std::printf("%zu tokens, %d threads, keys and values %s, flash attention %s; logits of llama.cpp, and\n", read, o.threads,
+              ggml_type_name(o.kv), o.flash_attention ? "on" : "off");
+  const std::string other = std::string("llama.cpp's on ") + (o.threads == 1 ? "2 threads" : "1 thread");
+  prompt.print("the engine's after the prompt");
+  decoded.print("the engine's after 4 tokens more");
+  prompt_of_theirs.print((other + " after the prompt").c_str());
+  decoded_of_theirs.print((other + " after 4 more").c_str());
 }
 
 double median(std::vector<double> times) {
@@ -139,7 +148,7 @@ void time_prompts(const program_options& o) {
   const std::vector<token_id> ids = prompt_of(o, m);
   const engine_options options = engine_options_of(o, m, ids.size());
   engine dense(m, where, session_of("dense", m), options), pruned(m, where, session_of(o.policy, m), options);
-  llama_run theirs(peer.get(), o, ids.size(), o.flash_attention);
+  llama_run theirs(peer.get(), o, ids.size(), o.threads);
 
   const auto seconds = [](auto work) {
     const auto start = std::chrono::steady_clock::now();
