@@ -9,6 +9,8 @@
 
 #include <chrono>
 #include <cstdio>
+#include <ctime>
+#include <functional>
 #include <memory>
 #include <string_view>
 
@@ -135,11 +137,16 @@ void hold_logits(const program_options& o) {
   decoded_of_theirs.print((other + " after 4 more").c_str());
 }
 
-double median(std::vector<double> times) {
-  std::ranges::sort(times);
-  const std::size_t half = times.size() / 2;
-  return times.size() % 2 == 1 ? times[half] : (times[half - 1] + times[half]) / 2;
+double median(std::vector<double> list) {
+  std::ranges::sort(list);
+  const std::size_t half = list.size() / 2;
+  return list.size() % 2 == 1 ? list[half] : (list[half - 1] + list[half]) / 2;
 }
+
+/// By the clock, and of all threads: what others on the machine take away shows in the first alone, where threads do not wait by spinning.
+struct times {
+  std::vector<double> seconds{}, processor{};
+};
 
 void time_prompts(const program_options& o) {
   const devices where = open_devices(o.device, o.threads);
@@ -150,22 +157,27 @@ void time_prompts(const program_options& o) {
   engine dense(m, where, session_of("dense", m), options), pruned(m, where, session_of(o.policy, m), options);
   llama_run theirs(peer.get(), o, ids.size(), o.threads);
 
-  const auto seconds = [](auto work) {
+  const auto timed = [](times& to, bool counts, auto work) {
+    const std::clock_t processor = std::clock();
     const auto start = std::chrono::steady_clock::now();
     work();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (!counts) return;
+    to.seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    to.processor.push_back(static_cast<double>(std::clock() - processor) / CLOCKS_PER_SEC);
   };
-  const auto prefill = [&](engine& e) { return seconds([&] { e.step(ids, lazyprune::phase::prefill, false, nullptr); }); };
-  std::vector<double> of_llama, of_dense, of_pruned;
-  for (std::size_t r = 0; r <= o.repeat; ++r) {  // the first time warms up
+  times of_llama, of_dense, of_pruned;
+  std::vector<std::size_t> rows(m.layers.size(), 0), all(m.layers.size(), ids.size());
+  for (std::size_t r = 0; r <= o.repeat; ++r) {
+    const bool counts = r > 0;  // the first time warms up
+    const std::span<const token_id> prompt = std::span(ids).first(counts ? ids.size() : std::min<std::size_t>(ids.size(), 64));
     theirs.clear();
     dense.truncate(0);
     pruned.truncate(0);
-    const double first = seconds([&] { theirs.step(ids); }), second = prefill(dense), third = prefill(pruned);
-    if (r == 0) continue;
-    of_llama.push_back(first);
-    of_dense.push_back(second);
-    of_pruned.push_back(third);
+    const std::vector<std::size_t> before = pruned.session().stats().prefill_rows;
+    timed(of_llama, counts, [&] { theirs.step(prompt); });
+    timed(of_dense, counts, [&] { dense.step(prompt, lazyprune::phase::prefill, false, nullptr); });
+    timed(of_pruned, counts, [&] { pruned.step(prompt, lazyprune::phase::prefill, false, nullptr); });
+    std::ranges::transform(pruned.session().stats().prefill_rows, before, rows.begin(), std::minus());
   }
 
   lazyprune::model_config shape;
@@ -175,23 +187,25 @@ void time_prompts(const program_options& o) {
   shape.n_kv_heads = static_cast<std::size_t>(m.kv_heads);
   shape.head_dim = static_cast<std::size_t>(m.head_dim);
   shape.vocabulary = static_cast<std::size_t>(m.vocabulary);
-  std::vector<std::size_t> rows = pruned.session().stats().prefill_rows, all(m.layers.size(), ids.size());
-  for (std::size_t& count : rows) count /= o.repeat + 1;
   const lazyprune::cost_model operations;
   const double promised = operations.prefill(shape, all) / operations.prefill(shape, rows);
-  const double beside_llama = median(of_llama) / median(of_pruned), beside_dense = median(of_dense) / median(of_pruned);
-  std::printf("%zu tokens, %d threads, keys and values %s, flash attention %s, medians of %zu\n", ids.size(), o.threads,
-              ggml_type_name(o.kv), o.flash_attention ? "on" : "off", o.repeat);
-  const auto line = [](const char* what, const std::vector<double>& times) {
-    const auto [least, most] = std::ranges::minmax(times);
-    std::printf("%-24s %8.3f s  (%.3f to %.3f)\n", what, median(times), least, most);
+  std::printf("%zu tokens, %d threads, keys and values %s, flash attention %s, medians of %zu: seconds, and the processors'\n", ids.size(),
+              o.threads, ggml_type_name(o.kv), o.flash_attention ? "on" : "off", o.repeat);
+  const auto line = [](const char* what, const times& t) {
+    const auto [least, most] = std::ranges::minmax(t.seconds);
+    std::printf("%-24s %8.3f (%.3f to %.3f) %8.3f\n", what, median(t.seconds), least, most, median(t.processor));
   };
   line("llama.cpp, dense", of_llama);
   line("the engine, dense", of_dense);
   line("the engine, pruned", of_pruned);
-  std::printf("the rows promise         %8.2fx\n", promised);
-  std::printf("beside llama.cpp         %8.2fx  %.2f of it\n", beside_llama, beside_llama / promised);
-  std::printf("beside the dense engine  %8.2fx  %.2f of it\n", beside_dense, beside_dense / promised);
+  std::printf("%-24s %8.2fx\n", "the rows promise", promised);
+  const auto share = [&](const char* beside, const times& t) {
+    const double faster = median(t.seconds) / median(of_pruned.seconds), less = median(t.processor) / median(of_pruned.processor);
+    std::printf("%-24s %8.2fx, %.2f of it; %.2fx less of the processors, %.2f of it\n", beside, faster, faster / promised, less,
+                less / promised);
+  };
+  share("beside llama.cpp", of_llama);
+  share("beside the dense engine", of_dense);
 }
 
 }  // namespace

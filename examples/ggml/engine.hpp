@@ -143,6 +143,7 @@ class engine {
     for (const ggml_backend_ptr& b : where.backends) backends.push_back(b.get());
     scheduler_.reset(ggml_backend_sched_new(backends.data(), nullptr, static_cast<int>(backends.size()), nodes_, false, true));
     graph_memory_.resize(detail::graph::memory_for(nodes_));
+    gathers_half_ = options.kv_type == GGML_TYPE_F16 && !attends_floats(where.main());
 
     const auto tokens = static_cast<std::int64_t>(options.max_tokens);
     cache_context_.reset(ggml_init({(2 * m.layers.size() + 4) * ggml_tensor_overhead(), nullptr, true}));
@@ -205,6 +206,16 @@ class engine {
   /// Flash attention on the CPU sums the values in half precision where it has fewer queries. The last layer finishes so many rows of a
   /// prompt, although one is asked for: no time that can be measured, and the same numbers as llama.cpp, which takes all through attention.
   static constexpr std::size_t least_finished = 64;
+
+  /// Whether the device's flash attention takes keys and values as ggml_get_rows yields them.
+  bool attends_floats(ggml_backend_dev_t device) const {
+    const ggml_context_ptr scratch(ggml_init({8 * ggml_tensor_overhead(), nullptr, true}));
+    ggml_context* const c = scratch.get();
+    const auto rows = [&](std::int64_t heads) { return ggml_new_tensor_3d(c, GGML_TYPE_F32, model_.head_dim, 512, heads); };
+    ggml_tensor* const mask = ggml_new_tensor_2d(c, GGML_TYPE_F16, 512, 512);
+    return ggml_backend_dev_supports_op(
+        device, ggml_flash_attn_ext(c, rows(model_.heads), rows(model_.kv_heads), rows(model_.kv_heads), mask, 1.0f, 0.0f, 0.0f));
+  }
 
   /// A range of layers, some rows at a time: all rows of a range of positions, whichever layer they enter at. A row sees none behind it, so
   /// that the keys of the graphs before are all that it needs. The last graph yields what the policy wants to see, or the logits.
@@ -315,6 +326,7 @@ class engine {
     const auto seen = static_cast<std::int64_t>(in.seen.size());
     ggml_tensor* rows = in.gathered ? ggml_get_rows(c, cache, in.gathered) : ggml_view_2d(c, cache, cache->ne[0], seen, cache->nb[1], 0);
     if (as_float && rows->type != GGML_TYPE_F32) rows = ggml_cast(c, rows, GGML_TYPE_F32);
+    if (!as_float && in.gathered && gathers_half_) rows = ggml_cast(c, rows, GGML_TYPE_F16);
     return ggml_reshape_3d(c, rows, model_.head_dim, model_.kv_heads, seen);
   }
 
@@ -462,7 +474,8 @@ class engine {
   lazyprune::any_session session_;
   std::vector<token_id> ids_;  // (known)
 
-  std::size_t nodes_;  // a graph's at most
+  std::size_t nodes_;          // a graph's at most
+  bool gathers_half_ = false;  // rows of F16 that were gathered become F16 again
   ggml_backend_sched_ptr scheduler_;
   std::vector<std::uint8_t> graph_memory_;
   ggml_context_ptr cache_context_;

@@ -19,7 +19,7 @@ namespace ggml_engine {
 
 struct program_options {
   std::string model, ids, policy = "lazyllm", device;
-  std::size_t tokens = 8, chunk = 0, prompt = 2048, repeat = 3, ubatch = 512, llama_ubatch = 512;
+  std::size_t tokens = 8, chunk = 0, forget = 0, prompt = 2048, repeat = 3, ubatch = 512, llama_ubatch = 512;
   int threads = static_cast<int>(std::thread::hardware_concurrency());
   ggml_type kv = GGML_TYPE_F16;
   bool flash_attention = true, full = false, logits = false;
@@ -59,6 +59,7 @@ inline program_options read_options(int argc, char** argv, std::vector<std::stri
     if (flag == "--device") o.device = value;
     if (flag == "--tokens") o.tokens = number(1);
     if (flag == "--chunk") o.chunk = number(0);
+    if (flag == "--forget") o.forget = number(0);
     if (flag == "--prompt") o.prompt = number(1);
     if (flag == "--repeat") o.repeat = number(1);
     if (flag == "--ubatch") o.ubatch = number(1);

@@ -2,8 +2,9 @@
 // Goes on with a prompt greedily, and prints the trace of what every layer computed, as the program does (lazyprune run --trace; lazyprune
 // compare holds one against the other; examples/VALIDATING.md has the format).
 //   lazyprune_ggml -m FILE.gguf --ids FILE [--policy TEXT] [--tokens N] [--chunk N] [--threads N] [--kv f16|f32] [--flash-attention on|off]
-//                  [--ubatch N] [--device NAME] [--full]
-// --ids: the prompt, token ids between white space; --full: the trace has scores and logits, too.
+//                  [--ubatch N] [--device NAME] [--forget N] [--full]
+// --ids: the prompt, token ids between white space; --full: the trace has scores and logits, too; --forget: before each step a chunk of N
+// tokens is read and taken back, which changes nothing.
 #include <cstdio>
 #include <string_view>
 
@@ -21,10 +22,12 @@ token_id best(std::span<const float> logits) {
 }
 
 void run(const program_options& o) {
+  if (o.ids.empty()) throw error("--ids", "", "a file of token ids", "none");
   const devices where = open_devices(o.device, o.threads);
   const model m = load_model(o.model, where);
   const std::vector<token_id> prompt = read_ids(o.ids, m.vocabulary);
-  engine e(m, where, session_of(o.policy, m), engine_options_of(o, m, prompt.size() + o.tokens));
+  engine e(m, where, session_of(o.policy, m), engine_options_of(o, m, prompt.size() + o.tokens + o.forget));
+  const std::vector<token_id> forgotten(o.forget, 0);
 
   std::span<const token_id> rest = prompt;
   std::vector<token_id> written;
@@ -34,6 +37,10 @@ void run(const program_options& o) {
     trace.step = s;
     trace.tokens.assign(rest.begin(), rest.end());
     trace.layers.resize(m.layers.size());
+    if (const std::size_t known = e.session().known(); o.forget > 0) {
+      e.step(forgotten, phase, true, nullptr);
+      e.truncate(known);
+    }
     for (; o.chunk > 0 && rest.size() > o.chunk; rest = rest.subspan(o.chunk)) e.step(rest.first(o.chunk), phase, true, &trace);
     const std::span<const float> logits = e.step(rest, phase, false, &trace);
     trace.next = best(logits);
@@ -55,7 +62,7 @@ void run(const program_options& o) {
 
 int main(int argc, char** argv) try {
   ggml_engine::keep_quiet();
-  run(ggml_engine::read_options(argc, argv, {"--ids", "--policy", "--tokens", "--chunk", "--full"}));
+  run(ggml_engine::read_options(argc, argv, {"--ids", "--policy", "--tokens", "--chunk", "--forget", "--full"}));
 } catch (const std::exception& fault) {
   std::fprintf(stderr, "lazyprune_ggml: %s\n", fault.what());
   return 1;
