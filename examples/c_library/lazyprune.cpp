@@ -70,7 +70,12 @@ static_assert(static_cast<int>(evidence_kind::none) == LAZYPRUNE_NOTHING &&
               static_cast<int>(evidence_kind::window) == LAZYPRUNE_WINDOW && static_cast<int>(evidence_kind::keys) == LAZYPRUNE_KEYS &&
               static_cast<int>(evidence_kind::values) == LAZYPRUNE_VALUES && static_cast<int>(evidence_kind::hidden) == LAZYPRUNE_HIDDEN &&
               static_cast<int>(evidence_kind::ids) == LAZYPRUNE_IDS);
+static_assert(static_cast<int>(head_reduction::mean) + 1 == LAZYPRUNE_MEAN && static_cast<int>(head_reduction::max) + 1 == LAZYPRUNE_MAX);
 static_assert(everything == LAZYPRUNE_EVERYTHING);
+
+uint32_t read_of_heads(std::optional<head_reduction> reduction) {
+  return reduction ? static_cast<uint32_t>(*reduction) + 1 : static_cast<uint32_t>(LAZYPRUNE_EACH);
+}
 
 // ---- status ----
 
@@ -588,7 +593,8 @@ lazyprune_status lazyprune_step_enter(lazyprune_session* session, uint32_t layer
     session->inside = &plan;
     to.fill({0, plan.layer, plan.active.data(), plan.active.size(), plan.rows.data(),
              reinterpret_cast<const lazyprune_source*>(plan.sources.data()), plan.rows.size(), plan.finish,
-             static_cast<uint32_t>(step.wants()), step.wants() == evidence_kind::window ? static_cast<uint32_t>(step.window()) : 0});
+             static_cast<uint32_t>(step.wants()), step.wants() == evidence_kind::window ? static_cast<uint32_t>(step.window()) : 0,
+             read_of_heads(step.over_heads()), 0});
   });
 }
 

@@ -23,6 +23,7 @@ from ctypes import POINTER, Structure, byref, c_char_p, c_float, c_int32, c_size
 PREFILL, DECODE = 0, 1
 EMBEDDING, CARRIED, STORED, WAITING = range(4)
 NOTHING, ATTENTION, WINDOW, KEYS, VALUES, HIDDEN, IDS = range(7)
+EACH, MEAN, MAX = range(3)
 EVERYTHING = ctypes.c_size_t(-1).value
 ABI = 0
 
@@ -52,6 +53,9 @@ class Source(Structure):
 
 class Spill(Structure):
     _fields_ = [("row", c_uint32), ("slot", c_uint32), ("origin", c_uint8), ("to", c_uint8)]
+
+    def __iter__(self):
+        return iter((self.row, self.slot, self.origin, self.to))
 
 
 class Evidence(Sized):
@@ -130,7 +134,7 @@ class Plan(Sized):
     _fields_ = [
         ("struct_size", c_uint32), ("layer", c_uint32), ("active_data", POINTER(c_uint32)), ("active_count", c_size_t),
         ("rows_data", POINTER(c_uint32)), ("sources_data", POINTER(Source)), ("rows_count", c_size_t), ("finish", c_size_t),
-        ("wants", c_uint32), ("window", c_uint32),
+        ("wants", c_uint32), ("window", c_uint32), ("over_heads", c_uint32), ("reserved", c_uint32),
     ]
 
     @property
@@ -409,7 +413,8 @@ class Session:
         return list(out)
 
     def leave(self, kind=NOTHING, **fields):
-        """The rows to save: (row, slot, origin, to), where the evidence is of that kind; its fields are the struct's, arrays among them."""
+        """The rows to save: an array of (row, slot, origin, to), valid until the next enter. The evidence is of that kind; its fields are the
+        struct's, arrays among them."""
         types, alive = dict(Evidence._fields_), []
         evidence = Evidence(kind=kind)
         for name, value in fields.items():
@@ -422,7 +427,7 @@ class Session:
         spills = Spills()
         self._call("step_leave", byref(evidence), byref(spills))
         self.margin = spills.margin
-        return [(s.row, s.slot, s.origin, s.to) for s in _array(spills.items, spills.count)]
+        return _array(spills.items, spills.count)
 
     def finish(self):
         self._call("step_finish")

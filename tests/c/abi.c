@@ -120,6 +120,7 @@ AT(lazyprune_plan, rows_count, 40);
 AT(lazyprune_plan, finish, 48);
 AT(lazyprune_plan, wants, 56);
 AT(lazyprune_plan, window, 60);
+AT(lazyprune_plan, over_heads, 64);
 
 HOLDS(sizeof(lazyprune_spills) >= 24, spills);
 AT(lazyprune_spills, margin, 4);

@@ -104,6 +104,7 @@ def main():
     other.enter(0)
     other.leave()
     plan = other.enter(1)
+    expect(plan.over_heads == lp.MEAN, "the mean over the heads is all that the scorer reads")
     fails(1, "expected attention, as the plan wants, found keys", lambda: other.leave(lp.KEYS))
     for wrong in ({"attention": []}, {"data": array.array("d", [1.0])}, {"data": memoryview(bytes(64))}):
         try:

@@ -97,6 +97,9 @@ enum {
   LAZYPRUNE_IDS = 6        /* the text: ids (known), by position */
 };
 
+/* What a scorer reads of attention's heads: each of them, or no more than their mean or their maximum. */
+enum { LAZYPRUNE_EACH = 0, LAZYPRUNE_MEAN = 1, LAZYPRUNE_MAX = 2 };
+
 /* A schedule's answer where it does not prune. */
 #define LAZYPRUNE_EVERYTHING SIZE_MAX
 
@@ -332,9 +335,13 @@ typedef struct lazyprune_plan {
   size_t finish;   /* so many of the last rows need this layer's output; the others only keys and values */
   uint32_t wants;  /* the evidence that lazyprune_step_leave has to be given */
   uint32_t window; /* WINDOW: queries */
+  /* ATTENTION, WINDOW: all that the scorer reads of the heads. Evidence of one head that holds it does as well: so much less to bring from
+     a device. */
+  uint32_t over_heads;
+  uint32_t reserved; /* 0 */
 } lazyprune_plan;
 #define LAZYPRUNE_PLAN \
-  { sizeof(lazyprune_plan), 0, NULL, 0, NULL, NULL, 0, 0, 0, 0 }
+  { sizeof(lazyprune_plan), 0, NULL, 0, NULL, NULL, 0, 0, 0, 0, 0, 0 }
 LAZYPRUNE_API lazyprune_status lazyprune_step_enter(lazyprune_session* session, uint32_t layer, lazyprune_plan* out);
 
 /* The numbers of the pages of `size` positions that hold an active token of the layer entered, ascending: as many as there is `room` for;

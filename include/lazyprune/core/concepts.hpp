@@ -5,6 +5,9 @@
 //   importance_scorer   s.score(view, out)       out[i] = importance of active token i, larger is more important. `view` is the
 //                                                scorer's own choice of evidence (core/views.hpp), or every_layer<that view>;
 //                                                a scorer of window_view says how many queries in its member `window`
+//   head_reducing_scorer                         a scorer of attention that also has
+//                       s.over_heads()           the mean or the maximum, where that is all that it reads of the heads: engines then
+//                                                bring one row from their device
 //   layer_schedule      s.keep(context)          how many of the active tokens go on to the next layer, or `everything`
 //   adaptive_schedule   s.keep(context, scores)  the same, for schedules that must see the scores (active) to decide
 //   foretelling_schedule                         a schedule that also has
@@ -91,6 +94,12 @@ concept chosen_scorer = scorer_of<S, every_layer<evidence>> && requires(const S 
   { s.needs() } -> std::same_as<scorer_needs>;
 };
 
+/// A scorer that says what it makes of the heads. One that does not is shown each of them.
+template <class S>
+concept head_reducing_scorer = requires(const S s) {
+  { s.over_heads() } -> std::convertible_to<std::optional<head_reduction>>;
+};
+
 /// What the engine has to show the scorer.
 template <class Scorer>
 constexpr scorer_needs needs_of(const Scorer& scorer) {
@@ -99,6 +108,7 @@ constexpr scorer_needs needs_of(const Scorer& scorer) {
   } else {
     scorer_needs needs{kind_of<evidence_of<Scorer>>(), !std::same_as<view_of<Scorer>, evidence_of<Scorer>>, 0};
     if constexpr (std::same_as<evidence_of<Scorer>, window_view>) needs.window = scorer.window;
+    if constexpr (head_reducing_scorer<Scorer>) needs.over_heads = scorer.over_heads();
     return needs;
   }
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <concepts>
+#include <optional>
 #include <string_view>
 #include <variant>
 
@@ -45,11 +46,17 @@ inline std::span<const position> positions_of(const evidence& shown) {
       shown);
 }
 
-/// What a scorer's type says (core/concepts.hpp), as a value.
+/// What becomes of a token's probabilities in several heads.
+enum class head_reduction : std::uint8_t { mean, max };
+
+/// What a scorer says it needs (core/concepts.hpp), as a value.
 struct scorer_needs {
   evidence_kind kind;  // none: positions
   bool every_layer;    // after every layer but the last, and memory
   std::size_t window;  // queries of a window_view; else 0
+  /// Of attention and windows: all that the scorer reads of the heads. A view of one head that holds it gives the same scores to rounding,
+  /// so that an engine need not bring every head from where it computes. None: each head apart.
+  std::optional<head_reduction> over_heads = std::nullopt;
 };
 
 }  // namespace v0

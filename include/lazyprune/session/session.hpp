@@ -80,6 +80,7 @@ class session final : public step_machine {
   scorer_needs needs() const noexcept { return needs_of(policy_.scorer); }
   bool by_scores() const noexcept { return sees_scores(policy_.schedule); }
   std::size_t most_queries() const noexcept override { return needs().window; }
+  std::optional<head_reduction> heads_read() const noexcept override { return needs().over_heads; }
   void forget_policy() override { policy_ = pristine_; }
   std::unique_ptr<step_machine> clone() const override { return std::make_unique<session>(*this); }
 
@@ -176,6 +177,7 @@ class session<Scorer, Schedule, Selector, Store> final : public step_machine {
   evidence_kind ask_schedule() noexcept override { return evidence_kind::none; }
   void prune(const evidence&) noexcept override {}
   std::size_t most_queries() const noexcept override { return 0; }
+  std::optional<head_reduction> heads_read() const noexcept override { return std::nullopt; }
   void forget_policy() override {}
   std::unique_ptr<step_machine> clone() const override { return nullptr; }
 };

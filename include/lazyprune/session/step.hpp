@@ -3,6 +3,7 @@
 #pragma once
 
 #include <concepts>
+#include <optional>
 
 #include <lazyprune/session/step_machine.hpp>
 
@@ -28,6 +29,8 @@ class step {
   bool wants_scores() const noexcept { return wants() != evidence_kind::none; }
   /// Queries that a window_view has to hold here: min(the scorer's window, rows of this layer).
   std::size_t window() const noexcept { return machine_->window(); }
+  /// All that the scorer reads of the heads: an attention_view or window_view of one head that holds it does as well. None: each of them.
+  std::optional<head_reduction> over_heads() const noexcept { return machine_->heads_read(); }
 
   /// The layer is done. `shown` is the evidence where it is wanted: read during the call only. Where it does not come, or is of another
   /// kind or size, nothing is pruned, and `finish` reports it. Evidence that is not wanted decides nothing.

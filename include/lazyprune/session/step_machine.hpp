@@ -198,6 +198,8 @@ class step_machine {
   virtual evidence_kind ask_schedule() noexcept = 0;  // inside a layer: the evidence that it has to yield
   virtual void prune(const evidence& shown) noexcept = 0;
   virtual std::size_t most_queries() const noexcept = 0;
+  /// All that the scorer reads of attention's heads; none: each of them.
+  virtual std::optional<head_reduction> heads_read() const noexcept = 0;
   virtual void forget_policy() = 0;
   virtual std::unique_ptr<step_machine> clone() const = 0;
 

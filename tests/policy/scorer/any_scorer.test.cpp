@@ -3,6 +3,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <numeric>
+#include <random>
 #include <vector>
 
 #include <lazyprune/policy/scorer/accumulated_attention.hpp>
@@ -50,6 +53,46 @@ TEST_CASE("scores as the chosen one does") {
   scorer = recency{};
   scorer.score({token_view{positions, 0, 8}, 0, {}}, out);
   CHECK(out == std::vector<float>{2.0f, 5.0f, 7.0f});
+}
+
+TEST_CASE("a view of one head, of what a scorer says it reads of the heads, gives the same scores") {
+  constexpr std::size_t queries = 3, heads = 4, n = 11;
+  std::mt19937 random(5);
+  std::vector<float> all(queries * heads * n);
+  for (float& p : all) p = std::uniform_real_distribution<float>(0.0f, 1.0f)(random);
+  std::vector<position> active(n);
+  std::iota(active.begin(), active.end(), 0u);
+  const auto compared = [&](any_scorer scorer) {
+    const scorer_needs needs = scorer.needs();
+    REQUIRE(needs.over_heads);
+    std::vector<float> one(queries * n);
+    for (std::size_t q = 0; q < queries; ++q)
+      for (std::size_t i = 0; i < n; ++i) {
+        float sum = 0.0f, most = 0.0f;
+        for (std::size_t h = 0; h < heads; ++h) {
+          sum += all[(q * heads + h) * n + i];
+          most = std::max(most, all[(q * heads + h) * n + i]);
+        }
+        one[q * n + i] = needs.over_heads == head_reduction::mean ? sum / heads : most;
+      }
+    const auto score = [&](const std::vector<float>& data, std::size_t data_heads) {
+      std::vector<float> out(n), memory(n);
+      if (needs.kind == evidence_kind::window)
+        scorer.score({window_view{data.data(), queries, data_heads, n, active}, 1, memory}, out);
+      else
+        scorer.score({attention_view{data.data(), data_heads, n, active}, 1, memory}, out);
+      return out;
+    };
+    const std::vector<float> expected = score(all, heads), found = score(one, 1);
+    for (std::size_t i = 0; i < n; ++i) CHECK(found[i] == doctest::Approx(expected[i]).epsilon(1e-6));
+  };
+  compared(last_query_attention{});
+  compared(last_query_attention{head_reduction::max});
+  compared(accumulated_attention{});
+  compared(window_attention{.window = queries, .kernel = 3});
+  compared(prompt_window_attention{.window = queries, .kernel = 3});
+  CHECK(!any_scorer(value_weighted_attention{}).needs().over_heads);
+  CHECK(!any_scorer(key_norm{}).needs().over_heads);
 }
 
 TEST_CASE("what it gathers is in the memory that it is handed") {

@@ -32,6 +32,8 @@ struct accumulated_attention {
     });
   }
 
+  head_reduction over_heads() const { return head_reduction::mean; }
+
   template <class Visitor>
   void describe(Visitor& visit) {
     visit("over", over, {"sum", "max"});

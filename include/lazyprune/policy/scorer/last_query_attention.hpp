@@ -11,8 +11,6 @@
 namespace lazyprune {
 inline namespace v0 {
 
-enum class head_reduction : std::uint8_t { mean, max };
-
 /// The score is the mean over the query heads, or the probability in the head that looks at the token most. It is in [0, 1].
 struct last_query_attention {
   static constexpr std::string_view name = "last_query_attention";
@@ -26,6 +24,8 @@ struct last_query_attention {
       for (std::size_t h = 1; h < attention.heads; ++h) std::ranges::transform(attention.head(h), out, out.begin(), std::ranges::max);
     }
   }
+
+  head_reduction over_heads() const { return over; }
 
   template <class Visitor>
   void describe(Visitor& visit) {

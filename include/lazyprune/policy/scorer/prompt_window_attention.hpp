@@ -44,6 +44,8 @@ struct prompt_window_attention {
     }
   }
 
+  head_reduction over_heads() const { return head_reduction::mean; }
+
   template <class Visitor>
   void describe(Visitor& visit) {
     visit("window", window);

@@ -53,6 +53,8 @@ struct window_attention {
     if (kernel > 1) pool_in_place(out.first(view.active()));
   }
 
+  head_reduction over_heads() const { return head_reduction::mean; }
+
   template <class Visitor>
   void describe(Visitor& visit) {
     visit("window", window);
