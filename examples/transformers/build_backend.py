@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: MIT
+"""scikit-build-core, which builds the shared library by CMake; and an sdist carries the C++ headers, which lie above this folder."""
+
+import contextlib
+import pathlib
+import shutil
+
+from scikit_build_core import build as backend
+from scikit_build_core.build import *  # noqa: F403 (every other hook is its own)
+
+HERE = pathlib.Path(__file__).parent
+ROOT = HERE.parent.parent
+CARRIED = ["include/lazyprune", "examples/c_library", "LICENSE"]
+
+
+@contextlib.contextmanager
+def carried_sources():
+    native = HERE / "native"
+    if native.exists():  # an sdist that was unpacked
+        yield
+        return
+    try:
+        for name in CARRIED:
+            source, place = ROOT / name, native / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if source.is_dir():
+                shutil.copytree(source, place, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy2(source, place)
+        yield
+    finally:
+        shutil.rmtree(native, ignore_errors=True)
+
+
+def build_sdist(sdist_directory, config_settings=None):
+    with carried_sources():
+        return backend.build_sdist(sdist_directory, config_settings)

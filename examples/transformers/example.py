@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: MIT
+"""The lines of README.md, in one program that runs: example.py MODEL (a folder, or a model's name)."""
+
+import copy
+import sys
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+import lazyprune
+
+model = AutoModelForCausalLM.from_pretrained(sys.argv[1])
+tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
+document = "The old council met in the hall beside the river. " * 40
+inputs = tokenizer(document + "Where did it meet?", return_tensors="pt")
+
+# One line.
+with lazyprune.prune(model, "lazyllm --stages 2:0.5,4:0.5") as pruned:
+    answer = model.generate(**inputs, max_new_tokens=8, do_sample=False)
+print(tokenizer.decode(answer[0, inputs.input_ids.shape[1] :]))
+print(pruned.statistics.rows, "rows of", pruned.statistics.dense_rows)
+
+# Several prompts.
+tokenizer.pad_token, tokenizer.padding_side = tokenizer.eos_token, "left"
+batch = tokenizer([document + "Where?", document + document + "When did they meet?"], return_tensors="pt", padding=True)
+with lazyprune.prune(model, "lazyllm --stages 2:0.5,4:0.5"):
+    answers = model.generate(**batch, max_new_tokens=8, do_sample=True, top_p=0.9)
+
+# A conversation: the cache comes back, and goes on.
+with lazyprune.prune(model, "lazyllm --stages 2:0.5,4:0.5"):
+    first = model.generate(**inputs, max_new_tokens=8, return_dict_in_generate=True)
+    turn = torch.cat([first.sequences, tokenizer(" And who?", return_tensors="pt", add_special_tokens=False).input_ids], 1)
+    second = model.generate(turn, max_new_tokens=8, past_key_values=first.past_key_values)
+
+# One document, many questions: the document is read once, below the first layer that prunes, and each question goes on with a copy.
+with lazyprune.prune(model, "lazyllm --stages 4:0.3") as pruned:
+    text = tokenizer(document, return_tensors="pt").input_ids
+    read = pruned.read(text)
+    for question in ("Where did it meet?", "Who met?"):
+        asked = tokenizer(question, return_tensors="pt", add_special_tokens=False).input_ids
+        model.generate(torch.cat([text, asked], 1), max_new_tokens=8, past_key_values=copy.deepcopy(read))
+
+
+# A scorer of one's own: the loudest head.
+def loudest_head(attention: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    """attention (heads, active) of the last token, positions (active) in the text -> importance (active)"""
+    return attention.amax(0)
+
+
+with lazyprune.prune(model, "lazyllm --stages 2:0.5,4:0.5", scorer=loudest_head):
+    model.generate(**inputs, max_new_tokens=8)

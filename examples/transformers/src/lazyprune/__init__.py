@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: MIT
+"""LazyLLM (arXiv 2407.14057) for models of transformers: a shorter time to the first token, without fine-tuning.
+
+    with lazyprune.prune(model, "lazyllm --stages 9:0.7,19:0.7"):
+        model.generate(...)
+"""
+
+from .c import ABI, DECODE, EVERYTHING, PREFILL, Error, Library
+from .cache import PrunedCache, Statistics
+from .library import shared_library
+from .pruning import Pruning, prune
+from .trace import TraceRecorder
+
+__all__ = [
+    "ABI",
+    "DECODE",
+    "EVERYTHING",
+    "PREFILL",
+    "Error",
+    "Library",
+    "PrunedCache",
+    "Pruning",
+    "Statistics",
+    "TraceRecorder",
+    "prune",
+    "shared_library",
+]

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: MIT
+"""What is remembered of the texts of a batch: a session each, keys and values by position, and the hidden states that were put aside."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Sequence as Ordered
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import Cache
+
+from . import c
+from .decoder import Decoder
+
+
+def with_room(tensor: torch.Tensor | None, room: int, dim: int, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
+    """A tensor of that shape, `like` in type and device, with at least `room` along `dim`; what there was stays. It grows by halves."""
+    if tensor is not None and tensor.shape[dim] >= room:
+        return tensor
+    if tensor is not None:
+        room = max(room, tensor.shape[dim] * 3 // 2)
+    grown = like.new_empty([room if d == dim else n for d, n in enumerate(shape)])
+    if tensor is not None:
+        grown.narrow(dim, 0, tensor.shape[dim]).copy_(tensor)
+    return grown
+
+
+class Sequence:
+    """One text. Positions count its tokens, whatever the batch pads it with."""
+
+    def __init__(self, session: c.Session, layers: int) -> None:
+        self.session = session
+        self.ids = np.zeros(0, np.uint32)  # (known)
+        self.room = 0  # for so many tokens
+        self.keys: list[torch.Tensor | None] = [None] * layers  # each (kv_heads, room, head_dim), after RoPE
+        self.values: list[torch.Tensor | None] = [None] * layers
+        self.stored: torch.Tensor | None = None  # (slots, hidden): the Aux Cache
+        self.waiting: torch.Tensor | None = None  # (slots, hidden): where chunks ended
+
+    def clone(self) -> Sequence:
+        other = copy.copy(self)
+        other.session = self.session.clone()
+        other.ids = self.ids.copy()
+        copied = lambda tensor: None if tensor is None else tensor.clone()
+        other.keys, other.values = [copied(k) for k in self.keys], [copied(v) for v in self.values]
+        other.stored, other.waiting = copied(self.stored), copied(self.waiting)
+        return other
+
+    def make_room(self, tokens: int) -> None:
+        if tokens > self.room:
+            self.room = max(tokens, self.room * 3 // 2)
+
+    def put(self, layer: int, rows: torch.Tensor | slice, keys: torch.Tensor, values: torch.Tensor) -> None:
+        """Keys and values (kv_heads, rows, head_dim) of the tokens at these positions."""
+        for cache, new in ((self.keys, keys), (self.values, values)):
+            cache[layer] = there = with_room(cache[layer], self.room, 1, (new.shape[0], 0, new.shape[2]), new)
+            if isinstance(rows, slice):
+                there[:, rows] = new
+            else:
+                there.index_copy_(1, rows, new)
+
+    def take(self, layer: int, active: torch.Tensor | slice) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values (kv_heads, active, head_dim) of the tokens at these positions, which the layer has."""
+        keys, values = self.keys[layer], self.values[layer]
+        assert keys is not None and values is not None
+        if isinstance(active, slice):
+            return keys[:, active], values[:, active]
+        return keys.index_select(1, active), values.index_select(1, active)
+
+    def truncate(self, tokens: int) -> None:
+        self.session.truncate(tokens)
+        self.ids = self.ids[:tokens]
+
+
+@dataclasses.dataclass(frozen=True)
+class Statistics:
+    """One row is one token in one layer; those of all texts of a batch together."""
+
+    rows: int  # computed
+    dense_rows: int  # what the dense model computes in the same steps
+    revived: int  # of `rows`: those of tokens that had been dropped and came back
+    prefill_rows: tuple[int, ...]  # by layer, of the prompts
+    prefill_dense_rows: tuple[int, ...]
+
+
+class PrunedCache(Cache):
+    """The cache of a pruned model, in the place of DynamicCache: `generate` returns it (return_dict_in_generate), takes it back for the
+    next turn (past_key_values), crops it, and reorders it; copy.deepcopy forks it."""
+
+    def __init__(self, library: c.Library, policy: str, decoder: Decoder, max_tokens: int = 0) -> None:
+        super().__init__(layers=[])
+        self._library, self._policy, self._decoder, self._max_tokens = library, policy, decoder, max_tokens
+        self._scratch = library.scratch()
+        self.sequences: list[Sequence] = []
+        self.mask = np.zeros((0, 0), bool)  # (batch, columns): which columns are tokens, and not padding
+        self.prompt_until: int | None = None  # a prompt ends at this column, and may come in chunks
+        self.angles: tuple[torch.Tensor, torch.Tensor] | None = None  # cosines and sines (1, places, head_dim)
+        self._new_session()  # a policy that is wrong is told of at once
+
+    def _new_session(self) -> c.Session:
+        layers = len(self._decoder.windows)
+        return self._library.session(self._policy, layers, 0, self._decoder.attention_after, self._scratch)
+
+    def begin(self, new: np.ndarray) -> None:
+        """Takes in columns (batch, new) of a step that is about to begin: True where there is a token."""
+        if not self.sequences:
+            self.sequences = [Sequence(self._new_session(), len(self._decoder.windows)) for _ in range(len(new))]
+            self.mask = np.zeros((len(new), 0), bool)
+        self.mask = np.concatenate([self.mask, new], 1)
+
+    def reserve(self, max_tokens: int) -> None:
+        """Room for so many columns, at once."""
+        self._max_tokens = max_tokens
+
+    @property
+    def room(self) -> int:
+        return max(self._max_tokens, self.mask.shape[1])
+
+    @property
+    def statistics(self) -> Statistics:
+        rows = dense = revived = 0
+        layers = len(self._decoder.windows)
+        prefill, prefill_dense = np.zeros(layers, int), np.zeros(layers, int)
+        for sequence in self.sequences:
+            s = sequence.session.statistics
+            rows, dense, revived = rows + s.rows, dense + s.dense_rows, revived + s.revived
+            prefill += np.array(s.prefill_rows[:layers])
+            prefill_dense += np.array(s.prefill_dense_rows[:layers])
+        return Statistics(rows, dense, revived, tuple(prefill.tolist()), tuple(prefill_dense.tolist()))
+
+    # What transformers asks of a cache.
+
+    def __len__(self) -> int:
+        return len(self._decoder.windows)
+
+    def __repr__(self) -> str:
+        return f"PrunedCache({self._policy!r}, batch={len(self.sequences)}, columns={self.mask.shape[1]})"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> PrunedCache:
+        other = copy.copy(self)
+        other.sequences = [sequence.clone() for sequence in self.sequences]
+        other.mask = self.mask.copy()
+        return other
+
+    def update(self, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        raise RuntimeError("PrunedCache: expected a model within lazyprune.prune, found one that computes every token")
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        return self.mask.shape[1]
+
+    def get_mask_sizes(self, query_length: int, layer_idx: int = 0) -> tuple[int, int]:
+        return self.mask.shape[1] + query_length, 0
+
+    def get_max_length(self, layer_idx: int | None = None) -> int:
+        return -1
+
+    def reset(self) -> None:
+        self.sequences, self.mask = [], np.zeros((0, 0), bool)
+
+    def crop(self, tokens_to_remove: int) -> None:
+        """Forgets the last -tokens_to_remove columns. A positive number is, as in earlier versions of transformers, that of those to stay."""
+        columns = self.mask.shape[1]
+        if tokens_to_remove < -columns:
+            raise ValueError(f"crop: expected {-columns} and more, found {tokens_to_remove}")
+        self.mask = self.mask[:, : tokens_to_remove if tokens_to_remove > 0 else columns + tokens_to_remove]
+        for sequence, tokens in zip(self.sequences, self.mask.sum(1).tolist()):
+            sequence.truncate(tokens)
+
+    def _select(self, chosen: Ordered[int]) -> None:
+        """Text i is from now on what text chosen[i] was. What is chosen once is moved, what is chosen again is copied."""
+        taken: set[int] = set()
+        selected = []
+        for i in chosen:
+            selected.append(self.sequences[i].clone() if i in taken else self.sequences[i])
+            taken.add(i)
+        self.sequences, self.mask = selected, self.mask[list(chosen)]
+
+    def reorder_cache(self, beam_idx: torch.Tensor) -> None:
+        self._select(beam_idx.tolist())
+
+    def batch_select_indices(self, indices: torch.Tensor) -> None:
+        self._select(np.arange(len(self.sequences))[indices.cpu().numpy()].tolist())
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        self._select([i for i in range(len(self.sequences)) for _ in range(repeats)])
+
+    def activate_past_recording(self) -> None:
+        """Every token can be taken back as it is."""
+
+    @property
+    def batch_size(self) -> int:
+        return len(self.sequences) or -1
+
+    @property
+    def is_compileable(self) -> bool:
+        return False
+
+    @property
+    def is_initialized(self) -> bool:
+        return bool(self.sequences)
+
+    @property
+    def is_croppable(self) -> bool:
+        return True
+
+    @property
+    def is_sliding(self) -> list[bool]:
+        return [False] * len(self)

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: MIT
+"""What there is to know of a model: its layers, what each may see, and where its tokens' places become angles."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+from transformers import GenerationMixin, PreTrainedModel
+
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+ATTENTION = ("sdpa", "eager")
+# Frequencies that depend on how long the text is by now: they are computed anew in each step, as the model does.
+_BY_LENGTH = ("dynamic", "longrope")
+
+
+@dataclasses.dataclass(frozen=True)
+class Decoder:
+    """A causal language model of one of FAMILIES."""
+
+    model: PreTrainedModel
+    windows: tuple[int | None, ...]  # of each layer: it sees so many tokens, itself among them; None: all
+    heads: int
+    kv_heads: int
+
+    @staticmethod
+    def of(model: torch.nn.Module) -> Decoder:
+        """Finds it in a model, or in what wraps one. ValueError where it is none that is known."""
+        inner = next((m for m in model.modules() if isinstance(m, PreTrainedModel) and isinstance(m, GenerationMixin)), None)
+        if inner is None:
+            raise ValueError(f"model: expected a language model of transformers, found {type(model).__name__}")
+        config = inner.config
+        if config.model_type not in FAMILIES:
+            raise ValueError(f"model: expected one of {', '.join(FAMILIES)}, found {config.model_type}")
+        if config._attn_implementation not in ATTENTION:
+            raise ValueError(f"model: expected attn_implementation {' or '.join(ATTENTION)}, found {config._attn_implementation}")
+        layers = config.num_hidden_layers
+        window = getattr(config, "sliding_window", None)
+        types = getattr(config, "layer_types", None) or ["sliding_attention" if window else "full_attention"] * layers
+        unknown = sorted(set(types) - {"full_attention", "sliding_attention"})
+        if unknown:
+            raise ValueError(f"model: expected layers of full_attention or sliding_attention, found {', '.join(unknown)}")
+        windows = tuple(window if kind == "sliding_attention" else None for kind in types)
+        return Decoder(inner, windows, config.num_attention_heads, config.num_key_value_heads)
+
+    @property
+    def layers(self) -> torch.nn.ModuleList:
+        return self.model.model.layers
+
+    @property
+    def attention_after(self) -> list[int] | None:
+        """Where layers of both kinds stand: after so many layers attention tells of all tokens."""
+        if all(self.windows) or not any(self.windows):
+            return None
+        return [layer + 1 for layer, window in enumerate(self.windows[:-1]) if window is None]
+
+    def angles(self, positions: int, like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Cosines and sines (1, positions, head_dim) of the places 0, 1, ..."""
+        return self.model.model.rotary_emb(like, torch.arange(positions, device=like.device)[None])
+
+    @property
+    def angles_by_length(self) -> bool:
+        return self.model.config.rope_parameters.get("rope_type", "default") in _BY_LENGTH

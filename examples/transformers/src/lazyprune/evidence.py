@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: MIT
+"""What the policies want to see, made on the device where the layer computes, and brought to the host in one piece."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from . import c
+
+if TYPE_CHECKING:
+    from .step import Part, Step
+
+
+def _float(tensor: torch.Tensor) -> torch.Tensor:
+    """At least float: scores decide who stays."""
+    return tensor if tensor.dtype == torch.float64 else tensor.float()
+
+
+def probabilities(
+    query: torch.Tensor, keys: torch.Tensor, seen: torch.Tensor | None, scaling: float
+) -> torch.Tensor:
+    """The attention (heads, queries, active) of queries (heads, queries, head_dim) to keys (kv_heads, active, head_dim): one more product,
+    since fused attention yields none. seen (queries, active), or None for everything."""
+    heads, queries, head_dim = query.shape
+    grouped = _float(query).reshape(keys.shape[0], -1, head_dim)  # the query heads of a group follow each other
+    logits = (grouped @ _float(keys).mT).reshape(heads, queries, -1) * scaling
+    if seen is not None:
+        logits = logits.masked_fill(~seen, float("-inf"))
+    return logits.softmax(-1)
+
+
+def look(
+    step: Step, part: Part, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, window: int | None, scaling: float
+) -> dict[str, Any]:
+    """Of the layer entered. query (heads, finish, head_dim); keys, values (kv_heads, active, head_dim)."""
+    kind = part.plan.wants
+    shown: dict[str, Any] = {"kind": kind}
+    if kind in (c.ATTENTION, c.WINDOW, c.VALUES):
+        queries = part.plan.window if kind == c.WINDOW else 1
+        rows = part.rows.last(queries)
+        seen = part.visible(rows, window, keys.device) if queries > 1 or window is not None else None
+        p = probabilities(query[:, query.shape[1] - queries :], keys, seen, scaling)
+        if kind == c.ATTENTION and step.scorer is not None:
+            scores = step.scorer(p[:, 0], part.active.tensor(keys.device))
+            if scores.shape != (len(part.active),):
+                raise ValueError(f"scorer: expected scores ({len(part.active)},), found {tuple(scores.shape)}")
+            p = scores[None, None]
+        elif part.plan.over_heads == c.MEAN:
+            p = p.mean(0, keepdim=True)
+        elif part.plan.over_heads == c.MAX:
+            p = p.amax(0, keepdim=True)
+        shown.update(heads=p.shape[0], queries=queries, stride=len(part.active), data=p.transpose(0, 1))
+    if kind == c.VALUES:
+        shown.update(kv_heads=values.shape[0], head_dim=values.shape[2], values_stride=values.shape[0] * values.shape[2])
+        shown.update(values=values.transpose(0, 1))
+    if kind == c.KEYS:
+        shown.update(kv_heads=keys.shape[0], head_dim=keys.shape[2], stride=keys.shape[0] * keys.shape[2], data=keys.transpose(0, 1))
+    return shown
+
+
+def to_host(step: Step, x: torch.Tensor) -> list[dict[str, Any]]:
+    """The evidence of each text, as the library reads it. x (rows, hidden): what the layer put out."""
+    if step.scorer is not None and any(part.plan.wants not in (c.NOTHING, c.ATTENTION) for part in step.parts):
+        raise ValueError("scorer: expected a policy whose own scorer sees attention, found one that wants other evidence")
+    shown = []
+    for part in step.parts:
+        if part.plan.wants == c.HIDDEN:
+            rows = x[part.first : part.first + len(part.rows)]
+            part.shown = {"kind": c.HIDDEN, "hidden": x.shape[1], "stride": x.shape[1], "data": rows}
+        elif part.plan.wants == c.IDS:
+            part.shown = {"kind": c.IDS, "ids": part.sequence.ids, "ids_count": len(part.sequence.ids)}
+        shown.append(part.shown)
+        part.shown = {}
+    tensors = [(text, name) for text in shown for name in ("data", "values") if isinstance(text.get(name), torch.Tensor)]
+    if tensors:
+        flat = torch.cat([text[name].reshape(-1).float() for text, name in tensors]).cpu().numpy()
+        first = 0
+        for text, name in tensors:
+            count = text[name].numel()
+            text[name] = np.ascontiguousarray(flat[first : first + count])
+            first += count
+    return shown

@@ -1,0 +1,328 @@
+# SPDX-License-Identifier: MIT
+"""One forward pass of a batch under its sessions' plans. The rows of all texts are one batch in every product, without padding; attention,
+plans and what the policies are shown are each text's own. The model's own layers compute: they are handed fewer rows, each with its place in
+the text, and an attention function that brings the rows' keys and values into the cache and attends over the active tokens."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from . import c, evidence
+from .cache import PrunedCache, Sequence, with_room
+from .decoder import Decoder
+
+ATTENTION = "lazyprune"  # the attention function's name among those of transformers
+
+_SOURCE = np.dtype({"names": ["origin", "index"], "formats": ["u1", "u4"], "offsets": [0, 4], "itemsize": 8})
+_SPILL = np.dtype({"names": ["row", "slot", "origin", "to"], "formats": ["u4", "u4", "u1", "u1"], "itemsize": 12})
+
+
+def _array(of: Any, dtype: Any) -> np.ndarray:
+    """A copy of what the library hands out: that is valid until the layer is left."""
+    return np.frombuffer(of, dtype).copy() if len(of) else np.zeros(0, dtype)
+
+
+class Positions:
+    """Ascending places in a text, on the host, and on the device where they are needed. A run of them is a slice, which copies nothing."""
+
+    def __init__(self, positions: np.ndarray) -> None:
+        self.host = positions
+        self.run = len(positions) > 0 and int(positions[-1]) - int(positions[0]) + 1 == len(positions)
+        self._there: torch.Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.host)
+
+    def tensor(self, device: torch.device) -> torch.Tensor:
+        if self._there is None or self._there.device != device:
+            self._there = torch.from_numpy(self.host.astype(np.int64)).to(device)
+        return self._there
+
+    def index(self, device: torch.device) -> torch.Tensor | slice:
+        return slice(int(self.host[0]), int(self.host[-1]) + 1) if self.run else self.tensor(device)
+
+    def last(self, count: int) -> Positions:
+        return self if count == len(self) else Positions(self.host[len(self) - count :])
+
+    def same(self, positions: np.ndarray) -> Positions:
+        """These, where they are the same, with what is known of them."""
+        return self if np.array_equal(self.host, positions) else Positions(positions)
+
+
+_NOWHERE = Positions(np.zeros(0, np.uint32))
+
+
+@dataclasses.dataclass
+class Part:
+    """A text's part of the step, in the layer entered."""
+
+    sequence: Sequence
+    outputs: int
+    plan: c.Plan = dataclasses.field(default_factory=c.Plan)
+    active: Positions = _NOWHERE
+    rows: Positions = _NOWHERE
+    finish: int = 0
+    first: int = 0  # of its rows in the batch
+    shown: dict[str, Any] = dataclasses.field(default_factory=dict)  # what the policy wants to see, still on the device
+    masks: dict[tuple, torch.Tensor | None] = dataclasses.field(default_factory=dict)
+
+    def enter(self, layer: int) -> np.ndarray:
+        """The rows' sources."""
+        self.plan = plan = self.sequence.session.enter(layer)
+        active, rows = self.active.same(_array(plan.active, np.uint32)), self.rows.same(_array(plan.rows, np.uint32))
+        if active is not self.active or rows is not self.rows or plan.finish != self.finish:
+            self.masks = {}
+        self.active, self.rows, self.finish = active, rows, plan.finish
+        return _array(plan.sources, _SOURCE)
+
+    def visible(self, queries: Positions, window: int | None, device: torch.device) -> torch.Tensor:
+        """(queries, active): each sees the active tokens up to itself, of them those within its window."""
+        key, query = self.active.tensor(device)[None], queries.tensor(device)[:, None]
+        seen = key <= query
+        return seen if window is None else seen & (key > query - window)
+
+    def is_causal(self, window: int | None) -> bool:
+        """Whether the i-th query sees the first i active tokens: every one is a row, so that rows are gathered, and nothing is masked."""
+        inside = window is None or not len(self.active) or int(self.active.host[-1]) - int(self.active.host[0]) < window
+        return inside and self.finish == len(self.rows) == len(self.active)
+
+    def mask(self, window: int | None, device: torch.device) -> torch.Tensor | None:
+        """(1, 1, finish, active), or None where every query sees all."""
+        if (window, device) not in self.masks:
+            queries = self.rows.last(self.finish)
+            far = window is not None and int(queries.host[-1]) - int(self.active.host[0]) >= window
+            everything = not far and int(queries.host[0]) >= int(self.active.host[-1])
+            self.masks[window, device] = None if everything else self.visible(queries, window, device)[None, None]
+        return self.masks[window, device]
+
+
+def attention(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float,
+    dropout: float = 0.0,
+    *,
+    lazyprune: Step,
+    **kwargs: Any,
+) -> tuple[torch.Tensor, None]:
+    """query (1, heads, rows, head_dim), key and value (1, kv_heads, rows, head_dim), after RoPE. Returns (1, rows, heads, head_dim)."""
+    return lazyprune.attend(module, query, key[0], value[0], scaling), None
+
+
+class Step:
+    """`scorer`: (heads, active), (active) -> (active), in the place of the policy's own."""
+
+    def __init__(self, decoder: Decoder, cache: PrunedCache, scorer: Callable[..., torch.Tensor] | None) -> None:
+        self.decoder, self.cache, self.scorer = decoder, cache, scorer
+        self.parts: list[Part] = []
+        self.keys_alone = False  # the layer is asked for the keys and values of the rows that it does not finish
+        self._layer_entered = 0
+        self._angles_of: list[Positions] = []
+
+    def run(self, tokens: list[np.ndarray], phase: int, outputs: int, look: Callable[[Part, int, np.ndarray], None]) -> list[torch.Tensor]:
+        """Reads the tokens of each text; in a chunk some may have none. Returns the hidden states (outputs, hidden) of each behind all
+        layers, those of the last tokens. A failure forgets the new tokens, of all texts."""
+        sequences, tokens = zip(*((s, ids) for s, ids in zip(self.cache.sequences, tokens) if len(ids)))
+        self.parts = [Part(s, min(outputs, len(ids))) for s, ids in zip(sequences, tokens)]
+        for part, ids in zip(self.parts, tokens):
+            part.sequence.session.check(len(ids), phase, part.outputs)
+        known = [len(s.ids) for s in sequences]
+        try:
+            layers = 0
+            for part, ids in zip(self.parts, tokens):
+                sequence = part.sequence
+                sequence.ids = np.concatenate([sequence.ids, ids])
+                sequence.make_room(max(len(sequence.ids), self.cache.room))
+                layers = sequence.session.begin(len(ids), phase, part.outputs)
+            x = self._layers(layers, look)
+            for part in self.parts:
+                part.sequence.session.finish()
+        except BaseException:
+            for sequence, before in zip(sequences, known):
+                sequence.session.abandon()
+                sequence.ids = sequence.ids[:before]
+            raise
+        if outputs == 0 or x is None:
+            return []
+        return [x[part.first + len(part.rows) - part.outputs : part.first + len(part.rows)] for part in self.parts]
+
+    def _layers(self, layers: int, look: Callable[[Part, int, np.ndarray], None]) -> torch.Tensor | None:
+        config = self.decoder.model.config
+        implementation = config._attn_implementation
+        self._inner = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, _eager_of(self.decoder.layers[0]))
+        self._causal_by_flag = implementation == "sdpa"
+        config._attn_implementation = ATTENTION
+        try:
+            x = None
+            for layer in range(layers):
+                x = self._layer(layer, x, look)
+            return x
+        finally:
+            config._attn_implementation = implementation
+
+    def _layer(self, layer: int, x: torch.Tensor | None, look: Callable[[Part, int, np.ndarray], None]) -> torch.Tensor:
+        x = self._gather(layer, x, look)
+        self._layer_entered = layer
+        module = self.decoder.layers[layer]
+        self._read_angles(x)
+        unfinished = [np.arange(p.first, p.first + len(p.rows) - p.finish) for p in self.parts]
+        if not any(len(rows) for rows in unfinished):
+            x = self._call(module, x, None)
+        else:
+            # Keys and values are all that the last layer is asked for of most tokens.
+            self.keys_alone = True
+            alone = torch.from_numpy(np.concatenate(unfinished)).to(x.device)
+            module.get_submodule("self_attn")(module.get_submodule("input_layernorm")(x[alone])[None], **self._words(alone))
+            self.keys_alone = False
+            finished = [np.arange(p.first + len(p.rows) - p.finish, p.first + len(p.rows)) for p in self.parts]
+            rest = torch.from_numpy(np.concatenate(finished)).to(x.device)
+            if len(rest):
+                x = x.index_copy(0, rest, self._call(module, x[rest], rest))
+        self._leave(x)
+        return x
+
+    def _call(self, module: torch.nn.Module, x: torch.Tensor, rows: torch.Tensor | None) -> torch.Tensor:
+        y = module(x[None], use_cache=False, **self._words(rows))
+        return (y[0] if isinstance(y, tuple) else y)[0]
+
+    def _words(self, rows: torch.Tensor | None) -> dict[str, Any]:
+        """What the layer is told beside the hidden states, of these rows of the batch."""
+        cos, sin = self._cos, self._sin
+        if rows is not None:
+            cos, sin = cos[:, rows], sin[:, rows]
+        return {"position_embeddings": (cos, sin), "attention_mask": None, "past_key_values": None, "lazyprune": self}
+
+    def _read_angles(self, x: torch.Tensor) -> None:
+        """Of the rows of the batch, each by its place in its text."""
+        known = max(len(p.sequence.ids) for p in self.parts)
+        table = self.cache.angles
+        if self.decoder.angles_by_length or table is None or table[0].shape[1] < known or table[0].device != x.device:
+            self.cache.angles = table = self.decoder.angles(known if self.decoder.angles_by_length else max(known, self.cache.room), x)
+        rows = [p.rows for p in self.parts]
+        if self._angles_of == rows:
+            return
+        index = rows[0].index(x.device) if len(rows) == 1 else torch.cat([r.tensor(x.device) for r in rows])
+        self._cos, self._sin, self._angles_of = table[0][:, index], table[1][:, index], rows
+
+    def _gather(self, layer: int, x: torch.Tensor | None, look: Callable[[Part, int, np.ndarray], None]) -> torch.Tensor:
+        """The inputs (rows, hidden) of the layer's rows: from the embedding table, the layer before, the Aux Cache, and where chunks wait."""
+        pieces, same, first = [], x is not None, 0
+        for part in self.parts:
+            before, rows_before = part.first, len(part.rows)
+            sources = part.enter(layer)
+            look(part, layer, sources)
+            carried = sources["origin"] == c.CARRIED
+            index = sources["index"].astype(np.int64)
+            same = same and len(index) == rows_before and bool(carried.all()) and np.array_equal(index, np.arange(rows_before))
+            pieces.append((part, before, sources["origin"], index))
+            part.first = first
+            first += len(part.rows)
+        if same and x is not None:
+            return x
+        return torch.cat([self._piece(part, before, origin, index, x) for part, before, origin, index in pieces])
+
+    def _piece(self, part: Part, before: int, origin: np.ndarray, index: np.ndarray, x: torch.Tensor | None) -> torch.Tensor:
+        embeddings = self.decoder.model.get_input_embeddings()
+
+        def read(place: int, index: np.ndarray) -> torch.Tensor:
+            if place == c.EMBEDDING:
+                return embeddings(torch.from_numpy(part.sequence.ids[index].astype(np.int64)).to(embeddings.get_parameter("weight").device))
+            memory = {c.CARRIED: x, c.STORED: part.sequence.stored, c.WAITING: part.sequence.waiting}[place]
+            assert memory is not None
+            return memory.index_select(0, torch.from_numpy(index + (before if place == c.CARRIED else 0)).to(memory.device))
+
+        places = np.unique(origin)
+        if len(places) == 1:
+            return read(int(places[0]), index)
+        out = None
+        for place in places.tolist():
+            here = np.flatnonzero(origin == place)
+            rows = read(place, index[here])
+            out = rows.new_empty(len(index), rows.shape[1]) if out is None else out
+            out[torch.from_numpy(here).to(out.device)] = rows.to(out.device)
+        return rows[:0] if out is None else out
+
+    def attend(
+        self, module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float
+    ) -> torch.Tensor:
+        layer, device = self._layer_entered, key.device
+        window = self.decoder.windows[layer]
+        out = query.new_zeros(1, query.shape[2], query.shape[1], query.shape[3])
+        first = 0
+        for part in self.parts:
+            # Of a layer that finishes some rows alone, the others came in a call before.
+            split = part.finish < len(part.rows)
+            count = len(part.rows) - part.finish if self.keys_alone else part.finish
+            rows = Positions(part.rows.host[:count] if self.keys_alone else part.rows.host[len(part.rows) - count :]) if split else part.rows
+            here = slice(first, first + count)
+            first += count
+            if count == 0:
+                continue
+            part.sequence.put(layer, rows.index(device), key[:, here], value[:, here])
+            if self.keys_alone:
+                continue
+            if part.is_causal(window):
+                keys, values = key[:, here], value[:, here]
+            else:
+                keys, values = part.sequence.take(layer, part.active.index(device))
+            out[0, here] = self._attend(module, part, query[:, :, here], keys, values, window, scaling)
+            if part.plan.wants:
+                part.shown = evidence.look(self, part, query[0, :, here], keys, values, window, scaling)
+        return out
+
+    def _attend(
+        self,
+        module: torch.nn.Module,
+        part: Part,
+        query: torch.Tensor,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        window: int | None,
+        scaling: float,
+    ) -> torch.Tensor:
+        causal = self._causal_by_flag and part.is_causal(window)
+        mask = None if causal else part.mask(window, keys.device)
+        if mask is not None and not self._causal_by_flag:  # added to the logits
+            mask = torch.zeros(mask.shape, dtype=query.dtype, device=mask.device).masked_fill_(~mask, torch.finfo(query.dtype).min)
+        words = {"is_causal": causal and query.shape[2] > 1} if self._causal_by_flag else {}
+        attended, _ = self._inner(module, query, keys[None], values[None], mask, dropout=0.0, scaling=scaling, **words)
+        return attended[0]
+
+    def _leave(self, x: torch.Tensor) -> None:
+        """Shows the policies what they want to see, brought to the host at once, and saves the rows that they drop."""
+        for part, shown in zip(self.parts, evidence.to_host(self, x)):
+            session = part.sequence.session
+            spills = _array(session.leave(**shown), _SPILL)
+            for to in (c.STORED, c.WAITING):
+                for place in (c.CARRIED, c.WAITING):
+                    these = spills[(spills["to"] == to) & (spills["origin"] == place)]
+                    if len(these):
+                        self._save(part, to, place, these, x)
+
+    def _save(self, part: Part, to: int, place: int, spills: np.ndarray, x: torch.Tensor) -> None:
+        name = "waiting" if to == c.WAITING else "stored"
+        memory = with_room(getattr(part.sequence, name), int(spills["slot"].max()) + 1, 0, (0, x.shape[1]), x)
+        rows = spills["row"].astype(np.int64)
+        source, index = (part.sequence.waiting, rows) if place == c.WAITING else (x, rows + part.first)
+        assert source is not None
+        slots = torch.from_numpy(spills["slot"].astype(np.int64)).to(memory.device)
+        memory.index_copy_(0, slots, source.index_select(0, torch.from_numpy(index).to(source.device)).to(memory.device))
+        setattr(part.sequence, name, memory)
+
+
+def _eager_of(layer: torch.nn.Module) -> Callable[..., Any]:
+    """The attention function that the layer's own module spells out."""
+    return sys.modules[type(layer).__module__].eager_attention_forward
+
+
+ALL_ATTENTION_FUNCTIONS.register(ATTENTION, attention)

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: MIT
+"""What each layer of each step saw and computed, as `lazyprune compare` reads it (examples/VALIDATING.md)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import torch
+
+from . import c
+
+
+class TraceRecorder:
+    """`prune(model, policy, trace=recorder)` records runs of one text; `steps` are those so far, `write(path)` writes them as JSON Lines.
+    Chunks of a prompt belong to the step that answers it."""
+
+    def __init__(self, logits: bool = False) -> None:
+        self.steps: list[dict[str, Any]] = []
+        self._logits = logits
+        self._layers: list[dict[str, set[int]]] = []
+        self._tokens: list[int] = []
+
+    def begin(self, tokens: list[np.ndarray], layers: int) -> None:
+        if len(tokens) != 1:
+            raise ValueError(f"trace: expected one text, found a batch of {len(tokens)}")
+        self._layers = self._layers or [{"active": set(), "rows": set(), "revived": set()} for _ in range(layers)]
+        self._tokens += tokens[0].tolist()
+
+    def look(self, part: Any, layer: int, sources: np.ndarray) -> None:
+        rows = part.rows.host
+        here = self._layers[layer]
+        here["active"].update(part.active.host.tolist())
+        here["rows"].update(rows.tolist())
+        here["revived"].update(rows[sources["origin"] == c.STORED].tolist())
+
+    def finish(self, logits: torch.Tensor) -> None:
+        """Logits (vocabulary) of the last token."""
+        layers = [{name: sorted(positions) for name, positions in layer.items()} for layer in self._layers]
+        step = {"step": len(self.steps), "tokens": self._tokens, "layers": layers, "next": int(logits.argmax())}
+        if self._logits:
+            step["logits"] = logits.tolist()
+        self.steps.append(step)
+        self._layers, self._tokens = [], []
+
+    def write(self, path: str) -> None:
+        with open(path, "w", encoding="utf-8") as file:
+            for step in self.steps:
+                file.write(json.dumps(step) + "\n")

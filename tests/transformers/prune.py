@@ -1,0 +1,362 @@
+# SPDX-License-Identifier: MIT
+"""What `lazyprune.prune` promises, on small random models: keep-all is plain transformers, a text has in a batch what it has alone, and caches
+go on, crop, fork and reorder.
+
+prune.py FOLDER_OF_THE_PACKAGE
+"""
+
+import copy
+import re
+import sys
+import unittest
+
+sys.path.insert(0, sys.argv.pop(1))
+
+try:
+    import torch
+    import transformers
+except ImportError as fault:
+    print(f"skipped: {fault}")
+    sys.exit(77)
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+    set_seed,
+)
+
+import lazyprune
+
+torch.set_num_threads(1)
+SMALL = {
+    "vocab_size": 100,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 6,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 512,
+    "eos_token_id": None,
+    "pad_token_id": 0,
+}
+PRUNED = "lazyllm --stages 2:0.5,4:0.5"
+
+
+def random_model(config=LlamaConfig, kind=LlamaForCausalLM, **more):
+    torch.manual_seed(1)
+    model = kind(config(**SMALL, **more)).double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():  # attention that looks at some tokens more than at others
+            if parameter.ndim == 2:
+                parameter.normal_(std=0.15)
+    return model
+
+
+FAMILIES = {
+    "llama": lambda: random_model(),
+    "llama, scaled": lambda: random_model(rope_parameters={"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}),
+    "llama, by length": lambda: random_model(rope_parameters={"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}),
+    "mistral": lambda: random_model(MistralConfig, MistralForCausalLM, sliding_window=16),
+    "qwen2": lambda: random_model(Qwen2Config, Qwen2ForCausalLM),
+    "qwen2, windows": lambda: random_model(
+        Qwen2Config, Qwen2ForCausalLM, use_sliding_window=True, sliding_window=16, max_window_layers=4
+    ),
+    "qwen3": lambda: random_model(Qwen3Config, Qwen3ForCausalLM, head_dim=32),
+}
+
+
+def ids(tokens, batch=1, seed=2):
+    return torch.randint(3, 100, (batch, tokens), generator=torch.Generator().manual_seed(seed))
+
+
+def padded():
+    batch, mask = ids(40, 3), torch.ones(3, 40, dtype=torch.long)
+    mask[0, :7] = 0
+    mask[2, :21] = 0
+    return batch, mask
+
+
+def greedy(model, inputs, tokens=12, **more):
+    return model.generate(inputs, max_new_tokens=tokens, do_sample=False, **more)
+
+
+class KeepAll(unittest.TestCase):
+    """The policy `dense` computes what the model computes."""
+
+    def test_logits_and_text_of_every_family(self):
+        for name, make in FAMILIES.items():
+            for implementation in ("sdpa", "eager"):
+                with self.subTest(name=name, implementation=implementation), torch.no_grad():
+                    model = make()
+                    model.set_attn_implementation(implementation)
+                    plain, text = model(ids(50)).logits, greedy(model, ids(50))
+                    with lazyprune.prune(model, "dense"):
+                        self.assertLess((model(ids(50)).logits - plain).abs().max(), 1e-12)
+                        self.assertTrue(torch.equal(greedy(model, ids(50)), text))
+                    self.assertEqual(model.config._attn_implementation, implementation)
+
+    def test_ways_to_generate(self):
+        model = random_model()
+        batch, mask = padded()
+        ways = {
+            "a batch": lambda: greedy(model, batch, attention_mask=mask),
+            "sampling": lambda: (set_seed(3), model.generate(ids(30), max_new_tokens=20, do_sample=True))[1],
+            "samples of one prompt": lambda: (
+                set_seed(4),
+                model.generate(ids(30), max_new_tokens=9, do_sample=True, num_return_sequences=3),
+            )[1],
+            "beams": lambda: greedy(model, ids(30, 2), num_beams=3),
+            "drafts from the text": lambda: greedy(model, ids(10).repeat(1, 3), prompt_lookup_num_tokens=4, eos_token_id=1),
+            "drafts from a model": lambda: greedy(model, ids(30), assistant_model=assistant),
+            "without a cache": lambda: greedy(model, ids(20), tokens=4, use_cache=False),
+        }
+        assistant = random_model()
+        for name, way in ways.items():
+            with self.subTest(name=name):
+                plain = way()
+                with lazyprune.prune(model, "dense"):
+                    self.assertTrue(torch.equal(way(), plain))
+
+    def test_chunks(self):
+        model = random_model()
+        batch, mask = padded()
+        for inputs in ({"inputs": ids(50)}, {"inputs": batch, "attention_mask": mask}):
+            plain = greedy(model, **inputs)
+            with lazyprune.prune(model, "dense"):
+                self.assertTrue(torch.equal(greedy(model, **inputs, prefill_chunk_size=16), plain))
+
+    def test_rows_are_those_of_the_dense_model(self):
+        model = random_model()
+        with lazyprune.prune(model, "dense") as pruned:
+            greedy(model, ids(50), tokens=5)
+        self.assertEqual(pruned.statistics.rows, 6 * 54)
+        self.assertEqual(pruned.statistics.rows, pruned.statistics.dense_rows)
+
+
+class Pruned(unittest.TestCase):
+    def test_rows_are_left_out_and_come_back(self):
+        model = random_model()
+        rows = []
+        hook = model.model.layers[5].mlp.register_forward_hook(lambda module, inputs, output: rows.append(output.shape[-2]))
+        with lazyprune.prune(model, PRUNED) as pruned:
+            greedy(model, ids(100))
+        hook.remove()
+        self.assertEqual(pruned.statistics.prefill_rows, (100, 100, 50, 50, 25, 25))
+        self.assertGreater(pruned.statistics.revived, 0)
+        self.assertEqual(rows[0], 1)  # the last layer finishes the query's row alone
+        self.assertLess(pruned.statistics.rows, pruned.statistics.dense_rows)
+
+    def test_a_text_has_in_a_batch_what_it_has_alone(self):
+        batch, mask = padded()
+        for name, make in FAMILIES.items():
+            model = make()
+            policies = [PRUNED, "lazyllm_blocks --stages 2:0.5 --selector blocks:size=4 --decode dense", "static --stages 2:0.5", "streaming --schedule budget:after=0,tokens=20 --keep-first 2"]
+            for policy in ["lazyllm --stages 2:0.5"] if "windows" in name or "length" in name else policies:
+                with self.subTest(name=name, policy=policy), lazyprune.prune(model, policy):
+                    together = greedy(model, batch, attention_mask=mask)
+                    for i in range(3):
+                        alone = greedy(model, batch[i : i + 1, mask[i].bool()])
+                        self.assertTrue(torch.equal(together[i, -12:], alone[0, -12:]))
+
+    def test_chunks_are_one_prefill(self):
+        model = random_model()
+        batch, mask = padded()
+        for policy in (PRUNED, "pyramid_kv --scorer window_attention:window=4", "random", "dense"):
+            for inputs in ({"input_ids": ids(50)}, {"input_ids": batch, "attention_mask": mask}):
+                with self.subTest(policy=policy), lazyprune.prune(model, policy) as pruned:
+                    whole = model.generate(**inputs, max_new_tokens=10, do_sample=False)
+                    rows = pruned.statistics.rows
+                    for size in (7, 16, 49):
+                        chunks = model.generate(**inputs, max_new_tokens=10, do_sample=False, prefill_chunk_size=size)
+                        self.assertTrue(torch.equal(chunks, whole))
+                        self.assertEqual(pruned.statistics.rows, rows)
+
+    def test_every_kind_of_evidence(self):
+        model = random_model()
+        for scorer in (
+            "last_query_attention",
+            "last_query_attention:over=max",
+            "value_weighted_attention",
+            "window_attention:window=5",
+            "prompt_window_attention:window=5",
+            "accumulated_attention:over=max",
+            "key_norm",
+            "recency",
+            "random",
+        ):
+            with self.subTest(scorer=scorer), lazyprune.prune(model, f"custom --scorer {scorer} --stages 2:0.5") as pruned:
+                greedy(model, ids(40))
+                self.assertEqual(pruned.statistics.prefill_rows, (40, 40, 20, 20, 20, 20))
+
+    def test_a_scorer_of_ones_own(self):
+        model = random_model()
+        calls = []
+
+        def mean(attention, positions):
+            calls.append((tuple(attention.shape), tuple(positions.shape)))
+            return attention.mean(0)
+
+        with lazyprune.prune(model, PRUNED):
+            expected = greedy(model, ids(60))
+        with lazyprune.prune(model, PRUNED, scorer=mean):
+            self.assertTrue(torch.equal(greedy(model, ids(60)), expected))
+        self.assertEqual(calls[:2], [((4, 60), (60,)), ((4, 30), (30,))])
+        recorder = lazyprune.TraceRecorder()
+        with lazyprune.prune(model, "lazyllm --stages 3:0.5", scorer=lambda attention, positions: -positions.double(), trace=recorder):
+            greedy(model, ids(20), tokens=1)
+        self.assertEqual(recorder.steps[0]["layers"][3]["active"], [*range(9), 19])  # the first ones, and the query
+
+    def test_policies_of_a_registry(self):
+        library = lazyprune.Library(str(lazyprune.library.library_path()))
+        library.add_schedule("halves", lambda layer, scores: layer.active // 2 if layer.done == 3 else None, first=3)
+        model = random_model()
+        with lazyprune.prune(model, "custom --schedule halves", library=library) as pruned:
+            greedy(model, ids(40), prefill_chunk_size=11)
+        self.assertEqual(pruned.statistics.prefill_rows, (40, 40, 40, 20, 20, 20))
+
+
+class Caches(unittest.TestCase):
+    def setUp(self):
+        self.model = random_model()
+
+    def test_conversations_go_on(self):
+        for policy in ("dense", PRUNED):
+            with self.subTest(policy=policy), lazyprune.prune(self.model, policy) as pruned:
+                first = greedy(self.model, ids(30), tokens=6, return_dict_in_generate=True)
+                turn = torch.cat([first.sequences, ids(9, seed=5)], 1)
+                second = greedy(self.model, turn, tokens=6, past_key_values=first.past_key_values, return_dict_in_generate=True)
+                self.assertEqual(second.past_key_values.get_seq_length(), 30 + 6 + 9 + 6 - 1)
+                self.assertLessEqual(pruned.statistics.rows, 6 * 50)
+            if policy == "dense":
+                self.assertTrue(torch.equal(second.sequences, greedy(self.model, turn, tokens=6)))
+
+    def test_a_cache_of_one_document_forks(self):
+        with lazyprune.prune(self.model, PRUNED) as pruned, torch.no_grad():
+            document = pruned.cache()
+            self.model(ids(30), past_key_values=document, logits_to_keep=1)
+            answers = []
+            for seed in (6, 7, 6):
+                question = torch.cat([ids(30), ids(8, seed=seed)], 1)
+                answers.append(greedy(self.model, question, past_key_values=copy.deepcopy(document)))
+            self.assertTrue(torch.equal(answers[0], answers[2]))
+            self.assertEqual(document.get_seq_length(), 30)
+
+    def test_a_document_is_read_once(self):
+        batch, mask = padded()
+        question = ids(6, 3, seed=13)
+        whole, whole_mask = torch.cat([batch, question], 1), torch.cat([mask, torch.ones(3, 6, dtype=torch.long)], 1)
+        for policy in (PRUNED, "lazyllm_blocks --stages 3:0.3 --selector blocks:size=4", "pyramid_kv --scorer window_attention:window=4"):
+            with self.subTest(policy=policy), lazyprune.prune(self.model, policy) as pruned:
+                expected, rows = greedy(self.model, whole, attention_mask=whole_mask), pruned.statistics.rows
+                read = pruned.read(batch, mask)
+                again = copy.deepcopy(read)
+                for cache in (read, again):
+                    found = greedy(self.model, whole, attention_mask=whole_mask, past_key_values=cache)
+                    self.assertTrue(torch.equal(found, expected))
+                    self.assertEqual(pruned.statistics.rows, rows)
+
+    def test_a_rollback_goes_back(self):
+        with lazyprune.prune(self.model, "dense") as pruned, torch.no_grad():
+            cache = pruned.cache()
+            self.model(ids(30), past_key_values=cache)
+            expected = self.model(ids(5, seed=8), past_key_values=copy.deepcopy(cache)).logits
+            self.model(ids(11, seed=9), past_key_values=cache)
+            cache.crop(-11)
+            self.assertEqual(cache.get_seq_length(), 30)
+            found = self.model(ids(5, seed=8), past_key_values=cache).logits
+            self.assertTrue(torch.equal(found, expected))
+            with self.assertRaisesRegex(ValueError, "crop: expected -35 and more, found -36"):
+                cache.crop(-36)
+
+    def test_texts_are_chosen_and_repeated(self):
+        batch, mask = padded()
+        with lazyprune.prune(self.model, PRUNED) as pruned, torch.no_grad():
+            cache = pruned.cache()
+            self.model(batch, attention_mask=mask, past_key_values=cache, logits_to_keep=1)
+            next_ids = ids(1, 3, seed=10)
+            wider = torch.cat([mask, torch.ones(3, 1, dtype=torch.long)], 1)
+            expected = self.model(next_ids, attention_mask=wider, past_key_values=copy.deepcopy(cache), logits_to_keep=1).logits
+            cache.batch_repeat_interleave(2)
+            cache.reorder_cache(torch.tensor([5, 0, 0, 2]))
+            cache.batch_select_indices(torch.tensor([0, 2, 3]))
+            order = [2, 0, 1]
+            found = self.model(next_ids[order], attention_mask=wider[order], past_key_values=cache, logits_to_keep=1).logits
+            self.assertTrue(torch.allclose(found, expected[order], atol=1e-12))
+
+    def test_a_step_that_fails_is_forgotten(self):
+        with lazyprune.prune(self.model, PRUNED) as pruned, torch.no_grad():
+            cache = pruned.cache()
+            self.model(ids(30), past_key_values=cache, logits_to_keep=1)
+            expected = self.model(ids(1, seed=11), past_key_values=copy.deepcopy(cache)).logits
+            fault = self.model.model.layers[0].mlp.register_forward_hook(lambda *_: 1 / 0)
+            with self.assertRaises(ZeroDivisionError):
+                self.model(ids(7, seed=12), past_key_values=cache)
+            fault.remove()
+            self.assertEqual(cache.get_seq_length(), 30)
+            self.assertTrue(torch.equal(self.model(ids(1, seed=11), past_key_values=cache).logits, expected))
+
+
+class Errors(unittest.TestCase):
+    def fails(self, text, call, kind=ValueError):
+        with self.assertRaisesRegex(kind, re.escape(text)):
+            call()
+
+    def test_models(self):
+        gpt2 = GPT2LMHeadModel(GPT2Config(n_embd=32, n_layer=2, n_head=2, vocab_size=50))
+        self.fails("model: expected one of llama, mistral, qwen2, qwen3, found gpt2", lambda: lazyprune.prune(gpt2))
+        self.fails("model: expected a language model of transformers, found Linear", lambda: lazyprune.prune(torch.nn.Linear(2, 2)))
+        model = random_model()
+        model.config._attn_implementation = "flex_attention"
+        self.fails("expected attn_implementation sdpa or eager, found flex_attention", lambda: lazyprune.prune(model))
+
+    def test_policies(self):
+        model = random_model()
+        self.fails("expected one of lazyllm", lambda: lazyprune.prune(model, "lazy"), lazyprune.Error)
+        self.fails("stages: stage 1: expected LAYER:SHARE", lambda: lazyprune.prune(model, "lazyllm --stages 2:x"), lazyprune.Error)
+        with lazyprune.prune(model, "custom --scorer key_norm --stages 2:0.5", scorer=lambda attention, positions: attention[0]):
+            self.fails("scorer: expected a policy whose own scorer sees attention", lambda: greedy(model, ids(9)))
+        with lazyprune.prune(model, PRUNED, scorer=lambda attention, positions: attention):
+            self.fails("scorer: expected scores (9,), found (4, 9)", lambda: greedy(model, ids(9)))
+
+    def test_inputs(self):
+        model = random_model()
+        batch, mask = padded()
+        with lazyprune.prune(model, PRUNED) as pruned:
+            self.fails("found one within another prune", lambda: lazyprune.prune(model).enable())
+            self.fails("padding on the left", lambda: greedy(model, batch, attention_mask=mask.flip(1)))
+            self.fails("attention_mask: expected (3, 40), found (3, 39)", lambda: model(batch, attention_mask=mask[:, 1:]))
+            self.fails("position_ids: expected each token's place", lambda: model(ids(5), position_ids=torch.arange(5)[None] + 1))
+            self.fails("expected no labels", lambda: model(ids(5), labels=ids(5)))
+            self.fails("input_ids: expected (batch, columns), found None", lambda: model(inputs_embeds=torch.zeros(1, 2, 64)))
+            self.fails("cache_implementation: expected none, found static", lambda: greedy(model, ids(5), cache_implementation="static"))
+            self.fails(
+                "past_key_values: expected the PrunedCache of a pruned model, found DynamicCache",
+                lambda: greedy(model, ids(5), past_key_values=transformers.DynamicCache(config=model.config)),
+            )
+            cache = pruned.cache()
+            model(batch, attention_mask=mask, past_key_values=cache)
+            self.fails("expected a batch of 3, as the cache has it, found 1", lambda: model(ids(1), past_key_values=cache))
+            changed = torch.cat([1 - mask, torch.ones(3, 1, dtype=torch.long)], 1)
+            self.fails("expected the columns of the cache", lambda: model(ids(1, 3), attention_mask=changed, past_key_values=cache))
+            with lazyprune.prune(random_model(), trace=lazyprune.TraceRecorder()) as traced:
+                self.fails("trace: expected one text, found a batch of 3", lambda: traced.decoder.model(batch))
+        self.fails("PrunedCache: expected a model within lazyprune.prune", lambda: model(ids(1), past_key_values=pruned.cache()), Exception)
+        self.fails("statistics: expected a forward pass before", lambda: lazyprune.prune(model).statistics)
+
+    def test_nothing_stays_behind(self):
+        model = random_model()
+        before = dict(model.__dict__)
+        with self.assertRaises(KeyError), lazyprune.prune(model):
+            raise KeyError
+        self.assertEqual(before, model.__dict__)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: MIT
+# The package for transformers (examples/transformers), where Python has torch and transformers; elsewhere its tests say that they skipped.
+
+set(LAZYPRUNE_PYTHON python3 CACHE STRING "The Python of the tests of examples/transformers: one that has torch and transformers")
+find_program(python_of_transformers ${LAZYPRUNE_PYTHON} NO_CACHE)
+if(NOT python_of_transformers)
+  message(STATUS "transformers/* are left out: they need python3")
+  return()
+endif()
+
+# The package as an installation lays it out.
+set(package ${CMAKE_CURRENT_BINARY_DIR}/transformers)
+set(sources ${PROJECT_SOURCE_DIR}/examples/transformers/src/lazyprune)
+add_custom_target(lazyprune.tests.transformers ALL
+  COMMAND ${CMAKE_COMMAND} -E copy_directory ${sources} ${package}/lazyprune
+  COMMAND ${CMAKE_COMMAND} -E copy ${PROJECT_SOURCE_DIR}/examples/c_library/lazyprune.py ${package}/lazyprune/c.py
+  COMMAND ${CMAKE_COMMAND} -E copy $<TARGET_FILE:lazyprune.c> ${package}/lazyprune/$<TARGET_FILE_PREFIX:lazyprune.c>lazyprune$<TARGET_FILE_SUFFIX:lazyprune.c>)
+add_dependencies(lazyprune.tests.transformers lazyprune.c)
+
+add_test(NAME transformers/prune COMMAND ${python_of_transformers} -B ${CMAKE_CURRENT_SOURCE_DIR}/transformers/prune.py ${package})
+add_test(NAME transformers/traces COMMAND ${python_of_transformers} -B ${CMAKE_CURRENT_SOURCE_DIR}/transformers/traces.py ${package}
+                                          $<TARGET_FILE:lazyprune.program> ${PROJECT_SOURCE_DIR} 120)
+set_tests_properties(transformers/prune transformers/traces PROPERTIES SKIP_RETURN_CODE 77)
