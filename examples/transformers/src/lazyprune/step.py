@@ -109,9 +109,9 @@ def attention(
     key: torch.Tensor,
     value: torch.Tensor,
     attention_mask: torch.Tensor | None,
-    scaling: float,
     dropout: float = 0.0,
     *,
+    scaling: float,
     lazyprune: Step,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
