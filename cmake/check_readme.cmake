@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# The code in README.md and the guides (examples/*.md) is compiled or run: every block in C++, C, Python or CMake stands word for word in a file of
+# The code in README.md and the guides (examples/*.md, examples/*/README.md) is compiled or run: every block in C++, C, Python or CMake stands word for word in a file of
 # examples/ or tests/consumer/.
 # cmake [-D ROOT=tree] -P cmake/check_readme.cmake
 cmake_minimum_required(VERSION 3.25)
@@ -13,7 +13,7 @@ set(files_of_c *.c *.h)
 set(files_of_python *.py)
 set(files_of_cmake *.cmake)
 
-file(GLOB guides ${ROOT}/README.md ${ROOT}/examples/*.md)
+file(GLOB guides ${ROOT}/README.md ${ROOT}/examples/*.md ${ROOT}/examples/*/README.md)
 set(wrong "")
 set(count 0)
 foreach(kind IN LISTS kinds)

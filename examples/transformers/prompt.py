@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """A long prompt to a model of transformers, plain and pruned: the answers, and the times to their first tokens.
 
-prompt.py MODEL FILE [--gguf FILE_OF_THE_MODEL] [--policy "lazyllm --stages 9:0.7,19:0.7"] [--tokens N] [--press NAME --ratio R]
+prompt.py MODEL FILE [--gguf FILE_OF_THE_MODEL] [--policy "lazyllm --stages 9:0.7,19:0.7" --policy ...] [--tokens N] [--press NAME --ratio R]
 
 `--press` shows the same prompt under a press of kvpress (https://github.com/NVIDIA/kvpress), where it is installed.
 """
@@ -28,6 +28,7 @@ def main():
     parser.add_argument("--ratio", type=float, default=0.7, help="of keys and values, that the press drops")
     flags = parser.parse_args()
 
+    transformers.utils.logging.disable_progress_bar()
     tokenizer = transformers.AutoTokenizer.from_pretrained(flags.model, gguf_file=flags.gguf)
     model = transformers.AutoModelForCausalLM.from_pretrained(flags.model, gguf_file=flags.gguf, dtype="auto")
     chat = [{"role": "user", "content": flags.file.read_text()}]
