@@ -101,14 +101,14 @@ inline void read_gguf_merges(const gguf_file& file, bpe& model) {
   const std::vector<std::string_view> merges = list.strings();
   model.reserve(merges.size());
   for (std::size_t i = 0; i < merges.size(); ++i) {
-    const std::string place = "metadata: tokenizer.ggml.merges: merge " + std::to_string(i);
+    const auto place = [i] { return "metadata: tokenizer.ggml.merges: merge " + std::to_string(i); };
     const std::size_t space = merges[i].find(' ');
     if (space == merges[i].npos || merges[i].find(' ', space + 1) != merges[i].npos)
-      throw error(file.name(), place, "two pieces with a space between", in_quotes(merges[i]));
+      throw error(file.name(), place(), "two pieces with a space between", in_quotes(merges[i]));
     try {
       model.merge(merges[i].substr(0, space), merges[i].substr(space + 1));
     } catch (const error& fault) {
-      throw error(file.name(), place, fault.expected(), fault.found(), fault.code());
+      throw error(file.name(), place(), fault.expected(), fault.found(), fault.code());
     }
   }
 }
