@@ -10,7 +10,9 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <lazyprune/backend/reference.hpp>
@@ -390,6 +392,11 @@ TEST_CASE("a GGUF file: tensors by Hugging Face's names, the rows of q and k in 
         (folder / "m.gguf").string() + ": tensor blk.0.attn_q.weight: expected shape [8, 4], found [8, 8]");
   CHECK(error_of([&] { weights.get("model.norm.weight", 1, 8); }) ==
         (folder / "m.gguf").string() + ": tensor output_norm.weight: expected one of shape [8], found none of that name");
+  using place = std::pair<std::string_view, std::size_t>;
+  const lazyprune::mapped_file& file = files.gguf()->file();
+  CHECK(weights.place("model.norm.weight") == place{});  // missing
+  CHECK(weights.place("model.embed_tokens.weight") == place{file.name(), static_cast<std::size_t>(embedding.data - file.bytes().data())});
+  CHECK(weights.place("model.embed_tokens.weight") < weights.place("model.layers.0.self_attn.q_proj.weight"));
   const checkpoint_shapes shapes(files);
   shapes.get("model.embed_tokens.weight", 6, 8);
   shapes.get("model.layers.0.self_attn.q_proj.weight", 8, 8);

@@ -8,8 +8,12 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
+#include <string>
+#include <string_view>
+#include <vector>
 
 using namespace lazyprune;
 
@@ -158,6 +162,40 @@ TEST_CASE("a source is told of every matrix that is packed, if it wants to know"
   for (const auto& [name, bytes] : matrices) all += bytes;
   CHECK(matrices.size() == 2 * 7 + 2);
   CHECK(given_back == all);
+}
+
+namespace {
+
+/// A source that has its layers in the order of their names.
+struct ordered_by_name {
+  random_source numbers;
+  std::vector<std::string>* norms;  // of layers, in the order in which they were asked for
+
+  bool contains(std::string_view name) const { return numbers.contains(name); }
+  std::string place(std::string_view name) const { return std::string(name); }
+  tensor get(std::string_view name, std::size_t rows, std::size_t columns) const {
+    if (name.ends_with(".input_layernorm.weight")) norms->emplace_back(name);
+    return numbers.get(name, rows, columns);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("layers are asked for in the order in which the source has them, and are the same") {
+  model_config c = two_layers();
+  c.layers = 12;
+  reference<float> backend{execution{}};
+  std::vector<std::string> norms;
+  const auto by_name = load_model(backend, c, ordered_by_name{random_source(c, dtype::f32), &norms});
+  REQUIRE(norms.size() == 12);
+  CHECK(std::ranges::is_sorted(norms));
+  CHECK(norms[2] == "model.layers.10.input_layernorm.weight");
+  const auto by_number = load_model(backend, c, random_source(c, dtype::f32));
+  for (std::size_t l = 0; l < 12; ++l) {
+    const float* const q = by_name.weights.layers[l].q.row(0);
+    CHECK(std::equal(q, q + c.hidden, by_number.weights.layers[l].q.row(0)));
+    CHECK(std::equal(q, q + c.hidden, by_name.weights.layers[0].q.row(0)) == (l == 0));
+  }
 }
 
 TEST_CASE("a tied head: stored as the embedding, or as the head only") {

@@ -335,6 +335,13 @@ class checkpoint_weights {
     return result;
   }
 
+  /// The file that has the tensor, and where in it; of one that is missing: before all others.
+  std::pair<std::string_view, std::size_t> place(std::string_view name) const {
+    const placed_tensor* const t = files_.find(name);
+    if (!t) return {};
+    return {t->file->name(), static_cast<std::size_t>(t->stored->data.data() - t->file->bytes().data())};
+  }
+
   /// A tensor that `get` has given out is not needed any more: what is mapped of it does not stand in memory.
   void release(const tensor& t) const {
     for (const auto& [name, placed] : files_.tensors())

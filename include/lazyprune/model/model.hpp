@@ -2,11 +2,14 @@
 // A model: its shape, its weights as a backend holds them, and its rotary tables. It is made once and shared by all threads and sequences.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <functional>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -81,21 +84,39 @@ class model_loader {
     const std::string embedding = "model.embed_tokens.weight", head = "lm_head.weight";
     // Tied models may be stored either way.
     const bool only_head = config_.tied && !source_.contains(embedding) && source_.contains(head);
-    std::vector<layer_weights<Backend>> layers;
-    layers.reserve(config_.layers);
-    for (std::size_t index = 0; index < config_.layers; ++index) {
-      progress(index);
-      layers.push_back(layer("model.layers." + std::to_string(index) + "."));
-    }
-    model_weights<Backend> weights{.embedding = packed(only_head ? head : embedding, config_.vocabulary, config_.hidden),
-                                   .layers = std::move(layers),
-                                   .norm = norm("model.norm.weight", config_.hidden),
-                                   .head = config_.tied ? std::nullopt : std::optional(packed(head, config_.vocabulary, config_.hidden))};
-    progress(config_.layers);
-    return weights;
+    progress(0);
+    // In this order files have them, mostly.
+    return {.embedding = packed(only_head ? head : embedding, config_.vocabulary, config_.hidden),
+            .layers = all_layers(),
+            .norm = norm("model.norm.weight", config_.hidden),
+            .head = config_.tied ? std::nullopt : std::optional(packed(head, config_.vocabulary, config_.hidden))};
   }
 
  private:
+  static std::string name_of(std::size_t layer) { return "model.layers." + std::to_string(layer) + "."; }
+
+  /// The layers in the order in which the source has them, where it says so: many files have layer 10 behind layer 1, and to wait for one
+  /// far behind would be to wait for all before it.
+  std::vector<std::size_t> order() const {
+    std::vector<std::size_t> layers(config_.layers);
+    std::iota(layers.begin(), layers.end(), std::size_t{0});
+    if constexpr (requires(std::string_view name) { source_.place(name); })
+      std::ranges::stable_sort(layers, {}, [&](std::size_t index) { return source_.place(name_of(index) + "input_layernorm.weight"); });
+    return layers;
+  }
+  std::vector<layer_weights<Backend>> all_layers() const {
+    std::vector<std::optional<layer_weights<Backend>>> loaded(config_.layers);
+    std::size_t done = 0;
+    for (const std::size_t index : order()) {
+      loaded[index] = layer(name_of(index));
+      progress(++done);
+    }
+    std::vector<layer_weights<Backend>> layers;
+    layers.reserve(config_.layers);
+    for (auto& one : loaded) layers.push_back(std::move(*one));
+    return layers;
+  }
+
   layer_weights<Backend> layer(const std::string& at) const {
     const std::string attention = at + "self_attn.", mlp = at + "mlp.";
     const std::size_t hidden = config_.hidden, ffn = config_.ffn, d = config_.head_dim;
