@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# include/lazyprune/PATH/x.hpp has its tests/PATH/x.test.cpp, and the other way round; the test includes its header before all else, which
-# shows that the header can be compiled alone (where tests are compiled together, tests/odr does).
+# include/lazyprune/PATH/x.hpp (or x.cuh) has its tests/PATH/x.test.cpp, and the other way round; the test includes its header before all
+# else, which shows that the header can be compiled alone (where tests are compiled together, tests/odr does).
 # The program likewise: examples/lazyprune/PATH/x.hpp has its tests/programs/PATH/x.test.cpp. Those of commands run the program that was built,
 # and need include no header of it.
 # cmake [-D ROOT=tree] -P cmake/check_mirror.cmake
@@ -16,9 +16,9 @@ set(without_test
     io/jinja/syntax io/stored_tensor io/text_run eval/sample) # words only: every test speaks them
 set(without_header "")
 
-file(GLOB_RECURSE headers RELATIVE ${ROOT}/include/lazyprune ${ROOT}/include/lazyprune/*.hpp)
+file(GLOB_RECURSE headers RELATIVE ${ROOT}/include/lazyprune ${ROOT}/include/lazyprune/*.hpp ${ROOT}/include/lazyprune/*.cuh)
 list(FILTER headers EXCLUDE REGEX "(^|/)detail/") # tested through what uses them
-list(TRANSFORM headers REPLACE "\\.hpp$" "")
+list(TRANSFORM headers REPLACE "\\.(hpp|cuh)$" "")
 list(REMOVE_ITEM headers ${without_test})
 
 set(tests "")
@@ -41,7 +41,7 @@ foreach(test IN LISTS tests)
     continue()
   endif()
   file(STRINGS ${ROOT}/tests/${test}.test.cpp includes REGEX "^#include" LIMIT_COUNT 1)
-  if(NOT includes STREQUAL "#include <lazyprune/${test}.hpp>")
+  if(NOT includes MATCHES "^#include <lazyprune/${test}\\.(hpp|cuh)>$")
     string(APPEND wrong "\n  tests/${test}.test.cpp does not include lazyprune/${test}.hpp before all else")
   endif()
 endforeach()

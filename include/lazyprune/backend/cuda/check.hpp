@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+// What the CUDA runtime answers, as the one exception type.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <string>
+#include <string_view>
+
+#include <lazyprune/core/error.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+namespace device {
+
+/// Throws `error` unless the call went well: where it was made, what was to be had of it, and what CUDA says.
+inline void check(cudaError_t answer, std::string_view where, std::string_view expected = "success") {
+  if (answer == cudaSuccess) return;
+  throw error("cuda", where, expected, std::string(cudaGetErrorName(answer)) + ": " + cudaGetErrorString(answer),
+              answer == cudaErrorMemoryAllocation ? error_code::no_memory : error_code::io);
+}
+
+}  // namespace device
+}  // namespace v0
+}  // namespace lazyprune

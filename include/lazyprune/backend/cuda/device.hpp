@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+// The words that kernels are written with where CUDA's own would tie them to a real device: pointers into its memory, what is said in PTX,
+// and launches, which are plain calls. All else is CUDA's: threadIdx, __syncthreads, __shfl_xor_sync. The tests have another header of this
+// name, under which the same kernels run thread by thread on an imitated device (tests/backend/cuda/emulated).
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
+#include <utility>
+
+#include <lazyprune/backend/cuda/check.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+namespace device {
+
+/// A pointer into the device's memory, or into that of a block: followed by threads of the device alone, number by number with [], or
+/// several at once with load and store.
+template <class T>
+using global = T*;
+template <class T>
+using shared = T*;
+
+/// The block's shared memory, of which the launch said how much there is, from this byte on.
+template <class T>
+__device__ __forceinline__ shared<T> shared_memory(std::size_t offset) {
+  extern __shared__ uint4 bytes_of_the_block[];
+  return reinterpret_cast<T*>(reinterpret_cast<unsigned char*>(bytes_of_the_block) + offset);
+}
+
+/// All the numbers that a Wide (float4, uint4) holds, from one that lies at a multiple of its size.
+template <class Wide, class T>
+__device__ __forceinline__ Wide load(T* from) {
+  return *reinterpret_cast<const Wide*>(from);
+}
+template <class Wide, class T>
+__device__ __forceinline__ void store(T* to, const Wide& value) {
+  *reinterpret_cast<Wide*>(to) = value;
+}
+
+// bf16 as its bits, as the host has it; rounded to nearest, ties to even.
+__device__ __forceinline__ float widen(std::uint16_t bits) { return __uint_as_float(static_cast<unsigned>(bits) << 16); }
+__device__ __forceinline__ std::uint16_t round_to_bf16(float value) { return __bfloat16_as_ushort(__float2bfloat16_rn(value)); }
+/// Two of them: the first in the lower half.
+__device__ __forceinline__ std::uint32_t pair_of_bf16(float low, float high) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  return static_cast<std::uint32_t>(__bfloat16_as_ushort(pair.x)) | static_cast<std::uint32_t>(__bfloat16_as_ushort(pair.y)) << 16;
+}
+
+/// Four matrices of 8 x 8 numbers of bf16 out of shared memory (PTX: ldmatrix .x4): lane i brings the address of row i % 8 of matrix i / 8,
+/// at a multiple of 16 bytes, and gets of each matrix the numbers 2 (i % 4) and the next of row i / 4.
+__device__ __forceinline__ void ldmatrix(std::uint32_t (&to)[4], const std::uint16_t* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\n"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(static_cast<unsigned>(__cvta_generic_to_shared(row)))
+               : "memory");
+}
+/// The same of the transposed matrices: numbers i / 4 of the rows 2 (i % 4) and the next.
+__device__ __forceinline__ void ldmatrix_transposed(std::uint32_t (&to)[4], const std::uint16_t* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];\n"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(static_cast<unsigned>(__cvta_generic_to_shared(row)))
+               : "memory");
+}
+
+/// d += a b of a warp, a (16, 16) and b (16, 8) in bf16, d (16, 8) in float, in the fragments of PTX's mma .m16n8k16.
+__device__ __forceinline__ void mma(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\n"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+/// Gives the kernel to a stream; a grid without blocks is none. Shared memory beyond 48 KiB is asked for.
+template <class... Parameters, class... Arguments>
+void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream, Arguments&&... arguments) {
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+  const auto code = reinterpret_cast<const void*>(kernel);
+  if (shared_bytes > 48 * 1024)
+    check(cudaFuncSetAttribute(code, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)), "shared memory",
+          "room for " + std::to_string(shared_bytes) + " bytes a block");
+  std::tuple<Parameters...> given(std::forward<Arguments>(arguments)...);
+  std::apply(
+      [&](auto&... values) {
+        void* pointers[] = {&values...};
+        check(cudaLaunchKernel(code, grid, block, pointers, shared_bytes, stream), "launch");
+      },
+      given);
+}
+
+}  // namespace device
+}  // namespace v0
+}  // namespace lazyprune

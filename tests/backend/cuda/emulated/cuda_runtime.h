@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: MIT
+// What this project uses of the CUDA runtime and of the device's language, on the imitated device: names and meanings are CUDA's.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <type_traits>
+
+#include "device.hpp"
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+
+// What is said to the device's language.
+
+using dim3 = emulated::index3;
+
+struct alignas(8) float2 {
+  float x, y;
+};
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+struct alignas(8) uint2 {
+  unsigned x, y;
+};
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+
+#define threadIdx (::emulated::grid::running->index)
+#define blockIdx (::emulated::the_device().threads.block_index())
+#define blockDim (::emulated::the_device().threads.block_threads())
+#define gridDim (::emulated::the_device().threads.blocks())
+
+namespace emulated {
+
+inline grid& running_grid() {
+  if (!grid::running) throw fault("what only threads of the device do is done on the host");
+  return the_device().threads;
+}
+
+/// The warp's operations are done by all of its lanes.
+inline void check_mask(unsigned mask) {
+  if (mask != 0xffffffffu) throw fault("a part of a warp: only whole warps are imitated");
+}
+
+template <class T>
+struct shuffled {
+  T value;
+  unsigned from;
+};
+
+template <class T>
+T shuffle(unsigned mask, T value, unsigned from, site where) {
+  check_mask(mask);
+  const meeting<shuffled<T>, T> exchange = [](const auto& brought, auto& got) {
+    for (unsigned lane = 0; lane < lanes; ++lane) got[lane] = brought[brought[lane].from % lanes].value;
+  };
+  return running_grid().meet(exchange, shuffled<T>{value, from}, where);
+}
+
+}  // namespace emulated
+
+// The last parameters of these say where they are called.
+inline void __syncthreads(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  emulated::running_grid().barrier({file, line});
+}
+
+inline void __syncwarp(unsigned mask = 0xffffffffu, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  emulated::check_mask(mask);
+  const emulated::meeting<unsigned, unsigned> order = [](const auto&, auto&) { emulated::the_device().threads.warp_is_ordered(); };
+  emulated::running_grid().meet(order, 0u, {file, line});
+}
+
+template <class T>
+T __shfl_sync(unsigned mask, T value, unsigned lane, int = 32, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  return emulated::shuffle(mask, value, lane, {file, line});
+}
+template <class T>
+T __shfl_xor_sync(unsigned mask, T value, unsigned by, int = 32, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  return emulated::shuffle(mask, value, (threadIdx.x % emulated::lanes) ^ by, {file, line});
+}
+template <class T>
+T __shfl_down_sync(unsigned mask, T value, unsigned by, int = 32, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  const unsigned lane = threadIdx.x % emulated::lanes;
+  return emulated::shuffle(mask, value, lane + by < emulated::lanes ? lane + by : lane, {file, line});
+}
+inline unsigned __ballot_sync(unsigned mask, bool yes, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  emulated::check_mask(mask);
+  const emulated::meeting<bool, unsigned> count = [](const auto& brought, auto& got) {
+    unsigned votes = 0;
+    for (unsigned lane = 0; lane < emulated::lanes; ++lane) votes |= static_cast<unsigned>(brought[lane]) << lane;
+    got.fill(votes);
+  };
+  return emulated::running_grid().meet(count, yes, {file, line});
+}
+inline bool __any_sync(unsigned mask, bool yes, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  return __ballot_sync(mask, yes, file, line) != 0;
+}
+inline bool __all_sync(unsigned mask, bool yes, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  return __ballot_sync(mask, yes, file, line) == 0xffffffffu;
+}
+inline void __threadfence() { emulated::running_grid().fence(); }
+
+inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
+inline float __int_as_float(int bits) { return std::bit_cast<float>(bits); }
+inline float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
+inline unsigned __float_as_uint(float value) { return std::bit_cast<unsigned>(value); }
+
+// The runtime.
+
+using cudaStream_t = emulated::stream*;
+
+enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorMemoryAllocation = 2 };
+inline const char* cudaGetErrorName(cudaError_t e) {
+  return e == cudaSuccess ? "cudaSuccess" : e == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation" : "cudaErrorInvalidValue";
+}
+inline const char* cudaGetErrorString(cudaError_t e) {
+  return e == cudaSuccess ? "no error" : e == cudaErrorMemoryAllocation ? "out of memory" : "invalid argument";
+}
+
+enum cudaMemcpyKind { cudaMemcpyHostToHost, cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice, cudaMemcpyDefault };
+inline constexpr unsigned cudaStreamNonBlocking = 1;
+
+inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  *stream = emulated::the_device().make_stream();
+  return cudaSuccess;
+}
+inline cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  emulated::the_device().end_stream(stream);
+  return cudaSuccess;
+}
+inline cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  emulated::the_device().synchronize(stream);
+  return cudaSuccess;
+}
+inline cudaError_t cudaDeviceSynchronize() {
+  emulated::the_device().synchronize_all();
+  return cudaSuccess;
+}
+
+template <class T>
+cudaError_t cudaMallocAsync(T** to, std::size_t bytes, cudaStream_t) {
+  const std::lock_guard lock(emulated::the_device().one_at_a_time);
+  if (bytes == 0) return cudaErrorInvalidValue;
+  *to = reinterpret_cast<T*>(emulated::the_device().store.allocate(bytes));
+  return *to ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+inline cudaError_t cudaFreeAsync(void* p, cudaStream_t stream) {
+  emulated::the_device().give(stream, [p] { emulated::the_device().store.free(reinterpret_cast<std::uintptr_t>(p)); });
+  return cudaSuccess;
+}
+template <class T>
+cudaError_t cudaMalloc(T** to, std::size_t bytes) {
+  return cudaMallocAsync(to, bytes, nullptr);
+}
+inline cudaError_t cudaFree(void* p) {
+  cudaDeviceSynchronize();
+  if (p) emulated::the_device().store.free(reinterpret_cast<std::uintptr_t>(p));
+  return cudaSuccess;
+}
+template <class T>
+cudaError_t cudaMallocHost(T** to, std::size_t bytes) {
+  *to = static_cast<T*>(std::malloc(bytes));
+  return *to ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+inline cudaError_t cudaFreeHost(void* p) {
+  std::free(p);
+  return cudaSuccess;
+}
+
+/// Memory of the host is read, and written, when the stream comes to it.
+inline cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+  emulated::the_device().give(stream, [=] {
+    emulated::memory& m = emulated::the_device().store;
+    if (bytes == 0) return;
+    if (kind == cudaMemcpyDeviceToDevice) return m.copy(to, from, bytes);
+    if (m.is_device(kind == cudaMemcpyHostToDevice ? from : to))
+      throw emulated::fault("a copy: a pointer of the device where the host's is expected");
+    if (kind == cudaMemcpyHostToDevice)
+      std::memcpy(m.to_write(to, bytes, "a copy to the device"), from, bytes);
+    else
+      std::memcpy(to, m.to_read(from, bytes, "a copy to the host"), bytes);
+  });
+  return cudaSuccess;
+}
+inline cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,
+                                     std::size_t height, cudaMemcpyKind kind, cudaStream_t stream) {
+  if (width > to_pitch || width > from_pitch) return cudaErrorInvalidValue;
+  for (std::size_t r = 0; r < height; ++r)
+    cudaMemcpyAsync(static_cast<std::byte*>(to) + r * to_pitch, static_cast<const std::byte*>(from) + r * from_pitch, width, kind, stream);
+  return cudaSuccess;
+}
+inline cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
+  emulated::the_device().give(stream, [=] {
+    if (bytes > 0) std::memset(emulated::the_device().store.to_write(to, bytes, "a fill of the device"), value, bytes);
+  });
+  return cudaSuccess;
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+// The imitated device as a whole: its memory, its grid, and streams. What is given to a stream is done when somebody waits for it and not
+// before, in the stream's order, while streams take turns at random: so that what only a real device's delay would show is seen here.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "grid.hpp"
+
+namespace emulated {
+
+struct stream {
+  std::deque<std::function<void()>> work;
+};
+
+class device {
+ public:
+  memory store;
+  emulated::grid threads{store};
+  std::recursive_mutex one_at_a_time;
+  std::size_t launches = 0;
+
+  device() { streams_.push_back(std::make_unique<stream>()); }
+
+  stream* default_stream() { return streams_.front().get(); }
+  stream* make_stream() {
+    const std::lock_guard lock(one_at_a_time);
+    streams_.push_back(std::make_unique<stream>());
+    return streams_.back().get();
+  }
+  void end_stream(stream* s) {
+    const std::lock_guard lock(one_at_a_time);
+    synchronize(s);
+    std::erase_if(streams_, [s](const auto& other) { return other.get() == s; });
+  }
+
+  void give(stream* to, std::function<void()> work) {
+    const std::lock_guard lock(one_at_a_time);
+    (to ? to : default_stream())->work.push_back(std::move(work));
+  }
+
+  /// Until this stream has nothing to do, or none has. After a fault nothing that was given is done any more.
+  void synchronize(stream* until) {
+    const std::lock_guard lock(one_at_a_time);
+    if (!until) until = default_stream();
+    while (!until->work.empty()) step();
+  }
+  void synchronize_all() {
+    const std::lock_guard lock(one_at_a_time);
+    for (auto& s : streams_) synchronize(s.get());
+  }
+
+ private:
+  void step() {
+    std::vector<stream*> busy;
+    for (auto& s : streams_)
+      if (!s->work.empty()) busy.push_back(s.get());
+    stream& turn = *busy[turns_++ * 0x9e3779b97f4a7c15u % busy.size()];
+    const std::function<void()> work = std::move(turn.work.front());
+    turn.work.pop_front();
+    try {
+      work();
+    } catch (...) {
+      for (auto& s : streams_) s->work.clear();
+      throw;
+    }
+  }
+
+  std::vector<std::unique_ptr<stream>> streams_;
+  std::uint64_t turns_ = 1;
+};
+
+/// The one device of this machine.
+inline device& the_device() {
+  static device one;
+  return one;
+}
+
+}  // namespace emulated

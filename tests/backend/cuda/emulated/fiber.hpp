@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+// Threads of an imitated device: a stack and a place in it each, of which one runs at a time. Made by ucontext; switched by setjmp and
+// longjmp, which, unlike swapcontext, ask nothing of the kernel.
+#pragma once
+
+#include <setjmp.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <new>
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define LAZYPRUNE_EMULATED_ASAN
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(LAZYPRUNE_EMULATED_ASAN)
+#undef LAZYPRUNE_EMULATED_ASAN
+#define LAZYPRUNE_EMULATED_ASAN 1
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#else
+#define LAZYPRUNE_EMULATED_ASAN 0
+#endif
+
+namespace emulated {
+
+// longjmp by its own name: what _FORTIFY_SOURCE puts in its place holds a jump to another stack for a mistake.
+extern "C" [[noreturn]] void emulated_jump(jmp_buf, int) __asm__("_longjmp");
+
+class fiber {
+ public:
+  /// The one that runs already: whoever makes it.
+  fiber() = default;
+
+  /// One that will run work(argument), which never returns.
+  fiber(void (*work)(void*), void* argument) : work_(work), argument_(argument) {
+    stack_ = ::mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (stack_ == MAP_FAILED) throw std::bad_alloc();
+    ::mprotect(stack_, guard_bytes, PROT_NONE);  // stacks grow down, into a fault
+    bottom_ = static_cast<std::byte*>(stack_) + guard_bytes;
+    size_ = stack_bytes - guard_bytes;
+    ::getcontext(&first_);
+    first_.uc_stack.ss_sp = bottom_;
+    first_.uc_stack.ss_size = size_;
+    first_.uc_link = nullptr;
+    ::makecontext(&first_, &fiber::enter, 0);
+  }
+  fiber(const fiber&) = delete;
+  fiber& operator=(const fiber&) = delete;
+  ~fiber() {
+    if (!stack_) return;
+#if LAZYPRUNE_EMULATED_ASAN
+    __asan_unpoison_memory_region(bottom_, size_);
+#endif
+    ::munmap(stack_, stack_bytes);
+  }
+
+  /// Leaves `from`, which runs, for `to`; returns when somebody switches back.
+  [[gnu::noinline]] static void change(fiber& from, fiber& to) {
+    if (_setjmp(from.place_) == 0) {
+#if LAZYPRUNE_EMULATED_ASAN
+      leaving_ = &from;
+      __sanitizer_start_switch_fiber(&from.fake_stack_, to.bottom_, to.size_);
+#endif
+      if (to.begun_ || !to.stack_) emulated_jump(to.place_, 1);
+      to.begun_ = true;
+      beginning_ = &to;
+      ::setcontext(&to.first_);
+    }
+    from.arrive();
+  }
+
+ private:
+  static constexpr std::size_t guard_bytes = 4096, stack_bytes = (LAZYPRUNE_EMULATED_ASAN ? 512 : 128) * 1024;
+
+  static void enter() {
+    fiber& self = *beginning_;
+    self.arrive();
+    self.work_(self.argument_);
+    __builtin_unreachable();
+  }
+
+  void arrive() {
+#if LAZYPRUNE_EMULATED_ASAN
+    const void* bottom;
+    std::size_t size;
+    __sanitizer_finish_switch_fiber(fake_stack_, &bottom, &size);
+    if (!leaving_->stack_) {  // a thread's own stack, whose bounds nobody else tells
+      leaving_->bottom_ = const_cast<void*>(bottom);
+      leaving_->size_ = size;
+    }
+#endif
+  }
+
+  inline static fiber *beginning_ = nullptr, *leaving_ = nullptr;  // one device runs at a time
+
+  void (*work_)(void*) = nullptr;
+  void* argument_ = nullptr;
+  void* stack_ = nullptr;
+  void* bottom_ = nullptr;
+  std::size_t size_ = 0;
+  void* fake_stack_ = nullptr;
+  bool begun_ = false;
+  ucontext_t first_;  // where it begins
+  jmp_buf place_;     // where it was left
+};
+
+}  // namespace emulated

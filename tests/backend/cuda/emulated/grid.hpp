@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: MIT
+// How the imitated device runs a kernel: the blocks one after another in a random order, the threads of a block as fibers, in a random
+// order between any two of the points where they wait for each other.
+#pragma once
+
+#include <array>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <memory>
+
+#include "fiber.hpp"
+#include "memory.hpp"
+
+namespace emulated {
+
+struct index3 {
+  unsigned x = 1, y = 1, z = 1;
+  constexpr unsigned long long count() const { return static_cast<unsigned long long>(x) * y * z; }
+};
+
+inline constexpr unsigned lanes = 32, most_threads = 1024;
+
+/// Where in the source a thread waits.
+struct site {
+  const char* file;
+  int line;
+  friend bool operator==(const site& a, const site& b) { return a.line == b.line && std::strcmp(a.file, b.file) == 0; }
+};
+
+/// What the lanes of a warp do together: from what all of them brought to what each of them gets.
+template <class Operand, class Result>
+using meeting = void (*)(const std::array<Operand, lanes>&, std::array<Result, lanes>&);
+
+/// What lanes bring and get at their meetings. Two of them: a lane may come to the next one before another has read what it got here, but
+/// nobody comes to the one after that.
+struct warp {
+  static constexpr std::size_t most_bytes = 32;  // that a lane brings, or gets
+
+  moment since = 0;  // the last __syncwarp
+  unsigned arrived = 0;
+  unsigned parity = 0;
+  void (*about)() = nullptr;
+  site where{};
+  alignas(16) std::byte brought[2][lanes * most_bytes];
+  alignas(16) std::byte got[2][lanes * most_bytes];
+};
+
+struct thread {
+  enum class state { ready, at_barrier, at_meeting, done };
+
+  std::unique_ptr<fiber> runs;
+  index3 index{};
+  unsigned number = 0;
+  emulated::warp* warp = nullptr;
+  state is = state::done;
+  site where{};
+  knowledge knows{};
+  release fenced{};            // what its last fence covers; 0: there was none
+  std::vector<release> met{};  // by atomics, and acquired by the next fence
+};
+
+/// A grid of blocks on the device, one block at a time.
+class grid {
+ public:
+  explicit grid(memory& of) : memory_(of) {}
+
+  std::uint64_t seed = 1;
+
+  /// Runs `kernel` as so many threads. What one of them throws ends the grid and is thrown here.
+  void run(index3 blocks, index3 threads, std::size_t shared_bytes, std::function<void()> kernel) {
+    const auto count = static_cast<unsigned>(threads.count());
+    if (blocks.count() == 0 || blocks.count() >= 1u << 20 || blocks.y > 65535 || blocks.z > 65535)
+      throw fault("a launch of " + std::to_string(blocks.count()) + " blocks");
+    if (count == 0 || count > most_threads || count % lanes != 0)
+      throw fault("a launch of blocks of " + std::to_string(count) + " threads");
+    if (shared_bytes > most_shared) throw fault("a launch with " + std::to_string(shared_bytes) + " bytes of shared memory");
+    kernel_ = std::move(kernel);
+    blocks_ = blocks;
+    block_threads_ = threads;
+    if (!shared_) {
+      shared_ = memory_.allocate(most_shared);
+      shared_bytes_ = most_shared;
+    }
+    if (shared_bytes < shared_bytes_) memory_.fence_off(shared_ + shared_bytes, shared_bytes_ - shared_bytes);
+    shared_bytes_ = shared_bytes;
+    launch_since_ = memory_.tick();
+    releases_.clear();
+    std::vector<std::uint32_t> order(blocks.count());
+    for (std::uint32_t i = 0; i < order.size(); ++i) order[i] = i;
+    for (std::uint32_t i = static_cast<std::uint32_t>(order.size()); i > 1; --i) std::swap(order[i - 1], order[random(i)]);
+    for (const std::uint32_t block : order) run_block(block, count);
+  }
+
+  // What a running thread asks for.
+
+  inline static thread* running = nullptr;
+
+  index3 block_index() const { return block_index_; }
+  index3 block_threads() const { return block_threads_; }
+  index3 blocks() const { return blocks_; }
+  memory& of() const { return memory_; }
+  std::size_t shared_bytes() const { return shared_bytes_; }
+  std::uintptr_t shared_at(std::size_t offset) const { return shared_ + offset; }
+  bool is_shared(std::uintptr_t at) const { return at - shared_ < shared_bytes_; }
+
+  void barrier(site where) {
+    thread& me = *running;
+    if (arrived_ > 0 && !(barrier_ == where))
+      throw fault("divergent barriers: " + place(me.number, where) + ", while others wait at " + text(barrier_));
+    barrier_ = where;
+    if (++arrived_ < count_) return wait(thread::state::at_barrier, where);
+    arrived_ = 0;
+    block_since_ = memory_.tick();
+    for (unsigned i = 0; i < count_; ++i) {
+      thread& t = threads_[i];
+      acquired_.insert(acquired_.end(), t.knows.own.begin(), t.knows.own.end());
+      t.knows.own.clear();
+      if (&t != &me) wake(t);
+    }
+  }
+
+  /// The lanes of a warp meet, all of them, at one place and about one thing.
+  template <class Operand, class Result>
+  Result meet(meeting<Operand, Result> about, const Operand& mine, site where) {
+    static_assert(sizeof(Operand) <= warp::most_bytes && sizeof(Result) <= warp::most_bytes);
+    thread& me = *running;
+    emulated::warp& all = *me.warp;
+    if (all.arrived > 0 && (all.about != reinterpret_cast<void (*)()>(about) || !(all.where == where)))
+      throw fault("a divergent warp: " + place(me.number, where) + ", while others of its lanes wait at " + text(all.where));
+    all.about = reinterpret_cast<void (*)()>(about);
+    all.where = where;
+    const unsigned lane = me.number % lanes, parity = all.parity;
+    std::memcpy(all.brought[parity] + lane * sizeof(Operand), &mine, sizeof(Operand));
+    if (++all.arrived < lanes) {
+      wait(thread::state::at_meeting, where);
+    } else {
+      std::array<Operand, lanes> operands;
+      std::array<Result, lanes> results;
+      std::memcpy(operands.data(), all.brought[parity], sizeof operands);
+      about(operands, results);
+      std::memcpy(all.got[parity], results.data(), sizeof results);
+      all.arrived = 0;
+      all.parity ^= 1;
+      const unsigned first = me.number - lane;
+      for (unsigned i = first; i < first + lanes; ++i)
+        if (i != me.number) wake(threads_[i]);
+    }
+    Result result;
+    std::memcpy(&result, all.got[parity] + lane * sizeof(Result), sizeof result);
+    return result;
+  }
+
+  /// Of the running thread's warp: what its lanes did is seen by all of them.
+  void warp_is_ordered() { running->warp->since = memory_.tick(); }
+
+  void fence() {
+    thread& me = *running;
+    me.knows.own.insert(me.knows.own.end(), me.met.begin(), me.met.end());
+    me.met.clear();
+    me.fenced = {me.knows.who, block_since_, memory_.tick()};
+  }
+
+  template <class T, class Change>
+  T atomic(std::uintptr_t at, Change change) {
+    thread& me = *running;
+    const T old = memory_.atomic<T>(at, me.knows, change);
+    std::vector<release>& at_this = releases_[at];
+    me.met.insert(me.met.end(), at_this.begin(), at_this.end());
+    if (me.fenced.own_until == 0) return old;
+    at_this.push_back(me.fenced);
+    at_this.insert(at_this.end(), acquired_.begin(), acquired_.end());
+    return old;
+  }
+
+ private:
+  static constexpr std::size_t most_shared = 227 * 1024;  // of a block on compute capability 9.0
+
+  std::uint32_t random(std::size_t below) {
+    seed ^= seed << 13;
+    seed ^= seed >> 7;
+    seed ^= seed << 17;
+    return static_cast<std::uint32_t>((seed >> 32) * below >> 32);
+  }
+
+  void run_block(std::uint32_t block, unsigned count) {
+    block_index_ = {block % blocks_.x, block / blocks_.x % blocks_.y, block / blocks_.x / blocks_.y};
+    memory_.forget(shared_, shared_bytes_);
+    block_since_ = memory_.tick();
+    acquired_.clear();
+    arrived_ = 0;
+    count_ = count;
+    failed_ = nullptr;
+    ready_.clear();
+    if (threads_.size() < count) threads_.resize(most_threads);
+    for (unsigned i = 0; i < count; ++i) {
+      thread& t = threads_[i];
+      warp& w = warps_[i / lanes];
+      if (i % lanes == 0) w.arrived = 0, w.since = block_since_;
+      t.index = {i % block_threads_.x, i / block_threads_.x % block_threads_.y, i / block_threads_.x / block_threads_.y};
+      t.number = i;
+      t.warp = &w;
+      t.knows = {block << 10 | i, launch_since_, &block_since_, &w.since, &acquired_, {}};
+      t.fenced = {};
+      t.met.clear();
+      if (!t.runs) t.runs = std::make_unique<fiber>(&grid::work, this);
+      wake(t);
+    }
+    thread& first = next();
+    running = &first;
+    fiber::change(host_, *first.runs);
+    running = nullptr;
+    if (!failed_) return;
+    for (thread& t : threads_)  // somewhere in the kernel, for ever
+      if (t.is != thread::state::done) t = {};
+    std::rethrow_exception(failed_);
+  }
+
+  /// A thread of the device: one thread after another of all the blocks to come.
+  static void work(void* argument) {
+    grid& on = *static_cast<grid*>(argument);
+    for (;;) {
+      thread& me = *running;
+      try {
+        on.kernel_();
+      } catch (...) {
+        on.failed_ = std::current_exception();
+      }
+      me.is = thread::state::done;
+      if (!on.failed_ && on.ready_.empty() && !on.all_done()) on.failed_ = std::make_exception_ptr(fault(on.who_waits()));
+      if (on.failed_ || on.ready_.empty())
+        fiber::change(*me.runs, on.host_);
+      else
+        on.go_on(me);
+    }
+  }
+
+  bool all_done() const {
+    for (unsigned i = 0; i < count_; ++i)
+      if (threads_[i].is != thread::state::done) return false;
+    return true;
+  }
+
+  void wake(thread& t) {
+    t.is = thread::state::ready;
+    ready_.push_back(&t);
+  }
+  thread& next() {
+    const std::uint32_t i = random(ready_.size());
+    thread& t = *ready_[i];
+    ready_[i] = ready_.back();
+    ready_.pop_back();
+    return t;
+  }
+  void go_on(thread& from) {
+    thread& to = next();
+    running = &to;
+    if (&to != &from) fiber::change(*from.runs, *to.runs);
+  }
+  void wait(thread::state at, site where) {
+    thread& me = *running;
+    me.is = at;
+    me.where = where;
+    if (ready_.empty()) throw fault(who_waits());
+    go_on(me);
+  }
+
+  static std::string text(site where) { return std::string(where.file) + ":" + std::to_string(where.line); }
+  static std::string place(unsigned number, site where) { return "thread " + std::to_string(number) + " is at " + text(where); }
+  std::string who_waits() const {
+    std::string waiting;
+    std::size_t done = 0;
+    for (unsigned i = 0; i < count_; ++i) {
+      done += threads_[i].is == thread::state::done;
+      if (threads_[i].is != thread::state::done && waiting.empty())
+        waiting = place(i, threads_[i].where) + (threads_[i].is == thread::state::at_barrier ? " (a barrier)" : " (its warp)");
+    }
+    return "threads wait for others that never come: " + waiting + ", " + std::to_string(done) + " of " + std::to_string(count_) +
+           " threads have ended";
+  }
+
+  memory& memory_;
+  std::function<void()> kernel_;
+  index3 blocks_, block_threads_, block_index_;
+  std::uintptr_t shared_ = 0;
+  std::size_t shared_bytes_ = 0;
+  moment launch_since_ = 0, block_since_ = 0;
+  std::vector<release> acquired_;                                      // by the block
+  std::unordered_map<std::uintptr_t, std::vector<release>> releases_;  // by the address of the atomic that published them
+  fiber host_;
+  std::vector<thread> threads_;
+  std::array<warp, most_threads / lanes> warps_;
+  std::vector<thread*> ready_;
+  unsigned count_ = 0;
+  unsigned arrived_ = 0;  // at the barrier
+  site barrier_{};
+  std::exception_ptr failed_;
+};
+
+}  // namespace emulated

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT
+// Stands in for include/lazyprune/backend/cuda/device.hpp, whose words it has: found before it by those who compile with this folder first
+// in their include path.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <string_view>
+#include <tuple>
+
+#include <lazyprune/backend/cuda/check.hpp>
+#include <lazyprune/backend/tensor.hpp>
+
+namespace emulated {
+
+inline memory& seen_by_threads() { return running_grid().of(); }
+inline const knowledge& running_thread() { return grid::running->knows; }
+
+/// A number in the device's memory, as a thread of it sees it.
+template <class T>
+class reference {
+ public:
+  explicit reference(std::uintptr_t at) : at_(at) {}
+  reference(const reference&) = default;
+  operator T() const { return seen_by_threads().read<T>(at_, running_thread()); }
+  const reference& operator=(const T& value) const {
+    seen_by_threads().write<T>(at_, value, running_thread());
+    return *this;
+  }
+  const reference& operator=(const reference& other) const { return *this = static_cast<T>(other); }
+  const reference& operator+=(const T& value) const { return *this = static_cast<T>(*this) + value; }
+  const reference& operator*=(const T& value) const { return *this = static_cast<T>(*this) * value; }
+
+ private:
+  std::uintptr_t at_;
+};
+
+/// A pointer that threads of the device can follow.
+template <class T>
+class pointer {
+ public:
+  pointer() = default;
+  pointer(T* p) : at_(reinterpret_cast<std::uintptr_t>(p)) {}
+  explicit pointer(std::uintptr_t at) : at_(at) {}
+  operator pointer<const T>() const requires(!std::is_const_v<T>) { return pointer<const T>(at_); }
+  explicit operator bool() const { return at_ != 0; }
+
+  decltype(auto) operator[](std::size_t i) const {
+    if constexpr (std::is_const_v<T>)
+      return seen_by_threads().read<std::remove_const_t<T>>(at_ + i * sizeof(T), running_thread());
+    else
+      return reference<T>(at_ + i * sizeof(T));
+  }
+  decltype(auto) operator*() const { return (*this)[0]; }
+  pointer operator+(std::size_t i) const { return pointer(at_ + i * sizeof(T)); }
+  std::uintptr_t address() const { return at_; }
+
+ private:
+  std::uintptr_t at_ = 0;
+};
+
+}  // namespace emulated
+
+template <class T>
+T atomicAdd(emulated::pointer<T> at, T value) {
+  return emulated::running_grid().atomic<T>(at.address(), [value](T old) { return static_cast<T>(old + value); });
+}
+
+namespace lazyprune {
+inline namespace v0 {
+namespace device {
+
+template <class T>
+using global = emulated::pointer<T>;
+template <class T>
+using shared = emulated::pointer<T>;
+
+template <class T>
+shared<T> shared_memory(std::size_t offset) {
+  if (offset >= emulated::running_grid().shared_bytes())
+    throw emulated::fault("shared memory from byte " + std::to_string(offset) + " on: there is less");
+  return shared<T>(emulated::running_grid().shared_at(offset));
+}
+
+template <class Wide, class T>
+Wide load(emulated::pointer<T> from) {
+  return emulated::seen_by_threads().read<Wide>(from.address(), emulated::running_thread());
+}
+template <class Wide, class T>
+void store(emulated::pointer<T> to, const Wide& value) {
+  emulated::seen_by_threads().write<Wide>(to.address(), value, emulated::running_thread());
+}
+
+inline float widen(std::uint16_t bits) { return float_of_bf16(bits); }
+inline std::uint16_t round_to_bf16(float value) { return bf16_of_float(value); }
+inline std::uint32_t pair_of_bf16(float low, float high) {
+  return bf16_of_float(low) | static_cast<std::uint32_t>(bf16_of_float(high)) << 16;
+}
+
+namespace detail {
+
+struct eight_halves {
+  std::uint16_t half[8];
+};
+
+/// A row of a matrix of 8 x 8 from each lane, eight lanes a matrix.
+template <bool Transposed>
+void load_matrices(std::uint32_t (&to)[4], shared<const std::uint16_t> row, emulated::site where) {
+  if (!emulated::running_grid().is_shared(row.address())) throw emulated::fault("ldmatrix: a row that is not in shared memory");
+  struct registers {
+    std::uint32_t number[4];
+  };
+  const emulated::meeting<eight_halves, registers> spread = [](const auto& rows, auto& got) {
+    for (unsigned lane = 0; lane < emulated::lanes; ++lane)
+      for (unsigned matrix = 0; matrix < 4; ++matrix) {
+        const unsigned by = lane / 4, at = lane % 4 * 2;
+        const auto element = [&](unsigned r, unsigned c) -> std::uint32_t { return rows[matrix * 8 + r].half[c]; };
+        got[lane].number[matrix] = Transposed ? element(at, by) | element(at + 1, by) << 16 : element(by, at) | element(by, at + 1) << 16;
+      }
+  };
+  const auto mine = std::bit_cast<eight_halves>(load<uint4>(row));
+  const registers got = emulated::running_grid().meet(spread, mine, where);
+  std::memcpy(to, got.number, sizeof to);
+}
+
+}  // namespace detail
+
+inline void ldmatrix(std::uint32_t (&to)[4], shared<const std::uint16_t> row, const char* file = __builtin_FILE(),
+                     int line = __builtin_LINE()) {
+  detail::load_matrices<false>(to, row, {file, line});
+}
+inline void ldmatrix_transposed(std::uint32_t (&to)[4], shared<const std::uint16_t> row, const char* file = __builtin_FILE(),
+                                int line = __builtin_LINE()) {
+  detail::load_matrices<true>(to, row, {file, line});
+}
+
+inline void mma(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2], const char* file = __builtin_FILE(),
+                int line = __builtin_LINE()) {
+  struct fragments {
+    std::uint32_t a[4], b[2];
+  };
+  struct sums {
+    float number[4];
+  };
+  const emulated::meeting<fragments, sums> multiply = [](const auto& brought, auto& got) {
+    float left[16][16], right[16][8], product[16][8] = {};
+    const auto half = [](std::uint32_t pair, unsigned which) { return float_of_bf16(static_cast<std::uint16_t>(pair >> 16 * which)); };
+    for (unsigned lane = 0; lane < emulated::lanes; ++lane)
+      for (unsigned which = 0; which < 2; ++which) {
+        const unsigned group = lane / 4, column = lane % 4 * 2 + which;
+        for (unsigned r = 0; r < 4; ++r) left[group + r % 2 * 8][column + r / 2 * 8] = half(brought[lane].a[r], which);
+        for (unsigned r = 0; r < 2; ++r) right[column + r * 8][group] = half(brought[lane].b[r], which);
+      }
+    for (unsigned i = 0; i < 16; ++i)
+      for (unsigned k = 0; k < 16; ++k)
+        for (unsigned j = 0; j < 8; ++j) product[i][j] += left[i][k] * right[k][j];
+    for (unsigned lane = 0; lane < emulated::lanes; ++lane)
+      for (unsigned r = 0; r < 4; ++r) got[lane].number[r] = product[lane / 4 + r / 2 * 8][lane % 4 * 2 + r % 2];
+  };
+  const sums got = emulated::running_grid().meet(multiply, fragments{{a[0], a[1], a[2], a[3]}, {b[0], b[1]}}, {file, line});
+  for (unsigned r = 0; r < 4; ++r) d[r] += got.number[r];
+}
+
+template <class... Parameters, class... Arguments>
+void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream, Arguments&&... arguments) {
+  if (grid.count() == 0) return;
+  ++emulated::the_device().launches;
+  std::tuple<Parameters...> given(std::forward<Arguments>(arguments)...);
+  emulated::the_device().give(stream,
+                              [=] { emulated::the_device().threads.run(grid, block, shared_bytes, [&] { std::apply(kernel, given); }); });
+}
+
+}  // namespace device
+}  // namespace v0
+}  // namespace lazyprune

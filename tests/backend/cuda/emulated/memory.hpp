@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: MIT
+// The imitated device's memory: addresses that nobody but the device can follow, and a shadow that knows of every two bytes whether they
+// are somebody's, whether they were written, and who touched them last. Threads see it through word<T>, which asks the shadow.
+//
+// Whether one access comes before another is decided by a clock that ticks at every barrier: an access carries the time at which it was
+// made, and what a thread sees for certain is what was done before its block's (or warp's) last barrier, before its launch, or by itself;
+// and what another block did before a fence and an atomic that the thread's block has met by an atomic and a fence of its own.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <unordered_map>
+#include <vector>
+
+namespace emulated {
+
+/// What the device found wrong: in one line, what was done, by which thread, where.
+struct fault : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+using moment = std::uint32_t;
+
+/// Who touched two bytes last, and when.
+struct access {
+  moment when;
+  std::uint32_t who;
+};
+
+/// Of memory: two bytes of it.
+struct cell {
+  access write, read;
+};
+static_assert(sizeof(cell) == 16);
+
+// Moments before all that a kernel does.
+inline constexpr moment nobodys = 0, never_written = 1, before = 2, first_moment = 3;
+
+// `who` is a thread of a launch: 10 bits of its number in the block, 20 of the block's; the other two say how many readers it stands for.
+inline constexpr std::uint32_t several_of_a_warp = 1u << 30, several_of_a_block = 2u << 30, of_several_blocks = 3u << 30,
+                               how_many = 3u << 30;
+inline constexpr std::uint32_t an_atomic = 1u << 30;  // of writes
+inline constexpr std::uint32_t thread_of(std::uint32_t who) { return who & 1023u; }
+inline constexpr std::uint32_t block_of(std::uint32_t who) { return (who & ~how_many) >> 10; }
+inline constexpr std::uint32_t warp_of(std::uint32_t who) { return (who & ~how_many) >> 5; }
+
+/// What a fence and then an atomic of a thread have published: all that its block did before `block_until`, and itself before `own_until`.
+struct release {
+  std::uint32_t who;
+  moment block_until, own_until;
+};
+
+/// What is certain to a thread: what was done before these moments.
+struct knowledge {
+  std::uint32_t who = 0;
+  moment launch_since = 0;
+  const moment* block_since = nullptr;
+  const moment* warp_since = nullptr;
+  const std::vector<release>* of_the_block = nullptr;  // acquired from other blocks
+  std::vector<release> own{};                          // the same, and not yet shared by a barrier
+
+  bool knows(access a) const { return a.when < launch_since || a.who == who || knows_others(a); }
+
+ private:
+  bool knows_others(access a) const {
+    if ((a.who & how_many) == of_several_blocks) return false;
+    if (block_of(a.who) == block_of(who)) {
+      if (a.when < *block_since) return true;
+      return (a.who & how_many) != several_of_a_block && warp_of(a.who) == warp_of(who) && a.when < *warp_since;
+    }
+    const auto tells = [a](const release& r) {
+      return block_of(r.who) == block_of(a.who) && (a.when < r.block_until || ((a.who & ~how_many) == r.who && a.when < r.own_until));
+    };
+    return std::any_of(of_the_block->begin(), of_the_block->end(), tells) || std::any_of(own.begin(), own.end(), tells);
+  }
+};
+
+class memory {
+ public:
+  memory() {
+    base_ = reserve(address_bytes, PROT_NONE);
+    data_ = reserve(address_bytes, PROT_READ | PROT_WRITE);
+    shadow_ = reinterpret_cast<cell*>(reserve(address_bytes / 2 * sizeof(cell), PROT_READ | PROT_WRITE));
+  }
+  memory(const memory&) = delete;
+  memory& operator=(const memory&) = delete;
+  ~memory() {
+    ::munmap(base_, address_bytes);
+    ::munmap(data_, address_bytes);
+    ::munmap(shadow_, address_bytes / 2 * sizeof(cell));
+  }
+
+  std::size_t capacity = address_bytes;  // bytes that can be held at a time
+  std::size_t held() const { return held_; }
+  std::size_t allocations() const { return allocations_; }  // that were ever made
+  bool checks = true;                                       // whether the shadow is asked at every access
+  moment clock = first_moment;
+
+  /// An address of so many bytes that were never written, or 0. No address is given twice: what is used after it was freed is found.
+  std::uintptr_t allocate(std::size_t bytes) {
+    const std::size_t pages = (bytes + page - 1) / page * page;
+    if (bytes > capacity - std::min(held_, capacity) || next_ + pages + red_zone > address_bytes) return 0;
+    const std::uintptr_t at = address(next_);
+    next_ += pages + red_zone;
+    held_ += bytes;
+    ++allocations_;
+    blocks_[at] = bytes;
+    forget(at, bytes);
+    return at;
+  }
+
+  void free(std::uintptr_t at) {
+    const auto found = blocks_.find(at);
+    if (found == blocks_.end()) throw fault("what is freed was not allocated");
+    held_ -= found->second;
+    const std::size_t pages = (found->second + page - 1) / page * page;
+    ::madvise(here(at), pages, MADV_DONTNEED);
+    ::madvise(shadow_of(at), pages / 2 * sizeof(cell), MADV_DONTNEED);
+    blocks_.erase(found);
+  }
+
+  bool is_device(const void* p) const { return reinterpret_cast<std::uintptr_t>(p) - address(0) < address_bytes; }
+
+  /// The bytes become what they are where nothing was written: numbers that are none.
+  void forget(std::uintptr_t at, std::size_t bytes) {
+    std::memset(here(at), 0xff, bytes);
+    std::fill_n(shadow_of(at), (bytes + 1) / 2, cell{{never_written, 0}, {nobodys, 0}});
+  }
+
+  /// Takes them from whoever has them; the allocation stays.
+  void fence_off(std::uintptr_t at, std::size_t bytes) { std::fill_n(shadow_of(at), (bytes + 1) / 2, cell{{nobodys, 0}, {nobodys, 0}}); }
+
+  /// Memory that the host's side of the device reads or writes as a whole; throws `fault` where it is not a live allocation's, or, to be
+  /// read, was not written.
+  const std::byte* to_read(const void* p, std::size_t bytes, const char* what) { return whole(p, bytes, what, false); }
+  std::byte* to_write(void* p, std::size_t bytes, const char* what) {
+    std::byte* const to = whole(p, bytes, what, true);
+    std::fill_n(shadow_of(reinterpret_cast<std::uintptr_t>(p)), (bytes + 1) / 2, cell{{before, 0}, {nobodys, 0}});
+    return to;
+  }
+  /// A copy within the device takes along what was never written.
+  void copy(void* to, const void* from, std::size_t bytes) {
+    std::memmove(whole(to, bytes, "a copy", true), whole(from, bytes, "a copy", true), bytes);
+    std::memmove(shadow_of(reinterpret_cast<std::uintptr_t>(to)), shadow_of(reinterpret_cast<std::uintptr_t>(from)),
+                 (bytes + 1) / 2 * sizeof(cell));
+  }
+
+  // What threads do.
+
+  template <class T>
+  T read(std::uintptr_t at, const knowledge& me) {
+    static_assert(sizeof(T) % 2 == 0 && std::is_trivially_copyable_v<T>);
+    if (const cell* bad = checks ? note_read(at, sizeof(T), me) : nullptr) fail_read(at, *bad, sizeof(T), me);
+    if (!checks) check_place(at, sizeof(T));
+    T value;
+    std::memcpy(&value, here(at), sizeof(T));
+    return value;
+  }
+
+  template <class T>
+  void write(std::uintptr_t at, const T& value, const knowledge& me) {
+    if (const cell* bad = checks ? note_write(at, sizeof(T), me) : nullptr) fail_write(at, *bad, sizeof(T), me);
+    if (!checks) check_place(at, sizeof(T));
+    std::memcpy(here(at), &value, sizeof(T));
+  }
+
+  /// old = *at; *at = change(old), in one.
+  template <class T, class Change>
+  T atomic(std::uintptr_t at, const knowledge& me, Change change) {
+    if (checks) {
+      check_place(at, sizeof(T));
+      for (cell& c : cells(at, sizeof(T))) {
+        if (c.write.when <= never_written) fail_read(at, c, sizeof(T), me);
+        const bool atomic_before = c.write.when >= me.launch_since && (c.write.who & an_atomic);
+        if ((!atomic_before && !me.knows(writing(c))) || !me.knows(c.read)) fail_write(at, c, sizeof(T), me);
+        c.write = {clock, me.who | an_atomic};
+      }
+    }
+    T old;
+    std::memcpy(&old, here(at), sizeof(T));
+    const T changed = change(old);
+    std::memcpy(here(at), &changed, sizeof(T));
+    return old;
+  }
+
+  moment tick() {
+    if (++clock == 0) throw fault("the clock of the imitated device has run out");
+    return clock;
+  }
+
+  /// "12 bytes behind an allocation of 64", and the like.
+  std::string describe(std::uintptr_t at) const {
+    if (at - address(0) >= address_bytes) return "an address of the host";
+    auto next = blocks_.upper_bound(at);
+    if (next == blocks_.begin()) return "no allocation";
+    --next;
+    const std::size_t offset = at - next->first;
+    return offset < next->second ? "byte " + std::to_string(offset) + " of an allocation of " + std::to_string(next->second)
+                                 : std::to_string(offset - next->second) + " bytes behind an allocation of " + std::to_string(next->second);
+  }
+
+ private:
+  static constexpr std::size_t address_bytes = std::size_t{32} << 30, page = 4096, red_zone = 4096;
+
+  static std::byte* reserve(std::size_t bytes, int protection) {
+    void* at = ::mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED) throw std::bad_alloc();
+    return static_cast<std::byte*>(at);
+  }
+
+  std::uintptr_t address(std::size_t offset) const { return reinterpret_cast<std::uintptr_t>(base_) + offset; }
+  std::byte* here(std::uintptr_t at) const { return data_ + (at - address(0)); }
+  cell* shadow_of(std::uintptr_t at) const { return shadow_ + (at - address(0)) / 2; }
+
+  struct cell_range {
+    cell *first, *last;
+    cell* begin() const { return first; }
+    cell* end() const { return last; }
+  };
+  cell_range cells(std::uintptr_t at, std::size_t bytes) const { return {shadow_of(at), shadow_of(at) + bytes / 2}; }
+
+  void check_place(std::uintptr_t at, std::size_t bytes) const {
+    if (at - address(0) >= address_bytes) throw fault(std::string("a kernel follows a pointer to ") + describe(at));
+    if (at % bytes != 0)
+      throw fault("a kernel reads or writes " + std::to_string(bytes) + " bytes at an address that is no multiple of it");
+  }
+
+  const cell* note_read(std::uintptr_t at, std::size_t bytes, const knowledge& me) const {
+    check_place(at, bytes);
+    for (cell& c : cells(at, bytes)) {
+      if (c.write.when <= never_written) return &c;
+      if (!me.knows(writing(c))) return &c;
+      c.read = me.knows(c.read) ? access{clock, me.who} : joined(c.read, me.who);
+    }
+    return nullptr;
+  }
+
+  access joined(access others, std::uint32_t who) const {
+    std::uint32_t many = others.who & how_many;
+    if (many == of_several_blocks || block_of(others.who) != block_of(who)) return {clock, of_several_blocks};
+    if (many == several_of_a_block || warp_of(others.who) != warp_of(who)) return {clock, several_of_a_block | who};
+    return {clock, several_of_a_warp | who};
+  }
+
+  const cell* note_write(std::uintptr_t at, std::size_t bytes, const knowledge& me) const {
+    check_place(at, bytes);
+    for (cell& c : cells(at, bytes)) {
+      if (c.write.when == nobodys) return &c;
+      if (!me.knows(writing(c)) || !me.knows(c.read)) return &c;
+      c = {{clock, me.who}, {nobodys, 0}};
+    }
+    return nullptr;
+  }
+
+  static access writing(const cell& c) { return {c.write.when, c.write.who & ~how_many}; }
+
+  static std::string name_of(std::uint32_t who) {
+    if ((who & how_many) == of_several_blocks) return "threads of several blocks";
+    if ((who & how_many) == several_of_a_block) return "several threads of block " + std::to_string(block_of(who));
+    if ((who & how_many) == several_of_a_warp)
+      return "several threads of warp " + std::to_string(thread_of(who) / 32) + " of block " + std::to_string(block_of(who));
+    return "thread " + std::to_string(thread_of(who)) + " of block " + std::to_string(block_of(who));
+  }
+
+  [[noreturn]] void fail(std::uintptr_t at, std::size_t bytes, const knowledge& me, const char* does, const std::string& why) const {
+    throw fault(name_of(me.who) + " " + does + " " + std::to_string(bytes) + " bytes, " + describe(at) + ": " + why);
+  }
+  [[noreturn]] void fail_read(std::uintptr_t at, const cell& c, std::size_t bytes, const knowledge& me) const {
+    if (c.write.when == nobodys) fail(at, bytes, me, "reads", "out of bounds");
+    if (c.write.when == never_written) fail(at, bytes, me, "reads", "never written");
+    fail(at, bytes, me, "reads", "a race with the write of " + name_of(c.write.who & ~how_many));
+  }
+  [[noreturn]] void fail_write(std::uintptr_t at, const cell& c, std::size_t bytes, const knowledge& me) const {
+    if (c.write.when == nobodys) fail(at, bytes, me, "writes", "out of bounds");
+    if (!me.knows(writing(c))) fail(at, bytes, me, "writes", "a race with the write of " + name_of(c.write.who & ~how_many));
+    fail(at, bytes, me, "writes", "a race with the read of " + name_of(c.read.who));
+  }
+
+  std::byte* whole(const void* p, std::size_t bytes, const char* what, bool to_write) {
+    const auto at = reinterpret_cast<std::uintptr_t>(p);
+    if (!is_device(p)) throw fault(std::string(what) + ": a pointer of the host where the device's is expected");
+    auto block = blocks_.upper_bound(at);
+    if (block == blocks_.begin() || at + bytes > (--block)->first + block->second)
+      throw fault(std::string(what) + ": " + std::to_string(bytes) + " bytes at " + describe(at) + ": out of bounds");
+    if (!to_write && checks)
+      for (const cell& c : cells(at, bytes))
+        if (c.write.when <= never_written) throw fault(std::string(what) + ": reads what was never written, " + describe(at));
+    return here(at);
+  }
+
+  std::byte* base_;  // what pointers point to: nobody can read or write there
+  std::byte* data_;  // what they mean
+  cell* shadow_;     // one for every two bytes
+  std::size_t next_ = red_zone, held_ = 0, allocations_ = 0;
+  std::map<std::uintptr_t, std::size_t> blocks_;  // those that are live: address and bytes
+};
+
+}  // namespace emulated
