@@ -23,7 +23,7 @@ TEST_CASE("an array begins on a cache line, and refuses a size that no memory ha
 }
 
 TEST_CASE_TEMPLATE("a buffer grows and keeps what is in it", T, float, double) {
-  host_buffer<T> buffer(7);
+  row_buffer<T> buffer(7);
   CHECK(buffer.view().rows == 0);
   CHECK(buffer.bytes() == 0);
   T next = 0;
@@ -48,7 +48,7 @@ TEST_CASE_TEMPLATE("a buffer grows and keeps what is in it", T, float, double) {
 }
 
 TEST_CASE("row after row, a buffer is copied seldom") {
-  host_buffer<float> buffer(1);
+  row_buffer<float> buffer(1);
   int copies = 0;
   std::size_t bytes = 0;
   for (std::size_t rows = 1; rows <= 10'000; ++rows) {

@@ -93,7 +93,7 @@ class guarded {
 
 /// The rows take the cache's next slots.
 template <class Backend, class Scalar>
-void append(const Backend& backend, typename Backend::kv_layer& kv, lazyprune::rows_view<Scalar> k, lazyprune::rows_view<Scalar> v) {
+void append(Backend& backend, typename Backend::kv_layer& kv, lazyprune::rows_view<Scalar> k, lazyprune::rows_view<Scalar> v) {
   std::vector<std::uint32_t> slots(k.rows);
   std::iota(slots.begin(), slots.end(), static_cast<std::uint32_t>(kv.size()));
   backend.put(kv, slots, k, v);

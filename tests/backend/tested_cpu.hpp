@@ -17,13 +17,4 @@ struct tested_cpu : lazyprune::cpu {
   bool rounds() const { return instructions() >= lazyprune::isa::avx512_bf16; }
 };
 
-/// Activations as the backend's products take them: rounded to bf16 where its instructions multiply nothing else.
-template <class Backend>
-std::vector<float> as_multiplied(const Backend& backend, std::vector<float> x, lazyprune::dtype weights) {
-  if constexpr (requires { backend.rounds(); })
-    if (weights == lazyprune::dtype::bf16 && backend.rounds())
-      for (float& number : x) number = lazyprune::float_of_bf16(lazyprune::bf16_of_float(number));
-  return x;
-}
-
 }  // namespace lazyprune_test

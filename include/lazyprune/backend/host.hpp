@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What the backends that compute in host memory share: buffers, caches, parameters, rope tables, and the operations that only move rows.
-// Copies of a cache share its memory, block by block, until one of them writes.
+// Copies of a cache share its memory, block by block, until one of them writes. What only keeps account of memory is for memory of any
+// kind: a class that is made with a number of elements, as aligned_array is.
 #pragma once
 
 #include <algorithm>
@@ -37,6 +38,13 @@ class aligned_array {
   std::size_t size() const { return size_; }
   std::size_t bytes() const { return size_ * sizeof(T); }
 
+  /// Memory for `size` numbers, the first `kept` of which are the first of this.
+  aligned_array resized(std::size_t size, std::size_t kept) const {
+    aligned_array other(size);
+    std::copy_n(data(), kept, other.data());
+    return other;
+  }
+
  private:
   struct release {
     void operator()(T* data) const { ::operator delete (data, std::align_val_t{alignment}); }
@@ -52,11 +60,11 @@ class aligned_array {
 };
 
 /// Memory of `size` numbers that copies of it share until one of them writes; they may belong to different threads.
-template <class T>
+template <class T, class Memory = aligned_array<T>>
 class shared_array {
  public:
   shared_array() = default;
-  explicit shared_array(std::size_t size) : at_(new memory{aligned_array<T>(size)}) {}
+  explicit shared_array(std::size_t size) : shared_array(Memory(size)) {}
   shared_array(const shared_array& other) noexcept : at_(other.at_) {
     if (at_) at_->owners.fetch_add(1, std::memory_order_relaxed);
   }
@@ -75,8 +83,7 @@ class shared_array {
   /// To be written: what others hold as well is copied first.
   T* own() {
     if (at_->owners.load(std::memory_order_acquire) > 1) {
-      shared_array copy(at_->numbers.size());
-      std::copy_n(data(), at_->numbers.size(), copy.at_->numbers.data());
+      shared_array copy(at_->numbers.resized(at_->numbers.size(), at_->numbers.size()));
       std::swap(at_, copy.at_);
     }
     return at_->numbers.data();
@@ -84,14 +91,16 @@ class shared_array {
 
  private:
   struct memory {
-    aligned_array<T> numbers;
+    Memory numbers;
     std::atomic<std::size_t> owners{1};
   };
+  explicit shared_array(Memory numbers) : at_(new memory{std::move(numbers)}) {}
+
   memory* at_ = nullptr;
 };
 
 /// Slots of so many numbers each, in blocks: memory grows without copying what is there, and is given back with a block's last slot.
-template <class T>
+template <class T, class Memory = aligned_array<T>>
 class slot_blocks {
  public:
   static constexpr std::size_t block_slots = 64;
@@ -108,7 +117,7 @@ class slot_blocks {
       if (blocks_.size() <= slot / block_slots) blocks_.resize(slot / block_slots + 1);
       block& b = blocks_[slot / block_slots];
       if (b.slots == 0) {
-        b.data = shared_array<T>(block_slots * columns_);
+        b.data = shared_array<T, Memory>(block_slots * columns_);
         ++used_;
       }
       b.data.own();
@@ -150,8 +159,8 @@ class slot_blocks {
 
  private:
   struct block {
-    shared_array<T> data;     // (block_slots, columns), where a slot is in use
-    std::uint64_t slots = 0;  // a bit for each that is
+    shared_array<T, Memory> data;  // (block_slots, columns), where a slot is in use
+    std::uint64_t slots = 0;       // a bit for each that is
   };
   static_assert(block_slots == 64);
 
@@ -170,19 +179,15 @@ class slot_blocks {
 };
 
 /// Activations (rows, columns), uninterrupted. Memory that was never written holds anything.
-template <class T>
-class host_buffer {
+template <class T, class Memory = aligned_array<T>>
+class row_buffer {
  public:
-  explicit host_buffer(std::size_t columns) : columns_(columns) {}
+  explicit row_buffer(std::size_t columns) : columns_(columns) {}
 
   /// Room for so many rows at least; what is there stays. Grows by half, so that row after row costs little.
   void reserve(std::size_t rows) {
     const std::size_t needed = rows * columns_;
-    if (needed > memory_.size()) {
-      aligned_array<T> larger(std::max(needed, memory_.size() + memory_.size() / 2));
-      std::copy_n(memory_.data(), rows_ * columns_, larger.data());
-      memory_ = std::move(larger);
-    }
+    if (needed > memory_.size()) memory_ = memory_.resized(std::max(needed, memory_.size() + memory_.size() / 2), rows_ * columns_);
     rows_ = std::max(rows_, rows);
   }
 
@@ -193,7 +198,7 @@ class host_buffer {
  private:
   std::size_t columns_;
   std::size_t rows_ = 0;
-  aligned_array<T> memory_;
+  Memory memory_;
 };
 
 /// Keys and values of one layer, in blocks of slots.
@@ -303,7 +308,7 @@ class host_backend {
  public:
   using scalar = T;
   using parameters = host_parameters<T>;
-  using buffer = host_buffer<T>;
+  using buffer = row_buffer<T>;
   using kv_layer = host_kv<T>;
   using row_store = slot_blocks<T>;
   using rope_table = host_rope_table<T>;

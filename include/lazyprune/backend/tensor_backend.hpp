@@ -65,7 +65,10 @@ struct rows_view {
 
   T* row(std::size_t r) const { return data + r * stride; }
   rows_view slice(std::size_t first, std::size_t count) const { return {row(first), count, columns, stride}; }
-  operator rows_view<const T>() const requires(!std::is_const_v<T>) { return {data, rows, columns, stride}; }
+  /// To be read alone. A template, since nvcc warns of a conversion that rows which are to be read already have no use for.
+  template <class U>
+    requires(std::is_same_v<U, const T> && !std::is_const_v<T>)
+  operator rows_view<U>() const { return {data, rows, columns, stride}; }
 };
 
 /// What becomes of the gate's half of a gated product before it is multiplied with the other.
@@ -109,6 +112,18 @@ struct attention_probe {
   std::size_t queries = 0;
   std::size_t stride = 0;
 };
+
+namespace detail {
+
+/// What `retain` is called with, as an example: nvcc finds no lambda in a concept.
+struct keep_one {
+  template <class Keep>
+  void operator()(Keep&& keep) const {
+    keep(0u);
+  }
+};
+
+}  // namespace detail
 
 /// What a model's weights are made with. The matrices that `pack` and `pack_gated` get may have a reader: their rows are asked for by
 /// tensor::row. The vectors that `load` gets have none.
@@ -154,7 +169,7 @@ concept tensor_backend = weight_packer<B> && std::floating_point<typename B::sca
   { buffer.view() } -> std::same_as<rows_view<typename B::scalar>>;
   { buffer.bytes() } -> std::convertible_to<std::size_t>;
   store.release(ids);                                     // what these slots hold is not needed any more
-  store.retain([](auto&& keep) { keep(0); });             // nothing is, but the slots that `keep` is called with
+  store.retain(detail::keep_one{});                       // nothing is, but the slots that `keep` is called with
   { stored.size() } -> std::convertible_to<std::size_t>;  // slots in use
   { stored.bytes() } -> std::convertible_to<std::size_t>;
   kv.truncate(n);                                       // forgets the slots from n on
