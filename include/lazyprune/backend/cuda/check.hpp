@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// What the CUDA runtime answers, as the one exception type.
+// What the CUDA runtime and cuBLASLt answer, as the one exception type.
 #pragma once
 
+#include <cublasLt.h>
 #include <cuda_runtime.h>
 
 #include <string>
@@ -18,6 +19,11 @@ inline void check(cudaError_t answer, std::string_view where, std::string_view e
   if (answer == cudaSuccess) return;
   throw error("cuda", where, expected, std::string(cudaGetErrorName(answer)) + ": " + cudaGetErrorString(answer),
               answer == cudaErrorMemoryAllocation ? error_code::no_memory : error_code::io);
+}
+
+inline void check(cublasStatus_t answer, std::string_view where) {
+  if (answer == CUBLAS_STATUS_SUCCESS) return;
+  throw error("cuda", where, "success", std::string("cuBLAS: ") + cublasLtGetStatusString(answer), error_code::io);
 }
 
 }  // namespace device

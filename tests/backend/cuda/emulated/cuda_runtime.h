@@ -111,6 +111,8 @@ inline bool __all_sync(unsigned mask, bool yes, const char* file = __builtin_FIL
 }
 inline void __threadfence() { emulated::running_grid().fence(); }
 
+using std::max;
+using std::min;
 inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
 inline float __int_as_float(int bits) { return std::bit_cast<float>(bits); }
 inline float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
@@ -177,6 +179,19 @@ inline cudaError_t cudaFreeHost(void* p) {
   std::free(p);
   return cudaSuccess;
 }
+
+// One device, and a pool that keeps nothing back.
+using cudaMemPool_t = int;
+enum cudaMemPoolAttr { cudaMemPoolAttrReleaseThreshold };
+inline cudaError_t cudaGetDevice(int* number) {
+  *number = 0;
+  return cudaSuccess;
+}
+inline cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
+  *pool = device;
+  return cudaSuccess;
+}
+inline cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }
 
 /// Memory of the host is read, and written, when the stream comes to it.
 inline cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: MIT
+// The backend for NVIDIA's GPUs: products by cuBLASLt, all else in kernels of its own, everything in one stream. Compiled by nvcc wherever
+// it is included; target lazyprune::cuda.
+#pragma once
+
+#include <cassert>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <lazyprune/backend/cuda/attention.hpp>
+#include <lazyprune/backend/cuda/elementwise.cuh>
+#include <lazyprune/backend/cuda/memory.hpp>
+#include <lazyprune/backend/cuda/products.hpp>
+#include <lazyprune/backend/cuda/stored_kv.hpp>
+#include <lazyprune/backend/cuda/stored_rows.hpp>
+#include <lazyprune/backend/cuda/weights.hpp>
+#include <lazyprune/backend/execution.hpp>
+#include <lazyprune/backend/host.hpp>
+#include <lazyprune/backend/tensor_backend.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+
+/// Activations are float and lie on the device: rows_view points there. Weights are float or bf16; sums are float. Unless
+/// `execution::exact` is set, activations are rounded to bf16 where they meet weights in bf16; where it is, such weights are kept as float,
+/// in twice the memory.
+///
+/// Operations return when they are given to the device, but for those that read numbers to the host. Scratch grows to the largest operation
+/// seen and is then reused. The same input gives the same bits from run to run; a row in other company may not. A context is used by one
+/// thread at a time; any number of contexts may be.
+class cuda {
+ public:
+  using scalar = float;
+  using matrix = device::weight;
+  using buffer = row_buffer<float, device::array<float, device::purpose::activations>>;
+  using kv_layer = device::stored_kv;
+  using row_store = device::stored_rows;
+
+  class parameters {
+   public:
+    explicit parameters(const host_parameters<float>& from) : memory_(from.size()) {
+      if (from.size() == 0) return;
+      device::check(cudaMemcpyAsync(memory_.data(), from.data(), from.bytes(), cudaMemcpyHostToDevice, device::stream()), "parameters");
+      device::synchronize();
+    }
+    std::size_t size() const { return memory_.size(); }
+    std::size_t bytes() const { return memory_.bytes(); }
+    const float* data() const { return memory_.data(); }
+
+   private:
+    device::array<float, device::purpose::weights> memory_;
+  };
+
+  class rope_table {
+   public:
+    rope_table(const host_rope_table<float>& from, std::size_t positions) : half_(from.half()), memory_(2 * half_ * positions) {
+      if (memory_.size() == 0) return;
+      device::check(cudaMemcpyAsync(memory_.data(), from.cosines(0), memory_.bytes(), cudaMemcpyHostToDevice, device::stream()), "rope");
+      device::synchronize();
+    }
+    std::size_t half() const { return half_; }
+    std::size_t bytes() const { return memory_.bytes(); }
+    const float* data() const { return memory_.data(); }  // (positions, 2, half): cosines, sines
+
+   private:
+    std::size_t half_;
+    device::array<float, device::purpose::weights> memory_;
+  };
+
+  cuda() : cuda(execution{}) {}
+
+  /// Throws `error` for keys and values in f16, and where there is no device. Threads and instructions of the processor mean nothing here.
+  explicit cuda(const execution& e) : kv_type_(e.kv), exact_(e.exact) {
+    if (e.kv == dtype::f16) throw error("", "kv", "f32 or bf16", name_of(e.kv));
+  }
+
+  int threads() const { return 1; }  // of the host
+
+  /// Scratch memory, on the device.
+  std::size_t bytes() const {
+    return products_.bytes() + attention_.bytes() + lists_.bytes() + gated_.bytes() + moved_.bytes() + read_.bytes();
+  }
+
+  matrix pack(std::span<const tensor> parts, dtype as) const { return matrix(parts, as, exact_ ? dtype::f32 : as); }
+  matrix pack_gated(const tensor& gate, const tensor& up, dtype as) const {
+    lazyprune::detail::check_gated(gate, up);
+    const tensor parts[] = {gate, up};
+    return pack(parts, as);
+  }
+  parameters load(std::span<const tensor> parts) const { return parameters(host_parameters<float>(parts)); }
+  rope_table make_rope(std::span<const double> frequencies, double scale, std::size_t positions) const {
+    return rope_table(host_rope_table<float>(frequencies, scale, positions), positions);
+  }
+
+  void embed(const matrix& table, std::span<const std::uint32_t> ids, double scale, rows_view<float> out) {
+    assert(out.columns == table.inputs());
+    const auto* const there = send(ids);
+    const auto rows = [&](const auto* data) {
+      launch_rows(device::embed_rows<std::remove_cvref_t<decltype(*data)>>, ids.size(), out.columns, 0,
+                  device::row_span<std::remove_reference_t<decltype(*data)>>{data, table.pitch()}, there, static_cast<float>(scale),
+                  out.columns, span(out));
+    };
+    table.type() == dtype::bf16 ? rows(table.data<std::uint16_t>()) : rows(table.data<float>());
+  }
+
+  void rms_norm(rows_view<const float> x, const parameters& weight, double epsilon, rows_view<float> out) {
+    assert(weight.size() == x.columns && out.columns == x.columns);
+    launch_rows(device::norm_rows<float>, x.rows, x.columns, device::threads_for(x.columns) / device::warp_lanes * sizeof(float), span(x),
+                weight.data(), static_cast<float>(epsilon), x.columns, span(out));
+  }
+
+  void multiply(rows_view<const float> x, const matrix& w, const parameters* bias, rows_view<float> out) {
+    assert(x.columns == w.inputs() && out.columns == w.outputs() && (!bias || bias->size() == w.outputs()));
+    products_.multiply(x, w, bias ? bias->data() : nullptr, false, out);
+  }
+
+  void multiply_add(rows_view<const float> x, const matrix& w, const parameters* bias, rows_view<float> out) {
+    assert(x.columns == w.inputs() && out.columns == w.outputs() && (!bias || bias->size() == w.outputs()));
+    products_.multiply(x, w, bias ? bias->data() : nullptr, true, out);
+  }
+
+  void add(rows_view<const float> x, rows_view<float> out) {
+    assert(x.rows == out.rows && x.columns == out.columns);
+    launch_rows(device::add_rows<float>, x.rows, x.columns, 0, span(x), x.columns, span(out));
+  }
+
+  void gated_multiply(rows_view<const float> x, const matrix& w, const parameters* bias, gate_activation gate, rows_view<float> out) {
+    assert(2 * out.columns == w.outputs());
+    const rows_view<float> both{gated_.reserve(x.rows * w.outputs()), x.rows, w.outputs(), w.outputs()};
+    multiply(x, w, bias, both);
+    launch_rows(device::gate_rows<float>, x.rows, out.columns, 0, span(rows_view<const float>(both)), out.columns, gate, span(out));
+  }
+
+  void rotate(rows_view<float> x, std::size_t head_dim, std::span<const position> positions, const rope_table& rope) {
+    assert(positions.size() == x.rows && rope.half() == head_dim / 2);
+    launch_rows(device::rotate_rows<float>, x.rows, x.columns / 2, 0, span(x), x.columns / head_dim, head_dim / 2, send(positions),
+                rope.data());
+  }
+
+  /// Rows of an empty cache decide in which type it keeps all that follow: execution::kv.
+  void put(kv_layer& kv, std::span<const std::uint32_t> slots, rows_view<const float> k, rows_view<const float> v) {
+    assert(slots.size() == k.rows && k.rows == v.rows);
+    kv.reserve(slots, kv_type_);
+    kv.addresses(blocks_);
+    lists_.begin();
+    const std::size_t at_slots = lists_.add(slots), at_blocks = lists_.add(std::span<const void*const>(blocks_));
+    const std::byte* const there = lists_.send();
+    launch_rows(kv.type() == dtype::bf16 ? device::put_rows<std::uint16_t> : device::put_rows<float>, k.rows, kv.width(), 0, span(k),
+                span(v), reinterpret_cast<const std::uint32_t*>(there + at_slots), reinterpret_cast<void* const*>(there + at_blocks),
+                static_cast<unsigned>(kv.kv_heads()), static_cast<unsigned>(kv.head_dim()), static_cast<unsigned>(kv.pitch()));
+  }
+
+  void attend(rows_view<const float> q, const kv_layer& kv, const attention_rows& what, rows_view<float> out,
+              const attention_probe& probe) {
+    assert(q.rows == what.rows.size() && what.active.size() == what.slots.size() && probe.queries <= q.rows);
+    attention_.attend(q, kv, what, out, probe, lists_);
+  }
+
+  /// As if row by row: a row that is read after another was written there is that other. Within one buffer all rows are read, then written.
+  void copy_rows(rows_view<const float> from, std::span<const std::uint32_t> from_rows, rows_view<float> to,
+                 std::span<const std::uint32_t> to_rows) {
+    assert(from_rows.size() == to_rows.size() && from.columns == to.columns);
+    const bool within = from.data < to.row(to.rows) && to.data < from.row(from.rows);
+    assert(!within || (from.data == to.data && from.stride == to.stride));
+    source_of_.assign(within ? std::max(from.rows, to.rows) : to.rows, none);
+    for (std::size_t i = 0; i < from_rows.size(); ++i) {
+      const std::uint32_t source = within ? source_of_[from_rows[i]] : none;
+      source_of_[to_rows[i]] = source == none ? from_rows[i] : source;
+    }
+    moves_.clear();
+    for (std::uint32_t r = 0; r < source_of_.size(); ++r)
+      if (source_of_[r] != none && !(within && source_of_[r] == r)) moves_.push_back({from.row(source_of_[r]), to.row(r)});
+    if (!within) return move<float, float>(to.columns);
+    float* const between = moved_.reserve(moves_.size() * to.columns);
+    leaving_.clear();
+    for (std::size_t i = 0; i < moves_.size(); ++i) {
+      leaving_.push_back({between + i * to.columns, moves_[i].to});
+      moves_[i].to = between + i * to.columns;
+    }
+    move<float, float>(to.columns);
+    moves_.swap(leaving_);
+    move<float, float>(to.columns);
+  }
+
+  void keep_rows(rows_view<const float> x, std::span<const std::uint32_t> rows, row_store& store, std::span<const std::uint32_t> slots) {
+    write_rows(x, rows, store, slots, dtype::f32);
+  }
+
+  /// Rows of an empty store decide in which type it keeps all that follow: execution::kv.
+  void store_rows(rows_view<const float> x, std::span<const std::uint32_t> rows, row_store& store, std::span<const std::uint32_t> slots) {
+    write_rows(x, rows, store, slots, kv_type_);
+  }
+
+  void take_rows(const row_store& store, std::span<const std::uint32_t> slots, rows_view<float> x, std::span<const std::uint32_t> rows) {
+    moves_.clear();
+    for (std::size_t i = 0; i < rows.size(); ++i) moves_.push_back({store.row(slots[i]), x.row(rows[i])});
+    store.type() == dtype::bf16 ? move<std::uint16_t, float>(x.columns) : move<float, float>(x.columns);
+  }
+
+  void read_keys(const kv_layer& kv, std::span<const std::uint32_t> slots, float* out) { read_slots(kv, slots, false, out); }
+  void read_values(const kv_layer& kv, std::span<const std::uint32_t> slots, float* out) { read_slots(kv, slots, true, out); }
+
+  void read(rows_view<const float> x, float* out) {
+    if (x.rows == 0 || x.columns == 0) return;
+    const std::size_t width = x.columns * sizeof(float);
+    device::check(cudaMemcpy2DAsync(out, width, x.data, x.stride * sizeof(float), width, x.rows, cudaMemcpyDeviceToHost, device::stream()),
+                  "read");
+    device::synchronize();
+  }
+
+ private:
+  static constexpr std::uint32_t none = static_cast<std::uint32_t>(-1);
+
+  template <class T>
+  static device::row_span<T> span(rows_view<T> rows) {
+    return {rows.data, rows.stride};
+  }
+
+  /// A block a row, of as many threads as `columns` have use for.
+  template <class... Parameters, class... Arguments>
+  static void launch_rows(void (*kernel)(Parameters...), std::size_t rows, std::size_t columns, std::size_t shared_bytes,
+                          Arguments&&... arguments) {
+    if (rows == 0 || columns == 0) return;
+    device::launch(kernel, {static_cast<unsigned>(rows)}, {device::threads_for(columns)}, shared_bytes, device::stream(),
+                   std::forward<Arguments>(arguments)...);
+  }
+
+  template <class T>
+  const T* send(std::span<const T> list) {
+    const std::size_t at = lists_.begin().add(list);
+    return reinterpret_cast<const T*>(lists_.send() + at);
+  }
+
+  template <class From, class To>
+  void move(std::size_t columns) {
+    if (moves_.empty()) return;
+    const device::row_move* const there = send(std::span<const device::row_move>(moves_));
+    launch_rows(device::move_rows<From, To>, moves_.size(), columns, 0, there, columns);
+  }
+
+  void write_rows(rows_view<const float> x, std::span<const std::uint32_t> rows, row_store& store, std::span<const std::uint32_t> slots,
+                  dtype as) {
+    store.reserve(slots, as);
+    moves_.clear();
+    for (std::size_t i = 0; i < rows.size(); ++i) moves_.push_back({x.row(rows[i]), store.row(slots[i])});
+    store.type() == dtype::bf16 ? move<float, std::uint16_t>(x.columns) : move<float, float>(x.columns);
+  }
+
+  void read_slots(const kv_layer& kv, std::span<const std::uint32_t> slots, bool values, float* out) {
+    if (slots.empty()) return;
+    const std::size_t width = kv.kv_heads() * kv.head_dim();
+    kv.addresses(blocks_);
+    lists_.begin();
+    const std::size_t at_slots = lists_.add(slots), at_blocks = lists_.add(std::span<const void*const>(blocks_));
+    const std::byte* const there = lists_.send();
+    float* const numbers = read_.reserve(slots.size() * width);
+    launch_rows(kv.type() == dtype::bf16 ? device::read_slots<std::uint16_t> : device::read_slots<float>, slots.size(), width, 0,
+                reinterpret_cast<const void* const*>(there + at_blocks), reinterpret_cast<const std::uint32_t*>(there + at_slots), values,
+                static_cast<unsigned>(kv.kv_heads()), static_cast<unsigned>(kv.head_dim()), static_cast<unsigned>(kv.pitch()), numbers);
+    read({numbers, slots.size(), width, width}, out);
+  }
+
+  dtype kv_type_;
+  bool exact_;
+  device::products products_;
+  device::attention_layer attention_;
+  device::lists lists_;
+  device::scratch<float> gated_;  // (rows, 2 ffn)
+  device::scratch<float> moved_;  // (rows, columns): on their way within one buffer
+  device::scratch<float> read_;   // (slots, kv_heads * head_dim)
+  std::vector<const void*> blocks_;
+  std::vector<device::row_move> moves_, leaving_;
+  std::vector<std::uint32_t> source_of_;  // of each row, as copy_rows finds
+};
+
+static_assert(tensor_backend<cuda>);
+
+}  // namespace v0
+}  // namespace lazyprune

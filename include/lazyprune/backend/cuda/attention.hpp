@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT
+// Attention of rows over a cache on the device: what kernels are told, which of them, and how keys are split among them.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <lazyprune/backend/cuda/attention.cuh>
+#include <lazyprune/backend/cuda/memory.hpp>
+#include <lazyprune/backend/cuda/stored_kv.hpp>
+#include <lazyprune/backend/tensor_backend.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+namespace device {
+
+class attention_layer {
+ public:
+  std::size_t bytes() const { return parts_.bytes() + scores_.bytes(); }
+
+  /// out = attention of q (rows, heads * head_dim). The probe's numbers are on the host when this returns. Throws `error` (unsupported) for
+  /// heads of more than 256 numbers.
+  void attend(rows_view<const float> q, const stored_kv& kv, const attention_rows& what, rows_view<float> out, const attention_probe& probe,
+              lists& lists) {
+    if (q.rows == 0) return;
+    attention_task t = task_of(q, kv, what, out, lists);
+    const std::size_t head_dim = what.shape.head_dim;
+    if (head_dim <= 32)
+      by_type<32>(kv.type(), t, what);
+    else if (head_dim <= 64)
+      by_type<64>(kv.type(), t, what);
+    else if (head_dim <= 128)
+      by_type<128>(kv.type(), t, what);
+    else
+      by_type<256>(kv.type(), t, what);
+    if (probe.queries == 0) return;
+    if (kv.type() == dtype::bf16)
+      show<std::uint16_t>(t, what, probe);
+    else
+      show<float>(t, what, probe);
+  }
+
+ private:
+  static constexpr std::size_t few_rows = 16;      // up to so many, there are too few tiles of queries to fill a device: keys are split
+  static constexpr std::size_t least_split = 256;  // keys
+  static constexpr std::size_t most_splits = 64;
+
+  attention_task task_of(rows_view<const float> q, const stored_kv& kv, const attention_rows& what, rows_view<float> out, lists& lists) {
+    const auto [heads, kv_heads, head_dim] = what.shape;
+    if (head_dim > 256) throw error("cuda", "attention", "heads of 256 numbers at most", std::to_string(head_dim), error_code::unsupported);
+    seen_.clear();
+    for (const position row : what.rows) {
+      const auto end = std::ranges::upper_bound(what.active, row);
+      const position earliest =
+          what.variant.window > 0 && row >= what.variant.window ? static_cast<position>(row - what.variant.window + 1) : 0;
+      const auto begin = std::lower_bound(what.active.begin(), end, earliest);
+      seen_.push_back({static_cast<unsigned>(begin - what.active.begin()), static_cast<unsigned>(end - what.active.begin())});
+    }
+    kv.addresses(blocks_);
+    const bool run = what.slots.back() - what.slots.front() == what.slots.size() - 1 && std::ranges::is_sorted(what.slots);
+    lists.begin();
+    const std::size_t at_seen = lists.add(std::span<const uint2>(seen_)), at_blocks = lists.add(std::span<const void*const>(blocks_)),
+                      at_slots = run ? 0 : lists.add(what.slots);
+    const std::byte* const there = lists.send();
+    attention_task t{};
+    t.q = {q.data, q.stride};
+    t.out = {out.data, out.stride};
+    t.seen = reinterpret_cast<const uint2*>(there + at_seen);
+    t.slots = run ? nullptr : reinterpret_cast<const std::uint32_t*>(there + at_slots);
+    t.first_slot = what.slots.front();
+    t.blocks = reinterpret_cast<const void* const*>(there + at_blocks);
+    t.rows = static_cast<unsigned>(q.rows);
+    t.heads = static_cast<unsigned>(heads);
+    t.kv_heads = static_cast<unsigned>(kv_heads);
+    t.head_dim = static_cast<unsigned>(head_dim);
+    t.pitch = static_cast<unsigned>(kv.pitch());
+    t.scale = static_cast<float>(what.variant.scale != 0 ? what.variant.scale : 1 / std::sqrt(static_cast<double>(head_dim)));
+    t.soft_cap = static_cast<float>(what.variant.soft_cap);
+    return t;
+  }
+
+  template <unsigned D>
+  void by_type(dtype type, attention_task& t, const attention_rows& what) {
+    if (type == dtype::bf16)
+      exact<std::uint16_t, D>(t, what);
+    else
+      exact<float, D>(t, what);
+  }
+
+  template <class Stored, unsigned D>
+  void exact(attention_task& t, const attention_rows& what) {
+    const std::size_t active = what.active.size(), rows_of_layer = what.rows_of_layer > 0 ? what.rows_of_layer : what.rows.size();
+    t.split = static_cast<unsigned>(active);
+    if (rows_of_layer > few_rows) return give<D, 4>(attend_exact<Stored, D, 4>, t, 1);
+    t.split = static_cast<unsigned>(std::max(least_split, (active + most_splits - 1) / most_splits));
+    const auto splits = static_cast<unsigned>((active + t.split - 1) / t.split);
+    if (splits > 1) t.parts = parts_.reserve(static_cast<std::size_t>(splits) * t.rows * t.heads * (2 + t.head_dim));
+    give<D, 1>(attend_exact<Stored, D, 1>, t, splits);
+    if (splits > 1) launch(join_splits<attention_task>, {t.rows, t.heads}, {threads_for(t.head_dim)}, 0, stream(), t, splits);
+  }
+
+  template <unsigned D, unsigned Warps>
+  static void give(void (*kernel)(attention_task), const attention_task& t, unsigned splits) {
+    using tile = exact_attention<D, Warps>;
+    const unsigned queries = t.rows * (t.heads / t.kv_heads);
+    launch(kernel, {(queries + tile::queries - 1) / tile::queries, t.kv_heads, splits}, {tile::threads}, tile::shared_bytes, stream(), t);
+  }
+
+  template <class Stored>
+  void show(const attention_task& t, const attention_rows& what, const attention_probe& probe) {
+    constexpr unsigned threads = 128;
+    const auto active = static_cast<unsigned>(what.active.size()), queries = static_cast<unsigned>(probe.queries);
+    float* const scores = scores_.reserve(static_cast<std::size_t>(queries) * t.heads * active);
+    launch(probe_scores<Stored>, {(active + threads - 1) / threads, t.kv_heads, queries}, {threads},
+           t.heads / t.kv_heads * t.pitch * sizeof(float), stream(), t, t.rows - queries, active, scores);
+    const unsigned of_row = threads_for(active);
+    launch(softmax_rows<float>, {queries * t.heads}, {of_row}, of_row / warp_lanes * sizeof(float), stream(), scores, active);
+    const std::size_t width = active * sizeof(float);
+    check(cudaMemcpy2DAsync(probe.data, probe.stride * sizeof(float), scores, width, width, static_cast<std::size_t>(queries) * t.heads,
+                            cudaMemcpyDeviceToHost, stream()),
+          "probabilities");
+    synchronize();
+  }
+
+  std::vector<uint2> seen_;
+  std::vector<const void*> blocks_;
+  scratch<float> parts_;   // see attention_task
+  scratch<float> scores_;  // (probed rows, heads, active)
+};
+
+}  // namespace device
+}  // namespace v0
+}  // namespace lazyprune

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT
+// The device's memory, the stream in which everything happens there, and the lists of the host that travel with the operations that need
+// them.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <new>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <lazyprune/backend/cuda/check.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+namespace device {
+
+/// The stream of this process, in which all contexts work: sequences that share memory may belong to different ones, and a single order of
+/// everything needs no events between them. What is given back to the driver's pool stays there and is had again without asking the system.
+inline cudaStream_t stream() {
+  static const cudaStream_t one = [] {
+    cudaStream_t made;
+    check(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), "stream");
+    int number;
+    check(cudaGetDevice(&number), "device");
+    cudaMemPool_t pool;
+    check(cudaDeviceGetDefaultMemPool(&pool, number), "memory pool");
+    std::uint64_t keep = std::numeric_limits<std::uint64_t>::max();
+    check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep), "memory pool");
+    return made;
+  }();
+  return one;
+}
+
+/// Until the device has done all that it was given.
+inline void synchronize() { check(cudaStreamSynchronize(stream()), "the device's work"); }
+
+/// What memory is for, as errors have it.
+enum class purpose : std::uint8_t { weights, activations, keys_and_values, stored_rows, scratch };
+
+constexpr std::string_view name_of(purpose p) {
+  constexpr std::string_view names[] = {"weights", "activations", "keys and values", "stored rows", "scratch"};
+  return names[static_cast<std::size_t>(p)];
+}
+
+/// Uninitialised memory of the device for `size` numbers, had and given back in the stream's order: what was given to the device before the
+/// end of this object is still done with it. Throws `error` (no_memory) that says what asked for how much.
+template <class T, purpose Purpose>
+class array {
+ public:
+  array() = default;
+  explicit array(std::size_t size) : size_(size) {
+    if (size == 0) return;
+    if (size > std::numeric_limits<std::size_t>::max() / sizeof(T)) throw std::bad_array_new_length{};
+    check(cudaMallocAsync(&data_, bytes(), stream()), name_of(Purpose), std::to_string(bytes()) + " bytes of the device's memory");
+  }
+  array(array&& other) noexcept : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  array& operator=(array other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  ~array() {
+    if (data_) cudaFreeAsync(data_, stream());
+  }
+
+  T* data() { return data_; }
+  const T* data() const { return data_; }
+  std::size_t size() const { return size_; }
+  std::size_t bytes() const { return size_ * sizeof(T); }
+
+  /// Memory for `size` numbers, the first `kept` of which are the first of this.
+  array resized(std::size_t size, std::size_t kept) const {
+    array other(size);
+    if (kept > 0) check(cudaMemcpyAsync(other.data_, data_, kept * sizeof(T), cudaMemcpyDeviceToDevice, stream()), name_of(Purpose));
+    return other;
+  }
+
+ private:
+  T* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+/// Scratch of at least so many numbers, which grows to the most that was ever asked for. What it held is lost where it grows.
+template <class T>
+class scratch {
+ public:
+  T* reserve(std::size_t size) {
+    if (size > memory_.size()) {
+      memory_ = {};
+      memory_ = array<T, purpose::scratch>(size);
+    }
+    return memory_.data();
+  }
+  std::size_t bytes() const { return memory_.bytes(); }
+
+ private:
+  array<T, purpose::scratch> memory_;
+};
+
+/// The lists of one operation on their way to the device: positions, slots, addresses. They go in one copy, out of memory that the device
+/// reads by itself, and stay where they are until many more have come.
+class lists {
+ public:
+  lists() = default;
+  lists(const lists&) = delete;
+  lists& operator=(const lists&) = delete;
+  ~lists() { end(); }
+
+  std::size_t bytes() const { return there_.bytes(); }
+
+  /// Begins an operation's lists.
+  lists& begin() {
+    message_.clear();
+    return *this;
+  }
+
+  /// A list for this operation; it lies behind what `send` returns, by so many bytes.
+  template <class T>
+  std::size_t add(std::span<const T> list) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    const std::size_t at = (message_.size() + alignment - 1) / alignment * alignment;
+    message_.resize(at + list.size_bytes());
+    if (!list.empty()) std::memcpy(message_.data() + at, list.data(), list.size_bytes());
+    return at;
+  }
+
+  /// The device's address of the lists, valid for what is given to the device until `begin` is called again.
+  const std::byte* send() {
+    const std::size_t size = (message_.size() + alignment - 1) / alignment * alignment;
+    if (size > there_.size() - used_) {
+      if (here_) synchronize();  // those before have been read
+      used_ = 0;
+      if (size > there_.size()) grow(size);
+    }
+    const std::size_t at = used_;
+    used_ += size;
+    if (message_.empty()) return there_.data();
+    std::memcpy(here_ + at, message_.data(), message_.size());
+    check(cudaMemcpyAsync(there_.data() + at, here_ + at, message_.size(), cudaMemcpyHostToDevice, stream()), "lists");
+    return there_.data() + at;
+  }
+
+ private:
+  static constexpr std::size_t alignment = 16, least = std::size_t{1} << 20;
+
+  void grow(std::size_t size) {
+    end();
+    const std::size_t room = std::max(least, 4 * size);
+    check(cudaMallocHost(&here_, room), "lists", std::to_string(room) + " bytes of page-locked memory");
+    there_ = array<std::byte, purpose::scratch>(room);
+  }
+  void end() noexcept {
+    if (here_) cudaStreamSynchronize(stream());
+    if (here_) cudaFreeHost(std::exchange(here_, nullptr));
+  }
+
+  std::vector<std::byte> message_;
+  std::byte* here_ = nullptr;
+  array<std::byte, purpose::scratch> there_;
+  std::size_t used_ = 0;
+};
+
+}  // namespace device
+}  // namespace v0
+}  // namespace lazyprune

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT
+// Products with weights, by cuBLASLt. It counts columns first: a matrix whose rows follow each other is, to it, the transposed one, so that
+// out = x w^T is out^T = (w^T)^T x^T there, with the weight's numbers of one output side by side on the left as tensor cores want them.
+#pragma once
+
+#include <cublasLt.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include <lazyprune/backend/cuda/check.hpp>
+#include <lazyprune/backend/cuda/elementwise.cuh>
+#include <lazyprune/backend/cuda/memory.hpp>
+#include <lazyprune/backend/cuda/weights.hpp>
+#include <lazyprune/backend/tensor_backend.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+namespace device {
+
+/// Sums are taken in float. A weight in bf16 rounds what it is multiplied by to bf16. How the sums are ordered is cuBLASLt's to choose, by
+/// shape: the same for the same shape, and not the same for a row in other company.
+class products {
+ public:
+  products() {
+    cublasLtHandle_t made;
+    check(cublasLtCreate(&made), "cuBLASLt");
+    handle_.reset(made);
+  }
+
+  std::size_t bytes() const { return rounded_.bytes() + room_.bytes(); }
+
+  /// out = x w^T + bias, or what was in out is added; (rows, outputs). No bias: null.
+  void multiply(rows_view<const float> x, const weight& w, const float* bias, bool add, rows_view<float> out) {
+    if (x.rows == 0 || w.outputs() == 0) return;
+    const void* from = x.data;
+    std::size_t pitch = x.stride;
+    if (w.type() == dtype::bf16) {
+      pitch = w.pitch();
+      std::uint16_t* const rounded = rounded_.reserve(x.rows * pitch);
+      launch(round_rows<float>, {static_cast<unsigned>(x.rows)}, {threads_for(x.columns)}, 0, stream(),
+             row_span<const float>{x.data, x.stride}, x.columns, row_span<std::uint16_t>{rounded, pitch});
+      from = rounded;
+    }
+    const cudaDataType type = w.type() == dtype::bf16 ? CUDA_R_16BF : CUDA_R_32F;
+    const layout left(type, w.inputs(), w.outputs(), w.pitch()), right(type, w.inputs(), x.rows, pitch),
+        result(CUDA_R_32F, w.outputs(), x.rows, out.stride);
+    const description how(bias);
+    const choice_key key{w.outputs(),
+                         x.rows,
+                         w.inputs(),
+                         pitch,
+                         out.stride,
+                         static_cast<std::size_t>(type),
+                         bias != nullptr,
+                         add,
+                         alignment_of(w.data<std::byte>()),
+                         alignment_of(from),
+                         alignment_of(out.data)};
+    const auto found = choices_.find(key);
+    const choice& algorithm = found != choices_.end() ? found->second : choose(key, how, left, right, result);
+    const float one = 1, kept = add ? 1.0f : 0.0f;
+    void* const room = algorithm.room > 0 ? room_.reserve(workspace_bytes) : nullptr;
+    check(cublasLtMatmul(handle_.get(), how.made.get(), &one, w.data<std::byte>(), left.made.get(), from, right.made.get(), &kept, out.data,
+                         result.made.get(), out.data, result.made.get(), &algorithm.algorithm, room, algorithm.room, stream()),
+          "product");
+  }
+
+ private:
+  static constexpr std::size_t workspace_bytes = std::size_t{32} << 20;  // what cuBLAS itself takes on compute capability 9.0
+
+  template <auto Destroy>
+  struct destroy {
+    template <class T>
+    void operator()(T* it) const {
+      Destroy(it);
+    }
+  };
+  template <class Pointer, auto Destroy>
+  using owned = std::unique_ptr<std::remove_pointer_t<Pointer>, destroy<Destroy>>;
+
+  struct layout {
+    layout(cudaDataType type, std::size_t rows, std::size_t columns, std::size_t pitch) {
+      cublasLtMatrixLayout_t it;
+      check(cublasLtMatrixLayoutCreate(&it, type, rows, columns, static_cast<std::int64_t>(pitch)), "layout");
+      made.reset(it);
+    }
+    owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy> made;
+  };
+
+  struct description {
+    explicit description(const float* bias) {
+      cublasLtMatmulDesc_t it;
+      check(cublasLtMatmulDescCreate(&it, CUBLAS_COMPUTE_32F, CUDA_R_32F), "product");
+      made.reset(it);
+      set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
+      set(CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_N);
+      if (!bias) return;
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    }
+    template <class T>
+    void set(cublasLtMatmulDescAttributes_t which, const T& value) {
+      check(cublasLtMatmulDescSetAttribute(made.get(), which, &value, sizeof value), "product");
+    }
+    owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy> made;
+  };
+
+  /// All that an algorithm is chosen by.
+  using choice_key = std::array<std::size_t, 11>;
+  struct choice {
+    cublasLtMatmulAlgo_t algorithm;
+    std::size_t room;
+  };
+
+  /// Of an address, as far as any algorithm cares.
+  static std::size_t alignment_of(const void* p) {
+    return std::min<std::size_t>(std::size_t{1} << std::countr_zero(reinterpret_cast<std::uintptr_t>(p)), 256);
+  }
+
+  const choice& choose(const choice_key& key, const description& how, const layout& left, const layout& right, const layout& result) {
+    cublasLtMatmulPreference_t it;
+    check(cublasLtMatmulPreferenceCreate(&it), "product");
+    const owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy> wish(it);
+    const auto set = [&](cublasLtMatmulPreferenceAttributes_t which, auto value) {
+      check(cublasLtMatmulPreferenceSetAttribute(wish.get(), which, &value, sizeof value), "product");
+    };
+    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, static_cast<std::uint32_t>(key[8]));
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, static_cast<std::uint32_t>(key[9]));
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, static_cast<std::uint32_t>(key[10]));
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<std::uint32_t>(key[10]));
+    cublasLtMatmulHeuristicResult_t best;
+    int found = 0;
+    check(cublasLtMatmulAlgoGetHeuristic(handle_.get(), how.made.get(), left.made.get(), right.made.get(), result.made.get(),
+                                         result.made.get(), wish.get(), 1, &best, &found),
+          "product");
+    if (found == 0) check(CUBLAS_STATUS_NOT_SUPPORTED, "product");
+    return choices_.emplace(key, choice{best.algo, best.workspaceSize}).first->second;
+  }
+
+  owned<cublasLtHandle_t, cublasLtDestroy> handle_;
+  std::map<choice_key, choice> choices_;
+  scratch<std::uint16_t> rounded_;
+  scratch<std::byte> room_;
+};
+
+}  // namespace device
+}  // namespace v0
+}  // namespace lazyprune

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+// Keys and values of one layer on the device, in blocks of slots: memory grows by blocks, and copies share them until one of them writes.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <lazyprune/backend/cuda/memory.hpp>
+#include <lazyprune/backend/host.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+namespace device {
+
+/// A block is (2, block_slots, kv_heads, pitch): keys, then values. A head's numbers are followed by zeros up to `pitch`, so that kernels
+/// read 16 bytes at a time.
+class stored_kv {
+ public:
+  static constexpr std::size_t block_slots = 256;
+
+  stored_kv(std::size_t kv_heads, std::size_t head_dim) : kv_heads_(kv_heads), head_dim_(head_dim) {}
+
+  std::size_t size() const { return size_; }  // slots
+  std::size_t kv_heads() const { return kv_heads_; }
+  std::size_t head_dim() const { return head_dim_; }
+  std::size_t pitch() const { return (head_dim_ + 7) / 8 * 8; }
+  std::size_t width() const { return kv_heads_ * pitch(); }  // of a slot
+  dtype type() const { return type_; }                       // f32 or bf16
+  std::size_t bytes() const { return blocks_.size() * block_bytes(); }
+
+  /// Forgets the slots from `size` on and keeps the memory.
+  void truncate(std::size_t size) noexcept { size_ = std::min(size_, size); }
+
+  /// Room for these slots, to be written. An empty cache takes the type `as`, f32 or bf16; one that is not empty keeps its own.
+  void reserve(std::span<const std::uint32_t> slots, dtype as) {
+    if (size_ == 0 && as != type_) {
+      blocks_.clear();
+      type_ = as;
+    }
+    for (const std::uint32_t slot : slots) {
+      while (blocks_.size() <= slot / block_slots) blocks_.emplace_back(block_bytes());
+      size_ = std::max<std::size_t>(size_, slot + 1);
+      blocks_[slot / block_slots].own();
+    }
+  }
+
+  /// The blocks' addresses on the device, to be read, or to be written where there is room for slots of theirs since they were last shared.
+  void addresses(std::vector<const void*>& out) const {
+    out.clear();
+    for (const auto& block : blocks_) out.push_back(block.data());
+  }
+
+ private:
+  std::size_t block_bytes() const { return 2 * block_slots * width() * size_of(type_); }
+
+  std::size_t kv_heads_, head_dim_;
+  std::size_t size_ = 0;
+  dtype type_ = dtype::f32;
+  std::vector<shared_array<std::byte, array<std::byte, purpose::keys_and_values>>> blocks_;
+};
+
+}  // namespace device
+}  // namespace v0
+}  // namespace lazyprune

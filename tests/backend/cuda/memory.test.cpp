@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/backend/cuda/memory.hpp>
+
+#include <doctest/doctest.h>
+
+#include <numeric>
+
+#include <lazyprune/backend/host.hpp>
+
+using namespace lazyprune;
+
+namespace {
+
+using numbers = device::array<int, device::purpose::stored_rows>;
+
+template <class T>
+std::vector<T> read(const T* there, std::size_t count) {
+  std::vector<T> here(count);
+  cudaMemcpyAsync(here.data(), there, count * sizeof(T), cudaMemcpyDeviceToHost, device::stream());
+  device::synchronize();
+  return here;
+}
+
+void write(int* there, std::vector<int> here) {
+  cudaMemcpyAsync(there, here.data(), here.size() * sizeof(int), cudaMemcpyHostToDevice, device::stream());
+  device::synchronize();
+}
+
+}  // namespace
+
+TEST_CASE("memory of the device is had, moved, enlarged and given back") {
+  const std::size_t held = emulated::the_device().store.held();
+  {
+    numbers a(3);
+    write(a.data(), {1, 2, 3});
+    const numbers larger = a.resized(5, 2), moved = std::move(a);
+    CHECK(larger.bytes() == 20);
+    CHECK(read(larger.data(), 2) == std::vector{1, 2});
+    CHECK(read(moved.data(), 3) == std::vector{1, 2, 3});
+    CHECK(a.data() == nullptr);
+    CHECK(numbers(0).data() == nullptr);
+    CHECK_THROWS_AS(numbers(SIZE_MAX / 2), std::bad_array_new_length);
+  }
+  device::synchronize();
+  CHECK(emulated::the_device().store.held() == held);
+}
+
+TEST_CASE("too little memory: an error says what asked for how much") {
+  emulated::memory& m = emulated::the_device().store;
+  const std::size_t capacity = m.capacity;
+  m.capacity = m.held() + 100;
+  CHECK_THROWS_WITH_AS(numbers(1000),
+                       "cuda: stored rows: expected 4000 bytes of the device's memory, found cudaErrorMemoryAllocation: out of memory",
+                       error);
+  m.capacity = capacity;
+}
+
+TEST_CASE("arrays shared by copies are copied on the device when one of them writes") {
+  shared_array<int, numbers> one(2);
+  write(one.own(), {1, 2});
+  shared_array<int, numbers> other = one;
+  CHECK(other.data() == one.data());
+  write(other.own(), {3, 4});
+  CHECK(read(one.data(), 2) == std::vector{1, 2});
+  CHECK(read(other.data(), 2) == std::vector{3, 4});
+}
+
+TEST_CASE("scratch grows and is reused") {
+  device::scratch<float> some;
+  CHECK(some.bytes() == 0);
+  float* const first = some.reserve(10);
+  CHECK(some.reserve(5) == first);
+  CHECK(some.bytes() == 40);
+  some.reserve(11);
+  CHECK(some.bytes() == 44);
+}
+
+TEST_CASE("lists travel together, also many of them before the device has looked at any") {
+  device::lists all;
+  std::vector<int> expected, got(3000 * 3);
+  for (int i = 0; i < 3000; ++i) {
+    std::vector<int> a(100 + static_cast<std::size_t>(i) % 7, i);
+    std::vector<std::uint64_t> b{static_cast<std::uint64_t>(i) << 32};
+    all.begin();
+    const std::size_t at_a = all.add(std::span<const int>(a)), at_b = all.add(std::span<const std::uint64_t>(b));
+    CHECK(at_b % 16 == 0);
+    const std::byte* there = all.send();
+    cudaMemcpyAsync(&got[static_cast<std::size_t>(i) * 3], there + at_a, 4, cudaMemcpyDeviceToHost, device::stream());
+    cudaMemcpyAsync(&got[static_cast<std::size_t>(i) * 3 + 1], there + at_b, 8, cudaMemcpyDeviceToHost, device::stream());
+    expected.insert(expected.end(), {i, 0, i});
+  }
+  device::synchronize();
+  CHECK(got == expected);
+  CHECK(all.bytes() == 1 << 20);
+
+  const std::vector<int> large(1 << 20, 5);
+  all.begin();
+  const std::size_t at = all.add(std::span<const int>(large));
+  CHECK(read(reinterpret_cast<const int*>(all.send() + at) + large.size() - 1, 1) == std::vector{5});
+  all.begin().add(std::span<const int>());
+  all.send();  // nothing
+}
