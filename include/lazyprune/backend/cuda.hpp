@@ -73,7 +73,7 @@ class cuda {
   cuda() : cuda(execution{}) {}
 
   /// Throws `error` for keys and values in f16, and where there is no device. Threads and instructions of the processor mean nothing here.
-  explicit cuda(const execution& e) : kv_type_(e.kv), exact_(e.exact) {
+  explicit cuda(const execution& e) : kv_type_(e.kv), exact_(e.exact), attention_(e.exact) {
     if (e.kv == dtype::f16) throw error("", "kv", "f32 or bf16", name_of(e.kv));
   }
 

@@ -190,6 +190,22 @@ __global__ void matrices(global<const std::uint16_t> x, global<std::uint32_t> ou
   for (unsigned r = 0; r < 4; ++r) out[threadIdx.x * 4 + r] = got[r];
 }
 
+/// A copy into shared memory, in two groups, and its last numbers read by another thread.
+template <bool Waits, bool Barrier>
+__global__ void copied(global<const int> x, global<int> out) {
+  const shared<int> there = shared_memory<int>(0);
+  const unsigned other = (threadIdx.x + 32) % 64;
+  device::copy_async(there + threadIdx.x * 4, x + threadIdx.x * 4, true);
+  device::commit_copies();
+  device::copy_async(there + 256 + threadIdx.x * 4, x, false);
+  device::commit_copies();
+  device::wait_for_copies<1>();
+  const int own = there[threadIdx.x * 4];
+  if (Waits) device::wait_for_copies<0>();
+  if (Barrier) __syncthreads();
+  out[threadIdx.x] = own + there[other * 4] + there[256 + other * 4 + 3];
+}
+
 __global__ void matrix_from_global(global<const std::uint16_t> x) {
   std::uint32_t got[4];
   device::ldmatrix(got, x);
@@ -379,6 +395,18 @@ TEST_CASE("ldmatrix deals out the rows of four matrices, or their columns") {
     }
   check_fault("no multiple", [&] { run(matrices<false>, 1, 32, 32 * 24, x_there.data(), out.data(), 12u); });
   check_fault("not in shared memory", [&] { run(matrix_from_global, 1, 32, 0, x_there.data()); });
+}
+
+TEST_CASE("copies into shared memory are there when somebody waited for them, and others when all did") {
+  const array<int> x(counted(256)), out(64);
+  run(copied<true, true>, 1, 64, 2048, x.data(), out.data());
+  const auto got = out.numbers();
+  for (int i = 0; i < 64; ++i) CHECK(got[static_cast<std::size_t>(i)] == i * 4 + (i + 32) % 64 * 4);
+  check_fault("never written", [&] { run(copied<false, true>, 1, 64, 2048, x.data(), out.data()); });
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {  // never written, or a race
+    emulated::the_device().threads.seed = seed;
+    CHECK_THROWS_AS(run(copied<true, false>, 1, 64, 2048, x.data(), out.data()), emulated::fault);
+  }
 }
 
 TEST_CASE("blocks tell each other by fences and atomics") {

@@ -219,6 +219,128 @@ __global__ void __launch_bounds__(Warps* warp_lanes) attend_exact(attention_task
   }
 }
 
+/// Attention on tensor cores, over keys and values in bf16, with queries and weights rounded to bf16 and sums in float: grid (tiles of
+/// queries, kv_heads). Four warps have 16 queries each of a tile and share tiles of keys and values. A tile of values is on its way while
+/// scores are computed, and the next one of keys while values are summed.
+template <unsigned D>
+struct tensor_attention {
+  static constexpr unsigned warps = 4, threads = warps * warp_lanes, queries = 16 * warps, keys = D <= 128 ? 64 : 32;
+  static constexpr unsigned pitch = D + 8;  // of rows in shared memory: the eight that a matrix is read from lie in different banks
+  static constexpr std::size_t shared_bytes = (queries + 2 * keys) * pitch * sizeof(std::uint16_t);
+};
+
+/// A tile of keys, or values, on its way: zeros behind `end`, and behind a head's numbers.
+template <unsigned D, bool Values>
+__device__ __forceinline__ void load_tile(const attention_task& t, unsigned kv_head, unsigned at, unsigned end, shared<std::uint16_t> to) {
+  using tile = tensor_attention<D>;
+  constexpr unsigned piece = 8, pieces = D / piece;
+  for (unsigned i = threadIdx.x; i < tile::keys * pieces; i += tile::threads) {
+    const unsigned key = i / pieces, d = i % pieces * piece;
+    const bool there = at + key < end && d < t.pitch;
+    const unsigned token = at + key < end ? at + key : at;  // an address that there is
+    const global<const std::uint16_t> from = Values ? t.value<std::uint16_t>(kv_head, token) : t.key<std::uint16_t>(kv_head, token);
+    copy_async(to + key * tile::pitch + d, from + (there ? d : 0), there);
+  }
+  commit_copies();
+}
+
+template <unsigned D>
+__global__ void __launch_bounds__(tensor_attention<D>::threads) attend_tensor(attention_task t) {
+  using tile = tensor_attention<D>;
+  constexpr unsigned pitch = tile::pitch, key_tiles = tile::keys / 8, value_tiles = D / 8;  // of mma's eight columns
+  constexpr float log2_of_e = 1.4426950408889634f;
+  const shared<std::uint16_t> q = shared_memory<std::uint16_t>(0), k = q + tile::queries * pitch, v = k + tile::keys * pitch;
+  const unsigned lane = threadIdx.x % warp_lanes, warp = threadIdx.x / warp_lanes, kv_head = blockIdx.y;
+  const unsigned first = blockIdx.x * tile::queries, all = t.queries(), group = t.group();
+
+  const uint2 of_first = t.seen[first / group], of_last = t.seen[(min(first + tile::queries, all) - 1) / group];
+  const unsigned begin = of_first.x, end = of_last.y;
+  load_tile<D, false>(t, kv_head, begin, end, k);
+  for (unsigned i = threadIdx.x; i < tile::queries * D / 2; i += tile::threads) {
+    const unsigned query = first + i / (D / 2), d = i % (D / 2) * 2;
+    const auto number = [&](unsigned at) {
+      return query < all && at < t.head_dim ? static_cast<float>(t.q.row(query / group)[t.column_of(kv_head, query) + at]) : 0.0f;
+    };
+    store(q + i / (D / 2) * pitch + d, pair_of_bf16(number(d), number(d + 1)));
+  }
+
+  // Of mma's fragments a lane has the rows lane / 4 and, 8 below, lane / 4 + 8 of its warp's queries; here they are rows 0 and 1.
+  uint2 seen[2];
+  float most[2], sum[2], o[value_tiles][4];
+  for (unsigned r = 0; r < 2; ++r) {
+    const unsigned query = first + warp * 16 + lane / 4 + r * 8;
+    seen[r] = query < all ? static_cast<uint2>(t.seen[query / group]) : uint2{0, 0};
+    most[r] = no_score;
+    sum[r] = 0;
+  }
+  LAZYPRUNE_UNROLL for (unsigned n = 0; n < value_tiles; ++n) LAZYPRUNE_UNROLL for (unsigned e = 0; e < 4; ++e) o[n][e] = 0;
+
+  for (unsigned at = begin; at < end; at += tile::keys) {
+    wait_for_copies<0>();
+    __syncthreads();  // keys are there, and nobody reads the last values any more
+    load_tile<D, true>(t, kv_head, at, end, v);
+
+    float s[key_tiles][4];
+    LAZYPRUNE_UNROLL for (unsigned n = 0; n < key_tiles; ++n) LAZYPRUNE_UNROLL for (unsigned e = 0; e < 4; ++e) s[n][e] = 0;
+    LAZYPRUNE_UNROLL for (unsigned d = 0; d < D; d += 16) {
+      std::uint32_t a[4];
+      ldmatrix(a, q + (warp * 16 + lane % 16) * pitch + d + lane / 16 * 8);
+      LAZYPRUNE_UNROLL for (unsigned n = 0; n < key_tiles; n += 2) {
+        std::uint32_t b[4];
+        ldmatrix(b, k + (n * 8 + lane % 8 + lane / 16 * 8) * pitch + d + lane / 8 % 2 * 8);
+        mma(s[n], a, {b[0], b[1]});
+        mma(s[n + 1], a, {b[2], b[3]});
+      }
+    }
+    wait_for_copies<0>();
+    __syncthreads();  // values are there, and nobody reads these keys any more
+    if (at + tile::keys < end) load_tile<D, false>(t, kv_head, at + tile::keys, end, k);
+
+    float largest[2] = {most[0], most[1]};
+    LAZYPRUNE_UNROLL for (unsigned n = 0; n < key_tiles; ++n) LAZYPRUNE_UNROLL for (unsigned e = 0; e < 4; ++e) {
+      const unsigned key = at + n * 8 + lane % 4 * 2 + e % 2;
+      const bool sees = seen[e / 2].x <= key && key < seen[e / 2].y;
+      s[n][e] = sees ? t.score(s[n][e]) * log2_of_e : no_score;
+      largest[e / 2] = fmaxf(largest[e / 2], s[n][e]);
+    }
+    LAZYPRUNE_UNROLL for (unsigned r = 0; r < 2; ++r) {
+      for (unsigned by = 1; by < 4; by *= 2) largest[r] = fmaxf(largest[r], __shfl_xor_sync(all_lanes, largest[r], by));
+      const float fade = exp2f(most[r] - largest[r]);
+      most[r] = largest[r];
+      sum[r] *= fade;
+      LAZYPRUNE_UNROLL for (unsigned n = 0; n < value_tiles; ++n) {
+        o[n][2 * r] *= fade;
+        o[n][2 * r + 1] *= fade;
+      }
+    }
+    LAZYPRUNE_UNROLL for (unsigned n = 0; n < key_tiles; ++n) LAZYPRUNE_UNROLL for (unsigned e = 0; e < 4; ++e) {
+      s[n][e] = s[n][e] > no_score ? exp2f(s[n][e] - most[e / 2]) : 0.0f;
+      sum[e / 2] += s[n][e];
+    }
+    LAZYPRUNE_UNROLL for (unsigned n = 0; n < key_tiles; n += 2) {  // what mma gave for 16 keys lies as it wants them on the left
+      const std::uint32_t a[4] = {pair_of_bf16(s[n][0], s[n][1]), pair_of_bf16(s[n][2], s[n][3]), pair_of_bf16(s[n + 1][0], s[n + 1][1]),
+                                  pair_of_bf16(s[n + 1][2], s[n + 1][3])};
+      LAZYPRUNE_UNROLL for (unsigned d = 0; d < value_tiles; d += 2) {
+        std::uint32_t b[4];
+        ldmatrix_transposed(b, v + (n * 8 + lane % 8 + lane / 8 % 2 * 8) * pitch + d * 8 + lane / 16 * 8);
+        mma(o[d], a, {b[0], b[1]});
+        mma(o[d + 1], a, {b[2], b[3]});
+      }
+    }
+  }
+
+  LAZYPRUNE_UNROLL for (unsigned r = 0; r < 2; ++r) {
+    for (unsigned by = 1; by < 4; by *= 2) sum[r] += __shfl_xor_sync(all_lanes, sum[r], by);
+    const unsigned query = first + warp * 16 + lane / 4 + r * 8;
+    if (query >= all) continue;
+    const global<float> to = t.out.row(query / group) + t.column_of(kv_head, query);
+    LAZYPRUNE_UNROLL for (unsigned n = 0; n < value_tiles; ++n) LAZYPRUNE_UNROLL for (unsigned e = 0; e < 2; ++e) {
+      const unsigned d = n * 8 + lane % 4 * 2 + e;
+      if (d < t.head_dim) to[d] = o[n][2 * r + e] / sum[r];
+    }
+  }
+}
+
 /// Joins what splits found of a row's head: a block each, grid (rows, heads).
 template <class Task>
 __global__ void join_splits(Task t, unsigned splits) {

@@ -21,6 +21,9 @@ namespace device {
 
 class attention_layer {
  public:
+  /// `exact`: queries and weights stay float also where they meet keys and values in bf16.
+  explicit attention_layer(bool exact) : exact_(exact) {}
+
   std::size_t bytes() const { return parts_.bytes() + scores_.bytes(); }
 
   /// out = attention of q (rows, heads * head_dim). The probe's numbers are on the host when this returns. Throws `error` (unsupported) for
@@ -86,17 +89,20 @@ class attention_layer {
 
   template <unsigned D>
   void by_type(dtype type, attention_task& t, const attention_rows& what) {
-    if (type == dtype::bf16)
-      exact<std::uint16_t, D>(t, what);
-    else
-      exact<float, D>(t, what);
+    if (type == dtype::f32) return exact<float, D>(t, what);
+    if (exact_ || rows_of_layer(what) <= few_rows) return exact<std::uint16_t, D>(t, what);
+    using tile = tensor_attention<D>;
+    const unsigned queries = t.rows * (t.heads / t.kv_heads);
+    launch(attend_tensor<D>, {(queries + tile::queries - 1) / tile::queries, t.kv_heads}, {tile::threads}, tile::shared_bytes, stream(), t);
   }
+
+  static std::size_t rows_of_layer(const attention_rows& what) { return what.rows_of_layer > 0 ? what.rows_of_layer : what.rows.size(); }
 
   template <class Stored, unsigned D>
   void exact(attention_task& t, const attention_rows& what) {
-    const std::size_t active = what.active.size(), rows_of_layer = what.rows_of_layer > 0 ? what.rows_of_layer : what.rows.size();
+    const std::size_t active = what.active.size();
     t.split = static_cast<unsigned>(active);
-    if (rows_of_layer > few_rows) return give<D, 4>(attend_exact<Stored, D, 4>, t, 1);
+    if (rows_of_layer(what) > few_rows) return give<D, 4>(attend_exact<Stored, D, 4>, t, 1);
     t.split = static_cast<unsigned>(std::max(least_split, (active + most_splits - 1) / most_splits));
     const auto splits = static_cast<unsigned>((active + t.split - 1) / t.split);
     if (splits > 1) t.parts = parts_.reserve(static_cast<std::size_t>(splits) * t.rows * t.heads * (2 + t.head_dim));
@@ -127,6 +133,7 @@ class attention_layer {
     synchronize();
   }
 
+  bool exact_;
   std::vector<uint2> seen_;
   std::vector<const void*> blocks_;
   scratch<float> parts_;   // see attention_task

@@ -14,6 +14,9 @@
 
 #include <lazyprune/backend/cuda/check.hpp>
 
+/// Before a loop whose numbers live in registers.
+#define LAZYPRUNE_UNROLL _Pragma("unroll")
+
 namespace lazyprune {
 inline namespace v0 {
 namespace device {
@@ -40,6 +43,21 @@ __device__ __forceinline__ Wide load(T* from) {
 template <class Wide, class T>
 __device__ __forceinline__ void store(T* to, const Wide& value) {
   *reinterpret_cast<Wide*>(to) = value;
+}
+
+/// 16 bytes from global into shared memory, or zeros where they are not there: begun, and done when somebody waits for the group that the next
+/// commit_copies closes (PTX: cp.async). Only the thread that waited sees them; others do after a barrier.
+template <class T>
+__device__ __forceinline__ void copy_async(T* to, const T* from, bool there) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(static_cast<unsigned>(__cvta_generic_to_shared(to))), "l"(from),
+               "r"(there ? 16 : 0)
+               : "memory");
+}
+__device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;\n" ::: "memory"); }
+/// Until all groups of this thread are done but so many, the last ones.
+template <unsigned But>
+__device__ __forceinline__ void wait_for_copies() {
+  asm volatile("cp.async.wait_group %0;\n" ::"n"(But) : "memory");
 }
 
 // bf16 as its bits, as the host has it; rounded to nearest, ties to even.

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstring>
+#include <deque>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -58,6 +59,14 @@ struct thread {
   knowledge knows{};
   release fenced{};            // what its last fence covers; 0: there was none
   std::vector<release> met{};  // by atomics, and acquired by the next fence
+
+  /// 16 bytes on their way into shared memory.
+  struct copy {
+    std::uintptr_t to;
+    std::array<std::uint64_t, 2> bytes;
+  };
+  std::vector<copy> copies{};                   // begun, and in no group yet
+  std::deque<std::vector<copy>> copy_groups{};  // the oldest first
 };
 
 /// A grid of blocks on the device, one block at a time.
@@ -161,6 +170,23 @@ class grid {
     me.fenced = {me.knows.who, block_since_, memory_.tick()};
   }
 
+  void copy_async(std::uintptr_t to, std::uintptr_t from, bool there) {
+    thread& me = *running;
+    if (!is_shared(to)) throw fault("a copy into shared memory: to other memory");
+    me.copies.push_back({to, {}});
+    if (there) me.copies.back().bytes = memory_.read<sixteen>(from, me.knows).words;
+    memory_.begin_write(to, sizeof(sixteen), me.knows);
+  }
+  void commit_copies() {
+    running->copy_groups.push_back(std::move(running->copies));
+    running->copies.clear();
+  }
+  void wait_for_copies(std::size_t but) {
+    auto& groups = running->copy_groups;
+    for (; groups.size() > but; groups.pop_front())
+      for (const thread::copy& c : groups.front()) memory_.write(c.to, sixteen{c.bytes}, running->knows);
+  }
+
   template <class T, class Change>
   T atomic(std::uintptr_t at, Change change) {
     thread& me = *running;
@@ -175,6 +201,10 @@ class grid {
 
  private:
   static constexpr std::size_t most_shared = 227 * 1024;  // of a block on compute capability 9.0
+
+  struct alignas(16) sixteen {
+    std::array<std::uint64_t, 2> words;
+  };
 
   std::uint32_t random(std::size_t below) {
     seed ^= seed << 13;
@@ -203,6 +233,8 @@ class grid {
       t.knows = {block << 10 | i, launch_since_, &block_since_, &w.since, &acquired_, {}};
       t.fenced = {};
       t.met.clear();
+      t.copies.clear();
+      t.copy_groups.clear();
       if (!t.runs) t.runs = std::make_unique<fiber>(&grid::work, this);
       wake(t);
     }

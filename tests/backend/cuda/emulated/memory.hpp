@@ -174,6 +174,14 @@ class memory {
     std::memcpy(here(at), &value, sizeof(T));
   }
 
+  /// Bytes that a copy writes at some moment before somebody waits for it: until then nobody may read them.
+  void begin_write(std::uintptr_t at, std::size_t bytes, const knowledge& me) {
+    if (const cell* bad = checks ? note_write(at, bytes, me) : nullptr) fail_write(at, *bad, bytes, me);
+    if (!checks) return check_place(at, bytes);
+    std::memset(here(at), 0xff, bytes);
+    for (cell& c : cells(at, bytes)) c.write.when = never_written;
+  }
+
   /// old = *at; *at = change(old), in one.
   template <class T, class Change>
   T atomic(std::uintptr_t at, const knowledge& me, Change change) {
@@ -229,18 +237,21 @@ class memory {
   };
   cell_range cells(std::uintptr_t at, std::size_t bytes) const { return {shadow_of(at), shadow_of(at) + bytes / 2}; }
 
-  void check_place(std::uintptr_t at, std::size_t bytes) const {
+  [[gnu::always_inline]] void check_place(std::uintptr_t at, std::size_t bytes) const {
     if (at - address(0) >= address_bytes) throw fault(std::string("a kernel follows a pointer to ") + describe(at));
     if (at % bytes != 0)
       throw fault("a kernel reads or writes " + std::to_string(bytes) + " bytes at an address that is no multiple of it");
   }
 
-  const cell* note_read(std::uintptr_t at, std::size_t bytes, const knowledge& me) const {
+  [[gnu::always_inline]] const cell* note_read(std::uintptr_t at, std::size_t bytes, const knowledge& me) const {
     check_place(at, bytes);
     for (cell& c : cells(at, bytes)) {
       if (c.write.when <= never_written) return &c;
       if (!me.knows(writing(c))) return &c;
-      c.read = me.knows(c.read) ? access{clock, me.who} : joined(c.read, me.who);
+      if (c.read.when >= *me.block_since && (c.read.who & ~1023u) == (several_of_a_block | (me.who & ~1023u)))  // as most are
+        c.read.when = clock;
+      else
+        c.read = me.knows(c.read) ? access{clock, me.who} : joined(c.read, me.who);
     }
     return nullptr;
   }
@@ -252,7 +263,7 @@ class memory {
     return {clock, several_of_a_warp | who};
   }
 
-  const cell* note_write(std::uintptr_t at, std::size_t bytes, const knowledge& me) const {
+  [[gnu::always_inline]] const cell* note_write(std::uintptr_t at, std::size_t bytes, const knowledge& me) const {
     check_place(at, bytes);
     for (cell& c : cells(at, bytes)) {
       if (c.write.when == nobodys) return &c;

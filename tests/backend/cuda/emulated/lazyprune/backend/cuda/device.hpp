@@ -11,6 +11,8 @@
 #include <lazyprune/backend/cuda/check.hpp>
 #include <lazyprune/backend/tensor.hpp>
 
+#define LAZYPRUNE_UNROLL
+
 namespace emulated {
 
 inline memory& seen_by_threads() { return running_grid().of(); }
@@ -89,6 +91,16 @@ Wide load(emulated::pointer<T> from) {
 template <class Wide, class T>
 void store(emulated::pointer<T> to, const Wide& value) {
   emulated::seen_by_threads().write<Wide>(to.address(), value, emulated::running_thread());
+}
+
+template <class T>
+void copy_async(shared<T> to, global<const T> from, bool there) {
+  emulated::running_grid().copy_async(to.address(), from.address(), there);
+}
+inline void commit_copies() { emulated::running_grid().commit_copies(); }
+template <unsigned But>
+void wait_for_copies() {
+  emulated::running_grid().wait_for_copies(But);
 }
 
 inline float widen(std::uint16_t bits) { return float_of_bf16(bits); }
