@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How far the backend cpu may be from the reference in double, as it follows from what its path rounds.
+// How far a backend in float may be from the reference in double, as it follows from what it rounds.
 #pragma once
 
 #include <lazyprune/backend/cpu/isa.hpp>
@@ -23,10 +23,14 @@ inline constexpr double bf16_roundoff = 0x1p-8, float_roundoff = 0x1p-24;
 /// largest of some ten thousand logits is four of them off, and seven leave something for what attention makes of errors in its scores.
 class path_tolerance {
  public:
-  /// For a model with weights of this type in a backend that is made from `e`, and sequences of so many tokens.
+  /// For a model with weights of this type in the backend cpu that is made from `e`, and sequences of so many tokens.
   path_tolerance(const lazyprune::execution& e, lazyprune::dtype weights, const lazyprune::model_config& model, std::size_t tokens)
+      : path_tolerance(isa_of(e) >= lazyprune::isa::avx512_bf16, e.kv, weights, model, tokens) {}
+
+  /// The same of any backend with keys and values of this type, that `rounds` what meets numbers in bf16 to bf16, or does not.
+  path_tolerance(bool rounds, lazyprune::dtype kv, lazyprune::dtype weights, const lazyprune::model_config& model, std::size_t tokens)
       : model_(model) {
-    const bool rounds = isa_of(e) >= lazyprune::isa::avx512_bf16, kv_in_bf16 = e.kv == lazyprune::dtype::bf16;
+    const bool kv_in_bf16 = kv == lazyprune::dtype::bf16;
     if (rounds && weights == lazyprune::dtype::bf16) {
       in_bf16_ += 4;  // the inputs of q, k and v; of o; of gate and up; of down
       head_in_bf16_ = 1;

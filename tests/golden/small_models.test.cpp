@@ -10,11 +10,8 @@
 
 #include <doctest/doctest.h>
 
-#include "../model/followed.hpp"
-#include "../model/tiny_model.hpp"
-#include "../path_tolerance.hpp"
 #include "../test_data.hpp"
-#include "../tested_path.hpp"
+#include "against_reference.hpp"
 #include "family_weights.hpp"
 
 namespace {
@@ -22,61 +19,11 @@ namespace {
 using namespace lazyprune;
 using namespace lazyprune_test;
 
-constexpr std::size_t prompt_tokens = 100, steps = 6;
-
-token_id token(std::size_t i, std::size_t vocabulary) { return static_cast<token_id>(i * i * 31 % vocabulary); }
-
-template <class Backend, class Scorer>
-std::vector<step_trace> run(const model<Backend>& net, Backend& backend, const Scorer& scorer, const stages& when) {
-  workspace<Backend> work(net, backend);
-  auto text = begin(net, policy{scorer, when, top_k{}, keep_all{}});
-  std::vector<token_id> prompt;
-  generation_options options;
-  options.trace_logits = true;
-  for (std::size_t i = 0; i < prompt_tokens; ++i) prompt.push_back(token(i, net.config.vocabulary));
-  for (std::size_t i = 0; i < steps; ++i) options.force.push_back(token(prompt_tokens + i, net.config.vocabulary));
-  return generate(work, text, prompt, options).trace;
-}
-
 /// `load(backend, weights)` makes the model, whose weights are bf16 numbers, in a backend.
 template <class Load>
 void check_against_reference(const Load& load, const stages& when = stages{{1, 0.7}, {3, 0.5}}) {
-  reference<double> exact;
-  const auto oracle = load(exact, dtype::f32);
-  score_log leader;
-  const auto expected = run(oracle, exact, followed(last_query_attention{}, leader), when);
-  struct variant {
-    std::string name;
-    dtype weights, kv;
-    bool exact;
-  };
-  const variant variants[] = {{"f32", dtype::f32, dtype::f32, false},
-                              {"bf16, exact, keys and values in f32", dtype::bf16, dtype::f32, true},
-                              {"bf16, exact", dtype::bf16, dtype::bf16, true},
-                              {"bf16", dtype::bf16, dtype::bf16, false}};
-  for (const variant& v : variants) {
-    CAPTURE(v.name);
-    const execution how = tested_execution({.threads = 2, .kv = v.kv, .exact = v.exact});
-    cpu backend(how);
-    score_log own;
-    const auto result = run(load(backend, v.weights), backend, followed(last_query_attention{}, own, &leader), when);
-    const path_tolerance allowed(how, v.weights, oracle.config, prompt_tokens + steps);
-    double largest = 0;
-    for (std::size_t s = 0; s < steps; ++s) {
-      REQUIRE(result[s].layers == expected[s].layers);
-      double apart = 0, squares = 0;
-      for (std::size_t i = 0; i < oracle.config.vocabulary; ++i) {
-        apart = std::max(apart, std::abs(result[s].logits[i] - expected[s].logits[i]));
-        squares += expected[s].logits[i] * expected[s].logits[i];
-      }
-      largest = std::max(largest, apart / allowed.logits(std::sqrt(squares / static_cast<double>(oracle.config.vocabulary))));
-    }
-    MESSAGE(v.name << ": of what is allowed, logits take " << largest);
-    CHECK(largest < 1);
-    CHECK(largest > 0.01);  // the path rounds what it says that it does
-    CHECK(furthest_other_choice(expected, leader, own, [&](std::size_t layers, double spread) { return allowed.scores(layers, spread); }) <
-          1);
-  }
+  lazyprune_test::check_against_reference<cpu>(
+      load, [](const execution& e) { return isa_of(e) >= isa::avx512_bf16; }, when);
 }
 
 }  // namespace

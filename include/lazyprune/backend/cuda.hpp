@@ -3,6 +3,7 @@
 // it is included; target lazyprune::cuda.
 #pragma once
 
+#include <algorithm>
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
@@ -163,9 +164,13 @@ class cuda {
   void copy_rows(rows_view<const float> from, std::span<const std::uint32_t> from_rows, rows_view<float> to,
                  std::span<const std::uint32_t> to_rows) {
     assert(from_rows.size() == to_rows.size() && from.columns == to.columns);
-    const bool within = from.data < to.row(to.rows) && to.data < from.row(from.rows);
+    if (from_rows.empty()) return;
+    // Rows may lie behind those that the views count: what was more rows before.
+    const std::size_t from_end = *std::ranges::max_element(from_rows) + std::size_t{1},
+                      to_end = *std::ranges::max_element(to_rows) + std::size_t{1};
+    const bool within = from.data < to.row(to_end) && to.data < from.row(from_end);
     assert(!within || (from.data == to.data && from.stride == to.stride));
-    source_of_.assign(within ? std::max(from.rows, to.rows) : to.rows, none);
+    source_of_.assign(std::max(from_end, to_end), none);
     for (std::size_t i = 0; i < from_rows.size(); ++i) {
       const std::uint32_t source = within ? source_of_[from_rows[i]] : none;
       source_of_[to_rows[i]] = source == none ? from_rows[i] : source;

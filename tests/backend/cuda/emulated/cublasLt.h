@@ -163,7 +163,7 @@ inline cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtM
   if (wanted < 1 || k != other_k || d->rows != m || d->columns != n || m == 0 || n == 0 || k == 0) return CUBLAS_STATUS_INVALID_VALUE;
   if (a->type != b->type || d->type != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
   *to = {{{wish->alignment[0], wish->alignment[1], wish->alignment[2], wish->alignment[3]}, *a, *b, *d},
-         wish->workspace / 2,
+         std::min<std::size_t>(wish->workspace, 4096),
          CUBLAS_STATUS_SUCCESS};
   *found = 1;
   return CUBLAS_STATUS_SUCCESS;

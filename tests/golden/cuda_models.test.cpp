@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT
+// Whole models in the backend cuda, on the imitated device.
+#include <lazyprune/backend/cpu.hpp>
+#include <lazyprune/backend/cuda.hpp>
+#include <lazyprune/backend/reference.hpp>
+#include <lazyprune/io/checkpoint.hpp>
+#include <lazyprune/io/trace_file.hpp>
+#include <lazyprune/lazyprune.hpp>
+#include <lazyprune/model/generator.hpp>
+#include <lazyprune/model/random_source.hpp>
+
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "../test_data.hpp"
+#include "against_reference.hpp"
+#include "family_weights.hpp"
+
+namespace {
+
+using namespace lazyprune;
+using namespace lazyprune_test;
+
+template <class Load>
+void check_cuda(const Load& load, const stages& when = stages{{1, 0.7}, {3, 0.5}}) {
+  check_against_reference<cuda>(
+      load, [](const execution& e) { return !e.exact; }, when);
+}
+
+/// While this lives nobody asks the shadow: addresses are followed, and that is all.
+struct unchecked {
+  unchecked() { emulated::the_device().store.checks = false; }
+  unchecked(const unchecked&) = delete;
+  unchecked& operator=(const unchecked&) = delete;
+  ~unchecked() { emulated::the_device().store.checks = true; }
+};
+
+template <class Backend>
+std::vector<token_id> answer(const model<Backend>& net, Backend& backend, const std::vector<token_id>& prompt, const stages& when,
+                             std::size_t tokens) {
+  workspace<Backend> work(net, backend);
+  sequence<Backend> text(net, any_session(lazyllm(when), {.layers = static_cast<layer_id>(net.config.layers)}));
+  std::vector<token_id> said;
+  generation_options options;
+  options.on_token = [&](token_id t) {
+    said.push_back(t);
+    return said.size() < tokens;
+  };
+  generate(work, text, prompt, options);
+  return said;
+}
+
+/// The first prompt of each task, of so many tasks, cut to its last `length` tokens (0: whole): the backend cpu, which rounds nothing,
+/// answers so.
+void check_answers(const execution& how, std::size_t prompts, std::size_t length) {
+  const checkpoint files(pocket_model());
+  const auto words = files.load_tokenizer();
+  const stages recommended = stages::parse(*files.stages());
+  cpu exact{tested_execution({.exact = true})};
+  cuda backend(how);
+  const auto expected = load_model(exact, files);
+  const auto there = load_model(backend, files);
+  std::size_t seen = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(source_dir() / "examples/pocket/prompts")) {
+    if (entry.path().extension() != ".jsonl" || seen == prompts) continue;
+    std::istringstream lines(read_text(entry.path()));
+    std::string line;
+    std::getline(lines, line);
+    const auto record = nlohmann::json::parse(line);
+    CAPTURE(record["_id"].get<std::string>());
+    auto prompt = words->encode(record["context"].get<std::string>() + " " + record["input"].get<std::string>(), true);
+    if (length > 0) prompt.erase(prompt.begin(), prompt.end() - static_cast<std::ptrdiff_t>(length));
+    CHECK(answer(there, backend, prompt, recommended, 4) == answer(expected, exact, prompt, recommended, 4));
+    ++seen;
+  }
+  CHECK(seen == prompts);
+}
+
+}  // namespace
+
+TEST_CASE("cuda: a random model agrees with the reference") {
+  model_config config = shape_named("pocket");
+  config.vocabulary = 199;
+  config.hidden = 48;
+  config.layers = 4;
+  config.n_heads = 6;
+  config.n_kv_heads = 2;
+  config.head_dim = 8;
+  config.ffn = 80;
+  check_cuda([&](auto& backend, dtype as) { return load_model(backend, config, random_source(config, dtype::bf16), {.as = as}); });
+}
+
+TEST_CASE("cuda: windows, soft caps, GELU, norms behind, LongRoPE and heads that rotate in part agree with the reference") {
+  const std::map<std::string, stages> runs{
+      {"gemma2", stages{{2, 0.7}, {3, 0.5}}}, {"gemma3", stages{{3, 0.5}}}, {"phi3_partial", stages{{1, 0.7}, {3, 0.5}}}};
+  for (const auto& run : runs) {
+    CAPTURE(run.first);
+    model_config config = config_of(family_goldens().at(run.first));
+    config.max_positions = 256;
+    check_cuda([&](auto& backend, dtype as) { return load_model(backend, config, family_weights(config, true), {.as = as}); }, run.second);
+  }
+}
+
+TEST_CASE("cuda: the kept sets of an independent float64 program") {
+  const auto folder = test_data("traces");
+  if (folder.empty()) return;
+  const unchecked fast;  // the same kernels are checked above
+  std::size_t traces = 0, steps = 0, cut = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() != ".json") continue;
+    if (entry.path().stem() == "pocket_hard" || entry.path().stem() == "pocket_prefill_only") continue;  // long, as pocket_paper is
+    CAPTURE(entry.path().filename().string());
+    const auto config = nlohmann::json::parse(read_text(entry.path()));
+    const std::string name = config["model"].get<std::string>();
+    cuda backend({.exact = true});
+    const checkpoint files(name == "../pocket/model" ? pocket_model() : folder.parent_path() / name);
+    const auto net = load_model(backend, files, {.as = dtype::f32});
+    std::vector<stage> list;
+    for (const auto& [after, share] : config["stages"].items())
+      list.push_back({static_cast<layer_id>(std::stoul(after)), share.get<double>()});
+    std::ranges::sort(list, {}, &stage::after);
+    const protect selector{top_k{}, config["keep_first"].get<std::size_t>(), config["keep_last"].get<std::size_t>()};
+    const session_options options{.layers = static_cast<layer_id>(net.config.layers)};
+    generation_options generation;
+    generation.force = config["force_ids"].get<std::vector<token_id>>();
+    generation.trace = true;
+    workspace<cuda> work(net, backend);
+    sequence<cuda> text(net, config["decode"] == "dense"
+                                 ? any_session(policy{last_query_attention{}, prompt_only{stages(list)}, selector, keep_all{}}, options)
+                                 : any_session(policy{last_query_attention{}, stages(list), selector, keep_all{}}, options));
+    const auto result = generate(work, text, config["ids"].get<std::vector<token_id>>(), generation);
+    auto lines = entry.path();
+    const auto expected = read_trace(lines.replace_extension(".jsonl"));
+    REQUIRE(result.trace.size() == expected.size());
+    for (std::size_t s = 0; s < expected.size(); ++s) {
+      CAPTURE(s);
+      // Scores are sums of products in float through some layers: a choice that was closer than 1e-4 of the score at the cut may fall
+      // otherwise, and all later steps follow from it.
+      if (std::ranges::any_of(expected[s].margin, [](const auto& margin) { return margin && std::abs(*margin) < 1e-4; })) {
+        ++cut;
+        break;
+      }
+      CHECK(result.trace[s].tokens == expected[s].tokens);
+      CHECK(result.trace[s].layers == expected[s].layers);
+      ++steps;
+    }
+    ++traces;
+  }
+  MESSAGE(traces << " traces, " << steps << " steps compared, all agree; " << cut << " traces cut at a choice too close to call");
+  CHECK(traces > 2 * cut);
+}
+
+TEST_CASE("cuda: bundled prompts, cut short, with all checks on: the answers of the backend cpu") {
+  check_answers({.exact = true}, 3, 256);
+}
+
+TEST_CASE("cuda: whole bundled prompts on tensor cores: the answers of the backend cpu") {
+  const unchecked fast;
+  check_answers({.kv = dtype::bf16}, 5, 0);
+}
