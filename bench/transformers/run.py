@@ -56,6 +56,8 @@ def main():
     parser.add_argument("--policy", action="append")
     parser.add_argument("--profile", action="store_true")
     flags = parser.parse_args()
+    if flags.profile and flags.device != "cpu":
+        parser.error(f"--profile: expected --device cpu, found {flags.device}")
     if flags.threads:
         torch.set_num_threads(flags.threads)
 

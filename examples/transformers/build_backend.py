@@ -16,7 +16,7 @@ CARRIED = ["include/lazyprune", "examples/c_library", "LICENSE"]
 @contextlib.contextmanager
 def carried_sources():
     native = HERE / "native"
-    if native.exists():  # an sdist that was unpacked
+    if not (ROOT / CARRIED[0]).exists():  # an sdist that was unpacked
         yield
         return
     try:

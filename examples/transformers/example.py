@@ -49,3 +49,8 @@ def loudest_head(attention: torch.Tensor, positions: torch.Tensor) -> torch.Tens
 
 with lazyprune.prune(model, "lazyllm --stages 2:0.5,4:0.5", scorer=loudest_head):
     model.generate(**inputs, max_new_tokens=8)
+
+# A schedule of one's own, by a name that the policy's text then uses: half of the tokens go on after three layers.
+lazyprune.shared_library().add_schedule("halves", lambda layer, scores: layer.active // 2 if layer.done == 3 else None, first=3)
+with lazyprune.prune(model, "custom --schedule halves"):
+    model.generate(**inputs, max_new_tokens=8)

@@ -5,17 +5,13 @@
         model.generate(...)
 """
 
-from .c import ABI, DECODE, EVERYTHING, PREFILL, Error, Library
+from .c import Error, Library
 from .cache import PrunedCache, Statistics
 from .library import shared_library
 from .pruning import Pruning, prune
 from .trace import TraceRecorder
 
 __all__ = [
-    "ABI",
-    "DECODE",
-    "EVERYTHING",
-    "PREFILL",
     "Error",
     "Library",
     "PrunedCache",

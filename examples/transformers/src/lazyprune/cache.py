@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Sequence as Ordered
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,18 +17,16 @@ from .decoder import Decoder
 
 
 def with_room(tensor: torch.Tensor | None, room: int, dim: int, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
-    """A tensor of that shape, `like` in type and device, with at least `room` along `dim`; what there was stays. It grows by halves."""
+    """A tensor of that shape, `like` in type and device, with at least `room` along `dim`; what there was stays."""
     if tensor is not None and tensor.shape[dim] >= room:
         return tensor
-    if tensor is not None:
-        room = max(room, tensor.shape[dim] * 3 // 2)
     grown = like.new_empty([room if d == dim else n for d, n in enumerate(shape)])
     if tensor is not None:
         grown.narrow(dim, 0, tensor.shape[dim]).copy_(tensor)
     return grown
 
 
-class Sequence:
+class Text:
     """One text. Positions count its tokens, whatever the batch pads it with."""
 
     def __init__(self, session: c.Session, layers: int) -> None:
@@ -40,7 +38,7 @@ class Sequence:
         self.stored: torch.Tensor | None = None  # (slots, hidden): the Aux Cache
         self.waiting: torch.Tensor | None = None  # (slots, hidden): where chunks ended
 
-    def clone(self) -> Sequence:
+    def clone(self) -> Text:
         other = copy.copy(self)
         other.session = self.session.clone()
         other.ids = self.ids.copy()
@@ -50,8 +48,9 @@ class Sequence:
         return other
 
     def make_room(self, tokens: int) -> None:
+        """For so many, and as a rule for an answer: by halves from then on."""
         if tokens > self.room:
-            self.room = max(tokens, self.room * 3 // 2)
+            self.room = max(tokens + 256, self.room * 3 // 2)
 
     def put(self, layer: int, rows: torch.Tensor | slice, keys: torch.Tensor, values: torch.Tensor) -> None:
         """Keys and values (kv_heads, rows, head_dim) of the tokens at these positions."""
@@ -85,16 +84,28 @@ class Statistics:
     prefill_rows: tuple[int, ...]  # by layer, of the prompts
     prefill_dense_rows: tuple[int, ...]
 
+    @staticmethod
+    def of(sessions: Iterable[c.Session]) -> Statistics:
+        rows = dense = revived = 0
+        prefill: list[np.ndarray] = []
+        prefill_dense: list[np.ndarray] = []
+        for s in (session.statistics for session in sessions):
+            rows, dense, revived = rows + s.rows, dense + s.dense_rows, revived + s.revived
+            prefill.append(np.array(s.prefill_rows[: s.layers]))
+            prefill_dense.append(np.array(s.prefill_dense_rows[: s.layers]))
+        summed = lambda parts: tuple(np.sum(parts, 0).tolist()) if parts else ()
+        return Statistics(rows, dense, revived, summed(prefill), summed(prefill_dense))
+
 
 class PrunedCache(Cache):
     """The cache of a pruned model, in the place of DynamicCache: `generate` returns it (return_dict_in_generate), takes it back for the
-    next turn (past_key_values), crops it, and reorders it; copy.deepcopy forks it."""
+    next turn (past_key_values), crops it, and reorders it; copy.deepcopy forks it. Forks belong to one thread all together."""
 
-    def __init__(self, library: c.Library, policy: str, decoder: Decoder, max_tokens: int = 0) -> None:
+    def __init__(self, library: c.Library, policy: str, decoder: Decoder) -> None:
         super().__init__(layers=[])
-        self._library, self._policy, self._decoder, self._max_tokens = library, policy, decoder, max_tokens
+        self._library, self._policy, self._decoder = library, policy, decoder
         self._scratch = library.scratch()
-        self.sequences: list[Sequence] = []
+        self.texts: list[Text] = []
         self.mask = np.zeros((0, 0), bool)  # (batch, columns): which columns are tokens, and not padding
         self.prompt_until: int | None = None  # a prompt ends at this column, and may come in chunks
         self.angles: tuple[torch.Tensor, torch.Tensor] | None = None  # cosines and sines (1, places, head_dim)
@@ -106,30 +117,19 @@ class PrunedCache(Cache):
 
     def begin(self, new: np.ndarray) -> None:
         """Takes in columns (batch, new) of a step that is about to begin: True where there is a token."""
-        if not self.sequences:
-            self.sequences = [Sequence(self._new_session(), len(self._decoder.windows)) for _ in range(len(new))]
+        if not self.texts:
+            self.texts = [Text(self._new_session(), len(self._decoder.windows)) for _ in range(len(new))]
             self.mask = np.zeros((len(new), 0), bool)
         self.mask = np.concatenate([self.mask, new], 1)
 
-    def reserve(self, max_tokens: int) -> None:
-        """Room for so many columns, at once."""
-        self._max_tokens = max_tokens
-
-    @property
-    def room(self) -> int:
-        return max(self._max_tokens, self.mask.shape[1])
+    def expect(self, policy: str, decoder: Decoder) -> None:
+        """ValueError where it was made under another policy, or for another model."""
+        if self._policy != policy or self._decoder.model is not decoder.model:
+            raise ValueError(f"past_key_values: expected a cache of this model under {policy!r}, found {self!r}")
 
     @property
     def statistics(self) -> Statistics:
-        rows = dense = revived = 0
-        layers = len(self._decoder.windows)
-        prefill, prefill_dense = np.zeros(layers, int), np.zeros(layers, int)
-        for sequence in self.sequences:
-            s = sequence.session.statistics
-            rows, dense, revived = rows + s.rows, dense + s.dense_rows, revived + s.revived
-            prefill += np.array(s.prefill_rows[:layers])
-            prefill_dense += np.array(s.prefill_dense_rows[:layers])
-        return Statistics(rows, dense, revived, tuple(prefill.tolist()), tuple(prefill_dense.tolist()))
+        return Statistics.of(text.session for text in self.texts)
 
     # What transformers asks of a cache.
 
@@ -137,11 +137,11 @@ class PrunedCache(Cache):
         return len(self._decoder.windows)
 
     def __repr__(self) -> str:
-        return f"PrunedCache({self._policy!r}, batch={len(self.sequences)}, columns={self.mask.shape[1]})"
+        return f"PrunedCache({self._policy!r}, batch={len(self.texts)}, columns={self.mask.shape[1]})"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> PrunedCache:
         other = copy.copy(self)
-        other.sequences = [sequence.clone() for sequence in self.sequences]
+        other.texts = [text.clone() for text in self.texts]
         other.mask = self.mask.copy()
         return other
 
@@ -158,7 +158,7 @@ class PrunedCache(Cache):
         return -1
 
     def reset(self) -> None:
-        self.sequences, self.mask = [], np.zeros((0, 0), bool)
+        self.texts, self.mask, self.prompt_until = [], np.zeros((0, 0), bool), None
 
     def crop(self, tokens_to_remove: int) -> None:
         """Forgets the last -tokens_to_remove columns. A positive number is, as in earlier versions of transformers, that of those to stay."""
@@ -166,33 +166,33 @@ class PrunedCache(Cache):
         if tokens_to_remove < -columns:
             raise ValueError(f"crop: expected {-columns} and more, found {tokens_to_remove}")
         self.mask = self.mask[:, : tokens_to_remove if tokens_to_remove > 0 else columns + tokens_to_remove]
-        for sequence, tokens in zip(self.sequences, self.mask.sum(1).tolist()):
-            sequence.truncate(tokens)
+        for text, tokens in zip(self.texts, self.mask.sum(1).tolist()):
+            text.truncate(tokens)
 
-    def _select(self, chosen: Ordered[int]) -> None:
+    def _select(self, chosen: Sequence[int]) -> None:
         """Text i is from now on what text chosen[i] was. What is chosen once is moved, what is chosen again is copied."""
         taken: set[int] = set()
         selected = []
         for i in chosen:
-            selected.append(self.sequences[i].clone() if i in taken else self.sequences[i])
+            selected.append(self.texts[i].clone() if i in taken else self.texts[i])
             taken.add(i)
-        self.sequences, self.mask = selected, self.mask[list(chosen)]
+        self.texts, self.mask = selected, self.mask[list(chosen)]
 
     def reorder_cache(self, beam_idx: torch.Tensor) -> None:
         self._select(beam_idx.tolist())
 
     def batch_select_indices(self, indices: torch.Tensor) -> None:
-        self._select(np.arange(len(self.sequences))[indices.cpu().numpy()].tolist())
+        self._select(np.arange(len(self.texts))[indices.cpu().numpy()].tolist())
 
     def batch_repeat_interleave(self, repeats: int) -> None:
-        self._select([i for i in range(len(self.sequences)) for _ in range(repeats)])
+        self._select([i for i in range(len(self.texts)) for _ in range(repeats)])
 
     def activate_past_recording(self) -> None:
-        """Every token can be taken back as it is."""
+        """Nothing is forgotten before it is asked to be."""
 
     @property
     def batch_size(self) -> int:
-        return len(self.sequences) or -1
+        return len(self.texts) or -1
 
     @property
     def is_compileable(self) -> bool:
@@ -200,11 +200,11 @@ class PrunedCache(Cache):
 
     @property
     def is_initialized(self) -> bool:
-        return bool(self.sequences)
+        return bool(self.texts)
 
     @property
     def is_croppable(self) -> bool:
-        return True
+        return False  # tokens that a forgotten one brought back, or lost, stay so
 
     @property
     def is_sliding(self) -> list[bool]:

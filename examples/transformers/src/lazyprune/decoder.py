@@ -20,8 +20,6 @@ class Decoder:
 
     model: PreTrainedModel
     windows: tuple[int | None, ...]  # of each layer: it sees so many tokens, itself among them; None: all
-    heads: int
-    kv_heads: int
 
     @staticmethod
     def of(model: torch.nn.Module) -> Decoder:
@@ -41,7 +39,7 @@ class Decoder:
         if unknown:
             raise ValueError(f"model: expected layers of full_attention or sliding_attention, found {', '.join(unknown)}")
         windows = tuple(window if kind == "sliding_attention" else None for kind in types)
-        return Decoder(inner, windows, config.num_attention_heads, config.num_key_value_heads)
+        return Decoder(inner, windows)
 
     @property
     def layers(self) -> torch.nn.ModuleList:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 from . import c
@@ -43,10 +42,11 @@ def look(
         rows = part.rows.last(queries)
         seen = part.visible(rows, window, keys.device) if queries > 1 or window is not None else None
         p = probabilities(query[:, query.shape[1] - queries :], keys, seen, scaling)
-        if kind == c.ATTENTION and step.scorer is not None:
+        if step.scorer is not None:
             scores = step.scorer(p[:, 0], part.active.tensor(keys.device))
-            if scores.shape != (len(part.active),):
-                raise ValueError(f"scorer: expected scores ({len(part.active)},), found {tuple(scores.shape)}")
+            found = tuple(scores.shape) if isinstance(scores, torch.Tensor) else type(scores).__name__
+            if found != (len(part.active),):
+                raise ValueError(f"scorer: expected a tensor ({len(part.active)},), found {found}")
             p = scores[None, None]
         elif part.plan.over_heads == c.MEAN:
             p = p.mean(0, keepdim=True)
@@ -63,15 +63,13 @@ def look(
 
 def to_host(step: Step, x: torch.Tensor) -> list[dict[str, Any]]:
     """The evidence of each text, as the library reads it. x (rows, hidden): what the layer put out."""
-    if step.scorer is not None and any(part.plan.wants not in (c.NOTHING, c.ATTENTION) for part in step.parts):
-        raise ValueError("scorer: expected a policy whose own scorer sees attention, found one that wants other evidence")
     shown = []
     for part in step.parts:
         if part.plan.wants == c.HIDDEN:
             rows = x[part.first : part.first + len(part.rows)]
             part.shown = {"kind": c.HIDDEN, "hidden": x.shape[1], "stride": x.shape[1], "data": rows}
         elif part.plan.wants == c.IDS:
-            part.shown = {"kind": c.IDS, "ids": part.sequence.ids, "ids_count": len(part.sequence.ids)}
+            part.shown = {"kind": c.IDS, "ids": part.text.ids, "ids_count": len(part.text.ids)}
         shown.append(part.shown)
         part.shown = {}
     tensors = [(text, name) for text in shown for name in ("data", "values") if isinstance(text.get(name), torch.Tensor)]
@@ -80,6 +78,6 @@ def to_host(step: Step, x: torch.Tensor) -> list[dict[str, Any]]:
         first = 0
         for text, name in tensors:
             count = text[name].numel()
-            text[name] = np.ascontiguousarray(flat[first : first + count])
+            text[name] = flat[first : first + count]
             first += count
     return shown

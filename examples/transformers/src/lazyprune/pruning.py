@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -32,8 +33,9 @@ def prune(
 
     policy: a preset's name and flags, as the program lazyprune takes them: "lazyllm --stages 9:0.7,19:0.7", "lazyllm_blocks --stages
         15:0.3 --decode dense", "dense"; Library.policy_help() lists what there is.
-    scorer: a function of one's own in the place of the policy's scorer: it gets the last query's attention (heads, active) and the active
-        tokens' places in the text (active), both on the model's device, and returns their importance (active), larger is more important.
+    scorer: a function of one's own in the place of the policy's last_query_attention: it gets the last query's attention (heads, active) and
+        the active tokens' places in the text (active), both on the model's device, and returns their importance (active), larger is more
+        important.
     library: where the policy's names are looked up; shared_library() if None.
     trace: records what each layer saw and computed.
 
@@ -43,15 +45,22 @@ def prune(
 
 
 class Pruning:
-    """What `prune` returns. `enable` and `disable` do what `with` does."""
+    """What `prune` returns. `enable` and `disable` do what `with` does. Threads that use the model take turns, a forward pass each."""
 
     def __init__(
         self, model: torch.nn.Module, policy: str, scorer: Scorer | None, library: c.Library, trace: TraceRecorder | None
     ) -> None:
         self.decoder = Decoder.of(model)
         self.policy, self.scorer, self.library, self.trace = policy, scorer, library, trace
-        self.last: PrunedCache | None = None  # the cache of the last forward pass
+        self._sessions: list[c.Session] = []  # of the last forward pass
+        self._before: dict[str, Any] = {}  # what the model's own attributes were
+        self._dense: dict[str, Any] = {}  # what they called
+        self._turn = threading.RLock()
         self.cache()  # a policy that is wrong is told of at once
+        if scorer is not None:
+            text = library.policy_text(policy, len(self.decoder.windows), self.decoder.attention_after)
+            if "--scorer last_query_attention" not in text:
+                raise ValueError(f"scorer: expected a policy of last_query_attention, whose place it takes, found {text}")
 
     def cache(self) -> PrunedCache:
         """An empty cache, for `past_key_values`."""
@@ -73,9 +82,9 @@ class Pruning:
     @property
     def statistics(self) -> Statistics:
         """What the texts of the last forward pass have cost so far."""
-        if self.last is None:
+        if not self._sessions:
             raise ValueError("statistics: expected a forward pass before, found none")
-        return self.last.statistics
+        return Statistics.of(self._sessions)
 
     def __enter__(self) -> Pruning:
         self.enable()
@@ -101,13 +110,15 @@ class Pruning:
                 setattr(model, name, self._before[name])
             else:
                 delattr(model, name)
+        self._dense = {}
 
     # In the place of the model's own.
 
+    @torch.inference_mode(False)  # a cache may be filled within inference mode, and go on outside of it
     @torch.no_grad()
     def forward(
         self,
-        input_ids: torch.LongTensor | None = None,
+        input_ids: torch.Tensor | None = None,
         attention_mask: torch.Tensor | None = None,
         position_ids: torch.LongTensor | None = None,
         past_key_values: PrunedCache | None = None,
@@ -125,53 +136,58 @@ class Pruning:
             raise ValueError(f"forward: expected no {', '.join(unknown)} of a pruned model, found it")
         if not isinstance(logits_to_keep, int) or logits_to_keep < 0:
             raise ValueError(f"logits_to_keep: expected a number from 0, found {logits_to_keep!r}")
-        cache = self.cache() if past_key_values is None else past_key_values
-        if not isinstance(cache, PrunedCache):
-            raise ValueError(f"past_key_values: expected the PrunedCache of a pruned model, found {type(cache).__name__}")
-
+        cache = self.cache() if past_key_values is None else self._own(past_key_values)
         ids = input_ids.cpu().numpy()
         before, columns = cache.mask.shape[1], ids.shape[1]
         chunk = cache.prompt_until is not None and before + columns < cache.prompt_until
         new = _new_columns(cache, ids.shape, attention_mask, chunk)
-        if cache.prompt_until is None:  # `generate` counts as we do
-            _check_positions(cache, new, position_ids)
+        _check_positions(cache, new, position_ids)
         prompt = before == 0 or cache.prompt_until is not None
         if not chunk:
             cache.prompt_until = None
         outputs = 0 if chunk else logits_to_keep or columns
         # Drafted tokens are checked with an output each: tokens of the text that goes on, as a single one is.
         phase = c.PREFILL if prompt or outputs < columns else c.DECODE
-        hidden = self._run(cache, ids, new, phase, outputs)
-
-        logits = self.decoder.model.lm_head(self.decoder.model.model.norm(hidden))
-        if self.trace is not None and not chunk:
-            self.trace.finish(logits[0, -1])
-        self.last = cache
+        model = self.decoder.model
+        with self._turn:
+            hidden = self._run(cache, ids, new, phase, outputs)
+        if hidden is None:  # a chunk, whose logits nobody asks for
+            logits = torch.zeros(len(ids), 1, model.config.vocab_size, dtype=model.dtype, device=model.device)
+        else:
+            logits = model.lm_head(model.model.norm(hidden))
+            if self.trace is not None:
+                self.trace.finish(logits[0, -1])
+        self._sessions = [text.session for text in cache.texts]
         result = CausalLMOutputWithPast(logits=logits, past_key_values=cache if use_cache is not False else None)
         return result if return_dict is not False else result.to_tuple()
 
-    def _run(self, cache: PrunedCache, ids: np.ndarray, new: np.ndarray, phase: int, outputs: int) -> torch.Tensor:
-        """The hidden states (batch, outputs, hidden) of the last columns."""
+    def _own(self, cache: object) -> PrunedCache:
+        if not isinstance(cache, PrunedCache):
+            raise ValueError(f"past_key_values: expected the PrunedCache of a pruned model, found {type(cache).__name__}")
+        cache.expect(self.policy, self.decoder)
+        return cache
+
+    def _run(self, cache: PrunedCache, ids: np.ndarray, new: np.ndarray, phase: int, outputs: int) -> torch.Tensor | None:
+        """The hidden states (batch, outputs, hidden) of the last columns; None of a chunk."""
         tokens = [row[here].astype(np.uint32) for row, here in zip(ids, new)]
-        before = cache.mask
-        cache.begin(new)
-        model = self.decoder.model
-        nothing = torch.zeros(len(ids), 1, model.config.hidden_size, dtype=model.dtype, device=model.device)
-        if not new.any():  # a chunk of padding
-            return nothing
         step = Step(self.decoder, cache, self.scorer)
         if self.trace is not None:
             self.trace.begin(tokens, len(self.decoder.windows))
+        before = cache.mask
+        cache.begin(new)
         try:
-            rows = step.run(tokens, phase, outputs, self.trace.look if self.trace is not None else lambda *_: None)
+            look = self.trace.look if self.trace is not None else lambda *_: None
+            rows = step.run(tokens, phase, outputs, look) if new.any() else []  # a chunk may be padding alone
         except BaseException:
             cache.mask = before
             if before.shape[1] == 0:
                 cache.reset()
+            if self.trace is not None:
+                self.trace.abandon()
             raise
-        if not rows:  # nobody asks for a chunk's logits
-            return nothing
-        if all(len(r) == outputs for r in rows):
+        if not rows:
+            return None
+        if new[:, new.shape[1] - outputs :].all():
             return torch.stack(rows)
         hidden = rows[0].new_zeros(len(rows), outputs, rows[0].shape[1])
         for i, r in enumerate(rows):
@@ -181,40 +197,44 @@ class Pruning:
         return hidden
 
     def _prepare_cache(self, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any) -> None:
-        cache = model_kwargs.get("past_key_values")
-        if cache is not None:
-            if not isinstance(cache, PrunedCache):
-                raise ValueError(f"past_key_values: expected the PrunedCache of a pruned model, found {type(cache).__name__}")
-        elif generation_config.use_cache is False:
-            return
-        else:
-            if generation_config.cache_implementation not in (None, "dynamic"):
-                raise ValueError(f"cache_implementation: expected none, found {generation_config.cache_implementation}")
-            cache = model_kwargs["past_key_values"] = self.cache()
-        most = kwargs.get("max_cache_length")
-        if isinstance(most, int):
-            cache.reserve(most)
+        self._sessions = []  # nothing of the texts before is held while others are read
+        if model_kwargs.get("past_key_values") is not None:
+            self._own(model_kwargs["past_key_values"])
+            self._dense["_prepare_cache_for_generation"](generation_config, model_kwargs, *args, **kwargs)
+        elif generation_config.cache_implementation not in (None, "dynamic"):
+            raise ValueError(f"cache_implementation: expected none, found {generation_config.cache_implementation}")
+        elif generation_config.use_cache is not False:
+            model_kwargs["past_key_values"] = self.cache()
 
     def _prefill(self, input_ids: torch.Tensor, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         """The prompt, or the next turn of a conversation, whole or in chunks (prefill_chunk_size)."""
         cache = model_kwargs.get("past_key_values")
-        if isinstance(cache, PrunedCache):
-            mask = model_kwargs.get("attention_mask")
-            columns = input_ids.shape[1] if mask is None else mask.shape[1]
-            cache.prompt_until = columns
-        return self._dense["_prefill"](input_ids, generation_config, model_kwargs, *args, **kwargs)
+        if not isinstance(cache, PrunedCache):
+            return self._dense["_prefill"](input_ids, generation_config, model_kwargs, *args, **kwargs)
+        # As transformers tells a whole text, whose beginning the cache has, from the new tokens alone: by the mask's width.
+        past, given, mask = cache.get_seq_length(), input_ids.shape[1], model_kwargs.get("attention_mask")
+        total = getattr(generation_config, "_mask_length", given) if mask is None else mask.shape[1]
+        if total == given and given <= past:
+            raise ValueError(f"input_ids: expected more than the {past} columns that the cache has, found {given}")
+        cache.prompt_until = total if total == given else past + given
+        try:
+            return self._dense["_prefill"](input_ids, generation_config, model_kwargs, *args, **kwargs)
+        finally:
+            cache.prompt_until = None
 
 
 def _new_columns(cache: PrunedCache, shape: tuple[int, int], attention_mask: torch.Tensor | None, chunk: bool) -> np.ndarray:
     """(batch, new columns): True where there is a token."""
     batch, columns = shape
     before = cache.mask.shape[1]
-    if cache.sequences and len(cache.sequences) != batch:
-        raise ValueError(f"input_ids: expected a batch of {len(cache.sequences)}, as the cache has it, found {batch}")
+    if cache.texts and len(cache.texts) != batch:
+        raise ValueError(f"input_ids: expected a batch of {len(cache.texts)}, as the cache has it, found {batch}")
     if attention_mask is None:
         return np.ones(shape, bool)
     if tuple(attention_mask.shape) != (batch, before + columns):
         raise ValueError(f"attention_mask: expected ({batch}, {before + columns}), found {tuple(attention_mask.shape)}")
+    if before and columns == 1:  # as `generate` goes on: no look back, for which a device would have to be waited for with every token
+        return attention_mask[:, -1:].cpu().numpy() != 0
     mask = attention_mask.cpu().numpy() != 0
     if before and not np.array_equal(mask[:, :before], cache.mask):
         raise ValueError("attention_mask: expected the columns of the cache as they were, found others")

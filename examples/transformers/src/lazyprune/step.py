@@ -15,7 +15,7 @@ import torch
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from . import c, evidence
-from .cache import PrunedCache, Sequence, with_room
+from .cache import PrunedCache, Text, with_room
 from .decoder import Decoder
 
 ATTENTION = "lazyprune"  # the attention function's name among those of transformers
@@ -63,7 +63,7 @@ _NOWHERE = Positions(np.zeros(0, np.uint32))
 class Part:
     """A text's part of the step, in the layer entered."""
 
-    sequence: Sequence
+    text: Text
     outputs: int
     plan: c.Plan = dataclasses.field(default_factory=c.Plan)
     active: Positions = _NOWHERE
@@ -75,7 +75,7 @@ class Part:
 
     def enter(self, layer: int) -> np.ndarray:
         """The rows' sources."""
-        self.plan = plan = self.sequence.session.enter(layer)
+        self.plan = plan = self.text.session.enter(layer)
         active, rows = self.active.same(_array(plan.active, np.uint32)), self.rows.same(_array(plan.rows, np.uint32))
         if active is not self.active or rows is not self.rows or plan.finish != self.finish:
             self.masks = {}
@@ -93,13 +93,18 @@ class Part:
         inside = window is None or not len(self.active) or int(self.active.host[-1]) - int(self.active.host[0]) < window
         return inside and self.finish == len(self.rows) == len(self.active)
 
-    def mask(self, window: int | None, device: torch.device) -> torch.Tensor | None:
-        """(1, 1, finish, active), or None where every query sees all."""
+    def mask(self, window: int | None, added_to: torch.Tensor | None, device: torch.device) -> torch.Tensor | None:
+        """(1, 1, finish, active): True where a query sees, or, where it is to be added to logits of that type, 0 there and the least number
+        elsewhere. None where every query sees all."""
         if (window, device) not in self.masks:
             queries = self.rows.last(self.finish)
             far = window is not None and int(queries.host[-1]) - int(self.active.host[0]) >= window
-            everything = not far and int(queries.host[0]) >= int(self.active.host[-1])
-            self.masks[window, device] = None if everything else self.visible(queries, window, device)[None, None]
+            mask = None
+            if far or int(queries.host[0]) < int(self.active.host[-1]):
+                mask = self.visible(queries, window, device)[None, None]
+                if added_to is not None:
+                    mask = added_to.new_zeros(mask.shape).masked_fill_(~mask, torch.finfo(added_to.dtype).min)
+            self.masks[window, device] = mask
         return self.masks[window, device]
 
 
@@ -127,30 +132,31 @@ class Step:
         self.parts: list[Part] = []
         self.keys_alone = False  # the layer is asked for the keys and values of the rows that it does not finish
         self._layer_entered = 0
-        self._angles_of: list[Positions] = []
+        self._angles_of: tuple[list[Positions], torch.device] | None = None
 
     def run(self, tokens: list[np.ndarray], phase: int, outputs: int, look: Callable[[Part, int, np.ndarray], None]) -> list[torch.Tensor]:
         """Reads the tokens of each text; in a chunk some may have none. Returns the hidden states (outputs, hidden) of each behind all
         layers, those of the last tokens. A failure forgets the new tokens, of all texts."""
-        sequences, tokens = zip(*((s, ids) for s, ids in zip(self.cache.sequences, tokens) if len(ids)))
-        self.parts = [Part(s, min(outputs, len(ids))) for s, ids in zip(sequences, tokens)]
+        texts, tokens = zip(*((s, ids) for s, ids in zip(self.cache.texts, tokens) if len(ids)))
+        self.parts = [Part(s, min(outputs, len(ids))) for s, ids in zip(texts, tokens)]
         for part, ids in zip(self.parts, tokens):
-            part.sequence.session.check(len(ids), phase, part.outputs)
-        known = [len(s.ids) for s in sequences]
+            part.text.session.check(len(ids), phase, part.outputs)
+        known = [len(s.ids) for s in texts]
         try:
             layers = 0
             for part, ids in zip(self.parts, tokens):
-                sequence = part.sequence
-                sequence.ids = np.concatenate([sequence.ids, ids])
-                sequence.make_room(max(len(sequence.ids), self.cache.room))
-                layers = sequence.session.begin(len(ids), phase, part.outputs)
+                text = part.text
+                text.ids = np.concatenate([text.ids, ids])
+                text.make_room(len(text.ids))
+                layers = text.session.begin(len(ids), phase, part.outputs)
+            self._angles_of_places()
             x = self._layers(layers, look)
             for part in self.parts:
-                part.sequence.session.finish()
+                part.text.session.finish()
         except BaseException:
-            for sequence, before in zip(sequences, known):
-                sequence.session.abandon()
-                sequence.ids = sequence.ids[:before]
+            for text, before in zip(texts, known):
+                text.session.abandon()
+                text.ids = text.ids[:before]
             raise
         if outputs == 0 or x is None:
             return []
@@ -187,7 +193,8 @@ class Step:
             finished = [np.arange(p.first + len(p.rows) - p.finish, p.first + len(p.rows)) for p in self.parts]
             rest = torch.from_numpy(np.concatenate(finished)).to(x.device)
             if len(rest):
-                x = x.index_copy(0, rest, self._call(module, x[rest], rest))
+                y = self._call(module, x[rest], rest)
+                x = x.to(y.device).index_copy(0, rest.to(y.device), y)
         self._leave(x)
         return x
 
@@ -202,17 +209,23 @@ class Step:
             cos, sin = cos[:, rows], sin[:, rows]
         return {"position_embeddings": (cos, sin), "attention_mask": None, "past_key_values": None, "lazyprune": self}
 
+    def _angles_of_places(self) -> None:
+        """Of all places that there is room for, kept by the cache; where frequencies depend on the text's length, of each step anew."""
+        known = max(len(p.text.ids) for p in self.parts)
+        if self.decoder.angles_by_length or self.cache.angles is None or self.cache.angles[0].shape[1] < known:
+            embedding = self.decoder.model.get_input_embeddings().get_parameter("weight")
+            places = known if self.decoder.angles_by_length else max(p.text.room for p in self.parts)
+            self.cache.angles = self.decoder.angles(places, embedding)
+
     def _read_angles(self, x: torch.Tensor) -> None:
         """Of the rows of the batch, each by its place in its text."""
-        known = max(len(p.sequence.ids) for p in self.parts)
-        table = self.cache.angles
-        if self.decoder.angles_by_length or table is None or table[0].shape[1] < known or table[0].device != x.device:
-            self.cache.angles = table = self.decoder.angles(known if self.decoder.angles_by_length else max(known, self.cache.room), x)
         rows = [p.rows for p in self.parts]
-        if self._angles_of == rows:
+        if self._angles_of == (rows, x.device):
             return
-        index = rows[0].index(x.device) if len(rows) == 1 else torch.cat([r.tensor(x.device) for r in rows])
-        self._cos, self._sin, self._angles_of = table[0][:, index], table[1][:, index], rows
+        assert self.cache.angles is not None
+        cos, sin = self.cache.angles
+        index = rows[0].index(cos.device) if len(rows) == 1 else torch.cat([r.tensor(cos.device) for r in rows])
+        self._cos, self._sin, self._angles_of = cos[:, index].to(x.device), sin[:, index].to(x.device), (rows, x.device)
 
     def _gather(self, layer: int, x: torch.Tensor | None, look: Callable[[Part, int, np.ndarray], None]) -> torch.Tensor:
         """The inputs (rows, hidden) of the layer's rows: from the embedding table, the layer before, the Aux Cache, and where chunks wait."""
@@ -229,15 +242,16 @@ class Step:
             first += len(part.rows)
         if same and x is not None:
             return x
-        return torch.cat([self._piece(part, before, origin, index, x) for part, before, origin, index in pieces])
+        gathered = [self._piece(part, before, origin, index, x) for part, before, origin, index in pieces]
+        return gathered[0] if len(gathered) == 1 else torch.cat(gathered)
 
     def _piece(self, part: Part, before: int, origin: np.ndarray, index: np.ndarray, x: torch.Tensor | None) -> torch.Tensor:
         embeddings = self.decoder.model.get_input_embeddings()
 
         def read(place: int, index: np.ndarray) -> torch.Tensor:
             if place == c.EMBEDDING:
-                return embeddings(torch.from_numpy(part.sequence.ids[index].astype(np.int64)).to(embeddings.get_parameter("weight").device))
-            memory = {c.CARRIED: x, c.STORED: part.sequence.stored, c.WAITING: part.sequence.waiting}[place]
+                return embeddings(torch.from_numpy(part.text.ids[index].astype(np.int64)).to(embeddings.get_parameter("weight").device))
+            memory = {c.CARRIED: x, c.STORED: part.text.stored, c.WAITING: part.text.waiting}[place]
             assert memory is not None
             return memory.index_select(0, torch.from_numpy(index + (before if place == c.CARRIED else 0)).to(memory.device))
 
@@ -268,13 +282,13 @@ class Step:
             first += count
             if count == 0:
                 continue
-            part.sequence.put(layer, rows.index(device), key[:, here], value[:, here])
+            part.text.put(layer, rows.index(device), key[:, here], value[:, here])
             if self.keys_alone:
                 continue
             if part.is_causal(window):
                 keys, values = key[:, here], value[:, here]
             else:
-                keys, values = part.sequence.take(layer, part.active.index(device))
+                keys, values = part.text.take(layer, part.active.index(device))
             out[0, here] = self._attend(module, part, query[:, :, here], keys, values, window, scaling)
             if part.plan.wants:
                 part.shown = evidence.look(self, part, query[0, :, here], keys, values, window, scaling)
@@ -291,9 +305,7 @@ class Step:
         scaling: float,
     ) -> torch.Tensor:
         causal = self._causal_by_flag and part.is_causal(window)
-        mask = None if causal else part.mask(window, keys.device)
-        if mask is not None and not self._causal_by_flag:  # added to the logits
-            mask = torch.zeros(mask.shape, dtype=query.dtype, device=mask.device).masked_fill_(~mask, torch.finfo(query.dtype).min)
+        mask = None if causal else part.mask(window, None if self._causal_by_flag else query, keys.device)
         words = {"is_causal": causal and query.shape[2] > 1} if self._causal_by_flag else {}
         attended, _ = self._inner(module, query, keys[None], values[None], mask, dropout=0.0, scaling=scaling, **words)
         return attended[0]
@@ -301,7 +313,7 @@ class Step:
     def _leave(self, x: torch.Tensor) -> None:
         """Shows the policies what they want to see, brought to the host at once, and saves the rows that they drop."""
         for part, shown in zip(self.parts, evidence.to_host(self, x)):
-            session = part.sequence.session
+            session = part.text.session
             spills = _array(session.leave(**shown), _SPILL)
             for to in (c.STORED, c.WAITING):
                 for place in (c.CARRIED, c.WAITING):
@@ -311,13 +323,15 @@ class Step:
 
     def _save(self, part: Part, to: int, place: int, spills: np.ndarray, x: torch.Tensor) -> None:
         name = "waiting" if to == c.WAITING else "stored"
-        memory = with_room(getattr(part.sequence, name), int(spills["slot"].max()) + 1, 0, (0, x.shape[1]), x)
+        memory, room = getattr(part.text, name), int(spills["slot"].max()) + 1
+        if memory is None or memory.shape[0] < room:  # by halves
+            memory = with_room(memory, room if memory is None else max(room, memory.shape[0] * 3 // 2), 0, (0, x.shape[1]), x)
         rows = spills["row"].astype(np.int64)
-        source, index = (part.sequence.waiting, rows) if place == c.WAITING else (x, rows + part.first)
+        source, index = (part.text.waiting, rows) if place == c.WAITING else (x, rows + part.first)
         assert source is not None
         slots = torch.from_numpy(spills["slot"].astype(np.int64)).to(memory.device)
         memory.index_copy_(0, slots, source.index_select(0, torch.from_numpy(index).to(source.device)).to(memory.device))
-        setattr(part.sequence, name, memory)
+        setattr(part.text, name, memory)
 
 
 def _eager_of(layer: torch.nn.Module) -> Callable[..., Any]:

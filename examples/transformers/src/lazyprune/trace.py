@@ -35,6 +35,10 @@ class TraceRecorder:
         here["rows"].update(rows.tolist())
         here["revived"].update(rows[sources["origin"] == c.STORED].tolist())
 
+    def abandon(self) -> None:
+        """The step failed; of a prompt in chunks, all of it."""
+        self._layers, self._tokens = [], []
+
     def finish(self, logits: torch.Tensor) -> None:
         """Logits (vocabulary) of the last token."""
         layers = [{name: sorted(positions) for name, positions in layer.items()} for layer in self._layers]
