@@ -45,8 +45,8 @@ __device__ __forceinline__ void store(T* to, const Wide& value) {
   *reinterpret_cast<Wide*>(to) = value;
 }
 
-/// 16 bytes from global into shared memory, or zeros where they are not there: begun, and done when somebody waits for the group that the next
-/// commit_copies closes (PTX: cp.async). Only the thread that waited sees them; others do after a barrier.
+/// 16 bytes from global into shared memory, or zeros where they are not there: begun, and done when somebody waits for the group that the
+/// next commit_copies closes (PTX: cp.async). Only the thread that waited sees them; others do after a barrier.
 template <class T>
 __device__ __forceinline__ void copy_async(T* to, const T* from, bool there) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(static_cast<unsigned>(__cvta_generic_to_shared(to))), "l"(from),
