@@ -107,7 +107,7 @@ TEST_CASE("cuda: the kept sets of an independent float64 program") {
   const auto folder = test_data("traces");
   if (folder.empty()) return;
   const unchecked fast;  // the same kernels are checked above
-  std::size_t traces = 0, steps = 0, cut = 0;
+  std::size_t traces = 0, compared = 0, cut = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() != ".json") continue;
     if (entry.path().stem() == "pocket_hard" || entry.path().stem() == "pocket_prefill_only") continue;  // long, as pocket_paper is
@@ -144,11 +144,11 @@ TEST_CASE("cuda: the kept sets of an independent float64 program") {
       }
       CHECK(result.trace[s].tokens == expected[s].tokens);
       CHECK(result.trace[s].layers == expected[s].layers);
-      ++steps;
+      ++compared;
     }
     ++traces;
   }
-  MESSAGE(traces << " traces, " << steps << " steps compared, all agree; " << cut << " traces cut at a choice too close to call");
+  MESSAGE(traces << " traces, " << compared << " steps compared, all agree; " << cut << " traces cut at a choice too close to call");
   CHECK(traces > 2 * cut);
 }
 
