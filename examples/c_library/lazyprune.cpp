@@ -200,7 +200,11 @@ class caller_scorer {
  public:
   explicit caller_scorer(const lazyprune_scorer& scorer) : scorer_(scorer) {}
 
-  scorer_needs needs() const { return {static_cast<evidence_kind>(scorer_.wants), scorer_.every_layer != 0, scorer_.window}; }
+  scorer_needs needs() const {
+    scorer_needs result{static_cast<evidence_kind>(scorer_.wants), scorer_.every_layer != 0, scorer_.window};
+    if (scorer_.over_heads != LAZYPRUNE_EACH) result.over_heads = static_cast<head_reduction>(scorer_.over_heads - 1);
+    return result;
+  }
 
   void score(const every_layer<evidence>& shown, std::span<float> out) {
     lazyprune_shown all{};
@@ -437,6 +441,9 @@ lazyprune_status lazyprune_registry_add_scorer(lazyprune_registry* registry, con
     if (s.wants == LAZYPRUNE_NOTHING && s.every_layer != 0)
       wrong("scorer: every_layer", "0 of a scorer that wants no evidence", std::to_string(s.every_layer));
     if (!s.score) wrong("scorer: score", "a function", "null");
+    if (s.over_heads > LAZYPRUNE_MAX)
+      wrong("scorer: over_heads", "each, their mean or their maximum, 0 to 2", std::to_string(s.over_heads));
+    if (s.reserved != 0) wrong("scorer: reserved", "0", std::to_string(s.reserved));
     given(registry, "registry").policies.add(&given(name, "name"), any_scorer(caller_scorer(s)));
   });
 }

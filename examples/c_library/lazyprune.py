@@ -80,6 +80,7 @@ SCORE = ctypes.CFUNCTYPE(None, c_void_p, POINTER(Shown), POINTER(c_float))
 class Scorer(Sized):
     _fields_ = [
         ("struct_size", c_uint32), ("wants", c_uint32), ("every_layer", c_uint32), ("window", c_uint32), ("score", SCORE), ("user", c_void_p),
+        ("over_heads", c_uint32), ("reserved", c_uint32),
     ]
 
 
@@ -247,7 +248,7 @@ class Library:
     def free(self, name, handle):
         getattr(self._library, f"lazyprune_{name}_free")(handle)
 
-    def add_scorer(self, name, score, wants=ATTENTION, window=0, every_layer=False):
+    def add_scorer(self, name, score, wants=ATTENTION, window=0, every_layer=False, over_heads=EACH):
         """`score(shown, scores)` writes the scores (shown.active), which are 0 before; larger is more important. An exception in it is
         printed, and all scores are then 0; the call that asked for them raises what is no Exception (KeyboardInterrupt)."""
 
@@ -262,7 +263,7 @@ class Library:
 
         callback = SCORE(scores)
         self._callbacks.append(callback)
-        scorer = Scorer(wants=wants, window=window, every_layer=every_layer, score=callback)
+        scorer = Scorer(wants=wants, window=window, every_layer=every_layer, score=callback, over_heads=over_heads)
         self.call("registry_add_scorer", self._registry, name.encode(), byref(scorer))
 
     def add_schedule(self, name, keep, first=0, sees_scores=False):

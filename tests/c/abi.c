@@ -57,6 +57,7 @@ AT(lazyprune_scorer, every_layer, 8);
 AT(lazyprune_scorer, window, 12);
 AT(lazyprune_scorer, score, 16);
 AT(lazyprune_scorer, user, 24);
+AT(lazyprune_scorer, over_heads, 32);
 
 HOLDS(sizeof(lazyprune_layer) >= 32, layer);
 AT(lazyprune_layer, done, 4);

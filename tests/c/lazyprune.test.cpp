@@ -335,6 +335,7 @@ TEST_CASE("a scorer and a schedule of the caller's, by name") {
   lazyprune_scorer scorer = LAZYPRUNE_SCORER;
   seen user;
   scorer.wants = LAZYPRUNE_ATTENTION;
+  scorer.over_heads = LAZYPRUNE_MEAN;
   scorer.user = &user;
   scorer.score = [](void* data, const lazyprune_shown* shown, float* scores) {
     auto& record = *static_cast<seen*>(data);
@@ -639,6 +640,12 @@ TEST_CASE("policies and options that are wrong") {
   scorer.every_layer = 1;
   CHECK(add() == "1 scorer: every_layer: expected 0 of a scorer that wants no evidence, found 1");
   scorer.every_layer = 0;
+  scorer.over_heads = 3;
+  CHECK(add() == "1 scorer: over_heads: expected each, their mean or their maximum, 0 to 2, found 3");
+  scorer.over_heads = LAZYPRUNE_MAX;
+  scorer.reserved = 1;
+  CHECK(add() == "1 scorer: reserved: expected 0, found 1");
+  scorer.reserved = 0;
   CHECK(add() == "0 ");
   lazyprune_schedule schedule = LAZYPRUNE_SCHEDULE;
   CHECK(said(lazyprune_registry_add_schedule(registry.get(), "mine", &schedule)) == "1 schedule: keep: expected a function, found null");

@@ -172,10 +172,12 @@ typedef struct lazyprune_scorer {
   uint32_t window;      /* WINDOW: queries, at least 1 */
   /* scores (active): larger is more important. */
   void (*score)(void* user, const lazyprune_shown* shown, float* scores);
-  void* user; /* outlives the sessions, and is shared by all of them: what belongs to one sequence goes into `memory` */
+  void* user;          /* outlives the sessions, and is shared by all of them: what belongs to one sequence goes into `memory` */
+  uint32_t over_heads; /* ATTENTION, WINDOW: all that it reads of the heads; plans pass it on */
+  uint32_t reserved;   /* 0 */
 } lazyprune_scorer;
 #define LAZYPRUNE_SCORER \
-  { sizeof(lazyprune_scorer), 0, 0, 0, NULL, NULL }
+  { sizeof(lazyprune_scorer), 0, 0, 0, NULL, NULL, 0, 0 }
 
 typedef struct lazyprune_layer {
   uint32_t struct_size;
