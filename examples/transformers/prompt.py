@@ -32,7 +32,10 @@ def main():
     tokenizer = transformers.AutoTokenizer.from_pretrained(flags.model, gguf_file=flags.gguf)
     model = transformers.AutoModelForCausalLM.from_pretrained(flags.model, gguf_file=flags.gguf, dtype="auto")
     chat = [{"role": "user", "content": flags.file.read_text()}]
-    inputs = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_tensors="pt", return_dict=True).to(model.device)
+    if tokenizer.chat_template:
+        inputs = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_tensors="pt", return_dict=True).to(model.device)
+    else:
+        inputs = tokenizer(chat[0]["content"], return_tensors="pt").to(model.device)
     tokens = inputs["input_ids"].shape[1]
 
     ways = {"transformers alone": contextlib.nullcontext}

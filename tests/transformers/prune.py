@@ -370,6 +370,7 @@ class Errors(unittest.TestCase):
         gpt2 = GPT2LMHeadModel(GPT2Config(n_embd=32, n_layer=2, n_head=2, vocab_size=50))
         self.fails("model: expected one of llama, mistral, qwen2, qwen3, found gpt2", lambda: lazyprune.prune(gpt2))
         self.fails("model: expected a language model of transformers, found Linear", lambda: lazyprune.prune(torch.nn.Linear(2, 2)))
+        self.fails("model: expected a torch module, found str", lambda: lazyprune.prune("a folder"))
         model = random_model()
         model.config._attn_implementation = "flex_attention"
         self.fails("expected attn_implementation sdpa or eager, found flex_attention", lambda: lazyprune.prune(model))
@@ -384,6 +385,11 @@ class Errors(unittest.TestCase):
             self.fails("scorer: expected a tensor (9,), found (4, 9)", lambda: greedy(model, ids(9)))
         with lazyprune.prune(model, PRUNED, scorer=lambda attention, positions: [1.0] * 9):
             self.fails("scorer: expected a tensor (9,), found list", lambda: greedy(model, ids(9)))
+        with lazyprune.prune(model, PRUNED, scorer=lambda attention, positions: attention[0] * float("nan")):
+            self.fails("scorer: expected numbers, found NaN", lambda: greedy(model, ids(9)))
+        self.fails("scorer: expected a function, found str", lambda: lazyprune.prune(model, PRUNED, scorer="recency"))
+        self.fails("policy: expected a text, found NoneType", lambda: lazyprune.prune(model, None))
+        self.fails("read: expected a call within", lambda: lazyprune.prune(model).read(ids(9)))
 
     def test_inputs(self):
         model = random_model()
@@ -404,6 +410,11 @@ class Errors(unittest.TestCase):
             self.fails("padding on the left", lambda: greedy(model, batch, attention_mask=mask.flip(1), past_key_values=refused))
             self.assertGreater(model(ids(10), past_key_values=refused).logits.abs().max(), 0)  # which is no chunk
             self.fails("expected more than the 10 columns that the cache has, found 10", lambda: greedy(model, ids(10), past_key_values=refused))
+            asked = pruned.read(ids(30))
+            greedy(model, ids(40), past_key_values=asked)
+            again = torch.cat([ids(30), ids(25, seed=15)], 1)
+            self.fails("found another token at column 3", lambda: greedy(model, again, past_key_values=asked))
+            self.fails("input_ids: expected a tensor (batch, columns), found str", lambda: pruned.read("a document"))
             other = lazyprune.prune(model, "dense").cache()
             self.fails("expected a cache of this model under 'lazyllm", lambda: model(ids(3), past_key_values=other))
             self.fails("expected a cache of this model under 'lazyllm", lambda: greedy(model, ids(3), past_key_values=other))

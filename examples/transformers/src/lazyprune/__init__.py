@@ -11,6 +11,8 @@ from .library import shared_library
 from .pruning import Pruning, prune
 from .trace import TraceRecorder
 
+__version__ = shared_library().version
+
 __all__ = [
     "Error",
     "Library",

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from . import c
@@ -75,6 +76,8 @@ def to_host(step: Step, x: torch.Tensor) -> list[dict[str, Any]]:
     tensors = [(text, name) for text in shown for name in ("data", "values") if isinstance(text.get(name), torch.Tensor)]
     if tensors:
         flat = torch.cat([text[name].reshape(-1).float() for text, name in tensors]).cpu().numpy()
+        if step.scorer is not None and np.isnan(flat).any():
+            raise ValueError("scorer: expected numbers, found NaN")
         first = 0
         for text, name in tensors:
             count = text[name].numel()

@@ -50,6 +50,13 @@ class Pruning:
     def __init__(
         self, model: torch.nn.Module, policy: str, scorer: Scorer | None, library: c.Library, trace: TraceRecorder | None
     ) -> None:
+        for name, given, expected, right in (
+            ("model", model, "a torch module", isinstance(model, torch.nn.Module)),
+            ("policy", policy, "a text", isinstance(policy, str)),
+            ("scorer", scorer, "a function", scorer is None or callable(scorer)),
+        ):
+            if not right:
+                raise ValueError(f"{name}: expected {expected}, found {type(given).__name__}")
         self.decoder = Decoder.of(model)
         self.policy, self.scorer, self.library, self.trace = policy, scorer, library, trace
         self._sessions: list[c.Session] = []  # of the last forward pass
@@ -71,7 +78,11 @@ class Pruning:
     ) -> PrunedCache:
         """A cache that has read these columns, (batch, columns), as far as no question decides: below the first layer that could prune.
         `generate` takes it, or a copy (copy.deepcopy), with a prompt that begins with them."""
-        cache = self.cache() if past_key_values is None else past_key_values
+        if not self._dense:
+            raise ValueError("read: expected a call within `with prune(...)`, found one outside")
+        if not isinstance(input_ids, torch.Tensor):
+            raise ValueError(f"input_ids: expected a tensor (batch, columns), found {type(input_ids).__name__}")
+        cache = self.cache() if past_key_values is None else self._own(past_key_values)
         cache.prompt_until = cache.get_seq_length() + input_ids.shape[1] + 1
         try:
             self.forward(input_ids, attention_mask, past_key_values=cache, logits_to_keep=1)
@@ -81,7 +92,7 @@ class Pruning:
 
     @property
     def statistics(self) -> Statistics:
-        """What the texts of the last forward pass have cost so far."""
+        """What the texts of the last forward pass have cost so far, all turns of a conversation and what was read for it among them."""
         if not self._sessions:
             raise ValueError("statistics: expected a forward pass before, found none")
         return Statistics.of(self._sessions)
@@ -214,8 +225,10 @@ class Pruning:
         # As transformers tells a whole text, whose beginning the cache has, from the new tokens alone: by the mask's width.
         past, given, mask = cache.get_seq_length(), input_ids.shape[1], model_kwargs.get("attention_mask")
         total = getattr(generation_config, "_mask_length", given) if mask is None else mask.shape[1]
-        if total == given and given <= past:
-            raise ValueError(f"input_ids: expected more than the {past} columns that the cache has, found {given}")
+        if total == given:
+            if given <= past:
+                raise ValueError(f"input_ids: expected more than the {past} columns that the cache has, found {given}")
+            _check_same_text(cache, input_ids)
         cache.prompt_until = total if total == given else past + given
         try:
             return self._dense["_prefill"](input_ids, generation_config, model_kwargs, *args, **kwargs)
@@ -241,6 +254,19 @@ def _new_columns(cache: PrunedCache, shape: tuple[int, int], attention_mask: tor
     if not chunk and not mask[:, -1].all():
         raise ValueError("attention_mask: expected padding on the left, found a text that does not end in the last column")
     return mask[:, before:]
+
+
+def _check_same_text(cache: PrunedCache, input_ids: torch.Tensor) -> None:
+    """A prompt begins with what the cache has read."""
+    ids = input_ids[:, : cache.mask.shape[1]].cpu().numpy()
+    for i, (row, mask, text) in enumerate(zip(ids, cache.mask, cache.texts)):
+        other = np.flatnonzero(row[mask] != text.ids)
+        if len(other):
+            column = int(np.flatnonzero(mask)[other[0]])
+            raise ValueError(
+                f"past_key_values: expected a cache that has read what input_ids begin with, found another token at column {column} of text {i}"
+                " (a cache goes on with its text; copy.deepcopy(cache) asks twice)"
+            )
 
 
 def _check_positions(cache: PrunedCache, new: np.ndarray, position_ids: torch.Tensor | None) -> None:
