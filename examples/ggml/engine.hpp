@@ -11,7 +11,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <iterator>
 #include <limits>
 #include <span>
 #include <utility>
@@ -172,7 +171,7 @@ class engine {
       for (layer_id layer = 0; layer < step.layers(); ++layer) {
         const lazyprune::layer_plan& plan = step.enter(layer);
         range.emplace_back(plan);
-        if (trace) record(plan, trace->layers[layer]);
+        if (trace) add_plan(trace->layers[layer], plan);
         const evidence_kind wanted = step.wants();
         if (wanted == evidence_kind::none) step.leave();
         if (wanted == evidence_kind::none && step.spills().empty() && layer + 1 < step.layers()) continue;
@@ -447,18 +446,6 @@ class engine {
         nodes.expand(ggml_set_rows(c, to == origin::waiting ? waiting_ : aux_, saved, nodes.indices(slots)));
       }
     nodes.compute();
-  }
-
-  /// A prompt's chunks and its last piece are one step in a trace.
-  static void record(const lazyprune::layer_plan& plan, lazyprune::layer_trace& to) {
-    const auto add = [](std::vector<position>& list, std::span<const position> more) {
-      std::vector<position> both;
-      std::ranges::set_union(list, more, std::back_inserter(both));
-      list = std::move(both);
-    };
-    add(to.active, plan.active);
-    add(to.rows, plan.rows);
-    add(to.revived, lazyprune::revived_rows(plan));
   }
 
   /// What last_query_attention makes of the attention shown: its mean over heads.

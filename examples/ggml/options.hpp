@@ -2,7 +2,6 @@
 // What both programs are told, and what they make of it.
 #pragma once
 
-#include <charconv>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -10,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include <lazyprune/core/flag_text.hpp>
 #include <lazyprune/registry/make_session.hpp>
 #include <lazyprune/registry/shipped_policies.hpp>
 
@@ -31,11 +31,7 @@ inline program_options read_options(int argc, char** argv, std::vector<std::stri
   flags.insert(flags.begin(), {"-m", "--threads", "--kv", "--flash-attention", "--ubatch", "--device"});
   for (int i = 1; i < argc; ++i) {
     const std::string_view flag = argv[i];
-    if (std::ranges::find(flags, flag) == flags.end()) {
-      std::string names;
-      for (const std::string_view f : flags) names.append(names.empty() ? "one of " : ", ").append(f);
-      throw error("arguments", "", names, flag);
-    }
+    if (std::ranges::find(flags, flag) == flags.end()) throw error("arguments", "", lazyprune::one_of_names(flags), flag);
     if (flag == "--full" || flag == "--logits") {
       (flag == "--full" ? o.full : o.logits) = true;
       continue;
@@ -43,11 +39,10 @@ inline program_options read_options(int argc, char** argv, std::vector<std::stri
     if (++i == argc) throw error(flag, "", "a value", "none");
     const std::string_view value = argv[i];
     const auto number = [&](std::size_t least) {
-      std::size_t n = 0;
-      const auto [end, fault] = std::from_chars(value.data(), value.data() + value.size(), n);
-      if (fault != std::errc() || end != value.data() + value.size() || n < least || n > 1u << 24)
+      const auto n = lazyprune::number_in<std::size_t>(value);
+      if (!n || *n < least || *n > 1u << 24)
         throw error(flag, "", "a whole number from " + std::to_string(least) + " to " + std::to_string(1u << 24), value);
-      return n;
+      return *n;
     };
     const auto choice = [&](std::string_view yes, std::string_view no) {
       if (value != yes && value != no) throw error(flag, "", std::string(yes).append(" or ").append(no), value);
@@ -83,11 +78,10 @@ inline std::vector<token_id> read_ids(const std::string& path, std::int64_t voca
   if (!file) throw error(path, "", "a file of token ids that can be read", "none", lazyprune::error_code::io);
   std::vector<token_id> ids;
   for (std::string word; file >> word;) {
-    token_id id = 0;
-    const auto [end, fault] = std::from_chars(word.data(), word.data() + word.size(), id);
-    if (fault != std::errc() || end != word.data() + word.size() || id >= vocabulary)
+    const auto id = lazyprune::number_in<token_id>(word);
+    if (!id || *id >= vocabulary)
       throw error(path, "id " + std::to_string(ids.size()), "a whole number below " + std::to_string(vocabulary), word);
-    ids.push_back(id);
+    ids.push_back(*id);
   }
   if (ids.empty()) throw error(path, "", "at least one token id", "none");
   return ids;

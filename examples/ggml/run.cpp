@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include <lazyprune/io/trace_file.hpp>
+#include <lazyprune/model/sampler.hpp>
 
 #include "engine.hpp"
 #include "options.hpp"
@@ -16,10 +17,6 @@
 namespace {
 
 using namespace ggml_engine;
-
-token_id best(std::span<const float> logits) {
-  return static_cast<token_id>(std::ranges::max_element(logits) - logits.begin());  // of equals the one with the lower id
-}
 
 void run(const program_options& o) {
   if (o.ids.empty()) throw error("--ids", "", "a file of token ids", "none");
@@ -43,7 +40,7 @@ void run(const program_options& o) {
     }
     for (; o.chunk > 0 && rest.size() > o.chunk; rest = rest.subspan(o.chunk)) e.step(rest.first(o.chunk), phase, true, &trace);
     const std::span<const float> logits = e.step(rest, phase, false, &trace);
-    trace.next = best(logits);
+    trace.next = lazyprune::greedy(logits);
     if (o.full)
       trace.logits.assign(logits.begin(), logits.end());
     else

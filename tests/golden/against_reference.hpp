@@ -5,9 +5,11 @@
 #include <lazyprune/backend/reference.hpp>
 #include <lazyprune/lazyprune.hpp>
 #include <lazyprune/model/generator.hpp>
+#include <lazyprune/model/random_source.hpp>
 
 #include <doctest/doctest.h>
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -15,6 +17,7 @@
 #include "../model/tiny_model.hpp"
 #include "../path_tolerance.hpp"
 #include "../tested_path.hpp"
+#include "family_weights.hpp"
 
 namespace lazyprune_test {
 
@@ -78,6 +81,36 @@ void check_against_reference(const Load& load, const Rounds& rounds, const lazyp
     CHECK(largest > 0.01);  // the path rounds what it says that it does
     CHECK(furthest_other_choice(expected, leader, own, [&](std::size_t layers, double spread) { return allowed.scores(layers, spread); }) <
           1);
+  }
+}
+
+/// `check(load, stages)` is asked of a random model of four layers, smaller than the bundled one.
+template <class Check>
+void check_random_model(const Check& check) {
+  using namespace lazyprune;
+  model_config config = shape_named("pocket");
+  config.vocabulary = 199;
+  config.hidden = 48;
+  config.layers = 4;
+  config.n_heads = 6;
+  config.n_kv_heads = 2;
+  config.head_dim = 8;
+  config.ffn = 80;
+  check([&](auto& backend, dtype as) { return load_model(backend, config, random_source(config, dtype::bf16), {.as = as}); },
+        stages{{1, 0.7}, {3, 0.5}});
+}
+
+/// And of what other families have: windows, soft caps, GELU, norms behind, LongRoPE and heads that rotate in part.
+template <class Check>
+void check_families(const Check& check) {
+  using namespace lazyprune;
+  const std::map<std::string, stages> runs{
+      {"gemma2", stages{{2, 0.7}, {3, 0.5}}}, {"gemma3", stages{{3, 0.5}}}, {"phi3_partial", stages{{1, 0.7}, {3, 0.5}}}};
+  for (const auto& run : runs) {
+    CAPTURE(run.first);
+    model_config config = config_of(family_goldens().at(run.first));
+    config.max_positions = 256;
+    check([&](auto& backend, dtype as) { return load_model(backend, config, family_weights(config, true), {.as = as}); }, run.second);
   }
 }
 

@@ -7,7 +7,6 @@
 #include <lazyprune/io/trace_file.hpp>
 #include <lazyprune/lazyprune.hpp>
 #include <lazyprune/model/generator.hpp>
-#include <lazyprune/model/random_source.hpp>
 
 #include <doctest/doctest.h>
 
@@ -16,18 +15,16 @@
 
 #include "../test_data.hpp"
 #include "against_reference.hpp"
-#include "family_weights.hpp"
 
 namespace {
 
 using namespace lazyprune;
 using namespace lazyprune_test;
 
-template <class Load>
-void check_cuda(const Load& load, const stages& when = stages{{1, 0.7}, {3, 0.5}}) {
+constexpr auto check_cuda = [](const auto& load, const stages& when) {
   check_against_reference<cuda>(
       load, [](const execution& e) { return !e.exact; }, when);
-}
+};
 
 /// While this lives nobody asks the shadow: addresses are followed, and that is all.
 struct unchecked {
@@ -80,27 +77,10 @@ void check_answers(const execution& how, std::size_t prompts, std::size_t length
 
 }  // namespace
 
-TEST_CASE("cuda: a random model agrees with the reference") {
-  model_config config = shape_named("pocket");
-  config.vocabulary = 199;
-  config.hidden = 48;
-  config.layers = 4;
-  config.n_heads = 6;
-  config.n_kv_heads = 2;
-  config.head_dim = 8;
-  config.ffn = 80;
-  check_cuda([&](auto& backend, dtype as) { return load_model(backend, config, random_source(config, dtype::bf16), {.as = as}); });
-}
+TEST_CASE("cuda: a random model agrees with the reference") { check_random_model(check_cuda); }
 
 TEST_CASE("cuda: windows, soft caps, GELU, norms behind, LongRoPE and heads that rotate in part agree with the reference") {
-  const std::map<std::string, stages> runs{
-      {"gemma2", stages{{2, 0.7}, {3, 0.5}}}, {"gemma3", stages{{3, 0.5}}}, {"phi3_partial", stages{{1, 0.7}, {3, 0.5}}}};
-  for (const auto& run : runs) {
-    CAPTURE(run.first);
-    model_config config = config_of(family_goldens().at(run.first));
-    config.max_positions = 256;
-    check_cuda([&](auto& backend, dtype as) { return load_model(backend, config, family_weights(config, true), {.as = as}); }, run.second);
-  }
+  check_families(check_cuda);
 }
 
 TEST_CASE("cuda: the kept sets of an independent float64 program") {

@@ -33,6 +33,15 @@ TEST_CASE("steps are equal in every part, or not equal") {
   CHECK(differs([](step_trace& s) { s.margin[0] = s.margin[0] ? std::nullopt : std::optional(0.0); }));
 }
 
+TEST_CASE("plans of one layer make one record") {
+  const std::vector<position> active{0, 2, 5}, rows{2, 5}, more{1, 2, 6}, last{6};
+  const std::vector<row_source> sources{{row_source::origin::stored, 0}, {row_source::origin::carried, 0}};
+  layer_trace layer{};
+  add_plan(layer, {.layer = 1, .active = active, .rows = rows, .sources = sources, .finish = 2});
+  add_plan(layer, {.layer = 1, .active = more, .rows = last, .sources = std::span(sources).last(1), .finish = 1});
+  CHECK(layer == layer_trace{{0, 1, 2, 5, 6}, {2, 5, 6}, {2}});
+}
+
 TEST_CASE("a margin of nothing is not a margin of zero") {
   step_trace step{};
   step.layers.resize(2);

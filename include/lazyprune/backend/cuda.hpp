@@ -145,13 +145,10 @@ class cuda {
   void put(kv_layer& kv, std::span<const std::uint32_t> slots, rows_view<const float> k, rows_view<const float> v) {
     assert(slots.size() == k.rows && k.rows == v.rows);
     kv.reserve(slots, kv_type_);
-    kv.addresses(blocks_);
-    lists_.begin();
-    const std::size_t at_slots = lists_.add(slots), at_blocks = lists_.add(std::span<const void*const>(blocks_));
-    const std::byte* const there = lists_.send();
+    const slots_of_blocks there = send(kv, slots);
     launch_rows(kv.type() == dtype::bf16 ? device::put_rows<std::uint16_t> : device::put_rows<float>, k.rows, kv.width(), 0, span(k),
-                span(v), reinterpret_cast<const std::uint32_t*>(there + at_slots), reinterpret_cast<void* const*>(there + at_blocks),
-                static_cast<unsigned>(kv.kv_heads()), static_cast<unsigned>(kv.head_dim()), static_cast<unsigned>(kv.pitch()));
+                span(v), there.slots, const_cast<void* const*>(there.blocks), static_cast<unsigned>(kv.kv_heads()),
+                static_cast<unsigned>(kv.head_dim()), static_cast<unsigned>(kv.pitch()));
   }
 
   void attend(rows_view<const float> q, const kv_layer& kv, const attention_rows& what, rows_view<float> out,
@@ -239,6 +236,19 @@ class cuda {
     return reinterpret_cast<const T*>(lists_.send() + at);
   }
 
+  struct slots_of_blocks {
+    const std::uint32_t* slots;
+    const void* const* blocks;
+  };
+  /// The slots, and the addresses of the cache's blocks in which they lie.
+  slots_of_blocks send(const kv_layer& kv, std::span<const std::uint32_t> slots) {
+    kv.addresses(blocks_);
+    lists_.begin();
+    const std::size_t at_slots = lists_.add(slots), at_blocks = lists_.add(std::span<const void*const>(blocks_));
+    const std::byte* const there = lists_.send();
+    return {reinterpret_cast<const std::uint32_t*>(there + at_slots), reinterpret_cast<const void* const*>(there + at_blocks)};
+  }
+
   template <class From, class To>
   void move(std::size_t columns) {
     if (moves_.empty()) return;
@@ -257,14 +267,11 @@ class cuda {
   void read_slots(const kv_layer& kv, std::span<const std::uint32_t> slots, bool values, float* out) {
     if (slots.empty()) return;
     const std::size_t width = kv.kv_heads() * kv.head_dim();
-    kv.addresses(blocks_);
-    lists_.begin();
-    const std::size_t at_slots = lists_.add(slots), at_blocks = lists_.add(std::span<const void*const>(blocks_));
-    const std::byte* const there = lists_.send();
+    const slots_of_blocks there = send(kv, slots);
     float* const numbers = read_.reserve(slots.size() * width);
     launch_rows(kv.type() == dtype::bf16 ? device::read_slots<std::uint16_t> : device::read_slots<float>, slots.size(), width, 0,
-                reinterpret_cast<const void* const*>(there + at_blocks), reinterpret_cast<const std::uint32_t*>(there + at_slots), values,
-                static_cast<unsigned>(kv.kv_heads()), static_cast<unsigned>(kv.head_dim()), static_cast<unsigned>(kv.pitch()), numbers);
+                there.blocks, there.slots, values, static_cast<unsigned>(kv.kv_heads()), static_cast<unsigned>(kv.head_dim()),
+                static_cast<unsigned>(kv.pitch()), numbers);
     read({numbers, slots.size(), width, width}, out);
   }
 

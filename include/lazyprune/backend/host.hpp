@@ -178,6 +178,44 @@ class slot_blocks {
   std::vector<block> blocks_;
 };
 
+/// Rows put aside (slots, columns), as float or in half the memory; how numbers are rounded and read is the backend's. Copies share memory
+/// until one of them writes.
+template <class Memory = aligned_array<std::byte>>
+class typed_rows {
+ public:
+  explicit typed_rows(std::size_t columns) : columns_(columns), blocks_(columns * size_of(dtype::f32)) {}
+
+  std::size_t columns() const { return columns_; }
+  dtype type() const { return type_; }                 // f32 or bf16
+  std::size_t size() const { return blocks_.size(); }  // slots in use
+  std::size_t bytes() const { return blocks_.bytes(); }
+
+  /// Room for these slots. An empty store takes the type `as`, f32 or bf16; one that is not empty keeps its own.
+  void reserve(std::span<const std::uint32_t> slots, dtype as) {
+    if (blocks_.bytes() == 0 && as != type_) {
+      blocks_ = slot_blocks<std::byte, Memory>(columns_ * size_of(as));
+      type_ = as;
+    }
+    blocks_.reserve(slots);
+  }
+
+  /// The memory of a slot in use.
+  const void* row(std::size_t slot) const { return blocks_.row(slot); }
+  /// To be written: of a slot that there is room for since it was last shared.
+  void* row(std::size_t slot) { return blocks_.row(slot); }
+
+  void release(std::span<const std::uint32_t> slots) noexcept { blocks_.release(slots); }
+  template <class Visit>
+  void retain(Visit&& visit) noexcept {
+    blocks_.retain(visit);
+  }
+
+ private:
+  std::size_t columns_;
+  dtype type_ = dtype::f32;
+  slot_blocks<std::byte, Memory> blocks_;
+};
+
 /// Activations (rows, columns), uninterrupted. Memory that was never written holds anything.
 template <class T, class Memory = aligned_array<T>>
 class row_buffer {

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cmath>
 #include <initializer_list>
-#include <iterator>
 #include <optional>
 #include <span>
 #include <utility>
@@ -178,10 +177,7 @@ class trace_recorder final : public step_observer {
   }
   void layer_begins(const layer_plan& plan) override {
     if (now_.layers.size() <= plan.layer) now_.layers.resize(plan.layer + 1);
-    layer_trace& layer = now_.layers[plan.layer];
-    add(layer.active, plan.active);
-    add(layer.rows, plan.rows);
-    add(layer.revived, revived_rows(plan));
+    add_plan(now_.layers[plan.layer], plan);
   }
   void layer_ends(const layer_end& end) override {
     if (!is_chunk_ && end.layer + 1 < end.layers)
@@ -200,14 +196,6 @@ class trace_recorder final : public step_observer {
   }
 
  private:
-  /// Both ascending.
-  static void add(std::vector<position>& to, std::span<const position> more) {
-    std::vector<position> all;
-    all.reserve(to.size() + more.size());
-    std::ranges::set_union(to, more, std::back_inserter(all));
-    to = std::move(all);
-  }
-
   template <class Scalar>
   void note(std::span<const Scalar> logits) {
     now_.next = static_cast<token_id>(std::ranges::max_element(logits) - logits.begin());

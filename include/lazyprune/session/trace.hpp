@@ -3,7 +3,11 @@
 // one input can be compared (eval/trace_compare.hpp) and kept (io/trace_file.hpp); the program draws them.
 #pragma once
 
+#include <algorithm>
+#include <iterator>
 #include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include <lazyprune/core/plan.hpp>
@@ -26,6 +30,19 @@ inline std::vector<position> revived_rows(const layer_plan& plan) {
   for (std::size_t i = 0; i < plan.rows.size(); ++i)
     if (plan.sources[i].from == row_source::origin::stored) revived.push_back(plan.rows[i]);
   return revived;
+}
+
+/// Adds what a plan says to a layer's record: the chunks of a prompt and the step that answers it are one.
+inline void add_plan(layer_trace& to, const layer_plan& plan) {
+  const auto add = [](std::vector<position>& list, std::span<const position> more) {  // both ascending
+    std::vector<position> all;
+    all.reserve(list.size() + more.size());
+    std::ranges::set_union(list, more, std::back_inserter(all));
+    list = std::move(all);
+  };
+  add(to.active, plan.active);
+  add(to.rows, plan.rows);
+  add(to.revived, revived_rows(plan));
 }
 
 /// One forward pass over its new tokens.
