@@ -423,6 +423,8 @@ class Errors(unittest.TestCase):
             self.fails("expected a batch of 3, as the cache has it, found 1", lambda: model(ids(1), past_key_values=cache))
             changed = torch.cat([1 - mask, torch.ones(3, 2, dtype=torch.long)], 1)
             self.fails("expected the columns of the cache", lambda: model(ids(2, 3), attention_mask=changed, past_key_values=cache))
+            ends = torch.cat([mask, torch.tensor([[1], [0], [1]])], 1)
+            self.fails("padding on the left", lambda: model(ids(1, 3), attention_mask=ends, past_key_values=cache))
             with lazyprune.prune(random_model(), trace=lazyprune.TraceRecorder()) as traced:
                 empty = traced.cache()
                 self.fails("found a batch of 3", lambda: traced.decoder.model(batch, past_key_values=empty))

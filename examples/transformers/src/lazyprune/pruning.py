@@ -246,14 +246,13 @@ def _new_columns(cache: PrunedCache, shape: tuple[int, int], attention_mask: tor
         return np.ones(shape, bool)
     if tuple(attention_mask.shape) != (batch, before + columns):
         raise ValueError(f"attention_mask: expected ({batch}, {before + columns}), found {tuple(attention_mask.shape)}")
-    if before and columns == 1:  # as `generate` goes on: no look back, for which a device would have to be waited for with every token
-        return attention_mask[:, -1:].cpu().numpy() != 0
-    mask = attention_mask.cpu().numpy() != 0
-    if before and not np.array_equal(mask[:, :before], cache.mask):
+    single = before > 0 and columns == 1  # as `generate` goes on: no look back, and little to wait for with every token
+    mask = (attention_mask[:, -1:] if single else attention_mask).cpu().numpy() != 0
+    if not single and before and not np.array_equal(mask[:, :before], cache.mask):
         raise ValueError("attention_mask: expected the columns of the cache as they were, found others")
     if not chunk and not mask[:, -1].all():
         raise ValueError("attention_mask: expected padding on the left, found a text that does not end in the last column")
-    return mask[:, before:]
+    return mask[:, -columns:]
 
 
 def _check_same_text(cache: PrunedCache, input_ids: torch.Tensor) -> None:

@@ -255,16 +255,17 @@ class Step:
             assert memory is not None
             return memory.index_select(0, torch.from_numpy(index + (before if place == c.CARRIED else 0)).to(memory.device))
 
-        places = np.unique(origin)
+        places = np.unique(origin).tolist() or [c.CARRIED]  # of no rows
         if len(places) == 1:
-            return read(int(places[0]), index)
+            return read(places[0], index)
         out = None
-        for place in places.tolist():
+        for place in places:
             here = np.flatnonzero(origin == place)
             rows = read(place, index[here])
             out = rows.new_empty(len(index), rows.shape[1]) if out is None else out
             out[torch.from_numpy(here).to(out.device)] = rows.to(out.device)
-        return rows[:0] if out is None else out
+        assert out is not None
+        return out
 
     def attend(
         self, module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float
@@ -275,9 +276,8 @@ class Step:
         first = 0
         for part in self.parts:
             # Of a layer that finishes some rows alone, the others came in a call before.
-            split = part.finish < len(part.rows)
             count = len(part.rows) - part.finish if self.keys_alone else part.finish
-            rows = Positions(part.rows.host[:count] if self.keys_alone else part.rows.host[len(part.rows) - count :]) if split else part.rows
+            rows = Positions(part.rows.host[:count]) if self.keys_alone else part.rows.last(count)
             here = slice(first, first + count)
             first += count
             if count == 0:
