@@ -474,6 +474,40 @@ void attention() {
   }
 }
 
+/// To the bit what the host makes of the same backend's probabilities, head by head.
+template <class Backend>
+void reduced_heads() {
+  using enum attention_sample::layout;
+  Backend backend;
+  const attention_case cases[] = {{{1, 1, 8}, 1, 1, run, 1},
+                                  {{8, 2, 16}, 65, 3, scattered, 2},
+                                  {{6, 3, 5}, 300, 17, late_run, 3, {.window = 100}},
+                                  {{7, 7, 33}, 613, 1, scattered, 1, {.soft_cap = 5}},
+                                  {{4, 2, 16}, 1100, 6, run, 6}};
+  std::uint32_t seed = 0;
+  for (const attention_case& c : cases) {
+    CAPTURE(c.active);
+    const attention_sample s(c.shape, c.active, c.rows, c.layout, ++seed);
+    const std::size_t heads = c.shape.heads;
+    const auto kv = s.cache(backend);
+    const guarded<float> q(c.rows, s.q_width(), s.q);
+    guarded<float> out(c.rows, s.q_width()), each(c.probed * heads, c.active);
+    lazyprune::attention_rows what = s.what();
+    what.variant = c.variant;
+    backend.attend(q.view(), kv, what, out.view(), {each.view().data, c.probed, each.view().stride});
+    for (const auto over : {lazyprune::head_reduction::mean, lazyprune::head_reduction::max}) {
+      CAPTURE(static_cast<int>(over));
+      guarded<float> again(c.rows, s.q_width()), one(c.probed, c.active), expected(c.probed, c.active);
+      backend.attend(q.view(), kv, what, again.view(), {one.view().data, c.probed, one.view().stride, over});
+      for (std::size_t r = 0; r < c.probed; ++r)
+        lazyprune::reduce_heads({each.view().row(r * heads), heads, each.view().stride, s.active}, over,
+                                {expected.view().row(r), c.active});
+      CHECK(one == expected);
+      CHECK(again == out);
+    }
+  }
+}
+
 template <class Backend>
 void softmax_of_huge_scores() {
   // Keys of +-2^13 against a query of 1, four dimensions, scale 1/2: scores of +-2^14, exactly. Both keys at the top share everything.
@@ -682,6 +716,7 @@ void misfits() {
   PART("rows added to others", addition)                                                                             \
   PART("rotation by position", rotation)                                                                             \
   PART("attention and its probabilities", attention)                                                                 \
+  PART("probabilities as one row for all heads, their mean or maximum", reduced_heads)                               \
   PART("softmax of scores that exp cannot hold", softmax_of_huge_scores)                                             \
   PART("a long row of equal scores: each key counts the same", equal_scores)                                         \
   PART("rows move as they are told", row_moves)                                                                      \

@@ -502,7 +502,7 @@ struct evidence_copy {
 
 template <class View>
 struct writes_down {
-  std::vector<evidence_copy>* copies;
+  std::vector<evidence_copy>* copies = nullptr;
   std::size_t window = 6;
 
   void score(const View& view, std::span<float> out) const {
@@ -511,6 +511,12 @@ struct writes_down {
     for (std::size_t i = 0; i < positions.size(); ++i)  // other tokens in each step, so that some come back
       out[i] = static_cast<float>((positions[i] * 0x9e3779b1u ^ positions.back() * 0x85ebca6bu) >> 8);
   }
+};
+
+/// The same of a scorer that reads no more of the heads than their mean.
+template <class View>
+struct writes_down_means : writes_down<View> {
+  head_reduction over_heads() const { return head_reduction::mean; }
 };
 
 model_config tiny_config() {
@@ -532,12 +538,14 @@ struct recorded_step {
 };
 
 /// A prompt of 40 tokens and 12 more one by one; `look(recorded, text, session)` after each step.
-template <class View, class Look>
+template <class View, template <class> class Scorer = writes_down, class Look>
 std::vector<recorded_step> record(const model<exact>& net, const stages& when, Look&& look) {
   exact backend{execution{}};
   workspace<exact> work(net, backend);
   std::vector<evidence_copy> copies;
-  auto text = begin(net, policy{writes_down<View>{&copies}, when, top_k{}, keep_all{}});
+  Scorer<View> scorer;
+  scorer.copies = &copies;
+  auto text = begin(net, policy{scorer, when, top_k{}, keep_all{}});
   const auto tokens = random_tokens(52, net.config.vocabulary, 11);
   std::vector<recorded_step> steps;
   for (std::size_t done = 0; done < tokens.size();) {
@@ -719,6 +727,34 @@ TEST_CASE("evidence: attention is the query token's, over the active tokens, in 
     }
   }
   CHECK(several > 0);  // windows with revived rows in them
+}
+
+TEST_CASE("evidence: where the mean over the heads is all that is read, one head holds it; of values each comes") {
+  const auto net = tiny_model();
+  const auto nothing = [](const auto&, const auto&, const auto&) {};
+  const auto compare = [](const std::vector<recorded_step>& each, const std::vector<recorded_step>& one) {
+    REQUIRE(each.size() == one.size());
+    for (std::size_t s = 0; s < each.size(); ++s) {
+      REQUIRE(each[s].trace.layers == one[s].trace.layers);
+      for (std::size_t l = 0; l < 4; ++l) {
+        const evidence_copy &from = each[s].copies[l], &found = one[s].copies[l];
+        REQUIRE(found.heads == 1);
+        REQUIRE(found.queries == from.queries);
+        REQUIRE(found.positions == from.positions);
+        const std::size_t active = from.positions.size();
+        std::vector<float> expected(from.queries * active);
+        for (std::size_t q = 0; q < from.queries; ++q)
+          reduce_heads({&from.attention[q * from.heads * active], from.heads, active, from.positions}, head_reduction::mean,
+                       std::span(expected).subspan(q * active, active));
+        REQUIRE(found.attention == expected);
+      }
+    }
+  };
+  compare(record<attention_view>(net, everywhere, nothing), record<attention_view, writes_down_means>(net, everywhere, nothing));
+  compare(record<window_view>(net, everywhere, nothing), record<window_view, writes_down_means>(net, everywhere, nothing));
+  const auto values = record<value_view>(net, everywhere, nothing), asked = record<value_view, writes_down_means>(net, everywhere, nothing);
+  for (std::size_t s = 0; s < values.size(); ++s)
+    for (std::size_t l = 0; l < 4; ++l) REQUIRE(asked[s].copies[l].attention == values[s].copies[l].attention);
 }
 
 TEST_CASE("evidence: every_layer comes after each layer but the last, with its number and a memory that stays") {

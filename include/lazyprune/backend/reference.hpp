@@ -113,7 +113,10 @@ class reference : public host_backend<T> {
     const T scale = what.variant.scale != 0 ? static_cast<T>(what.variant.scale) : 1 / std::sqrt(static_cast<T>(head_dim));
     const T cap = static_cast<T>(what.variant.soft_cap);
     std::vector<T> probability(active);
-    for (std::size_t r = 0; r < q.rows; ++r)
+    std::vector<float> of_heads(probe.over_heads ? heads * active : 0);
+    for (std::size_t r = 0; r < q.rows; ++r) {
+      const bool probed = r + probe.queries >= q.rows;
+      float* const shown = probed ? probe.data + (r + probe.queries - q.rows) * probe.heads(what.shape) * probe.stride : nullptr;
       for (std::size_t h = 0; h < heads; ++h) {
         const T* query = q.row(r) + h * head_dim;
         const std::size_t kv_at = h * kv_heads / heads * head_dim;  // of this head's keys and values in a slot
@@ -138,10 +141,12 @@ class reference : public host_backend<T> {
           for (std::size_t d = 0; d < head_dim; ++d) to[d] += probability[i] * value[d];
         }
 
-        if (r + probe.queries < q.rows) continue;
-        float* row = probe.data + ((r + probe.queries - q.rows) * heads + h) * probe.stride;
+        if (!probed) continue;
+        float* const row = probe.over_heads ? &of_heads[h * active] : shown + h * probe.stride;
         for (std::size_t i = 0; i < active; ++i) row[i] = first <= i && i < last ? static_cast<float>(probability[i]) : 0.0f;
       }
+      if (probed && probe.over_heads) reduce_heads({of_heads.data(), heads, active, what.active}, *probe.over_heads, {shown, active});
+    }
   }
 
  private:

@@ -46,10 +46,12 @@
 
 #include <concepts>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <type_traits>
 
 #include <lazyprune/backend/tensor.hpp>
+#include <lazyprune/core/head_reduction.hpp>
 #include <lazyprune/core/types.hpp>
 
 namespace lazyprune {
@@ -106,11 +108,16 @@ struct attention_rows {
 };
 
 /// Where the attention probabilities of the last `queries` rows go: host memory (queries, heads, active), rows `stride` floats
-/// apart; 0 where a row does not attend. No queries: nobody asked.
+/// apart; 0 where a row does not attend. No queries: nobody asked. `over_heads` asks for one row a query, (queries, 1, active), that holds
+/// what reduce_heads makes of the heads' probabilities as float, to the bit.
 struct attention_probe {
   float* data = nullptr;
   std::size_t queries = 0;
   std::size_t stride = 0;
+  std::optional<head_reduction> over_heads = std::nullopt;
+
+  /// Rows of a query.
+  std::size_t heads(const attention_shape& shape) const { return over_heads ? 1 : shape.heads; }
 };
 
 namespace detail {

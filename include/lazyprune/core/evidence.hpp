@@ -7,6 +7,7 @@
 #include <string_view>
 #include <variant>
 
+#include <lazyprune/core/head_reduction.hpp>
 #include <lazyprune/core/views.hpp>
 
 namespace lazyprune {
@@ -45,9 +46,6 @@ inline std::span<const position> positions_of(const evidence& shown) {
       },
       shown);
 }
-
-/// What becomes of a token's probabilities in several heads.
-enum class head_reduction : std::uint8_t { mean, max };
 
 /// What a scorer says it needs (core/concepts.hpp), as a value.
 struct scorer_needs {

@@ -107,9 +107,10 @@ class faulty_reference : public reference<double> {
     attention_rows fewer = what;
     fewer.active = active;
     fewer.slots = slots;
-    std::vector<float> seen(probe.queries * what.shape.heads * active.size());
-    reference<double>::attend(q, kv, fewer, out, {seen.data(), probe.queries, active.size()});
-    for (std::size_t r = 0; r < probe.queries * what.shape.heads; ++r) {
+    const std::size_t rows = probe.queries * probe.heads(what.shape);
+    std::vector<float> seen(rows * active.size());
+    reference<double>::attend(q, kv, fewer, out, {seen.data(), probe.queries, active.size(), probe.over_heads});
+    for (std::size_t r = 0; r < rows; ++r) {
       std::fill_n(probe.data + r * probe.stride, what.active.size(), 0.0f);
       for (std::size_t i = 0; i < at.size(); ++i) probe.data[r * probe.stride + at[i]] = seen[r * active.size() + i];
     }

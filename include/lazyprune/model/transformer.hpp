@@ -10,6 +10,7 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -106,13 +107,14 @@ class transformer {
     sequence<Backend>* text;
     step_observer* observer;
     lazyprune::step<any_session> step;
-    std::size_t expected_before;    // of the sequence: its length in all
-    layer_plan plan{};              // of the layer entered
-    std::size_t first = 0;          // work_.x_ holds its rows from here on: all of the plan, or those to be finished
-    std::size_t first_before = 0;   // the same of the layer before
-    std::size_t skipped = 0;        // the plan's first rows that are not among them
-    std::size_t queries = 0;        // the last rows, whose probabilities are evidence
-    std::size_t probabilities = 0;  // which begin here in work_.probabilities_
+    std::size_t expected_before;                 // of the sequence: its length in all
+    layer_plan plan{};                           // of the layer entered
+    std::size_t first = 0;                       // work_.x_ holds its rows from here on: all of the plan, or those to be finished
+    std::size_t first_before = 0;                // the same of the layer before
+    std::size_t skipped = 0;                     // the plan's first rows that are not among them
+    std::size_t queries = 0;                     // the last rows, whose probabilities are evidence
+    std::optional<head_reduction> over_heads{};  // all that is read of their heads
+    std::size_t probabilities = 0;               // which begin here in work_.probabilities_
 
     std::size_t count() const { return plan.rows.size() - skipped; }
     std::size_t end() const { return first + count(); }
@@ -217,6 +219,7 @@ class transformer {
     p.first_before = std::exchange(p.first, first);
     p.skipped = 0;
     p.queries = probe_queries(p.step);
+    p.over_heads = p.step.wants() == evidence_kind::values ? std::nullopt : p.step.over_heads();
     if (p.observer) p.observer->layer_begins(p.plan);
   }
 
@@ -337,7 +340,7 @@ class transformer {
     std::size_t probabilities = 0, most = block_rows;
     for (part* p : running_) {
       p->probabilities = probabilities;
-      probabilities += p->queries * config_.n_heads * p->plan.active.size();
+      probabilities += p->queries * shown_heads(*p) * p->plan.active.size();
       most = std::max(most, p->queries);
     }
     work_.probabilities_.resize(probabilities);
@@ -472,7 +475,8 @@ class transformer {
     p.text->kv_.slots(l, active, work_.slots_);
     attention_probe probe;
     if (p.queries > 0 && first + q.rows == p.end())
-      probe = {.data = work_.probabilities_.data() + p.probabilities, .queries = p.queries, .stride = active.size()};
+      probe = {
+          .data = work_.probabilities_.data() + p.probabilities, .queries = p.queries, .stride = active.size(), .over_heads = p.over_heads};
     backend_.attend(q, p.text->kv_.rows(l),
                     attention_rows{{config_.n_heads, config_.n_kv_heads, config_.head_dim},
                                    tokens,
@@ -495,10 +499,13 @@ class transformer {
     }
   }
 
+  /// Heads of the probabilities that come back: one where the backend reduces them.
+  std::size_t shown_heads(const part& p) const { return p.over_heads ? 1 : config_.n_heads; }
+
   /// Brings the evidence that the scorer asked for, and no other.
   evidence look(const part& p) {
     const layer_plan& plan = p.plan;
-    const std::size_t heads = config_.n_heads, kv_size = config_.n_kv_heads * config_.head_dim, active = plan.active.size();
+    const std::size_t heads = shown_heads(p), kv_size = config_.n_kv_heads * config_.head_dim, active = plan.active.size();
     const float* const probabilities = work_.probabilities_.data() + p.probabilities;
     const attention_view attention{probabilities, heads, active, plan.active};
     const auto read_cache = [&](auto read) {

@@ -80,7 +80,7 @@ class workspace {
   std::vector<std::uint32_t> slots_, from_rows_, to_rows_;
   std::vector<position> positions_;  // (rows of a layer)
   std::vector<scalar> hidden_rows_;
-  std::vector<float> probabilities_;  // (queries, heads, active) of each sequence
+  std::vector<float> probabilities_;  // (queries, heads, active) of each sequence; one head where that is all that is read
   std::vector<float> values_;         // (active, kv_heads * head_dim), or (rows, hidden)
 };
 

@@ -283,7 +283,9 @@ class attention_layer {
  public:
   attention_layer(const kernels::kernel_set& set, int threads) : kernels_(&set), threads_(threads) {}
 
-  std::size_t bytes() const { return states_.bytes() + local_.bytes() + ranks_.bytes() + seen_.capacity() * sizeof(kernels::rank_range); }
+  std::size_t bytes() const {
+    return states_.bytes() + local_.bytes() + of_heads_.bytes() + ranks_.bytes() + seen_.capacity() * sizeof(kernels::rank_range);
+  }
 
   /// See tensor_backend's `attend`.
   void attend(rows_view<const float> q, const packed_kv& kv, const attention_rows& what, rows_view<float> out,
@@ -294,7 +296,12 @@ class attention_layer {
     const kernels::rank_range together{seen_.front().first, seen_.back().end};
     ranks_.set(what.slots, together);
 
-    const detail::attention_call call(*kernels_, ranks_, seen_.data(), q, kv, what, probe);
+    attention_probe each = probe;  // head by head
+    if (probe.queries > 0 && probe.over_heads) {
+      const std::size_t active = what.active.size();
+      each = {of_heads_.take(probe.queries * what.shape.heads * active), probe.queries, active};
+    }
+    const detail::attention_call call(*kernels_, ranks_, seen_.data(), q, kv, what, each);
     const attention_layout& layout = call.layout;
     // A query alone must keep all threads busy: its keys are cut into segments, the same ones for any number of threads.
     const std::size_t rows_of_layer = std::max(what.rows_of_layer, q.rows);
@@ -318,9 +325,20 @@ class attention_layer {
       detail::for_tasks(detail::threads_for(threads_, numbers * segments / 4), layout.tasks(), [&](std::size_t task, std::size_t) {
         call.finish(layout.task(task), states + task * segments * layout.state_floats(), segments, out);
       });
+    if (probe.over_heads) reduce(each, what, probe);
   }
 
  private:
+  void reduce(const attention_probe& each, const attention_rows& what, const attention_probe& probe) const {
+    const std::size_t heads = what.shape.heads, active = what.active.size(), pieces = (active + reduced_tokens - 1) / reduced_tokens;
+    const int team = detail::threads_for(threads_, probe.queries * heads * active / 2);
+    detail::for_tasks(team, probe.queries * pieces, [&](std::size_t i, std::size_t) {
+      const std::size_t query = i / pieces, first = i % pieces * reduced_tokens, count = std::min(reduced_tokens, active - first);
+      const attention_view piece{each.data + query * heads * each.stride + first, heads, each.stride, what.active.subspan(first, count)};
+      reduce_heads(piece, *probe.over_heads, {probe.data + query * probe.stride + first, count});
+    });
+  }
+
   static kernels::rank_range seen_by(position row, const attention_rows& what) {
     const auto after = [&](position p) {
       return static_cast<std::int32_t>(std::ranges::upper_bound(what.active, p) - what.active.begin());
@@ -329,8 +347,9 @@ class attention_layer {
     return {window == 0 || row < window ? 0 : after(row - static_cast<position>(window)), after(row)};
   }
 
-  static constexpr std::size_t few_rows = 2;        // of a layer: too few tasks for many threads
-  static constexpr std::size_t segment_blocks = 4;  // of keys
+  static constexpr std::size_t few_rows = 2;          // of a layer: too few tasks for many threads
+  static constexpr std::size_t segment_blocks = 4;    // of keys
+  static constexpr std::size_t reduced_tokens = 512;  // at a time
 
   const kernels::kernel_set* kernels_;
   int threads_;
@@ -338,6 +357,7 @@ class attention_layer {
   std::vector<kernels::rank_range> seen_;  // (rows): active tokens that each may look at
   detail::scratch_memory states_;
   detail::scratch_memory local_;
+  detail::scratch_memory of_heads_;  // (queries, heads, active): probabilities on their way to one row a query
 };
 
 }  // namespace v0

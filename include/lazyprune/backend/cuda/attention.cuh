@@ -404,6 +404,23 @@ __global__ void softmax_rows(global<Scalar> x, unsigned active) {
   for (unsigned i = threadIdx.x; i < active; i += blockDim.x) row[i] = row[i] / sum;
 }
 
+/// The heads' probabilities become one row, in place of the first head's: grid (pieces of the active tokens, rows), x (rows, heads,
+/// active). A thread has a token, and adds its heads in double, one after the other, as the host's reduce_heads does: to the same bits.
+template <class Scalar>
+__global__ void reduce_rows(global<Scalar> x, unsigned heads, unsigned active, head_reduction over) {
+  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= active) return;
+  const global<Scalar> row = x + static_cast<std::size_t>(blockIdx.y) * heads * active + i;
+  double sum = 0;
+  float most = 0;  // no probability is below it
+  for (unsigned h = 0; h < heads; ++h) {
+    const float probability = row[static_cast<std::size_t>(h) * active];
+    sum += static_cast<double>(probability);
+    most = fmaxf(most, probability);
+  }
+  row[0] = over == head_reduction::mean ? static_cast<float>(sum / static_cast<double>(heads)) : most;
+}
+
 }  // namespace device
 }  // namespace v0
 }  // namespace lazyprune

@@ -26,8 +26,8 @@ class attention_layer {
 
   std::size_t bytes() const { return parts_.bytes() + scores_.bytes(); }
 
-  /// out = attention of q (rows, heads * head_dim). The probe's numbers are on the host when this returns. Throws `error` (unsupported) for
-  /// heads of more than 256 numbers.
+  /// out = attention of q (rows, heads * head_dim). The probe's numbers are on the host when this returns: one row a query crosses where
+  /// its heads are reduced. Throws `error` (unsupported) for heads of more than 256 numbers.
   void attend(rows_view<const float> q, const stored_kv& kv, const attention_rows& what, rows_view<float> out, const attention_probe& probe,
               lists& lists) {
     if (q.rows == 0) return;
@@ -126,8 +126,11 @@ class attention_layer {
            t.heads / t.kv_heads * t.pitch * sizeof(float), stream(), t, t.rows - queries, active, scores);
     const unsigned of_row = threads_for(active);
     launch(softmax_rows<float>, {queries * t.heads}, {of_row}, of_row / warp_lanes * sizeof(float), stream(), scores, active);
-    const std::size_t width = active * sizeof(float);
-    check(cudaMemcpy2DAsync(probe.data, probe.stride * sizeof(float), scores, width, width, static_cast<std::size_t>(queries) * t.heads,
+    if (probe.over_heads)
+      launch(reduce_rows<float>, {(active + threads - 1) / threads, queries}, {threads}, 0, stream(), scores, t.heads, active,
+             *probe.over_heads);
+    const std::size_t shown = probe.heads(what.shape), width = active * sizeof(float);
+    check(cudaMemcpy2DAsync(probe.data, probe.stride * sizeof(float), scores, t.heads / shown * width, width, queries * shown,
                             cudaMemcpyDeviceToHost, stream()),
           "probabilities");
     synchronize();

@@ -2,11 +2,10 @@
 // LazyLLM's importance score (arXiv 2407.14057, Eq. 1): how much the query token attends to each token, over all heads.
 #pragma once
 
-#include <algorithm>
 #include <string_view>
 
 #include <lazyprune/core/concepts.hpp>
-#include <lazyprune/policy/scorer/detail/sums.hpp>
+#include <lazyprune/core/head_reduction.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
@@ -16,14 +15,7 @@ struct last_query_attention {
   static constexpr std::string_view name = "last_query_attention";
   head_reduction over = head_reduction::mean;  // the paper's choice
 
-  void score(const attention_view& attention, std::span<float> out) const {
-    if (over == head_reduction::mean) {
-      detail::mean_over_heads(attention, [&](std::size_t i, double mean) { out[i] = static_cast<float>(mean); });
-    } else {
-      std::ranges::copy(attention.head(0), out.begin());
-      for (std::size_t h = 1; h < attention.heads; ++h) std::ranges::transform(attention.head(h), out, out.begin(), std::ranges::max);
-    }
-  }
+  void score(const attention_view& attention, std::span<float> out) const { reduce_heads(attention, over, out); }
 
   head_reduction over_heads() const { return over; }
 

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+// One row of numbers for all heads, as most scorers read attention: engines that reduce where they compute and scorers that are shown every
+// head get the same bits. Sums are taken in double, head after head, and rounded once.
+#pragma once
+
+#include <algorithm>
+#include <array>
+
+#include <lazyprune/core/views.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+
+/// What becomes of a token's probabilities in several heads.
+enum class head_reduction : std::uint8_t { mean, max };
+
+namespace detail {
+
+/// Calls `use(i, sum)` for each of the active tokens. `add(first, sums)` adds to the sums of the tokens first, first + 1, ...: a few at a
+/// time, so that evidence is read along its rows and the sums stay at hand.
+template <class Add, class Use>
+void sum_tokens(std::size_t active, Add add, Use use) {
+  std::array<double, 64> buffer;
+  for (std::size_t first = 0; first < active; first += buffer.size()) {
+    const auto sums = std::span(buffer).first(std::min(buffer.size(), active - first));
+    std::ranges::fill(sums, 0.0);
+    add(first, sums);
+    for (std::size_t i = 0; i < sums.size(); ++i) use(first + i, sums[i]);
+  }
+}
+
+/// Adds the probabilities of the tokens first, first + 1, ... in all heads to their sums.
+inline void add_heads(const attention_view& attention, std::size_t first, std::span<double> sums) {
+  for (std::size_t h = 0; h < attention.heads; ++h) {
+    const auto row = attention.head(h).subspan(first, sums.size());
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += row[i];
+  }
+}
+
+/// Calls `use(i, mean)` with the mean of each active token's probability over the heads.
+template <class Use>
+void mean_over_heads(const attention_view& attention, Use use) {
+  sum_tokens(
+      attention.active(), [&](std::size_t first, std::span<double> sums) { add_heads(attention, first, sums); },
+      [&](std::size_t i, double sum) { use(i, sum / static_cast<double>(attention.heads)); });
+}
+
+}  // namespace detail
+
+/// out (active): each token's mean or maximum over the heads, one at least.
+inline void reduce_heads(const attention_view& attention, head_reduction over, std::span<float> out) {
+  if (over == head_reduction::mean)
+    return detail::mean_over_heads(attention, [&](std::size_t i, double mean) { out[i] = static_cast<float>(mean); });
+  std::ranges::copy(attention.head(0), out.begin());
+  for (std::size_t h = 1; h < attention.heads; ++h) std::ranges::transform(attention.head(h), out, out.begin(), std::ranges::max);
+}
+
+}  // namespace v0
+}  // namespace lazyprune

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/core/head_reduction.hpp>
+
+#include <doctest/doctest.h>
+
+#include <vector>
+
+using namespace lazyprune;
+
+TEST_CASE("one row for all heads: their mean, summed in double and rounded once, or their maximum") {
+  // 2^24 + 1 + 1 is 2^24 in float, whichever way it is added, and 2^24 + 2 in double.
+  const std::size_t n = 200, stride = 203;
+  std::vector<float> heads(3 * stride, -7.0f);
+  std::vector<position> active(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    active[i] = static_cast<position>(3 * i);
+    heads[i] = i % 2 ? 0x1p24f : static_cast<float>(i);
+    heads[stride + i] = 1.0f;
+    heads[2 * stride + i] = 1.0f;
+  }
+  const attention_view attention{heads.data(), 3, stride, active};
+  std::vector<float> out(n + 1, 9.0f);
+  reduce_heads(attention, head_reduction::mean, std::span(out).first(n));
+  for (std::size_t i = 0; i < n; ++i) REQUIRE(out[i] == static_cast<float>((i % 2 ? 0x1p24 + 2 : static_cast<double>(i) + 2) / 3));
+  reduce_heads(attention, head_reduction::max, std::span(out).first(n));
+  for (std::size_t i = 0; i < n; ++i) REQUIRE(out[i] == (i % 2 ? 0x1p24f : i == 0 ? 1.0f : static_cast<float>(i)));
+  CHECK(out[n] == 9.0f);
+}
+
+TEST_CASE("one head is its own mean and maximum, to the bit") {
+  const std::vector<float> head{0.1f, 0.3f, 0x1p-149f, 0.0f};
+  const std::vector<position> active{0, 1, 5, 6};
+  for (const auto over : {head_reduction::mean, head_reduction::max}) {
+    std::vector<float> out(4);
+    reduce_heads({head.data(), 1, 4, active}, over, out);
+    CHECK(out == head);
+  }
+}
