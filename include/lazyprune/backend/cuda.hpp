@@ -9,10 +9,12 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <lazyprune/backend/cuda/attention.hpp>
 #include <lazyprune/backend/cuda/elementwise.cuh>
+#include <lazyprune/backend/cuda/lists.hpp>
 #include <lazyprune/backend/cuda/memory.hpp>
 #include <lazyprune/backend/cuda/products.hpp>
 #include <lazyprune/backend/cuda/stored_kv.hpp>
@@ -98,7 +100,7 @@ class cuda {
 
   void embed(const matrix& table, std::span<const std::uint32_t> ids, double scale, rows_view<float> out) {
     assert(out.columns == table.inputs());
-    const auto* const there = send(ids);
+    const std::uint32_t* const there = send(ids);
     const auto rows = [&](const auto* data) {
       launch_rows(device::embed_rows<std::remove_cvref_t<decltype(*data)>>, ids.size(), out.columns, 0,
                   device::row_span<std::remove_reference_t<decltype(*data)>>{data, table.pitch()}, there, static_cast<float>(scale),
@@ -145,9 +147,9 @@ class cuda {
   void put(kv_layer& kv, std::span<const std::uint32_t> slots, rows_view<const float> k, rows_view<const float> v) {
     assert(slots.size() == k.rows && k.rows == v.rows);
     kv.reserve(slots, kv_type_);
-    const slots_of_blocks there = send(kv, slots);
+    const auto [there, blocks] = lists_.send(slots, kv.addresses(blocks_));
     launch_rows(kv.type() == dtype::bf16 ? device::put_rows<std::uint16_t> : device::put_rows<float>, k.rows, kv.width(), 0, span(k),
-                span(v), there.slots, const_cast<void* const*>(there.blocks), static_cast<unsigned>(kv.kv_heads()),
+                span(v), there, const_cast<void* const*>(blocks), static_cast<unsigned>(kv.kv_heads()),
                 static_cast<unsigned>(kv.head_dim()), static_cast<unsigned>(kv.pitch()));
   }
 
@@ -175,16 +177,17 @@ class cuda {
     moves_.clear();
     for (std::uint32_t r = 0; r < source_of_.size(); ++r)
       if (source_of_[r] != none && !(within && source_of_[r] == r)) moves_.push_back({from.row(source_of_[r]), to.row(r)});
-    if (!within) return move<float, float>(to.columns);
-    float* const between = moved_.reserve(moves_.size() * to.columns);
     leaving_.clear();
-    for (std::size_t i = 0; i < moves_.size(); ++i) {
-      leaving_.push_back({between + i * to.columns, moves_[i].to});
-      moves_[i].to = between + i * to.columns;
+    if (within) {
+      float* const between = moved_.reserve(moves_.size() * to.columns);
+      for (std::size_t i = 0; i < moves_.size(); ++i) {
+        leaving_.push_back({between + i * to.columns, moves_[i].to});
+        moves_[i].to = between + i * to.columns;
+      }
     }
-    move<float, float>(to.columns);
-    moves_.swap(leaving_);
-    move<float, float>(to.columns);
+    const auto [moves, leaving] = lists_.send(std::span<const device::row_move>(moves_), std::span<const device::row_move>(leaving_));
+    move<float, float>(moves, moves_.size(), to.columns);
+    move<float, float>(leaving, leaving_.size(), to.columns);
   }
 
   void keep_rows(rows_view<const float> x, std::span<const std::uint32_t> rows, row_store& store, std::span<const std::uint32_t> slots) {
@@ -232,28 +235,16 @@ class cuda {
 
   template <class T>
   const T* send(std::span<const T> list) {
-    const std::size_t at = lists_.begin().add(list);
-    return reinterpret_cast<const T*>(lists_.send() + at);
-  }
-
-  struct slots_of_blocks {
-    const std::uint32_t* slots;
-    const void* const* blocks;
-  };
-  /// The slots, and the addresses of the cache's blocks in which they lie.
-  slots_of_blocks send(const kv_layer& kv, std::span<const std::uint32_t> slots) {
-    kv.addresses(blocks_);
-    lists_.begin();
-    const std::size_t at_slots = lists_.add(slots), at_blocks = lists_.add(std::span<const void*const>(blocks_));
-    const std::byte* const there = lists_.send();
-    return {reinterpret_cast<const std::uint32_t*>(there + at_slots), reinterpret_cast<const void* const*>(there + at_blocks)};
+    return std::get<0>(lists_.send(list));
   }
 
   template <class From, class To>
+  static void move(const device::row_move* there, std::size_t rows, std::size_t columns) {
+    launch_rows(device::move_rows<From, To>, rows, columns, 0, there, columns);
+  }
+  template <class From, class To>
   void move(std::size_t columns) {
-    if (moves_.empty()) return;
-    const device::row_move* const there = send(std::span<const device::row_move>(moves_));
-    launch_rows(device::move_rows<From, To>, moves_.size(), columns, 0, there, columns);
+    move<From, To>(send(std::span<const device::row_move>(moves_)), moves_.size(), columns);
   }
 
   void write_rows(rows_view<const float> x, std::span<const std::uint32_t> rows, row_store& store, std::span<const std::uint32_t> slots,
@@ -267,10 +258,10 @@ class cuda {
   void read_slots(const kv_layer& kv, std::span<const std::uint32_t> slots, bool values, float* out) {
     if (slots.empty()) return;
     const std::size_t width = kv.kv_heads() * kv.head_dim();
-    const slots_of_blocks there = send(kv, slots);
+    const auto [there, blocks] = lists_.send(slots, kv.addresses(blocks_));
     float* const numbers = read_.reserve(slots.size() * width);
-    launch_rows(kv.type() == dtype::bf16 ? device::read_slots<std::uint16_t> : device::read_slots<float>, slots.size(), width, 0,
-                there.blocks, there.slots, values, static_cast<unsigned>(kv.kv_heads()), static_cast<unsigned>(kv.head_dim()),
+    launch_rows(kv.type() == dtype::bf16 ? device::read_slots<std::uint16_t> : device::read_slots<float>, slots.size(), width, 0, blocks,
+                there, values, static_cast<unsigned>(kv.kv_heads()), static_cast<unsigned>(kv.head_dim()),
                 static_cast<unsigned>(kv.pitch()), numbers);
     read({numbers, slots.size(), width, width}, out);
   }

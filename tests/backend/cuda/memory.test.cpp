@@ -3,8 +3,6 @@
 
 #include <doctest/doctest.h>
 
-#include <numeric>
-
 #include <lazyprune/backend/host.hpp>
 
 using namespace lazyprune;
@@ -75,30 +73,4 @@ TEST_CASE("scratch grows and is reused") {
   CHECK(some.bytes() == 40);
   some.reserve(11);
   CHECK(some.bytes() == 44);
-}
-
-TEST_CASE("lists travel together, also many of them before the device has looked at any") {
-  device::lists all;
-  std::vector<int> expected, got(3000 * 3);
-  for (int i = 0; i < 3000; ++i) {
-    std::vector<int> a(100 + static_cast<std::size_t>(i) % 7, i);
-    std::vector<std::uint64_t> b{static_cast<std::uint64_t>(i) << 32};
-    all.begin();
-    const std::size_t at_a = all.add(std::span<const int>(a)), at_b = all.add(std::span<const std::uint64_t>(b));
-    CHECK(at_b % 16 == 0);
-    const std::byte* there = all.send();
-    cudaMemcpyAsync(&got[static_cast<std::size_t>(i) * 3], there + at_a, 4, cudaMemcpyDeviceToHost, device::stream());
-    cudaMemcpyAsync(&got[static_cast<std::size_t>(i) * 3 + 1], there + at_b, 8, cudaMemcpyDeviceToHost, device::stream());
-    expected.insert(expected.end(), {i, 0, i});
-  }
-  device::synchronize();
-  CHECK(got == expected);
-  CHECK(all.bytes() == 1 << 20);
-
-  const std::vector<int> large(1 << 20, 5);
-  all.begin();
-  const std::size_t at = all.add(std::span<const int>(large));
-  CHECK(read(reinterpret_cast<const int*>(all.send() + at) + large.size() - 1, 1) == std::vector{5});
-  all.begin().add(std::span<const int>());
-  all.send();  // nothing
 }

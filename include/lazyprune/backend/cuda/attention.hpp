@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <lazyprune/backend/cuda/attention.cuh>
+#include <lazyprune/backend/cuda/lists.hpp>
 #include <lazyprune/backend/cuda/memory.hpp>
 #include <lazyprune/backend/cuda/stored_kv.hpp>
 #include <lazyprune/backend/tensor_backend.hpp>
@@ -64,19 +65,16 @@ class attention_layer {
       const auto begin = std::lower_bound(what.active.begin(), end, earliest);
       seen_.push_back({static_cast<unsigned>(begin - what.active.begin()), static_cast<unsigned>(end - what.active.begin())});
     }
-    kv.addresses(blocks_);
     const bool run = what.slots.back() - what.slots.front() == what.slots.size() - 1 && std::ranges::is_sorted(what.slots);
-    lists.begin();
-    const std::size_t at_seen = lists.add(std::span<const uint2>(seen_)), at_blocks = lists.add(std::span<const void*const>(blocks_)),
-                      at_slots = run ? 0 : lists.add(what.slots);
-    const std::byte* const there = lists.send();
+    const auto [seen, blocks, slots] =
+        lists.send(std::span<const uint2>(seen_), kv.addresses(blocks_), run ? what.slots.first(0) : what.slots);
     attention_task t{};
     t.q = {q.data, q.stride};
     t.out = {out.data, out.stride};
-    t.seen = reinterpret_cast<const uint2*>(there + at_seen);
-    t.slots = run ? nullptr : reinterpret_cast<const std::uint32_t*>(there + at_slots);
+    t.seen = seen;
+    t.slots = slots;
     t.first_slot = what.slots.front();
-    t.blocks = reinterpret_cast<const void* const*>(there + at_blocks);
+    t.blocks = blocks;
     t.rows = static_cast<unsigned>(q.rows);
     t.heads = static_cast<unsigned>(heads);
     t.kv_heads = static_cast<unsigned>(kv_heads);

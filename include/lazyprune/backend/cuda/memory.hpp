@@ -1,22 +1,16 @@
 // SPDX-License-Identifier: MIT
-// The device's memory, the stream in which everything happens there, and the lists of the host that travel with the operations that need
-// them.
+// The device's memory, and the stream in which everything happens there.
 #pragma once
 
 #include <cuda_runtime.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <new>
-#include <span>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <utility>
-#include <vector>
 
 #include <lazyprune/backend/cuda/check.hpp>
 
@@ -105,69 +99,6 @@ class scratch {
 
  private:
   array<T, purpose::scratch> memory_;
-};
-
-/// The lists of one operation on their way to the device: positions, slots, addresses. They go in one copy, out of memory that the device
-/// reads by itself, and stay where they are until many more have come.
-class lists {
- public:
-  lists() = default;
-  lists(const lists&) = delete;
-  lists& operator=(const lists&) = delete;
-  ~lists() { end(); }
-
-  std::size_t bytes() const { return there_.bytes(); }
-
-  /// Begins an operation's lists.
-  lists& begin() {
-    message_.clear();
-    return *this;
-  }
-
-  /// A list for this operation; it lies behind what `send` returns, by so many bytes.
-  template <class T>
-  std::size_t add(std::span<const T> list) {
-    static_assert(std::is_trivially_copyable_v<T>);
-    const std::size_t at = (message_.size() + alignment - 1) / alignment * alignment;
-    message_.resize(at + list.size_bytes());
-    if (!list.empty()) std::memcpy(message_.data() + at, list.data(), list.size_bytes());
-    return at;
-  }
-
-  /// The device's address of the lists, valid for what is given to the device until `begin` is called again.
-  const std::byte* send() {
-    const std::size_t size = (message_.size() + alignment - 1) / alignment * alignment;
-    if (size > there_.size() - used_) {
-      if (here_) synchronize();  // those before have been read
-      used_ = 0;
-      if (size > there_.size()) grow(size);
-    }
-    const std::size_t at = used_;
-    used_ += size;
-    if (message_.empty()) return there_.data();
-    std::memcpy(here_ + at, message_.data(), message_.size());
-    check(cudaMemcpyAsync(there_.data() + at, here_ + at, message_.size(), cudaMemcpyHostToDevice, stream()), "lists");
-    return there_.data() + at;
-  }
-
- private:
-  static constexpr std::size_t alignment = 16, least = std::size_t{1} << 20;
-
-  void grow(std::size_t size) {
-    end();
-    const std::size_t room = std::max(least, 4 * size);
-    check(cudaMallocHost(&here_, room), "lists", std::to_string(room) + " bytes of page-locked memory");
-    there_ = array<std::byte, purpose::scratch>(room);
-  }
-  void end() noexcept {
-    if (here_) cudaStreamSynchronize(stream());
-    if (here_) cudaFreeHost(std::exchange(here_, nullptr));
-  }
-
-  std::vector<std::byte> message_;
-  std::byte* here_ = nullptr;
-  array<std::byte, purpose::scratch> there_;
-  std::size_t used_ = 0;
 };
 
 }  // namespace device

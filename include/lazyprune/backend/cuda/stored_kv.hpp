@@ -48,9 +48,11 @@ class stored_kv {
   }
 
   /// The blocks' addresses on the device, to be read, or to be written where there is room for slots of theirs since they were last shared.
-  void addresses(std::vector<const void*>& out) const {
-    out.clear();
-    for (const auto& block : blocks_) out.push_back(block.data());
+  /// They lie in `room`.
+  std::span<const void* const> addresses(std::vector<const void*>& room) const {
+    room.clear();
+    for (const auto& block : blocks_) room.push_back(block.data());
+    return room;
   }
 
  private:

@@ -172,6 +172,7 @@ inline cudaError_t cudaFree(void* p) {
 }
 template <class T>
 cudaError_t cudaMallocHost(T** to, std::size_t bytes) {
+  ++emulated::the_device().page_locked_allocations;
   *to = static_cast<T*>(std::malloc(bytes));
   return *to ? cudaSuccess : cudaErrorMemoryAllocation;
 }
@@ -201,6 +202,9 @@ inline cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes
     if (kind == cudaMemcpyDeviceToDevice) return m.copy(to, from, bytes);
     if (m.is_device(kind == cudaMemcpyHostToDevice ? from : to))
       throw emulated::fault("a copy: a pointer of the device where the host's is expected");
+    auto& made = kind == cudaMemcpyHostToDevice ? emulated::the_device().to_device : emulated::the_device().to_host;
+    ++made.copies;
+    made.bytes += bytes;
     if (kind == cudaMemcpyHostToDevice)
       std::memcpy(m.to_write(to, bytes, "a copy to the device"), from, bytes);
     else

@@ -25,6 +25,10 @@ class device {
   emulated::grid threads{store};
   std::recursive_mutex one_at_a_time;
   std::size_t launches = 0;
+  struct {
+    std::size_t copies = 0, bytes = 0;
+  } to_device, to_host;  // that were made
+  std::size_t page_locked_allocations = 0;
 
   device() { streams_.push_back(std::make_unique<stream>()); }
 

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+// The host's lists on the device: positions, slots, ranges, addresses. What lies there already is not sent again, so that layers with the
+// same tokens share their lists.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <functional>
+#include <span>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <unordered_set>
+#include <utility>
+
+#include <lazyprune/backend/cuda/memory.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+namespace device {
+
+/// Lists are put one behind the other into a room of page-locked memory, and copied from there to the same place of a room on the device.
+/// What was put there stays until the room is full. Then everything that was given to the device is waited for, all is forgotten, and the
+/// room is filled from its beginning: nothing is overwritten that a copy or a kernel still reads, and what is remembered is what lies
+/// there.
+class lists {
+ public:
+  lists() = default;
+  lists(const lists&) = delete;
+  lists& operator=(const lists&) = delete;
+  ~lists() { end(); }
+
+  std::size_t bytes() const { return there_.bytes(); }
+
+  /// The device's addresses of an operation's lists, null where one is empty, valid for what is given to the device until the next call.
+  /// All that are not there yet go in one copy.
+  template <class... T>
+  std::tuple<const T*...> send(std::span<const T>... given) {
+    static_assert((std::is_trivially_copyable_v<T> && ...));
+    std::array<text, sizeof...(T)> all{text(reinterpret_cast<const char*>(given.data()), given.size_bytes())...};
+    find_or_put(all);
+    return std::apply([this](const auto&... list) { return std::tuple<const T*...>(reinterpret_cast<const T*>(address(list))...); }, all);
+  }
+
+  /// Room for operations whose lists have so many bytes together: these then allocate nothing.
+  void reserve(std::size_t size) {
+    if (size <= there_.size()) return;
+    end();
+    const std::size_t room = std::max(least, 8 * size);
+    check(cudaMallocHost(&here_, room), "lists", std::to_string(room) + " bytes of page-locked memory");
+    there_ = {};
+    there_ = array<std::byte, purpose::scratch>(room);
+  }
+
+ private:
+  using text = std::string_view;  // a list's bytes
+  static constexpr std::size_t alignment = 16, least = std::size_t{1} << 20;
+
+  /// Of a list's size and both of its ends: a long one is read once, where it is compared.
+  struct hash {
+    std::size_t operator()(text list) const {
+      const std::size_t end = std::min<std::size_t>(list.size(), 64);
+      const std::hash<text> of;
+      return (of(list.substr(0, end)) * 31 + of(list.substr(list.size() - end))) * 31 + list.size();
+    }
+  };
+
+  static std::size_t padded(text list) { return (list.size() + alignment - 1) / alignment * alignment; }
+  const std::byte* address(text here) const { return here.empty() ? nullptr : there_.data() + (here.data() - here_); }
+
+  /// Each list becomes its copy in `here_`.
+  template <std::size_t Count>
+  void find_or_put(std::array<text, Count>& all) {
+    std::array<text, Count> found;
+    std::size_t missing = 0, size = 0;
+    for (std::size_t i = 0; i < Count; ++i) {
+      const auto known = known_.find(all[i]);
+      if (known != known_.end()) found[i] = *known;
+      size += padded(all[i]);
+      missing += padded(all[i]) - padded(found[i]);
+    }
+    if (missing > there_.size() - used_) {
+      begin_again(size);
+      found = {};
+    }
+    const std::size_t first = used_;
+    for (std::size_t i = 0; i < Count; ++i) {
+      if (found[i].size() == all[i].size()) continue;
+      std::memcpy(here_ + used_, all[i].data(), all[i].size());
+      found[i] = text(here_ + used_, all[i].size());
+      used_ += padded(all[i]);
+    }
+    all = found;
+    if (used_ == first) return;
+    check(cudaMemcpyAsync(there_.data() + first, here_ + first, used_ - first, cudaMemcpyHostToDevice, stream()), "lists");
+    known_.insert(all.begin(), all.end());
+  }
+
+  void begin_again(std::size_t size) {
+    if (here_) synchronize();
+    known_.clear();
+    used_ = 0;
+    reserve(size);
+  }
+
+  void end() noexcept {
+    known_.clear();
+    used_ = 0;
+    if (!here_) return;
+    cudaStreamSynchronize(stream());
+    cudaFreeHost(std::exchange(here_, nullptr));
+  }
+
+  char* here_ = nullptr;                      // page-locked
+  array<std::byte, purpose::scratch> there_;  // the same bytes on the device
+  std::size_t used_ = 0;
+  std::unordered_set<text, hash> known_;  // those in `here_`
+};
+
+}  // namespace device
+}  // namespace v0
+}  // namespace lazyprune

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+// What steps of the bundled model cost the backend cuda beside its kernels, on the imitated device: copies between host and device.
+#include <lazyprune/backend/cuda.hpp>
+#include <lazyprune/io/checkpoint.hpp>
+#include <lazyprune/lazyprune.hpp>
+#include <lazyprune/model/transformer.hpp>
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "../test_data.hpp"
+
+namespace {
+
+using namespace lazyprune;
+
+/// While this lives nobody asks the shadow: addresses are followed, and that is all.
+struct unchecked {
+  unchecked() { emulated::the_device().store.checks = false; }
+  unchecked(const unchecked&) = delete;
+  unchecked& operator=(const unchecked&) = delete;
+  ~unchecked() { emulated::the_device().store.checks = true; }
+};
+
+struct traffic {
+  std::size_t to_device, to_host, bytes_to_host;
+  friend bool operator==(const traffic&, const traffic&) = default;
+};
+
+/// What crosses from a layer's beginning to that of the next; with the last layer's are the logits.
+class traffic_by_layer final : public step_observer {
+ public:
+  std::vector<traffic> layers;
+
+  void layer_begins(const layer_plan& plan) override {
+    if (plan.layer > 0) note();
+    before_ = now();
+  }
+  void step_ends(const any_session&) override { note(); }
+
+ private:
+  static traffic now() {
+    device::synchronize();
+    const auto& d = emulated::the_device();
+    return {d.to_device.copies, d.to_host.copies, d.to_host.bytes};
+  }
+  void note() {
+    const traffic all = now();
+    layers.push_back({all.to_device - before_.to_device, all.to_host - before_.to_host, all.bytes_to_host - before_.bytes_to_host});
+  }
+  traffic before_{};
+};
+
+template <class Policy>
+sequence<cuda> begin(const model<cuda>& net, Policy policy) {
+  return {net, any_session(std::move(policy), {.layers = static_cast<layer_id>(net.config.layers)})};
+}
+
+std::vector<token_id> some_tokens(std::size_t n, std::size_t vocabulary) {
+  std::vector<token_id> tokens(n);
+  for (std::size_t i = 0; i < n; ++i) tokens[i] = static_cast<token_id>(100 + mix(3, i) % (vocabulary - 100));  // above all positions
+  return tokens;
+}
+
+std::vector<traffic> crossed(workspace<cuda>& work, sequence<cuda>& text, std::span<const token_id> tokens, phase when) {
+  traffic_by_layer seen;
+  REQUIRE(!forward(work, text, tokens, when, &seen).empty());
+  return seen.layers;
+}
+
+}  // namespace
+
+TEST_CASE("cuda: between layers that prune nothing crosses but what is new: a list is sent once") {
+  const unchecked fast;
+  const checkpoint files(pocket_model());
+  cuda backend;
+  const auto net = load_model(backend, files);
+  REQUIRE(net.config.layers == 6);
+  const auto tokens = some_tokens(62, net.config.vocabulary);
+  const auto prompt = std::span(tokens).first(60);
+  const std::size_t logits = net.config.vocabulary * sizeof(float);
+  workspace<cuda> work(net, backend);
+
+  SUBCASE("dense") {
+    auto text = begin(net, dense());
+    // The first layer: token ids, positions, which are the slots as well, the ranges that rows see. Every layer: its own new block's
+    // address. The last one finishes one row: its place, its position, its range.
+    std::vector<traffic> expected{{4, 0, 0}, {1, 0, 0}, {1, 0, 0}, {1, 0, 0}, {1, 0, 0}, {4, 1, logits}};
+    CHECK(crossed(work, text, prompt, phase::prefill) == expected);
+    // A token: its id, its position and slot, its range.
+    expected = {{3, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 1, logits}};
+    CHECK(crossed(work, text, std::span(tokens).subspan(60, 1), phase::decode) == expected);
+    CHECK(crossed(work, text, std::span(tokens).subspan(61, 1), phase::decode) == expected);
+    text.clear();
+    expected.front() = {0, 0, 0};
+    CHECK(crossed(work, text, prompt, phase::prefill) == expected);  // all of it is there
+  }
+  SUBCASE("half of the tokens leave after two layers") {
+    auto text = begin(net, lazyllm(stages{{2, 0.5}}));
+    // The layer that prunes: one row of scores to the host, and where the dropped rows are put aside. The next: where rows move, their
+    // positions, their slots and the block, their ranges.
+    std::vector<traffic> expected{{4, 0, 0}, {2, 1, 60 * sizeof(float)}, {4, 0, 0}, {1, 0, 0}, {1, 0, 0}, {4, 1, logits}};
+    CHECK(crossed(work, text, prompt, phase::prefill) == expected);
+    for (const std::size_t t : {60u, 61u}) {
+      const auto found = crossed(work, text, std::span(tokens).subspan(t, 1), phase::decode);
+      CHECK(found[0] == traffic{3, 0, 0});
+      CHECK(found[1].to_host == 1);
+      CHECK(found[1].bytes_to_host == (t + 1) * sizeof(float));
+      CHECK(found[1].to_device <= 1);  // a row put aside
+      CHECK(found[2].to_device <= 5);  // rows that move and that come back, positions, slots to write, ranges and slots to read
+      CHECK(found[2].to_host == 0);
+      CHECK(found[3] == traffic{0, 0, 0});
+      CHECK(found[4] == traffic{0, 0, 0});
+      CHECK(found[5].to_device <= 3);  // the last row's place, position and range, where there are others
+    }
+  }
+}
