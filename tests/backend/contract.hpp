@@ -690,6 +690,65 @@ void caches() {
 }
 
 template <class Backend>
+void reserved_memory() {
+  Backend backend;
+  using ids = std::vector<std::uint32_t>;
+  backend.reserve(lazyprune::operation_sizes{
+      .rows = 10, .columns = 6, .block = 5, .inputs = 8, .gated_outputs = 14, .shape = {2, 2, 3}, .active = 700, .queries = 2, .read = 3});
+
+  const attention_sample s({2, 2, 3}, 613, 1, attention_sample::layout::run, 1);
+  typename Backend::kv_layer kv(2, 3);
+  backend.reserve(kv, 1200);
+  CHECK(kv.size() == 0);
+  const std::size_t bytes = kv.bytes();
+  CHECK(bytes >= 1200 * 2 * 6 * sizeof(float));
+  const guarded<float> keys(s.total, 6, s.k), values(s.total, 6, s.v);
+  append(backend, kv, keys.view().slice(0, 300), values.view().slice(0, 300));
+  const auto copy = kv;  // has the slots, and nothing of what is reserved
+  CHECK(copy.bytes() < bytes);
+  CHECK(copy.size() == 300);
+  append(backend, kv, keys.view().slice(300, 313), values.view().slice(300, 313));
+  CHECK(kv.bytes() == bytes);
+  const ids slots{0, 299, 300, 612};
+  std::vector<float> read(slots.size() * 6);
+  backend.read_keys(kv, slots, read.data());
+  for (std::size_t i = 0; i < read.size(); ++i) CHECK(read[i] == s.k[slots[i / 6] * 6 + i % 6]);
+  kv.truncate(0);
+  append(backend, kv, keys.view(), values.view());
+  append(backend, kv, keys.view().slice(0, 587), values.view().slice(0, 587));
+  CHECK(kv.bytes() == bytes);
+
+  const auto x = normal_floats(200 * 7, 1);
+  const guarded<float> from(200, 7, x);
+  ids all(200);
+  for (std::uint32_t i = 0; i < 200; ++i) all[i] = i;
+  for (const bool as_they_are : {true, false}) {
+    typename Backend::row_store store(7);
+    as_they_are ? backend.reserve_kept(store, 200) : backend.reserve_stored(store, 200);
+    CHECK(store.size() == 0);
+    const std::size_t held = store.bytes();
+    CHECK(held >= 200 * 7 * sizeof(float));
+    for (int again = 0; again < 2; ++again) {
+      as_they_are ? backend.keep_rows(from.view(), all, store, all) : backend.store_rows(from.view(), all, store, all);
+      CHECK(store.bytes() == held);
+      guarded<float> row(1, 7);
+      backend.take_rows(store, ids{150}, row.view(), ids{0});
+      for (std::size_t i = 0; i < 7; ++i) CHECK(row(0, i) == from(150, i));
+      typename Backend::row_store other = store;
+      again ? store.release(all) : store.retain([](auto&&) {});
+      CHECK(store.size() == 0);
+      other.release(all);
+      CHECK(other.bytes() == 0);
+    }
+    typename Backend::row_store alone(7);
+    as_they_are ? backend.reserve_kept(alone, 200) : backend.reserve_stored(alone, 200);
+    as_they_are ? backend.keep_rows(from.view(), all, alone, all) : backend.store_rows(from.view(), all, alone, all);
+    alone.release(all);
+    CHECK(alone.bytes() == held);
+  }
+}
+
+template <class Backend>
 void misfits() {
   Backend backend;
   const stored a(normal_floats(12, 1), 3, 4, dtype::f32), b(normal_floats(15, 1), 3, 5, dtype::f32),
@@ -723,4 +782,5 @@ void misfits() {
   PART("rows put aside: shared by copies until one writes, kept as they are where that is asked, given back", aside) \
   PART("a copy of a cache shares its rows until one of them writes", shared_caches)                                  \
   PART("a cache gives back what was put into it, and forgets when told", caches)                                     \
+  PART("memory that is reserved is what follows takes, and stays; copies have none of it", reserved_memory)          \
   PART("parts that do not fit together are refused", misfits)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What steps of the bundled model cost the backend cuda beside its kernels, on the imitated device: copies between host and device.
+// What steps of the bundled model cost the backend cuda beside its kernels, on the imitated device: copies between host and device, and
+// memory.
 #include <lazyprune/backend/cuda.hpp>
 #include <lazyprune/io/checkpoint.hpp>
 #include <lazyprune/lazyprune.hpp>
@@ -116,4 +117,83 @@ TEST_CASE("cuda: between layers that prune nothing crosses but what is new: a li
       CHECK(found[5].to_device <= 3);  // the last row's place, position and range, where there are others
     }
   }
+}
+
+namespace {
+
+/// Nothing is allocated by steps of a sequence of up to `tokens` once all is reserved.
+template <class Policy>
+void check_allocations(const execution& how, const Policy& policy, const step_sizes& most) {
+  const checkpoint files(pocket_model());
+  cuda backend(how);
+  const auto net = load_model(backend, files);
+  workspace<cuda> work(net, backend);
+  auto text = begin(net, policy);
+  const auto tokens = some_tokens(most.tokens, net.config.vocabulary);
+  const auto next = [&](std::size_t n) { return std::span(tokens).subspan(text.known(), n); };
+  const auto step = [&](std::size_t n, phase when, std::size_t outputs) {
+    REQUIRE(forward(work, {text, next(n), when, outputs}));
+    if (outputs > 0) REQUIRE(read_logits(work, 0, outputs).size() == outputs * net.config.vocabulary);
+  };
+  work.reserve(most);
+  text.reserve(backend, most.tokens, most.tokens, most.tokens);
+  const std::size_t& now = emulated::the_device().allocations;
+  const std::size_t before = now, scratch = backend.bytes(), cache = text.kv().bytes(), stored = text.stored_rows().bytes();
+
+  step(most.tokens - 8, phase::prefill, 1);
+  for (int i = 0; i < 3; ++i) step(1, phase::decode, 1);
+  step(5, phase::decode, most.outputs);
+  CHECK(now == before);
+
+  text.clear();  // and in chunks
+  const std::size_t chunk = most.tokens / 4;
+  step(chunk, phase::prefill, 0);
+  step(chunk, phase::prefill, 0);
+  step(chunk, phase::prefill, 1);
+  text.truncate(chunk);
+  step(chunk, phase::prefill, 0);
+  step(2 * chunk, phase::prefill, 1);
+  CHECK(now == before);
+  CHECK(backend.bytes() == scratch);
+  CHECK(text.kv().bytes() == cache);
+  CHECK(text.stored_rows().bytes() == stored);
+}
+
+}  // namespace
+
+TEST_CASE("cuda: once all is reserved nothing is allocated, in prefill and decode, in chunks, and where tokens leave and come back") {
+  const unchecked fast;
+  const stages early{{2, 0.6}, {4, 0.5}};
+  SUBCASE("dense") { check_allocations({}, dense(), {.tokens = 120, .queries = 0}); }
+  SUBCASE("attention, several blocks of rows") { check_allocations({}, lazyllm(early), {.tokens = 540, .outputs = 3}); }
+  SUBCASE("on tensor cores") { check_allocations({.kv = dtype::bf16}, lazyllm(early), {.tokens = 300, .outputs = 3}); }
+  SUBCASE("a window of queries") {
+    check_allocations({.exact = true}, policy{window_attention{.window = 20}, early, top_k{}, keep_all{}}, {.tokens = 100, .queries = 20});
+  }
+  SUBCASE("values") {
+    check_allocations({}, policy{value_weighted_attention{}, early, top_k{}, keep_all{}}, {.tokens = 100, .keys_or_values = true});
+  }
+}
+
+TEST_CASE("cuda: a reservation for which there is too little memory says what asked for how much; the sequence goes on") {
+  const checkpoint files(pocket_model());
+  cuda backend;
+  const auto net = load_model(backend, files);
+  workspace<cuda> work(net, backend);
+  auto text = begin(net, lazyllm(stages{{2, 0.5}}));
+  const auto tokens = some_tokens(12, net.config.vocabulary);
+  emulated::memory& m = emulated::the_device().store;
+  device::synchronize();
+  const std::size_t capacity = m.capacity;
+  m.capacity = m.held() + (std::size_t{1} << 20);
+  std::string said;
+  try {
+    text.reserve(backend, 4000, 0, 0);
+  } catch (const error& e) {
+    said = e.what();
+    CHECK(e.code() == error_code::no_memory);
+  }
+  m.capacity = capacity;
+  CHECK(said == "cuda: keys and values: expected 131072 bytes of the device's memory, found cudaErrorMemoryAllocation: out of memory");
+  CHECK(!forward(work, text, tokens, phase::prefill).empty());
 }

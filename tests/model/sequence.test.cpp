@@ -162,6 +162,39 @@ TEST_CASE_TEMPLATE("cleared, it is as good as new: no rows of what was forgotten
   CHECK(text.stored_rows().bytes() == fresh.stored_rows().bytes());
 }
 
+TEST_CASE_TEMPLATE("memory that is reserved is all that its keys, values and rows put aside take, changes nothing, and is not a fork's",
+                   Backend, reference<float>, cpu) {
+  Backend backend{execution{.threads = 1}};
+  model_config config = tiny_config();
+  config.max_positions = 1024;
+  const auto net = tiny_model(backend, config);
+  workspace<Backend> work(net, backend), reserved(net, backend);
+  auto text = begin(net, lazyllm(hard)), other = begin(net, lazyllm(hard));
+  const auto tokens = some_tokens(100);
+  const auto expected = read(work, other, tokens, 70);
+
+  reserved.reserve({.tokens = 600});
+  text.reserve(backend, 600, 100, 100);
+  const std::size_t kv = text.kv().bytes(), stored = text.stored_rows().bytes(), waiting = text.waiting_rows().bytes();
+  CHECK(kv > other.kv().bytes());
+  CHECK(stored >= 100 * net.config.hidden * sizeof(float));
+  CHECK(read(reserved, text, tokens, 70) == expected);
+  CHECK(text.kv().bytes() == kv);
+  CHECK(text.stored_rows().bytes() == stored);
+  CHECK(text.fork().stored_rows().bytes() == other.stored_rows().bytes());
+  CHECK(text.fork().kv().bytes() < kv);
+
+  text.clear();
+  REQUIRE(forward(reserved, {text, std::span(tokens).first(40), phase::prefill, 0}));
+  CHECK(text.waiting_rows().size() == 40);
+  CHECK(text.waiting_rows().bytes() == waiting);
+  text.clear();
+  CHECK(text.waiting_rows().bytes() == waiting);
+  CHECK(text.stored_rows().bytes() == stored);
+  CHECK(read(reserved, text, tokens, 70) == expected);
+  CHECK(text.kv().bytes() == kv);
+}
+
 TEST_CASE("a prompt that is cut anywhere is the one-step prefill, bit for bit, trace and statistics included, for every policy") {
   using backend_type = reference<double>;
   backend_type backend{execution{}};

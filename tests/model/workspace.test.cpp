@@ -111,6 +111,31 @@ TEST_CASE("forks of one document, a thread each, answer as one after the other")
   for (std::size_t i = 0; i < found.size(); ++i) CHECK(found[i] == answer(work, document.fork(), i));
 }
 
+TEST_CASE("what is reserved for steps of a size is as large as those make it, and changes nothing") {
+  reference<float> backend{execution{}};
+  const auto net = tiny_model(backend);
+  workspace<reference<float>> work(net, backend), reserved(net, backend);
+  auto text = begin(net, lazyllm(twice_halved)), other = begin(net, lazyllm(twice_halved));
+  const auto expected = logits_of(work, text, 40);
+  CHECK_THROWS_WITH_AS(reserved.reserve({.tokens = 257}), "workspace: reserve: expected 1 to the model's 256 positions, found 257", error);
+  CHECK_THROWS_AS(reserved.reserve({.tokens = 0}), error);
+  CHECK(reserved.bytes(45) == 0);
+  reserved.reserve({.tokens = 45});
+  const model_config& c = net.config;
+  const std::size_t row = 2 * c.hidden + 2 * c.n_heads * c.head_dim + 2 * c.n_kv_heads * c.head_dim + c.ffn, angles = c.head_dim;
+  CHECK(reserved.bytes(45) == (45 * (row + angles) + c.vocabulary) * sizeof(float));
+  const std::size_t before = reserved.bytes(45);
+  CHECK(logits_of(reserved, other, 40) == expected);
+  CHECK(reserved.bytes(45) - before < 45 * 8 * sizeof(float));  // the host's lists, and one row of probabilities
+
+  model_config config = lazyprune_test::tiny_config();
+  config.rope = {.scaling = rope_scaling::longrope, .original_positions = 12, .divisors = {1.0, 1.5}, .long_divisors = {3.0, 5.0}};
+  const auto longer = tiny_model(backend, config);
+  workspace<reference<float>> either(longer, backend);
+  either.reserve({.tokens = 20});
+  CHECK(either.bytes(20) - either.bytes(0) == 2 * 20 * angles * sizeof(float));  // for sequences on both sides of the original length
+}
+
 TEST_CASE("bytes: scratch, and the part of the rotary table that a length needs, however far it reaches") {
   reference<float> backend{execution{}};
   const auto net = tiny_model(backend);

@@ -93,6 +93,11 @@ class cpu : public host_backend<float> {
     });
   }
 
+  using host_backend::reserve;
+  void reserve(kv_layer& kv, std::size_t slots) const { kv.reserve(slots, kv_type_); }
+  void reserve_kept(row_store& store, std::size_t slots) const { store.hold(slots, dtype::f32); }
+  void reserve_stored(row_store& store, std::size_t slots) const { store.hold(slots, kv_type_); }
+
   /// Rows of an empty cache decide in which type it keeps all that follow: execution::kv.
   void put(kv_layer& kv, std::span<const std::uint32_t> slots, rows_view<const float> k, rows_view<const float> v) const {
     kv.put(slots, k, v, kv_type_, threads_);

@@ -143,6 +143,20 @@ class cuda {
                 rope.data());
   }
 
+  /// After it operations of these sizes allocate nothing, neither on the device nor page-locked memory of the host.
+  void reserve(const operation_sizes& most) {
+    products_.reserve(most.block, most.inputs, !exact_);
+    attention_.reserve(most);
+    gated_.reserve(most.block * most.gated_outputs);
+    moved_.reserve(most.rows * most.columns);
+    read_.reserve(most.read * most.shape.kv_heads * most.shape.head_dim);
+    // The longest lists of an operation: moves within a buffer; ranges, slots, and one address for each block of them.
+    lists_.reserve(2 * most.rows * sizeof(device::row_move) + most.block * sizeof(uint2) + most.active * 5 + 256);
+  }
+  void reserve(kv_layer& kv, std::size_t slots) const { kv.reserve(slots, kv_type_); }
+  void reserve_kept(row_store& store, std::size_t slots) const { store.hold(slots, dtype::f32); }
+  void reserve_stored(row_store& store, std::size_t slots) const { store.hold(slots, kv_type_); }
+
   /// Rows of an empty cache decide in which type it keeps all that follow: execution::kv.
   void put(kv_layer& kv, std::span<const std::uint32_t> slots, rows_view<const float> k, rows_view<const float> v) {
     assert(slots.size() == k.rows && k.rows == v.rows);

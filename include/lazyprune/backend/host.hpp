@@ -79,10 +79,11 @@ class shared_array {
 
   const T* data() const { return at_->numbers.data(); }
   std::size_t bytes() const { return at_ ? at_->numbers.bytes() : 0; }
+  bool shared() const { return at_ && at_->owners.load(std::memory_order_acquire) > 1; }
 
   /// To be written: what others hold as well is copied first.
   T* own() {
-    if (at_->owners.load(std::memory_order_acquire) > 1) {
+    if (shared()) {
       shared_array copy(at_->numbers.resized(at_->numbers.size(), at_->numbers.size()));
       std::swap(at_, copy.at_);
     }
@@ -99,7 +100,51 @@ class shared_array {
   memory* at_ = nullptr;
 };
 
-/// Slots of so many numbers each, in blocks: memory grows without copying what is there, and is given back with a block's last slot.
+/// Blocks of one size that are had ahead of their use, so that some number of them, in use or not, stays with their owner. A copy of it has
+/// none: what is reserved belongs to one alone.
+template <class T, class Memory = aligned_array<T>>
+class spare_blocks {
+ public:
+  using block = shared_array<T, Memory>;
+
+  spare_blocks() = default;
+  spare_blocks(const spare_blocks&) noexcept {}
+  spare_blocks(spare_blocks&&) noexcept = default;
+  spare_blocks& operator=(spare_blocks other) noexcept {
+    std::swap(held_, other.held_);
+    std::swap(blocks_, other.blocks_);
+    return *this;
+  }
+
+  std::size_t size() const { return blocks_.size(); }
+
+  /// `total` blocks of `size` numbers stay, of which so many are in use.
+  void reserve(std::size_t total, std::size_t in_use, std::size_t size) {
+    blocks_.reserve(total);
+    held_ = std::max(held_, total);
+    while (in_use + blocks_.size() < held_) blocks_.emplace_back(size);
+  }
+
+  /// A block of `size` numbers to be used.
+  block take(std::size_t size) {
+    if (blocks_.empty()) return block(size);
+    block last = std::move(blocks_.back());
+    blocks_.pop_back();
+    return last;
+  }
+
+  /// A block that is not used any more, and so many that are.
+  void give(block unused, std::size_t in_use) noexcept {
+    if (in_use + blocks_.size() < held_ && !unused.shared()) blocks_.push_back(std::move(unused));
+  }
+
+ private:
+  std::size_t held_ = 0;
+  std::vector<block> blocks_;
+};
+
+/// Slots of so many numbers each, in blocks: memory grows without copying what is there, and is given back with a block's last slot, but
+/// for what is held.
 template <class T, class Memory = aligned_array<T>>
 class slot_blocks {
  public:
@@ -109,7 +154,10 @@ class slot_blocks {
 
   std::size_t columns() const { return columns_; }
   std::size_t size() const { return size_; }  // slots in use
-  std::size_t bytes() const { return used_ * block_slots * columns_ * sizeof(T); }
+  std::size_t bytes() const { return (used_ + spare_.size()) * block_numbers() * sizeof(T); }
+
+  /// Memory for the slots below `count`, which stays where none of them is in use.
+  void hold(std::size_t count) { spare_.reserve((count + block_slots - 1) / block_slots, used_, block_numbers()); }
 
   /// Room for these slots, to be written.
   void reserve(std::span<const std::uint32_t> slots) {
@@ -117,7 +165,7 @@ class slot_blocks {
       if (blocks_.size() <= slot / block_slots) blocks_.resize(slot / block_slots + 1);
       block& b = blocks_[slot / block_slots];
       if (b.slots == 0) {
-        b.data = shared_array<T, Memory>(block_slots * columns_);
+        b.data = spare_.take(block_numbers());
         ++used_;
       }
       b.data.own();
@@ -165,17 +213,18 @@ class slot_blocks {
   static_assert(block_slots == 64);
 
   static std::uint64_t bit_of(std::size_t slot) { return std::uint64_t{1} << slot % block_slots; }
+  std::size_t block_numbers() const { return block_slots * columns_; }
 
   void free_if_unused(block& b) noexcept {
     if (b.slots != 0 || b.data.bytes() == 0) return;
-    b.data = {};
-    --used_;
+    spare_.give(std::exchange(b.data, {}), --used_);
   }
 
   std::size_t columns_;
   std::size_t size_ = 0;
   std::size_t used_ = 0;  // blocks that have memory
   std::vector<block> blocks_;
+  spare_blocks<T, Memory> spare_;
 };
 
 /// Rows put aside (slots, columns), as float or in half the memory; how numbers are rounded and read is the backend's. Copies share memory
@@ -192,11 +241,14 @@ class typed_rows {
 
   /// Room for these slots. An empty store takes the type `as`, f32 or bf16; one that is not empty keeps its own.
   void reserve(std::span<const std::uint32_t> slots, dtype as) {
-    if (blocks_.bytes() == 0 && as != type_) {
-      blocks_ = slot_blocks<std::byte, Memory>(columns_ * size_of(as));
-      type_ = as;
-    }
+    take_type(as);
     blocks_.reserve(slots);
+  }
+
+  /// Memory for the slots below `count`, in the type that they will have; it stays where none of them is in use.
+  void hold(std::size_t count, dtype as) {
+    take_type(as);
+    blocks_.hold(count);
   }
 
   /// The memory of a slot in use.
@@ -211,6 +263,12 @@ class typed_rows {
   }
 
  private:
+  void take_type(dtype as) {
+    if (blocks_.size() > 0 || as == type_) return;
+    blocks_ = slot_blocks<std::byte, Memory>(columns_ * size_of(as));
+    type_ = as;
+  }
+
   std::size_t columns_;
   dtype type_ = dtype::f32;
   slot_blocks<std::byte, Memory> blocks_;
@@ -249,7 +307,10 @@ class host_kv {
 
   std::size_t size() const { return size_; }    // slots
   std::size_t width() const { return width_; }  // kv_heads * head_dim
-  std::size_t bytes() const { return blocks_.size() * 2 * block_slots * width_ * sizeof(T); }
+  std::size_t bytes() const { return (blocks_.size() + spare_.size()) * block_numbers() * sizeof(T); }
+
+  /// Memory for the slots below `slots`.
+  void reserve(std::size_t slots) { spare_.reserve((slots + block_slots - 1) / block_slots, blocks_.size(), block_numbers()); }
 
   /// Forgets the slots from `size` on and keeps the memory.
   void truncate(std::size_t size) noexcept { size_ = std::min(size_, size); }
@@ -260,7 +321,7 @@ class host_kv {
 
   /// Slots that are missing are made.
   void put(std::size_t slot, const T* key, const T* value) {
-    while (blocks_.size() <= slot / block_slots) blocks_.emplace_back(2 * block_slots * width_);
+    while (blocks_.size() <= slot / block_slots) blocks_.push_back(spare_.take(block_numbers()));
     size_ = std::max(size_, slot + 1);
     T* const at = blocks_[slot / block_slots].own() + slot % block_slots * width_;
     std::copy_n(key, width_, at);
@@ -268,9 +329,12 @@ class host_kv {
   }
 
  private:
+  std::size_t block_numbers() const { return 2 * block_slots * width_; }
+
   std::size_t width_;
   std::size_t size_ = 0;
   std::vector<shared_array<T>> blocks_;  // (2, block_slots, width): keys, then values
+  spare_blocks<T> spare_;
 };
 
 template <class T>
@@ -356,6 +420,11 @@ class host_backend {
   rope_table make_rope(std::span<const double> frequencies, double scale, std::size_t positions) const {
     return rope_table(frequencies, scale, positions);
   }
+
+  void reserve(const operation_sizes&) const {}  // scratch of the host is had as it is needed
+  void reserve(kv_layer& kv, std::size_t slots) const { kv.reserve(slots); }
+  void reserve_kept(row_store& store, std::size_t slots) const { store.hold(slots); }
+  void reserve_stored(row_store& store, std::size_t slots) const { store.hold(slots); }
 
   void put(kv_layer& kv, std::span<const std::uint32_t> slots, rows_view<const T> k, rows_view<const T> v) const {
     assert(slots.size() == k.rows && k.rows == v.rows && k.columns == kv.width() && v.columns == kv.width());

@@ -36,6 +36,11 @@
 //                                                that are missing are made
 //   store_rows(x, rows, store, slots)            the same, where the store may round them             indices
 //   take_rows(store, slots, x, rows)             x[rows[i]] = store[slots[i]]                         indices
+//   reserve(sizes)                               takes the scratch of operations up to these sizes   see operation_sizes
+//                                                ahead, where it is dear to get in their course
+//   reserve(kv, n)                               memory for the slots below n, to be put
+//   reserve_kept / reserve_stored(store, n)      memory for the slots below n, to be written by
+//                                                keep_rows or store_rows: it stays with the store
 //   read_keys / read_values(kv, slots, out)      to host floats                                    out (slots, kv_heads * head_dim)
 //   read(x, out)                                 to host scalars                                   out (rows, columns)
 //   threads()                                    how many it computes with
@@ -120,6 +125,19 @@ struct attention_probe {
   std::size_t heads(const attention_shape& shape) const { return over_heads ? 1 : shape.heads; }
 };
 
+/// The most that operations are given, for `reserve`.
+struct operation_sizes {
+  std::size_t rows;           // that are embedded, moved or put aside at a time
+  std::size_t columns;        // of those
+  std::size_t block;          // rows that are multiplied, rotated or attended at a time
+  std::size_t inputs;         // of a matrix
+  std::size_t gated_outputs;  // of a gated matrix, both halves
+  attention_shape shape;
+  std::size_t active;   // tokens
+  std::size_t queries;  // whose probabilities are shown
+  std::size_t read;     // slots whose keys or values are read
+};
+
 namespace detail {
 
 /// What `retain` is called with, as an example: nvcc finds no lambda in a concept.
@@ -150,8 +168,8 @@ concept tensor_backend = weight_packer<B> && std::floating_point<typename B::sca
              rows_view<const typename B::scalar> x, rows_view<typename B::scalar> out, const typename B::matrix& w,
              const typename B::parameters& p, const typename B::parameters* bias, const typename B::rope_table& rope,
              typename B::kv_layer& kv, const typename B::kv_layer& keys, typename B::row_store& store, const typename B::row_store& stored,
-             const attention_rows& what, const attention_probe& probe, gate_activation gate, float* floats, typename B::scalar* scalars,
-             typename B::buffer& buffer) {
+             const attention_rows& what, const attention_probe& probe, const operation_sizes& sizes, gate_activation gate, float* floats,
+             typename B::scalar* scalars, typename B::buffer& buffer) {
   { b.make_rope(frequencies, epsilon, n) } -> std::same_as<typename B::rope_table>;
   b.embed(w, ids, epsilon, out);
   b.rms_norm(x, p, epsilon, out);
@@ -166,6 +184,10 @@ concept tensor_backend = weight_packer<B> && std::floating_point<typename B::sca
   b.keep_rows(x, ids, store, ids);
   b.store_rows(x, ids, store, ids);
   b.take_rows(stored, ids, out, ids);
+  b.reserve(sizes);
+  b.reserve(kv, n);
+  b.reserve_kept(store, n);
+  b.reserve_stored(store, n);
   b.read_keys(keys, ids, floats);
   b.read_values(keys, ids, floats);
   b.read(x, scalars);

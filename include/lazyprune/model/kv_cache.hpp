@@ -23,6 +23,14 @@ class kv_cache {
     for (std::size_t l = 0; l < config.layers; ++l) layers_.push_back({typename Backend::kv_layer(config.n_kv_heads, config.head_dim)});
   }
 
+  /// Memory of the backend for so many tokens at every layer.
+  void reserve(Backend& backend, std::size_t tokens) {
+    for (layer_rows& at : layers_) {
+      backend.reserve(at.rows, tokens);
+      at.slots.reserve(tokens);
+    }
+  }
+
   /// The tokens' rows, k and v (tokens, kv_heads * head_dim), take the layer's free slots, ascending, and then the next ones.
   void put(Backend& backend, layer_id layer, std::span<const position> tokens, rows_view<const typename Backend::scalar> k,
            rows_view<const typename Backend::scalar> v) {

@@ -68,6 +68,16 @@ class sequence {
     session_.reserve(tokens);
   }
 
+  /// The same, and the backend's memory, so that steps allocate none of it for this sequence: keys and values of so many tokens at every
+  /// layer, and rows put aside, `stored` of them at a time for the Aux Cache and `waiting` where chunks end, each `tokens` at most. It
+  /// stays where tokens are forgotten, and forks have none of it. What they share is still copied when one of them writes.
+  void reserve(Backend& backend, std::size_t tokens, std::size_t stored, std::size_t waiting) {
+    reserve(tokens);
+    kv_.reserve(backend, tokens);
+    backend.reserve_stored(stored_, stored);
+    backend.reserve_kept(waiting_, waiting);
+  }
+
   /// Forgets the tokens from `tokens` <= known on, and keeps the memory of their keys and values for those to come; see
   /// step_machine::truncate.
   void truncate(std::size_t tokens) {

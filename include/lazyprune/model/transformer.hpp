@@ -101,6 +101,7 @@ class transformer {
   using parameters = typename Backend::parameters;
   using rows = rows_view<scalar>;
   using origin = row_source::origin;
+  static constexpr std::size_t block_rows = workspace<Backend>::block_rows;
 
   /// One sequence's share of the batch.
   struct part {
@@ -538,9 +539,6 @@ class transformer {
     }
     return {};
   }
-
-  /// Rows that are worked on at a time inside a layer, or as many as a scorer looks at; bounds the scratch.
-  static constexpr std::size_t block_rows = 512;
 
   const model_config& config_;
   const model_weights<Backend>& weights_;

@@ -3,9 +3,11 @@
 // Any number of sequences of the model take turns in it.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <lazyprune/model/model.hpp>
@@ -15,6 +17,15 @@ inline namespace v0 {
 
 template <tensor_backend Backend>
 class transformer;
+
+/// The most that a workspace's steps are, for `reserve`.
+struct step_sizes {
+  std::size_t tokens;           // of the longest sequence, in all
+  std::size_t rows = 0;         // of a layer, of all sequences of a batch, those that come back too; 0: as many as tokens
+  std::size_t outputs = 1;      // whose logits are read at a time
+  std::size_t queries = 1;      // whose probabilities a scorer looks at: a window's are more than one
+  bool keys_or_values = false;  // whether a scorer looks at those
+};
 
 /// Grows to the largest step seen and is then reused. The model and the backend must outlive it.
 template <tensor_backend Backend>
@@ -47,6 +58,31 @@ class workspace {
     if (c.window_rope && !c.windows.empty()) reach(rope_kind::windowed, positions);
   }
 
+  /// All the memory ahead that steps of these sizes need of the backend. They then allocate nothing on a device: keys, values and rows put
+  /// aside are the sequences' (sequence::reserve). Throws `error` (no_room) for no tokens, and for more than the model's positions.
+  void reserve(const step_sizes& most) {
+    const model_config& c = model_->config;
+    if (most.tokens == 0 || most.tokens > c.max_positions)
+      throw error("workspace", "reserve", "1 to the model's " + std::to_string(c.max_positions) + " positions", std::to_string(most.tokens),
+                  error_code::no_room);
+    const std::size_t rows = most.rows > 0 ? most.rows : most.tokens, block = std::min(rows, std::max(block_rows, most.queries));
+    // With LongRoPE short sequences have other angles than long ones.
+    for (const std::size_t length : {std::size_t{1}, most.tokens}) reserve(rope_kind_for(c, length), most.tokens);
+    x_.reserve(rows);
+    for (buffer* b : {&norm_, &q_, &k_, &v_, &attended_, &ffn_}) b->reserve(block);
+    norm_.reserve(std::max(most.outputs, std::min(most.tokens, block_rows)));  // logits; rows that go from waiting to the store
+    logits_rows_.reserve(most.outputs);
+    backend_->reserve({.rows = rows,
+                       .columns = c.hidden,
+                       .block = std::max(block, most.outputs),
+                       .inputs = std::max({c.hidden, c.ffn, c.n_heads * c.head_dim}),
+                       .gated_outputs = 2 * c.ffn,
+                       .shape = {c.n_heads, c.n_kv_heads, c.head_dim},
+                       .active = most.tokens,
+                       .queries = most.queries,
+                       .read = most.keys_or_values ? most.tokens : 0});
+  }
+
   /// The bytes that are here, the backend's scratch, and the part of the shared rotary table that so many tokens need.
   std::size_t bytes(std::size_t tokens) const {
     std::size_t scratch = backend_->bytes();
@@ -57,6 +93,10 @@ class workspace {
 
  private:
   friend class transformer<Backend>;
+
+  /// Rows that are worked on at a time inside a layer, or as many as a scorer looks at; bounds the scratch.
+  static constexpr std::size_t block_rows = 512;
+
   using buffer = typename Backend::buffer;
 
   void reach(rope_kind kind, std::size_t positions) {

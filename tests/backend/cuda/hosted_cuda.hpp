@@ -50,6 +50,10 @@ class hosted_cuda {
   void rotate(out x, std::size_t head_dim, std::span<const lazyprune::position> positions, const rope_table& rope) {
     made_.rotate(visit(x), head_dim, positions, rope), leave();
   }
+  void reserve(const lazyprune::operation_sizes& most) { made_.reserve(most); }
+  void reserve(kv_layer& kv, std::size_t slots) { made_.reserve(kv, slots); }
+  void reserve_kept(row_store& store, std::size_t slots) { made_.reserve_kept(store, slots); }
+  void reserve_stored(row_store& store, std::size_t slots) { made_.reserve_stored(store, slots); }
   void put(kv_layer& kv, ids slots, in k, in v) { made_.put(kv, slots, visit(k), visit(v)), leave(); }
   void attend(in q, const kv_layer& kv, const lazyprune::attention_rows& what, out to, const lazyprune::attention_probe& probe) {
     made_.attend(visit(q), kv, what, visit(to), probe), leave();

@@ -32,7 +32,7 @@ class packed_kv {
   std::size_t key_depth() const { return type_ == dtype::f32 ? head_dim_ : padded_depth(); }  // inputs of a key panel
   std::size_t value_tiles() const { return value_tiles_; }                                    // pairs of value panels
   std::size_t blocks() const { return (size_ + block_slots - 1) / block_slots; }
-  std::size_t bytes() const { return blocks_.size() * kv_heads_ * head_bytes(); }
+  std::size_t bytes() const { return (blocks_.size() + spare_.size()) * block_bytes(); }
 
   /// What a slot of a cache of this type takes, padding included.
   static std::size_t slot_bytes(std::size_t kv_heads, std::size_t head_dim, dtype type) {
@@ -47,20 +47,23 @@ class packed_kv {
     size_ = std::min(size_, size);
   }
 
+  /// Memory for the slots below `slots`, in the type that they will have.
+  void reserve(std::size_t slots, dtype as) {
+    take_type(as);
+    spare_.reserve((slots + block_slots - 1) / block_slots, blocks_.size(), block_bytes());
+  }
+
   /// The rows of k and v (rows, kv_heads * head_dim) are written to these slots, ascending; those that are missing are made. An empty cache
   /// takes the type `as`, f32 or bf16; one that is not empty keeps its own.
   void put(std::span<const std::uint32_t> slots, rows_view<const float> k, rows_view<const float> v, dtype as, int threads) {
     assert(slots.size() == k.rows && k.rows == v.rows && k.columns == width() && v.columns == width());
     if (slots.empty()) return;
-    if (size_ == 0 && as != type_) {
-      type_ = as;
-      blocks_.clear();
-    }
+    take_type(as);
     const std::size_t before = blocks(), size = std::max<std::size_t>(size_, slots.back() + 1);
     const std::size_t after = (size + block_slots - 1) / block_slots;
-    while (blocks_.size() < after) blocks_.emplace_back(kv_heads_ * head_bytes());
+    while (blocks_.size() < after) blocks_.push_back(spare_.take(block_bytes()));
     for (std::size_t b = before; b < after; ++b)  // what no slot has yet is multiplied with 0, and must be a number
-      std::memset(blocks_[b].own(), 0, kv_heads_ * head_bytes());
+      std::memset(blocks_[b].own(), 0, block_bytes());
     for (const std::uint32_t slot : slots) blocks_[slot / block_slots].own();
     if (written_ > size_ && size_ % block_slots != 0) wipe(size_, std::min(written_, before * block_slots));
     written_ = size_ = size;
@@ -86,6 +89,14 @@ class packed_kv {
   float value(std::size_t slot, std::size_t head, std::size_t i) const { return read(value_at(slot, head, i)); }
 
  private:
+  /// An empty cache takes another type, and other blocks.
+  void take_type(dtype as) {
+    if (size_ > 0 || as == type_) return;
+    type_ = as;
+    blocks_.clear();
+    spare_ = {};
+  }
+
   /// What forgotten slots of a block held may have been no number, and is multiplied with 0.
   void wipe(std::size_t first, std::size_t last) {
     blocks_[first / block_slots].own();
@@ -101,6 +112,7 @@ class packed_kv {
   std::size_t keys_bytes() const { return block_slots / kernels::panel_outputs * key_panel_bytes(); }
   std::size_t value_panel_bytes() const { return kernels::panel_offset(type_, block_slots, 0); }
   std::size_t head_bytes() const { return keys_bytes() + 2 * value_tiles_ * value_panel_bytes(); }
+  std::size_t block_bytes() const { return kv_heads_ * head_bytes(); }
 
   const std::byte* head_of(std::size_t block, std::size_t head) const { return blocks_[block].data() + head * head_bytes(); }
 
@@ -148,6 +160,7 @@ class packed_kv {
   std::size_t size_ = 0;
   std::size_t written_ = 0;  // the slots up to here have held something since their block was wiped, if they are more than size_
   std::vector<shared_array<std::byte>> blocks_;  // (kv_heads, keys and values)
+  spare_blocks<std::byte> spare_;
 };
 
 }  // namespace v0

@@ -27,6 +27,13 @@ class attention_layer {
 
   std::size_t bytes() const { return parts_.bytes() + scores_.bytes(); }
 
+  /// Scratch for attention of these sizes.
+  void reserve(const operation_sizes& most) {
+    const auto [heads, kv_heads, head_dim] = most.shape;
+    if (splits_of(most.active) > 1) parts_.reserve(part_floats(splits_of(most.active), std::min(most.block, few_rows), heads, head_dim));
+    scores_.reserve(most.queries * heads * most.active);
+  }
+
   /// out = attention of q (rows, heads * head_dim). The probe's numbers are on the host when this returns: one row a query crosses where
   /// its heads are reduced. Throws `error` (unsupported) for heads of more than 256 numbers.
   void attend(rows_view<const float> q, const stored_kv& kv, const attention_rows& what, rows_view<float> out, const attention_probe& probe,
@@ -96,14 +103,21 @@ class attention_layer {
 
   static std::size_t rows_of_layer(const attention_rows& what) { return what.rows_of_layer > 0 ? what.rows_of_layer : what.rows.size(); }
 
+  // For few rows: the active tokens of a split, how many splits there are, and what they leave behind.
+  static std::size_t split_of(std::size_t active) { return std::max(least_split, (active + most_splits - 1) / most_splits); }
+  static std::size_t splits_of(std::size_t active) { return (active + split_of(active) - 1) / split_of(active); }
+  static std::size_t part_floats(std::size_t splits, std::size_t rows, std::size_t heads, std::size_t head_dim) {
+    return splits * rows * heads * (2 + head_dim);
+  }
+
   template <class Stored, unsigned D>
   void exact(attention_task& t, const attention_rows& what) {
     const std::size_t active = what.active.size();
     t.split = static_cast<unsigned>(active);
     if (rows_of_layer(what) > few_rows) return give<D, 4>(attend_exact<Stored, D, 4>, t, 1);
-    t.split = static_cast<unsigned>(std::max(least_split, (active + most_splits - 1) / most_splits));
-    const auto splits = static_cast<unsigned>((active + t.split - 1) / t.split);
-    if (splits > 1) t.parts = parts_.reserve(static_cast<std::size_t>(splits) * t.rows * t.heads * (2 + t.head_dim));
+    t.split = static_cast<unsigned>(split_of(active));
+    const auto splits = static_cast<unsigned>(splits_of(active));
+    if (splits > 1) t.parts = parts_.reserve(part_floats(splits, t.rows, t.heads, t.head_dim));
     give<D, 1>(attend_exact<Stored, D, 1>, t, splits);
     if (splits > 1) launch(join_splits<attention_task>, {t.rows, t.heads}, {threads_for(t.head_dim)}, 0, stream(), t, splits);
   }

@@ -35,6 +35,12 @@ class products {
 
   std::size_t bytes() const { return rounded_.bytes() + room_.bytes(); }
 
+  /// Scratch for products of so many rows with matrices of so many inputs, in bf16 where `rounds`.
+  void reserve(std::size_t rows, std::size_t inputs, bool rounds) {
+    if (rounds) rounded_.reserve(rows * weight::pitch_of(inputs));
+    room_.reserve(workspace_bytes);
+  }
+
   /// out = x w^T + bias, or what was in out is added; (rows, outputs). No bias: null.
   void multiply(rows_view<const float> x, const weight& w, const float* bias, bool add, rows_view<float> out) {
     if (x.rows == 0 || w.outputs() == 0) return;

@@ -29,19 +29,22 @@ class stored_kv {
   std::size_t pitch() const { return (head_dim_ + 7) / 8 * 8; }
   std::size_t width() const { return kv_heads_ * pitch(); }  // of a slot
   dtype type() const { return type_; }                       // f32 or bf16
-  std::size_t bytes() const { return blocks_.size() * block_bytes(); }
+  std::size_t bytes() const { return (blocks_.size() + spare_.size()) * block_bytes(); }
 
   /// Forgets the slots from `size` on and keeps the memory.
   void truncate(std::size_t size) noexcept { size_ = std::min(size_, size); }
 
+  /// Memory for the slots below `slots`, in the type that they will have.
+  void reserve(std::size_t slots, dtype as) {
+    take_type(as);
+    spare_.reserve((slots + block_slots - 1) / block_slots, blocks_.size(), block_bytes());
+  }
+
   /// Room for these slots, to be written. An empty cache takes the type `as`, f32 or bf16; one that is not empty keeps its own.
   void reserve(std::span<const std::uint32_t> slots, dtype as) {
-    if (size_ == 0 && as != type_) {
-      blocks_.clear();
-      type_ = as;
-    }
+    take_type(as);
     for (const std::uint32_t slot : slots) {
-      while (blocks_.size() <= slot / block_slots) blocks_.emplace_back(block_bytes());
+      while (blocks_.size() <= slot / block_slots) blocks_.push_back(spare_.take(block_bytes()));
       size_ = std::max<std::size_t>(size_, slot + 1);
       blocks_[slot / block_slots].own();
     }
@@ -56,12 +59,21 @@ class stored_kv {
   }
 
  private:
+  using memory = array<std::byte, purpose::keys_and_values>;
+
+  void take_type(dtype as) {
+    if (size_ > 0 || as == type_) return;
+    type_ = as;
+    blocks_.clear();
+    spare_ = {};
+  }
   std::size_t block_bytes() const { return 2 * block_slots * width() * size_of(type_); }
 
   std::size_t kv_heads_, head_dim_;
   std::size_t size_ = 0;
   dtype type_ = dtype::f32;
-  std::vector<shared_array<std::byte, array<std::byte, purpose::keys_and_values>>> blocks_;
+  std::vector<shared_array<std::byte, memory>> blocks_;
+  spare_blocks<std::byte, memory> spare_;
 };
 
 }  // namespace device

@@ -24,7 +24,7 @@ class weight {
   weight(std::span<const tensor> parts, dtype as, dtype stored)
       : outputs_(lazyprune::detail::stacked_outputs(parts, as)),
         inputs_(parts[0].columns),
-        pitch_((inputs_ + 7) / 8 * 8),
+        pitch_(pitch_of(inputs_)),
         type_(stored),
         memory_(outputs_ * pitch_ * size_of(stored)) {
     std::vector<std::byte> rows, read;
@@ -48,6 +48,7 @@ class weight {
     send();
   }
 
+  static std::size_t pitch_of(std::size_t inputs) { return (inputs + 7) / 8 * 8; }
   std::size_t outputs() const { return outputs_; }
   std::size_t inputs() const { return inputs_; }
   std::size_t bytes() const { return memory_.bytes(); }

@@ -153,6 +153,7 @@ inline cudaError_t cudaDeviceSynchronize() {
 template <class T>
 cudaError_t cudaMallocAsync(T** to, std::size_t bytes, cudaStream_t) {
   const std::lock_guard lock(emulated::the_device().one_at_a_time);
+  ++emulated::the_device().allocations;
   if (bytes == 0) return cudaErrorInvalidValue;
   *to = reinterpret_cast<T*>(emulated::the_device().store.allocate(bytes));
   return *to ? cudaSuccess : cudaErrorMemoryAllocation;
@@ -172,7 +173,7 @@ inline cudaError_t cudaFree(void* p) {
 }
 template <class T>
 cudaError_t cudaMallocHost(T** to, std::size_t bytes) {
-  ++emulated::the_device().page_locked_allocations;
+  ++emulated::the_device().allocations;
   *to = static_cast<T*>(std::malloc(bytes));
   return *to ? cudaSuccess : cudaErrorMemoryAllocation;
 }

@@ -27,8 +27,8 @@ class device {
   std::size_t launches = 0;
   struct {
     std::size_t copies = 0, bytes = 0;
-  } to_device, to_host;  // that were made
-  std::size_t page_locked_allocations = 0;
+  } to_device, to_host;         // that were made
+  std::size_t allocations = 0;  // of the device's memory and page-locked memory of the host, that were asked for
 
   device() { streams_.push_back(std::make_unique<stream>()); }
 
