@@ -48,7 +48,7 @@ endforeach()
 
 set(program_without_test
     flag_checks # command_line
-    commands/flags commands/outcome commands/text_run engine/engine engine/model_words engine/replay engine/sessions terminal/interrupts terminal/typed_lines # commands/
+    commands/flags commands/outcome commands/text_run engine/engine engine/loaded_engine engine/model_words engine/replay engine/sessions terminal/interrupts terminal/typed_lines # commands/
     pages/html pages/page_style pages/sweep_figures pages/sweep_page_template pages/sweep_tables pages/sweep_view
     pages/trace_page_template # the two pages
     questions/prediction_log questions/question_set questions/results questions/runner # commands/eval, sweep and search

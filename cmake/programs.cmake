@@ -34,9 +34,21 @@ set(LAZYPRUNE_ARCH "${arch}" CACHE STRING "-march= of our own executables; empty
 add_library(lazyprune.own INTERFACE)
 target_link_libraries(lazyprune.own INTERFACE lazyprune::lazyprune)
 # GCC 12 sees overlaps in joined strings where there are none: https://gcc.gnu.org/bugzilla/show_bug.cgi?id=105651
-target_compile_options(lazyprune.own INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
+target_compile_options(lazyprune.own INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>)
 if(LAZYPRUNE_ARCH)
-  target_compile_options(lazyprune.own INTERFACE -march=${LAZYPRUNE_ARCH})
+  target_compile_options(lazyprune.own INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=>-march=${LAZYPRUNE_ARCH})
+endif()
+
+# For compute capabilities 8.0 and 9.0, and by the latter's PTX for those that come later.
+if(TARGET lazyprune.cuda)
+  if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+    set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
+  endif()
+  if(NOT CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
+  endif()
+  set(CMAKE_CUDA_RUNTIME_LIBRARY Shared) # as lazyprune::cuda is linked
+  enable_language(CUDA)
 endif()
 
 if(LAZYPRUNE_BUILD_EXAMPLES)

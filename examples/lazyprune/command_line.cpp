@@ -98,7 +98,9 @@ void add_model_flags(CLI::App& command, model_flags& flags) {
 }
 
 void add_backend_flags(CLI::App& command, backend_flags& flags) {
-  add_text(command, "--backend", flags.backend, "cpu, or reference: plain loops, the oracle (default: cpu)")->type_name("NAME");
+  add_text(command, "--backend", flags.backend,
+           "cpu, reference: plain loops, the oracle, or cuda: an NVIDIA GPU, where the program was built with CUDA (default: cpu)")
+      ->type_name("NAME");
   add_text(command, "--dtype", flags.dtype, "Weights in f32 or bf16 (default: auto, as stored); reference computes in f64 (auto) or f32")
       ->type_name("TYPE");
   command.add_flag("--exact", flags.exact, "Keep activations in float wherever they are multiplied, whatever the processor computes with");

@@ -75,7 +75,7 @@ void check_flags(const tokenize_flags& flags) {
 void check_flags(const bench_flags& flags) {
   if (!flags.shape.empty() && !flags.model.path.empty()) throw error("--random-weights", "", "either -m or --random-weights", "both");
   if (flags.peak && flags.backend.backend == "reference")
-    throw error("--peak", "", "the cpu backend, whose peak can be measured", flags.backend.backend);
+    throw error("--peak", "", "the cpu backend, whose peak can be measured, or cuda", flags.backend.backend);
 }
 
 void check_flags(const eval_flags& flags) {

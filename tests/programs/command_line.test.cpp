@@ -140,8 +140,17 @@ TEST_CASE("positions are read to the last character, by every command that takes
 }
 
 TEST_CASE("names of backends, types and policies") {
-  CHECK(fault({"--backend", "cuda"}) == "--backend: expected cpu or reference, found cuda, which is not built into this program");
+#ifdef LAZYPRUNE_HAVE_CUDA
+  CHECK(fault({"--backend", "tpu"}) == "--backend: expected cpu, reference or cuda, found tpu");
+#else
   CHECK(fault({"--backend", "tpu"}) == "--backend: expected cpu or reference, found tpu");
+  const std::string not_there =
+      "--backend: expected cpu or reference, found cuda, which is not built into this program: that takes nvcc and cmake "
+      "-DLAZYPRUNE_CUDA=ON";
+  CHECK(fault({"--backend", "cuda"}) == not_there);
+  CHECK(complaint(lazyprune_program({"bench", "--backend", "cuda", "-P", "8"})) == not_there);
+  CHECK(complaint(lazyprune_program({"eval", "--backend", "cuda", "-d", prompts("profile")})) == not_there);
+#endif
   CHECK(fault({"--dtype", "f64"}) == "--dtype: expected auto, f32 or bf16 with the cpu backend, found f64");
   CHECK(fault({"--backend", "reference", "--dtype", "bf16"}) ==
         "--dtype: expected auto, f64 or f32 with the reference backend, found bf16");

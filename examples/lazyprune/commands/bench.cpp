@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -57,11 +58,21 @@ struct samples {
   }
 };
 
+/// What a prefill took, and its parts.
+struct timed_prefill {
+  double seconds = 0;
+  step_seconds parts{};
+};
+
 /// One policy over one prompt length, and so many sequences.
 struct measured {
   samples prefill, decode;
-  samples attention, logits, overhead;  // of the prefill
+  std::vector<step_seconds> parts;      // of the prefills
+  std::optional<timed_prefill> waited;  // where each part had to be waited for: a prefill more, which counts for nothing else
   batch_run last;
+
+  /// The prefill by which shares are told.
+  timed_prefill typical() const { return waited ? *waited : timed_prefill{prefill.seconds[prefill.middle()], parts[prefill.middle()]}; }
 };
 
 model_config shape_of(const std::string& name) try { return shape_named(name); } catch (const error& fault) {
@@ -71,9 +82,14 @@ model_config shape_of(const std::string& name) try { return shape_named(name); }
 class measuring {
  public:
   measuring(const bench_flags& flags, const policy_registry& policies) : flags_(flags), policies_(policies), spec_(flags.policy) {
-    check(flags_.backend);
+    for (const int threads : flags_.threads) {
+      backend_flags as_given = flags_.backend;
+      as_given.threads = threads;
+      check(as_given);
+    }
     result_.backend = flags_.backend.backend;
     result_.isa = isa_of(flags_.backend);
+    result_.device = device_of(flags_.backend);
     result_.predict = flags_.predict;
     result_.longest = std::ranges::max(flags_.prompts);
     if (flags_.shape.empty())
@@ -139,7 +155,9 @@ class measuring {
 
   void look_for_peak() {
     if (!flags_.peak) return;
-    const peak_rates seen = engine_->measure_peaks().value();
+    const std::optional<peak_rates> known = engine_->peaks();
+    if (!known) throw error("--peak", "", "a processor or a GPU whose peak is known", result_.isa, error_code::unsupported);
+    const peak_rates& seen = *known;
     bench_peak& best =
         result_.peaks.try_emplace(engine_->threads(), bench_peak{std::string(seen.instruction), seen.arithmetic, seen.reading})
             .first->second;
@@ -162,15 +180,18 @@ class measuring {
     return prompts;
   }
 
-  void once(const policy_spec& spec, std::span<const std::vector<token_id>> prompts, std::size_t decode, measured& to, bool keep) {
+  batch_run generated(const policy_spec& spec, std::span<const std::vector<token_id>> prompts, std::size_t decode,
+                      const std::function<void()>& wait = {}) const {
     std::vector<any_session> sessions;
     while (sessions.size() < prompts.size()) sessions.push_back(new_session(spec, engine_->config(), policies_));
-    to.last = engine_->generate_together(std::move(sessions), prompts, decode);
+    return engine_->generate_together(std::move(sessions), prompts, decode, wait);
+  }
+
+  void once(const policy_spec& spec, std::span<const std::vector<token_id>> prompts, std::size_t decode, measured& to, bool keep) const {
+    to.last = generated(spec, prompts, decode);
     if (!keep) return;
     to.prefill.seconds.push_back(to.last.prefill_seconds);
-    to.attention.seconds.push_back(to.last.parts.attention);
-    to.logits.seconds.push_back(to.last.parts.logits);
-    to.overhead.seconds.push_back(to.last.parts.policy + to.last.parts.moving);
+    to.parts.push_back(to.last.parts);
     if (decode > 0) to.decode.seconds.push_back(to.last.decode_seconds);
   }
 
@@ -186,6 +207,14 @@ class measuring {
       if (r % 2 == 0) dense();
       if (prunes()) once(spec_, prompts, decode, result.second, r > 0);
       if (r % 2 == 1) dense();
+    }
+    if (const std::function<void()> wait = engine_->waiting()) {
+      const auto waited = [&](const policy_spec& spec) {
+        const batch_run run = generated(spec, prompts, 0, wait);
+        return timed_prefill{run.prefill_seconds, run.parts};
+      };
+      result.first.waited = waited(dense_spec());
+      if (prunes()) result.second.waited = waited(spec_);
     }
     return result;
   }
@@ -221,7 +250,8 @@ class measuring {
                   .share_of_peak = {},
                   .peak_bytes = engine_->weight_bytes() + m.last.memory.total()};
     if (prefill) {
-      row.overhead = m.overhead.seconds[s.middle()] / row.seconds;
+      const timed_prefill typical = m.typical();
+      row.overhead = (typical.parts.policy + typical.parts.moving) / typical.seconds;
       row.work = prefill_cost({}, m);
     } else {
       row.work = static_cast<double>(tokens) * step_bytes(m);
@@ -240,9 +270,9 @@ class measuring {
   /// many times larger as it has sequences, which their ratios do not see; what costs a single row of each sequence is the logits' there
   /// too.
   cost_model costs_of(const measured& dense) const {
-    const std::size_t i = dense.prefill.middle();
-    return measured_costs(engine_->config(), dense.last.prefill_rows.front(), dense.prefill.seconds[i], dense.attention.seconds[i],
-                          dense.logits.seconds[i]);
+    const timed_prefill typical = dense.typical();
+    return measured_costs(engine_->config(), dense.last.prefill_rows.front(), typical.seconds, typical.parts.attention,
+                          typical.parts.logits);
   }
 
   /// What a step reads: the weights once for all sequences.

@@ -51,8 +51,9 @@ nlohmann::ordered_json json_of(const outcome& result) {
 }  // namespace
 
 std::string to_json(const run_heading& heading, const outcome& result, const std::optional<outcome>& dense) {
-  nlohmann::ordered_json object{
-      {"version", 1}, {"model", heading.model}, {"backend", heading.backend}, {"isa", heading.isa}, {"seed", heading.seed}};
+  nlohmann::ordered_json object{{"version", 1}, {"model", heading.model}, {"backend", heading.backend}, {"isa", heading.isa}};
+  if (!heading.device.empty()) object["device"] = heading.device;
+  object["seed"] = heading.seed;
   object.update(json_of(result));
   if (dense) {
     object["dense"] = json_of(*dense);

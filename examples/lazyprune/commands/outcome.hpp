@@ -50,6 +50,7 @@ struct outcome {
 /// What the run's JSON begins with.
 struct run_heading {
   std::string model, backend, isa;
+  std::string device;  // the GPU that computed; empty: the processor did
   std::uint64_t seed;
 };
 

@@ -158,6 +158,7 @@ run_heading text_run::heading() const {
   return {.model = model_.path().string(),
           .backend = flags_.backend.backend,
           .isa = std::string(isa_of(flags_.backend)),
+          .device = device_of(flags_.backend),
           .seed = flags_.sampling.seed};
 }
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <string>
 #include <utility>
@@ -59,18 +60,35 @@ class batch_watch final : public step_observer {
   std::size_t kv_rows_ = 0;
 };
 
-/// Generates greedily in new sequences, one a session: the prompts are one batch, and so is each of `steps` steps that follow. Throws
-/// `error` where the model yields logits that are no numbers, and as lazyprune::forward does.
+/// Before each part of a step begins, and before it counts as ended.
+class waiting_observer final : public step_observer {
+ public:
+  explicit waiting_observer(const std::function<void()>& wait) : wait_(wait) {}
+
+  void part_begins(step_part) override { wait(); }
+  void part_ends(step_part) override { wait(); }
+  void wait() const {
+    if (wait_) wait_();
+  }
+
+ private:
+  const std::function<void()>& wait_;
+};
+
+/// Generates greedily in new sequences, one a session: the prompts are one batch, and so is each of `steps` steps that follow. Where
+/// operations return before they are done, a prefill's parts take what they take only with `wait`, which waits for them, and the whole then
+/// takes longer. Throws `error` where the model yields logits that are no numbers, and as lazyprune::forward does.
 template <tensor_backend Backend>
 batch_run run_batch(workspace<Backend>& work, std::vector<any_session> sessions, std::span<const std::vector<token_id>> prompts,
-                    std::size_t steps) {
+                    std::size_t steps, const std::function<void()>& wait = {}) {
   using clock = std::chrono::steady_clock;
   const std::size_t count = prompts.size(), vocabulary = work.model().config.vocabulary;
   batch_run result;
   result.tokens.resize(count);
   batch_watch watch;
   step_timer timer;
-  step_observers in_prefill{&watch, &timer};
+  waiting_observer waits(wait);
+  step_observers in_prefill{&watch, &waits, &timer};
   std::vector<sequence<Backend>> texts;
   texts.reserve(count);
   std::vector<sequence_step<Backend>> batch;
@@ -88,6 +106,7 @@ batch_run run_batch(workspace<Backend>& work, std::vector<any_session> sessions,
     const auto start = clock::now();
     if (k == 0) work.reserve(most);
     if (!forward(work, batch)) break;
+    if (k == 0) waits.wait();
     timer.part_begins(step_part::logits);
     const auto logits = read_logits(work, 0, count);
     timer.part_ends(step_part::logits);

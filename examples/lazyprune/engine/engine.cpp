@@ -1,193 +1,25 @@
 // SPDX-License-Identifier: MIT
-// The one place that knows the backends: they are the most of the program's compile time.
+// The one place that knows the backends, of which cuda is compiled elsewhere, by nvcc.
 #include "engine/engine.hpp"
 
-#include <algorithm>
 #include <cstdlib>
-#include <functional>
+#include <iostream>
 #include <utility>
 
 #include <lazyprune/backend/cpu.hpp>
 #include <lazyprune/backend/cpu/ceilings.hpp>
 #include <lazyprune/backend/reference.hpp>
 #include <lazyprune/io/checkpoint.hpp>
-#include <lazyprune/model/generator.hpp>
 #include <lazyprune/model/random_source.hpp>
-#include <lazyprune/policy/presets.hpp>
 
-#include "engine/batch_run.hpp"
+#include "engine/cuda_engine.hpp"
+#include "engine/loaded_engine.hpp"
+#include "tables/number_text.hpp"
 #include "terminal/progress.hpp"
 
 namespace lazyprune {
 namespace program {
 namespace {
-
-template <tensor_backend Backend>
-class forked_beginning final : public text_beginning {
- public:
-  forked_beginning(const model<Backend>& net, const execution& how, any_session session)
-      : backend_(how), work_(net, backend_), text_(net, std::move(session)) {}
-
-  bool read(std::span<const token_id> tokens, const generation_options& options) {
-    text_.expect(options.expected);
-    return tokens.empty() || read_beginning(work_, text_, tokens, options.chunk, options.observer);
-  }
-
-  std::size_t rows() const override { return text_.session().stats().rows; }
-
-  generation generate(std::span<const token_id> rest, const generation_options& options) override {
-    sequence<Backend> answer = text_.fork();
-    generation result = lazyprune::generate(work_, answer, rest, options);
-    const statistics& before = text_.session().stats();
-    result.cost.rows -= before.rows;
-    std::ranges::transform(result.cost.prefill_rows, before.prefill_rows, result.cost.prefill_rows.begin(), std::minus());
-    result.share_prompt = share_of_prompt(answer, rest);
-    return result;
-  }
-
-  sequence<Backend> fork(any_session under) const { return text_.fork(std::move(under)); }
-
-  /// Of the whole prompt.
-  double share_of_prompt(const sequence<Backend>& answer, std::span<const token_id> rest) const {
-    return share_computed(answer.session().tokens(), 0, text_.known() + rest.size(), answer.session().layers());
-  }
-
- private:
-  Backend backend_;
-  workspace<Backend> work_;
-  sequence<Backend> text_;
-};
-
-template <tensor_backend Backend>
-class growing_text final : public conversation {
- public:
-  growing_text(const model<Backend>& net, const execution& how, any_session session)
-      : backend_(how), work_(net, backend_), text_(net, std::move(session)) {}
-
-  std::span<const token_id> tokens() const override { return text_.tokens(); }
-  void truncate(std::size_t tokens) override { text_.truncate(tokens); }
-
-  generation go_on(std::span<const token_id> prompt, const generation_options& options) override {
-    const statistics before = text_.session().stats();
-    generation result = lazyprune::generate(work_, text_, prompt, options);
-    statistics& cost = result.cost;
-    cost.steps -= before.steps;
-    cost.rows -= before.rows;
-    cost.dense_rows -= before.dense_rows;
-    cost.revived -= before.revived;
-    std::ranges::transform(cost.prefill_rows, before.prefill_rows, cost.prefill_rows.begin(), std::minus());
-    std::ranges::transform(cost.prefill_dense_rows, before.prefill_dense_rows, cost.prefill_dense_rows.begin(), std::minus());
-    return result;
-  }
-
- private:
-  Backend backend_;
-  workspace<Backend> work_;
-  sequence<Backend> text_;
-};
-
-template <tensor_backend Backend>
-class loaded_engine final : public engine {
- public:
-  /// `from`: a checkpoint, or a config and a source of numbers.
-  template <class... From>
-  loaded_engine(execution how, const load_options& options, const From&... from) : how_(how), model_(load(how, options, from...)) {
-    if constexpr (std::same_as<Backend, cpu>) how_.kv = model_.weights.layers.front().k.type();
-  }
-
-  generation generate(any_session session, std::span<const token_id> prompt, const generation_options& options) override {
-    Backend backend(how_);  // its own scratch, so that no run gains by the memory of another
-    workspace<Backend> work(model_, backend);
-    sequence<Backend> text(model_, std::move(session));
-    return lazyprune::generate(work, text, prompt, options);
-  }
-  std::vector<generation> generate(std::vector<text_request> requests) override {
-    Backend backend(how_);
-    workspace<Backend> work(model_, backend);
-    std::vector<sequence<Backend>> texts;
-    texts.reserve(requests.size());
-    std::vector<generation_request<Backend>> batch;
-    const auto beginning_of = [](const text_request& r) { return static_cast<const forked_beginning<Backend>*>(r.after); };
-    for (text_request& r : requests) {
-      if (const auto* beginning = beginning_of(r))
-        texts.push_back(beginning->fork(std::move(r.session)));
-      else
-        texts.emplace_back(model_, std::move(r.session));
-      batch.push_back({texts.back(), r.prompt, r.options});
-    }
-    std::vector<generation> results = lazyprune::generate(work, batch);
-    for (std::size_t i = 0; i < requests.size(); ++i)
-      if (const auto* beginning = beginning_of(requests[i]))
-        results[i].share_prompt = beginning->share_of_prompt(texts[i], requests[i].prompt);
-    return results;
-  }
-  std::unique_ptr<text_beginning> read(any_session session, std::span<const token_id> tokens, const generation_options& options) override {
-    auto beginning = std::make_unique<forked_beginning<Backend>>(model_, how_, std::move(session));
-    if (!beginning->read(tokens, options)) return nullptr;
-    return beginning;
-  }
-  std::unique_ptr<conversation> begin(any_session session) override {
-    return std::make_unique<growing_text<Backend>>(model_, how_, std::move(session));
-  }
-  batch_run generate_together(std::vector<any_session> sessions, std::span<const std::vector<token_id>> prompts,
-                              std::size_t steps) override {
-    Backend backend(how_);
-    workspace<Backend> work(model_, backend);
-    return run_batch(work, std::move(sessions), prompts, steps);
-  }
-  scored_prompt self_information(std::span<const token_id> prompt, std::size_t expected) override {
-    Backend backend(how_);
-    any_session session(dense(), {.layers = static_cast<layer_id>(model_.config.layers)});
-    workspace<Backend> work(model_, backend);
-    sequence<Backend> text(model_, std::move(session));
-    text.expect(std::max(expected, prompt.size()));
-    memory_watch memory;
-    std::vector<double> information = lazyprune::self_information(work, text, prompt, &memory);
-    memory_use most = memory.most();
-    most.scratch = work.bytes(prompt.size());
-    return {std::move(information), most.total()};
-  }
-  const model_config& config() const override { return model_.config; }
-  std::size_t weight_bytes() const override { return bytes_of(model_.weights); }
-  std::size_t step_weight_bytes() const override {
-    return weight_bytes() - (model_.weights.head ? model_.weights.embedding.bytes() : 0);  // of which a step reads one row
-  }
-  std::size_t kv_row_bytes() const override {
-    const model_config& c = model_.config;
-    if constexpr (std::same_as<Backend, cpu>) return packed_kv::slot_bytes(c.n_kv_heads, c.head_dim, how_.kv);
-    return 2 * c.n_kv_heads * c.head_dim * sizeof(typename Backend::scalar);
-  }
-  void use_threads(int threads) override { how_.threads = threads; }
-  int threads() const override { return Backend(how_).threads(); }
-  std::optional<peak_rates> measure_peaks() const override {
-    if constexpr (std::same_as<Backend, cpu>) {
-      constexpr std::size_t more_than_caches = std::size_t{512} << 20;
-      const Backend backend(how_);
-      const dtype weights = model_.weights.layers.front().q.type();
-      const ceilings here(backend.threads());
-      return peak_rates{instruction(backend.instructions(), weights), here.arithmetic(backend.instructions(), weights),
-                        here.reading(more_than_caches)};
-    }
-    return std::nullopt;
-  }
-
- private:
-  static std::string_view instruction(isa path, dtype weights) {
-    if (path == isa::portable) return "128-bit multiply and add";
-    if (path == isa::avx2) return "256-bit FMA";
-    if (path == isa::avx512 || weights == dtype::f32) return "512-bit FMA";
-    return path == isa::amx ? "TDPBF16PS" : "VDPBF16PS";
-  }
-
-  template <class... From>
-  static model<Backend> load(execution how, const load_options& options, const From&... from) {
-    Backend backend(how);
-    return load_model(backend, from..., options);
-  }
-
-  execution how_;
-  model<Backend> model_;
-};
 
 /// What the flags and LAZYPRUNE_ISA ask for.
 execution execution_of(const backend_flags& flags) {
@@ -197,9 +29,33 @@ execution execution_of(const backend_flags& flags) {
   return how;
 }
 
+class cpu_engine final : public loaded_engine<cpu> {
+ public:
+  using loaded_engine::loaded_engine;
+
+  std::size_t kv_row_bytes() const override { return packed_kv::slot_bytes(config().n_kv_heads, config().head_dim, how().kv); }
+
+  /// Measured now.
+  std::optional<peak_rates> peaks() const override {
+    constexpr std::size_t more_than_caches = std::size_t{512} << 20;
+    const isa path = cpu(how()).instructions();
+    const ceilings here(threads());
+    return peak_rates{instruction(path, weight_type()), here.arithmetic(path, weight_type()), here.reading(more_than_caches)};
+  }
+
+ private:
+  static std::string_view instruction(isa path, dtype weights) {
+    if (path == isa::portable) return "128-bit multiply and add";
+    if (path == isa::avx2) return "256-bit FMA";
+    if (path == isa::avx512 || weights == dtype::f32) return "512-bit FMA";
+    return path == isa::amx ? "TDPBF16PS" : "VDPBF16PS";
+  }
+};
+
 template <class... From>
 std::unique_ptr<engine> load(const backend_flags& flags, const From&... from) {
   check(flags);
+  if (const std::string device = device_of(flags); !device.empty()) std::cerr << "device: " << device << std::endl;
   progress_bar bar("loading");
   load_options options{.as = {}, .progress = [&](std::size_t done, std::size_t of) { bar.show(done, of); }};
   const execution how = execution_of(flags);
@@ -210,24 +66,36 @@ std::unique_ptr<engine> load(const backend_flags& flags, const From&... from) {
   }
   if (flags.dtype == "f32") options.as = dtype::f32;
   if (flags.dtype == "bf16") options.as = dtype::bf16;
-  return std::make_unique<loaded_engine<cpu>>(how, options, from...);
+  if (flags.backend == "cuda") return load_cuda_engine(how, options, from...);
+  return std::make_unique<cpu_engine>(how, options, from...);
 }
 
 }  // namespace
 
 void check(const backend_flags& flags) {
-  if (flags.backend == "cuda") throw error("--backend", "", "cpu or reference", "cuda, which is not built into this program");
-  if (flags.backend != "cpu" && flags.backend != "reference") throw error("--backend", "", "cpu or reference", flags.backend);
+  const std::string_view backends = built_with_cuda() ? "cpu, reference or cuda" : "cpu or reference";
+  if (flags.backend == "cuda" && !built_with_cuda())
+    throw error("--backend", "", backends, "cuda, which is not built into this program: that takes nvcc and cmake -DLAZYPRUNE_CUDA=ON");
+  if (flags.backend != "cpu" && flags.backend != "reference" && flags.backend != "cuda")
+    throw error("--backend", "", backends, flags.backend);
   const bool reference = flags.backend == "reference";
   const bool known = flags.dtype == "auto" || flags.dtype == "f32" || flags.dtype == (reference ? "f64" : "bf16");
   if (!known)
-    throw error("--dtype", "", reference ? "auto, f64 or f32 with the reference backend" : "auto, f32 or bf16 with the cpu backend",
+    throw error("--dtype", "", (reference ? "auto, f64 or f32" : "auto, f32 or bf16") + (" with the " + flags.backend + " backend"),
                 flags.dtype);
+  if (flags.backend == "cuda" && flags.threads > 0)
+    throw error("--threads", "", "none with the cuda backend, whose threads are the GPU's", std::to_string(flags.threads));
   isa_of(flags);
 }
 
 std::string_view isa_of(const backend_flags& flags) {
+  if (flags.backend == "cuda") return this_gpu().isa;
   return flags.backend == "reference" ? "generic" : name_of(lazyprune::isa_of(execution_of(flags)));
+}
+
+std::string device_of(const backend_flags& flags) {
+  if (flags.backend != "cuda") return "";
+  return this_gpu().name + ", " + bytes_text(this_gpu().memory) + ", " + this_gpu().isa;
 }
 
 std::vector<std::string_view> isas_here() {

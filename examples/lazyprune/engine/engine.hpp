@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -87,8 +89,8 @@ class engine {
   /// A conversation without a turn yet.
   virtual std::unique_ptr<conversation> begin(any_session session) = 0;
   /// Generates in as many new sequences as there are prompts, a batch a step; see run_batch.
-  virtual batch_run generate_together(std::vector<any_session> sessions, std::span<const std::vector<token_id>> prompts,
-                                      std::size_t steps) = 0;
+  virtual batch_run generate_together(std::vector<any_session> sessions, std::span<const std::vector<token_id>> prompts, std::size_t steps,
+                                      const std::function<void()>& wait = {}) = 0;
   /// Scores a prompt by a dense pass over it. `expected`: sequence::expect.
   virtual scored_prompt self_information(std::span<const token_id> prompt, std::size_t expected) = 0;
   virtual const model_config& config() const = 0;
@@ -100,21 +102,26 @@ class engine {
   /// Uses so many threads from the next generation on; 0: all that the process may use.
   virtual void use_threads(int threads) = 0;
   virtual int threads() const = 0;
-  /// Measures now, with as many threads. None where the backend has no such measurements.
-  virtual std::optional<peak_rates> measure_peaks() const = 0;
+  /// With as many threads. None where nobody knows.
+  virtual std::optional<peak_rates> peaks() const = 0;
+  /// Where operations return before they are done: what waits until they are. Else null.
+  virtual std::function<void()> waiting() const = 0;
 };
 
 /// Throws `error` where there is no such backend here, it does not compute in that type, or not with what LAZYPRUNE_ISA names.
 void check(const backend_flags& flags);
 
-/// What the products are computed with: "avx2", ...; "generic" for the reference backend. Throws `error` where the processor lacks what
-/// LAZYPRUNE_ISA names.
+/// What the products are computed with: "avx2", ...; "sm_90", ... on a GPU; "generic" for the reference backend. Throws `error` where the
+/// processor lacks what LAZYPRUNE_ISA names, and where there is no such GPU.
 std::string_view isa_of(const backend_flags& flags);
+
+/// The name of the GPU that computes, its memory, and what it is built for; empty where the processor does.
+std::string device_of(const backend_flags& flags);
 
 /// What LAZYPRUNE_ISA can name on this processor.
 std::vector<std::string_view> isas_here();
 
-/// Draws a bar on stderr while it loads.
+/// Names the GPU that computes, and draws a bar while it loads, on stderr.
 std::unique_ptr<engine> load_engine(const backend_flags& flags, const opened_model& source);
 std::unique_ptr<engine> load_engine(const backend_flags& flags, const model_config& config, const random_source& source);
 

@@ -14,14 +14,15 @@ bool in_batches(const bench_table& bench) {
 }
 
 std::string heading_of(const bench_table& bench) {
-  std::string out =
-      "model " + bench.model + ", " + bench.dtype + ", " + bytes_text(bench.weight_bytes) + ", " + bench.backend + " (" + bench.isa + ")\n";
+  std::string out = "model " + bench.model + ", " + bench.dtype + ", " + bytes_text(bench.weight_bytes) + ", " + bench.backend + " (" +
+                    (bench.device.empty() ? bench.isa : bench.device) + ")\n";
   if (!bench.policy.empty()) out += "pruned: " + bench.policy + '\n';
   if (bench.predict > 0)
     out += "tg" + std::to_string(bench.predict) + " follows the prompt of " + std::to_string(bench.longest) + " tokens\n";
   for (const auto& [threads, peak] : bench.peaks)
-    out += "peak of " + std::to_string(threads) + (threads == 1 ? " thread: " : " threads: ") + peak.instruction + ' ' +
-           three_digits(peak.arithmetic * 1e-9) + " GFLOP/s, reading memory " + three_digits(peak.reading * 1e-9) + " GB/s\n";
+    out += "peak of " + (bench.device.empty() ? std::to_string(threads) + (threads == 1 ? " thread: " : " threads: ") : "the device: ") +
+           peak.instruction + ' ' + three_digits(peak.arithmetic * 1e-9) + " GFLOP/s, reading memory " + three_digits(peak.reading * 1e-9) +
+           " GB/s\n";
   if (in_batches(bench)) out += "rates and memory are over all sequences of a batch\n";
   return out + "memory: at most, the weights aside\n\n";
 }

@@ -35,6 +35,7 @@ struct bench_peak {
 
 struct bench_table {
   std::string model, dtype, backend, isa;
+  std::string device{};  // the GPU that computes; empty: the processor does
   std::size_t weight_bytes = 0;
   std::string policy;               // the flags; empty: nothing is pruned
   std::size_t predict = 0;          // tokens generated after the longest prompt

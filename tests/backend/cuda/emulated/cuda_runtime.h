@@ -189,6 +189,52 @@ inline cudaError_t cudaGetDevice(int* number) {
   *number = 0;
   return cudaSuccess;
 }
+inline cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return cudaSuccess;
+}
+
+/// The clocks and lines of an A100 of 80 GB.
+enum cudaDeviceAttr {
+  cudaDevAttrClockRate = 13,
+  cudaDevAttrMultiProcessorCount = 16,
+  cudaDevAttrMemoryClockRate = 36,
+  cudaDevAttrGlobalMemoryBusWidth = 37,
+  cudaDevAttrComputeCapabilityMajor = 75,
+  cudaDevAttrComputeCapabilityMinor = 76
+};
+inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int) {
+  switch (which) {
+    case cudaDevAttrClockRate:
+      *value = 1410000;
+      return cudaSuccess;
+    case cudaDevAttrMultiProcessorCount:
+      *value = 108;
+      return cudaSuccess;
+    case cudaDevAttrMemoryClockRate:
+      *value = 1593000;
+      return cudaSuccess;
+    case cudaDevAttrGlobalMemoryBusWidth:
+      *value = 5120;
+      return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMajor:
+      *value = 8;
+      return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMinor:
+      *value = 0;
+      return cudaSuccess;
+  }
+  return cudaErrorInvalidValue;
+}
+struct cudaDeviceProp {
+  char name[256];
+  std::size_t totalGlobalMem;
+};
+inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  *properties = {"imitated device", emulated::the_device().store.capacity};
+  return cudaSuccess;
+}
+
 inline cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
   *pool = device;
   return cudaSuccess;

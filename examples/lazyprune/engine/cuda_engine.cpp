@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT
+#include "engine/cuda_engine.hpp"
+
+#include <lazyprune/backend/cuda.hpp>
+#include <lazyprune/io/checkpoint.hpp>
+#include <lazyprune/model/random_source.hpp>
+
+#include "engine/cuda_peaks.hpp"
+#include "engine/loaded_engine.hpp"
+
+namespace lazyprune {
+namespace program {
+namespace {
+
+constexpr int least_capability = 80;
+
+int attribute(cudaDeviceAttr which) {
+  int device = 0, value = 0;
+  device::check(cudaGetDevice(&device), "device");
+  device::check(cudaDeviceGetAttribute(&value, which, device), "device");
+  return value;
+}
+
+int capability() { return 10 * attribute(cudaDevAttrComputeCapabilityMajor) + attribute(cudaDevAttrComputeCapabilityMinor); }
+
+gpu find_gpu() {
+  const char* const expected = "a GPU of compute capability 8.0 or more";
+  int count = 0;
+  const cudaError_t answer = cudaGetDeviceCount(&count);
+  if (answer != cudaSuccess || count == 0)
+    throw error(
+        "--backend cuda", "", expected,
+        answer == cudaSuccess ? "none" : "none (" + std::string(cudaGetErrorName(answer)) + ": " + cudaGetErrorString(answer) + ")");
+  int number = 0;
+  device::check(cudaGetDevice(&number), "device");
+  cudaDeviceProp properties;
+  device::check(cudaGetDeviceProperties(&properties, number), "device");
+  const std::string isa = "sm_" + std::to_string(capability());
+  if (capability() < least_capability) throw error("--backend cuda", "", expected, std::string(properties.name) + ", " + isa);
+  return {properties.name, properties.totalGlobalMem, isa};
+}
+
+class cuda_engine final : public loaded_engine<cuda> {
+ public:
+  using loaded_engine::loaded_engine;
+
+  std::size_t kv_row_bytes() const override {
+    const device::stored_kv row(config().n_kv_heads, config().head_dim);
+    return 2 * row.width() * size_of(how().kv);
+  }
+  int threads() const override { return 1; }
+  std::function<void()> waiting() const override { return device::synchronize; }
+
+  /// By the clocks that the GPU names as its highest.
+  std::optional<peak_rates> peaks() const override {
+    return peaks_of({.capability = capability(),
+                     .multiprocessors = attribute(cudaDevAttrMultiProcessorCount),
+                     .clock_khz = attribute(cudaDevAttrClockRate),
+                     .memory_clock_khz = attribute(cudaDevAttrMemoryClockRate),
+                     .memory_bus_bits = attribute(cudaDevAttrGlobalMemoryBusWidth)},
+                    weight_type());
+  }
+};
+
+}  // namespace
+
+bool built_with_cuda() { return true; }
+
+const gpu& this_gpu() {
+  static const gpu one = find_gpu();
+  return one;
+}
+
+std::unique_ptr<engine> load_cuda_engine(const execution& how, const load_options& options, const checkpoint& files) {
+  return std::make_unique<cuda_engine>(how, options, files);
+}
+
+std::unique_ptr<engine> load_cuda_engine(const execution& how, const load_options& options, const model_config& config,
+                                         const random_source& source) {
+  return std::make_unique<cuda_engine>(how, options, config, source);
+}
+
+}  // namespace program
+}  // namespace lazyprune

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+// The program with the backend cuda, on the imitated device (tests/backend/cuda/emulated).
+#include "programs/program.hpp"
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+using json = nlohmann::json;
+
+namespace {
+
+const std::string device = "imitated device, 32.0 GiB, sm_80";
+
+program_result on_imitated_device(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin() + 1, {"--backend", "cuda"});
+  return running_program(std::move(arguments), "", {}, LAZYPRUNE_CUDA_PROGRAM).wait();
+}
+
+}  // namespace
+
+TEST_CASE("--backend cuda: the answer of the backend cpu, out of as many rows") {
+  const std::vector<std::string> flags{
+      "run",         "-p",    "question : give the birthplace , dish and trade of olive jarvis . answer :", "-n", "6", "--stages",
+      "2:0.6,4:0.5", "--json"};
+  for (const bool exact : {false, true}) {
+    CAPTURE(exact);
+    std::vector<std::string> words = flags;
+    if (exact) words.push_back("--exact");
+    const program_result there = on_imitated_device(words), here = lazyprune_program(words);
+    REQUIRE_MESSAGE(there.code == 0, there.err);
+    const json run = json::parse(there.out), expected = json::parse(here.out);
+    CHECK(run["backend"] == "cuda");
+    CHECK(run["isa"] == "sm_80");
+    CHECK(run["device"] == device);
+    CHECK(there.err.starts_with("device: " + device + "\n"));
+    CHECK(!expected.contains("device"));
+    CHECK(run["tokens"] == expected["tokens"]);
+    CHECK(run["text"] == expected["text"]);
+    CHECK(run["tokens"].size() == 6);
+    CHECK(run["computed"] == expected["computed"]);
+    CHECK(run["computed"]["revived"].get<int>() > 0);
+    for (const char* kind : {"weights", "kv", "store", "scratch"}) CHECK(run["memory"][kind].get<std::size_t>() > 0);
+  }
+}
+
+TEST_CASE("bench --backend cuda: rates, shares of the GPU's peaks, and what the cost model predicts from parts that were waited for") {
+  const std::vector<std::string> flags{"bench", "--random-weights", "pocket", "-P",       "24",   "-n", "2", "-r",
+                                       "1",     "--no-warmup",      "--peak", "--stages", "1:0.5"};
+  std::vector<std::string> as_json = flags;
+  as_json.insert(as_json.end(), {"-o", "json"});
+  const program_result result = on_imitated_device(as_json);
+  REQUIRE_MESSAGE(result.code == 0, result.err);
+  const json rows = json::parse(result.out);
+  REQUIRE(rows.size() == 4);
+  for (const json& row : rows) {
+    CHECK(row["isa"] == "sm_80");
+    CHECK(row["threads"] == 1);
+    CHECK(row["dtype"] == "bf16");
+    CHECK(row["share_of_peak"].get<double>() > 0);
+    CHECK(row["share_of_peak"].get<double>() < 0.01);  // of 312 TFLOP/s and 2,039 GB/s, by a processor
+  }
+  CHECK(rows[0]["policy"] == "dense");
+  const double predicted = rows[1]["predicted_speedup"].get<double>(), half_of_all_but_one_layer = 2 / (1 + 1.0 / 8);
+  CHECK(predicted > 1.2);
+  CHECK(predicted < half_of_all_but_one_layer);
+  CHECK(rows[1]["overhead_share"].get<double>() > 0);
+
+  const program_result table = on_imitated_device(
+      {"bench", "--random-weights", "pocket", "-P", "4", "-n", "0", "-r", "1", "--no-warmup", "--peak", "--policy", "dense"});
+  CHECK(table.out.find(", cuda (" + device + ")\n") != std::string::npos);
+  CHECK(table.out.find("peak of the device: bf16 on tensor cores 311869 GFLOP/s, reading memory 2039 GB/s\n") != std::string::npos);
+}
+
+TEST_CASE("eval --backend cuda") {
+  const program_result result =
+      on_imitated_device({"eval", "-d", prompts("profile"), "--limit", "1", "--max-length", "60", "-n", "3", "-o", "json"});
+  REQUIRE_MESSAGE(result.code == 0, result.err);
+  const json scores = json::parse(result.out);
+  REQUIRE(scores.size() == 1);
+  CHECK(scores[0]["n"] == 1);
+  CHECK(scores[0]["ttft_s"].get<double>() > 0);
+  CHECK(result.err.find("device: " + device + "\n") != std::string::npos);
+}
+
+TEST_CASE("what the backend cuda does not have is refused") {
+  CHECK(complaint(on_imitated_device({"run", "-p", "a", "-t", "2"})) ==
+        "--threads: expected none with the cuda backend, whose threads are the GPU's, found 2");
+  CHECK(complaint(on_imitated_device({"bench", "-P", "8", "-t", "1,2"})) ==
+        "--threads: expected none with the cuda backend, whose threads are the GPU's, found 1");
+  CHECK(complaint(on_imitated_device({"run", "-p", "a", "--dtype", "f64"})) ==
+        "--dtype: expected auto, f32 or bf16 with the cuda backend, found f64");
+}
