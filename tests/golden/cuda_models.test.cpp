@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Whole models in the backend cuda, on the imitated device.
+// Whole models in the backend cuda.
 #include <lazyprune/backend/cpu.hpp>
 #include <lazyprune/backend/cuda.hpp>
 #include <lazyprune/backend/reference.hpp>
@@ -12,6 +12,7 @@
 
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <tested_device.hpp>
 
 #include "../test_data.hpp"
 #include "against_reference.hpp"
@@ -24,14 +25,6 @@ using namespace lazyprune_test;
 constexpr auto check_cuda = [](const auto& load, const stages& when) {
   check_against_reference<cuda>(
       load, [](const execution& e) { return !e.exact; }, when);
-};
-
-/// While this lives nobody asks the shadow: addresses are followed, and that is all.
-struct unchecked {
-  unchecked() { emulated::the_device().store.checks = false; }
-  unchecked(const unchecked&) = delete;
-  unchecked& operator=(const unchecked&) = delete;
-  ~unchecked() { emulated::the_device().store.checks = true; }
 };
 
 template <class Backend>

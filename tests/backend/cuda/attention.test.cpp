@@ -8,6 +8,7 @@
 
 #include <backend/samples.hpp>
 #include <lazyprune/backend/reference.hpp>
+#include <tested_device.hpp>
 
 #include "hosted_cuda.hpp"
 #include "on_device.hpp"
@@ -120,7 +121,7 @@ TEST_CASE("a row among few, whose keys are split, and among many agrees") {
 TEST_CASE("the same bits whatever order the threads take") {
   const attention_sample s({4, 2, 64}, 300, 40, attention_sample::layout::scattered, 3);
   const auto attended = [&](std::uint64_t seed, std::size_t rows) {
-    emulated::the_device().threads.seed = seed;
+    shuffle_threads(seed);
     hosted_cuda backend({.kv = dtype::bf16});
     const auto kv = s.cache(backend);
     attention_rows what = s.what();
@@ -149,10 +150,11 @@ TEST_CASE("nothing is allocated once it was seen; heads that are too wide are re
   };
   attend(40), attend(3);
   device::synchronize();
-  const std::size_t allocations = emulated::the_device().store.allocations(), bytes = layer.bytes();
+  const allocation_watch allocations;
+  const std::size_t bytes = layer.bytes();
   attend(40), attend(3), attend(20);
   device::synchronize();
-  CHECK(emulated::the_device().store.allocations() == allocations);
+  CHECK(!allocations.saw_any());
   CHECK(layer.bytes() == bytes);
 
   attention_rows wide = s.what();

@@ -5,7 +5,10 @@
 
 #include <lazyprune/backend/host.hpp>
 
+#include <tested_device.hpp>
+
 using namespace lazyprune;
+using lazyprune_test::bytes_held;
 
 namespace {
 
@@ -28,7 +31,7 @@ void write(int* there, std::vector<int> here) {
 
 TEST_CASE("memory of the device is had, moved, enlarged and given back") {
   device::synchronize();  // what was given back before is
-  const std::size_t held = emulated::the_device().store.held();
+  const std::size_t held = bytes_held();
   {
     numbers a(3);
     write(a.data(), {1, 2, 3});
@@ -41,18 +44,13 @@ TEST_CASE("memory of the device is had, moved, enlarged and given back") {
     CHECK_THROWS_AS(numbers(SIZE_MAX / 2), std::bad_array_new_length);
   }
   device::synchronize();
-  CHECK(emulated::the_device().store.held() == held);
+  CHECK(bytes_held() == held);
 }
 
 TEST_CASE("too little memory: an error says what asked for how much") {
-  device::synchronize();
-  emulated::memory& m = emulated::the_device().store;
-  const std::size_t capacity = m.capacity;
-  m.capacity = m.held() + 100;
-  CHECK_THROWS_WITH_AS(numbers(1000),
-                       "cuda: stored rows: expected 4000 bytes of the device's memory, found cudaErrorMemoryAllocation: out of memory",
-                       error);
-  m.capacity = capacity;
+  CHECK_THROWS_WITH_AS(
+      numbers(std::size_t{1} << 50),
+      "cuda: stored rows: expected 4503599627370496 bytes of the device's memory, found cudaErrorMemoryAllocation: out of memory", error);
 }
 
 TEST_CASE("arrays shared by copies are copied on the device when one of them writes") {

@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Writes what run.sh measured as a table for machines and one for people: OUT.csv and OUT.md.
+
+  report.py RESULTS --gpu NAME --note TEXT... --out OUT
+
+RESULTS holds a file SHAPE_PROMPT_SCHEDULE.json for each run of `lazyprune bench`: its rows, or {"error": why there are none}. Where the GPU is one
+that roofline.py knows, what it expects stands beside what was measured.
+"""
+import argparse
+import csv
+import json
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import roofline  # noqa: E402  its folder is known only now
+
+FIELDS = ["shape", "prompt", "schedule", "policy", "test", "tokens_per_s", "seconds", "share_of_peak", "speedup", "predicted_speedup",
+          "measured_over_predicted", "overhead_share", "peak_bytes", "expected_seconds", "measured_over_expected"]
+
+
+def fail(where, expected, found):
+    raise SystemExit(f"error: {where}: expected {expected}, found {found}")
+
+
+def gpu_named(name):
+    return next((gpu for gpu in roofline.GPUS if gpu.name in name), None)
+
+
+def expected_seconds(gpu, shape, prompt, schedule, test):
+    """Of a first token, or of a dense step after the prompt; None where nobody computed it."""
+    if gpu is None or shape not in roofline.SHAPES or schedule not in roofline.SCHEDULES:
+        return None
+    if test.startswith("pp"):
+        return roofline.first_token(gpu, roofline.SHAPES[shape], prompt, roofline.SCHEDULES[schedule]).total()
+    if schedule != "dense":  # it brings tokens back: what that computes, the text says
+        return None
+    return int(test[2:]) * roofline.expected(gpu, roofline.decode(roofline.SHAPES[shape], prompt)).total()
+
+
+def rows_of(path, gpu):
+    """The rows of one run, as FIELDS; or the reason why there are none."""
+    shape, prompt, schedule = os.path.basename(path)[: -len(".json")].rsplit("_", 2)
+    try:
+        with open(path, encoding="utf-8") as file:
+            run = json.load(file)
+    except ValueError as problem:
+        fail(path, "JSON", problem)
+    if isinstance(run, dict):
+        return (shape, int(prompt), schedule), run["error"], []
+    rows = []
+    for row in run:
+        pruned = row["policy"] != "dense"
+        made = {field: row.get(field) for field in FIELDS}
+        made.update(shape=shape, prompt=int(prompt), schedule=schedule if pruned else "dense")
+        if row.get("speedup") and row.get("predicted_speedup"):
+            made["measured_over_predicted"] = row["speedup"] / row["predicted_speedup"]
+        expected = expected_seconds(gpu, shape, int(prompt), made["schedule"], row["test"])
+        if expected:
+            made["expected_seconds"] = expected
+            made["measured_over_expected"] = row["seconds"] / expected
+        rows.append(made)
+    return (shape, int(prompt), schedule), None, rows
+
+
+def results_in(folder, gpu):
+    order = list(roofline.SCHEDULES)
+    paths = [os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".json")]
+    if not paths:
+        fail(folder, "results of run.sh", "none")
+    runs = [rows_of(path, gpu) for path in paths]
+    return sorted(runs, key=lambda run: (run[0][0], order.index(run[0][2]) if run[0][2] in order else len(order), run[0][1]))
+
+
+def cell(value, form):
+    return form(value) if value is not None else ""
+
+
+def percent(value):
+    return f"{100 * value:.1f} %"
+
+
+def times(value):
+    return f"{value:.2f}x"
+
+
+def ratio(value):
+    return f"{value:.2f}"
+
+
+def lines_of(runs, prefill):
+    """A line a run: dense, then pruned."""
+    for (_, prompt, schedule), error, rows in runs:
+        if error is not None:
+            yield [f"{prompt:,}", schedule, error] + [""] * (9 if prefill else 5)
+            continue
+        of_kind = [row for row in rows if row["test"].startswith("pp" if prefill else "tg")]
+        dense = next((row for row in of_kind if row["schedule"] == "dense"), None)
+        pruned = next((row for row in of_kind if row["schedule"] != "dense"), None)
+        if dense is None:
+            continue
+        get = lambda row, field, form: cell(row[field] if row else None, form)  # noqa: E731
+        of_dense = [get(dense, "seconds", roofline.time) if prefill else f"{dense['tokens_per_s']:.1f}", get(dense, "share_of_peak", percent),
+                    get(dense, "measured_over_expected", ratio)]
+        of_pruned = [get(pruned, "seconds", roofline.time) if prefill else get(pruned, "tokens_per_s", lambda v: f"{v:.1f}"),
+                     get(pruned, "share_of_peak", percent)]
+        line = [f"{prompt:,}", schedule, *of_dense, *of_pruned]
+        if prefill:
+            line += [get(pruned, "speedup", times), get(pruned, "predicted_speedup", times), get(pruned, "measured_over_predicted", ratio),
+                     get(pruned, "overhead_share", percent), get(pruned, "measured_over_expected", ratio)]
+        else:
+            line += [get(pruned, "speedup", times)]
+        yield line
+
+
+def report(name, notes, runs):
+    yield f"# Measured on {name}"
+    yield ""
+    yield "By `sh bench/cuda/run.sh`; `over paper` is the time over that of [roofline.py](roofline.py), `predicted` the cost model's speedup with the units"
+    yield "of the dense prefill, `measured / predicted` the share of it that was reached. Random weights in bf16."
+    yield ""
+    for note in notes:
+        yield f"- {note}"
+    for shape in dict.fromkeys(run[0][0] for run in runs):
+        of_shape = [run for run in runs if run[0][0] == shape]
+        yield ""
+        yield f"## {shape}"
+        yield ""
+        yield "The first token:"
+        yield ""
+        yield from roofline.table(["prompt", "<schedule", "dense", "of tensor peak", "over paper", "pruned", "of tensor peak", "speedup", "predicted",
+                                   "measured / predicted", "overhead", "over paper"], lines_of(of_shape, True))
+        decoded = list(lines_of(of_shape, False))
+        if decoded:
+            yield ""
+            yield "Tokens a second after it:"
+            yield ""
+            yield from roofline.table(["prompt", "<schedule", "dense", "of memory peak", "over paper", "pruned", "of memory peak", "speedup"], decoded)
+
+
+def written(path, text):
+    """Beside its place, and renamed."""
+    with open(path + ".unfinished", "w", encoding="utf-8", newline="") as file:
+        file.write(text) if isinstance(text, str) else text(file)
+    os.replace(path + ".unfinished", path)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("results")
+    parser.add_argument("--gpu", required=True)
+    parser.add_argument("--note", action="append", default=[])
+    parser.add_argument("--out", required=True)
+    flags = parser.parse_args()
+    if not os.path.isdir(flags.results):
+        fail(flags.results, "a folder", "none")
+    runs = results_in(flags.results, gpu_named(flags.gpu))
+
+    def as_csv(file):
+        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
+        writer.writeheader()
+        for _, _, rows in runs:
+            writer.writerows(rows)
+
+    written(flags.out + ".csv", as_csv)
+    written(flags.out + ".md", "\n".join(report(flags.gpu, flags.note, runs)) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,342 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""What each kernel of the backend cuda ought to take on an A100 and an H100, on paper: its operations, the bytes that it moves, what bounds it, and
+the share of that bound that it is expected to reach. Nothing here is measured.
+
+  roofline.py [--shape llama-2-7b] [-P 3376] > tables in Markdown
+
+The tables in bench/cuda/README.md are its output without a flag. report.py holds measurements against them.
+"""
+import argparse
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """By NVIDIA's data sheets, SXM, 80 GB; of each kind of kernel the share that is expected."""
+
+    name: str
+    tensor: float  # floating-point operations a second, bf16, dense
+    memory: float  # bytes a second
+    link: float  # bytes a second from the host's memory and back
+    shares: dict
+
+    def ridge(self):
+        return self.tensor / self.memory
+
+
+@dataclass(frozen=True)
+class Shape:
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    ffn: int
+    vocabulary: int
+
+    @property
+    def q(self):
+        return self.hidden
+
+    @property
+    def kv(self):
+        return self.hidden // self.heads * self.kv_heads
+
+
+SHAPES = {
+    "llama-2-7b": Shape(4096, 32, 32, 32, 11008, 32000),
+    "llama-3-8b": Shape(4096, 32, 32, 8, 14336, 128256),
+}
+
+# The share of its bound that a kernel is expected to reach on A100 and H100, and the reason.
+SHARES = {
+    "product": (0.75, 0.60, "cuBLASLt's kernels at a few thousand rows; on the H100 a product of 50 to 300 us is short and the power limit is near"),
+    "single": (0.80, 0.80, "a product of one row reads its weight once, by all multiprocessors"),
+    "attention": (0.40, 0.20, "one tile of keys in flight, two barriers a tile, softmax between the products, tiles on the diagonal half in vain; "
+                  "on the H100 `mma.sync` alone has about 60 % of the peak that `wgmma` has"),
+    "rows": (0.75, 0.75, "one pass over the memory, 4 bytes a thread, a block a row"),
+    "split": (0.25, 0.25, "one warp a block of 256 keys and a head: some warps a multiprocessor, too few loads in flight"),
+    "small": (0.10, 0.10, "too little work to fill the device; in the probe, a thread reads a whole key"),
+    "link": (0.50, 0.50, "a copy of some KiB to memory that is not page-locked"),
+}
+
+A100 = Gpu("A100", 312e12, 2039e9, 25e9, {k: v[0] for k, v in SHARES.items()})
+H100 = Gpu("H100", 989e12, 3352e9, 50e9, {k: v[1] for k, v in SHARES.items()})
+GPUS = (A100, H100)
+
+LAUNCH = 2e-6  # from the end of a kernel to the beginning of the next one in the same stream
+STOP = 60e-6  # the device has nothing to do: it tells the host, which chooses the tokens, plans and launches again
+LISTS = 3e-6  # positions, slots and addresses of an operation, copied to the device
+
+# The paper's drawn schedule (Figure 4) and the one that bench/end_to_end/run.sh takes for 2.3x, of 32 layers.
+SCHEDULES = {"dense": {}, "drawn": {9: 0.7, 19: 0.7, 28: 0.7}, "2.3x": {9: 0.35, 19: 0.35, 28: 0.35}}
+
+
+@dataclass
+class Kernel:
+    name: str
+    kind: str  # of SHARES
+    operations: float  # floating-point
+    bytes: float  # of the device's memory, or, of the kind link, to the host
+    launches: int = 1
+    lists: int = 0
+
+    def bound(self, gpu):
+        if self.kind == "link":
+            return "link"
+        return "tensor cores" if self.kind in ("product", "attention") and self.operations / self.bytes > gpu.ridge() else "memory"
+
+    def seconds(self, gpu):
+        share = gpu.shares[self.kind]
+        bound = self.bound(gpu)
+        if bound == "tensor cores":
+            return self.operations / (share * gpu.tensor)
+        return self.bytes / (share * (gpu.link if bound == "link" else gpu.memory))
+
+
+# The kernels, as include/lazyprune/model/transformer.hpp calls them.
+
+
+def product(name, rows, inputs, outputs, add=False):
+    """x in float is rounded to bf16, multiplied by weights in bf16, and written in float; with `add` what was there is read."""
+    kind = "product" if rows > 1 else "single"
+    rounded = Kernel(f"round to bf16, for {name}", "rows" if rows > 1 else "small", 0, 6.0 * rows * inputs)
+    moved = 2.0 * rows * inputs + 2.0 * inputs * outputs + 4.0 * rows * outputs * (2 if add else 1)
+    return [rounded, Kernel(f"product {name}", kind, 2.0 * rows * inputs * outputs, moved)]
+
+
+def rows_kernel(name, rows, numbers, lists=0):
+    """Moves so many bytes a row."""
+    return Kernel(name, "rows" if rows > 16 else "small", 0, float(rows) * numbers, 1, lists)
+
+
+def pairs_of(rows, finish):
+    """Of a query and a key that it sees."""
+    return finish * (2.0 * (rows - finish) + finish + 1.0) / 2.0
+
+
+def layer(shape, rows, finish, active=None):
+    """A layer over `rows` tokens, of which the last `finish` get more than keys and values. `active`: the tokens that a decoded one sees."""
+    h, q, kv, f = shape.hidden, shape.q, shape.kv, shape.ffn
+    pairs = pairs_of(rows, finish) if active is None else float(rows * active)
+    keys = rows if active is None else active
+    kernels = [rows_kernel("norm", rows, 8.0 * h)]
+    for name in "kv":
+        kernels += product(name, rows, h, kv)
+    kernels.append(rows_kernel("rotate k", rows, 8.0 * kv + 4.0 * h / shape.heads, 1))
+    kernels.append(rows_kernel("put", rows, 12.0 * kv, 1))
+    kernels += product("q", finish, h, q)
+    kernels.append(rows_kernel("rotate q", finish, 8.0 * q + 4.0 * h / shape.heads, 1))
+    if finish > 16:
+        kernels.append(Kernel("attention", "attention", 4.0 * q * pairs, 8.0 * finish * q + 4.0 * keys * kv, 1, 1))
+    else:
+        splits = min(64, math.ceil(keys / 256))
+        parts = 4.0 * splits * finish * shape.heads * (2 + h // shape.heads)
+        kernels.append(Kernel("attention, keys split", "split", 4.0 * q * pairs, 8.0 * finish * q + 4.0 * keys * kv + parts, 1, 1))
+        kernels.append(Kernel("join of the splits", "small", 0, parts + 4.0 * finish * q))
+    kernels += product("o", finish, q, h, add=True)
+    kernels.append(rows_kernel("norm, of the feed-forward", finish, 8.0 * h))
+    kernels += product("gate and up", finish, h, 2 * f)
+    kernels.append(rows_kernel("gate", finish, 12.0 * f))
+    kernels += product("down", finish, f, h, add=True)
+    return kernels
+
+
+def probe(shape, rows):
+    """The last token's probabilities over the active ones, summed over the heads, to the host."""
+    scores = 4.0 * shape.heads * rows
+    return [
+        Kernel("probe", "small", 2.0 * shape.q * rows, 2.0 * rows * shape.kv + scores),
+        Kernel("softmax of the probe", "small", 0, 4 * scores),
+        Kernel("sum over heads", "small", 0, scores + 4.0 * rows),
+        Kernel("sums to the host", "link", 0, 4.0 * rows),
+    ]
+
+
+def moves(shape, rows, kept):
+    """Rows that stay move to the front, by way of scratch; those that go are put aside in bf16."""
+    return [
+        Kernel("rows put aside", "rows", 0, 6.0 * (rows - kept) * shape.hidden, 1, 1),
+        Kernel("rows moved together", "rows", 0, 16.0 * kept * shape.hidden, 2, 2),
+    ]
+
+
+def rows_by_layer(shape, tokens, stages):
+    rows, now = [], tokens
+    for l in range(shape.layers):
+        now = math.ceil(now * stages.get(l, 1.0) - 1e-9)
+        rows.append(now)
+    return rows
+
+
+def prefill(shape, tokens, stages):
+    """Kernels from the ids to the logits of the last token."""
+    rows = rows_by_layer(shape, tokens, stages)
+    kernels = [rows_kernel("embed", tokens, 6.0 * shape.hidden, 1)]
+    for l, n in enumerate(rows):
+        if l in stages:
+            kernels += probe(shape, rows[l - 1]) + moves(shape, rows[l - 1], n)
+        kernels += layer(shape, n, 1 if l + 1 == shape.layers else n)
+    return kernels + logits(shape)
+
+
+def logits(shape):
+    return [
+        rows_kernel("norm, of the logits", 1, 8.0 * shape.hidden),
+        *product("logits", 1, shape.hidden, shape.vocabulary),
+        Kernel("logits to the host", "link", 0, 4.0 * shape.vocabulary),
+    ]
+
+
+def decode(shape, known):
+    """A dense step of one token after `known` others."""
+    kernels = [rows_kernel("embed", 1, 6.0 * shape.hidden, 1)]
+    for _ in range(shape.layers):
+        kernels += layer(shape, 1, 1, active=known + 1)
+    return kernels + logits(shape)
+
+
+def operations(shape, rows):
+    """The cost model's (include/lazyprune/model/cost_model.hpp), every operation at the same cost."""
+    total = 2.0 * shape.hidden * shape.vocabulary
+    for l, n in enumerate(rows):
+        finish = 1 if l + 1 == len(rows) else n
+        total += n * 4.0 * shape.hidden * shape.kv + finish * 2.0 * shape.hidden * (2.0 * shape.q + 3.0 * shape.ffn)
+        total += pairs_of(n, finish) * 4.0 * shape.q
+    return total
+
+
+@dataclass
+class Expected:
+    products: float = 0
+    attention: float = 0
+    other: float = 0
+    launches: float = 0
+    stops: float = 0
+
+    def total(self):
+        return self.products + self.attention + self.other + self.launches + self.stops
+
+
+def expected(gpu, kernels, stages=0):
+    """Seconds. A stop for each stage, and one for the logits."""
+    e = Expected(stops=(stages + 1) * STOP)
+    for k in kernels:
+        e.launches += k.launches * LAUNCH + k.lists * LISTS
+        if k.name.startswith("product"):
+            e.products += k.seconds(gpu)
+        elif k.name.startswith("attention"):
+            e.attention += k.seconds(gpu)
+        else:
+            e.other += k.seconds(gpu)
+    return e
+
+
+def first_token(gpu, shape, tokens, stages):
+    return expected(gpu, prefill(shape, tokens, stages), len(stages))
+
+
+# What follows writes tables.
+
+
+def scaled(value, units):
+    """Three digits and a unit."""
+    for factor, unit in units:
+        if value >= 0.9995 * factor:
+            break
+    number = value / factor
+    return f"{number:.{max(0, 2 - int(math.floor(math.log10(number)))) if number > 0 else 0}f} {unit}".replace("1000 us", "1.00 ms")
+
+
+def count(value):
+    return "-" if value == 0 else scaled(value, ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "K"), (1, "")))
+
+
+def size(value):
+    return scaled(value, ((1e9, "GB"), (1e6, "MB"), (1e3, "KB"), (1, "B")))
+
+
+def time(value):
+    return scaled(value, ((1, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")))
+
+
+def table(heads, lines):
+    right = [not h.startswith("<") for h in heads]
+    heads = [h.lstrip("<") for h in heads]
+    yield "| " + " | ".join(heads) + " |"
+    yield "|" + "|".join("---:" if r else "---" for r in right) + "|"
+    for line in lines:
+        yield "| " + " | ".join(line) + " |"
+
+
+def kernel_lines(kernels):
+    for k in kernels:
+        intensity = f"{k.operations / k.bytes:,.0f}" if k.operations else "-"
+        cells = [k.name, count(k.operations), size(k.bytes), intensity]
+        for gpu in GPUS:
+            cells += [k.bound(gpu), f"{100 * gpu.shares[k.kind]:.0f} %", time(k.seconds(gpu))]
+        yield cells
+
+
+KERNEL_HEADS = ["<kernel", "operations", "bytes", "operations a byte"] + [h for g in GPUS for h in (f"<{g.name}: bound", "share", "time")]
+
+
+def tables(name, tokens):
+    shape = SHAPES[name]
+    yield f"### Kernels of a prefill: {name}, {tokens:,} tokens"
+    yield ""
+    yield f"A dense layer ({time(sum(k.seconds(A100) for k in layer(shape, tokens, tokens)))} on the A100, " \
+          f"{time(sum(k.seconds(H100) for k in layer(shape, tokens, tokens)))} on the H100), a stage that keeps 70 % of the tokens, and what begins and ends a prefill:"
+    yield ""
+    kept = math.ceil(0.7 * tokens)
+    once = [rows_kernel("embed", tokens, 6.0 * shape.hidden)]
+    yield from table(KERNEL_HEADS, kernel_lines(once + layer(shape, tokens, tokens) + probe(shape, tokens) + moves(shape, tokens, kept) + logits(shape)))
+    yield ""
+    yield f"### The first token: {name}, {tokens:,} tokens"
+    yield ""
+    lines = []
+    for gpu in GPUS:
+        dense = first_token(gpu, shape, tokens, {}).total()
+        for schedule, stages in SCHEDULES.items():
+            e = first_token(gpu, shape, tokens, stages)
+            rows = rows_by_layer(shape, tokens, stages)
+            work = operations(shape, rows)
+            lines.append([gpu.name, schedule, *(time(t) for t in (e.products, e.attention, e.other, e.launches, e.stops, e.total())),
+                          f"{100 * work / e.total() / gpu.tensor:.0f} %", f"{dense / e.total():.2f}x",
+                          f"{operations(shape, rows_by_layer(shape, tokens, {})) / work:.2f}x"])
+    yield from table(["<GPU", "<schedule", "products", "attention", "other kernels", "launches", "stops", "first token", "of peak", "speedup",
+                      "operations alone"], lines)
+    yield ""
+    yield f"### By length, {name}"
+    yield ""
+    lines = []
+    for n in (1024, 2048, 3376, 4096, 8192, 16384, 32768):
+        cells = [f"{n:,}"]
+        for gpu in GPUS:
+            dense = first_token(gpu, shape, n, {}).total()
+            cells += [time(dense), *(f"{dense / first_token(gpu, shape, n, SCHEDULES[s]).total():.2f}x" for s in ("drawn", "2.3x")),
+                      time(expected(gpu, decode(shape, n)).total())]
+        lines.append(cells)
+    yield from table(["prompt"] + [h for g in GPUS for h in (f"{g.name}: dense", "drawn", "2.3x", "a token after it, dense")], lines)
+    yield ""
+    yield f"### A decoded token: {name}, after {tokens:,} tokens"
+    yield ""
+    yield from table(KERNEL_HEADS, kernel_lines(layer(shape, 1, 1, active=tokens + 1) + logits(shape)))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--shape", choices=sorted(SHAPES), default="llama-2-7b")
+    parser.add_argument("-P", "--prompt", type=int, default=3376)
+    flags = parser.parse_args()
+    if flags.prompt < 17:
+        parser.error(f"-P: expected 17 tokens or more, found {flags.prompt}")
+    print("\n".join(tables(flags.shape, flags.prompt)))
+    print("\nShares, and why:\n")
+    for kind, (a100, h100, why) in SHARES.items():
+        print(f"- {kind}: {100 * a100:.0f} and {100 * h100:.0f} %: {why}.")
+
+
+if __name__ == "__main__":
+    main()

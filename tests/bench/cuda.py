@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""bench/cuda without a GPU: cuda.py PROGRAM, which is lazyprune with the backend cuda on the imitated device."""
+import csv
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+HERE = os.path.join(ROOT, "bench", "cuda")
+sys.path.insert(0, HERE)
+import report  # noqa: E402  its folder is known only now
+import roofline  # noqa: E402
+from roofline import A100, GPUS, H100, SCHEDULES, SHAPES, Kernel  # noqa: E402
+
+PROGRAM = sys.argv[1]
+LLAMA = SHAPES["llama-2-7b"]
+PAPER = 3376
+
+
+def written(path, text, mode=0o644):
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.chmod(path, mode)
+
+
+class Roofline(unittest.TestCase):
+    def test_what_bounds_a_kernel(self):
+        self.assertEqual([round(gpu.ridge()) for gpu in GPUS], [153, 295])
+        self.assertAlmostEqual(Kernel("", "product", 0.75 * 312e12, 1e9).seconds(A100), 1)
+        self.assertAlmostEqual(Kernel("", "product", 1, 0.60 * 3352e9).seconds(H100), 1)  # by the memory
+        self.assertAlmostEqual(Kernel("", "rows", 0, 0.75 * 2039e9).seconds(A100), 1)
+        self.assertAlmostEqual(Kernel("", "link", 0, 12.5e9).seconds(A100), 1)
+        self.assertEqual(Kernel("", "product", 154, 1).bound(A100), "tensor cores")
+        self.assertEqual(Kernel("", "product", 154, 1).bound(H100), "memory")
+
+    def test_operations(self):
+        weights = 4 * 4096**2 + 3 * 4096 * 11008
+        layers = 31 * (2 * weights * PAPER + 4 * 4096 * PAPER * (PAPER + 1) // 2)
+        last = 2 * 2 * 4096**2 * PAPER + 2 * (weights - 2 * 4096**2) + 4 * 4096 * PAPER
+        self.assertEqual(roofline.operations(LLAMA, [PAPER] * 32), layers + last + 2 * 4096 * 32000)
+
+    def test_the_kernels_do_what_the_cost_model_counts(self):
+        for shape in SHAPES.values():
+            for stages in SCHEDULES.values():
+                done = sum(k.operations for k in roofline.prefill(shape, PAPER, stages) if k.name.startswith(("product", "attention")))
+                self.assertEqual(done, roofline.operations(shape, roofline.rows_by_layer(shape, PAPER, stages)))
+
+    def test_schedules(self):
+        rows = roofline.rows_by_layer(LLAMA, PAPER, SCHEDULES["drawn"])
+        self.assertEqual(rows, [3376] * 9 + [2364] * 10 + [1655] * 9 + [1159] * 4)
+        dense = roofline.operations(LLAMA, [PAPER] * 32)
+        self.assertAlmostEqual(dense / roofline.operations(LLAMA, rows), 1.47, 2)
+        faster = roofline.rows_by_layer(LLAMA, PAPER, SCHEDULES["2.3x"])
+        self.assertAlmostEqual(dense / roofline.operations(LLAMA, faster), 2.30, 2)
+
+    def test_a_decoded_token_reads_the_weights_and_the_cache(self):
+        moved = sum(k.bytes for k in roofline.decode(LLAMA, PAPER) if k.name.startswith(("product", "attention")))
+        weights = 2 * (32 * (4 * 4096**2 + 3 * 4096 * 11008) + 4096 * 32000)
+        cache = 32 * 2 * 2 * 4096 * (PAPER + 1)
+        self.assertGreater(moved, weights + cache)
+        self.assertLess(moved, 1.01 * (weights + cache))
+
+    def test_the_page_has_the_tables(self):
+        with open(os.path.join(HERE, "README.md"), encoding="utf-8") as file:
+            page = file.read()
+        made = subprocess.run([sys.executable, "-B", os.path.join(HERE, "roofline.py")], check=True, capture_output=True, text=True).stdout
+        self.assertIn(made, page)
+
+
+class Report(unittest.TestCase):
+    def test_ratios(self):
+        with tempfile.TemporaryDirectory() as folder:
+            common = '"isa": "sm_80", "peak_bytes": 1, '
+            dense = '{%s"policy": "dense", "test": "pp3376", "tokens_per_s": 10.0, "seconds": 0.5, "share_of_peak": 0.3, "overhead_share": 0.0}' % common
+            pruned = ('{%s"policy": "--stages", "test": "pp3376", "tokens_per_s": 20.0, "seconds": 0.25, "speedup": 2.0, "predicted_speedup": 2.5, '
+                      '"overhead_share": 0.01}' % common)
+            written(os.path.join(folder, "llama-2-7b_3376_fast.json"), f"[{dense}, {pruned}]")
+            written(os.path.join(folder, "llama-2-7b_32768_drawn.json"), '{"error": "no room"}')
+            runs = report.results_in(folder, A100)
+            self.assertEqual([run[0] for run in runs], [("llama-2-7b", 32768, "drawn"), ("llama-2-7b", 3376, "fast")])
+            first, second = runs[1][2]
+            self.assertAlmostEqual(first["measured_over_expected"], 0.5 / roofline.first_token(A100, LLAMA, PAPER, {}).total())
+            self.assertIsNone(second["measured_over_expected"])  # nobody computed that schedule
+            self.assertAlmostEqual(second["measured_over_predicted"], 0.8)
+            text = "\n".join(report.report("A100", [], runs))
+            self.assertIn("| 32,768 | drawn | no room |", text)
+            self.assertIn("| 3,376 | fast | 500 ms | 30.0 % |", text)
+            self.assertIn("| 250 ms |  | 2.00x | 2.50x | 0.80 | 1.0 % |", text)
+
+
+class Run(unittest.TestCase):
+    """run.sh on a machine whose nvidia-smi says what a test wants."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        os.mkdir(self.path("bin"))
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def nvidia_smi(self, body):
+        written(self.path("bin/nvidia-smi"), "#!/bin/sh\n" + body, 0o755)
+
+    def a_gpu(self):
+        self.nvidia_smi('case "$*" in *=name*) echo NVIDIA A100-SXM4-80GB ;; *=compute_cap*) echo 8.0 ;; *) echo 580, 80 GiB ;; esac\n')
+
+    def run_sh(self, **variables):
+        environment = dict(os.environ, PATH=self.path("bin") + os.pathsep + os.environ["PATH"], BUILD=self.path("build"), OUT=self.path("out"))
+        environment.update(variables)
+        return subprocess.run(["sh", os.path.join(HERE, "run.sh")], env=environment, capture_output=True, text=True, check=False)
+
+    def complaint(self, **variables):
+        result = self.run_sh(**variables)
+        self.assertEqual(result.returncode, 1, result)
+        self.assertEqual(result.stderr.count("\n"), 1, result)
+        return result.stderr
+
+    def test_without_a_gpu(self):
+        self.nvidia_smi("exit 9\n")
+        self.assertEqual(self.complaint(), "error: nvidia-smi: expected a GPU, found none\n")
+        self.nvidia_smi('case "$*" in *=name*) echo Tesla V100 ;; *) echo 7.0 ;; esac\n')
+        self.assertEqual(self.complaint(), "error: Tesla V100: expected compute capability 8.0 or more, found 7.0\n")
+
+    def test_what_is_not_there(self):
+        self.a_gpu()
+        self.assertEqual(self.complaint(STEPS="table"), "error: STEPS: expected sanitizer, tests or tables, found table\n")
+        self.assertEqual(self.complaint(STEPS="tables", PROGRAM="/nowhere"), "error: /nowhere: expected a program, found none\n")
+        self.assertEqual(self.complaint(PROGRAM=PROGRAM), "error: PROGRAM: expected STEPS=tables with it, found sanitizer tests tables\n")
+
+    def test_tables(self):
+        self.a_gpu()
+        flags = dict(STEPS="tables", PROGRAM=PROGRAM, SHAPES="pocket", PROMPTS="16 24", SCHEDULES="drawn", STAGES="1:0.5", PREDICT="1", REPETITIONS="1")
+        result = self.run_sh(**flags)
+        self.assertEqual(result.returncode, 0, result)
+        with open(self.path("out/nvidia-a100-sxm4-80gb.csv"), encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        self.assertEqual([(row["prompt"], row["schedule"], row["test"]) for row in rows],
+                         [(p, s, t) for p in ("16", "24") for t in (f"pp{p}", "tg1") for s in ("dense", "drawn")])
+        for row in rows:
+            self.assertGreater(float(row["share_of_peak"]), 0)
+            self.assertEqual(row["measured_over_predicted"] != "", row["schedule"] == "drawn" and row["test"] != "tg1")
+            self.assertEqual(row["expected_seconds"], "")  # of a shape that nobody computed
+        with open(self.path("out/nvidia-a100-sxm4-80gb.md"), encoding="utf-8") as file:
+            page = file.read()
+        self.assertIn("# Measured on NVIDIA A100-SXM4-80GB\n", page)
+        self.assertIn("- tests: not run on it at this commit\n", page)
+        self.assertIn("\n| 16 | drawn | ", page)
+
+        # What is there is not measured again; the next prompt finds no room, and one more a fault.
+        broken = self.path("broken")
+        written(broken, "#!/bin/sh\necho 'lazyprune: cuda: weights: expected 8 bytes, found cudaErrorMemoryAllocation: out of memory' >&2; exit 3\n", 0o755)
+        flags.update(PROGRAM=broken)
+        self.assertEqual(self.run_sh(**flags).returncode, 0)
+        flags.update(PROMPTS="16 24 32")
+        self.assertEqual(self.run_sh(**flags).returncode, 0)
+        with open(self.path("out/nvidia-a100-sxm4-80gb.md"), encoding="utf-8") as file:
+            self.assertIn("| 32 | drawn | no room |", file.read())
+        written(broken, "#!/bin/sh\necho device: it >&2; echo 'lazyprune: cuda: launch: expected success, found cudaErrorLaunchFailure' >&2; exit 3\n", 0o755)
+        flags.update(PROMPTS="40")
+        self.assertEqual(self.complaint(**flags), "error: lazyprune: cuda: launch: expected success, found cudaErrorLaunchFailure\n")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
