@@ -37,6 +37,7 @@ done
 
 # The GPU that CUDA takes is the first of those that are left to it.
 command -v nvidia-smi >/dev/null || fail "nvidia-smi: expected a machine with an NVIDIA GPU and its driver, found none"
+export CUDA_DEVICE_ORDER=PCI_BUS_ID # as nvidia-smi counts
 first=${CUDA_VISIBLE_DEVICES:-0}
 ask() {
   nvidia-smi -i "${first%%,*}" --query-gpu="$1" --format=csv,noheader 2>/dev/null

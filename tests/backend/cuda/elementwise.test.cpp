@@ -12,6 +12,18 @@ using namespace lazyprune;
 using namespace lazyprune_test;
 using device::launch;
 
+namespace {
+
+__global__ void sum_and_most(device::global<const float> in, device::global<float> to) {
+  const float sum = device::block_sum(in[threadIdx.x], device::shared_memory<float>(0));
+  __syncthreads();
+  const float most = device::block_most(in[threadIdx.x], device::shared_memory<float>(0));
+  to[2 * threadIdx.x] = sum;
+  to[2 * threadIdx.x + 1] = most;
+}
+
+}  // namespace
+
 TEST_CASE("rows become bf16 with zeros behind them") {
   const auto x = normal_floats(3 * 7, 1);
   on_device<float> from(x);
@@ -39,14 +51,7 @@ TEST_CASE("a block's sum and largest number are those of all its threads, the sa
     std::vector<float> x(warps * 32);
     for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * 7 % 97) - 200;
     on_device<float> from(x), out(2 * x.size());
-    const auto kernel = +[](device::global<const float> in, device::global<float> to) {
-      const float sum = device::block_sum(in[threadIdx.x], device::shared_memory<float>(0));
-      __syncthreads();
-      const float most = device::block_most(in[threadIdx.x], device::shared_memory<float>(0));
-      to[2 * threadIdx.x] = sum;
-      to[2 * threadIdx.x + 1] = most;
-    };
-    launch(kernel, {1}, {warps * 32}, warps * sizeof(float), device::stream(), from.data(), out.data());
+    launch(sum_and_most, {1}, {warps * 32}, warps * sizeof(float), device::stream(), from.data(), out.data());
     float sum = 0, most = x[0];
     for (const float value : x) sum += value, most = std::max(most, value);
     const auto got = out.numbers();
