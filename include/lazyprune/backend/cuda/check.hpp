@@ -23,7 +23,7 @@ inline void check(cudaError_t answer, std::string_view where, std::string_view e
 
 inline void check(cublasStatus_t answer, std::string_view where) {
   if (answer == CUBLAS_STATUS_SUCCESS) return;
-  throw error("cuda", where, "success", std::string("cuBLAS: ") + cublasLtGetStatusString(answer), error_code::io);
+  throw error("cuda", where, "success", std::string("cuBLAS: ") + cublasLtGetStatusName(answer), error_code::io);
 }
 
 }  // namespace device

@@ -11,7 +11,7 @@
 #include <vector>
 
 enum cublasStatus_t { CUBLAS_STATUS_SUCCESS = 0, CUBLAS_STATUS_INVALID_VALUE = 7, CUBLAS_STATUS_NOT_SUPPORTED = 15 };
-inline const char* cublasLtGetStatusString(cublasStatus_t s) {
+inline const char* cublasLtGetStatusName(cublasStatus_t s) {
   return s == CUBLAS_STATUS_SUCCESS         ? "CUBLAS_STATUS_SUCCESS"
          : s == CUBLAS_STATUS_INVALID_VALUE ? "CUBLAS_STATUS_INVALID_VALUE"
                                             : "CUBLAS_STATUS_NOT_SUPPORTED";
