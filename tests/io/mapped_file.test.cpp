@@ -60,13 +60,13 @@ TEST_CASE("parts come and go, the bytes stay what they are") {
   const auto path = folder.write("large", text);
   for (const file_access how : {file_access::map, file_access::read}) {
     const mapped_file file(path, how);
-    file.will_need(file.bytes().subspan(5000, 100'000));
+    file.come_into_memory(file.bytes().subspan(5000, 100'000));
     CHECK(file.text() == text);
     const std::size_t before = resident_file_bytes();
     file.release(file.bytes().subspan(5000));
     if (how == file_access::map) CHECK(resident_file_bytes() + (7 << 20) < before);  // all but the two pages at the beginning
     CHECK(file.text() == text);
-    file.will_need({});
+    file.come_into_memory({});
     file.release({});
   }
 }

@@ -367,9 +367,10 @@ class checkpoint_weights {
     const std::span<const std::byte> file = t.file->bytes(), own = t.stored->data;
     const auto first = static_cast<std::size_t>(own.data() - file.data());
     const std::size_t end = std::min(first + own.size() + ahead, file.size());
-    std::size_t& asked = asked_[t.file];
-    const std::size_t begin = first <= asked && asked <= end ? asked : first;
-    ahead_.ask(*t.file, file.subspan(begin, end - begin));
+    auto& [begin, asked] = asked_.try_emplace(t.file, first, first).first->second;
+    if (first < begin || first > asked) begin = asked = first;
+    if (end <= asked) return;
+    ahead_.ask(*t.file, file.subspan(asked, end - asked));
     asked = end;
   }
 
@@ -378,7 +379,7 @@ class checkpoint_weights {
   // A source is asked through const functions.
   mutable std::map<std::pair<std::uint32_t, std::size_t>, ggml_rows> readers_;  // by type and head_dim
   mutable std::vector<std::vector<std::byte>> vectors_;
-  mutable std::map<const mapped_file*, std::size_t> asked_;  // up to which byte they are read ahead
+  mutable std::map<const mapped_file*, std::pair<std::size_t, std::size_t>> asked_;  // from which byte to which they are read ahead
   mutable read_ahead ahead_;
 };
 

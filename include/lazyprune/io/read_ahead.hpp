@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Files come into memory while others compute: asking for a page already takes the system some time, which a thread of its own spends here.
+// Files come into memory while others compute: a thread of its own waits for them.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,7 @@ class read_ahead {
       const auto [file, part] = parts_.front();
       parts_.pop_front();
       lock.unlock();
-      file->will_need(part);
+      file->come_into_memory(part);
       lock.lock();
     }
   }
