@@ -49,3 +49,17 @@ TEST_CASE("arrays that share memory do not overlap, and each is there as long as
   std::ranges::sort(begins);
   for (std::size_t i = 1; i < begins.size(); ++i) CHECK(begins[i] >= begins[i - 1] + bytes);
 }
+
+TEST_CASE("a copy shares the memory, which is there as long as one of them is") {
+  for (const std::size_t bytes : {std::size_t{64}, std::size_t{1} << 20, std::size_t{5} << 20}) {
+    large_array copy;
+    {
+      large_array first(bytes);
+      copy = first;
+      CHECK(copy.data() == first.data());
+      CHECK(copy.bytes() == bytes);
+      first.data()[bytes - 1] = std::byte{7};
+    }
+    CHECK(copy.data()[bytes - 1] == std::byte{7});
+  }
+}

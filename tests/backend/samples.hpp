@@ -49,8 +49,9 @@ class stored {
 class rows_from_the_end final : public lazyprune::row_reader {
  public:
   explicit rows_from_the_end(std::size_t rows) : rows_(rows) {}
-  void read(const lazyprune::tensor& matrix, std::size_t row, std::byte* to) const override {
-    std::memcpy(to, matrix.data + (rows_ - 1 - row) * matrix.row_bytes(), matrix.row_bytes());
+  void read(const lazyprune::tensor& matrix, std::size_t row, std::size_t first, std::size_t count, std::byte* to) const override {
+    const std::size_t size = size_of(matrix.type);
+    std::memcpy(to, matrix.data + (rows_ - 1 - row) * matrix.row_bytes() + first * size, count * size);
   }
 
  private:

@@ -81,6 +81,32 @@ TEST_CASE("widening a part of an unaligned tensor") {
   CHECK(out == std::vector<double>{-2, 0.5});
 }
 
+TEST_CASE("a part of a row, where it lies or as it is read") {
+  struct doubled final : row_reader {
+    void read(const tensor& matrix, std::size_t row, std::size_t first, std::size_t count, std::byte* to) const override {
+      std::vector<float> numbers(count);
+      widen(tensor{matrix.type, matrix.rows, matrix.columns, matrix.data}, row * matrix.columns + first, count, numbers.data());
+      for (float& number : numbers) number *= 2;
+      std::memcpy(to, numbers.data(), count * 4);
+    }
+  } const reader;
+  std::vector<float> numbers(3 * 300);
+  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i);
+  const auto* const data = reinterpret_cast<const std::byte*>(numbers.data());
+  const tensor plain{dtype::f32, 3, 300, data}, read{dtype::f32, 2, 300, data, &reader, 1};
+  float room[300] = {};
+  auto* const to = reinterpret_cast<std::byte*>(room);
+  CHECK(plain.row(2, to) == data + 2 * 1200);
+  CHECK(plain.row(2, 256, 44, to) == data + 2 * 1200 + 1024);
+  CHECK(room[0] == 0);
+  CHECK(read.row(1, 256, 44, to) == to);
+  CHECK(room[0] == 2 * 856);
+  CHECK(room[43] == 2 * 899);
+  CHECK(room[44] == 0);
+  CHECK(read.row(0, to) == to);
+  CHECK(room[299] == 2 * 599);
+}
+
 TEST_CASE("names and sizes") {
   CHECK(name_of(dtype::f32) == "f32");
   CHECK(name_of(dtype::f16) == "f16");

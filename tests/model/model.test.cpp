@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <string_view>
@@ -136,32 +137,39 @@ TEST_CASE("of a head that rotates in part, what turns together is loaded half a 
 
 namespace {
 
-/// A source that wants to know what is packed.
+/// A source that wants to know of its matrices how long they are read.
 struct returned {
   random_source numbers;
-  std::map<std::string, std::size_t>* bytes;  // of the matrices given out
-  std::size_t* given_back;
+  std::size_t* given;
+  std::shared_ptr<std::size_t> read;  // so many have not come back
 
   bool contains(std::string_view name) const { return numbers.contains(name); }
   tensor get(std::string_view name, std::size_t rows, std::size_t columns) const {
-    const tensor t = numbers.get(name, rows, columns);
-    if (rows > 1) (*bytes)[std::string(name)] = t.bytes();
+    tensor t = numbers.get(name, rows, columns);
+    if (rows > 1) t.held = std::shared_ptr<const void>(t.data, [all = read](const void*) { --*all; });
+    *given += rows > 1;
+    *read += rows > 1;
     return t;
   }
-  void release(const tensor& t) const { *given_back += t.bytes(); }
 };
 
 }  // namespace
 
-TEST_CASE("a source is told of every matrix that is packed, if it wants to know") {
-  reference<float> backend{execution{}};
-  std::map<std::string, std::size_t> matrices;
-  std::size_t given_back = 0;
-  load_model(backend, two_layers(), returned{random_source(two_layers(), dtype::f32), &matrices, &given_back});
-  std::size_t all = 0;
-  for (const auto& [name, bytes] : matrices) all += bytes;
-  CHECK(matrices.size() == 2 * 7 + 2);
-  CHECK(given_back == all);
+TEST_CASE("a source learns when a matrix is read no more: whole or in slices, those of a layer when it is packed") {
+  for (const bool fused : {false, true}) {
+    model_config c = two_layers();
+    c.fused = fused;
+    reference<float> backend{execution{}};
+    std::size_t given = 0;
+    const auto read = std::make_shared<std::size_t>(0);
+    std::vector<std::size_t> after_layers;
+    load_options options;
+    options.progress = [&](std::size_t, std::size_t) { after_layers.push_back(*read); };
+    load_model(backend, c, returned{random_source(c, dtype::f32), &given, read}, options);
+    CHECK(given == (fused ? 2 * 4 + 2 : 2 * 7 + 2));
+    CHECK(*read == 0);
+    CHECK(after_layers == std::vector<std::size_t>(3, 0));
+  }
 }
 
 namespace {

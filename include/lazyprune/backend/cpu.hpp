@@ -9,6 +9,7 @@
 #include <lazyprune/backend/cpu/linear_layers.hpp>
 #include <lazyprune/backend/cpu/parallel.hpp>
 #include <lazyprune/backend/cpu/stored_activations.hpp>
+#include <lazyprune/backend/cpu/task_queue.hpp>
 #include <lazyprune/backend/execution.hpp>
 #include <lazyprune/backend/host.hpp>
 
@@ -48,6 +49,10 @@ class cpu : public host_backend<float> {
 
   matrix pack(std::span<const tensor> parts, dtype as) const { return matrix(parts, as, threads_); }
   matrix pack_gated(const tensor& gate, const tensor& up, dtype as) const { return matrix(gate, up, as, threads_); }
+  template <class Load>
+  void pack_together(const Load& load) const {
+    detail::with_tasks(threads_, load);
+  }
 
   void embed(const matrix& table, std::span<const std::uint32_t> ids, double scale, rows_view<float> out) const {
     const auto by = static_cast<float>(scale);

@@ -17,12 +17,16 @@ inline namespace v0 {
 
 /// Uninitialised memory on a cache line's boundary. From some hundred KB on it comes in pages of 2 MiB where the system has them: the first
 /// touch of small ones, one at a time, takes longer than writing them, and products would wait for their addresses. Arrays smaller than
-/// such a page lie in blocks with others, and a block goes back when the last of them does.
+/// such a page lie in blocks with others, and a block goes back when the last of them does. Copies share the memory.
 class large_array {
  public:
+  static constexpr std::size_t page = std::size_t{2} << 20;
+
   large_array() = default;
   explicit large_array(std::size_t bytes) : data_(bytes ? allocate(bytes) : nullptr), bytes_(bytes) {}
 
+  large_array(const large_array&) = default;
+  large_array& operator=(const large_array&) = default;
   large_array(large_array&& other) noexcept : data_(std::move(other.data_)), bytes_(std::exchange(other.bytes_, 0)) {}
   large_array& operator=(large_array&& other) noexcept {
     data_ = std::move(other.data_);
@@ -37,7 +41,7 @@ class large_array {
  private:
   using memory = std::shared_ptr<std::byte>;
 
-  static constexpr std::size_t line = 64, page = std::size_t{2} << 20, small = page / 8, own_pages = 2 * page, block_bytes = 8 * page;
+  static constexpr std::size_t line = 64, small = page / 8, own_pages = 2 * page, block_bytes = 8 * page;
 
   static memory allocate(std::size_t bytes) {
     if (bytes < small) return fresh(bytes, line);

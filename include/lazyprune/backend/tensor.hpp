@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <string_view>
 #include <vector>
 
@@ -25,8 +26,12 @@ class row_reader {
  public:
   virtual ~row_reader() = default;
 
-  /// Writes the numbers of a row of the matrix, as many as it has columns, in the matrix's type. Any number of threads may read.
-  virtual void read(const tensor& matrix, std::size_t row, std::byte* to) const = 0;
+  /// Parts of a row begin at multiples of this: no block of a quantized type is cut.
+  static constexpr std::size_t unit = 256;
+
+  /// Writes `count` numbers of a row of the matrix, from column `first` on, a multiple of `unit`, in the matrix's type; `count` is one,
+  /// too, but at the row's end. Any number of threads may read.
+  virtual void read(const tensor& matrix, std::size_t row, std::size_t first, std::size_t count, std::byte* to) const = 0;
 };
 
 /// A matrix (rows, columns), or a vector (1, columns), in row-major order, little-endian. Data and reader belong to the source
@@ -38,14 +43,17 @@ struct tensor {
   const std::byte* data;
   const row_reader* reader = nullptr;  // of a matrix whose data only it can read; none: the numbers themselves
   std::size_t first_row = 0;           // of what the reader reads
+  std::shared_ptr<const void> held{};  // whoever reads the data keeps a copy of it; the source may be told when the last one goes
 
   std::size_t row_bytes() const { return columns * size_of(type); }
   std::size_t bytes() const { return rows * row_bytes(); }
 
   /// The numbers of a row, where they lie or as they are read into `room` (row_bytes()).
-  const std::byte* row(std::size_t r, std::byte* room) const {
-    if (!reader) return data + r * row_bytes();
-    reader->read(*this, first_row + r, room);
+  const std::byte* row(std::size_t r, std::byte* room) const { return row(r, 0, columns, room); }
+  /// The same of a part of it: `count` numbers from column `first` on, as row_reader::read has them.
+  const std::byte* row(std::size_t r, std::size_t first, std::size_t count, std::byte* room) const {
+    if (!reader) return data + r * row_bytes() + first * size_of(type);
+    reader->read(*this, first_row + r, first, count, room);
     return room;
   }
 };

@@ -151,7 +151,8 @@ struct keep_one {
 }  // namespace detail
 
 /// What a model's weights are made with. The matrices that `pack` and `pack_gated` get may have a reader: their rows are asked for by
-/// tensor::row. The vectors that `load` gets have none.
+/// tensor::row. The vectors that `load` gets have none. A packer may have `pack_together(load)`: it calls load(), and the matrices made in
+/// there need not be whole before it returns, so that threads go on from one to the next; until then it holds copies of their tensors.
 template <class B>
 concept weight_packer = requires(B b, std::span<const tensor> parts, const tensor& part, dtype as) {
   { b.pack(parts, as) } -> std::same_as<typename B::matrix>;

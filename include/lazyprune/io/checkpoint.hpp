@@ -317,7 +317,8 @@ class checkpoint_weights {
   bool contains(std::string_view name) const { return files_.contains(name); }
 
   /// The tensor, which must have this shape; with one row it may also be a vector. Throws `error` otherwise. It is about to be read, so
-  /// where it is mapped it begins to come into memory. It is valid as long as this object and the checkpoint are.
+  /// where it is mapped it begins to come into memory, and when the last copy of a matrix goes, it does not stand there any more. It is
+  /// valid as long as this object and the checkpoint are.
   tensor get(std::string_view name, std::size_t rows, std::size_t columns) const {
     const placed_tensor& placed = files_.of_shape(name, rows, columns);
     const stored_tensor& t = *placed.stored;
@@ -326,6 +327,7 @@ class checkpoint_weights {
     come_into_memory(placed);
 
     tensor result{plain.value_or(rows == 1 ? dtype::f32 : widened_), rows, columns, t.data.data()};
+    if (rows > 1) result.held = {t.data.data(), [file = placed.file, read = t.data](const void*) { file->release(read); }};
     if (plain && head_dim == 0) return result;
     const ggml_type& type = *ggml_type_of(t.type);
     if (rows > 1)
@@ -342,18 +344,12 @@ class checkpoint_weights {
     return {t->file->name(), static_cast<std::size_t>(t->stored->data.data() - t->file->bytes().data())};
   }
 
-  /// A tensor that `get` has given out is not needed any more: what is mapped of it does not stand in memory.
-  void release(const tensor& t) const {
-    for (const auto& [name, placed] : files_.tensors())
-      if (placed.stored->data.data() == t.data) return placed.file->release(placed.stored->data);
-  }
-
  private:
   /// The numbers of a vector of whole blocks, in their own order.
   const std::byte* numbers_of(const tensor& vector, const ggml_type& type, std::size_t head_dim) const {
     const std::size_t unit = size_of(vector.type);
     std::vector<std::byte> in_file(vector.bytes()), numbers(vector.bytes());
-    ggml_rows(type).read(vector, 0, in_file.data());
+    ggml_rows(type).read(vector, 0, 0, vector.columns, in_file.data());
     for (std::size_t i = 0; i < vector.columns; ++i)
       std::memcpy(numbers.data() + i * unit, in_file.data() + (head_dim > 0 ? detail::interleaved_row(i, head_dim) : i) * unit, unit);
     return vectors_.emplace_back(std::move(numbers)).data();

@@ -32,27 +32,27 @@ class ggml_rows final : public row_reader {
   /// `head_dim`: of matrices whose rows are interleaved, else 0.
   explicit ggml_rows(const ggml_type& type, std::size_t head_dim = 0) : type_(type), head_dim_(head_dim) {}
 
-  void read(const tensor& matrix, std::size_t row, std::byte* to) const override {
+  void read(const tensor& matrix, std::size_t row, std::size_t first, std::size_t count, std::byte* to) const override {
     const std::size_t place = head_dim_ > 0 ? detail::interleaved_row(row, head_dim_) : row;
-    const std::byte* from = matrix.data + place * (matrix.columns / type_.values * type_.bytes);
+    const std::byte* from = matrix.data + (place * matrix.columns + first) / type_.values * type_.bytes;
     if (type_.values == 1) {
       assert(type_.bytes == size_of(matrix.type));
-      std::memcpy(to, from, matrix.row_bytes());
+      std::memcpy(to, from, count * type_.bytes);
       return;
     }
     float values[part];
-    for (std::size_t done = 0; done < matrix.columns; done += part) {
-      const std::size_t count = std::min(part, matrix.columns - done), blocks = count / type_.values;
+    for (std::size_t done = 0; done < count; done += part) {
+      const std::size_t some = std::min(part, count - done), blocks = some / type_.values;
       type_.dequantize(from, blocks, values);
       from += blocks * type_.bytes;
-      to = store(values, count, matrix.type, to);
+      to = store(values, some, matrix.type, to);
     }
   }
 
  private:
   // A part of a row at a time, so that what is written as bf16 is rounded while the nearest cache has it.
   static constexpr std::size_t part = 1024;
-  static_assert(part % 256 == 0);
+  static_assert(part % unit == 0);
 
   static std::byte* store(const float* values, std::size_t count, dtype as, std::byte* to) {
     if (as == dtype::f32) {

@@ -36,7 +36,7 @@ struct model {
 
 struct load_options {
   std::optional<dtype> as;                                           // f32 or bf16; none: bf16 where the source has it so, else f32
-  std::function<void(std::size_t done, std::size_t of)> progress{};  // layers packed
+  std::function<void(std::size_t done, std::size_t of)> progress{};  // layers asked for, which are packed soon after
 };
 
 namespace detail {
@@ -65,9 +65,10 @@ inline void check_shape(const model_config& c) {
 
 /// Rows of a matrix, or numbers of a vector. One without data yields parts without.
 inline tensor slice(const tensor& t, std::size_t first, std::size_t count) {
-  if (t.reader) return {t.type, count, t.columns, t.data, t.reader, t.first_row + first};
+  if (t.reader) return {t.type, count, t.columns, t.data, t.reader, t.first_row + first, t.held};
   const std::size_t unit = t.rows == 1 ? size_of(t.type) : t.row_bytes();
-  return {t.type, t.rows == 1 ? 1 : count, t.rows == 1 ? count : t.columns, t.data ? t.data + first * unit : nullptr};
+  const std::byte* const data = t.data ? t.data + first * unit : nullptr;
+  return {t.type, t.rows == 1 ? 1 : count, t.rows == 1 ? count : t.columns, data, nullptr, 0, t.held};
 }
 
 /// Takes tensors from a source and packs them.
@@ -81,6 +82,17 @@ class model_loader {
       : backend_(backend), config_(config), source_(source), options_(options) {}
 
   model_weights<Backend> load() const {
+    std::optional<model_weights<Backend>> weights;
+    const auto all = [&] { weights = load_all(); };
+    if constexpr (requires { backend_.pack_together(all); })
+      backend_.pack_together(all);
+    else
+      all();
+    return std::move(*weights);
+  }
+
+ private:
+  model_weights<Backend> load_all() const {
     const std::string embedding = "model.embed_tokens.weight", head = "lm_head.weight";
     // Tied models may be stored either way.
     const bool only_head = config_.tied && !source_.contains(embedding) && source_.contains(head);
@@ -92,7 +104,6 @@ class model_loader {
             .head = config_.tied ? std::nullopt : std::optional(packed(head, config_.vocabulary, config_.hidden))};
   }
 
- private:
   static std::string name_of(std::size_t layer) { return "model.layers." + std::to_string(layer) + "."; }
 
   /// The layers in the order in which the source has them, where it says so: many files have layer 10 behind layer 1, and to wait for one
@@ -151,31 +162,20 @@ class model_loader {
       return {packed(attention + "q_proj.weight", q_size, hidden, true), packed(attention + "k_proj.weight", kv_size, hidden, true),
               packed(attention + "v_proj.weight", kv_size, hidden)};
     const tensor all = source_.get(attention + "qkv_proj.weight", q_size + 2 * kv_size, hidden);
-    std::array<matrix, 3> result{pack(slice(all, 0, q_size), true), pack(slice(all, q_size, kv_size), true),
-                                 pack(slice(all, q_size + kv_size, kv_size))};
-    release(all);
-    return result;
+    return {pack(slice(all, 0, q_size), true), pack(slice(all, q_size, kv_size), true), pack(slice(all, q_size + kv_size, kv_size))};
   }
   matrix packed_gate_up(const std::string& mlp, std::size_t ffn, std::size_t hidden) const {
     if (config_.fused) {
       const tensor both = source_.get(mlp + "gate_up_proj.weight", 2 * ffn, hidden);
-      matrix result = backend_.pack_gated(slice(both, 0, ffn), slice(both, ffn, ffn), type_for(both));
-      release(both);
-      return result;
+      return backend_.pack_gated(slice(both, 0, ffn), slice(both, ffn, ffn), type_for(both));
     }
     const tensor gate = source_.get(mlp + "gate_proj.weight", ffn, hidden), up = source_.get(mlp + "up_proj.weight", ffn, hidden);
-    matrix result = backend_.pack_gated(gate, up, type_for(gate));
-    release(gate);
-    release(up);
-    return result;
+    return backend_.pack_gated(gate, up, type_for(gate));
   }
 
   /// `rotates`: q and k, whose rows stand in rotary order.
   matrix packed(const std::string& name, std::size_t outputs, std::size_t inputs, bool rotates = false) const {
-    const tensor t = source_.get(name, outputs, inputs);
-    matrix result = pack(t, rotates);
-    release(t);
-    return result;
+    return pack(source_.get(name, outputs, inputs), rotates);
   }
   matrix pack(const tensor& t, bool rotates = false) const {
     return backend_.pack(rotates ? rotary_order(t) : std::vector{t}, type_for(t));
@@ -222,9 +222,6 @@ class model_loader {
   }
 
   dtype type_for(const tensor& t) const { return options_.as.value_or(t.type == dtype::bf16 ? dtype::bf16 : dtype::f32); }
-  void release([[maybe_unused]] const tensor& t) const {
-    if constexpr (requires { source_.release(t); }) source_.release(t);
-  }
   void progress(std::size_t done) const {
     if (options_.progress) options_.progress(done, config_.layers);
   }

@@ -14,9 +14,9 @@ namespace lazyprune {
 inline namespace v0 {
 
 /// Where weights come from: a checkpoint, or numbers made up. `get` throws where the tensor is missing or has another shape
-/// (rows 1: a vector); `contains` is for tensors that may be missing. A source may have `release(t)`, which is called once the tensor is
-/// packed and its memory is better used otherwise, and `place(name)`, which says by anything that can be compared where it has a tensor:
-/// layers are then asked for in the order of their places.
+/// (rows 1: a vector); `contains` is for tensors that may be missing. What `get` gave is read later, by any thread, and must stay until the
+/// model is loaded, or until the last copy of tensor::held goes. A source may have `place(name)`, which says by anything that can be
+/// compared where it has a tensor: layers are then asked for in the order of their places.
 template <class S>
 concept tensor_source = requires(const S s, std::string_view name, std::size_t n) {
   { s.get(name, n, n) } -> std::convertible_to<tensor>;

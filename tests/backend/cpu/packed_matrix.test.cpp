@@ -6,6 +6,9 @@
 
 #include <backend/samples.hpp>
 
+#include <memory>
+#include <optional>
+
 using namespace lazyprune;
 using namespace lazyprune_test;
 
@@ -83,6 +86,55 @@ TEST_CASE("panels of gate and up take turns") {
         }
       CHECK(right);
     }
+}
+
+TEST_CASE("rows longer than a part of one, matrices larger than a task: read or not, by one thread or more, the same bits") {
+  for (const dtype type : {dtype::f32, dtype::bf16})
+    for (const dtype as : {dtype::f32, dtype::bf16})
+      for (const std::size_t inputs : {1041u, 2079u, 1024u}) {
+        CAPTURE(inputs);
+        const std::size_t rows = 1100;
+        const auto numbers = normal_floats(rows * inputs, 1);
+        std::vector<float> from_the_end;
+        for (std::size_t row = rows; row-- > 0;)
+          from_the_end.insert(from_the_end.end(), &numbers[row * inputs], &numbers[row * inputs] + inputs);
+        const stored in_order(numbers, rows, inputs, type), turned(from_the_end, rows, inputs, type);
+        const rows_from_the_end reader(rows);
+        tensor read = turned;
+        read.reader = &reader;
+        const packed_matrix expected(only(in_order), as, 1);
+        bool right = true;
+        std::vector<float> row(inputs);
+        for (std::size_t n = 0; n < rows; ++n) {
+          expected.read(n, row.data());
+          for (std::size_t i = 0; i < inputs; ++i) right = right && row[i] == as_stored(as_stored(numbers[n * inputs + i], type), as);
+        }
+        CHECK(right);
+        for (const int threads : {1, 2, 5}) {
+          const packed_matrix w(std::span(&read, 1), as, threads);
+          CHECK(std::memcmp(w.panel(0), expected.panel(0), expected.bytes()) == 0);
+        }
+      }
+}
+
+TEST_CASE("what a matrix is made from is held while it is made, and no longer; a copy of it has the same numbers") {
+  const auto numbers = normal_floats(100 * 33, 1);
+  const stored part(numbers, 100, 33, dtype::f32);
+  tensor t = part;
+  const auto held = std::make_shared<int>();
+  t.held = held;
+  for (const int threads : {1, 3}) {
+    std::optional<packed_matrix> w;
+    detail::with_tasks(threads, [&] {
+      for (int i = 0; i < 20; ++i) w.emplace(std::span(&t, 1), dtype::bf16, threads);  // most are gone before they are whole
+    });
+    CHECK(held.use_count() == 2);
+    const packed_matrix copy = *w;
+    CHECK(copy.panel(0) == w->panel(0));
+    std::vector<float> row(33);
+    copy.read(99, row.data());
+    CHECK(row[32] == as_stored(numbers.back(), dtype::bf16));
+  }
 }
 
 TEST_CASE("f16 is read for what it is") {

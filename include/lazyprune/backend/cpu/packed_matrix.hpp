@@ -19,12 +19,14 @@
 
 #include <lazyprune/backend/cpu/kernels/convert.hpp>
 #include <lazyprune/backend/cpu/kernels/product_kernel.hpp>
-#include <lazyprune/backend/cpu/parallel.hpp>
+#include <lazyprune/backend/cpu/task_queue.hpp>
+#include <lazyprune/backend/host.hpp>
 #include <lazyprune/backend/large_array.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
 
+/// Nothing of it changes, and copies share the memory. One made in the body of detail::with_tasks is whole when that returns.
 class packed_matrix {
  public:
   static constexpr std::size_t panel_outputs = kernels::panel_outputs;
@@ -89,47 +91,64 @@ class packed_matrix {
     return {2 * (n / panel_outputs) + up, n % panel_outputs};
   }
 
-  /// The numbers of an output, as they are stored; none: zeros.
+  /// Numbers of an output, as they are stored; none: zeros.
   struct source_row {
     dtype type = dtype::f32;
     const std::byte* numbers = nullptr;
   };
 
-  /// Where they lie, or as they are read into `room`.
-  source_row source_of(std::span<const tensor> parts, std::size_t panel, std::size_t lane, std::byte* room) const {
+  /// Part of a row at a time, so that 16 of them, as they are read, fit into a near cache and need no memory but the stack's.
+  static constexpr std::size_t part_inputs = 4 * row_reader::unit;
+
+  /// A task is about a page of the memory: enough to be worth giving, and cleared, when it is first touched, by who fills it.
+  void fill(std::span<const tensor> parts, int threads) {
+    struct filling {
+      packed_matrix matrix;  // shares the memory, which must outlive the tasks
+      std::vector<tensor> parts;
+    };
+    const auto job = std::make_shared<filling>(filling{*this, {parts.begin(), parts.end()}});
+    const auto panels_before = [this](std::size_t byte) { return std::min((byte + panel_bytes_ - 1) / panel_bytes_, panels_); };
+    detail::with_tasks(threads, [&] {
+      for (std::size_t page = 0; page < values_.bytes(); page += large_array::page)
+        detail::give_task([job, first = panels_before(page), end = panels_before(page + large_array::page)] {
+          for (std::size_t p = first; p < end; ++p) job->matrix.fill_panel(job->parts, p);
+        });
+    });
+  }
+
+  void fill_panel(std::span<const tensor> parts, std::size_t p) {
+    // A cache line more apart than a power of two: rows are taken side by side.
+    alignas(64) std::byte rooms[panel_outputs][part_inputs * 4 + kernels::line_bytes];
+    for (std::size_t first = 0; first < depth_; first += part_inputs) {
+      const std::size_t end = std::min(first + part_inputs, depth_), inputs = std::min(end, inputs_) - std::min(first, inputs_);
+      source_row sources[panel_outputs];
+      for (std::size_t lane = 0; lane < panel_outputs; ++lane) sources[lane] = source_of(parts, p, lane, first, inputs, rooms[lane]);
+      fill_lines(sources, inputs, (offset(end) - offset(first)) / kernels::line_bytes, values_.data() + p * panel_bytes_ + offset(first));
+    }
+  }
+
+  /// Where `count` numbers from input `first` on lie, or as they are read into `room`.
+  source_row source_of(std::span<const tensor> parts, std::size_t panel, std::size_t lane, std::size_t first, std::size_t count,
+                       std::byte* room) const {
     std::size_t row = panel * panel_outputs + lane;
     if (gated_) {
       row = panel / 2 * panel_outputs + lane;
       parts = parts.subspan(panel % 2, 1);
     }
     for (const tensor& part : parts) {
-      if (row < part.rows) return {part.type, part.row(row, room)};
+      if (row < part.rows) return {part.type, part.row(row, first, count, room)};
       row -= part.rows;
     }
     return {};
   }
 
-  void fill(std::span<const tensor> parts, int threads) {
-    // Rows that are read, a panel's for each thread, a cache line more apart than a power of two may be: they are taken side by side.
-    std::size_t apart = 0;
-    for (const tensor& part : parts)
-      if (part.reader) apart = std::max(apart, part.row_bytes() + kernels::line_bytes);
-    std::vector<std::unique_ptr<std::byte[]>> rooms(static_cast<std::size_t>(std::max(threads, 1)));
-    for (auto& room : rooms) room = std::make_unique_for_overwrite<std::byte[]>(apart * panel_outputs);
-    detail::for_tasks(threads, panels_, [&](std::size_t p, std::size_t thread) {
-      source_row sources[panel_outputs];
-      for (std::size_t lane = 0; lane < panel_outputs; ++lane)
-        sources[lane] = source_of(parts, p, lane, rooms[thread].get() + lane * apart);
-      fill_panel(sources, values_.data() + p * panel_bytes_);
-    });
-  }
-
-  /// A block of 16 lines takes a cache line of numbers from each output, from where they lie if they are stored as they are to be.
-  void fill_panel(const source_row (&sources)[panel_outputs], std::byte* to) const {
+  /// Lines of `inputs` numbers of each output. A block of 16 lines takes a cache line of numbers from each, from where they lie if they are
+  /// stored as they are to be.
+  void fill_lines(const source_row (&sources)[panel_outputs], std::size_t inputs, std::size_t lines, std::byte* to) const {
     constexpr std::size_t block_lines = kernels::line_bytes / 4;
-    const std::size_t lines = panel_bytes_ / kernels::line_bytes, numbers = kernels::line_bytes / size_of(type_);
+    const std::size_t numbers = kernels::line_bytes / size_of(type_);
     for (std::size_t line = 0; line < lines; line += block_lines, to += block_lines * kernels::line_bytes) {
-      const std::size_t first = line / block_lines * numbers, count = std::min(numbers, inputs_ - std::min(inputs_, first));
+      const std::size_t first = line / block_lines * numbers, count = std::min(numbers, inputs - std::min(inputs, first));
       alignas(64) std::byte converted[panel_outputs][kernels::line_bytes];
       const std::byte* rows[panel_outputs];
       for (std::size_t lane = 0; lane < panel_outputs; ++lane) {
