@@ -67,7 +67,8 @@ GPUS = (A100, H100)
 
 LAUNCH = 2e-6  # from the end of a kernel to the beginning of the next one in the same stream
 STOP = 60e-6  # the device has nothing to do: it tells the host, which chooses the tokens, plans and launches again
-LISTS = 3e-6  # positions, slots and addresses of an operation, copied to the device
+LISTS = 3e-6  # positions, slots and addresses of an operation, copied to the device, where they do not lie there already
+BLOCK_ROWS = 2048  # that a layer's operations are given at a time (cuda::block_rows)
 
 # The paper's drawn schedule (Figure 4) and the one that bench/end_to_end/run.sh takes for 2.3x, of 32 layers.
 SCHEDULES = {"dense": {}, "drawn": {9: 0.7, 19: 0.7, 28: 0.7}, "2.3x": {9: 0.35, 19: 0.35, 28: 0.35}}
@@ -98,17 +99,22 @@ class Kernel:
 # The kernels, as include/lazyprune/model/transformer.hpp calls them.
 
 
+def blocks(rows):
+    return math.ceil(rows / BLOCK_ROWS)
+
+
 def product(name, rows, inputs, outputs, add=False):
     """x in float is rounded to bf16, multiplied by weights in bf16, and written in float; with `add` what was there is read."""
     kind = "product" if rows > 1 else "single"
-    rounded = Kernel(f"round to bf16, for {name}", "rows" if rows > 1 else "small", 0, 6.0 * rows * inputs)
-    moved = 2.0 * rows * inputs + 2.0 * inputs * outputs + 4.0 * rows * outputs * (2 if add else 1)
-    return [rounded, Kernel(f"product {name}", kind, 2.0 * rows * inputs * outputs, moved)]
+    times = blocks(rows)
+    rounded = Kernel(f"round to bf16, for {name}", "rows" if rows > 1 else "small", 0, 6.0 * rows * inputs, times)
+    moved = 2.0 * rows * inputs + 2.0 * times * inputs * outputs + 4.0 * rows * outputs * (2 if add else 1)
+    return [rounded, Kernel(f"product {name}", kind, 2.0 * rows * inputs * outputs, moved, times)]
 
 
 def rows_kernel(name, rows, numbers, lists=0):
     """Moves so many bytes a row."""
-    return Kernel(name, "rows" if rows > 16 else "small", 0, float(rows) * numbers, 1, lists)
+    return Kernel(name, "rows" if rows > 16 else "small", 0, float(rows) * numbers, blocks(rows), lists)
 
 
 def pairs_of(rows, finish):
@@ -116,24 +122,29 @@ def pairs_of(rows, finish):
     return finish * (2.0 * (rows - finish) + finish + 1.0) / 2.0
 
 
-def layer(shape, rows, finish, active=None):
-    """A layer over `rows` tokens, of which the last `finish` get more than keys and values. `active`: the tokens that a decoded one sees."""
+def layer(shape, rows, finish, active=None, same=False):
+    """A layer over `rows` tokens, of which the last `finish` get more than keys and values. `active`: the tokens that a decoded one sees.
+    `same`: the tokens are those of the layer before, whose positions, slots and ranges lie on the device; only the addresses of a prefill's
+    new keys and values do not."""
     h, q, kv, f = shape.hidden, shape.q, shape.kv, shape.ffn
     pairs = pairs_of(rows, finish) if active is None else float(rows * active)
     keys = rows if active is None else active
     kernels = [rows_kernel("norm", rows, 8.0 * h)]
     for name in "kv":
         kernels += product(name, rows, h, kv)
-    kernels.append(rows_kernel("rotate k", rows, 8.0 * kv + 4.0 * h / shape.heads, 1))
-    kernels.append(rows_kernel("put", rows, 12.0 * kv, 1))
+    lists = 0 if same else blocks(rows)
+    kernels.append(rows_kernel("rotate k", rows, 8.0 * kv + 4.0 * h / shape.heads, lists))
+    kernels.append(rows_kernel("put", rows, 12.0 * kv, lists if active is not None else blocks(rows)))
     kernels += product("q", finish, h, q)
-    kernels.append(rows_kernel("rotate q", finish, 8.0 * q + 4.0 * h / shape.heads, 1))
+    own = 0 if finish == rows else 1  # of the last row alone
+    kernels.append(rows_kernel("rotate q", finish, 8.0 * q + 4.0 * h / shape.heads, own))
+    lists = lists or own
     if finish > 16:
-        kernels.append(Kernel("attention", "attention", 4.0 * q * pairs, 8.0 * finish * q + 4.0 * keys * kv, 1, 1))
+        kernels.append(Kernel("attention", "attention", 4.0 * q * pairs, 8.0 * finish * q + 4.0 * keys * kv, blocks(finish), lists))
     else:
         splits = min(64, math.ceil(keys / 256))
         parts = 4.0 * splits * finish * shape.heads * (2 + h // shape.heads)
-        kernels.append(Kernel("attention, keys split", "split", 4.0 * q * pairs, 8.0 * finish * q + 4.0 * keys * kv + parts, 1, 1))
+        kernels.append(Kernel("attention, keys split", "split", 4.0 * q * pairs, 8.0 * finish * q + 4.0 * keys * kv + parts, 1, lists))
         kernels.append(Kernel("join of the splits", "small", 0, parts + 4.0 * finish * q))
     kernels += product("o", finish, q, h, add=True)
     kernels.append(rows_kernel("norm, of the feed-forward", finish, 8.0 * h))
@@ -158,7 +169,7 @@ def moves(shape, rows, kept):
     """Rows that stay move to the front, by way of scratch; those that go are put aside in bf16."""
     return [
         Kernel("rows put aside", "rows", 0, 6.0 * (rows - kept) * shape.hidden, 1, 1),
-        Kernel("rows moved together", "rows", 0, 16.0 * kept * shape.hidden, 2, 2),
+        Kernel("rows moved together", "rows", 0, 16.0 * kept * shape.hidden, 2, 1),
     ]
 
 
@@ -177,7 +188,7 @@ def prefill(shape, tokens, stages):
     for l, n in enumerate(rows):
         if l in stages:
             kernels += probe(shape, rows[l - 1]) + moves(shape, rows[l - 1], n)
-        kernels += layer(shape, n, 1 if l + 1 == shape.layers else n)
+        kernels += layer(shape, n, 1 if l + 1 == shape.layers else n, same=l > 0 and l not in stages)
     return kernels + logits(shape)
 
 
@@ -192,8 +203,8 @@ def logits(shape):
 def decode(shape, known):
     """A dense step of one token after `known` others."""
     kernels = [rows_kernel("embed", 1, 6.0 * shape.hidden, 1)]
-    for _ in range(shape.layers):
-        kernels += layer(shape, 1, 1, active=known + 1)
+    for l in range(shape.layers):
+        kernels += layer(shape, 1, 1, active=known + 1, same=l > 0)
     return kernels + logits(shape)
 
 

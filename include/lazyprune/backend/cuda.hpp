@@ -41,6 +41,7 @@ class cuda {
   using buffer = row_buffer<float, device::array<float, device::purpose::activations>>;
   using kv_layer = device::stored_kv;
   using row_store = device::stored_rows;
+  static constexpr std::size_t block_rows = 2048;  // each time weights are read anew, and some twenty kernels begin
 
   class parameters {
    public:

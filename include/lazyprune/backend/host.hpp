@@ -414,6 +414,7 @@ class host_backend {
   using kv_layer = host_kv<T>;
   using row_store = slot_blocks<T>;
   using rope_table = host_rope_table<T>;
+  static constexpr std::size_t block_rows = 512;
 
   parameters load(std::span<const tensor> parts) const { return parameters(parts); }
 

@@ -11,6 +11,7 @@
 //   row_store       rows of activations put aside, (slots, columns): the Aux Cache's, or those that wait where a chunk ended
 //                   (copies of these two share memory, block by block, until one of them writes)
 //   rope_table      cosines and sines by position
+//   block_rows      a number: inside a layer so many rows, or as many as a scorer looks at, are worked on at a time; bounds the scratch
 //
 //   operation                                    means                                             shapes
 //   pack(parts, as)                              the parts stacked along the outputs, stored as    (outputs_i, inputs) each
@@ -171,6 +172,7 @@ concept tensor_backend = weight_packer<B> && std::floating_point<typename B::sca
              typename B::kv_layer& kv, const typename B::kv_layer& keys, typename B::row_store& store, const typename B::row_store& stored,
              const attention_rows& what, const attention_probe& probe, const operation_sizes& sizes, gate_activation gate, float* floats,
              typename B::scalar* scalars, typename B::buffer& buffer) {
+  { B::block_rows } -> std::convertible_to<std::size_t>;
   { b.make_rope(frequencies, epsilon, n) } -> std::same_as<typename B::rope_table>;
   b.embed(w, ids, epsilon, out);
   b.rms_norm(x, p, epsilon, out);

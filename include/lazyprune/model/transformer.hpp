@@ -101,7 +101,7 @@ class transformer {
   using parameters = typename Backend::parameters;
   using rows = rows_view<scalar>;
   using origin = row_source::origin;
-  static constexpr std::size_t block_rows = workspace<Backend>::block_rows;
+  static constexpr std::size_t block_rows = Backend::block_rows;
 
   /// One sequence's share of the batch.
   struct part {

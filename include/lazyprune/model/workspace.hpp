@@ -65,12 +65,12 @@ class workspace {
     if (most.tokens == 0 || most.tokens > c.max_positions)
       throw error("workspace", "reserve", "1 to the model's " + std::to_string(c.max_positions) + " positions", std::to_string(most.tokens),
                   error_code::no_room);
-    const std::size_t rows = most.rows > 0 ? most.rows : most.tokens, block = std::min(rows, std::max(block_rows, most.queries));
+    const std::size_t rows = most.rows > 0 ? most.rows : most.tokens, block = std::min(rows, std::max(Backend::block_rows, most.queries));
     // With LongRoPE short sequences have other angles than long ones.
     for (const std::size_t length : {std::size_t{1}, most.tokens}) reserve(rope_kind_for(c, length), most.tokens);
     x_.reserve(rows);
     for (buffer* b : {&norm_, &q_, &k_, &v_, &attended_, &ffn_}) b->reserve(block);
-    norm_.reserve(std::max(most.outputs, std::min(most.tokens, block_rows)));  // logits; rows that go from waiting to the store
+    norm_.reserve(std::max(most.outputs, std::min(most.tokens, Backend::block_rows)));  // logits; rows that go from waiting to the store
     logits_rows_.reserve(most.outputs);
     backend_->reserve({.rows = rows,
                        .columns = c.hidden,
@@ -93,9 +93,6 @@ class workspace {
 
  private:
   friend class transformer<Backend>;
-
-  /// Rows that are worked on at a time inside a layer, or as many as a scorer looks at; bounds the scratch.
-  static constexpr std::size_t block_rows = 512;
 
   using buffer = typename Backend::buffer;
 
