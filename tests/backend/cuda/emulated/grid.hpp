@@ -9,6 +9,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <new>
 
 #include "fiber.hpp"
 #include "memory.hpp"
@@ -26,12 +27,16 @@ inline constexpr unsigned lanes = 32, most_threads = 1024;
 struct site {
   const char* file;
   int line;
-  friend bool operator==(const site& a, const site& b) { return a.line == b.line && std::strcmp(a.file, b.file) == 0; }
+  friend bool operator==(const site& a, const site& b) {
+    return a.line == b.line && (a.file == b.file || std::strcmp(a.file, b.file) == 0);
+  }
 };
 
 /// What the lanes of a warp do together: from what all of them brought to what each of them gets.
 template <class Operand, class Result>
 using meeting = void (*)(const std::array<Operand, lanes>&, std::array<Result, lanes>&);
+
+struct thread;
 
 /// What lanes bring and get at their meetings. Two of them: a lane may come to the next one before another has read what it got here, but
 /// nobody comes to the one after that.
@@ -45,6 +50,8 @@ struct warp {
   site where{};
   alignas(16) std::byte brought[2][lanes * most_bytes];
   alignas(16) std::byte got[2][lanes * most_bytes];
+  std::array<thread*, lanes> ready{};
+  unsigned ready_count = 0;
 };
 
 struct thread {
@@ -74,6 +81,8 @@ class grid {
  public:
   explicit grid(memory& of) : memory_(of) {}
 
+  static constexpr std::size_t most_shared = 227 * 1024;  // of a block on compute capability 9.0
+
   std::uint64_t seed = 1;
 
   /// Runs `kernel` as so many threads. What one of them throws ends the grid and is thrown here.
@@ -93,6 +102,7 @@ class grid {
     }
     if (shared_bytes < shared_bytes_) memory_.fence_off(shared_ + shared_bytes, shared_bytes_ - shared_bytes);
     shared_bytes_ = shared_bytes;
+    memory_.belongs_to_block(shared_, shared_bytes_);
     launch_since_ = memory_.tick();
     releases_.clear();
     std::vector<std::uint32_t> order(blocks.count());
@@ -144,11 +154,8 @@ class grid {
     if (++all.arrived < lanes) {
       wait(thread::state::at_meeting, where);
     } else {
-      std::array<Operand, lanes> operands;
-      std::array<Result, lanes> results;
-      std::memcpy(operands.data(), all.brought[parity], sizeof operands);
-      about(operands, results);
-      std::memcpy(all.got[parity], results.data(), sizeof results);
+      about(*std::launder(reinterpret_cast<const std::array<Operand, lanes>*>(all.brought[parity])),
+            *std::launder(reinterpret_cast<std::array<Result, lanes>*>(all.got[parity])));
       all.arrived = 0;
       all.parity ^= 1;
       const unsigned first = me.number - lane;
@@ -175,7 +182,7 @@ class grid {
     if (!is_shared(to)) throw fault("a copy into shared memory: to other memory");
     me.copies.push_back({to, {}});
     if (there) me.copies.back().bytes = memory_.read<sixteen>(from, me.knows).words;
-    memory_.begin_write(to, sizeof(sixteen), me.knows);
+    memory_.begin_write<sizeof(sixteen)>(to, me.knows);
   }
   void commit_copies() {
     running->copy_groups.push_back(std::move(running->copies));
@@ -200,8 +207,6 @@ class grid {
   }
 
  private:
-  static constexpr std::size_t most_shared = 227 * 1024;  // of a block on compute capability 9.0
-
   struct alignas(16) sixteen {
     std::array<std::uint64_t, 2> words;
   };
@@ -226,7 +231,7 @@ class grid {
     for (unsigned i = 0; i < count; ++i) {
       thread& t = threads_[i];
       warp& w = warps_[i / lanes];
-      if (i % lanes == 0) w.arrived = 0, w.since = block_since_;
+      if (i % lanes == 0) w.arrived = 0, w.ready_count = 0, w.since = block_since_;
       t.index = {i % block_threads_.x, i / block_threads_.x % block_threads_.y, i / block_threads_.x / block_threads_.y};
       t.number = i;
       t.warp = &w;
@@ -275,13 +280,18 @@ class grid {
 
   void wake(thread& t) {
     t.is = thread::state::ready;
-    ready_.push_back(&t);
+    emulated::warp& w = *t.warp;
+    if (w.ready_count == 0) ready_.push_back(&w);
+    w.ready[w.ready_count++] = &t;
   }
+  /// Any lane of the warp that runs, while there is one: its stacks are at hand. Then any warp's. Races are found by what orders accesses,
+  /// not by the order that they have here.
   thread& next() {
-    const std::uint32_t i = random(ready_.size());
-    thread& t = *ready_[i];
-    ready_[i] = ready_.back();
-    ready_.pop_back();
+    emulated::warp& w = running && running->warp->ready_count > 0 ? *running->warp : *ready_[random(ready_.size())];
+    thread*& place = w.ready[random(w.ready_count)];
+    thread& t = *place;
+    place = w.ready[--w.ready_count];
+    if (w.ready_count == 0) std::erase(ready_, &w);
     return t;
   }
   void go_on(thread& from) {
@@ -322,7 +332,7 @@ class grid {
   fiber host_;
   std::vector<thread> threads_;
   std::array<warp, most_threads / lanes> warps_;
-  std::vector<thread*> ready_;
+  std::vector<emulated::warp*> ready_;  // those that have ready lanes
   unsigned count_ = 0;
   unsigned arrived_ = 0;  // at the barrier
   site barrier_{};

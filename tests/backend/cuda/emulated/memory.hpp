@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -35,6 +36,7 @@ using moment = std::uint32_t;
 struct access {
   moment when;
   std::uint32_t who;
+  friend bool operator==(const access&, const access&) = default;
 };
 
 /// Of memory: two bytes of it.
@@ -49,7 +51,7 @@ inline constexpr moment nobodys = 0, never_written = 1, before = 2, first_moment
 // `who` is a thread of a launch: 10 bits of its number in the block, 20 of the block's; the other two say how many readers it stands for.
 inline constexpr std::uint32_t several_of_a_warp = 1u << 30, several_of_a_block = 2u << 30, of_several_blocks = 3u << 30,
                                how_many = 3u << 30;
-inline constexpr std::uint32_t an_atomic = 1u << 30;  // of writes
+inline constexpr std::uint32_t an_atomic = 2u << 30;  // of writes, in the place of several_of_a_block
 inline constexpr std::uint32_t thread_of(std::uint32_t who) { return who & 1023u; }
 inline constexpr std::uint32_t block_of(std::uint32_t who) { return (who & ~how_many) >> 10; }
 inline constexpr std::uint32_t warp_of(std::uint32_t who) { return (who & ~how_many) >> 5; }
@@ -69,17 +71,18 @@ struct knowledge {
   const std::vector<release>* of_the_block = nullptr;  // acquired from other blocks
   std::vector<release> own{};                          // the same, and not yet shared by a barrier
 
-  bool knows(access a) const { return a.when < launch_since || a.who == who || knows_others(a); }
+  [[gnu::always_inline]] bool knows(access a) const {
+    if (a.when < launch_since || a.who == who) return true;
+    if ((a.who & how_many) == of_several_blocks) return false;
+    if (block_of(a.who) != block_of(who)) return was_told(a);
+    if (a.when < *block_since) return true;
+    return (a.who & how_many) != several_of_a_block && warp_of(a.who) == warp_of(who) && a.when < *warp_since;
+  }
 
  private:
-  bool knows_others(access a) const {
-    if ((a.who & how_many) == of_several_blocks) return false;
-    if (block_of(a.who) == block_of(who)) {
-      if (a.when < *block_since) return true;
-      return (a.who & how_many) != several_of_a_block && warp_of(a.who) == warp_of(who) && a.when < *warp_since;
-    }
+  [[gnu::noinline]] bool was_told(access a) const {
     const auto tells = [a](const release& r) {
-      return block_of(r.who) == block_of(a.who) && (a.when < r.block_until || ((a.who & ~how_many) == r.who && a.when < r.own_until));
+      return block_of(r.who) == block_of(a.who) && (a.when < r.block_until || (a.who == r.who && a.when < r.own_until));
     };
     return std::any_of(of_the_block->begin(), of_the_block->end(), tells) || std::any_of(own.begin(), own.end(), tells);
   }
@@ -103,7 +106,7 @@ class memory {
   std::size_t capacity = address_bytes;  // bytes that can be held at a time
   std::size_t held() const { return held_; }
   std::size_t allocations() const { return allocations_; }  // that were ever made
-  bool checks = true;                                       // whether the shadow is asked at every access
+  bool checks = true;  // whether the shadow is kept and asked at every access; what was allocated without it is nobody's with it
   moment clock = first_moment;
 
   /// An address of so many bytes that were never written, or 0. No address is given twice: what is used after it was freed is found.
@@ -134,8 +137,11 @@ class memory {
   /// The bytes become what they are where nothing was written: numbers that are none.
   void forget(std::uintptr_t at, std::size_t bytes) {
     std::memset(here(at), 0xff, bytes);
-    std::fill_n(shadow_of(at), (bytes + 1) / 2, cell{{never_written, 0}, {nobodys, 0}});
+    if (checks) std::fill_n(shadow_of(at), (bytes + 1) / 2, cell{{never_written, 0}, {nobodys, 0}});
   }
+
+  /// What only one block can reach: the one that runs.
+  void belongs_to_block(std::uintptr_t at, std::size_t bytes) { of_the_block_ = at, of_the_block_bytes_ = bytes; }
 
   /// Takes them from whoever has them; the allocation stays.
   void fence_off(std::uintptr_t at, std::size_t bytes) { std::fill_n(shadow_of(at), (bytes + 1) / 2, cell{{nobodys, 0}, {nobodys, 0}}); }
@@ -145,14 +151,15 @@ class memory {
   const std::byte* to_read(const void* p, std::size_t bytes, const char* what) { return whole(p, bytes, what, false); }
   std::byte* to_write(void* p, std::size_t bytes, const char* what) {
     std::byte* const to = whole(p, bytes, what, true);
-    std::fill_n(shadow_of(reinterpret_cast<std::uintptr_t>(p)), (bytes + 1) / 2, cell{{before, 0}, {nobodys, 0}});
+    if (checks) std::fill_n(shadow_of(reinterpret_cast<std::uintptr_t>(p)), (bytes + 1) / 2, cell{{before, 0}, {nobodys, 0}});
     return to;
   }
   /// A copy within the device takes along what was never written.
   void copy(void* to, const void* from, std::size_t bytes) {
     std::memmove(whole(to, bytes, "a copy", true), whole(from, bytes, "a copy", true), bytes);
-    std::memmove(shadow_of(reinterpret_cast<std::uintptr_t>(to)), shadow_of(reinterpret_cast<std::uintptr_t>(from)),
-                 (bytes + 1) / 2 * sizeof(cell));
+    if (checks)
+      std::memmove(shadow_of(reinterpret_cast<std::uintptr_t>(to)), shadow_of(reinterpret_cast<std::uintptr_t>(from)),
+                   (bytes + 1) / 2 * sizeof(cell));
   }
 
   // What threads do.
@@ -160,7 +167,7 @@ class memory {
   template <class T>
   T read(std::uintptr_t at, const knowledge& me) {
     static_assert(sizeof(T) % 2 == 0 && std::is_trivially_copyable_v<T>);
-    if (const cell* bad = checks ? note_read(at, sizeof(T), me) : nullptr) fail_read(at, *bad, sizeof(T), me);
+    if (const cell* bad = checks ? note_read<sizeof(T)>(at, me) : nullptr) fail_read(at, *bad, sizeof(T), me);
     if (!checks) check_place(at, sizeof(T));
     T value;
     std::memcpy(&value, here(at), sizeof(T));
@@ -169,17 +176,18 @@ class memory {
 
   template <class T>
   void write(std::uintptr_t at, const T& value, const knowledge& me) {
-    if (const cell* bad = checks ? note_write(at, sizeof(T), me) : nullptr) fail_write(at, *bad, sizeof(T), me);
+    if (const cell* bad = checks ? note_write<sizeof(T)>(at, me) : nullptr) fail_write(at, *bad, sizeof(T), me);
     if (!checks) check_place(at, sizeof(T));
     std::memcpy(here(at), &value, sizeof(T));
   }
 
   /// Bytes that a copy writes at some moment before somebody waits for it: until then nobody may read them.
-  void begin_write(std::uintptr_t at, std::size_t bytes, const knowledge& me) {
-    if (const cell* bad = checks ? note_write(at, bytes, me) : nullptr) fail_write(at, *bad, bytes, me);
-    if (!checks) return check_place(at, bytes);
-    std::memset(here(at), 0xff, bytes);
-    for (cell& c : cells(at, bytes)) c.write.when = never_written;
+  template <std::size_t Bytes>
+  void begin_write(std::uintptr_t at, const knowledge& me) {
+    if (const cell* bad = checks ? note_write<Bytes>(at, me) : nullptr) fail_write(at, *bad, Bytes, me);
+    if (!checks) return check_place(at, Bytes);
+    std::memset(here(at), 0xff, Bytes);
+    for (cell& c : cells(at, Bytes)) c.write.when = never_written;
   }
 
   /// old = *at; *at = change(old), in one.
@@ -243,17 +251,45 @@ class memory {
       throw fault("a kernel reads or writes " + std::to_string(bytes) + " bytes at an address that is no multiple of it");
   }
 
-  [[gnu::always_inline]] const cell* note_read(std::uintptr_t at, std::size_t bytes, const knowledge& me) const {
-    check_place(at, bytes);
-    for (cell& c : cells(at, bytes)) {
-      if (c.write.when <= never_written) return &c;
-      if (!me.knows(writing(c))) return &c;
-      if (c.read.when >= *me.block_since && (c.read.who & ~1023u) == (several_of_a_block | (me.who & ~1023u)))  // as most are
-        c.read.when = clock;
-      else
-        c.read = me.knows(c.read) ? access{clock, me.who} : joined(c.read, me.who);
+  /// Whether so many cells, which belong to one access, hold the same: then what is right for one of them is for all.
+  template <std::size_t Count>
+  [[gnu::always_inline]] static bool alike(const cell* cells) {
+    const auto bits = [](access a) { return std::bit_cast<std::uint64_t>(a); };
+    std::uint64_t apart = 0;
+    for (std::size_t i = 1; i < Count; ++i)
+      apart |= (bits(cells[i].write) ^ bits(cells[0].write)) | (bits(cells[i].read) ^ bits(cells[0].read));
+    return apart == 0;
+  }
+
+  template <std::size_t Bytes>
+  [[gnu::always_inline]] const cell* note_read(std::uintptr_t at, const knowledge& me) const {
+    check_place(at, Bytes);
+    cell* const first = shadow_of(at);
+    const bool of_the_block = at - of_the_block_ < of_the_block_bytes_;
+    if (alike<Bytes / 2>(first)) {
+      cell next = *first;
+      if (!may_read(next, me, of_the_block)) return first;
+      if (next.read != first->read || next.write != first->write) std::fill_n(first, Bytes / 2, next);
+      return nullptr;
     }
+    for (cell& c : cells(at, Bytes))
+      if (!may_read(c, me, of_the_block)) return &c;
     return nullptr;
+  }
+
+  /// Notes the read, too.
+  [[gnu::always_inline]] bool may_read(cell& c, const knowledge& me, bool of_the_block) const {
+    if (c.write.when <= never_written || !me.knows(writing(c))) return false;
+    if (of_the_block) {  // who wrote is asked by this block alone: forgotten where all of it, or of the warp, know, so that cells are alike
+      if (c.write.when < *me.block_since)
+        c.write = {before, 0};
+      else if (c.write.when < *me.warp_since && warp_of(c.write.who) == warp_of(me.who) && !(c.write.who & an_atomic))
+        c.write = {*me.warp_since - 1, several_of_a_warp | (me.who & ~31u)};
+    }
+    if (c.read.when >= *me.block_since && (c.read.who & ~1023u) == (several_of_a_block | (me.who & ~1023u))) return true;  // as most are
+    if (c.read.when == clock && (c.read.who & ~31u) == (several_of_a_warp | (me.who & ~31u))) return true;
+    c.read = me.knows(c.read) ? access{clock, me.who} : joined(c.read, me.who);
+    return true;
   }
 
   access joined(access others, std::uint32_t who) const {
@@ -263,17 +299,22 @@ class memory {
     return {clock, several_of_a_warp | who};
   }
 
-  [[gnu::always_inline]] const cell* note_write(std::uintptr_t at, std::size_t bytes, const knowledge& me) const {
-    check_place(at, bytes);
-    for (cell& c : cells(at, bytes)) {
-      if (c.write.when == nobodys) return &c;
-      if (!me.knows(writing(c)) || !me.knows(c.read)) return &c;
-      c = {{clock, me.who}, {nobodys, 0}};
+  template <std::size_t Bytes>
+  [[gnu::always_inline]] const cell* note_write(std::uintptr_t at, const knowledge& me) const {
+    check_place(at, Bytes);
+    cell* const first = shadow_of(at);
+    const auto may_write = [&me](const cell& c) { return c.write.when != nobodys && me.knows(writing(c)) && me.knows(c.read); };
+    if (alike<Bytes / 2>(first)) {
+      if (!may_write(*first)) return first;
+    } else {
+      for (const cell& c : cells(at, Bytes))
+        if (!may_write(c)) return &c;
     }
+    std::fill_n(first, Bytes / 2, cell{{clock, me.who}, {nobodys, 0}});
     return nullptr;
   }
 
-  static access writing(const cell& c) { return {c.write.when, c.write.who & ~how_many}; }
+  static access writing(const cell& c) { return {c.write.when, c.write.who & ~an_atomic}; }
 
   static std::string name_of(std::uint32_t who) {
     if ((who & how_many) == of_several_blocks) return "threads of several blocks";
@@ -289,11 +330,11 @@ class memory {
   [[noreturn]] void fail_read(std::uintptr_t at, const cell& c, std::size_t bytes, const knowledge& me) const {
     if (c.write.when == nobodys) fail(at, bytes, me, "reads", "out of bounds");
     if (c.write.when == never_written) fail(at, bytes, me, "reads", "never written");
-    fail(at, bytes, me, "reads", "a race with the write of " + name_of(c.write.who & ~how_many));
+    fail(at, bytes, me, "reads", "a race with the write of " + name_of(writing(c).who));
   }
   [[noreturn]] void fail_write(std::uintptr_t at, const cell& c, std::size_t bytes, const knowledge& me) const {
     if (c.write.when == nobodys) fail(at, bytes, me, "writes", "out of bounds");
-    if (!me.knows(writing(c))) fail(at, bytes, me, "writes", "a race with the write of " + name_of(c.write.who & ~how_many));
+    if (!me.knows(writing(c))) fail(at, bytes, me, "writes", "a race with the write of " + name_of(writing(c).who));
     fail(at, bytes, me, "writes", "a race with the read of " + name_of(c.read.who));
   }
 
@@ -312,6 +353,8 @@ class memory {
   std::byte* base_;  // what pointers point to: nobody can read or write there
   std::byte* data_;  // what they mean
   cell* shadow_;     // one for every two bytes
+  std::uintptr_t of_the_block_ = 0;
+  std::size_t of_the_block_bytes_ = 0;
   std::size_t next_ = red_zone, held_ = 0, allocations_ = 0;
   std::map<std::uintptr_t, std::size_t> blocks_;  // those that are live: address and bytes
 };
