@@ -14,6 +14,7 @@
 
 #include <lazyprune/backend/cuda/attention.hpp>
 #include <lazyprune/backend/cuda/elementwise.cuh>
+#include <lazyprune/backend/cuda/launch.hpp>
 #include <lazyprune/backend/cuda/lists.hpp>
 #include <lazyprune/backend/cuda/memory.hpp>
 #include <lazyprune/backend/cuda/products.hpp>

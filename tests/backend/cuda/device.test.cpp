@@ -3,6 +3,8 @@
 // once.
 #include <lazyprune/backend/cuda/device.hpp>
 
+#include <lazyprune/backend/cuda/launch.hpp>
+
 #include <doctest/doctest.h>
 
 #include <setjmp.h>
@@ -134,6 +136,18 @@ __global__ void last_block_sums(global<int> parts, global<unsigned> finished, gl
   int sum = 0;
   for (unsigned i = 0; i < 2 * gridDim.x; ++i) sum += parts[i];
   out[0] = sum;
+}
+
+/// All lanes read their block's number; one of them tells of it, for all or for itself alone, and whoever was told last writes.
+template <bool All>
+__global__ void last_block_writes(global<int> x, global<unsigned> finished, unsigned teller) {
+  const int read = x[blockIdx.x];
+  if (All) __syncthreads();
+  if (threadIdx.x != teller) return;
+  __threadfence();
+  const bool last = atomicAdd(finished, 1u) + 1 == gridDim.x;
+  __threadfence();
+  for (unsigned i = 0; last && i < gridDim.x; ++i) x[i] = read + 1;
 }
 
 __global__ void write_after_read(global<int> x) {
@@ -287,7 +301,6 @@ TEST_CASE("a launch of no blocks is none; one that no device takes is a fault") 
   run(diverging, 0, 32, 0, true);
   check_fault("a launch of blocks of 2048 threads", [] { run(diverging, 1, 2048, 0, true); });
   check_fault("a launch of blocks of 33 threads", [] { run(diverging, 1, 33, 0, true); });
-  check_fault("bytes of shared memory", [] { run(diverging, 1, 32, 1 << 20, true); });
 }
 
 TEST_CASE("streams do what they are given when somebody waits for it, in order") {
@@ -427,6 +440,19 @@ TEST_CASE("planted: an atomic without a fence before it, or behind it") {
   races(last_block_sums<false, true>);
   races(last_block_sums<true, false>);
   races(last_block_sums<false, false>);
+}
+
+TEST_CASE("planted: a fence of one thread for what others read") {
+  const auto written = [](auto kernel, unsigned teller) {
+    const array<int> x(std::vector<int>(4, 7));
+    const array<unsigned> finished(std::vector<unsigned>{0});
+    run(kernel, 4, 32, 0, x.data(), finished.data(), teller);
+    return x.numbers()[0];
+  };
+  for (unsigned teller = 0; teller < 32; ++teller) {  // also the last one that read
+    CHECK(written(last_block_writes<true>, teller) == 8);
+    check_fault("a race with the read", [&] { written(last_block_writes<false>, teller); });
+  }
 }
 
 TEST_CASE("planted: a missing barrier") {

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <backend/samples.hpp>
+#include <lazyprune/backend/cuda/launch.hpp>
 
 #include "on_device.hpp"
 

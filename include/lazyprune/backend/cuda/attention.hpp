@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <lazyprune/backend/cuda/attention.cuh>
+#include <lazyprune/backend/cuda/launch.hpp>
 #include <lazyprune/backend/cuda/lists.hpp>
 #include <lazyprune/backend/cuda/memory.hpp>
 #include <lazyprune/backend/cuda/stored_kv.hpp>

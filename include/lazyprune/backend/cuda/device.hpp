@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The words that kernels are written with where CUDA's own would tie them to a real device: pointers into its memory, what is said in PTX,
-// and launches, which are plain calls. All else is CUDA's: threadIdx, __syncthreads, __shfl_xor_sync. The tests have another header of this
-// name, under which the same kernels run thread by thread on an imitated device (tests/backend/cuda/emulated).
+// The words that kernels are written with where CUDA's own would tie them to a real device: pointers into its memory, and what is said
+// in PTX. All else is CUDA's: threadIdx, __syncthreads, __shfl_xor_sync. The tests have another header of this name, under which the same
+// kernels run thread by thread on an imitated device (tests/backend/cuda/emulated).
 #pragma once
 
 #include <cuda_bf16.h>
@@ -9,10 +9,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <tuple>
-#include <utility>
-
-#include <lazyprune/backend/cuda/check.hpp>
 
 /// Before a loop whose numbers live in registers.
 #define LAZYPRUNE_UNROLL _Pragma("unroll")
@@ -90,23 +86,6 @@ __device__ __forceinline__ void mma(float (&d)[4], const std::uint32_t (&a)[4], 
   asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\n"
                : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
-
-/// Gives the kernel to a stream; a grid without blocks is none. Shared memory beyond 48 KiB is asked for.
-template <class... Parameters, class... Arguments>
-void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream, Arguments&&... arguments) {
-  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
-  const auto code = reinterpret_cast<const void*>(kernel);
-  if (shared_bytes > 48 * 1024)
-    check(cudaFuncSetAttribute(code, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)), "shared memory",
-          "room for " + std::to_string(shared_bytes) + " bytes a block");
-  std::tuple<Parameters...> given(std::forward<Arguments>(arguments)...);
-  std::apply(
-      [&](auto&... values) {
-        void* pointers[] = {&values...};
-        check(cudaLaunchKernel(code, grid, block, pointers, shared_bytes, stream), "launch");
-      },
-      given);
 }
 
 }  // namespace device

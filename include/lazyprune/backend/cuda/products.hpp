@@ -15,6 +15,7 @@
 
 #include <lazyprune/backend/cuda/check.hpp>
 #include <lazyprune/backend/cuda/elementwise.cuh>
+#include <lazyprune/backend/cuda/launch.hpp>
 #include <lazyprune/backend/cuda/memory.hpp>
 #include <lazyprune/backend/cuda/weights.hpp>
 #include <lazyprune/backend/tensor_backend.hpp>

@@ -9,7 +9,10 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
+#include <tuple>
 #include <type_traits>
+#include <utility>
 
 #include "device.hpp"
 
@@ -179,6 +182,32 @@ cudaError_t cudaMallocHost(T** to, std::size_t bytes) {
 }
 inline cudaError_t cudaFreeHost(void* p) {
   std::free(p);
+  return cudaSuccess;
+}
+
+/// A kernel has 48 KiB of shared memory, and more where that was asked for, up to what the device has.
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+template <class Kernel>
+cudaError_t cudaFuncSetAttribute(Kernel* kernel, cudaFuncAttribute, int bytes) {
+  if (bytes < 0 || static_cast<std::size_t>(bytes) > emulated::grid::most_shared) return cudaErrorInvalidValue;
+  const std::lock_guard lock(emulated::the_device().one_at_a_time);
+  emulated::the_device().shared_asked_for[reinterpret_cast<void (*)()>(kernel)] = static_cast<std::size_t>(bytes);
+  return cudaSuccess;
+}
+template <class... Parameters>
+cudaError_t cudaLaunchKernel(void (*kernel)(Parameters...), dim3 grid, dim3 block, void** arguments, std::size_t shared_bytes,
+                             cudaStream_t stream) {
+  emulated::device& device = emulated::the_device();
+  const std::lock_guard lock(device.one_at_a_time);
+  const auto asked_for = device.shared_asked_for.find(reinterpret_cast<void (*)()>(kernel));
+  if (shared_bytes > std::max<std::size_t>(48 * 1024, asked_for == device.shared_asked_for.end() ? 0 : asked_for->second))
+    return cudaErrorInvalidValue;
+  ++device.launches;
+  const auto given = [arguments]<std::size_t... Index>(std::index_sequence<Index...>) {
+    return std::tuple<Parameters...>(*static_cast<Parameters*>(arguments[Index])...);
+  }
+  (std::index_sequence_for<Parameters...>());
+  device.give(stream, [=, &device] { device.threads.run(grid, block, shared_bytes, [&] { std::apply(kernel, given); }); });
   return cudaSuccess;
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -29,6 +30,7 @@ class device {
     std::size_t copies = 0, bytes = 0;
   } to_device, to_host;         // that were made
   std::size_t allocations = 0;  // of the device's memory and page-locked memory of the host, that were asked for
+  std::map<void (*)(), std::size_t> shared_asked_for;  // by kernel, bytes
 
   device() { streams_.push_back(std::make_unique<stream>()); }
 

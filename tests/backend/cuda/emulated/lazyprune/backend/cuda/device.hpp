@@ -5,10 +5,12 @@
 
 #include <cuda_runtime.h>
 
-#include <string_view>
-#include <tuple>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <type_traits>
 
-#include <lazyprune/backend/cuda/check.hpp>
 #include <lazyprune/backend/tensor.hpp>
 
 #define LAZYPRUNE_UNROLL
@@ -171,15 +173,6 @@ inline void mma(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t 
   };
   const sums got = emulated::running_grid().meet(multiply, fragments{{a[0], a[1], a[2], a[3]}, {b[0], b[1]}}, {file, line});
   for (unsigned r = 0; r < 4; ++r) d[r] += got.number[r];
-}
-
-template <class... Parameters, class... Arguments>
-void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes, cudaStream_t stream, Arguments&&... arguments) {
-  if (grid.count() == 0) return;
-  ++emulated::the_device().launches;
-  std::tuple<Parameters...> given(std::forward<Arguments>(arguments)...);
-  emulated::the_device().give(stream,
-                              [=] { emulated::the_device().threads.run(grid, block, shared_bytes, [&] { std::apply(kernel, given); }); });
 }
 
 }  // namespace device

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/backend/cuda/launch.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <lazyprune/backend/cuda/device.hpp>
+
+#include "on_device.hpp"
+
+using namespace lazyprune;
+using namespace lazyprune_test;
+
+namespace {
+
+/// Adds to each of the numbers, by way of the last of the shared memory.
+__global__ void add(device::global<int> x, std::size_t shared_bytes, int more) {
+  const auto last = device::shared_memory<int>(shared_bytes - blockDim.x * sizeof(int));
+  last[threadIdx.x] = x[blockIdx.x * blockDim.x + threadIdx.x];
+  __syncthreads();
+  x[blockIdx.x * blockDim.x + threadIdx.x] = last[threadIdx.x] + more;
+}
+
+__global__ void does_not_ask() {}
+
+}  // namespace
+
+TEST_CASE("a kernel gets what it was called with, and as much shared memory as was said") {
+  std::vector<int> numbers(64);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  on_device<int> x(numbers);
+  for (const std::size_t shared_bytes : {std::size_t{128}, device::shared_without_asking, std::size_t{99 * 1024}, std::size_t{227 * 1024}})
+    device::launch(add, {2}, {32}, shared_bytes, device::stream(), x.data(), shared_bytes, 10);
+  device::launch(add, {2, 0}, {32}, 128, device::stream(), x.data(), std::size_t{128}, 1000);  // no blocks
+  for (int& number : numbers) number += 40;
+  CHECK(x.numbers() == numbers);
+}
+
+TEST_CASE("more shared memory than the device has is refused") {
+  CHECK_THROWS_WITH_AS(device::launch(does_not_ask, {1}, {32}, std::size_t{1} << 20, device::stream()),
+                       "cuda: shared memory: expected room for 1048576 bytes a block, found cudaErrorInvalidValue: invalid argument",
+                       error);
+}
+
+TEST_CASE("planted: shared memory beyond 48 KiB that nobody asked for") {
+  CHECK(cudaLaunchKernel(does_not_ask, {1}, {32}, nullptr, device::shared_without_asking, device::stream()) == cudaSuccess);
+  CHECK(cudaLaunchKernel(does_not_ask, {1}, {32}, nullptr, device::shared_without_asking + 1, device::stream()) == cudaErrorInvalidValue);
+  CHECK(cudaFuncSetAttribute(does_not_ask, cudaFuncAttributeMaxDynamicSharedMemorySize, 100 * 1024) == cudaSuccess);
+  CHECK(cudaLaunchKernel(does_not_ask, {1}, {32}, nullptr, 100 * 1024, device::stream()) == cudaSuccess);
+  CHECK(cudaLaunchKernel(does_not_ask, {1}, {32}, nullptr, 100 * 1024 + 1, device::stream()) == cudaErrorInvalidValue);
+  device::synchronize();
+}
