@@ -245,9 +245,10 @@ void embedding() {
       const auto numbers = normal_floats(199 * width, 1);
       const stored part(numbers, 199, width, dtype::f32);
       const auto table = backend.pack(only(part), as);
-      const std::vector<std::uint32_t> ids{198, 0, 7, 7, 100};
-      guarded<float> out(ids.size(), width);
-      for (const double scale : {1.0, std::sqrt(2304.0), std::sqrt(5.0)}) {
+      const std::vector<std::uint32_t> some{198, 0, 7, 7, 100};
+      for (const auto& [count, scale] : {std::pair{5u, 1.0}, {5u, std::sqrt(2304.0)}, {5u, std::sqrt(5.0)}, {1u, 1.0}, {0u, 1.0}}) {
+        const std::span ids = std::span(some).first(count);
+        guarded<float> out(count, width);
         backend.embed(table, ids, scale, out.view());
         for (std::size_t r = 0; r < ids.size(); ++r)
           for (std::size_t i = 0; i < width; ++i) {
@@ -319,24 +320,27 @@ void rotation() {
     if (half > 3) frequencies.back() = 0;  // a pair that does not turn
     const auto rope = backend.make_rope(frequencies, 1.25, 5000);
     CHECK(rope.bytes() >= 5000 * head_dim * sizeof(float));
-    const std::vector<lazyprune::position> positions{0, 1, 77, 4999};
-    const auto x = normal_floats(positions.size() * heads * head_dim, 3);
-    guarded<float> out(positions.size(), heads * head_dim, x);
-    backend.rotate(out.view(), head_dim, positions, rope);
-    CHECK(out.untouched());
-    double worst = 0;
-    for (std::size_t r = 0; r < positions.size(); ++r)
-      for (std::size_t h = 0; h < heads; ++h)
-        for (std::size_t i = 0; i < half; ++i) {
-          const std::size_t at = h * head_dim + i;
-          const double a = x[r * heads * head_dim + at], b = x[r * heads * head_dim + at + half];
-          const double scale = frequencies[i] == 0 ? 1 : 1.25, angle = positions[r] * frequencies[i];
-          const double c = scale * std::cos(angle), s = scale * std::sin(angle);
-          const double allowed = rounding(0, 3);  // the table, a product, a sum
-          note(worst, out(r, at) - (a * c - b * s), allowed * (std::abs(a * c) + std::abs(b * s)));
-          note(worst, out(r, at + half) - (b * c + a * s), allowed * (std::abs(b * c) + std::abs(a * s)));
-        }
-    CHECK(worst <= 1);
+    for (const std::size_t rows : {0u, 1u, 4u, 65u}) {
+      std::vector<lazyprune::position> positions;
+      for (std::size_t r = 0; r < rows; ++r) positions.push_back(static_cast<lazyprune::position>(r < 4 ? r * r * r * 185 : 4990 - r));
+      const auto x = normal_floats(positions.size() * heads * head_dim, 3);
+      guarded<float> out(positions.size(), heads * head_dim, x);
+      backend.rotate(out.view(), head_dim, positions, rope);
+      CHECK(out.untouched());
+      double worst = 0;
+      for (std::size_t r = 0; r < positions.size(); ++r)
+        for (std::size_t h = 0; h < heads; ++h)
+          for (std::size_t i = 0; i < half; ++i) {
+            const std::size_t at = h * head_dim + i;
+            const double a = x[r * heads * head_dim + at], b = x[r * heads * head_dim + at + half];
+            const double scale = frequencies[i] == 0 ? 1 : 1.25, angle = positions[r] * frequencies[i];
+            const double c = scale * std::cos(angle), s = scale * std::sin(angle);
+            const double allowed = rounding(0, 3);  // the table, a product, a sum
+            note(worst, out(r, at) - (a * c - b * s), allowed * (std::abs(a * c) + std::abs(b * s)));
+            note(worst, out(r, at + half) - (b * c + a * s), allowed * (std::abs(b * c) + std::abs(a * s)));
+          }
+      CHECK(worst <= 1);
+    }
   }
 }
 
@@ -598,6 +602,23 @@ void row_moves() {
     CHECK(again(2, i) == from(4, i));
   }
   CHECK(again.untouched());
+
+  const guarded<float> none(0, 7);  // and no rows at all
+  guarded<float> untaken = again;
+  backend.copy_rows(from.view(), ids{}, untaken.view(), ids{});
+  backend.store_rows(none.view(), ids{}, store, ids{});
+  backend.keep_rows(none.view(), ids{}, store, ids{});
+  backend.take_rows(store, ids{}, untaken.view(), ids{});
+  backend.add(none.view(), guarded<float>(0, 7).view());
+  CHECK(untaken == again);
+  typename Backend::kv_layer kv(1, 7);
+  backend.put(kv, ids{}, none.view(), none.view());
+  CHECK(kv.size() == 0);
+  float nothing = 9;
+  backend.read(none.view(), &nothing);
+  backend.read_keys(kv, ids{}, &nothing);
+  backend.read_values(kv, ids{}, &nothing);
+  CHECK(nothing == 9.0f);
 
   std::vector<float> read(6 * 7 + 1, 9.0f);
   backend.read(from.view(), read.data());

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <numeric>
@@ -104,14 +105,16 @@ void append(Backend& backend, typename Backend::kv_layer& kv, lazyprune::rows_vi
 struct attention_sample {
   enum class layout { run, late_run, scattered };
 
-  attention_sample(lazyprune::attention_shape model, std::size_t active_tokens, std::size_t row_tokens, layout where, std::uint32_t seed)
+  /// Active tokens are up to `furthest` positions behind each other.
+  attention_sample(lazyprune::attention_shape model, std::size_t active_tokens, std::size_t row_tokens, layout where, std::uint32_t seed,
+                   std::size_t furthest = 3)
       : shape(model) {
     std::mt19937 random(seed);
     const std::size_t before = where == layout::run ? 0 : 100;  // slots of tokens that are not active
     total = before + active_tokens;
     std::uint32_t next = 0;
     for (std::size_t i = 0; i < active_tokens; ++i) {
-      next += 1 + static_cast<std::uint32_t>(random() % 3);
+      next += 1 + static_cast<std::uint32_t>(random() % furthest);
       active.push_back(next);
       slots.push_back(static_cast<std::uint32_t>(before + i));
     }
@@ -122,7 +125,7 @@ struct attention_sample {
       slots.resize(active_tokens);
     }
     rows = active;  // any of them, and the last one
-    std::shuffle(rows.begin(), rows.end() - 1, random);
+    if (!rows.empty()) std::shuffle(rows.begin(), rows.end() - 1, random);
     rows.erase(rows.begin(), rows.end() - static_cast<std::ptrdiff_t>(row_tokens));
     std::ranges::sort(rows);
     q = normal_floats(rows.size() * shape.heads * shape.head_dim, seed + 1);
@@ -157,5 +160,27 @@ struct attention_sample {
   std::vector<float> k;  // (total, kv_heads * head_dim)
   std::vector<float> v;  // (total, kv_heads * head_dim)
 };
+
+/// How far numbers are apart that rows get all together and so many at a time, at most. Values and scores are up to 5, and either way has
+/// some hundred roundings of 2^-24: `together_or_not` is allowed.
+inline constexpr double together_or_not = 2e-5;
+template <class Backend>
+double few_against_many(Backend& backend, const attention_sample& s, std::size_t few_rows) {
+  const std::size_t rows = s.rows.size();
+  const auto kv = s.cache(backend);
+  const guarded<float> q(rows, s.q_width(), s.q);
+  guarded<float> many(rows, s.q_width()), few(rows, s.q_width());
+  backend.attend(q.view(), kv, s.what(), many.view(), {});
+  for (std::size_t r = 0; r < rows; r += few_rows) {
+    const std::size_t count = std::min(few_rows, rows - r);
+    lazyprune::attention_rows what = s.what();
+    what.rows = what.rows.subspan(r, count);
+    backend.attend(q.view().slice(r, count), kv, what, few.view().slice(r, count), {});
+  }
+  double apart = 0;
+  for (std::size_t r = 0; r < rows; ++r)
+    for (std::size_t i = 0; i < s.q_width(); ++i) apart = std::max(apart, static_cast<double>(std::abs(many(r, i) - few(r, i))));
+  return apart;
+}
 
 }  // namespace lazyprune_test

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT
+// Attention of every shape on the device against the reference: one case, and a walk through all of them.
+#pragma once
+
+#include <lazyprune/backend/tensor_backend.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <random>
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include <backend/samples.hpp>
+#include <lazyprune/backend/reference.hpp>
+
+#include "hosted_cuda.hpp"
+
+namespace lazyprune_test {
+
+struct attention_grid_case {
+  lazyprune::attention_shape shape;
+  std::size_t active, rows;
+  attention_sample::layout layout;
+  lazyprune::attention_variant variant = {};
+  lazyprune::dtype kv = lazyprune::dtype::bf16;
+  bool exact = false;
+  std::size_t furthest = 3;  // positions between active tokens, at most
+
+  /// Multiplications of scores, and as many of values.
+  std::size_t work() const { return shape.heads * shape.head_dim * rows * active; }
+};
+
+/// The largest error of a case, in units of what is allowed; probabilities are checked here.
+///
+/// How far may a result be off? The reference gets keys and values as they are stored, and where they are bf16 and the backend is not
+/// exact, queries in bf16, too, as tensor cores do. There alone the attention weights are rounded, each by at most 2^-8 of itself: so much
+/// of the sum of the absolute values of its terms. All else is float: a sum of
+/// head_dim terms is off by 0.42 sqrt(head_dim / 2) 2^-24 of itself (path_tolerance.hpp), which makes 5e-6 of the largest scores here, 16
+/// with heads of 256 numbers; an attention weight is off by that share of itself, twice that is allowed.
+inline double off_by(const attention_grid_case& c, std::uint32_t seed) {
+  using namespace lazyprune;
+  CAPTURE(c.shape.heads);
+  CAPTURE(c.shape.kv_heads);
+  CAPTURE(c.shape.head_dim);
+  CAPTURE(c.active);
+  CAPTURE(c.rows);
+  CAPTURE(static_cast<int>(c.layout));
+  CAPTURE(c.variant.scale);
+  CAPTURE(c.variant.soft_cap);
+  CAPTURE(c.variant.window);
+  CAPTURE(c.furthest);
+  CAPTURE(c.exact);
+  CAPTURE(c.kv == dtype::bf16);
+  attention_sample s(c.shape, c.active, c.rows, c.layout, seed, c.furthest);
+  const auto round = [](std::vector<float>& numbers) {
+    for (float& number : numbers) number = float_of_bf16(bf16_of_float(number));
+  };
+  const bool in_bf16 = c.kv == dtype::bf16, rounds = in_bf16 && !c.exact;
+  if (in_bf16) round(s.k), round(s.v);
+  if (rounds) round(s.q);
+  attention_rows what = s.what();
+  what.variant = c.variant;
+  hosted_cuda backend({.kv = c.kv, .exact = c.exact});
+  const auto kv = s.cache(backend);
+  if (c.active > 0) CHECK(kv.type() == c.kv);
+  const std::size_t probed = std::min<std::size_t>(c.rows, 2);
+  const guarded<float> q(c.rows, s.q_width(), s.q);
+  guarded<float> out(c.rows, s.q_width()), probe(probed * c.shape.heads, c.active);
+  backend.attend(q.view(), kv, what, out.view(), {probe.view().data, probed, probe.view().stride});
+  CHECK(out.untouched());
+  CHECK(probe.untouched());
+
+  reference<double> oracle;
+  const auto exact_kv = s.cache(oracle);
+  attention_sample magnitudes = s;
+  for (float& number : magnitudes.v) number = std::abs(number);
+  const auto exact_magnitudes = magnitudes.cache(oracle);
+  const guarded<double> exact_q(c.rows, s.q_width(), s.q);
+  guarded<double> sums(c.rows, s.q_width()), terms(c.rows, s.q_width());
+  guarded<float> probabilities(probed * c.shape.heads, c.active);
+  oracle.attend(exact_q.view(), exact_kv, what, sums.view(), {probabilities.view().data, probed, probabilities.view().stride});
+  oracle.attend(exact_q.view(), exact_magnitudes, what, terms.view(), {});
+  double worst = 0, worst_probability = 0;
+  const auto larger = [](double a, double b) { return a >= b ? a : b; };  // NaN stays
+  for (std::size_t r = 0; r < c.rows; ++r)
+    for (std::size_t i = 0; i < s.q_width(); ++i)
+      worst = larger(std::abs(out(r, i) - sums(r, i)) / ((rounds ? 0x1p-8 + 1e-5 : 1e-5) * terms(r, i)), worst);
+  for (std::size_t r = 0; r < probed * c.shape.heads; ++r)
+    for (std::size_t i = 0; i < c.active; ++i)
+      worst_probability = larger(static_cast<double>(std::abs(probe(r, i) - probabilities(r, i))), worst_probability);
+  CHECK(worst <= 1);
+  CHECK(worst_probability <= 1e-5);
+  return worst;
+}
+
+/// Cases of at most so much work, each with values of all axes that were drawn: until no draw has met a new pair of values for long.
+struct attention_walk {
+  std::vector<attention_grid_case> cases;
+  bool every_value = true;  // of every axis is in some case
+  std::size_t pairs = 0, all_pairs = 0;
+
+  explicit attention_walk(std::size_t most_work) {
+    using enum attention_sample::layout;
+    constexpr std::array<std::size_t, 7> heads{1, 2, 3, 8, 12, 32, 64};
+    constexpr std::array<std::size_t, 4> groups{1, 2, 4, 64};  // heads that share keys: the largest divisor up to this
+    constexpr std::array<std::size_t, 10> head_dims{32, 64, 128, 256, 5, 8, 33, 48, 80, 96};
+    constexpr std::array<std::size_t, 8> rows{0, 1, 2, 15, 16, 17, 64, 300};
+    constexpr std::array<std::size_t, 4> others{0, 1, 30, 290};  // active tokens that are no rows
+    constexpr std::array<std::size_t, 3> furthest{1, 3, 40};     // all tokens, some, few
+    constexpr std::array layouts{run, late_run, scattered};
+    constexpr std::array<std::size_t, 4> windows{0, 1, 17, 256};  // 1: every row alone
+    constexpr std::array<double, 2> caps{0, 20}, scales{0, 0.2};
+    constexpr std::array<std::size_t, 4> kinds{0, 1, 2, 3};  // of keys and values, and of the arithmetic
+    const std::array sizes{heads.size(),   groups.size(),  head_dims.size(), rows.size(),   others.size(), furthest.size(),
+                           layouts.size(), windows.size(), caps.size(),      scales.size(), kinds.size()};
+    for (std::size_t a = 0; a < sizes.size(); ++a)
+      for (std::size_t b = 0; b < a; ++b) all_pairs += sizes[a] * sizes[b];
+
+    std::mt19937 random(7);
+    std::set<std::tuple<std::size_t, std::size_t, std::size_t, std::size_t>> met;
+    std::set<std::pair<std::size_t, std::size_t>> values;
+    for (std::size_t in_vain = 0; in_vain < 2000; ++in_vain) {
+      std::array<std::size_t, sizes.size()> at;
+      for (std::size_t a = 0; a < sizes.size(); ++a) at[a] = random() % sizes[a];
+      std::size_t group = std::min(groups[at[1]], heads[at[0]]);
+      while (heads[at[0]] % group != 0) --group;
+      const attention_grid_case c{{heads[at[0]], heads[at[0]] / group, head_dims[at[2]]},
+                                  rows[at[3]] + others[at[4]],
+                                  rows[at[3]],
+                                  layouts[at[6]],
+                                  {.scale = scales[at[9]], .soft_cap = caps[at[8]], .window = windows[at[7]]},
+                                  at[10] % 2 ? lazyprune::dtype::bf16 : lazyprune::dtype::f32,
+                                  at[10] / 2 == 1,
+                                  furthest[at[5]]};
+      if (c.work() > most_work) continue;
+      const std::size_t before = met.size();
+      for (std::size_t a = 0; a < sizes.size(); ++a) {
+        values.emplace(a, at[a]);
+        for (std::size_t b = 0; b < a; ++b) met.emplace(a, at[a], b, at[b]);
+      }
+      if (met.size() == before) continue;
+      cases.push_back(c);
+      in_vain = 0;
+    }
+    pairs = met.size();
+    for (std::size_t a = 0; a < sizes.size(); ++a)
+      for (std::size_t i = 0; i < sizes[a]; ++i) every_value = every_value && values.contains({a, i});
+  }
+};
+
+}  // namespace lazyprune_test
