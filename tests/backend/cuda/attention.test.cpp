@@ -5,10 +5,14 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <map>
+#include <regex>
+#include <string>
 
 #include <backend/samples.hpp>
 #include <tested_device.hpp>
 
+#include "../../test_data.hpp"
 #include "attention_grid.hpp"
 #include "hosted_cuda.hpp"
 #include "on_device.hpp"
@@ -41,7 +45,63 @@ void check_against_reference(bool exact) {
   CHECK(most > 0.01);  // what is rounded is what is said to be
 }
 
+/// What a kernel's comment says that it may take.
+struct budget {
+  std::size_t registers, shared_bytes, blocks, threads;
+};
+std::map<std::string, budget> budgets() {
+  std::map<std::string, budget> all;
+  const std::regex line("\n/// budget ([^:\n]+): (\\d+) registers, (\\d+) bytes of shared memory, (\\d+) blocks? of (\\d+) threads(?=\n)");
+  for (const char* name : {"attention.cuh", "elementwise.cuh"}) {
+    const std::string text = read_text(source_dir() / "include/lazyprune/backend/cuda" / name);
+    for (std::sregex_iterator m(text.begin(), text.end(), line), end; m != end; ++m) {
+      const auto number = [&](std::size_t i) -> std::size_t { return std::stoull((*m)[i]); };
+      all[(*m)[1]] = {number(2), number(3), number(4), number(5)};
+    }
+  }
+  return all;
+}
+
+/// How many such blocks live side by side: a warp's registers are had in units of 256 from one of four files of 16,384, shared memory in
+/// units of 128 bytes (CUDA's occupancy calculator, compute capability 8.0).
+std::size_t blocks_on_multiprocessor(const budget& b) {
+  const std::size_t warps = b.threads / 32, of_warp = (b.registers * 32 + 255) / 256 * 256;
+  const std::size_t by_registers = 16384 / of_warp * 4 / warps, by_shared = 164 * 1024 / ((b.shared_bytes + 127) / 128 * 128 + 1024);
+  return std::min({by_registers, by_shared, 2048 / b.threads, std::size_t{32}});
+}
+
+template <unsigned D>
+void check_budgets(const std::map<std::string, budget>& all) {
+  const auto check = [&](const std::string& name, std::size_t shared_bytes, std::size_t threads) {
+    CAPTURE(name);
+    REQUIRE(all.contains(name));
+    CHECK(all.at(name).shared_bytes == shared_bytes);
+    CHECK(all.at(name).threads == threads);
+    CHECK(shared_bytes <= 99 * 1024);  // what a block may have at most on compute capability 8.6, 8.9 and 12.0, which have least
+  };
+  const std::string d = std::to_string(D);
+  check("attend_tensor<" + d + ">", device::tensor_attention<D>::shared_bytes, device::tensor_attention<D>::threads);
+  check("attend_exact<" + d + ", 1>", device::exact_attention<D, 1>::shared_bytes, device::exact_attention<D, 1>::threads);
+  check("attend_exact<" + d + ", 4>", device::exact_attention<D, 4>::shared_bytes, device::exact_attention<D, 4>::threads);
+}
+
 }  // namespace
+
+TEST_CASE("kernels' budgets of shared memory are what their launches ask for, and their occupancies follow from them") {
+  const auto all = budgets();
+  check_budgets<32>(all);
+  check_budgets<64>(all);
+  check_budgets<128>(all);
+  check_budgets<256>(all);
+  CHECK(all.size() == 14);
+  for (const auto& of_kernel : all) {
+    CAPTURE(of_kernel.first);
+    CHECK(of_kernel.second.blocks == blocks_on_multiprocessor(of_kernel.second));
+  }
+  const budget& others = all.at("of every other kernel");  // a number for each warp
+  CHECK(others.threads == device::threads_for(1 << 20));
+  CHECK(others.shared_bytes == others.threads / device::warp_lanes * sizeof(float));
+}
 
 TEST_CASE("on tensor cores: as the reference, but for attention weights in bf16") { check_against_reference(false); }
 

@@ -99,7 +99,16 @@ __global__ void read_slots(global<const void* const> blocks, global<const std::u
 
 /// Attention in float throughout: grid (tiles of queries, kv_heads, splits). A warp has four queries; its lanes are the keys of a tile
 /// while scores are computed, and the dimensions of the values afterwards. One warp a block where queries are few and keys are split, four
-/// where they share a tile of keys.
+/// where they share a tile of keys. What one may take, so that as many blocks live side by side on a multiprocessor of 8.0, by dimensions
+/// and warps (see elementwise.cuh):
+/// budget attend_exact<32, 1>: 80 registers, 10304 bytes of shared memory, 14 blocks of 32 threads
+/// budget attend_exact<64, 1>: 80 registers, 19008 bytes of shared memory, 8 blocks of 32 threads
+/// budget attend_exact<128, 1>: 96 registers, 36416 bytes of shared memory, 4 blocks of 32 threads
+/// budget attend_exact<256, 1>: 128 registers, 71232 bytes of shared memory, 2 blocks of 32 threads
+/// budget attend_exact<32, 4>: 80 registers, 13568 bytes of shared memory, 6 blocks of 128 threads
+/// budget attend_exact<64, 4>: 80 registers, 23808 bytes of shared memory, 6 blocks of 128 threads
+/// budget attend_exact<128, 4>: 96 registers, 44288 bytes of shared memory, 3 blocks of 128 threads
+/// budget attend_exact<256, 4>: 128 registers, 85248 bytes of shared memory, 1 block of 128 threads
 template <unsigned D, unsigned Warps>
 struct exact_attention {
   static constexpr unsigned threads = Warps * warp_lanes, queries = 4 * Warps, keys = warp_lanes;
@@ -222,6 +231,10 @@ __global__ void __launch_bounds__(Warps* warp_lanes) attend_exact(attention_task
 /// Attention on tensor cores, over keys and values in bf16, with queries and weights rounded to bf16 and sums in float: grid (tiles of
 /// queries, kv_heads). Four warps have 16 queries each of a tile and share tiles of keys and values. A tile of values is on its way while
 /// scores are computed, and the next one of keys while values are summed.
+/// budget attend_tensor<32>: 96 registers, 15360 bytes of shared memory, 5 blocks of 128 threads
+/// budget attend_tensor<64>: 128 registers, 27648 bytes of shared memory, 4 blocks of 128 threads
+/// budget attend_tensor<128>: 168 registers, 52224 bytes of shared memory, 3 blocks of 128 threads
+/// budget attend_tensor<256>: 255 registers, 67584 bytes of shared memory, 2 blocks of 128 threads
 template <unsigned D>
 struct tensor_attention {
   static constexpr unsigned warps = 4, threads = warps * warp_lanes, queries = 16 * warps, keys = D <= 128 ? 64 : 32;
@@ -358,7 +371,8 @@ __global__ void join_splits(Task t, unsigned splits) {
 
 /// Scores of the last rows, from first_row on, with the first `active` tokens: out (rows - first_row, heads, active), no_score where a row
 /// does not see a token. A thread is a key and goes through the heads that share it: grid (tiles of keys, kv_heads, rows - first_row),
-/// shared memory for a group's queries (group, pitch).
+/// shared memory for a group's queries (group, pitch): 4 of 256 numbers here, and fewer blocks for more.
+/// budget probe_scores: 64 registers, 4096 bytes of shared memory, 8 blocks of 128 threads
 template <class Stored>
 __global__ void probe_scores(attention_task t, unsigned first_row, unsigned active, global<float> out) {
   constexpr unsigned piece = 16 / sizeof(Stored), together = 4;

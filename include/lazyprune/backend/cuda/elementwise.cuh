@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Kernels of everything but products and attention. Each is bound by the memory that it reads and writes once; a block is a row, or a piece
 // of one, whose neighbouring numbers are neighbouring threads'.
+//
+// Kernels state what they may take: registers of a thread, shared memory of a block, and how many blocks of so many threads that leaves
+// room for on a multiprocessor of compute capability 8.0, which has 65,536 registers, 164 KiB of which each block takes one more than it
+// asks for, and 2,048 threads. The tests read these lines: what ptxas says is held against the first number, launches against the others.
+// What waits for memory wants every thread that there is room for:
+/// budget of every other kernel: 32 registers, 32 bytes of shared memory, 8 blocks of 256 threads
 #pragma once
 
 #include <algorithm>

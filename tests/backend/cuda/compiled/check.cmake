@@ -1,56 +1,118 @@
 # SPDX-License-Identifier: MIT
 # The backend cuda by nvcc, warnings as errors, for compute capability 8.0 and 9.0. No kernel keeps anything in memory that belongs into registers
-# (a stack frame, a spill), and none takes more registers than its budget: what lets as many blocks live side by side on a multiprocessor of
-# 65,536 registers as the kernel counts on.
-# cmake -D NVCC=nvcc -D SOURCE=cuda.cu -D INCLUDE=include -D OUTPUT=folder [-D HOST=g++] -P check.cmake
+# (a stack frame, a spill), none takes more registers than its budget or shared memory that its launch does not say, and where cuobjdump and nvdisasm
+# are, attention on tensor cores is seen to use them. Budgets are lines of the kernels' own comments, "/// budget NAME: N registers, ...";
+# tests/backend/cuda/attention.test.cpp holds the rest of each against the launches.
+# cmake -D ROOT=tree -D OUTPUT=folder -D NVCC=nvcc [-D HOST=g++] [-D CUOBJDUMP=cuobjdump] -P check.cmake
+# or, of what these programs have said: -D ROOT=tree -D PTXAS=text [-D SASS=text] [-D LEAST=1]
 cmake_minimum_required(VERSION 3.25)
-
-# Of kernels by their names (device/attention.cuh, elementwise.cuh), the first that fits: registers, and the blocks that this leaves room for.
-set(budgets
-    "attend_tensorILj256E 255" # 2 blocks of 128 threads
-    "attend_tensorILj128E 168" # 3, as many as shared memory of 164 KiB has room for
-    "attend_tensor 128" # 4
-    "attend_exactI.Lj256E 128" # 4
-    "attend_exact 102" # 5 of 128 threads, 20 of 32
-    "probe_scores 64" # 8 of 128
-    " 32") # all else waits for memory: 8 of 256 threads, every thread that there is room for
-
-set(command ${NVCC} -std=c++20 -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 -Xptxas -v -Werror all-warnings -Xcompiler
-            -Wall,-Wextra -I${INCLUDE} ${SOURCE} -lcublasLt -o ${OUTPUT}/cuda)
-if(HOST)
-  list(APPEND command -ccbin ${HOST})
+if(NOT LEAST)
+  set(LEAST 60)
 endif()
-file(MAKE_DIRECTORY ${OUTPUT})
-execute_process(COMMAND ${command} OUTPUT_VARIABLE said ERROR_VARIABLE said RESULT_VARIABLE result)
-if(NOT result EQUAL 0)
-  message(FATAL_ERROR "compiled: nvcc failed:\n${said}")
+
+# Patterns of mangled names, and how many registers: attend_exact<32, 4> is attend_exactI..Lj32ELj4E. The first that fits.
+set(budgets "")
+foreach(file IN ITEMS attention.cuh elementwise.cuh)
+  file(STRINGS ${ROOT}/include/lazyprune/backend/cuda/${file} lines REGEX "^/// budget ")
+  foreach(line IN LISTS lines)
+    if(NOT line MATCHES "^/// budget ([^:]+): ([0-9]+) registers, [0-9]+ bytes of shared memory, [0-9]+ blocks? of [0-9]+ threads$")
+      message(FATAL_ERROR "compiled: ${file}: expected NAME: N registers, N bytes of shared memory, N blocks of N threads, found ${line}")
+    endif()
+    set(name "${CMAKE_MATCH_1}")
+    set(registers ${CMAKE_MATCH_2})
+    if(name STREQUAL "of every other kernel")
+      set(name "")
+    endif()
+    string(REGEX REPLACE "([0-9]+)(, |>)" "Lj\\1E" name "${name}")
+    string(REPLACE "<" "I[ft]?" name "${name}")
+    list(APPEND budgets "${name} ${registers}")
+  endforeach()
+endforeach()
+
+if(PTXAS)
+  file(READ ${PTXAS} said)
+else()
+  set(command ${NVCC} -std=c++20 -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 -Xptxas -v -Werror all-warnings -Xcompiler
+              -Wall,-Wextra -I${ROOT}/include ${ROOT}/tests/backend/cuda/compiled/cuda.cu -lcublasLt -o ${OUTPUT}/cuda)
+  if(HOST)
+    list(APPEND command -ccbin ${HOST})
+  endif()
+  file(MAKE_DIRECTORY ${OUTPUT})
+  execute_process(COMMAND ${command} OUTPUT_VARIABLE said ERROR_VARIABLE said RESULT_VARIABLE result)
+  if(NOT result EQUAL 0)
+    message(FATAL_ERROR "compiled: nvcc failed:\n${said}")
+  endif()
+  if(CUOBJDUMP)
+    cmake_path(GET CUOBJDUMP PARENT_PATH folder) # nvdisasm lies beside it
+    set(SASS ${OUTPUT}/sass)
+    execute_process(COMMAND ${CMAKE_COMMAND} -E env "PATH=${folder}:$ENV{PATH}" ${CUOBJDUMP} -sass ${OUTPUT}/cuda OUTPUT_FILE ${SASS} ERROR_VARIABLE wrong
+                    RESULT_VARIABLE result)
+    if(NOT result EQUAL 0)
+      message(FATAL_ERROR "compiled: cuobjdump failed:\n${wrong}")
+    endif()
+  endif()
 endif()
 
 set(wrong "")
 set(kernels 0)
-string(REGEX MATCHALL "Function properties for [^\n]+\n[^\n]+\n[^\n]*Used [0-9]+ registers" entries "${said}")
+string(REGEX MATCHALL "Function properties for [^\n]+\n[^\n]+\n[^\n]*Used [0-9]+ registers[^\n]*" entries "${said}")
 foreach(entry IN LISTS entries)
   math(EXPR kernels "${kernels} + 1")
   string(REGEX MATCH "properties for ([^\n]+)\n *([0-9]+) bytes stack frame, ([0-9]+) bytes spill stores, ([0-9]+) bytes spill loads" parts "${entry}")
-  set(name ${CMAKE_MATCH_1})
+  set(name "${CMAKE_MATCH_1}")
   if(NOT parts OR NOT "${CMAKE_MATCH_2} ${CMAKE_MATCH_3} ${CMAKE_MATCH_4}" STREQUAL "0 0 0")
     string(APPEND wrong "\n  ${name}: not all in registers: ${parts}")
   endif()
+  if(entry MATCHES "[0-9]+ bytes smem")
+    string(APPEND wrong "\n  ${name}: ${CMAKE_MATCH_0}, of which its launch does not know")
+  endif()
   string(REGEX MATCH "Used ([0-9]+) registers" parts "${entry}")
   set(registers ${CMAKE_MATCH_1})
+  set(most "")
   foreach(budget IN LISTS budgets)
     string(REGEX MATCH "^([^ ]*) ([0-9]+)$" parts "${budget}")
     set(pattern "${CMAKE_MATCH_1}")
     set(most "${CMAKE_MATCH_2}")
-    if(name MATCHES "${pattern}")
-      if(registers GREATER most)
-        string(APPEND wrong "\n  ${name}: ${registers} registers, more than ${most}")
-      endif()
+    if(pattern STREQUAL "" OR name MATCHES "${pattern}")
       break()
     endif()
   endforeach()
+  if(most STREQUAL "" OR registers GREATER most)
+    string(APPEND wrong "\n  ${name}: ${registers} registers, more than ${most}")
+  endif()
 endforeach()
-if(wrong OR kernels LESS 60)
+if(wrong OR kernels LESS LEAST)
   message(FATAL_ERROR "compiled: ${kernels} kernels seen${wrong}\n${said}")
 endif()
 message(STATUS "compiled: ${kernels} kernels, all in registers, each within its budget")
+
+if(NOT SASS)
+  message(STATUS "compiled: whether tensor cores are used was not seen: cuobjdump and nvdisasm are not here")
+  return()
+endif()
+file(STRINGS ${SASS} lines REGEX "Function : |HMMA")
+set(name "")
+set(number 0)
+set(with "") # kernels that have it
+set(all "")
+foreach(line IN LISTS lines)
+  if(line MATCHES "Function : (.+)")
+    set(name "${CMAKE_MATCH_1}")
+    math(EXPR number "${number} + 1") # once for each architecture
+    if(name MATCHES "attend_tensor")
+      list(APPEND all "${number} ${name}")
+    endif()
+  else()
+    list(APPEND with "${number} ${name}")
+  endif()
+endforeach()
+set(without ${all})
+if(with)
+  list(REMOVE_ITEM without ${with})
+endif()
+if(without OR NOT all)
+  list(JOIN without ": no HMMA\n  " without)
+  message(FATAL_ERROR "compiled: attention on tensor cores\n  ${without}: no HMMA")
+endif()
+list(LENGTH all count)
+message(STATUS "compiled: ${count} times attention on tensor cores, each with HMMA")

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: MIT
+# The check of what nvcc makes of the kernels, and that it can fail: it sees what ptxas and cuobjdump would say of kernels with one fault each.
+set(check ${CMAKE_COMMAND} -D ROOT=${PROJECT_SOURCE_DIR})
+set(script -P ${CMAKE_CURRENT_LIST_DIR}/check.cmake)
+set(texts ${CMAKE_CURRENT_BINARY_DIR}/compiled)
+
+if(NVCC)
+  if(CUOBJDUMP AND NVDISASM)
+    list(APPEND check -D CUOBJDUMP=${CUOBJDUMP})
+  else()
+    message(STATUS "backend/cuda/compiled does not see whether tensor cores are used: it needs cuobjdump and nvdisasm")
+  endif()
+  add_test(NAME backend/cuda/compiled COMMAND ${check} -D NVCC=${NVCC} -D OUTPUT=${texts} ${script})
+else()
+  message(STATUS "backend/cuda/compiled is left out: it needs nvcc")
+endif()
+
+# compiled_text(name expected kernel memory used [sass]): ptxas' words of a kernel by its mangled name, and perhaps its disassembly
+function(compiled_text name expected kernel memory used)
+  file(WRITE ${texts}/${name}.ptxas "ptxas info    : Compiling entry function '${kernel}' for 'sm_80'\nptxas info    : Function properties for ${kernel}\n\
+    ${memory}\nptxas info    : Used ${used}, used 1 barriers, 456 bytes cmem[0]\n")
+  set(sass "")
+  if(ARGN)
+    file(WRITE ${texts}/${name}.sass ${ARGN})
+    set(sass -D SASS=${texts}/${name}.sass)
+  endif()
+  add_test(NAME backend/cuda/compiled.${name} COMMAND ${CMAKE_COMMAND} -D ROOT=${PROJECT_SOURCE_DIR} -D PTXAS=${texts}/${name}.ptxas ${sass} -D LEAST=1 ${script})
+  set_tests_properties(backend/cuda/compiled.${name} PROPERTIES PASS_REGULAR_EXPRESSION "${expected}")
+endfunction()
+
+set(tensor _ZN9lazyprune2v06device13attend_tensorILj128EEEvNS1_14attention_taskE)
+set(exact _ZN9lazyprune2v06device12attend_exactItLj64ELj4EEEvNS1_14attention_taskE)
+set(norm _ZN9lazyprune2v06device9norm_rowsIfEEvNS1_8row_spanIKT_EEPKffmNS3_IS4_EE)
+set(none "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads")
+set(hmma "        /*3960*/     HMMA.16816.F32.BF16 R148, R140.reuse, R144, RZ ; \n")
+set(ffma "        /*3960*/     FFMA R148, R140, R144, R148 ; \n")
+compiled_text(good "1 times attention on tensor cores, each with HMMA" ${tensor} ${none} "168 registers" "Function : ${tensor}\n${hmma}Function : ${norm}\n${ffma}")
+compiled_text(without_sass "was not seen: cuobjdump and nvdisasm are not here" ${tensor} ${none} "168 registers")
+compiled_text(spill "attend_tensor[^\n]*: not all in registers" ${tensor} "0 bytes stack frame, 4 bytes spill stores, 8 bytes spill loads" "168 registers")
+compiled_text(stack "attend_tensor[^\n]*: not all in registers" ${tensor} "16 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" "168 registers")
+compiled_text(tensor_registers "attend_tensor[^\n]*: 169 registers, more than 168" ${tensor} ${none} "169 registers")
+compiled_text(exact_registers "attend_exact[^\n]*: 81 registers, more than 80" ${exact} ${none} "81 registers")
+compiled_text(other_registers "norm_rows[^\n]*: 33 registers, more than 32" ${norm} ${none} "33 registers")
+compiled_text(shared_memory "norm_rows[^\n]*: 128 bytes smem, of which its launch does not know" ${norm} ${none} "32 registers, 128 bytes smem")
+compiled_text(no_tensor_cores "attend_tensor[^\n]*: no HMMA" ${tensor} ${none} "168 registers"
+              "Function : ${tensor}\n${ffma}Function : ${norm}\n${hmma}")
