@@ -171,16 +171,23 @@ __global__ void read_wide(global<const float> from, global<float> to) { to[0] = 
 __global__ void read_shared(global<int> out) { out[0] = shared_memory<int>(0)[threadIdx.x]; }
 __global__ void write_shared() { shared_memory<int>(0)[threadIdx.x] = 1; }
 
-template <bool Right>
+/// One way to lay out a fragment wrongly, each.
+enum class mistake { none, a_registers, a_halves, b_registers, b_rows, sum_registers };
+
+template <mistake Made>
 __global__ void product(global<const std::uint16_t> a, global<const std::uint16_t> b, global<float> out) {
   const unsigned group = threadIdx.x / 4, pair = threadIdx.x % 4 * 2;
   const auto two = [](global<const std::uint16_t> m, unsigned at) { return m[at] | static_cast<std::uint32_t>(m[at + 1]) << 16; };
   std::uint32_t left[4] = {two(a, group * 16 + pair), two(a, (group + 8) * 16 + pair), two(a, group * 16 + pair + 8),
                            two(a, (group + 8) * 16 + pair + 8)};
-  const std::uint32_t right[2] = {two(b, group * 16 + pair), two(b, group * 16 + pair + 8)};  // b (8, 16): its columns
-  if (!Right) std::swap(left[1], left[2]);
+  const unsigned column = Made == mistake::b_rows ? threadIdx.x % 8 : group;
+  std::uint32_t right[2] = {two(b, column * 16 + pair), two(b, column * 16 + pair + 8)};  // b (8, 16): its columns
+  if (Made == mistake::a_registers) std::swap(left[1], left[2]);
+  if (Made == mistake::a_halves) left[0] = left[0] << 16 | left[0] >> 16;
+  if (Made == mistake::b_registers) std::swap(right[0], right[1]);
   float sum[4] = {};
   device::mma(sum, left, right);
+  if (Made == mistake::sum_registers) std::swap(sum[1], sum[2]);
   for (unsigned r = 0; r < 4; ++r) out[(group + r / 2 * 8) * 8 + pair + r % 2] = sum[r];
 }
 
@@ -365,7 +372,7 @@ TEST_CASE("mma multiplies by the manual's fragments") {
   CHECK(c_place(31, 3).column == 7);
 }
 
-TEST_CASE("a product of matrices, and of fragments that are laid out wrongly") {
+TEST_CASE("planted: a wrong fragment layout") {
   std::vector<std::uint16_t> a(256), b(128);
   for (unsigned i = 0; i < 256; ++i) a[i] = bf16_of_float(static_cast<float>(i % 19));
   for (unsigned i = 0; i < 128; ++i) b[i] = bf16_of_float(static_cast<float>(i % 23));
@@ -381,10 +388,16 @@ TEST_CASE("a product of matrices, and of fragments that are laid out wrongly") {
     }
     return count;
   };
-  run(product<true>, 1, 32, 0, a_there.data(), b_there.data(), out.data());
-  CHECK(wrong() == 0);
-  run(product<false>, 1, 32, 0, a_there.data(), b_there.data(), out.data());
-  CHECK(wrong() > 0);
+  const auto count_wrong = [&](auto kernel) {
+    run(kernel, 1, 32, 0, a_there.data(), b_there.data(), out.data());
+    return wrong();
+  };
+  CHECK(count_wrong(product<mistake::none>) == 0);
+  CHECK(count_wrong(product<mistake::a_registers>) > 0);
+  CHECK(count_wrong(product<mistake::a_halves>) > 0);
+  CHECK(count_wrong(product<mistake::b_registers>) > 0);
+  CHECK(count_wrong(product<mistake::b_rows>) > 0);
+  CHECK(count_wrong(product<mistake::sum_registers>) > 0);
 }
 
 TEST_CASE("ldmatrix deals out the rows of four matrices, or their columns") {

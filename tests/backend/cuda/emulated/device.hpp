@@ -83,9 +83,7 @@ class device {
 };
 
 /// The one device of this machine.
-inline device& the_device() {
-  static device one;
-  return one;
-}
+inline device only_device;
+inline device& the_device() { return only_device; }
 
 }  // namespace emulated

@@ -157,7 +157,7 @@ inline void mma(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t 
     float number[4];
   };
   const emulated::meeting<fragments, sums> multiply = [](const auto& brought, auto& got) {
-    float left[16][16], right[16][8], product[16][8] = {};
+    float left[16][16], right[16][8], product[16][8];
     const auto half = [](std::uint32_t pair, unsigned which) { return float_of_bf16(static_cast<std::uint16_t>(pair >> 16 * which)); };
     for (unsigned lane = 0; lane < emulated::lanes; ++lane)
       for (unsigned which = 0; which < 2; ++which) {
@@ -165,9 +165,12 @@ inline void mma(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t 
         for (unsigned r = 0; r < 4; ++r) left[group + r % 2 * 8][column + r / 2 * 8] = half(brought[lane].a[r], which);
         for (unsigned r = 0; r < 2; ++r) right[column + r * 8][group] = half(brought[lane].b[r], which);
       }
-    for (unsigned i = 0; i < 16; ++i)
+    for (unsigned i = 0; i < 16; ++i) {
+      float sum[8] = {};
       for (unsigned k = 0; k < 16; ++k)
-        for (unsigned j = 0; j < 8; ++j) product[i][j] += left[i][k] * right[k][j];
+        for (unsigned j = 0; j < 8; ++j) sum[j] += left[i][k] * right[k][j];
+      std::memcpy(product[i], sum, sizeof sum);
+    }
     for (unsigned lane = 0; lane < emulated::lanes; ++lane)
       for (unsigned r = 0; r < 4; ++r) got[lane].number[r] = product[lane / 4 + r / 2 * 8][lane % 4 * 2 + r % 2];
   };
