@@ -22,6 +22,9 @@ inline std::filesystem::path test_data(const std::string& name) {
   return {};
 }
 
+/// Whether tests take what is there in full where a part of it shows the same: `.ci/run` says so.
+inline bool in_full() { return std::getenv("LAZYPRUNE_TEST_IN_FULL") != nullptr; }
+
 /// The model that examples/smollm2.sh fetches: what $LAZYPRUNE_SMOLLM2 names, else what lies in the cache. Says so and returns an empty
 /// path where it is absent. Sanitizers, which take minutes for it, only see one that is named.
 inline std::filesystem::path smollm2() {
