@@ -54,8 +54,8 @@ class traffic_by_layer final : public step_observer {
   traffic before_{};
 };
 
-template <class Policy>
-sequence<cuda> begin(const model<cuda>& net, Policy policy) {
+template <class Backend, class Policy>
+sequence<Backend> begin(const model<Backend>& net, Policy policy) {
   return {net, any_session(std::move(policy), {.layers = static_cast<layer_id>(net.config.layers)})};
 }
 
