@@ -28,8 +28,8 @@ class device {
   std::size_t launches = 0;
   struct {
     std::size_t copies = 0, bytes = 0;
-  } to_device, to_host;         // that were made
-  std::size_t allocations = 0;  // of the device's memory and page-locked memory of the host, that were asked for
+  } to_device, to_host;                                // that were made
+  std::size_t allocations = 0;                         // of the device's memory and page-locked memory of the host, that were asked for
   std::map<void (*)(), std::size_t> shared_asked_for;  // by kernel, bytes
 
   device() { streams_.push_back(std::make_unique<stream>()); }
