@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Installs what is missing, builds everything, runs all tests.
+# Installs what is missing, builds, runs all tests; where LAZYPRUNE_TEST_IN_FULL is set, builds the benchmarks and tests at length, too.
 #   sh tests/run.sh [--sanitize] [--clang]     in build/ (or $LAZYPRUNE_BUILD_DIR), build/sanitize, build/clang, build/clang-sanitize
 set -eu
 cd "$(dirname "$0")/.."

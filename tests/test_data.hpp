@@ -25,6 +25,15 @@ inline std::filesystem::path test_data(const std::string& name) {
 /// Whether tests take what is there in full where a part of it shows the same: `.ci/run` says so.
 inline bool in_full() { return std::getenv("LAZYPRUNE_TEST_IN_FULL") != nullptr; }
 
+/// Of cases that are many and alike, every how many a test takes: all, or, where sanitizers make each ten times as dear, every nth.
+constexpr int one_in([[maybe_unused]] int nth) {
+#ifdef LAZYPRUNE_TEST_ALL
+  return 1;
+#else
+  return nth;
+#endif
+}
+
 /// The model that examples/smollm2.sh fetches: what $LAZYPRUNE_SMOLLM2 names, else what lies in the cache. Says so and returns an empty
 /// path where it is absent. Sanitizers, which take minutes for it, only see one that is named.
 inline std::filesystem::path smollm2() {

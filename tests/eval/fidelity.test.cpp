@@ -14,7 +14,7 @@ namespace {
 
 constexpr double exact = 1e-12;
 
-step_fidelity step(bool agrees, double kl, double dense_loss, double loss) { return {agrees, kl, dense_loss, loss}; }
+step_fidelity one_step(bool agrees, double kl, double dense_loss, double loss) { return {agrees, kl, dense_loss, loss}; }
 
 }  // namespace
 
@@ -58,7 +58,7 @@ TEST_CASE("where texts part") {
 TEST_CASE("one text: means over its steps, and intervals of them") {
   const std::vector<text_fidelity> one{{.text = "a",
                                         .prompt_tokens = 7,
-                                        .steps = {step(true, 0.5, 1, 2), step(true, 0, 3, 3), step(false, 1, 2, 4)},
+                                        .steps = {one_step(true, 0.5, 1, 2), one_step(true, 0, 3, 3), one_step(false, 1, 2, 4)},
                                         .parted_at = 2,
                                         .rows = 0.6,
                                         .ttft_s = 0.5,
@@ -86,10 +86,10 @@ TEST_CASE("one text: means over its steps, and intervals of them") {
 TEST_CASE("several texts: every step counts alike, and whole texts are drawn") {
   std::vector<text_fidelity> texts(2);
   texts[0] = {
-      .text = "a", .prompt_tokens = 10, .steps = {step(false, 3, 1, 1)}, .parted_at = 5, .rows = 0.5, .ttft_s = 1, .dense_ttft_s = 4};
+      .text = "a", .prompt_tokens = 10, .steps = {one_step(false, 3, 1, 1)}, .parted_at = 5, .rows = 0.5, .ttft_s = 1, .dense_ttft_s = 4};
   texts[1] = {.text = "b",
               .prompt_tokens = 20,
-              .steps = {step(true, 0, 1, 1), step(true, 0, 1, 1)},
+              .steps = {one_step(true, 0, 1, 1), one_step(true, 0, 1, 1)},
               .parted_at = {},
               .rows = 1,
               .ttft_s = 3,

@@ -32,19 +32,19 @@ eval_cost cost(std::size_t tokens, double ttft, double dense, std::vector<std::u
           .peak_bytes = 1000 * tokens};
 }
 
-const eval_task& qasper = *find_task("qasper");
+const eval_task& question_task = *find_task("qasper");
 
 }  // namespace
 
 TEST_CASE("scores without costs") {
   const std::vector<eval_prediction> all{prediction("right"), prediction("wrong"), prediction("right wrong")};
-  const eval_summary summary = summary_of(qasper, "dense", all);
+  const eval_summary summary = summary_of(question_task, "dense", all);
   CHECK(summary.task == "qasper");
   CHECK(summary.method == "dense");
   CHECK(summary.metric == "qa_f1");
   CHECK(summary.n == 3);
   CHECK(summary.score.mean == doctest::Approx((100 + 0 + 200.0 / 3) / 3).epsilon(1e-14));
-  CHECK(summary.score.ci95 == bootstrap{}(std::vector<double>{100, 0, 100 * score_of(qasper, all[2])}));
+  CHECK(summary.score.ci95 == bootstrap{}(std::vector<double>{100, 0, 100 * score_of(question_task, all[2])}));
   CHECK_FALSE(summary.lost);
   CHECK_FALSE(summary.ttft_s);
   CHECK_FALSE(summary.share_computed);
@@ -55,7 +55,7 @@ TEST_CASE("scores without costs") {
 
 TEST_CASE("costs, where every prediction has them") {
   std::vector<eval_prediction> all{prediction("right", cost(10, 1, 2, {10, 5})), prediction("wrong", cost(30, 3, 12, {30, 5}))};
-  eval_summary summary = summary_of(qasper, "m", all);
+  eval_summary summary = summary_of(question_task, "m", all);
   CHECK(summary.prompt_tokens->mean == 20);
   CHECK(summary.generated_tokens->mean == 25);
   CHECK(summary.ttft_s->mean == 2);
@@ -73,29 +73,29 @@ TEST_CASE("costs, where every prediction has them") {
 
   // Times are those of the predictions that have them.
   all[0].cost->dense_ttft_s.reset();
-  summary = summary_of(qasper, "m", all);
+  summary = summary_of(question_task, "m", all);
   CHECK(summary.ttft_s->mean == 2);
   CHECK(summary.dense_ttft_s->mean == 12);
   CHECK(summary.speedup_ttft->mean == 4);
   CHECK(summary.speedup_total->mean == 17.5 / 4);
   all[0].cost->dense_total_s.reset();
-  CHECK(summary_of(qasper, "m", all).speedup_total->mean == 5);
+  CHECK(summary_of(question_task, "m", all).speedup_total->mean == 5);
   all[0].cost->total_s.reset(), all[0].cost->usage.clear(), all[0].cost->generated_tokens.reset();
-  summary = summary_of(qasper, "m", all);
+  summary = summary_of(question_task, "m", all);
   CHECK_FALSE(summary.generated_tokens);
   CHECK(summary.total_s->mean == 6);
   CHECK(summary.usage.empty());
   all[0].cost->ttft_s.reset();
-  CHECK(summary_of(qasper, "m", all).ttft_s->mean == 3);
-  CHECK(summary_of(qasper, "m", all).timed == 1u);
+  CHECK(summary_of(question_task, "m", all).ttft_s->mean == 3);
+  CHECK(summary_of(question_task, "m", all).timed == 1u);
   all[1].cost->ttft_s.reset();
-  summary = summary_of(qasper, "m", all);
+  summary = summary_of(question_task, "m", all);
   CHECK_FALSE(summary.ttft_s);
   CHECK_FALSE(summary.speedup_ttft);
   CHECK(summary.timed == 0u);
   CHECK(summary.share_computed);
   all[0].cost.reset();
-  CHECK_FALSE(summary_of(qasper, "m", all).ttft_s);
+  CHECK_FALSE(summary_of(question_task, "m", all).ttft_s);
 }
 
 TEST_CASE("a loss is that of pairs") {
@@ -107,5 +107,5 @@ TEST_CASE("a loss is that of pairs") {
 }
 
 TEST_CASE("no prediction has no summary") {
-  CHECK_THROWS_WITH_AS(summary_of(qasper, "m", {}), "qasper: expected at least one prediction, found none", error);
+  CHECK_THROWS_WITH_AS(summary_of(question_task, "m", {}), "qasper: expected at least one prediction, found none", error);
 }

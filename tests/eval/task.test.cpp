@@ -9,7 +9,7 @@ namespace {
 
 constexpr eval_task plain{.name = "t", .group = "g", .prompt = "[{context}|{input}{input}]", .max_new = 1, .metric = eval_metric::qa_f1};
 
-eval_prediction prediction(std::string text, std::vector<std::string> answers) {
+eval_prediction predicted_text(std::string text, std::vector<std::string> answers) {
   return {.text = std::move(text), .answers = std::move(answers), .all_classes = {}, .length = {}, .id = "", .cost = {}};
 }
 
@@ -46,22 +46,22 @@ TEST_CASE("an answer ends at its stop text") {
 
 TEST_CASE("of some tasks only the first line counts") {
   eval_task task = plain;
-  const eval_prediction p = prediction("\n\nred car\nblue", {"red"});
+  const eval_prediction p = predicted_text("\n\nred car\nblue", {"red"});
   CHECK(score_of(task, p) == doctest::Approx(2 * (1.0 / 3) / (1.0 / 3 + 1)).epsilon(1e-15));
   task.first_line = true;
   CHECK(score_of(task, p) == doctest::Approx(2.0 / 3).epsilon(1e-15));
-  CHECK(score_of(task, prediction("\n\n", {"red"})) == 0.0);
+  CHECK(score_of(task, predicted_text("\n\n", {"red"})) == 0.0);
 }
 
 TEST_CASE("the best answer counts, and without answers there is no score") {
-  CHECK(score_of(plain, prediction("red", {"blue", "red", "red car"})) == 1.0);
-  CHECK(score_of(plain, prediction("red", {})) == 0.0);
+  CHECK(score_of(plain, predicted_text("red", {"blue", "red", "red car"})) == 1.0);
+  CHECK(score_of(plain, predicted_text("red", {})) == 0.0);
 }
 
 TEST_CASE("the classes are the prediction's own") {
   eval_task task = plain;
   task.metric = eval_metric::classification;
-  eval_prediction p = prediction("red, blue", {"red"});
+  eval_prediction p = predicted_text("red, blue", {"red"});
   CHECK_THROWS_AS(score_of(task, p), error);
   p.all_classes = {"red", "blue"};
   CHECK(score_of(task, p) == 0.5);

@@ -25,7 +25,7 @@ struct official {
   bool first_line, chat;
 };
 
-constexpr official longbench[] = {
+constexpr official longbench_official[] = {
     {"narrativeqa", 378, 0x6b833ec5a5521200u, 128, "qa_f1", false, true},
     {"qasper", 725, 0xe0bbe61b9cc50aa0u, 128, "qa_f1", false, true},
     {"multifieldqa_en", 201, 0x21a552b1c54137efu, 64, "qa_f1", false, true},
@@ -52,8 +52,8 @@ constexpr official longbench[] = {
 }  // namespace
 
 TEST_CASE("LongBench's tasks, to the letter") {
-  CHECK(std::size(longbench) == longbench_tasks.size());
-  for (const official& expected : longbench) {
+  CHECK(std::size(longbench_official) == longbench_tasks.size());
+  for (const official& expected : longbench_official) {
     CAPTURE(expected.name);
     const eval_task* task = find_task(expected.name);
     REQUIRE(task);

@@ -12,24 +12,25 @@ namespace {
 using namespace lazyprune;
 using lazyprune_test::some_tokens, lazyprune_test::tiny_model;
 
-constexpr layer_id layers = 4;
-const char* const lazy = "lazyllm --stages 1:0.5,3:0.6";
+constexpr layer_id depth = 4;
+const char* const twice_halved = "lazyllm --stages 1:0.5,3:0.6";
 
-policy_parts parts(const char* text) { return parts_of(parse_policy(text), layers, policies()); }
+policy_parts parts_of_text(const char* text) { return parts_of(parse_policy(text), depth, policies()); }
 
 /// 20 tokens and five more, as the transformer itself writes them down; with a fault, as one that has it.
-std::vector<step_trace> written(const model<faulty_reference>& net, const char* text = lazy, hidden_fault fault = hidden_fault::none) {
+std::vector<step_trace> written(const model<faulty_reference>& net, const char* text = twice_halved,
+                                hidden_fault fault = hidden_fault::none) {
   std::vector<step_trace> tokens;
   for (std::size_t s = 0; s < 6; ++s) {
     tokens.push_back({.step = s,
                       .tokens = some_tokens(s == 0 ? 20 : 1),
-                      .layers = std::vector<layer_trace>(layers),
+                      .layers = std::vector<layer_trace>(depth),
                       .next = 0,
                       .logits = {},
                       .margin = {}});
     tokens.back().tokens.back() = static_cast<token_id>(s);
   }
-  return replay(net, tokens, parts(text), false, fault).steps;
+  return replay(net, tokens, parts_of_text(text), false, fault).steps;
 }
 
 }  // namespace
@@ -41,16 +42,16 @@ TEST_CASE("a replay under the policy is what the transformer does") {
   const auto same = lazyprune_test::tiny_model(plain);
   const auto trace = written(net);
   workspace work(same, plain);
-  sequence text(same, make_session(parse_policy(lazy), {.layers = layers}, policies()));
+  sequence text(same, make_session(parse_policy(twice_halved), {.layers = depth}, policies()));
   for (const step_trace& s : trace) {
     trace_recorder record(true);
     const auto logits = forward(work, text, s.tokens, phase_of(s), &record);
     CHECK(std::ranges::equal(logits, s.logits));
-    for (layer_id l = 0; l < layers; ++l) {
+    for (layer_id l = 0; l < depth; ++l) {
       CHECK(record.steps().front().layers[l].active == s.layers[l].active);
       CHECK(record.steps().front().layers[l].rows == s.layers[l].rows);
       CHECK(record.steps().front().layers[l].revived == s.layers[l].revived);
-      CHECK(s.layers[l].scores.size() == (l + 1 < layers ? s.layers[l].active.size() : 0));
+      CHECK(s.layers[l].scores.size() == (l + 1 < depth ? s.layers[l].active.size() : 0));
     }
     CHECK(record.steps().front().margin == s.margin);
   }
@@ -60,15 +61,15 @@ TEST_CASE("a forced replay keeps what the trace keeps, whatever the policy") {
   faulty_reference backend;
   const auto net = tiny_model(backend);
   const auto trace = written(net, "lazyllm --stages 1:0.4,2:0.7 --scorer key_norm");
-  for (const char* text : {lazy, "dense", "lazyllm --store none", "lazyllm --scorer window_attention:window=4 --decode dense",
+  for (const char* text : {twice_halved, "dense", "lazyllm --store none", "lazyllm --scorer window_attention:window=4 --decode dense",
                            "lazyllm --scorer accumulated_attention --keep-last 5"}) {
     CAPTURE(text);
-    const replayed_trace ours = replay(net, trace, parts(text), true);
+    const replayed_trace ours = replay(net, trace, parts_of_text(text), true);
     CHECK(!ours.stopped);
     REQUIRE(ours.steps.size() == trace.size());
     for (std::size_t s = 0; s < trace.size(); ++s) {
       CHECK(ours.steps[s].logits == trace[s].logits);
-      for (layer_id l = 0; l < layers; ++l) CHECK(ours.steps[s].layers[l].rows == trace[s].layers[l].rows);
+      for (layer_id l = 0; l < depth; ++l) CHECK(ours.steps[s].layers[l].rows == trace[s].layers[l].rows);
     }
   }
   auto impossible = trace;  // a token that is left out of one layer, and takes part in the next
@@ -77,7 +78,7 @@ TEST_CASE("a forced replay keeps what the trace keeps, whatever the policy") {
   for (layer_trace& l : planted) l.scores.clear();
   for (auto* list : {&planted[1].active, &planted[1].rows, &planted[1].revived}) std::erase(*list, gone);
   if (planted[2].active.front() != gone) planted[2].active.insert(planted[2].active.begin(), gone);
-  const replayed_trace stopped = replay(net, impossible, parts(lazy), true);
+  const replayed_trace stopped = replay(net, impossible, parts_of_text(twice_halved), true);
   REQUIRE(stopped.stopped);
   CHECK(stopped.steps.size() == 1);
   CHECK(stopped.stopped->first == 1);
@@ -90,11 +91,11 @@ TEST_CASE("each hidden fault is told from the others") {
   std::size_t told = 0;
   for (const hidden_fault fault : hidden_faults) {
     CAPTURE(name_of(fault));
-    auto trace = written(net, lazy, fault);
+    auto trace = written(net, twice_halved, fault);
     for (step_trace& s : trace)
       for (layer_trace& l : s.layers) l.scores.clear();
     if (std::ranges::equal(trace, sound, {}, &step_trace::logits, &step_trace::logits)) continue;  // it does nothing here
-    const trace_verdict verdict = check_trace(net, trace, parts(lazy), true, 1e-9);
+    const trace_verdict verdict = check_trace(net, trace, parts_of_text(twice_halved), true, 1e-9);
     CHECK(verdict.logits);
     CHECK(!verdict.alike());
     CHECK(verdict.cause == fault);
@@ -102,8 +103,8 @@ TEST_CASE("each hidden fault is told from the others") {
     ++told;
   }
   CHECK(told >= 8);
-  CHECK(check_trace(net, written(net), parts(lazy), true).alike());
-  CHECK(check_trace(net, written(net), parts(lazy), false).alike());
+  CHECK(check_trace(net, written(net), parts_of_text(twice_halved), true).alike());
+  CHECK(check_trace(net, written(net), parts_of_text(twice_halved), false).alike());
 }
 
 TEST_CASE("where a layer has no scores, the reference's decide, and the verdict says so") {
@@ -111,7 +112,7 @@ TEST_CASE("where a layer has no scores, the reference's decide, and the verdict 
   const auto net = tiny_model(backend);
   auto trace = written(net);
   for (step_trace& s : trace) s.layers[0].scores.clear();
-  const trace_verdict verdict = check_trace(net, trace, parts(lazy), true);
+  const trace_verdict verdict = check_trace(net, trace, parts_of_text(twice_halved), true);
   CHECK(verdict.alike());
   CHECK(verdict.by_trace == 6);
   CHECK(verdict.by_reference == 6);
@@ -125,7 +126,9 @@ TEST_CASE("what belongs to another model") {
   const auto net = tiny_model(backend);
   auto trace = written(net);
   trace[0].logits.pop_back();
-  CHECK_THROWS_WITH_AS(check_trace(net, trace, parts(lazy), true), "trace: logits: expected 40 as in the model, found 39", error);
+  CHECK_THROWS_WITH_AS(check_trace(net, trace, parts_of_text(twice_halved), true), "trace: logits: expected 40 as in the model, found 39",
+                       error);
   trace[0].layers.pop_back();
-  CHECK_THROWS_WITH_AS(check_trace(net, trace, parts(lazy), true), "trace: layers: expected 4 as in the model, found 3", error);
+  CHECK_THROWS_WITH_AS(check_trace(net, trace, parts_of_text(twice_halved), true), "trace: layers: expected 4 as in the model, found 3",
+                       error);
 }

@@ -11,19 +11,15 @@
 #include <string>
 #include <vector>
 
+#include <tested_device.hpp>
+
+#include "../model/tiny_model.hpp"
 #include "../test_data.hpp"
 
 namespace {
 
 using namespace lazyprune;
-
-/// While this lives nobody asks the shadow: addresses are followed, and that is all.
-struct unchecked {
-  unchecked() { emulated::the_device().store.checks = false; }
-  unchecked(const unchecked&) = delete;
-  unchecked& operator=(const unchecked&) = delete;
-  ~unchecked() { emulated::the_device().store.checks = true; }
-};
+using lazyprune_test::begin, lazyprune_test::unchecked;
 
 struct traffic {
   std::size_t to_device, to_host, bytes_to_host;
@@ -53,11 +49,6 @@ class traffic_by_layer final : public step_observer {
   }
   traffic before_{};
 };
-
-template <class Backend, class Policy>
-sequence<Backend> begin(const model<Backend>& net, Policy policy) {
-  return {net, any_session(std::move(policy), {.layers = static_cast<layer_id>(net.config.layers)})};
-}
 
 std::vector<token_id> some_tokens(std::size_t n, std::size_t vocabulary) {
   std::vector<token_id> tokens(n);

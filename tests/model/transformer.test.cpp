@@ -23,6 +23,7 @@
 #include "../tested_path.hpp"
 #include "followed.hpp"
 #include "llama2c.hpp"
+#include "tiny_model.hpp"
 
 namespace {
 
@@ -47,11 +48,6 @@ double largest_difference(std::span<const double> a, std::span<const double> b) 
   double worst = 0;
   for (std::size_t i = 0; i < a.size(); ++i) worst = std::max(worst, std::abs(a[i] - b[i]));
   return worst;
-}
-
-template <class Backend, class Policy>
-sequence<Backend> begin(const model<Backend>& net, Policy policy) {
-  return {net, any_session(std::move(policy), {.layers = static_cast<layer_id>(net.config.layers)})};
 }
 
 /// The largest difference of the logits when these tokens are fed one by one.
@@ -519,7 +515,7 @@ struct writes_down_means : writes_down<View> {
   head_reduction over_heads() const { return head_reduction::mean; }
 };
 
-model_config tiny_config() {
+model_config odd_config() {
   model_config c = shape_named("pocket");
   c.vocabulary = 97;
   c.hidden = 24;
@@ -586,7 +582,7 @@ std::vector<double> projected(const model<exact>& net, layer_id layer, const exa
 
 model<exact> tiny_model() {
   exact backend{execution{}};
-  return load_model(backend, tiny_config(), random_source(tiny_config(), dtype::f32));
+  return load_model(backend, odd_config(), random_source(odd_config(), dtype::f32));
 }
 
 }  // namespace
@@ -858,7 +854,7 @@ void batches_have_the_bits_of_each_alone(const model<Backend>& net, Backend& bac
 
 TEST_CASE("eight sequences of different lengths, policies and phases in one batch: each has the bits that it has alone") {
   exact backend{execution{}};
-  model_config c = tiny_config();
+  model_config c = odd_config();
   c.layers = 6;
   c.max_positions = 1000;
   batches_have_the_bits_of_each_alone(load_model(backend, c, random_source(c, dtype::f32)), backend);

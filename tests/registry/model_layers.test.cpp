@@ -15,7 +15,7 @@ namespace {
 /// 26 layers, of which each sixth sees everything, and two of which the last does.
 const model_layers alternating(26, std::vector<layer_id>{6, 12, 18, 24}), windows_but_last(2, std::vector<layer_id>{});
 
-std::string fault(const policy_spec& spec, const model_layers& layers = alternating) {
+std::string fault_in(const policy_spec& spec, const model_layers& layers = alternating) {
   try {
     text(spec, layers, policies());
   } catch (const error& e) {
@@ -25,32 +25,32 @@ std::string fault(const policy_spec& spec, const model_layers& layers = alternat
   return "no error";
 }
 
-const std::string expected = "expected pruning after 6, 12, 18 or 24 layers, of which the last sees all tokens, found after ";
+const std::string expected_after = "expected pruning after 6, 12, 18 or 24 layers, of which the last sees all tokens, found after ";
 
 }  // namespace
 
 TEST_CASE("stages by attention stand after layers that see everything; others are refused, with the layers that there are") {
-  CHECK(fault(with({{"--stages", "6:0.5,18:0.5"}})) == "no error");
-  CHECK(fault(with({{"--stages", "6:0.5,7:0.5"}})) == "--stages: 6:0.5,7:0.5: " + expected + "7");
-  CHECK(fault(with({{"--policy", "static"}, {"--stages", "3:0.5"}})) == "--stages: 3:0.5: " + expected + "3");
+  CHECK(fault_in(with({{"--stages", "6:0.5,18:0.5"}})) == "no error");
+  CHECK(fault_in(with({{"--stages", "6:0.5,7:0.5"}})) == "--stages: 6:0.5,7:0.5: " + expected_after + "7");
+  CHECK(fault_in(with({{"--policy", "static"}, {"--stages", "3:0.5"}})) == "--stages: 3:0.5: " + expected_after + "3");
   for (const char* scorer : {"window_attention", "prompt_window_attention", "value_weighted_attention", "accumulated_attention"})
-    CHECK(fault(with({{"--stages", "7:0.5"}, {"--scorer", scorer}})).ends_with(expected + "7"));
+    CHECK(fault_in(with({{"--stages", "7:0.5"}, {"--scorer", scorer}})).ends_with(expected_after + "7"));
   for (const char* scorer : {"key_norm", "recency", "random"})
-    CHECK(fault(with({{"--stages", "7:0.5"}, {"--scorer", scorer}})) == "no error");
-  CHECK(fault(with({{"--stages", "1:0.5"}}), windows_but_last) ==
+    CHECK(fault_in(with({{"--stages", "7:0.5"}, {"--scorer", scorer}})) == "no error");
+  CHECK(fault_in(with({{"--stages", "1:0.5"}}), windows_but_last) ==
         "--stages: 1:0.5: expected no pruning by attention: no layer but the last sees all tokens, found after 1");
-  CHECK(fault(with({{"--stages", "7:0.5"}}), 26) == "no error");
+  CHECK(fault_in(with({{"--stages", "7:0.5"}}), 26) == "no error");
 }
 
 TEST_CASE("other schedules are asked where they prune") {
-  CHECK(fault(with({{"--schedule", "every:n=6,share=0.9"}})) == "no error");
-  CHECK(fault(with({{"--schedule", "every:n=4,share=0.9"}})) == "--schedule: every:n=4,share=0.9: " + expected + "4");
-  CHECK(fault(with({{"--schedule", "budget:after=12,tokens=100"}})) == "no error");
-  CHECK(fault(with({{"--schedule", "budget:after=11,tokens=100"}})).ends_with(expected + "11"));
-  CHECK(fault(with({{"--schedule", "linear:share=0.5"}})).ends_with(expected + "1"));
-  CHECK(fault(with({{"--schedule", "adaptive:from=6,every=6"}})) == "no error");
-  CHECK(fault(with({{"--schedule", "adaptive:from=5,every=6"}})).ends_with(expected + "5"));
-  CHECK(fault(with({{"--policy", "streaming"}})) == "no error");
+  CHECK(fault_in(with({{"--schedule", "every:n=6,share=0.9"}})) == "no error");
+  CHECK(fault_in(with({{"--schedule", "every:n=4,share=0.9"}})) == "--schedule: every:n=4,share=0.9: " + expected_after + "4");
+  CHECK(fault_in(with({{"--schedule", "budget:after=12,tokens=100"}})) == "no error");
+  CHECK(fault_in(with({{"--schedule", "budget:after=11,tokens=100"}})).ends_with(expected_after + "11"));
+  CHECK(fault_in(with({{"--schedule", "linear:share=0.5"}})).ends_with(expected_after + "1"));
+  CHECK(fault_in(with({{"--schedule", "adaptive:from=6,every=6"}})) == "no error");
+  CHECK(fault_in(with({{"--schedule", "adaptive:from=5,every=6"}})).ends_with(expected_after + "5"));
+  CHECK(fault_in(with({{"--policy", "streaming"}})) == "no error");
 }
 
 TEST_CASE("a preset's stages move to the nearest such layers, of two as near to the later, and never two to one") {

@@ -13,7 +13,7 @@ namespace {
 
 using namespace lazyprune;
 
-const policy_registry policies = shipped_policies();
+const policy_registry shipped = shipped_policies();
 
 /// The names in backticks in the second column of the README's table, row after row, by the first column's decision.
 struct named {
@@ -71,33 +71,33 @@ std::string names(auto&& kind, std::initializer_list<const char*> others) {
 
 TEST_CASE("the README's table has every policy, and no other") {
   const named readme = names_in_readme();
-  CHECK(list(readme.scorers) == names(policies.scorers(), {}));
+  CHECK(list(readme.scorers) == names(shipped.scorers(), {}));
   CHECK(list(readme.schedules) ==
-        names(policies.schedules(), {"stages", "prompt_only", "by_phase", "at_least"}));  // a flag of its own, and decorators
-  CHECK(list(readme.selectors) == names(policies.selectors(), {"protect"}));
-  CHECK(list(readme.stores) == names(policies.stores(), {}));
+        names(shipped.schedules(), {"stages", "prompt_only", "by_phase", "at_least"}));  // a flag of its own, and decorators
+  CHECK(list(readme.selectors) == names(shipped.selectors(), {"protect"}));
+  CHECK(list(readme.stores) == names(shipped.stores(), {}));
 }
 
 TEST_CASE("the README's table has every preset, in the order of the registry") {
   std::string all;
-  for (const policy_preset& preset : policies.presets()) all.append(preset.name).append(" ");
+  for (const policy_preset& preset : shipped.presets()) all.append(preset.name).append(" ");
   CHECK(presets_in_readme() == all);
 }
 
 TEST_CASE("what help says of them, new ones last") {
-  CHECK(policies.preset_help().starts_with(
+  CHECK(shipped.preset_help().starts_with(
       "lazyllm; lazyllm_blocks: the same in blocks of 32 tokens; static: what the stages drop is lost, and only the prompt is pruned; "
       "random: as static, before the first layer and drawn; "
       "streaming: the first 4 tokens and the latest, 1,024 in all (budget:after=0,tokens=1024); "
       "fastv: static, half of the tokens after 2 layers; pyramid_drop: static, half of what is left after each quarter of the layers; "
       "tova: 512 tokens after half of the layers, while tokens are generated; pyramid_kv: static, fewer at each layer, down to a tenth; "
       "prompt_distill: 1,024 tokens of the prompt after two fifths of the layers; dense"));
-  CHECK(policies.schedules().help().starts_with(
+  CHECK(shipped.schedules().help().starts_with(
       "every:n=,share= linear:from=,share= cosine:from=,share= budget:after=,tokens=|cost= adaptive:from=,every=,mass=,least="));
-  CHECK(policies.scorers().help().starts_with(
+  CHECK(shipped.scorers().help().starts_with(
       "last_query_attention:over=mean|max accumulated_attention:over=sum|max,since=sequence|step "
       "window_attention:window=,kernel=,pool=max|mean prompt_window_attention:window=,kernel=,pool=max|mean "
       "value_weighted_attention:norm=l2|l1 key_norm recency random:seed= given_scores:scores="));
-  CHECK(policies.selectors().help().starts_with("top_k top_p:mass= threshold:score= blocks:size="));
-  CHECK(policies.stores().help().starts_with("keep_all bounded:rows= none:for_good=false|true"));
+  CHECK(shipped.selectors().help().starts_with("top_k top_p:mass= threshold:score= blocks:size="));
+  CHECK(shipped.stores().help().starts_with("keep_all bounded:rows= none:for_good=false|true"));
 }

@@ -152,12 +152,12 @@ std::string chart_legend(std::span<const chart_series> series, const std::option
 }
 
 std::string svg_chart_with_legend(const chart& c) {
-  constexpr double column_width = 190, line_height = 20, first_line = 20, left = chart_width + 8;
+  constexpr double legend_column_width = 190, line_height = 20, first_line = 20, left = chart_width + 8;
   constexpr auto lines = static_cast<std::size_t>((chart_height - first_line) / line_height) + 1;  // of a column
   std::string legend;
   std::size_t items = 0;
   const auto item = [&](const std::string& drawn, const std::string& name) {
-    const double x = left + column_width * static_cast<double>(items / lines),
+    const double x = left + legend_column_width * static_cast<double>(items / lines),
                  y = first_line + line_height * static_cast<double>(items % lines);
     legend += "<g transform=\"translate(" + fixed(x, 0) + ' ' + fixed(y, 0) + ")\">\n" + drawn + "<text x=\"46\" y=\"4\">" +
               html_text(name) + "</text></g>\n";

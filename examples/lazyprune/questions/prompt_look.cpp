@@ -29,11 +29,11 @@ struct noting_scorer {
 
 class stops_where_noted final : public step_observer {
  public:
-  explicit stops_where_noted(const std::vector<float>& noted) : noted_(noted) {}
-  bool stops() override { return !noted_.empty(); }
+  explicit stops_where_noted(const std::vector<float>& scores) : scores_(scores) {}
+  bool stops() override { return !scores_.empty(); }
 
  private:
-  const std::vector<float>& noted_;
+  const std::vector<float>& scores_;
 };
 
 }  // namespace

@@ -146,7 +146,7 @@ runner::shared_prompt runner::prompt_of(std::size_t place) const {
 std::vector<token_id> runner::encoded(const eval_task& task, std::string_view text, std::string_view answer_prefix) const {
   if (!template_ || !task.chat) return tokenizer_.encode(in_chat(chat_, task, text, answer_prefix));
   const rendered_chat chat = render(*template_, asked_once(text));
-  std::vector<text_run> runs = chat.runs();
+  std::vector<lazyprune::text_run> runs = chat.runs();
   if (!answer_prefix.empty()) runs.push_back({in_answer(chat, answer_prefix)});
   return tokenizer_.encode(runs);
 }
@@ -157,8 +157,8 @@ token_range runner::context_in(const question& asked, std::span<const token_id> 
   parts.after.resize(parts.after.size() - answer_prefix.size());
   if (template_ && asked.task->chat) {
     const rendered_chat chat = render(*template_, asked_once(question_of(*asked.task, asked.sample)));
-    const std::vector<text_run> runs = chat.runs();
-    const auto is_own = [](const text_run& run) { return run.trusted; };
+    const std::vector<lazyprune::text_run> runs = chat.runs();
+    const auto is_own = [](const lazyprune::text_run& run) { return run.trusted; };
     const auto first = std::ranges::find_if_not(runs, is_own);
     const auto last = std::find_if_not(runs.rbegin(), std::make_reverse_iterator(first), is_own).base();
     const auto read = [&](auto begin, auto end) { return tokenizer_.decode(tokenizer_.encode(std::span(begin, end))); };

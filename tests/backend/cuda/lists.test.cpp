@@ -15,14 +15,6 @@ using namespace lazyprune_test;
 namespace {
 
 template <class T>
-std::vector<T> read(const T* there, std::size_t count) {
-  std::vector<T> here(count);
-  cudaMemcpyAsync(here.data(), there, count * sizeof(T), cudaMemcpyDeviceToHost, device::stream());
-  device::synchronize();
-  return here;
-}
-
-template <class T>
 std::span<const T> list(const std::vector<T>& numbers) {
   return numbers;
 }
@@ -55,16 +47,16 @@ TEST_CASE("what lies on the device is not sent again; what does not goes in one 
   CHECK(sent_now() == sent{1, 16});
   CHECK(second_a == first_a);
   CHECK(second_b == first_b);
-  CHECK(read(first_a, 5) == a);
-  CHECK(read(first_b, 100) == b);
-  CHECK(read(first_c, 1) == c);
+  CHECK(numbers_at(first_a, 5) == a);
+  CHECK(numbers_at(first_b, 100) == b);
+  CHECK(numbers_at(first_c, 1) == c);
 
   std::vector<std::uint32_t> other = b;  // the same but in its middle, where no hash looks
   other[50] = 8;
   const auto [there, same] = all.send(list(other), list(other));
   CHECK(sent_now().copies == 1);
-  CHECK(read(there, 100) == other);
-  CHECK(read(same, 100) == other);
+  CHECK(numbers_at(there, 100) == other);
+  CHECK(numbers_at(same, 100) == other);
   all.send(list(b), list(other));
   all.send(std::span<const int>());
   CHECK(sent_now() == sent{0, 0});
@@ -94,8 +86,8 @@ TEST_CASE("the room goes round: nothing that was given before is overwritten bef
 
   const std::vector<std::uint32_t> large(1 << 20, 5);
   const auto [there] = all.send(list(large));
-  CHECK(read(there + large.size() - 1, 1) == std::vector<std::uint32_t>{5});
-  CHECK(read(std::get<0>(all.send(list(always))), 3) == always);
+  CHECK(numbers_at(there + large.size() - 1, 1) == std::vector<std::uint32_t>{5});
+  CHECK(numbers_at(std::get<0>(all.send(list(always))), 3) == always);
 }
 
 TEST_CASE("room that was reserved is all that lists of that size take") {

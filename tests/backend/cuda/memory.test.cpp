@@ -7,20 +7,14 @@
 
 #include <tested_device.hpp>
 
+#include "on_device.hpp"
+
 using namespace lazyprune;
-using lazyprune_test::bytes_held;
+using lazyprune_test::bytes_held, lazyprune_test::numbers_at;
 
 namespace {
 
 using numbers = device::array<int, device::purpose::stored_rows>;
-
-template <class T>
-std::vector<T> read(const T* there, std::size_t count) {
-  std::vector<T> here(count);
-  cudaMemcpyAsync(here.data(), there, count * sizeof(T), cudaMemcpyDeviceToHost, device::stream());
-  device::synchronize();
-  return here;
-}
 
 void write(int* there, std::vector<int> here) {
   cudaMemcpyAsync(there, here.data(), here.size() * sizeof(int), cudaMemcpyHostToDevice, device::stream());
@@ -37,8 +31,8 @@ TEST_CASE("memory of the device is had, moved, enlarged and given back") {
     write(a.data(), {1, 2, 3});
     const numbers larger = a.resized(5, 2), moved = std::move(a);
     CHECK(larger.bytes() == 20);
-    CHECK(read(larger.data(), 2) == std::vector{1, 2});
-    CHECK(read(moved.data(), 3) == std::vector{1, 2, 3});
+    CHECK(numbers_at(larger.data(), 2) == std::vector{1, 2});
+    CHECK(numbers_at(moved.data(), 3) == std::vector{1, 2, 3});
     CHECK(a.data() == nullptr);
     CHECK(numbers(0).data() == nullptr);
     CHECK_THROWS_AS(numbers(SIZE_MAX / 2), std::bad_array_new_length);
@@ -59,8 +53,8 @@ TEST_CASE("arrays shared by copies are copied on the device when one of them wri
   shared_array<int, numbers> other = one;
   CHECK(other.data() == one.data());
   write(other.own(), {3, 4});
-  CHECK(read(one.data(), 2) == std::vector{1, 2});
-  CHECK(read(other.data(), 2) == std::vector{3, 4});
+  CHECK(numbers_at(one.data(), 2) == std::vector{1, 2});
+  CHECK(numbers_at(other.data(), 2) == std::vector{3, 4});
 }
 
 TEST_CASE("scratch grows and is reused") {

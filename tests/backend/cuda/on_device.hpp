@@ -9,6 +9,15 @@
 
 namespace lazyprune_test {
 
+/// What lies on the device from there on.
+template <class T>
+std::vector<T> numbers_at(const T* there, std::size_t count) {
+  std::vector<T> here(count);
+  cudaMemcpyAsync(here.data(), there, count * sizeof(T), cudaMemcpyDeviceToHost, lazyprune::device::stream());
+  lazyprune::device::synchronize();
+  return here;
+}
+
 /// A copy on the device of numbers of the host; without any, memory that was never written.
 template <class T>
 class on_device {
@@ -20,12 +29,7 @@ class on_device {
   }
 
   T* data() { return memory_.data(); }
-  std::vector<T> numbers() const {
-    std::vector<T> here(memory_.size());
-    cudaMemcpyAsync(here.data(), memory_.data(), memory_.bytes(), cudaMemcpyDeviceToHost, lazyprune::device::stream());
-    lazyprune::device::synchronize();
-    return here;
-  }
+  std::vector<T> numbers() const { return numbers_at(memory_.data(), memory_.size()); }
 
  private:
   lazyprune::device::array<T, lazyprune::device::purpose::scratch> memory_;

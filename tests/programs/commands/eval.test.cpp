@@ -347,7 +347,8 @@ TEST_CASE("killed at any moment, a run goes on") {
   SUBCASE("sample by sample") { how = {"-t", "1"}; }
   SUBCASE("two at once") { how = {"-t", "2", "-j", "2"}; }
   const temporary_folder files;
-  std::vector<std::string> arguments{"eval", "-d", prompts("few_shot"), "--out", files / "out", "--resume"};
+  const std::string limit = std::to_string(30 / one_in(6));
+  std::vector<std::string> arguments{"eval", "-d", prompts("few_shot"), "--out", files / "out", "--resume", "--limit", limit};
   arguments.insert(arguments.end(), how.begin(), how.end());
   int killed = 0;
   for (int tries = 0; tries < 200 && !std::filesystem::exists(files / "out"); ++tries) {
@@ -362,7 +363,7 @@ TEST_CASE("killed at any moment, a run goes on") {
   }
   CHECK(killed > 2);
   CHECK(std::filesystem::exists(files / "out"));
-  CHECK(lazyprune_program({"eval", "-d", prompts("few_shot"), "--out", files / "whole", "-t", "1"}).code == 0);
+  CHECK(lazyprune_program({"eval", "-d", prompts("few_shot"), "--out", files / "whole", "-t", "1", "--limit", limit}).code == 0);
   CHECK(without_times(file_text(files / "out")) == without_times(file_text(files / "whole")));
 }
 
