@@ -171,7 +171,7 @@ std::string svg_chart_with_legend(const chart& c) {
   if (c.level)
     item("<rect y=\"-7\" width=\"40\" height=\"14\" fill-opacity=\"0.09\"/>\n" + chart_line("M0 0H40", chart_ink, "none"), c.level->name);
   const auto columns = static_cast<double>(std::max<std::size_t>((items + lines - 1) / lines, 1));
-  const std::string width = fixed(chart_width + column_width * columns, 0), height = fixed(chart_height, 0);
+  const std::string width = fixed(chart_width + legend_column_width * columns, 0), height = fixed(chart_height, 0);
   return "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + width + ' ' + height +
          "\" font-family=\"sans-serif\" font-size=\"12\" fill=\"" + std::string(chart_ink) + "\">\n<rect width=\"" + width +
          "\" height=\"" + height + "\" fill=\"#fff\"/>\n<svg width=\"" + fixed(chart_width, 0) + "\" height=\"" + height + "\">\n" +
