@@ -488,7 +488,7 @@ void survives_a_lack_of_memory(std::string_view name, bool once) {
     return s.trace.take();
   }();
   std::size_t failures = 0;
-  for (std::size_t n = 1;; n += one_in(4)) {
+  for (std::size_t n = 1;; n += one_in(13)) {
     CAPTURE(n);
     const auto net = tiny_model(backend);
     workspace<Backend> work(net, backend), warm(net, backend);
@@ -524,7 +524,7 @@ void survives_a_lack_of_memory(std::string_view name, bool once) {
     REQUIRE(s.step(work));  // it goes on
     if (known[0] == 0) require_same(s.trace.take(), expected);
   }
-  CHECK(failures > 20 / one_in(4));
+  CHECK(failures > 20 / one_in(13));
 }
 
 }  // namespace
