@@ -576,6 +576,121 @@ TEST_CASE("texts of which one cannot be generated are left as they were") {
   CHECK(generate(work, std::span(none_second).first(0)).empty());
 }
 
+namespace {
+
+/// Notes when a step begins and ends, beside others.
+struct notes_steps final : step_observer {
+  std::string& notes;
+  char name;
+  notes_steps(std::string& all, char own) : notes(all), name(own) {}
+  void step_begins(std::span<const token_id>, std::size_t) override { (notes += name) += '('; }
+  void step_ends(const any_session&) override { (notes += name) += ')'; }
+};
+
+/// Ways to go on from one prompt.
+std::vector<generation_options> many_alternatives(bool prunes) {
+  std::vector<generation_options> all(6, of_length(9));
+  all[1].force = {4, 3, 2, 1, 5, 6, 7, 8, 9, 10, 11, 12};
+  all[2].sampler = {.temperature = 0.9, .top_k = 5, .top_p = 1, .min_p = 0};
+  all[3].context = 21;
+  all[4] = of_length(1);
+  for (generation_options& each : all) each.trace = true;
+  all[5].trace = false;
+  all[5].speculate = prunes ? 0 : 4;
+  return all;
+}
+
+template <tensor_backend Backend>
+void check_alternatives(const stages& when, std::size_t turns_before) {
+  const model_config config = tiny();
+  Backend backend{execution{}};
+  const model<Backend> net = load_model(backend, config, random_source(config, dtype::f32));
+  workspace<Backend> work(net, backend);
+  const auto begun = [&] {
+    sequence<Backend> text(net, any_session(lazyllm(when), {.layers = 4}));
+    for (std::size_t i = 0; i < turns_before; ++i) generate(work, text, prompt, of_length(3));
+    return text;
+  };
+  const std::vector<token_id> asked{9, 8, 7, 6, 5, 4, 3, 2, 1, 10, 11, 12, 13, 14};
+  for (const std::size_t chunk : {0u, 5u}) {
+    CAPTURE(chunk);
+    std::vector<generation_options> options = many_alternatives(!when.list().empty());
+    for (generation_options& each : options) {
+      each.chunk = chunk;
+      if (each.context > 0) each.context += turns_before * 13;
+    }
+    sequence<Backend> text = begun();
+    const auto together = generate_alternatives(work, text, asked, options);
+    REQUIRE(together.size() == options.size());
+    for (std::size_t i = 0; i < options.size(); ++i) {
+      CAPTURE(i);
+      sequence<Backend> other = begun();
+      const generation alone = generate(work, other, asked, options[i]);
+      CHECK(together[i].tokens == alone.tokens);
+      CHECK(together[i].reason == alone.reason);
+      CHECK(together[i].cost == alone.cost);
+      CHECK(together[i].share_prompt == alone.share_prompt);
+      CHECK(together[i].decode_steps == alone.decode_steps);
+      CHECK(static_cast<double>(together[i].memory.together) ==
+            doctest::Approx(static_cast<double>(alone.memory.together)).epsilon(0.01));  // a fork copies what it adds to
+      CHECK(together[i].trace == alone.trace);
+      CHECK(together[i].prefill_seconds > 0);
+      if (i == 0) CHECK(std::ranges::equal(text.tokens(), other.tokens()));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("alternatives after one prompt are what each is alone, whatever their options") {
+  for (const std::size_t turns_before : {0u, 1u}) {
+    CAPTURE(turns_before);
+    check_alternatives<reference<double>>({}, turns_before);
+    check_alternatives<reference<double>>({{1, 0.5}, {3, 0.3}}, turns_before);
+    check_alternatives<cpu>({{2, 0.3}}, turns_before);
+  }
+}
+
+TEST_CASE("the prompt of alternatives is read once, and each hears of it") {
+  bench b(tiny(), stages{{2, 0.5}});
+  workspace<reference<float>> work(b.net, b.backend);
+  auto text = b.begin();
+  std::string notes;
+  notes_steps first(notes, 'a'), second(notes, 'b');
+  std::vector<generation_options> options(2, of_length(1));
+  options[0].observer = &first;
+  options[1].observer = &second;
+  CHECK(generate_alternatives(work, text, prompt, options).size() == 2);
+  CHECK(notes == "a(b(a)b)");
+  CHECK(generate_alternatives(work, text, prompt, {}).empty());
+  CHECK(text.known() == 10);
+}
+
+TEST_CASE("alternatives that cannot be generated, or are stopped, leave the sequence as it was") {
+  bench b;
+  workspace<reference<float>> work(b.net, b.backend);
+  auto text = b.begin();
+  std::vector<generation_options> options(2, of_length(3));
+  options[1].max_new = 0;
+  CHECK_THROWS_WITH_AS(generate_alternatives(work, text, prompt, options),
+                       "alternatives: number 1: expected at least one token to generate, found none", error);
+  options[1].force.assign(60, 1);
+  CHECK_THROWS_WITH_AS(generate_alternatives(work, text, prompt, options),
+                       "forced tokens: length: expected at most 64 tokens with the prompt, found 69", error);
+  CHECK_THROWS_WITH_AS(generate_alternatives(work, text, {}, options), "prompt: tokens: expected at least one, found none", error);
+  CHECK(text.known() == 0);
+  options[1].force = {1, 2};
+  ends_before end(2);
+  options[1].observer = &end;
+  for (const generation& stopped : generate_alternatives(work, text, prompt, options)) {
+    CHECK(stopped.tokens.empty());
+    CHECK(stopped.reason == finish_reason::stop);
+  }
+  CHECK(text.known() == 0);
+  options[1].observer = nullptr;
+  CHECK(generate_alternatives(work, text, prompt, options)[0].tokens == b.run(prompt, of_length(3)).tokens);
+}
+
 TEST_CASE("a drafted text ends at its EOS") {
   speculation_bench b;
   generation_options options = of_length(20);

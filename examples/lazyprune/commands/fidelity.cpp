@@ -2,6 +2,8 @@
 #include "commands/fidelity.hpp"
 
 #include <algorithm>
+#include <array>
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <numeric>
@@ -166,30 +168,40 @@ class comparison {
     return {name, {ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(prompt)}, {rest.begin(), rest.end()}};
   }
 
+  /// What follows a prompt: the text's own tokens, and what the model says.
+  struct continuations {
+    generation forced, said;
+  };
+
   /// Goes on from `prompt`, which stands for the text's own, for as many tokens as the text does.
-  generation generate(const policy_spec& policy, std::span<const token_id> prompt, const split_text& text, generation_options options) {
+  continuations read(const policy_spec& policy, std::span<const token_id> prompt, const split_text& text,
+                     const std::function<void(std::span<const float>)>& on_forced_logits, const std::function<bool(token_id)>& on_said) {
+    generation_options options;
     options.max_new = text.rest.size();
     options.context = text.prompt.size() + text.rest.size();
-    return engine_->generate(new_session(policy, model_.config(), policies_), prompt, options);
+    generation_options forced = options;
+    forced.force = text.rest;
+    forced.on_logits = on_forced_logits;
+    options.on_token = on_said;
+    std::vector<generation> made =
+        engine_->generate_alternatives(new_session(policy, model_.config(), policies_), prompt, std::array{forced, options});
+    return {std::move(made[0]), std::move(made[1])};
   }
 
   /// Threads started and the code in memory before a clock runs.
   void warm_up() {
     constexpr std::size_t enough = 64;
     const split_text& text = texts_.front();
-    generate(dense_, std::span(text.prompt).first(std::min(enough, text.prompt.size())), text, {.force = {0}});
+    read(dense_, std::span(text.prompt).first(std::min(enough, text.prompt.size())), text, {}, [](token_id) { return false; });
   }
 
   dense_run read_by_dense(const split_text& text) {
     dense_run dense;
-    generation_options forced;
-    forced.force = text.rest;
-    forced.on_logits = [&](std::span<const float> logits) { dense.logits.emplace_back(logits.begin(), logits.end()); };
-    const generation read = generate(dense_, text.prompt, text, forced);
-    generation said = generate(dense_, text.prompt, text, {});
-    dense.said = std::move(said.tokens);
-    dense.rows = sum_of(read.cost.prefill_rows);
-    dense.ttft_s = (read.prefill_seconds + said.prefill_seconds) / 2;
+    continuations made =
+        read(dense_, text.prompt, text, [&](std::span<const float> l) { dense.logits.emplace_back(l.begin(), l.end()); }, {});
+    dense.said = std::move(made.said.tokens);
+    dense.rows = sum_of(made.forced.cost.prefill_rows);
+    dense.ttft_s = made.forced.prefill_seconds;
     return dense;
   }
 
@@ -200,21 +212,17 @@ class comparison {
 
     const std::size_t whole = text.prompt.size() + text.rest.size();
     const prepared_prompt prompt = prepared(text.prompt, {0, text.prompt.size()}, setting, whole, *engine_);
-    generation_options forced;
-    forced.force = text.rest;
-    forced.on_logits = [&](std::span<const float> logits) {
+    const auto compare_step = [&](std::span<const float> logits) {
       const std::size_t step = result.steps.size();
       result.steps.push_back(fidelity_of(dense.logits[step], logits, text.rest[step]));
     };
-    const generation read = generate(prompt.policy, prompt.tokens, text, forced);
-    generation_options until_parted;
     std::size_t at = 0;
-    until_parted.on_token = [&](token_id id) { return id == dense.said[at++]; };
-    const generation said = generate(prompt.policy, prompt.tokens, text, until_parted);
+    const auto until_parted = [&](token_id id) { return id == dense.said[at++]; };
+    const continuations made = read(prompt.policy, prompt.tokens, text, compare_step, until_parted);
 
-    result.parted_at = first_difference(dense.said, said.tokens);
-    result.rows = (sum_of(read.cost.prefill_rows) + static_cast<double>(setting.look * text.prompt.size())) / dense.rows;
-    result.ttft_s = prompt.seconds + (read.prefill_seconds + said.prefill_seconds) / 2;
+    result.parted_at = first_difference(dense.said, made.said.tokens);
+    result.rows = (sum_of(made.forced.cost.prefill_rows) + static_cast<double>(setting.look * text.prompt.size())) / dense.rows;
+    result.ttft_s = prompt.seconds + made.forced.prefill_seconds;
     result.dense_ttft_s = dense.ttft_s;
     return result;
   }

@@ -81,6 +81,9 @@ class engine {
 
   /// Generates in a new sequence; see lazyprune::generate.
   virtual generation generate(any_session session, std::span<const token_id> prompt, const generation_options& options) = 0;
+  /// Generates several texts after one prompt, which is read once; see lazyprune::generate_alternatives.
+  virtual std::vector<generation> generate_alternatives(any_session session, std::span<const token_id> prompt,
+                                                        std::span<const generation_options> options) = 0;
   /// Generates in as many new sequences, the steps after the prompts together; see lazyprune::generate.
   virtual std::vector<generation> generate(std::vector<text_request> requests) = 0;
   /// Reads the beginning of some texts, as `options.chunk` says. Null where the observer stopped it.

@@ -101,6 +101,13 @@ class loaded_engine : public engine {
     sequence<Backend> text(model_, std::move(session));
     return lazyprune::generate(work, text, prompt, options);
   }
+  std::vector<generation> generate_alternatives(any_session session, std::span<const token_id> prompt,
+                                                std::span<const generation_options> options) override {
+    Backend backend(how_);
+    workspace<Backend> work(model_, backend);
+    sequence<Backend> text(model_, std::move(session));
+    return lazyprune::generate_alternatives(work, text, prompt, options);
+  }
   std::vector<generation> generate(std::vector<text_request> requests) override {
     Backend backend(how_);
     workspace<Backend> work(model_, backend);

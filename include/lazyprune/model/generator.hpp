@@ -142,20 +142,50 @@ class generating {
 
   /// Reads the prompt, which was checked, and chooses the first token.
   void begin(std::span<const token_id> prompt) {
-    text_.expect(std::max(options_.expected, options_.context > 0 ? context_ : most_));
-    text_.reserve(most_);
+    expect(text_);
+    make_room(prompt);
+    if (!goes_on_) return;
+    step_observers observers = watching_prompt();
+    begin_after(read(prompt, observers));
+  }
+
+  /// So many tokens at most.
+  std::size_t wanted() const { return options_.force.empty() ? options_.max_new : options_.force.size(); }
+
+  /// Tells a sequence, before its first token comes, how long the text may get.
+  void expect(sequence<Backend>& text) const { text.expect(std::max(options_.expected, options_.context > 0 ? context_ : most_)); }
+
+  /// Makes room for the text to come, whose first part is the prompt.
+  void make_room(std::span<const token_id> prompt) {
     if (options_.speculate > 0) {
-      said_.assign(text_.tokens().begin(), text_.tokens().end());
+      said_.assign(text_.tokens().begin(), text_.tokens().begin() + static_cast<std::ptrdiff_t>(before_));
       said_.insert(said_.end(), prompt.begin(), prompt.end());
     }
+    text_.reserve(most_);
     goes_on_ = wanted() > 0;
-    if (!goes_on_) return;
+  }
+
+  /// Those that are to be told of the step that reads the prompt.
+  step_observers watching_prompt() { return {&memory_, &timer_, recorder(), options_.observer}; }
+
+  /// What was read, and how long that took. No logits where an observer stopped it.
+  struct prompt_read {
+    scalars logits;
+    clock::duration passed;
+  };
+
+  prompt_read read(std::span<const token_id> prompt, step_observer& observer) {
     const auto start = clock::now();
     work_.reserve(text_.rope(), most_);
-    step_observers observers{&memory_, &timer_, recorder(), options_.observer};
-    const scalars logits = read_prompt(prompt, observers);
-    if (!logits.empty()) choose(logits);
-    take(logits, clock::now() - start);
+    const scalars logits = read_prompt(prompt, observer);
+    return {logits, clock::now() - start};
+  }
+
+  /// Chooses the first token after a prompt that was read, here or in the sequence that this one is a fork of.
+  void begin_after(const prompt_read& prompt) {
+    const auto start = clock::now();
+    if (!prompt.logits.empty()) choose(prompt.logits);
+    take(prompt.logits, prompt.passed + (clock::now() - start));
   }
 
   /// Whether the text has not ended yet.
@@ -219,8 +249,6 @@ class generating {
   }
 
  private:
-  /// So many tokens at most.
-  std::size_t wanted() const { return options_.force.empty() ? options_.max_new : options_.force.size(); }
   step_observer* recorder() { return options_.trace || options_.trace_logits ? &recorder_ : nullptr; }
 
   /// The logits after the prompt; nothing where an observer stopped it, as in `read_next`.
@@ -326,6 +354,24 @@ void step_together(workspace<Backend>& work, std::span<generating<Backend>* cons
   for (std::size_t i = 0; i < texts.size(); ++i) texts[i]->take(logits[i], passed);
 }
 
+/// Goes on with texts that have begun, a step of all that are left at a time.
+template <tensor_backend Backend>
+std::vector<generation> to_their_ends(workspace<Backend>& work, std::deque<generating<Backend>>& texts) {
+  std::vector<generating<Backend>*> open;
+  for (generating<Backend>& text : texts) open.push_back(&text);
+  for (;;) {
+    std::erase_if(open, [](const generating<Backend>* text) { return !text->goes_on(); });
+    if (open.empty()) break;
+    if (open.size() == 1)
+      open.front()->step();
+    else
+      step_together<Backend>(work, open);
+  }
+  std::vector<generation> results;
+  for (generating<Backend>& text : texts) results.push_back(text.finish());
+  return results;
+}
+
 }  // namespace detail
 
 /// Reads the beginning of a text, in chunks of so many tokens or, with 0, in one: what does not depend on the query that will follow is
@@ -367,19 +413,7 @@ std::vector<generation> generate(workspace<Backend>& work, std::type_identity_t<
     texts[i].check(requests[i].prompt);
   }
   for (std::size_t i = 0; i < requests.size(); ++i) texts[i].begin(requests[i].prompt);
-  std::vector<generating*> open;
-  for (generating& text : texts) open.push_back(&text);
-  for (;;) {
-    std::erase_if(open, [](const generating* text) { return !text->goes_on(); });
-    if (open.empty()) break;
-    if (open.size() == 1)
-      open.front()->step();
-    else
-      detail::step_together<Backend>(work, open);
-  }
-  std::vector<generation> results;
-  for (generating& text : texts) results.push_back(text.finish());
-  return results;
+  return detail::to_their_ends(work, texts);
 }
 
 /// Goes on with a sequence, a new one or one that has had earlier turns: reads the prompt, then generates token by token. The last token
@@ -393,6 +427,43 @@ generation generate(workspace<Backend>& work, sequence<Backend>& text, std::span
                     const generation_options& options) {
   const generation_request<Backend> request{text, prompt, options};
   return std::move(generate(work, std::span(&request, 1)).front());
+}
+
+/// Several texts that go on from one prompt, each by options of its own: the prompt is read once, in the chunks that the first of them asks
+/// for, and pruned once. The first text is this sequence's, the others are forks of it, which are forgotten at the end. Each text is what
+/// it would be alone, and is told of the prompt's step as if it were; the steps that follow are batches, as above. Throws `error` as
+/// `generate` does, before the prompt is read, and where one of them wants no tokens.
+template <tensor_backend Backend>
+std::vector<generation> generate_alternatives(workspace<Backend>& work, sequence<Backend>& text, std::span<const token_id> prompt,
+                                              std::type_identity_t<std::span<const generation_options>> options) {
+  using generating = detail::generating<Backend>;
+  std::deque<sequence<Backend>> forks;
+  std::deque<generating> texts;
+  for (const generation_options& each : options) {
+    if (!texts.empty()) forks.push_back(text.fork());
+    texts.emplace_back(work, texts.empty() ? text : forks.back(), each);
+    texts.back().check(prompt);
+    if (texts.back().wanted() == 0)
+      throw error("alternatives", "number " + std::to_string(texts.size() - 1), "at least one token to generate", "none");
+  }
+  if (texts.empty()) return {};
+
+  std::vector<step_observers> watching;
+  std::vector<step_observer*> all;
+  watching.reserve(texts.size());
+  for (generating& each : texts) {
+    each.expect(text);
+    all.push_back(&watching.emplace_back(each.watching_prompt()));
+  }
+  texts.front().make_room(prompt);
+  step_observers observers(all);
+  const auto read = texts.front().read(prompt, observers);
+  std::ranges::generate(forks, [&] { return text.fork(); });
+  for (generating& each : texts) {
+    each.make_room(prompt);
+    each.begin_after(read);
+  }
+  return detail::to_their_ends(work, texts);
 }
 
 }  // namespace v0

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <initializer_list>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <utility>
@@ -66,9 +67,9 @@ class step_observer {
 /// Tells several observers, in order. Null pointers are left out.
 class step_observers final : public step_observer {
  public:
-  step_observers(std::initializer_list<step_observer*> all) {
-    for (step_observer* o : all)
-      if (o) all_.push_back(o);
+  step_observers(std::initializer_list<step_observer*> all) : step_observers(std::span<step_observer* const>(all)) {}
+  explicit step_observers(std::span<step_observer* const> all) {
+    std::ranges::copy_if(all, std::back_inserter(all_), [](const step_observer* o) { return o != nullptr; });
   }
 
   bool stops() override {
