@@ -50,7 +50,6 @@ faster_blocks="--stages 6:0.5,15:0.1 --decode dense $in_blocks"
 drawn_for_six="--stages 2:0.7,4:0.7,5:0.7"
 recommended_for_six="--stages 4:0.3"
 drawn="--stages 9:0.7,18:0.7,27:0.7"
-asked=$(echo "$recommended $blocks $fast_blocks" | cksum | cut -d' ' -f1) # in the names of files that are not made again
 
 answer=48 # tokens at most: room for four numbers
 
@@ -188,23 +187,25 @@ for table in ${TABLES:-headline methods compositions lengths tasks search depth 
       ;;
     fidelity)
       for tokens in 2000 4000; do
-        made=$work/fidelity-$tokens-$asked.csv
+        set -- --places "$(share 20)" --prefix "$tokens" -n 128 --budgets 0.65 \
+          --methods lazyllm@15,no_revival@15,static@15,random,compression,streaming,snapkv,gemfilter@15,fastkv@15,given@8 \
+          --variant "recommended=$recommended" --variant "blocks=$blocks" --variant "fast_blocks=$fast_blocks"
+        made=$work/fidelity-$(echo "$*" | cksum | cut -d' ' -f1).csv
         if [ ! -f "$made" ]; then
-          "$build/examples/lazyprune" fidelity --model "$smollm2" -f bench/smollm2/haystack.txt --places "$(share 10)" --prefix "$tokens" \
-            -n 128 ${THREADS:+-t "$THREADS"} --budgets 0.65 --methods lazyllm@15,no_revival@15,static@15,random,streaming \
-            --variant "recommended=$recommended" --variant "blocks=$blocks" \
-            --variant "fast_blocks=$fast_blocks" -o csv >"$made.unfinished"
+          "$build/examples/lazyprune" fidelity --model "$smollm2" -f bench/smollm2/haystack.txt ${THREADS:+-t "$THREADS"} -o csv "$@" \
+            >"$made.unfinished"
           mv "$made.unfinished" "$made"
         fi
         cp "$made" "$here/fidelity-$tokens.csv"
       done
       ;;
     conversations)
-      made=$work/conversations-$asked.csv
+      set -- --setting "dense=--policy dense" --setting "recommended=$recommended" --setting "blocks=$blocks" \
+        --setting "fast_blocks=$fast_blocks"
+      made=$work/conversations-$(echo "$*" | cksum | cut -d' ' -f1).csv
       if [ ! -f "$made" ]; then
         python3 bench/smollm2/conversations.py 2000 "$(share 10)" $seed "$made" --program "$build/examples/lazyprune" --model "$smollm2" \
-          ${THREADS:+-t "$THREADS"} --setting "dense=--policy dense" --setting "recommended=$recommended" --setting "blocks=$blocks" \
-          --setting "fast_blocks=$fast_blocks"
+          ${THREADS:+-t "$THREADS"} "$@"
       fi
       cp "$made" "$here/conversations.csv"
       ;;
