@@ -106,6 +106,17 @@ void add_backend_flags(CLI::App& command, backend_flags& flags) {
   command.add_flag("--exact", flags.exact, "Keep activations in float wherever they are multiplied, whatever the processor computes with");
 }
 
+/// The parts of a policy beside its schedule.
+void add_part_flags(CLI::App& command, policy_spec& spec, const policy_registry& known, const std::string& group) {
+  add_text(command, "--scorer", spec.scorer, known.scorers().help())->type_name("NAME[:key=value,...]")->group(group);
+  add_text(command, "--selector", spec.selector, known.selectors().help())->type_name("NAME[:key=value]")->group(group);
+  add_text(command, "--store", spec.store, known.stores().help())->type_name("NAME[:key=value]")->group(group);
+  add_text(command, "--decode", spec.decode,
+           "same: prune generated tokens' steps too; dense: prune the prompt only; only: prune them and not the prompt")
+      ->type_name("same|dense|only")
+      ->group(group);
+}
+
 void add_policy_flags(CLI::App& command, policy_spec& spec, const policy_registry& known) {
   const std::string group = "Pruning";
   add_text(command, "--policy", spec.preset, known.preset_help() + " (default: lazyllm). The other flags override its parts")
@@ -120,9 +131,7 @@ void add_policy_flags(CLI::App& command, policy_spec& spec, const policy_registr
   add_text(command, "--schedule", spec.schedule, "In the place of --stages: " + known.schedules().help())
       ->type_name("NAME:key=value,...")
       ->group(group);
-  add_text(command, "--scorer", spec.scorer, known.scorers().help())->type_name("NAME[:key=value,...]")->group(group);
-  add_text(command, "--selector", spec.selector, known.selectors().help())->type_name("NAME[:key=value]")->group(group);
-  add_text(command, "--store", spec.store, known.stores().help())->type_name("NAME[:key=value]")->group(group);
+  add_part_flags(command, spec, known, group);
   const auto tokens = [&](const char* name, std::optional<std::size_t>& to, const char* help) {
     const auto read = [&to, flag = std::string(name)](const std::string& text) { to = number_range<std::size_t>{0}.read(flag, text); };
     command.add_option_function<std::string>(name, read, help)->type_name("N")->group(group);
@@ -140,10 +149,6 @@ void add_policy_flags(CLI::App& command, policy_spec& spec, const policy_registr
       ->type_name("FIRST-LAST,...")
       ->group(group);
   tokens("--least-tokens", spec.least_tokens, "Prune nothing while fewer than N tokens are known, of prompt and answer");
-  add_text(command, "--decode", spec.decode,
-           "same: prune generated tokens' steps too; dense: prune the prompt only; only: prune them and not the prompt")
-      ->type_name("same|dense|only")
-      ->group(group);
 }
 
 /// What the command does where it is the one that was typed.
@@ -427,12 +432,21 @@ void add_kept_flags(CLI::App& command, kept_tokens& kept) {
 }
 
 /// The flags of search and of sweep --search.
-void add_search_flags(CLI::App& command, search_flags& flags, const std::string& group) {
+void add_search_flags(CLI::App& command, search_flags& flags, const policy_registry& policies, const std::string& group) {
   add_number(command, "--max-loss", flags.max_loss, number_range<double>{0, 100}, "Points of score that they may lose (default: 1)")
+      ->group(group);
+  command
+      .add_flag("--certain", flags.certain,
+                "Hold that against the far end of the loss's 95 % interval, not against its mean: of few samples the luck of some then "
+                "does not pay for the losses of others")
+      ->group(group);
+  add_number(command, "--most-stages", flags.most_stages, number_range<std::size_t>{0},
+             "Stages of a schedule at most: the paper's has three; 0: any number (default)")
       ->group(group);
   add_number(command, "--tries", flags.tries, number_range<std::size_t>{1, 1000000}, "Schedules to try at most (default: 100)")
       ->group(group);
   add_jobs(command, flags.jobs)->group(group);
+  add_part_flags(command, flags.parts, policies, group);
 }
 
 /// `where`: what they stand beside.
@@ -515,8 +529,10 @@ void add_sweep(CLI::App& program, action& chosen, const policy_registry& policie
           "In the place of methods at budgets: find the stages with the fewest rows whose score is near the dense model's, on one half "
           "of each task's samples, and score them on the other half")
       ->group(search);
-  add_search_flags(command, flags->searched, search);
-  for (const char* flag : {"--max-loss", "--tries", "--jobs"}) command.get_option(flag)->needs("--search");
+  add_search_flags(command, flags->searched, policies, search);
+  for (const char* flag :
+       {"--max-loss", "--certain", "--most-stages", "--tries", "--jobs", "--scorer", "--selector", "--store", "--decode"})
+    command.get_option(flag)->needs("--search");
   for (const char* flag : {"--methods", "--variant", "--budgets", "--seeds", "--timed", "--sensitivity"})
     command.get_option(flag)->excludes("--search");
 
@@ -530,7 +546,7 @@ void add_search(CLI::App& program, action& chosen, const policy_registry& polici
   add_model_flags(command, flags->model);
   add_question_flags(command, flags->questions);
   add_kept_flags(command, flags->kept);
-  add_search_flags(command, *flags, "Options");
+  add_search_flags(command, *flags, policies, "Options");
   add_engine_flags(command, flags->backend);
   add_directory(command, flags->directory, flags->resume, "search.jsonl and search.csv");
   choose(command, chosen, [flags, &policies] {

@@ -131,6 +131,36 @@ TEST_CASE("nothing is tried twice, nor what prunes harder than what did not hold
   CHECK(stage_search{}(6, score) == result);  // the same again
 }
 
+TEST_CASE("no more stages than were asked for, and still the optimum of these, or nearly") {
+  const auto score = all_or_nothing({0.9, 0.63, 0.31});
+  const auto stages_tried = [](const stage_search_result& result) {
+    std::size_t most = 0;
+    for (const searched_stages& tried : result.trail) most = std::max(most, tried.when.list().size());
+    return most;
+  };
+  CHECK(stages_tried(stage_search{}(4, score)) == 3);
+  for (const std::size_t most : {1u, 2u}) {
+    const stage_search how{.most_stages = most};
+    const stage_search_result result = how(4, score);
+    CHECK(stages_tried(result) == most);
+    const auto few = [&](const stages& when) { return when.list().size() <= most ? score(when) : 0.0; };
+    CHECK(result.trail[result.best].rows <= least_rows(how, 4, few) + 0.01);
+  }
+}
+
+TEST_CASE("a loss that the caller knows decides, whatever the score") {
+  const auto score = weighted({4, 2, 1});
+  const auto twice_lost = [&](const stages& when) { return stage_score{score(when), 2 * (100 - score(when))}; };
+  const stage_search_result found = stage_search{.max_loss = 2}(4, twice_lost), half = stage_search{.max_loss = 1}(4, score);
+  CHECK(found == half);
+  CHECK(found.best > 0);
+  const auto all_lost = [](const stages&) { return stage_score{100, 100}; };  // the dense model holds all the same
+  const stage_search_result none = stage_search{}(4, all_lost);
+  CHECK(best_of(none) == "");
+  CHECK(none.trail.front().holds);
+  CHECK(none.trail.size() > 1);
+}
+
 TEST_CASE("an end after so many evaluations, with what was found by then") {
   std::size_t asked = 0;
   const auto counted = [&](const stages&) { return ++asked, 100.0; };

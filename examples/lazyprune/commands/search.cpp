@@ -45,6 +45,12 @@ estimate mean_and_interval(const by_task<double>& values) {
   return *mean_over(values, [](const std::vector<double>& task) { return std::optional(estimate_of(task)); });
 }
 
+by_task<double> difference(by_task<double> from, const by_task<double>& what) {
+  for (std::size_t t = 0; t < from.size(); ++t)
+    for (std::size_t i = 0; i < from[t].size(); ++i) from[t][i] -= what[t][i];
+  return from;
+}
+
 /// Stages as flags.
 constexpr std::string_view no_stages = "--policy dense", stages_flag = "--stages ";
 std::string flag_of(const stages& when) { return when.list().empty() ? std::string(no_stages) : std::string(stages_flag) + when.text(); }
@@ -69,11 +75,19 @@ class searching {
 
   void run() {
     std::size_t tried = 0;
-    const stage_search search{
-        .max_loss = flags_.max_loss, .most_evaluations = flags_.tries, .after = layers_of(run_.model().config()).attention_after};
+    const stage_search search{.max_loss = flags_.max_loss,
+                              .most_evaluations = flags_.tries,
+                              .most_stages = flags_.most_stages,
+                              .after = layers_of(run_.model().config()).attention_after};
+    by_task<double> whole;
     const auto result = search(run_.layers(), [&](const stages& when) {
-      const std::string what = "schedule " + std::to_string(++tried) + " of at most " + std::to_string(flags_.tries);
-      return mean(scores(when, searched_, what));
+      const by_task<double> found =
+          scores(when, searched_, "schedule " + std::to_string(++tried) + " of at most " + std::to_string(flags_.tries));
+      if (when.list().empty()) whole = found;
+      const estimate lost = mean_and_interval(difference(whole, found));
+      const stage_score score{mean(found), flags_.certain ? lost.ci95.high : lost.mean};
+      if (score.loss > flags_.max_loss) share_beyond(when, search);
+      return score;
     });
     const searched_stages& best = result.trail[result.best];
 
@@ -87,8 +101,20 @@ class searching {
 
  private:
   eval_setting setting_of(const std::string& flags) const {
-    const bool dense = flags == no_stages;
-    return keeping({.method = flags, .budget = {}, .policy = {.stages = dense ? "" : flags.substr(stages_flag.size())}}, flags_.kept);
+    policy_spec policy = flags == no_stages ? policy_spec{} : flags_.parts;
+    policy.stages = flags == no_stages ? "" : flags.substr(stages_flag.size());
+    return keeping({.method = flags, .budget = {}, .policy = std::move(policy)}, flags_.kept);
+  }
+
+  /// A single stage that did not hold, with the largest share there is, rules out whatever prunes there or sooner: what is tried from now
+  /// on shares what the layers up to the next place compute.
+  void share_beyond(const stages& failed, const stage_search& search) {
+    if (flags_.jobs > 1 || failed.list().size() != 1 || failed.list().front().share != search.shares.front()) return;
+    layer_id next = failed.list().front().after + 1;
+    while (next < run_.layers() && search.after && std::ranges::find(*search.after, next) == search.after->end()) ++next;
+    if (next >= run_.layers() || next <= shared_) return;
+    shared_ = next;
+    run_.share_with_those_to_come(setting_of(flag_of({{next, search.shares.front()}})));
   }
 
   eval_setting setting_that_made(const eval_prediction& done, const std::string& place) const {
@@ -140,15 +166,12 @@ class searching {
     for (const searched_stages& point : best_trades(result.trail))
       trades.push_back({point.when.list().empty() ? "dense" : point.when.text(), percent_text(point.rows), fixed(point.score, 2),
                         fixed(whole.score - point.score, 2)});
-    by_task<double> lost = dense;
-    for (std::size_t t = 0; t < lost.size(); ++t)
-      for (std::size_t i = 0; i < lost[t].size(); ++i) lost[t][i] -= found[t][i];
     std::cout << markdown_table(markdown_columns(1, {"stages", "rows", "score", "lost"}), trades) << '\n'
               << (best.when.list().empty() ? std::string(no_stages) : flags_text(setting_of(flag_of(best.when)).policy)) << '\n'
               << percent_text(best.rows) << " of the dense rows; score " << fixed(best.score, 2) << ", dense " << fixed(whole.score, 2)
               << ", on the " << count(searched_) << " samples searched on, " << result.trail.size() << " schedules tried\n"
               << "score " << fixed(mean(found), 2) << ", dense " << fixed(mean(dense), 2) << ", lost "
-              << with_interval(mean_and_interval(lost), 1, 2) << ", on the " << count(held_out_) << " others\n";
+              << with_interval(mean_and_interval(difference(dense, found)), 1, 2) << ", on the " << count(held_out_) << " others\n";
     if (searched_.size() > 1) std::cout << "scores are means over " << searched_.size() << " tasks, each of which weighs the same\n";
     if (!result.complete) std::cout << "ended by --tries: more of them, with --resume, may find better stages\n";
   }
@@ -157,6 +180,7 @@ class searching {
   runner run_;
   by_task<std::size_t> searched_, held_out_;  // questions
   std::optional<prediction_log> log_;
+  layer_id shared_ = 0;  // layers that all that is tried from now on computes whole
 };
 
 }  // namespace

@@ -21,22 +21,33 @@
 namespace lazyprune {
 namespace program {
 
+/// Of one token's keys and values in one layer.
+template <tensor_backend Backend>
+std::size_t kv_row_bytes_of(const model_config& config) {
+  return 2 * config.n_kv_heads * config.head_dim * sizeof(typename Backend::scalar);
+}
+
 template <tensor_backend Backend>
 class forked_beginning final : public text_beginning {
  public:
   forked_beginning(const model<Backend>& net, const execution& how, any_session session)
-      : backend_(how), work_(net, backend_), text_(net, std::move(session)) {}
+      : net_(net), how_(how), text_(net, std::move(session)) {}
 
   bool read(std::span<const token_id> tokens, const generation_options& options) {
     text_.expect(options.expected);
-    return tokens.empty() || read_beginning(work_, text_, tokens, options.chunk, options.observer);
+    return tokens.empty() || read_beginning(work(), text_, tokens, options.chunk, options.observer);
   }
 
   std::size_t rows() const override { return text_.session().stats().rows; }
+  std::size_t bytes() const override {
+    const std::size_t waiting = text_.known() * net_.config.hidden * sizeof(typename Backend::scalar);
+    return rows() * kv_row_bytes_of<Backend>(net_.config) + waiting;
+  }
+  void release_scratch() override { scratch_.reset(); }
 
   generation generate(std::span<const token_id> rest, const generation_options& options) override {
     sequence<Backend> answer = text_.fork();
-    generation result = lazyprune::generate(work_, answer, rest, options);
+    generation result = lazyprune::generate(work(), answer, rest, options);
     const statistics& before = text_.session().stats();
     result.cost.rows -= before.rows;
     std::ranges::transform(result.cost.prefill_rows, before.prefill_rows, result.cost.prefill_rows.begin(), std::minus());
@@ -52,8 +63,20 @@ class forked_beginning final : public text_beginning {
   }
 
  private:
-  Backend backend_;
-  workspace<Backend> work_;
+  struct scratch {
+    Backend backend;
+    workspace<Backend> work;
+    scratch(const model<Backend>& net, const execution& how) : backend(how), work(net, backend) {}
+  };
+
+  workspace<Backend>& work() {
+    if (!scratch_) scratch_.emplace(net_, how_);
+    return scratch_->work;
+  }
+
+  const model<Backend>& net_;
+  execution how_;
+  std::optional<scratch> scratch_{};
   sequence<Backend> text_;
 };
 
@@ -159,10 +182,7 @@ class loaded_engine : public engine {
   std::size_t step_weight_bytes() const override {
     return weight_bytes() - (model_.weights.head ? model_.weights.embedding.bytes() : 0);  // of which a step reads one row
   }
-  std::size_t kv_row_bytes() const override {
-    const model_config& c = model_.config;
-    return 2 * c.n_kv_heads * c.head_dim * sizeof(typename Backend::scalar);
-  }
+  std::size_t kv_row_bytes() const override { return kv_row_bytes_of<Backend>(model_.config); }
   void use_threads(int threads) override { how_.threads = threads; }
   int threads() const override { return Backend(how_).threads(); }
   std::optional<peak_rates> peaks() const override { return std::nullopt; }

@@ -23,6 +23,7 @@ namespace program {
 namespace {
 
 constexpr std::string_view own_template = "template";
+constexpr std::size_t most_beginning_bytes = std::size_t{2} << 30;  // what is kept of many questions
 
 const chat_format& chat_named(const std::string& name) {
   if (const chat_format* format = find_chat_format(name == own_template ? "none" : name)) return *format;
@@ -206,25 +207,38 @@ double runner::first_token_seconds(std::span<const token_id> prompt) const {
 
 double runner::dense_seconds(std::size_t question) const { return first_token_seconds(*prompt_of(question)); }
 
+layer_id runner::layers_before_pruning(const eval_setting& setting) const {
+  if (setting.prompt_share < 1) return 0;
+  return new_session(setting.policy, model_.config(), policies_).chunk_layers(phase::prefill);
+}
+
+void runner::share(const eval_setting* setting, layer_id layers, bool keep) {
+  sharing_ = setting && layers > 0 ? std::optional(setting->policy) : std::nullopt;
+  shared_layers_ = layers;
+  keeps_beginnings_ = keep;
+  beginnings_.clear();
+  beginning_bytes_ = 0;
+}
+
 layer_id runner::share(std::span<const eval_setting> settings) {
-  sharing_.reset();
-  shared_layers_ = 0;
-  beginning_of_.reset();
-  beginning_.reset();
   // The beginning that saves most: so many layers, for each setting that does not prune below them but the first.
   std::vector<layer_id> depths;
-  for (const eval_setting& setting : settings)
-    depths.push_back(setting.prompt_share < 1 ? 0 : new_session(setting.policy, model_.config(), policies_).chunk_layers(phase::prefill));
+  for (const eval_setting& setting : settings) depths.push_back(layers_before_pruning(setting));
+  const eval_setting* best = nullptr;
+  layer_id layers = 0;
   std::size_t most = 0;
   for (std::size_t i = 0; i < settings.size(); ++i) {
     const auto others = static_cast<std::size_t>(std::ranges::count_if(depths, [&](layer_id depth) { return depth >= depths[i]; })) - 1;
     if (depths[i] * others <= most) continue;
     most = depths[i] * others;
-    sharing_ = settings[i].policy;
-    shared_layers_ = depths[i];
+    best = &settings[i];
+    layers = depths[i];
   }
-  return shared_layers_;
+  share(best, layers, false);
+  return layers;
 }
+
+void runner::share_with_those_to_come(const eval_setting& setting) { share(&setting, layers_before_pruning(setting), true); }
 
 std::pair<const text_beginning*, std::size_t> runner::beginning_for(const ask& asked, const any_session& session,
                                                                     std::span<const token_id> read) const {
@@ -233,15 +247,16 @@ std::pair<const text_beginning*, std::size_t> runner::beginning_for(const ask& a
   if (asked.timed || !sharing_ || asked.setting.prompt_share < 1 || read.size() < query + least) return {};
   if (session.chunk_layers(phase::prefill) < shared_layers_) return {};
   const std::size_t shared = read.size() - query;
-  if (beginning_of_ != asked.question) {
-    beginning_of_.reset();
-    beginning_.reset();
-    generation_options options;
-    options.expected = expected(read.size(), *questions_[asked.question].task);
-    beginning_ = engine_->read(new_session(*sharing_, model_.config(), policies_), read.first(shared), options);
-    beginning_of_ = asked.question;
-  }
-  return {beginning_.get(), shared};
+  if (const auto there = beginnings_.find(asked.question); there != beginnings_.end()) return {there->second.get(), shared};
+  if (!keeps_beginnings_) beginnings_.clear();
+  if (keeps_beginnings_ && beginning_bytes_ >= most_beginning_bytes) return {};
+  generation_options options;
+  options.expected = expected(read.size(), *questions_[asked.question].task);
+  const std::unique_ptr<text_beginning>& made = beginnings_[asked.question] =
+      engine_->read(new_session(*sharing_, model_.config(), policies_), read.first(shared), options);
+  if (keeps_beginnings_) made->release_scratch();
+  beginning_bytes_ += made->bytes();
+  return {made.get(), shared};
 }
 
 /// An answer in the making. Its options point into it.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -60,12 +61,15 @@ class runner {
   /// Says which settings every question will be put under, one after the other: asks that are not timed then go on from a beginning that
   /// most of them share. The answers are the same. Returns how many layers it has; 0: nothing is shared.
   layer_id share(std::span<const eval_setting> settings);
+  /// Says that settings will follow, one after the other and each for all questions, that prune no sooner than this one: asks that are not
+  /// timed then go on from beginnings of as many layers, each of which is kept until something else is shared, where there is room for it.
+  void share_with_those_to_come(const eval_setting& setting);
 
   /// Answers a question under a setting. Several threads may ask, where nothing is shared.
   eval_prediction predict(const ask& asked) const { return std::move(predict(std::span(&asked, 1)).front()); }
-  /// Whether these may be answered together: they are not timed, and of one question where its beginning is shared.
+  /// Whether these may be answered together: they are not timed, and of one question where one beginning at a time is there.
   bool together(const ask& one, const ask& other) const {
-    return !one.timed && !other.timed && (one.question == other.question || !sharing_);
+    return !one.timed && !other.timed && (one.question == other.question || !sharing_ || keeps_beginnings_);
   }
   /// Answers what may be answered together: the weights are read once a token for all. The same answers.
   std::vector<eval_prediction> predict(std::span<const ask> asks) const;
@@ -100,6 +104,10 @@ class runner {
 
   struct answering;
 
+  /// How many layers compute the whole prompt whatever its query; none where it is changed before.
+  layer_id layers_before_pruning(const eval_setting& setting) const;
+  void share(const eval_setting* setting, layer_id layers, bool keep);
+
   /// The beginning that the ask may go on from, and how many of its tokens that has.
   std::pair<const text_beginning*, std::size_t> beginning_for(const ask& asked, const any_session& session,
                                                               std::span<const token_id> read) const;
@@ -118,11 +126,12 @@ class runner {
   std::unique_ptr<engine> engine_;
   std::size_t jobs_ = 1;
 
-  // The policy whose chunks are the shared beginnings, and the last one read.
+  // The policy whose chunks are the shared beginnings, and those that are there: the last question's, or all that were read.
   std::optional<policy_spec> sharing_;
   layer_id shared_layers_ = 0;
-  mutable std::optional<std::size_t> beginning_of_;
-  mutable std::unique_ptr<text_beginning> beginning_;
+  bool keeps_beginnings_ = false;
+  mutable std::map<std::size_t, std::unique_ptr<text_beginning>> beginnings_;
+  mutable std::size_t beginning_bytes_ = 0;
 
   enum class reading : std::uint8_t { not_yet, whole, cut };
   mutable std::mutex reading_now_;

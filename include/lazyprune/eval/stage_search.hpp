@@ -24,6 +24,12 @@ struct searched_stages {
   friend bool operator==(const searched_stages&, const searched_stages&) = default;
 };
 
+/// What an evaluation may say where it knows better than the score how much is lost.
+struct stage_score {
+  double score;  // 0 to 100
+  double loss;   // points that are lost, as the caller counts them
+};
+
 struct stage_search_result {
   std::vector<searched_stages> trail;  // in the order in which they were tried; the dense model first
   std::size_t best = 0;                // in the trail: of those that hold, the one with the fewest rows
@@ -41,16 +47,19 @@ struct stage_search_result {
 /// and is not tried; nothing is tried twice; and the result is a function of the scores.
 ///
 /// It finds a local optimum: no single change of a stage, nor an exchange, improves it. Scores that rise where more is pruned, by chance
-/// of few samples say, can hide better stages; and the best of many tries on some samples looks better than it is: score it on others.
+/// of few samples say, can hide better stages; and the best of many tries on some samples looks better than it is: score it on others, and
+/// of few samples take the loss to be what it may be (`stage_score`), not what it seems.
 /// A round of 1 tries about one schedule a layer and some more, one of 2 up to that for each softening; many are ruled out untried.
 struct stage_search {
   double max_loss = 1.0;                                           // points of score below the dense model's
   std::vector<double> shares{0.9, 0.7, 0.5, 0.3, 0.2, 0.1, 0.05};  // falling, each in (0, 1)
   std::size_t most_evaluations = 100;                              // the dense model's among them
+  std::size_t most_stages = 0;                                     // 0: as many as there are layers
   std::optional<std::vector<layer_id>> after{};                    // so many layers may be done where a stage stands; none: any number
 
-  /// Searches for a model of so many layers; evaluate(const stages&) gives a score from 0 to 100 and is first asked for no stages, the
-  /// dense model. Throws `error` where the shares are no such grid, and what `evaluate` throws.
+  /// Searches for a model of so many layers; evaluate(const stages&) gives a score from 0 to 100, whose loss is its distance to the dense
+  /// model's, or a `stage_score`; it is first asked for no stages, the dense model. Throws `error` where the shares are no such grid, and
+  /// what `evaluate` throws.
   template <class Evaluate>
   stage_search_result operator()(layer_id layers, Evaluate evaluate) const;
 };
@@ -110,8 +119,10 @@ class stage_searcher {
   /// Lowers one share: of what then holds, returns what has the fewest rows; none where these are not below `bound`.
   std::optional<notches> lowered(const notches& from, double bound) {
     std::optional<notches> best;
+    const auto standing = static_cast<std::size_t>(std::ranges::count_if(from, [](std::size_t notch) { return notch > 0; }));
+    const bool full = how_.most_stages > 0 && standing >= how_.most_stages;
     for (std::size_t l = 0; l < from.size(); ++l) {
-      if (!stands(l) || ((l + 1) % apart_ != 0 && from[l] == 0)) continue;
+      if (!stands(l) || (from[l] == 0 && (full || (l + 1) % apart_ != 0))) continue;
       notches at = from;
       const auto with = [&](std::size_t notch) -> const notches& { return at[l] = notch, at; };
       std::size_t first = from[l] + 1;
@@ -147,6 +158,9 @@ class stage_searcher {
     return all;
   }
 
+  stage_score scored(const stage_score& said) const { return said; }
+  stage_score scored(double score) const { return {score, tried_.empty() ? 0 : result_.trail.front().score - score}; }
+
   bool holds(const notches& at) {
     if (const auto known = std::ranges::find(tried_, at); known != tried_.end())
       return result_.trail[static_cast<std::size_t>(known - tried_.begin())].holds;
@@ -154,8 +168,9 @@ class stage_searcher {
       if (!result_.trail[i].holds && harder(at, tried_[i])) return false;
     if (tried_.size() >= how_.most_evaluations && !tried_.empty()) return result_.complete = false;
     searched_stages point{.when = stages_of(at), .rows = rows(at), .score = 0, .holds = true};
-    point.score = evaluate_(std::as_const(point.when));
-    if (!tried_.empty()) point.holds = point.score >= result_.trail.front().score - how_.max_loss - rounding;
+    const stage_score said = scored(evaluate_(std::as_const(point.when)));
+    point.score = said.score;
+    point.holds = tried_.empty() || said.loss <= how_.max_loss + rounding;
     tried_.push_back(at);
     result_.trail.push_back(std::move(point));
     return result_.trail.back().holds;

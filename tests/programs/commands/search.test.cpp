@@ -140,6 +140,45 @@ TEST_CASE("tokens that every schedule keeps are in the flags that it prints, and
   CHECK(complaint(run("9", {"--resume"})).find("search.jsonl: prediction ") != std::string::npos);
 }
 
+TEST_CASE("the parts of the policy beside its stages are in the flags that it prints, and in what an earlier search was") {
+  const temporary_folder files;
+  const auto run = [&](const std::string& size, std::vector<std::string> more = {}) {
+    std::vector<std::string> arguments{
+        "search",   "-d",    prompts("few_shot"), "--limit", "2",          "--max-length",        "200",   "--tries",    "3",
+        "--decode", "dense", "--max-loss",        "100",     "--selector", "blocks:size=" + size, "--out", files / "out"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return lazyprune_program(arguments);
+  };
+  const program_result result = run("8");
+  REQUIRE_MESSAGE(result.code == 0, result.err);
+  CHECK(result.out.find(" --selector blocks:size=8 --decode dense\n") != std::string::npos);
+  CHECK(run("8", {"--resume"}).out == result.out);
+  CHECK(complaint(run("4", {"--resume"})).find("search.jsonl: prediction ") != std::string::npos);
+}
+
+TEST_CASE("by the end of the loss's interval no schedule holds that loses one sample of three") {
+  const temporary_folder files;
+  const auto holding = [&](const std::string& out, std::vector<std::string> more) {
+    std::vector<std::string> arguments{"search", "-d",    prompts("few_shot"), "--limit",    "5", "--tries", "20", "-t",
+                                       "1",      "--out", files / out,         "--max-loss", "40"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const program_result result = lazyprune_program(arguments);
+    REQUIRE_MESSAGE(result.code == 0, result.err);
+    const std::vector<std::string> lines = lines_of(file_text(files / (out + "/search.csv")));
+    std::vector<std::pair<std::string, bool>> tried;  // score, holds
+    for (std::size_t i = 1; i < lines.size(); ++i) tried.emplace_back(fields_of(lines[i])[2], fields_of(lines[i])[3] == "1");
+    return tried;
+  };
+  const auto losing_one = [](const auto& tried) {
+    return std::ranges::count_if(tried, [](const auto& t) { return t.first.starts_with("66.6"); });
+  };
+  const auto by_mean = holding("mean", {}), certain = holding("certain", {"--certain"});
+  CHECK(losing_one(by_mean) > 0);
+  CHECK(losing_one(certain) > 0);
+  for (const auto& [score, holds] : by_mean) CHECK(holds == (std::stod(score) > 60));
+  for (const auto& [score, holds] : certain) CHECK(holds == (score == "100"));
+}
+
 TEST_CASE("what cannot be searched") {
   const temporary_folder files;
   const auto fault = [&](std::vector<std::string> more) {
@@ -160,7 +199,7 @@ TEST_CASE("what cannot be searched") {
     CHECK(said.find("excludes") != said.npos);
     CHECK(said.find("--search") != said.npos);
   }
-  for (const auto& [flag, value] : {std::pair{"--max-loss", "2"}, {"--tries", "3"}, {"--jobs", "2"}})
+  for (const auto& [flag, value] : {std::pair{"--max-loss", "2"}, {"--tries", "3"}, {"--jobs", "2"}, {"--selector", "top_k"}})
     CHECK(complaint(lazyprune_program({"sweep", "-d", prompts("few_shot"), "--out", files.path(), flag, value})) ==
           "arguments: expected what `lazyprune sweep --help` shows, found " + std::string(flag) + " requires --search");
   CHECK(fault({"--out", files.path(), "--max-loss", "-1"}) == "--max-loss: expected a number from 0 to 100, found -1");

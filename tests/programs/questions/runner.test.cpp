@@ -109,6 +109,40 @@ TEST_CASE("a question's beginning is read once, for the first setting that is no
   }
 }
 
+TEST_CASE("for settings to come each question's beginning is kept, and questions are answered together") {
+  policy_registry policies = shipped_policies();
+  policies.add<noted_attention>();
+  const eval_setting noted = setting_named("noted", {.stages = "3:0.5", .scorer = "noted_attention"});
+  runner run = few_questions(policies);
+  run.load();
+  run.share_with_those_to_come(noted);
+  const auto beginnings = [&](const std::vector<program::ask>& asks) {
+    const int before = noted_attention::made;
+    run.predict(asks);
+    return noted_attention::made - before;
+  };
+  const program::ask first{0, late_setting, "m", false}, second{1, late_setting, "m", false},
+      sooner{1, setting_named("sooner", {.stages = "2:0.5"}), "m", false};
+  CHECK(run.together(first, second));
+  const int two = beginnings({first, second});
+  CHECK(two > 0);
+  CHECK(beginnings({first, second}) == 0);
+  CHECK(beginnings({{0, later_setting, "m", false}, {1, dense_setting, "m", false}}) == 0);
+  const std::vector<program::ask> asks{first, sooner, second};  // one of which goes on from none
+  const std::vector<eval_prediction> together = run.predict(asks);
+  for (std::size_t i = 0; i < asks.size(); ++i) {
+    CAPTURE(i);
+    const eval_prediction alone = run.predict({asks[i].question, asks[i].setting, "m", true});
+    CHECK(together[i].text == alone.text);
+    CHECK(together[i].cost->rows == alone.cost->rows);
+    CHECK(together[i].cost->usage == alone.cost->usage);
+  }
+  run.share_with_those_to_come(noted);
+  CHECK(beginnings({first}) == two / 2);
+  CHECK(run.share(std::vector<eval_setting>{}) == 0);
+  CHECK_FALSE(beginnings({first}));
+}
+
 namespace {
 
 /// What the bundled model, with a chat template, makes of a prompt and the beginning of its answer.
