@@ -207,7 +207,7 @@ TEST_CASE("SmolLM2: chats and ids are those of transformers, answers those of an
             .dump() +
         '\n';
   std::istringstream lines(lazyprune_program({"tokenize", "-m", model, "--jsonl", "-"}, requests).out);
-  std::size_t sure_tokens = 0, tokens = 0;
+  std::size_t sure_tokens = 0, tokens = 0, answered = 0;
   for (const json& one : all["cases"]) {
     std::string line;
     std::getline(lines, line);
@@ -215,6 +215,8 @@ TEST_CASE("SmolLM2: chats and ids are those of transformers, answers those of an
     CHECK(found["ids"] == one["ids"]);
     if (!one.contains("messages")) continue;
     CHECK(found["rendered"] == one["rendered"]);
+    if (!in_full() && answered == 2) continue;
+    ++answered;
     CAPTURE(one["rendered"]);
 
     write_file(folder / "chat.json", one["messages"].dump());
