@@ -437,8 +437,8 @@ void add_search_flags(CLI::App& command, search_flags& flags, const policy_regis
       ->group(group);
   command
       .add_flag("--certain", flags.certain,
-                "Hold that against the far end of the loss's 95 % interval, not against its mean: of few samples the luck of some then "
-                "does not pay for the losses of others")
+                "Bound the far end of the loss's 95 % interval, not its mean: of few samples the luck of some then does not pay for the "
+                "losses of others. A loss that no sample shows is not seen")
       ->group(group);
   add_number(command, "--most-stages", flags.most_stages, number_range<std::size_t>{0},
              "Stages of a schedule at most: the paper's has three; 0: any number (default)")

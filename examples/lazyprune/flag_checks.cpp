@@ -97,7 +97,11 @@ void check_flags(const fidelity_flags& flags) {
 
 void check_flags(const sweep_flags& flags) { check_data_and_directory("sweep", flags.questions, flags.directory); }
 
-void check_flags(const search_flags& flags, std::string_view who) { check_data_and_directory(who, flags.questions, flags.directory); }
+void check_flags(const search_flags& flags, std::string_view who) {
+  check_data_and_directory(who, flags.questions, flags.directory);
+  if (flags.parts.decode == "only")
+    throw error("--decode", "", "same or dense: a search counts the rows of the prompt, which is pruned", *flags.parts.decode);
+}
 
 }  // namespace program
 }  // namespace lazyprune

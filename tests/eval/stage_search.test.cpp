@@ -151,7 +151,12 @@ TEST_CASE("no more stages than were asked for, and still the optimum of these, o
 TEST_CASE("a loss that the caller knows decides, whatever the score") {
   const auto score = weighted({4, 2, 1});
   const auto twice_lost = [&](const stages& when) { return stage_score{score(when), 2 * (100 - score(when))}; };
-  const stage_search_result found = stage_search{.max_loss = 2}(4, twice_lost), half = stage_search{.max_loss = 1}(4, score);
+  stage_search_result found = stage_search{.max_loss = 2}(4, twice_lost);
+  const stage_search_result half = stage_search{.max_loss = 1}(4, score);
+  for (searched_stages& tried : found.trail) {
+    CHECK(tried.loss == 2 * (100 - tried.score));
+    tried.loss /= 2;
+  }
   CHECK(found == half);
   CHECK(found.best > 0);
   const auto all_lost = [](const stages&) { return stage_score{100, 100}; };  // the dense model holds all the same
@@ -159,6 +164,26 @@ TEST_CASE("a loss that the caller knows decides, whatever the score") {
   CHECK(best_of(none) == "");
   CHECK(none.trail.front().holds);
   CHECK(none.trail.size() > 1);
+}
+
+TEST_CASE("what a failed stage rules out is not tried: where what is left begins") {
+  const stage_search how, some{.after = std::vector<layer_id>{2, 5}};
+  CHECK(how.first_after({{2, 0.9}}, 6) == 3);
+  CHECK(how.first_after({{2, 0.7}}, 6) == 0);  // with more tokens it might hold
+  CHECK(how.first_after({{2, 0.9}, {3, 0.9}}, 6) == 0);
+  CHECK(how.first_after({}, 6) == 0);
+  CHECK(how.first_after({{5, 0.9}}, 6) == 6);
+  CHECK(some.first_after({{2, 0.9}}, 6) == 5);
+  CHECK(some.first_after({{5, 0.9}}, 6) == 6);
+
+  const auto score = all_or_nothing({1, 1, 1, 1, 0.8, 0.4, 0.4, 0.2, 0.2});
+  const stage_search_result result = how(10, score);
+  layer_id first = 0;
+  for (const searched_stages& tried : result.trail) {
+    if (!tried.when.list().empty()) CHECK(tried.when.list().front().after >= first);
+    if (!tried.holds) first = std::max(first, how.first_after(tried.when, 10));
+  }
+  CHECK(first == 5);
 }
 
 TEST_CASE("an end after so many evaluations, with what was found by then") {
@@ -192,14 +217,14 @@ TEST_CASE("stages stand after the layers that are given alone, and move from one
 
 TEST_CASE("a model of one layer has nowhere to prune") {
   const stage_search_result result = stage_search{}(1, [](const stages&) { return 70.0; });
-  CHECK(result.trail == std::vector<searched_stages>{{stages{}, 1.0, 70.0, true}});
+  CHECK(result.trail == std::vector<searched_stages>{{stages{}, 1.0, 70.0, 0.0, true}});
   CHECK(result.complete);
 }
 
 TEST_CASE("the trades that nothing beats") {
-  const std::vector<searched_stages> tried{{stages{}, 1.0, 90, true},          {stages{{1, 0.5}}, 0.6, 80, false},
-                                           {stages{{2, 0.5}}, 0.7, 80, false}, {stages{{3, 0.5}}, 0.8, 92, true},
-                                           {stages{{4, 0.5}}, 0.6, 85, true},  {stages{{5, 0.5}}, 0.9, 91, true}};
+  const std::vector<searched_stages> tried{{stages{}, 1.0, 90, 0, true},           {stages{{1, 0.5}}, 0.6, 80, 10, false},
+                                           {stages{{2, 0.5}}, 0.7, 80, 10, false}, {stages{{3, 0.5}}, 0.8, 92, -2, true},
+                                           {stages{{4, 0.5}}, 0.6, 85, 5, true},   {stages{{5, 0.5}}, 0.9, 91, -1, true}};
   CHECK(best_trades(tried) == std::vector<searched_stages>{tried[4], tried[3]});
   CHECK(best_trades({}).empty());
 }

@@ -191,8 +191,10 @@ class comparison {
   /// Threads started and the code in memory before a clock runs.
   void warm_up() {
     constexpr std::size_t enough = 64;
-    const split_text& text = texts_.front();
-    read(dense_, std::span(text.prompt).first(std::min(enough, text.prompt.size())), text, {}, [](token_id) { return false; });
+    split_text text = texts_.front();
+    text.prompt.resize(std::min(enough, text.prompt.size()));
+    text.rest.resize(1);
+    read(dense_, text.prompt, text, {}, {});
   }
 
   dense_run read_by_dense(const split_text& text) {

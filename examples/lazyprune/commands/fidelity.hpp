@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// lazyprune fidelity: how near a pruned model, or several, stay to the dense one, on texts without labels.
+// lazyprune fidelity: how near a pruned model, or several, stay to the dense one, on texts without labels. Of each text and setting the
+// prompt is read once, and its time is of that one reading.
 #pragma once
 
 #include <cstddef>

@@ -53,6 +53,7 @@ by_task<double> difference(by_task<double> from, const by_task<double>& what) {
 
 /// Stages as flags.
 constexpr std::string_view no_stages = "--policy dense", stages_flag = "--stages ";
+constexpr double any_share = 0.5;
 std::string flag_of(const stages& when) { return when.list().empty() ? std::string(no_stages) : std::string(stages_flag) + when.text(); }
 
 class searching {
@@ -67,6 +68,7 @@ class searching {
       held_out_.emplace_back();
       for (std::size_t i = 0; i < all.size(); ++i) (drawn[i] ? searched_ : held_out_).back().push_back(all[i]);
     }
+    check_parts();
     make_directory(flags.directory);
     log_.emplace(run_, file_in(flags.directory, "search.jsonl"), flags.resume);
     // An earlier search may have had fewer tries, or another bound.
@@ -75,10 +77,8 @@ class searching {
 
   void run() {
     std::size_t tried = 0;
-    const stage_search search{.max_loss = flags_.max_loss,
-                              .most_evaluations = flags_.tries,
-                              .most_stages = flags_.most_stages,
-                              .after = layers_of(run_.model().config()).attention_after};
+    const stage_search search{
+        .max_loss = flags_.max_loss, .most_evaluations = flags_.tries, .most_stages = flags_.most_stages, .after = layers_.attention_after};
     by_task<double> whole;
     const auto result = search(run_.layers(), [&](const stages& when) {
       const by_task<double> found =
@@ -86,10 +86,11 @@ class searching {
       if (when.list().empty()) whole = found;
       const estimate lost = mean_and_interval(difference(whole, found));
       const stage_score score{mean(found), flags_.certain ? lost.ci95.high : lost.mean};
-      if (score.loss > flags_.max_loss) share_beyond(when, search);
+      if (score.loss > flags_.max_loss) share_up_to(search.first_after(when, run_.layers()));
       return score;
     });
     const searched_stages& best = result.trail[result.best];
+    share_up_to(std::exchange(shared_, 0));  // of other samples: the beginnings that are there give way
 
     const by_task<double> dense = scores(stages{}, held_out_, "the others, dense"),
                           found = best.when.list().empty() ? dense : scores(best.when, held_out_, "the others");
@@ -106,15 +107,18 @@ class searching {
     return keeping({.method = flags, .budget = {}, .policy = std::move(policy)}, flags_.kept);
   }
 
-  /// A single stage that did not hold, with the largest share there is, rules out whatever prunes there or sooner: what is tried from now
-  /// on shares what the layers up to the next place compute.
-  void share_beyond(const stages& failed, const stage_search& search) {
-    if (flags_.jobs > 1 || failed.list().size() != 1 || failed.list().front().share != search.shares.front()) return;
-    layer_id next = failed.list().front().after + 1;
-    while (next < run_.layers() && search.after && std::ranges::find(*search.after, next) == search.after->end()) ++next;
-    if (next >= run_.layers() || next <= shared_) return;
-    shared_ = next;
-    run_.share_with_those_to_come(setting_of(flag_of({{next, search.shares.front()}})));
+  /// Throws `error` where the model cannot be pruned in this way.
+  void check_parts() const {
+    layer_id after = 1;
+    while (after < run_.layers() && !layers_.scores_attention_after(after)) ++after;
+    if (after < run_.layers()) setting_of(flag_of({{after, any_share}})).description(layers_, run_.policies());
+  }
+
+  /// What is asked from now on prunes after so many layers at the soonest, and shares what these compute.
+  void share_up_to(layer_id layers) {
+    if (flags_.jobs > 1 || layers >= run_.layers() || layers <= shared_) return;
+    shared_ = layers;
+    run_.share_with_those_to_come(setting_of(flag_of({{layers, any_share}})));
   }
 
   eval_setting setting_that_made(const eval_prediction& done, const std::string& place) const {
@@ -122,7 +126,7 @@ class searching {
     if (method != no_stages && !method.starts_with(stages_flag)) throw error(file, place, "one that a search made", "another");
     eval_setting setting = setting_of(method);
     try {
-      setting.description(layers_of(run_.model().config()), run_.policies());
+      setting.description(layers_, run_.policies());
     } catch (const error& fault) {
       throw error(file + ": " + place, fault);
     }
@@ -147,7 +151,7 @@ class searching {
   /// Writes all that was tried, in that order. `dense`, `found`: the scores held out, of the dense model and of the result.
   void write_csv(const stage_search_result& result, double dense, double found) const {
     const auto curve = best_trades(result.trail);
-    table all{.columns = {{"stages"}, {"rows"}, {"score"}, {"holds"}, {"best_trade"}, {"held_out_score"}}, .rows = {}};
+    table all{.columns = {{"stages"}, {"rows"}, {"score"}, {"holds"}, {"best_trade"}, {"held_out_score"}, {"loss"}}, .rows = {}};
     const auto number = [](double value) { return cell(number_as_text{text_of_number(value)}); };
     for (std::size_t i = 0; i < result.trail.size(); ++i) {
       const searched_stages& tried = result.trail[i];
@@ -155,18 +159,26 @@ class searching {
       all.rows.push_back({tried.when.text(), number(tried.rows), number(tried.score), std::uint64_t{tried.holds}, std::uint64_t{best_trade},
                           i == result.best ? number(found)
                           : i == 0         ? number(dense)
-                                           : cell()});
+                                           : cell(),
+                          number(tried.loss)});
     }
     write_whole(file_in(flags_.directory, "search.csv"), to_csv(all));
   }
 
   void report(const stage_search_result& result, const by_task<double>& dense, const by_task<double>& found) const {
     const searched_stages &whole = result.trail.front(), &best = result.trail[result.best];
+    std::vector<searched_stages> shown = best_trades(result.trail);
+    if (std::ranges::find(shown, best) == shown.end())
+      shown.insert(std::ranges::upper_bound(shown, best.rows, {}, &searched_stages::rows), best);
     std::vector<std::vector<std::string>> trades;
-    for (const searched_stages& point : best_trades(result.trail))
+    for (const searched_stages& point : shown) {
       trades.push_back({point.when.list().empty() ? "dense" : point.when.text(), percent_text(point.rows), fixed(point.score, 2),
-                        fixed(whole.score - point.score, 2)});
-    std::cout << markdown_table(markdown_columns(1, {"stages", "rows", "score", "lost"}), trades) << '\n'
+                        fixed(whole.score - point.score, 2), point.holds ? "yes" : "no"});
+      if (flags_.certain) trades.back().insert(trades.back().end() - 1, fixed(point.loss, 2));
+    }
+    std::vector<std::string> heads{"stages", "rows", "score", "lost", "holds"};
+    if (flags_.certain) heads.insert(heads.end() - 1, "lost at most");
+    std::cout << markdown_table(markdown_columns(1, heads), trades) << '\n'
               << (best.when.list().empty() ? std::string(no_stages) : flags_text(setting_of(flag_of(best.when)).policy)) << '\n'
               << percent_text(best.rows) << " of the dense rows; score " << fixed(best.score, 2) << ", dense " << fixed(whole.score, 2)
               << ", on the " << count(searched_) << " samples searched on, " << result.trail.size() << " schedules tried\n"
@@ -178,6 +190,7 @@ class searching {
 
   search_flags flags_;
   runner run_;
+  model_layers layers_ = layers_of(run_.model().config());
   by_task<std::size_t> searched_, held_out_;  // questions
   std::optional<prediction_log> log_;
   layer_id shared_ = 0;  // layers that all that is tried from now on computes whole

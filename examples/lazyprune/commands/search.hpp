@@ -20,7 +20,7 @@ struct search_flags {
   backend_flags backend;
   question_flags questions;
   kept_tokens kept;
-  policy_spec parts;              // of all schedules' policy
+  policy_spec parts;      // of all schedules' policy
   std::string directory;  // for the results
   bool resume = false;
   std::size_t jobs = 1;          // samples at once

@@ -48,8 +48,6 @@ class text_beginning {
 
   /// The rows that were computed for it.
   virtual std::size_t rows() const = 0;
-  /// The memory that it takes, without scratch.
-  virtual std::size_t bytes() const = 0;
   /// Gives back its scratch, which the next `generate` makes anew: where many beginnings are kept for others to go on from.
   virtual void release_scratch() = 0;
   /// Generates in a fork of it, after `rest` of the prompt; see lazyprune::generate. The rows of the beginning are left out of the cost;

@@ -21,12 +21,6 @@
 namespace lazyprune {
 namespace program {
 
-/// Of one token's keys and values in one layer.
-template <tensor_backend Backend>
-std::size_t kv_row_bytes_of(const model_config& config) {
-  return 2 * config.n_kv_heads * config.head_dim * sizeof(typename Backend::scalar);
-}
-
 template <tensor_backend Backend>
 class forked_beginning final : public text_beginning {
  public:
@@ -39,10 +33,6 @@ class forked_beginning final : public text_beginning {
   }
 
   std::size_t rows() const override { return text_.session().stats().rows; }
-  std::size_t bytes() const override {
-    const std::size_t waiting = text_.known() * net_.config.hidden * sizeof(typename Backend::scalar);
-    return rows() * kv_row_bytes_of<Backend>(net_.config) + waiting;
-  }
   void release_scratch() override { scratch_.reset(); }
 
   generation generate(std::span<const token_id> rest, const generation_options& options) override {
@@ -182,7 +172,10 @@ class loaded_engine : public engine {
   std::size_t step_weight_bytes() const override {
     return weight_bytes() - (model_.weights.head ? model_.weights.embedding.bytes() : 0);  // of which a step reads one row
   }
-  std::size_t kv_row_bytes() const override { return kv_row_bytes_of<Backend>(model_.config); }
+  std::size_t kv_row_bytes() const override {
+    const model_config& c = model_.config;
+    return 2 * c.n_kv_heads * c.head_dim * sizeof(typename Backend::scalar);
+  }
   void use_threads(int threads) override { how_.threads = threads; }
   int threads() const override { return Backend(how_).threads(); }
   std::optional<peak_rates> peaks() const override { return std::nullopt; }

@@ -23,7 +23,6 @@ namespace program {
 namespace {
 
 constexpr std::string_view own_template = "template";
-constexpr std::size_t most_beginning_bytes = std::size_t{2} << 30;  // what is kept of many questions
 
 const chat_format& chat_named(const std::string& name) {
   if (const chat_format* format = find_chat_format(name == own_template ? "none" : name)) return *format;
@@ -212,12 +211,11 @@ layer_id runner::layers_before_pruning(const eval_setting& setting) const {
   return new_session(setting.policy, model_.config(), policies_).chunk_layers(phase::prefill);
 }
 
-void runner::share(const eval_setting* setting, layer_id layers, bool keep) {
+void runner::share(const eval_setting* setting, layer_id layers) {
   sharing_ = setting && layers > 0 ? std::optional(setting->policy) : std::nullopt;
   shared_layers_ = layers;
-  keeps_beginnings_ = keep;
+  keeps_beginnings_ = false;
   beginnings_.clear();
-  beginning_bytes_ = 0;
 }
 
 layer_id runner::share(std::span<const eval_setting> settings) {
@@ -234,11 +232,15 @@ layer_id runner::share(std::span<const eval_setting> settings) {
     best = &settings[i];
     layers = depths[i];
   }
-  share(best, layers, false);
+  share(best, layers);
   return layers;
 }
 
-void runner::share_with_those_to_come(const eval_setting& setting) { share(&setting, layers_before_pruning(setting), true); }
+void runner::share_with_those_to_come(const eval_setting& setting, std::size_t bytes) {
+  share(&setting, layers_before_pruning(setting));
+  keeps_beginnings_ = true;
+  room_ = bytes;
+}
 
 std::pair<const text_beginning*, std::size_t> runner::beginning_for(const ask& asked, const any_session& session,
                                                                     std::span<const token_id> read) const {
@@ -248,14 +250,18 @@ std::pair<const text_beginning*, std::size_t> runner::beginning_for(const ask& a
   if (session.chunk_layers(phase::prefill) < shared_layers_) return {};
   const std::size_t shared = read.size() - query;
   if (const auto there = beginnings_.find(asked.question); there != beginnings_.end()) return {there->second.get(), shared};
-  if (!keeps_beginnings_) beginnings_.clear();
-  if (keeps_beginnings_ && beginning_bytes_ >= most_beginning_bytes) return {};
+  if (keeps_beginnings_) {
+    const std::size_t bytes = shared * shared_layers_ * engine_->kv_row_bytes();
+    if (bytes > room_) return {};
+    room_ -= bytes;
+  } else {
+    beginnings_.clear();
+  }
   generation_options options;
   options.expected = expected(read.size(), *questions_[asked.question].task);
   const std::unique_ptr<text_beginning>& made = beginnings_[asked.question] =
       engine_->read(new_session(*sharing_, model_.config(), policies_), read.first(shared), options);
   if (keeps_beginnings_) made->release_scratch();
-  beginning_bytes_ += made->bytes();
   return {made.get(), shared};
 }
 

@@ -62,8 +62,9 @@ class runner {
   /// most of them share. The answers are the same. Returns how many layers it has; 0: nothing is shared.
   layer_id share(std::span<const eval_setting> settings);
   /// Says that settings will follow, one after the other and each for all questions, that prune no sooner than this one: asks that are not
-  /// timed then go on from beginnings of as many layers, each of which is kept until something else is shared, where there is room for it.
-  void share_with_those_to_come(const eval_setting& setting);
+  /// timed then go on from beginnings of as many layers, each of which is kept until something else is shared. What does not fit into so
+  /// many bytes is read anew each time.
+  void share_with_those_to_come(const eval_setting& setting, std::size_t bytes = std::size_t{2} << 30);
 
   /// Answers a question under a setting. Several threads may ask, where nothing is shared.
   eval_prediction predict(const ask& asked) const { return std::move(predict(std::span(&asked, 1)).front()); }
@@ -106,7 +107,7 @@ class runner {
 
   /// How many layers compute the whole prompt whatever its query; none where it is changed before.
   layer_id layers_before_pruning(const eval_setting& setting) const;
-  void share(const eval_setting* setting, layer_id layers, bool keep);
+  void share(const eval_setting* setting, layer_id layers);
 
   /// The beginning that the ask may go on from, and how many of its tokens that has.
   std::pair<const text_beginning*, std::size_t> beginning_for(const ask& asked, const any_session& session,
@@ -131,7 +132,7 @@ class runner {
   layer_id shared_layers_ = 0;
   bool keeps_beginnings_ = false;
   mutable std::map<std::size_t, std::unique_ptr<text_beginning>> beginnings_;
-  mutable std::size_t beginning_bytes_ = 0;
+  mutable std::size_t room_ = 0;  // bytes left, where they are kept
 
   enum class reading : std::uint8_t { not_yet, whole, cut };
   mutable std::mutex reading_now_;

@@ -20,6 +20,7 @@ struct searched_stages {
   stages when;
   double rows;   // share of the dense prefill's (rows_share)
   double score;  // 0 to 100
+  double loss;   // what is held against the bound
   bool holds;    // its loss is within the bound
   friend bool operator==(const searched_stages&, const searched_stages&) = default;
 };
@@ -27,7 +28,7 @@ struct searched_stages {
 /// What an evaluation may say where it knows better than the score how much is lost.
 struct stage_score {
   double score;  // 0 to 100
-  double loss;   // points that are lost, as the caller counts them
+  double loss;   // points of score, as the caller counts them
 };
 
 struct stage_search_result {
@@ -38,20 +39,21 @@ struct stage_search_result {
 };
 
 /// Local search over stages after each of a model's layers, each with a share of a grid or none:
-///  1. Lower: to the best stages so far add one stage, or lower the share of one, wherever that leaves the fewest rows. Of each layer the
-///     lowest share that holds is found by bisection, after a first try whether it can beat the best layer so far at all.
+///  1. Lower: to the best stages so far add one stage, if there may be more, or lower the share of one, wherever that leaves the fewest
+///     rows. Of each layer the lowest share that holds is found by bisection, after a first try whether it can beat the best layer so far
+///     at all.
 ///  2. Exchange, where 1 finds nothing: soften one stage (one share up, one layer later, or away) and lower as in 1, if that leaves fewer
 ///     rows than the best stages have.
 /// Both repeat until neither finds anything. Deeper models are searched by 1 alone first, at about 8 layers spread evenly, then at twice
 /// as many, and so on. What prunes harder than stages that did not hold (at every layer no more tokens active) is taken not to hold either
-/// and is not tried; nothing is tried twice; and the result is a function of the scores.
+/// and is not tried; nothing is tried twice; and the result is a function of the scores and losses.
 ///
 /// It finds a local optimum: no single change of a stage, nor an exchange, improves it. Scores that rise where more is pruned, by chance
 /// of few samples say, can hide better stages; and the best of many tries on some samples looks better than it is: score it on others, and
 /// of few samples take the loss to be what it may be (`stage_score`), not what it seems.
 /// A round of 1 tries about one schedule a layer and some more, one of 2 up to that for each softening; many are ruled out untried.
 struct stage_search {
-  double max_loss = 1.0;                                           // points of score below the dense model's
+  double max_loss = 1.0;                                           // points of score
   std::vector<double> shares{0.9, 0.7, 0.5, 0.3, 0.2, 0.1, 0.05};  // falling, each in (0, 1)
   std::size_t most_evaluations = 100;                              // the dense model's among them
   std::size_t most_stages = 0;                                     // 0: as many as there are layers
@@ -62,6 +64,18 @@ struct stage_search {
   /// what `evaluate` throws.
   template <class Evaluate>
   stage_search_result operator()(layer_id layers, Evaluate evaluate) const;
+
+  /// Once these stages did not hold, for a model of so many layers: after how many layers whatever is tried from then on begins to prune,
+  /// at the soonest. A single stage with the largest share rules out what prunes there or sooner; others rule out no layer.
+  layer_id first_after(const stages& failed, layer_id layers) const {
+    if (failed.list().size() != 1 || failed.list().front().share != shares.front()) return 0;
+    layer_id next = failed.list().front().after + 1;
+    while (next < layers && !stands(next)) ++next;
+    return next;
+  }
+
+  /// Whether a stage may stand after so many layers.
+  bool stands(layer_id done) const { return !after || std::ranges::find(*after, done) != after->end(); }
 };
 
 /// What was tried and nothing else beats: rows rise, and each has a higher score than all before it.
@@ -106,7 +120,7 @@ class stage_searcher {
       if (at[l] > 0) list.push_back({static_cast<layer_id>(l + 1), how_.shares[at[l] - 1]});
     return stages(std::move(list));
   }
-  bool stands(std::size_t l) const { return !how_.after || std::ranges::find(*how_.after, l + 1) != how_.after->end(); }
+  bool stands(std::size_t l) const { return how_.stands(static_cast<layer_id>(l + 1)); }
   double rows(const notches& at) const { return rows_share(stages_of(at), layers_); }
 
   std::optional<notches> better(const notches& best) {
@@ -167,12 +181,11 @@ class stage_searcher {
     for (std::size_t i = 0; i < tried_.size(); ++i)
       if (!result_.trail[i].holds && harder(at, tried_[i])) return false;
     if (tried_.size() >= how_.most_evaluations && !tried_.empty()) return result_.complete = false;
-    searched_stages point{.when = stages_of(at), .rows = rows(at), .score = 0, .holds = true};
-    const stage_score said = scored(evaluate_(std::as_const(point.when)));
-    point.score = said.score;
-    point.holds = tried_.empty() || said.loss <= how_.max_loss + rounding;
+    stages when = stages_of(at);
+    const stage_score said = scored(evaluate_(std::as_const(when)));
+    const bool held = tried_.empty() || said.loss <= how_.max_loss + rounding;
     tried_.push_back(at);
-    result_.trail.push_back(std::move(point));
+    result_.trail.push_back({std::move(when), rows(at), said.score, said.loss, held});
     return result_.trail.back().holds;
   }
 

@@ -431,8 +431,9 @@ generation generate(workspace<Backend>& work, sequence<Backend>& text, std::span
 
 /// Several texts that go on from one prompt, each by options of its own: the prompt is read once, in the chunks that the first of them asks
 /// for, and pruned once. The first text is this sequence's, the others are forks of it, which are forgotten at the end. Each text is what
-/// it would be alone, and is told of the prompt's step as if it were; the steps that follow are batches, as above. Throws `error` as
-/// `generate` does, before the prompt is read, and where one of them wants no tokens.
+/// it would be alone, and is told of the prompt's step as if it were; the steps that follow are batches, as above. But the longest of them
+/// chooses the rotary frequencies, where a model has those for short texts and for long ones, and an observer that stops the prompt stops
+/// it for all. Throws `error` as `generate` does, before the prompt is read, and where one of them wants no tokens.
 template <tensor_backend Backend>
 std::vector<generation> generate_alternatives(workspace<Backend>& work, sequence<Backend>& text, std::span<const token_id> prompt,
                                               std::type_identity_t<std::span<const generation_options>> options) {

@@ -9,7 +9,7 @@
 
 namespace {
 
-/// Fields of a line of search.csv: stages (without quotes; they have commas), rows, score, holds, best_trade, held_out_score.
+/// Fields of a line of search.csv: stages (without quotes; they have commas), rows, score, holds, best_trade, held_out_score, loss.
 std::vector<std::string> fields_of(const std::string& line) {
   const std::size_t quote = line.find('"', 1);
   std::vector<std::string> fields{line.substr(1, quote - 1)};
@@ -38,14 +38,15 @@ TEST_CASE("the stages that answer as the dense model does, scored on samples tha
   const std::vector<std::string> lines = lines_of(csv);
   CHECK(lines.size() > 3);
   CHECK(lines.size() <= 1 + 9);
-  CHECK(lines[0] == "stages,rows,score,holds,best_trade,held_out_score");
-  CHECK(fields_of(lines[1]) == std::vector<std::string>{"", "1", "100", "1", fields_of(lines[1])[4], "100"});
+  CHECK(lines[0] == "stages,rows,score,holds,best_trade,held_out_score,loss");
+  CHECK(fields_of(lines[1]) == std::vector<std::string>{"", "1", "100", "1", fields_of(lines[1])[4], "100", "0"});
 
   double least = 2;
   std::string best, held_out;
   for (std::size_t i = 1; i < lines.size(); ++i) {
     const std::vector<std::string> fields = fields_of(lines[i]);
-    REQUIRE(fields.size() == 6);
+    REQUIRE(fields.size() == 7);
+    CHECK(std::stod(fields[6]) == doctest::Approx(100 - std::stod(fields[2])));
     CHECK((fields[3] == "1") == (std::stod(fields[2]) >= 99.0));
     if (fields[3] == "1" && std::stod(fields[1]) < least) least = std::stod(fields[1]), best = fields[0], held_out = fields[5];
   }
@@ -102,7 +103,8 @@ TEST_CASE("each task weighs the same, whatever its samples") {
             std::string(input) + "\"}\n";
   const program_result result = lazyprune_program({"sweep", "--search", "-d", "-", "--tries", "1", "--out", files.path()}, data);
   REQUIRE_MESSAGE(result.code == 0, result.err);
-  CHECK(lines_of(file_text(files / "search.csv"))[1] == "\"\",1,50,1,1,50");  // three of three and none of one; two of two and none of one
+  CHECK(lines_of(file_text(files / "search.csv"))[1] ==
+        "\"\",1,50,1,1,50,0");  // three of three and none of one; two of two and none of one
   CHECK(
       result.out.ends_with("scores are means over 2 tasks, each of which weighs the same\n"
                            "ended by --tries: more of them, with --resume, may find better stages\n"));
@@ -199,8 +201,21 @@ TEST_CASE("what cannot be searched") {
     CHECK(said.find("excludes") != said.npos);
     CHECK(said.find("--search") != said.npos);
   }
-  for (const auto& [flag, value] : {std::pair{"--max-loss", "2"}, {"--tries", "3"}, {"--jobs", "2"}, {"--selector", "top_k"}})
+  for (const auto& [flag, value] : {std::pair{"--max-loss", "2"},
+                                    {"--tries", "3"},
+                                    {"--jobs", "2"},
+                                    {"--most-stages", "2"},
+                                    {"--scorer", "recency"},
+                                    {"--selector", "top_k"},
+                                    {"--store", "none"},
+                                    {"--decode", "dense"}})
     CHECK(complaint(lazyprune_program({"sweep", "-d", prompts("few_shot"), "--out", files.path(), flag, value})) ==
           "arguments: expected what `lazyprune sweep --help` shows, found " + std::string(flag) + " requires --search");
+  CHECK(complaint(lazyprune_program({"sweep", "-d", prompts("few_shot"), "--out", files.path(), "--certain"})) ==
+        "arguments: expected what `lazyprune sweep --help` shows, found --certain requires --search");
+  CHECK(fault({"--out", files / "parts", "--decode", "only"}) ==
+        "--decode: expected same or dense: a search counts the rows of the prompt, which is pruned, found only");
+  CHECK(fault({"--out", files / "parts", "--selector", "nonsense"}).starts_with("--selector: expected "));
+  CHECK_FALSE(std::filesystem::exists(files / "parts"));  // before anything is asked
   CHECK(fault({"--out", files.path(), "--max-loss", "-1"}) == "--max-loss: expected a number from 0 to 100, found -1");
 }

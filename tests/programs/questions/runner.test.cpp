@@ -140,7 +140,10 @@ TEST_CASE("for settings to come each question's beginning is kept, and questions
   run.share_with_those_to_come(noted);
   CHECK(beginnings({first}) == two / 2);
   CHECK(run.share(std::vector<eval_setting>{}) == 0);
-  CHECK_FALSE(beginnings({first}));
+  CHECK_FALSE(beginnings({second}));
+  run.share_with_those_to_come(noted, 0);  // no room
+  CHECK_FALSE(beginnings({first, second}));
+  CHECK(run.predict(first).text == run.predict({0, late_setting, "m", true}).text);
 }
 
 namespace {
