@@ -3,12 +3,14 @@
 # The study on a real language model: LazyLLM and what it is compared with on SmolLM2-135M-Instruct.
 #
 #   sh bench/smollm2/run.sh [--quick]  installs what is missing, fetches the model once, builds, makes the prompts, runs, and writes the
-#                                      results beside this file; --quick: a tenth of the samples, and the results stay in the build folder
+#                                      results beside this file; --quick: most tables with a sample or two, to see them run; the results
+#                                      stay in the build folder
 #
 #   BUILD=build                        the folder to build in; prompts and predictions lie in its folder smollm2/
 #   THREADS=                           of the runs; where none are named, all that the process may use
-#   TABLES="headline methods compositions lengths tasks search depth fidelity conversations"
-#                                      what to run; there are tokens and blocks, too
+#   TABLES="headline methods lengths search"
+#                                      what to run; there are also searched, compositions, protected, tasks, depth, fidelity, conversations,
+#                                      tokens and blocks
 #
 # Ended at any moment and started again it goes on where it was; fidelity and conversations begin a file anew that was not whole.
 set -eu
@@ -23,7 +25,7 @@ seed=2026
 few=1
 case ${1:-} in
   --quick)
-    few=10
+    few=50
     work=$build/smollm2-quick
     here=$work/results
     mkdir -p "$here"
@@ -32,14 +34,19 @@ case ${1:-} in
   *) fail "expected --quick or nothing, found $1" ;;
 esac
 
-# The needle tasks that the dense model answers: those of which it finds half and more at 2,000 tokens (the table of all tasks shows which).
+# Needle tasks of which the dense model finds half and more at 2,000 tokens (the table of all tasks shows which): four that the study is
+# made with, and two more, which it found later to be the hardest to prune.
 needles="niah_single_1 niah_single_2 niah_multivalue niah_multiquery"
-all_tasks="$needles niah_single_3 niah_multikey_1 niah_multikey_2 niah_multikey_3 vt cwe fwe qa_1 quote_sentence repeat_lines"
+other_needles="niah_single_3 niah_multikey_1"
+all_tasks="$needles $other_needles niah_multikey_2 niah_multikey_3 vt cwe fwe qa_1 quote_sentence repeat_lines"
 # Token by token: the program's own stages for this model; harder ones; and a schedule as fast as the paper's figure, which prunes the
 # prompt alone, so that the step after the first token computes what was left out.
 recommended="--stages 21:0.3"
 harder="--stages 18:0.5,21:0.3"
 fast="--stages 9:0.5,15:0.1 --decode dense"
+# What the table search found, and the same stages two layers later.
+searched="--stages 18:0.2,21:0.7,25:0.3"
+later="--stages 20:0.2,23:0.7,27:0.3"
 # Block by block (the preset lazyllm_blocks): less is lost, so that more can be pruned.
 in_blocks="--selector blocks:size=32"
 blocks="--stages 15:0.3 $in_blocks"
@@ -51,11 +58,15 @@ drawn_for_six="--stages 2:0.7,4:0.7,5:0.7"
 recommended_for_six="--stages 4:0.3"
 drawn="--stages 9:0.7,18:0.7,27:0.7"
 
+# The methods that are compared at equal rows.
+methods=lazyllm@15,no_revival@15,dense_decode@15,static@15,random,compression,streaming,snapkv,gemfilter@15,fastkv@15,given@8
+
 answer=48 # tokens at most: room for four numbers
 
-# share N: so many samples, or a tenth of them and 2 at least
+# share N [LEAST]: so many samples, or the few of --quick
 share() {
-  if [ "$few" -eq 1 ] || [ "$1" -le 2 ]; then echo "$1"; else echo $((($1 + few - 1) / few > 2 ? ($1 + few - 1) / few : 2)); fi
+  of_few=$((($1 + few - 1) / few))
+  echo $((of_few > ${2:-1} ? of_few : ${2:-1}))
 }
 
 # samples TOKENS N TASK...: their files, made where they are not there; $data are the flags that name them
@@ -103,7 +114,9 @@ configure "$build"
 build "$build" --target lazyprune.program
 mkdir -p "$work"
 
-for table in ${TABLES:-headline methods compositions lengths tasks search depth fidelity conversations}; do
+unasked="headline methods lengths search"
+[ "$few" -eq 1 ] || unasked="$unasked compositions protected tasks depth fidelity conversations"
+for table in ${TABLES:-$unasked}; do
   case $table in
     headline)
       # shellcheck disable=SC2086
@@ -114,7 +127,7 @@ for table in ${TABLES:-headline methods compositions lengths tasks search depth 
       samples 4000 "$(share 100)" ${needles% *}
       beside_dense headline-4000 4 "gentle_blocks=$gentle_blocks" "fast_blocks=$fast_blocks"
       ;;
-    tokens) # half an hour each: only where it is named
+    tokens)
       # shellcheck disable=SC2086
       samples 2000 "$(share 100)" $needles
       beside_dense tokens-2000 10 "recommended=$recommended" "harder=$harder" "fast=$fast"
@@ -122,13 +135,30 @@ for table in ${TABLES:-headline methods compositions lengths tasks search depth 
       samples 4000 "$(share 30)" $needles
       beside_dense tokens-4000 3 "recommended=$recommended" "harder=$harder" "fast=$fast"
       ;;
-    blocks) # half an hour and twenty minutes
+    searched)
+      # shellcheck disable=SC2086
+      samples 2000 "$(share 100)" $needles
+      beside_dense searched-2000 3 "searched=$searched" "later=$later"
+      ;;
+    blocks)
       # shellcheck disable=SC2086
       samples 2000 "$(share 100)" $needles
       beside_dense blocks-2000 5 "blocks=$blocks" "fast_blocks=$fast_blocks"
       # shellcheck disable=SC2086
       samples 4000 "$(share 50)" ${needles% *}
       beside_dense blocks-4000 4 "blocks=$blocks" "fast_blocks=$fast_blocks"
+      ;;
+    others)
+      # shellcheck disable=SC2086
+      samples 2000 "$(share 40)" $other_needles
+      beside_dense others-2000 2 "recommended=$recommended" "gentle_blocks=$gentle_blocks" "fast_blocks=$fast_blocks"
+      ;;
+    protected) # the chat's first tokens and its question stay, whatever the method
+      # shellcheck disable=SC2086
+      samples 2000 "$(share 15)" $needles
+      lazyprune sweep protected --budgets 0.65 --seeds 1 --timed 1 --keep-first 4 --keep-last 48 --methods "$methods" \
+        --variant 'blocks@15=--selector blocks:size=16'
+      cp "$out/sweep.csv" "$here/protected.csv"
       ;;
     compositions)
       # shellcheck disable=SC2086
@@ -142,6 +172,7 @@ for table in ${TABLES:-headline methods compositions lengths tasks search depth 
       # shellcheck disable=SC2086
       samples 1000 "$(share 15)" $needles
       beside_dense length-1000 2 "blocks=$blocks" "fast_blocks=$fast_blocks"
+      [ "$few" -eq 1 ] || continue # a minute a sample, where there is AVX2 alone
       # shellcheck disable=SC2086
       samples 7500 "$(share 5)" $needles
       beside_dense length-7500 1 "blocks=$blocks" "fast_blocks=$fast_blocks"
@@ -157,7 +188,7 @@ for table in ${TABLES:-headline methods compositions lengths tasks search depth 
       # shellcheck disable=SC2086
       samples 2000 "$(share 15)" $needles
       lazyprune sweep methods --budgets 0.65 --seeds 1 --timed 3 \
-        --methods lazyllm@15,no_revival@15,dense_decode@15,static@15,random,compression,streaming,snapkv,gemfilter@15,fastkv@15,given@8 \
+        --methods "$methods" \
         --variant 'summed@15=--scorer accumulated_attention:since=step' \
         --variant 'last8@15=--scorer window_attention:window=8,kernel=1' \
         --variant 'values@15=--scorer value_weighted_attention' \
@@ -169,10 +200,14 @@ for table in ${TABLES:-headline methods compositions lengths tasks search depth 
       ;;
     search)
       # shellcheck disable=SC2086
-      samples 1000 "$(share 10)" $needles
-      lazyprune search search --tries 60
-      cp "$out/search.csv" "$here/"
-      cp "$out.md" "$here/search.md"
+      samples 1000 "$(share 10 2)" $needles # of which one half is searched on
+      # shellcheck disable=SC2086
+      for what in "" "$in_blocks"; do
+        lazyprune search search --tries "$(share 60 10)" --certain --most-stages 3 $what
+        name=search${what:+-blocks}
+        cp "$out/search.csv" "$here/$name.csv"
+        cp "$out.md" "$here/$name.md"
+      done
       ;;
     depth)
       # The bundled model, by rules that nobody made for it.
@@ -187,8 +222,9 @@ for table in ${TABLES:-headline methods compositions lengths tasks search depth 
       ;;
     fidelity)
       for tokens in 2000 4000; do
+        # But for dense_decode: fast_blocks does so, too.
         set -- --places "$(share 20)" --prefix "$tokens" -n 128 --budgets 0.65 \
-          --methods lazyllm@15,no_revival@15,static@15,random,compression,streaming,snapkv,gemfilter@15,fastkv@15,given@8 \
+          --methods "$(echo "$methods" | sed 's/,dense_decode@15//')" \
           --variant "recommended=$recommended" --variant "blocks=$blocks" --variant "fast_blocks=$fast_blocks"
         made=$work/fidelity-$(echo "$*" | cksum | cut -d' ' -f1).csv
         if [ ! -f "$made" ]; then
@@ -202,9 +238,11 @@ for table in ${TABLES:-headline methods compositions lengths tasks search depth 
     conversations)
       set -- --setting "dense=--policy dense" --setting "recommended=$recommended" --setting "blocks=$blocks" \
         --setting "fast_blocks=$fast_blocks"
-      made=$work/conversations-$(echo "$*" | cksum | cut -d' ' -f1).csv
+      asked="2000 $(share 10) $seed"
+      made=$work/conversations-$(echo "$asked $*" | cksum | cut -d' ' -f1).csv
       if [ ! -f "$made" ]; then
-        python3 bench/smollm2/conversations.py 2000 "$(share 10)" $seed "$made" --program "$build/examples/lazyprune" --model "$smollm2" \
+        # shellcheck disable=SC2086
+        python3 bench/smollm2/conversations.py $asked "$made" --program "$build/examples/lazyprune" --model "$smollm2" \
           ${THREADS:+-t "$THREADS"} "$@"
       fi
       cp "$made" "$here/conversations.csv"
