@@ -3,7 +3,7 @@
 # The study on a real language model: LazyLLM and what it is compared with on SmolLM2-135M-Instruct.
 #
 #   sh bench/smollm2/run.sh [--quick]  installs what is missing, fetches the model once, builds, makes the prompts, runs, and writes the
-#                                      results beside this file; --quick: most tables with a sample or two, to see them run; the results
+#                                      results beside this file; --quick: most tables with a sample a task, to see them run; the results
 #                                      stay in the build folder
 #
 #   BUILD=build                        the folder to build in; prompts and predictions lie in its folder smollm2/
@@ -25,7 +25,7 @@ seed=2026
 few=1
 case ${1:-} in
   --quick)
-    few=50
+    few=100
     work=$build/smollm2-quick
     here=$work/results
     mkdir -p "$here"
@@ -115,7 +115,7 @@ build "$build" --target lazyprune.program
 mkdir -p "$work"
 
 unasked="headline methods lengths search"
-[ "$few" -eq 1 ] || unasked="$unasked compositions protected tasks depth fidelity conversations"
+[ "$few" -eq 1 ] || unasked="$unasked tasks depth fidelity conversations"
 for table in ${TABLES:-$unasked}; do
   case $table in
     headline)
