@@ -9,8 +9,8 @@
 #   BUILD=build                        the folder to build in; prompts and predictions lie in its folder smollm2/
 #   THREADS=                           of the runs; where none are named, all that the process may use
 #   TABLES="headline methods lengths search"
-#                                      what to run; there are also searched, compositions, protected, tasks, depth, fidelity, conversations,
-#                                      tokens and blocks
+#                                      what to run; there are also tokens, blocks, others, searched, protected, compositions, tasks, depth,
+#                                      fidelity and conversations
 #
 # Ended at any moment and started again it goes on where it was; fidelity and conversations begin a file anew that was not whole.
 set -eu
