@@ -26,4 +26,4 @@ configure "$folder" -C $settings $compiler
 build "$folder"
 export OMP_WAIT_POLICY=passive # tests run side by side: threads that spin would wait for those of another
 export LSAN_OPTIONS="suppressions=$PWD/cmake/sanitize.supp:print_suppressions=0"
-ctest --test-dir "$folder" --output-on-failure --no-tests=error --parallel "$(getconf _NPROCESSORS_ONLN)"
+ctest --test-dir "$folder" --output-on-failure --no-tests=error --timeout 600 --parallel "$(getconf _NPROCESSORS_ONLN)"

@@ -289,7 +289,7 @@ TEST_CASE("random edits of a header never give a tensor out of the file") {
       "0", "1", "8", "24", "32", "[", "]", "{", "}", ",", ":", "\"", "F64", "I64", "-", "e9", "\\u0000", "99999999999999999999", " "};
   std::mt19937 random(1);
   std::size_t accepted = 0;
-  for (int run = 0; run < 20'000; ++run) {
+  for (int run = 0; run < 20'000 / one_in(10); ++run) {
     std::string text = header;
     for (std::size_t edits = 1 + random() % 3; edits > 0; --edits) {
       const std::size_t at = random() % text.size();
