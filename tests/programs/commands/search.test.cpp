@@ -126,36 +126,33 @@ TEST_CASE("a command of its own, which sweep --search spells otherwise") {
         "search: pocket_few_shot: expected at least 2 samples, found 1");
 }
 
-TEST_CASE("tokens that every schedule keeps are in the flags that it prints, and in what an earlier search was") {
-  const temporary_folder files;
-  const auto run = [&](const std::string& last, std::vector<std::string> more = {}) {
-    std::vector<std::string> arguments{
-        "search",     "-d",  prompts("few_shot"), "--limit", "2",           "--max-length", "200",   "--tries",    "3",
-        "--max-loss", "100", "--keep-first",      "4",       "--keep-last", last,           "--out", files / "out"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return lazyprune_program(arguments);
-  };
-  const program_result result = run("8");
-  REQUIRE_MESSAGE(result.code == 0, result.err);
-  CHECK(result.out.find(" --keep-first 4 --keep-last 8\n") != std::string::npos);
-  CHECK(run("8", {"--resume"}).out == result.out);
-  CHECK(complaint(run("9", {"--resume"})).find("search.jsonl: prediction ") != std::string::npos);
-}
-
 TEST_CASE("the parts of the policy beside its stages are in the flags that it prints, and in what an earlier search was") {
-  const temporary_folder files;
-  const auto run = [&](const std::string& size, std::vector<std::string> more = {}) {
-    std::vector<std::string> arguments{
-        "search",   "-d",    prompts("few_shot"), "--limit", "2",          "--max-length",        "200",   "--tries",    "3",
-        "--decode", "dense", "--max-loss",        "100",     "--selector", "blocks:size=" + size, "--out", files / "out"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return lazyprune_program(arguments);
+  using flags = std::vector<std::string>;
+  struct {
+    flags asked, otherwise;
+    const char* printed;
+  } const all[] = {
+      {{"--keep-first", "4", "--keep-last", "8"}, {"--keep-first", "4", "--keep-last", "9"}, " --keep-first 4 --keep-last 8\n"},
+      {{"--decode", "dense", "--selector", "blocks:size=8"},
+       {"--decode", "dense", "--selector", "blocks:size=4"},
+       " --selector blocks:size=8 --decode dense\n"},
   };
-  const program_result result = run("8");
-  REQUIRE_MESSAGE(result.code == 0, result.err);
-  CHECK(result.out.find(" --selector blocks:size=8 --decode dense\n") != std::string::npos);
-  CHECK(run("8", {"--resume"}).out == result.out);
-  CHECK(complaint(run("4", {"--resume"})).find("search.jsonl: prediction ") != std::string::npos);
+  for (const auto& [asked, otherwise, printed] : all) {
+    CAPTURE(printed);
+    const temporary_folder files;
+    const auto run = [&](flags more, bool resumed) {
+      flags arguments{"search", "-d",         prompts("few_shot"), "--limit", "2",          "--max-length", "200", "--tries",
+                      "3",      "--max-loss", "100",               "--out",   files / "out"};
+      arguments.insert(arguments.end(), more.begin(), more.end());
+      if (resumed) arguments.emplace_back("--resume");
+      return lazyprune_program(arguments);
+    };
+    const program_result result = run(asked, false);
+    REQUIRE_MESSAGE(result.code == 0, result.err);
+    CHECK(result.out.find(printed) != std::string::npos);
+    CHECK(run(asked, true).out == result.out);
+    CHECK(complaint(run(otherwise, true)).find("search.jsonl: prediction ") != std::string::npos);
+  }
 }
 
 TEST_CASE("by the end of the loss's interval no schedule holds that loses one sample of three") {
