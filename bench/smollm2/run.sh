@@ -9,8 +9,8 @@
 #   BUILD=build                        the folder to build in; prompts and predictions lie in its folder smollm2/
 #   THREADS=                           of the runs; where none are named, all that the process may use
 #   TABLES="headline methods lengths search"
-#                                      what to run; there are also tokens, blocks, others, searched, protected, compositions, tasks, depth,
-#                                      fidelity and conversations
+#                                      what to run; there are also search_2000, found, searched, tokens, blocks, others, protected,
+#                                      compositions, tasks, depth, fidelity and conversations
 #
 # Ended at any moment and started again it goes on where it was; fidelity and conversations begin a file anew that was not whole.
 set -eu
@@ -21,7 +21,6 @@ cd "$(dirname "$0")/../.."
 build=${BUILD:-build}
 work=$build/smollm2
 here=bench/smollm2
-seed=2026
 few=1
 case ${1:-} in
   --quick)
@@ -44,7 +43,8 @@ all_tasks="$needles $other_needles niah_multikey_2 niah_multikey_3 vt cwe fwe qa
 recommended="--stages 21:0.3"
 harder="--stages 18:0.5,21:0.3"
 fast="--stages 9:0.5,15:0.1 --decode dense"
-# What the table search found, and the same stages two layers later.
+# What the table search_2000 found; what the table search found at 1,000 tokens, and the same stages two layers later.
+found="--stages 17:0.7,21:0.3,23:0.9"
 searched="--stages 18:0.2,21:0.7,25:0.3"
 later="--stages 20:0.2,23:0.7,27:0.3"
 # Block by block (the preset lazyllm_blocks): less is lost, so that more can be pruned.
@@ -62,6 +62,8 @@ drawn="--stages 9:0.7,18:0.7,27:0.7"
 methods=lazyllm@15,no_revival@15,dense_decode@15,static@15,random,compression,streaming,snapkv,gemfilter@15,fastkv@15,given@8
 
 answer=48 # tokens at most: room for four numbers
+seed=2026
+prompts=$work/prompts
 
 # share N [LEAST]: so many samples, or the few of --quick
 share() {
@@ -75,7 +77,7 @@ samples() {
   shift 2
   data=
   for task; do
-    file=$work/prompts/$tokens-$n/$task.jsonl
+    file=$prompts/$tokens-$n/$task.jsonl
     if [ ! -f "$file" ]; then
       mkdir -p "${file%/*}"
       python3 bench/smollm2/make_tasks.py "$task" "$tokens" "$n" "$seed" "$file.unfinished" --program "$build/examples/lazyprune" \
@@ -134,6 +136,17 @@ for table in ${TABLES:-$unasked}; do
       # shellcheck disable=SC2086
       samples 4000 "$(share 30)" $needles
       beside_dense tokens-4000 3 "recommended=$recommended" "harder=$harder" "fast=$fast"
+      ;;
+    found)
+      # shellcheck disable=SC2086
+      samples 2000 "$(share 100)" $needles
+      beside_dense found-2000 8 "found=$found"
+      # shellcheck disable=SC2086
+      samples 4000 "$(share 30)" ${needles% *}
+      beside_dense found-4000 3 "found=$found"
+      # shellcheck disable=SC2086
+      samples 2000 "$(share 40)" $other_needles
+      beside_dense found-others 2 "found=$found"
       ;;
     searched)
       # shellcheck disable=SC2086
@@ -209,16 +222,25 @@ for table in ${TABLES:-$unasked}; do
         cp "$out.md" "$here/$name.md"
       done
       ;;
+    search_2000)
+      seed=2027 prompts=$work/prompts-to-search # none of the headline's, which are to judge what it finds
+      # shellcheck disable=SC2086
+      samples 2000 "$(share 30 2)" $needles
+      lazyprune search search-2000 --tries "$(share 40 10)" --certain --max-loss 2 --most-stages 3
+      cp "$out/search.csv" "$here/search-2000.csv"
+      cp "$out.md" "$here/search-2000.md"
+      seed=2026 prompts=$work/prompts
+      ;;
     depth)
       # The bundled model, by rules that nobody made for it.
       set --
       for file in examples/pocket/prompts/pocket_*.jsonl; do
         set -- "$@" -d "$file"
       done
-      "$build/examples/lazyprune" sweep -m examples/pocket/model "$@" --limit "$(share 30)" ${THREADS:+-t "$THREADS"} --resume \
-        --out "$work/depth" --methods dense --budgets 1 --variant "drawn=$drawn_for_six" \
-        --variant "recommended=$recommended_for_six" >"$work/depth.md"
-      cp "$work/depth/sweep.csv" "$here/depth.csv"
+      set -- "$@" --limit "$(share 30)" --methods dense --budgets 1 --variant "drawn=$drawn_for_six" --variant "recommended=$recommended_for_six"
+      out=$work/depth-$(echo "$*" | cksum | cut -d' ' -f1)
+      "$build/examples/lazyprune" sweep -m examples/pocket/model "$@" ${THREADS:+-t "$THREADS"} --resume --out "$out" >"$out.md"
+      cp "$out/sweep.csv" "$here/depth.csv"
       ;;
     fidelity)
       for tokens in 2000 4000; do
