@@ -25,25 +25,24 @@ inline std::filesystem::path test_data(const std::string& name) {
 /// Whether tests take what is there in full where a part of it shows the same: `.ci/run` says so.
 inline bool in_full() { return std::getenv("LAZYPRUNE_TEST_IN_FULL") != nullptr; }
 
-/// Of cases that are many and alike, every how many a test takes: all, or, where sanitizers make each ten times as dear, every nth.
-constexpr int one_in([[maybe_unused]] int nth) {
+/// Whether tests take all that there is: not where sanitizers, which make each case ten times as dear, see nothing new in the rest.
 #ifdef LAZYPRUNE_TEST_ALL
-  return 1;
+inline constexpr bool test_all = true;
 #else
-  return nth;
+inline constexpr bool test_all = false;
 #endif
-}
+
+/// Of cases that are many and alike, every how many a test takes: all, or, with sanitizers, every nth.
+constexpr int one_in(int nth) { return test_all ? 1 : nth; }
 
 /// The model that examples/smollm2.sh fetches: what $LAZYPRUNE_SMOLLM2 names, else what lies in the cache. Says so and returns an empty
 /// path where it is absent. Sanitizers, which take minutes for it, only see one that is named.
 inline std::filesystem::path smollm2() {
   if (const char* named = std::getenv("LAZYPRUNE_SMOLLM2")) return named;
-#ifdef LAZYPRUNE_TEST_ALL
   const char *cache = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
   const std::filesystem::path caches = cache && *cache ? std::filesystem::path(cache) : std::filesystem::path(home ? home : "") / ".cache";
   const std::filesystem::path fetched = caches / "lazyprune/SmolLM2-135M-Instruct.Q4_1.gguf";
-  if (std::filesystem::exists(fetched)) return fetched;
-#endif
+  if (test_all && std::filesystem::exists(fetched)) return fetched;
   MESSAGE("skipped: LAZYPRUNE_SMOLLM2 names no SmolLM2-135M-Instruct.Q4_1.gguf, and examples/smollm2.sh has fetched none");
   return {};
 }
