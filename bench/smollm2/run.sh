@@ -63,7 +63,6 @@ methods=lazyllm@15,no_revival@15,dense_decode@15,static@15,random,compression,st
 
 answer=48 # tokens at most: room for four numbers
 seed=2026
-prompts=$work/prompts
 
 # share N [LEAST]: so many samples, or the few of --quick
 share() {
@@ -77,7 +76,7 @@ samples() {
   shift 2
   data=
   for task; do
-    file=$prompts/$tokens-$n/$task.jsonl
+    file=$work/prompts/$seed-$tokens-$n/$task.jsonl
     if [ ! -f "$file" ]; then
       mkdir -p "${file%/*}"
       python3 bench/smollm2/make_tasks.py "$task" "$tokens" "$n" "$seed" "$file.unfinished" --program "$build/examples/lazyprune" \
@@ -88,9 +87,14 @@ samples() {
   done
 }
 
+# sum WORD...: a number that is another one where the words are
+sum() {
+  echo "$*" | cksum | cut -d' ' -f1
+}
+
 # lazyprune COMMAND NAME FLAG...: on the samples, into the folder $out, which is another one where anything else is asked
 lazyprune() {
-  command=$1 out=$work/$2-$(echo "$answer $data $*" | cksum | cut -d' ' -f1)
+  command=$1 out=$work/$2-$(sum "$answer" "$data" "$@")
   shift 2
   # shellcheck disable=SC2086
   "$build/examples/lazyprune" "$command" --model "$smollm2" $data --chat template -n "$answer" ${THREADS:+-t "$THREADS"} --resume \
@@ -107,6 +111,15 @@ beside_dense() {
   done
   lazyprune sweep "$name" --methods dense --budgets 1 --timed "$timed" "$@"
   cp "$out/sweep.csv" "$here/$name.csv"
+}
+
+# search_stages NAME FLAG...: few stages whose loss is certain to be small, on one half of the samples
+search_stages() {
+  name=$1
+  shift
+  lazyprune search "$name" --certain --most-stages 3 "$@"
+  cp "$out/search.csv" "$here/$name.csv"
+  cp "$out.md" "$here/$name.md"
 }
 
 # shellcheck disable=SC2086
@@ -214,22 +227,16 @@ for table in ${TABLES:-$unasked}; do
     search)
       # shellcheck disable=SC2086
       samples 1000 "$(share 10 2)" $needles # of which one half is searched on
+      search_stages search --tries "$(share 60 10)"
       # shellcheck disable=SC2086
-      for what in "" "$in_blocks"; do
-        lazyprune search search --tries "$(share 60 10)" --certain --most-stages 3 $what
-        name=search${what:+-blocks}
-        cp "$out/search.csv" "$here/$name.csv"
-        cp "$out.md" "$here/$name.md"
-      done
+      search_stages search-blocks --tries "$(share 60 10)" $in_blocks
       ;;
     search_2000)
-      seed=2027 prompts=$work/prompts-to-search # none of the headline's, which are to judge what it finds
+      seed=2027 # none of the headline's, which are to judge what it finds
       # shellcheck disable=SC2086
       samples 2000 "$(share 30 2)" $needles
-      lazyprune search search-2000 --tries "$(share 40 10)" --certain --max-loss 2 --most-stages 3
-      cp "$out/search.csv" "$here/search-2000.csv"
-      cp "$out.md" "$here/search-2000.md"
-      seed=2026 prompts=$work/prompts
+      search_stages search-2000 --tries "$(share 40 10)" --max-loss 2
+      seed=2026
       ;;
     depth)
       # The bundled model, by rules that nobody made for it.
@@ -238,7 +245,7 @@ for table in ${TABLES:-$unasked}; do
         set -- "$@" -d "$file"
       done
       set -- "$@" --limit "$(share 30)" --methods dense --budgets 1 --variant "drawn=$drawn_for_six" --variant "recommended=$recommended_for_six"
-      out=$work/depth-$(echo "$*" | cksum | cut -d' ' -f1)
+      out=$work/depth-$(sum "$@")
       "$build/examples/lazyprune" sweep -m examples/pocket/model "$@" ${THREADS:+-t "$THREADS"} --resume --out "$out" >"$out.md"
       cp "$out/sweep.csv" "$here/depth.csv"
       ;;
@@ -248,7 +255,7 @@ for table in ${TABLES:-$unasked}; do
         set -- --places "$(share 20)" --prefix "$tokens" -n 128 --budgets 0.65 \
           --methods "$(echo "$methods" | sed 's/,dense_decode@15//')" \
           --variant "recommended=$recommended" --variant "blocks=$blocks" --variant "fast_blocks=$fast_blocks"
-        made=$work/fidelity-$(echo "$*" | cksum | cut -d' ' -f1).csv
+        made=$work/fidelity-$(sum "$@").csv
         if [ ! -f "$made" ]; then
           "$build/examples/lazyprune" fidelity --model "$smollm2" -f bench/smollm2/haystack.txt ${THREADS:+-t "$THREADS"} -o csv "$@" \
             >"$made.unfinished"
@@ -261,7 +268,7 @@ for table in ${TABLES:-$unasked}; do
       set -- --setting "dense=--policy dense" --setting "recommended=$recommended" --setting "blocks=$blocks" \
         --setting "fast_blocks=$fast_blocks"
       asked="2000 $(share 10) $seed"
-      made=$work/conversations-$(echo "$asked $*" | cksum | cut -d' ' -f1).csv
+      made=$work/conversations-$(sum "$asked" "$@").csv
       if [ ! -f "$made" ]; then
         # shellcheck disable=SC2086
         python3 bench/smollm2/conversations.py $asked "$made" --program "$build/examples/lazyprune" --model "$smollm2" \
