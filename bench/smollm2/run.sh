@@ -9,7 +9,7 @@
 #   BUILD=build                        the folder to build in; prompts and predictions lie in its folder smollm2/
 #   THREADS=                           of the runs; where none are named, all that the process may use
 #   TABLES="headline methods lengths search"
-#                                      what to run; there are also search_2000, found, searched, tokens, blocks, others, protected,
+#                                      what to run; there are also search_2000, recommended, searched, tokens, blocks, others, protected,
 #                                      compositions, tasks, depth, fidelity and conversations
 #
 # Ended at any moment and started again it goes on where it was; fidelity and conversations begin a file anew that was not whole.
@@ -38,13 +38,14 @@ esac
 needles="niah_single_1 niah_single_2 niah_multivalue niah_multiquery"
 other_needles="niah_single_3 niah_multikey_1"
 all_tasks="$needles $other_needles niah_multikey_2 niah_multikey_3 vt cwe fwe qa_1 quote_sentence repeat_lines"
-# Token by token: the program's own stages for this model; harder ones; and a schedule as fast as the paper's figure, which prunes the
-# prompt alone, so that the step after the first token computes what was left out.
-recommended="--stages 21:0.3"
+# Token by token: the program's own stages for this model, which the table search_2000 found; one stage, chosen by hand, and a harder
+# schedule; and one as fast as the paper's figure, which prunes the prompt alone, so that the step after the first token computes what was
+# left out.
+recommended="--stages 18:0.7,21:0.2,28:0.05"
+one_stage="--stages 21:0.3"
 harder="--stages 18:0.5,21:0.3"
 fast="--stages 9:0.5,15:0.1 --decode dense"
-# What the table search_2000 found; what the table search found at 1,000 tokens, and the same stages two layers later.
-found="--stages 17:0.7,21:0.3,23:0.9"
+# What the table search found at 1,000 tokens, and the same stages two layers later.
 searched="--stages 18:0.2,21:0.7,25:0.3"
 later="--stages 20:0.2,23:0.7,27:0.3"
 # Block by block (the preset lazyllm_blocks): less is lost, so that more can be pruned.
@@ -53,9 +54,11 @@ blocks="--stages 15:0.3 $in_blocks"
 fast_blocks="$fast $in_blocks"
 gentle_blocks="--stages 18:0.2 $in_blocks"
 faster_blocks="--stages 6:0.5,15:0.1 --decode dense $in_blocks"
-# What the paper draws (Figure 4), and the recommended stages, for the bundled model's six layers: after the same share of the layers.
+# What the paper draws (Figure 4), and the two schedules above, for the bundled model's six layers: after the same share of the layers;
+# where two stages fall together their shares multiply, and one that falls behind the last layer is none.
 drawn_for_six="--stages 2:0.7,4:0.7,5:0.7"
-recommended_for_six="--stages 4:0.3"
+recommended_for_six="--stages 4:0.14"
+one_stage_for_six="--stages 4:0.3"
 drawn="--stages 9:0.7,18:0.7,27:0.7"
 
 # The methods that are compared at equal rows.
@@ -145,21 +148,21 @@ for table in ${TABLES:-$unasked}; do
     tokens)
       # shellcheck disable=SC2086
       samples 2000 "$(share 100)" $needles
-      beside_dense tokens-2000 10 "recommended=$recommended" "harder=$harder" "fast=$fast"
+      beside_dense tokens-2000 10 "one_stage=$one_stage" "harder=$harder" "fast=$fast"
       # shellcheck disable=SC2086
       samples 4000 "$(share 30)" $needles
-      beside_dense tokens-4000 3 "recommended=$recommended" "harder=$harder" "fast=$fast"
+      beside_dense tokens-4000 3 "one_stage=$one_stage" "harder=$harder" "fast=$fast"
       ;;
-    found)
+    recommended)
       # shellcheck disable=SC2086
       samples 2000 "$(share 100)" $needles
-      beside_dense found-2000 8 "found=$found"
+      beside_dense recommended-2000 8 "recommended=$recommended"
       # shellcheck disable=SC2086
       samples 4000 "$(share 30)" ${needles% *}
-      beside_dense found-4000 3 "found=$found"
+      beside_dense recommended-4000 3 "recommended=$recommended"
       # shellcheck disable=SC2086
       samples 2000 "$(share 40)" $other_needles
-      beside_dense found-others 2 "found=$found"
+      beside_dense recommended-others 2 "recommended=$recommended"
       ;;
     searched)
       # shellcheck disable=SC2086
@@ -177,7 +180,7 @@ for table in ${TABLES:-$unasked}; do
     others)
       # shellcheck disable=SC2086
       samples 2000 "$(share 40)" $other_needles
-      beside_dense others-2000 2 "recommended=$recommended" "gentle_blocks=$gentle_blocks" "fast_blocks=$fast_blocks"
+      beside_dense others-2000 2 "one_stage=$one_stage" "gentle_blocks=$gentle_blocks" "fast_blocks=$fast_blocks"
       ;;
     protected) # the chat's first tokens and its question stay, whatever the method
       # shellcheck disable=SC2086
@@ -220,7 +223,7 @@ for table in ${TABLES:-$unasked}; do
         --variant 'values@15=--scorer value_weighted_attention' \
         --variant 'blocks@15=--selector blocks:size=16' \
         --variant 'question@15=--keep-first 4 --keep-last 48' \
-        --variant "drawn=$drawn" --variant "recommended=$recommended"
+        --variant "drawn=$drawn" --variant "one_stage=$one_stage"
       cp "$out/report.html" "$out/accuracy.svg" "$here/"
       cp "$out/sweep.csv" "$here/methods.csv"
       ;;
@@ -234,7 +237,7 @@ for table in ${TABLES:-$unasked}; do
     search_2000)
       seed=2027 # none of the headline's, which are to judge what it finds
       # shellcheck disable=SC2086
-      samples 2000 "$(share 30 2)" $needles
+      samples 2000 "$(share 20 2)" $needles $other_needles
       search_stages search-2000 --tries "$(share 40 10)" --max-loss 2
       seed=2026
       ;;
@@ -244,7 +247,8 @@ for table in ${TABLES:-$unasked}; do
       for file in examples/pocket/prompts/pocket_*.jsonl; do
         set -- "$@" -d "$file"
       done
-      set -- "$@" --limit "$(share 30)" --methods dense --budgets 1 --variant "drawn=$drawn_for_six" --variant "recommended=$recommended_for_six"
+      set -- "$@" --limit "$(share 30)" --methods dense --budgets 1 --variant "drawn=$drawn_for_six" \
+        --variant "recommended=$recommended_for_six" --variant "one_stage=$one_stage_for_six"
       out=$work/depth-$(sum "$@")
       "$build/examples/lazyprune" sweep -m examples/pocket/model "$@" ${THREADS:+-t "$THREADS"} --resume --out "$out" >"$out.md"
       cp "$out/sweep.csv" "$here/depth.csv"
@@ -254,7 +258,7 @@ for table in ${TABLES:-$unasked}; do
         # But for dense_decode: fast_blocks does so, too.
         set -- --places "$(share 20)" --prefix "$tokens" -n 128 --budgets 0.65 \
           --methods "$(echo "$methods" | sed 's/,dense_decode@15//')" \
-          --variant "recommended=$recommended" --variant "blocks=$blocks" --variant "fast_blocks=$fast_blocks"
+          --variant "one_stage=$one_stage" --variant "blocks=$blocks" --variant "fast_blocks=$fast_blocks"
         made=$work/fidelity-$(sum "$@").csv
         if [ ! -f "$made" ]; then
           "$build/examples/lazyprune" fidelity --model "$smollm2" -f bench/smollm2/haystack.txt ${THREADS:+-t "$THREADS"} -o csv "$@" \
@@ -265,7 +269,7 @@ for table in ${TABLES:-$unasked}; do
       done
       ;;
     conversations)
-      set -- --setting "dense=--policy dense" --setting "recommended=$recommended" --setting "blocks=$blocks" \
+      set -- --setting "dense=--policy dense" --setting "one_stage=$one_stage" --setting "blocks=$blocks" \
         --setting "fast_blocks=$fast_blocks"
       asked="2000 $(share 10) $seed"
       made=$work/conversations-$(sum "$asked" "$@").csv

@@ -12,7 +12,7 @@ struct known_model {
 };
 
 constexpr known_model known_models[] = {
-    {"Smollm2 135M 8k Lc100K Mix1 Ep2", 30, "21:0.3"},  // SmolLM2-135M-Instruct (bench/smollm2)
+    {"Smollm2 135M 8k Lc100K Mix1 Ep2", 30, "18:0.7,21:0.2,28:0.05"},  // SmolLM2-135M-Instruct (bench/smollm2)
 };
 
 }  // namespace

@@ -149,9 +149,9 @@ TEST_CASE("the stages to prune by, and who says them: lazyprune.json, else the p
   };
   const char* const known = "Smollm2 135M 8k Lc100K Mix1 Ep2";
   write_model(known, 30);
-  says(folder / "m.gguf", "21:0.3", "program", "21:0.3, known to this program");
-  CHECK(inspected(folder / "m.gguf")["first_pruning_layer"] == 21);
-  says(folder.path(), "21:0.3", "program", "21:0.3, known to this program");
+  says(folder / "m.gguf", "18:0.7,21:0.2,28:0.05", "program", "18:0.7,21:0.2,28:0.05, known to this program");
+  CHECK(inspected(folder / "m.gguf")["first_pruning_layer"] == 18);
+  says(folder.path(), "18:0.7,21:0.2,28:0.05", "program", "18:0.7,21:0.2,28:0.05, known to this program");
   write_file(folder / "lazyprune.json", R"({"stages": "20:0.5"})");
   says(folder.path(), "20:0.5", "lazyprune.json", "20:0.5, by its lazyprune.json");
   std::filesystem::remove(folder / "lazyprune.json");
