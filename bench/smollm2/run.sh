@@ -54,12 +54,12 @@ blocks="--stages 15:0.3 $in_blocks"
 fast_blocks="$fast $in_blocks"
 gentle_blocks="--stages 18:0.2 $in_blocks"
 faster_blocks="--stages 6:0.5,15:0.1 --decode dense $in_blocks"
-# What the paper draws (Figure 4), and the two schedules above, for the bundled model's six layers: after the same share of the layers;
-# where two stages fall together their shares multiply, and one that falls behind the last layer is none.
+# What the paper draws (Figure 4); the same, $recommended and $one_stage for the bundled model's six layers: after the same share of the
+# layers, where two stages fall together their shares multiplied, and what falls behind the last layer left out.
+drawn="--stages 9:0.7,18:0.7,27:0.7"
 drawn_for_six="--stages 2:0.7,4:0.7,5:0.7"
 recommended_for_six="--stages 4:0.14"
 one_stage_for_six="--stages 4:0.3"
-drawn="--stages 9:0.7,18:0.7,27:0.7"
 
 # The methods that are compared at equal rows.
 methods=lazyllm@15,no_revival@15,dense_decode@15,static@15,random,compression,streaming,snapkv,gemfilter@15,fastkv@15,given@8
