@@ -3,6 +3,7 @@
 include(${CMAKE_CURRENT_LIST_DIR}/dev.cmake)
 set(CMAKE_BUILD_TYPE Debug CACHE STRING "" FORCE)
 # Optimizing what the sanitizers add takes most of a build's time; only what computes much is worth it.
+set(LAZYPRUNE_COMPUTES -O1 CACHE STRING "" FORCE)
 set(LAZYPRUNE_LIGHT "" CACHE STRING "" FORCE)
 set(LAZYPRUNE_SHORT "" CACHE STRING "" FORCE)
 set(LAZYPRUNE_TEST_ALL OFF CACHE BOOL "" FORCE)
