@@ -499,6 +499,7 @@ int sweep_or_search(const sweep_arguments& flags, const policy_registry& policie
   asked.kept = flags.kept;
   asked.directory = flags.directory;
   asked.resume = flags.resume;
+  asked.minutes = flags.minutes;
   asked.asked = "--search";
   check_flags(asked, "sweep");
   return search(asked, policies);
@@ -520,6 +521,9 @@ void add_sweep(CLI::App& program, action& chosen, const policy_registry& policie
   add_number(
       command, "--sensitivity", flags->sensitivity, number_range<std::size_t>{0},
       "Also prune after single layers, to 0.9, 0.7, 0.5, 0.3 and 0.1 of the tokens, on the first N samples of each file (default: 0)");
+  add_number(command, "--minutes", flags->minutes, number_range<double>{0},
+             "Begin no sample, or with --search no schedule, after so long; the table is of those that were answered, and --resume goes on; "
+             "0: answer all (default)");
   add_engine_flags(command, flags->backend);
 
   const std::string search = "Search";
@@ -547,6 +551,8 @@ void add_search(CLI::App& program, action& chosen, const policy_registry& polici
   add_question_flags(command, flags->questions);
   add_kept_flags(command, flags->kept);
   add_search_flags(command, *flags, policies, "Options");
+  add_number(command, "--minutes", flags->minutes, number_range<double>{0},
+             "Try no schedule after so long; the others are scored all the same, and --resume goes on; 0: no end (default)");
   add_engine_flags(command, flags->backend);
   add_directory(command, flags->directory, flags->resume, "search.jsonl and search.csv");
   choose(command, chosen, [flags, &policies] {

@@ -196,6 +196,19 @@ TEST_CASE("an end after so many evaluations, with what was found by then") {
   CHECK(result.trail[result.best].rows < 1.0);
   for (const searched_stages& tried : result.trail) CHECK(tried.rows >= result.trail[result.best].rows);
 
+  std::vector<stages> refused;
+  const auto enough = [&](const stages& when) {
+    if (asked >= 10) refused.push_back(when);
+    return asked >= 10;
+  };
+  const stage_search_result ended = stage_search{.enough = enough}(32, counted);  // five more
+  CHECK(asked == 10);
+  CHECK_FALSE(ended.complete);
+  CHECK(ended.trail == result.trail);
+  CHECK(ended.best == result.best);
+  CHECK(!refused.empty());
+  CHECK(stage_search{.enough = [](const stages&) { return true; }}(32, counted).trail.size() == 1);  // the dense model, whatever it says
+
   const stage_search_result one = stage_search{.most_evaluations = 1}(32, [](const stages&) { return 50.0; });
   CHECK(best_of(one) == "");
   CHECK(one.best == 0);

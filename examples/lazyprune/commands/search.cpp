@@ -3,6 +3,7 @@
 #include "commands/search.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <iostream>
 #include <numeric>
 #include <optional>
@@ -78,7 +79,11 @@ class searching {
   void run() {
     std::size_t tried = 0;
     const stage_search search{
-        .max_loss = flags_.max_loss, .most_evaluations = flags_.tries, .most_stages = flags_.most_stages, .after = layers_.attention_after};
+        .max_loss = flags_.max_loss,
+        .most_evaluations = flags_.tries,
+        .most_stages = flags_.most_stages,
+        .after = layers_.attention_after,
+        .enough = [&](const stages& when) { return minutes_are_over() && !answered(when); }};
     by_task<double> whole;
     const auto result = search(run_.layers(), [&](const stages& when) {
       const by_task<double> found =
@@ -119,6 +124,17 @@ class searching {
     if (flags_.jobs > 1 || layers >= run_.layers() || layers <= shared_) return;
     shared_ = layers;
     run_.share_with_those_to_come(setting_of(flag_of({{layers, any_share}})));
+  }
+
+  bool minutes_are_over() const {
+    return flags_.minutes > 0 && std::chrono::steady_clock::now() - begun_ >= std::chrono::duration<double, std::ratio<60>>(flags_.minutes);
+  }
+
+  /// Whether an earlier run has tried them.
+  bool answered(const stages& when) const {
+    const std::string name = flag_of(when);
+    return std::ranges::all_of(
+        searched_, [&](const auto& task) { return std::ranges::all_of(task, [&](std::size_t q) { return log_->find(q, name) != nullptr; }); });
   }
 
   eval_setting setting_that_made(const eval_prediction& done, const std::string& place) const {
@@ -185,7 +201,9 @@ class searching {
               << "score " << fixed(mean(found), 2) << ", dense " << fixed(mean(dense), 2) << ", lost "
               << with_interval(mean_and_interval(difference(dense, found)), 1, 2) << ", on the " << count(held_out_) << " others\n";
     if (searched_.size() > 1) std::cout << "scores are means over " << searched_.size() << " tasks, each of which weighs the same\n";
-    if (!result.complete) std::cout << "ended by --tries: more of them, with --resume, may find better stages\n";
+    if (!result.complete)
+      std::cout << "ended by " << (result.trail.size() < flags_.tries ? "--minutes" : "--tries")
+                << ": more of them, with --resume, may find better stages\n";
   }
 
   search_flags flags_;
@@ -193,6 +211,7 @@ class searching {
   model_layers layers_ = layers_of(run_.model().config());
   by_task<std::size_t> searched_, held_out_;  // questions
   std::optional<prediction_log> log_;
+  std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
   layer_id shared_ = 0;  // layers that all that is tried from now on computes whole
 };
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
-// Samples come outside and settings inside, each sample beginning with the next setting, so that what drifts drifts for all alike; and what
-// was predicted is in a file before the next is asked.
+// Samples come outside and settings inside, the first of every file before the second of any, each beginning with the next setting: what
+// drifts drifts for all alike, and an end at any moment leaves as many of each file. What was predicted is in a file before the next is
+// asked.
 #include "commands/sweep.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <iostream>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -46,10 +48,14 @@ class sweeping {
     add_methods();
     const std::size_t in_table = repeats_.size();
     if (flags.sensitivity > 0) add_single_stages();
-    for (std::size_t q = 0; q < run_.questions().size(); ++q) {
+    std::vector<std::size_t> order(run_.questions().size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::stable_sort(order, {}, [&](std::size_t q) { return run_.questions()[q].number; });
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      const std::size_t q = order[i];
       const auto add = [&](std::size_t first, std::size_t n) {
         for (std::size_t k = 0; k < n; ++k) {
-          const repeat& next = repeats_[first + (k + q) % n];
+          const repeat& next = repeats_[first + (k + i) % n];
           asks_.push_back({q, setting_of(next, q), next.name, flags.timed == 0 || run_.questions()[q].number <= flags.timed});
         }
       };
@@ -67,9 +73,11 @@ class sweeping {
   }
 
   sweep_table run() {
-    answer(run_, *log_, asks_, 1, "sweeping", [&](std::span<const ask> asked) { return run_.predict(asked); });
+    answer(
+        run_, *log_, asks_, 1, "sweeping", [&](std::span<const ask> asked) { return run_.predict(asked); }, flags_.minutes);
     log_->commit();
     run_.tell_of_cut_prompts();
+    tell_of_the_open();
     return table();
   }
 
@@ -83,6 +91,13 @@ class sweeping {
       const std::string name = seeds[seed].text() + ": " + seeds[seed].description(layers_, run_.policies());
       repeats_.push_back({candidates_.size() - 1, std::move(seeds[seed]), seed, name});
     }
+  }
+
+  void tell_of_the_open() const {
+    const std::size_t all = run_.questions().size();
+    std::size_t answered = 0;
+    for (std::size_t q = 0; q < all; ++q) answered += log_->find(q, repeats_.front().name) != nullptr;
+    if (answered < all) std::cerr << answered << " of " << all << " samples, then --minutes were over: --resume goes on" << std::endl;
   }
 
   /// Each sample has seeds of its own.

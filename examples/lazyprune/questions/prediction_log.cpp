@@ -2,6 +2,7 @@
 #include "questions/prediction_log.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <iostream>
 #include <utility>
 
@@ -106,7 +107,7 @@ void prediction_log::take_up(bool untimed, const std::function<eval_setting(cons
 }
 
 void answer(runner& run, prediction_log& log, std::span<const ask> asks, std::size_t jobs, const std::string& what,
-            const std::function<std::vector<eval_prediction>(std::span<const ask>)>& predict) {
+            const std::function<std::vector<eval_prediction>(std::span<const ask>)>& predict, double minutes) {
   std::vector<const ask*> open;
   for (const ask& asked : asks)
     if (!log.find(asked.question, asked.name)) open.push_back(&asked);
@@ -127,8 +128,13 @@ void answer(runner& run, prediction_log& log, std::span<const ask> asks, std::si
     done += predictions.size();
     bar.show(done, asks.size());
   };
+  const auto begun = std::chrono::steady_clock::now();
+  const auto enough = [&](std::size_t i) {
+    if (minutes == 0 || i == 0 || groups[i].front().question == groups[i - 1].back().question) return false;
+    return std::chrono::steady_clock::now() - begun >= std::chrono::duration<double, std::ratio<60>>(minutes);
+  };
   side_by_side(
-      groups.size(), jobs, [&](std::size_t i) { return predict(groups[i]); }, take);
+      groups.size(), jobs, [&](std::size_t i) { return predict(groups[i]); }, take, enough);
 }
 
 }  // namespace program

@@ -61,9 +61,9 @@ class prediction_log {
 };
 
 /// Asks all that the log has no prediction of, `jobs` at once, with a bar that is called `what`. The model is loaded where anything is
-/// open. What may be answered together is.
+/// open. What may be answered together is. After so many `minutes` no other question is begun; 0: all are.
 void answer(runner& run, prediction_log& log, std::span<const ask> asks, std::size_t jobs, const std::string& what,
-            const std::function<std::vector<eval_prediction>(std::span<const ask>)>& predict);
+            const std::function<std::vector<eval_prediction>(std::span<const ask>)>& predict, double minutes = 0);
 
 }  // namespace program
 }  // namespace lazyprune

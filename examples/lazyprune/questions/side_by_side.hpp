@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -15,15 +16,21 @@ namespace lazyprune {
 namespace program {
 
 /// Calls take(i, make(i)) for i = 0, 1, ... n - 1, making on up to `at_once` threads, of which the caller's is one, and taking one at a
-/// time. Of those that throw, the first is thrown again: no more are begun after it, and those at work are waited for, and taken.
+/// time. Of those that throw, the first is thrown again: no more are begun after it, and those at work are waited for, and taken. None is
+/// begun from the first i on for which `enough` says so.
 template <class Make, class Take>
-void side_by_side(std::size_t n, std::size_t at_once, const Make& make, const Take& take) {
+void side_by_side(std::size_t n, std::size_t at_once, const Make& make, const Take& take,
+                  const std::function<bool(std::size_t)>& enough = {}) {
   std::atomic<std::size_t> next{0};
   std::exception_ptr failure;
   std::mutex taking;
   const auto go_on = [&] {
     for (std::size_t i; (i = next.fetch_add(1)) < n;) {
       try {
+        if (enough && enough(i)) {
+          next = n;
+          return;
+        }
         auto made = make(i);
         const std::lock_guard lock(taking);
         take(i, std::move(made));

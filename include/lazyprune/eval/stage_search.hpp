@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -34,7 +35,7 @@ struct stage_score {
 struct stage_search_result {
   std::vector<searched_stages> trail;  // in the order in which they were tried; the dense model first
   std::size_t best = 0;                // in the trail: of those that hold, the one with the fewest rows
-  bool complete = true;                // not ended by the limit of evaluations
+  bool complete = true;                // ended neither by the limit of evaluations nor by `enough`
   friend bool operator==(const stage_search_result&, const stage_search_result&) = default;
 };
 
@@ -58,6 +59,7 @@ struct stage_search {
   std::size_t most_evaluations = 100;                              // the dense model's among them
   std::size_t most_stages = 0;                                     // 0: as many as there are layers
   std::optional<std::vector<layer_id>> after{};                    // so many layers may be done where a stage stands; none: any number
+  std::function<bool(const stages&)> enough{};                     // not asked of the dense model: whether these are not tried any more
 
   /// Searches for a model of so many layers; evaluate(const stages&) gives a score from 0 to 100, whose loss is its distance to the dense
   /// model's, or a `stage_score`; it is first asked for no stages, the dense model. Throws `error` where the shares are no such grid, and
@@ -180,8 +182,8 @@ class stage_searcher {
       return result_.trail[static_cast<std::size_t>(known - tried_.begin())].holds;
     for (std::size_t i = 0; i < tried_.size(); ++i)
       if (!result_.trail[i].holds && harder(at, tried_[i])) return false;
-    if (tried_.size() >= how_.most_evaluations && !tried_.empty()) return result_.complete = false;
     stages when = stages_of(at);
+    if (!tried_.empty() && (tried_.size() >= how_.most_evaluations || (how_.enough && how_.enough(when)))) return result_.complete = false;
     const stage_score said = scored(evaluate_(std::as_const(when)));
     const bool held = tried_.empty() || said.loss <= how_.max_loss + rounding;
     tried_.push_back(at);

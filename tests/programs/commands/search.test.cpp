@@ -89,6 +89,15 @@ TEST_CASE("the stages that answer as the dense model does, scored on samples tha
   CHECK(more_tries("3").out == few.out);  // and fewer make nothing
   CHECK(file_text(files / "few/search.jsonl") == all);
   CHECK(complaint(run("whole", {"--resume", "--max-length", "300"})).find("search.jsonl: prediction 1: expected ") != std::string::npos);
+
+  // So does what was ended by the clock: each time the dense model, and what was tried before.
+  const program_result none = run("timed", {"--minutes", "0.000001"});
+  REQUIRE_MESSAGE(none.code == 0, none.err);
+  CHECK(none.out.ends_with("ended by --minutes: more of them, with --resume, may find better stages\n"));
+  CHECK(lines_of(file_text(files / "timed/search.csv")).size() == 1 + 1);
+  CHECK(run("timed", {"--resume"}).out == whole.out);
+  CHECK(run("timed", {"--resume", "--minutes", "0.000001"}).out == whole.out);
+  CHECK(file_text(files / "timed/search.csv") == csv);
 }
 
 TEST_CASE("each task weighs the same, whatever its samples") {

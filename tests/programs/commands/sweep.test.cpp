@@ -155,7 +155,8 @@ TEST_CASE("methods at budgets: a table, a page, and predictions that say what ma
   CHECK(made_by(1).starts_with("lazyllm@3+5 0.75: --stages 3:0.5811,5:0.5811 "));
   CHECK(made_by(2).starts_with("random 0.75: --stages 0:0.75 --scorer random:seed=0 "));
   CHECK(made_by(3).starts_with("random 0.75: --stages 0:0.75 --scorer random:seed=1 "));
-  // A seed's name stays, and what it draws is another of each sample: 0 and 1, 2 and 3, ... The first sample is 5 + 25 lines, the second 5.
+  // A seed's name stays, and what it draws is another of each sample: 0 and 1, 2 and 3, ... After the first sample, 5 + 25 lines, comes
+  // the first of the other file, the third of all.
   std::vector<std::string> drawn;
   for (std::size_t i = 0; i < 35; ++i) {
     const json run = json::parse(lines[i])["run"];
@@ -166,7 +167,7 @@ TEST_CASE("methods at budgets: a table, a page, and predictions that say what ma
     }
   }
   std::ranges::sort(drawn);  // each sample begins with the next setting
-  CHECK(drawn == std::vector<std::string>{"0: 0", "0: 2", "1: 1", "1: 3"});
+  CHECK(drawn == std::vector<std::string>{"0: 0", "0: 4", "1: 1", "1: 5"});
   CHECK(made_by(5).starts_with("single_stage@1 0.91"));
   CHECK(made_by(30).starts_with("lazyllm@3+5 0.75: "));
 
@@ -271,6 +272,28 @@ TEST_CASE("an interrupted sweep goes on without losing or repeating a prediction
         whole + "/predictions.jsonl: expected at most 8 predictions, as this sweep makes, found 70");
   resumed[1] = "lazyllm@4+5,random,compression";
   CHECK(complaint(sweep(whole, resumed)).starts_with(whole + "/predictions.jsonl: prediction 2: expected lazyllm@4+5 0.75: --stages 4:0."));
+}
+
+TEST_CASE("after --minutes no sample is begun: as many of each file are whole, and a later sweep goes on") {
+  const temporary_folder files;
+  const std::string whole = files / "whole", part = files / "part";
+  const std::vector<std::string> methods{"--methods", "lazyllm@3+5,random", "--budgets", "0.75", "--seeds", "2"};
+  REQUIRE(sweep(whole, methods).code == 0);
+  std::vector<std::string> limited = methods;
+  limited.insert(limited.end(), {"--resume", "--minutes", "0.000001"});
+  for (const std::size_t samples : {1, 2, 3, 4}) {
+    CAPTURE(samples);
+    const program_result result = sweep(part, limited);
+    REQUIRE_MESSAGE(result.code == 0, result.err);
+    const std::string told = std::to_string(samples) + " of 4 samples, then --minutes were over: --resume goes on\n";
+    CHECK((result.err.find(told) != std::string::npos) == (samples < 4));
+    std::map<std::string, std::map<std::string, int>> answered;  // of each task under each method
+    for (const row& entry : table(part + "/sweep.csv")) answered[entry.at("task")][entry.at("method")] = std::stoi(entry.at("n"));
+    CHECK(answered.size() == std::min<std::size_t>(samples, 2));
+    for (const auto& [task, of] : answered)
+      for (const auto& [method, n] : of) CHECK(n == (task == "pocket_profile" ? (samples + 1) / 2 : samples / 2));
+  }
+  CHECK(rows_without_times(part + "/sweep.csv") == rows_without_times(whole + "/sweep.csv"));
 }
 
 TEST_CASE("killed at any moment, a sweep goes on") {

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "questions/side_by_side.hpp"
 
+#include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -65,6 +68,20 @@ TEST_CASE("one at a time goes in order, on the thread that asks") {
   side_by_side(5, 1, make, [&](std::size_t, std::size_t made) { order.push_back(made); });
   CHECK(order == std::vector<std::size_t>{0, 1, 2, 3, 4});
   CHECK_FALSE(elsewhere);
+}
+
+TEST_CASE("nothing is begun from where there is enough, and what is at work is taken") {
+  for (const std::size_t at_once : {1u, 4u})
+    for (const std::size_t most : {0u, 1u, 7u}) {
+      std::vector<std::size_t> taken;
+      side_by_side(
+          20, at_once, [](std::size_t i) { return i; }, [&](std::size_t, std::size_t made) { taken.push_back(made); },
+          [&](std::size_t i) { return i >= most; });
+      std::ranges::sort(taken);
+      std::vector<std::size_t> first(most);
+      std::iota(first.begin(), first.end(), std::size_t{0});
+      CHECK(taken == first);
+    }
 }
 
 TEST_CASE("after a failure nothing is begun, and what is at work is taken") {
