@@ -522,8 +522,8 @@ void add_sweep(CLI::App& program, action& chosen, const policy_registry& policie
       command, "--sensitivity", flags->sensitivity, number_range<std::size_t>{0},
       "Also prune after single layers, to 0.9, 0.7, 0.5, 0.3 and 0.1 of the tokens, on the first N samples of each file (default: 0)");
   add_number(command, "--minutes", flags->minutes, number_range<double>{0},
-             "Begin no sample, or with --search no schedule, after so long; the table is of those that were answered, and --resume goes on; "
-             "0: answer all (default)");
+             "Begin no sample but the first after so long, or with --search no schedule but the dense model; the table is of the samples that "
+             "were answered, what a search found is scored on the others all the same, and --resume goes on; 0: no end (default)");
   add_engine_flags(command, flags->backend);
 
   const std::string search = "Search";
@@ -552,7 +552,8 @@ void add_search(CLI::App& program, action& chosen, const policy_registry& polici
   add_kept_flags(command, flags->kept);
   add_search_flags(command, *flags, policies, "Options");
   add_number(command, "--minutes", flags->minutes, number_range<double>{0},
-             "Try no schedule after so long; the others are scored all the same, and --resume goes on; 0: no end (default)");
+             "Try no schedule but the dense model after so long; what was found is scored on the other samples all the same, and --resume goes "
+             "on; 0: no end (default)");
   add_engine_flags(command, flags->backend);
   add_directory(command, flags->directory, flags->resume, "search.jsonl and search.csv");
   choose(command, chosen, [flags, &policies] {

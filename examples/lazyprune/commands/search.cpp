@@ -3,7 +3,6 @@
 #include "commands/search.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <iostream>
 #include <numeric>
 #include <optional>
@@ -78,12 +77,13 @@ class searching {
 
   void run() {
     std::size_t tried = 0;
+    bool ended_by_clock = false;
     const stage_search search{
         .max_loss = flags_.max_loss,
         .most_evaluations = flags_.tries,
         .most_stages = flags_.most_stages,
         .after = layers_.attention_after,
-        .enough = [&](const stages& when) { return minutes_are_over() && !answered(when); }};
+        .enough = [&](const stages& when) { return until_.over() && !answered(when) && (ended_by_clock = true); }};
     by_task<double> whole;
     const auto result = search(run_.layers(), [&](const stages& when) {
       const by_task<double> found =
@@ -99,9 +99,13 @@ class searching {
 
     const by_task<double> dense = scores(stages{}, held_out_, "the others, dense"),
                           found = best.when.list().empty() ? dense : scores(best.when, held_out_, "the others");
-    log_->commit();
+    if (!ended_by_clock) log_->commit();
     write_csv(result, mean(dense), mean(found));
     report(result, dense, found);
+    if (ended_by_clock)
+      std::cout << "ended by --minutes: --resume goes on, and may find better stages\n";
+    else if (!result.complete)
+      std::cout << "ended by --tries: more of them, with --resume, may find better stages\n";
     run_.tell_of_cut_prompts();
   }
 
@@ -124,10 +128,6 @@ class searching {
     if (flags_.jobs > 1 || layers >= run_.layers() || layers <= shared_) return;
     shared_ = layers;
     run_.share_with_those_to_come(setting_of(flag_of({{layers, any_share}})));
-  }
-
-  bool minutes_are_over() const {
-    return flags_.minutes > 0 && std::chrono::steady_clock::now() - begun_ >= std::chrono::duration<double, std::ratio<60>>(flags_.minutes);
   }
 
   /// Whether an earlier run has tried them.
@@ -201,17 +201,14 @@ class searching {
               << "score " << fixed(mean(found), 2) << ", dense " << fixed(mean(dense), 2) << ", lost "
               << with_interval(mean_and_interval(difference(dense, found)), 1, 2) << ", on the " << count(held_out_) << " others\n";
     if (searched_.size() > 1) std::cout << "scores are means over " << searched_.size() << " tasks, each of which weighs the same\n";
-    if (!result.complete)
-      std::cout << "ended by " << (result.trail.size() < flags_.tries ? "--minutes" : "--tries")
-                << ": more of them, with --resume, may find better stages\n";
   }
 
   search_flags flags_;
+  time_limit until_{flags_.minutes};
   runner run_;
   model_layers layers_ = layers_of(run_.model().config());
   by_task<std::size_t> searched_, held_out_;  // questions
   std::optional<prediction_log> log_;
-  std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
   layer_id shared_ = 0;  // layers that all that is tried from now on computes whole
 };
 

@@ -44,18 +44,17 @@ struct repeat {
 class sweeping {
  public:
   sweeping(const sweep_flags& flags, const policy_registry& policies)
-      : flags_(flags), run_(flags.model, flags.backend, flags.questions, policies) {
+      : flags_(flags), run_(flags.model, flags.backend, flags.questions, policies), whole_(run_.questions().size(), true) {
     add_methods();
     const std::size_t in_table = repeats_.size();
     if (flags.sensitivity > 0) add_single_stages();
     std::vector<std::size_t> order(run_.questions().size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::ranges::stable_sort(order, {}, [&](std::size_t q) { return run_.questions()[q].number; });
-    for (std::size_t i = 0; i < order.size(); ++i) {
-      const std::size_t q = order[i];
+    for (const std::size_t q : order) {
       const auto add = [&](std::size_t first, std::size_t n) {
         for (std::size_t k = 0; k < n; ++k) {
-          const repeat& next = repeats_[first + (k + i) % n];
+          const repeat& next = repeats_[first + (k + q) % n];
           asks_.push_back({q, setting_of(next, q), next.name, flags.timed == 0 || run_.questions()[q].number <= flags.timed});
         }
       };
@@ -69,15 +68,20 @@ class sweeping {
     }
     make_directory(flags.directory);
     log_.emplace(run_, file_in(flags.directory, "predictions.jsonl"), flags.resume);
-    log_->take_up_in_order(asks_);
+    log_->take_up(asks_);
   }
 
   sweep_table run() {
     answer(
-        run_, *log_, asks_, 1, "sweeping", [&](std::span<const ask> asked) { return run_.predict(asked); }, flags_.minutes);
-    log_->commit();
+        run_, *log_, asks_, 1, "sweeping", [&](std::span<const ask> asked) { return run_.predict(asked); },
+        flags_.minutes > 0 ? &until_ : nullptr);
+    for (const ask& asked : asks_)
+      if (!log_->find(asked.question, asked.name)) whole_[asked.question] = false;
+    if (const auto whole = std::ranges::count(whole_, true); static_cast<std::size_t>(whole) == whole_.size())
+      log_->commit();
+    else
+      std::cerr << whole << " of " << whole_.size() << " samples, then --minutes were over: --resume goes on" << std::endl;
     run_.tell_of_cut_prompts();
-    tell_of_the_open();
     return table();
   }
 
@@ -91,13 +95,6 @@ class sweeping {
       const std::string name = seeds[seed].text() + ": " + seeds[seed].description(layers_, run_.policies());
       repeats_.push_back({candidates_.size() - 1, std::move(seeds[seed]), seed, name});
     }
-  }
-
-  void tell_of_the_open() const {
-    const std::size_t all = run_.questions().size();
-    std::size_t answered = 0;
-    for (std::size_t q = 0; q < all; ++q) answered += log_->find(q, repeats_.front().name) != nullptr;
-    if (answered < all) std::cerr << answered << " of " << all << " samples, then --minutes were over: --resume goes on" << std::endl;
   }
 
   /// Each sample has seeds of its own.
@@ -130,7 +127,7 @@ class sweeping {
     std::vector<eval_prediction> predictions;
     std::vector<double> scores, dense_scores;
     for (const std::size_t q : run_.questions().of_task(task)) {
-      if (run_.questions()[q].number > limit) continue;
+      if (run_.questions()[q].number > limit || !whole_[q]) continue;
       std::vector<eval_prediction> runs;
       for (const repeat& r : repeats_)
         if (const eval_prediction* made = r.of == c ? log_->find(q, r.name) : nullptr) runs.push_back(*made);
@@ -169,11 +166,13 @@ class sweeping {
   }
 
   sweep_flags flags_;
+  time_limit until_{flags_.minutes};
   runner run_;
   model_layers layers_ = layers_of(run_.model().config());
   std::vector<candidate> candidates_;  // dense first
   std::vector<repeat> repeats_;        // dense first
   std::vector<ask> asks_;              // in the order in which they are made
+  std::vector<bool> whole_;            // (questions) answered under every setting
   std::optional<prediction_log> log_;
 };
 

@@ -25,7 +25,7 @@ struct sweep_flags {
   std::size_t seeds = 5;        // of methods that draw
   std::size_t timed = 0;        // samples of each file whose times are taken; 0: all
   std::size_t sensitivity = 0;  // samples of each file for single stages at each layer; 0: none
-  double minutes = 0;           // after which no sample is begun; 0: all are
+  double minutes = 0;           // after which no sample but the first is begun; 0: all are
   std::string directory;        // for the results
   bool resume = false;
 };

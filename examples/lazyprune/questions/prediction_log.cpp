@@ -2,8 +2,8 @@
 #include "questions/prediction_log.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <iostream>
+#include <string_view>
 #include <utility>
 
 #include "questions/side_by_side.hpp"
@@ -71,12 +71,20 @@ std::optional<prediction_log::mismatch> prediction_log::mismatch_of(const eval_p
   return mismatch{now, then.empty() ? "nothing of how it was asked, which an earlier version did not say" : then};
 }
 
-void prediction_log::take_up_in_order(std::span<const ask> asks) {
+void prediction_log::take_up(std::span<const ask> asks) {
   if (done().size() > asks.size())
     throw error(path_, "", "at most " + std::to_string(asks.size()) + " predictions, as this sweep makes", std::to_string(done().size()));
+  std::map<std::string_view, std::vector<const ask*>> named;
+  for (const ask& asked : asks) named[asked.name].push_back(&asked);
   for (std::size_t i = 0; i < done().size(); ++i) {
-    if (const auto why = mismatch_of(done()[i], asks[i])) refuse(i, *why);
-    places_of(asks[i].name)[asks[i].question] = i;
+    const eval_prediction& earlier = done()[i];
+    const auto made = [&](const ask* asked) {
+      return same_sample(earlier, run_.questions()[asked->question]) && !find(asked->question, asked->name) && !mismatch_of(earlier, *asked);
+    };
+    const auto& alike = named[earlier.cost ? earlier.cost->method : ""];
+    const auto found = std::ranges::find_if(alike, made);
+    if (found == alike.end()) refuse(i, mismatch_of(earlier, asks[i]).value_or(mismatch{"one that is not there yet", "the same again"}));
+    places_of((*found)->name)[(*found)->question] = i;
   }
 }
 
@@ -107,7 +115,7 @@ void prediction_log::take_up(bool untimed, const std::function<eval_setting(cons
 }
 
 void answer(runner& run, prediction_log& log, std::span<const ask> asks, std::size_t jobs, const std::string& what,
-            const std::function<std::vector<eval_prediction>(std::span<const ask>)>& predict, double minutes) {
+            const std::function<std::vector<eval_prediction>(std::span<const ask>)>& predict, const time_limit* until) {
   std::vector<const ask*> open;
   for (const ask& asked : asks)
     if (!log.find(asked.question, asked.name)) open.push_back(&asked);
@@ -115,7 +123,8 @@ void answer(runner& run, prediction_log& log, std::span<const ask> asks, std::si
   const std::size_t together = std::clamp<std::size_t>((open.size() + jobs - 1) / jobs, 1, most_together);
   std::vector<std::vector<ask>> groups;
   for (const ask* asked : open)
-    if (!groups.empty() && groups.back().size() < together && run.together(groups.back().back(), *asked))
+    if (!groups.empty() && groups.back().size() < together && run.together(groups.back().back(), *asked) &&
+        (!until || groups.back().back().question == asked->question))
       groups.back().push_back(*asked);
     else
       groups.push_back({*asked});
@@ -128,10 +137,8 @@ void answer(runner& run, prediction_log& log, std::span<const ask> asks, std::si
     done += predictions.size();
     bar.show(done, asks.size());
   };
-  const auto begun = std::chrono::steady_clock::now();
   const auto enough = [&](std::size_t i) {
-    if (minutes == 0 || i == 0 || groups[i].front().question == groups[i - 1].back().question) return false;
-    return std::chrono::steady_clock::now() - begun >= std::chrono::duration<double, std::ratio<60>>(minutes);
+    return until && until->over() && i > 0 && groups[i].front().question != groups[i - 1].front().question;
   };
   side_by_side(
       groups.size(), jobs, [&](std::size_t i) { return predict(groups[i]); }, take, enough);

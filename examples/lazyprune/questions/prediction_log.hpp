@@ -14,6 +14,7 @@
 
 #include "questions/prediction_file.hpp"
 #include "questions/runner.hpp"
+#include "questions/time_limit.hpp"
 
 namespace lazyprune {
 namespace program {
@@ -24,9 +25,9 @@ class prediction_log {
   /// prediction_file does.
   prediction_log(const runner& run, const std::filesystem::path& path, bool resume);
 
-  /// Takes up the predictions of an earlier run, which must be those of the first asks, in their order. Throws `error` where one is not:
-  /// one of another model, to another question, or to this one asked otherwise.
-  void take_up_in_order(std::span<const ask> asks);
+  /// Takes up the predictions of an earlier run, each of which must be that of an ask, in any order. Throws `error` where one is not: one of
+  /// another model, to another question, or to this one asked otherwise.
+  void take_up(std::span<const ask> asks);
 
   /// Takes up the predictions of an earlier run in any order. `setting_of` says under which setting one must have been asked, by a name
   /// that is the setting's method; `place` is for errors. `untimed`: those that were asked without a clock will do, too. Throws as above.
@@ -61,9 +62,9 @@ class prediction_log {
 };
 
 /// Asks all that the log has no prediction of, `jobs` at once, with a bar that is called `what`. The model is loaded where anything is
-/// open. What may be answered together is. After so many `minutes` no other question is begun; 0: all are.
+/// open. What may be answered together is. Past the limit, which is for one job, the question at work is asked to its end, and no other.
 void answer(runner& run, prediction_log& log, std::span<const ask> asks, std::size_t jobs, const std::string& what,
-            const std::function<std::vector<eval_prediction>(std::span<const ask>)>& predict, double minutes = 0);
+            const std::function<std::vector<eval_prediction>(std::span<const ask>)>& predict, const time_limit* until = nullptr);
 
 }  // namespace program
 }  // namespace lazyprune

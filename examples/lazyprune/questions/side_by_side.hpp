@@ -17,7 +17,7 @@ namespace program {
 
 /// Calls take(i, make(i)) for i = 0, 1, ... n - 1, making on up to `at_once` threads, of which the caller's is one, and taking one at a
 /// time. Of those that throw, the first is thrown again: no more are begun after it, and those at work are waited for, and taken. None is
-/// begun from the first i on for which `enough` says so.
+/// begun any more once `enough`, asked before each, says so.
 template <class Make, class Take>
 void side_by_side(std::size_t n, std::size_t at_once, const Make& make, const Take& take,
                   const std::function<bool(std::size_t)>& enough = {}) {

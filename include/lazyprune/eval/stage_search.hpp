@@ -59,7 +59,7 @@ struct stage_search {
   std::size_t most_evaluations = 100;                              // the dense model's among them
   std::size_t most_stages = 0;                                     // 0: as many as there are layers
   std::optional<std::vector<layer_id>> after{};                    // so many layers may be done where a stage stands; none: any number
-  std::function<bool(const stages&)> enough{};                     // not asked of the dense model: whether these are not tried any more
+  std::function<bool(const stages&)> enough{};                     // says before each evaluation but the first whether to leave it out
 
   /// Searches for a model of so many layers; evaluate(const stages&) gives a score from 0 to 100, whose loss is its distance to the dense
   /// model's, or a `stage_score`; it is first asked for no stages, the dense model. Throws `error` where the shares are no such grid, and

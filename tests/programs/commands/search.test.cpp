@@ -93,8 +93,9 @@ TEST_CASE("the stages that answer as the dense model does, scored on samples tha
   // So does what was ended by the clock: each time the dense model, and what was tried before.
   const program_result none = run("timed", {"--minutes", "0.000001"});
   REQUIRE_MESSAGE(none.code == 0, none.err);
-  CHECK(none.out.ends_with("ended by --minutes: more of them, with --resume, may find better stages\n"));
+  CHECK(none.out.ends_with("ended by --minutes: --resume goes on, and may find better stages\n"));
   CHECK(lines_of(file_text(files / "timed/search.csv")).size() == 1 + 1);
+  CHECK(complaint(run("timed")).find("expected --resume, or no such file") != std::string::npos);
   CHECK(run("timed", {"--resume"}).out == whole.out);
   CHECK(run("timed", {"--resume", "--minutes", "0.000001"}).out == whole.out);
   CHECK(file_text(files / "timed/search.csv") == csv);

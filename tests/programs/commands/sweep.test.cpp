@@ -169,7 +169,7 @@ TEST_CASE("methods at budgets: a table, a page, and predictions that say what ma
   std::ranges::sort(drawn);  // each sample begins with the next setting
   CHECK(drawn == std::vector<std::string>{"0: 0", "0: 4", "1: 1", "1: 5"});
   CHECK(made_by(5).starts_with("single_stage@1 0.91"));
-  CHECK(made_by(30).starts_with("lazyllm@3+5 0.75: "));
+  CHECK(made_by(30).starts_with("random 0.75: --stages 0:0.75 --scorer random:seed=0 "));  // two on, for the third of all
 
   // The same policy by `eval` answers the same, and computes the same layers by the same steps.
   const program_result alone = lazyprune_program({"eval", "-d", prompts("profile"), "--limit", "1", "--max-length", "300", "--stages",
@@ -275,25 +275,65 @@ TEST_CASE("an interrupted sweep goes on without losing or repeating a prediction
 }
 
 TEST_CASE("after --minutes no sample is begun: as many of each file are whole, and a later sweep goes on") {
+  const std::vector<std::string> shared{"--methods", "lazyllm@3+5,random", "--budgets", "0.75", "--seeds", "2"};
+  const std::vector<std::string> timed{"--methods", "random", "--budgets", "0.75", "--seeds", "2", "--timed", "1", "--sensitivity", "1"};
+  for (const std::vector<std::string>& methods : {shared, timed}) {
+    const temporary_folder files;
+    const std::string whole = files / "whole", part = files / "part";
+    REQUIRE(sweep(whole, methods).code == 0);
+    std::vector<std::string> limited = methods;
+    limited.insert(limited.end(), {"--resume", "--minutes", "0.000001"});
+    for (const std::size_t samples : {1, 2, 3, 4}) {
+      CAPTURE(samples);
+      const program_result result = sweep(part, limited);
+      REQUIRE_MESSAGE(result.code == 0, result.err);
+      const std::string told = std::to_string(samples) + " of 4 samples, then --minutes were over: --resume goes on\n";
+      CHECK((result.err.find(told) != std::string::npos) == (samples < 4));
+      CHECK(std::filesystem::exists(part + "/predictions.jsonl") == (samples == 4));
+      std::map<std::string, std::map<std::string, int>> answered;  // of each task under each method
+      for (const row& entry : table(part + "/sweep.csv")) answered[entry.at("task")][entry.at("method")] = std::stoi(entry.at("n"));
+      CHECK(answered.size() == std::min<std::size_t>(samples, 2));
+      for (const auto& [task, of] : answered)
+        for (const char* method : {"dense", "random"})
+          CHECK(of.at(method) == static_cast<int>(task == "pocket_profile" ? (samples + 1) / 2 : samples / 2));
+    }
+    CHECK(rows_without_times(part + "/sweep.csv") == rows_without_times(whole + "/sweep.csv"));
+  }
+}
+
+TEST_CASE("what was answered is taken up in any order, and a sample that is not whole is not in the table") {
   const temporary_folder files;
   const std::string whole = files / "whole", part = files / "part";
-  const std::vector<std::string> methods{"--methods", "lazyllm@3+5,random", "--budgets", "0.75", "--seeds", "2"};
+  const std::vector<std::string> methods{"--methods", "lazyllm@3+5", "--budgets", "0.75"};
   REQUIRE(sweep(whole, methods).code == 0);
-  std::vector<std::string> limited = methods;
-  limited.insert(limited.end(), {"--resume", "--minutes", "0.000001"});
-  for (const std::size_t samples : {1, 2, 3, 4}) {
-    CAPTURE(samples);
-    const program_result result = sweep(part, limited);
-    REQUIRE_MESSAGE(result.code == 0, result.err);
-    const std::string told = std::to_string(samples) + " of 4 samples, then --minutes were over: --resume goes on\n";
-    CHECK((result.err.find(told) != std::string::npos) == (samples < 4));
-    std::map<std::string, std::map<std::string, int>> answered;  // of each task under each method
-    for (const row& entry : table(part + "/sweep.csv")) answered[entry.at("task")][entry.at("method")] = std::stoi(entry.at("n"));
-    CHECK(answered.size() == std::min<std::size_t>(samples, 2));
-    for (const auto& [task, of] : answered)
-      for (const auto& [method, n] : of) CHECK(n == (task == "pocket_profile" ? (samples + 1) / 2 : samples / 2));
-  }
+  std::vector<std::string> lines = lines_of(file_text(whole + "/predictions.jsonl"));
+  REQUIRE(lines.size() == 8);
+  const auto resumed = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), methods.begin(), methods.end());
+    more.emplace_back("--resume");
+    return sweep(part, more);
+  };
+  // Each file begins with both settings: two samples of each, in turn.
+  std::map<std::string, int> begun;
+  for (std::size_t i = 0; i < 8; i += 2) ++begun[json::parse(lines[i])["run"]["method"].get<std::string>()];
+  for (const auto& [method, times] : begun) CHECK(times == 2);
+  CHECK(json::parse(lines[0])["run"]["method"] != json::parse(lines[4])["run"]["method"]);  // of the first file
+  CHECK(json::parse(lines[2])["run"]["method"] != json::parse(lines[6])["run"]["method"]);  // of the second
+
+  std::ranges::reverse(lines);
+  lines.resize(3);  // the last sample, and half of the one before
+  std::filesystem::create_directory(part);
+  write_file(part + "/predictions.jsonl.unfinished", lines[0] + '\n' + lines[1] + '\n' + lines[2] + '\n');
+  const program_result limited = resumed({"--minutes", "0.000001"});  // asks the first sample
+  REQUIRE_MESSAGE(limited.code == 0, limited.err);
+  CHECK(limited.err.find("2 of 4 samples, ") != std::string::npos);
+  for (const row& entry : table(part + "/sweep.csv")) CHECK(entry.at("n") == "1");
+  CHECK(resumed({}).code == 0);
   CHECK(rows_without_times(part + "/sweep.csv") == rows_without_times(whole + "/sweep.csv"));
+  CHECK(lines_of(file_text(part + "/predictions.jsonl")).size() == 8);
+
+  write_file(part + "/predictions.jsonl", lines[0] + '\n' + lines[0] + '\n');
+  CHECK(complaint(resumed({})).starts_with(part + "/predictions.jsonl: prediction 2: expected "));
 }
 
 TEST_CASE("killed at any moment, a sweep goes on") {

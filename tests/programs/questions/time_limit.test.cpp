@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT
+#include "questions/time_limit.hpp"
+
+#include <thread>
+
+#include <doctest/doctest.h>
+
+using lazyprune::program::time_limit;
+
+TEST_CASE("it is over after so many minutes, and stays so; 0 is no end") {
+  const time_limit none, also_none(0), hour(60), tenth_of_a_second(1.0 / 600);
+  std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  CHECK(tenth_of_a_second.over());
+  CHECK(tenth_of_a_second.over());
+  CHECK_FALSE(none.over());
+  CHECK_FALSE(also_none.over());
+  CHECK_FALSE(hour.over());
+}
