@@ -167,9 +167,9 @@ for table in ${TABLES:-$unasked}; do
       samples 4000 "$(share 100)" ${needles% *}
       within 36
       beside_dense headline-4000 4 "gentle_blocks=$gentle_blocks" "fast_blocks=$fast_blocks"
-      samples 4000 "$(share 100)" "${needles##* }" # of which the dense model finds less than half there: reported, and in no mean
+      samples 4000 "$(share 100)" "${needles##* }" # of which the dense model finds less than half there: apart, in no mean
       within 7
-      beside_dense headline-4000-below-half 2 "gentle_blocks=$gentle_blocks" "fast_blocks=$fast_blocks"
+      beside_dense headline-4000-four-keys 2 "gentle_blocks=$gentle_blocks" "fast_blocks=$fast_blocks"
       ;;
     tokens)
       # shellcheck disable=SC2086
