@@ -122,7 +122,9 @@ lazyprune() {
   # shellcheck disable=SC2086
   "$build/examples/lazyprune" "$command" --model "$smollm2" $data --chat template -n "$answer" ${THREADS:+-t "$THREADS"} --resume \
     --minutes "$limit" --out "$out" "$@" >"$out.md"
-  [ -f "$out/predictions.jsonl" ] || [ -f "$out/search.jsonl" ] || not_whole="$not_whole ${out#"$work/"}"
+  for file in "$out"/*.unfinished; do
+    [ ! -f "$file" ] || not_whole="$not_whole ${out#"$work/"}"
+  done
 }
 
 # beside_dense NAME TIMED SETTING...: NAME=FLAGS each, beside the dense model; times are of the first TIMED samples of each task
