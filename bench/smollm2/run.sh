@@ -12,9 +12,9 @@
 #                                      begins with the first sample of each task, and is of those that were answered; which were not whole
 #                                      stands at the end; 0: no end
 #   TABLES="headline methods search lengths"
-#                                      what to run; there are also search_blocks, search_2000, recommended, searched, tokens, blocks,
-#                                      others, protected, compositions, tasks, depth, fidelity and conversations; where any are named, they
-#                                      run to their end, whatever MINUTES says
+#                                      what to run; there are also search_blocks, search_2000, search_blocks_2000, recommended, searched,
+#                                      tokens, blocks, others, protected, compositions, tasks, depth, fidelity and conversations; where any
+#                                      are named, they run to their end, whatever MINUTES says
 #
 # Ended at any moment or by the clock, and started again, it goes on where it was; fidelity and conversations begin a file anew that was not
 # whole.
@@ -270,11 +270,16 @@ for table in ${TABLES:-$unasked}; do
       # shellcheck disable=SC2086
       search_stages search-blocks --tries "$(share 60 10)" $in_blocks
       ;;
-    search_2000)
+    search_2000 | search_blocks_2000)
       seed=2027 # none of the headline's, which are to judge what it finds
       # shellcheck disable=SC2086
       samples 2000 "$(share 20 2)" $needles $other_needles
-      search_stages search-2000 --tries "$(share 40 10)" --max-loss 2
+      set -- --tries "$(share 40 10)" --max-loss 2
+      # shellcheck disable=SC2086
+      case $table in
+        search_2000) search_stages search-2000 "$@" ;;
+        *) search_stages search-blocks-2000 "$@" $in_blocks ;;
+      esac
       seed=2026
       ;;
     depth)
