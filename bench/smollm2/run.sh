@@ -139,10 +139,11 @@ beside_dense() {
   cp "$out/sweep.csv" "$here/$name.csv"
 }
 
-# search_stages NAME FLAG...: few stages whose loss is certain to be small, on one half of the samples
+# search_stages FLAG...: few stages whose loss is certain to be small, on one half of the samples; as the table's name says, in blocks
 search_stages() {
-  name=$1
-  shift
+  name=$(echo "$table" | tr _ -)
+  # shellcheck disable=SC2086
+  case $table in search_blocks*) set -- "$@" $in_blocks ;; esac
   lazyprune search "$name" --certain --most-stages 3 "$@"
   cp "$out/search.csv" "$here/$name.csv"
   cp "$out.md" "$here/$name.md"
@@ -258,28 +259,17 @@ for table in ${TABLES:-$unasked}; do
       cp "$out/report.html" "$out/accuracy.svg" "$here/"
       cp "$out/sweep.csv" "$here/methods.csv"
       ;;
-    search)
+    search | search_blocks)
       # shellcheck disable=SC2086
       samples 1000 "$(share 10 2)" $needles # of which one half is searched on
       within 8
-      search_stages search --tries "$(share 60 10)"
-      ;;
-    search_blocks)
-      # shellcheck disable=SC2086
-      samples 1000 "$(share 10 2)" $needles
-      # shellcheck disable=SC2086
-      search_stages search-blocks --tries "$(share 60 10)" $in_blocks
+      search_stages --tries "$(share 60 10)"
       ;;
     search_2000 | search_blocks_2000)
       seed=2027 # none of the headline's, which are to judge what it finds
       # shellcheck disable=SC2086
       samples 2000 "$(share 20 2)" $needles $other_needles
-      set -- --tries "$(share 40 10)" --max-loss 2
-      # shellcheck disable=SC2086
-      case $table in
-        search_2000) search_stages search-2000 "$@" ;;
-        *) search_stages search-blocks-2000 "$@" $in_blocks ;;
-      esac
+      search_stages --tries "$(share 40 10)" --max-loss 2
       seed=2026
       ;;
     depth)
