@@ -187,8 +187,8 @@ for table in ${TABLES:-$unasked}; do
       samples 2000 "$(share 100)" $needles
       beside_dense recommended-2000 8 "recommended=$recommended"
       # shellcheck disable=SC2086
-      samples 4000 "$(share 30)" ${needles% *}
-      beside_dense recommended-4000 3 "recommended=$recommended"
+      samples 4000 "$(share 100)" ${needles% *}
+      beside_dense recommended-4000 4 "recommended=$recommended"
       # shellcheck disable=SC2086
       samples 2000 "$(share 40)" $other_needles
       beside_dense recommended-others 2 "recommended=$recommended"
