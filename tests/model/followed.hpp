@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <vector>
 
 namespace lazyprune_test {
@@ -15,7 +16,7 @@ namespace lazyprune_test {
 /// One call of a scorer.
 struct scored {
   std::vector<float> scores;  // (active)
-  double spread;              // of the log-probabilities of a head, the largest of all heads; 1 without probabilities
+  double spread;              // the leader's: of the log-probabilities of a head, the largest of all heads; 1 without probabilities
 };
 using score_log = std::vector<scored>;
 
@@ -25,6 +26,11 @@ struct followed : Scorer {
   const score_log* leader = nullptr;  // none: this one leads
 
   followed(Scorer scorer, score_log& log, const score_log* to_follow = nullptr) : Scorer(scorer), own(&log), leader(to_follow) {}
+
+  /// The leader is shown each head, whose spread is lost where the heads are reduced; who follows is shown what the scorer asks for.
+  std::optional<lazyprune::head_reduction> over_heads() const requires lazyprune::head_reducing_scorer<Scorer> {
+    return leader ? std::optional<lazyprune::head_reduction>(Scorer::over_heads()) : std::nullopt;
+  }
 
   template <class View>
     requires lazyprune::scorer_of<Scorer, View>
