@@ -190,7 +190,7 @@ for table in ${TABLES:-$unasked}; do
       samples 4000 "$(share 100)" ${needles% *}
       beside_dense recommended-4000 4 "recommended=$recommended"
       # shellcheck disable=SC2086
-      samples 2000 "$(share 40)" $other_needles
+      samples 2000 "$(share 100)" $other_needles
       beside_dense recommended-others 2 "recommended=$recommended"
       ;;
     searched)
@@ -289,7 +289,8 @@ for table in ${TABLES:-$unasked}; do
         # But for dense_decode: fast_blocks does so, too.
         set -- --places "$(share 20)" --prefix "$tokens" -n 128 --budgets 0.65 \
           --methods "$(echo "$methods" | sed 's/,dense_decode@15//')" \
-          --variant "one_stage=$one_stage" --variant "blocks=$blocks" --variant "fast_blocks=$fast_blocks"
+          --variant "recommended=$recommended" --variant "one_stage=$one_stage" --variant "blocks=$blocks" \
+          --variant "fast_blocks=$fast_blocks"
         made=$work/fidelity-$(sum "$@").csv
         if [ ! -f "$made" ]; then
           "$build/examples/lazyprune" fidelity --model "$smollm2" -f bench/smollm2/haystack.txt ${THREADS:+-t "$THREADS"} -o csv "$@" \
@@ -300,8 +301,8 @@ for table in ${TABLES:-$unasked}; do
       done
       ;;
     conversations)
-      set -- --setting "dense=--policy dense" --setting "one_stage=$one_stage" --setting "blocks=$blocks" \
-        --setting "fast_blocks=$fast_blocks"
+      set -- --setting "dense=--policy dense" --setting "recommended=$recommended" --setting "one_stage=$one_stage" \
+        --setting "blocks=$blocks" --setting "fast_blocks=$fast_blocks"
       asked="2000 $(share 10) $seed"
       made=$work/conversations-$(sum "$asked" "$@").csv
       if [ ! -f "$made" ]; then
