@@ -303,7 +303,7 @@ for table in ${TABLES:-$unasked}; do
     conversations)
       set -- --setting "dense=--policy dense" --setting "recommended=$recommended" --setting "one_stage=$one_stage" \
         --setting "blocks=$blocks" --setting "fast_blocks=$fast_blocks"
-      asked="2000 $(share 10) $seed"
+      asked="2000 $(share 40) $seed"
       made=$work/conversations-$(sum "$asked" "$@").csv
       if [ ! -f "$made" ]; then
         # shellcheck disable=SC2086
