@@ -6,9 +6,10 @@
          [--program build/examples/lazyprune] [--model MODEL] [-t THREADS]
 
 The first turn brings the text with four needles, as RULER hides them, and asks for one of them; each later turn asks for another one, in
-an order that is drawn. A turn is right where its number is in the answer. A row of the table: conversation, turn, setting, right (1 or 0).
-Written to standard output: how many each setting has right of each turn, and, in points of all answers, what it loses to the first setting,
-with half of the 95 % interval over the conversations.
+an order that is drawn. A row of the table: conversation, turn, setting, answer. An answer is `right` where the turn's number is in it, else
+`earlier` or `later` where another turn's is, else `none`. Written to standard output: how many each setting has right of each turn, how many
+of all were an earlier turn's, and, in points of all answers, what it loses to the first setting, with half of the 95 % interval over the
+conversations.
 """
 import argparse
 import csv
@@ -64,13 +65,25 @@ def answers_of(options, flags, talk):
     return [json.loads(line)["text"] for line in done.stdout.splitlines()]
 
 
-def print_summary(right, settings, n):
-    print(f"{n} conversations: right of turns 1 to {TURNS}, of all, points lost to {settings[0]}")
+def kind_of(said, answers, turn):
+    if answers[turn] in said:
+        return "right"
+    if any(number in said for number in answers[:turn]):
+        return "earlier"
+    return "later" if any(number in said for number in answers[turn + 1:]) else "none"
+
+
+def print_summary(found, settings, n):
+    def right(i, name):
+        return [found[i, turn, name] == "right" for turn in range(TURNS)]
+
+    print(f"{n} conversations: right of turns 1 to {TURNS}, of all, an earlier turn's, points lost to {settings[0]}")
     for name in settings:
-        turns = [sum(right[i, turn, name] for i in range(n)) for turn in range(TURNS)]
-        lost = [100 * sum(right[i, turn, settings[0]] - right[i, turn, name] for turn in range(TURNS)) / TURNS for i in range(n)]
+        turns = [sum(of_turn) for of_turn in zip(*(right(i, name) for i in range(n)))]
+        earlier = sum(found[i, turn, name] == "earlier" for i in range(n) for turn in range(TURNS))
+        lost = [100 * (sum(right(i, settings[0])) - sum(right(i, name))) / TURNS for i in range(n)]
         half = 1.96 * statistics.stdev(lost) / n ** 0.5 if n > 1 else float("inf")
-        print(f"{name}: {' '.join(map(str, turns))}, {sum(turns)}, {statistics.mean(lost):.1f} +- {half:.1f}")
+        print(f"{name}: {' '.join(map(str, turns))}, {sum(turns)}, {earlier}, {statistics.mean(lost):.1f} +- {half:.1f}")
 
 
 def setting(text):
@@ -101,20 +114,20 @@ def main():
         return conversation(random.Random(f"{options.seed} conversation {i}"), size, depths[i])
 
     talks = fitted(make, options.n, options.tokens - TURNS * TURN, Counter(options.program, options.model, plain=False))
-    right = {}
+    found = {}
     for i, (talk, _) in enumerate(talks):
         for name, flags in options.settings:
             print(f"\rconversation {i + 1} of {options.n}, {name} ", end="", file=sys.stderr, flush=True)
-            for turn, (said, wanted) in enumerate(zip(answers_of(options, flags, talk), talk.answers, strict=True)):
-                right[i, turn, name] = int(wanted in said)
+            for turn, said in zip(range(TURNS), answers_of(options, flags, talk), strict=True):
+                found[i, turn, name] = kind_of(said, talk.answers, turn)
     print(file=sys.stderr)
     unfinished = options.output + ".unfinished"
     with open(unfinished, "w", encoding="utf-8", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
-        table.writerow(["conversation", "turn", "setting", "right"])
-        table.writerows([i + 1, turn + 1, name, value] for (i, turn, name), value in right.items())
+        table.writerow(["conversation", "turn", "setting", "answer"])
+        table.writerows([i + 1, turn + 1, name, kind] for (i, turn, name), kind in found.items())
     os.replace(unfinished, options.output)
-    print_summary(right, [name for name, _ in options.settings], options.n)
+    print_summary(found, [name for name, _ in options.settings], options.n)
 
 
 if __name__ == "__main__":
