@@ -103,7 +103,11 @@ def parse_arguments():
                         help="flags of lazyprune run, under a name for the table; may be given several times")
     parser.add_argument("-t", "--threads", type=int, help="default: all that the process may use")
     add_model_arguments(parser)
-    return parser.parse_args()
+    options = parser.parse_args()
+    names_given = [name for name, _ in options.settings]
+    if len(set(names_given)) < len(names_given):
+        parser.error(f"--setting: expected a name for each, found {', '.join(names_given)}")
+    return options
 
 
 def main():

@@ -304,7 +304,7 @@ for table in ${TABLES:-$unasked}; do
       set -- --setting "dense=--policy dense" --setting "recommended=$recommended" --setting "one_stage=$one_stage" \
         --setting "blocks=$blocks" --setting "fast_blocks=$fast_blocks"
       asked="2000 $(share 40) $seed"
-      made=$work/conversations-$(sum "$asked" "$@").csv
+      made=$work/conversations-$(sum "$(cat bench/smollm2/conversations.py)" "$asked" "$@").csv
       if [ ! -f "$made" ]; then
         # shellcheck disable=SC2086
         python3 bench/smollm2/conversations.py $asked "$made" --program "$build/examples/lazyprune" --model "$smollm2" \
