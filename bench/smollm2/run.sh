@@ -12,8 +12,8 @@
 #                                      begins with the first sample of each task, and is of those that were answered; which were not whole
 #                                      stands at the end; 0: no end
 #   TABLES="headline methods search lengths"
-#                                      what to run; there are also search_blocks, search_2000, search_blocks_2000, recommended, searched,
-#                                      tokens, blocks, others, protected, compositions, tasks, depth, fidelity and conversations; where any
+#                                      what to run; there are also search_blocks, search_2000, search_blocks_2000, searched, tokens,
+#                                      blocks, gentle, others, protected, compositions, tasks, depth, fidelity and conversations; where any
 #                                      are named, they run to their end, whatever MINUTES says
 #
 # Ended at any moment or by the clock, and started again, it goes on where it was; fidelity and conversations begin a file anew that was not
@@ -165,14 +165,14 @@ for table in ${TABLES:-$unasked}; do
       # shellcheck disable=SC2086
       samples 2000 "$(share 100)" $needles
       within 29
-      beside_dense headline-2000 5 "gentle_blocks=$gentle_blocks" "fast_blocks=$fast_blocks"
+      beside_dense headline-2000 5 "recommended=$recommended" "fast_blocks=$fast_blocks"
       # shellcheck disable=SC2086
       samples 4000 "$(share 100)" ${needles% *}
       within 36
-      beside_dense headline-4000 4 "gentle_blocks=$gentle_blocks" "fast_blocks=$fast_blocks"
+      beside_dense headline-4000 4 "recommended=$recommended" "fast_blocks=$fast_blocks"
       samples 4000 "$(share 100)" "${needles##* }" # of which the dense model finds less than half there: apart, in no mean
       within 7
-      beside_dense headline-4000-four-keys 2 "gentle_blocks=$gentle_blocks" "fast_blocks=$fast_blocks"
+      beside_dense headline-4000-four-keys 2 "recommended=$recommended" "fast_blocks=$fast_blocks"
       ;;
     tokens)
       # shellcheck disable=SC2086
@@ -181,17 +181,6 @@ for table in ${TABLES:-$unasked}; do
       # shellcheck disable=SC2086
       samples 4000 "$(share 30)" $needles
       beside_dense tokens-4000 3 "one_stage=$one_stage" "harder=$harder" "fast=$fast"
-      ;;
-    recommended)
-      # shellcheck disable=SC2086
-      samples 2000 "$(share 100)" $needles
-      beside_dense recommended-2000 8 "recommended=$recommended"
-      # shellcheck disable=SC2086
-      samples 4000 "$(share 100)" ${needles% *}
-      beside_dense recommended-4000 4 "recommended=$recommended"
-      # shellcheck disable=SC2086
-      samples 2000 "$(share 100)" $other_needles
-      beside_dense recommended-others 2 "recommended=$recommended"
       ;;
     searched)
       # shellcheck disable=SC2086
@@ -206,7 +195,20 @@ for table in ${TABLES:-$unasked}; do
       samples 4000 "$(share 50)" ${needles% *}
       beside_dense blocks-4000 4 "blocks=$blocks" "fast_blocks=$fast_blocks"
       ;;
+    gentle)
+      # shellcheck disable=SC2086
+      samples 2000 "$(share 100)" $needles
+      beside_dense gentle-2000 5 "gentle_blocks=$gentle_blocks" "fast_blocks=$fast_blocks"
+      # shellcheck disable=SC2086
+      samples 4000 "$(share 100)" ${needles% *}
+      beside_dense gentle-4000 4 "gentle_blocks=$gentle_blocks" "fast_blocks=$fast_blocks"
+      samples 4000 "$(share 100)" "${needles##* }"
+      beside_dense gentle-4000-four-keys 2 "gentle_blocks=$gentle_blocks" "fast_blocks=$fast_blocks"
+      ;;
     others)
+      # shellcheck disable=SC2086
+      samples 2000 "$(share 100)" $other_needles
+      beside_dense others-recommended 2 "recommended=$recommended"
       # shellcheck disable=SC2086
       samples 2000 "$(share 40)" $other_needles
       beside_dense others-2000 2 "one_stage=$one_stage" "gentle_blocks=$gentle_blocks" "fast_blocks=$fast_blocks"
