@@ -8,8 +8,8 @@
 The first turn brings the text with four needles, as RULER hides them, and asks for one of them; each later turn asks for another one, in
 an order that is drawn. A row of the table: conversation, turn, setting, answer. An answer is `right` where the turn's number is in it, else
 `earlier` or `later` where another turn's is, else `none`. Written to standard output: how many each setting has right of each turn, how many
-of all were an earlier turn's, and, in points of all answers, what it loses to the first setting, with half of the 95 % interval over the
-conversations.
+of all were an earlier turn's, and, in points of the answers, what it loses to the first setting of all turns, of the first half of them and
+of the second, with half of the 95 % interval over the conversations.
 """
 import argparse
 import csv
@@ -74,16 +74,22 @@ def kind_of(said, answers, turn):
 
 
 def print_summary(found, settings, n):
-    def right(i, name):
-        return [found[i, turn, name] == "right" for turn in range(TURNS)]
+    def right(i, name, turns):
+        return sum(found[i, turn, name] == "right" for turn in turns)
 
-    print(f"{n} conversations: right of turns 1 to {TURNS}, of all, an earlier turn's, points lost to {settings[0]}")
+    def lost(name, turns):
+        points = [100 * (right(i, settings[0], turns) - right(i, name, turns)) / len(turns) for i in range(n)]
+        half = f"{1.96 * statistics.stdev(points) / n ** 0.5:.1f}" if n > 1 else "?"
+        return f"{statistics.mean(points):.1f} +- {half}"
+
+    print(f"{n} conversations: right of turns 1 to {TURNS}, of all, an earlier turn's, points lost to {settings[0]} of all turns, of the first "
+          "half, of the second")
+    turns = range(TURNS)
     for name in settings:
-        turns = [sum(of_turn) for of_turn in zip(*(right(i, name) for i in range(n)))]
-        earlier = sum(found[i, turn, name] == "earlier" for i in range(n) for turn in range(TURNS))
-        lost = [100 * (sum(right(i, settings[0])) - sum(right(i, name))) / TURNS for i in range(n)]
-        half = 1.96 * statistics.stdev(lost) / n ** 0.5 if n > 1 else float("inf")
-        print(f"{name}: {' '.join(map(str, turns))}, {sum(turns)}, {earlier}, {statistics.mean(lost):.1f} +- {half:.1f}")
+        of_turns = [sum(right(i, name, [turn]) for i in range(n)) for turn in turns]
+        earlier = sum(found[i, turn, name] == "earlier" for i in range(n) for turn in turns)
+        halves = [lost(name, some) for some in (turns, turns[:TURNS // 2], turns[TURNS // 2:])]
+        print(f"{name}: {' '.join(map(str, of_turns))}, {sum(of_turns)}, {earlier}, {', '.join(halves)}")
 
 
 def setting(text):
