@@ -232,12 +232,12 @@ for table in ${TABLES:-$unasked}; do
       # shellcheck disable=SC2086
       samples 1000 "$(share 15)" $needles
       within 3
-      beside_dense length-1000 2 "blocks=$blocks" "fast_blocks=$fast_blocks"
+      beside_dense length-1000 2 "recommended=$recommended" "fast_blocks=$fast_blocks"
       [ "$few" -eq 1 ] || continue # a minute a sample, where there is AVX2 alone
       # shellcheck disable=SC2086
       samples 7500 "$(share 15)" $needles
       within 5
-      beside_dense length-7500 1 "blocks=$blocks" "fast_blocks=$fast_blocks"
+      beside_dense length-7500 1 "recommended=$recommended" "fast_blocks=$fast_blocks"
       ;;
     tasks)
       answer=0 # as RULER has it
