@@ -161,18 +161,20 @@ unasked="headline methods search lengths"
 for table in ${TABLES:-$unasked}; do
   limit=0
   case $table in
-    headline)
+    headline | gentle)
+      first="recommended=$recommended"
+      [ "$table" = headline ] || first="gentle_blocks=$gentle_blocks"
       # shellcheck disable=SC2086
       samples 2000 "$(share 100)" $needles
       within 29
-      beside_dense headline-2000 5 "recommended=$recommended" "fast_blocks=$fast_blocks"
+      beside_dense "$table-2000" 5 "$first" "fast_blocks=$fast_blocks"
       # shellcheck disable=SC2086
       samples 4000 "$(share 100)" ${needles% *}
       within 36
-      beside_dense headline-4000 4 "recommended=$recommended" "fast_blocks=$fast_blocks"
+      beside_dense "$table-4000" 4 "$first" "fast_blocks=$fast_blocks"
       samples 4000 "$(share 100)" "${needles##* }" # of which the dense model finds less than half there: apart, in no mean
       within 7
-      beside_dense headline-4000-four-keys 2 "recommended=$recommended" "fast_blocks=$fast_blocks"
+      beside_dense "$table-4000-four-keys" 2 "$first" "fast_blocks=$fast_blocks"
       ;;
     tokens)
       # shellcheck disable=SC2086
@@ -194,16 +196,6 @@ for table in ${TABLES:-$unasked}; do
       # shellcheck disable=SC2086
       samples 4000 "$(share 50)" ${needles% *}
       beside_dense blocks-4000 4 "blocks=$blocks" "fast_blocks=$fast_blocks"
-      ;;
-    gentle)
-      # shellcheck disable=SC2086
-      samples 2000 "$(share 100)" $needles
-      beside_dense gentle-2000 5 "gentle_blocks=$gentle_blocks" "fast_blocks=$fast_blocks"
-      # shellcheck disable=SC2086
-      samples 4000 "$(share 100)" ${needles% *}
-      beside_dense gentle-4000 4 "gentle_blocks=$gentle_blocks" "fast_blocks=$fast_blocks"
-      samples 4000 "$(share 100)" "${needles##* }"
-      beside_dense gentle-4000-four-keys 2 "gentle_blocks=$gentle_blocks" "fast_blocks=$fast_blocks"
       ;;
     others)
       # shellcheck disable=SC2086
