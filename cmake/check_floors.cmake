@@ -7,7 +7,7 @@ if(NOT ROOT)
   cmake_path(GET CMAKE_CURRENT_LIST_DIR PARENT_PATH ROOT)
 endif()
 
-set(floors core policy session registry backend model io eval)
+set(floors core policy session registry backend model files text eval)
 # What stands above the folders.
 set(floor_of_version.hpp 0)
 set(floor_of_lazyprune.hpp 2)

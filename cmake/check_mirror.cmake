@@ -12,8 +12,8 @@ endif()
 set(without_test
     lazyprune version # no more than includes, and macros
     core/concepts core/policy # held by tests/static and tests/compile_fail
-    core/evidence core/plan core/types core/views session/statistics session/step model/config model/weights io/family/model_family
-    io/jinja/syntax io/stored_tensor io/text_run eval/sample) # words only: every test speaks them
+    core/evidence core/plan core/types core/views session/statistics session/step model/config model/weights files/family/model_family
+    text/jinja/syntax files/stored_tensor text/text_run eval/sample) # words only: every test speaks them
 set(without_header "")
 
 file(GLOB_RECURSE headers RELATIVE ${ROOT}/include/lazyprune ${ROOT}/include/lazyprune/*.hpp ${ROOT}/include/lazyprune/*.cuh)
@@ -22,7 +22,7 @@ list(TRANSFORM headers REPLACE "\\.(hpp|cuh)$" "")
 list(REMOVE_ITEM headers ${without_test})
 
 set(tests "")
-foreach(floor IN ITEMS core policy session registry backend model io eval)
+foreach(floor IN ITEMS core policy session registry backend model files text eval)
   file(GLOB_RECURSE found RELATIVE ${ROOT}/tests ${ROOT}/tests/${floor}/*.test.cpp)
   list(APPEND tests ${found})
 endforeach()

@@ -3,10 +3,12 @@
 //   custom_policy [MODEL_DIRECTORY]
 
 #include <lazyprune/backend/cpu.hpp>
-#include <lazyprune/io/checkpoint.hpp>
+#include <lazyprune/files/checkpoint.hpp>
+#include <lazyprune/files/checkpoint_weights.hpp>
 #include <lazyprune/lazyprune.hpp>
 #include <lazyprune/model/generator.hpp>
 #include <lazyprune/registry/make_session.hpp>
+#include <lazyprune/text/model_tokenizer.hpp>
 
 #include <cstdio>
 #include <utility>
@@ -31,7 +33,7 @@ std::string prompt() {
 
 int main(int argc, char** argv) try {
   const lazyprune::checkpoint files(argc > 1 ? argv[1] : "examples/pocket/model");
-  const lazyprune::tokenizer tokenizer = files.load_tokenizer().value();
+  const lazyprune::tokenizer tokenizer = lazyprune::find_tokenizer(files).value();
   lazyprune::cpu backend;
   const auto model = load_model(backend, files);
   const auto layers = static_cast<lazyprune::layer_id>(model.config.layers);

@@ -3,9 +3,11 @@
 // and the answers are decoded together, a token each a step, in one batch.
 //   build/examples/many_questions [MODEL DIRECTORY]
 #include <lazyprune/backend/cpu.hpp>
-#include <lazyprune/io/checkpoint.hpp>
+#include <lazyprune/files/checkpoint.hpp>
+#include <lazyprune/files/checkpoint_weights.hpp>
 #include <lazyprune/lazyprune.hpp>
 #include <lazyprune/model/generator.hpp>
+#include <lazyprune/text/model_tokenizer.hpp>
 
 #include <algorithm>
 #include <cstdio>
@@ -39,7 +41,7 @@ std::string document() {
 
 int main(int argc, char** argv) try {
   const lazyprune::checkpoint files(argc > 1 ? argv[1] : "examples/pocket/model");
-  const lazyprune::tokenizer tokenizer = files.load_tokenizer().value();
+  const lazyprune::tokenizer tokenizer = lazyprune::find_tokenizer(files).value();
   cpu backend;
   const auto model = load_model(backend, files);
   lazyprune::workspace work(model, backend);

@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <string_view>
 
-#include <lazyprune/io/trace_file.hpp>
+#include <lazyprune/files/trace_file.hpp>
 #include <lazyprune/model/sampler.hpp>
 
 #include "engine.hpp"

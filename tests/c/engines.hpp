@@ -13,7 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include <lazyprune/eval/trace_compare.hpp>
-#include <lazyprune/io/trace_file.hpp>
+#include <lazyprune/files/trace_file.hpp>
 #include "programs/program.hpp"
 
 namespace engines {

@@ -3,8 +3,8 @@
 
 #include <doctest/doctest.h>
 
-#include <lazyprune/io/checkpoint.hpp>
-#include <lazyprune/io/model_tokenizer.hpp>
+#include <lazyprune/files/checkpoint.hpp>
+#include <lazyprune/text/model_tokenizer.hpp>
 
 #include <test_data.hpp>
 
@@ -50,7 +50,7 @@ TEST_CASE("one number a token") {
 }
 
 TEST_CASE("where the context stands among a prompt's tokens") {
-  const std::optional<tokenizer> tokens = checkpoint(pocket_model()).load_tokenizer();
+  const std::optional<tokenizer> tokens = find_tokenizer(checkpoint(pocket_model()));
   REQUIRE(tokens);
   const ids all = tokens->encode("the chapter on gardens leads to rivers .");
   REQUIRE(all.size() == 9);  // BOS, and a token a word

@@ -6,7 +6,7 @@
 #include <lazyprune/eval/chat.hpp>
 #include <lazyprune/eval/tasks.hpp>
 
-#include <io/support.hpp>
+#include <files/support.hpp>
 #include <test_data.hpp>
 
 using namespace lazyprune;

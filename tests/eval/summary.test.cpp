@@ -5,7 +5,7 @@
 
 #include <lazyprune/eval/tasks.hpp>
 
-#include <io/support.hpp>
+#include <files/support.hpp>
 
 using namespace lazyprune;
 using namespace lazyprune_test;

@@ -5,7 +5,7 @@
 
 #include <limits>
 
-#include <lazyprune/io/trace_file.hpp>
+#include <lazyprune/files/trace_file.hpp>
 
 #include <random_trace.hpp>
 #include <test_data.hpp>

@@ -3,7 +3,8 @@
 
 #include <doctest/doctest.h>
 
-#include <lazyprune/io/checkpoint.hpp>
+#include <lazyprune/files/checkpoint.hpp>
+#include <lazyprune/text/model_tokenizer.hpp>
 
 #include <test_data.hpp>
 
@@ -45,7 +46,7 @@ TEST_CASE("a limit has room for both halves") {
 }
 
 TEST_CASE("with a model's tokenizer") {
-  const std::optional<tokenizer> tokens = checkpoint(pocket_model()).load_tokenizer();
+  const std::optional<tokenizer> tokens = find_tokenizer(checkpoint(pocket_model()));
   REQUIRE(tokens);
   const std::string text = "the chapter on gardens leads to rivers . the chapter on mills leads to forests";
   const std::size_t size = tokens->encode(text).size();

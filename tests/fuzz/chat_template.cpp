@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include <lazyprune/io/chat_template.hpp>
+#include <lazyprune/text/chat_template.hpp>
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace lazyprune;

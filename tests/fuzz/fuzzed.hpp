@@ -4,9 +4,9 @@
 
 #include <lazyprune/core/error.hpp>
 #ifdef LAZYPRUNE_HAVE_UNICODE
-#include <lazyprune/io/unicode/installed.hpp>
+#include <lazyprune/text/unicode/installed.hpp>
 #else
-#include <lazyprune/io/tokenizer/unicode.hpp>
+#include <lazyprune/text/tokenizer/unicode.hpp>
 #endif
 
 #include <cstdlib>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Any bytes as a GGUF file: an error, or values and tensors that lie in the file; a model's config and its vocabulary where they give one.
-#include <lazyprune/io/gguf.hpp>
-#include <lazyprune/io/gguf_config.hpp>
-#include <lazyprune/io/gguf_tokenizer.hpp>
+#include <lazyprune/files/gguf.hpp>
+#include <lazyprune/files/gguf_config.hpp>
+#include <lazyprune/text/gguf_tokenizer.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Any bytes as a tokenizer.json, and, behind a zero byte, a text for it: an error, or ids that decode, whatever they are; none of a user's
 // text is a special token. Ranks of tiktoken and SentencePiece models are read by the same bytes.
-#include <lazyprune/io/tokenizer.hpp>
-#include <lazyprune/io/tokenizer/tiktoken.hpp>
-#include <lazyprune/io/tokenizer/tokenizer_json.hpp>
+#include <lazyprune/text/tokenizer.hpp>
+#include <lazyprune/text/tokenizer/tiktoken.hpp>
+#include <lazyprune/text/tokenizer/tokenizer_json.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 // The bundled model answers its prompts, dense and pruned as lazyprune.json recommends.
 #include <lazyprune/backend/cpu.hpp>
-#include <lazyprune/io/checkpoint.hpp>
+#include <lazyprune/files/checkpoint.hpp>
+#include <lazyprune/files/checkpoint_weights.hpp>
 #include <lazyprune/lazyprune.hpp>
 #include <lazyprune/model/generator.hpp>
+#include <lazyprune/text/model_tokenizer.hpp>
 
 #include <doctest/doctest.h>
 
@@ -41,7 +43,7 @@ void check_answers(std::size_t each) {
   const checkpoint files(pocket_model());
   REQUIRE(files.stages());
   const stages recommended = stages::parse(*files.stages());
-  const auto words = files.load_tokenizer();
+  const auto words = find_tokenizer(files);
   REQUIRE(words);
   cpu backend{tested_execution()};
   const auto net = load_model(backend, files);

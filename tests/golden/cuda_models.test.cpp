@@ -3,10 +3,12 @@
 #include <lazyprune/backend/cpu.hpp>
 #include <lazyprune/backend/cuda.hpp>
 #include <lazyprune/backend/reference.hpp>
-#include <lazyprune/io/checkpoint.hpp>
-#include <lazyprune/io/trace_file.hpp>
+#include <lazyprune/files/checkpoint.hpp>
+#include <lazyprune/files/checkpoint_weights.hpp>
+#include <lazyprune/files/trace_file.hpp>
 #include <lazyprune/lazyprune.hpp>
 #include <lazyprune/model/generator.hpp>
+#include <lazyprune/text/model_tokenizer.hpp>
 
 #include <doctest/doctest.h>
 
@@ -46,7 +48,7 @@ std::vector<token_id> answer(const model<Backend>& net, Backend& backend, const 
 /// answers so.
 void check_answers(const execution& how, std::size_t prompts, std::size_t length) {
   const checkpoint files(pocket_model());
-  const auto words = files.load_tokenizer();
+  const auto words = find_tokenizer(files);
   const stages recommended = stages::parse(*files.stages());
   cpu exact{tested_execution({.exact = true})};
   cuda backend(how);

@@ -2,7 +2,8 @@
 // What steps of the bundled model cost the backend cuda beside its kernels, on the imitated device: copies between host and device, and
 // memory.
 #include <lazyprune/backend/cuda.hpp>
-#include <lazyprune/io/checkpoint.hpp>
+#include <lazyprune/files/checkpoint.hpp>
+#include <lazyprune/files/checkpoint_weights.hpp>
 #include <lazyprune/lazyprune.hpp>
 #include <lazyprune/model/transformer.hpp>
 

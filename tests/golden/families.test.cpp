@@ -2,14 +2,15 @@
 // A tiny model of every family and corner (families.jsonl): the logits that transformers gives in float64, dense and pruned, and the same
 // model as a GGUF file.
 #include <lazyprune/backend/reference.hpp>
-#include <lazyprune/io/checkpoint.hpp>
+#include <lazyprune/files/checkpoint.hpp>
+#include <lazyprune/files/checkpoint_weights.hpp>
 #include <lazyprune/lazyprune.hpp>
 #include <lazyprune/model/generator.hpp>
 
 #include <doctest/doctest.h>
 
-#include "../io/gguf_writer.hpp"
-#include "../io/support.hpp"
+#include "../files/gguf_writer.hpp"
+#include "../files/support.hpp"
 #include "../model/tiny_model.hpp"
 #include "family_weights.hpp"
 

@@ -12,7 +12,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include <lazyprune/io/config_json.hpp>
+#include <lazyprune/files/config_json.hpp>
 #include <lazyprune/model/weights.hpp>
 
 #include "../test_data.hpp"

@@ -2,7 +2,8 @@
 // Whole models from GGUF files: the logits that their values give in float64, and the bits of the same model as a folder.
 #include <lazyprune/backend/cpu.hpp>
 #include <lazyprune/backend/reference.hpp>
-#include <lazyprune/io/checkpoint.hpp>
+#include <lazyprune/files/checkpoint.hpp>
+#include <lazyprune/files/checkpoint_weights.hpp>
 #include <lazyprune/lazyprune.hpp>
 #include <lazyprune/model/generator.hpp>
 

@@ -4,8 +4,9 @@
 #include <lazyprune/backend/cpu.hpp>
 #include <lazyprune/backend/reference.hpp>
 #include <lazyprune/eval/trace_compare.hpp>
-#include <lazyprune/io/checkpoint.hpp>
-#include <lazyprune/io/trace_file.hpp>
+#include <lazyprune/files/checkpoint.hpp>
+#include <lazyprune/files/checkpoint_weights.hpp>
+#include <lazyprune/files/trace_file.hpp>
 #include <lazyprune/lazyprune.hpp>
 #include <lazyprune/model/generator.hpp>
 #include <lazyprune/model/random_source.hpp>

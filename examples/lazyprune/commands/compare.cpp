@@ -7,7 +7,7 @@
 #include "engine/sessions.hpp"
 
 #include <lazyprune/eval/trace_compare.hpp>
-#include <lazyprune/io/trace_file.hpp>
+#include <lazyprune/files/trace_file.hpp>
 
 namespace lazyprune {
 namespace program {

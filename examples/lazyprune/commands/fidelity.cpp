@@ -24,10 +24,10 @@
 
 #include <lazyprune/core/flag_text.hpp>
 #include <lazyprune/eval/compression.hpp>
-#include <lazyprune/io/read_to_end.hpp>
-#include <lazyprune/io/tokenizer.hpp>
+#include <lazyprune/files/read_to_end.hpp>
 #include <lazyprune/model/generator.hpp>
 #include <lazyprune/model/layers_of.hpp>
+#include <lazyprune/text/tokenizer.hpp>
 
 namespace lazyprune {
 namespace program {

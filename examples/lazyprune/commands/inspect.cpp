@@ -18,11 +18,11 @@
 
 #include <lazyprune/backend/cpu/packed_kv.hpp>
 #include <lazyprune/backend/tensor.hpp>
-#include <lazyprune/io/checkpoint.hpp>
-#include <lazyprune/io/text.hpp>
-#include <lazyprune/io/tokenizer.hpp>
+#include <lazyprune/files/checkpoint.hpp>
+#include <lazyprune/files/utf8.hpp>
 #include <lazyprune/model/config.hpp>
 #include <lazyprune/session/any_session.hpp>
+#include <lazyprune/text/tokenizer.hpp>
 
 namespace lazyprune {
 namespace program {

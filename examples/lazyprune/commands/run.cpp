@@ -16,9 +16,9 @@
 #include "tables/number_text.hpp"
 #include "terminal/interrupts.hpp"
 
-#include <lazyprune/io/output_file.hpp>
-#include <lazyprune/io/read_to_end.hpp>
-#include <lazyprune/io/trace_file.hpp>
+#include <lazyprune/files/output_file.hpp>
+#include <lazyprune/files/read_to_end.hpp>
+#include <lazyprune/files/trace_file.hpp>
 
 namespace lazyprune {
 namespace program {

@@ -7,7 +7,7 @@
 
 #include "commands/run.hpp"
 
-#include <lazyprune/io/chat_template.hpp>
+#include <lazyprune/text/chat_template.hpp>
 
 namespace lazyprune {
 namespace program {

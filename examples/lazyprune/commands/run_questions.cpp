@@ -15,7 +15,7 @@
 #include "engine/engine.hpp"
 #include "terminal/interrupts.hpp"
 
-#include <lazyprune/io/line_reader.hpp>
+#include <lazyprune/files/line_reader.hpp>
 
 namespace lazyprune {
 namespace program {

@@ -17,11 +17,11 @@
 #include "terminal/interrupts.hpp"
 
 #include <lazyprune/core/types.hpp>
-#include <lazyprune/io/chat_template.hpp>
-#include <lazyprune/io/tokenizer.hpp>
 #include <lazyprune/model/generator.hpp>
 #include <lazyprune/registry/policy_spec.hpp>
 #include <lazyprune/session/any_session.hpp>
+#include <lazyprune/text/chat_template.hpp>
+#include <lazyprune/text/tokenizer.hpp>
 
 namespace lazyprune {
 namespace program {

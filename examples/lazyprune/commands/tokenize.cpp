@@ -12,10 +12,10 @@
 #include "engine/model_words.hpp"
 #include "terminal/columns.hpp"
 
-#include <lazyprune/io/json.hpp>
-#include <lazyprune/io/json_lines.hpp>
-#include <lazyprune/io/line_reader.hpp>
-#include <lazyprune/io/read_to_end.hpp>
+#include <lazyprune/files/json.hpp>
+#include <lazyprune/files/json_lines.hpp>
+#include <lazyprune/files/line_reader.hpp>
+#include <lazyprune/files/read_to_end.hpp>
 
 namespace lazyprune {
 namespace program {

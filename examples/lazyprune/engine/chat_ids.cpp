@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include <lazyprune/io/chat_template.hpp>
-#include <lazyprune/io/tokenizer.hpp>
+#include <lazyprune/text/chat_template.hpp>
+#include <lazyprune/text/tokenizer.hpp>
 
 namespace lazyprune {
 namespace program {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <lazyprune/core/types.hpp>
-#include <lazyprune/io/text_run.hpp>
+#include <lazyprune/text/text_run.hpp>
 
 namespace lazyprune {
 inline namespace v0 {

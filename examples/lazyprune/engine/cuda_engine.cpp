@@ -2,7 +2,7 @@
 #include "engine/cuda_engine.hpp"
 
 #include <lazyprune/backend/cuda.hpp>
-#include <lazyprune/io/checkpoint.hpp>
+#include <lazyprune/files/checkpoint.hpp>
 #include <lazyprune/model/random_source.hpp>
 
 #include "engine/cuda_peaks.hpp"

@@ -9,7 +9,7 @@
 #include <lazyprune/backend/cpu.hpp>
 #include <lazyprune/backend/cpu/ceilings.hpp>
 #include <lazyprune/backend/reference.hpp>
-#include <lazyprune/io/checkpoint.hpp>
+#include <lazyprune/files/checkpoint.hpp>
 #include <lazyprune/model/random_source.hpp>
 
 #include "engine/cuda_engine.hpp"

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include <lazyprune/files/checkpoint.hpp>
+#include <lazyprune/files/checkpoint_weights.hpp>
 #include <lazyprune/model/generator.hpp>
 #include <lazyprune/policy/presets.hpp>
 

@@ -7,11 +7,12 @@
 
 #include "engine/known_stages.hpp"
 
-#include <lazyprune/io/checkpoint.hpp>
+#include <lazyprune/files/checkpoint.hpp>
 #include <lazyprune/model/layers_of.hpp>
 #include <lazyprune/policy/presets.hpp>
 #ifdef LAZYPRUNE_HAVE_UNICODE
-#include <lazyprune/io/unicode/installed.hpp>
+#include <lazyprune/text/model_tokenizer.hpp>
+#include <lazyprune/text/unicode/installed.hpp>
 #endif
 
 namespace lazyprune {
@@ -88,7 +89,7 @@ std::optional<dtype> opened_model::loaded_type(std::string_view tensor) const {
   return type == "F32" ? dtype::f32 : type == "F16" ? dtype::f16 : dtype::bf16;
 }
 
-std::optional<tokenizer> opened_model::load_tokenizer() const { return files_->load_tokenizer(known_characters()); }
+std::optional<tokenizer> opened_model::load_tokenizer() const { return find_tokenizer(*files_, known_characters()); }
 
 std::size_t opened_model::context(std::size_t asked) const {
   const std::size_t most = config().max_positions;

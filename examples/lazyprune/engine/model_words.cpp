@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include <lazyprune/io/checkpoint.hpp>
-#include <lazyprune/io/gguf.hpp>
-#include <lazyprune/io/model_folder.hpp>
-#include <lazyprune/io/model_tokenizer.hpp>
-#include <lazyprune/io/read_to_end.hpp>
+#include <lazyprune/files/checkpoint.hpp>
+#include <lazyprune/files/gguf.hpp>
+#include <lazyprune/files/model_folder.hpp>
+#include <lazyprune/files/read_to_end.hpp>
+#include <lazyprune/text/model_tokenizer.hpp>
 
 namespace lazyprune {
 namespace program {

@@ -11,8 +11,8 @@
 
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/core/types.hpp>
-#include <lazyprune/io/model_chat.hpp>
-#include <lazyprune/io/tokenizer.hpp>
+#include <lazyprune/text/model_chat.hpp>
+#include <lazyprune/text/tokenizer.hpp>
 
 namespace lazyprune {
 namespace program {

@@ -4,8 +4,9 @@
 #include <utility>
 
 #include <lazyprune/eval/trace_replay.hpp>
-#include <lazyprune/io/checkpoint.hpp>
-#include <lazyprune/io/trace_file.hpp>
+#include <lazyprune/files/checkpoint.hpp>
+#include <lazyprune/files/checkpoint_weights.hpp>
+#include <lazyprune/files/trace_file.hpp>
 
 #include "terminal/progress.hpp"
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include <lazyprune/io/text.hpp>
+#include <lazyprune/files/utf8.hpp>
 
 namespace lazyprune {
 namespace program {

@@ -14,7 +14,7 @@
 
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/eval/position_ranges.hpp>
-#include <lazyprune/io/text.hpp>
+#include <lazyprune/files/utf8.hpp>
 
 namespace lazyprune {
 namespace program {

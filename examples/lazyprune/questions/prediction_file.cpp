@@ -10,7 +10,7 @@
 
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/eval/records.hpp>
-#include <lazyprune/io/output_file.hpp>
+#include <lazyprune/files/output_file.hpp>
 
 namespace lazyprune {
 namespace program {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <lazyprune/eval/sample.hpp>
-#include <lazyprune/io/descriptor.hpp>
+#include <lazyprune/files/descriptor.hpp>
 
 namespace lazyprune {
 namespace program {

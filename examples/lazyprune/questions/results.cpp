@@ -5,7 +5,7 @@
 #include <system_error>
 
 #include <lazyprune/core/error.hpp>
-#include <lazyprune/io/output_file.hpp>
+#include <lazyprune/files/output_file.hpp>
 
 namespace lazyprune {
 namespace program {

@@ -23,7 +23,7 @@
 
 #include <lazyprune/core/types.hpp>
 #include <lazyprune/eval/chat.hpp>
-#include <lazyprune/io/tokenizer.hpp>
+#include <lazyprune/text/tokenizer.hpp>
 
 namespace lazyprune {
 inline namespace v0 {

@@ -12,7 +12,7 @@
 #include "terminal/interrupts.hpp"
 
 #include <lazyprune/core/error.hpp>
-#include <lazyprune/io/descriptor.hpp>
+#include <lazyprune/files/descriptor.hpp>
 
 namespace lazyprune {
 namespace program {

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include <lazyprune/core/error.hpp>
-#include <lazyprune/io/tokenizer.hpp>
 #include <lazyprune/policy/arguments.hpp>
 #include <lazyprune/policy/detail/order.hpp>
+#include <lazyprune/text/tokenizer.hpp>
 
 namespace lazyprune {
 inline namespace v0 {

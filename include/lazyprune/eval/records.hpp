@@ -14,8 +14,8 @@
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/eval/sample.hpp>
 #include <lazyprune/eval/summary.hpp>
-#include <lazyprune/io/json.hpp>
-#include <lazyprune/io/json_lines.hpp>
+#include <lazyprune/files/json.hpp>
+#include <lazyprune/files/json_lines.hpp>
 
 namespace lazyprune {
 inline namespace v0 {

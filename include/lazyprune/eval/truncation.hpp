@@ -10,7 +10,7 @@
 
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/core/types.hpp>
-#include <lazyprune/io/tokenizer.hpp>
+#include <lazyprune/text/tokenizer.hpp>
 
 namespace lazyprune {
 inline namespace v0 {

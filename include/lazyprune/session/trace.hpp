@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The record of a run: what every layer of every step saw, computed and revived. Engines fill it beside the session; two records of
-// one input can be compared (eval/trace_compare.hpp) and kept (io/trace_file.hpp); the program draws them.
+// one input can be compared (eval/trace_compare.hpp) and kept (files/trace_file.hpp); the program draws them.
 #pragma once
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 // What the components bring, and that their packages are found.
 #include <lazyprune/backend/cpu.hpp>
 #include <lazyprune/eval/metric.hpp>
-#include <lazyprune/io/gguf.hpp>
+#include <lazyprune/files/gguf.hpp>
 #include <lazyprune/model/sequence.hpp>
 
 #include <cstddef>

@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include "io/gguf_writer.hpp"
+#include "files/gguf_writer.hpp"
 #include "test_data.hpp"
 
 TEST_CASE("what the bundled model is") {

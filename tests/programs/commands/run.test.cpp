@@ -10,7 +10,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include <lazyprune/io/trace_file.hpp>
+#include <lazyprune/files/trace_file.hpp>
 
 #include <test_data.hpp>
 

@@ -3,8 +3,8 @@
 
 #include <doctest/doctest.h>
 
-#include <lazyprune/io/chat_template.hpp>
-#include <lazyprune/io/tokenizer.hpp>
+#include <lazyprune/text/chat_template.hpp>
+#include <lazyprune/text/tokenizer.hpp>
 
 using namespace lazyprune;
 using lazyprune::program::chat_ids;

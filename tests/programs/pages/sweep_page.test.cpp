@@ -11,7 +11,7 @@
 #include "pages/sweep_figures.hpp"
 #include "programs/pages/page_parts.hpp"
 
-#include <io/support.hpp>
+#include <files/support.hpp>
 
 namespace {
 

@@ -9,9 +9,9 @@
 
 #include "pages/trace_page_template.hpp"
 
-#include <lazyprune/io/text.hpp>
+#include <lazyprune/files/utf8.hpp>
 
-#include <io/support.hpp>
+#include <files/support.hpp>
 #include <random_trace.hpp>
 #include "programs/pages/page_parts.hpp"
 

@@ -9,7 +9,7 @@
 
 #include <lazyprune/eval/records.hpp>
 
-#include <io/support.hpp>
+#include <files/support.hpp>
 #include <test_data.hpp>
 
 using namespace lazyprune;

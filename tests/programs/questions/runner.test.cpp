@@ -11,7 +11,7 @@
 #include <lazyprune/registry/policy_registry.hpp>
 #include <lazyprune/registry/shipped_policies.hpp>
 
-#include <io/support.hpp>
+#include <files/support.hpp>
 
 using namespace lazyprune;
 using namespace lazyprune::program;

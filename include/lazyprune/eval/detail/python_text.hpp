@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <lazyprune/eval/detail/unicode_tables.hpp>
-#include <lazyprune/io/text.hpp>
+#include <lazyprune/files/utf8.hpp>
 
 namespace lazyprune {
 inline namespace v0 {

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: MIT
+// A model on disk: a GGUF file, whole or in parts, or a directory as Hugging Face lays it out: config.json, weights in one safetensors file
+// or in shards, and, where they are there, generation_config.json, a tokenizer's files and our own lazyprune.json.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <lazyprune/backend/tensor.hpp>
+#include <lazyprune/core/error.hpp>
+#include <lazyprune/core/types.hpp>
+#include <lazyprune/files/config_json.hpp>
+#include <lazyprune/files/ggml_type.hpp>
+#include <lazyprune/files/gguf.hpp>
+#include <lazyprune/files/gguf_config.hpp>
+#include <lazyprune/files/json.hpp>
+#include <lazyprune/files/mapped_file.hpp>
+#include <lazyprune/files/model_folder.hpp>
+#include <lazyprune/files/read_ahead.hpp>
+#include <lazyprune/files/safetensors.hpp>
+#include <lazyprune/files/stored_tensor.hpp>
+#include <lazyprune/files/utf8.hpp>
+#include <lazyprune/model/config.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+
+/// A tensor, and the file that it lies in.
+struct placed_tensor {
+  const stored_tensor* stored;
+  const mapped_file* file;
+
+  [[noreturn]] void refuse(std::string_view expected, std::string_view found, error_code code = error_code::bad_input) const {
+    throw error(file->name(), "tensor " + printable(stored->name), expected, found, code);
+  }
+};
+
+/// What a model is opened for. Of one that is only described, what is not computed here is no fault.
+enum class model_use : std::uint8_t { computed, described };
+
+/// Every member function that is const may be called by any number of threads at a time.
+class checkpoint {
+ public:
+  /// `path`: a GGUF file, the first of its parts, or a folder. Where a folder holds weights of both kinds, safetensors are taken. Throws
+  /// `error` where a file is missing, malformed, or asks for what is not computed.
+  explicit checkpoint(std::filesystem::path path, file_access how = file_access::map, model_use use = model_use::computed)
+      : path_(std::move(path)), use_(use) {
+    std::error_code failure;
+    if (path_.extension() == ".gguf" && std::filesystem::is_regular_file(path_, failure))
+      open_gguf_parts(path_, how);
+    else if (std::filesystem::is_directory(path_, failure))
+      open_folder(how);
+    else
+      throw error(path_.string(), "", "a model directory or a .gguf file", failure ? failure.message() : "something else");
+  }
+
+  const std::filesystem::path& path() const { return path_; }
+  const model_config& config() const { return config_; }
+
+  /// Why the model cannot be computed; none where it can, as far as config and types of tensors say. Where the config is why, config() is
+  /// empty.
+  std::optional<error> not_computed() const {
+    if (config_fault_) return config_fault_;
+    try {
+      for (const auto& [name, t] : tensors_) check_type(t);
+    } catch (const error& fault) {
+      return fault;
+    }
+    return std::nullopt;
+  }
+
+  /// Throws `error` where the tensor's type is none that is read here.
+  void check_type(const placed_tensor& t) const {
+    const ggml_type* const type = ggml_type_of(t.stored->type);
+    if (!plain_type(t.stored->type) && (!type || !type->dequantize)) t.refuse(types_read(), t.stored->type, error_code::unsupported);
+  }
+  /// The types whose numbers are taken as they lie in the file.
+  static std::optional<dtype> plain_type(std::string_view type) {
+    for (const auto& [name, plain] : {std::pair(std::string_view("F32"), dtype::f32), {"F16", dtype::f16}, {"BF16", dtype::bf16}})
+      if (type == name) return plain;
+    return std::nullopt;
+  }
+
+  /// The stages that lazyprune.json recommends, as stages::parse reads them.
+  const std::optional<std::string>& stages() const { return stages_; }
+
+  /// Every tensor, by its name in the file. The views live as long as the checkpoint.
+  const std::map<std::string_view, placed_tensor>& tensors() const { return tensors_; }
+
+  /// Asks for the beginning of the first file with weights, where it is mapped: it comes into memory while the caller does other things.
+  /// `ahead` must not outlive this.
+  void come_into_memory(read_ahead& ahead) const {
+    constexpr std::size_t beginning = std::size_t{128} << 20;
+    if (!is_gguf() && files_.empty()) return;  // an index of nothing
+    const mapped_file& first = is_gguf() ? parts_[0].file() : files_.begin()->second.file();
+    if (first.mapped()) ahead.ask(first, first.bytes().first(std::min(beginning, first.bytes().size())));
+  }
+
+  bool is_gguf() const { return !parts_.empty(); }
+  /// The file with the metadata, the first of its parts; null where it is no GGUF model.
+  const gguf_file* gguf() const { return parts_.empty() ? nullptr : &parts_[0]; }
+
+  /// The name in the file of the tensor that Hugging Face calls so.
+  std::string stored_name(std::string_view name) const { return family_ ? gguf_name_of(name, family_->tensors) : std::string(name); }
+
+  /// Null where there is none that Hugging Face calls so.
+  const placed_tensor* find(std::string_view name) const {
+    const auto at = tensors_.find(stored_name(name));
+    return at == tensors_.end() ? nullptr : &at->second;
+  }
+  bool contains(std::string_view name) const { return find(name) != nullptr; }
+
+  /// The tensor that Hugging Face calls so; throws `error` where there is none.
+  const placed_tensor& at(std::string_view name, std::string_view expected) const {
+    if (const placed_tensor* found = find(name)) return *found;
+    throw error(weights_name_, "tensor " + printable(stored_name(name)), expected, "none of that name");
+  }
+
+  /// The same, of a type that is read here and of this shape; with one row it may also be a vector. Throws `error` otherwise.
+  const placed_tensor& of_shape(std::string_view name, std::size_t rows, std::size_t columns) const {
+    const std::vector<std::uint64_t> shape = rows == 1 ? std::vector<std::uint64_t>{columns} : std::vector<std::uint64_t>{rows, columns};
+    const std::string expected = "shape " + detail::shape_text(shape);
+    const placed_tensor& placed = at(name, "one of " + expected);
+    const stored_tensor& t = *placed.stored;
+    check_type(placed);
+    if (t.shape.size() != 1 && t.shape.size() != 2) placed.refuse("a vector or a matrix", "shape " + detail::shape_text(t.shape));
+    if (t.shape.back() != columns || (t.shape.size() == 2 ? t.shape[0] : 1) != rows) placed.refuse(expected, detail::shape_text(t.shape));
+    return placed;
+  }
+
+  /// Whether the rows of a tensor's heads are interleaved in the file: GGUF's llama rotates neighbours.
+  bool interleaves(std::string_view name) const {
+    if (!family_ || !family_->interleaved) return false;
+    return name.find(".self_attn.q_proj.") != name.npos || name.find(".self_attn.k_proj.") != name.npos;
+  }
+
+  /// Throws `error` where the files hold a weight beside these, since the config then leaves out a part of the model. Rotary frequencies,
+  /// which old files carry along, and the head of a tied model are passed over.
+  void refuse_all_but(const std::set<std::string, std::less<>>& names) const {
+    std::set<std::string, std::less<>> known;
+    for (const std::string& name : names) known.insert(stored_name(name));
+    for (const auto& [name, t] : tensors_) {
+      const bool rotary = name.ends_with("rotary_emb.inv_freq") || is_rotary_divisor(name) || name.ends_with(".attn_rot_embd.weight");
+      if (!known.contains(name) && !rotary && !(config_.tied && name == stored_name("lm_head.weight")))
+        t.refuse("a weight that the model of " + std::string(parts_.empty() ? "config.json" : "the metadata") + " has",
+                 "one that it has not");
+    }
+  }
+
+  /// The number of token ids; none where the config says nothing that is computed.
+  std::optional<std::size_t> vocabulary() const { return config_fault_ ? std::nullopt : std::optional(config_.vocabulary); }
+
+ private:
+  static bool is_rotary_divisor(std::string_view name) {
+    return name == "rope_freqs.weight" || name == "rope_factors_short.weight" || name == "rope_factors_long.weight";
+  }
+
+  static constexpr std::size_t small = std::size_t{1} << 20;
+
+  void open_folder(file_access how) {
+    const model_folder folder(path_);
+    if (const auto gguf = folder.gguf()) {
+      open_gguf_parts(*gguf, how);
+    } else {
+      read_configs(folder);
+      if (folder.has(model_folder::one_file))
+        open_one(how);
+      else if (folder.has(model_folder::index_file))
+        open_shards(folder, how);
+      else
+        throw error(path_.string(), "", std::string(model_folder::one_file) + " or " + std::string(model_folder::index_file), "neither");
+    }
+    if (folder.has("lazyprune.json")) {
+      const json_value ours = folder.read_json("lazyprune.json", small);
+      ours.allow_only({"stages"});
+      stages_ = ours.at("stages").string();
+    }
+  }
+
+  std::string types_read() const {
+    if (!is_gguf()) return "F32, F16 or BF16";
+    std::string names;
+    for (const ggml_type& type : detail::ggml_types)
+      if (type.dequantize) names.append(names.empty() ? "" : ", ").append(type.name);
+    return "one of " + names;
+  }
+
+  /// `read` returns it.
+  template <class Read>
+  void read_config(const Read& read) {
+    try {
+      config_ = read();
+    } catch (const error& fault) {
+      if (use_ != model_use::described || fault.code() != error_code::unsupported) throw;
+      config_fault_ = fault;
+    }
+  }
+
+  void read_configs(const model_folder& folder) {
+    read_config([&] { return model_config_of(folder.read_json("config.json", small)); });
+    if (config_fault_ || !folder.has("generation_config.json")) return;
+    const json_value generation = folder.read_json("generation_config.json", small);
+    for (const token_id id : token_ids_of(generation, "eos_token_id", config_.vocabulary))
+      if (std::ranges::find(config_.eos, id) == config_.eos.end()) config_.eos.push_back(id);
+  }
+
+  void open_one(file_access how) {
+    weights_name_ = (path_ / model_folder::one_file).string();
+    const auto [at, fresh] = files_.emplace(model_folder::one_file, safetensors_file(mapped_file(weights_name_, how)));
+    for (const stored_tensor& t : at->second.tensors()) tensors_.emplace(t.name, placed_tensor{&t, &at->second.file()});
+  }
+
+  void open_shards(const model_folder& folder, file_access how) {
+    weights_name_ = (path_ / model_folder::index_file).string();
+    const json_value index = folder.read_json(model_folder::index_file, std::size_t{64} << 20);
+    for (const auto& [name, shard] : index.at("weight_map").members()) {
+      auto at = files_.find(shard.string());
+      if (at == files_.end()) at = files_.emplace(shard.string(), safetensors_file(mapped_file(path_of(shard), how))).first;
+      const stored_tensor* const t = at->second.find(name);
+      if (!t) shard.refuse("the file that holds the tensor");
+      tensors_.emplace(t->name, placed_tensor{t, &at->second.file()});
+    }
+  }
+
+  void open_gguf_parts(const std::filesystem::path& first, file_access how) {
+    weights_name_ = first.string();
+    parts_ = open_gguf(first, how);
+    read_config([&] { return model_config_of(parts_); });
+    family_ = find_family(&model_family::name, config_.family);
+    for (const gguf_file& part : parts_)
+      for (const stored_tensor& t : part.tensors()) tensors_.emplace(t.name, placed_tensor{&t, &part.file()});
+  }
+
+  /// The index may name files of this directory only, and none by a path or link that leads out of it; but for the links that the hub's own
+  /// cache is made of (snapshots/REVISION/NAME -> blobs/HASH).
+  std::filesystem::path path_of(const json_value& shard) const {
+    const std::string& name = shard.string();
+    if (name.empty() || name == "." || name == ".." || name.find_first_of(std::string_view("/\\\0", 3)) != name.npos)
+      shard.refuse("the plain name of a file in this directory");
+    std::error_code missing, no_home;
+    const std::filesystem::path real = std::filesystem::canonical(path_ / name, missing);
+    const std::filesystem::path home = std::filesystem::canonical(path_, no_home), above = home.parent_path();
+    if (missing || no_home) shard.refuse("a file in this directory");
+    const bool in_cache = above.filename() == "snapshots" && real.parent_path() == above.parent_path() / "blobs";
+    if (real.parent_path() != home && !in_cache) shard.refuse("no link out of this directory");
+    return path_ / name;
+  }
+
+  std::filesystem::path path_;
+  model_use use_;
+  model_config config_;
+  std::optional<error> config_fault_;
+  const model_family* family_ = nullptr;  // of a GGUF file
+  std::optional<std::string> stages_;
+  std::string weights_name_;  // the file that says which tensors there are
+  std::map<std::string, safetensors_file, std::less<>> files_;
+  std::vector<gguf_file> parts_;  // or these
+  std::map<std::string_view, placed_tensor> tensors_;
+};
+
+}  // namespace v0
+}  // namespace lazyprune

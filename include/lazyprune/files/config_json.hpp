@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+// A Hugging Face config.json, read as transformers reads it: what all families have, and what is a family's own (files/family/). What we do
+// not compute exactly is refused by its name, never ignored.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <lazyprune/core/error.hpp>
+#include <lazyprune/files/family/all.hpp>
+#include <lazyprune/files/family/json_keys.hpp>
+#include <lazyprune/files/json.hpp>
+#include <lazyprune/model/config.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+
+namespace detail {
+
+inline const model_family& family_of(const json_value& config) {
+  const json_value type = config.at("model_type");
+  const model_family* const family = find_family(&model_family::model_type, type.string());
+  if (!family) type.not_computed(family_names(&model_family::model_type));
+  if (const auto list = config.find("architectures"))
+    for (const json_value& architecture : list->items())
+      if (architecture.string() != family->architecture) architecture.not_computed(family->architecture);
+  return *family;
+}
+
+/// Refuses keys of other families' arithmetic.
+inline void refuse_other_keys(const json_value& config, const model_family& family) {
+  for (const std::string_view key :
+       {"quantization_config", "compression_config", "attn_logit_softcapping", "final_logit_softcapping", "query_pre_attn_scalar",
+        "attention_multiplier", "residual_multiplier", "embedding_multiplier", "logits_scaling", "logit_scale", "scale_emb", "scale_depth"})
+    if (const auto value = config.find(key); value && std::ranges::find(family.keys, key) == family.keys.end())
+      value->not_computed("no such key: it is not computed here");
+  if (!family.mlp_bias) refuse_flag(config, "mlp_bias");
+}
+
+/// The widths of the model, and how many of each there are.
+inline void read_shape(const json_value& config, const model_family& family, model_config& c) {
+  const auto size = [](const json_value& value, std::size_t most) { return static_cast<std::size_t>(value.whole_number(1, most)); };
+  constexpr std::size_t most_wide = std::size_t{1} << 20;
+  c.vocabulary = size(config.at("vocab_size"), std::size_t{1} << 24);
+  c.hidden = size(config.at("hidden_size"), most_wide);
+  c.layers = size(config.at("num_hidden_layers"), 4096);
+  c.n_heads = size(config.at("num_attention_heads"), most_wide);
+  c.ffn = size(config.at("intermediate_size"), most_wide);
+
+  const auto kv_heads = config.find("num_key_value_heads");
+  if (!kv_heads && family.own_kv_heads) config.at("num_key_value_heads").refuse("a whole number");
+  c.n_kv_heads = kv_heads ? size(*kv_heads, most_wide) : c.n_heads;
+  if (c.n_heads % c.n_kv_heads != 0) kv_heads->refuse("a divisor of num_attention_heads, " + std::to_string(c.n_heads));
+
+  const auto head_dim = config.find("head_dim");
+  if (!head_dim && !family.head_dim && c.hidden % c.n_heads != 0)
+    config.at("num_attention_heads").refuse("a divisor of hidden_size, " + std::to_string(c.hidden));
+  c.head_dim = head_dim ? size(*head_dim, most_wide) : family.head_dim.value_or(c.hidden / c.n_heads);
+  if (c.head_dim % 2 != 0) throw error(config.file(), "head_dim", "an even number, for rotary positions", std::to_string(c.head_dim));
+
+  const auto positions = config.find("max_position_embeddings");
+  c.max_positions = positions ? positions_of(*positions) : family.max_positions;
+}
+
+}  // namespace detail
+
+/// The token ids under `key`: a number, a list of them, or nothing; -1 and 2^32 - 1 stand for nothing in some files.
+inline std::vector<token_id> token_ids_of(const json_value& config, std::string_view key, std::size_t vocabulary) {
+  std::vector<token_id> ids;
+  const auto value = config.find(key);
+  if (!value) return ids;
+  for (const json_value& id : value->is_array() ? value->items() : std::vector{*value})
+    if (!(id.is_number() && (id.number() == -1.0 || id.number() == 4294967295.0)))
+      ids.push_back(static_cast<token_id>(id.whole_number(0, vocabulary - 1)));
+  return ids;
+}
+
+/// Throws `error` where a key is missing, out of its range, or asks for what is not computed.
+inline model_config model_config_of(const json_value& config) {
+  const model_family& family = detail::family_of(config);
+  detail::refuse_other_keys(config, family);
+  model_config c;
+  c.family = family.name;
+  detail::read_shape(config, family, c);
+  c.rms_epsilon = family.rms_epsilon;
+  if (const auto epsilon = config.find("rms_norm_eps")) c.rms_epsilon = detail::positive(*epsilon);
+  c.tied = detail::flag(config, "tie_word_embeddings", family.tied);
+  if (family.attention_bias) c.qkv_bias = c.output_bias = detail::flag(config, "attention_bias");
+  c.mlp_bias = detail::flag(config, "mlp_bias");
+  family.read_json(config, c);
+
+  c.bos = token_ids_of(config, "bos_token_id", c.vocabulary);
+  if (c.bos.size() > 1) config.at("bos_token_id").refuse("one token id");
+  c.eos = token_ids_of(config, "eos_token_id", c.vocabulary);
+  return c;
+}
+
+}  // namespace v0
+}  // namespace lazyprune

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+// What the Gemmas have in common in their files.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include <lazyprune/files/family/gguf_keys.hpp>
+#include <lazyprune/files/family/json_keys.hpp>
+#include <lazyprune/files/family/model_family.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+namespace detail {
+
+inline constexpr tensor_name gemma_tensors[] = {{"post_attention_layernorm", "post_attention_norm"},
+                                                {"pre_feedforward_layernorm", "ffn_norm"},
+                                                {"post_feedforward_layernorm", "post_ffw_norm"}};
+
+/// The arithmetic of all Gemmas.
+inline void become_gemma(model_config& c) {
+  c.activation = gate_activation::gelu_tanh;
+  c.post_norms = true;
+  c.embedding_scale = std::sqrt(static_cast<float>(c.hidden));  // transformers holds it as a float
+}
+
+/// A cap, by a key of either kind of file: transformers' default where the key is missing, none (0) where it is null or 0.
+inline double soft_cap(const json_value& config, std::string_view key, double otherwise) {
+  if (!config.has(key)) return otherwise;
+  const auto value = config.find(key);
+  return value ? positive(*value) : 0.0;
+}
+inline double soft_cap(const gguf_keys& file, std::string_view key, double otherwise) {
+  const auto value = file.find(key);
+  if (!value) return otherwise;
+  return value->says_no() ? 0.0 : positive(*value);
+}
+
+inline void read_gemma(const json_value& config, model_config& c) {
+  become_gemma(c);
+  c.norms_less_one = true;
+  expect_activation(config, "hidden_activation", "gelu_pytorch_tanh");
+  refuse_partial_rotation(config);
+  refuse_flag(config, "use_bidirectional_attention");
+  const auto scalar = config.find("query_pre_attn_scalar");
+  const double divisor = scalar ? positive(*scalar) : 256.0;
+  if (divisor != static_cast<double>(c.head_dim)) c.attention_scale = 1.0 / std::sqrt(divisor);
+}
+
+/// `largest`: the layers of the family's largest model. GGUF files do not keep what queries are scaled by: as llama.cpp does, it is taken
+/// from the width of a head, and in that model from the widths of hidden states and heads.
+inline void read_gemma(const gguf_keys& file, std::size_t largest, model_config& c) {
+  become_gemma(c);
+  if (c.hidden % c.n_heads != 0) file.at("attention.head_count").refuse("a divisor of embedding_length, " + std::to_string(c.hidden));
+  if (c.layers == largest && c.hidden / c.n_heads != c.head_dim)
+    c.attention_scale = 1.0 / std::sqrt(static_cast<double>(c.hidden / c.n_heads));
+}
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace lazyprune

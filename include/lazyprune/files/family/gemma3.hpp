@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+// Gemma 3's text models: as Gemma 2 without a cap on attention, with norms of the heads of q and k, and a window in five layers of six,
+// which rotate by a base of their own.
+#pragma once
+
+#include <lazyprune/files/family/detail/gemma_keys.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+namespace families {
+namespace gemma3_files {
+
+inline constexpr std::string_view names[] = {"final_logit_softcapping", "query_pre_attn_scalar"};
+inline constexpr std::string_view gguf_names[] = {"attention.sliding_window", "attention.sliding_window_pattern", "rope.freq_base_swa",
+                                                  "final_logit_softcapping"};
+inline constexpr double global_base = 1e6, local_base = 1e4;
+
+/// transformers 4 has one base beside the other, and a scaling that is of the full layers alone; transformers 5 an object for each kind.
+inline void read_rope(const json_value& config, model_config& c) {
+  const auto [old_style, new_style] = detail::rope_objects(config);
+  if (new_style) new_style->allow_only({"full_attention", "sliding_attention"}, error_code::unsupported);
+  const auto base = [&](std::string_view key, double otherwise) {
+    const auto value = config.find(key);
+    return value ? detail::positive(*value) : otherwise;
+  };
+  detail::rope_reader reader(config, c.max_positions, c.head_dim);
+  c.rope = reader.read(new_style ? new_style->find("full_attention") : old_style, base("rope_theta", global_base));
+  c.window_rope = reader.read(new_style ? new_style->find("sliding_attention") : std::nullopt, base("rope_local_base_freq", local_base));
+  for (const rope_config& rope : {c.rope, *c.window_rope})
+    if (rope.scaling != rope_scaling::none && rope.scaling != rope_scaling::linear)
+      (new_style ? *new_style : *old_style).not_computed("default or linear positions");
+}
+
+/// All layers but every n-th have a window.
+inline auto but_every(std::size_t nth) {
+  return [nth](std::size_t layer) { return (layer + 1) % nth != 0; };
+}
+
+inline void read_json(const json_value& config, model_config& c) {
+  detail::read_gemma(config, c);
+  c.qk_norm = true;
+  c.logit_soft_cap = detail::soft_cap(config, "final_logit_softcapping", 0.0);
+  const auto pattern = config.find("sliding_window_pattern");
+  const std::size_t every = pattern ? detail::positions_of(*pattern) : 6;
+  detail::read_windows(config, detail::sliding_window(config, 4096), but_every(every), c);
+  read_rope(config, c);
+}
+
+inline void read_gguf(const gguf_keys& file, model_config& c) {
+  detail::read_gemma(file, 62, c);
+  c.qk_norm = true;
+  c.logit_soft_cap = detail::soft_cap(file, "final_logit_softcapping", 0.0);
+  if (const auto window = file.find("attention.sliding_window"); window && !window->says_no()) {
+    const std::size_t size = file.size("attention.sliding_window", detail::most_positions);
+    const std::size_t every = file.size_if("attention.sliding_window_pattern", detail::most_positions).value_or(6);
+    detail::set_windows(size, but_every(every), c);
+  }
+  const auto base = file.find("rope.freq_base_swa");
+  c.window_rope = rope_config{.theta = base ? detail::positive(*base) : local_base};
+}
+
+}  // namespace gemma3_files
+
+inline constexpr model_family gemma3{
+    .name = "gemma3",
+    .model_type = "gemma3_text",
+    .architecture = "Gemma3ForCausalLM",
+    .gguf = "gemma3",
+    .max_positions = 131072,
+    .head_dim = 256,
+    .own_kv_heads = true,
+    .tied = true,
+    .attention_bias = true,
+    .keys = gemma3_files::names,
+    .gguf_keys = gemma3_files::gguf_names,
+    .tensors = detail::gemma_tensors,
+    .read_json = gemma3_files::read_json,
+    .read_gguf = gemma3_files::read_gguf,
+};
+
+}  // namespace families
+}  // namespace v0
+}  // namespace lazyprune

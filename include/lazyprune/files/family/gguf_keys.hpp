@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+// A model's metadata in its GGUF files: the keys of its architecture.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <lazyprune/core/error.hpp>
+#include <lazyprune/files/gguf.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+
+class gguf_keys {
+ public:
+  static constexpr std::size_t most_wide = std::size_t{1} << 20;
+
+  /// The first part holds the metadata.
+  gguf_keys(std::span<const gguf_file> parts, std::string_view architecture) : parts_(parts), architecture_(architecture) {}
+
+  const gguf_file& file() const { return parts_[0]; }
+  std::string_view architecture() const { return architecture_; }
+
+  /// The whole key: "llama.block_count" of "block_count".
+  std::string key(std::string_view name) const { return std::string(architecture_).append(".").append(name); }
+
+  std::optional<gguf_value> find(std::string_view name) const { return file().find(key(name)); }
+  gguf_value at(std::string_view name) const { return file().at(key(name)); }
+
+  /// A whole number from 1 on.
+  std::size_t size(std::string_view name, std::size_t most = most_wide) const {
+    return static_cast<std::size_t>(at(name).whole_number(1, most));
+  }
+  std::optional<std::size_t> size_if(std::string_view name, std::size_t most = most_wide) const {
+    const auto value = find(name);
+    return value ? std::optional(static_cast<std::size_t>(value->whole_number(1, most))) : std::nullopt;
+  }
+
+  /// In any part; null where there is none.
+  const stored_tensor* tensor(std::string_view name) const { return find_tensor(parts_, name); }
+
+  /// The numbers of a small tensor that says what rotary frequencies are divided by; none where there is no such tensor.
+  std::vector<double> divisors(std::string_view name, std::size_t count) const {
+    const stored_tensor* const t = tensor(name);
+    if (!t) return {};
+    if (t->type != "F32") refuse_tensor(name, "F32", t->type, error_code::unsupported);
+    if (t->shape != std::vector<std::uint64_t>{count})
+      refuse_tensor(name, "shape [" + std::to_string(count) + "]", detail::shape_text(t->shape));
+    std::vector<double> values;
+    for (std::size_t i = 0; i < count; ++i) {
+      values.push_back(detail::number_at<float>(t->data.data() + 4 * i));
+      if (!(std::isfinite(values.back()) && values.back() > 0)) refuse_tensor(name, "numbers above 0", "another");
+    }
+    return values;
+  }
+
+  [[noreturn]] void refuse_tensor(std::string_view name, std::string_view expected, std::string_view found,
+                                  error_code code = error_code::bad_input) const {
+    throw error(file().name(), "tensor " + std::string(name), expected, found, code);
+  }
+
+ private:
+  std::span<const gguf_file> parts_;
+  std::string_view architecture_;
+};
+
+}  // namespace v0
+}  // namespace lazyprune

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: MIT
+// Keys of config.json that families share, read as transformers reads them: flags, sliding windows, rotary positions.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <lazyprune/core/error.hpp>
+#include <lazyprune/files/json.hpp>
+#include <lazyprune/model/config.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+namespace detail {
+
+template <class Value>
+double positive(const Value& value) {
+  if (!(value.number() > 0)) value.refuse("a number above 0");
+  return value.number();
+}
+
+inline bool flag(const json_value& config, std::string_view key, bool otherwise = false) {
+  const auto value = config.find(key);
+  return value ? value->boolean() : otherwise;
+}
+
+inline void refuse_flag(const json_value& config, std::string_view key, std::string_view expected = "false") {
+  if (flag(config, key)) config.at(key).not_computed(expected);
+}
+
+inline constexpr std::size_t most_positions = std::size_t{1} << 30;
+
+inline std::size_t positions_of(const json_value& value) { return static_cast<std::size_t>(value.whole_number(1, most_positions)); }
+
+/// For families whose layers all see everything before a token.
+inline void refuse_windows(const json_value& config) {
+  if (const auto types = config.find("layer_types"))
+    for (const json_value& type : types->items())
+      if (type.string() != "full_attention") type.not_computed("full_attention");
+  if (const auto window = config.find("sliding_window")) window->not_computed("null: this family has no sliding windows");
+  refuse_flag(config, "use_sliding_window", "false: this family has no sliding windows");
+}
+
+/// sliding_window: transformers' default where there is no such key, none where it is null.
+inline std::optional<std::size_t> sliding_window(const json_value& config, std::size_t otherwise) {
+  if (!config.has("sliding_window")) return otherwise;
+  const auto value = config.find("sliding_window");
+  return value ? std::optional(positions_of(*value)) : std::nullopt;
+}
+
+/// Gives this window to the layers that `windowed(layer)` says.
+template <class Windowed>
+void set_windows(std::size_t window, Windowed windowed, model_config& c) {
+  c.windows.assign(c.layers, 0);
+  for (std::size_t l = 0; l < c.layers; ++l)
+    if (windowed(l)) c.windows[l] = window;
+}
+
+/// Gives each layer its window: by layer_types; where the file has none, to those that `windowed(layer)` says.
+template <class Windowed>
+void read_windows(const json_value& config, std::optional<std::size_t> window, Windowed windowed, model_config& c) {
+  if (const auto types = config.find("layer_types")) {
+    c.windows.assign(c.layers, 0);
+    const std::vector<json_value> list = types->items();
+    if (list.size() != c.layers) types->refuse(std::to_string(c.layers) + " items, one a layer");
+    for (std::size_t l = 0; l < c.layers; ++l) {
+      if (list[l].string() == "full_attention") continue;
+      if (list[l].string() != "sliding_attention") list[l].not_computed("full_attention or sliding_attention");
+      if (!window) list[l].refuse("full_attention: there is no sliding window in force");
+      c.windows[l] = *window;
+    }
+  } else {
+    set_windows(window.value_or(0), windowed, c);
+  }
+  if (std::ranges::all_of(c.windows, [](std::size_t w) { return w == 0; })) c.windows.clear();
+}
+
+/// transformers' `get_mscale`: how much YaRN scales cosines and sines (arXiv 2309.00071, section 3.4).
+inline double yarn_scale(double factor, double weight = 1.0) { return factor <= 1.0 ? 1.0 : 0.1 * weight * std::log(factor) + 1.0; }
+
+/// How much LongRoPE scales cosines and sines where a file does not say (arXiv 2402.13753).
+inline double longrope_scale(double factor, std::size_t original) {
+  return factor <= 1.0 ? 1.0 : std::sqrt(1.0 + std::log(factor) / std::log(static_cast<double>(original)));
+}
+
+/// Reads the rotary positions that one object of config.json describes.
+class rope_reader {
+ public:
+  /// `rotary`: numbers of each head that are rotated. `original`: transformers' default for the length before stretching; none: the
+  /// model's.
+  rope_reader(const json_value& config, std::size_t max_positions, std::size_t rotary, std::optional<std::size_t> original = {})
+      : config_(config), max_positions_(max_positions), rotary_(rotary), original_(original) {}
+
+  /// `theta`: where `scaling` has none.
+  rope_config read(const std::optional<json_value>& scaling, double theta) {
+    rope_config rope{.theta = theta};
+    if (!scaling) return rope;
+    scaling->allow_only({"type", "rope_type", "rope_theta", "factor", "original_max_position_embeddings", "low_freq_factor",
+                         "high_freq_factor", "beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim", "truncate",
+                         "partial_rotary_factor", "finetuned", "short_factor", "long_factor"},
+                        error_code::unsupported);
+    if (const auto inner = scaling->find("rope_theta")) rope.theta = positive(*inner);
+    const auto type = scaling->find("rope_type"), old_type = scaling->find("type");
+    if (type && old_type && type->string() != old_type->string()) old_type->refuse("the same as rope_type");
+    if (!type && !old_type) scaling->at("rope_type").refuse("a string");
+    read_kind(*scaling, type ? *type : *old_type, rope);
+    return rope;
+  }
+
+ private:
+  static double factor_of(const json_value& scaling) {
+    const double value = scaling.at("factor").number();
+    if (value < 1.0 || value > 1e6) scaling.at("factor").refuse("a number from 1 to a million");
+    return value;
+  }
+
+  /// The length before stretching, where the file says it: beside the object, which transformers prefers, or in it.
+  std::optional<std::size_t> original(const json_value& scaling) const {
+    if (const auto beside = config_.find("original_max_position_embeddings")) return positions_of(*beside);
+    if (original_) return original_;
+    const auto inside = scaling.find("original_max_position_embeddings");
+    return inside ? std::optional(positions_of(*inside)) : std::nullopt;
+  }
+
+  void read_kind(const json_value& scaling, const json_value& kind, rope_config& rope) const {
+    if (kind.string() == "linear") {
+      rope.scaling = rope_scaling::linear;
+      rope.factor = factor_of(scaling);
+    } else if (kind.string() == "llama3") {
+      read_llama3(scaling, rope);
+    } else if (kind.string() == "yarn") {
+      read_yarn(scaling, kind, rope);
+    } else if (kind.string() == "longrope" || kind.string() == "su") {
+      read_longrope(scaling, rope);
+    } else if (kind.string() != "default") {
+      kind.not_computed("default, linear, llama3, yarn or longrope");
+    }
+  }
+
+  void read_llama3(const json_value& scaling, rope_config& rope) const {
+    rope.scaling = rope_scaling::llama3;
+    rope.factor = factor_of(scaling);
+    const auto before = original(scaling);
+    rope.original_positions = before ? *before : positions_of(scaling.at("original_max_position_embeddings"));
+    rope.low_frequency = positive(scaling.at("low_freq_factor"));
+    rope.high_frequency = positive(scaling.at("high_freq_factor"));
+    if (rope.high_frequency <= rope.low_frequency) scaling.at("high_freq_factor").refuse("a number above low_freq_factor");
+  }
+
+  /// `kind` is the value that says "yarn": complaints about several keys together name it.
+  void read_yarn(const json_value& scaling, const json_value& kind, rope_config& rope) const {
+    const auto positive_or = [&](std::string_view key, double otherwise) {
+      const auto value = scaling.find(key);
+      return value ? positive(*value) : otherwise;
+    };
+    rope.scaling = rope_scaling::yarn;
+    const auto before = original(scaling);
+    rope.original_positions = before.value_or(max_positions_);
+    // As in transformers, a null factor is the ratio of the lengths.
+    rope.factor = scaling.find("factor") || !before ? factor_of(scaling) : ratio_to(rope.original_positions);
+    rope.beta_fast = positive_or("beta_fast", rope.beta_fast);
+    rope.beta_slow = positive_or("beta_slow", rope.beta_slow);
+    if (rope.beta_fast < rope.beta_slow) kind.refuse("beta_fast not below beta_slow");
+    if (rope.theta <= 1.0) kind.refuse("a rope_theta above 1 with yarn");
+    if (scaling.find("truncate")) rope.truncate = flag(scaling, "truncate");
+    const auto weight = scaling.find("mscale"), weight_all = scaling.find("mscale_all_dim");
+    const bool weighted = weight && weight_all && weight->number() != 0 && weight_all->number() != 0;
+    rope.attention_factor =
+        positive_or("attention_factor", weighted ? yarn_scale(rope.factor, weight->number()) / yarn_scale(rope.factor, weight_all->number())
+                                                 : yarn_scale(rope.factor));
+    if (!(std::isfinite(rope.attention_factor) && rope.attention_factor > 0)) kind.refuse("mscale and mscale_all_dim above 0");
+  }
+
+  void read_longrope(const json_value& scaling, rope_config& rope) const {
+    rope.scaling = rope_scaling::longrope;
+    const auto before = original(scaling);
+    rope.original_positions = before.value_or(max_positions_);
+    rope.divisors = divisors(scaling.at("short_factor"));
+    rope.long_divisors = divisors(scaling.at("long_factor"));
+    rope.factor = scaling.find("factor") ? factor_of(scaling) : ratio_to(rope.original_positions);
+    const auto given = scaling.find("attention_factor");
+    if (!given && rope.factor > 1.0 && rope.original_positions == 1) scaling.refuse("original_max_position_embeddings above 1");
+    rope.attention_factor = given ? positive(*given) : longrope_scale(rope.factor, rope.original_positions);
+  }
+
+  std::vector<double> divisors(const json_value& list) const {
+    std::vector<double> values;
+    for (const json_value& value : list.items()) values.push_back(positive(value));
+    if (values.size() != rotary_ / 2) list.refuse(std::to_string(rotary_ / 2) + " numbers, one a frequency");
+    return values;
+  }
+
+  double ratio_to(std::size_t original) const { return static_cast<double>(max_positions_) / static_cast<double>(original); }
+
+  const json_value& config_;
+  std::size_t max_positions_, rotary_;
+  std::optional<std::size_t> original_;
+};
+
+/// What describes rotary positions: transformers 4's `rope_scaling`, beside a top-level `rope_theta`, or transformers 5's
+/// `rope_parameters`, with everything inside; not both.
+struct rope_objects {
+  std::optional<json_value> old_style, new_style;
+
+  explicit rope_objects(const json_value& config) : old_style(config.find("rope_scaling")), new_style(config.find("rope_parameters")) {
+    if (old_style && new_style) old_style->refuse("one of rope_scaling and rope_parameters");
+  }
+};
+
+/// The rotary positions of most families. `original`: transformers' default for the length before stretching; none: the model's.
+inline void read_rope(const json_value& config, model_config& c, std::optional<std::size_t> original = {}) {
+  const rope_objects objects(config);
+  const auto& scaling = objects.new_style ? objects.new_style : objects.old_style;
+  const auto theta = config.find("rope_theta"), inner = scaling ? scaling->find("rope_theta") : std::nullopt;
+  if (theta && inner && inner->number() != positive(*theta)) inner->refuse("the same as the other rope_theta");
+  c.rope = rope_reader(config, c.max_positions, c.rotary_dim ? c.rotary_dim : c.head_dim, original)
+               .read(scaling, theta ? positive(*theta) : 10000.0);
+  if (c.rope.scaling == rope_scaling::yarn)  // Qwen's files give the length before stretching
+    c.max_positions = std::max(c.max_positions, static_cast<std::size_t>(static_cast<double>(c.rope.original_positions) * c.rope.factor));
+}
+
+/// The part of each head that is rotated, its first numbers.
+inline void read_partial_rotation(const json_value& factor, model_config& c) {
+  const double part = factor.number();
+  const auto rotary = part > 0 && part <= 1 ? static_cast<std::size_t>(static_cast<double>(c.head_dim) * part) : 0;
+  if (rotary < 2 || rotary % 2 != 0)
+    factor.refuse("a part of " + std::to_string(c.head_dim) + ", the width of a head, that is an even number");
+  if (rotary < c.head_dim) c.rotary_dim = rotary;
+}
+
+/// For families that rotate whole heads.
+inline void refuse_partial_rotation(const json_value& config) {
+  for (const auto& holder : {std::optional(config), config.find("rope_scaling"), config.find("rope_parameters")})
+    if (holder)
+      if (const auto factor = holder->find("partial_rotary_factor"); factor && factor->number() != 1.0) factor->not_computed("1");
+}
+
+/// The activation of the feed-forward's gate, by the key that names it; it must be this one.
+inline void expect_activation(const json_value& config, std::string_view key, std::string_view expected) {
+  if (const auto name = config.find(key); name && name->string() != expected) name->not_computed(expected);
+}
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace lazyprune

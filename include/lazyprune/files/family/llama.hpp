@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+// Llama 1 to 3, and the many models that are built like it.
+#pragma once
+
+#include <lazyprune/files/family/json_keys.hpp>
+#include <lazyprune/files/family/model_family.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+namespace families {
+
+inline constexpr model_family llama{
+    .name = "llama",
+    .model_type = "llama",
+    .architecture = "LlamaForCausalLM",
+    .gguf = "llama",
+    .max_positions = 2048,
+    .attention_bias = true,
+    .mlp_bias = true,
+    .interleaved = true,
+    .read_json =
+        [](const json_value& config, model_config& c) {
+          detail::expect_activation(config, "hidden_act", "silu");
+          detail::refuse_partial_rotation(config);
+          detail::refuse_windows(config);
+          detail::read_rope(config, c);
+        },
+};
+
+}  // namespace families
+}  // namespace v0
+}  // namespace lazyprune

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+// Phi 3, 3.5 and 4: a llama whose q, k and v, and whose gate and up, are stored as one. The long ones have LongRoPE, Phi-4-mini rotates a
+// part of each head only, and the first have a sliding window in every layer.
+#pragma once
+
+#include <lazyprune/files/family/gguf_keys.hpp>
+#include <lazyprune/files/family/json_keys.hpp>
+#include <lazyprune/files/family/model_family.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+namespace families {
+namespace phi3_files {
+
+inline constexpr std::string_view gguf_names[] = {"attention.sliding_window", "rope.scaling.attn_factor"};
+inline constexpr tensor_name tensors[] = {{"self_attn.qkv_proj", "attn_qkv"}, {"mlp.gate_up_proj", "ffn_up"}};
+
+inline void read_json(const json_value& config, model_config& c) {
+  detail::expect_activation(config, "hidden_act", "silu");
+  detail::refuse_flag(config, "attention_bias");
+  c.fused = true;
+  detail::read_windows(
+      config, detail::sliding_window(config, 0), [](std::size_t) { return true; }, c);
+
+  const auto scaling = config.find("rope_parameters") ? config.find("rope_parameters") : config.find("rope_scaling");
+  if (const auto inside = scaling ? scaling->find("partial_rotary_factor") : std::nullopt)
+    detail::read_partial_rotation(*inside, c);
+  else if (const auto beside = config.find("partial_rotary_factor"))
+    detail::read_partial_rotation(*beside, c);
+  detail::read_rope(config, c, 4096);
+  if (c.rope.scaling != rope_scaling::none && c.rope.scaling != rope_scaling::longrope)
+    (scaling->find("rope_type") ? scaling->at("rope_type") : scaling->at("type")).not_computed("default or longrope");
+}
+
+inline void read_gguf(const gguf_keys& file, model_config& c) {
+  c.fused = true;
+  // Files from before the key was written had a window that nobody can know.
+  const auto window = file.at("attention.sliding_window").whole_number(0, detail::most_positions);
+  if (window > 0) c.windows.assign(c.layers, static_cast<std::size_t>(window));
+  if (const auto factor = file.find("rope.scaling.attn_factor")) {
+    if (c.rope.scaling == rope_scaling::longrope)
+      c.rope.attention_factor = detail::positive(*factor);
+    else if (factor->number() != 1.0)
+      factor->not_computed("1, or tensors of LongRoPE");
+  }
+}
+
+}  // namespace phi3_files
+
+inline constexpr model_family phi3{
+    .name = "phi3",
+    .model_type = "phi3",
+    .architecture = "Phi3ForCausalLM",
+    .gguf = "phi3",
+    .max_positions = 4096,
+    .rms_epsilon = 1e-5,
+    .partial_rotation = true,
+    .gguf_keys = phi3_files::gguf_names,
+    .tensors = phi3_files::tensors,
+    .read_json = phi3_files::read_json,
+    .read_gguf = phi3_files::read_gguf,
+};
+
+}  // namespace families
+}  // namespace v0
+}  // namespace lazyprune

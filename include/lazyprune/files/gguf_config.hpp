@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: MIT
+// A model's shape by the metadata and tensors of its GGUF file, and its tensors' names there: what all families have, and what is a
+// family's own (files/family/). What we do not compute exactly is refused by its name, never ignored.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <lazyprune/core/error.hpp>
+#include <lazyprune/files/family/all.hpp>
+#include <lazyprune/files/family/gguf_keys.hpp>
+#include <lazyprune/files/family/json_keys.hpp>
+#include <lazyprune/files/gguf.hpp>
+#include <lazyprune/files/gguf_tokens.hpp>
+#include <lazyprune/model/config.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+
+/// The name that a tensor has in GGUF files, by the one that Hugging Face gives it; empty where it has none. `of_family`: the family's own
+/// names, which come before those that all have.
+inline std::string gguf_name_of(std::string_view name, std::span<const tensor_name> of_family = {}) {
+  constexpr tensor_name whole[] = {{"model.embed_tokens", "token_embd"}, {"model.norm", "output_norm"}, {"lm_head", "output"}};
+  constexpr tensor_name of_layer[] = {
+      {"input_layernorm", "attn_norm"},    {"self_attn.q_proj", "attn_q"},
+      {"self_attn.k_proj", "attn_k"},      {"self_attn.v_proj", "attn_v"},
+      {"self_attn.o_proj", "attn_output"}, {"self_attn.q_norm", "attn_q_norm"},
+      {"self_attn.k_norm", "attn_k_norm"}, {"post_attention_layernorm", "ffn_norm"},
+      {"mlp.gate_proj", "ffn_gate"},       {"mlp.up_proj", "ffn_up"},
+      {"mlp.down_proj", "ffn_down"},
+  };
+  const std::size_t end = std::min(name.rfind('.'), name.size());
+  const std::string_view kind = name.substr(end), stem = name.substr(0, end);  // ".weight" or ".bias"
+  for (const tensor_name& t : whole)
+    if (stem == t.hugging_face) return std::string(t.gguf).append(kind);
+  constexpr std::string_view layers = "model.layers.";
+  if (!stem.starts_with(layers)) return {};
+  const std::size_t dot = stem.find('.', layers.size());
+  if (dot == stem.npos) return {};
+  for (const std::span<const tensor_name> names : {of_family, std::span<const tensor_name>(of_layer)})
+    for (const tensor_name& t : names)
+      if (stem.substr(dot + 1) == t.hugging_face)
+        return std::string("blk.").append(stem.substr(layers.size(), dot - layers.size())).append(".").append(t.gguf).append(kind);
+  return {};
+}
+
+namespace detail {
+
+/// Reads the metadata of one architecture.
+class gguf_config_reader {
+ public:
+  gguf_config_reader(const model_family& family, std::span<const gguf_file> parts) : family_(family), keys_(parts, family.gguf) {}
+
+  model_config read() {
+    if (const auto type = keys_.file().find("general.type"); type && type->string() != "model") type->not_computed("model");
+    refuse_other_keys();
+    read_shape();
+    read_rope();
+    read_tokens();
+    const auto has = [&](std::string_view name) { return keys_.tensor(name) != nullptr; };
+    config_.tied = !has("output.weight");
+    config_.qkv_bias = has("blk.0.attn_q.bias");
+    config_.output_bias = has("blk.0.attn_output.bias");
+    config_.mlp_bias = has("blk.0.ffn_gate.bias");
+    family_.read_gguf(keys_, config_);
+    return std::move(config_);
+  }
+
+ private:
+  /// A key of the architecture that is none of these belongs to other arithmetic, unless it says no.
+  void refuse_other_keys() const {
+    constexpr std::string_view read_here[] = {"vocab_size",
+                                              "context_length",
+                                              "embedding_length",
+                                              "block_count",
+                                              "feed_forward_length",
+                                              "attention.head_count",
+                                              "attention.head_count_kv",
+                                              "attention.key_length",
+                                              "attention.value_length",
+                                              "attention.layer_norm_rms_epsilon",
+                                              "rope.dimension_count",
+                                              "rope.freq_base",
+                                              "rope.scaling.type",
+                                              "rope.scaling.factor",
+                                              "rope.scaling.original_context_length",
+                                              "rope.scaling.finetuned",
+                                              "rope.scale_linear",
+                                              "tensor_data_layout",
+                                              "attention.causal"};
+    const auto reads = [](const auto& names, std::string_view name) { return std::ranges::find(names, name) != std::end(names); };
+    for (const gguf_value& value : keys_.file().values_under(keys_.key(""))) {
+      const std::string_view name = value.key().substr(keys_.architecture().size() + 1);
+      if (!reads(read_here, name) && !reads(family_.gguf_keys, name) && !value.says_no())
+        value.not_computed("no such key: it is not computed here");
+    }
+    if (const auto causal = keys_.find("attention.causal"); causal && !causal->boolean()) causal->not_computed("true");
+  }
+
+  void read_shape() {
+    model_config& c = config_;
+    c.family = family_.name;
+    c.hidden = keys_.size("embedding_length");
+    c.layers = keys_.size("block_count", 4096);
+    c.max_positions = keys_.size("context_length", std::size_t{1} << 30);
+    c.n_heads = keys_.size("attention.head_count");
+    c.ffn = keys_.size("feed_forward_length");
+    c.n_kv_heads = keys_.size_if("attention.head_count_kv").value_or(c.n_heads);
+    if (c.n_heads % c.n_kv_heads != 0)
+      keys_.find("attention.head_count_kv")->refuse("a divisor of attention.head_count, " + std::to_string(c.n_heads));
+    const auto head_dim = keys_.size_if("attention.key_length");
+    if (!head_dim && c.hidden % c.n_heads != 0)
+      keys_.find("attention.head_count")->refuse("a divisor of embedding_length, " + std::to_string(c.hidden));
+    c.head_dim = head_dim.value_or(c.hidden / c.n_heads);
+    if (c.head_dim % 2 != 0)
+      throw error(keys_.file().name(), "metadata: " + keys_.key("attention.key_length"), "an even number, for rotary positions",
+                  std::to_string(c.head_dim));
+    for (const std::string_view same : {"attention.value_length", "rope.dimension_count"})
+      if (const auto value = keys_.find(same); value && value->whole_number() != c.head_dim) {
+        const std::uint64_t found = value->whole_number();
+        if (same == "attention.value_length" || !family_.partial_rotation)
+          value->not_computed(std::to_string(c.head_dim) + ", the width of a head");
+        if (found < 2 || found > c.head_dim || found % 2 != 0) value->refuse("an even number up to " + std::to_string(c.head_dim));
+        c.rotary_dim = static_cast<std::size_t>(found);
+      }
+    c.rms_epsilon = positive(keys_.at("attention.layer_norm_rms_epsilon"));
+  }
+
+  void read_rope() {
+    rope_config& rope = config_.rope;
+    const std::size_t half = (config_.rotary_dim ? config_.rotary_dim : config_.head_dim) / 2;
+    if (const auto theta = keys_.find("rope.freq_base")) rope.theta = positive(*theta);
+    read_scaling(rope);
+    rope.divisors = keys_.divisors("rope_freqs.weight", half);  // what Llama 3's scaling comes to
+    if (rope.scaling == rope_scaling::yarn && !rope.divisors.empty())
+      keys_.refuse_tensor("rope_freqs.weight", "no such tensor beside yarn", "one", error_code::unsupported);
+    read_longrope(rope, half);
+  }
+
+  void read_scaling(rope_config& rope) {
+    const auto type = keys_.find("rope.scaling.type"), old_factor = keys_.find("rope.scale_linear"),
+               factor = keys_.find("rope.scaling.factor");
+    const auto& stated = factor ? factor : old_factor;
+    const bool scales = stated && stated->number() != 0.0 && stated->number() != 1.0;  // 0 stands for none
+    const std::string_view kind = type ? type->string() : scales ? "linear" : "none";  // a factor alone is linear, as llama.cpp reads it
+    if (kind == "linear" || kind == "yarn") {
+      const gguf_value of = stated ? *stated : keys_.at("rope.scaling.factor");
+      rope.factor = of.number();
+      if (rope.factor < 1.0 || rope.factor > 1e6) of.refuse("a number from 1 to a million");
+      rope.scaling = kind == "linear" ? rope_scaling::linear : rope_scaling::yarn;
+    } else if (kind != "none" && kind != "longrope") {
+      type->not_computed("none, linear, yarn or longrope");
+    }
+    if (rope.scaling == rope_scaling::yarn) {
+      if (rope.theta <= 1.0) keys_.find("rope.freq_base")->refuse("a number above 1 with yarn");
+      rope.original_positions = keys_.size_if("rope.scaling.original_context_length", most_positions).value_or(config_.max_positions);
+      rope.attention_factor = yarn_scale(rope.factor);
+      config_.max_positions =
+          std::max(config_.max_positions, static_cast<std::size_t>(static_cast<double>(rope.original_positions) * rope.factor));
+    }
+  }
+
+  /// Two tensors say that it is LongRoPE; the type of the scaling need not.
+  void read_longrope(rope_config& rope, std::size_t half) {
+    constexpr std::string_view names[] = {"rope_factors_short.weight", "rope_factors_long.weight"};
+    const auto type = keys_.find("rope.scaling.type");
+    const bool named = type && type->string() == "longrope";
+    for (const std::string_view name : names)
+      if (!keys_.tensor(name)) {
+        if (named || keys_.tensor(names[0]) || keys_.tensor(names[1])) keys_.refuse_tensor(name, "one, for LongRoPE", "none");
+        return;
+      }
+    if (rope.scaling != rope_scaling::none || !rope.divisors.empty())
+      keys_.refuse_tensor(names[0], "no such tensor beside another scaling", "one", error_code::unsupported);
+    rope.scaling = rope_scaling::longrope;
+    rope.divisors = keys_.divisors(names[0], half);
+    rope.long_divisors = keys_.divisors(names[1], half);
+    const std::string original = "rope.scaling.original_context_length";
+    rope.original_positions = keys_.size(original, most_positions);
+    rope.factor = static_cast<double>(config_.max_positions) / static_cast<double>(rope.original_positions);
+    if (rope.factor > 1.0 && rope.original_positions == 1) keys_.at(original).refuse("a length above 1");
+    rope.attention_factor = longrope_scale(rope.factor, rope.original_positions);
+  }
+
+  /// The vocabulary, and the ids that begin and end a text.
+  void read_tokens() {
+    constexpr std::size_t most_tokens = std::size_t{1} << 24;
+    const auto tokens = keys_.file().find("tokenizer.ggml.tokens");
+    const stored_tensor* const embedding = keys_.tensor("token_embd.weight");
+    std::vector<std::string_view> pieces;
+    if (tokens) pieces = tokens->strings();
+    if (tokens && (pieces.empty() || pieces.size() > most_tokens)) tokens->refuse("1 to " + std::to_string(most_tokens) + " tokens");
+    config_.vocabulary = tokens ? pieces.size() : keys_.size_if("vocab_size", most_tokens).value_or(0);
+    if (config_.vocabulary == 0 && embedding && embedding->shape.size() == 2 && embedding->shape[0] <= most_tokens)
+      config_.vocabulary = embedding->shape[0];
+
+    if (const auto kind = keys_.file().find("tokenizer.ggml.model"); kind && kind->string() != "llama" && kind->string() != "gpt2")
+      kind->not_computed("llama or gpt2");
+    const auto numbers_of = [&](std::string_view name) {
+      const auto value = keys_.file().find(name);
+      std::vector<double> numbers;
+      if (!value) return numbers;
+      numbers = value->numbers();
+      if (numbers.size() != config_.vocabulary) value->refuse(std::to_string(config_.vocabulary) + " numbers, one a token");
+      return numbers;
+    };
+    numbers_of("tokenizer.ggml.scores");
+    const std::vector<double> types = numbers_of("tokenizer.ggml.token_type");
+
+    const auto named = [&](std::string_view key) { return gguf_token_id(keys_.file(), key, config_.vocabulary); };
+    const auto [bos, eos, eot, eom] = gguf_named_tokens;
+    if (const auto id = named(bos)) config_.bos.push_back(*id);
+    const auto end = [&](token_id id) {
+      if (std::ranges::find(config_.eos, id) == config_.eos.end()) config_.eos.push_back(id);
+    };
+    for (const std::string_view key : {eos, eot, eom})
+      if (const auto id = named(key)) end(*id);
+    for (std::size_t i = 0; i < std::min(pieces.size(), types.size()); ++i)
+      if (ends_turn(pieces[i], types[i])) end(static_cast<token_id>(i));
+  }
+
+  const model_family& family_;
+  gguf_keys keys_;
+  model_config config_;
+};
+
+}  // namespace detail
+
+/// Throws `error` where a key is missing, out of its range, or asks for what is not computed.
+inline model_config model_config_of(std::span<const gguf_file> parts) {
+  const gguf_value architecture = parts[0].at("general.architecture");
+  const model_family* const family = find_family(&model_family::gguf, architecture.string());
+  if (!family) architecture.not_computed(family_names(&model_family::gguf));
+  return detail::gguf_config_reader(*family, parts).read();
+}
+
+}  // namespace v0
+}  // namespace lazyprune

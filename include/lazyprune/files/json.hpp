@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: MIT
+// JSON from files that nobody vouches for: parsed strictly, and read by getters whose errors name the file and the place in it.
+// Beyond what the grammar refuses, these are refused: a key twice in one object, nesting deeper than 64, numbers that overflow, a byte
+// order mark, and more bytes than the caller allows.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <lazyprune/core/error.hpp>
+#include <lazyprune/files/utf8.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+
+namespace detail {
+
+/// What all our readers of JSON refuse alike. Derived classes say what to do with the values.
+class strict_json : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  strict_json(std::string_view file, std::string_view where) : file_(file), where_(where) {}
+
+  bool parse_error(std::size_t at, const std::string&, const nlohmann::json::exception& problem) override {
+    // "[json.exception...] parse error at line 1, column 2: syntax error while parsing value - invalid literal; last read: ..."
+    std::string_view found = problem.what();
+    for (const std::string_view before : {"] ", " - "})
+      if (const std::size_t end = found.find(before); end != found.npos) found.remove_prefix(end + before.size());
+    fail("byte " + std::to_string(at == 0 ? 0 : at - 1), "JSON", printable(found));
+  }
+  bool binary(nlohmann::json::binary_t&) override { fail("", "JSON", "binary data"); }  // not in the text form
+
+ protected:
+  [[noreturn]] void fail(const std::string& at, std::string_view expected, std::string_view found) const {
+    throw error(file_, where_.empty() || at.empty() ? where_ + at : where_ + ": " + at, expected, found);
+  }
+  void enter() {
+    if (++depth_ > 64) fail("", "JSON of at most 64 levels", "more");
+  }
+  void leave() { --depth_; }
+  std::size_t depth() const { return depth_; }
+
+ private:
+  std::string file_, where_;
+  std::size_t depth_ = 0;
+};
+
+/// Runs the text through the reader, which throws at the first fault. No recursion, whatever the text.
+inline void parse_strictly(std::string_view text, strict_json& reader, std::string_view file, std::string_view where = {}) {
+  const std::string at = where.empty() ? "" : std::string(where) + ": ";
+  if (const std::size_t nul = text.find('\0'); nul != text.npos)  // to the parser it would be the end of the text
+    throw error(file, at + "byte " + std::to_string(nul), "JSON", "a zero byte");
+  if (text.starts_with("\xef\xbb\xbf")) throw error(file, at + "byte 0", "JSON", "a byte order mark");
+  nlohmann::json::sax_parse(text.begin(), text.end(), &reader);
+}
+
+class json_builder : public strict_json {
+ public:
+  using strict_json::strict_json;
+
+  nlohmann::json take() { return std::move(root_); }
+
+  bool null() override { return put(nullptr); }
+  bool boolean(bool value) override { return put(value); }
+  bool number_integer(std::int64_t value) override { return put(value); }
+  bool number_unsigned(std::uint64_t value) override { return put(value); }
+  bool number_float(double value, const std::string&) override { return put(value); }
+  bool string(std::string& value) override { return put(std::move(value)); }
+  bool start_object(std::size_t) override { return open(nlohmann::json::object()); }
+  bool start_array(std::size_t) override { return open(nlohmann::json::array()); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+  bool key(std::string& name) override {
+    const auto [at, fresh] = open_.back()->emplace(name, nullptr);
+    if (!fresh) fail(printable(name), "the key once", "it twice in one object");
+    member_ = &*at;
+    return true;
+  }
+
+ private:
+  bool put(nlohmann::json value) {
+    place(std::move(value));
+    return true;
+  }
+  bool open(nlohmann::json value) {
+    enter();
+    open_.push_back(place(std::move(value)));
+    return true;
+  }
+  bool close() {
+    open_.pop_back();
+    leave();
+    return true;
+  }
+  nlohmann::json* place(nlohmann::json value) {
+    if (open_.empty()) return &(root_ = std::move(value));
+    if (open_.back()->is_object()) return &(*member_ = std::move(value));
+    open_.back()->push_back(std::move(value));
+    return &open_.back()->back();
+  }
+
+  nlohmann::json root_;
+  std::vector<nlohmann::json*> open_;  // from the root to the innermost object or array
+  nlohmann::json* member_ = nullptr;   // of the innermost object: where the value of the last key goes
+};
+
+}  // namespace detail
+
+/// A value in a JSON text. It knows its place, and keeps the whole text's values alive. The getters throw where the value is of
+/// another kind: "FILE: rope_scaling.factor: expected a number, found "two"".
+class json_value {
+ public:
+  /// `where` stands before every place in errors: "line 3" of a file with many texts. Throws `error` where the text has more than
+  /// `limit` bytes, or is not strict JSON.
+  static json_value parse(std::string_view text, std::string_view file, std::size_t limit, std::string_view where = {}) {
+    if (text.size() > limit) throw error(file, where, "at most " + std::to_string(limit) + " bytes", std::to_string(text.size()));
+    detail::json_builder builder(file, where);
+    detail::parse_strictly(text, builder, file, where);
+    auto whole = std::make_shared<const document>(document{std::string(file), std::string(where), builder.take()});
+    const nlohmann::json* const root = &whole->root;
+    return {std::move(whole), root, std::string(where)};
+  }
+
+  const std::string& file() const { return whole_->file; }
+  const std::string& place() const { return place_; }
+  bool is_null() const { return value_->is_null(); }
+  bool is_array() const { return value_->is_array(); }
+  bool is_string() const { return value_->is_string(); }
+  bool is_number() const { return value_->is_number(); }
+
+  /// Whether this object has such a member, be it null.
+  bool has(std::string_view key) const {
+    need(value_->is_object(), "an object");
+    return value_->contains(key);
+  }
+  /// The member of this object; none where it is missing or null.
+  std::optional<json_value> find(std::string_view key) const {
+    need(value_->is_object(), "an object");
+    const auto at = value_->find(key);
+    if (at == value_->end() || at->is_null()) return std::nullopt;
+    return member(key, *at);
+  }
+  /// The member of this object, which must be there.
+  json_value at(std::string_view key) const {
+    need(value_->is_object(), "an object");
+    const auto at = value_->find(key);
+    if (at == value_->end()) fail("the key " + in_quotes(key), "none");
+    return member(key, *at);
+  }
+  /// Throws, with this code, where this object has any other key.
+  void allow_only(std::initializer_list<std::string_view> keys, error_code code = error_code::bad_input) const {
+    for (const auto& [key, value] : members())
+      if (std::find(keys.begin(), keys.end(), key) == keys.end()) value.refuse("no such key", code);
+  }
+
+  /// How many members this object has, or how many items this array; 0 for anything else.
+  std::size_t size() const { return value_->is_structured() ? value_->size() : 0; }
+  /// Calls with(key, value) for each member of this object, or with(value) for each item of this array: those of large ones are best taken
+  /// one at a time.
+  template <class With>
+  void each_member(const With& with) const {
+    need(value_->is_object(), "an object");
+    for (const auto& [key, value] : value_->get_ref<const nlohmann::json::object_t&>()) with(key, member(key, value));
+  }
+  template <class With>
+  void each_item(const With& with) const {
+    need(value_->is_array(), "an array");
+    std::size_t at = 0;
+    for (const nlohmann::json& value : *value_) with(json_value(whole_, &value, place_ + '[' + std::to_string(at++) + ']'));
+  }
+  std::vector<std::pair<std::string, json_value>> members() const {
+    std::vector<std::pair<std::string, json_value>> all;
+    each_member([&](const std::string& key, json_value value) { all.emplace_back(key, std::move(value)); });
+    return all;
+  }
+  std::vector<json_value> items() const {
+    std::vector<json_value> all;
+    each_item([&](json_value value) { all.push_back(std::move(value)); });
+    return all;
+  }
+
+  bool boolean() const {
+    need(value_->is_boolean(), "true or false");
+    return value_->get<bool>();
+  }
+  const std::string& string() const {
+    need(value_->is_string(), "a string");
+    return value_->get_ref<const std::string&>();
+  }
+  /// A whole number without sign, point or exponent.
+  std::uint64_t whole_number(std::uint64_t least = 0, std::uint64_t most = std::uint64_t{1} << 63) const {
+    const bool fits = value_->is_number_unsigned() && value_->get<std::uint64_t>() >= least && value_->get<std::uint64_t>() <= most;
+    need(fits, "a whole number from " + std::to_string(least) + " to " + std::to_string(most));
+    return value_->get<std::uint64_t>();
+  }
+  /// Any number; all that were parsed are finite.
+  double number() const {
+    need(value_->is_number(), "a number");
+    return value_->get<double>();
+  }
+
+  /// Refuses the value, in the words of its getters.
+  [[noreturn]] void refuse(std::string_view expected, error_code code = error_code::bad_input) const {
+    fail(expected, describe(*value_), code);
+  }
+  /// Refuses what the value means, which is sound and not computed here.
+  [[noreturn]] void not_computed(std::string_view expected) const { refuse(expected, error_code::unsupported); }
+
+ private:
+  struct document {
+    std::string file, where;
+    nlohmann::json root;
+  };
+
+  json_value(std::shared_ptr<const document> whole, const nlohmann::json* value, std::string place)
+      : whole_(std::move(whole)), value_(value), place_(std::move(place)) {}
+
+  json_value member(std::string_view key, const nlohmann::json& value) const {
+    return {whole_, &value, (place_.empty() ? "" : place_ + (place_ == whole_->where ? ": " : ".")) + printable(key)};
+  }
+
+  static std::string describe(const nlohmann::json& value) {
+    if (value.is_string()) return in_quotes(value.get_ref<const std::string&>());
+    if (value.is_object()) return "an object";
+    if (value.is_array()) return "an array";
+    return value.dump();
+  }
+
+  void need(bool holds, std::string_view expected) const {
+    if (!holds) refuse(expected);
+  }
+  [[noreturn]] void fail(std::string_view expected, std::string_view found, error_code code = error_code::bad_input) const {
+    throw error(whole_->file, place_, expected, found, code);
+  }
+
+  std::shared_ptr<const document> whole_;
+  const nlohmann::json* value_;
+  std::string place_;
+};
+
+}  // namespace v0
+}  // namespace lazyprune

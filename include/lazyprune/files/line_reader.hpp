@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+// The lines of a file, a pipe or stdin, one after the other: no more than one line is held.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <sys/stat.h>
+
+#include <lazyprune/core/error.hpp>
+#include <lazyprune/files/descriptor.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+
+class line_reader {
+ public:
+  /// "-" is stdin. Lines may have `limit` bytes. Throws `error` where there is no such file, it cannot be opened, or is a
+  /// directory.
+  explicit line_reader(const std::filesystem::path& path, std::size_t limit = std::size_t{1} << 28)
+      : name_(path == "-" ? "stdin" : path.string()), limit_(limit) {
+    if (path != "-") file_ = open_file(path, O_RDONLY, name_, "a file that can be read");
+    struct stat status {};
+    if (::fstat(descriptor(), &status) != 0) throw error(name_, "", "a file to read", reason_of(errno), error_code::io);
+    if (S_ISDIR(status.st_mode)) throw error(name_, "", "a file to read", "a directory");
+  }
+
+  /// The next line without its end; none after the last. What follows the last end of line is a line, unless it is empty. Throws `error`
+  /// where the line is too long (the one after it comes next), one of code io where reading fails.
+  std::optional<std::string> next() {
+    std::string line;
+    bool any = false, too_long = false;
+    ++number_;
+    for (;;) {
+      if (rest_.empty() && !fill()) break;
+      any = true;
+      const std::size_t end = rest_.find('\n');
+      const std::string_view piece = rest_.substr(0, end);
+      too_long = too_long || line.size() + piece.size() > limit_;
+      if (!too_long) line += piece;
+      rest_.remove_prefix(end == rest_.npos ? rest_.size() : end + 1);
+      if (end != rest_.npos) break;
+    }
+    if (too_long) throw error(name_, "line " + std::to_string(number_), "at most " + std::to_string(limit_) + " bytes", "more");
+    if (any) return line;
+    return std::nullopt;
+  }
+
+  /// The number of the last line given or complained of, from 1.
+  std::size_t number() const { return number_; }
+  const std::string& name() const { return name_; }
+
+ private:
+  int descriptor() const { return file_.get() >= 0 ? file_.get() : STDIN_FILENO; }
+
+  bool fill() {
+    buffer_.resize(std::size_t{1} << 16);
+    const auto got = repeat_if_interrupted([&] { return ::read(descriptor(), buffer_.data(), buffer_.size()); });
+    if (got < 0) throw error(name_, "line " + std::to_string(number_), "to read it", reason_of(errno), error_code::io);
+    rest_ = std::string_view(buffer_).substr(0, static_cast<std::size_t>(got));
+    return got > 0;
+  }
+
+  std::string name_;
+  std::size_t limit_;
+  file_descriptor file_;  // none: stdin
+  std::string buffer_;
+  std::string_view rest_;  // of the buffer
+  std::size_t number_ = 0;
+};
+
+}  // namespace v0
+}  // namespace lazyprune

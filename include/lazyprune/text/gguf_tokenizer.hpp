@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+// The vocabulary in a GGUF file's metadata: SentencePiece's BPE ("llama") or byte-level BPE ("gpt2"). Others are refused by name.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <lazyprune/core/error.hpp>
+#include <lazyprune/core/types.hpp>
+#include <lazyprune/files/gguf.hpp>
+#include <lazyprune/files/gguf_tokens.hpp>
+#include <lazyprune/files/utf8.hpp>
+#include <lazyprune/text/sentencepiece_model.hpp>
+#include <lazyprune/text/tokenizer.hpp>
+#include <lazyprune/text/tokenizer/added_tokens.hpp>
+#include <lazyprune/text/tokenizer/bpe.hpp>
+#include <lazyprune/text/tokenizer/named_words.hpp>
+#include <lazyprune/text/tokenizer/post_processor.hpp>
+#include <lazyprune/text/tokenizer/unicode.hpp>
+#include <lazyprune/text/tokenizer/vocabulary.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+
+namespace detail {
+
+inline bool gguf_flag(const gguf_file& file, std::string_view key, bool otherwise) {
+  const auto value = file.find(key);
+  return value ? value->boolean() : otherwise;
+}
+
+/// Makes control pieces of the user-defined ones that begin and end texts and turns: a user's text must never become one of them.
+inline void guard_turns(const gguf_file& file, std::vector<sentencepiece>& pieces) {
+  const auto guard = [](sentencepiece& piece) {
+    if (piece.type == piece_type::user_defined) piece.type = piece_type::control;
+  };
+  for (const std::string_view key : gguf_named_tokens)
+    if (const auto id = gguf_token_id(file, key, pieces.size())) guard(pieces[*id]);
+  for (sentencepiece& piece : pieces)
+    if (marks_turn(piece.text)) guard(piece);
+}
+
+/// All tokens of the vocabulary; `needs_scores`: without a score or a type, they are refused, else they have none and are normal.
+inline std::vector<sentencepiece> gguf_pieces(const gguf_file& file, bool needs_scores) {
+  const gguf_value tokens = file.at("tokenizer.ggml.tokens");
+  const std::vector<std::string_view> texts = tokens.strings();
+  if (texts.empty() || texts.size() > vocabulary::most_ids) tokens.refuse("1 to " + std::to_string(vocabulary::most_ids) + " tokens");
+  const auto numbers = [&](std::string_view key) {
+    const auto value = needs_scores ? file.at(key) : file.find(key);
+    std::vector<double> all = value ? value->numbers() : std::vector<double>{};
+    if (value && all.size() != texts.size()) value->refuse(std::to_string(texts.size()) + " numbers, one a token");
+    return all;
+  };
+  const std::vector<double> scores = numbers("tokenizer.ggml.scores"), types = numbers("tokenizer.ggml.token_type");
+  std::vector<sentencepiece> pieces;
+  pieces.reserve(texts.size());
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    const auto fail = [&](std::string_view expected, std::string_view found) {
+      throw error(file.name(), "token " + std::to_string(i), expected, found);
+    };
+    const double score = scores.empty() ? 0 : scores[i], type = types.empty() ? 1 : types[i];
+    if (texts[i].empty() || utf8_end(texts[i]) != texts[i].size()) fail("a text in UTF-8", in_quotes(texts[i]));
+    if (!std::isfinite(score)) fail("a finite score", std::to_string(score));
+    if (!(type >= 1 && type <= 6)) fail("a type from 1 to 6", std::to_string(type));
+    pieces.push_back({std::string(texts[i]), static_cast<float>(score), static_cast<piece_type>(type)});
+  }
+  guard_turns(file, pieces);
+  return pieces;
+}
+
+inline tokenizer gguf_sentencepiece_of(const gguf_file& file) {
+  if (gguf_flag(file, "tokenizer.ggml.add_eos_token", false)) file.at("tokenizer.ggml.add_eos_token").not_computed("false");
+  if (const auto map = file.find("tokenizer.ggml.precompiled_charsmap"); map && map->size() > 0) map->not_computed("none");
+  sentencepiece_model model;
+  model.pieces = gguf_pieces(file, true);
+  for (const sentencepiece& piece : model.pieces) model.byte_fallback = model.byte_fallback || piece.type == piece_type::byte;
+  // No key says what Phi 3's own tokenizer.json does: most of its control tokens take the line break that its template writes behind them.
+  if (const auto family = file.find("general.architecture"); family && family->string() == "phi3")
+    for (sentencepiece& piece : model.pieces)
+      piece.rstrip = piece.type == piece_type::control && piece.text != "<s>" && piece.text != "<|endoftext|>";
+  model.add_dummy_prefix = gguf_flag(file, "tokenizer.ggml.add_space_prefix", true);
+  model.remove_extra_whitespaces = gguf_flag(file, "tokenizer.ggml.remove_extra_whitespaces", false);
+  check_pieces(model, file.name());
+  const auto name = [&](std::string_view key, std::string& piece) {
+    if (const auto id = gguf_token_id(file, key, model.pieces.size())) piece = model.pieces[*id].text;
+  };
+  name("tokenizer.ggml.bos_token_id", model.bos_piece);
+  name("tokenizer.ggml.eos_token_id", model.eos_piece);
+  const bool adds_bos = gguf_flag(file, "tokenizer.ggml.add_bos_token", true);
+  return tokenizer(std::move(model), adds_bos);
+}
+
+/// Each merge is two pieces with a space between.
+inline void read_gguf_merges(const gguf_file& file, bpe& model) {
+  const gguf_value list = file.at("tokenizer.ggml.merges");
+  const std::vector<std::string_view> merges = list.strings();
+  model.reserve(merges.size());
+  for (std::size_t i = 0; i < merges.size(); ++i) {
+    const auto place = [i] { return "metadata: tokenizer.ggml.merges: merge " + std::to_string(i); };
+    const std::size_t space = merges[i].find(' ');
+    if (space == merges[i].npos || merges[i].find(' ', space + 1) != merges[i].npos)
+      throw error(file.name(), place(), "two pieces with a space between", in_quotes(merges[i]));
+    try {
+      model.merge(merges[i].substr(0, space), merges[i].substr(space + 1));
+    } catch (const error& fault) {
+      throw error(file.name(), place(), fault.expected(), fault.found(), fault.code());
+    }
+  }
+}
+
+/// The tokens that come before and behind a text.
+inline post_processor gguf_tokens_around(const gguf_file& file, bool adds_bos, std::optional<token_id> bos, std::optional<token_id> eos) {
+  post_processor around;
+  const auto add = [&](std::string_view which, bool otherwise, std::optional<token_id> id, std::vector<token_id>& to) {
+    if (!gguf_flag(file, "tokenizer.ggml.add_" + std::string(which) + "_token", otherwise)) return;
+    if (!id) throw error(file.name(), "metadata", "the key \"tokenizer.ggml." + std::string(which) + "_token_id\"", "none");
+    to.push_back(*id);
+  };
+  add("bos", adds_bos, bos, around.before);
+  add("eos", false, eos, around.after);
+  return around;
+}
+
+inline tokenizer gguf_byte_level_of(const gguf_file& file, const unicode* characters) {
+  const gguf_value pre = file.at("tokenizer.ggml.pre");
+  const named_words* const how = find_named_words(pre.string());
+  if (!how) pre.not_computed("a way to split texts into words that is known here");
+  if (!characters) pre.not_computed("none that needs regular expressions, in a build without PCRE2 and utf8proc");
+  std::vector<sentencepiece> tokens = gguf_pieces(file, false);
+  const auto bos = gguf_token_id(file, "tokenizer.ggml.bos_token_id", tokens.size()),
+             eos = gguf_token_id(file, "tokenizer.ggml.eos_token_id", tokens.size());
+  post_processor around = gguf_tokens_around(file, how->adds_bos, bos, eos);
+
+  std::vector<added_token> added;
+  std::vector<std::optional<std::string>> pieces;
+  pieces.reserve(tokens.size());
+  for (token_id id = 0; id < tokens.size(); ++id) {
+    const piece_type type = tokens[id].type;
+    const bool special = type == piece_type::control || type == piece_type::unknown;
+    if (special || type == piece_type::user_defined) added.push_back({.text = tokens[id].text, .id = id, .special = special});
+    pieces.emplace_back(std::move(tokens[id].text));
+  }
+  bpe_options options;
+  options.ignore_merges = how->ignore_merges;
+  const auto of_tokens = [&](const auto& make) {
+    try {
+      return make();
+    } catch (const error& fault) {
+      if (!fault.file().empty()) throw;
+      throw error(file.name(), "metadata: tokenizer.ggml.tokens", fault.expected(), fault.found(), fault.code());
+    }
+  };
+  bpe model = of_tokens([&] { return bpe(vocabulary(std::move(pieces)), options); });
+  read_gguf_merges(file, model);
+  return of_tokens(
+      [&] { return tokenizer(byte_level_pipeline(*how, *characters, std::move(model), std::move(added), std::move(around)), bos, eos); });
+}
+
+}  // namespace detail
+
+/// Returns none where the file has no vocabulary. `characters`: see parse_tokenizer_json; SentencePiece needs none. Throws `error` where it
+/// cannot be used.
+inline std::optional<tokenizer> gguf_tokenizer_of(const gguf_file& file, const unicode* characters = nullptr) {
+  const auto kind = file.find("tokenizer.ggml.model");
+  if (!kind) return std::nullopt;
+  if (kind->string() == "llama") return detail::gguf_sentencepiece_of(file);
+  if (kind->string() == "gpt2") return detail::gguf_byte_level_of(file, characters);
+  kind->not_computed("llama or gpt2");
+}
+
+}  // namespace v0
+}  // namespace lazyprune

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+// strftime_now: the time a template is told, and how it writes it (in the C locale).
+#pragma once
+
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <ctime>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include <lazyprune/core/error.hpp>
+#include <lazyprune/files/utf8.hpp>
+#include <lazyprune/text/jinja/budget.hpp>
+#include <lazyprune/text/jinja/characters.hpp>
+#include <lazyprune/text/jinja/tagged_text.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+namespace jinja {
+
+/// The local time; or, where `source_date_epoch` is not null (the environment's SOURCE_DATE_EPOCH), that many seconds after 1970 in UTC.
+inline std::tm template_time(const char* source_date_epoch) {
+  std::tm parts{};
+  if (!source_date_epoch) {
+    const std::time_t now = std::time(nullptr);
+    ::localtime_r(&now, &parts);
+    return parts;
+  }
+  std::int64_t seconds = 0;
+  const char* const last = source_date_epoch + std::strlen(source_date_epoch);
+  const auto [end, fault] = std::from_chars(source_date_epoch, last, seconds);
+  constexpr std::int64_t year_10000 = 253402300800;
+  if (fault != std::errc{} || end != last || seconds < 0 || seconds >= year_10000)
+    throw error("SOURCE_DATE_EPOCH", "", "seconds since 1970, of a year below 10000", in_quotes(source_date_epoch));
+  const auto time = static_cast<std::time_t>(seconds);
+  ::gmtime_r(&time, &parts);
+  return parts;
+}
+
+/// strftime, whose directives may have glibc's flags (%-d); the text is the template's own where the format is.
+inline tagged_text written_time(const std::tm& time, const tagged_text& format, budget& work) {
+  const std::string_view form = format.bytes();
+  std::string out;
+  for (std::size_t at = 0; at < form.size();) {
+    const std::size_t percent = std::min(form.find('%', at), form.size());
+    work.write(percent - at + 32);
+    out.append(form.substr(at, percent - at));
+    if (percent == form.size()) break;
+    std::size_t end = percent + 1;
+    if (end < form.size() && std::string_view("-_0^#").find(form[end]) != std::string_view::npos) ++end;
+    constexpr std::string_view known = "aAbBcCdDeFgGhHIjklmMnpPrRsStTuUVwWxXyYzZ%";
+    if (end == form.size() || (known.find(form[end]) == known.npos && form[end] != 'f'))
+      refuse("a directive of strftime", in_quotes(form.substr(percent, end + 1 - percent)), error_code::unsupported);
+    ++end;
+    if (form[end - 1] == 'f') {
+      out += "000000";  // of a second: the clock counts whole ones
+    } else {
+      char buffer[128];
+      const std::string directive(form.substr(percent, end - percent));
+      out.append(buffer, std::strftime(buffer, sizeof buffer, directive.c_str(), &time));
+    }
+    at = end;
+  }
+  return {out, format.trusted()};
+}
+
+}  // namespace jinja
+}  // namespace v0
+}  // namespace lazyprune

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+// Finding a text in a text in linear time, whatever the two are (Knuth, Morris, Pratt).
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+#include <lazyprune/text/jinja/budget.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+namespace jinja {
+
+class searcher {
+ public:
+  /// The needle must outlive it.
+  searcher(std::string_view needle, budget& work) : needle_(needle) {
+    if (needle.size() <= shortest) return;
+    work.write(needle.size() * sizeof(std::size_t));
+    borders_.resize(needle.size());
+    for (std::size_t i = 1, border = 0; i < needle.size(); ++i) {
+      while (border > 0 && needle[i] != needle[border]) border = borders_[border - 1];
+      if (needle[i] == needle[border]) ++border;
+      borders_[i] = border;
+    }
+  }
+
+  /// Where the needle first begins at or after `from`; npos where it does not. An empty one is found everywhere up to the end.
+  std::size_t find(std::string_view text, std::size_t from = 0) const {
+    if (borders_.empty()) return text.find(needle_, from);
+    for (std::size_t i = from, matched = 0; i < text.size(); ++i) {
+      while (matched > 0 && text[i] != needle_[matched]) matched = borders_[matched - 1];
+      if (text[i] == needle_[matched]) ++matched;
+      if (matched == needle_.size()) return i + 1 - matched;
+    }
+    return std::string_view::npos;
+  }
+
+ private:
+  static constexpr std::size_t shortest = 16;  // up to here trying every place is fast enough
+
+  std::string_view needle_;
+  std::vector<std::size_t> borders_;  // of each prefix: the longest proper prefix that it ends with
+};
+
+}  // namespace jinja
+}  // namespace v0
+}  // namespace lazyprune

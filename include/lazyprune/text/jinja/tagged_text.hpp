@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+// A string that knows where its bytes came from: the template (trusted), or the user. All that strings are made from goes through `append`.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <lazyprune/text/text_run.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+namespace jinja {
+
+class tagged_text {
+ public:
+  tagged_text() = default;
+  tagged_text(std::string_view bytes, bool trusted) { append(bytes, trusted); }
+
+  const std::string& bytes() const { return bytes_; }
+  std::size_t size() const { return bytes_.size(); }
+  bool empty() const { return bytes_.empty(); }
+  /// Whether every byte is the template's own.
+  bool trusted() const { return runs_.empty() || (runs_.size() == 1 && runs_[0].trusted); }
+
+  void append(std::string_view bytes, bool trusted) {
+    if (bytes.empty()) return;
+    bytes_ += bytes;
+    if (!runs_.empty() && runs_.back().trusted == trusted)
+      runs_.back().end = bytes_.size();
+    else
+      runs_.push_back({bytes_.size(), trusted});
+  }
+  void append(const tagged_text& other) { append(other, 0, other.size()); }
+  /// The bytes of `other` from `begin` on, `size` of them or as many as there are.
+  void append(const tagged_text& other, std::size_t begin, std::size_t size) {
+    begin = std::min(begin, other.size());
+    const std::size_t end = begin + std::min(size, other.size() - begin);
+    for (auto from = other.run_at(begin); begin < end; ++from) {
+      const std::size_t until = std::min(end, from->end);
+      append(std::string_view(other.bytes_).substr(begin, until - begin), from->trusted);
+      begin = until;
+    }
+  }
+
+  tagged_text part(std::size_t begin, std::size_t size = std::string::npos) const {
+    tagged_text out;
+    out.append(*this, begin, size);
+    return out;
+  }
+
+  /// Whether the byte at `at` is the template's own.
+  bool trusted_at(std::size_t at) const { return run_at(at)->trusted; }
+
+  /// The runs of equal origin, none empty and no two neighbours alike. They point into this text.
+  std::vector<text_run> runs() const {
+    std::vector<text_run> out;
+    std::size_t begin = 0;
+    for (const run& r : runs_) {
+      out.push_back({std::string_view(bytes_).substr(begin, r.end - begin), r.trusted});
+      begin = r.end;
+    }
+    return out;
+  }
+
+  /// Marked by the filter `safe`: adding to it escapes the other text for HTML, as it does in jinja2.
+  bool safe = false;
+
+ private:
+  struct run {
+    std::size_t end;
+    bool trusted;
+  };
+
+  std::vector<run>::const_iterator run_at(std::size_t at) const { return std::ranges::upper_bound(runs_, at, {}, &run::end); }
+
+  std::string bytes_;
+  std::vector<run> runs_;  // ascending ends; neighbours differ
+};
+
+}  // namespace jinja
+}  // namespace v0
+}  // namespace lazyprune

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: MIT
+// What an expression yields: Python's values as far as templates know them. All but namespaces are immutable; strings carry their origin.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <lazyprune/text/jinja/budget.hpp>
+#include <lazyprune/text/jinja/tagged_text.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+namespace jinja {
+
+class value;
+struct sequence;
+struct dict;
+struct name_space;  // these live as long as the rendering, which owns them
+struct loop_state;
+struct macro;
+struct bound_method;
+
+using text_ptr = std::shared_ptr<const tagged_text>;
+
+/// A name or member that is not there: empty where it is printed or iterated, an error where more is asked of it.
+struct undefined {
+  std::shared_ptr<const std::string> why;  // "'x' is undefined"
+};
+struct none_type {};
+
+/// The functions that every template sees.
+enum class function : std::uint8_t { range, dict, namespace_, raise_exception, strftime_now };
+
+/// In the order of value's alternatives.
+enum class kind : std::uint8_t {
+  undefined,
+  none,
+  boolean,
+  integer,
+  real,
+  string,
+  sequence,
+  dict,
+  name_space,
+  loop,
+  macro,
+  method,
+  function
+};
+
+class value {
+ public:
+  value() : data_(undefined{}) {}
+  value(undefined u) : data_(std::move(u)) {}
+  value(none_type n) : data_(n) {}
+  explicit value(bool b) : data_(b) {}
+  explicit value(std::int64_t i) : data_(i) {}
+  explicit value(double d) : data_(d) {}
+  value(tagged_text t) : data_(std::make_shared<const tagged_text>(std::move(t))) {}
+  value(text_ptr t) : data_(std::move(t)) {}
+  value(std::shared_ptr<const jinja::sequence> s) : data_(std::move(s)) {}
+  value(std::shared_ptr<const jinja::dict> d) : data_(std::move(d)) {}
+  value(jinja::name_space* n) : data_(n) {}
+  value(const loop_state* l) : data_(l) {}
+  value(const jinja::macro* m) : data_(m) {}
+  value(std::shared_ptr<const bound_method> m) : data_(std::move(m)) {}
+  value(jinja::function f) : data_(f) {}
+
+  jinja::kind kind() const { return static_cast<jinja::kind>(data_.index()); }
+  bool is(jinja::kind k) const { return kind() == k; }
+  template <class T>
+  const T* get_if() const {
+    return std::get_if<T>(&data_);
+  }
+
+  bool is_undefined() const { return is(jinja::kind::undefined); }
+  bool is_none() const { return is(jinja::kind::none); }
+  const tagged_text* text() const {
+    const auto* found = get_if<text_ptr>();
+    return found ? found->get() : nullptr;
+  }
+  const jinja::sequence* sequence() const {
+    const auto* found = get_if<std::shared_ptr<const jinja::sequence>>();
+    return found ? found->get() : nullptr;
+  }
+  const jinja::dict* dict() const {
+    const auto* found = get_if<std::shared_ptr<const jinja::dict>>();
+    return found ? found->get() : nullptr;
+  }
+  /// A whole number; true and false count as 1 and 0. Null where it is none.
+  const std::int64_t* integer() const {
+    static constexpr std::int64_t of_boolean[] = {0, 1};
+    if (const bool* b = get_if<bool>()) return &of_boolean[*b ? 1 : 0];
+    return get_if<std::int64_t>();
+  }
+  bool is_number() const { return is(jinja::kind::boolean) || is(jinja::kind::integer) || is(jinja::kind::real); }
+  double number() const {
+    if (const double* d = get_if<double>()) return *d;
+    return static_cast<double>(*integer());
+  }
+
+ private:
+  std::variant<undefined, none_type, bool, std::int64_t, double, text_ptr, std::shared_ptr<const jinja::sequence>,
+               std::shared_ptr<const jinja::dict>, jinja::name_space*, const loop_state*, const jinja::macro*,
+               std::shared_ptr<const bound_method>, jinja::function>
+      data_;
+};
+
+inline value make_undefined(std::string why) { return undefined{std::make_shared<const std::string>(std::move(why))}; }
+inline value template_text(std::string_view bytes) { return tagged_text(bytes, true); }
+inline value user_text(std::string_view bytes) { return tagged_text(bytes, false); }
+
+/// Lists within lists; more is refused, so that none of what walks through values recurses without end.
+inline constexpr std::size_t most_height = 100;
+
+/// Levels of lists and dictionaries in the value.
+inline std::size_t height_of(const value& v);
+
+enum class sequence_kind : std::uint8_t {
+  list,
+  tuple,
+  range,
+  view,      // of a dictionary: it has a length, and no element is asked for by its number
+  generator  // what filters yield: without a length, and empty once it has been iterated
+};
+
+struct sequence {
+  sequence_kind kind;
+  std::vector<value> items;
+  std::size_t height = 1;
+  mutable bool spent = false;  // a generator that has been iterated
+};
+
+inline value make_sequence(sequence_kind kind, std::vector<value> items, budget& work) {
+  work.write(items.size() * sizeof(value));
+  std::size_t height = 0;
+  for (const value& item : items) height = std::max(height, height_of(item));
+  if (height >= most_height) refuse("lists and dictionaries of at most " + std::to_string(most_height) + " levels", "more");
+  return std::make_shared<const sequence>(sequence{kind, std::move(items), height + 1});
+}
+inline value make_list(std::vector<value> items, budget& work) { return make_sequence(sequence_kind::list, std::move(items), work); }
+
+/// A dictionary, in the order in which its keys came. They are strings or whole numbers; a key that comes again keeps its place and gets
+/// the new value.
+struct dict {
+  struct entry {
+    value key, item;
+  };
+  std::vector<entry> entries;
+  std::size_t height = 1;
+
+  const value* find(std::string_view key) const { return item_at(place_of(key)); }
+  /// Null also where the key is of a kind that no key has.
+  const value* find(const value& key) const { return item_at(place_of(key)); }
+
+  /// The key must be a string or a whole number.
+  void set(value key, value item) {
+    height = std::max(height, height_of(item) + 1);
+    if (height > most_height) refuse("lists and dictionaries of at most " + std::to_string(most_height) + " levels", "more");
+    if (const std::size_t at = place_of(key); at < entries.size()) {
+      entries[at].item = std::move(item);
+      return;
+    }
+    entries.push_back({std::move(key), std::move(item)});
+    if (entries.size() <= few) return;
+    for (std::size_t i = entries.size() == few + 1 ? 0 : entries.size() - 1; i < entries.size(); ++i) {
+      if (const tagged_text* text = entries[i].key.text())
+        texts_.emplace(text->bytes(), i);
+      else
+        numbers_.emplace(*entries[i].key.integer(), i);
+    }
+  }
+
+ private:
+  static constexpr std::size_t few = 8;  // looked at one by one
+
+  const value* item_at(std::size_t at) const { return at == entries.size() ? nullptr : &entries[at].item; }
+
+  std::size_t place_of(std::string_view key) const {
+    return place_of(texts_, key, [&](const value& k) { return k.text() && k.text()->bytes() == key; });
+  }
+  std::size_t place_of(std::int64_t key) const {
+    return place_of(numbers_, key, [&](const value& k) { return k.integer() && *k.integer() == key; });
+  }
+  std::size_t place_of(const value& key) const {
+    if (key.text()) return place_of(std::string_view(key.text()->bytes()));
+    return key.integer() ? place_of(*key.integer()) : entries.size();
+  }
+  template <class Places, class Key, class Is>
+  std::size_t place_of(const Places& places, Key key, Is is) const {
+    if (entries.size() <= few) return static_cast<std::size_t>(std::ranges::find_if(entries, is, &entry::key) - entries.begin());
+    const auto at = places.find(key);
+    return at == places.end() ? entries.size() : at->second;
+  }
+
+  std::unordered_map<std::string_view, std::size_t> texts_;  // into the keys' bytes, which stay where they are
+  std::unordered_map<std::int64_t, std::size_t> numbers_;
+};
+
+inline std::size_t height_of(const value& v) {
+  if (const sequence* s = v.sequence()) return s->height;
+  if (const dict* d = v.dict()) return d->height;
+  return 0;
+}
+
+/// What `namespace()` makes: the one thing whose members a template may set. Values refer to it and do not own it.
+struct name_space {
+  std::unordered_map<std::string, value> members;
+};
+
+/// A method that was looked up and not called.
+struct bound_method {
+  value self;
+  std::string_view name;  // one of the known names
+};
+
+}  // namespace jinja
+}  // namespace v0
+}  // namespace lazyprune

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT
+// Where a model keeps its tokenizer: in a folder tokenizer.json, else tokenizer.model, with tokenizer_config.json beside them; in a GGUF
+// file the metadata. One such file alone is a tokenizer too.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <lazyprune/core/error.hpp>
+#include <lazyprune/core/types.hpp>
+#include <lazyprune/files/checkpoint.hpp>
+#include <lazyprune/files/gguf.hpp>
+#include <lazyprune/files/json.hpp>
+#include <lazyprune/files/mapped_file.hpp>
+#include <lazyprune/files/model_folder.hpp>
+#include <lazyprune/files/utf8.hpp>
+#include <lazyprune/text/gguf_tokenizer.hpp>
+#include <lazyprune/text/sentencepiece_model.hpp>
+#include <lazyprune/text/tokenizer.hpp>
+#include <lazyprune/text/tokenizer/tiktoken.hpp>
+#include <lazyprune/text/tokenizer/token_pipeline.hpp>
+#include <lazyprune/text/tokenizer/tokenizer_json.hpp>
+#include <lazyprune/text/tokenizer/unicode.hpp>
+#include <lazyprune/text/tokenizer/vocabulary.hpp>
+#include <lazyprune/text/tokenizer_config.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+
+namespace detail {
+
+// Bytes. The largest that are known: 33 MB of tokenizer.json (262,144 pieces), 5 MB of tokenizer.model.
+inline constexpr std::size_t most_tokenizer_json = std::size_t{128} << 20, most_tokenizer_model = std::size_t{64} << 20;
+
+/// What a tokenizer is made with, beside its file.
+struct tokenizer_place {
+  std::optional<json_value> config = {};  // tokenizer_config.json
+  const unicode* characters = nullptr;
+  std::size_t most_pieces = vocabulary::most_ids;  // the vocabulary of the model
+
+  /// Tokens that were added to the pieces may lie beyond: models without images have tokenizers with tokens for them.
+  void check(std::size_t pieces, const mapped_file& file) const {
+    if (pieces > most_pieces)
+      throw error(file.name(), "pieces", "at most " + std::to_string(most_pieces) + ", the vocabulary of the model",
+                  std::to_string(pieces));
+  }
+};
+
+/// The parts of tokenizer.json say all but which of the tokens are BOS and EOS. As in transformers 5, its post-processor decides what comes
+/// around a text: add_bos_token and add_eos_token of tokenizer_config.json are of tokenizer.model alone.
+inline tokenizer read_tokenizer_json(const mapped_file& file, const tokenizer_place& place) {
+  token_pipeline parts = parse_tokenizer_json(file.text(), file.name(), place.characters);
+  place.check(parts.pieces().size(), file);
+  const auto named = [&](std::string_view key) -> std::optional<token_id> {
+    const auto text = place.config ? token_text_of(*place.config, key) : std::nullopt;
+    if (!text) return std::nullopt;
+    const auto id = parts.find(text->string());
+    if (!id) text->refuse("a token of tokenizer.json");
+    return id;
+  };
+  const auto bos = named("bos_token"), eos = named("eos_token");
+  return tokenizer(std::move(parts), bos, eos);
+}
+
+/// What tokenizer_config.json says on top of a SentencePiece model: whether a text begins with BOS.
+inline bool adds_bos_by(const json_value& config, const sentencepiece_model& model) {
+  const auto says = [&](std::string_view key, bool otherwise) {
+    const auto value = config.find(key);
+    return value ? value->boolean() : otherwise;
+  };
+  if (says("add_eos_token", false)) config.at("add_eos_token").not_computed("false");
+  if (says("add_prefix_space", model.add_dummy_prefix) != model.add_dummy_prefix)
+    config.at("add_prefix_space").refuse("the same as tokenizer.model's add_dummy_prefix");
+  if (const auto text = token_text_of(config, "bos_token"); text && text->string() != model.bos_piece)
+    text->refuse(in_quotes(model.bos_piece) + ", as in tokenizer.model");
+  return says("add_bos_token", true);
+}
+
+/// SentencePiece, or the ranks of tiktoken: both have files of this name.
+inline tokenizer read_tokenizer_model(const mapped_file& file, const tokenizer_place& place) {
+  if (is_tiktoken(file.text())) {
+    token_pipeline parts = parse_tiktoken(file.text(), file.name(), place.characters);
+    place.check(parts.pieces().size(), file);
+    const auto bos = parts.find(llama3_begin), eos = parts.find(llama3_end);
+    return tokenizer(std::move(parts), bos, eos);
+  }
+  sentencepiece_model model = parse_sentencepiece_model(file.text(), file.name());
+  place.check(model.pieces.size(), file);
+  const bool adds_bos = !place.config || adds_bos_by(*place.config, model);
+  return tokenizer(std::move(model), adds_bos);
+}
+
+/// Refuses a folder whose tokenizer is in none of the files that are read, but in one of these.
+inline void refuse_other_tokenizers(const model_folder& folder) {
+  const auto refuse = [&](const std::string& name, std::string_view what) {
+    throw error((folder.path() / name).string(), "", "tokenizer.json or tokenizer.model instead", what, error_code::unsupported);
+  };
+  for (const std::string& name : folder.names()) {
+    if (name.starts_with("tokenization_") && name.ends_with(".py")) refuse(name, "a tokenizer that is code");
+    if (name.ends_with(".tiktoken")) refuse(name, "ranks whose pattern and special tokens are not known here");
+    for (const std::string_view other : {"tekken.json", "vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model"})
+      if (name == other) refuse(name, "a form of tokenizer that is not read here");
+  }
+}
+
+}  // namespace detail
+
+/// The tokenizer of a folder as Hugging Face lays it out: tokenizer.json, which transformers takes before all others, else tokenizer.model.
+/// Returns none where the folder has none. `characters`: see parse_tokenizer_json. Throws `error` where it cannot be used, is of a form
+/// that is not read here, or has more than `most_pieces`.
+inline std::optional<tokenizer> find_tokenizer(const model_folder& folder, const unicode* characters,
+                                               std::size_t most_pieces = vocabulary::most_ids) {
+  const bool has_json = folder.has("tokenizer.json");
+  if (!has_json && !folder.has("tokenizer.model")) {
+    detail::refuse_other_tokenizers(folder);
+    return std::nullopt;
+  }
+  const detail::tokenizer_place place{find_tokenizer_config(folder), characters, most_pieces};
+  if (has_json) return detail::read_tokenizer_json(folder.open("tokenizer.json", detail::most_tokenizer_json), place);
+  return detail::read_tokenizer_model(folder.open("tokenizer.model", detail::most_tokenizer_model), place);
+}
+
+/// The tokenizer of an opened model; none where its folder has no tokenizer, or the GGUF file no vocabulary. `characters`: see
+/// parse_tokenizer_json. Throws `error` where it cannot be used.
+inline std::optional<tokenizer> find_tokenizer(const checkpoint& model, const unicode* characters = nullptr) {
+  if (model.is_gguf()) return gguf_tokenizer_of(*model.gguf(), characters);
+  return find_tokenizer(model_folder(model.path()), characters, model.vocabulary().value_or(vocabulary::most_ids));
+}
+
+/// The tokenizer of a model, or of a folder that holds nothing but a tokenizer's files, or of one such file: a GGUF file, tokenizer.json or
+/// tokenizer.model, which then has no tokenizer_config.json. Throws `error` where there is none or it cannot be used.
+inline tokenizer load_tokenizer(const std::filesystem::path& path, const unicode* characters = nullptr) {
+  std::error_code failure;
+  std::filesystem::path file = path;
+  if (std::filesystem::is_directory(path, failure)) {
+    const model_folder folder(path);
+    const auto gguf = folder.gguf();
+    if (!gguf) {
+      if (auto found = find_tokenizer(folder, characters)) return std::move(*found);
+      throw error(path.string(), "", "tokenizer.json, tokenizer.model or a GGUF file", "none of them");
+    }
+    file = *gguf;
+  }
+  const detail::tokenizer_place place{.characters = characters};
+  if (file.extension() == ".gguf") {
+    const std::vector<gguf_file> parts = open_gguf(file);
+    if (auto found = gguf_tokenizer_of(parts[0], characters)) return std::move(*found);
+    throw error(file.string(), "metadata", "a vocabulary", "none");
+  }
+  if (file.extension() == ".json")
+    return detail::read_tokenizer_json(mapped_file(file, file_access::read, detail::most_tokenizer_json), place);
+  return detail::read_tokenizer_model(mapped_file(file, file_access::read, detail::most_tokenizer_model), place);
+}
+
+}  // namespace v0
+}  // namespace lazyprune

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+// The tokens that a tokenizer.json adds to its model: they are cut out of a text before anything else, some before it is normalized, some
+// after. Of those that match at a place the longest is taken, and the search goes on behind it.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <lazyprune/core/error.hpp>
+#include <lazyprune/core/types.hpp>
+#include <lazyprune/files/json.hpp>
+#include <lazyprune/files/utf8.hpp>
+#include <lazyprune/text/tokenizer/normalizer.hpp>
+#include <lazyprune/text/tokenizer/prefix_search.hpp>
+#include <lazyprune/text/tokenizer/text_pattern.hpp>
+#include <lazyprune/text/tokenizer/unicode.hpp>
+#include <lazyprune/text/tokenizer/vocabulary.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+
+struct added_token {
+  std::string text;
+  token_id id = 0;
+  bool single_word = false;  // taken only where no word goes on before or behind it
+  bool lstrip = false;       // takes the white space before it
+  bool rstrip = false;       // takes the white space behind it
+  bool normalized = false;   // looked for, normalized itself, in the normalized text
+  bool special = false;
+};
+
+class added_tokens {
+ public:
+  /// Longest text of one in bytes: the time for a text grows with it.
+  static constexpr std::size_t most_text = 512;
+
+  /// A stretch of text, or an added token.
+  struct piece {
+    text_range range;
+    std::optional<token_id> id;
+  };
+
+  added_tokens() = default;
+  /// Throws `error` with no file and no place where one cannot be looked for.
+  added_tokens(std::vector<added_token> tokens, const normalizer& normal, const unicode* characters)
+      : tokens_(std::move(tokens)), characters_(characters) {
+    std::vector<prefix_search::entry> raw, normalized;
+    searched_.reserve(tokens_.size());
+    for (const bool special : {true, false})
+      for (const added_token& one : tokens_) {
+        if (one.special != special) continue;
+        searched_.push_back(one.normalized ? normal.apply(one.text).text : one.text);
+        if (searched_.back().empty() || searched_.back().size() > most_text)
+          throw error("", "", "added tokens of 1 to " + std::to_string(most_text) + " bytes", in_quotes(one.text), error_code::unsupported);
+        if (one.single_word && !characters)
+          throw error("", "", "no single_word, in a build without PCRE2 and utf8proc", in_quotes(one.text), error_code::unsupported);
+        (one.normalized ? normalized : raw).emplace_back(searched_.back(), static_cast<token_id>(&one - tokens_.data()));
+      }
+    searches_[0] = prefix_search(std::move(raw));
+    searches_[1] = prefix_search(std::move(normalized));
+    for (const added_token& one : tokens_) by_id_.emplace(one.id, static_cast<std::size_t>(&one - tokens_.data()));
+  }
+  // Its tables point into its texts.
+  added_tokens(const added_tokens&) = delete;
+  added_tokens& operator=(const added_tokens&) = delete;
+  added_tokens(added_tokens&&) = default;
+  added_tokens& operator=(added_tokens&&) = default;
+
+  const std::vector<added_token>& all() const { return tokens_; }
+
+  /// The added token with this id; null where there is none.
+  const added_token* find(token_id id) const {
+    const auto at = by_id_.find(id);
+    return at == by_id_.end() ? nullptr : &tokens_[at->second];
+  }
+
+  /// Cuts a well-formed text at the tokens that are looked for in it: those of normalized text, or the others. `may_be(token, range)` says
+  /// whether the token may stand there at all.
+  template <class MayBe>
+  std::vector<piece> cut(std::string_view text, bool normalized, const MayBe& may_be) const {
+    std::vector<piece> out;
+    const prefix_search& search = searches_[normalized ? 1 : 0];
+    std::size_t done = 0;
+    for (std::size_t at = 0; at < text.size() && !search.empty();) {
+      std::size_t size = 0;
+      token_id longest = 0;
+      search.each(text.substr(at), [&](std::size_t bytes, token_id index) {
+        if (!may_be(tokens_[index], text_range{at, at + bytes})) return;
+        size = bytes;
+        longest = index;
+      });
+      if (size == 0) {
+        ++at;
+        continue;
+      }
+      text_range range{at, at + size};
+      at += size;
+      const added_token& token = tokens_[longest];
+      if (token.single_word && !is_single(text, range)) continue;
+      if (token.lstrip) range.begin = std::max(range.begin - detail::trailing_space(text.substr(0, range.begin)), done);
+      if (token.rstrip) range.end += detail::leading_space(text.substr(range.end));
+      if (done < range.begin) out.push_back({{done, range.begin}, std::nullopt});
+      out.push_back({range, token.id});
+      done = range.end;
+    }
+    if (done != text.size()) out.push_back({{done, text.size()}, std::nullopt});
+    return out;
+  }
+
+ private:
+  bool is_single(std::string_view text, text_range range) const {
+    const std::string_view before = text.substr(0, range.begin), behind = text.substr(range.end);
+    return (before.empty() || !characters_->is_word(utf8_code(detail::last_character(before)))) &&
+           (behind.empty() || !characters_->is_word(utf8_code(detail::first_character(behind))));
+  }
+
+  std::vector<added_token> tokens_;
+  std::vector<std::string> searched_;  // the text of each as it is looked for
+  const unicode* characters_ = nullptr;
+  prefix_search searches_[2];  // in the text as it is, in normalized text; to the index in tokens_
+  std::unordered_map<token_id, std::size_t> by_id_;
+};
+
+/// The list `added_tokens` of a tokenizer.json. Throws `error`, with the place, where one has options that are not known here.
+inline std::vector<added_token> added_tokens_of(const json_value& list) {
+  std::vector<added_token> all;
+  for (const json_value& json : list.items()) {
+    json.allow_only({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"}, error_code::unsupported);
+    added_token one;
+    one.text = json.at("content").string();
+    one.id = static_cast<token_id>(json.at("id").whole_number(0, vocabulary::most_ids - 1));
+    one.single_word = json.at("single_word").boolean();
+    one.lstrip = json.at("lstrip").boolean();
+    one.rstrip = json.at("rstrip").boolean();
+    one.normalized = json.at("normalized").boolean();
+    one.special = json.at("special").boolean();
+    all.push_back(std::move(one));
+  }
+  return all;
+}
+
+}  // namespace v0
+}  // namespace lazyprune

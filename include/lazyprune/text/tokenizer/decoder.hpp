@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: MIT
+// The decoders of tokenizer.json: from the pieces of tokens to their text, all at once or as the tokens come. A sequence of them is one
+// list of steps, each of which takes pieces and makes pieces.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <lazyprune/core/error.hpp>
+#include <lazyprune/files/json.hpp>
+#include <lazyprune/files/utf8.hpp>
+#include <lazyprune/text/tokenizer/byte_alphabet.hpp>
+#include <lazyprune/text/tokenizer/normalizer.hpp>
+#include <lazyprune/text/tokenizer/pre_tokenizer.hpp>
+#include <lazyprune/text/tokenizer/text_pattern.hpp>
+#include <lazyprune/text/tokenizer/unicode.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+
+struct decoder {
+  struct join {};  // what a file without a decoder asks for: a space between pieces
+  struct replace {
+    text_pattern pattern;
+    std::string content;
+  };
+  struct byte_fallback {};  // runs of <0x..> become the bytes they name; U+FFFD for each where the run is not UTF-8
+  struct fuse {};           // all pieces become one
+  struct strip {            // of each piece
+    std::string character;
+    std::size_t start, stop;
+  };
+  struct byte_level {};  // pieces in the byte alphabet; all become one
+  struct metaspace {
+    std::string replacement;
+    bool drops_first;  // in the first piece it stands for no space
+  };
+  using step = std::variant<join, replace, byte_fallback, fuse, strip, byte_level, metaspace>;
+
+  std::vector<step> steps;
+};
+
+namespace detail {
+
+/// The value of "<0x1f>"; none for anything else.
+inline std::optional<char> byte_named(std::string_view piece) {
+  if (piece.size() != 6 || !piece.starts_with("<0x") || piece[5] != '>') return std::nullopt;
+  unsigned value = 0;
+  for (const char c : piece.substr(3, 2)) {
+    const bool digit = c >= '0' && c <= '9', letter = (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+    if (!digit && !letter) return std::nullopt;
+    value = value * 16 + static_cast<unsigned>(digit ? c - '0' : (c | 0x20) - 'a' + 10);
+  }
+  return static_cast<char>(value);
+}
+
+/// Moves from `held` to `out` what is certain: U+FFFD for what can never be UTF-8. What may yet become a character stays, but at the end.
+inline void release_utf8(std::string& held, std::string& out, bool at_end) {
+  std::string_view rest = held;
+  while (!rest.empty()) {
+    std::size_t size = utf8_prefix(rest);
+    if (size > 0) {
+      out += rest.substr(0, size);
+    } else {
+      size = utf8_beginning(rest);
+      if (size == rest.size() && !at_end) break;
+      size = std::max<std::size_t>(size, 1);
+      out += "\xef\xbf\xbd";
+    }
+    rest.remove_prefix(size);
+  }
+  held.erase(0, held.size() - rest.size());
+}
+
+}  // namespace detail
+
+/// The decoding of one sequence of tokens, piece by piece.
+class decoding {
+ public:
+  /// The decoder must outlive it.
+  explicit decoding(const decoder& how) : how_(&how), states_(how.steps.size()) {}
+
+  /// The text that is certain once this piece is known. Throws `error` where the text grows beyond all measure.
+  std::string push(std::string_view piece) {
+    std::string out;
+    most_ += 64 * piece.size();
+    feed(0, piece, out);
+    return out;
+  }
+
+  /// What is held back, at the end of the sequence.
+  std::string finish() {
+    std::string out;
+    for (std::size_t at = 0; at < states_.size(); ++at) end(at, out);
+    return out;
+  }
+
+ private:
+  struct state {
+    std::string held;
+    std::size_t count = 0;  // pieces so far; of strip: characters cut off
+    bool open = false;      // strip, after fuse: it has met something else
+  };
+
+  /// Whether the pieces that come to this step are parts of a single one.
+  bool fused_before(std::size_t at) const {
+    return std::any_of(how_->steps.begin(), how_->steps.begin() + static_cast<std::ptrdiff_t>(at), [](const decoder::step& one) {
+      return std::holds_alternative<decoder::fuse>(one) || std::holds_alternative<decoder::byte_level>(one);
+    });
+  }
+
+  void feed(std::size_t at, std::string_view piece, std::string& out) {
+    if (piece.size() > most_)
+      throw error("tokenizer", "decoder", "at most 64 bytes for one of the pieces", std::to_string(piece.size()) + " bytes",
+                  error_code::unsupported);
+    if (at == states_.size()) {
+      out += piece;
+      return;
+    }
+    const decoder::step& step = how_->steps[at];
+    if (!fused_before(at) || std::holds_alternative<decoder::fuse>(step))
+      std::visit([&](const auto& one) { whole(one, at, piece, out); }, step);
+    else if (const auto* const strip = std::get_if<decoder::strip>(&step); strip && strip->stop == 0)
+      strip_start(*strip, at, piece, out);
+    else
+      states_[at].held += piece;
+  }
+
+  void end(std::size_t at, std::string& out) {
+    const decoder::step& step = how_->steps[at];
+    state& now = states_[at];
+    const bool fuses = std::holds_alternative<decoder::fuse>(step);
+    if (fused_before(at) && !fuses) {
+      const std::string held = std::exchange(now.held, {});
+      const auto* const strip = std::get_if<decoder::strip>(&step);
+      if (!strip || strip->stop > 0) std::visit([&](const auto& one) { whole(one, at, held, out); }, step);
+    }
+    if (std::holds_alternative<decoder::byte_fallback>(step)) flush_bytes(at, out);
+    if (std::holds_alternative<decoder::byte_level>(step)) {
+      std::string text;
+      detail::release_utf8(now.held, text, true);
+      feed(at + 1, text, out);
+    }
+  }
+
+  void whole(const decoder::join&, std::size_t at, std::string_view piece, std::string& out) {
+    const bool first = states_[at].count++ == 0;
+    feed(at + 1, first ? std::string(piece) : ' ' + std::string(piece), out);
+  }
+  void whole(const decoder::replace& one, std::size_t at, std::string_view piece, std::string& out) {
+    feed(at + 1, one.pattern.replaced(piece, one.content, most_), out);
+  }
+  void whole(const decoder::byte_fallback&, std::size_t at, std::string_view piece, std::string& out) {
+    if (const auto byte = detail::byte_named(piece)) {
+      states_[at].held += *byte;
+      return;
+    }
+    flush_bytes(at, out);
+    feed(at + 1, piece, out);
+  }
+  void whole(const decoder::fuse&, std::size_t at, std::string_view piece, std::string& out) { feed(at + 1, piece, out); }
+  void whole(const decoder::strip& one, std::size_t at, std::string_view piece, std::string& out) {
+    for (std::size_t i = 0; i < one.start && piece.starts_with(one.character); ++i) piece.remove_prefix(one.character.size());
+    for (std::size_t i = 0; i < one.stop && piece.ends_with(one.character); ++i) piece.remove_suffix(one.character.size());
+    feed(at + 1, piece, out);
+  }
+  void whole(const decoder::byte_level&, std::size_t at, std::string_view piece, std::string& out) {
+    states_[at].held += from_byte_alphabet(piece).value_or(std::string(piece));
+    std::string text;
+    detail::release_utf8(states_[at].held, text, false);
+    feed(at + 1, text, out);
+  }
+  void whole(const decoder::metaspace& one, std::size_t at, std::string_view piece, std::string& out) {
+    const bool first = states_[at].count++ == 0;
+    feed(at + 1, text_pattern(one.replacement).replaced(piece, first && one.drops_first ? "" : " "), out);
+  }
+
+  /// The start of the one piece that all pieces are parts of.
+  void strip_start(const decoder::strip& one, std::size_t at, std::string_view part, std::string& out) {
+    state& now = states_[at];
+    for (; !now.open && now.count < one.start && part.starts_with(one.character); ++now.count) part.remove_prefix(one.character.size());
+    now.open = now.open || !part.empty();
+    feed(at + 1, part, out);
+  }
+
+  void flush_bytes(std::size_t at, std::string& out) {
+    const std::string bytes = std::exchange(states_[at].held, {});
+    if (bytes.empty()) return;
+    if (utf8_end(bytes) == bytes.size()) return feed(at + 1, bytes, out);
+    for (std::size_t i = 0; i < bytes.size(); ++i) feed(at + 1, "\xef\xbf\xbd", out);
+  }
+
+  const decoder* how_;
+  std::vector<state> states_;
+  std::size_t most_ = 4096;  // bytes that a step may make of the pieces so far
+};
+
+namespace detail {
+
+inline void read_decoder_steps(const json_value& json, const unicode* characters, std::vector<decoder::step>& steps) {
+  const json_value kind = json.at("type");
+  const std::string& name = kind.string();
+  const auto only = [&](std::initializer_list<std::string_view> keys) { json.allow_only(keys, error_code::unsupported); };
+  if (name == "Sequence") {
+    only({"type", "decoders"});
+    for (const json_value& one : json.at("decoders").items()) read_decoder_steps(one, characters, steps);
+  } else if (name == "Replace") {
+    only({"type", "pattern", "content"});
+    steps.push_back(decoder::replace{text_pattern_of(json.at("pattern"), characters), json.at("content").string()});
+  } else if (name == "ByteFallback") {
+    only({"type"});
+    steps.push_back(decoder::byte_fallback{});
+  } else if (name == "Fuse") {
+    only({"type"});
+    steps.push_back(decoder::fuse{});
+  } else if (name == "Strip") {
+    only({"type", "content", "start", "stop"});
+    const json_value content = json.at("content");
+    if (content.string().empty() || content.string().size() != utf8_length(content.string()[0])) content.refuse("one character");
+    const auto count = [&](std::string_view key) { return static_cast<std::size_t>(json.at(key).whole_number(0, std::size_t{1} << 30)); };
+    steps.push_back(decoder::strip{content.string(), count("start"), count("stop")});
+  } else if (name == "ByteLevel") {
+    only({"type", "add_prefix_space", "trim_offsets", "use_regex"});
+    steps.push_back(decoder::byte_level{});
+  } else if (name == "Metaspace") {
+    const pre_tokenizer::metaspace how = metaspace_of(json);
+    steps.push_back(decoder::metaspace{how.replacement, how.scheme != pre_tokenizer::prepend_scheme::never});
+  } else {
+    kind.not_computed("Replace, ByteFallback, Fuse, Strip, ByteLevel, Metaspace or Sequence");
+  }
+}
+
+}  // namespace detail
+
+/// The decoder in a tokenizer.json. Throws `error`, with its place, where it is of a kind or has an option that is not known here.
+inline decoder decoder_of(const json_value& json, const unicode* characters) {
+  decoder out;
+  detail::read_decoder_steps(json, characters, out.steps);
+  return out;
+}
+
+}  // namespace v0
+}  // namespace lazyprune

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+// Byte-level BPE whose file does not say how a text is split into words, but names it (GGUF), or leaves it to those who know (tiktoken).
+// The patterns are those of tokenizer.json files.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <lazyprune/core/error.hpp>
+#include <lazyprune/text/tokenizer/added_tokens.hpp>
+#include <lazyprune/text/tokenizer/bpe.hpp>
+#include <lazyprune/text/tokenizer/decoder.hpp>
+#include <lazyprune/text/tokenizer/normalizer.hpp>
+#include <lazyprune/text/tokenizer/pre_tokenizer.hpp>
+#include <lazyprune/text/tokenizer/text_pattern.hpp>
+#include <lazyprune/text/tokenizer/token_pipeline.hpp>
+#include <lazyprune/text/tokenizer/unicode.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+
+/// One way to split a text into words, and what goes with it.
+struct named_words {
+  std::string_view name;
+  std::array<std::string_view, 5> patterns;  // one after the other, each match a word; empty ones are none
+  bool composes = false;                     // the text is brought into NFC first
+  bool ignore_merges = false;                // a word that is a piece is that piece, merges or not
+  bool adds_bos = false;                     // unless the file says otherwise
+};
+
+namespace detail {
+
+inline constexpr std::string_view each_number = R"(\p{N})";
+inline constexpr std::string_view llama3_words =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+inline constexpr std::string_view qwen2_words =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+inline constexpr std::string_view tekken_words = R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|)"
+                                                 R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|)"
+                                                 R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+inline constexpr std::string_view gpt4o_words =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+    R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+inline constexpr std::string_view deepseek3_words =
+    R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|)"
+    R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
+inline constexpr std::string_view gpt2_words = pre_tokenizer::gpt2_words;
+
+/// By the names of GGUF's tokenizer.ggml.pre. Each was compared with a tokenizer.json of its kind in the tests, but for four, which
+/// llama.cpp splits as it does a compared one: phi-2, llama3, llama-v3 and deepseek-r1-qwen. The others that there are, `default` among
+/// them, would be guessed: many share a pattern and differ in what is done to the text before.
+inline constexpr named_words all_named_words[] = {
+    {"gpt-2", {gpt2_words}},
+    {"phi-2", {gpt2_words}},
+    {"starcoder", {each_number, gpt2_words}},
+    {"smollm", {each_number, gpt2_words}},
+    {"llama-bpe", {llama3_words}, false, true, true},
+    {"llama3", {llama3_words}, false, true, true},
+    {"llama-v3", {llama3_words}, false, true, true},
+    {"qwen2", {qwen2_words}, true},
+    {"deepseek-r1-qwen", {qwen2_words}},
+    {"tekken", {tekken_words}, false, true, true},
+    {"gpt-4o", {gpt4o_words}},
+    {"deepseek-coder", {R"([\r\n])", R"(\s?\p{L}+)", R"(\s?\p{P}+)", "[一-龥ࠀ-一가-퟿]+", each_number}},
+    {"deepseek-v3", {R"(\p{N}{1,3})", "[一-龥぀-ゟ゠-ヿ]+", deepseek3_words}},
+};
+
+}  // namespace detail
+
+/// Returns null where the name is not known.
+inline const named_words* find_named_words(std::string_view name) {
+  for (const named_words& one : detail::all_named_words)
+    if (one.name == name) return &one;
+  return nullptr;
+}
+
+/// A byte-level BPE model that splits a text so. Throws `error` with no file and no place where an added token cannot be looked for.
+inline token_pipeline byte_level_pipeline(const named_words& how, const unicode& characters, bpe model, std::vector<added_token> added,
+                                          post_processor around) {
+  std::vector<normalizer::step> normal;
+  if (how.composes) normal.push_back(normalizer::form{normal_form::nfc, &characters});
+  std::vector<pre_tokenizer::step> words;
+  for (const std::string_view pattern : how.patterns)
+    if (!pattern.empty()) words.push_back(pre_tokenizer::split{text_pattern(characters.compile(pattern)), delimiter::isolated, false});
+  words.push_back(pre_tokenizer::byte_level{false, {}});
+  normalizer before(std::move(normal));
+  added_tokens cut(std::move(added), before, &characters);
+  return {"BPE, byte-level", std::move(cut),    std::move(before),        pre_tokenizer(std::move(words)),
+          std::move(model),  std::move(around), {{decoder::byte_level{}}}};
+}
+
+}  // namespace v0
+}  // namespace lazyprune

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT
+// The normalizers of tokenizer.json: what happens to a text before it is split. A sequence of them is one list of steps.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <lazyprune/core/error.hpp>
+#include <lazyprune/files/json.hpp>
+#include <lazyprune/files/utf8.hpp>
+#include <lazyprune/text/tokenizer/text_pattern.hpp>
+#include <lazyprune/text/tokenizer/unicode.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+
+namespace detail {
+
+/// Calls the one of several functions that takes what a variant holds.
+template <class... Functions>
+struct overloaded : Functions... {
+  using Functions::operator()...;
+};
+template <class... Functions>
+overloaded(Functions...) -> overloaded<Functions...>;
+
+inline std::string_view first_character(std::string_view text) { return text.substr(0, utf8_length(text[0])); }
+inline std::string_view last_character(std::string_view text) {
+  std::size_t at = text.size() - 1;
+  while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xc0u) == 0x80u) --at;
+  return text.substr(at);
+}
+
+/// How much of a text's white space at its ends is none of its words.
+inline std::size_t leading_space(std::string_view text) {
+  std::size_t size = 0;
+  while (size < text.size() && is_white_space(utf8_code(first_character(text.substr(size))))) size += utf8_length(text[size]);
+  return size;
+}
+inline std::size_t trailing_space(std::string_view text) {
+  const std::size_t whole = text.size();
+  while (!text.empty() && is_white_space(utf8_code(last_character(text)))) text.remove_suffix(last_character(text).size());
+  return whole - text.size();
+}
+
+}  // namespace detail
+
+class normalizer {
+ public:
+  struct form {
+    normal_form form;
+    const unicode* characters;
+  };
+  struct replace {
+    text_pattern pattern;
+    std::string content;
+  };
+  struct prepend {
+    std::string text;
+  };
+  struct lowercase {
+    const unicode* characters;
+  };
+  struct strip {
+    bool left, right;
+  };
+  using step = std::variant<form, replace, prepend, lowercase, strip>;
+
+  struct result {
+    std::string text;
+    bool from_start;  // it begins with what the text before began with, or with what was put before that
+  };
+
+  normalizer() = default;
+  explicit normalizer(std::vector<step> steps) : steps_(std::move(steps)) {}
+
+  /// Takes well-formed text. Throws `error` where the text grows beyond all measure.
+  result apply(std::string_view text) const {
+    result now{std::string(text), true};
+    const std::size_t most = 4096 + 64 * text.size();
+    for (const step& next : steps_) {
+      std::visit([&](const auto& one) { take(one, now, most); }, next);
+      if (now.text.size() > most)
+        throw error("tokenizer", "normalizer", "at most 64 bytes for one of the text", std::to_string(now.text.size()) + " bytes",
+                    error_code::unsupported);
+    }
+    return now;
+  }
+
+ private:
+  static void take(const form& one, result& now, std::size_t) { now.text = one.characters->normalized(now.text, one.form); }
+  static void take(const replace& one, result& now, std::size_t most) {
+    const std::vector<text_cut> cuts = one.pattern.cuts(now.text);
+    now.from_start = now.from_start && (cuts.empty() || !cuts.front().match || !one.content.empty());
+    now.text = one.pattern.replaced(now.text, one.content, most);
+  }
+  static void take(const prepend& one, result& now, std::size_t) {
+    if (!now.text.empty()) now.text.insert(0, one.text);
+  }
+  static void take(const lowercase& one, result& now, std::size_t) { now.text = one.characters->lowercase(now.text); }
+  static void take(const strip& one, result& now, std::size_t) {
+    const std::size_t left = one.left ? detail::leading_space(now.text) : 0;
+    now.from_start = now.from_start && left == 0;
+    now.text.erase(0, left);
+    if (one.right) now.text.resize(now.text.size() - detail::trailing_space(now.text));
+  }
+
+  std::vector<step> steps_;
+};
+
+namespace detail {
+
+inline void read_normalizer_steps(const json_value& json, const unicode* characters, std::vector<normalizer::step>& steps) {
+  const json_value kind = json.at("type");
+  const std::string& name = kind.string();
+  const auto only = [&](std::initializer_list<std::string_view> keys) { json.allow_only(keys, error_code::unsupported); };
+  constexpr std::pair<std::string_view, normal_form> forms[] = {
+      {"NFC", normal_form::nfc}, {"NFD", normal_form::nfd}, {"NFKC", normal_form::nfkc}, {"NFKD", normal_form::nfkd}};
+  for (const auto& [form_name, form] : forms)
+    if (name == form_name) {
+      only({"type"});
+      steps.push_back(normalizer::form{form, &need_unicode(kind, characters)});
+      return;
+    }
+  if (name == "Sequence") {
+    only({"type", "normalizers"});
+    for (const json_value& one : json.at("normalizers").items()) read_normalizer_steps(one, characters, steps);
+  } else if (name == "Replace") {
+    only({"type", "pattern", "content"});
+    steps.push_back(normalizer::replace{text_pattern_of(json.at("pattern"), characters), json.at("content").string()});
+  } else if (name == "Prepend") {
+    only({"type", "prepend"});
+    steps.push_back(normalizer::prepend{json.at("prepend").string()});
+  } else if (name == "Lowercase") {
+    only({"type"});
+    steps.push_back(normalizer::lowercase{&need_unicode(kind, characters)});
+  } else if (name == "Strip") {
+    only({"type", "strip_left", "strip_right"});
+    steps.push_back(normalizer::strip{json.at("strip_left").boolean(), json.at("strip_right").boolean()});
+  } else {
+    kind.not_computed("NFC, NFD, NFKC, NFKD, Replace, Prepend, Lowercase, Strip or Sequence");
+  }
+}
+
+}  // namespace detail
+
+/// The normalizer in a tokenizer.json. Throws `error`, with its place, where it is of a kind or has an option that is not known here.
+inline normalizer normalizer_of(const json_value& json, const unicode* characters) {
+  std::vector<normalizer::step> steps;
+  detail::read_normalizer_steps(json, characters, steps);
+  return normalizer(std::move(steps));
+}
+
+}  // namespace v0
+}  // namespace lazyprune

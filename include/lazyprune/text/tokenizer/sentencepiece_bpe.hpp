@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: MIT
+// Text to token ids and back, as SentencePiece's BPE does it (Llama, Mistral): pairs are merged in the order of their pieces'
+// scores, the leftmost first among equals; characters that are no piece fall back to bytes. Control pieces never come from text.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <queue>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include <lazyprune/core/error.hpp>
+#include <lazyprune/core/types.hpp>
+#include <lazyprune/files/utf8.hpp>
+#include <lazyprune/text/sentencepiece_model.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+
+class sentencepiece_bpe {
+ public:
+  /// `adds_bos`: whether a text begins with BOS where the caller does not say.
+  explicit sentencepiece_bpe(sentencepiece_model model, bool adds_bos = true) : model_(std::move(model)), adds_bos_(adds_bos) {
+    for (std::size_t i = 0; i < model_.pieces.size(); ++i) {
+      const std::string_view text = model_.pieces[i].text;
+      const piece_type type = model_.pieces[i].type;
+      const auto id = static_cast<token_id>(i);
+      if (type == piece_type::normal || type == piece_type::user_defined || type == piece_type::unused) add(text, id);
+      has_unused_ = has_unused_ || type == piece_type::unused;
+      if (type == piece_type::user_defined) symbols_.push_back({text, none});
+      if (type == piece_type::control && text == model_.bos_piece) bos_ = id;
+      if (type == piece_type::control && text == model_.eos_piece) eos_ = id;
+    }
+    link_symbols();
+  }
+  // Its tables point into its pieces.
+  sentencepiece_bpe(const sentencepiece_bpe&) = delete;
+  sentencepiece_bpe& operator=(const sentencepiece_bpe&) = delete;
+  sentencepiece_bpe(sentencepiece_bpe&&) = default;
+  sentencepiece_bpe& operator=(sentencepiece_bpe&&) = default;
+
+  std::size_t size() const { return model_.pieces.size(); }
+  std::optional<token_id> bos() const { return bos_; }
+  std::optional<token_id> eos() const { return eos_; }
+  token_id unknown() const { return model_.unknown; }
+  bool adds_bos() const { return adds_bos_ && bos_.has_value(); }
+  const sentencepiece_model& model() const { return model_; }
+
+  /// Throws `error` where there is no such token.
+  const sentencepiece& piece(token_id id) const {
+    if (id >= size()) throw error("tokenizer", "token " + std::to_string(id), "an id below " + std::to_string(size()));
+    return model_.pieces[id];
+  }
+
+  std::vector<token_id> encode(std::string_view text) const { return encode(text, adds_bos()); }
+
+  /// Takes any bytes: what is not UTF-8 is read as U+FFFD, byte by byte. Time grows as n log n.
+  std::vector<token_id> encode(std::string_view text, bool with_bos) const {
+    std::vector<token_id> out;
+    if (with_bos) {
+      if (!bos_) throw error("tokenizer", "", "a model with a BOS token", "none");
+      out.push_back(*bos_);
+    }
+    if (text.size() > most_text)
+      throw error("tokenizer", "text", "at most " + std::to_string(most_text) + " bytes", std::to_string(text.size()));
+    const std::string normal = normalized(text);
+    bool after_unknown = false;
+    for (std::string_view rest = normal; !rest.empty();) {
+      const std::string_view stretch = rest.substr(0, stretch_of(rest));
+      merge(stretch, out, after_unknown);
+      rest.remove_prefix(stretch.size());
+    }
+    return out;
+  }
+
+  /// The whole text of some tokens; see sentencepiece_decoding for one at a time.
+  std::string decode(std::span<const token_id> tokens) const;
+
+ private:
+  friend class sentencepiece_decoding;
+
+  static constexpr std::string_view space = "\xe2\x96\x81";        // U+2581, written for a space
+  static constexpr std::string_view replacement = "\xef\xbf\xbd";  // U+FFFD
+  static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
+  static constexpr std::size_t most_text = std::size_t{1} << 30;  // normalised it is three times as long at most: indices fit 32 bits
+
+  struct symbol {  // a user-defined piece
+    std::string_view text;
+    std::uint32_t shorter;  // the longest other symbol that it begins with
+  };
+
+  struct part {  // of the text, in a list from left to right
+    std::uint32_t begin, size;
+    std::uint32_t previous, next;
+    bool whole;  // a user-defined symbol: never merged
+  };
+
+  struct pair {  // two neighbours that make a piece
+    float score;
+    std::uint32_t left, right;
+    std::uint32_t size;
+
+    friend bool operator<(const pair& a, const pair& b) { return a.score != b.score ? a.score < b.score : a.left > b.left; }
+  };
+
+  /// Two characters next to each other, as a number.
+  static std::uint64_t joint(std::string_view left, std::string_view right) {
+    std::uint64_t bytes = 0;
+    for (const std::string_view character : {left, right}) {
+      std::uint32_t packed = 0;
+      for (const char c : character) packed = packed << 8 | static_cast<unsigned char>(c);
+      bytes = bytes << 32 | packed;
+    }
+    return bytes;
+  }
+
+  void add(std::string_view text, token_id id) {
+    ids_.emplace(text, id);
+    for (std::string_view left; !text.empty();) {
+      const std::string_view right = text.substr(0, utf8_length(text[0]));
+      if (!left.empty()) joints_.insert(joint(left, right));
+      text.remove_prefix(right.size());
+      left = right;
+    }
+  }
+
+  /// Bytes of the text up to the first two characters that stand side by side in no piece: merging never crosses there, so the
+  /// stretches can be merged one by one. (Unused pieces are taken apart by what was merged last, anywhere in the text.)
+  std::size_t stretch_of(std::string_view text) const {
+    if (has_unused_) return text.size();
+    std::size_t begin = 0, end = utf8_length(text[0]);
+    while (end < text.size()) {
+      const std::size_t size = utf8_length(text[end]);
+      if (!joints_.contains(joint(text.substr(begin, end - begin), text.substr(end, size)))) break;
+      begin = end;
+      end += size;
+    }
+    return end;
+  }
+
+  void link_symbols() {
+    std::ranges::sort(symbols_, {}, &symbol::text);
+    for (std::uint32_t i = 1; i < symbols_.size(); ++i) {
+      std::uint32_t at = i - 1;
+      while (at != none && !symbols_[i].text.starts_with(symbols_[at].text)) at = symbols_[at].shorter;
+      symbols_[i].shorter = at;
+    }
+  }
+
+  /// Bytes of the longest user-defined symbol that the text begins with; 0 where it begins with none. All symbols that it begins
+  /// with are prefixes of the last symbol not above it.
+  std::size_t symbol_prefix(std::string_view text) const {
+    const auto above = std::ranges::upper_bound(symbols_, text, {}, &symbol::text);
+    if (above == symbols_.begin()) return 0;
+    auto at = static_cast<std::uint32_t>(above - symbols_.begin() - 1);
+    while (at != none && !text.starts_with(symbols_[at].text)) at = symbols_[at].shorter;
+    return at == none ? 0 : symbols_[at].text.size();
+  }
+
+  /// Spaces become U+2581, one comes before the text, superfluous ones go, as the model asks.
+  std::string normalized(std::string_view text) const {
+    const std::string_view written = model_.escape_whitespaces ? space : " ";
+    const bool trim = model_.remove_extra_whitespaces;
+    while (trim && text.starts_with(' ') && symbol_prefix(text) <= 1) text.remove_prefix(1);
+    std::string out;
+    if (text.empty()) return out;
+    out.reserve(text.size() + text.size() / 2);
+    if (model_.add_dummy_prefix) out += written;
+    for (bool after_space = trim; !text.empty();) {
+      std::size_t length = symbol_prefix(text);
+      if (length == 0) length = utf8_prefix(text);
+      std::string_view unit = length == 0 ? replacement : text.substr(0, length);
+      text.remove_prefix(std::max<std::size_t>(length, 1));
+      if (after_space) unit.remove_prefix(std::min(unit.find_first_not_of(' '), unit.size()));
+      if (unit.empty()) continue;
+      for (const char c : unit) c == ' ' ? out += written : out += c;
+      after_space = trim && unit.back() == ' ';
+    }
+    while (trim && std::string_view(out).ends_with(written)) out.resize(out.size() - written.size());
+    return out;
+  }
+
+  void merge(std::string_view text, std::vector<token_id>& out, bool& after_unknown) const {
+    std::vector<part> parts;
+    for (std::uint32_t at = 0; at < text.size();) {
+      const std::size_t known = symbol_prefix(text.substr(at));
+      const auto size = static_cast<std::uint32_t>(known > 0 ? known : utf8_length(text[at]));
+      const auto index = static_cast<std::uint32_t>(parts.size());
+      parts.push_back({at, size, index - 1, index + 1, known > 0});
+      at += size;
+    }
+    parts.front().previous = none;
+    parts.back().next = none;
+
+    std::priority_queue<pair> pairs;
+    std::unordered_map<token_id, std::uint32_t> halves;  // an unused piece that was made: the size of its left half
+    const auto offer = [&](std::uint32_t left, std::uint32_t right) {
+      if (left == none || right == none || parts[left].whole || parts[right].whole) return;
+      const std::uint32_t size = parts[left].size + parts[right].size;
+      const auto found = ids_.find(text.substr(parts[left].begin, size));
+      if (found == ids_.end()) return;
+      pairs.push({model_.pieces[found->second].score, left, right, size});
+      if (model_.pieces[found->second].type == piece_type::unused) halves[found->second] = parts[left].size;
+    };
+    for (std::uint32_t i = 1; i < parts.size(); ++i) offer(i - 1, i);
+    while (!pairs.empty()) {
+      const pair top = pairs.top();
+      pairs.pop();
+      part &left = parts[top.left], &right = parts[top.right];
+      if (left.size == 0 || right.size == 0 || left.size + right.size != top.size) continue;  // one of them has been merged since
+      left.size = top.size;
+      right.size = 0;
+      left.next = right.next;
+      if (right.next != none) parts[right.next].previous = top.left;
+      offer(left.previous, top.left);
+      offer(top.left, left.next);
+    }
+
+    std::vector<std::string_view> stack;
+    for (std::uint32_t i = 0; i != none; i = parts[i].next) {
+      stack.push_back(text.substr(parts[i].begin, parts[i].size));
+      while (!stack.empty()) {
+        const std::string_view piece = stack.back();
+        stack.pop_back();
+        const auto found = ids_.find(piece);
+        if (found != ids_.end()) {
+          if (const auto half = halves.find(found->second); half != halves.end()) {  // unused: back to what it was made of
+            stack.push_back(piece.substr(half->second));
+            stack.push_back(piece.substr(0, half->second));
+            continue;
+          }
+          out.push_back(found->second);
+        } else if (model_.byte_fallback) {
+          for (const char byte : piece) out.push_back(model_.bytes[static_cast<unsigned char>(byte)]);
+        } else if (!after_unknown) {  // a run of unknown characters is one token
+          out.push_back(model_.unknown);
+        }
+        after_unknown = found == ids_.end();
+      }
+    }
+  }
+
+  sentencepiece_model model_;
+  bool adds_bos_;
+  std::optional<token_id> bos_, eos_;
+  std::unordered_map<std::string_view, token_id> ids_;  // the pieces that text can become
+  std::vector<symbol> symbols_;                         // ascending
+  std::unordered_set<std::uint64_t> joints_;            // the pairs of characters that stand side by side in a piece
+  bool has_unused_ = false;
+};
+
+/// Decodes token by token. Feed it the prompt first, and what follows has its spaces right.
+class sentencepiece_decoding {
+ public:
+  /// The tokenizer must outlive it. Control pieces are text only where it writes them.
+  explicit sentencepiece_decoding(const sentencepiece_bpe& tokens, bool writes_control = false)
+      : tokens_(&tokens), writes_control_(writes_control) {}
+
+  /// The text that is certain once this token is known: incomplete UTF-8 is held back, what can never be UTF-8 becomes U+FFFD.
+  std::string push(token_id id) {
+    const sentencepiece& piece = tokens_->piece(id);
+    std::string out;
+    if (piece.type == piece_type::byte) {
+      held_ += static_cast<char>(*detail::byte_of_piece(piece.text));
+      while (!held_.empty() && held_.size() >= utf8_length(held_[0])) release(out);
+      return out;
+    }
+    out = finish();
+    if (dropped_space_ || any_text_) at_start_ = false;
+    dropped_space_ = false;
+    if (piece.type == piece_type::control) {
+      if (!writes_control_) return out;
+      at_start_ = false;
+      return out += piece.text;
+    }
+    if (piece.type == piece_type::unknown) {
+      out += tokens_->model_.unknown_surface;
+    } else {
+      append(piece.text, out);
+    }
+    any_text_ = any_text_ || !out.empty();
+    return out;
+  }
+
+  /// What is held back, at the end of the text.
+  std::string finish() {
+    std::string out;
+    while (!held_.empty()) release(out);
+    return out;
+  }
+
+ private:
+  void release(std::string& out) {
+    const std::size_t length = utf8_prefix(held_);
+    out += length == 0 ? sentencepiece_bpe::replacement : std::string_view(held_).substr(0, length);
+    held_.erase(0, std::max<std::size_t>(length, 1));
+    any_text_ = true;
+  }
+
+  /// U+2581 become spaces; those that encoding put before the text go.
+  void append(std::string_view text, std::string& out) {
+    const sentencepiece_model& model = tokens_->model_;
+    if (at_start_ && (model.add_dummy_prefix || model.remove_extra_whitespaces) && text.starts_with(sentencepiece_bpe::space)) {
+      text.remove_prefix(sentencepiece_bpe::space.size());
+      dropped_space_ = !model.remove_extra_whitespaces;
+    }
+    while (!text.empty()) {
+      const bool is_space = text.starts_with(sentencepiece_bpe::space);
+      out += is_space ? std::string_view(" ") : text.substr(0, 1);
+      text.remove_prefix(is_space ? sentencepiece_bpe::space.size() : 1);
+    }
+  }
+
+  const sentencepiece_bpe* tokens_;
+  bool writes_control_;
+  std::string held_;            // bytes that may yet become a character
+  bool at_start_ = true;        // a leading space is dropped
+  bool dropped_space_ = false;  // by the token before
+  bool any_text_ = false;
+};
+
+inline std::string sentencepiece_bpe::decode(std::span<const token_id> tokens) const {
+  sentencepiece_decoding decoder(*this);
+  std::string text;
+  for (const token_id id : tokens) text += decoder.push(id);
+  return text + decoder.finish();
+}
+
+}  // namespace v0
+}  // namespace lazyprune

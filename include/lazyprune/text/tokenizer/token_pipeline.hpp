@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+// The parts of a tokenizer.json put together, as the `tokenizers` library does it: added tokens are cut out, what is left is normalized and
+// split into words, the model makes tokens of each word, and the post-processor puts others around them.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <lazyprune/core/error.hpp>
+#include <lazyprune/core/types.hpp>
+#include <lazyprune/files/utf8.hpp>
+#include <lazyprune/text/tokenizer/added_tokens.hpp>
+#include <lazyprune/text/tokenizer/bpe.hpp>
+#include <lazyprune/text/tokenizer/decoder.hpp>
+#include <lazyprune/text/tokenizer/normalizer.hpp>
+#include <lazyprune/text/tokenizer/post_processor.hpp>
+#include <lazyprune/text/tokenizer/pre_tokenizer.hpp>
+#include <lazyprune/text/tokenizer/unigram.hpp>
+#include <lazyprune/text/tokenizer/vocabulary.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+
+struct token_pipeline {
+  std::string kind;  // for people: "BPE, byte-level"
+  added_tokens added;
+  normalizer normal;
+  pre_tokenizer words;
+  std::variant<bpe, unigram> model;
+  post_processor around;
+  decoder from_pieces;
+
+  const vocabulary& pieces() const {
+    return std::visit([](const auto& one) -> const vocabulary& { return one.pieces(); }, model);
+  }
+
+  /// One more than the largest id.
+  std::size_t size() const {
+    std::size_t ids = pieces().size();
+    for (const added_token& one : added.all()) ids = std::max<std::size_t>(ids, std::size_t{one.id} + 1);
+    return ids;
+  }
+
+  /// The piece with this id as the file has it; none where there is none.
+  std::optional<std::string_view> piece(token_id id) const {
+    if (const added_token* const one = added.find(id)) return one->text;
+    return pieces().piece(id);
+  }
+
+  /// The token whose piece this is.
+  std::optional<token_id> find(std::string_view piece) const {
+    const auto one = std::ranges::find(added.all(), piece, &added_token::text);
+    return one != added.all().end() ? std::optional(one->id) : pieces().find(piece);
+  }
+
+  bool is_special(token_id id) const {
+    const added_token* const one = added.find(id);
+    return one && one->special;
+  }
+
+  /// The tokens of a well-formed text, without those of the post-processor.
+  std::vector<token_id> encode(std::string_view text) const {
+    return encode(
+        text, [](text_range) { return true; }, [](token_id) { return true; });
+  }
+
+  /// The same where special tokens are read from some of the text alone: `special_at(range)` says where. Elsewhere their text is like any
+  /// other, and the model makes none of it either.
+  template <class SpecialAt>
+  std::vector<token_id> encode(std::string_view text, const SpecialAt& special_at) const {
+    return encode(text, special_at, [this](token_id id) { return !is_special(id); });
+  }
+
+ private:
+  template <class SpecialAt, class MayBe>
+  std::vector<token_id> encode(std::string_view text, const SpecialAt& special_at, const MayBe& model_may_make) const {
+    std::vector<token_id> out;
+    known_words known;
+    const auto may_be = [&](const added_token& token, text_range range) { return !token.special || special_at(range); };
+    for (const added_tokens::piece& outer : added.cut(text, false, may_be)) {
+      if (outer.id) {
+        out.push_back(*outer.id);
+        continue;
+      }
+      const text_range range = outer.range;
+      const std::string_view stretch = text.substr(range.begin, range.end - range.begin);
+      const normalizer::result normalized = normal.apply(stretch);
+      // Where a part of changed text came from is not known: special tokens may be read from it where they may be from all of it.
+      const bool changed = normalized.text != stretch, special_anywhere = changed && special_at(range);
+      const auto may_be_here = [&](const added_token& token, text_range in) {
+        return !token.special || (changed ? special_anywhere : special_at(text_range{range.begin + in.begin, range.begin + in.end}));
+      };
+      for (const auto& [part, inner] : added.cut(normalized.text, true, may_be_here)) {
+        if (inner)
+          out.push_back(*inner);
+        else
+          encode_words(normalized.text.substr(part.begin, part.end - part.begin),
+                       range.begin == 0 && part.begin == 0 && normalized.from_start, model_may_make, known, out);
+      }
+    }
+    return out;
+  }
+
+  /// Words met before in this text: where their tokens stand in the output.
+  using known_words = std::unordered_map<std::string, std::pair<std::size_t, std::size_t>>;
+  static constexpr std::size_t longest_known = 64, most_known = std::size_t{1} << 16;
+
+  template <class MayBe>
+  void encode_words(std::string stretch, bool first, const MayBe& may_be, known_words& known, std::vector<token_id>& out) const {
+    for (text_piece& word : words.apply(std::move(stretch), first)) {
+      if (word.text.size() <= longest_known)
+        if (const auto before = known.find(word.text); before != known.end()) {
+          const auto [begin, count] = before->second;
+          for (std::size_t i = 0; i < count; ++i) out.push_back(out[begin + i]);
+          continue;
+        }
+      const std::size_t begin = out.size();
+      std::visit([&](const auto& one) { one.encode(word.text, out, may_be); }, model);
+      if (word.text.size() <= longest_known && known.size() < most_known)
+        known.emplace(std::move(word.text), std::pair(begin, out.size() - begin));
+    }
+  }
+};
+
+}  // namespace v0
+}  // namespace lazyprune

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT
+// Reads a tokenizer.json (github.com/huggingface/tokenizers). What is not known here is refused by name, with its place in the file.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <lazyprune/core/error.hpp>
+#include <lazyprune/core/types.hpp>
+#include <lazyprune/files/json.hpp>
+#include <lazyprune/files/utf8.hpp>
+#include <lazyprune/text/tokenizer/token_pipeline.hpp>
+#include <lazyprune/text/tokenizer/unicode.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+
+namespace detail {
+
+/// What `make` returns; its errors get the place of this value.
+template <class Make>
+auto placed(const json_value& json, const Make& make) {
+  try {
+    return make();
+  } catch (const error& fault) {
+    if (!fault.file().empty() || !fault.place().empty()) throw;
+    throw error(json.file(), json.place(), fault.expected(), fault.found(), fault.code());
+  }
+}
+
+/// {"piece": id, ...}; a few ids may be left out, but not so many that a small file would make a large table.
+inline vocabulary bpe_vocabulary_of(const json_value& json) {
+  std::vector<std::optional<std::string>> pieces;
+  const std::size_t count = json.size(), most = std::min(2 * count + 4096, vocabulary::most_ids);
+  pieces.reserve(count);
+  json.each_member([&](const std::string& piece, const json_value& id) {
+    const auto at = static_cast<std::size_t>(id.whole_number(0, most - 1));
+    if (at >= pieces.size()) pieces.resize(at + 1);
+    if (pieces[at]) id.refuse("every id once");
+    pieces[at] = piece;
+  });
+  return placed(json, [&] { return vocabulary(std::move(pieces)); });
+}
+
+inline std::optional<token_id> unknown_of(const json_value& model, const vocabulary& pieces) {
+  const auto name = model.find("unk_token");
+  if (!name) return std::nullopt;
+  const auto id = pieces.find(name->string());
+  if (!id) name->refuse("a piece of the vocabulary");
+  return id;
+}
+
+/// Each is "a b" in older files, ["a", "b"] in newer ones.
+inline void read_merges(const json_value& json, bpe& model) {
+  model.reserve(json.size());
+  json.each_item([&](const json_value& merge) {
+    if (merge.is_array()) {
+      const std::vector<json_value> halves = merge.items();
+      if (halves.size() != 2) merge.refuse("two pieces");
+      return placed(merge, [&] { model.merge(halves[0].string(), halves[1].string()); });
+    }
+    const std::string_view text = merge.string();
+    if (text.starts_with("#version")) return;
+    const std::size_t space = text.find(' ');
+    if (space == text.npos || text.find(' ', space + 1) != text.npos) merge.refuse("two pieces with a space between");
+    placed(merge, [&] { model.merge(text.substr(0, space), text.substr(space + 1)); });
+  });
+}
+
+inline bpe bpe_of(const json_value& json) {
+  json.allow_only({"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", "byte_fallback",
+                   "ignore_merges", "vocab", "merges"},
+                  error_code::unsupported);
+  for (const std::string_view key : {"continuing_subword_prefix", "end_of_word_suffix"})
+    if (const auto text = json.find(key); text && !text->string().empty()) text->not_computed("none");
+  if (const auto dropout = json.find("dropout"); dropout && dropout->number() != 0) dropout->not_computed("none");
+  vocabulary pieces = bpe_vocabulary_of(json.at("vocab"));
+  bpe_options options;
+  options.unknown = unknown_of(json, pieces);
+  options.fuse_unknown = flag_or(json, "fuse_unk", false);
+  options.byte_fallback = flag_or(json, "byte_fallback", false);
+  options.ignore_merges = flag_or(json, "ignore_merges", false);
+  bpe model(std::move(pieces), options);
+  read_merges(json.at("merges"), model);
+  return model;
+}
+
+/// [["piece", score], ...]
+inline unigram unigram_of(const json_value& json) {
+  json.allow_only({"type", "unk_id", "vocab", "byte_fallback"}, error_code::unsupported);
+  const json_value vocab = json.at("vocab");
+  std::vector<std::optional<std::string>> pieces;
+  std::vector<double> scores;
+  vocab.each_item([&](const json_value& entry) {
+    const std::vector<json_value> pair = entry.items();
+    if (pair.size() != 2) entry.refuse("a piece and its score");
+    if (pieces.size() == vocabulary::most_ids) vocab.refuse("at most " + std::to_string(vocabulary::most_ids) + " pieces");
+    pieces.emplace_back(pair[0].string());
+    scores.push_back(pair[1].number());
+  });
+  std::optional<token_id> unknown;
+  if (const auto id = json.find("unk_id"))
+    unknown = static_cast<token_id>(id->whole_number(0, std::max<std::size_t>(pieces.size(), 1) - 1));
+  return placed(vocab,
+                [&] { return unigram(vocabulary(std::move(pieces)), std::move(scores), unknown, flag_or(json, "byte_fallback", false)); });
+}
+
+/// Added tokens have the ids of their pieces; those that are none follow the vocabulary in order. Whatever the file says, `tokenizers`
+/// gives them these.
+inline void check_added_ids(const json_value& list, const std::vector<added_token>& tokens, const vocabulary& pieces) {
+  std::size_t next = pieces.count();
+  std::unordered_set<std::string_view> seen;
+  const std::vector<json_value> items = list.items();
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const auto known = pieces.find(tokens[i].text);
+    const std::size_t expected = known ? *known : next++;
+    if (tokens[i].id != expected)
+      items[i].at("id").refuse(std::to_string(expected) + (known ? ", as in the vocabulary" : ", the next one"));
+    if (!seen.insert(tokens[i].text).second) items[i].at("content").refuse("every added token once");
+  }
+}
+
+inline std::string kind_of(const token_pipeline& all) {
+  std::string kind = std::holds_alternative<bpe>(all.model) ? "BPE" : "unigram";
+  for (const decoder::step& one : all.from_pieces.steps)
+    if (std::holds_alternative<decoder::byte_level>(one)) return kind + ", byte-level";
+  return kind;
+}
+
+inline void check_ids(const json_value& json, const std::vector<token_id>& ids, const token_pipeline& all) {
+  for (const token_id id : ids)
+    if (!all.piece(id)) json.refuse("ids of tokens, not " + std::to_string(id));
+}
+
+}  // namespace detail
+
+/// Throws `error`, with the place, where the text is no tokenizer.json, or one that asks for what is not known here. Without `characters`
+/// those are also regular expressions, normal forms and the like.
+inline token_pipeline parse_tokenizer_json(std::string_view text, std::string_view file, const unicode* characters) {
+  const json_value json = json_value::parse(text, file, std::size_t{256} << 20);
+  // Truncation and padding are for those who train and search: a model's prompt is neither cut nor filled.
+  json.allow_only({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder", "model"},
+                  error_code::unsupported);
+  if (const auto version = json.find("version"); version && version->string() != "1.0") version->not_computed("1.0");
+
+  const json_value model = json.at("model");
+  const auto kind = model.find("type");
+  const bool is_bpe = kind ? kind->string() == "BPE" : model.has("merges");
+  if (!is_bpe && !(kind && kind->string() == "Unigram")) (kind ? *kind : model).not_computed("a model of type BPE or Unigram");
+  normalizer normal;
+  if (const auto value = json.find("normalizer")) normal = normalizer_of(*value, characters);
+  pre_tokenizer words;
+  if (const auto value = json.find("pre_tokenizer")) words = pre_tokenizer_of(*value, characters);
+  using either = std::variant<bpe, unigram>;
+  token_pipeline all{
+      {}, {}, std::move(normal), std::move(words), is_bpe ? either(detail::bpe_of(model)) : either(detail::unigram_of(model)), {}, {}};
+  if (const auto list = json.find("added_tokens")) {
+    std::vector<added_token> tokens = added_tokens_of(*list);
+    detail::check_added_ids(*list, tokens, all.pieces());
+    all.added = detail::placed(*list, [&] { return added_tokens(std::move(tokens), all.normal, characters); });
+  }
+  if (const auto value = json.find("post_processor")) {
+    all.around = post_processor_of(*value);
+    detail::check_ids(*value, all.around.before, all);
+    detail::check_ids(*value, all.around.after, all);
+  }
+  const auto value = json.find("decoder");
+  all.from_pieces = value ? decoder_of(*value, characters) : decoder{{decoder::join{}}};
+  all.kind = detail::kind_of(all);
+  return all;
+}
+
+}  // namespace v0
+}  // namespace lazyprune

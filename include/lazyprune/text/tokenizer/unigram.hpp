@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+// The unigram model, as the `tokenizers` library does it: of all ways to split a word into pieces the one with the greatest sum of scores.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <lazyprune/core/error.hpp>
+#include <lazyprune/core/types.hpp>
+#include <lazyprune/files/utf8.hpp>
+#include <lazyprune/text/tokenizer/prefix_search.hpp>
+#include <lazyprune/text/tokenizer/vocabulary.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+
+class unigram {
+ public:
+  /// Longest piece in bytes: the time for a text grows with it.
+  static constexpr std::size_t most_piece = 512;
+
+  /// `scores` by id, one for each piece. Throws `error` with no file and no place where a piece is too long.
+  unigram(vocabulary pieces, std::vector<double> scores, std::optional<token_id> unknown, bool byte_fallback)
+      : pieces_(std::move(pieces)), scores_(std::move(scores)), unknown_(unknown), byte_fallback_(byte_fallback) {
+    std::vector<prefix_search::entry> entries;
+    entries.reserve(pieces_.size());
+    for (token_id id = 0; id < pieces_.size(); ++id) {
+      const std::string_view piece = *pieces_.piece(id);
+      if (piece.size() > most_piece)
+        throw error("", "", "pieces of at most " + std::to_string(most_piece) + " bytes", std::to_string(piece.size()),
+                    error_code::unsupported);
+      if (!piece.empty()) entries.emplace_back(piece, id);
+      unknown_score_ = std::min(unknown_score_, scores_[id] - 10);
+    }
+    search_ = prefix_search(std::move(entries));
+    for (std::size_t byte = 0; byte < 256; ++byte) {
+      constexpr std::string_view digits = "0123456789ABCDEF";
+      bytes_[byte] = pieces_.find(std::string("<0x") + digits[byte / 16] + digits[byte % 16] + '>');
+    }
+  }
+
+  const vocabulary& pieces() const { return pieces_; }
+  std::optional<token_id> unknown() const { return unknown_; }
+  bool byte_fallback() const { return byte_fallback_; }
+
+  /// Writes the tokens of a well-formed word after those in `out`; none but those that `may_be(id)` holds of, and the unknown one. Throws
+  /// `error` where a character is unknown and there is no token for it.
+  template <class MayBe>
+  void encode(std::string_view word, std::vector<token_id>& out, const MayBe& may_be) const {
+    std::vector<step> best(word.size() + 1);
+    best[0].score = 0;
+    for (std::size_t at = 0; at < word.size();) {
+      const std::size_t character = utf8_length(word[at]);
+      bool alone = false;
+      const auto reach = [&](std::size_t size, double score, std::optional<token_id> id) {
+        step& there = best[at + size];
+        if (there.begin != none && best[at].score + score <= there.score) return;
+        there = {best[at].score + score, at, id};
+      };
+      search_.each(word.substr(at), [&](std::size_t size, token_id id) {
+        if (!may_be(id)) return;
+        reach(size, scores_[id], id);
+        alone = alone || size == character;
+      });
+      if (!alone) reach(character, unknown_score_, unknown_token());
+      at += character;
+    }
+    write(word, best, out, may_be);
+  }
+  void encode(std::string_view word, std::vector<token_id>& out) const {
+    encode(word, out, [](token_id) { return true; });
+  }
+
+ private:
+  static constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
+
+  struct step {  // the best way to one place in the word
+    double score = 0;
+    std::size_t begin = none;  // of its last piece
+    std::optional<token_id> id;
+  };
+
+  struct stretch {
+    std::size_t begin, end;
+    bool is_unknown;
+  };
+
+  token_id unknown_token() const {
+    if (!unknown_) throw error("tokenizer", "text", "characters of the vocabulary, which has no unknown token", "another one");
+    return *unknown_;
+  }
+
+  /// Runs of unknown tokens become one piece, which may fall back to bytes.
+  template <class MayBe>
+  void write(std::string_view word, const std::vector<step>& best, std::vector<token_id>& out, const MayBe& may_be) const {
+    std::vector<stretch> pieces;
+    for (std::size_t end = word.size(); end > 0; end = best[end].begin) {
+      const bool is_unknown = unknown_ && best[end].id == unknown_;
+      if (is_unknown && !pieces.empty() && pieces.back().is_unknown)
+        pieces.back().begin = best[end].begin;
+      else
+        pieces.push_back({best[end].begin, end, is_unknown});
+    }
+    std::ranges::reverse(pieces);
+    for (const auto& [begin, end, is_unknown] : pieces) {
+      const std::string_view text = word.substr(begin, end - begin);
+      if (const auto id = pieces_.find(text); id && may_be(*id)) {
+        out.push_back(*id);
+      } else if (byte_fallback_ &&
+                 std::ranges::all_of(text, [&](char byte) { return bytes_[static_cast<unsigned char>(byte)].has_value(); })) {
+        for (const char byte : text) out.push_back(*bytes_[static_cast<unsigned char>(byte)]);
+      } else {
+        out.push_back(unknown_token());
+      }
+    }
+  }
+
+  vocabulary pieces_;
+  std::vector<double> scores_;
+  std::optional<token_id> unknown_;
+  bool byte_fallback_;
+  double unknown_score_ = std::numeric_limits<double>::max();
+  prefix_search search_;
+  std::array<std::optional<token_id>, 256> bytes_{};
+};
+
+}  // namespace v0
+}  // namespace lazyprune

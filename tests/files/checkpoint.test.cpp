@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/files/checkpoint.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <files/gguf_writer.hpp>
+#include <files/model_files.hpp>
+#include <files/support.hpp>
+#include <test_data.hpp>
+
+using namespace lazyprune_test;
+using lazyprune::checkpoint;
+using lazyprune::dtype;
+using lazyprune::file_access;
+using lazyprune::model_config;
+using lazyprune::rope_scaling;
+using lazyprune::tensor;
+
+namespace {
+
+std::string index_error(const std::string& weight_map) {
+  const sharded_folder folder(weight_map);
+  const std::string said = folder.said(), file = folder.file("model.safetensors.index.json");
+  return said.starts_with(file) ? "index" + said.substr(file.size()) : said;
+}
+
+}  // namespace
+
+TEST_CASE("every tensor is the same, mapped or read") {
+  const checkpoint mapped(pocket_model(), file_access::map), read(pocket_model(), file_access::read);
+  CHECK(mapped.tensors().size() == read.tensors().size());
+  for (const auto& [name, placed] : mapped.tensors()) {
+    const auto* const other = read.find(name);
+    REQUIRE(other != nullptr);
+    const auto here = placed.stored->data, there = other->stored->data;
+    CHECK(there.size() == here.size());
+    CHECK(std::memcmp(there.data(), here.data(), here.size()) == 0);
+  }
+}
+
+TEST_CASE("the index is held to what it says") {
+  CHECK(index_error(R"({"a": "two.safetensors"})") ==
+        "index: weight_map.a: expected the file that holds the tensor, found \"two.safetensors\"");
+  CHECK(index_error(R"({"a": "one.safetensors", "c": "one.safetensors"})") ==
+        "index: weight_map.c: expected the file that holds the tensor, found \"one.safetensors\"");
+  CHECK(index_error(R"({"a": 1})") == "index: weight_map.a: expected a string, found 1");
+  CHECK(index_error("[]") == "index: weight_map: expected an object, found an array");
+  CHECK(index_error(R"({"a": "one.safetensors", "a": "one.safetensors"})") ==
+        "index: a: expected the key once, found it twice in one object");
+  CHECK(index_error(R"({"a": "three.safetensors"})") ==
+        "index: weight_map.a: expected a file in this directory, found \"three.safetensors\"");
+  CHECK(index_error(R"({"a": "config.json"})").find("config.json: header: expected at most ") != std::string::npos);
+}
+
+TEST_CASE("an index of nothing: nothing comes into memory, and a weight is missed by name") {
+  const sharded_folder folder("{}");
+  const checkpoint files(folder.path());
+  lazyprune::read_ahead ahead;
+  files.come_into_memory(ahead);
+  CHECK(error_of([&] { files.of_shape("a", 1, 1); }).ends_with("tensor a: expected one of shape [1], found none of that name"));
+}
+
+TEST_CASE("the index cannot name a file outside the directory") {
+  for (const std::string bad : {"", ".", "..", "/etc/passwd", "../one.safetensors", "./one.safetensors", "sub/one.safetensors",
+                                "..\\\\one.safetensors", "one.safetensors\\u0000x"}) {
+    CAPTURE(bad);
+    CHECK(index_error("{\"a\": \"" + bad + "\"}")
+              .starts_with("index: weight_map.a: expected the plain name of a file in this directory, found "));
+  }
+  const sharded_folder folder(R"({"a": "link.safetensors"})");
+  const temporary_folder outside;
+  outside.write("x", safetensors({two_tensors[0]}));
+  std::filesystem::create_symlink(outside / "x", folder / "link.safetensors");
+  CHECK(folder.said() ==
+        folder.file("model.safetensors.index.json") + ": weight_map.a: expected no link out of this directory, found \"link.safetensors\"");
+  std::filesystem::remove(folder / "link.safetensors");
+  std::filesystem::create_symlink("one.safetensors", folder / "link.safetensors");
+  CHECK(folder.said() == "no error");
+}
+
+TEST_CASE("a link that leads nowhere is not a file that is absent") {
+  for (const char* name : {"lazyprune.json", "generation_config.json"}) {
+    const small_folder folder;
+    std::filesystem::create_symlink("nowhere", folder / name);
+    CHECK(folder.said().starts_with(folder.file(name) + ": "));
+  }
+}
+
+TEST_CASE("weights that no model asked for are refused by name, once it is loaded") {
+  const small_folder folder;
+  folder.write("model.safetensors",
+               safetensors({{"a", "F32", "[2,3]", 24}, {"b", "BF16", "[4]", 8}, {"layers.0.rotary_emb.inv_freq", "F32", "[1]", 4}}));
+  const checkpoint files(folder.path());
+  std::set<std::string, std::less<>> asked;
+  const auto said = [&] { return error_of([&] { files.refuse_all_but(asked); }); };
+  const std::string end = ": expected a weight that the model of config.json has, found one that it has not";
+  CHECK(said() == folder.file("model.safetensors") + ": tensor a" + end);
+  asked.insert("a");
+  CHECK(said() == folder.file("model.safetensors") + ": tensor b" + end);
+  asked.insert("b");
+  CHECK(said() == "no error");
+}
+
+TEST_CASE("the hub's cache is made of links into its own blobs, and of no others") {
+  const temporary_folder hub;
+  const std::filesystem::path snapshot = hub / "models--x/snapshots/0123", blobs = hub / "models--x/blobs";
+  std::filesystem::create_directories(snapshot);
+  std::filesystem::create_directories(blobs);
+  hub.write("models--x/blobs/aa", safetensors({two_tensors[0]}));
+  hub.write("models--x/aa", safetensors({two_tensors[0]}));
+  hub.write("models--x/snapshots/0123/config.json", config);
+  hub.write("models--x/snapshots/0123/model.safetensors.index.json", R"({"weight_map": {"a": "one.safetensors"}})");
+  std::filesystem::create_symlink("../../blobs/aa", snapshot / "one.safetensors");
+  CHECK(checkpoint(snapshot).contains("a"));
+  std::filesystem::remove(snapshot / "one.safetensors");
+  std::filesystem::create_symlink("../../aa", snapshot / "one.safetensors");
+  CHECK(
+      error_of([&] { const checkpoint opened(snapshot); }).ends_with("expected no link out of this directory, found \"one.safetensors\""));
+}
+
+TEST_CASE("directories that are no model") {
+  const temporary_folder empty;
+  const auto said = [](const std::filesystem::path& path) { return error_of([&] { const checkpoint opened(path); }); };
+  CHECK(said(empty / "none") ==
+        (empty / "none").string() + ": expected a model directory or a .gguf file, found No such file or directory");
+  CHECK(said(empty.write("file", "x")) == (empty / "file").string() + ": expected a model directory or a .gguf file, found something else");
+  CHECK(said(empty.path()) == (empty / "config.json").string() + ": expected a file that can be read, found No such file or directory");
+  const small_folder folder;
+  std::filesystem::remove(folder / "model.safetensors");
+  CHECK(folder.said() == folder.path().string() + ": expected model.safetensors or model.safetensors.index.json, found neither");
+  folder.write("config.json", std::string((1 << 20) + 1, ' '));
+  CHECK(folder.said() == folder.file("config.json") + ": expected at most 1048576 bytes, found 1048577");
+  folder.write("config.json", "{\"model_type\": \"llama\"");
+  CHECK(folder.said().starts_with(folder.file("config.json") + ": byte 22: expected JSON, found unexpected end of input"));
+}
+
+TEST_CASE("a folder: safetensors with their config.json, else one GGUF model") {
+  const small_folder folder;
+  folder.write("m-00001-of-00002.gguf", small_gguf());
+  CHECK_FALSE(checkpoint(folder.path()).is_gguf());
+  std::filesystem::remove(folder / "model.safetensors");
+  std::filesystem::remove(folder / "m-00001-of-00002.gguf");
+  folder.write("a.gguf", small_gguf());
+  folder.write("lazyprune.json", R"({"stages": "1:0.5"})");
+  const checkpoint one(folder.path());  // its config.json belongs to weights that are not there
+  CHECK(one.is_gguf());
+  CHECK(one.path() == folder.path());
+  CHECK(one.stages() == "1:0.5");
+  CHECK_FALSE(checkpoint(folder / "a.gguf").stages().has_value());  // the folder's, not the file's
+  folder.write("b-00001-of-00002.gguf", "");
+  folder.write("b-00002-of-00002.gguf", "");
+  CHECK(folder.said() == folder.path().string() + ": expected one model, found 2: a.gguf, b-00001-of-00002.gguf");
+  std::filesystem::remove(folder / "a.gguf");
+  CHECK(folder.said() == folder.file("b-00001-of-00002.gguf") + ": header: expected a GGUF file, found no bytes");
+}
+
+TEST_CASE("generation_config.json adds ends of text") {
+  const small_folder folder;
+  const auto eos = [&](const std::string& text) {
+    folder.write("generation_config.json", text);
+    return checkpoint(folder.path()).config().eos;
+  };
+  using ids = std::vector<lazyprune::token_id>;
+  CHECK(eos("{}") == ids{2});
+  CHECK(eos(R"({"eos_token_id": 2})") == ids{2});
+  CHECK(eos(R"({"eos_token_id": 7, "temperature": 0.6})") == ids{2, 7});
+  CHECK(eos(R"({"eos_token_id": [9, 2, 7]})") == ids{2, 9, 7});
+  folder.write("generation_config.json", R"({"eos_token_id": 300})");
+  CHECK(folder.said() == folder.file("generation_config.json") + ": eos_token_id: expected a whole number from 0 to 299, found 300");
+}
+
+TEST_CASE("lazyprune.json has the stages and nothing else") {
+  const small_folder folder;
+  const auto said = [&](const std::string& text) {
+    folder.write("lazyprune.json", text);
+    const std::string error = folder.said(), file = folder.file("lazyprune.json");
+    return error.starts_with(file) ? error.substr(file.size()) : error;
+  };
+  CHECK(said(R"({"stages": "1:0.5"})") == "no error");
+  CHECK(checkpoint(folder.path()).stages() == "1:0.5");
+  CHECK(said(R"({"stages": "1:0.5", "stage": 1})") == ": stage: expected no such key, found 1");
+  CHECK(said("{}") == ": expected the key \"stages\", found none");
+  CHECK(said(R"({"stages": [1]})") == ": stages: expected a string, found an array");
+}

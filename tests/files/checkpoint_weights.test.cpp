@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/files/checkpoint_weights.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <lazyprune/backend/reference.hpp>
+#include <lazyprune/files/checkpoint.hpp>
+
+#include <files/gguf_writer.hpp>
+#include <files/model_files.hpp>
+#include <files/support.hpp>
+#include <test_data.hpp>
+
+using namespace lazyprune_test;
+using lazyprune::checkpoint;
+using lazyprune::checkpoint_shapes;
+using lazyprune::checkpoint_weights;
+using lazyprune::dtype;
+using lazyprune::file_access;
+using lazyprune::model_config;
+using lazyprune::rope_scaling;
+using lazyprune::tensor;
+
+TEST_CASE("the bundled model") {
+  const checkpoint model(pocket_model());
+  CHECK(model.config().vocabulary == 2304);
+  CHECK(model.config().eos == std::vector<lazyprune::token_id>{2});
+  CHECK(model.stages() == "3:0.3,5:0.1");
+  const tensor embedding = checkpoint_weights(model).get("model.embed_tokens.weight", 2304, 128);
+  CHECK(embedding.type == dtype::bf16);
+  CHECK(embedding.bytes() == std::size_t{2304} * 128 * 2);
+  std::vector<float> row(128);
+  widen(embedding, 5 * 128, 128, row.data());
+  for (const float value : row) CHECK(std::abs(value) < 100.0f);
+}
+
+TEST_CASE("a matrix whose last copy is gone is there again when it is asked for") {
+  for (const file_access how : {file_access::map, file_access::read}) {
+    const checkpoint model(pocket_model(), how);
+    const checkpoint_weights weights(model);
+    std::vector<std::byte> before;
+    {
+      const tensor head = weights.get("lm_head.weight", 2304, 128), copy = head;
+      CHECK(head.held.use_count() == 2);
+      before.assign(copy.data, copy.data + copy.bytes());
+    }
+    const tensor again = weights.get("lm_head.weight", 2304, 128);
+    CHECK(std::memcmp(again.data, before.data(), before.size()) == 0);
+  }
+}
+
+TEST_CASE("tensors by name and shape") {
+  const small_folder folder;
+  const checkpoint model(folder.path());
+  const checkpoint_weights weights(model);
+  CHECK(model.tensors().size() == 2);
+  CHECK(weights.contains("a"));
+  CHECK_FALSE(weights.contains("c"));
+  CHECK(model.find("c") == nullptr);
+  const tensor a = weights.get("a", 2, 3);
+  CHECK(a.type == dtype::f32);
+  CHECK(a.rows == 2);
+  CHECK(a.columns == 3);
+  CHECK(static_cast<char>(a.data[1]) == 'b');
+  const tensor b = weights.get("b", 1, 4);
+  CHECK(b.type == dtype::bf16);
+  CHECK(b.rows == 1);
+  CHECK(b.columns == 4);
+  CHECK_FALSE(model.stages().has_value());
+
+  const auto said = [&](std::string_view name, std::size_t rows, std::size_t columns) {
+    return error_of([&] { weights.get(name, rows, columns); });
+  };
+  const std::string file = folder.file("model.safetensors");
+  CHECK(said("a", 3, 2) == file + ": tensor a: expected shape [3, 2], found [2, 3]");
+  CHECK(said("a", 1, 6) == file + ": tensor a: expected shape [6], found [2, 3]");
+  CHECK(said("b", 1, 5) == file + ": tensor b: expected shape [5], found [4]");
+  CHECK(said("b", 4, 1) == file + ": tensor b: expected shape [4, 1], found [4]");
+  CHECK(said("c", 4, 1) == file + ": tensor c: expected one of shape [4, 1], found none of that name");
+}
+
+TEST_CASE("types and ranks that are not read are refused when asked for, not before") {
+  const small_folder folder;
+  folder.write("model.safetensors",
+               safetensors({{"a", "I8", "[4]", 4}, {"b", "F32", "[]", 4}, {"c", "F16", "[1,2,1]", 4}, {"d", "F64", "[1]", 8}}));
+  const checkpoint model(folder.path());
+  const checkpoint_weights weights(model);
+  const std::string file = folder.file("model.safetensors");
+  CHECK(error_of([&] { weights.get("a", 1, 4); }) == file + ": tensor a: expected F32, F16 or BF16, found I8");
+  CHECK(error_of([&] { weights.get("b", 1, 1); }) == file + ": tensor b: expected a vector or a matrix, found shape []");
+  CHECK(error_of([&] { weights.get("c", 1, 2); }) == file + ": tensor c: expected a vector or a matrix, found shape [1, 2, 1]");
+  CHECK(error_of([&] { weights.get("d", 1, 1); }) == file + ": tensor d: expected F32, F16 or BF16, found F64");
+  CHECK(code_of([&] { weights.get("d", 1, 1); }) == lazyprune::error_code::unsupported);
+}
+
+TEST_CASE("shards: the same tensors as in one file") {
+  const sharded_folder folder(R"({"a": "one.safetensors", "b": "two.safetensors"})");
+  const checkpoint model(folder.path());
+  CHECK(model.tensors().size() == 2);
+  const small_folder other;
+  const checkpoint whole(other.path());
+  for (const std::string name : {"a", "b"}) {
+    const lazyprune::stored_tensor &x = *model.find(name)->stored, &y = *whole.find(name)->stored;
+    CHECK(x.shape == y.shape);
+    CHECK(std::ranges::equal(x.data, y.data));
+  }
+  CHECK(error_of([&] { checkpoint_weights(model).get("b", 1, 5); }) ==
+        folder.file("two.safetensors") + ": tensor b: expected shape [5], found [4]");
+  CHECK(error_of([&] { checkpoint_weights(model).get("c", 1, 5); }) ==
+        folder.file("model.safetensors.index.json") + ": tensor c: expected one of shape [5], found none of that name");
+}
+
+TEST_CASE("a model of a checkpoint's weights: all of them, and no others") {
+  const std::string layer = "model.layers.0.";
+  std::vector<made> tensors{{"model.embed_tokens.weight", "F32", "[300,4]", 4800},
+                            {"model.norm.weight", "F32", "[4]", 16},
+                            {"lm_head.weight", "F32", "[300,4]", 4800}};
+  for (const char* name : {"input_layernorm", "post_attention_layernorm"}) tensors.push_back({layer + name + ".weight", "F32", "[4]", 16});
+  for (const char* name : {"q_proj", "k_proj", "v_proj", "o_proj"})
+    tensors.push_back({layer + "self_attn." + name + ".weight", "F32", "[4,4]", 64});
+  for (const char* name : {"gate_proj", "up_proj"}) tensors.push_back({layer + "mlp." + name + ".weight", "F32", "[6,4]", 96});
+  tensors.push_back({layer + "mlp.down_proj.weight", "F32", "[4,6]", 96});
+
+  const small_folder folder;
+  folder.write("model.safetensors", safetensors(tensors));
+  lazyprune::reference<float> backend;
+  CHECK(load_model(backend, checkpoint(folder.path())).config == checkpoint(folder.path()).config());
+  tensors.push_back({layer + "self_attn.q_proj.bias", "F32", "[4]", 16});
+  folder.write("model.safetensors", safetensors(tensors));
+  CHECK(
+      error_of([&] { load_model(backend, checkpoint(folder.path())); }) ==
+      folder.file("model.safetensors") +
+          ": tensor model.layers.0.self_attn.q_proj.bias: expected a weight that the model of config.json has, found one that it has not");
+  tensors.erase(tensors.begin());
+  folder.write("model.safetensors", safetensors(tensors));
+  CHECK(error_of([&] { load_model(backend, checkpoint(folder.path())); }) ==
+        folder.file("model.safetensors") + ": tensor model.embed_tokens.weight: expected one of shape [300, 4], found none of that name");
+}
+
+TEST_CASE("threads may read one checkpoint at a time") {
+  const checkpoint files(pocket_model());
+  const std::string name = "model.layers.3.mlp.gate_proj.weight";
+  const tensor expected = checkpoint_weights(files).get(name, 256, 128);
+  const std::vector<std::byte> bytes(expected.data, expected.data + expected.bytes());
+  std::vector<int> same(4);
+  {
+    std::vector<std::jthread> running;
+    for (int& count : same)
+      running.emplace_back([&] {
+        const checkpoint_weights weights(files);
+        for (const auto& [each, t] : files.tensors()) {
+          if (t.stored->shape.size() == 2) weights.get(each, t.stored->shape[0], t.stored->shape[1]);  // and gives it back
+          const tensor again = weights.get(name, 256, 128);
+          count += std::memcmp(again.data, bytes.data(), bytes.size()) == 0;
+        }
+      });
+  }
+  for (const int count : same) CHECK(static_cast<std::size_t>(count) == files.tensors().size());
+}
+
+TEST_CASE("a GGUF file: tensors by Hugging Face's names, the rows of q and k in transformers' order") {
+  const temporary_folder folder;
+  const checkpoint files(folder.write("m.gguf", small_gguf()));
+  const checkpoint_weights weights(files);
+  CHECK(files.is_gguf());
+  CHECK(files.config().hidden == 8);
+  CHECK(files.tensors().size() == 4);
+  CHECK(weights.contains("model.layers.0.self_attn.q_proj.weight"));
+  CHECK_FALSE(weights.contains("blk.0.attn_q.weight"));
+  CHECK_FALSE(weights.contains("lm_head.weight"));
+  CHECK(files.interleaves("model.layers.0.self_attn.k_proj.bias"));
+  CHECK_FALSE(files.interleaves("model.layers.0.self_attn.v_proj.weight"));
+  const tensor embedding = weights.get("model.embed_tokens.weight", 6, 8);
+  CHECK(embedding.data == files.find("model.embed_tokens.weight")->stored->data.data());  // as it lies in the file
+  const tensor q = weights.get("model.layers.0.self_attn.q_proj.weight", 8, 8);
+  const std::size_t rows[] = {0, 2, 1, 3, 4, 6, 5, 7};
+  const auto numbers = values_of(q);
+  for (std::size_t i = 0; i < 64; ++i) CHECK(numbers[i] == static_cast<float>(rows[i / 8] * 8 + i % 8));
+  CHECK(values_of(weights.get("model.layers.0.self_attn.k_proj.bias", 1, 8)) == std::vector<float>{0, 2, 1, 3, 4, 6, 5, 7});
+  CHECK(error_of([&] { weights.get("model.layers.0.self_attn.q_proj.weight", 8, 4); }) ==
+        (folder / "m.gguf").string() + ": tensor blk.0.attn_q.weight: expected shape [8, 4], found [8, 8]");
+  CHECK(error_of([&] { weights.get("model.norm.weight", 1, 8); }) ==
+        (folder / "m.gguf").string() + ": tensor output_norm.weight: expected one of shape [8], found none of that name");
+  using place = std::pair<std::string_view, std::size_t>;
+  const lazyprune::mapped_file& file = files.gguf()->file();
+  CHECK(weights.place("model.norm.weight") == place{});  // missing
+  CHECK(weights.place("model.embed_tokens.weight") == place{file.name(), static_cast<std::size_t>(embedding.data - file.bytes().data())});
+  CHECK(weights.place("model.embed_tokens.weight") < weights.place("model.layers.0.self_attn.q_proj.weight"));
+  const checkpoint_shapes shapes(files);
+  shapes.get("model.embed_tokens.weight", 6, 8);
+  shapes.get("model.layers.0.self_attn.q_proj.weight", 8, 8);
+  shapes.get("model.layers.0.self_attn.k_proj.bias", 1, 8);
+  CHECK(error_of([&] { shapes.get("model.layers.0.self_attn.k_proj.bias", 8, 8); }) ==
+        (folder / "m.gguf").string() + ": tensor blk.0.attn_k.bias: expected shape [8, 8], found [8]");
+  CHECK(error_of([&] { files.refuse_all_but(shapes.asked()); }) ==
+        (folder / "m.gguf").string() +
+            ": tensor blk.0.attn_norm.weight: expected a weight that the model of the metadata has, found one that it has not");
+}
+
+TEST_CASE("what a model lacks is found before anything is packed") {
+  const temporary_folder folder;
+  folder.write("m.gguf", small_gguf());
+  lazyprune::reference<float> backend{lazyprune::execution{}};
+  bool packed = false;
+  const lazyprune::load_options options{.as = {}, .progress = [&](std::size_t, std::size_t) { packed = true; }};
+  CHECK(error_of([&] { load_model(backend, checkpoint(folder / "m.gguf"), options); }).find("found none of that name") !=
+        std::string::npos);
+  CHECK_FALSE(packed);
+}
+
+TEST_CASE("quantized matrices become bf16 or float, quantized vectors float; other types are refused by name") {
+  const temporary_folder folder;
+  const checkpoint files(folder.write("m.gguf", small_gguf(24, std::string(64, '\1'))));
+  CHECK(error_of([&] { checkpoint_weights(files).get("model.layers.0.self_attn.q_proj.weight", 8, 8); }).ends_with(", MXFP4, found I8"));
+  CHECK(code_of([&] { checkpoint_weights(files).get("model.layers.0.self_attn.q_proj.weight", 8, 8); }) ==
+        lazyprune::error_code::unsupported);
+  const auto data = test_data("gguf/llama-q8_0.gguf");
+  if (data.empty()) return;
+  const checkpoint quantized(data);
+  CHECK(checkpoint_weights(quantized).get("lm_head.weight", 320, 256).type == dtype::bf16);
+  CHECK(checkpoint_weights(quantized, dtype::f32).get("lm_head.weight", 320, 256).type == dtype::f32);
+  const checkpoint odd(data.parent_path() / "malformed/norm-quantized.gguf");
+  CHECK(checkpoint_weights(odd).get("model.layers.0.input_layernorm.weight", 1, 32).type == dtype::f32);
+}
+
+TEST_CASE("one of each family") {
+  const auto families = test_data("models/families");
+  if (families.empty()) return;
+  const auto load = [&](const std::string& name) { return checkpoint(families / name).config(); };
+  const model_config llama3 = load("llama3_rope_scaled"), mha = load("llama_mha_untied_bias"), mistral = load("mistral_head_dim"),
+                     qwen2 = load("qwen2_bias"), qwen3 = load("qwen3_qk_norm");
+  CHECK(llama3.rope.scaling == rope_scaling::llama3);
+  CHECK(llama3.rope.theta == 500000.0);
+  CHECK(load("llama_gqa_tied").tied);
+  CHECK(load("llama_linear_rope").rope.factor == 4.0);
+  CHECK(mha.qkv_bias);
+  CHECK(mha.output_bias);
+  CHECK(mha.mlp_bias);
+  CHECK(mha.n_kv_heads == 6);
+  CHECK(load("llama_yarn_rope").rope.attention_factor == doctest::Approx(1.0 + 0.1 * std::log(4.0)));
+  CHECK(mistral.head_dim * mistral.n_heads != mistral.hidden);
+  CHECK(qwen2.qkv_bias);
+  CHECK_FALSE(qwen2.output_bias);
+  CHECK(qwen3.qk_norm);
+  CHECK(qwen3.tied);
+  CHECK(load("mistral_sliding").windows == std::vector<std::size_t>(4, 16));
+  // The tensors that the flags promise are there, with their shapes.
+  for (const auto& entry : std::filesystem::directory_iterator(families)) {
+    CAPTURE(entry.path().string());
+    const checkpoint model(entry.path());
+    const checkpoint_weights weights(model);
+    const model_config& c = model.config();
+    const std::size_t last = c.layers - 1;
+    const std::string at = "model.layers." + std::to_string(last) + ".";
+    CHECK(error_of([&] { weights.get(at + "self_attn.q_proj.weight", c.n_heads * c.head_dim, c.hidden); }) == "no error");
+    CHECK(error_of([&] { weights.get(at + "self_attn.k_proj.weight", c.n_kv_heads * c.head_dim, c.hidden); }) == "no error");
+    CHECK(error_of([&] { weights.get(at + "mlp.down_proj.weight", c.hidden, c.ffn); }) == "no error");
+    CHECK(model.contains(at + "self_attn.q_proj.bias") == c.qkv_bias);
+    CHECK(model.contains(at + "self_attn.o_proj.bias") == c.output_bias);
+    CHECK(model.contains(at + "mlp.up_proj.bias") == c.mlp_bias);
+    CHECK(model.contains(at + "self_attn.q_norm.weight") == c.qk_norm);
+    CHECK(model.contains("lm_head.weight") == !c.tied);
+    CHECK_FALSE(model.contains("model.layers." + std::to_string(c.layers) + ".input_layernorm.weight"));
+  }
+}
+
+TEST_CASE("a tied model that stores only its head") {
+  const auto folder = test_data("models/story-hf");
+  if (folder.empty()) return;
+  const checkpoint model(folder);
+  CHECK(model.config().tied);
+  CHECK(model.config().bos == std::vector<lazyprune::token_id>{1});
+  CHECK_FALSE(model.contains("model.embed_tokens.weight"));
+  CHECK(checkpoint_weights(model).get("lm_head.weight", 2048, 128).type == dtype::f32);
+}

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/files/config_json.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string>
+
+#include <files/support.hpp>
+#include <test_data.hpp>
+
+using namespace lazyprune_test;
+using lazyprune::json_value;
+using lazyprune::model_config;
+using lazyprune::rope_scaling;
+
+namespace {
+
+const std::string llama = R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 100, "hidden_size": 64,
+  "num_hidden_layers": 3, "num_attention_heads": 8, "num_key_value_heads": 2, "intermediate_size": 96, "max_position_embeddings": 512})";
+
+/// The config with some keys changed (null: taken out), as RFC 7396 patches it.
+std::string with(const std::string& patch, const std::string& base = llama) {
+  nlohmann::json config = nlohmann::json::parse(base);
+  config.merge_patch(nlohmann::json::parse(patch));
+  return config.dump();
+}
+/// The Llama config made another family's.
+std::string family(const std::string& name, const std::string& architecture, const std::string& patch = "{}") {
+  return with(patch, with(R"({"model_type": ")" + name + R"(", "architectures": [")" + architecture + R"("]})"));
+}
+
+model_config read(const std::string& text) { return model_config_of(json_value::parse(text, "c", 1 << 20)); }
+std::string said(const std::string& text) {
+  return error_of([&] { read(text); });
+}
+std::string said_of(const std::string& patch) { return said(with(patch)); }
+
+}  // namespace
+
+TEST_CASE("a plain Llama, and transformers' defaults") {
+  const model_config c = read(llama);
+  CHECK(c.family == "llama");
+  CHECK(c.vocabulary == 100);
+  CHECK(c.hidden == 64);
+  CHECK(c.layers == 3);
+  CHECK(c.n_heads == 8);
+  CHECK(c.n_kv_heads == 2);
+  CHECK(c.head_dim == 8);
+  CHECK(c.ffn == 96);
+  CHECK(c.max_positions == 512);
+  CHECK(c.rms_epsilon == 1e-6);
+  CHECK(c.rope == lazyprune::rope_config{});
+  CHECK_FALSE(c.tied);
+  CHECK_FALSE(c.qkv_bias);
+  CHECK_FALSE(c.output_bias);
+  CHECK_FALSE(c.mlp_bias);
+  CHECK_FALSE(c.qk_norm);
+  CHECK(c.bos.empty());
+  CHECK(c.eos.empty());
+  CHECK(read(with(R"({"num_key_value_heads": null, "max_position_embeddings": null, "architectures": null})")).n_kv_heads == 8);
+  CHECK(read(with(R"({"max_position_embeddings": null})")).max_positions == 2048);
+}
+
+TEST_CASE("every key that counts") {
+  const model_config c =
+      read(with(R"({"rms_norm_eps": 1e-5, "rope_theta": 500000, "tie_word_embeddings": true, "attention_bias": true, "mlp_bias": true,
+    "head_dim": 16, "bos_token_id": 1, "eos_token_id": [2, 99], "hidden_act": "silu", "sliding_window": null, "partial_rotary_factor": 1.0})"));
+  CHECK(c.rms_epsilon == 1e-5);
+  CHECK(c.rope.theta == 500000.0);
+  CHECK(c.tied);
+  CHECK(c.qkv_bias);
+  CHECK(c.output_bias);
+  CHECK(c.mlp_bias);
+  CHECK(c.head_dim == 16);
+  CHECK(c.bos == std::vector<lazyprune::token_id>{1});
+  CHECK(c.eos == std::vector<lazyprune::token_id>{2, 99});
+}
+
+TEST_CASE("the families differ in biases, norms and defaults") {
+  const model_config mistral = read(family("mistral", "MistralForCausalLM", R"({"max_position_embeddings": 4096})"));
+  CHECK(mistral.max_positions == 4096);
+  CHECK_FALSE(mistral.qkv_bias);
+  const model_config qwen2 = read(
+      family("qwen2", "Qwen2ForCausalLM", R"({"max_position_embeddings": null, "sliding_window": 4096, "use_sliding_window": false})"));
+  CHECK(qwen2.max_positions == 32768);
+  CHECK(qwen2.qkv_bias);
+  CHECK_FALSE(qwen2.output_bias);
+  CHECK_FALSE(qwen2.qk_norm);
+  const model_config qwen3 = read(family(
+      "qwen3", "Qwen3ForCausalLM", R"({"sliding_window": 4096, "layer_types": ["full_attention", "full_attention", "full_attention"]})"));
+  CHECK(qwen3.head_dim == 128);
+  CHECK(qwen3.qk_norm);
+  CHECK_FALSE(qwen3.qkv_bias);
+  const model_config biased = read(family("qwen3", "Qwen3ForCausalLM", R"({"attention_bias": true})"));
+  CHECK(biased.qkv_bias);
+  CHECK(biased.output_bias);
+}
+
+TEST_CASE("what is not computed is refused by name") {
+  const std::string none = "expected no such key: it is not computed here";
+  CHECK(said_of(R"({"model_type": "mixtral"})") ==
+        "c: model_type: expected llama, mistral, qwen2, qwen3, phi3, gemma2 or gemma3_text, found \"mixtral\"");
+  CHECK(said_of(R"({"model_type": null})") == "c: expected the key \"model_type\", found none");
+  CHECK(said_of(R"({"architectures": ["MixtralForCausalLM"]})") ==
+        "c: architectures[0]: expected LlamaForCausalLM, found \"MixtralForCausalLM\"");
+  CHECK(said_of(R"({"architectures": ["LlamaForSequenceClassification"]})").starts_with("c: architectures[0]: expected LlamaForCausalLM"));
+  CHECK(said_of(R"({"hidden_act": "gelu"})") == "c: hidden_act: expected silu, found \"gelu\"");
+  CHECK(said_of(R"({"quantization_config": {"bits": 4}})") == "c: quantization_config: " + none + ", found an object");
+  for (const std::string key :
+       {"attn_logit_softcapping", "final_logit_softcapping", "query_pre_attn_scalar", "attention_multiplier", "residual_multiplier",
+        "embedding_multiplier", "logits_scaling", "logit_scale", "scale_emb", "scale_depth", "compression_config"})
+    CHECK(said_of("{\"" + key + "\": 2.5}") == "c: " + key + ": " + none + ", found 2.5");
+  CHECK(said_of(R"({"partial_rotary_factor": 0.5})") == "c: partial_rotary_factor: expected 1, found 0.5");
+  CHECK(said_of(R"({"layer_types": ["full_attention", "sliding_attention"]})") ==
+        "c: layer_types[1]: expected full_attention, found \"sliding_attention\"");
+  CHECK(said_of(R"({"sliding_window": 4096})") == "c: sliding_window: expected null: this family has no sliding windows, found 4096");
+  for (const std::string name : {"qwen2", "qwen3"})
+    CHECK(said(family(name, name == "qwen2" ? "Qwen2ForCausalLM" : "Qwen3ForCausalLM", R"({"mlp_bias": true})")) ==
+          "c: mlp_bias: expected false, found true");
+  CHECK(said(family("qwen2", "Qwen2ForCausalLM", R"({"use_mrope": true})")) == "c: use_mrope: expected false, found true");
+  CHECK(said(family("mistral", "MistralForCausalLM", R"({"attention_bias": true})")) == "c: attention_bias: expected false, found true");
+  CHECK(said(family("mistral", "MistralForCausalLM", R"({"mlp_bias": true})")) == "c: mlp_bias: expected false, found true");
+}
+
+TEST_CASE("sizes have limits, and fit each other") {
+  for (const std::string key : {"vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"}) {
+    CHECK(said_of("{\"" + key + "\": null}") == "c: expected the key \"" + key + "\", found none");
+    for (const std::string value : {"0", "-1", "1.0", "1e3", "\"8\"", "true", "16777217", "18446744073709551616"})
+      CHECK(said_of("{\"" + key + "\": " + value + "}").starts_with("c: " + key + ": expected a whole number from 1 to "));
+  }
+  CHECK(said_of(R"({"num_hidden_layers": 4097})") == "c: num_hidden_layers: expected a whole number from 1 to 4096, found 4097");
+  CHECK(said_of(R"({"num_key_value_heads": 3})") == "c: num_key_value_heads: expected a divisor of num_attention_heads, 8, found 3");
+  CHECK(said_of(R"({"num_key_value_heads": 16})") == "c: num_key_value_heads: expected a divisor of num_attention_heads, 8, found 16");
+  CHECK(said_of(R"({"num_key_value_heads": 0})").starts_with("c: num_key_value_heads: expected a whole number from 1"));
+  CHECK(said_of(R"({"num_attention_heads": 6, "num_key_value_heads": 2})") ==
+        "c: num_attention_heads: expected a divisor of hidden_size, 64, found 6");
+  CHECK(said_of(R"({"num_attention_heads": 6, "head_dim": 16})") == "no error");
+  CHECK(said_of(R"({"head_dim": 7})") == "c: head_dim: expected an even number, for rotary positions, found 7");
+  CHECK(said_of(R"({"hidden_size": 24, "num_attention_heads": 8})") ==
+        "c: head_dim: expected an even number, for rotary positions, found 3");
+  CHECK(said_of(R"({"head_dim": 0})").starts_with("c: head_dim: expected a whole number from 1"));
+  CHECK(said_of(R"({"max_position_embeddings": 0})").starts_with("c: max_position_embeddings: expected a whole number from 1"));
+  CHECK(said_of(R"({"max_position_embeddings": 4294967296})").starts_with("c: max_position_embeddings: expected a whole number from 1"));
+  CHECK(said_of(R"({"rms_norm_eps": 0})") == "c: rms_norm_eps: expected a number above 0, found 0");
+  CHECK(said_of(R"({"rms_norm_eps": -1e-6})") == "c: rms_norm_eps: expected a number above 0, found -1e-06");
+  CHECK(said_of(R"({"rope_theta": 0.0})") == "c: rope_theta: expected a number above 0, found 0.0");
+  CHECK(said_of(R"({"tie_word_embeddings": 1})") == "c: tie_word_embeddings: expected true or false, found 1");
+  CHECK(said(family("mistral", "MistralForCausalLM", R"({"num_key_value_heads": null})")) ==
+        "c: expected the key \"num_key_value_heads\", found none");
+}
+
+TEST_CASE("special tokens are below the vocabulary") {
+  CHECK(said_of(R"({"eos_token_id": 100})") == "c: eos_token_id: expected a whole number from 0 to 99, found 100");
+  CHECK(said_of(R"({"eos_token_id": [2, 100]})") == "c: eos_token_id[1]: expected a whole number from 0 to 99, found 100");
+  CHECK(said_of(R"({"eos_token_id": -2})") == "c: eos_token_id: expected a whole number from 0 to 99, found -2");
+  CHECK(read(with(R"({"bos_token_id": -1, "eos_token_id": [2, 4294967295]})")).bos.empty());
+  CHECK(read(with(R"({"bos_token_id": -1, "eos_token_id": [2, 4294967295]})")).eos == std::vector<lazyprune::token_id>{2});
+  CHECK(said_of(R"({"bos_token_id": "<s>"})") == "c: bos_token_id: expected a whole number from 0 to 99, found \"<s>\"");
+  CHECK(said_of(R"({"bos_token_id": [1, 2]})") == "c: bos_token_id: expected one token id, found an array");
+  CHECK(said_of(R"({"bos_token_id": 99, "eos_token_id": []})") == "no error");
+}
+
+TEST_CASE("rotary positions: both styles of file, every kind that is computed") {
+  const auto rope = [](const std::string& patch) { return read(with(patch)).rope; };
+  CHECK(rope(R"({"rope_scaling": null, "rope_theta": 5e5})").theta == 5e5);
+  CHECK(rope(R"({"rope_parameters": {"rope_type": "default", "rope_theta": 7.0}})").theta == 7.0);
+  CHECK(rope(R"({"rope_scaling": {"type": "linear", "factor": 2}, "rope_theta": 3.0})") ==
+        rope(R"({"rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 3.0}})"));
+  const auto linear = rope(R"({"rope_scaling": {"type": "linear", "rope_type": "linear", "factor": 2.5}})");
+  CHECK(linear.scaling == rope_scaling::linear);
+  CHECK(linear.factor == 2.5);
+  const auto llama3 = rope(
+      R"({"rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 1.5, "high_freq_factor": 4.5, "original_max_position_embeddings": 8192}})");
+  CHECK(llama3.scaling == rope_scaling::llama3);
+  CHECK(llama3.factor == 8.0);
+  CHECK(llama3.low_frequency == 1.5);
+  CHECK(llama3.high_frequency == 4.5);
+  CHECK(llama3.original_positions == 8192);
+}
+
+TEST_CASE("YaRN's attention factor, as transformers computes it") {
+  const auto rope = [](const std::string& keys) { return read(with(R"({"rope_scaling": {"rope_type": "yarn", )" + keys + "}}")).rope; };
+  const auto plain = rope(R"("factor": 4.0, "original_max_position_embeddings": 64)");
+  CHECK(plain.scaling == rope_scaling::yarn);
+  CHECK(plain.original_positions == 64);
+  CHECK(plain.beta_fast == 32.0);
+  CHECK(plain.beta_slow == 1.0);
+  CHECK(plain.truncate);
+  CHECK(plain.attention_factor == doctest::Approx(0.1 * std::log(4.0) + 1.0).epsilon(1e-15));
+  CHECK(rope(R"("factor": 1.0)").attention_factor == 1.0);
+  CHECK(rope(R"("factor": 4.0)").original_positions == 512);  // the model's own length
+  CHECK(rope(R"("factor": 4.0, "attention_factor": 0.75)").attention_factor == 0.75);
+  CHECK(rope(R"("factor": 4.0, "mscale": 0.5, "mscale_all_dim": 0.25)").attention_factor ==
+        doctest::Approx((0.05 * std::log(4.0) + 1.0) / (0.025 * std::log(4.0) + 1.0)).epsilon(1e-15));
+  CHECK(rope(R"("factor": 4.0, "mscale": 0.5)").attention_factor == plain.attention_factor);
+  CHECK(rope(R"("factor": 4.0, "mscale": 0.5, "mscale_all_dim": 0)").attention_factor == plain.attention_factor);
+  const auto all = rope(R"("factor": 4.0, "beta_fast": 16, "beta_slow": 2.0, "truncate": false)");
+  CHECK(all.beta_fast == 16.0);
+  CHECK(all.beta_slow == 2.0);
+  CHECK_FALSE(all.truncate);
+  // Without a factor, the ratio of the lengths.
+  CHECK(rope(R"("original_max_position_embeddings": 128)").factor == 4.0);
+}
+
+TEST_CASE("YaRN's stretched length is the longest sequence where the file gives the length before") {
+  const auto positions = [](const std::string& keys) {
+    return read(with(R"({"rope_scaling": {"type": "yarn", )" + keys + "}}")).max_positions;
+  };
+  CHECK(positions(R"("factor": 4.0, "original_max_position_embeddings": 512)") == 2048);
+  CHECK(positions(R"("factor": 4.0, "original_max_position_embeddings": 64)") == 512);
+}
+
+TEST_CASE("rotary positions that are not computed, or make no sense") {
+  const auto rope = [](const std::string& keys) { return said(with(R"({"rope_scaling": {)" + keys + "}}")); };
+  CHECK(rope(R"("type": "dynamic", "factor": 2.0)") ==
+        "c: rope_scaling.type: expected default, linear, llama3, yarn or longrope, found \"dynamic\"");
+  CHECK(rope(R"("rope_type": "longrope", "factor": 2.0)") == "c: rope_scaling: expected the key \"short_factor\", found none");
+  CHECK(rope(R"("type": "mrope", "mrope_section": [16, 24, 24])") == "c: rope_scaling.mrope_section: expected no such key, found an array");
+  CHECK(rope(R"("rope_type": "linear", "type": "yarn", "factor": 2.0)") ==
+        "c: rope_scaling.type: expected the same as rope_type, found \"yarn\"");
+  CHECK(rope(R"("factor": 2.0)") == "c: rope_scaling: expected the key \"rope_type\", found none");
+  CHECK(rope(R"("type": "linear")") == "c: rope_scaling: expected the key \"factor\", found none");
+  CHECK(rope(R"("type": "linear", "factor": 0.5)") == "c: rope_scaling.factor: expected a number from 1 to a million, found 0.5");
+  CHECK(rope(R"("type": "linear", "factor": "2")") == "c: rope_scaling.factor: expected a number, found \"2\"");
+  CHECK(rope(R"("type": "linear", "factor": 2, "partial_rotary_factor": 0.5)") ==
+        "c: rope_scaling.partial_rotary_factor: expected 1, found 0.5");
+  CHECK(rope(R"("type": "llama3", "factor": 8)") == "c: rope_scaling: expected the key \"original_max_position_embeddings\", found none");
+  CHECK(rope(R"("type": "llama3", "factor": 8, "original_max_position_embeddings": 0)")
+            .starts_with("c: rope_scaling.original_max_position_embeddings: expected a whole number from 1"));
+  CHECK(rope(R"("type": "llama3", "factor": 8, "original_max_position_embeddings": 64, "low_freq_factor": 4, "high_freq_factor": 4)") ==
+        "c: rope_scaling.high_freq_factor: expected a number above low_freq_factor, found 4");
+  CHECK(rope(R"("type": "yarn", "factor": 2, "beta_fast": 1, "beta_slow": 2)") ==
+        "c: rope_scaling.type: expected beta_fast not below beta_slow, found \"yarn\"");
+  CHECK(rope(R"("type": "yarn", "factor": 2, "beta_fast": -1)") == "c: rope_scaling.beta_fast: expected a number above 0, found -1");
+  CHECK(rope(R"("type": "yarn", "factor": 2, "rope_theta": 1)") ==
+        "c: rope_scaling.type: expected a rope_theta above 1 with yarn, found \"yarn\"");
+  CHECK(rope(R"("type": "yarn", "factor": 1000, "mscale": 1, "mscale_all_dim": -2)") ==
+        "c: rope_scaling.type: expected mscale and mscale_all_dim above 0, found \"yarn\"");
+  CHECK(said_of(R"({"rope_scaling": "linear"})") == "c: rope_scaling: expected an object, found \"linear\"");
+  CHECK(said_of(R"({"rope_theta": 5.0, "rope_parameters": {"rope_type": "default", "rope_theta": 6.0}})") ==
+        "c: rope_parameters.rope_theta: expected the same as the other rope_theta, found 6.0");
+  CHECK(said_of(R"({"rope_scaling": {"type": "linear", "factor": 2}, "rope_parameters": {"rope_type": "default"}})") ==
+        "c: rope_scaling: expected one of rope_scaling and rope_parameters, found an object");
+}
+
+TEST_CASE("the bundled model's config") {
+  const model_config c = read(read_text(pocket_model() / "config.json"));
+  CHECK(c.layers == 6);
+  CHECK(c.head_dim == 32);
+  CHECK(c.vocabulary == 2304);
+  CHECK(c.rope.theta == 1e7);
+  CHECK_FALSE(c.tied);
+}
+
+TEST_CASE("what is sound and not computed here has a code of its own; what is wrong has another") {
+  using lazyprune::error_code;
+  const auto code = [](const std::string& text) { return code_of([&] { read(text); }); };
+  for (const char* patch :
+       {R"({"model_type": "gpt2"})", R"({"architectures": ["LlamaForSequenceClassification"]})", R"({"hidden_act": "gelu"})",
+        R"({"quantization_config": {}})", R"({"partial_rotary_factor": 0.5})", R"({"sliding_window": 128})",
+        R"({"layer_types": ["sliding_attention"]})", R"({"rope_scaling": {"rope_type": "dynamic"}})",
+        R"({"rope_scaling": {"rope_type": "mrope", "mrope_section": [1.0]}})"}) {
+    CAPTURE(patch);
+    CHECK(code(with(patch)) == error_code::unsupported);
+  }
+  for (const char* patch : {R"({"model_type": 3})", R"({"vocab_size": 0})", R"({"num_key_value_heads": 3})", R"({"hidden_size": 63})",
+                            R"({"rope_scaling": {"rope_type": "linear", "factor": 0.5}})",
+                            R"({"rope_scaling": {"rope_type": "linear", "factor": 2.0}, "rope_parameters": {}})"}) {
+    CAPTURE(patch);
+    CHECK(code(with(patch)) == error_code::bad_input);
+  }
+}

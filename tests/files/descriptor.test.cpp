@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/files/descriptor.hpp>
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cerrno>
+#include <string>
+#include <vector>
+
+#include <sys/resource.h>
+
+#include <files/support.hpp>
+
+using namespace lazyprune_test;
+using lazyprune::open_file;
+using lazyprune::read_fully;
+using lazyprune::write_fully;
+
+namespace {
+
+/// A POSIX call that gives so much at a time, is interrupted before each success, and fails with `code` after `until` bytes.
+struct faulty {
+  std::size_t at_once, until;
+  int code = 0;  // 0: the end of the file
+  std::size_t done = 0;
+  bool interrupt = true;
+
+  ssize_t operator()(std::size_t n) {
+    if (interrupt) return interrupt = false, errno = EINTR, -1;
+    interrupt = true;
+    const std::size_t now = std::min({n, at_once, until - done});
+    if (now == 0 && code != 0) return errno = code, -1;
+    done += now;
+    return static_cast<ssize_t>(now);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("read_fully goes on after short reads and signals") {
+  const std::string file = "0123456789";
+  for (const std::size_t at_once : {1u, 3u, 10u, 100u}) {
+    faulty call{at_once, file.size()};
+    std::array<std::byte, 10> out{};
+    read_fully(out, "f", [&](std::byte* to, std::size_t n) {
+      const std::size_t from = call.done;
+      const ssize_t got = call(n);
+      if (got > 0) std::copy_n(reinterpret_cast<const std::byte*>(file.data()) + from, got, to);
+      return got;
+    });
+    CHECK(std::string(reinterpret_cast<const char*>(out.data()), out.size()) == file);
+  }
+}
+
+TEST_CASE("read_fully: a failing disk and a shrinking file are the machine's faults, with file and place") {
+  std::array<std::byte, 10> out{};
+  const auto read = [&](faulty call) {
+    return error_of([&] { read_fully(out, "weights", [&](std::byte*, std::size_t n) { return call(n); }); });
+  };
+  CHECK(read({4, 8, EIO}) == "io: weights: byte 8: expected to read it, found Input/output error");
+  CHECK(read({4, 7, 0}) == "io: weights: byte 7: expected 10 bytes, found the end: the file shrank");
+}
+
+TEST_CASE("write_fully goes on after partial writes and signals, and says where it cannot") {
+  std::string written;
+  faulty call{3, 1000};
+  CHECK(write_fully("0123456789", [&](const char* at, std::size_t n) {
+    const ssize_t put = call(n);
+    if (put > 0) written.append(at, static_cast<std::size_t>(put));
+    return put;
+  }));
+  CHECK(written == "0123456789");
+  faulty full{3, 6, ENOSPC};
+  CHECK_FALSE(write_fully("0123456789", [&](const char*, std::size_t n) { return full(n); }));
+  CHECK(errno == ENOSPC);
+}
+
+TEST_CASE("open_file: a bad name is bad input; a system out of descriptors is the machine's fault") {
+  CHECK(error_of([] { open_file("/no/such/file", O_RDONLY, "the name", "a file"); }) ==
+        "the name: expected a file, found No such file or directory");
+  rlimit limit{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &limit) == 0);
+  rlimit none = limit;
+  none.rlim_cur = 0;
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+  const std::string said = error_of([] { open_file("/dev/null", O_RDONLY, "the name", "a file"); });
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &limit) == 0);
+  CHECK(said == "io: the name: open: expected a file, found Too many open files");
+}
+
+TEST_CASE("a descriptor is closed once, by its last owner") {
+  auto first = open_file("/dev/null", O_RDONLY, "n", "a file");
+  const int number = first.get();
+  {
+    const auto second = std::move(first);
+    CHECK(first.get() == -1);
+    CHECK(::fcntl(number, F_GETFD) != -1);
+    CHECK((::fcntl(number, F_GETFD) & FD_CLOEXEC) != 0);
+  }
+  CHECK(::fcntl(number, F_GETFD) == -1);
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+// What the tests of families share: a config.json of text, and the metadata of a small GGUF file.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <lazyprune/files/config_json.hpp>
+#include <lazyprune/files/gguf_config.hpp>
+
+#include "../gguf_writer.hpp"
+#include "../support.hpp"
+
+namespace lazyprune_test {
+
+inline lazyprune::model_config config_of_json(const nlohmann::json& config) {
+  return lazyprune::model_config_of(lazyprune::json_value::parse(config.dump(), "c", 1 << 20));
+}
+
+/// What is said of a config.json with these keys changed (null: taken out); "no error" where nothing is.
+inline std::string said_of(nlohmann::json config, const nlohmann::json& patch) {
+  config.merge_patch(patch);
+  return error_of([&] { config_of_json(config); });
+}
+
+/// The metadata of a small model of an architecture, to change: 4 layers, 2 heads of 8 numbers.
+struct small_gguf {
+  std::string architecture;
+  std::map<std::string, std::string> keys{};
+  std::vector<gguf_tensor> tensors{{"token_embd.weight", {16, 6}, 0, std::string(384, '\0')}};
+
+  explicit small_gguf(const std::string& name) : architecture(name) {
+    keys["general.architecture"] = gguf_key("general.architecture", name.c_str());
+    number("embedding_length", 16);
+    number("block_count", 4);
+    number("context_length", 64);
+    number("feed_forward_length", 8);
+    number("attention.head_count", 2);
+    real("attention.layer_norm_rms_epsilon", 1e-5f);
+  }
+  small_gguf& number(const std::string& key, std::uint32_t value) { return put(key, gguf_key(architecture + "." + key, value)); }
+  small_gguf& real(const std::string& key, float value) { return put(key, gguf_key(architecture + "." + key, value)); }
+  small_gguf& text(const std::string& key, const char* value) { return put(key, gguf_key(architecture + "." + key, value)); }
+  small_gguf& floats(const std::string& name, const std::vector<float>& values) {
+    std::string bytes;
+    for (const float value : values) bytes += bytes_of_number(value);
+    tensors.push_back({name, {values.size()}, 0, bytes});
+    return *this;
+  }
+
+  lazyprune::model_config config() const {
+    std::vector<std::string> all;
+    for (const auto& [key, bytes] : keys) all.push_back(bytes);
+    const temporary_folder folder;
+    std::vector<lazyprune::gguf_file> parts;
+    parts.emplace_back(lazyprune::mapped_file(folder.write("f.gguf", gguf_model(all, tensors))));
+    return lazyprune::model_config_of(parts);
+  }
+  std::string said() const {
+    const std::string text = error_of([&] { config(); });
+    const std::size_t at = text.find("f.gguf: ");
+    return at == text.npos ? text : text.substr(at + 8);
+  }
+
+ private:
+  small_gguf& put(const std::string& key, const std::string& bytes) {
+    keys[key] = bytes;
+    return *this;
+  }
+};
+
+using window_list = std::vector<std::size_t>;
+
+}  // namespace lazyprune_test

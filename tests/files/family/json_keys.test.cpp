@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/files/family/json_keys.hpp>
+
+#include <doctest/doctest.h>
+
+#include "files.hpp"
+
+TEST_CASE("LongRoPE in any family's keys: the factor that is given, or the ratio of the lengths") {
+  using namespace lazyprune_test;
+  nlohmann::json config = nlohmann::json::parse(R"({"model_type": "llama", "vocab_size": 100, "hidden_size": 32, "num_hidden_layers": 2,
+    "num_attention_heads": 8, "intermediate_size": 48, "max_position_embeddings": 512,
+    "rope_scaling": {"rope_type": "longrope", "short_factor": [1, 2], "long_factor": [3, 4], "original_max_position_embeddings": 64}})");
+  const auto scale = [](double factor) { return doctest::Approx(std::sqrt(1 + std::log(factor) / std::log(64.0))).epsilon(1e-15); };
+  CHECK(config_of_json(config).rope.attention_factor == scale(8));
+  config["rope_scaling"]["factor"] = 2.0;
+  CHECK(config_of_json(config).rope.attention_factor == scale(2));
+  config["rope_scaling"]["attention_factor"] = 1.5;
+  CHECK(config_of_json(config).rope.attention_factor == 1.5);
+  config["original_max_position_embeddings"] = 128;  // comes first, as in transformers
+  CHECK(config_of_json(config).rope.original_positions == 128);
+  CHECK(said_of(config, {{"rope_scaling", {{"short_factor", nullptr}}}}) ==
+        "c: rope_scaling: expected the key \"short_factor\", found none");
+  CHECK(said_of(config, {{"rope_scaling", {{"long_factor", {1}}}}}) ==
+        "c: rope_scaling.long_factor: expected 2 numbers, one a frequency, found an array");
+  CHECK(lazyprune::detail::longrope_scale(1.0, 1) == 1.0);
+}

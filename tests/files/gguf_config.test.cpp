@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/files/gguf_config.hpp>
+
+#include <doctest/doctest.h>
+
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <lazyprune/files/config_json.hpp>
+
+#include <files/gguf_writer.hpp>
+#include <files/support.hpp>
+#include <test_data.hpp>
+
+using namespace lazyprune_test;
+using lazyprune::gguf_file;
+using lazyprune::model_config;
+using lazyprune::model_config_of;
+using lazyprune::rope_scaling;
+using ids = std::vector<lazyprune::token_id>;
+
+namespace {
+
+/// The metadata of a small llama, by key, to change.
+struct small_llama {
+  std::map<std::string, std::string> keys;
+  std::vector<gguf_tensor> tensors{{"token_embd.weight", {4, 6}, 0, std::string(96, '\0')}};
+
+  small_llama() {
+    text("general.architecture", "llama");
+    number("embedding_length", 4);
+    number("block_count", 2);
+    number("context_length", 64);
+    number("feed_forward_length", 8);
+    number("attention.head_count", 2);
+    put("llama.attention.layer_norm_rms_epsilon", gguf_key("llama.attention.layer_norm_rms_epsilon", 1e-5f));
+  }
+  void put(const std::string& key, const std::string& bytes) { keys[key] = bytes; }
+  void text(const std::string& key, const char* value) { put(key, gguf_key(key, value)); }
+  void number(const std::string& key, std::uint32_t value) { put("llama." + key, gguf_key("llama." + key, value)); }
+  void real(const std::string& key, float value) { put("llama." + key, gguf_key("llama." + key, value)); }
+  void tokens(const std::vector<std::string>& pieces, const std::vector<std::int32_t>& types) {
+    std::string all, kinds;
+    for (const std::string& piece : pieces) all += gguf_string(piece);
+    for (const std::int32_t type : types) kinds += bytes_of_number(type);
+    put("tokenizer.ggml.tokens", gguf_key("tokenizer.ggml.tokens", 9, gguf_array(8, pieces.size(), all)));
+    put("tokenizer.ggml.token_type", gguf_key("tokenizer.ggml.token_type", 9, gguf_array(5, types.size(), kinds)));
+  }
+
+  model_config config() const {
+    std::vector<std::string> all;
+    for (const auto& [key, bytes] : keys) all.push_back(bytes);
+    const temporary_folder folder;
+    std::vector<gguf_file> parts;
+    parts.emplace_back(lazyprune::mapped_file(folder.write("f.gguf", gguf_model(all, tensors))));
+    return model_config_of(parts);
+  }
+  std::string said() const {
+    const std::string text = error_of([&] { config(); });
+    const std::size_t at = text.find("f.gguf: ");
+    return at == text.npos ? text : text.substr(at + 8);
+  }
+};
+
+template <class Change>
+std::string said_after(Change change) {
+  small_llama model;
+  change(model);
+  return model.said();
+}
+template <class Change>
+model_config config_after(Change change) {
+  small_llama model;
+  change(model);
+  return model.config();
+}
+
+}  // namespace
+
+TEST_CASE("tensors by Hugging Face's names") {
+  using lazyprune::gguf_name_of;
+  CHECK(gguf_name_of("model.embed_tokens.weight") == "token_embd.weight");
+  CHECK(gguf_name_of("model.norm.weight") == "output_norm.weight");
+  CHECK(gguf_name_of("lm_head.weight") == "output.weight");
+  CHECK(gguf_name_of("model.layers.12.self_attn.q_proj.bias") == "blk.12.attn_q.bias");
+  CHECK(gguf_name_of("model.layers.0.post_attention_layernorm.weight") == "blk.0.ffn_norm.weight");
+  constexpr lazyprune::tensor_name own[] = {{"post_attention_layernorm", "post_attention_norm"}};
+  CHECK(gguf_name_of("model.layers.0.post_attention_layernorm.weight", own) == "blk.0.post_attention_norm.weight");
+  CHECK(gguf_name_of("model.layers.0.mlp.up_proj.weight", own) == "blk.0.ffn_up.weight");
+  for (const char* none : {"", "model", "model.layers.0", "model.layers.0.self_attn.rotary_emb.inv_freq", "blk.0.attn_q.weight"})
+    CHECK(gguf_name_of(none).empty());
+}
+
+TEST_CASE("a small llama") {
+  const model_config c = small_llama().config();
+  CHECK(c.family == "llama");
+  CHECK(c.vocabulary == 6);
+  CHECK(c.hidden == 4);
+  CHECK(c.layers == 2);
+  CHECK(c.n_heads == 2);
+  CHECK(c.n_kv_heads == 2);
+  CHECK(c.head_dim == 2);
+  CHECK(c.ffn == 8);
+  CHECK(c.max_positions == 64);
+  CHECK(c.rms_epsilon == 1e-5);
+  CHECK(c.rope == lazyprune::rope_config{});
+  CHECK(c.tied);
+  CHECK_FALSE(c.qkv_bias);
+  CHECK(c.bos.empty());
+  CHECK(c.eos.empty());
+}
+
+TEST_CASE("rotary scalings") {
+  const model_config linear = config_after([](small_llama& m) {
+    m.text("llama.rope.scaling.type", "linear");
+    m.real("rope.scaling.factor", 4);
+  });
+  CHECK(linear.rope.scaling == rope_scaling::linear);
+  CHECK(linear.rope.factor == 4);
+  CHECK(config_after([](small_llama& m) { m.real("rope.scale_linear", 2); }).rope.factor == 2);
+  const auto alone = [](float factor) { return config_after([=](small_llama& m) { m.real("rope.scaling.factor", factor); }).rope; };
+  CHECK(alone(4) == linear.rope);  // a factor without a type
+  for (const float none : {0.0f, 1.0f}) CHECK(alone(none) == lazyprune::rope_config{});
+  CHECK(said_after([](small_llama& m) { m.real("rope.scaling.factor", 0.5f); }) ==
+        "metadata: llama.rope.scaling.factor: expected a number from 1 to a million, found 0.5");
+  const model_config yarn = config_after([](small_llama& m) {
+    m.text("llama.rope.scaling.type", "yarn");
+    m.real("rope.scaling.factor", 4);
+    m.number("rope.scaling.original_context_length", 32);
+  });
+  CHECK(yarn.rope.scaling == rope_scaling::yarn);
+  CHECK(yarn.rope.original_positions == 32);
+  CHECK(yarn.rope.attention_factor == lazyprune::detail::yarn_scale(4));
+  CHECK(yarn.max_positions == 128);
+  const auto divided = [](std::uint64_t size, float by) {
+    return [=](small_llama& m) {
+      std::string numbers;
+      for (std::uint64_t i = 0; i < size; ++i) numbers += bytes_of_number(by);
+      m.tensors.push_back({"rope_freqs.weight", {size}, 0, numbers});
+    };
+  };
+  CHECK(config_after(divided(1, 8)).rope.divisors == std::vector<double>{8});
+  CHECK(said_after(divided(2, 8)) == "tensor rope_freqs.weight: expected shape [1], found [2]");
+  CHECK(said_after(divided(1, 0)) == "tensor rope_freqs.weight: expected numbers above 0, found another");
+  CHECK(said_after([](small_llama& m) { m.text("llama.rope.scaling.type", "longrope"); }) ==
+        "tensor rope_factors_short.weight: expected one, for LongRoPE, found none");
+  CHECK(said_after([](small_llama& m) { m.text("llama.rope.scaling.type", "dynamic"); }) ==
+        "metadata: llama.rope.scaling.type: expected none, linear, yarn or longrope, found \"dynamic\"");
+  CHECK(said_after([](small_llama& m) { m.text("llama.rope.scaling.type", "linear"); }) ==
+        "metadata: expected the key \"llama.rope.scaling.factor\", found none");
+  CHECK(said_after([](small_llama& m) { m.real("rope.freq_base", 0); }) ==
+        "metadata: llama.rope.freq_base: expected a number above 0, found 0");
+  CHECK(said_after([](small_llama& m) { m.number("rope.dimension_count", 1); }) ==
+        "metadata: llama.rope.dimension_count: expected 2, the width of a head, found 1");
+}
+
+TEST_CASE("ends of a text: three keys, and control tokens of four names") {
+  const std::vector<std::string> pieces{"<s>", "</s>", "<|im_end|>", "<|eot_id|>", "x", "<|end|>"};
+  const auto with = [&](const std::vector<std::pair<std::string, std::uint32_t>>& named) {
+    return config_after([&](small_llama& m) {
+      m.tokens(pieces, {3, 3, 3, 1, 1, 3});
+      for (const auto& [key, id] : named) m.put("tokenizer.ggml." + key, gguf_key("tokenizer.ggml." + key, id));
+    });
+  };
+  CHECK(with({}).eos == ids{2, 5});  // <|eot_id|> is no control token here
+  CHECK(config_after([&](small_llama& m) { m.tokens(pieces, {3, 3, 4, 1, 4, 4}); }).eos == ids{2, 5});  // user-defined
+  CHECK(with({{"bos_token_id", 0}}).bos == ids{0});
+  CHECK(with({{"bos_token_id", ~0u}}).bos.empty());
+  CHECK(with({{"eos_token_id", 1}, {"eot_token_id", 2}, {"eom_token_id", 4}}).eos == ids{1, 2, 4, 5});
+  CHECK(error_of([&] {
+          with({{"bos_token_id", 6}});
+        }).ends_with("tokenizer.ggml.bos_token_id: expected a whole number from 0 to 5, found 6"));
+}
+
+TEST_CASE("what is not computed is refused by name") {
+  const auto fault = [](auto change) {
+    small_llama model;
+    change(model);
+    return std::pair(model.said(), code_of([&] { model.config(); }).value());
+  };
+  using lazyprune::error_code;
+  CHECK(fault([](small_llama& m) { m.text("general.architecture", "gemma4"); }) ==
+        std::pair(std::string("metadata: general.architecture: expected llama, qwen2, qwen3, phi3, gemma2 or gemma3, found \"gemma4\""),
+                  error_code::unsupported));
+  CHECK(fault([](small_llama& m) { m.number("attention.sliding_window", 16); }) ==
+        std::pair(std::string("metadata: llama.attention.sliding_window: expected no such key: it is not computed here, found 16"),
+                  error_code::unsupported));
+  CHECK(said_after([](small_llama& m) { m.number("expert_count", 0); }) == "no error");  // it says that there are none
+  CHECK(said_after([](small_llama& m) { m.number("expert_count", 8); }).starts_with("metadata: llama.expert_count: expected no such key"));
+  CHECK(said_after([](small_llama& m) { m.text("general.type", "adapter"); }) ==
+        "metadata: general.type: expected model, found \"adapter\"");
+  CHECK(said_after([](small_llama& m) { m.text("tokenizer.ggml.model", "bert"); }) ==
+        "metadata: tokenizer.ggml.model: expected llama or gpt2, found \"bert\"");
+}
+
+TEST_CASE("numbers that do not go together") {
+  CHECK(said_after([](small_llama& m) { m.number("attention.head_count", 3); }) ==
+        "metadata: llama.attention.head_count: expected a divisor of embedding_length, 4, found 3");
+  CHECK(said_after([](small_llama& m) { m.number("attention.head_count_kv", 0); }) ==
+        "metadata: llama.attention.head_count_kv: expected a whole number from 1 to 1048576, found 0");
+  CHECK(said_after([](small_llama& m) {
+          m.number("attention.head_count", 4);
+          m.number("attention.head_count_kv", 3);
+        }) == "metadata: llama.attention.head_count_kv: expected a divisor of attention.head_count, 4, found 3");
+  CHECK(said_after([](small_llama& m) { m.number("block_count", ~0u); }) ==
+        "metadata: llama.block_count: expected a whole number from 1 to 4096, found 4294967295");
+  CHECK(said_after([](small_llama& m) { m.number("attention.key_length", 3); }) ==
+        "metadata: llama.attention.key_length: expected an even number, for rotary positions, found 3");
+  CHECK(said_after([](small_llama& m) { m.keys.erase("llama.block_count"); }) ==
+        "metadata: expected the key \"llama.block_count\", found none");
+  CHECK(said_after([](small_llama& m) {
+          m.tokens({"a", "b"}, {1});
+        }) == "metadata: tokenizer.ggml.token_type: expected 2 numbers, one a token, found an array of 1 of type i32");
+}
+
+TEST_CASE("the config of every model is that of the same model as a folder") {
+  const auto folder = test_data("gguf");
+  if (folder.empty()) return;
+  for (const std::string name :
+       {"llama-f32", "llama-q4_k_m", "mistral-q4_k_m", "llama3-q4_k_m", "qwen2-q8_0", "qwen3-q4_k_m", "gemma3-q4_k_m"}) {
+    CAPTURE(name);
+    const std::string family = name.substr(0, name.find('-'));
+    model_config expected =
+        model_config_of(lazyprune::json_value::parse(read_text(folder / family / "config.json"), "config.json", 1 << 20));
+    std::vector<gguf_file> parts;
+    parts.emplace_back(lazyprune::mapped_file(folder / (name + ".gguf")));
+    const model_config config = model_config_of(parts);
+    if (family == "mistral") expected.family = "llama";  // in GGUF files mistral is one
+    if (family == "llama3") {                            // and the scaling is what it comes to
+      CHECK(config.rope.divisors.size() == expected.head_dim / 2);
+      expected.rope = {.theta = expected.rope.theta, .divisors = config.rope.divisors};
+    }
+    if (family == "gemma3") expected.norms_less_one = false;  // in GGUF files they are whole
+    for (const lazyprune::token_id id : config.eos)           // a folder's are in more files
+      if (std::ranges::find(expected.eos, id) == expected.eos.end()) expected.eos.push_back(id);
+    CHECK(config == expected);
+  }
+}
+
+TEST_CASE("files of others: those with which no model can be made are refused, unless a tensor's shape is the reason") {
+  const auto folder = test_data("gguf/malformed");
+  if (folder.empty()) return;
+  std::size_t refused = 0;
+  for (const auto& entry : nlohmann::json::parse(read_text(folder / "index.json"))) {
+    const std::string name = entry.at("file"), refuse = entry.at("refuse");
+    CAPTURE(name);
+    const std::string said = error_of([&] { model_config_of(lazyprune::open_gguf(folder / name)); });
+    CAPTURE(said);
+    if (refuse == "file") CHECK(said != "no error");
+    if (refuse == "no") CHECK(said == "no error");
+    if (refuse == "model" && !name.starts_with("tensor-") && name != "dims-zero.gguf") {
+      CHECK(said != "no error");
+      ++refused;
+    }
+  }
+  CHECK(refused > 15);
+}

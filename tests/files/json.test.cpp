@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/files/json.hpp>
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <string>
+
+#include <counted_allocations.hpp>
+#include <files/support.hpp>
+#include <test_data.hpp>
+
+using namespace lazyprune_test;
+using lazyprune::json_value;
+
+namespace {
+
+json_value parse(std::string_view text) { return json_value::parse(text, "f.json", 1 << 20); }
+
+template <class Get>
+std::string said(std::string_view text, Get get) {
+  return error_of([&] { get(parse(text)); });
+}
+std::string said(std::string_view text) {
+  return error_of([&] { parse(text); });
+}
+
+std::string nested(std::size_t levels) { return std::string(levels, '[') + std::string(levels, ']'); }
+
+}  // namespace
+
+TEST_CASE("JSONTestSuite: what must load loads, what must be refused is refused with file and place") {
+  const auto folder = test_data("malformed-json");
+  if (folder.empty()) return;
+  std::size_t loaded = 0, refused = 0, either = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string(), text = read_text(entry.path());
+    CAPTURE(name);
+    const std::size_t before = lazyprune_test::allocated_bytes;
+    const std::string result = error_of([&] { json_value::parse(text, "f.json", 1 << 20); });
+    const std::size_t allocated = lazyprune_test::allocated_bytes - before;
+    if (name.starts_with("y_object_duplicated_key")) {  // the grammar allows it; we do not
+      CHECK(result == "f.json: a: expected the key once, found it twice in one object");
+      ++loaded;
+    } else if (name.starts_with("y_")) {
+      CHECK(result == "no error");
+      ++loaded;
+    } else if (name.starts_with("n_")) {
+      CHECK(result.starts_with("f.json: "));
+      CHECK(result.find("expected JSON") != result.npos);
+      CHECK(result.size() < 400);
+      CHECK(allocated <= text.size() + (std::size_t{8} << 10));  // in all, whatever was given back meanwhile
+      ++refused;
+    } else {
+      ++either;
+    }
+  }
+  CHECK(loaded == 95);
+  CHECK(refused == 188);
+  CHECK(either == 35);
+}
+
+TEST_CASE("syntax errors give the byte and what stands there") {
+  CHECK(said(R"({"a": nul})") == "f.json: byte 9: expected JSON, found invalid literal; last read: '\"a\": nul}'");
+  CHECK(said("") == "f.json: byte 0: expected JSON, found unexpected end of input; expected '[', '{', or a literal");
+  CHECK(said("[1] x").starts_with("f.json: byte 4: expected JSON, found "));
+  CHECK(said("[1e999]").starts_with("f.json: byte 5: expected JSON, found number overflow"));
+  CHECK(said("[NaN]").starts_with("f.json: byte 1: expected JSON, found invalid literal"));
+  CHECK(said("[\"\xff\"]").starts_with("f.json: byte 2: expected JSON, found invalid string: ill-formed UTF-8 byte"));
+}
+
+TEST_CASE("what the parser alone would let pass") {
+  CHECK(said(std::string("{}\0{", 4)) == "f.json: byte 2: expected JSON, found a zero byte");
+  CHECK(said("\xef\xbb\xbf{}") == "f.json: byte 0: expected JSON, found a byte order mark");
+  CHECK(said(R"({"a": {"b": 1, "c": 2, "b": 3}})") == "f.json: b: expected the key once, found it twice in one object");
+  CHECK(said(R"([{"a": 1}, {"a": 1}])") == "no error");
+}
+
+TEST_CASE("64 levels and no more, without recursion") {
+  CHECK(said(nested(64)) == "no error");
+  CHECK(said(nested(65)) == "f.json: expected JSON of at most 64 levels, found more");
+  CHECK(said(std::string(100'000, '[')) == "f.json: expected JSON of at most 64 levels, found more");
+  std::string objects;
+  for (int i = 0; i < 100'000; ++i) objects += "{\"a\":";
+  CHECK(said(objects) == "f.json: expected JSON of at most 64 levels, found more");
+}
+
+TEST_CASE("no more bytes than the caller allows") {
+  CHECK(error_of([] { json_value::parse("[1, 2]", "f.json", 5); }) == "f.json: expected at most 5 bytes, found 6");
+  CHECK(error_of([] { json_value::parse("[1, 2]", "f.json", 6); }) == "no error");
+}
+
+TEST_CASE("one text of many: the place begins with what the caller says") {
+  CHECK(error_of([] { json_value::parse("[1,]", "f.jsonl", 100, "line 3"); }).starts_with("f.jsonl: line 3: byte 3: expected JSON"));
+  CHECK(error_of([] { json_value::parse("{}", "f.jsonl", 100, "line 3").at("step"); }) ==
+        "f.jsonl: line 3: expected the key \"step\", found none");
+  CHECK(error_of([] {
+          json_value::parse(R"({"step": -1})", "f.jsonl", 100, "line 3").at("step").whole_number();
+        }).starts_with("f.jsonl: line 3: step: "));
+}
+
+TEST_CASE("values read as they stand") {
+  const json_value root =
+      parse(R"({"n": 18, "big": 9223372036854775808, "x": -1.5e3, "yes": true, "s": "h\u00e9", "none": null, "a": [1, null, "z"]})");
+  CHECK(root.at("n").whole_number() == 18);
+  CHECK(root.at("n").number() == 18.0);
+  CHECK(root.at("big").whole_number() == std::uint64_t{1} << 63);
+  CHECK(root.at("x").number() == -1500.0);
+  CHECK(root.at("yes").boolean());
+  CHECK(root.at("s").string() == "h\xc3\xa9");
+  CHECK_FALSE(root.find("none").has_value());
+  CHECK_FALSE(root.find("missing").has_value());
+  CHECK(root.at("none").is_null());
+  const auto items = root.at("a").items();
+  REQUIRE(items.size() == 3);
+  CHECK(items[0].whole_number() == 1);
+  CHECK(items[1].is_null());
+  CHECK(items[2].string() == "z");
+  CHECK(items[2].place() == "a[2]");
+  CHECK(root.members().size() == 7);
+  CHECK(root.members().front().first == "a");
+}
+
+TEST_CASE("a value outlives the root it came from") {
+  const auto inner = [] { return parse(R"({"a": {"b": ["deep"]}})").at("a").at("b").items()[0]; }();
+  CHECK(inner.string() == "deep");
+  CHECK(inner.file() == "f.json");
+}
+
+TEST_CASE("getters name the place and what is there") {
+  CHECK(said(R"({"a": {"b": "two"}})", [](auto r) { r.at("a").at("b").number(); }) == "f.json: a.b: expected a number, found \"two\"");
+  CHECK(said(R"({"a": [1, {}]})", [](auto r) { r.at("a").items()[1].string(); }) == "f.json: a[1]: expected a string, found an object");
+  CHECK(said(R"({"a": 1})", [](auto r) { r.at("a").boolean(); }) == "f.json: a: expected true or false, found 1");
+  CHECK(said(R"({"a": 1})", [](auto r) { r.at("b"); }) == "f.json: expected the key \"b\", found none");
+  CHECK(said("[]", [](auto r) { r.at("b"); }) == "f.json: expected an object, found an array");
+  CHECK(said("3", [](auto r) { r.find("b"); }) == "f.json: expected an object, found 3");
+  CHECK(said("{}", [](auto r) { r.items(); }) == "f.json: expected an array, found an object");
+  CHECK(said(R"({"a\nb": null})", [](auto r) { r.at("a\nb").string(); }) == "f.json: a\\x0ab: expected a string, found null");
+}
+
+TEST_CASE("whole numbers have no sign, point or exponent, and stay in their range") {
+  const std::string expected = "f.json: n: expected a whole number from 0 to 9223372036854775808, found ";
+  for (const std::string bad : {"-1", "1.0", "1e3", "9223372036854775809", "18446744073709551615", "true", "null"}) {
+    CAPTURE(bad);
+    const std::string text = "{\"n\": " + bad + "}";
+    CHECK(said(text, [](auto r) { r.at("n").whole_number(); }).starts_with(expected));
+  }
+  CHECK(said(R"({"n": 18446744073709551616})", [](auto r) { r.at("n").whole_number(); }).starts_with(expected));
+  CHECK(said(R"({"n": 5})", [](auto r) { r.at("n").whole_number(6, 9); }) == "f.json: n: expected a whole number from 6 to 9, found 5");
+  CHECK(said(R"({"n": 5})", [](auto r) { r.at("n").whole_number(5, 5); }) == "no error");
+}
+
+TEST_CASE("unknown keys are refused by name where only some are allowed") {
+  CHECK(said(R"({"a": 1, "c": [2]})", [](auto r) { r.allow_only({"a", "b"}); }) == "f.json: c: expected no such key, found an array");
+  CHECK(said(R"({"a": 1})", [](auto r) { r.allow_only({"a", "b"}); }) == "no error");
+}
+
+TEST_CASE("members and items one at a time, with their places") {
+  const auto json = json_value::parse(R"({"b": [1, "x"], "a": 2})", "f.json", 100);
+  std::string seen;
+  json.each_member([&](const std::string& key, const json_value& value) { seen += key + " " + value.place() + "; "; });
+  json.at("b").each_item([&](const json_value& value) { seen += value.place() + "; "; });
+  CHECK(seen == "a a; b b; b[0]; b[1]; ");
+  CHECK(json.size() == 2);
+  CHECK(json.at("b").size() == 2);
+  CHECK(json.at("a").size() == 0);
+  CHECK(error_of([&] { json.each_item([](const json_value&) {}); }) == "f.json: expected an array, found an object");
+  CHECK(error_of([&] { json.at("a").each_member([](const std::string&, const json_value&) {}); }) ==
+        "f.json: a: expected an object, found 2");
+}

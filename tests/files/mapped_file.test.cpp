@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/files/mapped_file.hpp>
+
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <string>
+#include <utility>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <files/support.hpp>
+
+using namespace lazyprune_test;
+using lazyprune::file_access;
+using lazyprune::mapped_file;
+
+namespace {
+
+/// What this process has in memory of mapped files.
+std::size_t resident_file_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("RssFile:")) return std::stoul(line.substr(8)) * 1024;
+  return 0;
+}
+
+}  // namespace
+
+TEST_CASE("mapped or read, the bytes are the file's") {
+  const temporary_folder folder;
+  std::string text(3 * 4096 + 17, '\0');
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * 7);
+  const auto path = folder.write("some", text);
+  for (const file_access how : {file_access::map, file_access::read}) {
+    mapped_file file(path, how);
+    CHECK(file.text() == text);
+    CHECK(file.bytes().size() == text.size());
+    CHECK(file.name() == path.string());
+    const auto* const at = file.bytes().data();
+    const mapped_file moved = std::move(file);
+    CHECK(moved.bytes().data() == at);
+    CHECK(moved.text() == text);
+  }
+}
+
+TEST_CASE("read bytes are a copy: they outlive the file") {
+  const temporary_folder folder;
+  const auto path = folder.write("some", "before");
+  const mapped_file file(path, file_access::read);
+  folder.write("some", "after, and longer");
+  CHECK(file.text() == "before");
+}
+
+TEST_CASE("parts come and go, the bytes stay what they are") {
+  const temporary_folder folder;
+  std::string text(8 << 20, '\0');
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * 7 + i / 4096);
+  const auto path = folder.write("large", text);
+  for (const file_access how : {file_access::map, file_access::read}) {
+    const mapped_file file(path, how);
+    file.come_into_memory(file.bytes().subspan(5000, 100'000));
+    CHECK(file.text() == text);
+    const std::size_t before = resident_file_bytes();
+    file.release(file.bytes().subspan(5000));
+    if (how == file_access::map) CHECK(resident_file_bytes() + (7 << 20) < before);  // all but the two pages at the beginning
+    CHECK(file.text() == text);
+    file.come_into_memory({});
+    file.release({});
+  }
+}
+
+TEST_CASE("an empty file is empty") {
+  const temporary_folder folder;
+  const auto path = folder.write("empty", "");
+  for (const file_access how : {file_access::map, file_access::read}) CHECK(mapped_file(path, how).text().empty());
+}
+
+TEST_CASE("what is no file that can be read is refused by name") {
+  const temporary_folder folder;
+  const auto path = folder.write("some", "12345");
+  REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
+  for (const file_access how : {file_access::map, file_access::read}) {
+    const auto said = [&](const std::filesystem::path& file, std::size_t limit = 100) {
+      return error_of([&] { const mapped_file opened(file, how, limit); });
+    };
+    CHECK(said(folder / "none") == (folder / "none").string() + ": expected a file that can be read, found No such file or directory");
+    CHECK(said(path / "below") == (path / "below").string() + ": expected a file that can be read, found Not a directory");
+    CHECK(said(folder.path()) == folder.path().string() + ": expected a file, found a directory");
+    CHECK(said(folder / "pipe") == (folder / "pipe").string() + ": expected a plain file, found a pipe or device");
+    CHECK(said(path, 4) == path.string() + ": expected at most 4 bytes, found 5");
+    CHECK(said(path, 5) == "no error");
+  }
+}
+
+TEST_CASE("a file without permission is refused") {
+  if (::geteuid() == 0) {
+    MESSAGE("skipped: root may read every file");
+    return;
+  }
+  const temporary_folder folder;
+  const auto path = folder.write("secret", "1");
+  REQUIRE(::chmod(path.c_str(), 0) == 0);
+  CHECK(error_of([&] { const mapped_file opened(path); }) == path.string() + ": expected a file that can be read, found Permission denied");
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/files/read_ahead.hpp>
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <files/support.hpp>
+
+#include <lazyprune/files/descriptor.hpp>
+
+namespace {
+
+/// How many of the file's pages are in memory.
+std::size_t pages_in_memory(const lazyprune::mapped_file& file) {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  std::vector<unsigned char> in_memory((file.bytes().size() + page - 1) / page);
+  REQUIRE(::mincore(const_cast<std::byte*>(file.bytes().data()), file.bytes().size(), in_memory.data()) == 0);
+  std::size_t n = 0;
+  for (const unsigned char one : in_memory) n += one & 1;
+  return n;
+}
+
+/// Drops a file's pages, as far as its file system has them elsewhere.
+void drop(const std::filesystem::path& path) {
+  const lazyprune::file_descriptor file = lazyprune::open_file(path, O_RDONLY, path.string(), "a file");
+  ::fsync(file.get());  // pages not yet written cannot be dropped
+  ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
+}
+
+}  // namespace
+
+TEST_CASE("what was asked for is there, and an end in the midst of it waits for nothing") {
+  const lazyprune_test::temporary_folder folder;
+  const std::string numbers(std::size_t{9} << 20, 'x');
+  const lazyprune::mapped_file file(folder.write("weights", numbers));
+  for (int asked = 0; asked < 4; ++asked) {
+    lazyprune::read_ahead ahead;
+    for (int i = 0; i < asked; ++i) ahead.ask(file, file.bytes().subspan(static_cast<std::size_t>(i) << 20));
+    ahead.ask(file, {});
+  }
+  CHECK(file.text() == numbers);
+}
+
+TEST_CASE("what was asked for comes into memory without being read") {
+  const lazyprune_test::temporary_folder folder;
+  const auto path = folder.write("weights", std::string(std::size_t{9} << 20, 'x'));
+  drop(path);
+  const lazyprune::mapped_file file(path);
+  if (pages_in_memory(file) > 0) {
+    MESSAGE("skipped: the file system of " << folder.path().string() << " keeps its files in memory");
+    return;
+  }
+  lazyprune::read_ahead ahead;
+  ahead.ask(file, file.bytes());
+  // The system takes it as advice: where others ask for memory too, it may leave out some of the pages.
+  const std::size_t most = file.bytes().size() / static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)) / 4 * 3;
+  for (int tenths = 0; tenths < 300 && pages_in_memory(file) < most; ++tenths) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  CHECK(pages_in_memory(file) >= most);
+}

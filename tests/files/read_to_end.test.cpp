@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/files/read_to_end.hpp>
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <thread>
+
+#include <sys/stat.h>
+
+#include <files/support.hpp>
+
+using namespace lazyprune_test;
+using lazyprune::read_to_end;
+
+TEST_CASE("a file's text, whatever its size") {
+  const temporary_folder folder;
+  for (const std::size_t size : {0u, 1u, 65536u, 200'000u}) {
+    std::string text(size, 'a');
+    for (std::size_t i = 0; i < size; ++i) text[i] = static_cast<char>(i * 7 + i / 65536);
+    CHECK(read_to_end(folder.write("some", text), 200'000) == text);
+  }
+  CHECK(read_to_end(folder.write("some", "a\n")) == "a\n");
+}
+
+TEST_CASE("a pipe's text, once there is a writer, to its end") {
+  const temporary_folder folder;
+  const std::filesystem::path path = folder / "pipe";
+  REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+  const std::string text(300'000, 'x');  // more than a pipe holds
+  std::jthread writer([&] { folder.write("pipe", text); });
+  CHECK(read_to_end(path) == text);
+}
+
+TEST_CASE("what cannot be read is refused by name") {
+  const temporary_folder folder;
+  const std::string path = folder.write("some", "12345").string();
+  const auto said = [&](const std::filesystem::path& file, std::size_t limit = 100) { return error_of([&] { read_to_end(file, limit); }); };
+  CHECK(said(folder / "none") == (folder / "none").string() + ": expected a file that can be read, found No such file or directory");
+  CHECK(said(folder.path()) == folder.path().string() + ": expected a file or pipe that can be read, found Is a directory");
+  CHECK(said(path, 4) == path + ": expected at most 4 bytes, found more");
+  CHECK(said(path, 5) == "no error");
+  CHECK(said("/dev/zero") == "/dev/zero: expected at most 100 bytes, found more");
+
+  const auto write_only = lazyprune::open_file(path, O_WRONLY, path, "a file");
+  CHECK(error_of([&] { read_to_end(write_only.get(), "it"); }) ==
+        "it: expected a file or pipe that can be read, found Bad file descriptor");
+}

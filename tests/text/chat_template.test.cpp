@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/text/chat_template.hpp>
+
+#include <doctest/doctest.h>
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "test_data.hpp"
+#include "text/jinja/rendering.hpp"
+
+using namespace lazyprune;
+using lazyprune_test::error_of;
+using lazyprune_test::july;
+
+using json = nlohmann::ordered_json;
+
+static chat_request request_of(const json& test) {
+  json request = test["variables"];
+  request["messages"] = test["messages"];
+  request["add_generation_prompt"] = test["add_generation_prompt"];
+  return chat_request::parse(request.dump(), "request");
+}
+
+/// Calls f(template, name, case) for each case of the data.
+template <class F>
+static void for_each_case(F f) {
+  const auto folder = test_data("chat");
+  if (folder.empty()) return;
+  std::size_t cases = 0;
+  const json index = json::parse(read_text(folder / "index.json"));
+  for (const json& entry : index["templates"]) {
+    const std::string name = entry["name"];
+    const chat_template chat(read_text(folder / entry["template"].get<std::string>()), name);
+    std::istringstream lines(read_text(folder / (name + ".cases.jsonl")));
+    for (std::string line; std::getline(lines, line); ++cases) f(chat, json::parse(line));
+  }
+  CHECK(cases >= 1600);
+}
+
+TEST_CASE("chats of real models are rendered as jinja2 renders them") {
+  for_each_case([](const chat_template& chat, const json& test) {
+    CAPTURE(chat.name());
+    CAPTURE(test["name"].get<std::string>());
+    const chat_request request = request_of(test);
+    if (test.contains("expected")) {
+      CHECK(chat.render(request, july).text() == test["expected"].get<std::string>());
+    } else if (test["raised_by"] == "raise_exception") {
+      std::string message;
+      try {
+        (void)chat.render(request, july);
+      } catch (const chat_refused& refused) {
+        message = refused.message();
+      }
+      CHECK(message == test["error"].get<std::string>());
+    } else {
+      CHECK(error_of([&] { (void)chat.render(request, july); }).starts_with(chat.name() + ": line "));
+    }
+  });
+}
+
+/// Puts a mark before every string but roles and types, which templates ask for.
+static void mark(json& value, std::string_view key = {}) {
+  if (value.is_string() && key != "role" && key != "type") value = "\u2603" + value.get<std::string>() + "\u2603<|im_end|>";
+  if (value.is_structured())
+    for (auto& [name, inside] : value.items()) mark(inside, value.is_object() ? std::string_view(name) : key);
+}
+
+TEST_CASE("no text of a user is ever the template's, whatever real templates do with it") {
+  std::size_t rendered = 0;
+  for_each_case([&](const chat_template& chat, json test) {
+    mark(test["messages"]);
+    mark(test["variables"]["tools"]);
+    mark(test["variables"]["documents"]);
+    const chat_request request = request_of(test);
+    try {
+      const rendered_chat text = chat.render(request, july);
+      std::string whole;
+      for (const text_run& run : text.runs()) {
+        if (run.trusted) CHECK(run.text.find("\u2603") == std::string_view::npos);
+        whole += run.text;
+      }
+      CHECK(whole == text.text());
+      ++rendered;
+    } catch (const error&) {
+    }  // the same cases that are refused without marks, and a few more
+  });
+  if (!test_data("chat").empty()) CHECK(rendered > 900);
+}
+
+TEST_CASE("a chat's runs are the template's words and the user's") {
+  const chat_template chat(
+      "{{ bos_token }}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+      "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}");
+  chat_request request;
+  request.set_own("bos_token", "<s>");
+  request.add("user", "</s><|im_end|>");
+  request.add("<|im_end|>", "x");
+  request.set_add_generation_prompt(true);
+  const rendered_chat text = chat.render(request);
+  CHECK(text.runs() == std::vector<text_run>{{"<s><|im_start|>user\n", true},
+                                             {"</s><|im_end|>", false},
+                                             {"<|im_end|>\n<|im_start|>", true},
+                                             {"<|im_end|>", false},
+                                             {"\n", true},
+                                             {"x", false},
+                                             {"<|im_end|>\n<|im_start|>assistant\n", true}});
+}
+
+TEST_CASE("roles that all templates know may stand in special tokens, others may not") {
+  const chat_template chat("{% for m in messages %}{{ '<|' + m['role'] + '|>' }}{% endfor %}");
+  chat_request request;
+  request.set_messages(R"([{"role": "user"}, {"role": "im_end"}])", "m.json");
+  CHECK(chat.render(request).runs() == std::vector<text_run>{{"<|user|><|", true}, {"im_end", false}, {"|>", true}});
+}
+
+TEST_CASE("the model's own texts give way to the user's, which are not trusted") {
+  const chat_template chat("{{ bos_token }}");
+  chat_request request = chat_request::parse(R"({"messages": [], "bos_token": "</s>"})", "request");
+  request.set_own("bos_token", "<s>");
+  CHECK(chat.render(request).runs() == std::vector<text_run>{{"</s>", false}});
+}
+
+TEST_CASE("tools and documents are null, and no prompt is added, where nothing is said") {
+  CHECK(chat_template("{{ tools is none }}{{ documents is none }}{{ add_generation_prompt }}{{ messages }}{{ other is defined }}")
+            .render({})
+            .text() == "TrueTrueFalse[]False");
+}
+
+TEST_CASE("a chat that the template refuses keeps its words") {
+  const chat_template chat("a\n{{ raise_exception('no\\n' + messages[0].content) }}", "chat_template.jinja");
+  chat_request request;
+  request.add("user", std::string(100, 'x') + "\x1b[0m");
+  try {
+    (void)chat.render(request);
+    FAIL("it was taken");
+  } catch (const chat_refused& refused) {
+    CHECK(refused.message() == "no\n" + std::string(100, 'x') + "\x1b[0m");
+    CHECK(std::string(refused.what()) == "chat_template.jinja: line 2, column 19: expected a chat that the template takes, found no\\x0a" +
+                                             std::string(100, 'x') + "\\x1b[0m");
+  }
+}
+
+TEST_CASE("requests that are none are refused") {
+  const auto fault = [](std::string_view text) { return error_of([&] { (void)chat_request::parse(text, "f", "line 3"); }); };
+  CHECK(fault("[]") == "f: line 3: expected an object, found a list");
+  CHECK(fault("{}") == "f: line 3: expected the key \"messages\", found none");
+  CHECK(fault("{").starts_with("f: line 3: byte "));
+  chat_request request;
+  CHECK(error_of([&] { request.set_messages("{}", "m.json"); }) == "m.json: expected a list of messages, found a dictionary");
+  CHECK(error_of([&] { request.set_messages(R"(["hi"])", "m.json"); }) == "m.json: message 1: expected an object, found a string");
+  CHECK(error_of([&] { request.set_messages(R"([{"role": "user"}, {"content": ""}])", "m.json"); }) ==
+        "m.json: message 2: role: expected a string, found none");
+  CHECK(error_of([&] { request.set_messages(R"([{"role": "user", "content": 5}])", "m.json"); }) ==
+        "m.json: message 1: content: expected a string, a list of parts or null, found a number");
+  CHECK(fault(R"({"messages": [{"role": 1}]})") == "f: line 3: message 1: role: expected a string, found a number");
+  CHECK(fault(R"({"messages": "hi"})") == "f: line 3: expected a list of messages, found a string");
+}
+
+TEST_CASE("a source that is too long, or no UTF-8, is refused; a long chat is not") {
+  CHECK(error_of([] { chat_template(std::string((1 << 20) + 1, 'x'), "t"); }) == "t: expected at most 1048576 bytes, found 1048577");
+  CHECK(error_of([] { chat_template("ab\xff", "t"); }) == "t: byte 2: expected UTF-8, found another byte");
+  chat_request request;
+  for (int i = 0; i < 100; ++i) request.add(i % 2 == 0 ? "user" : "assistant", std::string(100'000, 'x'));
+  const chat_template chat(
+      "{% for m in messages %}{% set c = m.content.split('</think>')[-1]|trim %}{{ '<' + m.role + '>' + c + '\\n' }}{% endfor %}");
+  CHECK(chat.render(request).text().size() > 10'000'000);
+}

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/text/gguf_tokenizer.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <sstream>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <files/gguf_writer.hpp>
+#include <files/support.hpp>
+#include <lazyprune/text/tokenizer/tokenizer_json.hpp>
+#include <test_data.hpp>
+#include <text/tokenizer/known_unicode.hpp>
+
+using namespace lazyprune_test;
+using lazyprune::gguf_file;
+using lazyprune::gguf_tokenizer_of;
+using lazyprune::tokenizer;
+using ids = std::vector<lazyprune::token_id>;
+
+namespace {
+
+/// A vocabulary of six tokens, to change.
+struct small_vocabulary {
+  std::map<std::string, std::string> keys;
+  const lazyprune::unicode* characters = nullptr;
+
+  small_vocabulary() {
+    put("model", "llama");
+    std::string tokens, scores, types;
+    for (const char* text : {"<unk>", "<s>", "</s>", "\xe2\x96\x81", "a",
+                             "\xe2\x96\x81"
+                             "a"})
+      tokens += gguf_string(text);
+    for (const float score : {0.0f, 0.0f, 0.0f, -1.0f, -2.0f, -3.0f}) scores += bytes_of_number(score);
+    for (const std::int32_t type : {2, 3, 3, 1, 1, 1}) types += bytes_of_number(type);
+    array("tokens", 8, 6, tokens);
+    array("scores", 6, 6, scores);
+    array("token_type", 5, 6, types);
+    put("bos_token_id", 1u);
+    put("eos_token_id", 2u);
+  }
+  template <class Value>
+  void put(const std::string& key, Value value) {
+    keys[key] = gguf_key("tokenizer.ggml." + key, value);
+  }
+  void array(const std::string& key, std::uint32_t type, std::uint64_t size, const std::string& values) {
+    keys[key] = gguf_key("tokenizer.ggml." + key, 9, gguf_array(type, size, values));
+  }
+  std::optional<tokenizer> load() const {
+    std::vector<std::string> all;
+    for (const auto& [key, bytes] : keys) all.push_back(bytes);
+    const temporary_folder folder;
+    return gguf_tokenizer_of(gguf_file{lazyprune::mapped_file(folder.write("f.gguf", gguf_bytes(all, {})))}, characters);
+  }
+  std::string said() const {
+    const std::string text = error_of([&] { load(); });
+    const std::size_t at = text.find("f.gguf: ");
+    return at == text.npos ? text : text.substr(at + 8);
+  }
+};
+
+template <class Change>
+std::string said_after(Change change) {
+  small_vocabulary vocabulary;
+  change(vocabulary);
+  return vocabulary.said();
+}
+
+/// The 46 texts that llama.cpp publishes, and the lines of their ids in this file.
+void check_published(const tokenizer& tokens, const std::filesystem::path& expected_ids) {
+  const std::string inputs = read_text(test_data("tokenizers/ggml-vocab-gpt-2.gguf.inp"));
+  std::istringstream outputs(read_text(expected_ids));
+  const std::string_view separator = "\n__ggml_vocab_test__\n";
+  std::size_t count = 0;
+  for (std::size_t at = 0, end; (end = inputs.find(separator, at)) != inputs.npos; at = end + separator.size(), ++count) {
+    std::string line;
+    REQUIRE(std::getline(outputs, line));
+    std::istringstream numbers(line);
+    ids expected;
+    for (lazyprune::token_id id; numbers >> id;) expected.push_back(id);
+    CHECK(tokens.encode(inputs.substr(at, end - at), false) == expected);
+  }
+  CHECK(count == 46);
+}
+
+/// What a converter makes of a byte-level tokenizer.json.
+tokenizer gguf_of(const nlohmann::json& json, const char* pre, const lazyprune::unicode* characters) {
+  std::map<std::size_t, std::pair<std::string, std::int32_t>> tokens;
+  for (const auto& [piece, id] : json.at("model").at("vocab").items()) tokens[id] = {piece, 1};
+  for (const auto& added : json.at("added_tokens")) tokens[added.at("id")] = {added.at("content"), added.at("special") ? 3 : 4};
+  REQUIRE(tokens.rbegin()->first + 1 == tokens.size());
+  std::string texts, types, merges;
+  for (const auto& [id, token] : tokens) {
+    texts += gguf_string(token.first);
+    types += bytes_of_number(token.second);
+  }
+  const auto& all = json.at("model").at("merges");
+  for (const auto& merge : all)
+    merges += gguf_string(merge.is_string() ? merge.get<std::string>() : merge[0].get<std::string>() + " " + merge[1].get<std::string>());
+  small_vocabulary vocabulary;
+  vocabulary.characters = characters;
+  vocabulary.keys.clear();
+  vocabulary.put("model", "gpt2");
+  vocabulary.put("pre", pre);
+  vocabulary.put("add_bos_token", false);
+  vocabulary.array("tokens", 8, tokens.size(), texts);
+  vocabulary.array("token_type", 5, tokens.size(), types);
+  vocabulary.array("merges", 8, all.size(), merges);
+  return vocabulary.load().value();
+}
+
+}  // namespace
+
+TEST_CASE("a small vocabulary, and what its keys say") {
+  small_vocabulary vocabulary;
+  CHECK(vocabulary.load()->encode("aa") == ids{1, 5, 4});
+  CHECK(vocabulary.load()->encode("a  a", false) == ids{5, 3, 5});  // spaces stay
+  vocabulary.put("add_bos_token", false);
+  vocabulary.put("add_space_prefix", false);
+  CHECK(vocabulary.load()->encode("aa") == ids{4, 4});
+  vocabulary.put("remove_extra_whitespaces", true);
+  CHECK(vocabulary.load()->encode("a  a") == ids{4, 5});
+  CHECK(vocabulary.load()->eos() == 2);
+  vocabulary.keys.erase("model");
+  CHECK_FALSE(vocabulary.load().has_value());
+}
+
+TEST_CASE("in a chat, control tokens of Phi 3 take the white space behind them") {
+  using runs = std::vector<lazyprune::text_run>;
+  const runs chat{{"<s></s>\n", true}, {" a", false}};
+  small_vocabulary vocabulary;
+  CHECK(vocabulary.load()->encode(runs{{"<s></s>", true}, {" a", false}}) == ids{1, 2, 3, 5});
+  vocabulary.keys["architecture"] = gguf_key("general.architecture", "phi3");
+  CHECK(vocabulary.load()->encode(chat) == ids{1, 2, 5});
+  CHECK(vocabulary.load()->encode(runs{{"<s>", true}, {" a", false}}) == ids{1, 3, 5});
+}
+
+TEST_CASE("tokens that begin and end texts and turns come from no user's text, though the file calls them user-defined") {
+  using runs = std::vector<lazyprune::text_run>;
+  const std::vector<std::pair<std::string, std::int32_t>> all{{"<unk>", 2},      {"<s>", 3},      {"</s>", 4},   {"\xe2\x96\x81", 1},
+                                                              {"<|im_end|>", 4}, {"<|user|>", 4}, {"<turn>", 4}, {"<x>", 4}};
+  std::string texts, scores, types;
+  for (const auto& [text, type] : all) {
+    texts += gguf_string(text);
+    scores += bytes_of_number(0.0f);
+    types += bytes_of_number(type);
+  }
+  small_vocabulary vocabulary;
+  vocabulary.array("tokens", 8, all.size(), texts);
+  vocabulary.array("scores", 6, all.size(), scores);
+  vocabulary.array("token_type", 5, all.size(), types);
+  vocabulary.put("eot_token_id", 6u);
+  const tokenizer tokens = vocabulary.load().value();
+  CHECK(tokens.eos() == 2u);
+  for (const lazyprune::token_id id : {2u, 4u, 5u, 6u}) {
+    CAPTURE(id);
+    CHECK(tokens.is_special(id));
+    CHECK(tokens.encode(runs{{all[id].first, true}}) == ids{id});
+    const ids typed = tokens.encode(runs{{all[id].first, false}});
+    CHECK(std::ranges::find(typed, id) == typed.end());
+  }
+  CHECK(tokens.encode(runs{{"<x>", false}}) == ids{3, 7});
+}
+
+TEST_CASE("vocabularies that cannot be used") {
+  using v = small_vocabulary;
+  CHECK(said_after([](v& x) { x.put("model", "t5"); }) == "metadata: tokenizer.ggml.model: expected llama or gpt2, found \"t5\"");
+  CHECK(said_after([](v& x) { x.put("add_eos_token", true); }) == "metadata: tokenizer.ggml.add_eos_token: expected false, found true");
+  CHECK(said_after([](v& x) { x.array("precompiled_charsmap", 0, 1, "x"); }) ==
+        "metadata: tokenizer.ggml.precompiled_charsmap: expected none, found an array of 1 of type u8");
+  CHECK(said_after([](v& x) { x.keys.erase("scores"); }) == "metadata: expected the key \"tokenizer.ggml.scores\", found none");
+  CHECK(said_after([](v& x) { x.array("scores", 6, 1, bytes_of_number(0.0f)); }) ==
+        "metadata: tokenizer.ggml.scores: expected 6 numbers, one a token, found an array of 1 of type f32");
+  CHECK(said_after([](v& x) { x.array("token_type", 5, 6, std::string(24, '\0')); }).starts_with("token 0: expected a type from 1 to 6"));
+  CHECK(said_after([](v& x) { x.put("bos_token_id", 6u); }) ==
+        "metadata: tokenizer.ggml.bos_token_id: expected a whole number from 0 to 5, found 6");
+  std::string same;
+  for (int i = 0; i < 6; ++i) same += gguf_string("a");
+  CHECK(said_after([&](v& x) { x.array("tokens", 8, 6, same); }) == "piece 1: expected every piece once, found \"a\" again");
+}
+
+TEST_CASE("a small byte-level vocabulary, and what its keys say") {
+  small_vocabulary vocabulary;
+  vocabulary.characters = known_unicode();
+  if (!vocabulary.characters) return;
+  const auto strings = [&](const std::string& key, const std::vector<std::string>& all) {
+    std::string bytes;
+    for (const std::string& text : all) bytes += gguf_string(text);
+    vocabulary.array(key, 8, all.size(), bytes);
+  };
+  const auto types = [&](const std::vector<std::int32_t>& all) {
+    std::string bytes;
+    for (const std::int32_t type : all) bytes += bytes_of_number(type);
+    vocabulary.array("token_type", 5, all.size(), bytes);
+  };
+  const std::vector<std::string> tokens = {"a", "b", "ab", "<s>", "<x>", "\xc4\xa0", "1", "11"};
+  vocabulary.keys.clear();
+  vocabulary.put("model", "gpt2");
+  vocabulary.put("pre", "smollm");
+  strings("tokens", tokens);
+  types({1, 1, 1, 3, 4, 1, 1, 1});
+  strings("merges", {"a b", "1 1"});
+  const tokenizer tokens_of = vocabulary.load().value();
+  CHECK(tokens_of.kind() == "BPE, byte-level");
+  CHECK(tokens_of.encode("ab a11<s><x>") == ids{2, 5, 0, 6, 6, 3, 4});
+  CHECK(tokens_of.encode(std::vector<lazyprune::text_run>{{"<s>", true}, {"<s><x>a", false}}) == ids{3, 4, 0});
+  CHECK(tokens_of.decode(ids{3, 2, 5, 4}) == "ab <x>");
+  CHECK_FALSE(tokens_of.bos().has_value());
+
+  vocabulary.put("bos_token_id", 3u);
+  vocabulary.put("eos_token_id", 4u);
+  CHECK(vocabulary.load()->encode("a") == ids{0});
+  vocabulary.put("add_bos_token", true);
+  vocabulary.put("add_eos_token", true);
+  CHECK(vocabulary.load()->adds_bos());
+  CHECK(vocabulary.load()->eos() == 4u);
+  CHECK(vocabulary.load()->encode(std::vector<lazyprune::text_run>{{"<x>a", false}, {"<x>", true}}) == ids{0, 4});  // EOS: not of a user
+  CHECK(vocabulary.load()->encode("a") == ids{3, 0, 4});
+  CHECK(vocabulary.load()->encode("a", false) == ids{0});
+  vocabulary.put("pre", "llama-bpe");
+  vocabulary.put("add_bos_token", false);
+  CHECK(vocabulary.load()->encode("a11") == ids{0, 7, 4});
+  vocabulary.keys.erase("add_bos_token");
+  CHECK(vocabulary.load()->encode("a") == ids{3, 0, 4});  // what comes with the name
+  vocabulary.keys.erase("token_type");
+  CHECK(vocabulary.load()->encode("<s>", false).empty());  // no type: all are normal
+
+  const auto said = [&](const auto& change) {
+    const auto before = vocabulary.keys;
+    change();
+    const std::string text = vocabulary.said();
+    vocabulary.keys = before;
+    return text;
+  };
+  CHECK(said([&] { vocabulary.put("pre", "default"); }) ==
+        "metadata: tokenizer.ggml.pre: expected a way to split texts into words that is known here, found \"default\"");
+  CHECK(said([&] { vocabulary.keys.erase("pre"); }) == "metadata: expected the key \"tokenizer.ggml.pre\", found none");
+  CHECK(said([&] { vocabulary.keys.erase("bos_token_id"); }) == "metadata: expected the key \"tokenizer.ggml.bos_token_id\", found none");
+  CHECK(said([&] { vocabulary.keys.erase("merges"); }) == "metadata: expected the key \"tokenizer.ggml.merges\", found none");
+  CHECK(said([&] {
+          strings("merges", {"a b", "b a"});
+        }) == "metadata: tokenizer.ggml.merges: merge 1: expected pieces of the vocabulary, found \"ba\"");
+  CHECK(said([&] { strings("merges", {"ab"}); }) ==
+        "metadata: tokenizer.ggml.merges: merge 0: expected two pieces with a space between, found \"ab\"");
+  CHECK(said([&] {
+          strings("tokens", {"a", "b", "a", "<s>", "<x>"});
+        }) == "metadata: tokenizer.ggml.tokens: expected every piece once, found \"a\" again");
+  CHECK(said([&] { types({1}); }) ==
+        "metadata: tokenizer.ggml.token_type: expected 8 numbers, one a token, found an array of 1 of type i32");
+  CHECK(
+      said([&] { vocabulary.characters = nullptr; }) ==
+      "metadata: tokenizer.ggml.pre: expected none that needs regular expressions, in a build without PCRE2 and utf8proc, found \"llama-bpe\"");
+}
+
+TEST_CASE("the published vectors of llama.cpp") {
+  for (const auto& [name, size, adds_bos] : {std::tuple("llama-spm", 32000u, true), {"gpt-2", 50257u, false}}) {
+    const auto path = test_data("tokenizers/ggml-vocab-" + std::string(name) + ".gguf");
+    const auto* const characters = known_unicode();
+    if (path.empty() || !characters) return;
+    const tokenizer tokens = gguf_tokenizer_of(gguf_file{lazyprune::mapped_file(path)}, characters).value();
+    CHECK(tokens.size() == size);
+    CHECK(tokens.adds_bos() == adds_bos);
+    check_published(tokens, path.string() + ".out");
+  }
+  // Those of vocabularies that are here as tokenizer.json.
+  for (const auto& [file, expected] : {std::pair("tokenizer-json/real-qwen3", "tokenizers/ggml-vocab-qwen2.gguf.out"),
+                                       {"tokenizer-json/real-llama-3", "tokenizers/ggml-vocab-llama-bpe.gguf.out"},
+                                       {"models/story-hf", "models/story-hf/tokenizer_vectors_hfjs.out"}}) {
+    const auto path = test_data(std::string(file) + "/tokenizer.json");
+    const auto* const characters = known_unicode();
+    if (path.empty() || !characters) return;
+    const tokenizer tokens(lazyprune::parse_tokenizer_json(read_text(path), path.string(), characters));
+    check_published(tokens, test_data(expected));
+  }
+}
+
+TEST_CASE("small vocabularies of every kind: ids that llama.cpp and tokenizers agree on") {
+  const auto folder = test_data("gguf");
+  const auto* const characters = known_unicode();
+  if (folder.empty() || !characters) return;
+  for (const char* name : {"llama-f32", "llama3-q4_k_m", "mistral-q4_k_m", "qwen2-q4_k_m", "qwen3-q4_k_m", "gemma3-q4_k_m"}) {
+    CAPTURE(name);
+    const tokenizer tokens =
+        gguf_tokenizer_of(gguf_file{lazyprune::mapped_file(folder / (std::string(name) + ".gguf"))}, characters).value();
+    const auto cases = nlohmann::json::parse(read_text(folder / (std::string(name) + ".expected.json"))).at("tokenizer");
+    for (const auto& each : cases) CHECK(tokens.encode(each.at("text").get<std::string>(), false) == each.at("ids").get<ids>());
+    CHECK(cases.size() > 5);
+  }
+}
+
+TEST_CASE("a tokenizer.json written as GGUF, with the name of its way to split: ids and texts are the same") {
+  const auto* const characters = known_unicode();
+  const auto all = test_data("tokenizer-json");
+  if (!characters || all.empty()) return;
+  for (const auto& [kind, pre] : {std::pair("gpt2", "gpt-2"),
+                                  {"starcoder", "smollm"},
+                                  {"llama3", "llama-bpe"},
+                                  {"qwen2", "qwen2"},
+                                  {"tekken", "tekken"},
+                                  {"gpt4o", "gpt-4o"},
+                                  {"deepseek-v2", "deepseek-coder"},
+                                  {"deepseek-v3", "deepseek-v3"}}) {
+    const std::string name = kind;
+    const tokenizer tokens = gguf_of(nlohmann::json::parse(read_text(all / kind / "tokenizer.json")), pre, characters);
+    std::istringstream lines(read_text(all / kind / "cases.jsonl"));
+    for (std::string line; std::getline(lines, line);) {
+      const auto each = nlohmann::json::parse(line);
+      CHECK_MESSAGE(tokens.encode(each.at("text").get<std::string>(), false) == each.at("ids").get<ids>(), name << ": " << line);
+      CHECK(tokens.decode(each.at("ids_special").get<ids>()) == each.at("decoded_skip").get<std::string>());
+    }
+  }
+}
+
+TEST_CASE("SmolLM2: rendered chats and long texts") {
+  const auto path = smollm2();
+  const auto expected = test_data("smollm2/expected.json");
+  const auto* const characters = known_unicode();
+  if (path.empty() || expected.empty() || !characters) return;
+  const tokenizer tokens = gguf_tokenizer_of(gguf_file{lazyprune::mapped_file(path)}, characters).value();
+  const auto all = nlohmann::json::parse(read_text(expected));
+  CHECK(all.at("cases").size() == 13);
+  for (const auto& each : all.at("cases")) {
+    const auto text = each.at(each.contains("rendered") ? "rendered" : "text").get<std::string>();
+    CHECK(tokens.encode(std::vector<lazyprune::text_run>{{text, true}}) == each.at("ids").get<ids>());
+  }
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/text/jinja/budget.hpp>
+
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <vector>
+
+#include "files/support.hpp"
+
+using namespace lazyprune;
+using lazyprune_test::error_of;
+
+TEST_CASE("steps pay for bytes too, and end with one line") {
+  jinja::budget work(10);
+  work.step(3);
+  work.write(16);  // two steps: one for each 16 bytes, and one
+  work.read(63);
+  CHECK(work.used() == 6);
+  CHECK(error_of([&] { work.step(5); }) == "expected a template that ends within 10 steps, found more");
+  CHECK(error_of([&] { work.write(std::size_t(-1)); }) == "expected a template that ends within 10 steps, found more");
+  work.step(4);
+  CHECK(work.used() == 10);
+}
+
+TEST_CASE("levels are counted while they live") {
+  jinja::budget work(1);
+  const auto nest = [&](std::size_t levels) {
+    std::vector<std::unique_ptr<jinja::budget::level>> all;
+    for (std::size_t i = 0; i < levels; ++i) all.push_back(std::make_unique<jinja::budget::level>(work));
+  };
+  CHECK(error_of([&] { nest(400); }) == "no error");
+  CHECK(error_of([&] { nest(401); }) == "expected a template of at most 400 nested levels, found more");
+  CHECK(error_of([&] { nest(400); }) == "no error");
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/text/jinja/characters.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+using namespace lazyprune;
+using namespace lazyprune::jinja;
+
+TEST_CASE("every character is read as it was written, from both ends") {
+  for (std::uint32_t code = 0; code <= 0x10ffff; code += code < 0x3000 ? 1 : 97) {
+    if (code >= 0xd800 && code < 0xe000) continue;
+    std::string text = "x";
+    append_utf8(text, code);
+    REQUIRE(last_character(text).code == code);
+    REQUIRE(first_character(std::string_view(text).substr(1)).code == code);
+    REQUIRE(last_character(text).size + 1 == text.size());
+  }
+}
+
+TEST_CASE("bytes that are no UTF-8 count one by one") {
+  CHECK(count_characters("a\xff\xe2\x82z") == 5);
+  CHECK(last_character("a\x82").size == 1);
+  CHECK(last_character("\x82\x82\x82\x82\x82").size == 1);
+  CHECK(first_character("\xe2").code == 0xfffd);
+}
+
+TEST_CASE("offsets are of characters") {
+  constexpr std::string_view text = "h\xc3\xa9llo";
+  CHECK(count_characters(text) == 5);
+  CHECK(character_offset(text, 2) == 3);
+  CHECK(character_offset(text, 5) == 6);
+  CHECK(character_offset(text, 99) == 6);
+}
+
+TEST_CASE("white space is Python's") {
+  CHECK(without_leading_space(" \t\n\x1c\xc2\xa0\xe2\x80\x83x ") == "x ");
+  CHECK(without_trailing_space(" x\xe3\x80\x80\xc2\x85\r") == " x");
+  CHECK(without_trailing_space(" \n") == "");
+  CHECK(without_leading_space("\xe2\x80\x8bx") == "\xe2\x80\x8bx");  // a zero width space is none
+  CHECK(is_line_end('\v'));
+  CHECK_FALSE(is_line_end(0x1f));
+}
+
+TEST_CASE("what repr hides") {
+  for (const std::uint32_t code : {0x0u, 0x1fu, 0x7fu, 0xa0u, 0xadu, 0x200bu, 0x2028u, 0xe000u, 0xfeffu, 0x10fffdu})
+    CHECK_FALSE(is_printable(code));
+  for (const std::uint32_t code : {0x20u, 0x7eu, 0xa1u, 0xe9u, 0x2010u, 0x4e00u, 0x1f600u}) CHECK(is_printable(code));
+}

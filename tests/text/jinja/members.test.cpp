@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/text/jinja/members.hpp>
+
+#include <doctest/doctest.h>
+
+#include "text/jinja/rendering.hpp"
+
+using lazyprune_test::rendered;
+
+TEST_CASE("a point finds methods first, brackets find keys first") {
+  constexpr std::string_view x = R"({"x": {"items": 1, "role": "user"}})";
+  CHECK(rendered("{{ x.role }}{{ x['role'] }}{{ x['items'] }}{{ x.items()|length }}{{ x.items is callable }}", x) == "useruser12True");
+  CHECK(rendered("{{ x['keys']()|list }}", x) == "['items', 'role']");
+}
+
+TEST_CASE("what is not there is undefined, and its own members are an error") {
+  CHECK(rendered("{{ x.a }}|{{ x['a'] }}|{{ x[0] }}|{{ none.a }}", R"({"x": {}})") == "|||");
+  CHECK(rendered("{{ x.a.b }}", R"({"x": {}})") == "t: line 1, column 7: expected a value, found no \"a\" in a dictionary");
+  CHECK(rendered("{{ x['a']['b'] }}", R"({"x": {}})") == "t: line 1, column 10: expected a value, found no \"a\" in a dictionary");
+  CHECK(rendered("{{ [][0].a }}") == "t: line 1, column 9: expected a value, found no such element in a list");
+}
+
+TEST_CASE("paths of attributes") {
+  CHECK(rendered("{{ x|map(attribute='a.0')|list }}{{ x|map(attribute='b', default=7)|list }}",
+                 R"({"x": [{"a": [5]}, {"a": [6], "b": 1}]})") == "[5, 6][7, 1]");
+  CHECK(rendered("{{ ['ab']|map(attribute=0)|list }}") == "['a']");
+}
+
+TEST_CASE("a loop that is kept stays as it was") {
+  CHECK(
+      rendered(
+          "{% set ns = namespace() %}{% for i in [1, 2] %}{% set ns.l = loop %}{% endfor %}{{ ns.l.index }}{{ ns.l.previtem }}{{ ns.l.last }}") ==
+      "21True");
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/text/jinja/methods.hpp>
+
+#include <doctest/doctest.h>
+
+#include "text/jinja/rendering.hpp"
+
+using lazyprune_test::rendered;
+using lazyprune_test::runs;
+
+TEST_CASE("methods of strings keep origins") {
+  constexpr std::string_view x = R"({"x": " a,b\nc "})";
+  const auto shown = [&](std::string_view expression) { return runs("{{ " + std::string(expression) + " }}", x); };
+  CHECK(shown("('<' + x + '>').strip('<')") == "{ a,b\nc }>");
+  CHECK(shown("x.strip()") == "{a,b\nc}");
+  CHECK(shown("('<s>' + x).split(',')[0]") == "<s>{ a}");
+  CHECK(shown("('<s>' + x).rsplit(',', 1)|join('|')") == "<s>{ a}|{b\nc }");
+  CHECK(shown("(x + '</s>').partition(',')[2]") == "{b\nc }</s>");
+  CHECK(shown("x.replace('b', '<s>')") == "{ a,}<s>{\nc }");
+  CHECK(shown("('<s>' + x).upper()") == "<S>{ A,B\nC }");
+  CHECK(shown("('<S>' + x).lower()") == "<s>{ a,b\nc }");
+  CHECK(shown("'<'.join(['a', x])") == "a<{ a,b\nc }");
+  CHECK(shown("x.splitlines()[1].strip()") == "{c}");
+  CHECK(shown("x.strip().ljust(8, '*')") == "{a,b\nc}***");
+  CHECK(shown("x.removeprefix(' ').removesuffix(' ')") == "{a,b\nc}");
+  CHECK(shown("x.title().strip()") == "{A,B\nC}");
+}
+
+TEST_CASE("what would change a value, and what is not known, is refused") {
+  CHECK(rendered("{{ [].append(1) }}") == "t: line 1, column 13: expected a method that leaves the list as it is, found \"append\"");
+  CHECK(rendered("{{ {}.update({}) }}") == "t: line 1, column 13: expected a method that leaves the dictionary as it is, found \"update\"");
+  CHECK(rendered("{{ 'a'.encode() }}") == "t: line 1, column 14: expected a method of strings that is known here, found \"encode\"");
+  CHECK(rendered("{{ 'a'.nope() }}") == "t: line 1, column 12: expected a value, found no \"nope\" in a string");
+}

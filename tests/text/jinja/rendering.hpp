@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+// What the tests of templates share: a source rendered with variables, as text, as runs, or as the error's line.
+#pragma once
+
+#include <ctime>
+#include <string>
+#include <string_view>
+
+#include <lazyprune/text/chat_template.hpp>
+
+#include "files/support.hpp"
+
+namespace lazyprune_test {
+
+inline std::tm july() { return lazyprune::jinja::template_time("1721984703"); }  // 2024-07-26 09:05:03
+
+inline lazyprune::rendered_chat render(std::string_view source, std::string_view variables = "{}") {
+  const lazyprune::jinja::value all = lazyprune::jinja::read_json(variables, "variables", 1 << 20);
+  lazyprune::chat_request request;
+  for (const auto& [name, item] : all.dict()->entries) request.set(name.text()->bytes(), item);
+  request.set_own("bos_token", "<s>");
+  return lazyprune::chat_template(std::string(source), "t").render(request, july);
+}
+
+/// The text, or the error's line.
+inline std::string rendered(std::string_view source, std::string_view variables = "{}") {
+  std::string text;
+  const std::string fault = error_of([&] { text = render(source, variables).text(); });
+  return fault == "no error" ? text : fault;
+}
+
+/// The text with the user's parts in braces: "<|user|>{Hi}".
+inline std::string runs(std::string_view source, std::string_view variables = "{}") {
+  const lazyprune::rendered_chat chat = render(source, variables);
+  std::string shown;
+  for (const lazyprune::text_run& run : chat.runs()) shown += run.trusted ? std::string(run.text) : '{' + std::string(run.text) + '}';
+  return shown;
+}
+
+}  // namespace lazyprune_test

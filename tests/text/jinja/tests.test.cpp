@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/text/jinja/tests.hpp>
+
+#include <doctest/doctest.h>
+
+#include "text/jinja/rendering.hpp"
+
+using lazyprune_test::rendered;
+
+TEST_CASE("tests are found by name") {
+  const auto known = [](std::string_view name) { return lazyprune::jinja::find_test(name) != nullptr; };
+  CHECK(known("defined"));
+  CHECK(known("=="));
+  CHECK_FALSE(known("filter"));
+}
+
+TEST_CASE("a test that is not known is refused where it stands, be it never reached") {
+  CHECK(rendered("a\n{% if false %}{{ x is escaped }}{% endif %}") ==
+        "t: line 2, column 23: expected a test that is known here, found \"escaped\"");
+  CHECK(rendered("{{ [1]|select('nope')|list }}") == "t: line 1, column 8: expected a test that is known here, found \"nope\"");
+}
+
+TEST_CASE("tests compare as operators do") {
+  CHECK(
+      rendered(
+          "{{ 1 is ge 1 }}{{ 1 is gt 1 }}{{ 1 is le 0 }}{{ 'a' is ne 'b' }}{{ 3 is divisibleby(2) }}{{ 1.0 is sameas 1.0 }}{{ none is sameas none }}") ==
+      "TrueFalseFalseTrueFalseFalseTrue");
+  CHECK(rendered("{{ 'a' is odd }}") == "t: line 1, column 8: expected a number, found a string");
+}

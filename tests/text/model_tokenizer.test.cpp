@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/text/model_tokenizer.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <files/gguf_writer.hpp>
+#include <files/model_files.hpp>
+#include <files/support.hpp>
+#include <test_data.hpp>
+#include <text/sentencepiece_writer.hpp>
+#include <text/tokenizer/known_unicode.hpp>
+
+using namespace lazyprune_test;
+using lazyprune::find_tokenizer;
+using lazyprune::load_tokenizer;
+
+namespace {
+
+/// <s> before a text, letters a and b, merged.
+constexpr std::string_view small_json =
+    R"({"added_tokens": [{"id": 3, "content": "<s>", "single_word": false, "lstrip": false, "rstrip": false,
+    "normalized": false, "special": true}],
+  "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A"}}],
+                     "special_tokens": {"<s>": {"id": "<s>", "ids": [3], "tokens": ["<s>"]}}},
+  "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": [["a", "b"]]}})";
+
+std::string small_sentencepiece() {
+  return special_pieces() + byte_pieces() + piece_field("a", -1) + trainer(true) + normalizer(true, false);
+}
+
+/// What is said of the folder's tokenizer, without the folder's path.
+std::string said_of(const temporary_folder& folder) {
+  const std::string text = error_of([&] { load_tokenizer(folder.path()); }), path = folder.path().string();
+  return text.starts_with(path) ? text.substr(path.size()) : text;
+}
+
+using ids = std::vector<lazyprune::token_id>;
+
+}  // namespace
+
+TEST_CASE("a folder's tokenizer: tokenizer.json before tokenizer.model; its post-processor says what comes before a text") {
+  const temporary_folder folder;
+  CHECK_FALSE(find_tokenizer(lazyprune::model_folder(folder.path()), nullptr).has_value());
+  CHECK(said_of(folder) == ": expected tokenizer.json, tokenizer.model or a GGUF file, found none of them");
+  folder.write("tokenizer.model", small_sentencepiece());
+  CHECK(load_tokenizer(folder.path()).kind() == "SentencePiece BPE");
+  folder.write("tokenizer.json", small_json);
+  folder.write("tokenizer_config.json",
+               R"({"add_bos_token": false, "bos_token": {"content": "<s>"}, "eos_token": "b", "pad_token": "none"})");
+  const auto tokens = load_tokenizer(folder.path());
+  CHECK(tokens.kind() == "BPE");
+  CHECK(tokens.encode("aba") == ids{3, 2, 0});
+  CHECK(tokens.bos() == 3u);
+  CHECK(tokens.eos() == 1u);
+  CHECK(tokens.adds_bos());
+  // Either file by itself.
+  CHECK(load_tokenizer(folder / "tokenizer.json").encode("ab") == ids{3, 2});
+  CHECK_FALSE(load_tokenizer(folder / "tokenizer.json").bos().has_value());
+  CHECK(load_tokenizer(folder / "tokenizer.model").size() == 260);
+
+  folder.write("tokenizer_config.json", R"({"eos_token": "</s>"})");
+  CHECK(said_of(folder) == "/tokenizer_config.json: eos_token: expected a token of tokenizer.json, found \"</s>\"");
+  folder.write("tokenizer_config.json", std::string(2 << 20, ' ') + "{}");  // some list thousands of added tokens
+  CHECK(said_of(folder) == "no error");
+  CHECK(error_of([&] { find_tokenizer(lazyprune::model_folder(folder.path()), nullptr, 2); }) ==
+        (folder / "tokenizer.json").string() + ": pieces: expected at most 2, the vocabulary of the model, found 3");
+}
+
+TEST_CASE("a GGUF file is the tokenizer of a folder where it is the model") {
+  const temporary_folder folder;
+  folder.write("m.gguf", gguf_bytes({}, {}));
+  CHECK(said_of(folder) == "/m.gguf: metadata: expected a vocabulary, found none");
+  folder.write("tokenizer.json", small_json);
+  CHECK(said_of(folder) == "/m.gguf: metadata: expected a vocabulary, found none");
+  folder.write("config.json", "{}");
+  folder.write("model.safetensors", "");
+  CHECK(said_of(folder) == "no error");
+  const auto data = test_data("tokenizers/ggml-vocab-llama-spm.gguf");
+  if (!data.empty()) CHECK(load_tokenizer(data).size() == 32000);
+}
+
+TEST_CASE("tokenizers that are not read are refused by name") {
+  const auto only = [](const std::string& name) {
+    const temporary_folder folder;
+    folder.write(name, "");
+    return said_of(folder);
+  };
+  CHECK(only("tokenization_xgen.py") ==
+        "/tokenization_xgen.py: expected tokenizer.json or tokenizer.model instead, found a tokenizer that is code");
+  CHECK(
+      only("qwen.tiktoken") ==
+      "/qwen.tiktoken: expected tokenizer.json or tokenizer.model instead, found ranks whose pattern and special tokens are not known here");
+  CHECK(only("tekken.json").ends_with("found a form of tokenizer that is not read here"));
+  CHECK(only("README.md").ends_with("found none of them"));
+  const temporary_folder folder;
+  folder.write("tokenization_xgen.py", "");
+  folder.write("tokenizer.json", small_json);  // beside one that is read, code does not matter
+  CHECK(said_of(folder) == "no error");
+}
+
+TEST_CASE("a build without Unicode's tables says what it cannot read") {
+  const temporary_folder folder;
+  auto json = nlohmann::json::parse(small_json);
+  json["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"Regex", "a+"}}}, {"behavior", "Isolated"}, {"invert", false}};
+  folder.write("tokenizer.json", json.dump());
+  CHECK(
+      said_of(folder) ==
+      "/tokenizer.json: pre_tokenizer.pattern.Regex: expected no regular expression, in a build without PCRE2 and utf8proc, found \"a+\"");
+  if (const auto* const characters = known_unicode()) CHECK(load_tokenizer(folder.path(), characters).encode("ab", false) == ids{0, 1});
+}
+
+TEST_CASE("an opened model finds its tokenizer, or that it has none") {
+  const auto pocket = find_tokenizer(lazyprune::checkpoint(pocket_model()));
+  REQUIRE(pocket.has_value());
+  CHECK(pocket->size() == 2304);
+  CHECK(pocket->adds_bos());
+  CHECK_FALSE(find_tokenizer(lazyprune::checkpoint(small_folder().path())).has_value());
+  const auto story = test_data("models/story-hf");
+  if (story.empty()) return;
+  CHECK(find_tokenizer(lazyprune::checkpoint(story))->size() == 2048);
+}
+
+TEST_CASE("the tokenizer beside the model, and what tokenizer_config.json may say") {
+  const small_folder folder;
+  const std::string model = special_pieces() + byte_pieces() + piece_field("a", -1) + trainer(true) + normalizer(true, false);
+  folder.write("tokenizer.model", model);
+  const lazyprune::checkpoint loaded(folder.path());
+  CHECK(find_tokenizer(loaded)->size() == 260);
+  CHECK(find_tokenizer(loaded)->adds_bos());
+  const auto adds_bos = [&](const std::string& text) {
+    folder.write("tokenizer_config.json", text);
+    return find_tokenizer(loaded)->adds_bos();
+  };
+  CHECK(adds_bos("{}"));
+  CHECK(adds_bos(R"({"add_bos_token": null})"));
+  CHECK(adds_bos(R"({"add_bos_token": true, "bos_token": {"content": "<s>"}, "add_prefix_space": true, "add_eos_token": false})"));
+  CHECK_FALSE(adds_bos(R"({"add_bos_token": false, "bos_token": "<s>", "model_max_length": 1000000000000000019884624838656})"));
+  const auto said = [&](const std::string& text) {
+    folder.write("tokenizer_config.json", text);
+    const std::string error = error_of([&] { find_tokenizer(loaded); }), file = folder.file("tokenizer_config.json");
+    return error.starts_with(file) ? error.substr(file.size()) : error;
+  };
+  CHECK(said(R"({"add_bos_token": 1})") == ": add_bos_token: expected true or false, found 1");
+  CHECK(said(R"({"add_eos_token": true})") == ": add_eos_token: expected false, found true");
+  CHECK(said(R"({"add_prefix_space": false})") ==
+        ": add_prefix_space: expected the same as tokenizer.model's add_dummy_prefix, found false");
+  CHECK(said(R"({"bos_token": "<bos>"})") == ": bos_token: expected \"<s>\", as in tokenizer.model, found \"<bos>\"");
+  std::filesystem::remove(folder / "tokenizer_config.json");
+  std::string more = model;
+  for (int i = 0; i < 41; ++i) more += piece_field("piece " + std::to_string(i), -2);
+  folder.write("tokenizer.model", more);
+  CHECK(said("{}") == folder.file("tokenizer.model") + ": pieces: expected at most 300, the vocabulary of the model, found 301");
+}

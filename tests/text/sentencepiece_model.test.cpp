@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/text/sentencepiece_model.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <string>
+
+#include <files/support.hpp>
+#include <test_data.hpp>
+#include <text/sentencepiece_writer.hpp>
+
+using namespace lazyprune_test;
+using lazyprune::parse_sentencepiece_model;
+using lazyprune::piece_type;
+using lazyprune::sentencepiece_model;
+using lazyprune::detail::byte_of_piece;
+
+namespace {
+
+std::string said(std::string_view bytes) {
+  return error_of([&] { parse_sentencepiece_model(bytes, "t.model"); });
+}
+
+}  // namespace
+
+TEST_CASE("the bundled tokenizer") {
+  const std::string bytes = read_text(pocket_model() / "tokenizer.model");
+  const sentencepiece_model model = parse_sentencepiece_model(bytes, "t.model");
+  REQUIRE(model.pieces.size() == 2304);
+  CHECK(model.pieces[0].text == "<unk>");
+  CHECK(model.pieces[0].type == piece_type::unknown);
+  CHECK(model.pieces[1].text == "<s>");
+  CHECK(model.pieces[1].type == piece_type::control);
+  CHECK(std::ranges::count(model.pieces, piece_type::byte, &lazyprune::sentencepiece::type) == 256);
+  CHECK(model.byte_fallback);
+  CHECK(model.add_dummy_prefix);
+  CHECK_FALSE(model.remove_extra_whitespaces);
+  CHECK(model.escape_whitespaces);
+  CHECK(model.unknown == 0);
+  for (unsigned byte = 0; byte < 256; ++byte) CHECK(byte_of_piece(model.pieces[model.bytes[byte]].text) == byte);
+}
+
+TEST_CASE("what a file leaves out has the format's default") {
+  const sentencepiece_model model =
+      parse_sentencepiece_model(special_pieces() + bytes_field(2, number_field(3, 2)) + bytes_field(1, bytes_field(1, "a")), "t.model");
+  CHECK_FALSE(model.byte_fallback);
+  CHECK(model.add_dummy_prefix);
+  CHECK(model.remove_extra_whitespaces);
+  CHECK(model.escape_whitespaces);
+  CHECK(model.bos_piece == "<s>");
+  CHECK(model.unknown_surface == " \xe2\x81\x87 ");
+  CHECK(model.pieces.back().type == piece_type::normal);
+  CHECK(model.pieces.back().score == 0.0f);
+}
+
+TEST_CASE("fields that later versions add are passed over, and the last value counts") {
+  const std::string unknown = number_field(99, 7) + bytes_field(200, "new") + float_field(201, 1.5f) + varint(202u << 3 | 1) + "12345678";
+  const std::string piece = bytes_field(1, bytes_field(1, "old") + bytes_field(1, "a") + unknown + float_field(2, -3.0f));
+  const auto model = parse_sentencepiece_model(unknown + special_pieces() + piece + trainer(true) + trainer(false) + unknown, "t.model");
+  CHECK_FALSE(model.byte_fallback);
+  CHECK(model.pieces.back().text == "a");
+  CHECK(model.pieces.back().score == -3.0f);
+}
+
+TEST_CASE("a piece may hold a zero byte") {
+  const auto model = parse_sentencepiece_model(special_pieces() + piece_field(std::string("a\0b", 3), 0) + trainer(false), "t.model");
+  CHECK(model.pieces.back().text == std::string("a\0b", 3));
+}
+
+TEST_CASE("byte pieces are exactly <0xHH>") {
+  CHECK(byte_of_piece("<0x00>") == 0);
+  CHECK(byte_of_piece("<0xFF>") == 255);
+  CHECK(byte_of_piece("<0x1A>") == 26);
+  for (const std::string_view bad : {"<0x-1>", "<0x1>", "<0x001>", "<0xff>", "<0xG0>", "<0x 1>", "<0x+1>", "0x41", "<0x41", "<0X41>", ""}) {
+    CAPTURE(bad);
+    CHECK_FALSE(byte_of_piece(bad).has_value());
+  }
+}
+
+TEST_CASE("models that are not computed are refused by name") {
+  const auto with_kind = [](std::uint64_t kind) { return special_pieces() + bytes_field(2, number_field(3, kind)); };
+  CHECK(said(with_kind(1)) == "t.model: model_type: expected BPE, found unigram");
+  CHECK(said(with_kind(3)) == "t.model: model_type: expected BPE, found word");
+  CHECK(said(with_kind(4)) == "t.model: model_type: expected BPE, found char");
+  CHECK(said(with_kind(77)) == "t.model: model_type: expected BPE, found 77");
+  CHECK(said(special_pieces()) == "t.model: model_type: expected BPE, found unigram");
+  CHECK(said("") == "t.model: model_type: expected BPE, found unigram");
+  const std::string good = special_pieces() + trainer(false);
+  CHECK(said(good) == "no error");
+  CHECK(said(good + bytes_field(3, bytes_field(2, ""))) == "no error");
+  CHECK(said(good + bytes_field(3, bytes_field(2, "map"))).ends_with(": expected no precompiled_charsmap, found 3 bytes of it"));
+  CHECK(said(good + bytes_field(5, bytes_field(2, "map"))).ends_with(": expected no precompiled_charsmap, found 3 bytes of it"));
+  CHECK(said(good + bytes_field(2, number_field(24, 1))).ends_with(": expected treat_whitespace_as_suffix = false, found true"));
+  for (const std::string& fields : {bytes_field(3, bytes_field(2, "map")), bytes_field(2, number_field(24, 1)),
+                                    bytes_field(2, number_field(3, 1))})  // a charsmap, spaces behind words, unigram
+    CHECK(code_of([&] { lazyprune::parse_sentencepiece_model(good + fields, "m"); }) == lazyprune::error_code::unsupported);
+  CHECK(code_of([&] { lazyprune::parse_sentencepiece_model(good + bytes_field(2, number_field(3, 9)), "m"); }) ==
+        lazyprune::error_code::bad_input);
+  if (const auto genuine = test_data("tokenizers/test_model.model"); !genuine.empty())  // unigram, with a charsmap
+    CHECK(said(read_text(genuine)).ends_with(": expected no precompiled_charsmap, found 237484 bytes of it"));
+}
+
+TEST_CASE("malformed files: each is refused, and the error says where and why") {
+  const std::string good = special_pieces() + trainer(false), at = std::to_string(good.size());
+  struct bad {
+    std::string bytes, error;
+  };
+  const bad all[] = {
+      // The wire format.
+      {good + "\x0a", "t.model: byte " + at + ": expected 1 bytes more, found 0"},
+      {good + "\x0a\x05"
+              "ab",
+       "t.model: byte " + at + ": expected 5 bytes more, found 2"},
+      {good + varint(1u << 3 | 2) + varint(~std::uint64_t{0}),
+       "t.model: byte " + at + ": expected 18446744073709551615 bytes more, found 0"},
+      {good + varint(9u << 3 | 1) + "1234567", "t.model: byte " + at + ": expected 8 bytes more, found 7"},
+      {good + varint(9u << 3 | 5) + "123", "t.model: byte " + at + ": expected 4 bytes more, found 3"},
+      {good + varint(9u << 3 | 3), "t.model: byte " + at + ": expected a protocol buffer field, found wire type 3"},
+      {good + varint(9u << 3 | 4), "t.model: byte " + at + ": expected a protocol buffer field, found wire type 4"},
+      {good + varint(9u << 3 | 7), "t.model: byte " + at + ": expected a protocol buffer field, found wire type 7"},
+      {good + varint(0u << 3), "t.model: byte " + at + ": expected a protocol buffer field, found field number 0"},
+      {good + varint(std::uint64_t{1} << 32), "t.model: byte " + at + ": expected a protocol buffer field, found field number 536870912"},
+      {good + std::string(10, '\xff') + "\x01", "t.model: byte " + at + ": expected a number of at most 64 bits, found a longer one"},
+      {good + std::string(9, '\xff') + "\x02", "t.model: byte " + at + ": expected a number of at most 64 bits, found a longer one"},
+      {good + number_field(1, 5), "t.model: byte " + at + ": expected wire type 2 in field 1, found 0"},
+      {good + bytes_field(2, float_field(3, 1)),
+       "t.model: byte " + std::to_string(good.size() + 2) + ": expected wire type 0 in field 3, found 5"},
+      {good + bytes_field(1, bytes_field(1, "x") + number_field(2, 1)),
+       "t.model: byte " + std::to_string(good.size() + 5) + ": expected wire type 5 in field 2, found 0"},
+      {good + bytes_field(2, bytes_field(44, "\xff")), ": expected unk_surface in UTF-8, found \"\\xff\""},
+      // Pieces.
+      {good + bytes_field(1, ""), "t.model: byte " + std::to_string(good.size() + 2) + ": expected a piece with text, found none"},
+      {good + piece_field("", 0), ": expected a piece with text, found none"},
+      {good + piece_field("a\xff", 0), ": expected a piece in UTF-8, found \"a\\xff\""},
+      {good + piece_field(std::string(65'537, 'a'), 0), ": expected a piece of at most 65536 bytes, found 65537"},
+      {good + piece_field("a", std::numeric_limits<float>::quiet_NaN()), ": expected a finite score, found nan"},
+      {good + piece_field("a", std::numeric_limits<float>::infinity()), ": expected a finite score, found inf"},
+      {good + piece_field("a", 0, static_cast<piece_type>(0)), ": expected a piece type from 1 to 6, found 0"},
+      {good + piece_field("a", 0, static_cast<piece_type>(7)), ": expected a piece type from 1 to 6, found 7"},
+      {good + piece_field("a", 0) + piece_field("a", 0), "t.model: piece 4: expected every piece once, found \"a\" again"},
+      {good + piece_field("<s>", 0), "t.model: piece 3: expected every piece once, found \"<s>\" again"},
+      {good + piece_field("other", 0, piece_type::unknown), "t.model: piece 3: expected one unknown piece, found \"other\" as well"},
+      {piece_field("a", 0) + trainer(false), "t.model: pieces: expected an unknown piece, found none"},
+      {good + piece_field("<0x41>", 0, piece_type::byte),
+       "t.model: piece 3: expected no byte piece without byte_fallback, found \"<0x41>\""},
+      {good + piece_field("<0x-1>", 0, piece_type::byte) + trainer(true),
+       "t.model: piece 3: expected a byte piece like <0x1F>, found \"<0x-1>\""},
+      {good + trainer(true), "t.model: pieces: expected a piece for every byte, found none for byte 0"},
+  };
+  for (const bad& b : all) {
+    CAPTURE(b.error);
+    const std::string result = said(b.bytes);
+    CAPTURE(result);
+    CHECK((b.error.starts_with("t.model") ? result == b.error : result.starts_with("t.model: byte ") && result.ends_with(b.error)));
+  }
+  CHECK(said(good + byte_pieces() + trainer(true)) == "no error");
+  CHECK(said(good + piece_field(std::string(65'536, 'a'), 0)) == "no error");
+  if (const auto other = test_data("tokenizers/llama3/test_tiktoken_tokenizer.model"); !other.empty())  // another format with the same name
+    CHECK(said(read_text(other)).starts_with("t.model: byte "));
+}
+
+TEST_CASE("a genuine model cut anywhere: an error, or fewer pieces; with bits flipped: an error, or a sound model") {
+  const std::string whole = read_text(pocket_model() / "tokenizer.model");
+  for (std::size_t size = 0; size < whole.size(); size += 1 + size / 500)
+    REQUIRE(said(std::string_view(whole).substr(0, size)) != "no error");
+  std::mt19937 random(1);
+  std::size_t accepted = 0;
+  for (int run = 0; run < 1'000 / one_in(5); ++run) {
+    std::string bytes = whole;
+    for (std::size_t flips = 1 + random() % 2; flips > 0; --flips) {
+      const std::size_t at = random() % bytes.size();
+      bytes[at] = static_cast<char>(bytes[at] ^ 1 << random() % 8);
+    }
+    sentencepiece_model model;
+    if (error_of([&] { model = parse_sentencepiece_model(bytes, "t.model"); }) != "no error") continue;
+    ++accepted;
+    REQUIRE(model.pieces.at(model.unknown).type == piece_type::unknown);
+    for (const auto& piece : model.pieces) REQUIRE((!piece.text.empty() && std::isfinite(piece.score)));
+    for (const auto id : model.bytes) REQUIRE((!model.byte_fallback || model.pieces.at(id).type == piece_type::byte));
+  }
+  CHECK(accepted > 0);  // a score or a letter may change
+}

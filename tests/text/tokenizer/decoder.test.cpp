@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/text/tokenizer/decoder.hpp>
+
+#include <doctest/doctest.h>
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+#include <files/support.hpp>
+#include <text/tokenizer/known_unicode.hpp>
+
+using namespace lazyprune_test;
+using lazyprune::decoder;
+using lazyprune::decoding;
+using lazyprune::json_value;
+
+namespace {
+
+decoder parse(std::string_view json, const lazyprune::unicode* characters = nullptr) {
+  return decoder_of(json_value::parse(json, "t.json", 1000), characters);
+}
+std::string decoded(const decoder& how, std::initializer_list<std::string_view> pieces) {
+  decoding state(how);
+  std::string text;
+  for (const std::string_view piece : pieces) {
+    text += state.push(piece);
+    REQUIRE(lazyprune::utf8_end(text) == text.size());
+  }
+  return text + state.finish();
+}
+
+const std::string fffd = "\xef\xbf\xbd";
+const std::string_view llama = R"({"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "_"}, "content": " "},
+                                   {"type": "ByteFallback"}, {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]})";
+
+}  // namespace
+
+TEST_CASE("each kind, as tokenizers 0.23 does it") {
+  CHECK(decoded(parse(R"({"type": "Strip", "content": " ", "start": 2, "stop": 1})"), {"   a  ", " b"}) == " a b");
+  CHECK(decoded(parse(R"({"type": "Metaspace", "replacement": "_"})"), {"_a_b", "_c"}) == "ab c");
+  CHECK(decoded(parse(R"({"type": "Metaspace", "replacement": "_", "prepend_scheme": "never"})"), {"_a", "_c"}) == " a c");
+  CHECK(decoded(parse(llama), {"_", "_a", "<0xE2>", "<0x82>", "<0xac>", "<0xE2>", "b", "<0xFF>", "<0x41>"}) ==
+        " a" + fffd + fffd + fffd + fffd + "b" + fffd + fffd);
+  CHECK(decoded(parse(R"({"type": "ByteFallback"})"), {"<0xE2>", "<0x82>", "<0xAC>"}) == "\xe2\x82\xac");
+  CHECK(decoded(parse(R"({"type": "ByteFallback"})"), {"<0xE2>", "b", "<0x+F>"}) == fffd + "b<0x+F>");
+  CHECK(decoded(parse(R"({"type": "ByteLevel"})"), {"\xc4\xa0"
+                                                    "a",
+                                                    "\xc3\xa2\xc4\xa4", "\xc2\xac", "\xc3\xa2\xc4\xa4", "x y", "\xc3\x83"}) ==
+        " a\xe2\x82\xac" + fffd + "x y" + fffd);
+  CHECK(decoded(parse(R"({"type": "Sequence", "decoders": [{"type": "Fuse"}, {"type": "Strip", "content": "x", "start": 2, "stop": 2}]})"),
+                {"x", "xxa", "x"}) == "xa");
+  CHECK(decoded(parse(R"({"type": "Sequence", "decoders": [{"type": "Fuse"}, {"type": "Strip", "content": "x", "start": 3, "stop": 0}]})"),
+                {"x", "x", "", "ax", "x"}) == "axx");
+  CHECK(decoded(decoder{{decoder::join{}}}, {"a", "b", "c"}) == "a b c");
+  if (const auto* const characters = known_unicode())
+    CHECK(
+        decoded(
+            parse(
+                R"({"type": "Sequence", "decoders": [{"type": "Fuse"}, {"type": "Replace", "pattern": {"Regex": "ab+"}, "content": "X"}]})",
+                characters),
+            {"a", "b", "bc"}) == "Xc");
+}
+
+TEST_CASE("text comes as soon as it is certain") {
+  const decoder bytes = parse(R"({"type": "ByteLevel"})"), pieces = parse(llama);
+  decoding first(bytes), second(pieces);
+  CHECK(first.push("\xc3\xa2\xc4\xa4").empty());  // two bytes of three
+  CHECK(first.push("\xc2\xac") == "\xe2\x82\xac");
+  CHECK(first.push("ab") == "ab");
+  CHECK(first.finish().empty());
+  CHECK(second.push("_Once") == "Once");
+  CHECK(second.push("_upon") == " upon");
+  CHECK(second.push("<0x41>").empty());  // what comes next may turn it into U+FFFD
+  CHECK(second.push("!") == "A!");
+}
+
+TEST_CASE("unknown kinds and options are refused by name") {
+  const auto said = [](std::string_view json) { return error_of([&] { parse(json); }); };
+  CHECK(said(R"({"type": "CTC"})") ==
+        R"(t.json: type: expected Replace, ByteFallback, Fuse, Strip, ByteLevel, Metaspace or Sequence, found "CTC")");
+  CHECK(said(R"({"type": "Fuse", "with": "x"})") == R"(t.json: with: expected no such key, found "x")");
+  CHECK(said(R"({"type": "Strip", "content": "", "start": 0, "stop": 0})") == R"(t.json: content: expected one character, found "")");
+  CHECK(said(R"({"type": "Strip", "content": " ", "start": -1, "stop": 0})").starts_with("t.json: start: expected a whole number"));
+}
+
+TEST_CASE("a text without end is refused") {
+  const std::string replace = R"({"type": "Replace", "pattern": {"String": "a"}, "content": "aaaaaaaa"})";
+  const decoder growing =
+      parse(R"({"type": "Sequence", "decoders": [)" + replace + "," + replace + "," + replace + "," + replace + "," + replace + "]}");
+  CHECK(error_of([&] { decoded(growing, {"a"}); }) == "tokenizer: replaced text: expected at most 4160 bytes, found more");
+}

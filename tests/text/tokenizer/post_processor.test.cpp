@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/text/tokenizer/post_processor.hpp>
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <files/support.hpp>
+
+using namespace lazyprune_test;
+using lazyprune::json_value;
+using lazyprune::post_processor;
+using lazyprune::token_id;
+using ids = std::vector<token_id>;
+
+namespace {
+
+post_processor parse(std::string_view text) { return post_processor_of(json_value::parse(text, "t.json", 10'000)); }
+std::string said(std::string_view text) {
+  return error_of([&] { parse(text); });
+}
+
+const std::string specials =
+    R"("special_tokens": {"<s>": {"id": "<s>", "ids": [1, 7], "tokens": ["<s>", "!"]}, "</s>": {"id": "</s>", "ids": [2], "tokens": ["</s>"]}})";
+const std::string around =
+    R"({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
+                               {"SpecialToken": {"id": "</s>", "type_id": 0}}], "pair": [], )" +
+    specials + "}";
+
+}  // namespace
+
+TEST_CASE("what comes before and behind a text") {
+  const post_processor both = parse(R"({"type": "Sequence", "processors": [{"type": "ByteLevel", "trim_offsets": true}, )" + around + "]}");
+  CHECK(both.before == ids{1, 7});
+  CHECK(both.after == ids{2});
+  const post_processor roberta =
+      parse(R"({"type": "RobertaProcessing", "sep": ["</s>", 2], "cls": ["<s>", 0], "trim_offsets": true, "add_prefix_space": true})");
+  CHECK(roberta.before == ids{0});
+  CHECK(roberta.after == ids{2});
+  CHECK(parse(R"({"type": "ByteLevel"})").before.empty());
+}
+
+TEST_CASE("what is not known here is refused by name") {
+  CHECK(said(R"({"type": "Mirror"})") ==
+        R"(t.json: type: expected TemplateProcessing, ByteLevel, RobertaProcessing, BertProcessing or Sequence, found "Mirror")");
+  CHECK(said(R"({"type": "Sequence", "processors": [)" + around + ", " + around + "]}") ==
+        "t.json: processors[1]: expected one processor that adds tokens, found an object");
+  const auto single = [](const std::string& parts) {
+    return said(R"({"type": "TemplateProcessing", "single": [)" + parts + "], \"pair\": [], " + specials + "}");
+  };
+  CHECK(single("") == "t.json: single: expected the sequence A, once, found an array");
+  CHECK(single(R"({"Sequence": {"id": "B", "type_id": 0}})") ==
+        "t.json: single[0].Sequence: expected the sequence A, once, found an object");
+  CHECK(single(R"({"SpecialToken": {"id": "<x>", "type_id": 0}})") ==
+        "t.json: single[0].SpecialToken.id: expected one of special_tokens, found \"<x>\"");
+  CHECK(said(R"({"type": "BertProcessing", "sep": ["a"], "cls": ["b", 1]})") == "t.json: sep: expected a token and its id, found an array");
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/text/tokenizer/text_pattern.hpp>
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <files/support.hpp>
+#include <text/tokenizer/known_unicode.hpp>
+
+using namespace lazyprune_test;
+using lazyprune::delimiter;
+using lazyprune::json_value;
+using lazyprune::text_cut;
+using lazyprune::text_pattern;
+
+namespace {
+
+/// The stretches with bars between.
+std::string split(std::string_view text, std::vector<text_cut> cuts, delimiter behaviour) {
+  std::string all;
+  for (const auto [begin, end] : split_by(std::move(cuts), behaviour)) all.append(text.substr(begin, end - begin)).append("|");
+  return all;
+}
+
+json_value json(std::string_view text) { return json_value::parse(text, "t.json", 1000); }
+
+}  // namespace
+
+TEST_CASE("what becomes of matches, as tokenizers 0.23 does it") {
+  const std::string text = "ab--c-d--";
+  const auto by = [&](delimiter behaviour, bool inverted) {
+    std::vector<text_cut> cuts = text_pattern(std::string("-")).cuts(text);
+    for (text_cut& cut : cuts) cut.match = cut.match != inverted;
+    return split(text, cuts, behaviour);
+  };
+  CHECK(by(delimiter::removed, false) == "ab|c|d|");
+  CHECK(by(delimiter::removed, true) == "-|-|-|-|-|");
+  CHECK(by(delimiter::isolated, false) == "ab|-|-|c|-|d|-|-|");
+  CHECK(by(delimiter::isolated, true) == "ab|-|-|c|-|d|-|-|");
+  CHECK(by(delimiter::merged_with_previous, false) == "ab-|-|c-|d-|-|");
+  CHECK(by(delimiter::merged_with_previous, true) == "ab|-|-c|-d|-|-|");
+  CHECK(by(delimiter::merged_with_next, false) == "ab|-|-c|-d|-|-|");
+  CHECK(by(delimiter::merged_with_next, true) == "ab-|-|c-|d-|-|");
+  CHECK(by(delimiter::contiguous, false) == "ab|--|c|-|d|--|");
+  CHECK(by(delimiter::contiguous, true) == "ab|--|c|-|d|--|");
+}
+
+TEST_CASE("characters of a kind") {
+  const auto is_b = [](char32_t code) { return code == U'\u00e9'; };
+  CHECK(split("a\xc3\xa9\xc3\xa9"
+              "c",
+              lazyprune::cuts_at("a\xc3\xa9\xc3\xa9"
+                                 "c",
+                                 is_b),
+              delimiter::isolated) == "a|\xc3\xa9|\xc3\xa9|c|");
+  CHECK(lazyprune::cuts_at("", is_b).empty());
+}
+
+TEST_CASE("a literal, or an expression with empty matches") {
+  CHECK(text_pattern(std::string("ab")).replaced("xababy ab", "-") == "x--y -");
+  CHECK(text_pattern(std::string("ab")).cuts("").empty());
+  const auto* const characters = known_unicode();
+  if (!characters) return;
+  const text_pattern runs = text_pattern_of(json(R"({"Regex": "x*"})"), characters);
+  CHECK(split("axxb", runs.cuts("axxb"), delimiter::isolated) == "a|xx|b|");
+  CHECK(split("axxb", runs.cuts("axxb"), delimiter::merged_with_previous) == "axx|b|");
+  CHECK(split("axxb", runs.cuts("axxb"), delimiter::removed) == "a|b|");
+  CHECK(text_pattern_of(json(R"({"Regex": "a+"})"), characters).replaced("caaat a", "<>") == "c<>t <>");
+}
+
+TEST_CASE("malformed and unknown patterns have their place") {
+  const auto said = [](std::string_view text) { return error_of([&] { text_pattern_of(json(text), nullptr); }); };
+  CHECK(said(R"({"String": ""})") == R"(t.json: String: expected a text that is not empty, found "")");
+  CHECK(said(R"({"Glob": "*"})") == R"(t.json: Glob: expected no such key, found "*")");
+  CHECK(said("{}") == "t.json: expected one of String and Regex, found an object");
+  CHECK(said(R"({"Regex": "a"})") == R"(t.json: Regex: expected no regular expression, in a build without PCRE2 and utf8proc, found "a")");
+  if (const auto* const characters = known_unicode())
+    CHECK(error_of([&] { text_pattern_of(json(R"({"Regex": "\\b"})"), characters); }) ==
+          R"(t.json: Regex: expected an escape that is known here, found "\b")");
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/text/tokenizer/token_pipeline.hpp>
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+using lazyprune::bpe;
+using lazyprune::normalizer;
+using lazyprune::text_range;
+using lazyprune::token_id;
+using lazyprune::token_pipeline;
+using lazyprune::vocabulary;
+using ids = std::vector<token_id>;
+
+namespace {
+
+/// Letters a and b and a space; "_" is put before every stretch, "<s>" is special, "ab" is not.
+token_pipeline small() {
+  normalizer normal({normalizer::prepend{"_"}});
+  lazyprune::added_tokens added(
+      {{.text = "<s>", .id = 5, .special = true}, {.text = "<n>", .id = 6, .normalized = true, .special = true}, {.text = "ab", .id = 7}},
+      normal, nullptr);
+  return {"BPE", std::move(added), std::move(normal), {}, bpe(vocabulary({"a", "b", " ", "_", "<"}), {}), {}, {}};
+}
+
+ids encoded(const token_pipeline& tokens, std::string_view text, text_range trusted = {0, 1000}) {
+  return tokens.encode(text, [&](text_range range) { return range.begin >= trusted.begin && range.end <= trusted.end; });
+}
+
+}  // namespace
+
+TEST_CASE("added tokens first, then the normalizer for what lies between, then the model") {
+  const token_pipeline tokens = small();
+  CHECK(tokens.size() == 8);
+  CHECK(tokens.piece(7) == "ab");
+  CHECK(tokens.piece(0) == "a");
+  CHECK_FALSE(tokens.piece(8).has_value());
+  CHECK(encoded(tokens, "a<s>baab") == ids{3, 0, 5, 3, 1, 0, 7});
+  CHECK(encoded(tokens, "").empty());
+}
+
+TEST_CASE("special tokens come from where they may alone; others from anywhere") {
+  const token_pipeline tokens = small();
+  CHECK(encoded(tokens, "<s>ab<s>", {0, 5}) == ids{5, 7, 3, 4});
+  CHECK(encoded(tokens, "<n>b") == ids{6, 1});             // "_<n>", as it is normalized
+  CHECK(encoded(tokens, "<n>b", {0, 3}) == ids{3, 4, 1});  // the changed text is not all of the trusted run
+}
+
+TEST_CASE("words that come again are as they were") {
+  const token_pipeline plain{
+      "BPE", {}, {}, lazyprune::pre_tokenizer({lazyprune::pre_tokenizer::whitespace_split{}}), bpe(vocabulary({"a", "b"}), {}), {}, {}};
+  CHECK(encoded(plain, "ab b ab x b x") == ids{0, 1, 1, 0, 1, 1});
+}

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/text/tokenizer/tokenizer_json.hpp>
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <files/support.hpp>
+#include <lazyprune/text/tokenizer.hpp>
+#include <test_data.hpp>
+#include <text/tokenizer/known_unicode.hpp>
+
+using namespace lazyprune_test;
+using lazyprune::parse_tokenizer_json;
+using lazyprune::special_text;
+using lazyprune::token_decoder;
+using lazyprune::token_id;
+using lazyprune::token_pipeline;
+using lazyprune::tokenizer;
+using ids = std::vector<token_id>;
+
+namespace {
+
+/// The smallest file that is sound: letters a and b, merged.
+nlohmann::json small() {
+  return nlohmann::json::parse(R"({"version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
+    "pre_tokenizer": null, "post_processor": null, "decoder": null,
+    "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null, "end_of_word_suffix": null, "fuse_unk": false,
+              "byte_fallback": false, "ignore_merges": false, "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": [["a", "b"]]}})");
+}
+nlohmann::json added(int id, const std::string& text) {
+  return {{"id", id},        {"content", text},     {"single_word", false}, {"lstrip", false},
+          {"rstrip", false}, {"normalized", false}, {"special", true}};
+}
+tokenizer parse(const nlohmann::json& json) { return tokenizer(parse_tokenizer_json(json.dump(), "t.json", nullptr)); }
+std::string said(const nlohmann::json& json) {
+  return error_of([&] { parse(json); });
+}
+
+struct known_tokenizer {
+  std::filesystem::path folder;
+  tokenizer tokens;
+};
+
+std::vector<known_tokenizer> read_all() {
+  std::vector<known_tokenizer> found;
+  const std::filesystem::path all = test_data("tokenizer-json");
+  const auto* const characters = known_unicode();
+  if (all.empty() || !characters) return found;
+  for (const auto& entry : std::filesystem::directory_iterator(all)) {
+    if (!entry.is_directory()) continue;
+    std::filesystem::path file = entry.path() / "tokenizer.json";
+    if (entry.path().filename() == "real-llama-2") file = test_data("tokenizers/llama2/tokenizer.json");
+    if (file.empty()) continue;
+    found.push_back({entry.path(), tokenizer(parse_tokenizer_json(read_text(file), file.string(), characters))});
+  }
+  return found;
+}
+
+/// Every tokenizer of the test data; none where there is no such data.
+const std::vector<known_tokenizer>& every_kind() {
+  static const std::vector<known_tokenizer> all = read_all();
+  if (all.empty()) MESSAGE("skipped: without the test data, or without PCRE2 and utf8proc");
+  return all;
+}
+
+/// Calls with(name, tokenizer, folder) for each of them.
+template <class With>
+void each_kind(const With& with) {
+  for (const known_tokenizer& known : every_kind()) with(known.folder.filename().string(), known.tokens, known.folder);
+}
+
+template <class Each>
+void each_line(const std::filesystem::path& path, const Each& each) {
+  std::ifstream file(path);
+  std::size_t lines = 0;
+  for (std::string line; std::getline(file, line); ++lines)
+    if (lines % one_in(15) == 0) each(nlohmann::json::parse(line));
+  REQUIRE(lines > 0);
+}
+
+std::string streamed(const tokenizer& tokens, const ids& all, special_text special) {
+  token_decoder decoder(tokens, special);
+  std::string text;
+  for (const token_id id : all) {
+    const std::string part = decoder.push(id);
+    REQUIRE(lazyprune::utf8_end(part) == part.size());
+    text += part;
+  }
+  return text + decoder.finish();
+}
+
+}  // namespace
+
+TEST_CASE("every case of the test data: ids and texts are those of tokenizers 0.23") {
+  each_kind([](const std::string& name, const tokenizer& tokens, const std::filesystem::path& folder) {
+    each_line(folder / "cases.jsonl", [&](const nlohmann::json& line) {
+      const std::string text = line["text"];
+      const ids special = line["ids_special"];
+      CHECK_MESSAGE(tokens.encode(text, false) == line["ids"].get<ids>(), name << ": " << text);
+      CHECK_MESSAGE(tokens.encode(text) == special, name << ": " << text);
+      CHECK_MESSAGE(streamed(tokens, special, special_text::written) == line["decoded"], name << ": " << text);
+      CHECK_MESSAGE(streamed(tokens, special, special_text::left_out) == line["decoded_skip"], name << ": " << text);
+    });
+    each_line(folder / "decode.jsonl", [&](const nlohmann::json& line) {
+      const ids all = line["ids"];
+      CHECK_MESSAGE(tokens.decode(all, special_text::written) == line["decoded"], name << ": " << line["ids"].dump());
+      CHECK_MESSAGE(tokens.decode(all) == line["decoded_skip"], name << ": " << line["ids"].dump());
+    });
+  });
+}
+
+TEST_CASE("random Unicode comes back whole from every byte-level tokenizer that does not change its text") {
+  each_kind([](const std::string& name, const tokenizer& tokens, const std::filesystem::path&) {
+    if (name.find("gpt") == name.npos && name.find("llama3") == name.npos && name.find("deepseek") == name.npos && name != "starcoder")
+      return;
+    std::mt19937 random(11);
+    for (int round = 0; round < 300 / one_in(5); ++round) {
+      std::string text;
+      for (std::size_t i = 0; i < random() % 40; ++i) {
+        const auto code = static_cast<char32_t>(random() % (random() % 2 == 0 ? 0x80 : random() % 2 == 0 ? 0x3000 : 0x110000));
+        lazyprune::append_utf8(text, code >= 0xd800 && code < 0xe000 ? U' ' : code);
+      }
+      CHECK_MESSAGE(tokens.decode(tokens.encode(text, false), special_text::written) == text, name << ": " << text);
+    }
+  });
+}
+
+TEST_CASE("bytes that are no UTF-8 are read as U+FFFD, one by one") {
+  each_kind([](const std::string& name, const tokenizer& tokens, const std::filesystem::path&) {
+    CHECK_MESSAGE(tokens.encode("a\xff\xe2\x82z") == tokens.encode("a\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbdz"), name);
+  });
+}
+
+TEST_CASE("the smallest file, and what may be left out of it") {
+  CHECK(parse(small()).encode("abba") == ids{2, 1, 0});
+  CHECK(parse(small()).decode(ids{2, 1}) == "ab b");  // without a decoder
+  CHECK(parse(small()).kind() == "BPE");
+  nlohmann::json old = small();
+  old["model"].erase("type");
+  old["model"]["merges"] = {"#version: 0.2", "a b"};
+  old.erase("version");
+  old["truncation"] = {{"max_length", 1}};
+  CHECK(parse(old).encode("abba") == ids{2, 1, 0});
+  nlohmann::json unigram = small();
+  unigram["model"] = {{"type", "Unigram"},
+                      {"unk_id", 0},
+                      {"byte_fallback", false},
+                      {"vocab", nlohmann::json::parse(R"([["?", 0], ["a", -1], ["aa", -1.5]])")}};
+  CHECK(parse(unigram).encode("aaab") == ids{1, 2, 0});
+  CHECK(parse(unigram).unknown() == 0u);
+}
+
+TEST_CASE("the model makes no special token of a user's text, be it one of its pieces") {
+  using runs = std::vector<lazyprune::text_run>;
+  nlohmann::json json = small();
+  json["added_tokens"] = nlohmann::json::array({added(2, "ab")});  // GCC reads {one} as an array, Clang as the one
+  for (const bool whole_words : {false, true}) {
+    json["model"]["ignore_merges"] = whole_words;
+    CHECK(parse(json).encode(runs{{"ab", true}, {"abab", false}}) == ids{2, 0, 1, 0, 1});
+  }
+  json["model"] = {{"type", "Unigram"}, {"unk_id", 0}, {"vocab", nlohmann::json::parse(R"([["?", 0], ["a", -1], ["ab", -1.5]])")}};
+  CHECK(parse(json).encode(runs{{"aab", false}}) == ids{1, 1, 0});
+  CHECK(parse(json).encode("aab") == ids{1, 2});
+}
+
+TEST_CASE("files that are wrong, or ask for what is not known here, are refused with their place") {
+  const auto with = [](std::string_view pointer, nlohmann::json value) {
+    nlohmann::json json = small();
+    json[nlohmann::json::json_pointer(std::string(pointer))] = std::move(value);
+    return said(json);
+  };
+  CHECK(said(nlohmann::json::array()) == "t.json: expected an object, found an array");
+  CHECK(with("/lora", 1) == "t.json: lora: expected no such key, found 1");
+  CHECK(with("/version", "2.0") == R"(t.json: version: expected 1.0, found "2.0")");
+  CHECK(with("/model/type", "WordPiece") == R"(t.json: model.type: expected a model of type BPE or Unigram, found "WordPiece")");
+  CHECK(with("/model/dropout", 0.1) == "t.json: model.dropout: expected none, found 0.1");
+  CHECK(with("/model/end_of_word_suffix", "</w>") == R"(t.json: model.end_of_word_suffix: expected none, found "</w>")");
+  CHECK(with("/model/unk_token", "?") == R"(t.json: model.unk_token: expected a piece of the vocabulary, found "?")");
+  CHECK(with("/model/vocab/b", 0) == "t.json: model.vocab.b: expected every id once, found 0");
+  CHECK(with("/model/vocab/b", 1 << 24) == "t.json: model.vocab.b: expected a whole number from 0 to 4101, found 16777216");
+  CHECK(with("/model/merges", {"a b c"}) == R"(t.json: model.merges[0]: expected two pieces with a space between, found "a b c")");
+  CHECK(with("/model/merges", nlohmann::json::parse(R"([["b", "a"]])")) ==
+        R"(t.json: model.merges[0]: expected pieces of the vocabulary, found "ba")");
+  CHECK(with("/added_tokens", nlohmann::json::array({added(4, "<x>")})) == "t.json: added_tokens[0].id: expected 3, the next one, found 4");
+  CHECK(with("/added_tokens", nlohmann::json::array({added(3, "ab")})) ==
+        "t.json: added_tokens[0].id: expected 2, as in the vocabulary, found 3");
+  CHECK(with("/added_tokens", {added(3, "x"), added(4, "x")}) ==
+        R"(t.json: added_tokens[1].content: expected every added token once, found "x")");
+  CHECK(with("/added_tokens", nlohmann::json::array({added(3, "")})) ==
+        "t.json: added_tokens: expected added tokens of 1 to 512 bytes, found \"\"");
+  CHECK(with("/post_processor", {{"type", "BertProcessing"}, {"sep", {"x", 7}}, {"cls", {"a", 0}}}) ==
+        "t.json: post_processor: expected ids of tokens, not 7, found an object");
+  CHECK(error_of([] { parse_tokenizer_json("{\"model\": ", "t.json", nullptr); }).starts_with("t.json: byte "));
+}
+
+TEST_CASE("a genuine file, cut off or with a byte changed, is refused or read, and its text never crashes") {
+  const std::filesystem::path file = test_data("tokenizer-json/added-tokens/tokenizer.json");
+  const auto* const characters = known_unicode();
+  if (file.empty() || !characters) return;
+  const std::string whole = read_text(file);
+  std::mt19937 random(13);
+  constexpr int rounds = 60 / one_in(3);
+  int read = 0;
+  for (int round = 0; round < rounds; ++round) {
+    std::string bytes = whole;
+    if (round % 3 == 0)
+      bytes.resize(random() % bytes.size());
+    else
+      bytes[random() % (round % 3 == 1 ? 6000 : bytes.size())] =
+          static_cast<char>(random() % 2 == 0 ? random() % 256 : '0' + random() % 10);
+    try {
+      const tokenizer tokens(parse_tokenizer_json(bytes, "t.json", characters));
+      ++read;
+      const ids all = tokens.encode("It's a test <|l|> of 123 words\n\n");
+      tokens.decode(all);
+    } catch (const lazyprune::error& fault) {
+      CHECK(std::string_view(fault.what()).find('\n') == std::string_view::npos);
+    }
+  }
+  CHECK(read < rounds);
+}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+#include <lazyprune/text/tokenizer/vocabulary.hpp>
+
+#include <doctest/doctest.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <files/support.hpp>
+
+using lazyprune::vocabulary;
+using lazyprune_test::error_of;
+
+TEST_CASE("pieces and ids, with a hole, also after a move") {
+  vocabulary first({"a", std::nullopt, "bc"});
+  const vocabulary pieces = std::move(first);
+  CHECK(pieces.size() == 3);
+  CHECK(pieces.count() == 2);
+  CHECK(pieces.find("bc") == 2u);
+  CHECK_FALSE(pieces.find("b").has_value());
+  CHECK(pieces.piece(0) == "a");
+  CHECK_FALSE(pieces.piece(1).has_value());
+  CHECK_FALSE(pieces.piece(3).has_value());
+}
+
+TEST_CASE("a piece twice, and one that is too long") {
+  CHECK(error_of([] { vocabulary({"a", "a"}); }) == "expected every piece once, found \"a\" again");
+  CHECK(error_of([] { vocabulary({std::string(65'537, 'a')}); }) == "expected pieces of at most 65536 bytes, found 65537");
+}
