@@ -1,0 +1,55 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# How long does a change take to be built and tested? Prints one table: a fresh build with all tests, then, for one edited header a row, the
+# tests of its folder (sh tests/run.sh --only FOLDER) and a build of everything.
+#   sh bench/build/run.sh [CMAKE_OPTION...]     e.g. -DLAZYPRUNE_TEST_UNITS=OFF. It takes about 20 minutes on two cores, in a clone of its own.
+set -eu
+cd "$(dirname "$0")/../.."
+clone=$(mktemp -d)
+trap 'rm -rf "$clone"' EXIT
+git clone --quiet . "$clone"
+commit=$(git log -1 --format=%h)
+cd "$clone"
+unset CMAKE_CXX_COMPILER_LAUNCHER CMAKE_C_COMPILER_LAUNCHER
+if [ $# -gt 0 ]; then
+  . cmake/packages.sh
+  configure build -C cmake/dev.cmake "$@" >log 2>&1
+fi
+
+# Processor seconds of all children so far.
+cpu_seconds() {
+  times >times.txt
+  awk 'NR == 2 { for (i = 1; i <= 2; i++) { split($i, t, /[ms]/); s += 60 * t[1] + t[2] } } END { printf "%d", s }' times.txt
+}
+# took COMMAND...: sets `wall` and `cpu`, in seconds. A command that fails ends this.
+took() {
+  wall=$(date +%s)
+  cpu=$(cpu_seconds)
+  "$@" >log 2>&1 || { tail -n 40 log; exit 1; }
+  wall=$(($(date +%s) - wall))
+  cpu=$(($(cpu_seconds) - cpu))
+}
+
+echo "commit $commit, $(getconf _NPROCESSORS_ONLN) cores: $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)"
+echo
+echo "| edited | tests of | wall s | everything built, wall s | processor s |"
+echo "|---|---|---:|---:|---:|"
+took sh tests/run.sh
+echo "| (a fresh clone) | all | $wall | | $cpu |"
+while read -r header folder; do
+  touch "include/lazyprune/$header.hpp"
+  took sh tests/run.sh --only "$folder"
+  only=$wall
+  touch "include/lazyprune/$header.hpp"
+  took cmake --build build
+  echo "| $header | $folder | $only | $wall | $cpu |"
+done <<END
+policy/scorer/key_norm policy/scorer
+text/jinja/filters text/jinja
+text/tokenizer/bpe text/tokenizer
+eval/metrics/rouge_l eval/metrics
+files/gguf files
+backend/cpu/kernels/avx2/product backend/cpu
+session/selection session
+model/transformer model
+END
