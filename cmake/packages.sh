@@ -46,3 +46,21 @@ build() {
   shift
   cmake --build "$folder" --parallel "$(getconf _NPROCESSORS_ONLN)" "$@" || fail "$folder could not be built"
 }
+
+# run_tests FOLDER OPTION...: what the skipped tests need, and how many need it; the last line counts. Fails if a test did.
+run_tests() {
+  folder=$(cd "$1" && pwd)
+  shift
+  code=0
+  ctest --test-dir "$folder" --output-on-failure --no-tests=error --timeout 600 --parallel "$(getconf _NPROCESSORS_ONLN)" \
+    --output-log "$folder/tests.log" "$@" || code=$?
+  echo
+  sed -n 's/^skipped: needs //p' "$folder/Testing/Temporary/LastTest.log" | sort | uniq -c | sort -rn | sed '1i\
+Skipped tests, and what they need:'
+  # ctest counts the skipped ones among those that passed: "98% tests passed, 1 tests failed out of 60".
+  awk -v code=$code '/^[0-9]+% tests passed, [0-9]+ tests failed out of / { failed = $4; passed = $NF - $4 }
+                     /^\t *[0-9]+ - .* \(Skipped\)$/ { skipped++ }
+                     END { if (code && !failed) failed = 1
+                           print passed - skipped " passed, " failed + 0 " failed, " skipped + 0 " skipped" }' "$folder/tests.log"
+  return "$code"
+}

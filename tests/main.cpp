@@ -7,14 +7,27 @@
 
 #include <lazyprune/backend/cpu/isa.hpp>
 
+#ifdef LAZYPRUNE_TESTS_NEED_GPU
+#include <cuda_runtime_api.h>
+#endif
+
+#include "skip.hpp"
 #include "tested_path.hpp"
 
-/// 77: skipped, since this processor cannot compute with what LAZYPRUNE_ISA names.
+/// 77: nothing failed, and a test was skipped. The reasons are the last lines.
 int main(int argc, char** argv) {
   const auto path = lazyprune_test::named_path();
   if (path && !lazyprune::has(*path)) {
-    std::cout << "skipped: this processor lacks " << name_of(*path) << '\n';
+    std::cout << "skipped: needs a processor with " << name_of(*path) << '\n';
     return 77;
   }
-  return doctest::Context(argc, argv).run();
+#ifdef LAZYPRUNE_TESTS_NEED_GPU
+  if (int gpus = 0; cudaGetDeviceCount(&gpus) != cudaSuccess || gpus == 0) {
+    std::cout << "skipped: needs an NVIDIA GPU and its driver\n";
+    return 77;
+  }
+#endif
+  const int failed = doctest::Context(argc, argv).run();
+  for (const std::string& what : lazyprune_test::lacked()) std::cout << "skipped: needs " << what << '\n';
+  return failed ? failed : lazyprune_test::lacked().empty() ? 0 : 77;
 }

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Installs what is missing, builds, runs all tests; where LAZYPRUNE_TEST_IN_FULL is set, builds the benchmarks and tests at length, too.
+# Installs what is missing, builds, runs all tests. The last line counts them; before it stands what the skipped ones need.
+# Where LAZYPRUNE_TEST_IN_FULL is set, it builds the benchmarks and tests at length, too.
 #   sh tests/run.sh [--sanitize] [--clang]     in build/ (or $LAZYPRUNE_BUILD_DIR), build/sanitize, build/clang, build/clang-sanitize
 set -eu
 cd "$(dirname "$0")/.."
@@ -26,4 +27,4 @@ configure "$folder" -C $settings $compiler
 build "$folder"
 export OMP_WAIT_POLICY=passive # tests run side by side: threads that spin would wait for those of another
 export LSAN_OPTIONS="suppressions=$PWD/cmake/sanitize.supp:print_suppressions=0"
-ctest --test-dir "$folder" --output-on-failure --no-tests=error --timeout 600 --parallel "$(getconf _NPROCESSORS_ONLN)"
+run_tests "$folder"

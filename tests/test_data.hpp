@@ -10,15 +10,18 @@
 #include <iterator>
 #include <string>
 
+#include "skip.hpp"
+
 inline std::filesystem::path source_dir() { return LAZYPRUNE_SOURCE_DIR; }
 inline std::filesystem::path pocket_model() { return source_dir() / "examples/pocket/model"; }
 
-/// A file or folder of the data that others made. Says so and returns an empty path where it is absent: the test then has nothing to do.
+/// A file or folder of the data that others made. An empty path where it is absent: the test then skips what needs it.
 inline std::filesystem::path test_data(const std::string& name) {
   const char* given = std::getenv("LAZYPRUNE_TEST_DATA");
-  const std::filesystem::path path = (given ? std::filesystem::path(given) : source_dir().parent_path() / "shared/data") / name;
-  if (std::filesystem::exists(path)) return path;
-  MESSAGE("skipped: " << path.string() << " is absent (no test data)");
+  const std::filesystem::path folder = given ? std::filesystem::path(given) : source_dir().parent_path() / "shared/data";
+  if (std::filesystem::exists(folder / name)) return folder / name;
+  const std::string data = "test data that we may not ship, in $LAZYPRUNE_TEST_DATA (README.md, Tests)";
+  lazyprune_test::skip(std::filesystem::exists(folder) ? name + " of the " + data : data);
   return {};
 }
 
@@ -35,15 +38,16 @@ inline constexpr bool test_all = false;
 /// Of cases that are many and alike, every how many a test takes: all, or, with sanitizers, every nth.
 constexpr int one_in(int nth) { return test_all ? 1 : nth; }
 
-/// The model that examples/smollm2.sh fetches: what $LAZYPRUNE_SMOLLM2 names, else what lies in the cache. Says so and returns an empty
-/// path where it is absent. Sanitizers, which take minutes for it, only see one that is named.
+/// The model that examples/smollm2.sh fetches: what $LAZYPRUNE_SMOLLM2 names, else what lies in the cache. An empty path where it is
+/// absent: the test then skips. Sanitizers, which take minutes for it, only see one that is named.
 inline std::filesystem::path smollm2() {
   if (const char* named = std::getenv("LAZYPRUNE_SMOLLM2")) return named;
   const char *cache = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
   const std::filesystem::path caches = cache && *cache ? std::filesystem::path(cache) : std::filesystem::path(home ? home : "") / ".cache";
   const std::filesystem::path fetched = caches / "lazyprune/SmolLM2-135M-Instruct.Q4_1.gguf";
   if (test_all && std::filesystem::exists(fetched)) return fetched;
-  MESSAGE("skipped: LAZYPRUNE_SMOLLM2 names no SmolLM2-135M-Instruct.Q4_1.gguf, and examples/smollm2.sh has fetched none");
+  lazyprune_test::skip(test_all ? "SmolLM2-135M-Instruct.Q4_1.gguf (sh examples/smollm2.sh fetches it)"
+                                : "SmolLM2-135M-Instruct.Q4_1.gguf, named by $LAZYPRUNE_SMOLLM2 (it takes minutes with sanitizers)");
   return {};
 }
 

@@ -13,6 +13,8 @@
 
 /// After the name of a test case. tests/CMakeLists.txt looks for this word.
 #define ON_EVERY_PATH *doctest::test_suite("every path")
+/// The same where it needs what is not everywhere (skip.hpp): entries named FILE+WHAT@PATH.
+#define ON_EVERY_PATH_NEEDS(what) *doctest::test_suite("every path needs " what)
 
 namespace lazyprune_test {
 

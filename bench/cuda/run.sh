@@ -86,7 +86,7 @@ sanitizer() {
 tests() {
   [ ! -e "$work/tests.passed" ] || return 0
   echo "tests on $name"
-  "$test_program" >"$work/tests.log" 2>&1 || fail "tests: expected that all pass, found what $work/tests.log says"
+  "$test_program" >"$work/tests.log" 2>&1 || [ $? -eq 77 ] || fail "tests: expected that all pass, found what $work/tests.log says"
   grep -q 'test cases: *[1-9]' "$work/tests.log" || fail "tests: expected some, found none in $work/tests.log"
   mv "$work/tests.log" "$work/tests.passed"
 }

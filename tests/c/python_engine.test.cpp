@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // examples/c_library/engine.py
+#include <skip.hpp>
+
 #include "engines.hpp"
 
 using namespace engines;
@@ -21,6 +23,6 @@ TEST_CASE("the engine in Python keeps what the program keeps") {
   };
   same_kept_sets({pruned}, engine, [](std::size_t prompt, std::size_t) { return std::vector<way>{ways[prompt % 4]}; });
 #else
-  MESSAGE("skipped: there is no python3 with numpy, or the library is built with sanitizers, which Python does not load");
+  lazyprune_test::skip("python3 with numpy (python3-numpy)");
 #endif
 }

@@ -19,7 +19,6 @@ if(engines)
   target_compile_definitions(lazyprune.tests.c PRIVATE LAZYPRUNE_PROGRAM="$<TARGET_FILE:lazyprune.program>"
                                                        LAZYPRUNE_C_ENGINE="$<TARGET_FILE:c_engine>")
   include(c/planted_faults.cmake)
-  set_tests_properties(c/python_engine PROPERTIES SKIP_REGULAR_EXPRESSION "skipped: there is no python3")
 endif()
 
 # A library that knows more: structs with members that callers of ABI 0 do not have. Programs that are compiled already go on with it.
@@ -59,8 +58,8 @@ if(VALGRIND AND TARGET c_engine AND LAZYPRUNE_TEST_ALL) # which sanitizers are n
   file(WRITE ${ids} "${ids_of_prompt}\n")
   add_test(NAME c/valgrind COMMAND ${VALGRIND} --quiet --error-exitcode=9 --leak-check=full $<TARGET_FILE:c_engine>
                                    ${PROJECT_SOURCE_DIR}/examples/pocket/model ${ids} policy "lazyllm --stages 2:0.5" tokens 3 chunk 20 fork 25)
-else()
-  message(STATUS "c/valgrind is left out: it needs valgrind and a build without sanitizers")
+elseif(LAZYPRUNE_TEST_ALL)
+  lazyprune_skipped(c/valgrind "valgrind and a C compiler")
 endif()
 # A library with sanitizers cannot be loaded by Python.
 if(LAZYPRUNE_TEST_ALL)
@@ -68,7 +67,7 @@ if(LAZYPRUNE_TEST_ALL)
   if(PYTHON3)
     add_test(NAME c/python_calls COMMAND ${PYTHON3} -B ${CMAKE_CURRENT_SOURCE_DIR}/c/python_calls.py $<TARGET_FILE:lazyprune.c>)
   else()
-    message(STATUS "c/python_calls is left out: it needs python3")
+    lazyprune_skipped(c/python_calls python3)
   endif()
   foreach(python IN ITEMS python3 /usr/bin/python3)
     execute_process(COMMAND ${python} -c "import numpy" RESULT_VARIABLE without_numpy OUTPUT_QUIET ERROR_QUIET)

@@ -11,7 +11,7 @@ dpkg-deb --info "$deb"
 dpkg-deb --extract "$deb" "$3/root"
 "$3/root/usr/bin/lazyprune" inspect >/dev/null
 if ! command -v apt-get >/dev/null; then
-  echo "skipped: no apt-get here"
+  echo "skipped: needs apt-get"
   exit 77
 fi
 apt-get --simulate --no-download install "$deb" | grep "^Inst lazyprune "

@@ -136,7 +136,7 @@ TEST_CASE("a prediction is written as it is read") {
   CHECK(predictions(to_line(full)) == std::vector{full});
 }
 
-TEST_CASE("real records") {
+TEST_CASE("real records" NEEDS("data")) {
   for (const auto& [name, count, dataset] : {std::tuple{"multi_news", 200u, "multi_news"},
                                              {"passage_retrieval_zh", 200u, "passage_retrieval_zh"},
                                              {"niah_multikey_3", 500u, ""}}) {

@@ -220,12 +220,15 @@ TEST_CASE("what a model lacks is found before anything is packed") {
   CHECK_FALSE(packed);
 }
 
-TEST_CASE("quantized matrices become bf16 or float, quantized vectors float; other types are refused by name") {
+TEST_CASE("types that are not computed are refused by name") {
   const temporary_folder folder;
   const checkpoint files(folder.write("m.gguf", small_gguf(24, std::string(64, '\1'))));
   CHECK(error_of([&] { checkpoint_weights(files).get("model.layers.0.self_attn.q_proj.weight", 8, 8); }).ends_with(", MXFP4, found I8"));
   CHECK(code_of([&] { checkpoint_weights(files).get("model.layers.0.self_attn.q_proj.weight", 8, 8); }) ==
         lazyprune::error_code::unsupported);
+}
+
+TEST_CASE("quantized matrices become bf16 or float, quantized vectors float" NEEDS("data")) {
   const auto data = test_data("gguf/llama-q8_0.gguf");
   if (data.empty()) return;
   const checkpoint quantized(data);
@@ -235,7 +238,7 @@ TEST_CASE("quantized matrices become bf16 or float, quantized vectors float; oth
   CHECK(checkpoint_weights(odd).get("model.layers.0.input_layernorm.weight", 1, 32).type == dtype::f32);
 }
 
-TEST_CASE("one of each family") {
+TEST_CASE("one of each family" NEEDS("data")) {
   const auto families = test_data("models/families");
   if (families.empty()) return;
   const auto load = [&](const std::string& name) { return checkpoint(families / name).config(); };
@@ -276,7 +279,7 @@ TEST_CASE("one of each family") {
   }
 }
 
-TEST_CASE("a tied model that stores only its head") {
+TEST_CASE("a tied model that stores only its head" NEEDS("data")) {
   const auto folder = test_data("models/story-hf");
   if (folder.empty()) return;
   const checkpoint model(folder);

@@ -234,7 +234,7 @@ TEST_CASE("malformed files: each is refused, and the error says why") {
   }
 }
 
-TEST_CASE("files of others: those that every reader must refuse are, the others are not") {
+TEST_CASE("files of others: those that every reader must refuse are, the others are not" NEEDS("data")) {
   const auto folder = test_data("gguf/malformed");
   if (folder.empty()) return;
   std::size_t refused = 0, read = 0;
@@ -251,7 +251,7 @@ TEST_CASE("files of others: those that every reader must refuse are, the others 
   CHECK(read > 25);
 }
 
-TEST_CASE("half-written files, and one of version 1") {
+TEST_CASE("half-written files, and one of version 1" NEEDS("data")) {
   const auto folder = test_data("models");
   if (folder.empty()) return;
   for (const char* name : {"truncated-by-failed-quantize-q4_0.gguf", "truncated-by-failed-quantize-q8_0.gguf"})
@@ -261,7 +261,7 @@ TEST_CASE("half-written files, and one of version 1") {
         }).ends_with("header: expected version 2 or 3, found version 1, whose lengths have 32 bits"));
 }
 
-TEST_CASE("a genuine table cut anywhere, or the data: an error") {
+TEST_CASE("a genuine table cut anywhere, or the data: an error" NEEDS("data")) {
   const auto path = test_data("models/stories260K/stories260K-f16.gguf");
   if (path.empty()) return;
   const std::string whole = read_text(path);

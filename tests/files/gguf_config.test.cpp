@@ -217,7 +217,7 @@ TEST_CASE("numbers that do not go together") {
         }) == "metadata: tokenizer.ggml.token_type: expected 2 numbers, one a token, found an array of 1 of type i32");
 }
 
-TEST_CASE("the config of every model is that of the same model as a folder") {
+TEST_CASE("the config of every model is that of the same model as a folder" NEEDS("data")) {
   const auto folder = test_data("gguf");
   if (folder.empty()) return;
   for (const std::string name :
@@ -241,7 +241,7 @@ TEST_CASE("the config of every model is that of the same model as a folder") {
   }
 }
 
-TEST_CASE("files of others: those with which no model can be made are refused, unless a tensor's shape is the reason") {
+TEST_CASE("files of others: those with which no model can be made are refused, unless a tensor's shape is the reason" NEEDS("data")) {
   const auto folder = test_data("gguf/malformed");
   if (folder.empty()) return;
   std::size_t refused = 0;

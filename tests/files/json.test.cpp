@@ -29,7 +29,7 @@ std::string nested(std::size_t levels) { return std::string(levels, '[') + std::
 
 }  // namespace
 
-TEST_CASE("JSONTestSuite: what must load loads, what must be refused is refused with file and place") {
+TEST_CASE("JSONTestSuite: what must load loads, what must be refused is refused with file and place" NEEDS("data")) {
   const auto folder = test_data("malformed-json");
   if (folder.empty()) return;
   std::size_t loaded = 0, refused = 0, either = 0;

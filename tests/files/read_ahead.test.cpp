@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include <files/support.hpp>
+#include <skip.hpp>
 
 #include <lazyprune/files/descriptor.hpp>
 
@@ -51,13 +52,13 @@ TEST_CASE("what was asked for is there, and an end in the midst of it waits for 
   CHECK(file.text() == numbers);
 }
 
-TEST_CASE("what was asked for comes into memory without being read") {
+TEST_CASE("what was asked for comes into memory without being read" NEEDS("disk")) {
   const lazyprune_test::temporary_folder folder;
   const auto path = folder.write("weights", std::string(std::size_t{9} << 20, 'x'));
   drop(path);
   const lazyprune::mapped_file file(path);
   if (pages_in_memory(file) > 0) {
-    MESSAGE("skipped: the file system of " << folder.path().string() << " keeps its files in memory");
+    lazyprune_test::skip("a file system on a disk for temporary files ($TMPDIR): this one keeps them in memory");
     return;
   }
   lazyprune::read_ahead ahead;

@@ -137,7 +137,7 @@ TEST_CASE("numbers that JSON does not have are not written") {
   CHECK(error_of([&] { to_line(step); }) == "step 3: margin[0]: expected a finite number, found -inf");
 }
 
-TEST_CASE("genuine traces read as another parser reads them, and write back") {
+TEST_CASE("genuine traces read as another parser reads them, and write back" NEEDS("data")) {
   const auto folder = test_data("traces");
   if (folder.empty()) return;
   const temporary_folder copies;

@@ -78,7 +78,7 @@ TEST_CASE("cuda: windows, soft caps, GELU, norms behind, LongRoPE and heads that
   check_families(check_cuda);
 }
 
-TEST_CASE("cuda: the kept sets of an independent float64 program") {
+TEST_CASE("cuda: the kept sets of an independent float64 program" NEEDS("data")) {
   const auto folder = test_data("traces");
   if (folder.empty()) return;
   const unchecked fast;  // the same kernels are checked above

@@ -49,7 +49,7 @@ std::string said(const std::filesystem::path& path) {
 
 }  // namespace
 
-TEST_CASE("logits of every type and family, by an independent float64 program on gguf-py's values") {
+TEST_CASE("logits of every type and family, by an independent float64 program on gguf-py's values" NEEDS("data")) {
   const auto folder = test_data("gguf");
   if (folder.empty()) return;
   std::size_t compared = 0;
@@ -70,7 +70,7 @@ TEST_CASE("logits of every type and family, by an independent float64 program on
   CHECK(compared >= 22);
 }
 
-TEST_CASE("a GGUF file of unquantized weights and the same model as a folder say the same, bit for bit") {
+TEST_CASE("a GGUF file of unquantized weights and the same model as a folder say the same, bit for bit" NEEDS("data")) {
   const auto folder = test_data("gguf");
   if (folder.empty()) return;
   const checkpoint file(folder / "llama-f32.gguf"), directory(folder / "llama"), halves(folder / "llama-bf16.gguf");
@@ -85,7 +85,7 @@ TEST_CASE("a GGUF file of unquantized weights and the same model as a folder say
         logits_after(load_model(backend, directory, {.as = dtype::bf16}), backend, tokens));
 }
 
-TEST_CASE("a trained model from a GGUF file and from its maker's own format") {
+TEST_CASE("a trained model from a GGUF file and from its maker's own format" NEEDS("data")) {
   const auto folder = test_data("models/stories260K");
   if (folder.empty()) return;
   const llama2c_file own((folder / "stories260K.v1.bin").string());
@@ -96,7 +96,7 @@ TEST_CASE("a trained model from a GGUF file and from its maker's own format") {
   CHECK(logits_after(net, backend, tokens) == logits_after(load_model(backend, own.config(), own), backend, tokens));
 }
 
-TEST_CASE("quantized weights are widened to bf16, or to float where that is asked for") {
+TEST_CASE("quantized weights are widened to bf16, or to float where that is asked for" NEEDS("data")) {
   const auto folder = test_data("gguf");
   if (folder.empty()) return;
   const checkpoint files(folder / "qwen2-q4_k_m.gguf");
@@ -108,7 +108,7 @@ TEST_CASE("quantized weights are widened to bf16, or to float where that is aske
   CHECK(load_model(backend, checkpoint(folder / "llama-f16.gguf")).weights.layers[0].q.type() == dtype::f32);
 }
 
-TEST_CASE("a type that is not computed is refused by name") {
+TEST_CASE("a type that is not computed is refused by name" NEEDS("data")) {
   const auto folder = test_data("gguf");
   if (folder.empty()) return;
   CHECK(said(folder / "llama-iq3_s.gguf")
@@ -116,7 +116,8 @@ TEST_CASE("a type that is not computed is refused by name") {
                   "IQ4_NL, IQ4_XS, BF16, MXFP4, found IQ3_S") != std::string::npos);
 }
 
-TEST_CASE("files of others with which no model can be made are refused, in about their own size of memory; the sound ones make one") {
+TEST_CASE("files of others with which no model can be made are refused, in about their own size of memory; the sound ones make one" NEEDS(
+    "data")) {
   const auto folder = test_data("gguf/malformed");
   if (folder.empty()) return;
   constexpr std::size_t of_any_file = std::size_t{32} << 10;  // an open file, names, the message

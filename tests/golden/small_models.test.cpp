@@ -31,7 +31,7 @@ TEST_CASE("windows, soft caps, GELU, norms behind, LongRoPE and heads that rotat
   check_families(check_cpu);
 }
 
-TEST_CASE("trained shapes of every kind agree with the reference" ON_EVERY_PATH) {
+TEST_CASE("trained shapes of every kind agree with the reference" ON_EVERY_PATH_NEEDS("data")) {
   const auto families = test_data("models/families");
   if (families.empty()) return;
   for (const std::string name : {"llama_mha_untied_bias", "mistral_head_dim", "qwen3_qk_norm"}) {

@@ -96,7 +96,7 @@ generation run(const model<cpu>& net, Policy policy, const std::vector<token_id>
 
 }  // namespace
 
-TEST_CASE("logits of trained and random checkpoints, by independent float64 programs") {
+TEST_CASE("logits of trained and random checkpoints, by independent float64 programs" NEEDS("data")) {
   reference<double> backend{execution{}};
   SUBCASE("stories260K") {
     const auto folder = test_data("models/stories260K");
@@ -119,7 +119,7 @@ TEST_CASE("logits of trained and random checkpoints, by independent float64 prog
   }
 }
 
-TEST_CASE("logits of every family, by transformers") {
+TEST_CASE("logits of every family, by transformers" NEEDS("data")) {
   const auto families = test_data("models/families");
   if (families.empty()) return;
   for (const std::string name : {"llama_gqa_tied", "llama_mha_untied_bias", "mistral_head_dim", "qwen2_bias", "llama3_rope_scaled",
@@ -139,7 +139,7 @@ TEST_CASE("logits of every family, by transformers") {
   }
 }
 
-TEST_CASE("traces of an independent float64 program: the same tokens at every layer and step, the same logits") {
+TEST_CASE("traces of an independent float64 program: the same tokens at every layer and step, the same logits" NEEDS("data")) {
   const auto folder = test_data("traces");
   if (folder.empty()) return;
   std::size_t traces = 0, steps = 0, cut = 0;

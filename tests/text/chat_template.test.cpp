@@ -41,7 +41,7 @@ static void for_each_case(F f) {
   CHECK(cases >= 1600);
 }
 
-TEST_CASE("chats of real models are rendered as jinja2 renders them") {
+TEST_CASE("chats of real models are rendered as jinja2 renders them" NEEDS("data")) {
   for_each_case([](const chat_template& chat, const json& test) {
     CAPTURE(chat.name());
     CAPTURE(test["name"].get<std::string>());
@@ -69,7 +69,7 @@ static void mark(json& value, std::string_view key = {}) {
     for (auto& [name, inside] : value.items()) mark(inside, value.is_object() ? std::string_view(name) : key);
 }
 
-TEST_CASE("no text of a user is ever the template's, whatever real templates do with it") {
+TEST_CASE("no text of a user is ever the template's, whatever real templates do with it" NEEDS("data")) {
   std::size_t rendered = 0;
   for_each_case([&](const chat_template& chat, json test) {
     mark(test["messages"]);

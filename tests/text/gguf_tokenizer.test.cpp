@@ -262,7 +262,7 @@ TEST_CASE("a small byte-level vocabulary, and what its keys say") {
       "metadata: tokenizer.ggml.pre: expected none that needs regular expressions, in a build without PCRE2 and utf8proc, found \"llama-bpe\"");
 }
 
-TEST_CASE("the published vectors of llama.cpp") {
+TEST_CASE("the published vectors of llama.cpp" NEEDS("data")) {
   for (const auto& [name, size, adds_bos] : {std::tuple("llama-spm", 32000u, true), {"gpt-2", 50257u, false}}) {
     const auto path = test_data("tokenizers/ggml-vocab-" + std::string(name) + ".gguf");
     const auto* const characters = known_unicode();
@@ -284,7 +284,7 @@ TEST_CASE("the published vectors of llama.cpp") {
   }
 }
 
-TEST_CASE("small vocabularies of every kind: ids that llama.cpp and tokenizers agree on") {
+TEST_CASE("small vocabularies of every kind: ids that llama.cpp and tokenizers agree on" NEEDS("data")) {
   const auto folder = test_data("gguf");
   const auto* const characters = known_unicode();
   if (folder.empty() || !characters) return;
@@ -298,7 +298,7 @@ TEST_CASE("small vocabularies of every kind: ids that llama.cpp and tokenizers a
   }
 }
 
-TEST_CASE("a tokenizer.json written as GGUF, with the name of its way to split: ids and texts are the same") {
+TEST_CASE("a tokenizer.json written as GGUF, with the name of its way to split: ids and texts are the same" NEEDS("data")) {
   const auto* const characters = known_unicode();
   const auto all = test_data("tokenizer-json");
   if (!characters || all.empty()) return;
@@ -321,7 +321,7 @@ TEST_CASE("a tokenizer.json written as GGUF, with the name of its way to split: 
   }
 }
 
-TEST_CASE("SmolLM2: rendered chats and long texts") {
+TEST_CASE("SmolLM2: rendered chats and long texts" NEEDS("smollm2")) {
   const auto path = smollm2();
   const auto expected = test_data("smollm2/expected.json");
   const auto* const characters = known_unicode();

@@ -84,6 +84,9 @@ TEST_CASE("a GGUF file is the tokenizer of a folder where it is the model") {
   folder.write("config.json", "{}");
   folder.write("model.safetensors", "");
   CHECK(said_of(folder) == "no error");
+}
+
+TEST_CASE("a GGUF file with a vocabulary alone is a tokenizer" NEEDS("data")) {
   const auto data = test_data("tokenizers/ggml-vocab-llama-spm.gguf");
   if (!data.empty()) CHECK(load_tokenizer(data).size() == 32000);
 }
@@ -124,6 +127,9 @@ TEST_CASE("an opened model finds its tokenizer, or that it has none") {
   CHECK(pocket->size() == 2304);
   CHECK(pocket->adds_bos());
   CHECK_FALSE(find_tokenizer(lazyprune::checkpoint(small_folder().path())).has_value());
+}
+
+TEST_CASE("an opened model of others finds its tokenizer" NEEDS("data")) {
   const auto story = test_data("models/story-hf");
   if (story.empty()) return;
   CHECK(find_tokenizer(lazyprune::checkpoint(story))->size() == 2048);

@@ -15,8 +15,8 @@ sys.path.insert(0, sys.argv.pop(1))
 try:
     import torch
     import transformers
-except ImportError as fault:
-    print(f"skipped: {fault}")
+except ImportError:
+    print("skipped: needs python3 with torch and transformers")
     sys.exit(77)
 from transformers import (
     GPT2Config,
@@ -95,7 +95,7 @@ def reads_chunks():
     return torch.equal(greedy(model, ids(50)), greedy(model, ids(50), prefill_chunk_size=16))
 
 
-with_chunks = unittest.skipUnless(reads_chunks(), f"transformers {transformers.__version__} reads chunks at other places")
+with_chunks = unittest.skipUnless(reads_chunks(), f"a transformers that gives chunks their places: {transformers.__version__} does not")
 
 
 class KeepAll(unittest.TestCase):
@@ -442,4 +442,7 @@ class Errors(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    result = unittest.main(exit=False).result
+    for reason in {reason for _, reason in result.skipped}:
+        print(f"skipped: needs {reason}")
+    sys.exit(1 if not result.wasSuccessful() else 77 if result.skipped else 0)

@@ -21,8 +21,8 @@ sys.path.insert(0, package)
 try:
     import torch
     import transformers
-except ImportError as fault:
-    print(f"skipped: {fault}")
+except ImportError:
+    print("skipped: needs python3 with torch and transformers")
     sys.exit(77)
 
 import lazyprune

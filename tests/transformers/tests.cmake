@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-# The package for transformers (examples/transformers), where Python has torch and transformers; elsewhere its tests say that they skipped.
+# The package for transformers (examples/transformers), where Python has torch and transformers; elsewhere its tests are skipped.
 
 set(LAZYPRUNE_PYTHON python3 CACHE STRING "The Python of the tests of examples/transformers: one that has torch and transformers")
 find_program(python_of_transformers ${LAZYPRUNE_PYTHON} NO_CACHE)
 if(NOT python_of_transformers)
-  message(STATUS "transformers/* are left out: they need python3")
+  lazyprune_skipped(transformers "python3 with torch and transformers")
   return()
 endif()
 

@@ -70,7 +70,7 @@ TEST_CASE("exit code 1: no trace") {
       complaint(lazyprune_program({"compare", files / "bad.jsonl", files / "a.jsonl"})).starts_with((files / "bad.jsonl") + ": line 1: "));
 }
 
-TEST_CASE("the traces of an independent program follow from our reference") {
+TEST_CASE("the traces of an independent program follow from our reference" NEEDS("data")) {
   const auto folder = test_data("traces");
   if (folder.empty()) return;
   std::size_t compared = 0;

@@ -164,7 +164,7 @@ TEST_CASE("dense answers, and a prompt that loses its middle") {
   }
 }
 
-TEST_CASE("genuine records of RULER") {
+TEST_CASE("genuine records of RULER" NEEDS("data")) {
   const auto data = test_data("eval/niah_multikey_3.jsonl");
   if (data.empty()) return;
   const temporary_folder files;
@@ -190,7 +190,7 @@ TEST_CASE("genuine records of RULER") {
   CHECK(lines[0]["answers"] != lines[1]["answers"]);
 }
 
-TEST_CASE("a Llama directory as Hugging Face lays it out, with Llama 2's tokenizer") {
+TEST_CASE("a Llama directory as Hugging Face lays it out, with Llama 2's tokenizer" NEEDS("data")) {
   const auto data = test_data("eval/niah_multikey_3.jsonl"), tokens = test_data("tokenizers/llama2/tokenizer.model");
   if (data.empty() || tokens.empty()) return;
   const temporary_folder model;

@@ -191,7 +191,7 @@ TEST_CASE("a model that is not computed here is described, and why") {
   CHECK(complaint(lazyprune_program({"inspect", "-m", folder.path()})).starts_with((folder / "config.json") + ": byte 1: "));
 }
 
-TEST_CASE("a GGUF file's types, its way to split text, and a type that is not read") {
+TEST_CASE("a GGUF file's types, its way to split text, and a type that is not read" NEEDS("data")) {
   const std::filesystem::path path = test_data("gguf/llama-q4_k_m.gguf"), other = test_data("gguf/llama-iq3_s.gguf");
   if (path.empty() || other.empty()) return;
   const auto all = inspected(path.string());

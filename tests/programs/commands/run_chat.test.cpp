@@ -194,7 +194,7 @@ std::size_t sure_steps(const std::string& trace) {
 
 }  // namespace
 
-TEST_CASE("SmolLM2: chats and ids are those of transformers, answers those of an independent program in float") {
+TEST_CASE("SmolLM2: chats and ids are those of transformers, answers those of an independent program in float" NEEDS("smollm2")) {
   const std::string model = smollm2();
   const std::filesystem::path path = test_data("smollm2/expected.json");
   if (model.empty() || path.empty()) return;
@@ -246,7 +246,7 @@ TEST_CASE("SmolLM2: chats and ids are those of transformers, answers those of an
   CHECK_MESSAGE(2 * sure_tokens > tokens, sure_tokens << " of " << tokens << " tokens are sure enough to be compared");
 }
 
-TEST_CASE("SmolLM2: a long prompt is answered rightly, dense and pruned by the stages that the program knows") {
+TEST_CASE("SmolLM2: a long prompt is answered rightly, dense and pruned by the stages that the program knows" NEEDS("smollm2")) {
   const std::string model = smollm2();
   if (model.empty()) return;
   const program_result result = lazyprune_program(

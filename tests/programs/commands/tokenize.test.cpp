@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "programs/program.hpp"
 
-
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
@@ -115,7 +114,7 @@ TEST_CASE("what cannot be asked") {
   CHECK(complaint(lazyprune_program({"tokenize", "-m", "/nowhere", "-p", "a"})).starts_with("/nowhere: expected "));
 }
 
-TEST_CASE("chats of real models, line by line") {
+TEST_CASE("chats of real models, line by line" NEEDS("data")) {
   const std::filesystem::path index = test_data("chat/index.json");
   if (index.empty()) return;
   const std::string folder = index.parent_path().string() + "/";

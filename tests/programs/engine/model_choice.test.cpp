@@ -68,7 +68,7 @@ TEST_CASE("no such directory, or none of a model") {
             .starts_with(empty / "file: expected a model directory or a .gguf file"));
 }
 
-TEST_CASE("a GGUF file is a model as a folder is") {
+TEST_CASE("a GGUF file is a model as a folder is" NEEDS("data")) {
   const auto data = test_data("gguf");
   if (data.empty()) return;
   const std::string file = data / "llama-f32.gguf", folder = data / "llama";

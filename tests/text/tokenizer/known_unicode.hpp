@@ -2,21 +2,21 @@
 // Unicode's tables where the tests were built with the libraries that have them.
 #pragma once
 
-#include <doctest/doctest.h>
-
 #include <lazyprune/text/tokenizer/unicode.hpp>
 #if LAZYPRUNE_HAVE_UNICODE
 #include <lazyprune/text/unicode/installed.hpp>
 #endif
 
+#include "../../skip.hpp"
+
 namespace lazyprune_test {
 
-/// Null, and a message, where they are not there: the test then has nothing to do.
+/// Null where they are not there: the test then skips what needs them.
 inline const lazyprune::unicode* known_unicode() {
 #if LAZYPRUNE_HAVE_UNICODE
   return &lazyprune::installed_unicode();
 #else
-  MESSAGE("skipped: built without PCRE2 and utf8proc");
+  skip("PCRE2 and utf8proc (libpcre2-dev, libutf8proc-dev)");
   return nullptr;
 #endif
 }

@@ -277,7 +277,7 @@ TEST_CASE("long texts: no recursion, and time that grows as the text does") {
   CHECK(deep.encode(std::string(3'001, 'a'), false).size() == 3'001);
 }
 
-TEST_CASE("the published vectors of llama.cpp") {
+TEST_CASE("the published vectors of llama.cpp" NEEDS("data")) {
   const auto model = test_data("tokenizers/llama2/tokenizer.model");
   if (model.empty()) return;
   const tokenizer tokens = tokenizer_of(read_text(model));
@@ -349,7 +349,7 @@ void compare(const std::string& bytes, int runs) {
 
 TEST_CASE("libsentencepiece agrees: the bundled tokenizer") { compare(read_text(pocket_model() / "tokenizer.model"), 20'000); }
 
-TEST_CASE("libsentencepiece agrees: Llama 2") {
+TEST_CASE("libsentencepiece agrees: Llama 2" NEEDS("data")) {
   const auto path = test_data("tokenizers/llama2/tokenizer.model");
   if (path.empty()) return;
   const std::string bytes = read_text(path);

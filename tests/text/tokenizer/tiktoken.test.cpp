@@ -44,7 +44,7 @@ TEST_CASE("lines that are no ranks are refused, and ranks that are not known") {
   CHECK_FALSE(lazyprune::is_tiktoken(""));
 }
 
-TEST_CASE("the ranks of Llama 3") {
+TEST_CASE("the ranks of Llama 3" NEEDS("data")) {
   const auto path = test_data("tokenizers/llama3/test_tiktoken_tokenizer.model"),
              cases = test_data("tokenizer-json/real-llama-3/cases.jsonl");
   const auto* const characters = known_unicode();

@@ -67,7 +67,6 @@ std::vector<known_tokenizer> read_all() {
 /// Every tokenizer of the test data; none where there is no such data.
 const std::vector<known_tokenizer>& every_kind() {
   static const std::vector<known_tokenizer> all = read_all();
-  if (all.empty()) MESSAGE("skipped: without the test data, or without PCRE2 and utf8proc");
   return all;
 }
 
@@ -99,7 +98,7 @@ std::string streamed(const tokenizer& tokens, const ids& all, special_text speci
 
 }  // namespace
 
-TEST_CASE("every case of the test data: ids and texts are those of tokenizers 0.23") {
+TEST_CASE("every case of the test data: ids and texts are those of tokenizers 0.23" NEEDS("data")) {
   each_kind([](const std::string& name, const tokenizer& tokens, const std::filesystem::path& folder) {
     each_line(folder / "cases.jsonl", [&](const nlohmann::json& line) {
       const std::string text = line["text"];
@@ -117,7 +116,7 @@ TEST_CASE("every case of the test data: ids and texts are those of tokenizers 0.
   });
 }
 
-TEST_CASE("random Unicode comes back whole from every byte-level tokenizer that does not change its text") {
+TEST_CASE("random Unicode comes back whole from every byte-level tokenizer that does not change its text" NEEDS("data")) {
   each_kind([](const std::string& name, const tokenizer& tokens, const std::filesystem::path&) {
     if (name.find("gpt") == name.npos && name.find("llama3") == name.npos && name.find("deepseek") == name.npos && name != "starcoder")
       return;
@@ -133,7 +132,7 @@ TEST_CASE("random Unicode comes back whole from every byte-level tokenizer that 
   });
 }
 
-TEST_CASE("bytes that are no UTF-8 are read as U+FFFD, one by one") {
+TEST_CASE("bytes that are no UTF-8 are read as U+FFFD, one by one" NEEDS("data")) {
   each_kind([](const std::string& name, const tokenizer& tokens, const std::filesystem::path&) {
     CHECK_MESSAGE(tokens.encode("a\xff\xe2\x82z") == tokens.encode("a\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbdz"), name);
   });
@@ -201,7 +200,7 @@ TEST_CASE("files that are wrong, or ask for what is not known here, are refused 
   CHECK(error_of([] { parse_tokenizer_json("{\"model\": ", "t.json", nullptr); }).starts_with("t.json: byte "));
 }
 
-TEST_CASE("a genuine file, cut off or with a byte changed, is refused or read, and its text never crashes") {
+TEST_CASE("a genuine file, cut off or with a byte changed, is refused or read, and its text never crashes" NEEDS("data")) {
   const std::filesystem::path file = test_data("tokenizer-json/added-tokens/tokenizer.json");
   const auto* const characters = known_unicode();
   if (file.empty() || !characters) return;

@@ -14,12 +14,13 @@
 #include <backend/samples.hpp>
 #include <lazyprune/backend/cpu/isa.hpp>
 #include <lazyprune/backend/host.hpp>
+#include <skip.hpp>
 
 namespace lazyprune_test {
 
 inline bool is_missing(lazyprune::isa instructions) {
   if (has(instructions)) return false;
-  MESSAGE("skipped: this processor lacks " << std::string(name_of(instructions)));
+  skip("a processor with " + std::string(name_of(instructions)));
   return true;
 }
 

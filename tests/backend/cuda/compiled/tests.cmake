@@ -12,7 +12,7 @@ if(NVCC)
   endif()
   add_test(NAME backend/cuda/compiled COMMAND ${check} -D NVCC=${NVCC} -D OUTPUT=${texts} ${script})
 else()
-  message(STATUS "backend/cuda/compiled is left out: it needs nvcc")
+  lazyprune_skipped(backend/cuda/compiled "nvcc (NVIDIA's CUDA toolkit)")
 endif()
 
 # compiled_text(name expected kernel memory used [sass]): ptxas' words of a kernel by its mangled name, and perhaps its disassembly

@@ -1,0 +1,37 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# tests/run.sh counts what passed, failed and was skipped, says what was missing, and fails if a test did.
+#   count.sh TEST_PROGRAM FOLDER     a test program that has cases marked NEEDS("data")
+set -u
+cd "$(dirname "$0")/../.."
+. cmake/packages.sh
+
+rm -rf "$2"
+mkdir -p "$2"
+
+# expect CODE LAST_LINE: runs what CTestTestfile.cmake has, without the test data.
+expect() {
+  said=$(LAZYPRUNE_TEST_DATA=/nowhere run_tests "$folder" 2>&1)
+  code=$?
+  last=$(echo "$said" | tail -n 1)
+  [ "$last" = "$2" ] || fail "expected $2, found $said"
+  [ $((code != 0)) -eq "$1" ] || fail "expected exit code $1, found $code"
+}
+
+folder=$2
+tests=$folder/CTestTestfile.cmake
+cat >"$tests" <<END
+add_test(passes "$1" --test-suite-exclude=needs*)
+add_test(skips "$1" "--test-suite=needs data")
+add_test(skips_too "$1" "--test-suite=needs data")
+set_tests_properties(passes skips skips_too PROPERTIES SKIP_RETURN_CODE 77)
+END
+expect 0 "1 passed, 0 failed, 2 skipped"
+echo "$said" | grep -q '^ *2 test data .*LAZYPRUNE_TEST_DATA' || fail "expected what the two need, found $said"
+
+echo 'add_test(fails "/bin/false")' >>"$tests"
+echo 'add_test(is_missing "/nowhere/test")' >>"$tests"
+expect 1 "1 passed, 2 failed, 2 skipped"
+
+: >"$tests"
+expect 1 "0 passed, 1 failed, 0 skipped"
