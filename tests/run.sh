@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: MIT
 # Installs what is missing, builds, runs all tests. The last line counts them; before it stands what the skipped ones need.
 # Where LAZYPRUNE_TEST_IN_FULL is set, it builds the benchmarks and tests at length, too.
-#   sh tests/run.sh [--sanitize] [--clang]     in build/ (or $LAZYPRUNE_BUILD_DIR), build/sanitize, build/clang, build/clang-sanitize
+#   sh tests/run.sh [--sanitize] [--clang] [--only FOLDER]
+# It builds in build/ (or $LAZYPRUNE_BUILD_DIR), build/sanitize, build/clang or build/clang-sanitize. With --only it builds and runs the tests of
+# one folder of tests/, or of one file: core, text/jinja, policy/scorer/key_norm.
 set -eu
 cd "$(dirname "$0")/.."
 . cmake/packages.sh
@@ -11,12 +13,19 @@ packages=$test_packages
 settings=cmake/dev.cmake
 compiler=
 kind=
-for option; do
-  case $option in
+only=
+while [ $# -gt 0 ]; do
+  case $1 in
     --sanitize) settings=cmake/sanitize.cmake ;;
     --clang) compiler=-DCMAKE_CXX_COMPILER=clang++ packages="$packages $clang_packages" kind=clang ;;
-    *) fail "tests/run.sh: expected --sanitize or --clang, found $option" ;;
+    --only)
+      [ $# -gt 1 ] || fail "tests/run.sh: --only needs a folder of tests/"
+      only=${2%/}
+      shift
+      ;;
+    *) fail "tests/run.sh: expected --sanitize, --clang or --only FOLDER, found $1" ;;
   esac
+  shift
 done
 [ $settings = cmake/dev.cmake ] || kind=${kind:+$kind-}sanitize
 folder=${LAZYPRUNE_BUILD_DIR:-build}${kind:+/$kind}
@@ -24,7 +33,15 @@ folder=${LAZYPRUNE_BUILD_DIR:-build}${kind:+/$kind}
 # shellcheck disable=SC2086
 install_missing $packages
 configure "$folder" -C $settings $compiler
-build "$folder"
+if [ -n "$only" ]; then
+  [ -e "tests/$only" ] || [ -e "tests/$only.test.cpp" ] || fail "tests/run.sh: there is no tests/$only"
+  target=tests.${only%%/*}
+  cmake --build "$folder" --target help | grep -Eq "(^|[ /])$target(:|$| )" || fail "tests/run.sh: tests/$only is tested with everything else only"
+  build "$folder" --target "$target"
+else
+  build "$folder"
+fi
 export OMP_WAIT_POLICY=passive # tests run side by side: threads that spin would wait for those of another
 export LSAN_OPTIONS="suppressions=$PWD/cmake/sanitize.supp:print_suppressions=0"
-run_tests "$folder"
+# shellcheck disable=SC2086
+run_tests "$folder" ${only:+--tests-regex "^(emulated/|gpu/)?$only([/@+.]|\$)"}
