@@ -12,7 +12,7 @@ endif()
 set(without_test
     lazyprune version # no more than includes, and macros
     core/concepts core/policy # held by tests/static and tests/compile_fail
-    core/evidence core/plan core/types core/views session/statistics session/step model/config model/weights files/family/model_family
+    core/evidence core/plan core/types core/views session/statistics session/step model/config model/generation model/weights files/family/model_family
     text/jinja/syntax files/stored_tensor text/text_run eval/sample) # words only: every test speaks them
 set(without_header "")
 
@@ -48,7 +48,8 @@ endforeach()
 
 set(program_without_test
     flag_checks # command_line
-    commands/flags commands/outcome commands/text_run engine/engine engine/loaded_engine engine/model_words engine/replay engine/sessions terminal/interrupts terminal/typed_lines # commands/
+    commands/flags commands/outcome commands/text_run engine/cpu_engine engine/engine engine/loaded_engine engine/reference_engine models/loading
+    models/loading_definition models/sessions traces/replay words/model_words terminal/interrupts terminal/typed_lines # commands/
     pages/html pages/page_style pages/sweep_figures pages/sweep_page_template pages/sweep_tables pages/sweep_view
     pages/trace_page_template # the two pages
     questions/prediction_log questions/question_set questions/results questions/runner # commands/eval, sweep and search
