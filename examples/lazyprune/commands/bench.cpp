@@ -12,10 +12,9 @@
 #include <span>
 #include <utility>
 
-#include "engine/batch_run.hpp"
 #include "engine/engine.hpp"
-#include "engine/model_choice.hpp"
-#include "engine/sessions.hpp"
+#include "models/model_choice.hpp"
+#include "models/sessions.hpp"
 #include "tables/bench_table.hpp"
 #include "terminal/progress.hpp"
 

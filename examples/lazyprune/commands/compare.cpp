@@ -3,8 +3,8 @@
 
 #include <iostream>
 
-#include "engine/replay.hpp"
-#include "engine/sessions.hpp"
+#include "models/sessions.hpp"
+#include "traces/replay.hpp"
 
 #include <lazyprune/eval/trace_compare.hpp>
 #include <lazyprune/files/trace_file.hpp>

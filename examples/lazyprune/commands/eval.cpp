@@ -4,7 +4,7 @@
 #include <iostream>
 #include <optional>
 
-#include "engine/sessions.hpp"
+#include "models/sessions.hpp"
 #include "questions/prediction_log.hpp"
 #include "questions/runner.hpp"
 #include "tables/summary_table.hpp"

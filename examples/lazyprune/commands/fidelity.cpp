@@ -14,18 +14,18 @@
 #include <unistd.h>
 
 #include "engine/engine.hpp"
-#include "engine/model_choice.hpp"
-#include "engine/model_words.hpp"
-#include "engine/sessions.hpp"
+#include "models/model_choice.hpp"
+#include "models/sessions.hpp"
 #include "questions/method.hpp"
 #include "questions/prepared_prompt.hpp"
 #include "tables/fidelity_table.hpp"
 #include "terminal/progress.hpp"
+#include "words/model_words.hpp"
 
 #include <lazyprune/core/flag_text.hpp>
 #include <lazyprune/eval/compression.hpp>
 #include <lazyprune/files/read_to_end.hpp>
-#include <lazyprune/model/generator.hpp>
+#include <lazyprune/model/generation.hpp>
 #include <lazyprune/model/layers_of.hpp>
 #include <lazyprune/text/tokenizer.hpp>
 

@@ -2,7 +2,6 @@
 #include "commands/inspect.hpp"
 
 #include <array>
-#include <initializer_list>
 #include <iostream>
 #include <map>
 #include <optional>
@@ -10,15 +9,13 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/engine.hpp"
-#include "engine/model_choice.hpp"
-#include "engine/model_words.hpp"
-#include "engine/sessions.hpp"
+#include "models/model_choice.hpp"
+#include "models/sessions.hpp"
 #include "tables/number_text.hpp"
 #include "terminal/columns.hpp"
+#include "words/model_words.hpp"
 
-#include <lazyprune/backend/cpu/packed_kv.hpp>
 #include <lazyprune/backend/tensor.hpp>
-#include <lazyprune/files/checkpoint.hpp>
 #include <lazyprune/files/utf8.hpp>
 #include <lazyprune/model/config.hpp>
 #include <lazyprune/session/any_session.hpp>
@@ -98,9 +95,8 @@ json types_json(const std::vector<tensor_entry>& tensors) {
 
 /// The name of a GGUF file's way to split text, if it has one.
 json pre_json(const opened_model& model) {
-  const gguf_file* const file = model.files().gguf();
-  const auto pre = file ? file->find("tokenizer.ggml.pre") : std::nullopt;
-  return pre && pre->is_string() ? json(pre->string()) : json(nullptr);
+  const std::optional<std::string> pre = model.pre_tokenizer();
+  return pre ? json(*pre) : json(nullptr);
 }
 
 json tokenizer_json(const model_words& words, const opened_model& model) {
@@ -129,27 +125,15 @@ json supported_json(const opened_model& model, const model_words& words) {
   return true;
 }
 
-/// Throws `error` where it does not fit: a config may have any numbers.
-std::size_t product(std::initializer_list<std::size_t> factors) {
-  std::size_t result = 1;
-  for (const std::size_t factor : factors)
-    if (__builtin_mul_overflow(result, factor, &result))
-      throw error("config.json", "", "sizes whose memory can be counted", "too large ones");
-  return result;
-}
-
-/// The memory that a context takes on the cpu backend: keys, values and stored rows are in bf16 where the weights are.
+/// The memory that a context takes on the cpu backend.
 json memory_json(const opened_model& model, std::size_t context) {
-  const model_config& c = model.config();
   const bool bf16 = model.loaded_type("model.layers.0.self_attn.k_proj.weight") == dtype::bf16;
-  const dtype type = bf16 ? dtype::bf16 : dtype::f32;
-  product({2, packed_kv::block_slots, c.n_kv_heads, c.head_dim + 31, sizeof(float)});  // a block's, counted below: it must fit
-  const std::size_t row = product({c.hidden, size_of(type)}), per_layer = packed_kv::slot_bytes(c.n_kv_heads, c.head_dim, type);
+  const context_memory memory = memory_of(model.config(), bf16, context);
   return {{"context", context},
-          {"kv_bytes_per_token", product({c.layers, per_layer})},
-          {"kv_bytes", product({context, c.layers, per_layer})},
-          {"stored_row_bytes", row},
-          {"stored_row_in_layers", static_cast<double>(row) / static_cast<double>(per_layer)}};
+          {"kv_bytes_per_token", memory.kv_token},
+          {"kv_bytes", memory.kv},
+          {"stored_row_bytes", memory.stored_row},
+          {"stored_row_in_layers", static_cast<double>(memory.stored_row) / static_cast<double>(memory.kv_row)}};
 }
 
 /// What a chunk of a prompt does, which runs `first` of the layers.

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include <lazyprune/model/generator.hpp>
+#include <lazyprune/model/generation.hpp>
 
 namespace lazyprune {
 namespace program {

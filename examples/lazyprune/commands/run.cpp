@@ -11,7 +11,7 @@
 #include "commands/run_chat.hpp"
 #include "commands/run_questions.hpp"
 #include "commands/text_run.hpp"
-#include "engine/sessions.hpp"
+#include "models/sessions.hpp"
 #include "pages/trace_page.hpp"
 #include "tables/number_text.hpp"
 #include "terminal/interrupts.hpp"

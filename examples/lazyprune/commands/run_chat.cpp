@@ -8,10 +8,10 @@
 
 #include "commands/outcome.hpp"
 #include "commands/text_run.hpp"
-#include "engine/chat_ids.hpp"
 #include "engine/engine.hpp"
 #include "terminal/interrupts.hpp"
 #include "terminal/typed_lines.hpp"
+#include "words/chat_ids.hpp"
 
 namespace lazyprune {
 namespace program {

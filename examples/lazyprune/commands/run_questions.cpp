@@ -16,6 +16,7 @@
 #include "terminal/interrupts.hpp"
 
 #include <lazyprune/files/line_reader.hpp>
+#include <lazyprune/model/rope.hpp>
 
 namespace lazyprune {
 namespace program {

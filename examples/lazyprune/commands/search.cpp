@@ -8,7 +8,7 @@
 #include <optional>
 #include <string_view>
 
-#include "engine/sessions.hpp"
+#include "models/sessions.hpp"
 #include "questions/prediction_log.hpp"
 #include "questions/results.hpp"
 #include "questions/runner.hpp"
@@ -78,12 +78,11 @@ class searching {
   void run() {
     std::size_t tried = 0;
     bool ended_by_clock = false;
-    const stage_search search{
-        .max_loss = flags_.max_loss,
-        .most_evaluations = flags_.tries,
-        .most_stages = flags_.most_stages,
-        .after = layers_.attention_after,
-        .enough = [&](const stages& when) { return until_.over() && !answered(when) && (ended_by_clock = true); }};
+    const stage_search search{.max_loss = flags_.max_loss,
+                              .most_evaluations = flags_.tries,
+                              .most_stages = flags_.most_stages,
+                              .after = layers_.attention_after,
+                              .enough = [&](const stages& when) { return until_.over() && !answered(when) && (ended_by_clock = true); }};
     by_task<double> whole;
     const auto result = search(run_.layers(), [&](const stages& when) {
       const by_task<double> found =
@@ -133,8 +132,9 @@ class searching {
   /// Whether an earlier run has tried them.
   bool answered(const stages& when) const {
     const std::string name = flag_of(when);
-    return std::ranges::all_of(
-        searched_, [&](const auto& task) { return std::ranges::all_of(task, [&](std::size_t q) { return log_->find(q, name) != nullptr; }); });
+    return std::ranges::all_of(searched_, [&](const auto& task) {
+      return std::ranges::all_of(task, [&](std::size_t q) { return log_->find(q, name) != nullptr; });
+    });
   }
 
   eval_setting setting_that_made(const eval_prediction& done, const std::string& place) const {

@@ -12,7 +12,7 @@
 #include <optional>
 #include <utility>
 
-#include "engine/sessions.hpp"
+#include "models/sessions.hpp"
 #include "pages/sweep_page.hpp"
 #include "questions/prediction_log.hpp"
 #include "questions/results.hpp"

@@ -5,7 +5,7 @@
 #include <iostream>
 #include <utility>
 
-#include "engine/sessions.hpp"
+#include "models/sessions.hpp"
 #include "terminal/columns.hpp"
 #include "terminal/text_stream.hpp"
 

@@ -12,12 +12,12 @@
 #include "commands/outcome.hpp"
 #include "commands/run.hpp"
 #include "engine/engine.hpp"
-#include "engine/model_choice.hpp"
-#include "engine/model_words.hpp"
+#include "models/model_choice.hpp"
 #include "terminal/interrupts.hpp"
+#include "words/model_words.hpp"
 
 #include <lazyprune/core/types.hpp>
-#include <lazyprune/model/generator.hpp>
+#include <lazyprune/model/generation.hpp>
 #include <lazyprune/registry/policy_spec.hpp>
 #include <lazyprune/session/any_session.hpp>
 #include <lazyprune/text/chat_template.hpp>

@@ -9,8 +9,8 @@
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
-#include "engine/model_words.hpp"
 #include "terminal/columns.hpp"
+#include "words/model_words.hpp"
 
 #include <lazyprune/files/json.hpp>
 #include <lazyprune/files/json_lines.hpp>

@@ -12,21 +12,12 @@
 #include <utility>
 #include <vector>
 
+#include "engine/engine.hpp"
+
 #include <lazyprune/model/transformer.hpp>
 
 namespace lazyprune {
 namespace program {
-
-/// What a batch took.
-struct batch_run {
-  double prefill_seconds = 0;                            // from ids ready to every sequence's first token chosen
-  double decode_seconds = 0;                             // of the steps after it
-  step_seconds parts{};                                  // of the prefill
-  std::vector<std::vector<std::size_t>> prefill_rows{};  // (sequences, layers): statistics::prefill_rows
-  double step_kv_rows = 0;                               // of keys and values that a later step reads, over layers and sequences
-  memory_use memory{};                                   // of all sequences at once
-  std::vector<std::vector<token_id>> tokens{};           // (sequences, steps + 1): generated
-};
 
 /// Watches the sequences of a batch as one.
 class batch_watch final : public step_observer {

@@ -2,11 +2,10 @@
 #include "engine/cuda_engine.hpp"
 
 #include <lazyprune/backend/cuda.hpp>
-#include <lazyprune/files/checkpoint.hpp>
-#include <lazyprune/model/random_source.hpp>
 
 #include "engine/cuda_peaks.hpp"
 #include "engine/loaded_engine.hpp"
+#include "models/loading_definition.hpp"
 
 namespace lazyprune {
 namespace program {
@@ -71,13 +70,10 @@ const gpu& this_gpu() {
   return one;
 }
 
-std::unique_ptr<engine> load_cuda_engine(const execution& how, const load_options& options, const checkpoint& files) {
-  return std::make_unique<cuda_engine>(how, options, files);
-}
+template model<cuda> load_weights(cuda&, const weights_source&, const load_options&);
 
-std::unique_ptr<engine> load_cuda_engine(const execution& how, const load_options& options, const model_config& config,
-                                         const random_source& source) {
-  return std::make_unique<cuda_engine>(how, options, config, source);
+std::unique_ptr<engine> load_cuda_engine(const execution& how, const load_options& options, const weights_source& from) {
+  return std::make_unique<cuda_engine>(how, options, from);
 }
 
 }  // namespace program

@@ -10,12 +10,13 @@
 
 namespace lazyprune {
 inline namespace v0 {
-class checkpoint;
 struct execution;
 struct load_options;
 }  // namespace v0
 
 namespace program {
+
+struct weights_source;
 
 bool built_with_cuda();
 
@@ -28,9 +29,7 @@ struct gpu {
 /// The one that CUDA chooses: the first that CUDA_VISIBLE_DEVICES leaves. Throws `error` where there is none that the kernels can run on.
 const gpu& this_gpu();
 
-std::unique_ptr<engine> load_cuda_engine(const execution& how, const load_options& options, const checkpoint& files);
-std::unique_ptr<engine> load_cuda_engine(const execution& how, const load_options& options, const model_config& config,
-                                         const random_source& source);
+std::unique_ptr<engine> load_cuda_engine(const execution& how, const load_options& options, const weights_source& from);
 
 }  // namespace program
 }  // namespace lazyprune

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: MIT
-// The one place that knows the backends, of which cuda is compiled elsewhere, by nvcc.
+// The one place that knows the backends by their names. Each is compiled in a file of its own, cuda by nvcc.
 #include "engine/engine.hpp"
 
 #include <cstdlib>
 #include <iostream>
 #include <utility>
 
-#include <lazyprune/backend/cpu.hpp>
-#include <lazyprune/backend/cpu/ceilings.hpp>
-#include <lazyprune/backend/reference.hpp>
-#include <lazyprune/files/checkpoint.hpp>
-#include <lazyprune/model/random_source.hpp>
+#include <lazyprune/backend/cpu/isa.hpp>
 
+#include "engine/cpu_engine.hpp"
 #include "engine/cuda_engine.hpp"
-#include "engine/loaded_engine.hpp"
+#include "engine/reference_engine.hpp"
+#include "models/loading.hpp"
+#include "models/model_choice.hpp"
 #include "tables/number_text.hpp"
 #include "terminal/progress.hpp"
 
@@ -29,31 +28,7 @@ execution execution_of(const backend_flags& flags) {
   return how;
 }
 
-class cpu_engine final : public loaded_engine<cpu> {
- public:
-  using loaded_engine::loaded_engine;
-
-  std::size_t kv_row_bytes() const override { return packed_kv::slot_bytes(config().n_kv_heads, config().head_dim, how().kv); }
-
-  /// Measured now.
-  std::optional<peak_rates> peaks() const override {
-    constexpr std::size_t more_than_caches = std::size_t{512} << 20;
-    const isa path = cpu(how()).instructions();
-    const ceilings here(threads());
-    return peak_rates{instruction(path, weight_type()), here.arithmetic(path, weight_type()), here.reading(more_than_caches)};
-  }
-
- private:
-  static std::string_view instruction(isa path, dtype weights) {
-    if (path == isa::portable) return "128-bit multiply and add";
-    if (path == isa::avx2) return "256-bit FMA";
-    if (path == isa::avx512 || weights == dtype::f32) return "512-bit FMA";
-    return path == isa::amx ? "TDPBF16PS" : "VDPBF16PS";
-  }
-};
-
-template <class... From>
-std::unique_ptr<engine> load(const backend_flags& flags, const From&... from) {
+std::unique_ptr<engine> load(const backend_flags& flags, const weights_source& from) {
   check(flags);
   if (const std::string device = device_of(flags); !device.empty()) std::cerr << "device: " << device << std::endl;
   progress_bar bar("loading");
@@ -61,13 +36,11 @@ std::unique_ptr<engine> load(const backend_flags& flags, const From&... from) {
   const execution how = execution_of(flags);
   if (flags.backend == "reference") {
     options.as = dtype::f32;  // nothing is rounded: bf16 numbers stay what they are
-    if (flags.dtype == "f32") return std::make_unique<loaded_engine<reference<float>>>(how, options, from...);
-    return std::make_unique<loaded_engine<reference<double>>>(how, options, from...);
+    return flags.dtype == "f32" ? load_float_engine(how, options, from) : load_double_engine(how, options, from);
   }
   if (flags.dtype == "f32") options.as = dtype::f32;
   if (flags.dtype == "bf16") options.as = dtype::bf16;
-  if (flags.backend == "cuda") return load_cuda_engine(how, options, from...);
-  return std::make_unique<cpu_engine>(how, options, from...);
+  return flags.backend == "cuda" ? load_cuda_engine(how, options, from) : load_cpu_engine(how, options, from);
 }
 
 }  // namespace
@@ -105,10 +78,12 @@ std::vector<std::string_view> isas_here() {
   return names;
 }
 
-std::unique_ptr<engine> load_engine(const backend_flags& flags, const opened_model& source) { return load(flags, source.files()); }
+std::unique_ptr<engine> load_engine(const backend_flags& flags, const opened_model& source) {
+  return load(flags, {.files = &source.files()});
+}
 
 std::unique_ptr<engine> load_engine(const backend_flags& flags, const model_config& config, const random_source& source) {
-  return load(flags, config, source);
+  return load(flags, {.config = &config, .numbers = &source});
 }
 
 }  // namespace program

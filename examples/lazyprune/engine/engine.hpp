@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A model loaded into the backend that was chosen at run time.
+// A model loaded into the backend that was chosen at run time. Whoever includes this compiles no backend, transformer, weight or tokenizer.
 #pragma once
 
 #include <cstddef>
@@ -12,21 +12,29 @@
 #include <vector>
 
 #include "commands/flags.hpp"
-#include "engine/model_choice.hpp"
+#include "models/model_choice.hpp"
 
 #include <lazyprune/core/types.hpp>
+#include <lazyprune/model/generation.hpp>
 #include <lazyprune/session/any_session.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
 class random_source;
-struct generation;
-struct generation_options;
 }  // namespace v0
 
 namespace program {
 
-struct batch_run;
+/// What a batch took.
+struct batch_run {
+  double prefill_seconds = 0;                            // from ids ready to every sequence's first token chosen
+  double decode_seconds = 0;                             // of the steps after it
+  step_seconds parts{};                                  // of the prefill
+  std::vector<std::vector<std::size_t>> prefill_rows{};  // (sequences, layers): statistics::prefill_rows
+  double step_kv_rows = 0;                               // of keys and values that a later step reads, over layers and sequences
+  memory_use memory{};                                   // of all sequences at once
+  std::vector<std::vector<token_id>> tokens{};           // (sequences, steps + 1): generated
+};
 
 /// What a machine can do at most.
 struct peak_rates {
@@ -125,6 +133,18 @@ std::string device_of(const backend_flags& flags);
 
 /// What LAZYPRUNE_ISA can name on this processor.
 std::vector<std::string_view> isas_here();
+
+/// What a context takes on the cpu backend, in bytes.
+struct context_memory {
+  std::size_t kv_row;      // keys and values of one token in one layer
+  std::size_t kv_token;    // of one token in all layers
+  std::size_t kv;          // of the whole context
+  std::size_t stored_row;  // one row that is put aside
+};
+
+/// Keys, values and stored rows are in bf16 where the weights are, else in f32. Throws `error` where a number is too large: a config may
+/// have any.
+context_memory memory_of(const model_config& config, bool bf16, std::size_t context);
 
 /// Names the GPU that computes, and draws a bar while it loads, on stderr.
 std::unique_ptr<engine> load_engine(const backend_flags& flags, const opened_model& source);

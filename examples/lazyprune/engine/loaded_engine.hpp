@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// An engine out of any backend. Included where backends are made into engines, and nowhere else: most of the program's compile time is
+// An engine out of any backend. Only the file that makes a backend into an engine includes this: most of the program's compile time is
 // here.
 #pragma once
 
@@ -12,13 +12,12 @@
 #include <utility>
 #include <vector>
 
-#include <lazyprune/files/checkpoint.hpp>
-#include <lazyprune/files/checkpoint_weights.hpp>
 #include <lazyprune/model/generator.hpp>
 #include <lazyprune/policy/presets.hpp>
 
 #include "engine/batch_run.hpp"
 #include "engine/engine.hpp"
+#include "models/loading.hpp"
 
 namespace lazyprune {
 namespace program {
@@ -104,9 +103,7 @@ class growing_text final : public conversation {
 template <tensor_backend Backend>
 class loaded_engine : public engine {
  public:
-  /// `from`: a checkpoint, or a config and a source of numbers.
-  template <class... From>
-  loaded_engine(execution how, const load_options& options, const From&... from) : how_(how), model_(load(how, options, from...)) {
+  loaded_engine(execution how, const load_options& options, const weights_source& from) : how_(how), model_(load(how, options, from)) {
     if constexpr (requires { model_.weights.layers.front().k.type(); }) how_.kv = model_.weights.layers.front().k.type();
   }
 
@@ -189,10 +186,9 @@ class loaded_engine : public engine {
   dtype weight_type() const { return model_.weights.layers.front().q.type(); }
 
  private:
-  template <class... From>
-  static model<Backend> load(execution how, const load_options& options, const From&... from) {
+  static model<Backend> load(execution how, const load_options& options, const weights_source& from) {
     Backend backend(how);
-    return load_model(backend, from..., options);
+    return load_weights(backend, from, options);
   }
 
   execution how_;

@@ -15,9 +15,7 @@ bool built_with_cuda() { return false; }
 
 const gpu& this_gpu() { fail(); }
 
-std::unique_ptr<engine> load_cuda_engine(const execution&, const load_options&, const checkpoint&) { fail(); }
-
-std::unique_ptr<engine> load_cuda_engine(const execution&, const load_options&, const model_config&, const random_source&) { fail(); }
+std::unique_ptr<engine> load_cuda_engine(const execution&, const load_options&, const weights_source&) { fail(); }
 
 }  // namespace program
 }  // namespace lazyprune

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <span>
 
-#include "engine/sessions.hpp"
+#include "models/sessions.hpp"
 
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/core/flag_text.hpp>

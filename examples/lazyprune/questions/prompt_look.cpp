@@ -5,7 +5,8 @@
 
 #include "engine/engine.hpp"
 
-#include <lazyprune/model/generator.hpp>
+#include <lazyprune/model/config.hpp>
+#include <lazyprune/model/generation.hpp>
 #include <lazyprune/policy/schedule/stages.hpp>
 #include <lazyprune/policy/scorer/window_attention.hpp>
 #include <lazyprune/policy/selector/top_k.hpp>

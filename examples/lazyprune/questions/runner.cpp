@@ -9,13 +9,13 @@
 #include <string_view>
 #include <utility>
 
-#include "engine/sessions.hpp"
+#include "models/sessions.hpp"
 #include "questions/prepared_prompt.hpp"
 
 #include <lazyprune/core/mix.hpp>
 #include <lazyprune/eval/compression.hpp>
 #include <lazyprune/eval/truncation.hpp>
-#include <lazyprune/model/generator.hpp>
+#include <lazyprune/model/generation.hpp>
 #include <lazyprune/model/layers_of.hpp>
 
 namespace lazyprune {

@@ -16,10 +16,10 @@
 
 #include "commands/flags.hpp"
 #include "engine/engine.hpp"
-#include "engine/model_choice.hpp"
-#include "engine/model_words.hpp"
+#include "models/model_choice.hpp"
 #include "questions/method.hpp"
 #include "questions/question_set.hpp"
+#include "words/model_words.hpp"
 
 #include <lazyprune/core/types.hpp>
 #include <lazyprune/eval/chat.hpp>

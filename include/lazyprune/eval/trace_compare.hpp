@@ -71,13 +71,31 @@ struct trace_comparison {
   friend bool operator==(const trace_comparison&, const trace_comparison&) = default;
 };
 
-namespace detail {
-
+/// The positions of `a` that are not in `b`; all three ascend.
 inline std::vector<position> only_in(std::span<const position> a, std::span<const position> b) {
   std::vector<position> rest;
   std::ranges::set_difference(a, b, std::back_inserter(rest));
   return rest;
 }
+
+/// The largest difference of a logit, of two steps that have as many; infinite where one is not a number.
+inline double logits_apart(const step_trace& a, const step_trace& b) {
+  double most = 0;
+  for (std::size_t i = 0; i < a.logits.size(); ++i) {
+    if (a.logits[i] == b.logits[i]) continue;
+    const double apart = std::abs(a.logits[i] - b.logits[i]);
+    most = std::max(most, std::isnan(apart) ? std::numeric_limits<double>::infinity() : apart);
+  }
+  return most;
+}
+
+/// Three digits, where there are so many, and an exponent where that is shorter.
+inline std::string brief(double value) {
+  std::array<char, 32> digits;
+  return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value, std::chars_format::general, 3).ptr};
+}
+
+namespace detail {
 
 inline trace_difference count_difference(std::size_t step, trace_part what, std::size_t a, std::size_t b) {
   return {step, {}, what, {static_cast<std::uint32_t>(a)}, {static_cast<std::uint32_t>(b)}, {}, {}};
@@ -115,26 +133,11 @@ inline std::optional<trace_difference> difference_before_logits(const step_trace
   return {};
 }
 
-inline double logits_apart(const step_trace& a, const step_trace& b) {
-  double most = 0;
-  for (std::size_t i = 0; i < a.logits.size(); ++i) {
-    if (a.logits[i] == b.logits[i]) continue;
-    const double apart = std::abs(a.logits[i] - b.logits[i]);
-    most = std::max(most, std::isnan(apart) ? std::numeric_limits<double>::infinity() : apart);
-  }
-  return most;
-}
-
 inline void add(logits_distance& distance, double apart, std::size_t step) {
   ++distance.steps;
   if (apart <= distance.most) return;
   distance.most = apart;
   distance.at = step;
-}
-
-inline std::string brief(double value) {
-  std::array<char, 32> digits;
-  return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value, std::chars_format::general, 3).ptr};
 }
 
 inline std::string text_of(const trace_difference& d) {
@@ -178,7 +181,7 @@ inline trace_comparison compare_traces(const std::vector<step_trace>& a, const s
     if (!result.first) result.first = detail::difference_before_logits(a[s], b[s]);
     if (!a[s].logits.empty() && !b[s].logits.empty()) {
       if (a[s].logits.size() == b[s].logits.size()) {
-        const double apart = detail::logits_apart(a[s], b[s]);
+        const double apart = logits_apart(a[s], b[s]);
         if (!result.first) detail::add(result.logits_before, apart, a[s].step);
         detail::add(result.logits, apart, a[s].step);
         if (apart > tolerance && !result.first_beyond) result.first_beyond = a[s].step;
@@ -202,10 +205,8 @@ inline std::string trace_comparison::text() const {
   else
     out += std::to_string(agreed) + " steps with the same tokens, active, rows, revived and next" + (alike ? "\n" : ", but not logits\n");
   if (logits.steps == 0) return out + "logits: not in both\n";
-  const auto distance = [](const logits_distance& d) {
-    return detail::brief(d.most) + " apart at most (step " + std::to_string(d.at) + ")";
-  };
-  out += "logits: " + distance(logits) + ", tolerance " + detail::brief(tolerance);
+  const auto distance = [](const logits_distance& d) { return brief(d.most) + " apart at most (step " + std::to_string(d.at) + ")"; };
+  out += "logits: " + distance(logits) + ", tolerance " + brief(tolerance);
   if (first_beyond) out += ", exceeded first at step " + std::to_string(*first_beyond);
   if (first && logits_before.steps > 0) out += "; before the traces part " + distance(logits_before);
   return out + "\n";

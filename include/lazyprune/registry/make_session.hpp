@@ -21,18 +21,18 @@ inline any_schedule in_phase(any_schedule schedule, pruned_steps when) {
   return schedule;
 }
 
+}  // namespace detail
+
 /// The parts' schedule, in the steps that it prunes and from so many tokens on.
 inline any_schedule whole_schedule(policy_parts& parts) {
-  any_schedule schedule = in_phase(std::move(parts.schedule), parts.when);
+  any_schedule schedule = detail::in_phase(std::move(parts.schedule), parts.when);
   if (parts.least_tokens == 0) return schedule;
   return at_least(std::move(schedule), parts.least_tokens);
 }
 
-}  // namespace detail
-
 /// Of parts that were read, and may have been changed since.
 inline any_session make_session(policy_parts parts, const session_options& options) {
-  any_schedule schedule = detail::whole_schedule(parts);
+  any_schedule schedule = whole_schedule(parts);
   return any_session(
       policy{std::move(parts.scorer), std::move(schedule),
              protect(std::move(parts.selector), parts.keep_first, parts.keep_last, std::move(parts.keep)), std::move(parts.store)},

@@ -10,7 +10,7 @@
 #include "programs/questions/pocket_prompt.hpp"
 
 #include <lazyprune/lazyprune.hpp>
-#include <lazyprune/model/generator.hpp>
+#include <lazyprune/model/generation.hpp>
 
 using namespace lazyprune;
 using namespace lazyprune::program;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/engine.hpp"
-#include "engine/model_choice.hpp"
+#include "models/model_choice.hpp"
 
 namespace lazyprune_test {
 

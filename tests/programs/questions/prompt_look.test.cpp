@@ -9,7 +9,7 @@
 
 #include "pocket_prompt.hpp"
 
-#include <lazyprune/model/generator.hpp>
+#include <lazyprune/model/generation.hpp>
 #include <lazyprune/policy/detail/order.hpp>
 #include <lazyprune/policy/schedule/stages.hpp>
 #include <lazyprune/policy/scorer/window_attention.hpp>

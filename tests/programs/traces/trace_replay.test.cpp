@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Whole engines with planted faults are in c/planted_faults; here is what a replay does with traces of our own.
-#include <lazyprune/eval/trace_replay.hpp>
+#include "traces/trace_replay.hpp"
 
 #include <doctest/doctest.h>
 
@@ -10,6 +10,7 @@
 namespace {
 
 using namespace lazyprune;
+using namespace lazyprune::program;
 using lazyprune_test::some_tokens, lazyprune_test::tiny_model;
 
 constexpr layer_id depth = 4;

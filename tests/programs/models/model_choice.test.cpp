@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Model directories with something wrong in them: one clear line that names the file, and exit code 1.
-#include "engine/model_choice.hpp"
+#include "models/model_choice.hpp"
 
 #include <filesystem>
 

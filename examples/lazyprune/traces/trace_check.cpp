@@ -1,71 +1,21 @@
 // SPDX-License-Identifier: MIT
-// Is the plan of another engine what its policy makes of its scores? A session of that policy is driven by the scores, without any model,
-// and held against the trace; the first place where they part has a name, as far as the trace can tell.
-#pragma once
+#include "traces/trace_check.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <functional>
-#include <iterator>
 #include <limits>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
+#include <lazyprune/core/error.hpp>
 #include <lazyprune/eval/position_ranges.hpp>
 #include <lazyprune/eval/trace_compare.hpp>
-#include <lazyprune/policy/detail/order.hpp>
+#include <lazyprune/policy/selector/top_k.hpp>
 #include <lazyprune/registry/make_session.hpp>
-#include <lazyprune/session/trace.hpp>
 
 namespace lazyprune {
-inline namespace v0 {
+namespace program {
 
-/// What an engine does wrong, by the name that people give it.
-enum class plan_fault : std::uint8_t {
-  dropped_early_key,        // a token is left out at a layer whose keys it has, and where nothing is pruned
-  computed_twice,           // a row whose keys this layer has already
-  lost_revival,             // a token that was put aside is wanted again, and left out
-  scores_of_another_layer,  // the tokens kept are those of the scores of another layer
-  other_selection,          // the tokens kept are not those of the scores
-  other_rows,               // rows are missing, or come from elsewhere
-};
-
-constexpr std::string_view name_of(plan_fault fault) {
-  constexpr std::array<std::string_view, 6> names{"a dropped early key",
-                                                  "a token computed twice",
-                                                  "a lost revival",
-                                                  "scores of another layer",
-                                                  "another selection than the scores imply",
-                                                  "other rows"};
-  return names[static_cast<std::size_t>(fault)];
-}
-
-/// The first place where a trace parts from the plan that its scores imply.
-struct plan_difference {
-  std::size_t step;
-  layer_id layer;
-  plan_fault fault;
-  std::vector<position> missing;         // in the trace
-  std::vector<position> extra;           // in the trace
-  float margin;                          // of the choice that decided who enters the layer; NaN: there was none
-  std::optional<layer_id> scores_after;  // scores_of_another_layer: the one that gave them
-
-  /// A few lines for people, the last one ended.
-  std::string text() const;
-};
-
-/// The scores (active) that a layer of a step gave; empty: not known.
-using scores_of_layer = std::function<std::span<const float>(std::size_t step, layer_id layer)>;
-
-/// Reports `error` where a trace is not whole, as those that were read are: steps numbered from 0, each with tokens and so many layers;
-/// positions that ascend below the tokens known so far, rows that are active, revived ones that are rows, and as many scores as are active,
-/// or none.
-inline void require_whole(const std::vector<step_trace>& trace, std::size_t layers) {
+void require_whole(const std::vector<step_trace>& trace, std::size_t layers) {
   const auto refuse = [](const std::string& place, const std::string& expected, const std::string& found) {
     report_error(error("trace", place, expected, found));
   };
@@ -92,25 +42,7 @@ inline void require_whole(const std::vector<step_trace>& trace, std::size_t laye
   }
 }
 
-namespace detail {
-
-/// Takes what it is shown for its scores: (1, active).
-struct shown_scores {
-  void score(const attention_view& shown, std::span<float> out) const { std::ranges::copy(shown.head(0), out.begin()); }
-};
-
-/// The best `count` of the positions by these scores, the last position whatever its score; ascending.
-inline std::vector<position> best_positions(std::span<const position> positions, std::vector<float> scores, std::size_t count) {
-  scores.back() = std::numeric_limits<float>::infinity();
-  std::vector<std::uint32_t> indices(scores.size());
-  indices.resize(best(scores, count, indices));
-  std::vector<position> kept;
-  for (const std::uint32_t i : indices) kept.push_back(positions[i]);
-  return kept;
-}
-
-/// Of scores (from) those of some of the positions; empty where one is missing.
-inline std::vector<float> scores_at(std::span<const float> scores, std::span<const position> from, std::span<const position> wanted) {
+std::vector<float> scores_at(std::span<const float> scores, std::span<const position> from, std::span<const position> wanted) {
   std::vector<float> some;
   for (const position t : wanted) {
     const auto at = std::ranges::lower_bound(from, t);
@@ -120,18 +52,25 @@ inline std::vector<float> scores_at(std::span<const float> scores, std::span<con
   return some;
 }
 
-/// The layer nearest to this one, below `layers`, of two as near the lower, of which that is true; none: of no other.
-template <class Is>
-std::optional<layer_id> nearest_layer(layer_id layer, layer_id layers, const Is& is) {
-  for (layer_id distance = 1; distance < layers; ++distance) {
-    if (distance <= layer && is(layer - distance)) return layer - distance;
-    if (layer + distance < layers && is(layer + distance)) return layer + distance;
-  }
-  return std::nullopt;
+namespace {
+
+/// Takes what it is shown for its scores: (1, active).
+struct shown_scores {
+  void score(const attention_view& shown, std::span<float> out) const { std::ranges::copy(shown.head(0), out.begin()); }
+};
+
+/// The best `count` of the positions by these scores, the last position whatever its score; ascending.
+std::vector<position> best_positions(std::span<const position> positions, std::vector<float> scores, std::size_t count) {
+  scores.back() = std::numeric_limits<float>::infinity();
+  std::vector<std::uint32_t> indices(scores.size());
+  indices.resize(top_k{}.select({.scores = scores, .positions = positions, .keep = count}, indices));
+  std::vector<position> kept;
+  for (const std::uint32_t i : indices) kept.push_back(positions[i]);
+  return kept;
 }
 
 /// The tokens that a step can begin with: all but those dropped for good, and those lost before the first layer.
-inline std::size_t able(const frontier_table& tokens) {
+std::size_t able(const frontier_table& tokens) {
   std::size_t count = 0;
   for (position t = 0; t < tokens.known(); ++t) count += !tokens.gone(t) && !(tokens.lost(t) && tokens.frontier(t) == 0);
   return count;
@@ -148,7 +87,7 @@ struct expected_layer {
 };
 
 /// The nearest other layer whose scores keep just the tokens that entered layer `entered` of the step; none: no other layer's do.
-inline std::optional<layer_id> layer_that_keeps(const step_trace& step, layer_id entered, const scores_of_layer& scores) {
+std::optional<layer_id> layer_that_keeps(const step_trace& step, layer_id entered, const scores_of_layer& scores) {
   if (entered == 0) return std::nullopt;
   const std::vector<position>&from = step.layers[entered - 1].active, &kept = step.layers[entered].active;
   return nearest_layer(entered - 1, static_cast<layer_id>(step.layers.size()) - 1, [&](layer_id other) {
@@ -158,7 +97,7 @@ inline std::optional<layer_id> layer_that_keeps(const step_trace& step, layer_id
 }
 
 /// The difference of a layer's tokens from the plan, and its name; none where they are the same. `others`: see first_plan_difference.
-inline std::optional<plan_difference> difference_at(const step_trace& step, const expected_layer& expected, const scores_of_layer& others) {
+std::optional<plan_difference> difference_at(const step_trace& step, const expected_layer& expected, const scores_of_layer& others) {
   const layer_plan& plan = expected.plan;
   const layer_trace& seen = step.layers[plan.layer];
   plan_difference found{step.step, plan.layer, plan_fault::other_rows, {}, {}, std::numeric_limits<float>::quiet_NaN(), {}};
@@ -194,29 +133,21 @@ inline std::optional<plan_difference> difference_at(const step_trace& step, cons
   return std::nullopt;
 }
 
-}  // namespace detail
+}  // namespace
 
-/// The phase of a step of a trace, which does not say it: the prompt, and what comes several tokens at a time.
-constexpr phase phase_of(const step_trace& step) { return step.step == 0 || step.tokens.size() > 1 ? phase::prefill : phase::decode; }
-
-/// Drives a session of these parts by the scores, for a model of so many layers, and returns the first place where the trace is not what it
-/// plans; none: everywhere. A layer whose scores are not known, where they would be needed, ends the check: `checked` is then how many
-/// steps were held against the plan as a whole. `others`: scores of any layer, to tell whose they are where the choice is another one's.
-/// Each step is taken to have one output; see phase_of. Reports `error` where the trace is not whole (require_whole).
-inline std::optional<plan_difference> first_plan_difference(const std::vector<step_trace>& trace, policy_parts parts, layer_id layers,
-                                                            const scores_of_layer& scores, const scores_of_layer& others,
-                                                            std::size_t& checked) {
+std::optional<plan_difference> first_plan_difference(const std::vector<step_trace>& trace, policy_parts parts, layer_id layers,
+                                                     const scores_of_layer& scores, const scores_of_layer& others, std::size_t& checked) {
   require_whole(trace, layers);
-  if (parts.scorer.needs().kind != evidence_kind::none) parts.scorer = detail::shown_scores{};
+  if (parts.scorer.needs().kind != evidence_kind::none) parts.scorer = shown_scores{};
   any_session session = make_session(std::move(parts), {.layers = layers});
   checked = 0;
   for (const step_trace& s : trace) {
     auto step = session.begin({s.tokens.size(), phase_of(s)});
-    std::size_t before = detail::able(session.tokens());
+    std::size_t before = able(session.tokens());
     float margin = std::numeric_limits<float>::quiet_NaN();
     for (layer_id l = 0; l < layers; ++l) {
       const layer_plan& plan = step.enter(l);
-      if (auto found = detail::difference_at(s, {plan, session.tokens(), before}, others)) {
+      if (auto found = difference_at(s, {plan, session.tokens(), before}, others)) {
         found->margin = margin;
         return found;
       }
@@ -232,7 +163,7 @@ inline std::optional<plan_difference> first_plan_difference(const std::vector<st
   return std::nullopt;
 }
 
-inline std::string plan_difference::text() const {
+std::string plan_difference::text() const {
   std::string out = "step " + std::to_string(step) + ", layer " + std::to_string(layer) + ": " + std::string(name_of(fault)) + "\n";
   const auto line = [&](const std::vector<position>& p, const char* what) {
     if (!p.empty()) out += "  positions " + position_ranges(p, 12) + " (" + std::to_string(p.size()) + ") " + what + "\n";
@@ -260,9 +191,9 @@ inline std::string plan_difference::text() const {
       break;
   }
   if (scores_after) out += "  the scores after layer " + std::to_string(*scores_after) + " keep just these\n";
-  if (std::isfinite(margin)) out += "  margin of the choice by the scores: " + detail::brief(margin) + "\n";
+  if (std::isfinite(margin)) out += "  margin of the choice by the scores: " + brief(margin) + "\n";
   return out;
 }
 
-}  // namespace v0
+}  // namespace program
 }  // namespace lazyprune

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "engine/sessions.hpp"
+#include "models/sessions.hpp"
 
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/model/layers_of.hpp>

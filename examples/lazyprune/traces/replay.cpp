@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-#include "engine/replay.hpp"
+#include "traces/replay.hpp"
 
 #include <utility>
 
-#include <lazyprune/eval/trace_replay.hpp>
-#include <lazyprune/files/checkpoint.hpp>
-#include <lazyprune/files/checkpoint_weights.hpp>
-#include <lazyprune/files/trace_file.hpp>
-
+#include "models/loading.hpp"
 #include "terminal/progress.hpp"
+#include "traces/trace_replay.hpp"
+
+#include <lazyprune/files/trace_file.hpp>
+#include <lazyprune/model/layers_of.hpp>
 
 namespace lazyprune {
 namespace program {
@@ -20,7 +20,7 @@ replay_answer replay_against(const std::string& file, const opened_model& model,
   progress_bar bar("loading");
   load_options options{.as = dtype::f32, .progress = [&](std::size_t done, std::size_t of) { bar.show(done, of); }};
   faulty_reference backend;
-  const auto net = load_model(backend, model.files(), options);
+  const auto net = load_weights(backend, {.files = &model.files()}, options);
   try {
     const trace_verdict verdict = check_trace(net, trace, parts, force_plan, tolerance);
     return {verdict.alike(), "policy: " + parts.text + "\n" + verdict.text()};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include <lazyprune/eval/trace_check.hpp>
+#include "traces/trace_check.hpp"
 
 #include <doctest/doctest.h>
 
@@ -10,6 +10,7 @@
 namespace {
 
 using namespace lazyprune;
+using namespace lazyprune::program;
 using trace = std::vector<step_trace>;
 
 constexpr layer_id layers = 5;

@@ -1,36 +1,22 @@
 // SPDX-License-Identifier: MIT
-// Another engine's trace on the reference backend: its tokens, and where that is asked for its kept sets, go through a model of ours, which
-// yields the scores and logits that the engine should have had. Where logits differ, known faults are tried until one gives the engine's.
-#pragma once
+#include "traces/trace_replay.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
+#include <span>
+#include <string_view>
 
 #include <lazyprune/core/flag_text.hpp>
-#include <lazyprune/eval/faulty_reference.hpp>
-#include <lazyprune/eval/trace_check.hpp>
 #include <lazyprune/eval/trace_compare.hpp>
-#include <lazyprune/model/layers_of.hpp>
 #include <lazyprune/model/transformer.hpp>
 #include <lazyprune/policy/selector/top_k.hpp>
 #include <lazyprune/policy/store/keep_all.hpp>
+#include <lazyprune/registry/make_session.hpp>
 
 namespace lazyprune {
-inline namespace v0 {
-
-/// What the reference made of a trace.
-struct replayed_trace {
-  std::vector<step_trace> steps;  // with logits, and the policy's scores of every layer but the last
-  /// The step and layer at which the session cannot plan what the trace says; none: it went to its end.
-  std::optional<std::pair<std::size_t, layer_id>> stopped{};
-};
-
-namespace detail {
+namespace program {
+namespace {
 
 /// What a replay notes of its policy, and what it is made to keep.
 struct replay_log {
@@ -101,15 +87,13 @@ class replay_watch final : public step_observer {
   std::optional<layer_id> parted_;
 };
 
-}  // namespace detail
+}  // namespace
 
-/// Feeds the trace's tokens through the model: under the policy of these parts, or with `forced` keeping what the trace kept, as far as a
-/// session can. Throws `error` where a token is none of the model's, or the trace not whole.
-inline replayed_trace replay(const model<faulty_reference>& net, const std::vector<step_trace>& trace, policy_parts parts, bool forced,
-                             hidden_fault fault = hidden_fault::none) {
+replayed_trace replay(const model<faulty_reference>& net, const std::vector<step_trace>& trace, policy_parts parts, bool forced,
+                      hidden_fault fault) {
   const auto layers = static_cast<layer_id>(net.config.layers);
   require_whole(trace, layers);
-  const auto log = std::make_shared<detail::replay_log>();
+  const auto log = std::make_shared<replay_log>();
   if (forced) {
     log->forced = &trace;
     parts.selector = top_k{};
@@ -117,11 +101,11 @@ inline replayed_trace replay(const model<faulty_reference>& net, const std::vect
     parts.keep_first = parts.keep_last = 0;
     parts.keep = {};
   }
-  any_schedule schedule = detail::whole_schedule(parts);
-  parts.schedule = detail::watched_schedule(std::move(schedule), log);
+  any_schedule schedule = whole_schedule(parts);
+  parts.schedule = watched_schedule(std::move(schedule), log);
   parts.when = pruned_steps::all;
   parts.least_tokens = 0;
-  parts.scorer = detail::watched_scorer(std::move(parts.scorer), log);
+  parts.scorer = watched_scorer(std::move(parts.scorer), log);
 
   faulty_reference backend;
   backend.now->fault = fault;
@@ -142,7 +126,7 @@ inline replayed_trace replay(const model<faulty_reference>& net, const std::vect
     view.aside.clear();
     for (position t = 0; t < text.known(); ++t)
       if (text.session().tokens().stored(t)) view.aside.push_back(t);
-    detail::replay_watch watch(view, forced ? &s : nullptr);
+    replay_watch watch(view, forced ? &s : nullptr);
     step_observers both{&watch, &record};
     const sequence_step<faulty_reference> step{text, s.tokens, phase_of(s), 1, &both};
     const bool whole = forward(work, step);
@@ -158,10 +142,10 @@ inline replayed_trace replay(const model<faulty_reference>& net, const std::vect
   return result;
 }
 
-namespace detail {
+namespace {
 
 /// The largest difference of two scores, over the largest of `b`, and where it is.
-inline std::pair<double, std::size_t> scores_apart(std::span<const float> a, std::span<const float> b) {
+std::pair<double, std::size_t> scores_apart(std::span<const float> a, std::span<const float> b) {
   double most = 0, largest = 0;
   std::size_t at = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -175,8 +159,8 @@ inline std::pair<double, std::size_t> scores_apart(std::span<const float> a, std
 }
 
 /// The fault that gives the trace's logits from this step on, for most steps; none that is known: where none gives this step's.
-inline hidden_fault cause_of(const model<faulty_reference>& net, const std::vector<step_trace>& trace, const policy_parts& parts,
-                             std::size_t first, double tolerance) {
+hidden_fault cause_of(const model<faulty_reference>& net, const std::vector<step_trace>& trace, const policy_parts& parts,
+                      std::size_t first, double tolerance) {
   hidden_fault cause = hidden_fault::none;
   std::size_t most = 0;
   for (const hidden_fault fault : hidden_faults) {
@@ -190,42 +174,10 @@ inline hidden_fault cause_of(const model<faulty_reference>& net, const std::vect
   return cause;
 }
 
-}  // namespace detail
+}  // namespace
 
-/// What the reference says of another engine's trace.
-struct trace_verdict {
-  std::size_t steps = 0;                       // of the trace
-  bool forced = false;                         // its kept sets were kept
-  std::size_t by_trace = 0;                    // layers of steps whose selection was held against the trace's scores
-  std::size_t by_reference = 0;                // those where it has none: against the reference's
-  std::size_t selected = 0;                    // steps whose selection was held against scores, and followed from them
-  std::optional<plan_difference> selection{};  // where it first does not
-  std::size_t scored = 0;                      // layers of steps whose scores were held against the reference's
-  struct other_scores {
-    std::size_t step;
-    layer_id layer;
-    position token;                    // whose scores are furthest apart
-    double most;                       // their difference, over the largest score
-    std::optional<layer_id> are_of{};  // the layer whose they are
-  };
-  std::optional<other_scores> scores{};  // where they are first others
-  std::size_t with_logits = 0;           // steps whose logits were compared
-  double most = 0;                       // difference of a logit, before `logits`
-  double tolerance = 0;
-  std::optional<std::pair<std::size_t, double>> logits{};  // the first step whose logits do not follow from its plan, and by how much
-  hidden_fault cause = hidden_fault::none;                 // that explains them
-
-  bool alike() const { return !selection && !scores && !logits && selected == steps; }
-  /// A few lines for people, the last one ended.
-  std::string text() const;
-};
-
-/// Holds a trace against the reference: is its selection what its scores imply (or, where it has none, the reference's), are its scores the
-/// reference's, do its logits follow from its plan, and where they first do not. With `forced` the reference keeps what the trace keeps, so
-/// that each step is judged by itself; else it goes its own way, and logits are compared up to where the two part. Where logits do not
-/// follow, the trace is replayed once for each of `hidden_faults`.
-inline trace_verdict check_trace(const model<faulty_reference>& net, const std::vector<step_trace>& trace, const policy_parts& parts,
-                                 bool forced, double tolerance = 1e-4) {
+trace_verdict check_trace(const model<faulty_reference>& net, const std::vector<step_trace>& trace, const policy_parts& parts, bool forced,
+                          double tolerance) {
   const auto layers = static_cast<layer_id>(net.config.layers);
   const replayed_trace ours = replay(net, trace, parts, forced);
   trace_verdict verdict{.steps = trace.size(), .forced = forced, .tolerance = tolerance};
@@ -255,13 +207,13 @@ inline trace_verdict check_trace(const model<faulty_reference>& net, const std::
       if (theirs.empty() || expected.size() != theirs.size() || !same_plan(trace[s], ours.steps[s], l + 1)) continue;
       constexpr double as_floats = 1e-3;  // of an engine that computes in bf16 or float
       ++verdict.scored;
-      const auto [most, at] = detail::scores_apart(theirs, expected);
+      const auto [most, at] = scores_apart(theirs, expected);
       if (most <= as_floats) continue;
       verdict.scores = {s, l, trace[s].layers[l].active[at], most, {}};
-      verdict.scores->are_of = detail::nearest_layer(l, layers - 1, [&](layer_id other) {
+      verdict.scores->are_of = nearest_layer(l, layers - 1, [&](layer_id other) {
         const auto& active = trace[s].layers;
-        const std::vector<float> some = detail::scores_at(reference_scores(s, other), active[other].active, active[l].active);
-        return some.size() == theirs.size() && detail::scores_apart(theirs, some).first <= as_floats;
+        const std::vector<float> some = scores_at(reference_scores(s, other), active[other].active, active[l].active);
+        return some.size() == theirs.size() && scores_apart(theirs, some).first <= as_floats;
       });
     }
     if (!same_plan(trace[s], ours.steps[s], layers)) break;
@@ -269,20 +221,19 @@ inline trace_verdict check_trace(const model<faulty_reference>& net, const std::
     if (a.empty()) continue;
     if (a.size() != b.size()) throw error("trace", "logits", std::to_string(b.size()) + " as in the model", std::to_string(a.size()));
     ++verdict.with_logits;
-    const double apart = detail::logits_apart(trace[s], ours.steps[s]);
+    const double apart = logits_apart(trace[s], ours.steps[s]);
     if (apart <= tolerance) {
       verdict.most = std::max(verdict.most, apart);
       continue;
     }
     verdict.logits = {s, apart};
-    verdict.cause = detail::cause_of(net, trace, parts, s, tolerance);
+    verdict.cause = cause_of(net, trace, parts, s, tolerance);
     break;
   }
   return verdict;
 }
 
-inline std::string trace_verdict::text() const {
-  using detail::brief;
+std::string trace_verdict::text() const {
   std::string out = alike() ? "alike\n" : "different\n";
   const std::string whose = by_trace > 0 ? "the trace's scores" : "the reference's scores";
   const std::string mixed = by_trace > 0 && by_reference > 0
@@ -320,5 +271,5 @@ inline std::string trace_verdict::text() const {
   return out;
 }
 
-}  // namespace v0
+}  // namespace program
 }  // namespace lazyprune

@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: MIT
-#include "engine/model_choice.hpp"
+#include "models/model_choice.hpp"
 
 #include <cstdlib>
 #include <system_error>
 #include <utility>
 
-#include "engine/known_stages.hpp"
+#include "models/known_stages.hpp"
 
 #include <lazyprune/files/checkpoint.hpp>
 #include <lazyprune/model/layers_of.hpp>
 #include <lazyprune/policy/presets.hpp>
-#ifdef LAZYPRUNE_HAVE_UNICODE
-#include <lazyprune/text/model_tokenizer.hpp>
-#include <lazyprune/text/unicode/installed.hpp>
-#endif
 
 namespace lazyprune {
 namespace program {
@@ -89,21 +85,16 @@ std::optional<dtype> opened_model::loaded_type(std::string_view tensor) const {
   return type == "F32" ? dtype::f32 : type == "F16" ? dtype::f16 : dtype::bf16;
 }
 
-std::optional<tokenizer> opened_model::load_tokenizer() const { return find_tokenizer(*files_, known_characters()); }
+std::optional<std::string> opened_model::pre_tokenizer() const {
+  const auto name = files_->gguf() ? files_->gguf()->find("tokenizer.ggml.pre") : std::nullopt;
+  return name && name->is_string() ? std::optional(std::string(name->string())) : std::nullopt;
+}
 
 std::size_t opened_model::context(std::size_t asked) const {
   const std::size_t most = config().max_positions;
   if (asked > most)
     throw error("--ctx-size", "", "at most the model's " + std::to_string(most), std::to_string(asked), error_code::no_room);
   return asked > 0 ? asked : most;
-}
-
-const unicode* known_characters() {
-#ifdef LAZYPRUNE_HAVE_UNICODE
-  return &installed_unicode();
-#else
-  return nullptr;
-#endif
 }
 
 std::string model_name(const std::filesystem::path& path) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "engine/known_stages.hpp"
+#include "models/known_stages.hpp"
 
 namespace lazyprune {
 namespace program {

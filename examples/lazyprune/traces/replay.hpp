@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "engine/model_choice.hpp"
+#include "models/model_choice.hpp"
 
 #include <lazyprune/registry/policy_spec.hpp>
 

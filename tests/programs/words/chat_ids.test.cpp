@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "engine/chat_ids.hpp"
+#include "words/chat_ids.hpp"
 
 #include <doctest/doctest.h>
 

@@ -11,7 +11,7 @@
 #include <lazyprune/backend/reference.hpp>
 
 namespace lazyprune {
-inline namespace v0 {
+namespace program {
 
 /// Faults that a plan does not show, and logits do.
 enum class hidden_fault : std::uint8_t {
@@ -118,5 +118,5 @@ class faulty_reference : public reference<double> {
 };
 static_assert(tensor_backend<faulty_reference>);
 
-}  // namespace v0
+}  // namespace program
 }  // namespace lazyprune

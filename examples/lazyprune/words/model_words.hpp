@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "engine/model_choice.hpp"
+#include "models/model_choice.hpp"
 
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/core/types.hpp>

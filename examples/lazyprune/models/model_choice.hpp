@@ -19,8 +19,6 @@
 namespace lazyprune {
 inline namespace v0 {
 class checkpoint;
-class tokenizer;
-class unicode;
 struct model_config;
 enum class dtype : std::uint8_t;
 }  // namespace v0
@@ -70,8 +68,8 @@ class opened_model {
   /// The type in which a tensor is loaded unless another is asked for; none where its files have no such tensor.
   std::optional<dtype> loaded_type(std::string_view tensor) const;
 
-  /// Its tokenizer; none where it has none. Throws `error` where it cannot be used.
-  std::optional<tokenizer> load_tokenizer() const;
+  /// The name of a GGUF file's way to split text; none where it has none.
+  std::optional<std::string> pre_tokenizer() const;
 
   /// The longest sequence: what was asked for, or with 0 the model's limit. Throws `error` where that is shorter.
   std::size_t context(std::size_t asked) const;
@@ -81,9 +79,6 @@ class opened_model {
 
   std::shared_ptr<const checkpoint> files_;
 };
-
-/// Unicode's tables, which many a tokenizer.json needs; null where the program was built without the libraries that have them.
-const unicode* known_characters();
 
 /// What people call a model: the bundled one by its name, any other by its folder's, or by its file's without .gguf.
 std::string model_name(const std::filesystem::path& path);

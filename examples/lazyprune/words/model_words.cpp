@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "engine/model_words.hpp"
+#include "words/model_words.hpp"
 
 #include <cstdlib>
 #include <filesystem>
@@ -14,9 +14,24 @@
 #include <lazyprune/files/model_folder.hpp>
 #include <lazyprune/files/read_to_end.hpp>
 #include <lazyprune/text/model_tokenizer.hpp>
+#ifdef LAZYPRUNE_HAVE_UNICODE
+#include <lazyprune/text/unicode/installed.hpp>
+#endif
 
 namespace lazyprune {
 namespace program {
+namespace {
+
+/// Unicode's tables, which many a tokenizer.json needs; null where the program was built without the libraries that have them.
+const unicode* known_characters() {
+#ifdef LAZYPRUNE_HAVE_UNICODE
+  return &installed_unicode();
+#else
+  return nullptr;
+#endif
+}
+
+}  // namespace
 
 /// Where to look for both.
 struct model_words::source {
@@ -32,7 +47,7 @@ struct model_words::source {
 
   std::optional<tokenizer> tokens() const {
     if (is_template) return std::nullopt;
-    return model ? model->load_tokenizer() : load_tokenizer(path, known_characters());
+    return model ? find_tokenizer(model->files(), known_characters()) : load_tokenizer(path, known_characters());
   }
 
   std::optional<model_chat> chat() const {

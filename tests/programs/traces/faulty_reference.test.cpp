@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 // What each fault does to an operation; what it does to a whole model is in trace_replay.test.cpp.
-#include <lazyprune/eval/faulty_reference.hpp>
+#include "traces/faulty_reference.hpp"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 
 using namespace lazyprune;
+using namespace lazyprune::program;
 
 namespace {
 

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+#include "engine/cpu_engine.hpp"
+
+#include <lazyprune/backend/cpu.hpp>
+#include <lazyprune/backend/cpu/ceilings.hpp>
+
+#include "engine/loaded_engine.hpp"
+
+namespace lazyprune {
+namespace program {
+namespace {
+
+class cpu_engine final : public loaded_engine<cpu> {
+ public:
+  using loaded_engine::loaded_engine;
+
+  std::size_t kv_row_bytes() const override { return packed_kv::slot_bytes(config().n_kv_heads, config().head_dim, how().kv); }
+
+  /// Measured now.
+  std::optional<peak_rates> peaks() const override {
+    constexpr std::size_t more_than_caches = std::size_t{512} << 20;
+    const isa path = cpu(how()).instructions();
+    const ceilings here(threads());
+    return peak_rates{instruction(path, weight_type()), here.arithmetic(path, weight_type()), here.reading(more_than_caches)};
+  }
+
+ private:
+  static std::string_view instruction(isa path, dtype weights) {
+    if (path == isa::portable) return "128-bit multiply and add";
+    if (path == isa::avx2) return "256-bit FMA";
+    if (path == isa::avx512 || weights == dtype::f32) return "512-bit FMA";
+    return path == isa::amx ? "TDPBF16PS" : "VDPBF16PS";
+  }
+};
+
+/// Throws `error` where it does not fit: a config may have any numbers.
+std::size_t product(std::initializer_list<std::size_t> factors) {
+  std::size_t result = 1;
+  for (const std::size_t factor : factors)
+    if (__builtin_mul_overflow(result, factor, &result))
+      throw error("config.json", "", "sizes whose memory can be counted", "too large ones");
+  return result;
+}
+
+}  // namespace
+
+context_memory memory_of(const model_config& config, bool bf16, std::size_t context) {
+  const dtype type = bf16 ? dtype::bf16 : dtype::f32;
+  product({2, packed_kv::block_slots, config.n_kv_heads, config.head_dim + 31, sizeof(float)});  // of a block: it must fit
+  context_memory memory{};
+  memory.kv_row = packed_kv::slot_bytes(config.n_kv_heads, config.head_dim, type);
+  memory.kv_token = product({config.layers, memory.kv_row});
+  memory.kv = product({context, memory.kv_token});
+  memory.stored_row = product({config.hidden, size_of(type)});
+  return memory;
+}
+
+std::unique_ptr<engine> load_cpu_engine(const execution& how, const load_options& options, const weights_source& from) {
+  return std::make_unique<cpu_engine>(how, options, from);
+}
+
+}  // namespace program
+}  // namespace lazyprune
