@@ -272,7 +272,7 @@ def repeat_lines(r, size, depth):
 @dataclass(frozen=True)
 class Task:
     make: object
-    room: int  # of the answer, in tokens: what include/lazyprune/eval/tasks.hpp says
+    room: int  # of the answer, in tokens: as eval/tasks.hpp and the program's questions/known_tasks.hpp say
 
 
 def tasks_for(tokens):

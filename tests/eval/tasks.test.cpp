@@ -83,16 +83,6 @@ TEST_CASE("RULER's tasks") {
   }
 }
 
-TEST_CASE("quotes are asked for and scored as RULER does it") {
-  for (const auto& [name, tokens] : {std::pair{"quote_sentence", 64u}, {"repeat_lines", 96u}}) {
-    const eval_task* task = find_task(name);
-    REQUIRE(task);
-    CHECK(task->max_new == tokens);
-    CHECK(name_of(task->metric) == "string_match_all");
-    CHECK(task->prompt == "{input}");
-  }
-}
-
 TEST_CASE("names are different, and unknown ones unknown") {
   std::set<std::string_view> names;
   const auto add = [&](const auto& tasks) {
@@ -103,8 +93,6 @@ TEST_CASE("names are different, and unknown ones unknown") {
   };
   add(longbench_tasks);
   add(ruler_tasks);
-  add(pocket_tasks);
-  add(quote_tasks);
-  CHECK(names.size() == 43);
+  CHECK(names.size() == 34);
   for (const std::string_view name : {"", "_e", "qasper_e_e", "vt_e", "Qasper", "pocket"}) CHECK_FALSE(find_task(name));
 }

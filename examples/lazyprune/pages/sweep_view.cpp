@@ -3,10 +3,10 @@
 
 #include <functional>
 
+#include "questions/known_tasks.hpp"
 #include "tables/number_text.hpp"
 
 #include <lazyprune/core/error.hpp>
-#include <lazyprune/eval/tasks.hpp>
 
 namespace lazyprune {
 namespace program {
@@ -47,7 +47,7 @@ sweep_view::sweep_view(const sweep_table& t) : table(t) {
   }
   std::ranges::sort(budgets, std::greater{});
   for (const std::string& task : tasks) {
-    const eval_task* known = find_task(task);
+    const eval_task* known = find_known_task(task);
     const std::string name(known ? known->group : std::string_view(task));
     const auto found = std::ranges::find(groups, name, &group::name);
     (found != groups.end() ? *found : groups.emplace_back(group{name, {}})).tasks.push_back(task);

@@ -8,10 +8,10 @@
 #include <string_view>
 #include <utility>
 
+#include "questions/known_tasks.hpp"
 #include "terminal/columns.hpp"
 
 #include <lazyprune/eval/records.hpp>
-#include <lazyprune/eval/tasks.hpp>
 
 namespace lazyprune {
 namespace program {
@@ -49,14 +49,14 @@ std::string stem_of(const std::string& file) { return std::filesystem::path(file
 
 /// The task of that name. Throws `error` where there is none.
 const eval_task& task_named(const std::string& name) {
-  if (const eval_task* task = find_task(name)) return *task;
+  if (const eval_task* task = find_known_task(name)) return *task;
   throw error("--task", "", task_names, name);
 }
 
 /// The task that the file is named after, its ending apart, as benchmarks name their files. Throws `error` where there is none of that
 /// name.
 const eval_task& task_of_file(const std::string& file) {
-  if (const eval_task* task = find_task(stem_of(file))) return *task;
+  if (const eval_task* task = find_known_task(stem_of(file))) return *task;
   throw error("--task", "", task_names, "none, and none is called " + stem_of(file) + ", as the data are");
 }
 
@@ -73,7 +73,7 @@ void check_scorable(const eval_task& task, const eval_sample& sample, const json
 /// a bad line.
 std::vector<question> questions_of(const std::string& file, const question_flags& flags) {
   const auto task_of = [&](const eval_sample& sample) {
-    return !flags.task.empty() ? &task_named(flags.task) : find_task(sample.dataset.empty() ? stem_of(file) : sample.dataset);
+    return !flags.task.empty() ? &task_named(flags.task) : find_known_task(sample.dataset.empty() ? stem_of(file) : sample.dataset);
   };
   const auto check = [&](const eval_sample& sample, const json_value& record) {
     const eval_task* task = task_of(sample);

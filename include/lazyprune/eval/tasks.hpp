@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The tasks that are known by name: LongBench's 21 data sets (https://github.com/THUDM/LongBench, config/ and eval.py: prompts to the
-// letter, slips included), RULER's 13 tasks (https://github.com/NVIDIA/RULER, scripts/), the pocket model's seven, and two
-// that ask for quotes.
+// letter, slips included) and RULER's 13 tasks (https://github.com/NVIDIA/RULER, scripts/).
 #pragma once
 
 #include <array>
@@ -28,11 +27,6 @@ Answer:)";
 // A RULER sample brings its prompt whole; the beginning of the answer, which may stand apart in it, follows it (read_samples).
 constexpr eval_task ruler_task(std::string_view name, std::size_t max_new, eval_metric metric = eval_metric::string_match_all) {
   return {name, "RULER", "{input}", max_new, metric};
-}
-
-// Prompts of the pocket model are the document, a space, the beginning of the answer; the answer ends at a full stop.
-constexpr eval_task pocket_task(std::string_view name, std::string_view group) {
-  return {name, group, "{context} {input}", 32, eval_metric::exact_match, false, false, " ."};
 }
 
 }  // namespace detail
@@ -215,22 +209,6 @@ inline constexpr std::array<eval_task, 13> ruler_tasks{{
     detail::ruler_task("qa_2", 32, eval_metric::string_match_part),
 }};
 
-inline constexpr std::array<eval_task, 7> pocket_tasks{{
-    detail::pocket_task("pocket_single_doc_qa", "Single-Doc QA"),
-    detail::pocket_task("pocket_multi_doc_qa", "Multi-Doc QA"),
-    detail::pocket_task("pocket_summarization", "Summarization"),
-    detail::pocket_task("pocket_few_shot", "Few-shot"),
-    detail::pocket_task("pocket_passage_retrieval", "Synthetic"),
-    detail::pocket_task("pocket_code_completion", "Code"),
-    detail::pocket_task("pocket_profile", "Multi-fact"),
-}};
-
-// Samples in RULER's form (bench/smollm2) that ask for a part of the text word for word: nothing of it may be missing.
-inline constexpr std::array<eval_task, 2> quote_tasks{{
-    {"quote_sentence", "Quotes", "{input}", 64, eval_metric::string_match_all},
-    {"repeat_lines", "Quotes", "{input}", 96, eval_metric::string_match_all},
-}};
-
 /// The task of that name; null where there is none. LongBench's names with the _e of LongBench-E mean the same tasks.
 constexpr const eval_task* find_task(std::string_view name) {
   const auto find = [&](const auto& tasks, std::string_view wanted) -> const eval_task* {
@@ -239,8 +217,6 @@ constexpr const eval_task* find_task(std::string_view name) {
     return nullptr;
   };
   if (const eval_task* task = find(ruler_tasks, name)) return task;
-  if (const eval_task* task = find(pocket_tasks, name)) return task;
-  if (const eval_task* task = find(quote_tasks, name)) return task;
   return find(longbench_tasks, name.ends_with("_e") ? name.substr(0, name.size() - 2) : name);
 }
 

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+// The tasks that flags and data can name: LongBench's and RULER's, and those of this program, the pocket model's seven and two that ask for
+// quotes.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include <lazyprune/eval/tasks.hpp>
+
+namespace lazyprune {
+namespace program {
+
+/// A prompt of the pocket model is the document, a space, and the beginning of the answer. The answer ends at a full stop.
+constexpr eval_task pocket_task(std::string_view name, std::string_view group) {
+  return {name, group, "{context} {input}", 32, eval_metric::exact_match, false, false, " ."};
+}
+
+inline constexpr std::array<eval_task, 7> pocket_tasks{{
+    pocket_task("pocket_single_doc_qa", "Single-Doc QA"),
+    pocket_task("pocket_multi_doc_qa", "Multi-Doc QA"),
+    pocket_task("pocket_summarization", "Summarization"),
+    pocket_task("pocket_few_shot", "Few-shot"),
+    pocket_task("pocket_passage_retrieval", "Synthetic"),
+    pocket_task("pocket_code_completion", "Code"),
+    pocket_task("pocket_profile", "Multi-fact"),
+}};
+
+// Samples in RULER's form (bench/smollm2) that ask for a part of the text word for word: nothing of it may be missing.
+inline constexpr std::array<eval_task, 2> quote_tasks{{
+    {"quote_sentence", "Quotes", "{input}", 64, eval_metric::string_match_all},
+    {"repeat_lines", "Quotes", "{input}", 96, eval_metric::string_match_all},
+}};
+
+/// The task of that name, the program's own or a benchmark's (lazyprune::find_task); null where there is none.
+constexpr const eval_task* find_known_task(std::string_view name) {
+  for (const eval_task& task : pocket_tasks)
+    if (task.name == name) return &task;
+  for (const eval_task& task : quote_tasks)
+    if (task.name == name) return &task;
+  return find_task(name);
+}
+
+}  // namespace program
+}  // namespace lazyprune
