@@ -11,7 +11,7 @@
 #include <lazyprune/backend/cpu/stored_activations.hpp>
 #include <lazyprune/backend/cpu/task_queue.hpp>
 #include <lazyprune/backend/execution.hpp>
-#include <lazyprune/backend/host.hpp>
+#include <lazyprune/backend/host/host_backend.hpp>
 
 namespace lazyprune {
 inline namespace v0 {

@@ -22,7 +22,10 @@
 #include <lazyprune/backend/cuda/stored_rows.hpp>
 #include <lazyprune/backend/cuda/weights.hpp>
 #include <lazyprune/backend/execution.hpp>
-#include <lazyprune/backend/host.hpp>
+#include <lazyprune/backend/host/host_parameters.hpp>
+#include <lazyprune/backend/host/host_rope_table.hpp>
+#include <lazyprune/backend/memory/row_buffer.hpp>
+#include <lazyprune/backend/packing_checks.hpp>
 #include <lazyprune/backend/tensor_backend.hpp>
 
 namespace lazyprune {

@@ -5,7 +5,8 @@
 #include <numbers>
 
 #include <lazyprune/backend/execution.hpp>
-#include <lazyprune/backend/host.hpp>
+#include <lazyprune/backend/host/host_backend.hpp>
+#include <lazyprune/backend/packing_checks.hpp>
 
 namespace lazyprune {
 inline namespace v0 {

@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include <lazyprune/backend/host.hpp>
+#include <lazyprune/backend/memory/shared_array.hpp>
 
 #include <tested_device.hpp>
 

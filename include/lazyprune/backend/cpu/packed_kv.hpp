@@ -12,7 +12,8 @@
 
 #include <lazyprune/backend/cpu/kernels/product_kernel.hpp>
 #include <lazyprune/backend/cpu/parallel.hpp>
-#include <lazyprune/backend/host.hpp>
+#include <lazyprune/backend/memory/block_pool.hpp>
+#include <lazyprune/backend/tensor_backend.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
@@ -160,7 +161,7 @@ class packed_kv {
   std::size_t size_ = 0;
   std::size_t written_ = 0;  // the slots up to here have held something since their block was wiped, if they are more than size_
   std::vector<shared_array<std::byte>> blocks_;  // (kv_heads, keys and values)
-  spare_blocks<std::byte> spare_;
+  block_pool<std::byte> spare_;
 };
 
 }  // namespace v0

@@ -20,8 +20,8 @@
 #include <lazyprune/backend/cpu/kernels/convert.hpp>
 #include <lazyprune/backend/cpu/kernels/product_kernel.hpp>
 #include <lazyprune/backend/cpu/task_queue.hpp>
-#include <lazyprune/backend/host.hpp>
 #include <lazyprune/backend/large_array.hpp>
+#include <lazyprune/backend/packing_checks.hpp>
 
 namespace lazyprune {
 inline namespace v0 {

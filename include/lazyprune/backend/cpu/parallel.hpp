@@ -8,7 +8,7 @@
 #include <omp.h>
 #endif
 
-#include <lazyprune/backend/host.hpp>
+#include <lazyprune/backend/memory/aligned_array.hpp>
 
 namespace lazyprune {
 inline namespace v0 {

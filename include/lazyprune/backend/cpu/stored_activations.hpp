@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include <lazyprune/backend/cpu/kernels/convert.hpp>
-#include <lazyprune/backend/host.hpp>
+#include <lazyprune/backend/memory/typed_rows.hpp>
 
 namespace lazyprune {
 inline namespace v0 {

@@ -9,7 +9,8 @@
 #include <vector>
 
 #include <lazyprune/backend/cuda/memory.hpp>
-#include <lazyprune/backend/host.hpp>
+#include <lazyprune/backend/memory/block_pool.hpp>
+#include <lazyprune/backend/tensor.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
@@ -73,7 +74,7 @@ class stored_kv {
   std::size_t size_ = 0;
   dtype type_ = dtype::f32;
   std::vector<shared_array<std::byte, memory>> blocks_;
-  spare_blocks<std::byte, memory> spare_;
+  block_pool<std::byte, memory> spare_;
 };
 
 }  // namespace device

@@ -5,7 +5,7 @@
 #include <cstddef>
 
 #include <lazyprune/backend/cuda/memory.hpp>
-#include <lazyprune/backend/host.hpp>
+#include <lazyprune/backend/memory/typed_rows.hpp>
 
 namespace lazyprune {
 inline namespace v0 {

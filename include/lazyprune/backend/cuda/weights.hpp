@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <lazyprune/backend/cuda/memory.hpp>
-#include <lazyprune/backend/host.hpp>
+#include <lazyprune/backend/packing_checks.hpp>
 #include <lazyprune/backend/tensor.hpp>
 
 namespace lazyprune {

@@ -13,7 +13,7 @@
 
 #include <backend/samples.hpp>
 #include <lazyprune/backend/cpu/isa.hpp>
-#include <lazyprune/backend/host.hpp>
+#include <lazyprune/backend/memory/aligned_array.hpp>
 #include <skip.hpp>
 
 namespace lazyprune_test {

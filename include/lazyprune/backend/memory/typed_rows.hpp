@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+// Rows by slot, in f32 or bf16.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include <lazyprune/backend/memory/slot_blocks.hpp>
+#include <lazyprune/backend/tensor.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+
+/// Rows (slots, columns) in f32 or bf16. The backend rounds and reads the numbers. Copies share memory until one of them writes. `Memory`
+/// is as aligned_array<std::byte> is.
+template <class Memory = aligned_array<std::byte>>
+class typed_rows {
+ public:
+  explicit typed_rows(std::size_t columns) : columns_(columns), blocks_(columns * size_of(dtype::f32)) {}
+
+  std::size_t columns() const { return columns_; }
+  dtype type() const { return type_; }                 // f32 or bf16
+  std::size_t size() const { return blocks_.size(); }  // slots in use
+  std::size_t bytes() const { return blocks_.bytes(); }
+
+  /// Room for these slots. An empty store takes the type `as`, f32 or bf16; any other keeps its type.
+  void reserve(std::span<const std::uint32_t> slots, dtype as) {
+    take_type(as);
+    blocks_.reserve(slots);
+  }
+
+  /// Allocates memory for the slots below `count`, which will have the type `as`. It stays allocated when no slot is in use.
+  void hold(std::size_t count, dtype as) {
+    take_type(as);
+    blocks_.hold(count);
+  }
+
+  /// The memory of a slot in use.
+  const void* row(std::size_t slot) const { return blocks_.row(slot); }
+  /// To be written. Call `reserve` for the slot first, and again after this was copied.
+  void* row(std::size_t slot) { return blocks_.row(slot); }
+
+  void release(std::span<const std::uint32_t> slots) noexcept { blocks_.release(slots); }
+  template <class Visit>
+  void retain(Visit&& visit) noexcept {
+    blocks_.retain(visit);
+  }
+
+ private:
+  void take_type(dtype as) {
+    if (blocks_.size() > 0 || as == type_) return;
+    blocks_ = slot_blocks<std::byte, Memory>(columns_ * size_of(as));
+    type_ = as;
+  }
+
+  std::size_t columns_;
+  dtype type_ = dtype::f32;
+  slot_blocks<std::byte, Memory> blocks_;
+};
+
+}  // namespace v0
+}  // namespace lazyprune

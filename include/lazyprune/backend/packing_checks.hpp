@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+// Checks of weights that a backend is to pack.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include <lazyprune/backend/tensor.hpp>
+#include <lazyprune/core/error.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+
+namespace detail {
+
+/// The outputs of all parts together. Throws `error` unless all parts have the same inputs and `as` is f32 or bf16.
+inline std::size_t stacked_outputs(std::span<const tensor> parts, dtype as) {
+  if (as == dtype::f16) throw error("", "pack", "f32 or bf16", name_of(as));
+  if (parts.empty()) throw error("", "pack", "one part at least", "none");
+  std::size_t outputs = 0;
+  for (const tensor& part : parts) {
+    if (part.columns != parts[0].columns)
+      throw error("", "pack", std::to_string(parts[0].columns) + " inputs in every part", std::to_string(part.columns));
+    outputs += part.rows;
+  }
+  return outputs;
+}
+
+/// Throws `error` unless `gate` and `up` have equally many rows.
+inline void check_gated(const tensor& gate, const tensor& up) {
+  if (gate.rows != up.rows) throw error("", "pack_gated", std::to_string(gate.rows) + " rows of up", std::to_string(up.rows));
+}
+
+}  // namespace detail
+
+}  // namespace v0
+}  // namespace lazyprune
