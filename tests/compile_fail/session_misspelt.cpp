@@ -1,16 +1,25 @@
 // SPDX-License-Identifier: MIT
 // error: Scorer needs: void score(const attention_view&, std::span<float>) const
-// A session of it, typed and erased, has no more to say.
+// Sessions of parts that are not policies, typed and erased, have no more to say.
 #include <lazyprune/session/any_session.hpp>
 
 #include "parts.hpp"
 
-struct mine {
+struct scorer {
   void MEMBER(score, scores)(const attention_view&, std::span<float>) const {}
 };
+struct schedule {
+  std::size_t MEMBER(keep, keeps)(const layer_context& c) const { return c.active; }
+};
+struct selector {
+  std::size_t MEMBER(select, choose)(const candidates& c, std::span<std::uint32_t>) const { return c.keep; }
+};
+struct store {
+  std::size_t MEMBER(admit, accept)(const stored_rows&, std::span<std::uint32_t>) const { return 0; }
+};
 
-void drives() {
-  const policy p{mine{}, right_schedule{}, right_selector{}, right_store{}};
+template <class Policy>
+void drive(const Policy& p) {
   session typed{p, {.layers = 2}};
   any_session erased{p, {.layers = 2}};
   auto step = typed.begin({.tokens = 1});
@@ -18,4 +27,11 @@ void drives() {
   step.enter(0);
   step.leave();
   step.finish();
+}
+
+void drive_all() {
+  drive(policy{scorer{}, right_schedule{}, right_selector{}, right_store{}});
+  drive(policy{right_scorer{}, schedule{}, right_selector{}, right_store{}});
+  drive(policy{right_scorer{}, right_schedule{}, selector{}, right_store{}});
+  drive(policy{right_scorer{}, right_schedule{}, right_selector{}, store{}});
 }

@@ -27,14 +27,6 @@
 namespace lazyprune {
 inline namespace v0 {
 
-namespace detail {
-
-/// What policy's sentences ask for.
-template <class Scorer, class Schedule, class Selector, class Store>
-concept whole_policy = importance_scorer<Scorer> && any_kind_of_schedule<Schedule> && token_selector<Selector> && aux_store<Store>;
-
-}  // namespace detail
-
 /// A policy's session. Between steps it can be copied: the copy goes on as the session would. A step costs no more than a look at each
 /// known token in each layer, and where nothing is pruned or revived nothing but its new ones. After `reserve` (or with max_tokens) nothing
 /// allocates. Between steps calls report errors; in a step `finish` alone does.
@@ -62,12 +54,10 @@ class session final : public step_machine {
 
   /// A chunk stops where the evidence at the first pruning is still whole in the step of the query.
   layer_id chunk_layers(phase phase) const noexcept override {
-    const scorer_needs needs = this->needs();
-    const bool of_rows = needs.kind == evidence_kind::window || needs.kind == evidence_kind::hidden;  // of those computed in the step
-    if (of_rows && needs.every_layer) return 0;
-    layer_id first = first_pruning(policy_.schedule, phase, layers());
-    if (needs.kind != evidence_kind::none) first = std::max(first, layer_id{1});
-    return of_rows && first < layers() ? first - 1 : first;
+    if constexpr (is_policy)
+      return layers_of_chunk(phase);
+    else
+      return 0;
   }
 
   /// Whether a layer can be left with this view.
@@ -76,6 +66,19 @@ class session final : public step_machine {
 
  private:
   using view_type = view_of<Scorer>;
+
+  /// If it is false, the static_asserts in `policy` say why. The session then calls none of the parts, so that they are the only errors.
+  static constexpr bool is_policy =
+      importance_scorer<Scorer> && any_kind_of_schedule<Schedule> && token_selector<Selector> && aux_store<Store>;
+
+  layer_id layers_of_chunk(phase phase) const noexcept {
+    const scorer_needs needs = this->needs();
+    const bool of_rows = needs.kind == evidence_kind::window || needs.kind == evidence_kind::hidden;  // of those computed in the step
+    if (of_rows && needs.every_layer) return 0;
+    layer_id first = first_pruning(policy_.schedule, phase, layers());
+    if (needs.kind != evidence_kind::none) first = std::max(first, layer_id{1});
+    return of_rows && first < layers() ? first - 1 : first;
+  }
 
   scorer_needs needs() const noexcept { return needs_of(policy_.scorer); }
   bool by_scores() const noexcept { return sees_scores(policy_.schedule); }
@@ -99,11 +102,19 @@ class session final : public step_machine {
   }
 
   evidence_kind ask_schedule() noexcept override {
-    quota_ = quota_without_scores(layers_done() + 1);
-    return needs().every_layer || by_scores() || quota_ != everything ? needs().kind : evidence_kind::none;
+    if constexpr (is_policy) {
+      quota_ = quota_without_scores(layers_done() + 1);
+      return needs().every_layer || by_scores() || quota_ != everything ? needs().kind : evidence_kind::none;
+    } else {
+      return evidence_kind::none;
+    }
   }
 
   void prune(const evidence& shown) noexcept override {
+    if constexpr (is_policy) prune_by(shown);
+  }
+
+  void prune_by(const evidence& shown) noexcept {
     const layer_id done = layers_done();
     if (done == 0) quota_ = needs().kind == evidence_kind::none ? quota_without_scores(0) : everything;
     const bool scored = wanted() != evidence_kind::none ? score(shown) : score_positions();
@@ -157,29 +168,6 @@ class session final : public step_machine {
   policy_type pristine_;
   policy_type policy_;
   std::size_t quota_ = everything;  // what the schedule answered: so many tokens go on
-};
-
-/// Of parts that are no policy there is none: the sentence that `policy` says of them is then all that the compiler has to say.
-template <class Scorer, class Schedule, class Selector, class Store>
-  requires(!detail::whole_policy<Scorer, Schedule, Selector, Store>)
-class session<Scorer, Schedule, Selector, Store> final : public step_machine {
- public:
-  using policy_type = policy<Scorer, Schedule, Selector, Store>;
-  template <class View>
-  static constexpr bool takes = true;
-
-  session(const policy_type&, const session_options& options) : step_machine(options, false) {}
-  step<session> begin(const step_request&);
-  const policy_type& policy_in_use() const noexcept;
-  layer_id chunk_layers(phase) const noexcept override { return 0; }
-
- private:
-  evidence_kind ask_schedule() noexcept override { return evidence_kind::none; }
-  void prune(const evidence&) noexcept override {}
-  std::size_t most_queries() const noexcept override { return 0; }
-  std::optional<head_reduction> heads_read() const noexcept override { return std::nullopt; }
-  void forget_policy() override {}
-  std::unique_ptr<step_machine> clone() const override { return nullptr; }
 };
 
 }  // namespace v0
