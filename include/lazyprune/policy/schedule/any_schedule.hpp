@@ -3,66 +3,56 @@
 #pragma once
 
 #include <cassert>
-#include <concepts>
-#include <memory>
-#include <utility>
+#include <cstddef>
+#include <span>
 
 #include <lazyprune/core/concepts.hpp>
-#include <lazyprune/policy/detail/held_policy.hpp>
+#include <lazyprune/policy/detail/erased_policy.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
+namespace detail {
 
-/// `any_schedule chosen = flat ? any_schedule(adaptive{}) : stages{{9, 0.5}};` Asks for evidence only where the schedule in it does.
-class any_schedule {
-  struct base : detail::policy_interface<base> {
-    virtual bool sees_scores() const = 0;
-    virtual std::size_t keep(const layer_context& context, std::span<const float> scores) const = 0;
-    virtual layer_id first(phase step, layer_id layers) const = 0;
-  };
-  template <class Schedule>
-  struct holder final : detail::policy_holder<base, holder<Schedule>, Schedule> {
-    using detail::policy_holder<base, holder, Schedule>::policy_holder;
-    bool sees_scores() const override { return lazyprune::sees_scores(this->policy); }
-    std::size_t keep(const layer_context& context, std::span<const float> scores) const override {
-      return ask(this->policy, context, scores);
-    }
-    layer_id first(phase step, layer_id layers) const override { return first_pruning(this->policy, step, layers); }
-  };
+struct schedule_calls {
+  bool (*sees_scores)(const void* schedule);
+  std::size_t (*keep)(const void* schedule, const layer_context& context, std::span<const float> scores);
+  layer_id (*first)(const void* schedule, phase step, layer_id layers);
 
- public:
   template <class Schedule>
-    requires(!std::same_as<Schedule, any_schedule>)
-  any_schedule(Schedule chosen) : held_(std::make_unique<holder<Schedule>>(std::move(chosen))) {
+  static constexpr schedule_calls of() {
     static_assert(any_kind_of_schedule<Schedule>,
                   "Schedule needs: std::size_t keep(const layer_context&) const, or std::size_t keep(const layer_context&, "
                   "std::span<const float> scores) const");
+    return {.sees_scores = [](const void* schedule) { return lazyprune::sees_scores(*static_cast<const Schedule*>(schedule)); },
+            .keep = [](const void* schedule, const layer_context& context, std::span<const float> scores) -> std::size_t {
+              return ask(*static_cast<const Schedule*>(schedule), context, scores);
+            },
+            .first = [](const void* schedule, phase step, layer_id layers) -> layer_id {
+              return first_pruning(*static_cast<const Schedule*>(schedule), step, layers);
+            }};
   }
+};
 
-  bool sees_scores() const { return (*held_).sees_scores(); }
+}  // namespace detail
+
+/// `any_schedule chosen = flat ? any_schedule(adaptive{}) : stages{{9, 0.5}};` Asks for evidence only if the schedule in it does.
+class any_schedule : public detail::erased_policy<detail::schedule_calls> {
+ public:
+  using erased_policy::erased_policy;
+
+  bool sees_scores() const { return calls().sees_scores(policy()); }
 
   /// Asks a schedule that does not see the scores.
   std::size_t keep(const layer_context& context) const {
     assert(!sees_scores());
-    return (*held_).keep(context, {});
+    return calls().keep(policy(), context, {});
   }
 
   /// scores (active)
-  std::size_t keep(const layer_context& context, std::span<const float> scores) const { return (*held_).keep(context, scores); }
+  std::size_t keep(const layer_context& context, std::span<const float> scores) const { return calls().keep(policy(), context, scores); }
 
-  /// 0 where the schedule in it does not say.
-  layer_id first(phase step, layer_id layers) const { return (*held_).first(step, layers); }
-
-  /// The schedule in it, null where it is of another type.
-  template <class Schedule>
-  const Schedule* target() const noexcept {
-    return held_.template target<Schedule>();
-  }
-
-  friend bool operator==(const any_schedule&, const any_schedule&) = default;
-
- private:
-  detail::held_policy<base> held_;
+  /// 0 if the schedule in it does not say.
+  layer_id first(phase step, layer_id layers) const { return calls().first(policy(), step, layers); }
 };
 
 static_assert(chosen_schedule<any_schedule>);

@@ -4,62 +4,55 @@
 
 #include <cassert>
 #include <concepts>
-#include <memory>
-#include <utility>
+#include <span>
+#include <variant>
 
 #include <lazyprune/core/concepts.hpp>
-#include <lazyprune/policy/detail/held_policy.hpp>
+#include <lazyprune/policy/detail/erased_policy.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
+namespace detail {
+
+struct scorer_calls {
+  scorer_needs (*needs)(const void* scorer);
+  void (*score)(void* scorer, const every_layer<evidence>& shown, std::span<float> out);
+
+  template <class Scorer>
+  static constexpr scorer_calls of() {
+    static_assert(importance_scorer<Scorer>, "Scorer needs: void score(const attention_view&, std::span<float>) const (or another view)");
+    return {.needs = [](const void* scorer) { return needs_of(*static_cast<const Scorer*>(scorer)); },
+            .score = [](void* scorer, const every_layer<evidence>& shown,
+                        std::span<float> out) { score_by(*static_cast<Scorer*>(scorer), shown, out); }};
+  }
+
+  template <class Scorer>
+  static void score_by(Scorer& scorer, const every_layer<evidence>& shown, std::span<float> out) {
+    if constexpr (chosen_scorer<Scorer>) {
+      scorer.score(shown, out);
+    } else {
+      const auto* now = std::get_if<evidence_of<Scorer>>(&shown.now);
+      assert(now && "the evidence is of the kind that is needed");
+      if constexpr (std::same_as<view_of<Scorer>, evidence_of<Scorer>>)
+        scorer.score(*now, out);
+      else
+        scorer.score(view_of<Scorer>{*now, shown.layer, shown.memory}, out);
+    }
+  }
+};
+
+}  // namespace detail
 
 /// `any_scorer chosen = fused ? any_scorer(key_norm{}) : last_query_attention{};` The engine is asked for what the scorer in it needs. One
-/// virtual call a layer.
-class any_scorer {
-  struct base : detail::policy_interface<base> {
-    virtual scorer_needs needs() const = 0;
-    virtual void score(const every_layer<evidence>& shown, std::span<float> out) = 0;
-  };
-  template <class Scorer>
-  struct holder final : detail::policy_holder<base, holder<Scorer>, Scorer> {
-    using detail::policy_holder<base, holder, Scorer>::policy_holder;
-    scorer_needs needs() const override { return needs_of(this->policy); }
-    void score(const every_layer<evidence>& shown, std::span<float> out) override {
-      if constexpr (chosen_scorer<Scorer>) {
-        this->policy.score(shown, out);
-      } else {
-        const auto* now = std::get_if<evidence_of<Scorer>>(&shown.now);
-        assert(now && "the evidence is of the kind that is needed");
-        if constexpr (std::same_as<view_of<Scorer>, evidence_of<Scorer>>)
-          this->policy.score(*now, out);
-        else
-          this->policy.score(view_of<Scorer>{*now, shown.layer, shown.memory}, out);
-      }
-    }
-  };
-
+/// indirect call a layer.
+class any_scorer : public detail::erased_policy<detail::scorer_calls> {
  public:
-  template <class Scorer>
-    requires(!std::same_as<Scorer, any_scorer>)
-  any_scorer(Scorer chosen) : held_(std::make_unique<holder<Scorer>>(std::move(chosen))) {
-    static_assert(importance_scorer<Scorer>, "Scorer needs: void score(const attention_view&, std::span<float>) const (or another view)");
-  }
+  using erased_policy::erased_policy;
 
-  scorer_needs needs() const { return (*held_).needs(); }
+  scorer_needs needs() const { return calls().needs(policy()); }
 
   /// `shown.now` is of the kind that is needed; `shown.memory` is empty unless it is needed at every layer.
-  void score(const every_layer<evidence>& shown, std::span<float> out) { (*held_).score(shown, out); }
-
-  /// The scorer in it, null where it is of another type.
-  template <class Scorer>
-  const Scorer* target() const noexcept {
-    return held_.template target<Scorer>();
-  }
-
-  friend bool operator==(const any_scorer&, const any_scorer&) = default;
-
- private:
-  detail::held_policy<base> held_;
+  void score(const every_layer<evidence>& shown, std::span<float> out) { calls().score(policy(), shown, out); }
 };
 
 static_assert(chosen_scorer<any_scorer>);

@@ -2,51 +2,42 @@
 // An aux store that was chosen at run time.
 #pragma once
 
-#include <concepts>
-#include <memory>
-#include <utility>
+#include <cstddef>
+#include <cstdint>
+#include <span>
 
 #include <lazyprune/core/concepts.hpp>
-#include <lazyprune/policy/detail/held_policy.hpp>
+#include <lazyprune/policy/detail/erased_policy.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
+namespace detail {
 
-/// `any_store chosen = rows > 0 ? any_store(bounded{rows}) : none{};` One virtual call a layer at which rows are dropped.
-class any_store {
-  struct base : detail::policy_interface<base> {
-    virtual std::size_t admit(const stored_rows& rows, std::span<std::uint32_t> kept) const = 0;
-    virtual bool for_good() const = 0;
-  };
-  template <class Store>
-  struct holder final : detail::policy_holder<base, holder<Store>, Store> {
-    using detail::policy_holder<base, holder, Store>::policy_holder;
-    std::size_t admit(const stored_rows& rows, std::span<std::uint32_t> kept) const override { return this->policy.admit(rows, kept); }
-    bool for_good() const override { return drops_for_good(this->policy); }
-  };
+struct store_calls {
+  std::size_t (*admit)(const void* store, const stored_rows& rows, std::span<std::uint32_t> kept);
+  bool (*for_good)(const void* store);
 
- public:
   template <class Store>
-    requires(!std::same_as<Store, any_store>)
-  any_store(Store chosen) : held_(std::make_unique<holder<Store>>(std::move(chosen))) {
+  static constexpr store_calls of() {
     static_assert(aux_store<Store>, "Store needs: std::size_t admit(const stored_rows&, std::span<std::uint32_t> kept) const");
+    return {.admit = [](const void* store, const stored_rows& rows, std::span<std::uint32_t> kept) -> std::size_t {
+              return static_cast<const Store*>(store)->admit(rows, kept);
+            },
+            .for_good = [](const void* store) { return drops_for_good(*static_cast<const Store*>(store)); }};
   }
+};
 
-  std::size_t admit(const stored_rows& rows, std::span<std::uint32_t> kept) const { return (*held_).admit(rows, kept); }
+}  // namespace detail
+
+/// `any_store chosen = rows > 0 ? any_store(bounded{rows}) : none{};` One indirect call a layer at which rows are dropped.
+class any_store : public detail::erased_policy<detail::store_calls> {
+ public:
+  using erased_policy::erased_policy;
+
+  std::size_t admit(const stored_rows& rows, std::span<std::uint32_t> kept) const { return calls().admit(policy(), rows, kept); }
 
   /// Whether tokens that are dropped leave every later plan.
-  bool for_good() const { return (*held_).for_good(); }
-
-  /// The store in it, null where it is of another type.
-  template <class Store>
-  const Store* target() const noexcept {
-    return held_.template target<Store>();
-  }
-
-  friend bool operator==(const any_store&, const any_store&) = default;
-
- private:
-  detail::held_policy<base> held_;
+  bool for_good() const { return calls().for_good(policy()); }
 };
 
 static_assert(aux_store<any_store>);
