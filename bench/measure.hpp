@@ -5,7 +5,6 @@
 #include <benchmark/benchmark.h>
 
 #include <lazyprune/backend/cpu.hpp>
-#include <lazyprune/backend/cpu/ceilings.hpp>
 #include <lazyprune/core/mix.hpp>
 
 #include <algorithm>
@@ -14,6 +13,8 @@
 #include <string>
 #include <tuple>
 #include <vector>
+
+#include "engine/cpu_peaks.hpp"
 
 namespace bench {
 
@@ -41,7 +42,8 @@ inline double arithmetic_ceiling(lazyprune::isa i, lazyprune::dtype type, int th
   static std::map<std::tuple<lazyprune::isa, lazyprune::dtype, int>, double> known;
   const auto [entry, fresh] = known.try_emplace({i, type, threads}, 0.0);
   if (fresh)
-    for (int time = 0; time < 10; ++time) entry->second = std::max(entry->second, lazyprune::ceilings(threads).arithmetic(i, type));
+    for (int time = 0; time < 10; ++time)
+      entry->second = std::max(entry->second, lazyprune::program::cpu_peaks(threads).arithmetic(i, type));
   return entry->second;
 }
 
@@ -49,7 +51,7 @@ inline double arithmetic_ceiling(lazyprune::isa i, lazyprune::dtype type, int th
 inline double reading_ceiling(int threads) {
   static std::map<int, double> known;
   const auto [entry, fresh] = known.try_emplace(threads, 0.0);
-  if (fresh) entry->second = lazyprune::ceilings(threads).reading(beyond_caches);
+  if (fresh) entry->second = lazyprune::program::cpu_peaks(threads).reading(beyond_caches);
   return entry->second;
 }
 

@@ -2,8 +2,8 @@
 #include "engine/cpu_engine.hpp"
 
 #include <lazyprune/backend/cpu.hpp>
-#include <lazyprune/backend/cpu/ceilings.hpp>
 
+#include "engine/cpu_peaks.hpp"
 #include "engine/loaded_engine.hpp"
 
 namespace lazyprune {
@@ -20,7 +20,7 @@ class cpu_engine final : public loaded_engine<cpu> {
   std::optional<peak_rates> peaks() const override {
     constexpr std::size_t more_than_caches = std::size_t{512} << 20;
     const isa path = cpu(how()).instructions();
-    const ceilings here(threads());
+    const cpu_peaks here(threads());
     return peak_rates{instruction(path, weight_type()), here.arithmetic(path, weight_type()), here.reading(more_than_caches)};
   }
 

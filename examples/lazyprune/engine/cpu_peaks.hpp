@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What this machine can do at most, measured when asked: multiply-adds with everything in registers, and reading memory.
+// The peak rates of this processor, measured when asked: multiply-adds on registers alone, and reading memory.
 #pragma once
 
 #include <algorithm>
@@ -10,13 +10,15 @@
 #include <lazyprune/backend/cpu/parallel.hpp>
 
 namespace lazyprune {
-inline namespace v0 {
+namespace program {
 
 namespace kernels {
 
+using namespace lazyprune::kernels;
+
 inline constexpr std::size_t fma_rounds = 100'000;
 
-/// Each returns the floating-point operations that it did; more sums than the latency of one instruction needs.
+/// Each returns the number of its floating-point operations. It has more sums than the latency of one instruction needs.
 inline double fma_portable() {
   using portable::batch;
   batch sums[12], x(0.999f), y(0.001f);
@@ -127,14 +129,14 @@ inline void read(const std::byte* from, std::size_t lines) {
 
 }  // namespace kernels
 
-/// Every measurement is the best of short ones, on that many threads at once.
-class ceilings {
+/// Every rate is the best of short measurements, on `threads` threads at once.
+class cpu_peaks {
  public:
-  explicit ceilings(int threads) : threads_(threads) {}
+  explicit cpu_peaks(int threads) : threads_(threads) {}
 
-  /// FLOP/s of the products' instruction for weights of this type. Throws `error` where the processor lacks it.
+  /// FLOP/s of the instruction that multiplies by weights of this type. Throws `error` if the processor lacks the instruction set.
   double arithmetic(isa i, [[maybe_unused]] dtype weights) const {
-    if (!has(i)) throw error("", "ceilings", "an instruction set of this processor", name_of(i));
+    if (!has(i)) throw error("", "peaks", "an instruction set of this processor", name_of(i));
 #if defined(__x86_64__)
     if (i == isa::portable) return best(kernels::fma_portable);
     if (i == isa::avx2) return best(kernels::fma_avx2);
@@ -145,7 +147,7 @@ class ceilings {
 #endif
   }
 
-  /// B/s read from `bytes` of memory, of which each thread reads its own part: choose more than the caches hold.
+  /// B/s of reading `bytes` of memory; each thread reads its own part. Ask for more bytes than the caches hold.
   double reading(std::size_t bytes) const {
     aligned_array<std::byte> memory(bytes / 4096 * 4096 + 8192);
     const auto threads = static_cast<std::size_t>(threads_);
@@ -183,5 +185,5 @@ class ceilings {
   int threads_;
 };
 
-}  // namespace v0
+}  // namespace program
 }  // namespace lazyprune

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-#include <lazyprune/backend/cpu/ceilings.hpp>
+#include "engine/cpu_peaks.hpp"
 
 #include <doctest/doctest.h>
 
 using namespace lazyprune;
+using lazyprune::program::cpu_peaks;
 
 TEST_CASE("what the processor has is measured, what it lacks is refused") {
-  const ceilings here(1);
+  const cpu_peaks here(1);
   // A processor of today does between a hundred million and ten thousand billion operations a second on a thread, on a busy machine too.
   for (const isa i : every_isa)
     for (const dtype weights : {dtype::f32, dtype::bf16}) {
@@ -17,5 +18,5 @@ TEST_CASE("what the processor has is measured, what it lacks is refused") {
         CHECK_THROWS_AS(here.arithmetic(i, weights), error);
     }
   CHECK((here.reading(1 << 20) > 1e7 && here.reading(1 << 20) < 1e13));
-  CHECK(ceilings(3).reading(1000) < 1e13);
+  CHECK(cpu_peaks(3).reading(1000) < 1e13);
 }
