@@ -85,6 +85,24 @@ TEST_CASE("a row about to be read stays; of the others the store decides, by the
   CHECK(dropped.table.stored_count() == 1);
 }
 
+TEST_CASE("a store's list that is wrong: the fault, and every row has a place") {
+  struct repeats {
+    std::size_t admit(const stored_rows&, std::span<std::uint32_t> kept) const {
+      kept[0] = kept[1] = 1;
+      return 2;
+    }
+  };
+  scene s;
+  s.active = {0, 3, 7};
+  s.scratch.candidates = {1, 4, 5};
+  s.scratch.candidate_scores = {0.1f, 0.3f, 0.9f};
+  const auto fault = admission{2, s.active, s.rows, s.table, s.scratch}.admit(repeats{}, s.spills, s.losses);
+  CHECK(fault == index_fault{.below = 4, .count = 2, .index = 1, .before = 1});
+  for (const position t : {0u, 1u, 4u, 5u}) CHECK(s.table.stored(t));
+  CHECK(s.table.lost_count() == 0);
+  CHECK(s.spills.size() == 3);
+}
+
 TEST_CASE("dropped for good: out of every plan, whatever it has") {
   scene s;
   s.drop(none{.for_good = true}, {3, 7}, {0, 1, 2, 4}, {0.6f, 0.1f, 0.3f, 0.9f});

@@ -3,6 +3,7 @@
 // is cloned is its memory.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <set>
@@ -22,14 +23,22 @@ inline void must(bool fact, const char* what) {
   if (!fact) FAIL(std::string(what));  // of a pointer doctest tells the address
 }
 
-/// Numbers in [0, 1) of 24 bits, or of five values only, or NaN: functions of what is given.
+/// Scores in [0, 1) of 24 bits, or of five values only, or NaN, or +inf: functions of what is given.
 inline float hashed_score(std::uint64_t seed, std::uint64_t step, std::uint64_t done, std::uint64_t t, bool coarse) {
   std::uint64_t z = seed * 0x9e3779b97f4a7c15u + step * 0xbf58476d1ce4e5b9u + done * 0x94d049bb133111ebu + t * 0xd6e8feb86659fd93u;
   z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
   z = (z ^ z >> 27) * 0x94d049bb133111ebu;
   z ^= z >> 31;
   if (z % 97 == 0) return std::numeric_limits<float>::quiet_NaN();
+  if (z % 31 == 0) return std::numeric_limits<float>::infinity();
   return coarse ? static_cast<float>(z % 5) : static_cast<float>(z >> 40) * 0x1p-24f;
+}
+
+/// Evidence is finite, and scores need not be: the number that stands for such a score, and the score that a number stands for.
+inline float as_evidence(float score) { return std::isnan(score) ? -1.0f : std::isinf(score) ? -2.0f : score; }
+inline float as_score(float evidence) {
+  if (evidence == -1.0f) return std::numeric_limits<float>::quiet_NaN();
+  return evidence == -2.0f ? std::numeric_limits<float>::infinity() : evidence;
 }
 
 /// The memory of one sequence, and what it is to an engine to follow its session.

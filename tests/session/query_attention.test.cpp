@@ -3,8 +3,10 @@
 
 #include <doctest/doctest.h>
 
+#include <limits>
 #include <numeric>
 #include <random>
+#include <string>
 #include <vector>
 
 using namespace lazyprune;
@@ -67,4 +69,27 @@ TEST_CASE("several queries: each row sees what is not behind it") {
     for (std::size_t h = 0; h < heads; ++h)
       for (std::size_t i = 0; i < active.size(); ++i) CHECK(all.query(r)(h, i) == (i < seen ? alone(h, i) : 0.0f));
   }
+}
+
+TEST_CASE("a query or a key that is not finite is an error that names the token") {
+  const std::vector<position> active{2, 3, 7}, rows{3, 7};
+  const auto said = [&](std::size_t of_query, std::size_t of_key, float number) -> std::string {
+    std::vector<float> q(2 * 4, 0.0f), k(3 * 2, 0.5f), out(2 * 2 * 3);
+    if (of_query < q.size()) q[of_query] = number;
+    if (of_key < k.size()) k[of_key] = number;
+    try {
+      query_attention(q.data(), 4, 2, key_rows<float>{k.data(), 1, 2, 2, {}}, active, rows, out.data());
+    } catch (const error& fault) {
+      CHECK(fault.code() == error_code::bad_input);
+      return fault.what();
+    }
+    return "nothing";
+  };
+  constexpr std::size_t no_place = 99;
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  CHECK(said(no_place, no_place, infinity) == "nothing");
+  CHECK(said(3, no_place, infinity) == "query_attention: query of the token at position 3: expected finite numbers, found inf");
+  CHECK(said(4, no_place, -infinity) == "query_attention: query of the token at position 7: expected finite numbers, found -inf");
+  CHECK(said(no_place, 2, infinity).starts_with("query_attention: key of the token at position 3: expected finite numbers, found "));
+  CHECK(said(no_place, 5, std::numeric_limits<float>::quiet_NaN()).starts_with("query_attention: key of the token at position 7: "));
 }

@@ -82,8 +82,54 @@ TEST_CASE("no more are asked for than can go on") {
 TEST_CASE("all that are new are required: none of them is dropped") {
   positions active{0, 1, 2, 3};
   selection_scratch scratch = scratch_with({9.0f, 8.0f, 0.0f, 0.0f});
-  CHECK(std::isnan(select(top_k{}, {.quota = 1, .required_from = 2}, active, scratch, all_can)));
+  CHECK(std::isnan(select(top_k{}, {.quota = 1, .required_from = 2}, active, scratch, all_can).margin));
   CHECK(active == positions{2, 3});
+}
+
+TEST_CASE("a scorer's own +inf is no requirement: it ties by position within the quota, and leaves nothing infinite behind") {
+  positions active{0, 1, 2, 3, 4};
+  selection_scratch scratch = scratch_with({infinity, infinity, infinity, 0.5f, infinity});
+  CHECK(select(top_k{}, {.quota = 3, .required_from = 4}, active, scratch, all_can).margin == 0.0f);
+  CHECK(active == positions{1, 2, 4});
+  CHECK(scratch.candidates == positions{0, 3});
+  CHECK(scratch.candidate_scores == std::vector<float>{std::numeric_limits<float>::max(), 0.5f});
+
+  // The required tokens stay also where every other score is higher.
+  active = {0, 1, 2, 3, 4};
+  scratch.scores = {infinity, infinity, infinity, -infinity, not_a_number};
+  select(top_k{}, {.quota = 1, .required_from = 3}, active, scratch, all_can);
+  CHECK(active == positions{3, 4});
+}
+
+TEST_CASE("a decorator's requirement that its selector drops leaves nothing infinite behind") {
+  struct raises {
+    std::size_t select(const candidates& c, std::span<std::uint32_t>) const {
+      c.scores[0] = infinity;
+      return 0;
+    }
+  };
+  positions active{0, 1, 2};
+  selection_scratch scratch = scratch_with({0.5f, 0.25f, 1.0f});
+  select(raises{}, {.quota = 1, .required_from = 2}, active, scratch, all_can);
+  CHECK(scratch.candidate_scores == std::vector<float>{std::numeric_limits<float>::max(), 0.25f});
+}
+
+TEST_CASE("a selector's list that is wrong: the fault, and every candidate stays") {
+  struct reversed {
+    std::size_t select(const candidates& c, std::span<std::uint32_t> kept) const {
+      for (std::size_t i = 0; i < kept.size(); ++i) kept[i] = static_cast<std::uint32_t>(kept.size() - 1 - i);
+      return c.keep;
+    }
+  };
+  positions active{0, 1, 2, 3, 4, 5};
+  selection_scratch scratch = scratch_with({1.0f, 2.0f, 3.0f, 4.0f, 5.0f, 6.0f});
+  const selection_outcome outcome =
+      select(reversed{}, {.quota = 5, .required_from = 5}, active, scratch, [](position t) { return t != 2; });
+  CHECK(outcome.fault == index_fault{.below = 5, .count = 5, .index = 3, .before = 4});
+  CHECK(std::isnan(outcome.margin));
+  CHECK(active == positions{0, 1, 3, 4, 5});
+  CHECK(scratch.candidates.empty());
+  CHECK(scratch.candidate_scores.empty());
 }
 
 TEST_CASE("scratch has room for the largest sequence it was reserved for") {

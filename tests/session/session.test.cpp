@@ -6,14 +6,8 @@
 
 #include <doctest/doctest.h>
 
-#if defined(__unix__)
-#include <sys/wait.h>
-#include <unistd.h>
-#endif
-
-#include <csignal>
-#include <cstdio>
-#include <cstdlib>
+#include <cmath>
+#include <limits>
 #include <new>
 #include <set>
 #include <string>
@@ -75,8 +69,8 @@ struct evidence_memory {
   std::vector<float> keys = std::vector<float>(8 * 300);
 
   void draw(std::uint64_t step, layer_id l) {
-    for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = hashed_score(1, step, l, i, false);
-    for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = hashed_score(2, step, l, i, false) + 0.1f;
+    for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = as_evidence(hashed_score(1, step, l, i, false));
+    for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = as_evidence(hashed_score(2, step, l, i, false)) + 0.1f;
   }
   template <class View>
   View look(const layer_plan& plan, [[maybe_unused]] std::size_t window) const {
@@ -284,7 +278,8 @@ TEST_CASE("reset forgets the sequence and what the scorer remembers") {
         const layer_plan& plan = step.enter(l);
         seen.emplace_back(plan.active.begin(), plan.active.end());
         CHECK(step.wants_scores() == (l < 2));  // at every layer but the last
-        for (std::size_t i = 0; i < plan.active.size(); ++i) attention[i] = std::abs(hashed_score(5, k, l, plan.active[i], true));
+        for (std::size_t i = 0; i < plan.active.size(); ++i)
+          attention[i] = std::abs(as_evidence(hashed_score(5, k, l, plan.active[i], true)));
         if (step.wants_scores())
           step.leave(attention_view{attention.data(), 1, 64, plan.active});
         else
@@ -356,7 +351,7 @@ std::vector<std::vector<position>> attended(Session& session, const step_request
     const layer_plan& plan = step.enter(l);
     active.emplace_back(plan.active.begin(), plan.active.end());
     numbers.clear();
-    for (const position t : plan.active) numbers.push_back(std::abs(hashed_score(9, 1, l, t, true)));
+    for (const position t : plan.active) numbers.push_back(std::abs(as_evidence(hashed_score(9, 1, l, t, true))));
     step.leave(step.wants_scores() ? evidence(attention_view{numbers.data(), 1, numbers.size(), plan.active}) : evidence());
   }
   step.finish();
@@ -726,25 +721,180 @@ TEST_CASE("a scorer of ids sees those of every known token, pruned ones included
   CHECK_THROWS_AS(next.finish(), error);
 }
 
-#if !defined(NDEBUG) && defined(__unix__)
-TEST_CASE("a schedule that prunes sooner than it says stops a debug build") {
+namespace {
+
+/// What `finish` says of a step in which everything is as it should be but for the policy. Nothing may have been dropped, and the session
+/// can go on once the step is abandoned.
+template <class Policy>
+std::string said_of(const Policy& parts, const step_request& request, std::vector<std::vector<position>>* active = nullptr) {
+  lazyprune::session session(parts, {.layers = 4});
+  auto step = session.begin(request);
+  std::vector<float> numbers;
+  for (layer_id l = 0; l < step.layers(); ++l) {
+    const layer_plan& plan = step.enter(l);
+    if (active) active->emplace_back(plan.active.begin(), plan.active.end());
+    numbers.clear();
+    for (const position t : plan.active) numbers.push_back(static_cast<float>((t * 5 + 3) % 7));
+    step.leave(step.wants_scores() ? evidence(attention_view{numbers.data(), 1, numbers.size(), plan.active}) : evidence());
+  }
+  std::string said[2];
+  for (std::string& each : said) {  // `check_finish` says the same, and changes nothing
+    try {
+      &each == said ? step.check_finish() : step.finish();
+      each = "nothing";
+    } catch (const error& fault) {
+      CHECK(fault.code() == error_code::bad_input);
+      each = fault.what();
+    }
+  }
+  CHECK(said[0] == said[1]);
+  if (said[0] != "nothing") {
+    CHECK(session.stats().steps == 0);
+    CHECK(session.tokens().lost_count() == 0);
+    CHECK_THROWS_AS((void)session.begin({1}), error);
+    session.abandon();
+    CHECK(session.known() == 0);
+  }
+  return said[0];
+}
+
+/// Writes what it is given, whatever the candidates.
+struct writes {
+  std::vector<std::uint32_t> indices;
+  std::size_t announced;
+  explicit writes(std::vector<std::uint32_t> list) : indices(std::move(list)), announced(indices.size()) {}
+  writes(std::vector<std::uint32_t> list, std::size_t count) : indices(std::move(list)), announced(count) {}
+
+  std::size_t write(std::span<std::uint32_t> kept) const {
+    std::ranges::copy(indices, kept.begin());
+    return announced;
+  }
+  std::size_t select(const candidates&, std::span<std::uint32_t> kept) const { return write(kept); }
+  std::size_t admit(const stored_rows&, std::span<std::uint32_t> kept) const { return write(kept); }
+};
+
+}  // namespace
+
+TEST_CASE("a selector's list that is wrong drops nothing, and finish says what is wrong with it") {
+  const auto said = [](const writes& selector) {
+    std::vector<std::vector<position>> active;
+    const std::string text = said_of(policy{attended_scores{}, stages{{2, 0.5}}, selector, keep_all{}}, {6}, &active);
+    if (text != "nothing") CHECK(active[2].size() == 6);
+    return text;
+  };
+  const std::string expected = "session: finish: expected ascending indices below 6 from the selector after layer 1, found ";
+  CHECK(said(writes({0, 2, 4})) == "nothing");
+  CHECK(said(writes({})) == "nothing");
+  CHECK(said(writes({4, 2, 0})) == expected + "2 after 4");           // in the order of the scores
+  CHECK(said(writes({5, 4, 3, 2, 1, 0})) == expected + "4 after 5");  // as many as there are
+  CHECK(said(writes({1, 1})) == expected + "1 after 1");
+  CHECK(said(writes({0, 6})) == expected + "6");
+  CHECK(said(writes({0, 1}, 7)) == expected + "7 of them");
+}
+
+TEST_CASE("a store's list that is wrong loses nothing, and finish says what is wrong with it") {
+  const auto said = [](const writes& store) { return said_of(policy{attended_scores{}, stages{{2, 0.5}}, top_k{}, store}, {6}); };
+  const std::string expected = "session: finish: expected ascending indices below 3 from the store after layer 1, found ";
+  CHECK(said(writes({0, 1, 2})) == "nothing");
+  CHECK(said(writes({2, 0})) == expected + "0 after 2");
+  CHECK(said(writes({0, 3})) == expected + "3");
+  CHECK(said(writes({}, 4)) == expected + "4 of them");
+}
+
+TEST_CASE("a schedule that prunes sooner than it says is a fault of the step") {
   struct too_late : every {
     layer_id first(phase, layer_id) const { return 3; }
   };
-  const auto ends = [](auto schedule) {
-    const pid_t child = fork();
-    if (child == 0) {
-      std::signal(SIGABRT, SIG_DFL);
-      std::fclose(stderr);
-      lazyprune::session session(policy{attended_scores{}, schedule, top_k{}, keep_all{}}, {.layers = 6});
-      attended(session, {.tokens = 8});
-      std::_Exit(0);
-    }
-    int status = 0;
-    REQUIRE(waitpid(child, &status, 0) == child);
-    return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
+  const auto said = [](std::size_t n) {
+    return said_of(policy{attended_scores{}, too_late{{.n = n, .share = 0.5}}, top_k{}, keep_all{}}, {8});
   };
-  CHECK(ends(too_late{{.n = 2, .share = 0.5}}));
-  CHECK(!ends(too_late{{.n = 3, .share = 0.5}}));
+  CHECK(said(2) ==
+        "session: finish: expected a schedule that prunes nothing before 3 layers are done, as its `first` says, "
+        "found fewer tokens wanted after layer 1");
+  CHECK(said(3) == "nothing");
 }
-#endif
+
+TEST_CASE("evidence that is not finite prunes nothing, and finish names the token") {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const auto said = [&](auto scorer, position wrong, float number, auto shown) -> std::string {
+    lazyprune::session session(policy{scorer, stages{{1, 0.5}}, top_k{}, none{}}, {.layers = 2});
+    std::vector<float> numbers(5 * 4, 0.25f);
+    auto step = session.begin({5});
+    const layer_plan& plan = step.enter(0);
+    shown(step, plan, numbers, wrong, number);
+    CHECK(step.enter(1).active.size() == 5);
+    step.leave();
+    try {
+      step.finish();
+    } catch (const error& fault) {
+      CHECK(fault.code() == error_code::bad_input);
+      session.abandon();
+      CHECK(session.known() == 0);
+      return fault.what();
+    }
+    return "nothing";
+  };
+  const auto attention = [](auto& step, const layer_plan& plan, std::vector<float>& numbers, position wrong, float number) {
+    numbers[5 + wrong] = number;  // of the second head
+    step.leave(attention_view{numbers.data(), 2, 5, plan.active});
+  };
+  CHECK(said(last_query_attention{}, 3, infinity, attention) ==
+        "session: finish: expected finite numbers in the evidence after layer 0 (attention), found inf for the token at position 3");
+  CHECK(said(last_query_attention{}, 0, -infinity, attention).ends_with("found -inf for the token at position 0"));
+  CHECK(said(last_query_attention{}, 4, std::numeric_limits<float>::quiet_NaN(), attention).ends_with("nan for the token at position 4"));
+  CHECK(said(key_norm{}, 2, infinity, [](auto& step, const layer_plan& plan, std::vector<float>& numbers, position wrong, float number) {
+          numbers[4 * wrong + 1] = number;
+          step.leave(key_view{numbers.data(), 2, 2, 4, plan.active});
+        }).ends_with("(keys), found inf for the token at position 2"));
+}
+
+TEST_CASE("scores of +inf tie by position within the budget, and the query stays whatever the others have") {
+  for (const std::size_t n : {93u, 307u, 5u}) {
+    CAPTURE(n);
+    struct infinite {  // the first n tokens
+      std::size_t count;
+      void score(const token_view& view, std::span<float> out) const {
+        for (std::size_t i = 0; i < out.size(); ++i)
+          out[i] = view.positions[i] < count ? std::numeric_limits<float>::infinity() : std::numeric_limits<float>::quiet_NaN();
+      }
+    };
+    lazyprune::session session(policy{infinite{n}, stages{{1, 0.1}}, top_k{}, bounded{.rows = 20}}, {.layers = 2});
+    labelled_engine engine;
+    const auto plans = engine.step(session, {307}, [](auto, auto) { return 0.0f; });
+    std::vector<naive::token> kept;
+    constexpr unsigned query = 306, budget = 31;  // a tenth of 307
+    const auto infinite_ones = std::min(static_cast<unsigned>(n), query);
+    for (unsigned t = 0; t < query; ++t) {
+      const bool last_of_infinite = t < infinite_ones && infinite_ones - t < budget;
+      const bool last_of_others = t >= infinite_ones && query - t + infinite_ones < budget;
+      if (last_of_infinite || last_of_others) kept.push_back(t);
+    }
+    kept.push_back(query);
+    CHECK(kept.size() == budget);
+    CHECK(plans[1].active == kept);
+    CHECK(session.tokens().stored_count() == 20);
+  }
+}
+
+TEST_CASE("make_room sets no limit, and changes none: steps allocate nothing up to there and may go on beyond") {
+  const policy plain{attended_scores{}, stages{{1, 0.5}}, top_k{}, keep_all{}};
+  lazyprune::session session(plain, {.layers = 3});
+  session.make_room(40);
+  evidence_memory memory;
+  std::size_t before = allocations;
+  drive<attention_view>(session, 40, phase::prefill, memory);
+  CHECK(allocations == before);
+  drive<attention_view>(session, 60, phase::prefill, memory);
+  CHECK(session.known() == 100);
+
+  lazyprune::session limited(plain, {.layers = 3, .max_tokens = 30});
+  limited.make_room(10);
+  CHECK(limited.limit() == 30);
+  limited.make_room(1000);  // no more than it may have
+  CHECK(limited.limit() == 30);
+  CHECK(lazyprune::session(limited).limit() == 30);
+  CHECK_THROWS_AS((void)limited.begin({31}), error);
+  before = allocations;
+  drive<attention_view>(limited, 30, phase::prefill, memory);
+  CHECK(allocations == before);
+}

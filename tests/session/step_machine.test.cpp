@@ -21,23 +21,25 @@ using namespace lazyprune;
 
 /// Scores that the test hands in as the last query's one head of attention.
 struct head_scores {
-  void score(const attention_view& view, std::span<float> out) const { std::ranges::copy(view.head(0), out.begin()); }
+  void score(const attention_view& view, std::span<float> out) const { std::ranges::transform(view.head(0), out.begin(), as_score); }
 };
 struct given_window_scores {
   std::size_t window = 3;
-  void score(const window_view& view, std::span<float> out) const { std::ranges::copy(view.query(view.queries - 1).head(0), out.begin()); }
+  void score(const window_view& view, std::span<float> out) const {
+    std::ranges::transform(view.query(view.queries - 1).head(0), out.begin(), as_score);
+  }
 };
 /// Their sums.
 struct summed_scores {
   void score(const every_layer<attention_view>& view, std::span<float> out) const {
-    for (std::size_t i = 0; i < view.active(); ++i) out[i] = view.memory[view.now.positions[i]] += view.now(0, i);
+    for (std::size_t i = 0; i < view.active(); ++i) out[i] = view.memory[view.now.positions[i]] += as_score(view.now(0, i));
   }
 };
 struct summed_window_scores {
   std::size_t window = 3;
   void score(const every_layer<window_view>& view, std::span<float> out) const {
     const attention_view last = view.now.query(view.now.queries - 1);
-    for (std::size_t i = 0; i < view.active(); ++i) out[i] = view.memory[view.now.positions[i]] += last(0, i);
+    for (std::size_t i = 0; i < view.active(); ++i) out[i] = view.memory[view.now.positions[i]] += as_score(last(0, i));
   }
 };
 
@@ -338,7 +340,7 @@ class walk {
   void leave(Step& step, const naive::session::scores& score) {
     const std::size_t n = plan_.active.size(), queries = std::max<std::size_t>(step.window(), 1);
     numbers_.assign(queries * n, -1.0f);
-    for (std::size_t i = 0; i < n; ++i) numbers_[(queries - 1) * n + i] = score(plan_.layer + 1, plan_.active[i]);
+    for (std::size_t i = 0; i < n; ++i) numbers_[(queries - 1) * n + i] = as_evidence(score(plan_.layer + 1, plan_.active[i]));
     if (step.wants() == evidence_kind::attention)
       step.leave(attention_view{numbers_.data(), 1, n, plan_.active});
     else if (step.wants() == evidence_kind::window)

@@ -28,8 +28,10 @@ struct layer_context {
   phase step;
 };
 
-/// What a selector chooses from. The session has already left out the tokens that cannot go on, mapped NaN to -inf, and given the
-/// query token the score +inf. The scores are the session's scratch: a decorator may raise more of them to +inf.
+/// What a selector chooses from. The session has already left out the tokens that cannot go on. It has set the tokens that the step
+/// requires to +inf, the query token among them. For every other token NaN has become -inf, and a scorer's own +inf the largest finite
+/// number, so that a score of +inf means "required" and nothing else. The scores are the session's scratch: a decorator may raise more of
+/// them to +inf.
 struct candidates {
   std::span<float> scores;              // (candidates)
   std::span<const position> positions;  // (candidates), ascending; the last one is the query token

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <algorithm>
-#include <cassert>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include <lazyprune/core/concepts.hpp>
@@ -24,26 +24,27 @@ struct admission {
   selection_scratch& scratch;
 
   /// Takes the dropped tokens from the scratch. Appends the hidden states to save to `spills`, and to `losses` the tokens that no later
-  /// plan will contain.
+  /// plan will contain. Returns the fault in the store's list where it is wrong; every row then has a place.
   template <aux_store Store>
-  void admit(const Store& store, std::vector<spill>& spills, std::vector<position>& losses) const {
+  std::optional<index_fault> admit(const Store& store, std::vector<spill>& spills, std::vector<position>& losses) const {
     if (drops_for_good(store)) {
       for (const position t : scratch.candidates) {
         table.leave_out(t);
         losses.push_back(t);
       }
-      return;
+      return std::nullopt;
     }
     note_arrivals();
-    if (scratch.arrivals.empty()) return;
+    if (scratch.arrivals.empty()) return std::nullopt;
     list_states();
     const std::size_t n = scratch.stored.size();
     const std::span<std::uint32_t> kept = std::span(scratch.kept).first(n);
     const std::size_t admitted =
         store.admit(stored_rows{.scores = scratch.stored_scores, .positions = scratch.stored, .embeddings = embeddings()}, kept);
-    assert(admitted <= n);
-    lose_others(kept.first(admitted), losses);
+    const std::optional<index_fault> fault = fault_in(kept, admitted);
+    if (!fault) lose_others(kept.first(admitted), losses);
     if (!embeddings()) take_in(spills);  // embeddings are looked up again when wanted
+    return fault;
   }
 
  private:

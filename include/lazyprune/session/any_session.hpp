@@ -35,6 +35,8 @@ class any_session {
   any_session clone() const { return any_session(machine_->clone()); }
 
   void reserve(std::size_t max_tokens) { machine_->reserve(max_tokens); }
+  void make_room(std::size_t tokens) { machine_->make_room(tokens); }
+  std::size_t limit() const noexcept { return machine_->limit(); }
   void reset() { machine_->reset(); }
   void truncate(std::size_t tokens) { machine_->truncate(tokens); }
   void adopt(std::size_t tokens) { machine_->adopt(tokens); }

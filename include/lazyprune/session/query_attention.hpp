@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
+#include <string>
 
+#include <lazyprune/core/error.hpp>
 #include <lazyprune/core/views.hpp>
+#include <lazyprune/session/finite_evidence.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
@@ -22,13 +25,27 @@ struct key_rows {
   std::span<const std::uint32_t> slots;  // (active): where each active token's key lies; empty: token i in slot i
 };
 
+namespace detail {
+
+/// `what`: the query or the key.
+[[noreturn]] inline void refuse_number(const char* what, const number_not_finite& wrong) {
+  report_error(error("query_attention", std::string(what) + " of the token at position " + std::to_string(wrong.token), "finite numbers",
+                     std::to_string(wrong.value)));
+}
+
+}  // namespace detail
+
 /// Softmax over the active tokens of q.k / sqrt(head_dim), per query head, into `out` (heads, active), rows `stride` floats apart.
 /// `query`: (heads, head_dim), of the last row, after RoPE; scale it where the model scales otherwise. Grouped heads: query head h reads
-/// key head h * kv_heads / heads.
+/// key head h * kv_heads / heads. Reports `error` (bad_input) with the token's position where a number of the query or of a key is not
+/// finite.
 template <class Q, class K>
 attention_view query_attention(const Q* query, std::size_t heads, const key_rows<K>& keys, std::span<const position> active, float* out,
                                std::size_t stride) {
   const double scale = 1.0 / std::sqrt(static_cast<double>(keys.head_dim));
+  for (std::size_t d = 0; d < heads * keys.head_dim && !active.empty(); ++d)
+    if (const auto number = static_cast<float>(query[d]); !detail::is_finite(number))
+      detail::refuse_number("query", {active.back(), number});
   for (std::size_t h = 0; h < heads; ++h) {
     const Q* q = query + h * keys.head_dim;
     const std::span<float> row(out + h * stride, active.size());
@@ -39,6 +56,8 @@ attention_view query_attention(const Q* query, std::size_t heads, const key_rows
       for (std::size_t d = 0; d < keys.head_dim; ++d) dot += static_cast<double>(static_cast<float>(q[d])) * static_cast<float>(k[d]);
       row[i] = static_cast<float>(dot * scale);
     }
+    // A key that is not finite has such a product.
+    if (const auto wrong = detail::not_finite_in_row(row, active)) detail::refuse_number("key", *wrong);
     const float highest = std::ranges::max(row);
     double sum = 0.0;
     for (float& p : row) sum += p = std::exp(p - highest);

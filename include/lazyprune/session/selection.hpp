@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
 // Which of the active tokens go on to the next layer: the selector chooses among those that can, and the tokens that the step requires stay
-// whatever it says.
+// whatever it says. They are set apart before any score is compared, so that no score of another token can take their place.
 #pragma once
 
 #include <algorithm>
-#include <cassert>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include <lazyprune/core/concepts.hpp>
+#include <lazyprune/session/index_fault.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
@@ -39,11 +40,24 @@ struct selection_request {
   position required_from;  // the tokens from here on stay; the query token is one of them
 };
 
+/// What a selection comes to.
+struct selection_outcome {
+  float margin = std::numeric_limits<float>::quiet_NaN();  // step::margin
+  std::optional<index_fault> fault = std::nullopt;         // the selector's list was wrong, and nothing was dropped
+};
+
+/// The score of a token that is not required, as a selector may see it: +inf means required there. NaN is the least. A scorer's own +inf
+/// becomes the largest finite number, so that tokens of that score tie by position within the budget.
+inline float comparable(float score) {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  return std::isnan(score) ? -infinity : std::min(score, std::numeric_limits<float>::max());
+}
+
 /// Chooses among the active tokens that `can_go_on`, by scratch.scores (active). Afterwards `active` holds those that are kept, and the
-/// scratch the dropped `candidates` and their scores. Returns the margin (step::margin).
+/// scratch the dropped `candidates` and their scores.
 template <token_selector Selector, class CanGoOn>
-float select(const Selector& selector, const selection_request& request, std::vector<position>& active, selection_scratch& scratch,
-             CanGoOn can_go_on) {
+selection_outcome select(const Selector& selector, const selection_request& request, std::vector<position>& active,
+                         selection_scratch& scratch, CanGoOn can_go_on) {
   constexpr float infinity = std::numeric_limits<float>::infinity();
   std::vector<position>& tokens = scratch.candidates;
   std::vector<float>& scores = scratch.candidate_scores;
@@ -52,21 +66,30 @@ float select(const Selector& selector, const selection_request& request, std::ve
   for (std::size_t i = 0; i < active.size(); ++i) {
     if (!can_go_on(active[i])) continue;
     tokens.push_back(active[i]);
-    scores.push_back(std::isnan(scratch.scores[i]) ? -infinity : scratch.scores[i]);
+    scores.push_back(scratch.scores[i]);
   }
   const std::size_t n = tokens.size();
   const auto required = static_cast<std::size_t>(std::ranges::lower_bound(tokens, request.required_from) - tokens.begin());
   double mass = std::isfinite(scores[n - 1]) ? scores[n - 1] : 0.0;
   for (std::size_t i = required; i + 1 < n; ++i)
     if (scores[i] > 0.0f && scores[i] < infinity) mass += scores[i];
-  std::fill(scores.begin() + static_cast<std::ptrdiff_t>(required), scores.end(), infinity);
+  const auto first_required = scores.begin() + static_cast<std::ptrdiff_t>(required);
+  std::transform(scores.begin(), first_required, scores.begin(), comparable);
+  std::fill(first_required, scores.end(), infinity);
 
   const std::size_t wanted = std::min(std::clamp<std::size_t>(request.quota, 1, active.size()), n);
-  const candidates choice{
-      .scores = scores, .positions = tokens, .keep = std::max(wanted, n - required), .required_mass = static_cast<float>(mass)};
+  const candidates choice{.scores = scores,
+                          .positions = tokens,
+                          .keep = std::max(wanted, n - required),
+                          .required_mass = static_cast<float>(std::min<double>(mass, std::numeric_limits<float>::max()))};
   const std::span<std::uint32_t> indices = std::span(scratch.kept).first(n);
   std::size_t kept = selector.select(choice, indices);
-  assert(kept <= n);
+  if (const auto fault = fault_in(indices, kept)) {
+    active = tokens;
+    tokens.clear();
+    scores.clear();
+    return {.fault = fault};
+  }
   while (kept > 0 && indices[kept - 1] >= required) --kept;
   for (std::size_t i = required; i < n; ++i) indices[kept++] = static_cast<std::uint32_t>(i);
 
@@ -81,13 +104,13 @@ float select(const Selector& selector, const selection_request& request, std::ve
     } else {
       best_dropped = std::max(best_dropped, scores[i]);
       tokens[dropped] = tokens[i];
-      scores[dropped++] = scores[i];
+      scores[dropped++] = comparable(scores[i]);  // a decorator may have raised it
     }
   }
   tokens.resize(dropped);
   scores.resize(dropped);
-  if (dropped == 0 || least_kept == infinity || least_kept < best_dropped) return std::numeric_limits<float>::quiet_NaN();
-  return least_kept == best_dropped ? 0.0f : (least_kept - best_dropped) / std::abs(least_kept);
+  if (dropped == 0 || least_kept == infinity || least_kept < best_dropped) return {};
+  return {.margin = least_kept == best_dropped ? 0.0f : (least_kept - best_dropped) / std::abs(least_kept)};
 }
 
 }  // namespace v0

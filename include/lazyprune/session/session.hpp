@@ -88,17 +88,19 @@ class session final : public step_machine {
   std::unique_ptr<step_machine> clone() const override { return std::make_unique<session>(*this); }
 
   /// `everything` where the schedule has to see the scores first.
-  std::size_t quota_without_scores(layer_id done) const noexcept {
+  std::size_t quota_without_scores(layer_id done) noexcept {
     if constexpr (layer_schedule<Schedule>)
       if (!by_scores()) return checked(policy_.schedule.keep(context(done)), done);
     return everything;
   }
 
-  /// Debug builds stop where the schedule prunes sooner than it says: chunks of a prompt would have gone too far.
-  std::size_t checked(std::size_t quota, [[maybe_unused]] layer_id done) const noexcept {
-    assert((quota == everything || done >= first_pruning(policy_.schedule, context(done).step, layers())) &&
-           "below its `first` a schedule answers `everything`");
-    return quota;
+  /// What the schedule answered. `everything` where it prunes sooner than it says, which is a fault of the step.
+  std::size_t checked(std::size_t quota, layer_id done) noexcept {
+    if (quota == everything) return quota;
+    const layer_id first = first_pruning(policy_.schedule, context(done).step, layers());
+    if (done >= first) return quota;
+    note_fault(done, early_schedule{first});
+    return everything;
   }
 
   evidence_kind ask_schedule() noexcept override {
@@ -125,7 +127,7 @@ class session final : public step_machine {
       drop_stuck();
   }
 
-  /// Into scratch().scores (active). False where the evidence is not what is wanted.
+  /// Into scratch().scores (active). False where the evidence is not what is wanted, or not finite.
   bool score(const evidence& shown) noexcept {
     const auto whole = [this]<class View>(const View& view) {
       if constexpr (std::same_as<View, window_view>)
@@ -138,7 +140,11 @@ class session final : public step_machine {
     };
     const bool comes = static_cast<evidence_kind>(shown.index()) == wanted() && std::visit(whole, shown);
     if (!comes) {
-      miss_evidence(static_cast<evidence_kind>(shown.index()));
+      note_fault(layers_done(), missed_evidence{wanted(), static_cast<evidence_kind>(shown.index())});
+      return false;
+    }
+    if (const auto number = find_not_finite(shown)) {
+      note_fault(layers_done(), wrong_evidence{wanted(), *number});
       return false;
     }
     scratch().scores.resize(active().size());

@@ -32,8 +32,8 @@ class step {
   /// All that the scorer reads of the heads: an attention_view or window_view of one head that holds it does as well. None: each of them.
   std::optional<head_reduction> over_heads() const noexcept { return machine_->heads_read(); }
 
-  /// The layer is done. `shown` is the evidence where it is wanted: read during the call only. Where it does not come, or is of another
-  /// kind or size, nothing is pruned, and `finish` reports it. Evidence that is not wanted decides nothing.
+  /// The layer is done. `shown` is the evidence where it is wanted: read during the call only. Where it does not come, is of another kind
+  /// or size, or has a number that is not finite, nothing is pruned, and `finish` reports it. Evidence that is not wanted decides nothing.
   void leave(const evidence& shown = {}) noexcept { machine_->leave(shown); }
   template <class View>
     requires std::constructible_from<evidence, const View&>
@@ -54,9 +54,13 @@ class step {
   /// `out` has room for, and returns how many there are: at most ceil(known / size). Outside a layer there are none.
   std::size_t pages(std::size_t size, std::span<std::uint32_t> out) const noexcept { return machine_->pages(size, out); }
 
-  /// All layers are left. Reports `error` (wrong_order) where evidence that was wanted did not come; the step is then unfinished, as it is
-  /// where layers are missing: the next `begin` says so.
+  /// All layers are left. Reports `error` where something went wrong in the step, and the first such fault: evidence that was wanted did
+  /// not come (wrong_order); evidence has a number that is not finite, a selector or a store wrote a list that is wrong, or a schedule
+  /// prunes sooner than it says (bad_input). The step is then unfinished, as it is where layers are missing: the next `begin` says so.
   void finish() { machine_->finish(); }
+
+  /// Reports the error that `finish` would, and changes nothing: for a batch whose steps are to be finished all or none.
+  void check_finish() const { machine_->check_finish(); }
 
  private:
   step_machine* machine_;

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cassert>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -19,6 +18,7 @@
 #include <lazyprune/session/frontier_table.hpp>
 #include <lazyprune/session/selection.hpp>
 #include <lazyprune/session/statistics.hpp>
+#include <lazyprune/session/step_fault.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
@@ -84,6 +84,13 @@ class step_machine {
     limit_ = max_tokens;
   }
 
+  /// Makes room for sequences of so many tokens, or of `limit()` where that is less: steps up to that length allocate nothing. It sets no
+  /// limit and changes none.
+  void make_room(std::size_t tokens) { grow(std::min(tokens, limit())); }
+
+  /// The most tokens that the sequence can have: what was reserved, or all that positions can count.
+  std::size_t limit() const noexcept { return limit_ > 0 ? limit_ : frontier_table::no_slot - 1; }
+
   /// Forgets the sequence: tokens, statistics and what the scorer remembered.
   void reset() {
     forget_from(0);
@@ -106,7 +113,7 @@ class step_machine {
   void adopt(std::size_t tokens) {
     require_between_steps("adopt");
     require_room("adopt", tokens);
-    make_room(tokens);
+    grow_by(tokens);
     append(tokens, layers_);
   }
 
@@ -130,7 +137,7 @@ class step_machine {
         refuse("tokens of chunks of at most this policy's layers", "token " + std::to_string(t) + " after layer " +
                                                                        std::to_string(other.table_.frontier(t)) + ", and not " +
                                                                        std::to_string(most));
-    make_room(other.known());
+    grow_by(other.known());
     table_ = other.table_;
     statistics_ = other.statistics_;
     settled_ = other.settled_;
@@ -181,7 +188,7 @@ class step_machine {
 
   void begin(const step_request& request) {
     check(request);
-    make_room(request.tokens);
+    grow_by(request.tokens);
     append(request.tokens, 0);
     end_step();
     request_ = request;
@@ -213,9 +220,9 @@ class step_machine {
   evidence_kind wanted() const noexcept { return wanted_; }
   selection_scratch& scratch() noexcept { return shared_scratch_ ? *shared_scratch_ : own_scratch_; }
   std::span<float> memory() noexcept { return memory_; }
-  /// What was wanted did not come, after the layer just done; this came.
-  void miss_evidence(evidence_kind came) noexcept {
-    if (!unseen_) unseen_ = {layer_ - 1, wanted_, came};
+  /// Notes what went wrong with so many layers done, where it is the first fault of the step.
+  void note_fault(layer_id done, const decltype(step_fault::what)& what) noexcept {
+    if (!fault_) fault_ = {done, what};
   }
 
   /// Its next layer is the one to come, and its hidden state is gone.
@@ -225,13 +232,17 @@ class step_machine {
     if (table_.lost_count() > 0 && std::erase_if(active_, [&](position t) { return stuck(t); }) > 0) listed_ = 0;
   }
 
-  /// By the scores in the scratch (active): at most `quota` tokens go on, and the store decides what becomes of the others.
+  /// By the scores in the scratch (active): at most `quota` tokens go on, and the store decides what becomes of the others. A list of
+  /// theirs that is wrong is noted, and nothing is lost by it.
   template <class Selector, class Store>
   void select_and_admit(const Selector& selector, const Store& store, std::size_t quota) noexcept {
     const std::size_t before = active_.size(), losses = losses_.size();
     const auto first_output = static_cast<position>(known() - request_.outputs);
-    margin_ = select(selector, {quota, first_output}, active_, scratch(), [&](position t) { return !stuck(t); });
-    admission{layer_, active_, rows_, table_, scratch()}.admit(store, spills_, losses_);
+    const selection_outcome chosen = select(selector, {quota, first_output}, active_, scratch(), [&](position t) { return !stuck(t); });
+    margin_ = chosen.margin;
+    if (chosen.fault) note_fault(layer_, wrong_indices{"selector", *chosen.fault});
+    const std::optional<index_fault> refused = admission{layer_, active_, rows_, table_, scratch()}.admit(store, spills_, losses_);
+    if (refused) note_fault(layer_, wrong_indices{"store", *refused});
     if (!std::ranges::is_sorted(losses_)) std::ranges::sort(losses_);
     const std::size_t gone = drops_for_good(store) ? losses_.size() - losses : 0;
     if (active_.size() + gone < before) listed_ = 0;
@@ -250,13 +261,13 @@ class step_machine {
   }
 
   void require_room(const char* what, std::size_t tokens) const {
-    const std::size_t room = (limit_ > 0 ? limit_ : frontier_table::no_slot - 1) - known();
+    const std::size_t room = limit() - known();
     if (tokens > room)
       report_error(error("session", what, "at most " + std::to_string(room) + " more tokens (reserved)", std::to_string(tokens),
                          error_code::no_room));
   }
 
-  void make_room(std::size_t tokens) {
+  void grow_by(std::size_t tokens) {
     if (known() + tokens > capacity_) grow(std::max(known() + tokens, limit_ > 0 ? 0 : 2 * capacity_));
   }
 
@@ -296,7 +307,7 @@ class step_machine {
   /// Nothing of the last step is left to see, and the next one may begin.
   void end_step() noexcept {
     in_step_ = inside_ = out_of_order_ = false;
-    unseen_.reset();
+    fault_.reset();
     wanted_ = evidence_kind::none;
     margin_ = std::numeric_limits<float>::quiet_NaN();
     spills_.clear();
@@ -346,15 +357,19 @@ class step_machine {
     wanted_ = evidence_kind::none;
   }
 
-  /// Reports `error` where evidence did not come.
+  bool can_finish() const noexcept { return in_step_ && !inside_ && !out_of_order_ && layer_ == depth_; }
+
+  /// Reports the fault of a step whose layers are all left.
+  void check_finish() const {
+    if (can_finish() && fault_) report_error(error_of(*fault_));
+  }
+
   void finish() {
-    if (!in_step_ || inside_ || layer_ != depth_) out_of_order_ = true;
-    if (out_of_order_) return;  // finished too early it is not finished
-    if (unseen_)
-      report_error(error("session", "finish",
-                         "layer " + std::to_string(unseen_->layer) + " left with " + std::string(name_of(unseen_->wanted)),
-                         unseen_->came == unseen_->wanted ? "another number of tokens or queries" : std::string(name_of(unseen_->came)),
-                         error_code::wrong_order));
+    check_finish();
+    if (!can_finish()) {  // finished too early it is not finished
+      out_of_order_ = true;
+      return;
+    }
     spills_are_saved();
     while (settled_ < known() && table_.settled(static_cast<position>(settled_), layers_)) ++settled_;
     in_step_ = false;
@@ -467,11 +482,7 @@ class step_machine {
   bool in_step_ = false;
   bool inside_ = false;  // a layer is entered and not yet left
   bool out_of_order_ = false;
-  struct missed_evidence {
-    layer_id layer;
-    evidence_kind wanted, came;
-  };
-  std::optional<missed_evidence> unseen_;  // the first in this step
+  std::optional<step_fault> fault_;  // the first in this step
   evidence_kind wanted_ = evidence_kind::none;
   float margin_ = std::numeric_limits<float>::quiet_NaN();
   layer_plan plan_{};

@@ -42,7 +42,7 @@ struct protect {
     }
     candidates all = c;
     all.keep = std::max(c.keep, static_cast<std::size_t>(std::ranges::count(c.scores, inf)));
-    all.required_mass = static_cast<float>(required_mass);
+    all.required_mass = static_cast<float>(std::min<double>(required_mass, std::numeric_limits<float>::max()));
     return selector.select(all, kept);
   }
 
