@@ -106,6 +106,7 @@ class c_session {
   friend void drive(c_session& s, const std::vector<float>& p, std::size_t new_tokens, phase phase) {
     lazyprune_request request = LAZYPRUNE_REQUEST;
     request.tokens = new_tokens;
+    request.outputs = 1;
     request.phase = static_cast<std::uint32_t>(phase);
     std::uint32_t depth = 0;
     bool failed = lazyprune_step_begin(s.session_, &request, &depth).code != 0;

@@ -292,6 +292,7 @@ static float* gather_cache(const sequence* s, const double* cache, const lazypru
  * already. */
 static lazyprune_evidence look(const sequence* s, const lazyprune_plan* plan, scratch* w, int fused) {
   const model* m = s->m;
+  const size_t cached = plan->active_count * m->kv_heads * m->head_dim;
   lazyprune_evidence e = LAZYPRUNE_EVIDENCE;
   e.kind = plan->wants;
   e.heads = m->heads;
@@ -300,9 +301,12 @@ static lazyprune_evidence look(const sequence* s, const lazyprune_plan* plan, sc
   e.head_dim = m->head_dim;
   if (plan->wants == LAZYPRUNE_ATTENTION || plan->wants == LAZYPRUNE_WINDOW || plan->wants == LAZYPRUNE_VALUES) {
     e.data = fused ? NULL : w->shown;
+    e.data_count = e.queries * m->heads * plan->active_count;
     e.stride = plan->active_count;
     e.query = w->shown_queries;
+    e.query_count = e.queries * m->heads * m->head_dim;
     e.keys = gather_cache(s, s->keys, plan, w->shown_keys);
+    e.keys_count = cached;
   }
   if (plan->wants == LAZYPRUNE_ATTENTION) /* what last_query_attention makes of it, for the trace */
     for (size_t i = 0; i < plan->active_count; ++i) {
@@ -313,11 +317,13 @@ static lazyprune_evidence look(const sequence* s, const lazyprune_plan* plan, sc
       s->touched[at] |= was_scored;
     }
   if (plan->wants == LAZYPRUNE_VALUES) {
-    e.values = gather_cache(s, s->values, plan, w->shown_keys + plan->active_count * m->kv_heads * m->head_dim);
+    e.values = gather_cache(s, s->values, plan, w->shown_keys + cached);
+    e.values_count = cached;
     e.values_stride = m->kv_heads * m->head_dim;
   }
   if (plan->wants == LAZYPRUNE_KEYS) {
     e.data = gather_cache(s, s->keys, plan, w->shown_keys);
+    e.data_count = cached;
     e.stride = m->kv_heads * m->head_dim;
   }
   return e;
@@ -358,13 +364,13 @@ static void forward(sequence* s, const uint32_t* ids, size_t count, uint32_t pha
 
     /* 1. Bring the rows together: new ones, those of the layer before, those that come back, and those that wait since a chunk. */
     for (size_t r = 0; r < plan.rows_count; ++r) {
-      const lazyprune_source from = plan.sources[r];
-      const double* row = from.from == LAZYPRUNE_EMBEDDING ? m->embedding + s->ids[from.index] * hidden
-                          : from.from == LAZYPRUNE_CARRIED ? w.x + from.index * hidden
-                          : from.from == LAZYPRUNE_STORED  ? s->aux + from.index * hidden
-                                                           : s->waiting + from.index * hidden;
+      const lazyprune_source source = plan.sources[r];
+      const double* row = source.origin == LAZYPRUNE_EMBEDDING ? m->embedding + s->ids[source.index] * hidden
+                          : source.origin == LAZYPRUNE_CARRIED ? w.x + source.index * hidden
+                          : source.origin == LAZYPRUNE_STORED  ? s->aux + source.index * hidden
+                                                               : s->waiting + source.index * hidden;
       memcpy(w.gathered + r * hidden, row, hidden * sizeof *row);
-      s->touched[l * m->max_tokens + plan.rows[r]] |= was_row | (from.from == LAZYPRUNE_STORED ? was_revived : 0);
+      s->touched[l * m->max_tokens + plan.rows[r]] |= was_row | (source.origin == LAZYPRUNE_STORED ? was_revived : 0);
     }
     double* before = w.x;
     w.x = w.gathered;
@@ -411,7 +417,7 @@ static void forward(sequence* s, const uint32_t* ids, size_t count, uint32_t pha
     for (size_t i = 0; i < spills.count; ++i) {
       const lazyprune_spill* spill = &spills.items[i];
       memcpy((spill->to == LAZYPRUNE_WAITING ? s->waiting : s->aux) + spill->slot * hidden,
-             (spill->from == LAZYPRUNE_WAITING ? s->waiting : w.x) + spill->row * hidden, hidden * sizeof(double));
+             (spill->origin == LAZYPRUNE_WAITING ? s->waiting : w.x) + spill->row * hidden, hidden * sizeof(double));
     }
     if (last && l + 1 == m->layers) memcpy(last, w.x + (rows - 1) * hidden, hidden * sizeof(double));
   }

@@ -15,9 +15,6 @@ import numpy as np
 import lazyprune as lp
 
 
-SOURCE = np.dtype({"names": ["origin", "index"], "formats": ["u1", "u4"], "offsets": [0, 4], "itemsize": 8})
-
-
 def load(folder):
     """The config, and every tensor in float64."""
     config = json.loads((folder / "config.json").read_text())
@@ -43,13 +40,12 @@ class Sequence:
         self.ids = np.zeros(n, np.uint32)
         self.keys, self.values = np.zeros((layers, n, *kv)), np.zeros((layers, n, *kv))
         self.aux, self.waiting = np.zeros((n, hidden)), np.zeros((n, hidden))
-        self.active, self.rows, self.revived = (np.zeros((layers, n), bool) for _ in range(3))  # the trace of this turn
         angles = np.arange(n)[:, None] * config["rope_theta"] ** (-2.0 * np.arange(kv[1] // 2) / kv[1])
         self.cos, self.sin = np.cos(angles), np.sin(angles)
 
     def fork(self):
         other = copy.copy(self)
-        for name in ("ids", "keys", "values", "aux", "waiting", "active", "rows", "revived"):
+        for name in ("ids", "keys", "values", "aux", "waiting"):
             setattr(other, name, getattr(self, name).copy())
         other.session = self.session.clone()
         return other
@@ -70,14 +66,10 @@ class Sequence:
         heads, kv_heads, head_dim = c["num_attention_heads"], c["num_key_value_heads"], c["head_dim"]
         self.ids[known : known + len(ids)] = ids
         x = None
-        for layer in range(self.session.begin(len(ids), phase, outputs)):
+        for layer in range(self.session.begin(len(ids), phase, outputs=outputs)):
             weight = lambda name: self.tensors[f"model.layers.{layer}.{name}.weight"]
             plan = self.session.enter(layer)
-            active, rows = (np.array(positions, np.uint32) for positions in (plan.active, plan.rows))
-            sources = np.frombuffer(bytes(plan.sources), SOURCE)
-            origin, index = sources["origin"], sources["index"]
-            self.active[layer, active] = self.rows[layer, rows] = True
-            self.revived[layer, rows[origin == lp.STORED]] = True
+            active, rows, origin, index = plan.active, plan.rows, plan.origin, plan.index
 
             # 1. Bring the rows together.
             before, x = x, np.zeros((len(rows), c["hidden_size"]))
@@ -115,33 +107,21 @@ class Sequence:
     def look(self, plan, layer, active, query, p, fused):
         """All that the library's own policies ask for."""
         as_floats = lambda array: np.ascontiguousarray(array, np.float32)
-        kv_heads, head_dim = self.keys.shape[2:]
-        cached = {"kv_heads": kv_heads, "head_dim": head_dim}
-        shown = {"kind": plan.wants, "heads": p.shape[1]}
+        if plan.wants == lp.KEYS:
+            return {"kind": lp.KEYS, "data": as_floats(self.keys[layer, active])}
+        shown = {"kind": plan.wants}
         if plan.wants in (lp.ATTENTION, lp.WINDOW, lp.VALUES):
             queries = plan.window if plan.wants == lp.WINDOW else 1
-            shown["queries"] = queries
             if fused:
-                shown.update(cached, query=as_floats(query[-queries:]), keys=as_floats(self.keys[layer, active]))
+                shown.update(query=as_floats(query[-queries:]), keys=as_floats(self.keys[layer, active]))
             else:
-                shown.update(data=as_floats(p[-queries:]), stride=len(active))
+                shown.update(data=as_floats(p[-queries:]))
         if plan.wants == lp.VALUES:
-            shown.update(cached, values=as_floats(self.values[layer, active]), values_stride=kv_heads * head_dim)
-        if plan.wants == lp.KEYS:
-            shown.update(cached, data=as_floats(self.keys[layer, active]), stride=kv_heads * head_dim)
+            shown.update(values=as_floats(self.values[layer, active]))
         return shown
 
-    def best(self, x):
-        return int(np.argmax(self.tensors["lm_head.weight"] @ self.norm(x, self.tensors["model.norm.weight"])))
-
-    def take_trace(self, step, ids, chosen):
-        layers = [
-            {"active": np.flatnonzero(a).tolist(), "rows": np.flatnonzero(r).tolist(), "revived": np.flatnonzero(v).tolist()}
-            for a, r, v in zip(self.active, self.rows, self.revived)
-        ]
-        for touched in (self.active, self.rows, self.revived):
-            touched[:] = False
-        return json.dumps({"step": step, "tokens": [int(i) for i in ids], "layers": layers, "next": chosen})
+    def logits(self, x):
+        return self.tensors["lm_head.weight"] @ self.norm(x, self.tensors["model.norm.weight"])
 
 
 def main():
@@ -160,20 +140,22 @@ def main():
     prompt = [int(i) for i in flags.ids.read_text().split()]
     library = lp.Library(flags.library)
     s = Sequence(config, tensors, library.session(flags.policy, config["num_hidden_layers"], config["max_position_embeddings"]))
+    trace = s.session.trace(sys.stdout)
     read = 0
     if 0 < flags.fork < len(prompt):
         s.forward(prompt[: flags.fork], lp.PREFILL, 0, flags.fused)
         s = s.fork()
+        s.session.trace(trace)
         read = flags.fork
     while 0 < flags.chunk < len(prompt) - read:
         s.forward(prompt[read : read + flags.chunk], lp.PREFILL, 0, flags.fused)
         read += flags.chunk
-    chosen = s.best(s.forward(prompt[read:], lp.PREFILL, 1, flags.fused))
-    print(s.take_trace(0, prompt, chosen))
-    for step in range(1, flags.tokens):
-        ids = [chosen]
-        chosen = s.best(s.forward(ids, lp.DECODE, 1, flags.fused))
-        print(s.take_trace(step, ids, chosen))
+    logits = s.logits(s.forward(prompt[read:], lp.PREFILL, 1, flags.fused))
+    trace.write(prompt, logits)
+    for _ in range(1, flags.tokens):
+        ids = [int(np.argmax(logits))]
+        logits = s.logits(s.forward(ids, lp.DECODE, 1, flags.fused))
+        trace.write(ids, logits)
     cost = s.session.statistics
     print(f"{cost.rows} rows computed, {cost.revived} of them revived; the dense model computes {cost.dense_rows}", file=sys.stderr)
 

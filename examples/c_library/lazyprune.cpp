@@ -11,6 +11,9 @@
 #include <lazyprune/version.hpp>
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
@@ -41,11 +44,14 @@ struct lazyprune_session {
   lazyprune::layer_id next = 0;                   // to be entered
   const lazyprune::layer_plan* inside = nullptr;  // of the layer entered
   std::vector<float> probabilities{};             // computed from queries and keys
+  bool broken = false;                            // a callback failed in it
+  uint32_t checks = 0;                            // of the options
 
   void end_step() noexcept {
     step.reset();
     next = 0;
     inside = nullptr;
+    broken = false;
   }
 };
 
@@ -55,11 +61,11 @@ using namespace lazyprune;
 
 // The arrays of a plan are handed out as they are.
 static_assert(std::is_standard_layout_v<row_source> && sizeof(row_source) == sizeof(lazyprune_source) &&
-              offsetof(row_source, from) == offsetof(lazyprune_source, from) &&
+              offsetof(row_source, from) == offsetof(lazyprune_source, origin) &&
               offsetof(row_source, index) == offsetof(lazyprune_source, index));
 static_assert(std::is_standard_layout_v<spill> && sizeof(spill) == sizeof(lazyprune_spill) &&
               offsetof(spill, row) == offsetof(lazyprune_spill, row) && offsetof(spill, slot) == offsetof(lazyprune_spill, slot) &&
-              offsetof(spill, from) == offsetof(lazyprune_spill, from) && offsetof(spill, to) == offsetof(lazyprune_spill, to));
+              offsetof(spill, from) == offsetof(lazyprune_spill, origin) && offsetof(spill, to) == offsetof(lazyprune_spill, to));
 static_assert(static_cast<int>(row_source::origin::embedding) == LAZYPRUNE_EMBEDDING &&
               static_cast<int>(row_source::origin::carried) == LAZYPRUNE_CARRIED &&
               static_cast<int>(row_source::origin::stored) == LAZYPRUNE_STORED &&
@@ -82,7 +88,7 @@ uint32_t read_of_heads(std::optional<head_reduction> reduction) {
 lazyprune_status failed(int32_t code, const char* message) noexcept {
   thread_local char line[1024];
   std::snprintf(line, sizeof line, "%s", message);
-  return {code, line};
+  return {code, 0, line};
 }
 
 int32_t code_of(error_code code) {
@@ -103,12 +109,37 @@ int32_t code_of(error_code code) {
   return LAZYPRUNE_INTERNAL;
 }
 
+/// What a callback returned that failed. Policies cannot throw, so that it waits here until the call that they were asked in is done.
+struct callback_failure {
+  int32_t code;
+  std::string message;
+};
+thread_local std::optional<callback_failure> failed_callback;
+
+constexpr std::size_t message_room = 512;
+
+/// Runs `callback(message)`, and remembers its failure. `message` has room for as many bytes.
+template <class Callback>
+bool succeeds(const char* kind, const std::string& name, const Callback& callback) {
+  std::array<char, message_room> message{};
+  const int32_t code = callback(message.data());
+  if (code == LAZYPRUNE_OK) return true;
+  message.back() = '\0';
+  for (char& c : message)
+    if (c == '\n' || c == '\r') c = ' ';
+  failed_callback = {code,
+                     std::string(kind) + ": " + name + ": " + (message[0] ? message.data() : "failed with code " + std::to_string(code))};
+  return false;
+}
+
 /// What every call does.
 template <class Work>
 lazyprune_status guarded(const Work& work) noexcept {
   try {
     work();
-    return {LAZYPRUNE_OK, ""};
+    return {LAZYPRUNE_OK, 0, ""};
+  } catch (const callback_failure& fault) {
+    return failed(fault.code, fault.message.c_str());
   } catch (const error& fault) {
     return failed(code_of(fault.code()), fault.what());
   } catch (const std::bad_alloc&) {
@@ -135,21 +166,21 @@ void not_below(std::size_t found, std::size_t least, const char* place) {
   if (found < least) wrong(place, "at least " + std::to_string(least), std::to_string(found));
 }
 
-/// The bytes that a struct had when it came with ABI 0, which its callers have at least: up to the end of what was its last member.
+/// The bytes that a struct has had since ABI 1, which its callers have at least: up to the end of what was its last member then.
 template <class T>
 constexpr std::size_t first_size = sizeof(T);
 #define LAZYPRUNE_FIRST_SIZE(type, last) \
   template <>                            \
   constexpr std::size_t first_size<type> = offsetof(type, last) + sizeof(type::last)
-LAZYPRUNE_FIRST_SIZE(lazyprune_evidence, key_slots);
-LAZYPRUNE_FIRST_SIZE(lazyprune_scorer, user);
-LAZYPRUNE_FIRST_SIZE(lazyprune_schedule, user);
-LAZYPRUNE_FIRST_SIZE(lazyprune_session_options, scratch);
+LAZYPRUNE_FIRST_SIZE(lazyprune_evidence, chosen_scores);
+LAZYPRUNE_FIRST_SIZE(lazyprune_scorer, destroy);
+LAZYPRUNE_FIRST_SIZE(lazyprune_schedule, destroy);
+LAZYPRUNE_FIRST_SIZE(lazyprune_session_options, reserved);
 LAZYPRUNE_FIRST_SIZE(lazyprune_session_state, lost);
 LAZYPRUNE_FIRST_SIZE(lazyprune_token, reserved);
 LAZYPRUNE_FIRST_SIZE(lazyprune_statistics, prefill_dense_rows);
 LAZYPRUNE_FIRST_SIZE(lazyprune_request, outputs);
-LAZYPRUNE_FIRST_SIZE(lazyprune_plan, window);
+LAZYPRUNE_FIRST_SIZE(lazyprune_plan, quota);
 LAZYPRUNE_FIRST_SIZE(lazyprune_spills, count);
 #undef LAZYPRUNE_FIRST_SIZE
 
@@ -196,9 +227,29 @@ class written {
 
 // ---- policies of the caller ----
 
+/// Calls `destroy(user)` when the last policy that uses it is gone, once it was taken in.
+class callers_own {
+ public:
+  callers_own(const char* name, void* user, void (*destroy)(void*)) : name_(name), user_(user), destroy_(destroy) {}
+  callers_own(const callers_own&) = delete;
+  callers_own& operator=(const callers_own&) = delete;
+  ~callers_own() {
+    if (destroy_ && taken_) destroy_(user_);
+  }
+
+  void take() noexcept { taken_ = true; }
+  const std::string& name() const noexcept { return name_; }
+
+ private:
+  std::string name_;
+  void* user_;
+  void (*destroy_)(void*);
+  bool taken_ = false;
+};
+
 class caller_scorer {
  public:
-  explicit caller_scorer(const lazyprune_scorer& scorer) : scorer_(scorer) {}
+  caller_scorer(const lazyprune_scorer& scorer, std::shared_ptr<callers_own> own) : scorer_(scorer), own_(std::move(own)) {}
 
   scorer_needs needs() const {
     scorer_needs result{static_cast<evidence_kind>(scorer_.wants), scorer_.every_layer != 0, scorer_.window};
@@ -220,7 +271,12 @@ class caller_scorer {
       all.known = shown.memory.size();
     }
     if (now.kind != LAZYPRUNE_NOTHING) all.evidence = &now;
-    scorer_.score(scorer_.user, &all, out.data());
+    all.message_room = message_room;
+    const bool scored = succeeds("scorer", own_->name(), [&](char* message) {
+      all.message = message;
+      return scorer_.score(scorer_.user, &all, out.data());
+    });
+    if (!scored) std::ranges::fill(out, 0.0f);  // which decide nothing: every_token_if_failed
   }
 
  private:
@@ -265,27 +321,65 @@ class caller_scorer {
   }
 
   lazyprune_scorer scorer_;
+  std::shared_ptr<callers_own> own_;
 };
 static_assert(chosen_scorer<caller_scorer>);
 
 class caller_schedule {
  public:
-  explicit caller_schedule(const lazyprune_schedule& schedule) : schedule_(schedule) {}
+  caller_schedule(const lazyprune_schedule& schedule, std::shared_ptr<callers_own> own) : schedule_(schedule), own_(std::move(own)) {}
 
   bool sees_scores() const { return schedule_.sees_scores != 0; }
   std::size_t keep(const layer_context& context) const { return keep(context, {}); }
   std::size_t keep(const layer_context& context, std::span<const float> scores) const {
-    if (context.done < schedule_.first) return everything;
-    const lazyprune_layer layer{sizeof layer,   context.done, context.layers, static_cast<uint32_t>(context.step),
-                                context.active, context.known};
-    return schedule_.keep(schedule_.user, &layer, scores.data());
+    if (context.done < schedule_.first || failed_callback) return everything;
+    lazyprune_layer layer{};
+    layer.struct_size = sizeof layer;
+    layer.done = context.done;
+    layer.layers = context.layers;
+    layer.phase = static_cast<uint32_t>(context.step);
+    layer.active = context.active;
+    layer.known = context.known;
+    layer.message_room = message_room;
+    std::size_t kept = everything;
+    const bool answered = succeeds("schedule", own_->name(), [&](char* message) {
+      layer.message = message;
+      return schedule_.keep(schedule_.user, &layer, scores.data(), &kept);
+    });
+    return answered ? kept : everything;
   }
   layer_id first(phase, layer_id) const { return schedule_.first; }
 
  private:
   lazyprune_schedule schedule_;
+  std::shared_ptr<callers_own> own_;
 };
 static_assert(chosen_schedule<caller_schedule> && foretelling_schedule<caller_schedule>);
+
+/// Chooses as the policy's selector does, but keeps every token where the scorer failed: nothing is dropped by scores that are none.
+struct every_token_if_failed {
+  any_selector selector;
+
+  std::size_t select(const candidates& c, std::span<std::uint32_t> kept) const {
+    if (!failed_callback) return selector.select(c, kept);
+    for (std::size_t i = 0; i < c.scores.size(); ++i) kept[i] = static_cast<std::uint32_t>(i);
+    return c.scores.size();
+  }
+};
+static_assert(token_selector<every_token_if_failed>);
+
+/// Runs the part of a call in which policies are asked. Where a callback fails, the step is broken, and the call reports the callback's
+/// code.
+template <class Work>
+void asking(lazyprune_session& session, const Work& work) {
+  failed_callback.reset();
+  work();
+  if (!failed_callback) return;
+  session.broken = true;
+  callback_failure fault = std::move(*failed_callback);
+  failed_callback.reset();
+  throw fault;
+}
 
 // ---- sessions ----
 
@@ -307,6 +401,8 @@ phase read_phase(uint32_t value) {
 
 step_request read_request(const lazyprune_request* request) {
   const lazyprune_request r = read(request, "request");
+  if (r.outputs == LAZYPRUNE_OUTPUTS_UNSET)
+    wrong("request: outputs", "1 for the last piece of a prompt or a generated token, or 0 for a piece of which more follows", "none");
   return {r.tokens, read_phase(r.phase), r.outputs};
 }
 
@@ -319,6 +415,8 @@ void hand_out(Handle** out, Parts&&... parts) {
 
 step<any_session>& step_of(lazyprune_session* session, const char* what) {
   if (!given(session, "session").step) report_error(error("session", what, "a step that was begun", "none", error_code::wrong_order));
+  if (session->broken)
+    report_error(error("session", what, "abandon() or reset()", "a step in which a callback failed", error_code::wrong_order));
   return *session->step;
 }
 
@@ -346,24 +444,148 @@ void check_heads(const lazyprune_evidence& e) {
     wrong("evidence: heads", "a multiple of kv_heads (" + std::to_string(e.kv_heads) + ")", std::to_string(e.heads));
 }
 
+/// An array of the caller's, as rows of `width` numbers that lie `stride` apart.
+struct callers_rows {
+  const float* data;
+  std::size_t count;  // numbers; 0: unknown
+  std::size_t rows;
+  std::size_t width;
+  std::size_t stride;
+};
+
+/// Whether so many numbers hold so many rows. Nothing wraps.
+bool holds(std::size_t count, std::size_t rows, std::size_t width, std::size_t stride) {
+  return rows == 0 || (count >= width && (rows == 1 || stride <= (count - width) / (rows - 1)));
+}
+
+/// `shape`: what the rows are, for the message.
+void check_count(const callers_rows& r, const char* place, const std::string& shape) {
+  if (r.count == 0 || holds(r.count, r.rows, r.width, r.stride)) return;
+  const bool by_bytes =
+      r.stride % sizeof(float) == 0 && r.stride / sizeof(float) >= r.width && holds(r.count, r.rows, r.width, r.stride / sizeof(float));
+  wrong(place,
+        shape + ", that is " + std::to_string(r.rows) + " rows of " + std::to_string(r.width) + " numbers, " + std::to_string(r.stride) +
+            " apart",
+        std::to_string(r.count) + " numbers" + (by_bytes ? " (strides count floats, not bytes)" : ""));
+}
+
+/// The first number that is not finite; none: every one is.
+std::optional<std::size_t> not_finite(const float* data, std::size_t count) {
+  constexpr std::uint32_t exponent = 0x7f800000;
+  std::uint32_t bad = 0;
+  for (std::size_t i = 0; i < count; ++i) bad |= static_cast<std::uint32_t>((std::bit_cast<std::uint32_t>(data[i]) & exponent) == exponent);
+  if (bad == 0) return {};
+  return static_cast<std::size_t>(std::find_if(data, data + count, [](float x) { return !std::isfinite(x); }) - data);
+}
+
+std::string at_position(float found, position token) {
+  return std::string(std::isnan(found) ? "NaN" : found > 0 ? "infinity" : "-infinity") + " at position " + std::to_string(token);
+}
+
+/// Rows of `numbers` for each token.
+void check_finite(const callers_rows& r, std::span<const position> tokens, const char* place) {
+  for (std::size_t i = 0; i < r.rows; ++i)
+    if (const auto at = not_finite(r.data + i * r.stride, r.width))
+      wrong(place, "finite numbers", at_position(r.data[i * r.stride + *at], tokens[i]));
+}
+
+std::string row_of_head(std::size_t row, std::size_t heads, std::size_t queries) {
+  return (queries > 1 ? "query " + std::to_string(row / heads) + ", " : "") + "head " + std::to_string(row % heads);
+}
+
+/// Probabilities (queries, heads, active).
+void check_finite(const window_view& p) {
+  for (std::size_t r = 0; r < p.queries * p.heads; ++r)
+    if (const auto at = not_finite(p.data + r * p.stride, p.active()))
+      wrong("evidence: data", "finite numbers",
+            at_position(p.data[r * p.stride + *at], p.positions[*at]) + ", " + row_of_head(r, p.heads, p.queries));
+}
+
+/// What LAZYPRUNE_CHECK_ATTENTION says. `last`: the positions of the queries. The maximum over the heads sums to 1 or more.
+void check_attention(const window_view& p, std::span<const position> last, bool is_maximum) {
+  constexpr double tolerance = 0.02;  // what rounding to bfloat16 leaves, and more
+  const auto text = [](double number) {
+    std::array<char, 32> digits{};
+    std::snprintf(digits.data(), digits.size(), "%.6g", number);
+    return std::string(digits.data());
+  };
+  for (std::size_t r = 0; r < p.queries * p.heads; ++r) {
+    const float* row = p.data + r * p.stride;
+    const position query = last[r / p.heads];
+    double sum = 0.0;
+    for (std::size_t i = 0; i < p.active(); ++i) {
+      const auto refuse = [&](const char* expected) {
+        wrong("evidence: data", expected,
+              text(row[i]) + " at position " + std::to_string(p.positions[i]) + ", " + row_of_head(r, p.heads, p.queries));
+      };
+      if (row[i] < 0.0f) refuse("probabilities");
+      if (p.positions[i] > query && row[i] != 0.0f) refuse("0 where the query does not see the token");
+      sum += row[i];
+    }
+    if (sum < 1.0 - tolerance || (sum > 1.0 + tolerance && !is_maximum))
+      wrong("evidence: data", "probabilities that sum to 1 over the active tokens",
+            text(sum) + " in " + row_of_head(r, p.heads, p.queries));
+  }
+}
+
+/// What queries and keys give: (queries, heads, active).
+window_view computed_probabilities(lazyprune_session& s, const lazyprune_evidence& e, std::size_t queries) {
+  const layer_plan& plan = *s.inside;
+  const std::size_t active = plan.active.size(), width = e.kv_heads * e.head_dim;
+  const callers_rows query{e.query, e.query_count, queries, e.heads * e.head_dim,
+                           e.query_stride > 0 ? e.query_stride : e.heads * e.head_dim};
+  callers_rows keys{e.keys, e.keys_count, active, width, e.keys_stride > 0 ? e.keys_stride : width};
+  not_below(query.stride, query.width, "evidence: query_stride");
+  not_below(keys.stride, keys.width, "evidence: keys_stride");
+  check_count(query, "evidence: query",
+              "queries " + std::to_string(queries) + " x heads " + std::to_string(e.heads) + " x head_dim " + std::to_string(e.head_dim));
+  if (e.key_slots && e.key_slots_count > 0 && e.key_slots_count != active)
+    wrong("evidence: key_slots", std::to_string(active) + ", one of each active token", std::to_string(e.key_slots_count));
+  if (e.key_slots) keys.rows = *std::max_element(e.key_slots, e.key_slots + active) + std::size_t{1};
+  check_count(keys, "evidence: keys",
+              (e.key_slots ? "slots up to the last of key_slots, " : "a slot of each active token, ") + std::to_string(keys.rows) +
+                  " x kv_heads " + std::to_string(e.kv_heads) + " x head_dim " + std::to_string(e.head_dim));
+  check_finite(query, plan.rows.last(queries), "evidence: query");
+
+  s.probabilities.resize(queries * e.heads * active);
+  const std::span<const uint32_t> slots{e.key_slots, e.key_slots ? active : 0};
+  const window_view seen =
+      query_attention(e.query, query.stride, e.heads, key_rows<float>{e.keys, e.kv_heads, e.head_dim, keys.stride, slots}, plan.active,
+                      plan.rows.last(queries), s.probabilities.data());
+  if (not_finite(seen.data, s.probabilities.size())) {  // then a key is not
+    for (std::size_t i = 0; i < active; ++i) {
+      const float* key = e.keys + (slots.empty() ? i : slots[i]) * keys.stride;
+      if (const auto at = not_finite(key, width)) wrong("evidence: keys", "finite numbers", at_position(key[*at], plan.active[i]));
+    }
+    wrong("evidence: keys", "products with the query that a float holds", "larger ones");
+  }
+  return seen;
+}
+
 /// What the caller's attention yields, or what its queries and keys give: (queries, heads, active).
 window_view probabilities_of(lazyprune_session& s, const lazyprune_evidence& e, std::size_t queries) {
   const layer_plan& plan = *s.inside;
+  const std::size_t active = plan.active.size();
   check_size(e.heads, "evidence: heads");
-  if (e.data) {
-    not_below(e.stride, plan.active.size(), "evidence: stride");
-    return {e.data, queries, e.heads, e.stride, plan.active};
+  if (!e.data) {
+    if (!e.query || !e.keys) wrong("evidence: data", "probabilities, or a query and keys", "null");
+    check_heads(e);
+    return computed_probabilities(s, e, queries);
   }
-  if (!e.query || !e.keys) wrong("evidence: data", "probabilities, or a query and keys", "null");
-  check_heads(e);
-  const std::size_t query_stride = e.query_stride > 0 ? e.query_stride : e.heads * e.head_dim;
-  const std::size_t keys_stride = e.keys_stride > 0 ? e.keys_stride : e.kv_heads * e.head_dim;
-  not_below(query_stride, e.heads * e.head_dim, "evidence: query_stride");
-  not_below(keys_stride, e.kv_heads * e.head_dim, "evidence: keys_stride");
-  s.probabilities.resize(queries * e.heads * plan.active.size());
-  const std::span<const uint32_t> slots{e.key_slots, e.key_slots ? plan.active.size() : 0};
-  return query_attention(e.query, query_stride, e.heads, key_rows<float>{e.keys, e.kv_heads, e.head_dim, keys_stride, slots}, plan.active,
-                         plan.rows.last(queries), s.probabilities.data());
+  not_below(e.stride, active, "evidence: stride");
+  check_count({e.data, e.data_count, queries * e.heads, active, e.stride}, "evidence: data",
+              "queries " + std::to_string(queries) + " x heads " + std::to_string(e.heads) + " x active " + std::to_string(active));
+  const window_view shown{e.data, queries, e.heads, e.stride, plan.active};
+  check_finite(shown);
+  if ((s.checks & LAZYPRUNE_CHECK_ATTENTION) != 0)
+    check_attention(shown, plan.rows.last(queries), e.heads == 1 && s.step->over_heads() == head_reduction::max);
+  return shown;
+}
+
+/// Keys or values of the active tokens, or hidden states of the rows.
+void check_rows(const callers_rows& r, std::span<const position> tokens, const char* place, const std::string& shape) {
+  check_count(r, place, shape);
+  check_finite(r, tokens, place);
 }
 
 evidence read_evidence(lazyprune_session& s, const lazyprune_evidence* pointer) {
@@ -373,7 +595,13 @@ evidence read_evidence(lazyprune_session& s, const lazyprune_evidence* pointer) 
   if (!pointer) wrong("evidence", expected(), "null");
   const lazyprune_evidence e = read(pointer, "evidence");
   if (e.kind != static_cast<uint32_t>(wanted)) wrong("evidence", expected(), kind_name(e.kind));
+  if (e.chosen || e.chosen_count > 0 || e.chosen_scores)
+    report_error(error("evidence", "chosen", "null, as the plan's quota of 0 says", "a kept set", error_code::unsupported));
   const layer_plan& plan = *s.inside;
+  const std::string active = std::to_string(plan.active.size());
+  const auto heads_shape = [&] {
+    return "active " + active + " x kv_heads " + std::to_string(e.kv_heads) + " x head_dim " + std::to_string(e.head_dim);
+  };
   switch (wanted) {
     case evidence_kind::none:
       break;
@@ -388,16 +616,22 @@ evidence read_evidence(lazyprune_session& s, const lazyprune_evidence* pointer) 
       check_size(e.kv_heads, "evidence: kv_heads");
       check_size(e.head_dim, "evidence: head_dim");
       not_below(e.stride, e.kv_heads * e.head_dim, "evidence: stride");
+      check_rows({e.data, e.data_count, plan.active.size(), e.kv_heads * e.head_dim, e.stride}, plan.active, "evidence: data",
+                 heads_shape());
       return key_view{e.data, e.kv_heads, e.head_dim, e.stride, plan.active};
     case evidence_kind::values:
       require_data(e.values, "evidence: values");
       check_heads(e);
       not_below(e.values_stride, e.kv_heads * e.head_dim, "evidence: values_stride");
+      check_rows({e.values, e.values_count, plan.active.size(), e.kv_heads * e.head_dim, e.values_stride}, plan.active, "evidence: values",
+                 heads_shape());
       return value_view{probabilities_of(s, e, 1).query(0), e.values, e.kv_heads, e.head_dim, e.values_stride};
     case evidence_kind::hidden:
       require_data(e.data, "evidence: data");
       not_below(e.hidden, 1, "evidence: hidden");
       not_below(e.stride, e.hidden, "evidence: stride");
+      check_rows({e.data, e.data_count, plan.rows.size(), e.hidden, e.stride}, plan.rows, "evidence: data",
+                 "rows " + std::to_string(plan.rows.size()) + " x hidden " + std::to_string(e.hidden));
       return hidden_view{e.data, e.hidden, e.stride, plan.rows, plan.active};
     case evidence_kind::ids:
       require_data(e.ids, "evidence: ids");
@@ -435,6 +669,8 @@ void lazyprune_registry_free(lazyprune_registry* registry) { delete registry; }
 lazyprune_status lazyprune_registry_add_scorer(lazyprune_registry* registry, const char* name, const lazyprune_scorer* scorer) {
   return guarded([&] {
     const lazyprune_scorer s = read(scorer, "scorer");
+    if (s.wants == LAZYPRUNE_PROBES)
+      report_error(error("scorer", "wants", "a kind of evidence that this version has, 0 to 6", "7 (probes)", error_code::unsupported));
     if (s.wants > LAZYPRUNE_IDS) wrong("scorer: wants", "a kind of evidence, 0 to 6", std::to_string(s.wants));
     if ((s.wants == LAZYPRUNE_WINDOW) != (s.window > 0))
       wrong("scorer: window", "queries where it wants a window, else 0", std::to_string(s.window));
@@ -444,7 +680,9 @@ lazyprune_status lazyprune_registry_add_scorer(lazyprune_registry* registry, con
     if (s.over_heads > LAZYPRUNE_MAX)
       wrong("scorer: over_heads", "each, their mean or their maximum, 0 to 2", std::to_string(s.over_heads));
     if (s.reserved != 0) wrong("scorer: reserved", "0", std::to_string(s.reserved));
-    given(registry, "registry").policies.add(&given(name, "name"), any_scorer(caller_scorer(s)));
+    const auto own = std::make_shared<callers_own>(&given(name, "name"), s.user, s.destroy);
+    given(registry, "registry").policies.add(name, any_scorer(caller_scorer(s, own)));
+    own->take();
   });
 }
 
@@ -453,7 +691,9 @@ lazyprune_status lazyprune_registry_add_schedule(lazyprune_registry* registry, c
     const lazyprune_schedule s = read(schedule, "schedule");
     if (s.reserved != 0) wrong("schedule: reserved", "0", std::to_string(s.reserved));
     if (!s.keep) wrong("schedule: keep", "a function", "null");
-    given(registry, "registry").policies.add(&given(name, "name"), any_schedule(caller_schedule(s)));
+    const auto own = std::make_shared<callers_own>(&given(name, "name"), s.user, s.destroy);
+    given(registry, "registry").policies.add(name, any_schedule(caller_schedule(s, own)));
+    own->take();
   });
 }
 
@@ -468,10 +708,14 @@ lazyprune_status lazyprune_session_create(const lazyprune_registry* registry, co
   return guarded([&] {
     const lazyprune_session_options o = read(options, "options");
     const policy_spec spec = parse_policy(&given(policy, "policy"));
+    if ((o.checks & ~static_cast<uint32_t>(LAZYPRUNE_CHECK_ATTENTION)) != 0)
+      report_error(error("options", "checks", "1 (attention), or 0", std::to_string(o.checks), error_code::unsupported));
+    if (o.reserved != 0) wrong("options: reserved", "0", std::to_string(o.reserved));
     const auto scratch = o.scratch ? o.scratch->memory : nullptr;
-    hand_out(out, scratch,
-             make_session(spec, layers_of(o), {.layers = o.layers, .max_tokens = o.max_tokens, .scratch = scratch.get()},
-                          policies_of(registry)));
+    policy_parts parts = parts_of(spec, layers_of(o), policies_of(registry));
+    parts.selector = any_selector(every_token_if_failed{std::move(parts.selector)});
+    hand_out(out, scratch, make_session(std::move(parts), {.layers = o.layers, .max_tokens = o.max_tokens, .scratch = scratch.get()}));
+    (*out)->checks = o.checks;
   });
 }
 
@@ -495,7 +739,10 @@ lazyprune_status lazyprune_policy_help(const lazyprune_registry* registry, char*
 }
 
 lazyprune_status lazyprune_session_clone(const lazyprune_session* session, lazyprune_session** out) {
-  return guarded([&] { hand_out(out, given(session, "session").scratch, session->session.clone()); });
+  return guarded([&] {
+    hand_out(out, given(session, "session").scratch, session->session.clone());
+    (*out)->checks = session->checks;
+  });
 }
 
 lazyprune_status lazyprune_session_reserve(lazyprune_session* session, size_t max_tokens) {
@@ -596,12 +843,20 @@ lazyprune_status lazyprune_step_enter(lazyprune_session* session, uint32_t layer
     if (session->next == step.layers()) out_of_order("no layer, all " + std::to_string(step.layers()) + " are left");
     if (layer != session->next) out_of_order("layer " + std::to_string(session->next));
     const written to(out, "out");
-    const layer_plan& plan = step.enter(layer);
-    session->inside = &plan;
-    to.fill({0, plan.layer, plan.active.data(), plan.active.size(), plan.rows.data(),
-             reinterpret_cast<const lazyprune_source*>(plan.sources.data()), plan.rows.size(), plan.finish,
-             static_cast<uint32_t>(step.wants()), step.wants() == evidence_kind::window ? static_cast<uint32_t>(step.window()) : 0,
-             read_of_heads(step.over_heads()), 0});
+    asking(*session, [&] { session->inside = &step.enter(layer); });
+    const layer_plan& plan = *session->inside;
+    lazyprune_plan all = LAZYPRUNE_PLAN;
+    all.layer = plan.layer;
+    all.active = plan.active.data();
+    all.active_count = plan.active.size();
+    all.rows = plan.rows.data();
+    all.rows_count = plan.rows.size();
+    all.sources = reinterpret_cast<const lazyprune_source*>(plan.sources.data());
+    all.finish = plan.finish;
+    all.wants = static_cast<uint32_t>(step.wants());
+    all.window = step.wants() == evidence_kind::window ? static_cast<uint32_t>(step.window()) : 0;
+    all.over_heads = read_of_heads(step.over_heads());
+    to.fill(all);
   });
 }
 
@@ -619,7 +874,8 @@ lazyprune_status lazyprune_step_leave(lazyprune_session* session, const lazyprun
     step<any_session>& step = step_of(session, "leave");
     if (!session->inside) report_error(error("session", "leave", "a layer that was entered", "none", error_code::wrong_order));
     const written to(out, "out");
-    step.leave(read_evidence(*session, shown));
+    const evidence seen = read_evidence(*session, shown);
+    asking(*session, [&] { step.leave(seen); });
     session->inside = nullptr;
     ++session->next;
     to.fill({0, step.margin(), reinterpret_cast<const lazyprune_spill*>(step.spills().data()), step.spills().size()});

@@ -1,39 +1,54 @@
 # SPDX-License-Identifier: MIT
-"""The C library for Python, by ctypes: what include/lazyprune/c/lazyprune.h declares, as a few classes. It needs nothing but Python.
+"""The C library for Python, by ctypes: what include/lazyprune/c/lazyprune.h declares, as a few classes. It needs numpy.
 
     library = Library("liblazyprune.so")
     session = library.session("lazyllm --stages 9:0.7", layers=32)
-    layers = session.begin(tokens)
-    for layer in range(layers):
+    for layer in range(session.begin(tokens, outputs=1)):
         plan = session.enter(layer)
-        ...  # gather plan.sources, compute plan.rows, attend over plan.active
-        for row, slot, origin, to in session.leave(plan.wants, data=probabilities, stride=len(plan.active), heads=heads):
+        ...  # gather row r from plan.origin[r], plan.index[r]; compute the tokens at plan.rows; attend over those at plan.active
+        for row, slot, origin, to in session.leave(plan.wants, data=probabilities):
             ...  # save
     session.finish()
 
-Arrays are anything with a buffer of the right type (numpy, array.array, ctypes); what the library hands out are ctypes arrays over its own
-memory, valid as long as the header says, which numpy reads without a copy (numpy.frombuffer).
+The library hands out numpy arrays, which are copies and stay as they are. It takes C-contiguous arrays of float32: numpy, array.array, ctypes,
+tensors of torch on the CPU. A complaint is an Error that names the argument.
 """
 
 import ctypes
+import dataclasses
+import json
 import operator
-import traceback
-from ctypes import POINTER, Structure, byref, c_char_p, c_float, c_int32, c_size_t, c_uint32, c_uint64, c_uint8, c_void_p
+import threading
+from ctypes import POINTER, Structure, byref, c_char_p, c_float, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
+
+import numpy as np
 
 PREFILL, DECODE = 0, 1
 EMBEDDING, CARRIED, STORED, WAITING = range(4)
 NOTHING, ATTENTION, WINDOW, KEYS, VALUES, HIDDEN, IDS = range(7)
 EACH, MEAN, MAX = range(3)
 EVERYTHING = ctypes.c_size_t(-1).value
-ABI = 0
+CHECK_ATTENTION = 1
+BAD_INPUT, WRONG_ORDER, NO_ROOM, NO_MEMORY, UNSUPPORTED, INTERNAL, CALLBACK = range(1, 8)
+ABI = 1
+
+SPILL = np.dtype({"names": ["row", "slot", "origin", "to"], "formats": ["u4", "u4", "u1", "u1"], "itemsize": 12})
+_SOURCE = np.dtype({"names": ["origin", "index"], "formats": ["u1", "u4"], "offsets": [0, 4], "itemsize": 8})
 
 
 class Error(Exception):
-    """A call that failed; `code` is the status's, 1 (bad input) to 6."""
+    """A call that failed; `code` is the status's, BAD_INPUT to CALLBACK."""
 
     def __init__(self, code, message):
         super().__init__(message)
         self.code = code
+
+
+def _wrong(place, expected, found):
+    return Error(BAD_INPUT, f"{place}: expected {expected}, found {found}")
+
+
+# ---- the structs of lazyprune.h ----
 
 
 class Sized(Structure):
@@ -43,66 +58,61 @@ class Sized(Structure):
         super().__init__(struct_size=ctypes.sizeof(type(self)), **fields)
 
 
-class Status(Structure):
-    _fields_ = [("code", c_int32), ("message", c_char_p)]
+class _Status(Structure):
+    _fields_ = [("code", c_int32), ("reserved", c_uint32), ("message", c_char_p)]
 
 
-class Source(Structure):
-    _fields_ = [("origin", c_uint8), ("index", c_uint32)]
-
-
-class Spill(Structure):
-    _fields_ = [("row", c_uint32), ("slot", c_uint32), ("origin", c_uint8), ("to", c_uint8)]
-
-    def __iter__(self):
-        return iter((self.row, self.slot, self.origin, self.to))
-
-
-class Evidence(Sized):
+class _Evidence(Sized):
     _fields_ = [
-        ("struct_size", c_uint32), ("kind", c_uint32), ("data", POINTER(c_float)), ("stride", c_size_t), ("heads", c_size_t),
-        ("queries", c_size_t), ("kv_heads", c_size_t), ("head_dim", c_size_t), ("hidden", c_size_t), ("values", POINTER(c_float)),
-        ("values_stride", c_size_t), ("ids", POINTER(c_uint32)), ("ids_count", c_size_t), ("query", POINTER(c_float)),
-        ("query_stride", c_size_t), ("keys", POINTER(c_float)), ("keys_stride", c_size_t), ("key_slots", POINTER(c_uint32)),
+        ("struct_size", c_uint32), ("kind", c_uint32), ("data", c_void_p), ("data_count", c_size_t), ("stride", c_size_t),
+        ("heads", c_size_t), ("queries", c_size_t), ("kv_heads", c_size_t), ("head_dim", c_size_t), ("hidden", c_size_t),
+        ("values", c_void_p), ("values_count", c_size_t), ("values_stride", c_size_t), ("ids", c_void_p), ("ids_count", c_size_t),
+        ("query", c_void_p), ("query_count", c_size_t), ("query_stride", c_size_t), ("keys", c_void_p), ("keys_count", c_size_t),
+        ("keys_stride", c_size_t), ("key_slots", c_void_p), ("key_slots_count", c_size_t), ("chosen", c_void_p), ("chosen_count", c_size_t),
+        ("chosen_scores", c_void_p),
     ]
 
 
-class Shown(Sized):
+class _Shown(Sized):
     _fields_ = [
-        ("struct_size", c_uint32), ("done", c_uint32), ("positions", POINTER(c_uint32)), ("active", c_size_t), ("rows", POINTER(c_uint32)),
-        ("rows_count", c_size_t), ("evidence", POINTER(Evidence)), ("memory", POINTER(c_float)), ("known", c_size_t),
+        ("struct_size", c_uint32), ("done", c_uint32), ("positions", c_void_p), ("active", c_size_t), ("rows", c_void_p),
+        ("rows_count", c_size_t), ("evidence", POINTER(_Evidence)), ("memory", c_void_p), ("known", c_size_t), ("message", c_void_p),
+        ("message_room", c_size_t),
     ]
 
 
-SCORE = ctypes.CFUNCTYPE(None, c_void_p, POINTER(Shown), POINTER(c_float))
+_SCORE = ctypes.CFUNCTYPE(c_int32, c_size_t, POINTER(_Shown), c_void_p)
+_DESTROY = ctypes.CFUNCTYPE(None, c_size_t)
 
 
-class Scorer(Sized):
+class _Scorer(Sized):
     _fields_ = [
-        ("struct_size", c_uint32), ("wants", c_uint32), ("every_layer", c_uint32), ("window", c_uint32), ("score", SCORE), ("user", c_void_p),
-        ("over_heads", c_uint32), ("reserved", c_uint32),
+        ("struct_size", c_uint32), ("wants", c_uint32), ("every_layer", c_uint32), ("window", c_uint32), ("over_heads", c_uint32),
+        ("reserved", c_uint32), ("score", _SCORE), ("user", c_size_t), ("destroy", _DESTROY),
     ]
 
 
-class Layer(Sized):
+class _Layer(Sized):
     _fields_ = [
         ("struct_size", c_uint32), ("done", c_uint32), ("layers", c_uint32), ("phase", c_uint32), ("active", c_size_t), ("known", c_size_t),
+        ("message", c_void_p), ("message_room", c_size_t),
     ]
 
 
-KEEP = ctypes.CFUNCTYPE(c_size_t, c_void_p, POINTER(Layer), POINTER(c_float))
+_KEEP = ctypes.CFUNCTYPE(c_int32, c_size_t, POINTER(_Layer), c_void_p, POINTER(c_size_t))
 
 
-class Schedule(Sized):
+class _Schedule(Sized):
     _fields_ = [
-        ("struct_size", c_uint32), ("sees_scores", c_uint32), ("first", c_uint32), ("reserved", c_uint32), ("keep", KEEP), ("user", c_void_p),
+        ("struct_size", c_uint32), ("sees_scores", c_uint32), ("first", c_uint32), ("reserved", c_uint32), ("keep", _KEEP),
+        ("user", c_size_t), ("destroy", _DESTROY),
     ]
 
 
-class SessionOptions(Sized):
+class _SessionOptions(Sized):
     _fields_ = [
-        ("struct_size", c_uint32), ("layers", c_uint32), ("max_tokens", c_size_t), ("attention_after", POINTER(c_uint32)),
-        ("attention_after_count", c_size_t), ("scratch", c_void_p),
+        ("struct_size", c_uint32), ("layers", c_uint32), ("max_tokens", c_size_t), ("attention_after", c_void_p),
+        ("attention_after_count", c_size_t), ("scratch", c_void_p), ("checks", c_uint32), ("reserved", c_uint32),
     ]
 
 
@@ -120,68 +130,280 @@ class Token(Sized):
     ]
 
 
-class Statistics(Sized):
+class _Statistics(Sized):
     _fields_ = [
         ("struct_size", c_uint32), ("layers", c_uint32), ("steps", c_uint64), ("rows", c_uint64), ("dense_rows", c_uint64),
-        ("revived", c_uint64), ("prefill_rows", POINTER(c_size_t)), ("prefill_dense_rows", POINTER(c_size_t)),
+        ("revived", c_uint64), ("prefill_rows", c_void_p), ("prefill_dense_rows", c_void_p),
     ]
 
 
-class Request(Sized):
+class _Request(Sized):
     _fields_ = [("struct_size", c_uint32), ("phase", c_uint32), ("tokens", c_size_t), ("outputs", c_size_t)]
 
 
-class Plan(Sized):
+class _Plan(Sized):
     _fields_ = [
-        ("struct_size", c_uint32), ("layer", c_uint32), ("active_data", POINTER(c_uint32)), ("active_count", c_size_t),
-        ("rows_data", POINTER(c_uint32)), ("sources_data", POINTER(Source)), ("rows_count", c_size_t), ("finish", c_size_t),
-        ("wants", c_uint32), ("window", c_uint32), ("over_heads", c_uint32), ("reserved", c_uint32),
+        ("struct_size", c_uint32), ("layer", c_uint32), ("active", c_void_p), ("active_count", c_size_t), ("rows", c_void_p),
+        ("sources", c_void_p), ("rows_count", c_size_t), ("finish", c_size_t), ("wants", c_uint32), ("window", c_uint32),
+        ("over_heads", c_uint32), ("reserved", c_uint32), ("probes", c_void_p), ("probes_count", c_size_t), ("probe_rows", c_size_t),
+        ("quota", c_size_t),
     ]
+
+
+class _Spills(Sized):
+    _fields_ = [("struct_size", c_uint32), ("margin", c_float), ("items", c_void_p), ("count", c_size_t)]
+
+
+# ---- what goes in and out ----
+
+
+def _copy(address, count, dtype):
+    """The library's numbers."""
+    out = np.empty(count, dtype)
+    if count:
+        ctypes.memmove(out.ctypes.data, address, out.nbytes)
+    return out
+
+
+def _copy_rows(address, rows, width, stride):
+    """(rows, width), which lie `stride` apart: no number behind the last row is read."""
+    if rows == 0:
+        return np.empty((0, width), np.float32)
+    out = np.empty(rows * stride, np.float32)
+    ctypes.memmove(out.ctypes.data, address, 4 * ((rows - 1) * stride + width))
+    return np.ascontiguousarray(out.reshape(rows, stride)[:, :width])
+
+
+def _whole(place, value, bits):
+    """A whole number of so many bits: ctypes would cut it off."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise _wrong(place, "a whole number", repr(value)) from None
+    if not 0 <= number < 1 << bits:
+        raise _wrong(place, f"0 to {(1 << bits) - 1}", number)
+    return number
+
+
+_SIZE = 8 * ctypes.sizeof(c_size_t)  # bits of a size
+
+
+def _wholes(place, values):
+    """An array of uint32 of anything that holds whole numbers of that range."""
+    array = np.asarray(values)
+    if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
+        raise _wrong(place, "whole numbers in one row", f"{array.dtype} of shape {array.shape}")
+    outside = (array < 0) | (array >= 1 << 32) if array.size else array
+    if np.any(outside):
+        raise _wrong(f"{place}[{int(np.argmax(outside))}]", f"0 to {(1 << 32) - 1}", int(array[np.argmax(outside)]))
+    return np.ascontiguousarray(array, np.uint32)
+
+
+def _floats(place, value):
+    """Address, shape, and what has to live as long as the address is used."""
+    if hasattr(value, "data_ptr"):  # a tensor of torch
+        device = getattr(value.device, "type", str(value.device))
+        if device != "cpu":
+            raise _wrong(place, "a tensor on the CPU", f"one on {value.device}: bring it there with .cpu()")
+        dtype, contiguous = str(value.dtype).rpartition(".")[2], value.is_contiguous()
+        address, shape, how = value.data_ptr(), tuple(value.shape), (".float()", ".contiguous()")
+    else:
+        if isinstance(value, (list, tuple)):
+            raise _wrong(place, "an array of float32", f"a {type(value).__name__}: make it one with numpy.array(..., numpy.float32)")
+        try:
+            value = np.asarray(value)
+        except Exception as fault:
+            raise _wrong(place, "an array of float32", f"{type(value).__name__} ({fault})") from fault
+        dtype, contiguous = str(value.dtype), value.flags.c_contiguous
+        address, shape, how = value.ctypes.data, value.shape, (".astype(numpy.float32)", "numpy.ascontiguousarray")
+    if dtype != "float32":
+        raise _wrong(place, "an array of float32", f"{dtype}: convert it with {how[0]}")
+    if not contiguous:
+        raise _wrong(place, "a C-contiguous array", f"one of shape {shape} whose numbers do not lie in that order: copy it with {how[1]}")
+    return address, shape, value
+
+
+_STRIDE = {"data": "stride", "values": "values_stride", "query": "query_stride", "keys": "keys_stride"}
+
+
+class _Filling:
+    """An Evidence out of keyword arguments. Arrays with their shape say sizes and strides themselves; flat ones leave them to the caller."""
+
+    def __init__(self, kind, plan, fields):
+        self.kind, self.plan, self.alive = kind, plan, []
+        types = dict(_Evidence._fields_)
+        self.out = {"kind": _whole("evidence: kind", kind, 32)}
+        self.said = {}  # by which array or argument a size was given
+        for name, value in fields.items():
+            if name not in types or name in ("struct_size", "kind"):
+                raise TypeError(f"expected a field of lazyprune_evidence, found {name}")
+            if value is not None and types[name] is not c_void_p:
+                self.set(name, _whole(f"evidence: {name}", value, _SIZE), f"{name}={value}")
+        for name, value in fields.items():
+            if value is not None and types[name] is c_void_p:
+                self.array(name, value, fields)
+        if "query" in fields and fields["query"] is not None:
+            self.out.setdefault("queries", 1)
+
+    def set(self, name, value, source):
+        if self.out.get(name, value) != value:
+            found = self.out[name]
+            note = " (strides count floats, not bytes)" if "stride" in name and found == 4 * value else ""
+            raise _wrong(f"evidence: {name}", f"{value} as {source} says", f"{found} in {self.said[name]}{note}")
+        self.out[name], self.said[name] = value, source
+
+    def array(self, name, value, fields):
+        place = f"evidence: {name}"
+        if name in ("ids", "key_slots", "chosen"):
+            array = _wholes(place, value)
+            self.set(name + "_count", len(array), name)
+            self.out[name] = array.ctypes.data if len(array) else None
+            self.alive.append(array)
+            return
+        address, shape, alive = _floats(place, value)
+        self.alive.append(alive)
+        count = int(np.prod(shape))
+        self.out[name] = address if count else None
+        if name == "chosen_scores":
+            return
+        self.set(name + "_count", count, name)
+        if len(shape) > 1:
+            self.shape(name, shape, fields)
+
+    def shape(self, name, shape, fields):
+        """Sizes and the stride, of an array with more than one dimension."""
+        names = self.dimensions(name, fields)
+        known = {"active": len(self.plan.active), "rows": len(self.plan.rows)}
+        if name == "query" and len(shape) == 2:
+            shape = (1, *shape)
+        elif names == ("heads", "active") and len(shape) == 3 and shape[0] == 1:
+            shape = shape[1:]
+        if len(shape) != len(names) or any(known.get(n, size) != size for n, size in zip(names, shape)):
+            text = ", ".join(f"{n} {known[n]}" if n in known else n for n in names)
+            raise _wrong(f"evidence: {name}", f"an array ({text})", f"one of shape {shape}")
+        for dimension, size in zip(names, shape):
+            if dimension not in known and dimension != "slots":
+                self.set(dimension, size, f"{name} of shape {shape}")
+        rows_of_numbers = name == "data" and self.kind != KEYS
+        self.set(_STRIDE[name], shape[-1] if rows_of_numbers else shape[-2] * shape[-1], f"{name} of shape {shape}")
+
+    def dimensions(self, name, fields):
+        if name == "query":
+            return ("queries", "heads", "head_dim")
+        if name in ("values", "keys") or self.kind == KEYS:
+            return ("slots" if name == "keys" and fields.get("key_slots") is not None else "active", "kv_heads", "head_dim")
+        return {WINDOW: ("queries", "heads", "active"), HIDDEN: ("rows", "hidden")}.get(self.kind, ("heads", "active"))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Plan:
+    """One layer. The arrays are copies: a plan stays what it was when the layer is left."""
+
+    layer: int
+    active: np.ndarray  # positions, ascending: the tokens that take part; all have keys and values here, or are rows
+    rows: np.ndarray  # positions, ascending: the tokens to compute; each attends to the active tokens up to itself
+    origin: np.ndarray  # (rows) where the input of each row lies: EMBEDDING, CARRIED, STORED or WAITING
+    index: np.ndarray  # (rows) and at which place there
+    finish: int  # so many of the last rows need the layer's output: all of them, but in the last layer the outputs alone
+    wants: int  # the evidence that leave() has to be given
+    window: int  # WINDOW: queries
+    over_heads: int  # ATTENTION, WINDOW: what the scorer reads of the heads
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Statistics:
+    steps: int
+    rows: int
+    dense_rows: int
+    revived: int
+    prefill_rows: np.ndarray  # (layers)
+    prefill_dense_rows: np.ndarray  # (layers)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Shown:
+    """What a scorer is shown. All arrays are copies, but that `memory` is written back."""
+
+    kind: int
+    done: int  # layers that are done; the last of them gave the evidence
+    positions: np.ndarray  # (active), ascending; the last one is the query token
+    rows: np.ndarray  # HIDDEN: the positions of its rows
+    data: np.ndarray | None  # ATTENTION, VALUES (heads, active); WINDOW (queries, heads, active); KEYS (active, kv_heads, head_dim); ...
+    values: np.ndarray | None  # VALUES: (active, kv_heads, head_dim)
+    ids: np.ndarray | None  # IDS: (known)
+    memory: np.ndarray | None  # (known), of a scorer of every layer
+    known: int
 
     @property
     def active(self):
-        return _array(self.active_data, self.active_count)
-
-    @property
-    def rows(self):
-        return _array(self.rows_data, self.rows_count)
-
-    @property
-    def sources(self):
-        return _array(self.sources_data, self.rows_count)
+        return len(self.positions)
 
 
-class Spills(Sized):
-    _fields_ = [("struct_size", c_uint32), ("margin", c_float), ("items", POINTER(Spill)), ("count", c_size_t)]
+def _read_shown(shown):
+    n, data, values, ids = shown.active, None, None, None
+    e = shown.evidence.contents if shown.evidence else None
+    kind = e.kind if e else NOTHING
+    if kind in (ATTENTION, VALUES):
+        data = _copy_rows(e.data, e.heads, n, e.stride)
+    elif kind == WINDOW:
+        data = _copy_rows(e.data, e.queries * e.heads, n, e.stride).reshape(e.queries, e.heads, n)
+    elif kind == KEYS:
+        data = _copy_rows(e.data, n, e.kv_heads * e.head_dim, e.stride).reshape(n, e.kv_heads, e.head_dim)
+    elif kind == HIDDEN:
+        data = _copy_rows(e.data, shown.rows_count, e.hidden, e.stride)
+    if kind == VALUES:
+        values = _copy_rows(e.values, n, e.kv_heads * e.head_dim, e.values_stride).reshape(n, e.kv_heads, e.head_dim)
+    if kind == IDS:
+        ids = _copy(e.ids, e.ids_count, np.uint32)
+    memory = _copy(shown.memory, shown.known, np.float32) if shown.memory else None
+    rows = _copy(shown.rows, shown.rows_count, np.uint32)
+    return Shown(kind, shown.done, _copy(shown.positions, n, np.uint32), rows, data, values, ids, memory, shown.known)
 
 
-def _array(pointer, count):
-    """A ctypes array over memory of the library."""
-    kind = pointer._type_ * count
-    return kind.from_address(ctypes.addressof(pointer.contents)) if count else kind()
+@dataclasses.dataclass(frozen=True)
+class Layer:
+    """What a schedule is asked about."""
+
+    done: int  # layers that are done: the answer decides who enters layer `done`
+    layers: int
+    phase: int
+    active: int  # tokens that took part in the layer just done
+    known: int
 
 
-def _pointer(array, kind):
-    """A pointer into an array with a buffer, and what has to live as long as it is used; one that is read-only is copied."""
-    view = memoryview(array)
-    formats = "f" if kind is c_float else "IL"
-    if view.itemsize != ctypes.sizeof(kind) or view.format.lstrip("<=@") not in formats or not view.c_contiguous:
-        raise TypeError(f"expected a contiguous array of {kind.__name__}, found format {view.format!r}")
-    if view.nbytes == 0:
-        return None, None
-    memory = (c_uint8 * view.nbytes).from_buffer_copy(view) if view.readonly else (c_uint8 * view.nbytes).from_buffer(view)
-    return ctypes.cast(memory, POINTER(kind)), memory
+# ---- callbacks ----
+
+_kept_alive = {}  # what the library may call, by the number that it knows it by, until it destroys it
+_numbers = iter(range(1, 1 << 62))
+_raised = threading.local()  # the exception of a callback, on its way through the library
+
+
+@_DESTROY
+def _destroy(number):
+    _kept_alive.pop(number, None)
+
+
+def _guarded(work, message, room):
+    """The code of a callback, and its message."""
+    try:
+        work()
+        return 0
+    except BaseException as fault:
+        _raised.fault = fault
+        text = f"{type(fault).__name__}: {fault}".encode(errors="replace")[: room - 1] + b"\0"
+        ctypes.memmove(message, text, len(text))
+        return CALLBACK
 
 
 # Every function that returns a status, with the types of its arguments.
 _CALLS = {
     "registry_create": [POINTER(c_void_p)],
-    "registry_add_scorer": [c_void_p, c_char_p, POINTER(Scorer)],
-    "registry_add_schedule": [c_void_p, c_char_p, POINTER(Schedule)],
+    "registry_add_scorer": [c_void_p, c_char_p, POINTER(_Scorer)],
+    "registry_add_schedule": [c_void_p, c_char_p, POINTER(_Schedule)],
     "scratch_create": [POINTER(c_void_p)],
-    "session_create": [c_void_p, c_char_p, POINTER(SessionOptions), POINTER(c_void_p)],
+    "session_create": [c_void_p, c_char_p, POINTER(_SessionOptions), POINTER(c_void_p)],
     "policy_help": [c_void_p, c_char_p, c_size_t, POINTER(c_size_t)],
-    "policy_text": [c_void_p, c_char_p, POINTER(SessionOptions), c_char_p, c_size_t, POINTER(c_size_t)],
+    "policy_text": [c_void_p, c_char_p, POINTER(_SessionOptions), c_char_p, c_size_t, POINTER(c_size_t)],
     "session_clone": [c_void_p, POINTER(c_void_p)],
     "session_reserve": [c_void_p, c_size_t],
     "session_reset": [c_void_p],
@@ -192,13 +414,13 @@ _CALLS = {
     "session_chunk_layers": [c_void_p, c_uint32, POINTER(c_uint32)],
     "session_get_state": [c_void_p, POINTER(SessionState)],
     "session_get_token": [c_void_p, c_uint32, POINTER(Token)],
-    "session_get_statistics": [c_void_p, POINTER(Statistics)],
-    "session_get_losses": [c_void_p, POINTER(POINTER(c_uint32)), POINTER(c_size_t)],
-    "step_check": [c_void_p, POINTER(Request)],
-    "step_begin": [c_void_p, POINTER(Request), POINTER(c_uint32)],
-    "step_enter": [c_void_p, c_uint32, POINTER(Plan)],
+    "session_get_statistics": [c_void_p, POINTER(_Statistics)],
+    "session_get_losses": [c_void_p, POINTER(c_void_p), POINTER(c_size_t)],
+    "step_check": [c_void_p, POINTER(_Request)],
+    "step_begin": [c_void_p, POINTER(_Request), POINTER(c_uint32)],
+    "step_enter": [c_void_p, c_uint32, POINTER(_Plan)],
     "step_pages": [c_void_p, c_size_t, POINTER(c_uint32), c_size_t, POINTER(c_size_t)],
-    "step_leave": [c_void_p, POINTER(Evidence), POINTER(Spills)],
+    "step_leave": [c_void_p, POINTER(_Evidence), POINTER(_Spills)],
     "step_finish": [c_void_p],
 }
 
@@ -207,19 +429,17 @@ class Library:
     """The shared library at a path; it knows the policies that are chosen by name."""
 
     def __init__(self, path):
-        self._library, self._interrupt = ctypes.CDLL(path), None
+        self._library, self._registry = ctypes.CDLL(path), c_void_p()
         self._library.lazyprune_abi.restype = c_uint32
         self._library.lazyprune_version.restype = c_char_p
         if self._library.lazyprune_abi() != ABI:
-            raise Error(5, f"{path}: expected ABI {ABI}, found {self._library.lazyprune_abi()}")
+            raise Error(UNSUPPORTED, f"{path}: expected ABI {ABI}, found {self._library.lazyprune_abi()}")
         for name, types in _CALLS.items():
             function = getattr(self._library, "lazyprune_" + name)
-            function.argtypes, function.restype = types, Status
+            function.argtypes, function.restype = types, _Status
         for name in ("registry_free", "scratch_free", "session_free"):
             function = getattr(self._library, "lazyprune_" + name)
             function.argtypes, function.restype = [c_void_p], None
-        self._callbacks = []  # which the library calls as long as it has sessions
-        self._registry = c_void_p()
         self.call("registry_create", byref(self._registry))
 
     def __del__(self):
@@ -231,73 +451,86 @@ class Library:
         return self._library.lazyprune_version().decode()
 
     def call(self, name, *arguments):
+        """Raises Error, or what a callback raised."""
+        _raised.fault = None
         status = getattr(self._library, "lazyprune_" + name)(*arguments)
-        interrupt, self._interrupt = self._interrupt, None
-        if interrupt:
-            raise interrupt
-        if status.code:
-            raise Error(status.code, status.message.decode(errors="replace"))
-
-    def _failed(self, fault):
-        """In a callback, out of which nothing can be raised."""
-        if isinstance(fault, Exception):
-            traceback.print_exc()
-        else:
-            self._interrupt = fault
+        if not status.code:
+            return
+        fault, _raised.fault = getattr(_raised, "fault", None), None
+        raise fault or Error(status.code, status.message.decode(errors="replace"))
 
     def free(self, name, handle):
         getattr(self._library, f"lazyprune_{name}_free")(handle)
 
+    def _add(self, kind, name, struct, callback):
+        number = next(_numbers)
+        _kept_alive[number] = callback
+        struct.user, struct.destroy = number, _destroy
+        try:
+            self.call(f"registry_add_{kind}", self._registry, name.encode(), byref(struct))
+        except BaseException:
+            del _kept_alive[number]
+            raise
+
     def add_scorer(self, name, score, wants=ATTENTION, window=0, every_layer=False, over_heads=EACH):
-        """`score(shown, scores)` writes the scores (shown.active), which are 0 before; larger is more important. An exception in it is
-        printed, and all scores are then 0; the call that asked for them raises what is no Exception (KeyboardInterrupt)."""
+        """`score(shown)` returns the scores (shown.active): larger is more important. Equal scores keep the later token, NaN is the least.
+        What it raises, the call raises that asked for the scores, and nothing is dropped: Session.abandon()."""
 
-        def scores(_, shown, out):
-            here = _array(out, shown.contents.active)
-            ctypes.memset(here, 0, ctypes.sizeof(here))
-            try:
-                score(shown.contents, here)
-            except BaseException as fault:
-                ctypes.memset(here, 0, ctypes.sizeof(here))
-                self._failed(fault)
+        def scores(_, pointer, out):
+            def work():
+                shown = _read_shown(pointer.contents)
+                found = np.ascontiguousarray(score(shown), np.float32)
+                if found.shape != (shown.active,):
+                    raise ValueError(f"scorer {name}: expected scores of shape ({shown.active},), found {found.shape}")
+                ctypes.memmove(out, found.ctypes.data, found.nbytes)
+                if shown.memory is not None:
+                    ctypes.memmove(pointer.contents.memory, np.ascontiguousarray(shown.memory, np.float32).ctypes.data, 4 * shown.known)
 
-        callback = SCORE(scores)
-        self._callbacks.append(callback)
-        scorer = Scorer(wants=wants, window=window, every_layer=every_layer, score=callback, over_heads=over_heads)
-        self.call("registry_add_scorer", self._registry, name.encode(), byref(scorer))
+            return _guarded(work, pointer.contents.message, pointer.contents.message_room)
+
+        callback = _SCORE(scores)
+        scorer = _Scorer(
+            wants=_whole("scorer: wants", wants, 32), window=_whole("scorer: window", window, 32), every_layer=bool(every_layer),
+            over_heads=_whole("scorer: over_heads", over_heads, 32), score=callback,
+        )
+        self._add("scorer", name, scorer, callback)
 
     def add_schedule(self, name, keep, first=0, sees_scores=False):
-        """`keep(layer, scores)` answers how many tokens go on, None for all of them. An exception in it is printed, and none is dropped; the
-        call that asked raises what is no Exception (KeyboardInterrupt)."""
+        """`keep(layer, scores)` answers how many of the layer's active tokens go on, None for all of them. It raises as a scorer does."""
 
-        def answer(_, layer, scores):
-            try:
-                kept = keep(layer.contents, _array(scores, layer.contents.active) if sees_scores else None)
-                return EVERYTHING if kept is None else max(operator.index(kept), 0)
-            except BaseException as fault:
-                self._failed(fault)
-                return EVERYTHING
+        def answer(_, pointer, scores, kept):
+            def work():
+                layer = pointer.contents
+                seen = _copy(scores, layer.active, np.float32) if sees_scores else None
+                answered = keep(Layer(layer.done, layer.layers, layer.phase, layer.active, layer.known), seen)
+                if answered is not None:
+                    kept[0] = _whole(f"schedule {name}", answered, _SIZE)
 
-        callback = KEEP(answer)
-        self._callbacks.append(callback)
-        schedule = Schedule(first=first, sees_scores=sees_scores, keep=callback)
-        self.call("registry_add_schedule", self._registry, name.encode(), byref(schedule))
+            return _guarded(work, pointer.contents.message, pointer.contents.message_room)
 
-    def _options(self, layers, max_tokens=0, attention_after=None, scratch=None):
-        options = SessionOptions(layers=layers, max_tokens=max_tokens, scratch=scratch and scratch.handle)
+        callback = _KEEP(answer)
+        schedule = _Schedule(first=_whole("schedule: first", first, 32), sees_scores=bool(sees_scores), keep=callback)
+        self._add("schedule", name, schedule, callback)
+
+    def _options(self, layers, max_tokens=0, attention_after=None, scratch=None, checks=0):
+        options = _SessionOptions(
+            layers=_whole("layers", layers, 32), max_tokens=_whole("max_tokens", max_tokens, _SIZE), scratch=scratch and scratch.handle,
+            checks=_whole("checks", checks, 32),
+        )
         if attention_after is not None:
-            options.attention_after = (c_uint32 * len(attention_after))(*attention_after)
-            options.attention_after_count = len(attention_after)
+            options.alive = _wholes("attention_after", attention_after)
+            options.attention_after, options.attention_after_count = options.alive.ctypes.data, len(options.alive)
         return options
 
     def scratch(self):
         """What the sessions of one thread may share."""
         return Scratch(self)
 
-    def session(self, policy, layers, max_tokens=0, attention_after=None, scratch=None):
-        """A session under the policy of that text, for a model of so many layers."""
+    def session(self, policy, layers, max_tokens=0, attention_after=None, scratch=None, checks=0):
+        """A session under the policy of that text, for a model of so many layers. `max_tokens` is a limit. `checks`: CHECK_ATTENTION while
+        an engine is written. Without --stages in its text, "lazyllm" has the paper's stages: no model is known by name."""
         handle = c_void_p()
-        options = self._options(layers, max_tokens, attention_after, scratch)
+        options = self._options(layers, max_tokens, attention_after, scratch, checks)
         self.call("session_create", self._registry, policy.encode(), byref(options), byref(handle))
         return Session(self, handle)
 
@@ -329,10 +562,10 @@ class Scratch:
 
 
 class Session:
-    """One sequence's session; its calls raise Error. `margin`: how clear the last selection was (lazyprune_spills)."""
+    """One sequence's session. `margin`: how clear the last selection was (lazyprune_spills)."""
 
     def __init__(self, library, handle):
-        self._library, self._handle, self.margin = library, handle, float("nan")
+        self._library, self._handle, self.margin, self._plan, self._trace = library, handle, float("nan"), None, None
 
     def __del__(self):
         self._library.free("session", self._handle)
@@ -345,31 +578,41 @@ class Session:
         return out
 
     def clone(self):
+        """A session that goes on as this one would; it is not traced."""
         handle = c_void_p()
         self._call("session_clone", byref(handle))
         return Session(self._library, handle)
 
     def reserve(self, max_tokens):
-        self._call("session_reserve", max_tokens)
+        self._call("session_reserve", _whole("max_tokens", max_tokens, _SIZE))
 
     def reset(self):
         self._call("session_reset")
+        self._plan = None
+        if self._trace:
+            self._trace._abandon()
 
     def abandon(self):
+        """Gives up the step in progress."""
         self._call("session_abandon")
+        self._plan = None
+        if self._trace:
+            self._trace._abandon()
 
     def truncate(self, tokens):
-        self._call("session_truncate", tokens)
+        """Forgets the tokens from that position on: rejected drafts. What their steps did to the tokens before stays; for another question
+        of one text, clone() before the first."""
+        self._call("session_truncate", _whole("tokens", tokens, _SIZE))
 
     def adopt(self, tokens):
-        self._call("session_adopt", tokens)
+        self._call("session_adopt", _whole("tokens", tokens, _SIZE))
 
     def take_over(self, other):
         self._call("session_take_over", other._handle)
 
     def chunk_layers(self, phase=PREFILL):
         layers = c_uint32()
-        self._call("session_chunk_layers", phase, byref(layers))
+        self._call("session_chunk_layers", _whole("phase", phase, 32), byref(layers))
         return layers.value
 
     @property
@@ -378,57 +621,155 @@ class Session:
 
     @property
     def statistics(self):
-        return self._get("statistics", Statistics())
+        s = self._get("statistics", _Statistics())
+        return Statistics(
+            s.steps, s.rows, s.dense_rows, s.revived, _copy(s.prefill_rows, s.layers, np.uintp), _copy(s.prefill_dense_rows, s.layers, np.uintp)
+        )
 
     def token(self, position):
         out = Token()
-        self._call("session_get_token", position, byref(out))
+        self._call("session_get_token", _whole("position", position, 32), byref(out))
         return out
 
     @property
     def losses(self):
-        positions, count = POINTER(c_uint32)(), c_size_t()
+        positions, count = c_void_p(), c_size_t()
         self._call("session_get_losses", byref(positions), byref(count))
-        return list(positions[: count.value])
+        return _copy(positions, count.value, np.uint32)
 
-    def check(self, tokens, phase=PREFILL, outputs=1):
+    def _request(self, tokens, phase, outputs):
+        return _Request(
+            tokens=_whole("tokens", tokens, _SIZE), phase=_whole("phase", phase, 32), outputs=_whole("outputs", outputs, _SIZE)
+        )
+
+    def check(self, tokens, phase=PREFILL, *, outputs):
         """Raises what begin would."""
-        self._call("step_check", byref(Request(tokens=tokens, phase=phase, outputs=outputs)))
+        self._call("step_check", byref(self._request(tokens, phase, outputs)))
 
-    def begin(self, tokens, phase=PREFILL, outputs=1):
-        """The layers of the step."""
+    def begin(self, tokens, phase=PREFILL, *, outputs):
+        """The layers of the step. `outputs`: 1 for the last piece of a prompt and for a generated token, 0 for a piece of which more follows
+        (a chunk), k for k - 1 drafts."""
         layers = c_uint32()
-        self._call("step_begin", byref(Request(tokens=tokens, phase=phase, outputs=outputs)), byref(layers))
+        self._call("step_begin", byref(self._request(tokens, phase, outputs)), byref(layers))
+        if self._trace:
+            self._trace._begin(tokens)
         return layers.value
 
     def enter(self, layer):
-        plan = Plan()
-        self._call("step_enter", layer, byref(plan))
-        return plan
+        p = _Plan()
+        self._call("step_enter", _whole("layer", layer, 32), byref(p))
+        sources = _copy(p.sources, p.rows_count, _SOURCE)
+        self._plan = Plan(
+            p.layer, _copy(p.active, p.active_count, np.uint32), _copy(p.rows, p.rows_count, np.uint32),
+            np.ascontiguousarray(sources["origin"]), np.ascontiguousarray(sources["index"]), p.finish, p.wants, p.window, p.over_heads,
+        )
+        if self._trace:
+            self._trace._enter(self._plan)
+        return self._plan
 
     def pages(self, size):
-        count = c_size_t()
+        """The numbers of the pages of so many positions that hold an active token."""
+        size, count = _whole("size", size, _SIZE), c_size_t()
         self._call("step_pages", size, None, 0, byref(count))
-        out = (c_uint32 * count.value)()
-        self._call("step_pages", size, out, len(out), byref(count))
-        return list(out)
+        out = np.empty(count.value, np.uint32)
+        self._call("step_pages", size, out.ctypes.data_as(POINTER(c_uint32)), len(out), byref(count))
+        return out
 
     def leave(self, kind=NOTHING, **fields):
-        """The rows to save: an array of (row, slot, origin, to), valid until the next enter. The evidence is of that kind; its fields are the
-        struct's, arrays among them."""
-        types, alive = dict(Evidence._fields_), []
-        evidence = Evidence(kind=kind)
-        for name, value in fields.items():
-            if name not in types:
-                raise TypeError(f"expected a field of Evidence, found {name}")
-            if value is not None and hasattr(types[name], "contents"):
-                value, memory = _pointer(value, types[name]._type_)
-                alive.append(memory)
-            setattr(evidence, name, value)
-        spills = Spills()
+        """The rows to save, an array of SPILL: row, slot, origin, to. Row is an index into plan.rows, or where origin is WAITING a slot there.
+
+        The evidence is of that kind, and its fields are lazyprune_evidence's. Arrays that have their shape say the rest: data (heads, active)
+        for ATTENTION, (queries, heads, active) for WINDOW, (active, kv_heads, head_dim) for KEYS, (rows, hidden) for HIDDEN; values and keys
+        (active, kv_heads, head_dim); query (heads, head_dim) or (queries, heads, head_dim). Flat ones need heads, stride and so on."""
+        filling = _Filling(kind, self._plan, fields) if kind != NOTHING and self._plan else None
+        evidence, spills = _Evidence(**(filling.out if filling else {"kind": _whole("evidence: kind", kind, 32)})), _Spills()
         self._call("step_leave", byref(evidence), byref(spills))
         self.margin = spills.margin
-        return _array(spills.items, spills.count)
+        if self._trace:
+            self._trace._leave(self._plan.layer, spills.margin)
+        self._plan = None
+        return _copy(spills.items, spills.count, SPILL)
 
     def finish(self):
         self._call("step_finish")
+        if self._trace:
+            self._trace._finish()
+
+    def trace(self, file):
+        """From now on, what each step sees and computes is recorded. Trace.write puts it into the file, a path or an open text file; a Trace
+        goes on with this session in the place of another, of which it is a fork."""
+        self._trace = file if isinstance(file, Trace) else Trace(file, self.state.layers)
+        return self._trace
+
+
+class Trace:
+    """A session's record as `lazyprune compare` reads it (examples/VALIDATING.md), a line a step (Session.trace)."""
+
+    def __init__(self, file, layers):
+        self._file, self._own = (file, False) if hasattr(file, "write") else (open(file, "w", encoding="utf-8"), True)
+        self._layers, self._steps = layers, 0
+        self._new_line()
+
+    def _new_line(self):
+        self._done, self._tokens = [], 0
+        self._abandon()
+
+    def _abandon(self):
+        self._now, self._new = [], 0
+
+    def _begin(self, tokens):
+        self._now, self._new = [], operator.index(tokens)
+
+    def _enter(self, plan):
+        self._now.append([plan, None])
+
+    def _leave(self, layer, margin):
+        self._now[-1][1] = margin if np.isfinite(margin) else None
+
+    def _finish(self):
+        self._done += self._now
+        self._tokens += self._new
+        self._abandon()
+
+    def write(self, tokens, logits=None, next=None):
+        """The line of the steps that finished since the last one: a prompt's chunks and the step that answers it, or a generated token.
+        `tokens`: the ids that were new in them; `logits` (vocabulary): the last token's. Without logits say the `next` id; `lazyprune
+        compare` then sees neither wrong positions nor wrong slots."""
+        tokens = _wholes("trace: tokens", tokens)
+        if len(tokens) != self._tokens or not len(tokens):
+            raise _wrong("trace: tokens", f"the ids of the {self._tokens} tokens of the steps that finished since the last line", len(tokens))
+        step = {"step": self._steps, "tokens": tokens.tolist(), "layers": []}
+        margin = [None] * (self._layers - 1)
+        for layer in range(self._layers):
+            seen = [plan for plan, _ in self._done if plan.layer == layer]
+            union = lambda lists: sorted(set().union(*(positions.tolist() for positions in lists)))
+            step["layers"].append({
+                "active": union(p.active for p in seen), "rows": union(p.rows for p in seen),
+                "revived": union(p.rows[p.origin == STORED] for p in seen),
+            })
+        for plan, clear in self._done:
+            if clear is not None and plan.layer < len(margin):
+                margin[plan.layer] = clear
+        if logits is not None:
+            logits = np.asarray(logits.detach().float().cpu() if hasattr(logits, "detach") else logits).reshape(-1)
+            if not np.isfinite(logits).all():
+                at = int(np.argmin(np.isfinite(logits)))
+                raise _wrong("trace: logits", "finite numbers", f"{logits[at]} at id {at}: a row was read that was never written")
+            next = int(np.argmax(logits)) if next is None else next
+        step["next"] = _whole("trace: next", next, 32)
+        step["margin"] = margin
+        if logits is not None:
+            step["logits"] = logits.tolist()
+        self._file.write(json.dumps(step) + "\n")
+        self._steps += 1
+        self._new_line()
+
+    def close(self):
+        if self._own:
+            self._file.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()

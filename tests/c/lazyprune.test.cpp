@@ -190,7 +190,7 @@ class pair_of_sessions {
     REQUIRE(std::ranges::equal(std::span(plan.active, plan.active_count), expected.active));
     REQUIRE(std::ranges::equal(std::span(plan.rows, plan.rows_count), expected.rows));
     for (std::size_t i = 0; i < plan.rows_count; ++i) {
-      REQUIRE(plan.sources[i].from == static_cast<std::uint8_t>(expected.sources[i].from));
+      REQUIRE(plan.sources[i].origin == static_cast<std::uint8_t>(expected.sources[i].from));
       REQUIRE(plan.sources[i].index == expected.sources[i].index);
     }
     REQUIRE(plan.finish == expected.finish);
@@ -215,7 +215,7 @@ class pair_of_sessions {
       const spill& s = step.spills()[i];
       REQUIRE(spills.items[i].row == s.row);
       REQUIRE(spills.items[i].slot == s.slot);
-      REQUIRE(spills.items[i].from == static_cast<std::uint8_t>(s.from));
+      REQUIRE(spills.items[i].origin == static_cast<std::uint8_t>(s.from));
       REQUIRE(spills.items[i].to == static_cast<std::uint8_t>(s.to));
     }
   }
@@ -337,21 +337,24 @@ TEST_CASE("a scorer and a schedule of the caller's, by name") {
   scorer.wants = LAZYPRUNE_ATTENTION;
   scorer.over_heads = LAZYPRUNE_MEAN;
   scorer.user = &user;
-  scorer.score = [](void* data, const lazyprune_shown* shown, float* scores) {
+  scorer.score = [](void* data, const lazyprune_shown* shown, float* scores) -> std::int32_t {
     auto& record = *static_cast<seen*>(data);
     ++record.calls;
     record.layers.push_back(shown->done);
     const lazyprune_evidence& e = *shown->evidence;
     const last_query_attention same{};
     same.score(attention_view{e.data, e.heads, e.stride, {shown->positions, shown->active}}, {scores, shown->active});
+    return LAZYPRUNE_OK;
   };
   lazyprune_schedule schedule = LAZYPRUNE_SCHEDULE;
   schedule.first = 2;
-  schedule.keep = [](void*, const lazyprune_layer* layer, const float* scores) -> std::size_t {
+  schedule.keep = [](void*, const lazyprune_layer* layer, const float* scores, std::size_t* kept) -> std::int32_t {
+    CHECK(*kept == LAZYPRUNE_EVERYTHING);
     CHECK(scores == nullptr);
     CHECK(layer->layers == layers);
     CHECK(layer->struct_size >= sizeof(lazyprune_layer));
-    return layer->done == 2 || layer->done == 4 ? share_of(0.5, layer->active) : LAZYPRUNE_EVERYTHING;
+    if (layer->done == 2 || layer->done == 4) *kept = share_of(0.5, layer->active);
+    return LAZYPRUNE_OK;
   };
   const registry_handle registry = new_registry();
   ok(lazyprune_registry_add_scorer(registry.get(), "mine", &scorer));
@@ -456,7 +459,10 @@ TEST_CASE("a scorer of the caller's is shown every kind of evidence as a scorer 
       scorer.wants = kind;
       scorer.every_layer = every;
       scorer.window = kind == LAZYPRUNE_WINDOW ? 5 : 0;
-      scorer.score = [](void*, const lazyprune_shown* shown, float* scores) { sum_of(shown, scores); };
+      scorer.score = [](void*, const lazyprune_shown* shown, float* scores) -> std::int32_t {
+        sum_of(shown, scores);
+        return LAZYPRUNE_OK;
+      };
       const registry_handle registry = new_registry();
       ok(lazyprune_registry_add_scorer(registry.get(), "sums", &scorer));
       policy_registry beside = policies();
@@ -473,6 +479,7 @@ TEST_CASE("queries and keys in the place of probabilities") {
   session_handle session = make("custom --scorer window_attention:window=2,kernel=1 --stages 1:0.5");
   lazyprune_request request = LAZYPRUNE_REQUEST;
   request.tokens = 6;
+  request.outputs = 1;
   std::uint32_t depth = 0;
   ok(lazyprune_step_begin(session.get(), &request, &depth));
   lazyprune_plan plan = LAZYPRUNE_PLAN;
@@ -527,8 +534,14 @@ TEST_CASE("what is wrong has its code and its line, and changes nothing") {
   ok(lazyprune_session_reserve(s, 9));
   CHECK(said(lazyprune_session_adopt(s, 10)) == "3 session: adopt: expected at most 9 more tokens (reserved), found 10");
   request.phase = 2;
+  request.outputs = 1;
   CHECK(said(lazyprune_step_begin(s, &request, &depth)) == "1 phase: expected 0 (prefill) or 1 (decode), found 2");
   request.phase = LAZYPRUNE_PREFILL;
+  request.outputs = LAZYPRUNE_OUTPUTS_UNSET;  // as the initializer leaves it
+  CHECK(said(lazyprune_step_begin(s, &request, &depth)) ==
+        "1 request: outputs: expected 1 for the last piece of a prompt or a generated token, or 0 for a piece of which more follows, found "
+        "none");
+  CHECK(said(lazyprune_step_check(s, &request)).starts_with("1 request: outputs: "));
   request.outputs = 9;
   CHECK(said(lazyprune_step_begin(s, &request, &depth)) == "1 session: begin: expected at most as many outputs as new tokens (8), found 9");
   CHECK(said(lazyprune_step_check(s, &request)).ends_with("at most as many outputs as new tokens (8), found 9"));
@@ -565,6 +578,21 @@ TEST_CASE("what is wrong has its code and its line, and changes nothing") {
   CHECK(leave([](auto& e) { e.stride = 7; }) == "1 evidence: stride: expected at least 8, found 7");
   CHECK(leave([](auto& e) { e.heads = 0; }) == "1 evidence: heads: expected 1 to 65536, found 0");
   CHECK(leave([](auto& e) { e.data = nullptr; }) == "1 evidence: data: expected probabilities, or a query and keys, found null");
+  CHECK(leave([](auto& e) { e.data_count = 31; }) ==
+        "1 evidence: data: expected queries 1 x heads 4 x active 8, that is 4 rows of 8 numbers, 8 apart, found 31 numbers");
+  CHECK(leave([](auto& e) { e.data_count = 32, e.heads = 32; }) ==
+        "1 evidence: data: expected queries 1 x heads 32 x active 8, that is 32 rows of 8 numbers, 8 apart, found 32 numbers");
+  CHECK(leave([](auto& e) { e.data_count = 32, e.stride = 32; }) ==
+        "1 evidence: data: expected queries 1 x heads 4 x active 8, that is 4 rows of 8 numbers, 32 apart, found 32 numbers (strides count "
+        "floats, not bytes)");
+  CHECK(leave([](auto& e) { e.data_count = 32, e.stride = SIZE_MAX; }).starts_with("1 evidence: data: expected queries 1 x heads 4 x "));
+  const std::uint32_t set[] = {0, 7};
+  CHECK(leave([&](auto& e) { e.chosen = set, e.chosen_count = 2; }) ==
+        "5 evidence: chosen: expected null, as the plan's quota of 0 says, found a kept set");
+  CHECK(plan.quota == 0);
+  CHECK(plan.probes == nullptr);
+  CHECK(plan.probes_count == 0);
+  CHECK(plan.probe_rows == 0);
   const auto by_keys = [&](auto& e) {
     e.data = nullptr;
     e.query = e.keys = numbers.data();
@@ -577,7 +605,19 @@ TEST_CASE("what is wrong has its code and its line, and changes nothing") {
   CHECK(leave([&](auto& e) { by_keys(e), e.kv_heads = 3; }) == "1 evidence: heads: expected a multiple of kv_heads (3), found 4");
   CHECK(leave([&](auto& e) { by_keys(e), e.keys_stride = 3; }) == "1 evidence: keys_stride: expected at least 4, found 3");
   CHECK(leave([&](auto& e) { by_keys(e), e.query_stride = 7; }) == "1 evidence: query_stride: expected at least 8, found 7");
-  CHECK(leave([](auto&) {}) == "0 ");
+  CHECK(leave([&](auto& e) { by_keys(e), e.query_count = 7; }) ==
+        "1 evidence: query: expected queries 1 x heads 4 x head_dim 2, that is 1 rows of 8 numbers, 8 apart, found 7 numbers");
+  CHECK(
+      leave([&](auto& e) { by_keys(e), e.keys_count = 31; }) ==
+      "1 evidence: keys: expected a slot of each active token, 8 x kv_heads 2 x head_dim 2, that is 8 rows of 4 numbers, 4 apart, found 31 "
+      "numbers");
+  const std::uint32_t slots[] = {0, 1, 2, 3, 4, 5, 6, 8};
+  CHECK(leave([&](auto& e) { by_keys(e), e.key_slots = slots, e.keys_count = 32; }) ==
+        "1 evidence: keys: expected slots up to the last of key_slots, 9 x kv_heads 2 x head_dim 2, that is 9 rows of 4 numbers, 4 apart, "
+        "found 32 numbers");
+  CHECK(leave([&](auto& e) { by_keys(e), e.key_slots = slots, e.key_slots_count = 7; }) ==
+        "1 evidence: key_slots: expected 8, one of each active token, found 7");
+  CHECK(leave([](auto& e) { e.data_count = 32; }) == "0 ");
   for (layer_id l = 2; l < layers; ++l) {
     ok(lazyprune_step_enter(s, l, &plan));
     CHECK(plan.active_count == 4);
@@ -631,9 +671,11 @@ TEST_CASE("policies and options that are wrong") {
   lazyprune_scorer scorer = LAZYPRUNE_SCORER;
   const auto add = [&] { return said(lazyprune_registry_add_scorer(registry.get(), "mine", &scorer)); };
   CHECK(add() == "1 scorer: score: expected a function, found null");
-  scorer.score = [](void*, const lazyprune_shown*, float*) {};
-  scorer.wants = 7;
-  CHECK(add() == "1 scorer: wants: expected a kind of evidence, 0 to 6, found 7");
+  scorer.score = [](void*, const lazyprune_shown*, float*) -> std::int32_t { return LAZYPRUNE_OK; };
+  scorer.wants = LAZYPRUNE_PROBES;
+  CHECK(add() == "5 scorer: wants: expected a kind of evidence that this version has, 0 to 6, found 7 (probes)");
+  scorer.wants = 8;
+  CHECK(add() == "1 scorer: wants: expected a kind of evidence, 0 to 6, found 8");
   scorer.wants = LAZYPRUNE_WINDOW;
   CHECK(add() == "1 scorer: window: expected queries where it wants a window, else 0, found 0");
   scorer.wants = LAZYPRUNE_NOTHING;
@@ -651,6 +693,339 @@ TEST_CASE("policies and options that are wrong") {
   CHECK(said(lazyprune_registry_add_schedule(registry.get(), "mine", &schedule)) == "1 schedule: keep: expected a function, found null");
 }
 
+namespace {
+
+/// Enters and leaves the layers of a step up to `depth`, by made-up attention of one head, and returns what the first failing call said.
+std::string walk(lazyprune_session* session, std::uint32_t depth, const std::vector<float>& attention) {
+  for (std::uint32_t l = 0; l < depth; ++l) {
+    lazyprune_plan plan = LAZYPRUNE_PLAN;
+    lazyprune_spills spills = LAZYPRUNE_SPILLS;
+    lazyprune_status status = lazyprune_step_enter(session, l, &plan);
+    if (status.code != LAZYPRUNE_OK) return "enter " + std::to_string(l) + ": " + said(status);
+    lazyprune_evidence e = LAZYPRUNE_EVIDENCE;
+    e.kind = plan.wants;
+    e.data = attention.data();
+    e.data_count = attention.size();
+    e.heads = 1;
+    e.stride = plan.active_count;
+    status = lazyprune_step_leave(session, &e, &spills);
+    if (status.code != LAZYPRUNE_OK) return "leave " + std::to_string(l) + ": " + said(status);
+  }
+  return said(lazyprune_step_finish(session));
+}
+
+std::string step_of(lazyprune_session* session, std::size_t tokens, std::size_t outputs = 1, std::uint32_t phase = LAZYPRUNE_PREFILL) {
+  lazyprune_request request = LAZYPRUNE_REQUEST;
+  request.tokens = tokens;
+  request.outputs = outputs;
+  request.phase = phase;
+  std::uint32_t depth = 0;
+  ok(lazyprune_step_begin(session, &request, &depth));
+  std::vector<float> attention;
+  for (std::size_t i = 0; i < 200; ++i) attention.push_back(noise(i));
+  return walk(session, depth, attention);
+}
+
+/// All that a session says of its tokens.
+std::vector<std::string> tokens_of(const lazyprune_session* session) {
+  lazyprune_session_state state = LAZYPRUNE_SESSION_STATE;
+  ok(lazyprune_session_get_state(session, &state));
+  std::vector<std::string> all{std::to_string(state.known) + " " + std::to_string(state.stored) + " " + std::to_string(state.waiting) +
+                               " " + std::to_string(state.lost)};
+  for (std::uint32_t t = 0; t < state.known; ++t) {
+    lazyprune_token token = LAZYPRUNE_TOKEN;
+    ok(lazyprune_session_get_token(session, t, &token));
+    all.push_back(std::to_string(token.frontier) + " " + std::to_string(token.place) + " " + std::to_string(token.lost) + " " +
+                  std::to_string(token.gone) + " " + std::to_string(token.score));
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("a callback that fails ends the step with its error, and drops nothing") {
+  struct caller {
+    std::int32_t code = LAZYPRUNE_OK;
+    const char* why = "";
+  } user;
+  lazyprune_scorer scorer = LAZYPRUNE_SCORER;
+  scorer.wants = LAZYPRUNE_ATTENTION;
+  scorer.user = &user;
+  scorer.score = [](void* data, const lazyprune_shown* shown, float* scores) -> std::int32_t {
+    const auto& c = *static_cast<const caller*>(data);
+    CHECK(shown->message[0] == '\0');
+    for (std::size_t i = 0; i < shown->active; ++i) scores[i] = static_cast<float>(i * 7 % 5);
+    std::snprintf(shown->message, shown->message_room, "%s", c.why);
+    return c.code;
+  };
+  lazyprune_scorer of_positions = scorer;
+  of_positions.wants = LAZYPRUNE_NOTHING;
+  lazyprune_schedule schedule = LAZYPRUNE_SCHEDULE;
+  schedule.user = &user;
+  schedule.first = 2;
+  schedule.keep = [](void* data, const lazyprune_layer* layer, const float*, std::size_t* kept) -> std::int32_t {
+    const auto& c = *static_cast<const caller*>(data);
+    if (layer->done == 2) *kept = layer->active / 2;
+    std::snprintf(layer->message, layer->message_room, "%s", c.why);
+    return layer->done == 2 ? c.code : LAZYPRUNE_OK;
+  };
+  lazyprune_schedule seeing = schedule;
+  seeing.sees_scores = 1;
+  const registry_handle registry = new_registry();
+  ok(lazyprune_registry_add_scorer(registry.get(), "mine", &scorer));
+  ok(lazyprune_registry_add_scorer(registry.get(), "places", &of_positions));
+  ok(lazyprune_registry_add_schedule(registry.get(), "halves", &schedule));
+  ok(lazyprune_registry_add_schedule(registry.get(), "seeing", &seeing));
+
+  const std::string last_query = "--scorer last_query_attention";
+  for (const auto& [policy, where] :
+       {std::pair<std::string, std::string>{"--stages 2:0.5 --scorer mine", "leave 1: 77 scorer: mine: "},
+        {"--stages 2:0.5 --scorer mine --store none:for_good=true", "leave 1: 77 scorer: mine: "},
+        {"--stages 2:0.5 --scorer mine --store bounded:rows=2", "leave 1: 77 scorer: mine: "},
+        {"--stages 2:0.5 --scorer mine --keep-first 2 --selector blocks:size=3", "leave 1: 77 scorer: mine: "},
+        {"--schedule adaptive:mass=0.3,from=2,every=9 --scorer mine", "leave 0: 77 scorer: mine: "},
+        {"--schedule seeing --scorer mine", "leave 0: 77 scorer: mine: "},
+        {"--stages 0:0.5 --scorer places", "enter 0: 77 scorer: places: "},
+        {"--stages 2:0.5 --scorer places", "leave 1: 77 scorer: places: "},
+        {"--schedule halves " + last_query, "enter 1: 77 schedule: halves: "},
+        {"--schedule seeing " + last_query, "leave 1: 77 schedule: seeing: "}}) {
+    CAPTURE(policy);
+    user = {};
+    const session_handle session = make(("custom " + policy).c_str(), registry.get());
+    lazyprune_session* const s = session.get();
+    REQUIRE(step_of(s, 20, 0) == "0 ");
+    REQUIRE(step_of(s, 7, 0) == "0 ");
+    const auto before = tokens_of(s);
+    user = {77, "the disk is full\nsaid it"};
+    CHECK(step_of(s, 5) == where + "the disk is full said it");
+    lazyprune_plan plan = LAZYPRUNE_PLAN;
+    lazyprune_spills spills = LAZYPRUNE_SPILLS;
+    lazyprune_request request = LAZYPRUNE_REQUEST;
+    std::uint32_t depth = 0;
+    request.tokens = request.outputs = 1;
+    const std::string broken = "expected abandon() or reset(), found a step in which a callback failed";
+    CHECK(said(lazyprune_step_enter(s, 0, &plan)) == "2 session: enter: " + broken);
+    CHECK(said(lazyprune_step_leave(s, nullptr, &spills)) == "2 session: leave: " + broken);
+    CHECK(said(lazyprune_step_finish(s)) == "2 session: finish: " + broken);
+    CHECK(lazyprune_step_begin(s, &request, &depth).code == LAZYPRUNE_WRONG_ORDER);
+    ok(lazyprune_session_abandon(s));
+    CHECK(tokens_of(s) == before);
+    const std::uint32_t* losses = nullptr;
+    std::size_t lost = 99;
+    ok(lazyprune_session_get_losses(s, &losses, &lost));
+    CHECK(lost == 0);
+
+    // The step that is asked again does what it would have done.
+    user = {};
+    const session_handle fresh = make(("custom " + policy).c_str(), registry.get());
+    REQUIRE(step_of(fresh.get(), 20, 0) == "0 ");
+    REQUIRE(step_of(fresh.get(), 7, 0) == "0 ");
+    CHECK(step_of(s, 5) == "0 ");
+    CHECK(step_of(fresh.get(), 5) == "0 ");
+    CHECK(tokens_of(s) == tokens_of(fresh.get()));
+    lazyprune_session_state state = LAZYPRUNE_SESSION_STATE;
+    ok(lazyprune_session_get_state(s, &state));
+    CHECK(tokens_of(s) != before);
+  }
+  user = {LAZYPRUNE_CALLBACK, ""};
+  CHECK(step_of(make("custom --stages 1:0.5 --scorer mine", registry.get()).get(), 9) == "leave 0: 7 scorer: mine: failed with code 7");
+}
+
+TEST_CASE("what belongs to a callback is destroyed once, with the last session that has it") {
+  int destroyed = 0;
+  lazyprune_scorer scorer = LAZYPRUNE_SCORER;
+  scorer.user = &destroyed;
+  scorer.score = [](void*, const lazyprune_shown*, float*) -> std::int32_t { return LAZYPRUNE_OK; };
+  scorer.destroy = [](void* user) { ++*static_cast<int*>(user); };
+  lazyprune_schedule schedule = LAZYPRUNE_SCHEDULE;
+  schedule.user = &destroyed;
+  schedule.keep = [](void*, const lazyprune_layer*, const float*, std::size_t*) -> std::int32_t { return LAZYPRUNE_OK; };
+  schedule.destroy = scorer.destroy;
+  registry_handle registry = new_registry();
+  ok(lazyprune_registry_add_scorer(registry.get(), "mine", &scorer));
+  ok(lazyprune_registry_add_schedule(registry.get(), "mine", &schedule));
+  CHECK(lazyprune_registry_add_scorer(registry.get(), "mine", &scorer).code == LAZYPRUNE_BAD_INPUT);
+  CHECK(lazyprune_registry_add_schedule(registry.get(), "My", &schedule).code == LAZYPRUNE_BAD_INPUT);
+  CHECK(destroyed == 0);  // one that is not taken in stays its caller's
+  session_handle session = make("custom --scorer mine --schedule mine", registry.get());
+  lazyprune_session* clone = nullptr;
+  ok(lazyprune_session_clone(session.get(), &clone));
+  registry.reset();
+  session.reset();
+  CHECK(destroyed == 0);
+  lazyprune_session_free(clone);
+  CHECK(destroyed == 2);
+}
+
+TEST_CASE("evidence that is not finite is told with the token's position") {
+  const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
+  const auto leave = [](const char* policy, auto&& change, std::uint32_t checks = 0) {
+    lazyprune_session_options options = LAZYPRUNE_SESSION_OPTIONS;
+    options.layers = layers;
+    options.checks = checks;
+    lazyprune_session* made = nullptr;
+    ok(lazyprune_session_create(nullptr, policy, &options, &made));
+    lazyprune_session* copy = nullptr;
+    ok(lazyprune_session_clone(made, &copy));
+    lazyprune_session_free(made);
+    const session_handle session(copy);  // a clone checks what its session does
+    lazyprune_request request = LAZYPRUNE_REQUEST;
+    request.tokens = 8;
+    request.outputs = 1;
+    std::uint32_t depth = 0;
+    lazyprune_plan plan = LAZYPRUNE_PLAN;
+    lazyprune_spills spills = LAZYPRUNE_SPILLS;
+    ok(lazyprune_step_begin(session.get(), &request, &depth));
+    ok(lazyprune_step_enter(session.get(), 0, &plan));
+    std::vector<float> data(2 * heads * 8, 1.0f / 8), values(8 * kv_heads * head_dim, 1.0f), query(2 * heads * head_dim, 1.0f);
+    if (plan.wants == LAZYPRUNE_WINDOW)  // the query before the last does not see the last token
+      for (std::size_t h = 0; h < heads; ++h)
+        for (std::size_t i = 0; i < 8; ++i) data[h * 8 + i] = i < 7 ? 1.0f / 7 : 0.0f;
+    lazyprune_evidence e = LAZYPRUNE_EVIDENCE;
+    e.kind = plan.wants;
+    e.data = data.data();
+    e.heads = heads;
+    e.queries = std::max(1u, plan.window);
+    e.kv_heads = kv_heads;
+    e.head_dim = head_dim;
+    e.hidden = head_dim;
+    e.stride = plan.wants == LAZYPRUNE_KEYS ? kv_heads * head_dim : plan.wants == LAZYPRUNE_HIDDEN ? head_dim : 8;
+    e.values = values.data();
+    e.values_stride = kv_heads * head_dim;
+    change(e, data, values, query);
+    return said(lazyprune_step_leave(session.get(), &e, &spills));
+  };
+  const auto in_data = [](std::size_t at, float value) { return [=](auto&, auto& data, auto&, auto&) { data[at] = value; }; };
+  const char *attention = "custom --stages 1:0.5", *window = "custom --stages 1:0.5 --scorer window_attention:window=2",
+             *keys = "custom --stages 1:0.5 --scorer key_norm", *values = "custom --stages 1:0.5 --scorer value_weighted_attention";
+  const std::string wrong = "1 evidence: data: expected finite numbers, found ";
+  CHECK(leave(attention, in_data(0, 0.5f)) == "0 ");
+  CHECK(leave(attention, in_data(2 * 8 + 5, nan)) == wrong + "NaN at position 5, head 2");
+  CHECK(leave(attention, in_data(7, infinity)) == wrong + "infinity at position 7, head 0");
+  CHECK(leave(window, in_data(heads * 8 + 3, -infinity)) == wrong + "-infinity at position 3, query 1, head 0");
+  CHECK(leave(keys, in_data(6 * kv_heads * head_dim + 1, nan)) == wrong + "NaN at position 6");
+  CHECK(leave(values, [&](auto&, auto&, auto& v, auto&) { v[2 * kv_heads * head_dim] = nan; }) ==
+        "1 evidence: values: expected finite numbers, found NaN at position 2");
+  const auto by_keys = [&](std::size_t bad_query, std::size_t bad_key) {
+    return [=](lazyprune_evidence& e, auto&, auto& k, auto& q) {
+      e.data = nullptr;
+      e.query = q.data();
+      e.keys = k.data();
+      if (bad_query < q.size()) q[bad_query] = nan;
+      if (bad_key < k.size()) k[bad_key] = infinity;
+    };
+  };
+  CHECK(leave(attention, by_keys(999, 999)) == "0 ");
+  CHECK(leave(attention, by_keys(3, 999)) == "1 evidence: query: expected finite numbers, found NaN at position 7");
+  CHECK(leave(window, by_keys(3, 999)) == "1 evidence: query: expected finite numbers, found NaN at position 6");
+  CHECK(leave(attention, by_keys(999, 4 * kv_heads * head_dim)) ==
+        "1 evidence: keys: expected finite numbers, found infinity at position 4");
+
+  // Attention that is none, where the engine asks for the check.
+  CHECK(leave(attention, in_data(0, 1.0f / 8), LAZYPRUNE_CHECK_ATTENTION) == "0 ");
+  CHECK(leave(window, in_data(0, 1.0f / 7), LAZYPRUNE_CHECK_ATTENTION) == "0 ");
+  CHECK(leave(attention, in_data(8, 2.5f), LAZYPRUNE_CHECK_ATTENTION) ==
+        "1 evidence: data: expected probabilities that sum to 1 over the active tokens, found 3.375 in head 1");
+  CHECK(leave(attention, in_data(9, -0.5f), LAZYPRUNE_CHECK_ATTENTION) ==
+        "1 evidence: data: expected probabilities, found -0.5 at position 1, head 1");
+  CHECK(leave(window, in_data(15, 0.25f), LAZYPRUNE_CHECK_ATTENTION) ==
+        "1 evidence: data: expected 0 where the query does not see the token, found 0.25 at position 7, query 0, head 1");
+  const auto one_head = [](float sum) {
+    return [=](lazyprune_evidence& e, auto& data, auto&, auto&) {
+      e.heads = 1;
+      data[0] += sum - 1.0f;
+    };
+  };
+  const char* by_max = "custom --stages 1:0.5 --scorer last_query_attention:over=max";
+  CHECK(leave(by_max, one_head(2.0f), LAZYPRUNE_CHECK_ATTENTION) == "0 ");  // the maximum of heads that look elsewhere
+  CHECK(leave(by_max, one_head(0.9f), LAZYPRUNE_CHECK_ATTENTION).ends_with("found 0.9 in head 0"));
+  CHECK(leave(attention, one_head(2.0f), LAZYPRUNE_CHECK_ATTENTION).ends_with("found 2 in head 0"));
+  lazyprune_session_options options = LAZYPRUNE_SESSION_OPTIONS;
+  lazyprune_session* none = nullptr;
+  options.layers = layers;
+  options.checks = 2;
+  CHECK(said(lazyprune_session_create(nullptr, "dense", &options, &none)) == "5 options: checks: expected 1 (attention), or 0, found 2");
+}
+
+TEST_CASE("scores of infinity stay within the budget, and NaN is the least") {
+  lazyprune_scorer scorer = LAZYPRUNE_SCORER;
+  scorer.wants = LAZYPRUNE_NOTHING;
+  scorer.score = [](void*, const lazyprune_shown* shown, float* scores) -> std::int32_t {
+    for (std::size_t i = 0; i < shown->active; ++i)
+      scores[i] = shown->positions[i] % 3 == 0   ? std::numeric_limits<float>::infinity()
+                  : shown->positions[i] % 3 == 1 ? std::numeric_limits<float>::quiet_NaN()
+                                                 : -1000.0f;
+    return LAZYPRUNE_OK;
+  };
+  const registry_handle registry = new_registry();
+  ok(lazyprune_registry_add_scorer(registry.get(), "extreme", &scorer));
+  const auto kept = [&](const char* policy, std::size_t tokens, std::size_t outputs) {
+    const session_handle session = make(policy, registry.get());
+    lazyprune_request request = LAZYPRUNE_REQUEST;
+    request.tokens = tokens;
+    request.outputs = outputs;
+    std::uint32_t depth = 0;
+    lazyprune_plan plan = LAZYPRUNE_PLAN;
+    lazyprune_spills spills = LAZYPRUNE_SPILLS;
+    ok(lazyprune_step_begin(session.get(), &request, &depth));
+    for (std::uint32_t l = 0; l < 2; ++l) {
+      ok(lazyprune_step_enter(session.get(), l, &plan));
+      ok(lazyprune_step_leave(session.get(), nullptr, &spills));
+    }
+    ok(lazyprune_step_enter(session.get(), 2, &plan));
+    return std::vector<std::uint32_t>(plan.active, plan.active + plan.active_count);
+  };
+  // 12 tokens: infinity at 0, 3, 6, 9; a number at 2, 5, 8; NaN at 1, 4, 7, 10; the query token is 11.
+  CHECK(kept("custom --scorer extreme --stages 2:0.25", 12, 1) == std::vector<std::uint32_t>{6, 9, 11});
+  CHECK(kept("custom --scorer extreme --stages 2:0.25", 12, 3) == std::vector<std::uint32_t>{9, 10, 11});
+  CHECK(kept("custom --scorer extreme --stages 2:0.5", 12, 1) == std::vector<std::uint32_t>{0, 3, 6, 8, 9, 11});
+  CHECK(kept("custom --scorer extreme --stages 2:0.75", 12, 1) == std::vector<std::uint32_t>{0, 2, 3, 5, 6, 8, 9, 10, 11});
+}
+
+TEST_CASE("steps come in any order") {
+  // A decode step first, a chunk after a finished prompt, adopted tokens after others and after a chunk: as in C++ (pair_of_sessions).
+  pair_of_sessions sessions = both("lazyllm --stages 2:0.5");
+  sessions.step({1, phase::decode});
+  sessions.step({9, phase::prefill, 1});
+  sessions.step({6, phase::prefill, 0});
+  sessions.adopt(4);
+  sessions.step({5, phase::prefill, 1});
+  sessions.step({1, phase::decode});
+  CHECK(sessions.known() == 26);
+
+  // What was read in a chunk after a prompt is what one step reads.
+  const session_handle cut = make("lazyllm --stages 2:0.5"), whole = make("lazyllm --stages 2:0.5");
+  for (lazyprune_session* s : {cut.get(), whole.get()}) REQUIRE(step_of(s, 9) == "0 ");
+  REQUIRE(step_of(cut.get(), 6, 0) == "0 ");
+  REQUIRE(step_of(cut.get(), 5) == "0 ");
+  REQUIRE(step_of(whole.get(), 11) == "0 ");
+  CHECK(tokens_of(cut.get()) == tokens_of(whole.get()));
+}
+
+TEST_CASE("what abandon leaves of rows that were not saved") {
+  const session_handle session = make("lazyllm --stages 2:0.5");
+  lazyprune_session* const s = session.get();
+  REQUIRE(step_of(s, 12) == "0 ");
+  lazyprune_request request = LAZYPRUNE_REQUEST;
+  request.tokens = request.outputs = 1;
+  request.phase = LAZYPRUNE_DECODE;
+  std::uint32_t depth = 0;
+  ok(lazyprune_step_begin(s, &request, &depth));
+  const std::vector<float> attention(200, 0.5f);
+  CHECK(walk(s, 3, attention).starts_with("2 session: finish: "));  // layers 0 to 2 are left; revived rows are carried
+  const auto before = tokens_of(s);
+  ok(lazyprune_session_abandon(s));
+  lazyprune_session_state state = LAZYPRUNE_SESSION_STATE;
+  ok(lazyprune_session_get_state(s, &state));
+  CHECK(state.known == 12);
+  CHECK(state.lost > 0);  // those that came back in this step, and had no slot any more
+  for (std::uint32_t t = 0; t < 12; ++t) {
+    lazyprune_token token = LAZYPRUNE_TOKEN;
+    ok(lazyprune_session_get_token(s, t, &token));
+    CHECK((token.lost != 0) == (token.frontier == 3));
+  }
+}
+
 TEST_CASE("structs of callers that know more, or less") {
   struct newer {
     lazyprune_request known = LAZYPRUNE_REQUEST;
@@ -658,6 +1033,7 @@ TEST_CASE("structs of callers that know more, or less") {
   } request;
   request.known.struct_size = sizeof request;
   request.known.tokens = 3;
+  request.known.outputs = 1;
   const session_handle session = make("dense");
   std::uint32_t depth = 0;
   request.more = 1;
@@ -707,6 +1083,7 @@ TEST_CASE("sessions that share a scratch outlive its handle") {
 TEST_CASE("the library that is loaded is the one that is meant") {
   lazyprune_request request[8] = {LAZYPRUNE_REQUEST};
   request[0].tokens = 1;
+  request[0].outputs = 1;
   request[0].struct_size = sizeof request;
   reinterpret_cast<unsigned char*>(request)[sizeof(lazyprune_request)] = 1;  // a member that only a grown library knows
   std::uint32_t depth = 0;

@@ -45,22 +45,22 @@ planted(hidden_early_key "${attend_from}" "${attend_to}" "${score_from}" "${scor
 # A row that comes back is rotated by another position.
 set(rope_key "rope(m, s->keys + at, m->kv_heads, plan.rows[r]);")
 set(rope_query "rope(m, w.query, m->heads, plan.rows[r]);")
-string(REPLACE "plan.rows[r])" "plan.rows[r] + (plan.sources[r].from == LAZYPRUNE_STORED))" rope_key_next "${rope_key}")
-string(REPLACE "plan.rows[r])" "plan.rows[r] + (plan.sources[r].from == LAZYPRUNE_STORED))" rope_query_next "${rope_query}")
+string(REPLACE "plan.rows[r])" "plan.rows[r] + (plan.sources[r].origin == LAZYPRUNE_STORED))" rope_key_next "${rope_key}")
+string(REPLACE "plan.rows[r])" "plan.rows[r] + (plan.sources[r].origin == LAZYPRUNE_STORED))" rope_query_next "${rope_query}")
 planted(next_position "${rope_key}" "${rope_key_next}" "${rope_query}" "${rope_query_next}")
-set(shifted "plan.sources[r].from == LAZYPRUNE_STORED ? (uint32_t)known - 1 : plan.rows[r])")
+set(shifted "plan.sources[r].origin == LAZYPRUNE_STORED ? (uint32_t)known - 1 : plan.rows[r])")
 string(REPLACE "plan.rows[r])" "${shifted}" rope_key_last "${rope_key}")
 string(REPLACE "plan.rows[r])" "${shifted}" rope_query_last "${rope_query}")
 planted(last_position "${rope_key}" "${rope_key_last}" "${rope_query}" "${rope_query_last}")
 
 # Rows come back in each other's place, or are put aside there.
-set(gather_from "const lazyprune_source from = plan.sources[r];")
-planted(reversed_slots "${gather_from}" "lazyprune_source from = plan.sources[r];
-      if (from.from == LAZYPRUNE_STORED) { /* the one as far from the end as this is from the beginning */
+set(gather_from "const lazyprune_source source = plan.sources[r];")
+planted(reversed_slots "${gather_from}" "lazyprune_source source = plan.sources[r];
+      if (source.origin == LAZYPRUNE_STORED) { /* the one as far from the end as this is from the beginning */
         size_t before = 0, at = plan.rows_count;
-        for (size_t i = 0; i < r; ++i) before += plan.sources[i].from == LAZYPRUNE_STORED;
-        for (++before; before > 0;) before -= plan.sources[--at].from == LAZYPRUNE_STORED;
-        from = plan.sources[at];
+        for (size_t i = 0; i < r; ++i) before += plan.sources[i].origin == LAZYPRUNE_STORED;
+        for (++before; before > 0;) before -= plan.sources[--at].origin == LAZYPRUNE_STORED;
+        source = plan.sources[at];
       }")
 planted(reversed_spills "+ spill->slot * hidden,"
         "+ (spill->to == LAZYPRUNE_STORED ? spills.items[spills.count - 1 - i].slot : spill->slot) * hidden,")

@@ -3,9 +3,10 @@
 #include <lazyprune/c/lazyprune.h>
 
 /* The newest tokens matter. */
-static void newest(void* user, const lazyprune_shown* shown, float* scores) {
+static int32_t newest(void* user, const lazyprune_shown* shown, float* scores) {
   (void)user;
   for (size_t i = 0; i < shown->active; ++i) scores[i] = (float)shown->positions[i];
+  return LAZYPRUNE_OK;
 }
 
 static lazyprune_status make_session(lazyprune_session** session) {
@@ -33,6 +34,7 @@ int main(void) {
   uint32_t layers = 0;
   if (make_session(&session).code != LAZYPRUNE_OK) return 1;
   request.tokens = 8;
+  request.outputs = 1;
   int wrong = lazyprune_step_begin(session, &request, &layers).code != LAZYPRUNE_OK;
   for (uint32_t layer = 0; layer < layers; ++layer) {
     wrong |= lazyprune_step_enter(session, layer, &plan).code != LAZYPRUNE_OK;
