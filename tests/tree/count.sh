@@ -3,7 +3,7 @@
 # tests/run.sh counts what passed, failed and was skipped, says what was missing, and fails if a test did.
 #   count.sh TEST_PROGRAM FOLDER     a test program that has cases marked NEEDS("data")
 set -u
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../.." || exit
 . cmake/packages.sh
 
 rm -rf "$2"
