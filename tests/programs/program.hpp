@@ -96,6 +96,12 @@ class running_program {
     return at != status.npos && (std::stoull(status.substr(at + key.size(), 16), nullptr, 16) >> (signal - 1) & 1u) != 0;
   }
 
+  /// Returns once the program has used this much more processor time, or has ended. It is as far then however busy the machine is.
+  void computes(double seconds) const {
+    const long ticks = used_ticks() + static_cast<long>(seconds * static_cast<double>(::sysconf(_SC_CLK_TCK)));
+    while (used_ticks() < ticks && !has_ended()) ::usleep(1000);
+  }
+
   program_result wait() {
     int status = 0;
     while (::waitpid(process_, &status, 0) < 0 && errno == EINTR) {
@@ -104,6 +110,25 @@ class running_program {
   }
 
  private:
+  /// What /proc/PID/stat says behind the program's name, which may have spaces.
+  std::istringstream status() const {
+    const std::string all = file_text("/proc/" + std::to_string(process_) + "/stat");
+    return std::istringstream(all.substr(all.rfind(')') + 1));
+  }
+  bool has_ended() const {
+    std::string state;
+    status() >> state;
+    return state == "Z";
+  }
+  long used_ticks() const {
+    std::istringstream fields = status();
+    std::string other;
+    for (int i = 0; i < 11; ++i) fields >> other;
+    long user = 0, system = 0;
+    fields >> user >> system;
+    return user + system;
+  }
+
   temporary_folder files_;
   pid_t process_ = 0;
 };
