@@ -25,7 +25,7 @@ class path_tolerance {
  public:
   /// For a model with weights of this type in the backend cpu that is made from `e`, and sequences of so many tokens.
   path_tolerance(const lazyprune::execution& e, lazyprune::dtype weights, const lazyprune::model_config& model, std::size_t tokens)
-      : path_tolerance(isa_of(e) >= lazyprune::isa::avx512_bf16, e.kv, weights, model, tokens) {}
+      : path_tolerance(isa_of(e) >= lazyprune::isa::avx512_bf16, e.kv.value_or(weights), weights, model, tokens) {}
 
   /// The same of any backend with keys and values of this type, that `rounds` what meets numbers in bf16 to bf16, or does not.
   path_tolerance(bool rounds, lazyprune::dtype kv, lazyprune::dtype weights, const lazyprune::model_config& model, std::size_t tokens)

@@ -50,7 +50,7 @@ void check_answers(const execution& how, std::size_t prompts, std::size_t length
   const checkpoint files(pocket_model());
   const auto words = find_tokenizer(files);
   const stages recommended = stages::parse(*files.stages());
-  cpu exact{tested_execution({.exact = true})};
+  cpu exact{tested_execution({.kv = dtype::f32, .exact = true})};
   cuda backend(how);
   const auto expected = load_model(exact, files);
   const auto there = load_model(backend, files);

@@ -68,7 +68,7 @@ std::vector<traffic> crossed(workspace<cuda>& work, sequence<cuda>& text, std::s
 TEST_CASE("cuda: between layers that prune nothing crosses but what is new: a list is sent once") {
   const unchecked fast;
   const checkpoint files(pocket_model());
-  cuda backend;
+  cuda backend({.kv = dtype::f32});
   const auto net = load_model(backend, files);
   REQUIRE(net.config.layers == 6);
   const auto tokens = some_tokens(62, net.config.vocabulary);
@@ -161,20 +161,23 @@ struct in_small_blocks : cuda {
 TEST_CASE("cuda: once all is reserved nothing is allocated, in prefill and decode, in chunks, and where tokens leave and come back") {
   const unchecked fast;
   const stages early{{2, 0.6}, {4, 0.5}};
-  SUBCASE("dense") { check_allocations({}, dense(), {.tokens = 120, .queries = 0}); }
-  SUBCASE("attention, several blocks of rows") { check_allocations<in_small_blocks>({}, lazyllm(early), {.tokens = 160, .outputs = 3}); }
+  SUBCASE("dense") { check_allocations({.kv = dtype::f32}, dense(), {.tokens = 120, .queries = 0}); }
+  SUBCASE("attention, several blocks of rows") {
+    check_allocations<in_small_blocks>({.kv = dtype::f32}, lazyllm(early), {.tokens = 160, .outputs = 3});
+  }
   SUBCASE("on tensor cores") { check_allocations({.kv = dtype::bf16}, lazyllm(early), {.tokens = 300, .outputs = 3}); }
   SUBCASE("a window of queries") {
     check_allocations({.exact = true}, policy{window_attention{.window = 20}, early, top_k{}, keep_all{}}, {.tokens = 100, .queries = 20});
   }
   SUBCASE("values") {
-    check_allocations({}, policy{value_weighted_attention{}, early, top_k{}, keep_all{}}, {.tokens = 100, .keys_or_values = true});
+    check_allocations({.kv = dtype::f32}, policy{value_weighted_attention{}, early, top_k{}, keep_all{}},
+                      {.tokens = 100, .keys_or_values = true});
   }
 }
 
 TEST_CASE("cuda: a reservation for which there is too little memory says what asked for how much; the sequence goes on") {
   const checkpoint files(pocket_model());
-  cuda backend;
+  cuda backend({.kv = dtype::f32});
   const auto net = load_model(backend, files);
   workspace<cuda> work(net, backend);
   auto text = begin(net, lazyllm(stages{{2, 0.5}}));

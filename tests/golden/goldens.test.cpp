@@ -112,7 +112,7 @@ TEST_CASE("the reference backend does what it did: kept sets, revived rows, logi
 TEST_CASE("the cpu backend does the same wherever float can tell" ON_EVERY_PATH) {
   const checkpoint files(pocket_model());
   for (const dtype as : {dtype::f32, dtype::bf16}) {
-    cpu backend{tested_execution({.exact = true})};
+    cpu backend{tested_execution({.kv = dtype::f32, .exact = true})};
     const auto net = load_model(backend, files, {.as = as});
     for (const golden& g : goldens()) {
       CAPTURE(g.name);

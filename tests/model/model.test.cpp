@@ -3,6 +3,7 @@
 
 #include <lazyprune/model/weights.hpp>
 
+#include <lazyprune/backend/cpu.hpp>
 #include <lazyprune/backend/reference.hpp>
 #include <lazyprune/model/random_source.hpp>
 
@@ -14,6 +15,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 using namespace lazyprune;
@@ -133,6 +135,66 @@ TEST_CASE("of a head that rotates in part, what turns together is loaded half a 
   for (std::size_t i = 0; i < 8; ++i) CHECK((*layer.q_norm)[i] == static_cast<double>(order[i] + 1));
   CHECK(layer.attention_norm[3] == 4.0);
   CHECK(layer.gate_up.row(63)[0] == 63.0);
+}
+
+namespace {
+
+/// Numbers that bf16 rounds; the tensors whose names end so are stored as bf16.
+struct of_two_types {
+  std::vector<std::string> in_bf16;
+  std::map<std::string, std::vector<std::byte>>* made;
+
+  bool contains(std::string_view) const { return true; }
+  tensor get(std::string_view name, std::size_t rows, std::size_t columns) const {
+    const bool half = std::ranges::any_of(in_bf16, [&](const std::string& end) { return name.ends_with(end); });
+    std::vector<std::byte>& bytes = (*made)[std::string(name)];
+    for (std::size_t i = 0; i < rows * columns; ++i) {
+      const float number = 1.0f + static_cast<float>(i % 7) * 0x1p-20f;
+      const std::uint16_t bits = bf16_of_float(number);
+      const std::byte* const from = half ? reinterpret_cast<const std::byte*>(&bits) : reinterpret_cast<const std::byte*>(&number);
+      bytes.insert(bytes.end(), from, from + (half ? 2 : 4));
+    }
+    return {half ? dtype::bf16 : dtype::f32, rows, columns, bytes.data()};
+  }
+};
+
+}  // namespace
+
+TEST_CASE("of gate and up neither is rounded: two of bf16 stay so, and else both are float") {
+  const model_config c = two_layers();
+  const auto second_of_up = [&](const std::vector<std::string>& in_bf16) {
+    std::map<std::string, std::vector<std::byte>> made;
+    reference<double> backend{execution{}};
+    return load_model(backend, c, of_two_types{in_bf16, &made}).weights.layers[0].gate_up.row(c.ffn)[1];
+  };
+  constexpr double stored = 1.0 + 0x1p-20;
+  CHECK(second_of_up({}) == stored);
+  CHECK(second_of_up({"gate_proj.weight"}) == stored);
+  CHECK(second_of_up({"up_proj.weight"}) == 1.0);
+
+  const auto type = [&](const std::vector<std::string>& in_bf16) {
+    std::map<std::string, std::vector<std::byte>> made;
+    cpu backend{execution{.threads = 1}};
+    return load_model(backend, c, of_two_types{in_bf16, &made}).weights.layers[0].gate_up.type();
+  };
+  CHECK(type({"gate_proj.weight"}) == dtype::f32);
+  CHECK(type({"up_proj.weight"}) == dtype::f32);
+  CHECK(type({"gate_proj.weight", "up_proj.weight"}) == dtype::bf16);
+}
+
+TEST_CASE("keys and values are kept as the weights that make them, each layer for itself, and rows put aside as all of them") {
+  const auto types = [](const std::vector<std::string>& in_bf16, auto&& backend) {
+    std::map<std::string, std::vector<std::byte>> made;
+    const auto net = load_model(backend, two_layers(), of_two_types{in_bf16, &made});
+    return std::pair(net.kv_types(), net.stored_type());
+  };
+  using kinds = std::vector<dtype>;
+  cpu fast{execution{.threads = 1}};
+  CHECK(types({}, fast) == std::pair(kinds{dtype::f32, dtype::f32}, dtype::f32));
+  CHECK(types({"k_proj.weight", "v_proj.weight"}, fast) == std::pair(kinds{dtype::bf16, dtype::bf16}, dtype::bf16));
+  CHECK(types({"k_proj.weight"}, fast) == std::pair(kinds{dtype::f32, dtype::f32}, dtype::f32));
+  CHECK(types({"1.self_attn.k_proj.weight", "1.self_attn.v_proj.weight"}, fast) == std::pair(kinds{dtype::f32, dtype::bf16}, dtype::f32));
+  CHECK(types({"k_proj.weight", "v_proj.weight"}, reference<float>{}) == std::pair(kinds{dtype::f32, dtype::f32}, dtype::f32));
 }
 
 namespace {

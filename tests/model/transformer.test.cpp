@@ -277,7 +277,7 @@ TEST_CASE("cpu agrees with the reference: logits, and kept sets wherever the mar
     double largest = 0, other_choices = 0;  // differences, in units of what is allowed
   };
   std::vector<variant> variants{{"f32", dtype::f32, tested_execution()},
-                                {"bf16, exact, keys and values in f32", dtype::bf16, tested_execution({.exact = true})},
+                                {"bf16, exact, keys and values in f32", dtype::bf16, tested_execution({.kv = dtype::f32, .exact = true})},
                                 {"bf16, exact", dtype::bf16, tested_execution({.kv = dtype::bf16, .exact = true})},
                                 {"bf16", dtype::bf16, tested_execution({.kv = dtype::bf16})}};
   std::vector<model<cpu>> nets;

@@ -14,7 +14,7 @@ class cpu_engine final : public loaded_engine<cpu> {
  public:
   using loaded_engine::loaded_engine;
 
-  std::size_t kv_row_bytes() const override { return packed_kv::slot_bytes(config().n_kv_heads, config().head_dim, how().kv); }
+  std::size_t kv_row_bytes() const override { return packed_kv::slot_bytes(config().n_kv_heads, config().head_dim, kv_type()); }
 
   /// Measured now.
   std::optional<peak_rates> peaks() const override {

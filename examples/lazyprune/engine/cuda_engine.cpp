@@ -45,7 +45,7 @@ class cuda_engine final : public loaded_engine<cuda> {
 
   std::size_t kv_row_bytes() const override {
     const device::stored_kv row(config().n_kv_heads, config().head_dim);
-    return 2 * row.width() * size_of(how().kv);
+    return 2 * row.width() * size_of(kv_type());
   }
   int threads() const override { return 1; }
   std::function<void()> waiting() const override { return device::synchronize; }

@@ -103,9 +103,7 @@ class growing_text final : public conversation {
 template <tensor_backend Backend>
 class loaded_engine : public engine {
  public:
-  loaded_engine(execution how, const load_options& options, const weights_source& from) : how_(how), model_(load(how, options, from)) {
-    if constexpr (requires { model_.weights.layers.front().k.type(); }) how_.kv = model_.weights.layers.front().k.type();
-  }
+  loaded_engine(execution how, const load_options& options, const weights_source& from) : how_(how), model_(load(how, options, from)) {}
 
   generation generate(any_session session, std::span<const token_id> prompt, const generation_options& options) override {
     Backend backend(how_);  // its own scratch, so that no run gains by the memory of another
@@ -182,6 +180,8 @@ class loaded_engine : public engine {
 
  protected:
   const execution& how() const { return how_; }
+  /// Of keys and values.
+  dtype kv_type() const { return how_.kv.value_or(model_.kv_types().front()); }
   /// Of the products.
   dtype weight_type() const { return model_.weights.layers.front().q.type(); }
 

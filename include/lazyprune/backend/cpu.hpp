@@ -38,7 +38,7 @@ class cpu : public host_backend<float> {
         layers_(*kernels_, threads_),
         attention_(*kernels_, threads_) {
     if (e.threads < 0) throw error("", "threads", "0 or more", std::to_string(e.threads));
-    if (e.kv == dtype::f16) throw error("", "kv", "f32 or bf16", name_of(e.kv));
+    if (e.kv == dtype::f16) throw error("", "kv", "f32 or bf16", name_of(*e.kv));
   }
 
   int threads() const { return threads_; }
@@ -99,13 +99,13 @@ class cpu : public host_backend<float> {
   }
 
   using host_backend::reserve;
-  void reserve(kv_layer& kv, std::size_t slots) const { kv.reserve(slots, kv_type_); }
+  void reserve(kv_layer& kv, std::size_t slots) const { kv.reserve(slots, kv_type_.value_or(kv.type())); }
   void reserve_kept(row_store& store, std::size_t slots) const { store.hold(slots, dtype::f32); }
-  void reserve_stored(row_store& store, std::size_t slots) const { store.hold(slots, kv_type_); }
+  void reserve_stored(row_store& store, std::size_t slots) const { store.hold(slots, kv_type_.value_or(store.type())); }
 
-  /// Rows of an empty cache decide in which type it keeps all that follow: execution::kv.
+  /// Rows of an empty cache decide in which type it keeps all that follow: execution::kv, or its own.
   void put(kv_layer& kv, std::span<const std::uint32_t> slots, rows_view<const float> k, rows_view<const float> v) const {
-    kv.put(slots, k, v, kv_type_, threads_);
+    kv.put(slots, k, v, kv_type_.value_or(kv.type()), threads_);
   }
 
   void keep_rows(rows_view<const float> x, std::span<const std::uint32_t> rows, row_store& store,
@@ -113,10 +113,10 @@ class cpu : public host_backend<float> {
     write_rows(x, rows, store, slots, dtype::f32);
   }
 
-  /// Rows of an empty store decide in which type it keeps all that follow: execution::kv.
+  /// Rows of an empty store decide in which type it keeps all that follow: execution::kv, or its own.
   void store_rows(rows_view<const float> x, std::span<const std::uint32_t> rows, row_store& store,
                   std::span<const std::uint32_t> slots) const {
-    write_rows(x, rows, store, slots, kv_type_);
+    write_rows(x, rows, store, slots, kv_type_.value_or(store.type()));
   }
 
   void take_rows(const row_store& store, std::span<const std::uint32_t> slots, rows_view<float> x,
@@ -159,7 +159,7 @@ class cpu : public host_backend<float> {
 
   int threads_;
   isa instructions_;
-  dtype kv_type_;
+  std::optional<dtype> kv_type_;
   const kernels::kernel_set* kernels_;
   linear_layers layers_;
   attention_layer attention_;

@@ -7,6 +7,7 @@
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <tuple>
@@ -82,7 +83,7 @@ class cuda {
 
   /// Throws `error` for keys and values in f16, and where there is no device. Threads and instructions of the processor mean nothing here.
   explicit cuda(const execution& e) : kv_type_(e.kv), exact_(e.exact), attention_(e.exact) {
-    if (e.kv == dtype::f16) throw error("", "kv", "f32 or bf16", name_of(e.kv));
+    if (e.kv == dtype::f16) throw error("", "kv", "f32 or bf16", name_of(*e.kv));
   }
 
   int threads() const { return 1; }  // of the host
@@ -158,14 +159,14 @@ class cuda {
     // The longest lists of an operation: moves within a buffer; ranges, slots, and one address for each block of them.
     lists_.reserve(2 * most.rows * sizeof(device::row_move) + most.block * sizeof(uint2) + most.active * 5 + 256);
   }
-  void reserve(kv_layer& kv, std::size_t slots) const { kv.reserve(slots, kv_type_); }
+  void reserve(kv_layer& kv, std::size_t slots) const { kv.reserve(slots, kv_type_.value_or(kv.type())); }
   void reserve_kept(row_store& store, std::size_t slots) const { store.hold(slots, dtype::f32); }
-  void reserve_stored(row_store& store, std::size_t slots) const { store.hold(slots, kv_type_); }
+  void reserve_stored(row_store& store, std::size_t slots) const { store.hold(slots, kv_type_.value_or(store.type())); }
 
-  /// Rows of an empty cache decide in which type it keeps all that follow: execution::kv.
+  /// Rows of an empty cache decide in which type it keeps all that follow: execution::kv, or its own.
   void put(kv_layer& kv, std::span<const std::uint32_t> slots, rows_view<const float> k, rows_view<const float> v) {
     assert(slots.size() == k.rows && k.rows == v.rows);
-    kv.reserve(slots, kv_type_);
+    kv.reserve(slots, kv_type_.value_or(kv.type()));
     const auto [there, blocks] = lists_.send(slots, kv.addresses(blocks_));
     launch_rows(kv.type() == dtype::bf16 ? device::put_rows<std::uint16_t> : device::put_rows<float>, k.rows, kv.width(), 0, span(k),
                 span(v), there, const_cast<void* const*>(blocks), static_cast<unsigned>(kv.kv_heads()),
@@ -213,9 +214,9 @@ class cuda {
     write_rows(x, rows, store, slots, dtype::f32);
   }
 
-  /// Rows of an empty store decide in which type it keeps all that follow: execution::kv.
+  /// Rows of an empty store decide in which type it keeps all that follow: execution::kv, or its own.
   void store_rows(rows_view<const float> x, std::span<const std::uint32_t> rows, row_store& store, std::span<const std::uint32_t> slots) {
-    write_rows(x, rows, store, slots, kv_type_);
+    write_rows(x, rows, store, slots, kv_type_.value_or(store.type()));
   }
 
   void take_rows(const row_store& store, std::span<const std::uint32_t> slots, rows_view<float> x, std::span<const std::uint32_t> rows) {
@@ -285,7 +286,7 @@ class cuda {
     read({numbers, slots.size(), width, width}, out);
   }
 
-  dtype kv_type_;
+  std::optional<dtype> kv_type_;
   bool exact_;
   device::products products_;
   device::attention_layer attention_;

@@ -30,7 +30,9 @@ constexpr std::string_view name_of(isa i) {
 struct execution {
   int threads = 0;                       // 0: all that the process may use. Results do not depend on it
   std::optional<isa> instructions = {};  // none: the best for this processor
-  dtype kv = dtype::f32;                 // how the backend `cpu` keeps keys, values and stored rows: f32, or bf16 in half the memory
+  /// How the backends `cpu` and `cuda` keep keys, values and stored rows: f32, or bf16 in half the memory. None: as the model's weights
+  /// that make them are, so that a model in bf16 is computed in bf16 throughout (model::kv_types).
+  std::optional<dtype> kv = {};
 
   /// Activations stay float wherever they are multiplied. portable, avx2 and avx512 keep them so in any case. avx512_bf16 and amx round
   /// them to bf16 where they meet weights in bf16, and queries and attention weights where they meet keys and values in bf16; where `exact`

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <functional>
 #include <span>
 #include <utility>
@@ -19,8 +20,9 @@ inline namespace v0 {
 template <tensor_backend Backend>
 class kv_cache {
  public:
-  explicit kv_cache(const model_config& config) {
-    for (std::size_t l = 0; l < config.layers; ++l) layers_.push_back({typename Backend::kv_layer(config.n_kv_heads, config.head_dim)});
+  /// `types` (layers): what each layer's rows are kept in where the backend leaves that open; empty: f32.
+  explicit kv_cache(const model_config& config, std::span<const dtype> types = {}) {
+    for (std::size_t l = 0; l < config.layers; ++l) layers_.push_back({new_layer(config, types.empty() ? dtype::f32 : types[l])});
   }
 
   /// Memory of the backend for so many tokens at every layer.
@@ -109,6 +111,13 @@ class kv_cache {
   }
 
  private:
+  static typename Backend::kv_layer new_layer(const model_config& config, [[maybe_unused]] dtype type) {
+    if constexpr (std::constructible_from<typename Backend::kv_layer, std::size_t, std::size_t, dtype>)
+      return typename Backend::kv_layer(config.n_kv_heads, config.head_dim, type);
+    else
+      return typename Backend::kv_layer(config.n_kv_heads, config.head_dim);
+  }
+
   static constexpr std::uint32_t none = static_cast<std::uint32_t>(-1);
 
   struct layer_rows {

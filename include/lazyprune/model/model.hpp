@@ -21,6 +21,9 @@
 namespace lazyprune {
 inline namespace v0 {
 
+/// The type that rounds neither: bf16 for two of bf16, else f32.
+constexpr dtype common_type(dtype a, dtype b) { return a == dtype::bf16 && b == dtype::bf16 ? dtype::bf16 : dtype::f32; }
+
 /// Nothing of it changes, but that any thread may make a rotary table longer.
 template <tensor_backend Backend>
 struct model {
@@ -32,10 +35,24 @@ struct model {
 
   const rotary_table<Backend>& rope(rope_kind kind = rope_kind::usual) const { return ropes[static_cast<std::size_t>(kind)]; }
   const typename Backend::matrix& head() const { return weights.head ? *weights.head : weights.embedding; }
+
+  /// (layers) The type that a layer's keys and values are kept in where execution::kv leaves it open: bf16 where the weights that make them
+  /// both are, else f32.
+  std::vector<dtype> kv_types() const {
+    std::vector<dtype> types(weights.layers.size(), dtype::f32);
+    if constexpr (requires(const typename Backend::matrix& w) { w.type(); })
+      std::ranges::transform(weights.layers, types.begin(), [](const auto& l) { return common_type(l.k.type(), l.v.type()); });
+    return types;
+  }
+  /// The same for rows put aside, which come from all layers.
+  dtype stored_type() const {
+    const std::vector<dtype> types = kv_types();
+    return std::accumulate(types.begin(), types.end(), types.front(), common_type);
+  }
 };
 
 struct load_options {
-  std::optional<dtype> as;                                           // f32 or bf16; none: bf16 where the source has it so, else f32
+  std::optional<dtype> as;  // f32 or bf16; none: bf16 where the source has the matrix so, all its parts, else f32
   std::function<void(std::size_t done, std::size_t of)> progress{};  // layers asked for, which are packed soon after
 };
 
@@ -167,10 +184,10 @@ class model_loader {
   matrix packed_gate_up(const std::string& mlp, std::size_t ffn, std::size_t hidden) const {
     if (config_.fused) {
       const tensor both = source_.get(mlp + "gate_up_proj.weight", 2 * ffn, hidden);
-      return backend_.pack_gated(slice(both, 0, ffn), slice(both, ffn, ffn), type_for(both));
+      return backend_.pack_gated(slice(both, 0, ffn), slice(both, ffn, ffn), type_for(both, both));
     }
     const tensor gate = source_.get(mlp + "gate_proj.weight", ffn, hidden), up = source_.get(mlp + "up_proj.weight", ffn, hidden);
-    return backend_.pack_gated(gate, up, type_for(gate));
+    return backend_.pack_gated(gate, up, type_for(gate, up));
   }
 
   /// `rotates`: q and k, whose rows stand in rotary order.
@@ -178,7 +195,7 @@ class model_loader {
     return pack(source_.get(name, outputs, inputs), rotates);
   }
   matrix pack(const tensor& t, bool rotates = false) const {
-    return backend_.pack(rotates ? rotary_order(t) : std::vector{t}, type_for(t));
+    return backend_.pack(rotates ? rotary_order(t) : std::vector{t}, type_for(t, t));
   }
 
   /// The rows of q or k in parts, or the numbers of a vector that goes with them: in the order in which those that rotate together stand
@@ -221,7 +238,8 @@ class model_loader {
     return backend_.load(std::array{source_.get(one, 1, size), source_.get(other, 1, size)});
   }
 
-  dtype type_for(const tensor& t) const { return options_.as.value_or(t.type == dtype::bf16 ? dtype::bf16 : dtype::f32); }
+  /// Of a matrix that holds both.
+  dtype type_for(const tensor& a, const tensor& b) const { return options_.as.value_or(common_type(a.type, b.type)); }
   void progress(std::size_t done) const {
     if (options_.progress) options_.progress(done, config_.layers);
   }

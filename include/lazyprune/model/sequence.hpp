@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <span>
 #include <string>
 #include <utility>
@@ -25,7 +26,7 @@ class sequence {
  public:
   /// A new sequence. Throws `error` where the session is for another number of layers, or has begun.
   sequence(const lazyprune::model<Backend>& m, any_session session)
-      : model_(&m), session_(std::move(session)), kv_(m.config), stored_(m.config.hidden), waiting_(m.config.hidden) {
+      : model_(&m), session_(std::move(session)), kv_(m.config, m.kv_types()), stored_(new_store(m)), waiting_(m.config.hidden) {
     if (session_.layers() != m.config.layers)
       throw error("session", "layers", std::to_string(m.config.layers) + " as in the model", std::to_string(session_.layers()));
     if (session_.known() > 0) throw error("session", "tokens", "none yet", std::to_string(session_.known()));
@@ -104,6 +105,14 @@ class sequence {
         expected_(other.expected_),
         kv_(other.kv_),
         stored_(other.stored_),
+  /// Its rows take the type of the weights where the backend leaves that open.
+  static typename Backend::row_store new_store(const lazyprune::model<Backend>& m) {
+    if constexpr (std::constructible_from<typename Backend::row_store, std::size_t, dtype>)
+      return typename Backend::row_store(m.config.hidden, m.stored_type());
+    else
+      return typename Backend::row_store(m.config.hidden);
+  }
+
         waiting_(other.waiting_) {
     tokens_.reserve(other.tokens_.capacity());
     tokens_ = other.tokens_;

@@ -23,8 +23,12 @@ class packed_kv {
   static constexpr std::size_t block_slots = 256;
   static constexpr std::size_t block_tiles = block_slots / kernels::tile_outputs;
 
-  packed_kv(std::size_t kv_heads, std::size_t head_dim)
-      : kv_heads_(kv_heads), head_dim_(head_dim), value_tiles_((head_dim + kernels::tile_outputs - 1) / kernels::tile_outputs) {}
+  /// `type`: f32 or bf16.
+  packed_kv(std::size_t kv_heads, std::size_t head_dim, dtype type = dtype::f32)
+      : kv_heads_(kv_heads),
+        head_dim_(head_dim),
+        value_tiles_((head_dim + kernels::tile_outputs - 1) / kernels::tile_outputs),
+        type_(type) {}
 
   std::size_t size() const { return size_; }                   // slots
   std::size_t width() const { return kv_heads_ * head_dim_; }  // of a slot's key, and of its value
@@ -37,9 +41,7 @@ class packed_kv {
 
   /// What a slot of a cache of this type takes, padding included.
   static std::size_t slot_bytes(std::size_t kv_heads, std::size_t head_dim, dtype type) {
-    packed_kv kv(kv_heads, head_dim);
-    kv.type_ = type;
-    return kv_heads * kv.head_bytes() / block_slots;
+    return kv_heads * packed_kv(kv_heads, head_dim, type).head_bytes() / block_slots;
   }
 
   /// Forgets the slots from `size` on and keeps the memory.
@@ -157,7 +159,7 @@ class packed_kv {
   std::size_t kv_heads_;
   std::size_t head_dim_;
   std::size_t value_tiles_;
-  dtype type_ = dtype::f32;
+  dtype type_;
   std::size_t size_ = 0;
   std::size_t written_ = 0;  // the slots up to here have held something since their block was wiped, if they are more than size_
   std::vector<shared_array<std::byte>> blocks_;  // (kv_heads, keys and values)

@@ -22,7 +22,8 @@ class stored_kv {
  public:
   static constexpr std::size_t block_slots = 256;
 
-  stored_kv(std::size_t kv_heads, std::size_t head_dim) : kv_heads_(kv_heads), head_dim_(head_dim) {}
+  /// `type`: f32 or bf16.
+  stored_kv(std::size_t kv_heads, std::size_t head_dim, dtype type = dtype::f32) : kv_heads_(kv_heads), head_dim_(head_dim), type_(type) {}
 
   std::size_t size() const { return size_; }  // slots
   std::size_t kv_heads() const { return kv_heads_; }
@@ -72,7 +73,7 @@ class stored_kv {
 
   std::size_t kv_heads_, head_dim_;
   std::size_t size_ = 0;
-  dtype type_ = dtype::f32;
+  dtype type_;
   std::vector<shared_array<std::byte, memory>> blocks_;
   block_pool<std::byte, memory> spare_;
 };

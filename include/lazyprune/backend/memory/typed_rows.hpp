@@ -17,7 +17,8 @@ inline namespace v0 {
 template <class Memory = aligned_array<std::byte>>
 class typed_rows {
  public:
-  explicit typed_rows(std::size_t columns) : columns_(columns), blocks_(columns * size_of(dtype::f32)) {}
+  /// `type`: f32 or bf16.
+  explicit typed_rows(std::size_t columns, dtype type = dtype::f32) : columns_(columns), type_(type), blocks_(columns * size_of(type)) {}
 
   std::size_t columns() const { return columns_; }
   dtype type() const { return type_; }                 // f32 or bf16
@@ -55,7 +56,7 @@ class typed_rows {
   }
 
   std::size_t columns_;
-  dtype type_ = dtype::f32;
+  dtype type_;
   slot_blocks<std::byte, Memory> blocks_;
 };
 
