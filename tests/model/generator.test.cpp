@@ -389,7 +389,6 @@ struct speculation_bench : bench {
     result.known.assign(text.tokens().begin(), text.tokens().end());
     if (text.known() + 3 <= config.max_positions) {
       const std::vector<token_id> turn{3, 1, 2};
-      text.reserve(text.known() + turn.size());
       const auto next = forward(work, text, turn, phase::prefill);
       result.logits.emplace_back(next.begin(), next.end());
     }
@@ -794,4 +793,84 @@ TEST_CASE("prompts that cannot be run") {
   options.force = {40, 1};
   CHECK_THROWS_AS(b.run(prompt, options), error);
   CHECK_THROWS_AS(b.run({40}, of_length(1)), error);
+}
+
+TEST_CASE("generate sets no limit, and leaves the one that a session has") {
+  bench b;
+  workspace<reference<float>> work(b.net, b.backend);
+  const std::vector<token_id> turn{3, 1, 2, 7, 5};
+  const auto goes_on = [&](sequence<reference<float>>& text) { return !forward(work, text, turn, phase::prefill).empty(); };
+  auto text = b.begin();
+  generate(work, text, prompt, of_length(1));
+  auto fork = text.fork();
+  CHECK(goes_on(text));
+  CHECK(goes_on(fork));
+
+  auto asked = b.begin();
+  const generation_options alternatives[] = {of_length(1), of_length(3)};
+  generate_alternatives(work, asked, std::span<const token_id>(prompt), alternatives);
+  CHECK(goes_on(asked));
+
+  sequence<reference<float>> limited(b.net, any_session(lazyllm(b.when), {.layers = 4, .max_tokens = 15}));
+  CHECK(limited.session().limit() == 15);
+  generate(work, limited, prompt, of_length(2));
+  CHECK(limited.session().limit() == 15);
+  CHECK(limited.fork().session().limit() == 15);
+  CHECK_THROWS_WITH_AS(forward(work, limited, turn, phase::prefill), "session: begin: expected at most 4 more tokens (reserved), found 5",
+                       error);
+}
+
+TEST_CASE("a session's limit ends a text as the context does, and a prompt that it has no room for is refused") {
+  bench b;
+  workspace<reference<float>> work(b.net, b.backend);
+  const auto limited = [&](std::size_t tokens) {
+    return sequence<reference<float>>(b.net, any_session(lazyllm(b.when), {.layers = 4, .max_tokens = tokens}));
+  };
+  auto text = limited(12);
+  const auto result = generate(work, text, prompt, of_length(50));
+  generation_options small = of_length(50);
+  small.context = 12;
+  CHECK(result.tokens == b.run(prompt, small).tokens);
+  CHECK(result.reason == finish_reason::length);
+  CHECK(text.known() == 12);
+  auto short_of = limited(9);
+  CHECK_THROWS_WITH_AS(generate(work, short_of, prompt, of_length(1)), "prompt: length: expected at most 9 tokens, found 10", error);
+  CHECK(short_of.known() == 0);
+}
+
+TEST_CASE("every id of every request is checked before the first token is read") {
+  bench b;
+  workspace<reference<float>> work(b.net, b.backend);
+  const bench another;
+  const std::vector<token_id> bad{1, 2, 40};
+  std::size_t heard = 0;
+  generation_options telling = of_length(3), forcing = of_length(3), chunked = of_length(3);
+  telling.on_token = [&](token_id) {
+    ++heard;
+    return true;
+  };
+  forcing.force = {1, 2, 40};
+  chunked.chunk = 3;
+  struct counts final : step_observer {
+    std::size_t steps = 0;
+    void step_begins(std::span<const token_id>, std::size_t) override { ++steps; }
+  } observer;
+  telling.observer = &observer;
+  const auto refused = [&](sequence<reference<float>> second, std::span<const token_id> tokens, const generation_options& options) {
+    auto first = b.begin();
+    const generation_request<reference<float>> requests[] = {{first, prompt, telling}, {second, tokens, options}};
+    CHECK_THROWS_AS(generate(work, requests), error);
+    CHECK(first.known() == 0);
+  };
+  refused(b.begin(), bad, telling);
+  refused(b.begin(), prompt, forcing);
+  refused(another.begin(), prompt, telling);
+  std::vector<token_id> long_prompt(20, 1);
+  long_prompt.back() = 40;
+  chunked.observer = &observer;
+  CHECK_THROWS_AS(b.run(long_prompt, chunked), error);
+  auto text = b.begin();
+  CHECK_THROWS_AS((void)read_beginning(work, text, std::span<const token_id>(long_prompt), 3, &observer), error);
+  CHECK(heard == 0);
+  CHECK(observer.steps == 0);
 }

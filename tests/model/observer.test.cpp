@@ -209,3 +209,41 @@ TEST_CASE("a recorder writes down finished steps only") {
   CHECK(recorder.steps()[1].layers.size() == 4);
   CHECK(recorder.take().size() == 2);
 }
+
+TEST_CASE("an observer may throw wherever it is told of something: the step is abandoned, a batch with all its steps") {
+  struct thrown {};
+  struct throws_at final : step_observer {
+    std::size_t left;
+    explicit throws_at(std::size_t calls) : left(calls) {}
+    void tell() {
+      if (left-- == 0) throw thrown{};
+    }
+    void step_begins(std::span<const token_id>, std::size_t) override { tell(); }
+    void layer_begins(const layer_plan&) override { tell(); }
+    void layer_ends(const layer_end&) override { tell(); }
+    void part_begins(step_part) override { tell(); }
+    void part_ends(step_part) override { tell(); }
+    bool wants_logits() const override { return true; }
+    void logits(std::span<const double>) override { tell(); }
+  };
+  reference<double> backend{execution{}};
+  const auto net = tiny_model(backend, tiny_config(2));
+  workspace<reference<double>> work(net, backend);
+  const auto tokens = some_tokens(6);
+  auto text = begin(net, lazyllm(stages{{1, 0.5}})), other = begin(net, dense());
+  std::size_t calls = 0;
+  for (;; ++calls) {
+    CAPTURE(calls);
+    throws_at observer(calls);
+    const sequence_step<reference<double>> steps[] = {{other, tokens}, {text, tokens, phase::prefill, 1, &observer}};
+    try {
+      REQUIRE(forward(work, steps));
+      break;
+    } catch (const thrown&) {
+      REQUIRE(text.known() + other.known() == 0);
+      REQUIRE(text.session().stats().steps + other.session().stats().steps == 0);
+    }
+  }
+  CHECK(calls == 1 + 2 * 10 + 3);  // the beginning, two layers, the logits
+  CHECK(text.known() == 6);
+}

@@ -687,3 +687,37 @@ TEST_CASE("random walks of batches, chunks, outputs, stops, rollbacks and forks:
   CHECK(forks > 30);
   CHECK(waits > 1000);
 }
+
+TEST_CASE("keys, values and stored rows are kept as the weights are, unless the backend is told otherwise") {
+  const auto kept_as = [](dtype weights, const execution& how) {
+    cpu backend{how};
+    const model_config c = tiny_config();
+    const auto net = load_model(backend, c, random_source(c, weights));
+    workspace<cpu> work(net, backend);
+    auto text = begin(net, lazyllm(hard));
+    text.reserve(backend, 40, 10, 0);
+    forward(work, text, some_tokens(40), phase::prefill);
+    for (layer_id l = 0; l < c.layers; ++l) REQUIRE(text.kv().rows(l).type() == text.kv().rows(0).type());
+    CHECK(text.stored_rows().size() > 0);
+    return std::pair(text.kv().rows(0).type(), text.stored_rows().type());
+  };
+  const std::pair in_float(dtype::f32, dtype::f32), in_bf16(dtype::bf16, dtype::bf16);
+  CHECK(kept_as(dtype::bf16, {.threads = 1}) == in_bf16);
+  CHECK(kept_as(dtype::f32, {.threads = 1}) == in_float);
+  CHECK(kept_as(dtype::bf16, {.threads = 1, .kv = dtype::f32}) == in_float);
+  CHECK(kept_as(dtype::f32, {.threads = 1, .kv = dtype::bf16}) == in_bf16);
+}
+
+TEST_CASE("make_room sets no limit, and stays below one") {
+  reference<float> backend{execution{}};
+  const auto net = tiny_model(backend);
+  auto text = begin(net, dense());
+  text.make_room(10);
+  workspace<reference<float>> work(net, backend);
+  CHECK(!forward(work, text, some_tokens(40), phase::prefill).empty());
+  auto limited = begin(net, dense());
+  limited.reserve(20);
+  limited.make_room(100);
+  CHECK(limited.session().limit() == 20);
+  CHECK(limited.fork().session().limit() == 20);
+}

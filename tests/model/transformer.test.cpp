@@ -973,3 +973,30 @@ TEST_CASE("a batch is checked whole before it begins; what fails later, or is st
   CHECK_THROWS_AS(read_logits(work, 2, 2), error);
   CHECK_THROWS_AS(read_logits(work, 4, std::size_t{0} - 1), error);
 }
+
+TEST_CASE("all steps of a batch are finished, or none") {
+  struct wrong_order {  // writes its indices by score
+    std::size_t select(const candidates& c, std::span<std::uint32_t> kept) const {
+      for (std::size_t i = 0; i < c.keep; ++i) kept[i] = static_cast<std::uint32_t>(c.keep - 1 - i);
+      return c.keep;
+    }
+  };
+  exact backend{execution{}};
+  const auto net = tiny_model();
+  workspace<exact> work(net, backend);
+  const auto tokens = random_tokens(30, net.config.vocabulary, 4);
+  const auto prompt = std::span(tokens).first(20);
+  auto first = begin(net, lazyllm({{2, 0.5}})), fresh = begin(net, lazyllm({{2, 0.5}}));
+  auto second = begin(net, policy{last_query_attention{}, stages{{2, 0.5}}, wrong_order{}, keep_all{}});
+  const sequence_step<exact> both[] = {{first, prompt}, {second, prompt}};
+  CHECK_THROWS_WITH_AS((void)forward(work, both),
+                       "session: finish: expected ascending indices below 20 from the selector after layer 1, found 8 after 9", error);
+  CHECK(first.known() == 0);
+  CHECK(first.session().stats().steps == 0);
+  CHECK(first.session().stats().dense_rows == 0);
+  CHECK(second.known() == 0);
+  const auto again = forward(work, first, prompt, phase::prefill);
+  const std::vector<double> logits(again.begin(), again.end());
+  const auto expected = forward(work, fresh, prompt, phase::prefill);
+  CHECK(std::ranges::equal(logits, expected));
+}

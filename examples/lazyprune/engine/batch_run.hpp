@@ -86,7 +86,8 @@ batch_run run_batch(workspace<Backend>& work, std::vector<any_session> sessions,
   std::size_t most = 0;
   for (std::size_t i = 0; i < count; ++i) {
     texts.emplace_back(work.model(), std::move(sessions[i]));
-    texts.back().reserve(prompts[i].size() + steps);
+    texts.back().expect(prompts[i].size() + steps);
+    texts.back().make_room(prompts[i].size() + steps);
     batch.push_back({texts.back(), prompts[i], phase::prefill, 1, &in_prefill});
     result.tokens[i].reserve(steps + 1);
     most = std::max(most, prompts[i].size() + steps);

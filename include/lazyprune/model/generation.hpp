@@ -27,7 +27,7 @@ constexpr std::string_view name_of(finish_reason reason) {
 
 struct generation_options {
   std::size_t max_new = 64;   // tokens to generate
-  std::size_t context = 0;    // longest sequence; 0: the model's
+  std::size_t context = 0;    // longest sequence; 0: the model's. A session's limit is one, too
   std::size_t expected = 0;   // how long the text will get in all, where that is known: sequence::expect; 0: context, or what max_new says
   std::size_t chunk = 0;      // so many tokens of the prompt are read at a time, and the last ones up to two more; 0: all
   std::size_t speculate = 0;  // tokens a step after the prompt reads at most: the last one and guesses at those to come; 0: it alone

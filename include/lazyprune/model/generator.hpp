@@ -93,14 +93,17 @@ class generating {
   generating(const generating&) = delete;
   generating& operator=(const generating&) = delete;
 
-  /// Throws where the prompt cannot be read.
+  /// Throws where the prompt or the tokens of `force` cannot be read.
   void check(std::span<const token_id> prompt) {
     const model_config& config = work_.model().config;
     before_ = text_.known();
     prompt_tokens_ = prompt.size();
-    context_ = options_.context > 0 ? std::min(options_.context, config.max_positions) : config.max_positions;
+    context_ =
+        std::min(options_.context > 0 ? std::min(options_.context, config.max_positions) : config.max_positions, text_.session().limit());
     most_ = most_tokens(before_, prompt.size(), context_, options_);
     check_speculation(text_.session(), options_);
+    check_step(work_, sequence_step<Backend>{text_, prompt, phase::prefill, 1, options_.observer});
+    check_ids(config, options_.force);
   }
 
   /// Reads the prompt, which was checked, and chooses the first token.
@@ -124,7 +127,7 @@ class generating {
       said_.assign(text_.tokens().begin(), text_.tokens().begin() + static_cast<std::ptrdiff_t>(before_));
       said_.insert(said_.end(), prompt.begin(), prompt.end());
     }
-    text_.reserve(most_);
+    text_.make_room(most_);
     goes_on_ = wanted() > 0;
   }
 
@@ -343,6 +346,7 @@ std::vector<generation> to_their_ends(workspace<Backend>& work, std::deque<gener
 template <tensor_backend Backend>
 [[nodiscard]] bool read_beginning(workspace<Backend>& work, sequence<Backend>& text, std::span<const token_id> tokens,
                                   std::size_t chunk = 0, step_observer* observer = nullptr) {
+  check_step(work, sequence_step<Backend>{text, tokens, phase::prefill, 0, observer});
   return detail::read_whole(text, [&] {
     return detail::read_pieces(work, text, tokens, chunk, observer) &&
            forward(work, sequence_step<Backend>{text, tokens, phase::prefill, 0, observer});
@@ -383,8 +387,8 @@ std::vector<generation> generate(workspace<Backend>& work, std::type_identity_t<
 /// generated is chosen and not read: a next turn's prompt begins with it. With `speculate` it reads its guesses (prompt_lookup) together
 /// with the token before them and takes the wrong ones back: the text and the sequence are those without it, as far as the backend gives a
 /// row the same bits in a step of several; but a scorer that remembers has seen the last token of each step alone. Throws `error` where the
-/// prompt is empty, does not fit into the context, or is not of the model's vocabulary, where the model yields logits that are no numbers,
-/// and with `speculate` where the policy could prune generated tokens' steps, or a trace is wanted.
+/// prompt is empty, does not fit into the context or the session's limit, or is not of the model's vocabulary, where the model yields
+/// logits that are no numbers, and with `speculate` where the policy could prune generated tokens' steps, or a trace is wanted.
 template <tensor_backend Backend>
 generation generate(workspace<Backend>& work, sequence<Backend>& text, std::span<const token_id> prompt,
                     const generation_options& options) {

@@ -38,7 +38,8 @@ struct layer_end {
   std::size_t waiting_bytes = 0;  // rows that wait where a chunk ended
 };
 
-/// One that is told of a sequence's steps while they run, also in a batch with those of others. What is not overridden does nothing.
+/// One that is told of a sequence's steps while they run, also in a batch with those of others. What is not overridden does nothing. An
+/// observer may throw: the step is then abandoned, a batch with all its steps.
 class step_observer {
  public:
   virtual ~step_observer() = default;
@@ -53,6 +54,7 @@ class step_observer {
   virtual void layer_begins([[maybe_unused]] const layer_plan& plan) {}
   virtual void layer_ends([[maybe_unused]] const layer_end& end) {}
   virtual void part_begins([[maybe_unused]] step_part part) {}
+  /// Does not come where the part failed.
   virtual void part_ends([[maybe_unused]] step_part part) {}
   /// Whether a batch has to read the logits for it. Where `forward` returns them, it is told of them anyway.
   virtual bool wants_logits() const { return false; }

@@ -62,6 +62,12 @@ class sequence {
   /// The rotary positions of its layers without a window.
   rope_kind rope() const { return rope_kind_for(model_->config, expected_); }
 
+  /// Makes room in the session for a text of so many tokens, or of its limit where that is less. It sets no limit and changes none.
+  void make_room(std::size_t tokens) {
+    session_.make_room(tokens);
+    tokens_.reserve(std::min(tokens, session_.limit()));
+  }
+
   /// Makes room in the session for so many tokens, which is a limit from then on.
   void reserve(std::size_t tokens) {
     expect(tokens);
@@ -99,12 +105,6 @@ class sequence {
  private:
   friend class transformer<Backend>;
 
-  sequence(const sequence& other, any_session session)
-      : model_(other.model_),
-        session_(std::move(session)),
-        expected_(other.expected_),
-        kv_(other.kv_),
-        stored_(other.stored_),
   /// Its rows take the type of the weights where the backend leaves that open.
   static typename Backend::row_store new_store(const lazyprune::model<Backend>& m) {
     if constexpr (std::constructible_from<typename Backend::row_store, std::size_t, dtype>)
@@ -113,13 +113,19 @@ class sequence {
       return typename Backend::row_store(m.config.hidden);
   }
 
+  sequence(const sequence& other, any_session session)
+      : model_(other.model_),
+        session_(std::move(session)),
+        expected_(other.expected_),
+        kv_(other.kv_),
+        stored_(other.stored_),
         waiting_(other.waiting_) {
     tokens_.reserve(other.tokens_.capacity());
     tokens_ = other.tokens_;
   }
 
   /// Makes room for so many tokens more, so that taking them in cannot fail.
-  void make_room(std::size_t tokens) {
+  void grow_by(std::size_t tokens) {
     const std::size_t needed = known() + tokens;
     if (needed > tokens_.capacity()) tokens_.reserve(std::max(needed, 2 * tokens_.capacity()));
   }

@@ -34,6 +34,27 @@ struct sequence_step {
   step_observer* observer = nullptr;
 };
 
+/// Throws `error` where a token is none of the model's.
+inline void check_ids(const model_config& config, std::span<const token_id> tokens) {
+  for (const token_id id : tokens)
+    if (id >= config.vocabulary)
+      throw error("tokens", "token id", "below the vocabulary's " + std::to_string(config.vocabulary), std::to_string(id));
+}
+
+/// Throws the `error` that `forward` throws before anything is changed, for this step alone.
+template <tensor_backend Backend>
+void check_step(const workspace<Backend>& work, const sequence_step<Backend>& step) {
+  const model_config& config = work.model().config;
+  const sequence<Backend>& text = step.text;
+  if (&text.model() != &work.model()) throw error("sequence", "model", "the workspace's", "another");
+  check_ids(config, step.tokens);
+  const std::size_t known = text.known() + step.tokens.size();
+  if (known > config.max_positions)
+    throw error("tokens", "length", "at most the model's " + std::to_string(config.max_positions) + " positions", std::to_string(known),
+                error_code::no_room);
+  text.session().check({step.tokens.size(), step.phase, step.outputs});
+}
+
 /// Steps of some sequences in the making: it takes the rows that their sessions plan through the layers of a model, those of all sequences
 /// as one batch. `forward` and its kin make one each time.
 template <tensor_backend Backend>
@@ -52,7 +73,7 @@ class transformer {
     check(steps);
     for (const sequence_step<Backend>& s : steps) {  // what throws here leaves the sequences as they were
       sequence<Backend>& text = s.text;
-      text.make_room(s.tokens.size());
+      text.grow_by(s.tokens.size());
       const std::size_t expected = text.known() == 0 ? std::max(text.expected_, s.tokens.size()) : text.expected_;
       work_.reserve(rope_kind_for(config_, expected), text.known() + s.tokens.size());
     }
@@ -67,6 +88,7 @@ class transformer {
         work_.outputs_ += s.outputs;
         if (s.outputs > 0 && (read_logits_of_all || (s.observer && s.observer->wants_logits()))) read_last(s.observer);
       }
+      for (const part& p : parts_) p.step.check_finish();  // all are finished, or none
       for (part& p : parts_) p.step.finish();
     } catch (...) {
       work_.outputs_ = 0;
@@ -121,20 +143,13 @@ class transformer {
     std::size_t end() const { return first + count(); }
   };
 
-  /// work(), with the observer told of its beginning and end.
+  /// work(), with the observer told of its beginning and end. It is not told of the end of work that throws; what it throws itself ends the
+  /// step.
   template <class Work>
-  static decltype(auto) during(step_observer* observer, step_part part, Work&& work) {
-    struct told {
-      step_observer* observer;
-      step_part part;
-      told(step_observer* o, step_part p) : observer(o), part(p) {
-        if (observer) observer->part_begins(part);
-      }
-      ~told() {
-        if (observer) observer->part_ends(part);
-      }
-    } around(observer, part);
-    return work();
+  static void during(step_observer* observer, step_part part, Work&& work) {
+    if (observer) observer->part_begins(part);
+    work();
+    if (observer) observer->part_ends(part);
   }
 
   static const parameters* get(const std::optional<parameters>& p) { return p ? &*p : nullptr; }
@@ -146,16 +161,8 @@ class transformer {
 
   void check(batch steps) const {
     for (const sequence_step<Backend>& s : steps) {
+      check_step(work_, s);
       const sequence<Backend>& text = s.text;
-      if (&text.model() != &work_.model()) throw error("sequence", "model", "the workspace's", "another");
-      for (const token_id id : s.tokens)
-        if (id >= config_.vocabulary)
-          throw error("tokens", "token id", "below the vocabulary's " + std::to_string(config_.vocabulary), std::to_string(id));
-      const std::size_t known = text.known() + s.tokens.size();
-      if (known > config_.max_positions)
-        throw error("tokens", "length", "at most the model's " + std::to_string(config_.max_positions) + " positions",
-                    std::to_string(known), error_code::no_room);
-      text.session_.check({s.tokens.size(), s.phase, s.outputs});
       if (std::ranges::count(steps, &text, [](const auto& other) { return &other.text.get(); }) > 1)
         throw error("sequence", "batch", "each sequence once", "one of " + std::to_string(text.known()) + " tokens twice");
     }
@@ -188,8 +195,8 @@ class transformer {
 
   /// The logits after the last token of a step, the last one that work_.outputs_ counts.
   void read_last(step_observer* observer) {
-    const auto logits = during(observer, step_part::logits, [&] { return read_logits(work_.outputs_ - 1, 1); });
-    if (observer) observer->logits(logits);
+    during(observer, step_part::logits, [&] { read_logits(work_.outputs_ - 1, 1); });
+    if (observer) observer->logits(logits());
   }
 
   /// False where an observer stopped them. A chunk leaves the batch where it ends.
@@ -215,7 +222,7 @@ class transformer {
   }
 
   void enter(part& p, layer_id l, std::size_t first) {
-    p.plan = during(p.observer, step_part::policy, [&] { return p.step.enter(l); });
+    during(p.observer, step_part::policy, [&] { p.plan = p.step.enter(l); });
     p.text->retain_rows();  // what waited and was dropped is saved, or lost
     p.first_before = std::exchange(p.first, first);
     p.skipped = 0;
