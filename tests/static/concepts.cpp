@@ -48,6 +48,26 @@ struct greedy_scorer {  // asks to write the engine's memory
 struct uncopied : of_attention {
   uncopied(const uncopied&) = delete;
 };
+struct of_anything {  // of which view?
+  void score(const auto&, floats) const {}
+};
+struct of_any_evidence {  // a variant is made of each view
+  void score(const evidence&, floats) const {}
+};
+struct of_two_views {
+  void score(const attention_view&, floats) const {}
+  void score(const key_view&, floats) const {}
+};
+struct of_one_view_at_any_layer {
+  void score(const attention_view&, floats) const {}
+  void score(const every_layer<attention_view>&, floats) const {}
+};
+template <class S>
+constexpr bool refused_as_ambiguous = ambiguous_scorer<S> && !importance_scorer<S> && std::is_void_v<view_of<S>>;
+static_assert(refused_as_ambiguous<of_anything> && refused_as_ambiguous<of_any_evidence> && refused_as_ambiguous<of_two_views> &&
+              refused_as_ambiguous<of_one_view_at_any_layer>);
+static_assert(!ambiguous_scorer<of_attention> && !ambiguous_scorer<of_every_layer> && !ambiguous_scorer<misspelt_scorer>);
+
 static_assert(!importance_scorer<misspelt_scorer>);
 static_assert(!importance_scorer<windowless>);
 static_assert(!importance_scorer<of_another_library>);
@@ -64,6 +84,15 @@ struct halve_by_score {
 };
 static_assert(layer_schedule<halve> && !adaptive_schedule<halve>);
 static_assert(adaptive_schedule<halve_by_score> && !layer_schedule<halve_by_score>);
+
+struct halve_either_way {  // asked with the scores, or without?
+  std::size_t keep(const layer_context& c, std::span<const float> = {}) const { return c.active / 2; }
+};
+struct halve_by_choice : halve_either_way {
+  bool sees_scores() const { return true; }
+};
+static_assert(ambiguous_schedule<halve_either_way>);
+static_assert(!ambiguous_schedule<halve_by_choice> && !ambiguous_schedule<halve> && !ambiguous_schedule<halve_by_score>);
 
 struct misspelt_schedule {
   std::size_t keeps(const layer_context& c) const { return c.active; }

@@ -3,18 +3,21 @@
 //
 //   concept             expression               means
 //   importance_scorer   s.score(view, out)       out[i] = importance of active token i, larger is more important. `view` is the
-//                                                scorer's own choice of evidence (core/views.hpp), or every_layer<that view>;
-//                                                a scorer of window_view says how many queries in its member `window`
+//                                                scorer's own choice of evidence (core/views.hpp), or every_layer<that view>,
+//                                                and exactly one of them; a scorer of window_view says how many queries in its
+//                                                member `window`
 //   head_reducing_scorer                         a scorer of attention that also has
 //                       s.over_heads()           the mean or the maximum, where that is all that it reads of the heads: engines then
 //                                                bring one row from their device
 //   layer_schedule      s.keep(context)          how many of the active tokens go on to the next layer, or `everything`
-//   adaptive_schedule   s.keep(context, scores)  the same, for schedules that must see the scores (active) to decide
+//   adaptive_schedule   s.keep(context, scores)  the same, for schedules that must see the scores (active) to decide. A schedule has
+//                                                one of the two, unless it says by s.sees_scores() which to call
 //   foretelling_schedule                         a schedule that also has
 //                       s.first(phase, layers)   the least number of layers done at which it could prune in that phase, whatever the
 //                                                length of the sequence; `layers` where it never does
 //   token_selector      s.select(c, kept)        writes the indices of the kept tokens, ascending, into kept (room for all
-//                                                candidates; free to use as scratch), and returns how many
+//                                                candidates; free to use as scratch), and returns how many. The session checks
+//                                                them: by a wrong list nothing is dropped, and step::finish reports it
 //   aux_store           s.admit(rows, kept)      the same for hidden states: which of the stored and the just dropped rows have a
 //                                                place; the others are lost. One with a member `for_good` that is true drops
 //                                                tokens for good: none of them comes back, and nothing is stored
@@ -61,6 +64,21 @@ struct first_view<S, view_list<View, Rest...>> {
   using type = View;
 };
 
+template <class S, class... Views>
+constexpr std::size_t count_views(view_list<Views...>) {
+  return (std::size_t{0} + ... + (scorer_of<S, Views> ? 1 : 0));
+}
+
+template <class S>
+struct only_view {
+  using type = void;
+};
+template <class S>
+  requires(count_views<S>(views{}) == 1)
+struct only_view<S> {
+  using type = typename first_view<S, views>::type;
+};
+
 template <class View>
 struct evidence_type {
   using type = View;
@@ -74,9 +92,14 @@ struct evidence_type<every_layer<View>> {
 
 }  // namespace detail
 
-/// The view that a scorer takes: attention_view, every_layer<key_view>, ...; void if it is none of ours.
+/// The view that a scorer takes: attention_view, every_layer<key_view>, ...; void if it is none of ours, or more than one.
 template <class S>
-using view_of = typename detail::first_view<S, detail::views>::type;
+using view_of = typename detail::only_view<S>::type;
+
+/// A scorer that takes several views, as one of `const auto&` or of `const evidence&` does. Nothing says which of them it is to be shown.
+template <class S>
+concept ambiguous_scorer = detail::count_views<S>(detail::views{})
+> 1;
 
 /// The evidence in that view, without every_layer.
 template <class S>
@@ -131,6 +154,10 @@ template <class S>
 concept chosen_schedule = layer_schedule<S> && adaptive_schedule<S> && requires(const S s) {
   { s.sees_scores() } -> std::convertible_to<bool>;
 };
+
+/// A schedule that can be asked with and without scores, and does not say which it wants.
+template <class S>
+concept ambiguous_schedule = layer_schedule<S> && adaptive_schedule<S> && !chosen_schedule<S>;
 
 /// Whether the schedule has to see the scores to decide.
 template <any_kind_of_schedule Schedule>

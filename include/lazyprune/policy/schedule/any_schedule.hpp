@@ -23,6 +23,8 @@ struct schedule_calls {
     static_assert(any_kind_of_schedule<Schedule>,
                   "Schedule needs: std::size_t keep(const layer_context&) const, or std::size_t keep(const layer_context&, "
                   "std::span<const float> scores) const");
+    static_assert(!ambiguous_schedule<Schedule>,
+                  "Schedule has keep(context) and keep(context, scores): leave one of them out, or say which to call by sees_scores()");
     return {.sees_scores = [](const void* schedule) { return lazyprune::sees_scores(*static_cast<const Schedule*>(schedule)); },
             .keep = [](const void* schedule, const layer_context& context, std::span<const float> scores) -> std::size_t {
               return ask(*static_cast<const Schedule*>(schedule), context, scores);

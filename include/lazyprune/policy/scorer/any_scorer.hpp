@@ -20,6 +20,8 @@ struct scorer_calls {
 
   template <class Scorer>
   static constexpr scorer_calls of() {
+    static_assert(!ambiguous_scorer<Scorer>,
+                  "Scorer takes several views: its score must take exactly one view type, not auto and not evidence of any kind");
     static_assert(importance_scorer<Scorer>, "Scorer needs: void score(const attention_view&, std::span<float>) const (or another view)");
     return {.needs = [](const void* scorer) { return needs_of(*static_cast<const Scorer*>(scorer)); },
             .score = [](void* scorer, const every_layer<evidence>& shown,
