@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: MIT
-"""Every call of the Python binding (examples/c_library/lazyprune.py), with nothing but Python.
+"""Every call of the Python binding (examples/c_library/lazyprune.py), with nothing but numpy.
 
 python_calls.py LIBRARY
 """
 
 import array
-import contextlib
+import ctypes
+import gc
 import io
+import json
 import math
 import pathlib
 import sys
+import threading
+
+import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "examples/c_library"))
 import lazyprune as lp
@@ -33,22 +38,42 @@ def fails(code, text, call):
 
 def drive(session, tokens, phase=lp.PREFILL, outputs=1, show=None):
     """One step with made-up evidence. Returns the active positions of each layer."""
-    session.check(tokens, phase, outputs)
+    session.check(tokens, phase, outputs=outputs)
     active = []
-    for layer in range(session.begin(tokens, phase, outputs)):
+    for layer in range(session.begin(tokens, phase, outputs=outputs)):
         plan = session.enter(layer)
-        here = list(plan.active)
-        active.append(here)
-        expect(session.pages(2) == sorted({t // 2 for t in here}), "pages")
-        expect(len(plan.sources) == len(plan.rows) and plan.finish <= len(plan.rows), "a source for each row")
+        before = [plan.active.copy(), plan.rows.copy(), plan.origin.copy(), plan.index.copy()]
+        active.append(plan.active.tolist())
+        expect(session.pages(2).tolist() == sorted({t // 2 for t in active[-1]}), "pages")
+        expect(len(plan.origin) == len(plan.index) == len(plan.rows), "a source for each row")
+        expect(plan.finish == (outputs if layer == LAYERS - 1 else len(plan.rows)), "all rows are finished, but in the last layer the outputs")
         spills = session.leave(plan.wants, **(show(plan, session.state.known) if plan.wants else {}))
-        expect(all(to in (lp.STORED, lp.WAITING) for *_, to in spills), "where spills go")
+        for row, _, origin, to in spills:
+            expect(to in (lp.STORED, lp.WAITING) and (origin == lp.WAITING or row < len(plan.rows)), "where spills go")
+        held.append((plan, before, spills, spills.copy()))
     session.finish()
     return active
 
 
+held = []  # every plan and its numbers: they stay as they were
+
+
 def attention(plan, known):
-    return {"data": array.array("f", [1.0 / (1 + t % 3) for t in plan.active]), "stride": len(plan.active), "heads": 1}
+    return {"data": np.array([[1.0 / (1 + t % 3) for t in plan.active]], np.float32)}
+
+
+class Tensor:
+    """What the binding asks of a tensor of torch."""
+
+    def __init__(self, array, device="cpu"):
+        self.array, self.device, self.shape = array, device, array.shape
+        self.dtype = f"torch.{array.dtype}"
+
+    def data_ptr(self):
+        return self.array.ctypes.data
+
+    def is_contiguous(self):
+        return self.array.flags.c_contiguous
 
 
 def main():
@@ -64,19 +89,25 @@ def main():
     document = library.session("lazyllm --stages 2:0.5", LAYERS, max_tokens=64, scratch=scratch)
     expect(document.chunk_layers() == 2, "a chunk's layers")
     drive(document, 12, outputs=0)
+    try:
+        document.begin(1)
+    except TypeError as fault:
+        expect("outputs" in str(fault), "outputs have no default")
+    else:
+        sys.exit("python_calls: expected a TypeError where outputs are not said")
     expect(document.state.waiting == 12, "rows that wait")
     question = document.clone()
     del document, scratch
     active = drive(question, 4, show=attention)
     expect([len(a) for a in active] == [16, 16, 8, 8], "half of the tokens")
     expect(question.statistics.rows == 16 * 2 + 8 * 2 and question.statistics.steps == 2, "rows counted")
-    expect(list(question.statistics.prefill_rows[:LAYERS]) == [16, 16, 8, 8], "rows by layer")
+    expect(question.statistics.prefill_rows.tolist() == [16, 16, 8, 8], "rows by layer")
     lost = next(t for t in range(16) if t not in active[2])
     expect(question.token(lost).place == lp.STORED and question.token(lost).frontier == 2, "a token put aside")
     drive(question, 1, lp.DECODE, show=attention)
     question.truncate(15)
     expect(question.state.known == 15, "a rollback")
-    question.begin(1)
+    question.begin(1, outputs=1)
     question.enter(0)
     question.abandon()
     expect(question.state.known == 15, "a step given up")
@@ -89,7 +120,7 @@ def main():
     stream = library.session("streaming --schedule budget:after=0,tokens=6 --keep-first 2", LAYERS)
     for _ in range(3):
         drive(stream, 4)
-    expect(stream.losses == [4, 5, 6, 7][: len(stream.losses)] and stream.losses, "losses")
+    expect(len(stream.losses) and stream.losses.tolist() == [4, 5, 6, 7][: len(stream.losses)], "losses")
     first, other = library.session("dense", LAYERS), library.session("lazyllm --stages 2:0.5", LAYERS)
     other.begin(2, outputs=0)
     other.abandon()
@@ -98,90 +129,254 @@ def main():
     again.take_over(other)
     expect(again.state.waiting == 5, "taken over")
 
-    # Wrong order, wrong evidence, wrong arrays.
+    # Whole numbers that ctypes would cut off.
+    for wrong in (2**32 + 6, -1):
+        fails(1, f"layers: expected 0 to 4294967295, found {wrong}", lambda: library.session("dense", wrong))
+        fails(1, f"position: expected 0 to 4294967295, found {wrong}", lambda: again.token(wrong))
+        fails(1, f"phase: expected 0 to 4294967295, found {wrong}", lambda: again.begin(1, wrong, outputs=1))
+        fails(1, f"layer: expected 0 to 4294967295, found {wrong}", lambda: again.enter(wrong))
+        fails(1, f"attention_after[1]: expected 0 to 4294967295, found {wrong}", lambda: library.session("dense", LAYERS, 0, [1, wrong]))
+        fails(1, f"scorer: window: expected 0 to 4294967295, found {wrong}", lambda: library.add_scorer("w", None, lp.WINDOW, wrong))
+        fails(1, f"schedule: first: expected 0 to 4294967295, found {wrong}", lambda: library.add_schedule("w", None, wrong))
+    for call in (again.begin, again.check):
+        fails(1, "tokens: expected a whole number, found 4.0", lambda: call(4.0, outputs=1))
+        fails(1, "outputs: expected 0 to 18446744073709551615, found -1", lambda: call(4, outputs=-1))
+        fails(1, "request: outputs: expected 1 for", lambda: call(4, outputs=2**64 - 1))
+    for call in (again.truncate, again.adopt, again.reserve, again.pages):
+        fails(1, "expected 0 to 18446744073709551615, found -1", lambda: call(-1))
+
+    # Wrong order, wrong evidence, wrong arrays: the complaint names the argument and what is wrong with it, and the layer waits.
     fails(2, "a step that was begun", lambda: first.enter(0))
-    other.begin(1)
+    other.begin(1, outputs=1)
     other.enter(0)
     other.leave()
     plan = other.enter(1)
     expect(plan.over_heads == lp.MEAN, "the mean over the heads is all that the scorer reads")
     fails(1, "expected attention, as the plan wants, found keys", lambda: other.leave(lp.KEYS))
-    for wrong in ({"attention": []}, {"data": array.array("d", [1.0])}, {"data": memoryview(bytes(64))}):
-        try:
-            other.leave(lp.ATTENTION, **wrong)
-        except TypeError:
-            continue
-        sys.exit(f"python_calls: expected a TypeError of {wrong}")
-    read_only = memoryview(array.array("f", [1.0] * len(plan.active))).toreadonly()
-    other.leave(lp.ATTENTION, data=read_only, stride=len(plan.active), heads=1)
+    n = len(plan.active)
+    good = np.full((2, n), 1 / n, np.float32)
+    for text, fields in {
+        "evidence: data: expected an array of float32, found float64: convert it with .astype(numpy.float32)": {"data": np.ones((2, n))},
+        "evidence: data: expected an array of float32, found a list": {"data": [[1.0] * n]},
+        "evidence: data: expected an array of float32, found uint8": {"data": memoryview(bytes(64))},
+        "evidence: data: expected a C-contiguous array, found one of shape (2, 6)": {"data": np.full((6, 2), 1 / n, np.float32).T},
+        "evidence: data: expected a C-contiguous array, found one of shape (6,)": {"data": np.ones(12, np.float32)[::2], "heads": 1, "stride": n},
+        "evidence: data: expected an array (heads, active 6), found one of shape (2, 5)": {"data": np.ones((2, 5), np.float32)},
+        "evidence: data: expected an array (heads, active 6), found one of shape (2, 1, 6)": {"data": np.ones((2, 1, n), np.float32)},
+        "evidence: heads: expected 2 as data of shape (2, 6) says, found 32 in heads=32": {"data": good, "heads": 32},
+        "evidence: stride: expected 6 as data of shape (2, 6) says, found 24 in stride=24 (strides count floats, not bytes)":
+            {"data": good, "stride": 24},
+        "evidence: data: expected queries 1 x heads 32 x active 6, that is 32 rows of 6 numbers, 6 apart, found 12 numbers":
+            {"data": good.ravel(), "heads": 32, "stride": n},
+        "6 numbers, 24 apart, found 12 numbers (strides count floats, not bytes)": {"data": good.ravel(), "heads": 2, "stride": 24},
+        "evidence: stride: expected a whole number, found 6.0": {"data": good.ravel(), "heads": 2, "stride": 6.0},
+        "evidence: heads: expected 0 to 18446744073709551615, found -1": {"data": good.ravel(), "heads": -1, "stride": n},
+        "evidence: data: expected a tensor on the CPU, found one on cuda:0": {"data": Tensor(good, "cuda:0")},
+        "evidence: data: expected an array of float32, found float16: convert it with .float()": {"data": Tensor(good.astype(np.float16))},
+        "evidence: data: expected a C-contiguous array, found one of shape (2, 6) whose numbers do not lie in that order: copy it with .contiguous()":
+            {"data": Tensor(np.asfortranarray(good))},
+        "evidence: query: expected queries 1 x heads 2 x head_dim 4, that is 1 rows of 8 numbers, 8 apart, found 4 numbers":
+            {"query": good.ravel()[:4], "heads": 2, "head_dim": 4, "keys": np.ones((n, 1, 4), np.float32)},
+        "evidence: keys: expected an array (active 6, kv_heads, head_dim), found one of shape (5, 1, 2)":
+            {"query": np.ones((2, 2), np.float32), "keys": np.ones((5, 1, 2), np.float32)},
+        "evidence: keys: expected slots up to the last of key_slots, 10 x kv_heads 1 x head_dim 2":
+            {"query": np.ones((2, 2), np.float32), "keys": np.ones((9, 1, 2), np.float32), "key_slots": [*range(n - 1), 9]},
+        "evidence: key_slots: expected 6, one of each active token, found 5":
+            {"query": np.ones((2, 2), np.float32), "keys": np.ones((9, 1, 2), np.float32), "key_slots": range(n - 1)},
+        "evidence: key_slots[1]: expected 0 to 4294967295, found 4294967302":
+            {"query": np.ones((2, 2), np.float32), "keys": np.ones((9, 1, 2), np.float32), "key_slots": [0, 2**32 + 6]},
+        "evidence: key_slots: expected whole numbers in one row, found float64": {"key_slots": np.ones(n)},
+        "evidence: head_dim: expected 3 as keys of shape (6, 1, 3) says, found 2 in query of shape (1, 2, 2)":
+            {"query": np.ones((2, 2), np.float32), "keys": np.ones((n, 1, 3), np.float32)},
+        "evidence: data: expected finite numbers, found NaN at position 3, head 1":
+            {"data": np.where(np.arange(2 * n).reshape(2, n) == n + 3, np.float32(np.nan), good)},
+        "evidence: chosen: expected null, as the plan's quota of 0 says, found a kept set": {"data": good, "chosen": [0, 5]},
+    }.items():
+        fails(5 if "chosen" in fields else 1, text, lambda: other.leave(lp.ATTENTION, **fields))
+    try:
+        other.leave(lp.ATTENTION, attention=good)
+    except TypeError as fault:
+        expect("found attention" in str(fault), "the name of the wrong field")
+    else:
+        sys.exit("python_calls: expected a TypeError of a field that there is not")
+    for taken in (
+        {"data": Tensor(good)},
+        {"data": memoryview(array.array("f", [1.0] * n)).toreadonly(), "stride": n, "heads": 1},
+        {"data": (ctypes.c_float * n)(), "stride": n, "heads": 1},
+        {"data": good[None]},
+        {"query": np.ones((2, 2), np.float32), "keys": np.ones((n, 1, 2), np.float32)},
+        {"query": np.ones((1, 2, 2), np.float32), "keys": np.ones((9, 1, 2), np.float32), "key_slots": np.arange(n)[::-1]},
+    ):
+        fork = library.session("lazyllm --stages 2:0.5", LAYERS)
+        drive(fork, 5, outputs=0)
+        fork.begin(1, outputs=1)
+        fork.enter(0)
+        fork.leave()
+        fork.enter(1)
+        fork.leave(lp.ATTENTION, **taken)
+        expect(fork.enter(2).active.size == 3, "half of the tokens")
+    other.leave(lp.ATTENTION, data=good * np.arange(n, dtype=np.float32))
     expect(math.isfinite(other.margin), "a margin where tokens were chosen")
     other.abandon()
+    checked = library.session("lazyllm --stages 1:0.5", LAYERS, checks=lp.CHECK_ATTENTION)
+    checked.begin(4, outputs=1)
+    checked.enter(0)
+    fails(1, "expected probabilities that sum to 1 over the active tokens, found 2 in head 1",
+          lambda: checked.leave(lp.ATTENTION, data=np.array([[0.25] * 4, [0.5] * 4], np.float32)))
+    checked.abandon()
 
     # Policies of one's own: every kind of evidence reaches a scorer as it was shown.
     def shown_as(kind):
         def show(plan, known):
-            n = len(plan.active)
-            numbers = lambda count: array.array("f", [float(i % 7) for i in range(count)])
-            window = plan.window or 1
-            return {
-                "data": numbers(window * 2 * n if kind != lp.HIDDEN else len(plan.rows) * 3), "stride": 3 if kind == lp.HIDDEN else max(n, 4),
-                "heads": 2, "queries": window, "kv_heads": 2, "head_dim": 2, "hidden": 3, "values": numbers(4 * n), "values_stride": 4,
-                "ids": array.array("I", range(known)), "ids_count": known,
-            } | ({"data": numbers(4 * n), "stride": 4} if kind == lp.KEYS else {}) | (
-                {"data": numbers(window * 2 * max(n, 4))} if kind in (lp.ATTENTION, lp.WINDOW, lp.VALUES) else {})
+            n, rows = len(plan.active), len(plan.rows)
+            numbers = lambda *shape: (np.arange(np.prod(shape), dtype=np.float32) % 7).reshape(shape)
+            shown = {
+                lp.ATTENTION: {"data": numbers(2, n)}, lp.WINDOW: {"data": numbers(plan.window, 2, n)}, lp.KEYS: {"data": numbers(n, 2, 3)},
+                lp.VALUES: {"data": numbers(2, n), "values": numbers(n, 2, 3)}, lp.HIDDEN: {"data": numbers(rows, 3)},
+                lp.IDS: {"ids": np.arange(known)},
+            }[kind]
+            last_shown.clear()
+            last_shown.update(shown)
+            return shown
 
         return show
 
-    seen = []
+    seen, last_shown = [], {}
     for kind in range(lp.NOTHING, lp.IDS + 1):
-        def score(shown, scores, kind=kind):
-            evidence = shown.evidence.contents if shown.evidence else None
-            expect((evidence is None) == (kind == lp.NOTHING) and (evidence is None or evidence.kind == kind), "the kind of evidence")
-            for i in range(shown.active):
-                scores[i] = evidence.ids[shown.positions[i]] if kind == lp.IDS else shown.positions[i]
+        def score(shown, kind=kind):
+            expect(shown.kind == kind and shown.active == len(shown.positions) == 8, "the kind of evidence")
+            for name in ("data", "values", "ids"):
+                found, expected = getattr(shown, name), last_shown.get(name)
+                expect((found is None) == (expected is None) and (found is None or np.array_equal(found, expected)), f"{name} of kind {kind}")
             seen.append(kind)
+            return shown.ids[shown.positions] if kind == lp.IDS else shown.positions
 
         library.add_scorer(f"kind_{kind}", score, wants=kind, window=3 if kind == lp.WINDOW else 0)
         session = library.session(f"custom --scorer kind_{kind} --stages 2:0.5", LAYERS)
         expect(drive(session, 8, show=shown_as(kind))[2] == [4, 5, 6, 7], f"the last half by scorer {kind}")
     expect(seen == list(range(7)), "every scorer was asked")
 
-    # A schedule; and what goes wrong in a callback is printed, and prunes nothing.
+    # A scorer of every layer has memory.
+    gathered = []
+
+    def gather(shown):
+        shown.memory[shown.positions] += shown.data.sum(0)
+        gathered.append(shown.memory.copy())
+        return shown.memory[shown.positions]
+
+    library.add_scorer("gather", gather, every_layer=True)
+    drive(library.session("custom --scorer gather --stages 3:0.5", LAYERS), 8, show=attention)
+    expect(len(gathered) == 3 and np.allclose(gathered[2], 3 * gathered[0]), "what is gathered over the layers")
+
+    # A schedule.
     library.add_schedule("halves", lambda layer, scores: layer.active // 2 if layer.done == 2 else None, first=2)
     expect([len(a) for a in drive(library.session("custom --schedule halves", LAYERS), 8, show=attention)] == [8, 8, 4, 4], "halves")
-    library.add_schedule("mean", lambda layer, scores: sum(s > 0.5 for s in scores), sees_scores=True)
+    library.add_schedule("mean", lambda layer, scores: int((scores > 0.5).sum()), sees_scores=True)
     expect(len(drive(library.session("custom --schedule mean", LAYERS), 9, show=attention)[1]) == 3, "a schedule that sees scores")
-    library.add_schedule("real", lambda layer, scores: layer.active * 0.5)
-    errors = io.StringIO()
-    with contextlib.redirect_stderr(errors):
-        expect(len(drive(library.session("custom --schedule real", LAYERS), 8, show=attention)[3]) == 8, "nothing pruned")
-    expect("TypeError" in errors.getvalue(), "what went wrong")
 
-    def broken(shown, scores):
-        scores[0] = 5.0
+    # What a callback raises comes out of the call that asked; nothing is dropped, and the session goes on.
+    def raises(kind, text, policy):
+        session = library.session(policy, LAYERS)
+        drive(session, 6, outputs=0)
+        before = [(t.frontier, t.place, t.lost) for t in map(session.token, range(6))]
+        try:
+            drive(session, 8, show=attention)
+        except kind as fault:
+            expect(text in str(fault), f"expected {text!r}, found {fault}")
+        else:
+            sys.exit(f"python_calls: expected {kind.__name__} under {policy}")
+        fails(2, "a step in which a callback failed", session.finish)
+        session.abandon()
+        expect(before == [(t.frontier, t.place, t.lost) for t in map(session.token, range(6))], "nothing dropped")
+        expect(session.state.known == 6 and len(session.losses) == 0, "nothing dropped")
+
+    def broken(shown):
         raise ValueError("broken")
 
-    library.add_scorer("broken", broken)
-    with contextlib.redirect_stderr(errors):
-        drive(library.session("custom --scorer broken --stages 2:0.5", LAYERS), 8, show=attention)
-    expect("ValueError: broken" in errors.getvalue(), "what went wrong in a scorer")
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    library.add_schedule("interrupted", interrupted)
-    session = library.session("custom --schedule interrupted", LAYERS)
-    try:
-        drive(session, 8, show=attention)
-    except KeyboardInterrupt:
-        session.abandon()
-    else:
-        sys.exit("python_calls: expected KeyboardInterrupt out of a schedule")
-    before = []
-    library.add_scorer("one", lambda shown, scores: before.append(list(scores)) or scores.__setitem__(0, 9.0))
-    drive(library.session("custom --scorer one --stages 1:0.9,2:0.5", LAYERS), 8, show=attention)
-    expect(len(before) == 2 and not any(sum(before, [])), "scores that are 0 before")
+    library.add_scorer("broken", broken)
+    library.add_scorer("short", lambda shown: np.zeros(shown.active - 1))
+    library.add_scorer("interrupted", interrupted)
+    library.add_schedule("real", lambda layer, scores: layer.active * 0.5, first=2)
+    library.add_schedule("negative", lambda layer, scores: -1, first=2)
+    library.add_schedule("interrupted", interrupted, first=2)
+    for store in ("", " --store none:for_good=true", " --store bounded:rows=1"):
+        raises(ValueError, "broken", "custom --scorer broken --stages 2:0.5" + store)
+    raises(ValueError, "scorer short: expected scores of shape (14,), found (13,)", "custom --scorer short --stages 2:0.5")
+    raises(KeyboardInterrupt, "", "custom --scorer interrupted --stages 2:0.5")
+    raises(lp.Error, "schedule real: expected a whole number, found 7.0", "custom --schedule real")
+    raises(lp.Error, "schedule negative: expected 0 to 18446744073709551615, found -1", "custom --schedule negative")
+    raises(KeyboardInterrupt, "", "custom --schedule interrupted")
+
+    # Each thread has its own exception.
+    def in_a_thread(number):
+        mine = lp.Library(sys.argv[1])
+        def fail(shown):
+            raise ValueError(str(number))
+        mine.add_scorer("fail", fail)
+        for _ in range(20):
+            session = mine.session("custom --scorer fail --stages 2:0.5", LAYERS)
+            try:
+                drive(session, 8, show=attention)
+            except ValueError as fault:
+                right.append(str(fault) == str(number))
+            session.abandon()
+
+    right = []
+    threads = [threading.Thread(target=in_a_thread, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    expect(right == [True] * 80, "each thread's own exception")
+
+    # Callbacks live as long as the library may call them, and no longer.
+    gc.collect()
+    alive = len(lp._kept_alive)
+    short_lived = lp.Library(sys.argv[1])
+    short_lived.add_scorer("last", lambda shown: shown.positions)
+    fails(1, "found two", lambda: short_lived.add_scorer("last", lambda shown: shown.positions))
+    session = short_lived.session("custom --scorer last --stages 2:0.5", LAYERS)
+    del short_lived
+    gc.collect()
+    expect(len(lp._kept_alive) == alive + 1, "a callback that a session has")
+    expect(drive(session, 8, show=attention)[2] == [4, 5, 6, 7], "a session outlives the library's object")
+    del session
+    gc.collect()
+    expect(len(lp._kept_alive) == alive, "callbacks that are gone")
     fails(1, "expected one of lazyllm", lambda: library.session("\u00e9" * 2000, LAYERS))
     fails(1, "lower-case letters", lambda: library.add_scorer("Mine", broken))
+
+    # A trace: chunks are part of their prompt's line, a step that was given up is not, and a fork goes on.
+    file = io.StringIO()
+    session = library.session("lazyllm --stages 2:0.5", LAYERS)
+    trace = session.trace(file)
+    fails(1, "trace: tokens: expected the ids of the 0 tokens", lambda: trace.write([], next=1))
+    drive(session, 5, outputs=0)
+    session.begin(2, outputs=0)
+    session.enter(0)
+    session.abandon()
+    session = session.clone()
+    session.trace(trace)
+    active = drive(session, 3, show=attention)
+    fails(1, "trace: tokens: expected the ids of the 8 tokens of the steps that finished since the last line, found 3",
+          lambda: trace.write([1, 2, 3], next=1))
+    fails(1, "trace: logits: expected finite numbers, found nan at id 1", lambda: trace.write(range(8), [0.0, math.nan]))
+    trace.write(range(8), [0.5, 2.0, 2.0])
+    drive(session, 1, lp.DECODE, show=attention)
+    trace.write([1], next=7)
+    lines = [json.loads(line) for line in file.getvalue().splitlines()]
+    expect([line["step"] for line in lines] == [0, 1] and [line["next"] for line in lines] == [1, 7], "steps; of equals the lower id")
+    expect(lines[0]["tokens"] == list(range(8)) and lines[0]["logits"] == [0.5, 2.0, 2.0] and "logits" not in lines[1], "tokens and logits")
+    expect([layer["active"] for layer in lines[0]["layers"]] == active, "active")
+    expect([len(layer["rows"]) for layer in lines[0]["layers"]] == [8, 8, 4, 4], "rows")
+    expect(lines[0]["margin"][0] is None and lines[0]["margin"][1] is not None and len(lines[0]["margin"]) == LAYERS - 1, "margins")
+
+    for plan, before, spills, same in held:
+        expect(all(np.array_equal(a, b) for a, b in zip((plan.active, plan.rows, plan.origin, plan.index), before)), "a plan that is held")
+        expect(np.array_equal(spills, same), "spills that are held")
     print("every call does what it says")
 
 

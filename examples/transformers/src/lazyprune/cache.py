@@ -91,8 +91,8 @@ class Statistics:
         prefill_dense: list[np.ndarray] = []
         for s in (session.statistics for session in sessions):
             rows, dense, revived = rows + s.rows, dense + s.dense_rows, revived + s.revived
-            prefill.append(np.array(s.prefill_rows[: s.layers]))
-            prefill_dense.append(np.array(s.prefill_dense_rows[: s.layers]))
+            prefill.append(s.prefill_rows)
+            prefill_dense.append(s.prefill_dense_rows)
         summed = lambda parts: tuple(np.sum(parts, 0).tolist()) if parts else ()
         return Statistics(rows, dense, revived, summed(prefill), summed(prefill_dense))
 

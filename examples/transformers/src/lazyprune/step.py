@@ -20,14 +20,6 @@ from .decoder import Decoder
 
 ATTENTION = "lazyprune"  # the attention function's name among those of transformers
 
-_SOURCE = np.dtype({"names": ["origin", "index"], "formats": ["u1", "u4"], "offsets": [0, 4], "itemsize": 8})
-_SPILL = np.dtype({"names": ["row", "slot", "origin", "to"], "formats": ["u4", "u4", "u1", "u1"], "itemsize": 12})
-
-
-def _array(of: Any, dtype: Any) -> np.ndarray:
-    """A copy of what the library hands out: that is valid until the layer is left."""
-    return np.frombuffer(of, dtype).copy() if len(of) else np.zeros(0, dtype)
-
 
 class Positions:
     """Ascending places in a text, on the host, and on the device where they are needed. A run of them is a slice, which copies nothing."""
@@ -65,7 +57,7 @@ class Part:
 
     text: Text
     outputs: int
-    plan: c.Plan = dataclasses.field(default_factory=c.Plan)
+    plan: c.Plan = dataclasses.field(init=False)
     active: Positions = _NOWHERE
     rows: Positions = _NOWHERE
     finish: int = 0
@@ -73,14 +65,13 @@ class Part:
     shown: dict[str, Any] = dataclasses.field(default_factory=dict)  # what the policy wants to see, still on the device
     masks: dict[tuple, torch.Tensor | None] = dataclasses.field(default_factory=dict)
 
-    def enter(self, layer: int) -> np.ndarray:
-        """The rows' sources."""
+    def enter(self, layer: int) -> c.Plan:
         self.plan = plan = self.text.session.enter(layer)
-        active, rows = self.active.same(_array(plan.active, np.uint32)), self.rows.same(_array(plan.rows, np.uint32))
+        active, rows = self.active.same(plan.active), self.rows.same(plan.rows)
         if active is not self.active or rows is not self.rows or plan.finish != self.finish:
             self.masks = {}
         self.active, self.rows, self.finish = active, rows, plan.finish
-        return _array(plan.sources, _SOURCE)
+        return plan
 
     def visible(self, queries: Positions, window: int | None, device: torch.device) -> torch.Tensor:
         """(queries, active): each sees the active tokens up to itself, of them those within its window."""
@@ -134,13 +125,13 @@ class Step:
         self._layer_entered = 0
         self._angles_of: tuple[list[Positions], torch.device] | None = None
 
-    def run(self, tokens: list[np.ndarray], phase: int, outputs: int, look: Callable[[Part, int, np.ndarray], None]) -> list[torch.Tensor]:
+    def run(self, tokens: list[np.ndarray], phase: int, outputs: int, look: Callable[[Part, int], None]) -> list[torch.Tensor]:
         """Reads the tokens of each text; in a chunk some may have none. Returns the hidden states (outputs, hidden) of each behind all
         layers, those of the last tokens. A failure forgets the new tokens, of all texts."""
         texts, tokens = zip(*((s, ids) for s, ids in zip(self.cache.texts, tokens) if len(ids)))
         self.parts = [Part(s, min(outputs, len(ids))) for s, ids in zip(texts, tokens)]
         for part, ids in zip(self.parts, tokens):
-            part.text.session.check(len(ids), phase, part.outputs)
+            part.text.session.check(len(ids), phase, outputs=part.outputs)
         known = [len(s.ids) for s in texts]
         try:
             layers = 0
@@ -148,7 +139,7 @@ class Step:
                 text = part.text
                 text.ids = np.concatenate([text.ids, ids])
                 text.make_room(len(text.ids))
-                layers = text.session.begin(len(ids), phase, part.outputs)
+                layers = text.session.begin(len(ids), phase, outputs=part.outputs)
             self._angles_of_places()
             x = self._layers(layers, look)
             for part in self.parts:
@@ -162,7 +153,7 @@ class Step:
             return []
         return [x[part.first + len(part.rows) - part.outputs : part.first + len(part.rows)] for part in self.parts]
 
-    def _layers(self, layers: int, look: Callable[[Part, int, np.ndarray], None]) -> torch.Tensor | None:
+    def _layers(self, layers: int, look: Callable[[Part, int], None]) -> torch.Tensor | None:
         config = self.decoder.model.config
         implementation = config._attn_implementation
         self._inner = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, _eager_of(self.decoder.layers[0]))
@@ -176,7 +167,7 @@ class Step:
         finally:
             config._attn_implementation = implementation
 
-    def _layer(self, layer: int, x: torch.Tensor | None, look: Callable[[Part, int, np.ndarray], None]) -> torch.Tensor:
+    def _layer(self, layer: int, x: torch.Tensor | None, look: Callable[[Part, int], None]) -> torch.Tensor:
         x = self._gather(layer, x, look)
         self._layer_entered = layer
         module = self.decoder.layers[layer]
@@ -227,17 +218,17 @@ class Step:
         index = rows[0].index(cos.device) if len(rows) == 1 else torch.cat([r.tensor(cos.device) for r in rows])
         self._cos, self._sin, self._angles_of = cos[:, index].to(x.device), sin[:, index].to(x.device), (rows, x.device)
 
-    def _gather(self, layer: int, x: torch.Tensor | None, look: Callable[[Part, int, np.ndarray], None]) -> torch.Tensor:
+    def _gather(self, layer: int, x: torch.Tensor | None, look: Callable[[Part, int], None]) -> torch.Tensor:
         """The inputs (rows, hidden) of the layer's rows: from the embedding table, the layer before, the Aux Cache, and where chunks wait."""
         pieces, same, first = [], x is not None, 0
         for part in self.parts:
             before, rows_before = part.first, len(part.rows)
-            sources = part.enter(layer)
-            look(part, layer, sources)
-            carried = sources["origin"] == c.CARRIED
-            index = sources["index"].astype(np.int64)
+            plan = part.enter(layer)
+            look(part, layer)
+            carried = plan.origin == c.CARRIED
+            index = plan.index.astype(np.int64)
             same = same and len(index) == rows_before and bool(carried.all()) and np.array_equal(index, np.arange(rows_before))
-            pieces.append((part, before, sources["origin"], index))
+            pieces.append((part, before, plan.origin, index))
             part.first = first
             first += len(part.rows)
         if same and x is not None:
@@ -314,7 +305,7 @@ class Step:
         """Shows the policies what they want to see, brought to the host at once, and saves the rows that they drop."""
         for part, shown in zip(self.parts, evidence.to_host(self, x)):
             session = part.text.session
-            spills = _array(session.leave(**shown), _SPILL)
+            spills = session.leave(**shown)
             for to in (c.STORED, c.WAITING):
                 for place in (c.CARRIED, c.WAITING):
                     these = spills[(spills["to"] == to) & (spills["origin"] == place)]

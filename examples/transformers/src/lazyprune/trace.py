@@ -28,12 +28,12 @@ class TraceRecorder:
         self._layers = self._layers or [{"active": set(), "rows": set(), "revived": set()} for _ in range(layers)]
         self._tokens += tokens[0].tolist()
 
-    def look(self, part: Any, layer: int, sources: np.ndarray) -> None:
+    def look(self, part: Any, layer: int) -> None:
         rows = part.rows.host
         here = self._layers[layer]
         here["active"].update(part.active.host.tolist())
         here["rows"].update(rows.tolist())
-        here["revived"].update(rows[sources["origin"] == c.STORED].tolist())
+        here["revived"].update(rows[part.plan.origin == c.STORED].tolist())
 
     def abandon(self) -> None:
         """The step failed; of a prompt in chunks, all of it."""
