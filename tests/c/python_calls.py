@@ -16,6 +16,11 @@ import threading
 
 import numpy as np
 
+try:
+    import torch
+except ImportError:
+    torch = None
+
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "examples/c_library"))
 import lazyprune as lp
 
@@ -199,7 +204,13 @@ def main():
         expect("found attention" in str(fault), "the name of the wrong field")
     else:
         sys.exit("python_calls: expected a TypeError of a field that there is not")
+    tensors = []
+    if torch:
+        tensors = [{"data": torch.from_numpy(good)}, {"data": torch.from_numpy(good).clone().requires_grad_()}]
+        fails(1, "found bfloat16: convert it with .float()", lambda: other.leave(lp.ATTENTION, data=torch.from_numpy(good).bfloat16()))
+        fails(1, "copy it with .contiguous()", lambda: other.leave(lp.ATTENTION, data=torch.ones(n, 2).T))
     for taken in (
+        *tensors,
         {"data": Tensor(good)},
         {"data": memoryview(array.array("f", [1.0] * n)).toreadonly(), "stride": n, "heads": 1},
         {"data": (ctypes.c_float * n)(), "stride": n, "heads": 1},

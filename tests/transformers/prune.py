@@ -238,6 +238,14 @@ class Pruned(unittest.TestCase):
             greedy(model, ids(40))
         self.assertEqual(pruned.statistics.prefill_rows, (40, 40, 40, 20, 20, 20))
 
+        def fail(shown):
+            raise ArithmeticError("no score")
+
+        library.add_scorer("failing", fail)
+        with lazyprune.prune(model, "custom --scorer failing --stages 2:0.5", library=library):
+            with self.assertRaisesRegex(ArithmeticError, "no score"):
+                model(ids(40))
+
 
 class Caches(unittest.TestCase):
     def setUp(self):
