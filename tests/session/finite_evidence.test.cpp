@@ -11,7 +11,6 @@ namespace {
 
 using namespace lazyprune;
 
-constexpr float infinity = std::numeric_limits<float>::infinity(), not_a_number = std::numeric_limits<float>::quiet_NaN();
 
 /// The token of the first number that is not finite, when `number` stands in this place of 40.
 std::optional<position> token_of(std::size_t place, float number, auto view_over) {

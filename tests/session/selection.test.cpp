@@ -6,14 +6,14 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <limits>
 #include <vector>
+
+#include "unusual_numbers.hpp"
 
 namespace {
 
 using namespace lazyprune;
-
-constexpr float infinity = std::numeric_limits<float>::infinity(), not_a_number = std::numeric_limits<float>::quiet_NaN();
+using namespace lazyprune_test;
 
 using positions = std::vector<position>;
 
