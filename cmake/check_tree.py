@@ -24,7 +24,7 @@ WITHOUT_TEST = """
     lazyprune version
     core/concepts core/policy
     core/evidence core/plan core/types core/views session/statistics session/step model/config model/generation model/weights files/family/model_family
-    text/jinja/syntax files/stored_tensor text/text_run eval/sample
+    text/jinja/syntax text/tokenizer/unicode files/stored_tensor text/text_run eval/sample
 """.split()  # includes and macros; held by tests/static and tests/compile_fail; words that every test speaks
 
 PROGRAM_WITHOUT_TEST = """

@@ -17,23 +17,6 @@ def steps(holds):
     return out
 
 
-def lower_runs():
-    """(gap from the run before, last - first, step, distance to the lower-case letter), flat."""
-    items = [(c, ord(chr(c).lower()) - c) for c in ALL if len(chr(c).lower()) == 1 and chr(c).lower() != chr(c)]
-    out, last, i = [], 0, 0
-    while i < len(items):
-        ends = []
-        for step in (1, 2):
-            j = i
-            while j + 1 < len(items) and items[j + 1] == (items[j][0] + step, items[i][1]):
-                j += 1
-            ends.append((j, -step))
-        j, step = max(ends)
-        out += [items[i][0] - last, items[j][0] - items[i][0], -step, items[i][1]]
-        last, i = items[j][0], j + 1
-    return out
-
-
 def array(name, type_, values):
     lines, line = [], " "
     for v in values:
@@ -67,7 +50,4 @@ print("/// Cased, and not case-ignorable.")
 print(array("cased_steps", "std::uint32_t", steps(lambda c: (c + SIGMA).lower()[-1] == FINAL)))
 print("/// Case-ignorable.")
 print(array("ignorable_steps", "std::uint32_t", steps(ignorable)))
-print("/// Runs of characters with a lower-case letter of their own, four numbers a run: distance from the last character of the run before, length\n"
-      "/// less one step, step, distance to the lower-case letter.")
-print(array("lower_runs", "std::int32_t", lower_runs()))
 print("// clang-format on\n\n}  // namespace detail\n}  // namespace v0\n}  // namespace lazyprune")

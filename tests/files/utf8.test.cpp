@@ -5,8 +5,12 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <vector>
 
+using lazyprune::first_character;
 using lazyprune::in_quotes;
+using lazyprune::last_character;
 using lazyprune::printable;
 using lazyprune::utf8_end;
 using lazyprune::utf8_length;
@@ -67,4 +71,36 @@ TEST_CASE("printable text is one line of UTF-8, whatever the bytes") {
   CHECK(printable(std::string(60, 'x')) == std::string(60, 'x'));
   CHECK(printable(std::string(61, 'x')) == std::string(60, 'x') + "...");
   CHECK(in_quotes("a") == "\"a\"");
+}
+
+TEST_CASE("every character is read as it was written, from both ends") {
+  for (std::uint32_t code = 0; code <= 0x10ffff; code += code < 0x3000 ? 1 : 97) {
+    if (code >= 0xd800 && code < 0xe000) continue;
+    std::string text = "x";
+    lazyprune::append_utf8(text, code);
+    REQUIRE(last_character(text).code == code);
+    REQUIRE(first_character(std::string_view(text).substr(1)).code == code);
+    REQUIRE(last_character(text).size + 1 == text.size());
+  }
+}
+
+TEST_CASE("a byte that is not UTF-8 is a character of its own, from both ends") {
+  CHECK(last_character("a\x82").size == 1);
+  CHECK(last_character("\x82\x82\x82\x82\x82").size == 1);
+  CHECK(first_character("\xe2").code == 0xfffd);
+}
+
+TEST_CASE("White_Space has 25 characters; Python's isspace has four separators more") {
+  std::vector<char32_t> more;
+  int count = 0;
+  for (char32_t code = 0; code < 0x110000; ++code) {
+    const bool unicode = lazyprune::is_unicode_white_space(code), python = lazyprune::is_python_space(code);
+    count += unicode ? 1 : 0;
+    if (python != unicode) more.push_back(code);
+    REQUIRE((python || !unicode));
+  }
+  CHECK(count == 25);
+  CHECK(more == std::vector<char32_t>{0x1c, 0x1d, 0x1e, 0x1f});
+  for (const char32_t code : {U'\t', U'\r', U'\u0085', U'\u00a0', U'\u2003', U'\u3000'}) CHECK(lazyprune::is_unicode_white_space(code));
+  for (const char32_t code : {U'\0', U'\u180e', U'\u200b', U'\u2060', U'\ufeff'}) CHECK_FALSE(lazyprune::is_python_space(code));
 }

@@ -4,13 +4,14 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <limits>
 #include <vector>
+
+#include "unusual_numbers.hpp"
 
 namespace {
 
 using namespace lazyprune;
-
+using namespace lazyprune_test;
 
 /// The token of the first number that is not finite, when `number` stands in this place of 40.
 std::optional<position> token_of(std::size_t place, float number, auto view_over) {

@@ -70,11 +70,35 @@ inline void append_utf8(std::string& text, char32_t code) {
   }
 }
 
-/// White space as Python's str.isspace() has it: the benchmarks' metrics and chat templates are defined by Python programs.
-constexpr bool is_space(char32_t c) {
-  return (c >= 0x09 && c <= 0x0d) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) ||
-         c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+struct utf8_character {
+  std::uint32_t code;
+  std::size_t size;  // bytes
+};
+
+/// The first character of a text that is not empty. A byte that is not UTF-8 counts as one character, U+FFFD.
+constexpr utf8_character first_character(std::string_view text) {
+  const std::size_t size = utf8_prefix(text);
+  if (size == 0) return {0xfffd, 1};
+  return {utf8_code(text.substr(0, size)), size};
 }
+
+/// The last character of a text that is not empty. A byte that is not UTF-8 counts as one character, U+FFFD.
+constexpr utf8_character last_character(std::string_view text) {
+  std::size_t back = 1;
+  while (back < 4 && back < text.size() && (static_cast<unsigned char>(text[text.size() - back]) & 0xc0u) == 0x80u) ++back;
+  const std::string_view tail = text.substr(text.size() - back);
+  if (utf8_prefix(tail) == back) return first_character(tail);
+  return {0xfffd, 1};
+}
+
+/// Unicode's property White_Space, which tokenizers ask for. It has not changed since Unicode 6.3.
+constexpr bool is_unicode_white_space(char32_t c) {
+  return (c >= 0x09 && c <= 0x0d) || c == ' ' || c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 ||
+         c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+}
+
+/// Python's str.isspace(), which chat templates and the metrics of benchmarks ask for: White_Space and the separators U+001C to U+001F.
+constexpr bool is_python_space(char32_t c) { return is_unicode_white_space(c) || (c >= 0x1c && c <= 0x1f); }
 
 /// Bytes at the beginning of the text that could be the beginning of one well-formed character and are not yet it; 0 where none could.
 /// These are the "maximal subparts" that one U+FFFD each stands for (Unicode 15, section 3.9).

@@ -19,6 +19,7 @@
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/core/types.hpp>
 #include <lazyprune/files/utf8.hpp>
+#include <lazyprune/text/byte_piece.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
@@ -130,17 +131,6 @@ class wire_reader {
   std::string_view bytes_;
 };
 
-/// The value of "<0x1F>"; none for anything else.
-constexpr std::optional<std::uint8_t> byte_of_piece(std::string_view text) {
-  if (text.size() != 6 || !text.starts_with("<0x") || text[5] != '>') return std::nullopt;
-  unsigned value = 0;
-  for (const char c : text.substr(3, 2)) {
-    if (!(c >= '0' && c <= '9') && !(c >= 'A' && c <= 'F')) return std::nullopt;
-    value = value * 16 + static_cast<unsigned>(c <= '9' ? c - '0' : c - 'A' + 10);
-  }
-  return static_cast<std::uint8_t>(value);
-}
-
 inline sentencepiece piece_of(wire_reader message) {
   sentencepiece piece;
   while (message.next()) {
@@ -225,7 +215,7 @@ inline void check_pieces(sentencepiece_model& model, std::string_view file) {
       unknown = id;
     }
     if (piece.type != piece_type::byte) continue;
-    const auto byte = byte_of_piece(piece.text);
+    const auto byte = byte_of_piece(piece.text, hex_letters::upper);
     if (!byte) throw error(file, where, "a byte piece like <0x1F>", in_quotes(piece.text));
     if (!model.byte_fallback) throw error(file, where, "no byte piece without byte_fallback", in_quotes(piece.text));
     have[*byte] = true;

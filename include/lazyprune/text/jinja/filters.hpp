@@ -57,7 +57,7 @@ inline value title_filter(const value& v, const arguments& given, std::string_vi
   bound_arguments(name, given, {});
   bool begins = true;
   return mapped(*text_of(v, work), work, [&](std::uint32_t code, std::string& out) {
-    const bool between = is_space(code) || code == '-' || code == '(' || code == '{' || code == '[' || code == '<';
+    const bool between = is_python_space(code) || code == '-' || code == '(' || code == '{' || code == '[' || code == '<';
     if (std::exchange(begins, between))
       append_upper(code, out);
     else

@@ -14,11 +14,11 @@
 
 #include <lazyprune/text/jinja/arguments.hpp>
 #include <lazyprune/text/jinja/characters.hpp>
-#include <lazyprune/text/jinja/letter_case.hpp>
 #include <lazyprune/text/jinja/operations.hpp>
 #include <lazyprune/text/jinja/printing.hpp>
 #include <lazyprune/text/jinja/search.hpp>
 #include <lazyprune/text/jinja/value.hpp>
+#include <lazyprune/text/letter_case.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
@@ -28,21 +28,21 @@ namespace jinja {
 inline tagged_text stripped(const tagged_text& text, const tagged_text* set, bool left, bool right, budget& work) {
   work.read(text.size());
   work.write(text.size());
-  const auto goes = [&](character c, std::string_view bytes) {
-    if (!set) return is_space(c.code);
+  const auto goes = [&](utf8_character c, std::string_view bytes) {
+    if (!set) return is_python_space(c.code);
     work.read(set->size());
     return set->bytes().find(bytes) != std::string::npos;
   };
   std::string_view rest = text.bytes();
   std::size_t begin = 0;
   while (left && !rest.empty()) {
-    const character c = first_character(rest);
+    const utf8_character c = first_character(rest);
     if (!goes(c, rest.substr(0, c.size))) break;
     rest.remove_prefix(c.size);
     begin += c.size;
   }
   while (right && !rest.empty()) {
-    const character c = last_character(rest);
+    const utf8_character c = last_character(rest);
     if (!goes(c, rest.substr(rest.size() - c.size))) break;
     rest.remove_suffix(c.size);
   }
@@ -56,7 +56,7 @@ tagged_text mapped(const tagged_text& text, budget& work, Map map) {
   for (const text_run& run : text.runs()) {
     std::string made;
     for (std::string_view rest = run.text; !rest.empty();) {
-      const character c = first_character(rest);
+      const utf8_character c = first_character(rest);
       if (utf8_prefix(rest) == 0)
         made += rest[0];
       else
@@ -164,7 +164,7 @@ inline std::vector<tagged_text> split_at_spaces(method_text text, std::int64_t m
   bool inside = false;
   for (std::size_t at = 0; at < bytes.size();) {
     const auto [code, size] = first_character(bytes.substr(at));
-    const bool space = is_space(code);
+    const bool space = is_python_space(code);
     if (!space && !inside) {
       work.write(sizeof(std::pair<std::size_t, std::size_t>));
       words.emplace_back(at, at);
@@ -352,7 +352,7 @@ inline value is_class(std::string_view name, method_text text, budget& work) {
     if (code >= 0x80 && name != "isspace" && !is_lower && !is_upper)
       refuse("a text whose characters " + std::string(name) + " knows here", in_quotes(text.bytes()), error_code::unsupported);
     const bool letter = is_lower || is_upper;
-    if (name == "isspace" ? !is_space(code) : name == "isalpha" ? !letter : name == "isalnum" ? !letter && !digit : !digit)
+    if (name == "isspace" ? !is_python_space(code) : name == "isalpha" ? !letter : name == "isalnum" ? !letter && !digit : !digit)
       return value(false);
     any = true;
   }

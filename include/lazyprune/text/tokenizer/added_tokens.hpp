@@ -116,8 +116,8 @@ class added_tokens {
  private:
   bool is_single(std::string_view text, text_range range) const {
     const std::string_view before = text.substr(0, range.begin), behind = text.substr(range.end);
-    return (before.empty() || !characters_->is_word(utf8_code(detail::last_character(before)))) &&
-           (behind.empty() || !characters_->is_word(utf8_code(detail::first_character(behind))));
+    return (before.empty() || !characters_->is_word(last_character(before).code)) &&
+           (behind.empty() || !characters_->is_word(first_character(behind).code));
   }
 
   std::vector<added_token> tokens_;

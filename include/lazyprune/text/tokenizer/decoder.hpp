@@ -16,6 +16,7 @@
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/files/json.hpp>
 #include <lazyprune/files/utf8.hpp>
+#include <lazyprune/text/byte_piece.hpp>
 #include <lazyprune/text/tokenizer/byte_alphabet.hpp>
 #include <lazyprune/text/tokenizer/normalizer.hpp>
 #include <lazyprune/text/tokenizer/pre_tokenizer.hpp>
@@ -48,18 +49,6 @@ struct decoder {
 };
 
 namespace detail {
-
-/// The value of "<0x1f>"; none for anything else.
-inline std::optional<char> byte_named(std::string_view piece) {
-  if (piece.size() != 6 || !piece.starts_with("<0x") || piece[5] != '>') return std::nullopt;
-  unsigned value = 0;
-  for (const char c : piece.substr(3, 2)) {
-    const bool digit = c >= '0' && c <= '9', letter = (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-    if (!digit && !letter) return std::nullopt;
-    value = value * 16 + static_cast<unsigned>(digit ? c - '0' : (c | 0x20) - 'a' + 10);
-  }
-  return static_cast<char>(value);
-}
 
 /// Moves from `held` to `out` what is certain: U+FFFD for what can never be UTF-8. What may yet become a character stays, but at the end.
 inline void release_utf8(std::string& held, std::string& out, bool at_end) {
@@ -158,8 +147,8 @@ class decoding {
     feed(at + 1, one.pattern.replaced(piece, one.content, most_), out);
   }
   void whole(const decoder::byte_fallback&, std::size_t at, std::string_view piece, std::string& out) {
-    if (const auto byte = detail::byte_named(piece)) {
-      states_[at].held += *byte;
+    if (const auto byte = byte_of_piece(piece, hex_letters::both)) {
+      states_[at].held += static_cast<char>(*byte);
       return;
     }
     flush_bytes(at, out);

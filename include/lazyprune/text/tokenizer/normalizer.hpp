@@ -29,23 +29,26 @@ struct overloaded : Functions... {
 template <class... Functions>
 overloaded(Functions...) -> overloaded<Functions...>;
 
-inline std::string_view first_character(std::string_view text) { return text.substr(0, utf8_length(text[0])); }
-inline std::string_view last_character(std::string_view text) {
-  std::size_t at = text.size() - 1;
-  while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xc0u) == 0x80u) --at;
-  return text.substr(at);
-}
-
-/// How much of a text's white space at its ends is none of its words.
+/// The bytes of white space at the start of a text.
 inline std::size_t leading_space(std::string_view text) {
   std::size_t size = 0;
-  while (size < text.size() && is_white_space(utf8_code(first_character(text.substr(size))))) size += utf8_length(text[size]);
+  while (size < text.size()) {
+    const auto [code, bytes] = first_character(text.substr(size));
+    if (!is_unicode_white_space(code)) break;
+    size += bytes;
+  }
   return size;
 }
+
+/// The bytes of white space at the end of a text.
 inline std::size_t trailing_space(std::string_view text) {
-  const std::size_t whole = text.size();
-  while (!text.empty() && is_white_space(utf8_code(last_character(text)))) text.remove_suffix(last_character(text).size());
-  return whole - text.size();
+  std::size_t size = 0;
+  while (size < text.size()) {
+    const auto [code, bytes] = last_character(text.substr(0, text.size() - size));
+    if (!is_unicode_white_space(code)) break;
+    size += bytes;
+  }
+  return size;
 }
 
 }  // namespace detail

@@ -139,7 +139,7 @@ class pre_tokenizer {
   }
 
   static void take(const whitespace& how, text_piece piece, std::vector<text_piece>& out) {
-    const auto kind_of = [&](char32_t code) { return is_white_space(code) ? 0 : how.characters->is_word(code) ? 1 : 2; };
+    const auto kind_of = [&](char32_t code) { return is_unicode_white_space(code) ? 0 : how.characters->is_word(code) ? 1 : 2; };
     int previous = 0;
     for (std::size_t at = 0; at < piece.text.size();) {
       const std::size_t size = utf8_length(piece.text[at]);
@@ -153,7 +153,7 @@ class pre_tokenizer {
   }
 
   static void take(const whitespace_split&, text_piece piece, std::vector<text_piece>& out) {
-    hand_on(piece, cuts_at(piece.text, is_white_space), delimiter::removed, out);
+    hand_on(piece, cuts_at(piece.text, is_unicode_white_space), delimiter::removed, out);
   }
 
   std::vector<step> steps_;

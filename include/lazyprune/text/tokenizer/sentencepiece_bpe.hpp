@@ -20,6 +20,7 @@
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/core/types.hpp>
 #include <lazyprune/files/utf8.hpp>
+#include <lazyprune/text/byte_piece.hpp>
 #include <lazyprune/text/sentencepiece_model.hpp>
 
 namespace lazyprune {
@@ -269,7 +270,7 @@ class sentencepiece_decoding {
     const sentencepiece& piece = tokens_->piece(id);
     std::string out;
     if (piece.type == piece_type::byte) {
-      held_ += static_cast<char>(*detail::byte_of_piece(piece.text));
+      held_ += static_cast<char>(*byte_of_piece(piece.text, hex_letters::upper));
       while (!held_.empty() && held_.size() >= utf8_length(held_[0])) release(out);
       return out;
     }

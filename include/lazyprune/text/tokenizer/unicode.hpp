@@ -59,11 +59,5 @@ class unicode {
   virtual std::string versions() const = 0;
 };
 
-/// The property White_Space, which has not changed since Unicode 6.3.
-constexpr bool is_white_space(char32_t code) {
-  return (code >= 9 && code <= 13) || code == ' ' || code == 0x85 || code == 0xa0 || code == 0x1680 || (code >= 0x2000 && code <= 0x200a) ||
-         code == 0x2028 || code == 0x2029 || code == 0x202f || code == 0x205f || code == 0x3000;
-}
-
 }  // namespace v0
 }  // namespace lazyprune

@@ -10,7 +10,6 @@
 
 namespace lazyprune {
 inline namespace v0 {
-namespace jinja {
 namespace detail {
 
 /// Each stride-th character from `first` to `last` becomes itself plus `add`.
@@ -113,15 +112,16 @@ constexpr std::uint32_t mapped(const case_range (&ranges)[N], std::uint32_t code
 
 }  // namespace detail
 
+/// The lower-case letter, or the character itself.
 constexpr std::uint32_t lower_case(std::uint32_t code) {
   if (code < 0x80) return code >= 'A' && code <= 'Z' ? code + 32 : code;
   return detail::mapped(detail::lower_ranges, code);
 }
+/// The upper-case letter, or the character itself.
 constexpr std::uint32_t upper_case(std::uint32_t code) {
   if (code < 0x80) return code >= 'a' && code <= 'z' ? code - 32 : code;
   return detail::mapped(detail::upper_ranges, code);
 }
 
-}  // namespace jinja
 }  // namespace v0
 }  // namespace lazyprune
