@@ -20,14 +20,14 @@ work=$build/pocket
 here=bench/pocket
 seed=2024 # not that of examples/pocket/prompts
 
-# sweep NAME PROMPTS FLAG...: into the folder $out
-sweep() {
-  limit=$2 out=$work/$1-$2
-  shift 2
+# ask COMMAND NAME PROMPTS FLAG...: a sweep or a search, into the folder $out
+ask() {
+  command=$1 limit=$3 out=$work/$2-$3
+  shift 3
   for file in "$work"/prompts/*.jsonl; do
     set -- "$@" -d "$file"
   done
-  "$build/examples/lazyprune" sweep -m examples/pocket/model --limit "$limit" ${THREADS:+-t "$THREADS"} --resume --out "$out" "$@" >"$work/table.md"
+  "$build/examples/lazyprune" "$command" -m examples/pocket/model --limit "$limit" ${THREADS:+-t "$THREADS"} --resume --out "$out" "$@" >"$work/table.md"
 }
 
 # shellcheck disable=SC2086
@@ -46,15 +46,15 @@ fi
 for table in ${TABLES:-main others search}; do
   case $table in
     main)
-      sweep main "${MAIN:-143}" --methods lazyllm,no_revival,dense_decode,static,static@2,random,compression --budgets 0.53,0.6,0.75 --sensitivity 20
+      ask sweep main "${MAIN:-143}" --methods lazyllm,no_revival,dense_decode,static,static@2,random,compression --budgets 0.53,0.6,0.75 --sensitivity 20
       cp "$out/sweep.csv" "$out/report.html" "$out/accuracy.svg" $here/
       ;;
     others)
-      sweep others "${OTHERS:-40}" --methods lazyllm,lazyllm@2+4,fastkv@2,fastkv@3,gemfilter@2,gemfilter@3,streaming,snapkv,h2o --budgets 0.53,0.6,0.75
+      ask sweep others "${OTHERS:-40}" --methods lazyllm,lazyllm@2+4,fastkv@2,fastkv@3,gemfilter@2,gemfilter@3,streaming,snapkv,h2o --budgets 0.53,0.6,0.75
       cp "$out/sweep.csv" $here/others.csv
       ;;
     search)
-      sweep search "${SEARCH:-40}" --search
+      ask search search "${SEARCH:-40}"
       cp "$out/search.csv" $here/
       cp "$work/table.md" $here/search.md
       cat $here/search.md

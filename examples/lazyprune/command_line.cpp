@@ -350,47 +350,8 @@ void add_question_flags(CLI::App& command, question_flags& flags) {
   command.add_flag("--strict", flags.strict, "End at the first bad line, which else is told and left out");
 }
 
-/// The flags of fidelity and of eval --fidelity.
-void add_text_flags(CLI::App& command, std::vector<std::string>& texts, std::optional<std::string>& prefix, const std::string& note,
-                    const std::string& group) {
-  command.add_option("-f,--file", texts, "A text" + note + "; -: stdin; may be several. What exceeds -c is left out")
-      ->type_name("FILE...")
-      ->group(group);
-  add_text(command, "--prefix", prefix, "Of a text, what is the prompt; -n tokens after it are compared (default: 0.5, and 128)")
-      ->type_name("SHARE|TOKENS")
-      ->group(group);
-}
-
-struct eval_arguments : eval_flags {
-  bool fidelity = false;              // texts in the place of data
-  std::vector<std::string> texts;     // files
-  std::optional<std::string> prefix;  // of a text, what is the prompt
-};
-
-int eval_or_fidelity(const eval_arguments& flags, const CLI::App& command, const policy_registry& policies) {
-  if (!flags.fidelity) {
-    if (!flags.texts.empty() || flags.prefix) throw error(flags.prefix ? "--prefix" : "--file", "", "--fidelity with it", "none");
-    check_flags(flags);
-    return eval(flags, policies);
-  }
-  for (const char* flag :
-       {"--data", "--predictions", "--task", "--method", "--chat", "--limit", "--max-length", "--out", "--resume", "--compare", "--strict"})
-    if (command.count(flag) > 0) throw error(flag, "", "a run without --fidelity, which takes texts and no tasks", "--fidelity");
-  const fidelity_flags asked{.model = flags.model,
-                             .backend = flags.backend,
-                             .policy = flags.policy,
-                             .texts = flags.texts,
-                             .prefix = flags.prefix,
-                             .predict = flags.questions.predict,
-                             .context = flags.questions.context,
-                             .asked = "--fidelity",
-                             .output = flags.output};
-  check_flags(asked);
-  return fidelity(asked, policies);
-}
-
 void add_eval(CLI::App& program, action& chosen, const policy_registry& policies) {
-  const auto flags = std::make_shared<eval_arguments>();
+  const auto flags = std::make_shared<eval_flags>();
   CLI::App& command =
       *program.add_subcommand("eval", "Answer a benchmark's questions, or take answers that exist, and score them by its own metrics");
   add_model_flags(command, flags->model);
@@ -403,14 +364,6 @@ void add_eval(CLI::App& program, action& chosen, const policy_registry& policies
   add_engine_flags(command, flags->backend);
   add_policy_flags(command, flags->policy, policies);
 
-  const std::string texts = "Texts without labels";
-  command
-      .add_flag("--fidelity", flags->fidelity,
-                "Compare the pruned model with the dense one on any texts: both read a prefix and are fed the tokens after it one by one "
-                "(agreement of the likeliest token, KL divergence, perplexity); greedy texts after it, too")
-      ->group(texts);
-  add_text_flags(command, flags->texts, flags->prefix, ", with --fidelity", texts);
-
   const std::string output = "Output";
   add_text(command, "--out", flags->predicted, "Write the predictions, in LongBench's form; until all are made, to FILE.jsonl.unfinished")
       ->type_name("FILE.jsonl")
@@ -419,8 +372,11 @@ void add_eval(CLI::App& program, action& chosen, const policy_registry& policies
   command.add_flag("--compare", flags->compare, "Measure the dense model's time to first token too")->group(output);
   add_output(command, flags->output)->group(output);
   CLI::Option* jobs = add_jobs(command, flags->jobs);
-  for (const char* flag : {"--compare", "--fidelity", "--predictions"}) jobs->excludes(command.get_option(flag));
-  choose(command, chosen, [flags, &command, &policies] { return eval_or_fidelity(*flags, command, policies); });
+  for (const char* flag : {"--compare", "--predictions"}) jobs->excludes(command.get_option(flag));
+  choose(command, chosen, [flags, &policies] {
+    check_flags(*flags);
+    return eval(*flags, policies);
+  });
 }
 
 /// What is kept by all that a sweep or a search compares.
@@ -429,24 +385,6 @@ void add_kept_flags(CLI::App& command, kept_tokens& kept) {
              "Never prune the first N tokens, whatever the method, nor compress them away; a method that keeps more by itself still does "
              "(default: 0)");
   add_number(command, "--keep-last", kept.last, number_range<std::size_t>{0}, "Likewise the last N tokens (default: 0)");
-}
-
-/// The flags of search and of sweep --search.
-void add_search_flags(CLI::App& command, search_flags& flags, const policy_registry& policies, const std::string& group) {
-  add_number(command, "--max-loss", flags.max_loss, number_range<double>{0, 100}, "Points of score that they may lose (default: 1)")
-      ->group(group);
-  command
-      .add_flag("--certain", flags.certain,
-                "Bound the far end of the loss's 95 % interval, not its mean: of few samples the luck of some then does not pay for the "
-                "losses of others. A loss that no sample shows is not seen")
-      ->group(group);
-  add_number(command, "--most-stages", flags.most_stages, number_range<std::size_t>{0},
-             "Stages of a schedule at most: the paper's has three; 0: any number (default)")
-      ->group(group);
-  add_number(command, "--tries", flags.tries, number_range<std::size_t>{1, 1000000}, "Schedules to try at most (default: 100)")
-      ->group(group);
-  add_jobs(command, flags.jobs)->group(group);
-  add_part_flags(command, flags.parts, policies, group);
 }
 
 /// `where`: what they stand beside.
@@ -482,31 +420,8 @@ void add_method_flags(CLI::App& command, method_flags& flags, const std::string&
               "Shares of the dense model's prefill rows that each method may compute (default: 0.6,0.75,0.9)");
 }
 
-struct sweep_arguments : sweep_flags {
-  bool search = false;  // in the place of methods at budgets
-  search_flags searched;
-};
-
-int sweep_or_search(const sweep_arguments& flags, const policy_registry& policies) {
-  if (!flags.search) {
-    check_flags(flags);
-    return sweep(flags, policies);
-  }
-  search_flags asked = flags.searched;
-  asked.model = flags.model;
-  asked.backend = flags.backend;
-  asked.questions = flags.questions;
-  asked.kept = flags.kept;
-  asked.directory = flags.directory;
-  asked.resume = flags.resume;
-  asked.minutes = flags.minutes;
-  asked.asked = "--search";
-  check_flags(asked, "sweep");
-  return search(asked, policies);
-}
-
 void add_sweep(CLI::App& program, action& chosen, const policy_registry& policies) {
-  const auto flags = std::make_shared<sweep_arguments>();
+  const auto flags = std::make_shared<sweep_flags>();
   CLI::App& command =
       *program.add_subcommand("sweep", "Methods at budgets on a benchmark's questions: scores and times in a table and a page");
   add_model_flags(command, flags->model);
@@ -522,26 +437,15 @@ void add_sweep(CLI::App& program, action& chosen, const policy_registry& policie
       command, "--sensitivity", flags->sensitivity, number_range<std::size_t>{0},
       "Also prune after single layers, to 0.9, 0.7, 0.5, 0.3 and 0.1 of the tokens, on the first N samples of each file (default: 0)");
   add_number(command, "--minutes", flags->minutes, number_range<double>{0},
-             "Begin no sample but the first after so long, or with --search no schedule but the dense model; the table is of the samples that "
-             "were answered, what a search found is scored on the others all the same, and --resume goes on; 0: no end (default)");
+             "Begin no sample but the first after so long; the table is of the samples that were answered, and --resume goes on; 0: no end "
+             "(default)");
   add_engine_flags(command, flags->backend);
 
-  const std::string search = "Search";
-  command
-      .add_flag(
-          "--search", flags->search,
-          "In the place of methods at budgets: find the stages with the fewest rows whose score is near the dense model's, on one half "
-          "of each task's samples, and score them on the other half")
-      ->group(search);
-  add_search_flags(command, flags->searched, policies, search);
-  for (const char* flag :
-       {"--max-loss", "--certain", "--most-stages", "--tries", "--jobs", "--scorer", "--selector", "--store", "--decode"})
-    command.get_option(flag)->needs("--search");
-  for (const char* flag : {"--methods", "--variant", "--budgets", "--seeds", "--timed", "--sensitivity"})
-    command.get_option(flag)->excludes("--search");
-
-  add_directory(command, flags->directory, flags->resume, "predictions.jsonl, sweep.csv and report.html, or search.jsonl and search.csv");
-  choose(command, chosen, [flags, &policies] { return sweep_or_search(*flags, policies); });
+  add_directory(command, flags->directory, flags->resume, "predictions.jsonl, sweep.csv and report.html");
+  choose(command, chosen, [flags, &policies] {
+    check_flags(*flags);
+    return sweep(*flags, policies);
+  });
 }
 
 void add_search(CLI::App& program, action& chosen, const policy_registry& policies) {
@@ -550,10 +454,19 @@ void add_search(CLI::App& program, action& chosen, const policy_registry& polici
   add_model_flags(command, flags->model);
   add_question_flags(command, flags->questions);
   add_kept_flags(command, flags->kept);
-  add_search_flags(command, *flags, policies, "Options");
-  add_number(command, "--minutes", flags->minutes, number_range<double>{0},
-             "Try no schedule but the dense model after so long; what was found is scored on the other samples all the same, and --resume goes "
-             "on; 0: no end (default)");
+  add_number(command, "--max-loss", flags->max_loss, number_range<double>{0, 100}, "Points of score that they may lose (default: 1)");
+  command.add_flag("--certain", flags->certain,
+                   "Bound the far end of the loss's 95 % interval, not its mean: of few samples the luck of some then does not pay for the "
+                   "losses of others. A loss that no sample shows is not seen");
+  add_number(command, "--most-stages", flags->most_stages, number_range<std::size_t>{0},
+             "Stages of a schedule at most: the paper's has three; 0: any number (default)");
+  add_number(command, "--tries", flags->tries, number_range<std::size_t>{1, 1000000}, "Schedules to try at most (default: 100)");
+  add_jobs(command, flags->jobs);
+  add_part_flags(command, flags->parts, policies, "Options");
+  add_number(
+      command, "--minutes", flags->minutes, number_range<double>{0},
+      "Try no schedule but the dense model after so long; what was found is scored on the other samples all the same, and --resume goes "
+      "on; 0: no end (default)");
   add_engine_flags(command, flags->backend);
   add_directory(command, flags->directory, flags->resume, "search.jsonl and search.csv");
   choose(command, chosen, [flags, &policies] {
@@ -567,7 +480,9 @@ void add_fidelity(CLI::App& program, action& chosen, const policy_registry& poli
   CLI::App& command = *program.add_subcommand(
       "fidelity", "Compare the pruned model, or methods at budgets, with the dense one on any texts, without labels");
   add_model_flags(command, flags->model);
-  add_text_flags(command, flags->texts, flags->prefix, "", "Options");
+  command.add_option("-f,--file", flags->texts, "A text; -: stdin; may be several. What exceeds -c is left out")->type_name("FILE...");
+  add_text(command, "--prefix", flags->prefix, "Of a text, what is the prompt; -n tokens after it are compared (default: 0.5, and 128)")
+      ->type_name("SHARE|TOKENS");
   add_number(
       command, "--places", flags->places, number_range<std::size_t>{0, 1000000},
       "Of each text take N places, spread evenly from its beginning to its end, as if they were texts, each with a prompt of --prefix "
@@ -631,6 +546,14 @@ std::string unknown_argument(const CLI::App& program) {
   return left.empty() ? "" : left.front();
 }
 
+/// Throws `error` for a flag that became a command of its own.
+void name_the_command(const CLI::App& program) {
+  for (const std::string& flag : program.remaining(true))
+    for (const std::string_view command : {"fidelity", "search"})
+      if (flag.starts_with("--") && std::string_view(flag).substr(2) == command)
+        throw error(flag, "", "the command `lazyprune " + std::string(command) + "`", "the flag");
+}
+
 }  // namespace
 
 action parse_command_line(int argc, char** argv, const policy_registry& policies) {
@@ -662,6 +585,7 @@ action parse_command_line(int argc, char** argv, const policy_registry& policies
     program.parse(argc, argv);
   } catch (const CLI::ParseError& problem) {
     if (problem.get_exit_code() == 0) return [shown = program.exit(problem)] { return shown; };  // help, version
+    name_the_command(program);
     const auto commands = program.get_subcommands();
     const std::string unknown = unknown_argument(program);
     if (commands.empty() && unknown.empty())

@@ -85,7 +85,7 @@ void check_flags(const eval_flags& flags) {
 }
 
 void check_flags(const fidelity_flags& flags) {
-  if (flags.texts.empty()) throw error(flags.asked, "", "texts, by -f FILE", "none");
+  if (flags.texts.empty()) throw error("fidelity", "", "texts, by -f FILE", "none");
   if (!flags.compares_methods()) return;
   policy_spec others = flags.policy;
   others.keep_first.reset();
@@ -97,8 +97,8 @@ void check_flags(const fidelity_flags& flags) {
 
 void check_flags(const sweep_flags& flags) { check_data_and_directory("sweep", flags.questions, flags.directory); }
 
-void check_flags(const search_flags& flags, std::string_view who) {
-  check_data_and_directory(who, flags.questions, flags.directory);
+void check_flags(const search_flags& flags) {
+  check_data_and_directory("search", flags.questions, flags.directory);
   if (flags.parts.decode == "only")
     throw error("--decode", "", "same or dense: a search counts the rows of the prompt, which is pruned", *flags.parts.decode);
 }

@@ -19,9 +19,7 @@ void check_flags(const tokenize_flags& flags);
 void check_flags(const eval_flags& flags);
 void check_flags(const fidelity_flags& flags);
 void check_flags(const sweep_flags& flags);
-
-/// `who`: the command as it was typed.
-void check_flags(const search_flags& flags, std::string_view who = "search");
+void check_flags(const search_flags& flags);
 
 }  // namespace program
 }  // namespace lazyprune

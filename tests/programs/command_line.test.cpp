@@ -78,6 +78,14 @@ TEST_CASE("commands and flags that do not exist") {
   CHECK(fault({"two\nlines"}) == "arguments: expected what `lazyprune run --help` shows, found two\\x0alines");
 }
 
+TEST_CASE("a flag that became a command names the command") {
+  const auto old = [](std::vector<std::string> arguments) { return complaint(lazyprune_program(arguments)); };
+  CHECK(old({"eval", "--fidelity", "-f", "text"}) == "--fidelity: expected the command `lazyprune fidelity`, found the flag");
+  CHECK(old({"eval", "-f", "text", "--fidelity"}) == "--fidelity: expected the command `lazyprune fidelity`, found the flag");
+  CHECK(old({"sweep", "--search", "-d", "data.jsonl", "--out", "folder", "--tries", "3"}) ==
+        "--search: expected the command `lazyprune search`, found the flag");
+}
+
 TEST_CASE("a prompt is given once") {
   CHECK(complaint(lazyprune_program({"run"})) == "prompt: expected one of -p, -f and --ids, found none");
   CHECK(fault({"--ids", "1"}) == "prompt: expected one of -p, -f and --ids, found several");

@@ -81,7 +81,7 @@ class comparison {
     }
     check(flags_.backend);
     const model_words words(model_);
-    const tokenizer& tokens = words.tokenizer_for(flags_.asked);
+    const tokenizer& tokens = words.tokenizer_for("fidelity");
     for (const std::string& file : flags_.texts) add_texts(file, tokens);
   }
 

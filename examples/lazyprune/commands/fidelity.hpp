@@ -31,7 +31,6 @@ struct fidelity_flags {
   std::size_t places = 0;             // of each text, compared as texts of their own; 0: its beginning alone
   std::size_t predict = 0;            // tokens after it; 0: 128
   std::size_t context = 0;            // 0: the model's
-  std::string asked = "fidelity";     // how the command is spelled
   table_format output = table_format::md;
 
   bool compares_methods() const { return !methods.names.empty() || !methods.variants.empty(); }

@@ -62,7 +62,7 @@ class searching {
       : flags_(flags), run_(flags.model, flags.backend, flags.questions, policies) {
     for (const eval_task* task : run_.questions().tasks()) {
       const std::vector<std::size_t> all = run_.questions().of_task(*task);
-      if (all.size() < 2) throw error(flags.asked, task->name, "at least 2 samples", "1");
+      if (all.size() < 2) throw error("search", task->name, "at least 2 samples", "1");
       const std::vector<bool> drawn = drawn_half(all.size());
       searched_.emplace_back();
       held_out_.emplace_back();

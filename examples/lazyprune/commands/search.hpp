@@ -23,13 +23,12 @@ struct search_flags {
   policy_spec parts;      // of all schedules' policy
   std::string directory;  // for the results
   bool resume = false;
-  std::size_t jobs = 1;          // samples at once
-  double max_loss = 1;           // points of score
-  bool certain = false;          // by the end of the loss's interval
-  std::size_t tries = 100;       // schedules at most
-  double minutes = 0;            // after which no schedule is begun; 0: no end
-  std::size_t most_stages = 0;   // of a schedule; 0: any number
-  std::string asked = "search";  // how the command is spelled
+  std::size_t jobs = 1;         // samples at once
+  double max_loss = 1;          // points of score
+  bool certain = false;         // by the end of the loss's interval
+  std::size_t tries = 100;      // schedules at most
+  double minutes = 0;           // after which no schedule is begun; 0: no end
+  std::size_t most_stages = 0;  // of a schedule; 0: any number
 };
 
 /// Returns the exit code.

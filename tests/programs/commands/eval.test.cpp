@@ -457,7 +457,7 @@ TEST_CASE("what makes no sense") {
         "eval: expected one of -d and --predictions, found both");
   CHECK(complaint(lazyprune_program({"eval", "-d", prompts("few_shot"), "--resume"})) ==
         "--resume: expected --out FILE.jsonl with it, found none");
-  for (const std::vector<std::string>& with : {std::vector<std::string>{"--compare"}, {"--fidelity"}, {"--predictions", "x"}}) {
+  for (const std::vector<std::string>& with : {std::vector<std::string>{"--compare"}, {"--predictions", "x"}}) {
     std::vector<std::string> arguments{"eval", "-j", "2"};
     arguments.insert(arguments.end(), with.begin(), with.end());
     CHECK(complaint(lazyprune_program(arguments)).ends_with(with[0] + " excludes --jobs"));

@@ -33,7 +33,7 @@ json json_of(std::vector<std::string> arguments, const std::string& input = {}) 
 }
 
 json fidelity(std::vector<std::string> arguments, const std::string& input = {}) {
-  arguments.insert(arguments.begin(), {"eval", "--fidelity"});
+  arguments.insert(arguments.begin(), "fidelity");
   return json_of(arguments, input);
 }
 
@@ -123,21 +123,8 @@ TEST_CASE("several texts, and all of them; what exceeds the context is left out"
   CHECK(list[2]["texts"] == 2);
   CHECK(list[2]["steps"] == 100);
   CHECK(list[2]["kl"].get<double>() == doctest::Approx((list[0]["kl"].get<double>() + list[1]["kl"].get<double>()) / 2).epsilon(1e-9));
-  CHECK(lazyprune_program({"eval", "--fidelity", "-f", files / "a", "-c", "100"}).out.starts_with("| text"));
-  CHECK(lazyprune_program({"eval", "--fidelity", "-f", files / "a", "-c", "100", "-o", "csv"}).out.starts_with("text,policy,"));
-}
-
-TEST_CASE("a command of its own, which eval --fidelity spells otherwise") {
-  const temporary_folder files;
-  write_file(files / "a", answered_prompt("profile").text);
-  const auto compared = [&](std::vector<std::string> arguments) {
-    arguments.insert(arguments.end(), {"-f", files / "a", "-c", "120", "-n", "8", "--prefix", "100", "--stages", "2:0.3"});
-    return numbers(json_of(arguments).at(0));
-  };
-  CHECK(compared({"fidelity"}) == compared({"eval", "--fidelity"}));
-  CHECK(complaint(lazyprune_program({"fidelity"})) == "fidelity: expected texts, by -f FILE, found none");
-  CHECK(complaint(lazyprune_program({"fidelity", "-f", files / "a", "-d", "x"})) ==
-        "arguments: expected what `lazyprune fidelity --help` shows, found -d");
+  CHECK(lazyprune_program({"fidelity", "-f", files / "a", "-c", "100"}).out.starts_with("| text"));
+  CHECK(lazyprune_program({"fidelity", "-f", files / "a", "-c", "100", "-o", "csv"}).out.starts_with("text,policy,"));
 }
 
 TEST_CASE("methods at budgets are each compared on every text") {
@@ -215,20 +202,18 @@ TEST_CASE("places of a text are texts of their own, each with its BOS") {
 TEST_CASE("what makes no sense") {
   const temporary_folder files;
   const auto fault = [](std::vector<std::string> arguments, const std::string& input = "the the the") {
-    arguments.insert(arguments.begin(), "eval");
+    arguments.insert(arguments.begin(), "fidelity");
     return complaint(lazyprune_program(arguments, input));
   };
-  CHECK(fault({"--fidelity"}) == "--fidelity: expected texts, by -f FILE, found none");
-  CHECK(fault({"-f", "-"}) == "--file: expected --fidelity with it, found none");
-  CHECK(fault({"--fidelity", "-f", "-", "-d", "x"}) ==
-        "--data: expected a run without --fidelity, which takes texts and no tasks, found --fidelity");
-  CHECK(fault({"--fidelity", "-f", "-", "--prefix", "1.5"}) ==
-        "--prefix: expected a share between 0 and 1 or a number of tokens, found 1.5");
-  CHECK(fault({"--fidelity", "-f", "-", "--prefix", "0"}) == "--prefix: expected a share between 0 and 1 or a number of tokens, found 0");
-  CHECK(fault({"--fidelity", "-f", "-", "--prefix", "99"}).starts_with("stdin: expected more tokens than the 99 of --prefix, found "));
-  CHECK(fault({"--fidelity", "-f", "-"}, "") == "stdin: expected at least 2 tokens, found 1");  // BOS
-  CHECK(fault({"--fidelity", "-f", files / "none"}).starts_with(files / "none"));
-  CHECK(fault({"--fidelity", "-f", "-", "-c", "99999"}).starts_with("--ctx-size: expected at most the model's "));
+  CHECK(fault({}) == "fidelity: expected texts, by -f FILE, found none");
+  CHECK(fault({"-f", "-", "-d", "x"}) == "arguments: expected what `lazyprune fidelity --help` shows, found -d");
+  CHECK(fault({"-f", "-", "--prefix", "1.5"}) == "--prefix: expected a share between 0 and 1 or a number of tokens, found 1.5");
+  CHECK(fault({"-f", "-", "--prefix", "0"}) == "--prefix: expected a share between 0 and 1 or a number of tokens, found 0");
+  CHECK(fault({"-f", "-", "--prefix", "99"}).starts_with("stdin: expected more tokens than the 99 of --prefix, found "));
+  CHECK(fault({"-f", "-"}, "") == "stdin: expected at least 2 tokens, found 1");  // BOS
+  CHECK(fault({"-f", files / "none"}).starts_with(files / "none"));
+  CHECK(fault({"-f", "-", "-c", "99999"}).starts_with("--ctx-size: expected at most the model's "));
+  CHECK(fault({"-f", "-", "-o", "xml"}) == "--output: expected md, json or csv, found xml");
   const auto methods = [](std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), {"fidelity", "-f", "-"});
     return complaint(lazyprune_program(arguments, "the the the"));
@@ -245,5 +230,4 @@ TEST_CASE("what makes no sense") {
   CHECK(methods({"--places", "2", "--prefix", "2", "-n", "2"}) == "stdin: expected at least 6 tokens for --places 2, found 4");
   CHECK(methods({"--places", "1", "--prefix", "4", "-n", "1", "-c", "3"})
             .starts_with("stdin: token 1: expected more tokens than the 4 of --prefix"));
-  CHECK(fault({"--fidelity", "-f", "-", "-o", "xml"}) == "--output: expected md, json or csv, found xml");
 }

@@ -27,8 +27,7 @@ TEST_CASE("the stages that answer as the dense model does, scored on samples tha
   const temporary_folder files;
   const auto run = [&](const std::string& out, std::vector<std::string> more = {}) {
     std::vector<std::string> arguments{
-        "sweep", "--search", "-d",       prompts("passage_retrieval"), "-d", prompts("few_shot"), "--limit", "5", "--tries",
-        "9",     "--out",    files / out};
+        "search", "-d", prompts("passage_retrieval"), "-d", prompts("few_shot"), "--limit", "5", "--tries", "9", "--out", files / out};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return lazyprune_program(arguments);
   };
@@ -75,8 +74,8 @@ TEST_CASE("the stages that answer as the dense model does, scored on samples tha
 
   // What was ended by fewer tries goes on: nothing is lost, nothing made twice, and the result is that of one search.
   const auto more_tries = [&](const std::string& tries) {
-    return lazyprune_program({"sweep", "--search", "-d", prompts("passage_retrieval"), "-d", prompts("few_shot"), "--limit", "5", "--tries",
-                              tries, "--out", files / "few", "--resume"});
+    return lazyprune_program({"search", "-d", prompts("passage_retrieval"), "-d", prompts("few_shot"), "--limit", "5", "--tries", tries,
+                              "--out", files / "few", "--resume"});
   };
   const program_result few = more_tries("3");
   REQUIRE_MESSAGE(few.code == 0, few.err);
@@ -111,7 +110,7 @@ TEST_CASE("each task weighs the same, whatever its samples") {
   for (const char* input : {"1", "2"})  // of which no answer is right
     data += R"({"dataset": "pocket_few_shot", "context": "word : red label : groupa .", "answers": ["-"], "input": ")" +
             std::string(input) + "\"}\n";
-  const program_result result = lazyprune_program({"sweep", "--search", "-d", "-", "--tries", "1", "--out", files.path()}, data);
+  const program_result result = lazyprune_program({"search", "-d", "-", "--tries", "1", "--out", files.path()}, data);
   REQUIRE_MESSAGE(result.code == 0, result.err);
   CHECK(lines_of(file_text(files / "search.csv"))[1] ==
         "\"\",1,50,1,1,50,0");  // three of three and none of one; two of two and none of one
@@ -120,18 +119,12 @@ TEST_CASE("each task weighs the same, whatever its samples") {
                            "ended by --tries: more of them, with --resume, may find better stages\n"));
 }
 
-TEST_CASE("a command of its own, which sweep --search spells otherwise") {
+TEST_CASE("a search of prompts that do not fit says so, and so does one of too few samples") {
   const temporary_folder files;
-  const auto run = [&](std::vector<std::string> command, const std::string& out) {
-    command.insert(command.end(), {"-d", prompts("few_shot"), "--limit", "2", "--max-length", "200", "--tries", "3", "--out", files / out});
-    const program_result result = lazyprune_program(command);
-    REQUIRE_MESSAGE(result.code == 0, result.err);
-    CHECK(result.err == "2 of 2 prompts did not fit: their middle was left out\n");
-    return result.out;
-  };
-  CHECK(run({"search"}, "a") == run({"sweep", "--search"}, "b"));
-  CHECK(file_text(files / "a/search.csv") == file_text(files / "b/search.csv"));
-  CHECK(complaint(lazyprune_program({"search", "-d", prompts("few_shot")})) == "search: expected --out DIR, found none");
+  const program_result result =
+      lazyprune_program({"search", "-d", prompts("few_shot"), "--limit", "2", "--max-length", "200", "--tries", "3", "--out", files / "a"});
+  REQUIRE_MESSAGE(result.code == 0, result.err);
+  CHECK(result.err == "2 of 2 prompts did not fit: their middle was left out\n");
   CHECK(complaint(lazyprune_program({"search", "-d", prompts("few_shot"), "--out", files / "c", "--limit", "1"})) ==
         "search: pocket_few_shot: expected at least 2 samples, found 1");
 }
@@ -151,8 +144,8 @@ TEST_CASE("the parts of the policy beside its stages are in the flags that it pr
     CAPTURE(printed);
     const temporary_folder files;
     const auto run = [&](flags more, bool resumed) {
-      flags arguments{"search", "-d",         prompts("few_shot"), "--limit", "2",          "--max-length", "200", "--tries",
-                      "3",      "--max-loss", "100",               "--out",   files / "out"};
+      flags arguments{"search",  "-d", prompts("few_shot"), "--limit", "2",     "--max-length", "200",
+                      "--tries", "3",  "--max-loss",        "100",     "--out", files / "out"};
       arguments.insert(arguments.end(), more.begin(), more.end());
       if (resumed) arguments.emplace_back("--resume");
       return lazyprune_program(arguments);
@@ -191,35 +184,27 @@ TEST_CASE("by the end of the loss's interval no schedule holds that loses one sa
 TEST_CASE("what cannot be searched") {
   const temporary_folder files;
   const auto fault = [&](std::vector<std::string> more) {
-    more.insert(more.begin(), {"sweep", "--search", "-d", prompts("few_shot")});
+    more.insert(more.begin(), {"search", "-d", prompts("few_shot")});
     return complaint(lazyprune_program(more));
   };
-  CHECK(fault({}) == "sweep: expected --out DIR, found none");
-  CHECK(fault({"--out", files.path(), "--limit", "1"}) == "--search: pocket_few_shot: expected at least 2 samples, found 1");
-  for (const auto& [flag, value] : {std::pair{"--methods", "lazyllm"},
-                                    {"--variant", "x=--store none"},
-                                    {"--budgets", "0.5"},
-                                    {"--seeds", "2"},
-                                    {"--sensitivity", "3"}}) {
-    const std::string said = fault({"--out", files.path(), flag, value});
-    INFO(said);
-    CHECK(said.starts_with("arguments: "));
-    CHECK(said.find(std::string(flag)) != said.npos);
-    CHECK(said.find("excludes") != said.npos);
-    CHECK(said.find("--search") != said.npos);
+  CHECK(fault({}) == "search: expected --out DIR, found none");
+  for (const auto& [flag, value] :
+       {std::pair{"--methods", "lazyllm"}, {"--variant", "x=--store none"}, {"--budgets", "0.5"}, {"--seeds", "2"}, {"--sensitivity", "3"}})
+    CHECK(fault({"--out", files.path(), flag, value}) ==
+          "arguments: expected what `lazyprune search --help` shows, found " + std::string(flag));
+  for (const std::vector<std::string>& flag : std::vector<std::vector<std::string>>{{"--max-loss", "2"},
+                                                                                    {"--tries", "3"},
+                                                                                    {"--jobs", "2"},
+                                                                                    {"--most-stages", "2"},
+                                                                                    {"--scorer", "recency"},
+                                                                                    {"--selector", "top_k"},
+                                                                                    {"--store", "none"},
+                                                                                    {"--decode", "dense"},
+                                                                                    {"--certain"}}) {
+    std::vector<std::string> sweep{"sweep", "-d", prompts("few_shot"), "--out", files.path()};
+    sweep.insert(sweep.end(), flag.begin(), flag.end());
+    CHECK(complaint(lazyprune_program(sweep)) == "arguments: expected what `lazyprune sweep --help` shows, found " + flag.front());
   }
-  for (const auto& [flag, value] : {std::pair{"--max-loss", "2"},
-                                    {"--tries", "3"},
-                                    {"--jobs", "2"},
-                                    {"--most-stages", "2"},
-                                    {"--scorer", "recency"},
-                                    {"--selector", "top_k"},
-                                    {"--store", "none"},
-                                    {"--decode", "dense"}})
-    CHECK(complaint(lazyprune_program({"sweep", "-d", prompts("few_shot"), "--out", files.path(), flag, value})) ==
-          "arguments: expected what `lazyprune sweep --help` shows, found " + std::string(flag) + " requires --search");
-  CHECK(complaint(lazyprune_program({"sweep", "-d", prompts("few_shot"), "--out", files.path(), "--certain"})) ==
-        "arguments: expected what `lazyprune sweep --help` shows, found --certain requires --search");
   CHECK(fault({"--out", files / "parts", "--decode", "only"}) ==
         "--decode: expected same or dense: a search counts the rows of the prompt, which is pruned, found only");
   CHECK(fault({"--out", files / "parts", "--selector", "nonsense"}).starts_with("--selector: expected "));
