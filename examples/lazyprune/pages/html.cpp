@@ -4,10 +4,29 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "pages/page_style.hpp"
+
 #include <lazyprune/files/utf8.hpp>
 
 namespace lazyprune {
 namespace program {
+namespace {
+
+constexpr std::string_view page_frame = R"html(<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'@{scripts}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>@{title}</title>
+<style>@{style}</style>
+</head>
+<body>
+@{body}</body>
+</html>
+)html";
+
+}  // namespace
 
 std::string html_text(std::string_view text) {
   std::string out;
@@ -51,6 +70,13 @@ std::string facts_list(const std::vector<std::pair<std::string, std::string>>& f
   for (const auto& [label, value] : facts)
     if (!value.empty()) html += "<div><dt>" + html_text(label) + "</dt><dd>" + html_text(value) + "</dd></div>\n";
   return html;
+}
+
+std::string html_page(std::string_view title, std::string_view style, std::string_view body, page_scripts scripts) {
+  return fill_in(page_frame, {{"scripts", scripts == page_scripts::none ? "" : "; script-src 'unsafe-inline'"},
+                              {"title", title},
+                              {"style", std::string(page_style).append(style)},
+                              {"body", body}});
 }
 
 }  // namespace program

@@ -2,6 +2,7 @@
 // What the HTML pages are put together with: escaped text, layouts with places to fill.
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -20,6 +21,12 @@ std::string fill_in(std::string_view layout, std::initializer_list<std::pair<std
 
 /// Labels and values for a <dl class="facts">; those without a value are left out.
 std::string facts_list(const std::vector<std::pair<std::string, std::string>>& facts);
+
+/// Which scripts a page's browser may run.
+enum class page_scripts : std::uint8_t { none, inline_ones };
+
+/// A whole page. `title` and `body` are HTML; `style` follows the one that all pages have.
+std::string html_page(std::string_view title, std::string_view style, std::string_view body, page_scripts scripts = page_scripts::none);
 
 }  // namespace program
 }  // namespace lazyprune

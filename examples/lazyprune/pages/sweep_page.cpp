@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "pages/html.hpp"
-#include "pages/page_style.hpp"
 #include "pages/sweep_figures.hpp"
 #include "pages/sweep_page_template.hpp"
 #include "pages/sweep_tables.hpp"
@@ -38,23 +37,24 @@ std::string sweep_page(const sweep_table& table) {
   std::string budgets;
   for (const double budget : view.budgets) budgets += (budgets.empty() ? "" : ", ") + text_of_number(budget);
 
-  return fill_in(sweep_page_layout, {{"title", html_text("Token pruning on " + table.model + ": accuracy and speed")},
-                                     {"style", std::string(page_style).append(sweep_page_style)},
-                                     {"facts", facts_list({{"model", table.model},
-                                                           {"layers", std::to_string(table.layers)},
-                                                           {"tasks", std::to_string(view.tasks.size())},
-                                                           {"methods", std::to_string(view.methods.size())},
-                                                           {"budgets", budgets},
-                                                           {"times", timed_text(view)}})},
-                                     {"tasks", task_table(view)},
-                                     {"methods", method_list(view)},
-                                     {"table1", group_table(view, score_quantity, speedup_quantity, true)},
-                                     {"table2", group_table(view, computed_quantity, overall_quantity, false)},
-                                     {"figure5", accuracy_figure(view)},
-                                     {"figure6", sensitivity_figure(view)},
-                                     {"figure7", usage_figure(view)},
-                                     {"settings", setting_table(view)},
-                                     {"results", result_table(view)}});
+  const std::string title = html_text("Token pruning on " + table.model + ": accuracy and speed");
+  const std::string body = fill_in(sweep_page_body, {{"title", title},
+                                                     {"facts", facts_list({{"model", table.model},
+                                                                           {"layers", std::to_string(table.layers)},
+                                                                           {"tasks", std::to_string(view.tasks.size())},
+                                                                           {"methods", std::to_string(view.methods.size())},
+                                                                           {"budgets", budgets},
+                                                                           {"times", timed_text(view)}})},
+                                                     {"tasks", task_table(view)},
+                                                     {"methods", method_list(view)},
+                                                     {"table1", group_table(view, score_quantity, speedup_quantity, true)},
+                                                     {"table2", group_table(view, computed_quantity, overall_quantity, false)},
+                                                     {"figure5", accuracy_figure(view)},
+                                                     {"figure6", sensitivity_figure(view)},
+                                                     {"figure7", usage_figure(view)},
+                                                     {"settings", setting_table(view)},
+                                                     {"results", result_table(view)}});
+  return html_page(title, sweep_page_style, body);
 }
 
 std::string sweep_figure(const sweep_table& table) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The fixed parts of a sweep's page (pages/sweep_page.hpp): layout and style. "@{name}" marks where a value goes.
+// The fixed parts of a sweep's page (pages/sweep_page.hpp): its body and style. "@{name}" marks where a value goes.
 #pragma once
 
 #include <string_view>
@@ -7,17 +7,7 @@
 namespace lazyprune {
 namespace program {
 
-inline constexpr std::string_view sweep_page_layout = R"html(<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>@{title}</title>
-<style>@{style}</style>
-</head>
-<body>
-<header>
+inline constexpr std::string_view sweep_page_body = R"html(<header>
 <h1>@{title}</h1>
 <p>LazyLLM (<a href="https://arxiv.org/abs/2407.14057">arXiv 2407.14057</a>) computes, at each layer, only the prompt tokens that matter for
 the next token, and claims the dense model's accuracy at less time to the first token (TTFT). This page redraws the paper's Tables 1 and 2
@@ -84,8 +74,6 @@ first, dense pass over the prompt, which its speedup includes.</p>
 <h2>The settings</h2>
 <p>What makes each of them: flags of <code>lazyprune run</code>, where there are such.</p>
 @{settings}</section>
-</body>
-</html>
 )html";
 
 inline constexpr std::string_view sweep_page_style = R"css(

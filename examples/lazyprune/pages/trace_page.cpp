@@ -8,7 +8,6 @@
 #include <string_view>
 
 #include "pages/html.hpp"
-#include "pages/page_style.hpp"
 #include "pages/trace_page_template.hpp"
 #include "tables/number_text.hpp"
 
@@ -179,19 +178,20 @@ std::string trace_page(const trace_document& document) {
   share_label += "; by the end:";
   for (const std::size_t count : rows.all) share_label += ' ' + percent(count, prompt);
 
-  return fill_in(trace_page_layout,
-                 {{"title", html_text(document.title.empty() ? "A trace of lazyprune" : document.title)},
-                  {"style", std::string(page_style).append(trace_page_style)},
-                  {"facts", facts_list(facts)},
-                  {"share_label", share_label},
-                  {"share_bars", share_bars(rows, prompt)},
-                  {"last_layer", std::to_string(layers - 1)},
-                  {"answer", document.answer.empty() ? ""
-                                                     : "<section class=\"answer\"><h2>Answer</h2><blockquote dir=\"auto\">" +
-                                                           html_text(document.answer) + "</blockquote></section>\n"},
-                  {"table", trace_table(document, next_texts)},
-                  {"data", trace_data(document, next_texts)},
-                  {"script", trace_page_script}});
+  const std::string title = html_text(document.title.empty() ? "A trace of lazyprune" : document.title);
+  const std::string body =
+      fill_in(trace_page_body, {{"title", title},
+                                {"facts", facts_list(facts)},
+                                {"share_label", share_label},
+                                {"share_bars", share_bars(rows, prompt)},
+                                {"last_layer", std::to_string(layers - 1)},
+                                {"answer", document.answer.empty() ? ""
+                                                                   : "<section class=\"answer\"><h2>Answer</h2><blockquote dir=\"auto\">" +
+                                                                         html_text(document.answer) + "</blockquote></section>\n"},
+                                {"table", trace_table(document, next_texts)},
+                                {"data", trace_data(document, next_texts)},
+                                {"script", trace_page_script}});
+  return html_page(title, trace_page_style, body, page_scripts::inline_ones);
 }
 
 }  // namespace program

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The fixed parts of the trace page (pages/trace_page.hpp): layout, style, script. "@{name}" marks where a value goes.
+// The fixed parts of the trace page (pages/trace_page.hpp): its body, style and script. "@{name}" marks where a value goes.
 // Marks in the cells say what the colours say.
 #pragma once
 
@@ -8,17 +8,7 @@
 namespace lazyprune {
 namespace program {
 
-inline constexpr std::string_view trace_page_layout = R"html(<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>@{title}</title>
-<style>@{style}</style>
-</head>
-<body>
-<header>
+inline constexpr std::string_view trace_page_body = R"html(<header>
 <h1>@{title}</h1>
 <dl class="facts">
 @{facts}</dl>
@@ -67,8 +57,6 @@ point to look closer, click to hold</small></h2>
 <div id="tip" hidden></div>
 <script type="application/json" id="trace">@{data}</script>
 <script>@{script}</script>
-</body>
-</html>
 )html";
 
 inline constexpr std::string_view trace_page_style = R"css(
