@@ -29,7 +29,7 @@ WITHOUT_TEST = """
 
 PROGRAM_WITHOUT_TEST = """
     flag_checks
-    commands/flags commands/outcome commands/text_run engine/cpu_engine engine/engine engine/loaded_engine engine/reference_engine
+    commands/flags commands/outcome commands/text_run engine/backend_engines engine/engine engine/loaded_engine
     models/loading models/loading_definition models/sessions traces/replay words/model_words terminal/interrupts terminal/typed_lines
     pages/html pages/page_style pages/sweep_figures pages/sweep_page_template pages/sweep_tables pages/sweep_view
     pages/trace_page_template

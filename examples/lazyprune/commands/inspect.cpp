@@ -113,8 +113,8 @@ json tokenizer_json(const model_words& words, const opened_model& model) {
 
 /// The chat template's text, and, where it cannot be used, why.
 void add_chat_template(json& all, const model_words& words) {
-  const found_part<model_chat> chat([&] { return words.find_chat(); });
-  all["chat_template"] = !chat.fault() && chat.get() ? json(chat.get()->format.source()) : json(nullptr);
+  const found_part<chat_words> chat([&] { return words.find_chat(); });
+  all["chat_template"] = !chat.fault() && chat.get() ? json(chat.get()->source()) : json(nullptr);
   if (chat.fault()) all["chat_template_not_usable"] = chat.fault()->what();
 }
 

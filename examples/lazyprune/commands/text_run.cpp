@@ -54,7 +54,7 @@ text_run::text_run(const run_flags& flags, const policy_registry& policies)
   if (!flags_.stops.empty()) words_.tokenizer_for("--stop");
   if (flags_.chat) {
     chat_ = words_.chat_for("--chat");
-    turn_end_ = turn_end_of(*chat_, words_.tokenizer_for("--chat"));
+    turn_end_ = chat_->turn_end(words_.tokenizer_for("--chat"));
   }
   if (flags_.speculate > 0 && new_session(pruned_).chunk_layers(phase::decode) < model_.layers())
     throw error("--speculate", "", "--decode dense, and a scorer with nothing to remember: drafts are read as the dense model reads them",

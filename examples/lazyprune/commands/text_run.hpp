@@ -51,7 +51,7 @@ class text_run {
   std::vector<token_id> encode(const std::string& text) const;
 
   /// The chat in the words of the model's template, which --chat needs. Throws `error` where the template refuses it.
-  rendered_chat rendered(const chat_request& chat) const { return render(*chat_, chat); }
+  rendered_chat rendered(const chat_request& chat) const { return chat_->render(chat); }
   /// The ids of a chat: user text cannot become a special token, and none is added.
   std::vector<token_id> encode(const rendered_chat& chat) const { return tokens_->encode(chat.runs()); }
 
@@ -87,7 +87,7 @@ class text_run {
   named_policy pruned_, dense_;
   model_words words_;
   const tokenizer* tokens_ = nullptr;
-  std::optional<model_chat> chat_;  // with --chat
+  std::optional<chat_words> chat_;  // with --chat
   std::optional<token_id> turn_end_;
   std::size_t context_ = 0;
   std::unique_ptr<lazyprune::program::engine> engine_;  // none before `load`

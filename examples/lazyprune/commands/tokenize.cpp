@@ -60,7 +60,7 @@ class tokenizing {
   /// A template alone has no ids.
   json of_chat(const chat_request& request) {
     if (!chat_) chat_.emplace([&] { return std::optional(words_.chat_for("messages")); });
-    const rendered_chat chat = render(*chat_->get(), request);
+    const rendered_chat chat = chat_->get()->render(request);
     json result = json::object();
     if (words_.tokens().fault() || words_.tokens().get()) result = described(words_.tokenizer_for("tokenize").encode(chat.runs()));
     result["rendered"] = chat.text();
@@ -136,7 +136,7 @@ class tokenizing {
 
   const tokenize_flags& flags_;
   model_words words_;
-  std::optional<found_part<model_chat>> chat_;  // none until it is asked for
+  std::optional<found_part<chat_words>> chat_;  // none until it is asked for
 };
 
 }  // namespace

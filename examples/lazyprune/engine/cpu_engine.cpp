@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "engine/cpu_engine.hpp"
+#include "engine/backend_engines.hpp"
 
 #include <lazyprune/backend/cpu.hpp>
 

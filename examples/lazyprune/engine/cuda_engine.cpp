@@ -3,6 +3,7 @@
 
 #include <lazyprune/backend/cuda.hpp>
 
+#include "engine/backend_engines.hpp"
 #include "engine/cuda_peaks.hpp"
 #include "engine/loaded_engine.hpp"
 #include "models/loading_definition.hpp"

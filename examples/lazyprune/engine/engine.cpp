@@ -8,9 +8,8 @@
 
 #include <lazyprune/backend/cpu/isa.hpp>
 
-#include "engine/cpu_engine.hpp"
+#include "engine/backend_engines.hpp"
 #include "engine/cuda_engine.hpp"
-#include "engine/reference_engine.hpp"
 #include "models/loading.hpp"
 #include "models/model_choice.hpp"
 #include "tables/number_text.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "engine/reference_engine.hpp"
+#include "engine/backend_engines.hpp"
 
 #include <lazyprune/backend/reference.hpp>
 

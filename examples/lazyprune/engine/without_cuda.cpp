@@ -3,6 +3,8 @@
 
 #include <stdexcept>
 
+#include "engine/backend_engines.hpp"
+
 namespace lazyprune {
 namespace program {
 namespace {

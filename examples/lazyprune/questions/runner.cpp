@@ -93,7 +93,7 @@ runner::runner(const model_flags& model, const backend_flags& backend, const que
   check(backend_);
   if (flags_.chat == own_template) {
     template_ = words_.chat_for("--chat");
-    turn_end_ = turn_end_of(*template_, tokenizer_);
+    turn_end_ = template_->turn_end(tokenizer_);
   }
   if (flags_.max_length == 1) throw error("--max-length", "", "at least 2", "1");
   for (const question& asked : questions_) {
@@ -145,7 +145,7 @@ runner::shared_prompt runner::prompt_of(std::size_t place) const {
 
 std::vector<token_id> runner::encoded(const eval_task& task, std::string_view text, std::string_view answer_prefix) const {
   if (!template_ || !task.chat) return tokenizer_.encode(in_chat(chat_, task, text, answer_prefix));
-  const rendered_chat chat = render(*template_, asked_once(text));
+  const rendered_chat chat = template_->render(asked_once(text));
   std::vector<lazyprune::text_run> runs = chat.runs();
   if (!answer_prefix.empty()) runs.push_back({in_answer(chat, answer_prefix)});
   return tokenizer_.encode(runs);
@@ -156,7 +156,7 @@ token_range runner::context_in(const question& asked, std::span<const token_id> 
   prompt_parts parts = prompt_parts_of(*asked.task, asked.sample);
   parts.after.resize(parts.after.size() - answer_prefix.size());
   if (template_ && asked.task->chat) {
-    const rendered_chat chat = render(*template_, asked_once(question_of(*asked.task, asked.sample)));
+    const rendered_chat chat = template_->render(asked_once(question_of(*asked.task, asked.sample)));
     const std::vector<lazyprune::text_run> runs = chat.runs();
     const auto is_own = [](const lazyprune::text_run& run) { return run.trusted; };
     const auto first = std::ranges::find_if_not(runs, is_own);

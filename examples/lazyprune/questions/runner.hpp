@@ -121,7 +121,7 @@ class runner {
   opened_model model_;
   model_words words_;
   const tokenizer& tokenizer_;
-  std::optional<model_chat> template_;  // with --chat template
+  std::optional<chat_words> template_;  // with --chat template
   std::optional<token_id> turn_end_;    // of the template
   std::size_t context_;
   std::unique_ptr<engine> engine_;

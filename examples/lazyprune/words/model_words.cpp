@@ -13,6 +13,7 @@
 #include <lazyprune/files/gguf.hpp>
 #include <lazyprune/files/model_folder.hpp>
 #include <lazyprune/files/read_to_end.hpp>
+#include <lazyprune/text/model_chat.hpp>
 #include <lazyprune/text/model_tokenizer.hpp>
 #ifdef LAZYPRUNE_HAVE_UNICODE
 #include <lazyprune/text/unicode/installed.hpp>
@@ -81,23 +82,28 @@ const tokenizer& model_words::tokenizer_for(std::string_view who) const {
   throw error(who, "", "a model with a tokenizer", "no tokenizer in " + from_->path.string());
 }
 
-std::optional<model_chat> model_words::find_chat() const {
+std::optional<chat_words> model_words::find_chat() const {
   auto chat = from_->chat();
-  if (chat && !tokens_.fault() && tokens_.get()) add_own_texts(*chat, *tokens_.get());
-  return chat;
+  if (!chat) return std::nullopt;
+  if (!tokens_.fault() && tokens_.get()) add_own_texts(*chat, *tokens_.get());
+  return chat_words(std::move(*chat));
 }
 
-model_chat model_words::chat_for(std::string_view who) const {
+chat_words model_words::chat_for(std::string_view who) const {
   if (auto chat = find_chat()) return std::move(*chat);
   throw error(who, "", "a model with a chat template", "no chat template in " + from_->path.string());
 }
 
-rendered_chat render(const model_chat& chat, const chat_request& request) {
-  return chat.render(request, [] { return jinja::template_time(std::getenv("SOURCE_DATE_EPOCH")); });
+chat_words::chat_words(model_chat chat) : chat_(std::make_shared<const model_chat>(std::move(chat))) {}
+
+const std::string& chat_words::source() const { return chat_->format.source(); }
+
+rendered_chat chat_words::render(const chat_request& request) const {
+  return chat_->render(request, [] { return jinja::template_time(std::getenv("SOURCE_DATE_EPOCH")); });
 }
 
-std::optional<token_id> turn_end_of(const model_chat& chat, const tokenizer& tokens) {
-  for (const auto& [name, text] : chat.own_texts) {
+std::optional<token_id> chat_words::turn_end(const tokenizer& tokens) const {
+  for (const auto& [name, text] : chat_->own_texts) {
     if (name != "eos_token") continue;
     const text_run own{text, true};
     const std::vector<token_id> ids = tokens.encode(std::span(&own, 1));

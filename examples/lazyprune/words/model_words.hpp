@@ -11,10 +11,14 @@
 
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/core/types.hpp>
-#include <lazyprune/text/model_chat.hpp>
+#include <lazyprune/text/chat_template.hpp>
 #include <lazyprune/text/tokenizer.hpp>
 
 namespace lazyprune {
+inline namespace v0 {
+struct model_chat;
+}  // namespace v0
+
 namespace program {
 
 /// What was found, or why it cannot be used, which matters only to those who need it.
@@ -44,6 +48,23 @@ class found_part {
   std::optional<error> fault_;
 };
 
+/// A model's chat template, with the texts that it counts as its own.
+class chat_words {
+ public:
+  explicit chat_words(model_chat chat);
+
+  const std::string& source() const;
+
+  /// The chat's text. The clock is SOURCE_DATE_EPOCH's where it is set. Throws `error` as chat_template::render does.
+  rendered_chat render(const chat_request& request) const;
+
+  /// The id of the template's eos_token, which ends a turn though some configs do not list it; none where it is not one token.
+  std::optional<token_id> turn_end(const tokenizer& tokens) const;
+
+ private:
+  std::shared_ptr<const model_chat> chat_;
+};
+
 class model_words {
  public:
   /// Reads the tokenizer of a model that is open.
@@ -57,9 +78,9 @@ class model_words {
   const tokenizer& tokenizer_for(std::string_view who) const;
 
   /// Reads the template; none where there is none. Throws `error` where it cannot be used.
-  std::optional<model_chat> find_chat() const;
+  std::optional<chat_words> find_chat() const;
   /// Reads the template. Throws `error` where there is none, which `who` expected, or where it cannot be used.
-  model_chat chat_for(std::string_view who) const;
+  chat_words chat_for(std::string_view who) const;
 
  private:
   struct source;
@@ -68,12 +89,6 @@ class model_words {
   std::shared_ptr<const source> from_;
   found_part<tokenizer> tokens_;
 };
-
-/// The chat's text. The clock is SOURCE_DATE_EPOCH's where it is set. Throws `error` as chat_template::render does.
-rendered_chat render(const model_chat& chat, const chat_request& request);
-
-/// The id of the template's eos_token, which ends a turn though some configs do not list it; none where it is not one token.
-std::optional<token_id> turn_end_of(const model_chat& chat, const tokenizer& tokens);
 
 /// A chat in a file: a list of messages, which an answer follows; or an object with messages and variables (chat_request::parse). Throws
 /// `error` where it is neither.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The engine in plain loops: what the others are held against.
+// The engine of each backend. Each is compiled by itself: cpu_engine.cpp, reference_engine.cpp, and cuda_engine.cpp or without_cuda.cpp.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,10 @@ namespace program {
 
 struct weights_source;
 
-/// Computes in float or in double.
+std::unique_ptr<engine> load_cpu_engine(const execution& how, const load_options& options, const weights_source& from);
+std::unique_ptr<engine> load_cuda_engine(const execution& how, const load_options& options, const weights_source& from);
+
+/// The reference backend, in float or in double.
 std::unique_ptr<engine> load_float_engine(const execution& how, const load_options& options, const weights_source& from);
 std::unique_ptr<engine> load_double_engine(const execution& how, const load_options& options, const weights_source& from);
 

@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""What each folder of the program may include, and so what an edit makes the compiler read again: a tokenizer no kernel, a kernel no
+tokenizer, a command neither a transformer nor a reader of weights.
+
+units.py [ROOT]: exits with 1 and names the includes that lead there where a folder includes what it must not."""
+import re
+import sys
+from pathlib import Path
+
+TRANSFORMER = ("model/transformer.hpp", "model/generator.hpp")
+KERNELS = ("backend/cpu.hpp", "backend/cpu/", "backend/reference.hpp", "backend/cuda")
+WEIGHTS = ("files/checkpoint", "files/ggml_", "files/safetensors.hpp")
+WORDS = ("text/",)
+
+FORBIDDEN = {
+    "engine": WORDS + ("files/checkpoint",),
+    "models": WORDS + TRANSFORMER,
+    "traces": WORDS + ("backend/cpu",),
+    "words": TRANSFORMER + KERNELS,
+    "commands": TRANSFORMER + KERNELS + WEIGHTS,
+    "questions": TRANSFORMER + KERNELS + WEIGHTS,
+    "pages": TRANSFORMER + KERNELS + WEIGHTS + WORDS,
+    "tables": TRANSFORMER + KERNELS + WEIGHTS + WORDS,
+    "terminal": TRANSFORMER + KERNELS + WEIGHTS + WORDS,
+}
+# A unit of its own, which nvcc compiles.
+EXCEPT = {"engine/cuda_engine.cpp"}
+
+
+class Tree:
+    def __init__(self, root):
+        self.library = root / "include"
+        self.program = root / "examples/lazyprune"
+        self.includes = {}
+
+    def included_by(self, file):
+        if file not in self.includes:
+            names = re.findall(r'^#include (?:<(lazyprune/[^>]+)>|"([^"]+)")', file.read_text(), re.M)
+            self.includes[file] = [self.library / theirs if theirs else self.program / ours for theirs, ours in names]
+        return self.includes[file]
+
+    def ways(self, file):
+        """Every header that is read with the file, and the includes that lead to it."""
+        ways, open_ones = {file: [file]}, [file]
+        while open_ones:
+            at = open_ones.pop()
+            for header in self.included_by(at):
+                if header not in ways:
+                    ways[header] = ways[at] + [header]
+                    open_ones.append(header)
+        return ways
+
+    def name(self, file):
+        base = self.library / "lazyprune" if self.library in file.parents else self.program
+        return str(file.relative_to(base))
+
+
+def main():
+    tree = Tree(Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[2]).resolve())
+    wrong, seen = [], 0
+    for folder, forbidden in FORBIDDEN.items():
+        for source in sorted((tree.program / folder).glob("*.cpp")):
+            if tree.name(source) in EXCEPT:
+                continue
+            seen += 1
+            for header, way in tree.ways(source).items():
+                if tree.library in header.parents and tree.name(header).startswith(forbidden):
+                    wrong.append(" > ".join(tree.name(at) for at in way))
+    if wrong or not seen:
+        print(f"units: {seen} files seen", *wrong, sep="\n  ", file=sys.stderr)
+        return 1
+    print(f"units: {seen} files, none of which includes what its folder must not")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
