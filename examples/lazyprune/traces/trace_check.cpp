@@ -52,14 +52,6 @@ std::vector<float> scores_at(std::span<const float> scores, std::span<const posi
   return some;
 }
 
-namespace {
-
-/// Takes what it is shown for its scores: (1, active).
-struct shown_scores {
-  void score(const attention_view& shown, std::span<float> out) const { std::ranges::copy(shown.head(0), out.begin()); }
-};
-
-/// The best `count` of the positions by these scores, the last position whatever its score; ascending.
 std::vector<position> best_positions(std::span<const position> positions, std::vector<float> scores, std::size_t count) {
   scores.back() = std::numeric_limits<float>::infinity();
   std::vector<std::uint32_t> indices(scores.size());
@@ -68,6 +60,13 @@ std::vector<position> best_positions(std::span<const position> positions, std::v
   for (const std::uint32_t i : indices) kept.push_back(positions[i]);
   return kept;
 }
+
+namespace {
+
+/// Takes what it is shown for its scores: (1, active).
+struct shown_scores {
+  void score(const attention_view& shown, std::span<float> out) const { std::ranges::copy(shown.head(0), out.begin()); }
+};
 
 /// The tokens that a step can begin with: all but those dropped for good, and those lost before the first layer.
 std::size_t able(const frontier_table& tokens) {

@@ -62,6 +62,9 @@ using scores_of_layer = std::function<std::span<const float>(std::size_t step, l
 /// or none.
 void require_whole(const std::vector<step_trace>& trace, std::size_t layers);
 
+/// The best `count` of the positions by these scores, the last position whatever its score; ascending.
+std::vector<position> best_positions(std::span<const position> positions, std::vector<float> scores, std::size_t count);
+
 /// Of scores (from) those of some of the positions; empty where one is missing.
 std::vector<float> scores_at(std::span<const float> scores, std::span<const position> from, std::span<const position> wanted);
 

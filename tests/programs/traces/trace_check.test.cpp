@@ -7,6 +7,8 @@
 
 #include "policies.hpp"
 
+#include <lazyprune/registry/make_session.hpp>
+
 namespace {
 
 using namespace lazyprune;
@@ -151,7 +153,7 @@ TEST_CASE("the first fault has a name, a place, and its tokens") {
 TEST_CASE("tokens that the scores of another layer keep") {
   trace t = sound();
   const trace whole = sound();
-  const auto kept = detail::best_positions(whole[0].layers[1].active, whole[0].layers[0].scores, 6);
+  const auto kept = best_positions(whole[0].layers[1].active, whole[0].layers[0].scores, 6);
   t[0].layers[2] = {kept, kept, {}, std::vector<float>(6)};
   const checked_trace result = check(t);
   REQUIRE(result.found);

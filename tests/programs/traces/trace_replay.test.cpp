@@ -7,6 +7,9 @@
 #include "model/tiny_model.hpp"
 #include "policies.hpp"
 
+#include <lazyprune/model/transformer.hpp>
+#include <lazyprune/registry/make_session.hpp>
+
 namespace {
 
 using namespace lazyprune;
