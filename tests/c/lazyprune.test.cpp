@@ -778,17 +778,17 @@ TEST_CASE("a callback that fails ends the step with its error, and drops nothing
   ok(lazyprune_registry_add_schedule(registry.get(), "seeing", &seeing));
 
   const std::string last_query = "--scorer last_query_attention";
-  for (const auto& [policy, where] :
-       {std::pair<std::string, std::string>{"--stages 2:0.5 --scorer mine", "leave 1: 77 scorer: mine: "},
-        {"--stages 2:0.5 --scorer mine --store none:for_good=true", "leave 1: 77 scorer: mine: "},
-        {"--stages 2:0.5 --scorer mine --store bounded:rows=2", "leave 1: 77 scorer: mine: "},
-        {"--stages 2:0.5 --scorer mine --keep-first 2 --selector blocks:size=3", "leave 1: 77 scorer: mine: "},
-        {"--schedule adaptive:mass=0.3,from=2,every=9 --scorer mine", "leave 0: 77 scorer: mine: "},
-        {"--schedule seeing --scorer mine", "leave 0: 77 scorer: mine: "},
-        {"--stages 0:0.5 --scorer places", "enter 0: 77 scorer: places: "},
-        {"--stages 2:0.5 --scorer places", "leave 1: 77 scorer: places: "},
-        {"--schedule halves " + last_query, "enter 1: 77 schedule: halves: "},
-        {"--schedule seeing " + last_query, "leave 1: 77 schedule: seeing: "}}) {
+  for (const auto& row : {std::pair<std::string, std::string>{"--stages 2:0.5 --scorer mine", "leave 1: 77 scorer: mine: "},
+                          {"--stages 2:0.5 --scorer mine --store none:for_good=true", "leave 1: 77 scorer: mine: "},
+                          {"--stages 2:0.5 --scorer mine --store bounded:rows=2", "leave 1: 77 scorer: mine: "},
+                          {"--stages 2:0.5 --scorer mine --keep-first 2 --selector blocks:size=3", "leave 1: 77 scorer: mine: "},
+                          {"--schedule adaptive:mass=0.3,from=2,every=9 --scorer mine", "leave 0: 77 scorer: mine: "},
+                          {"--schedule seeing --scorer mine", "leave 0: 77 scorer: mine: "},
+                          {"--stages 0:0.5 --scorer places", "enter 0: 77 scorer: places: "},
+                          {"--stages 2:0.5 --scorer places", "leave 1: 77 scorer: places: "},
+                          {"--schedule halves " + last_query, "enter 1: 77 schedule: halves: "},
+                          {"--schedule seeing " + last_query, "leave 1: 77 schedule: seeing: "}}) {
+    const std::string &policy = row.first, &where = row.second;
     CAPTURE(policy);
     user = {};
     const session_handle session = make(("custom " + policy).c_str(), registry.get());
