@@ -5,7 +5,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include <lazyprune/backend/reference.hpp>
@@ -75,6 +77,27 @@ TEST_CASE("every tensor of every part of a model is there: a model can be loaded
     CHECK((*m.weights.layers[1].q_norm)[23] == 1.0);
     CHECK(m.head().outputs() == 97);
   }
+}
+
+TEST_CASE("fused projections are as wide as their parts together; what no model of the config has is refused") {
+  model_config c = shape_named("pocket");
+  c.vocabulary = 10, c.layers = 1;
+  const std::size_t queries = c.n_heads * c.head_dim, keys = c.n_kv_heads * c.head_dim;
+  for (const bool fused : {false, true}) {
+    c.fused = fused;
+    const random_source source(c, dtype::f32);
+    for (int i = 0; i < 200; ++i) {  // where a tensor begins depends on its name
+      const tensor both = source.get("gate_up." + std::to_string(i), fused ? 2 * c.ffn : c.ffn, c.hidden);
+      const auto all = numbers(both);
+      REQUIRE(std::ranges::all_of(all, [](float x) { return std::abs(x) <= 0.035f; }));
+    }
+    if (fused) CHECK(source.get("qkv", queries + 2 * keys, c.hidden).rows == queries + 2 * keys);
+    CHECK_THROWS_WITH_AS(source.get("wide", 2 * c.ffn + 1, c.hidden), doctest::Contains("random weights: wide: expected at most "), error);
+    CHECK_THROWS_AS(source.get("wide", static_cast<std::size_t>(-1), 2), error);
+    CHECK_THROWS_AS(source.get("norm.weight", 1, std::max(c.hidden, c.head_dim) + 1), error);
+  }
+  CHECK_THROWS_WITH_AS(random_source(c, dtype::f32).get("wide", 513, 128),
+                       "random weights: wide: expected at most 65536 numbers, found 513 rows of 128", error);
 }
 
 TEST_CASE("f16 is not offered") {

@@ -73,18 +73,25 @@ class random_source {
   /// `type`: f32 or bf16.
   random_source(const model_config& config, dtype type) : type_(type), tied_(config.tied) {
     if (type == dtype::f16) throw error("random weights", "dtype", "f32 or bf16", name_of(type));
-    const std::size_t widest = std::max({config.vocabulary, config.ffn, config.n_heads * config.head_dim});
-    const std::size_t size = widest * std::max(config.hidden, config.head_dim) + shifts;
-    pool_ = std::make_unique_for_overwrite<std::byte[]>(size * size_of(type));
-    fill(size);
+    const std::size_t queries = config.n_heads * config.head_dim, keys = config.n_kv_heads * config.head_dim;
+    const std::size_t fused = config.fused ? std::max(2 * config.ffn, queries + 2 * keys) : 0;
+    const std::size_t widest = std::max({config.vocabulary, config.ffn, queries, fused});
+    largest_ = widest * std::max(config.hidden, config.head_dim);
+    pool_ = std::make_unique_for_overwrite<std::byte[]>((largest_ + shifts) * size_of(type));
+    fill(largest_ + shifts);
     ones_.resize(std::max(config.hidden, config.head_dim) * size_of(type));
     for (std::size_t at = 0; at < ones_.size(); at += size_of(type)) store(ones_.data() + at, type, 1.0f);
   }
 
   bool contains(std::string_view name) const { return name != "lm_head.weight" || !tied_; }
 
+  /// Throws `error` where a model of the config has no tensor so large.
   tensor get(std::string_view name, std::size_t rows, std::size_t columns) const {
-    if (name.ends_with("norm.weight")) return {type_, rows, columns, ones_.data()};
+    const bool norm = name.ends_with("norm.weight");
+    if (const std::size_t most = norm ? ones_.size() / size_of(type_) : largest_; rows > 0 && columns > most / rows)
+      throw error("random weights", name, "at most " + std::to_string(most) + " numbers",
+                  std::to_string(rows) + " rows of " + std::to_string(columns));
+    if (norm) return {type_, rows, columns, ones_.data()};
     return {type_, rows, columns, pool_.get() + hash(name) % shifts * size_of(type_)};
   }
 
@@ -121,6 +128,7 @@ class random_source {
 
   dtype type_;
   bool tied_;
+  std::size_t largest_ = 0;  // numbers of a tensor, at most; the pool has `shifts` more
   std::unique_ptr<std::byte[]> pool_;
   std::vector<std::byte> ones_;
 };
