@@ -84,11 +84,11 @@ TEST_CASE("tensors by name and shape") {
     return error_of([&] { weights.get(name, rows, columns); });
   };
   const std::string file = folder.file("model.safetensors");
-  CHECK(said("a", 3, 2) == file + ": tensor a: expected shape [3, 2], found [2, 3]");
-  CHECK(said("a", 1, 6) == file + ": tensor a: expected shape [6], found [2, 3]");
-  CHECK(said("b", 1, 5) == file + ": tensor b: expected shape [5], found [4]");
-  CHECK(said("b", 4, 1) == file + ": tensor b: expected shape [4, 1], found [4]");
-  CHECK(said("c", 4, 1) == file + ": tensor c: expected one of shape [4, 1], found none of that name");
+  CHECK(said("a", 3, 2) == at(file + ": tensor a", {"[3, 2]", "[2, 3]"}));
+  CHECK(said("a", 1, 6) == at(file + ": tensor a", {"[6]", "[2, 3]"}));
+  CHECK(said("b", 1, 5) == at(file + ": tensor b", {"[5]", "[4]"}));
+  CHECK(said("b", 4, 1) == at(file + ": tensor b", {"[4, 1]", "[4]"}));
+  CHECK(said("c", 4, 1) == at(file + ": tensor c", {"[4, 1]"}));
 }
 
 TEST_CASE("types and ranks that are not read are refused when asked for, not before") {
@@ -98,10 +98,10 @@ TEST_CASE("types and ranks that are not read are refused when asked for, not bef
   const checkpoint model(folder.path());
   const checkpoint_weights weights(model);
   const std::string file = folder.file("model.safetensors");
-  CHECK(error_of([&] { weights.get("a", 1, 4); }) == file + ": tensor a: expected F32, F16 or BF16, found I8");
-  CHECK(error_of([&] { weights.get("b", 1, 1); }) == file + ": tensor b: expected a vector or a matrix, found shape []");
-  CHECK(error_of([&] { weights.get("c", 1, 2); }) == file + ": tensor c: expected a vector or a matrix, found shape [1, 2, 1]");
-  CHECK(error_of([&] { weights.get("d", 1, 1); }) == file + ": tensor d: expected F32, F16 or BF16, found F64");
+  CHECK(error_of([&] { weights.get("a", 1, 4); }) == unsupported(file + ": tensor a"));
+  CHECK(error_of([&] { weights.get("b", 1, 1); }) == at(file + ": tensor b"));
+  CHECK(error_of([&] { weights.get("c", 1, 2); }) == at(file + ": tensor c", {"[1, 2, 1]"}));
+  CHECK(error_of([&] { weights.get("d", 1, 1); }) == unsupported(file + ": tensor d"));
   CHECK(code_of([&] { weights.get("d", 1, 1); }) == lazyprune::error_code::unsupported);
 }
 
@@ -116,10 +116,9 @@ TEST_CASE("shards: the same tensors as in one file") {
     CHECK(x.shape == y.shape);
     CHECK(std::ranges::equal(x.data, y.data));
   }
-  CHECK(error_of([&] { checkpoint_weights(model).get("b", 1, 5); }) ==
-        folder.file("two.safetensors") + ": tensor b: expected shape [5], found [4]");
+  CHECK(error_of([&] { checkpoint_weights(model).get("b", 1, 5); }) == at(folder.file("two.safetensors") + ": tensor b", {"[5]", "[4]"}));
   CHECK(error_of([&] { checkpoint_weights(model).get("c", 1, 5); }) ==
-        folder.file("model.safetensors.index.json") + ": tensor c: expected one of shape [5], found none of that name");
+        at(folder.file("model.safetensors.index.json") + ": tensor c", {"[5]"}));
 }
 
 TEST_CASE("a model of a checkpoint's weights: all of them, and no others") {
@@ -139,14 +138,12 @@ TEST_CASE("a model of a checkpoint's weights: all of them, and no others") {
   CHECK(load_model(backend, checkpoint(folder.path())).config == checkpoint(folder.path()).config());
   tensors.push_back({layer + "self_attn.q_proj.bias", "F32", "[4]", 16});
   folder.write("model.safetensors", safetensors(tensors));
-  CHECK(
-      error_of([&] { load_model(backend, checkpoint(folder.path())); }) ==
-      folder.file("model.safetensors") +
-          ": tensor model.layers.0.self_attn.q_proj.bias: expected a weight that the model of config.json has, found one that it has not");
+  CHECK(error_of([&] { load_model(backend, checkpoint(folder.path())); }) ==
+        at(folder.file("model.safetensors") + ": tensor model.layers.0.self_attn.q_proj.bias"));
   tensors.erase(tensors.begin());
   folder.write("model.safetensors", safetensors(tensors));
   CHECK(error_of([&] { load_model(backend, checkpoint(folder.path())); }) ==
-        folder.file("model.safetensors") + ": tensor model.embed_tokens.weight: expected one of shape [300, 4], found none of that name");
+        at(folder.file("model.safetensors") + ": tensor model.embed_tokens.weight", {"[300, 4]"}));
 }
 
 TEST_CASE("threads may read one checkpoint at a time") {
@@ -190,9 +187,9 @@ TEST_CASE("a GGUF file: tensors by Hugging Face's names, the rows of q and k in 
   for (std::size_t i = 0; i < 64; ++i) CHECK(numbers[i] == static_cast<float>(rows[i / 8] * 8 + i % 8));
   CHECK(values_of(weights.get("model.layers.0.self_attn.k_proj.bias", 1, 8)) == std::vector<float>{0, 2, 1, 3, 4, 6, 5, 7});
   CHECK(error_of([&] { weights.get("model.layers.0.self_attn.q_proj.weight", 8, 4); }) ==
-        (folder / "m.gguf").string() + ": tensor blk.0.attn_q.weight: expected shape [8, 4], found [8, 8]");
+        at((folder / "m.gguf").string() + ": tensor blk.0.attn_q.weight", {"[8, 4]", "[8, 8]"}));
   CHECK(error_of([&] { weights.get("model.norm.weight", 1, 8); }) ==
-        (folder / "m.gguf").string() + ": tensor output_norm.weight: expected one of shape [8], found none of that name");
+        at((folder / "m.gguf").string() + ": tensor output_norm.weight", {"[8]"}));
   using place = std::pair<std::string_view, std::size_t>;
   const lazyprune::mapped_file& file = files.gguf()->file();
   CHECK(weights.place("model.norm.weight") == place{});  // missing
@@ -203,10 +200,8 @@ TEST_CASE("a GGUF file: tensors by Hugging Face's names, the rows of q and k in 
   shapes.get("model.layers.0.self_attn.q_proj.weight", 8, 8);
   shapes.get("model.layers.0.self_attn.k_proj.bias", 1, 8);
   CHECK(error_of([&] { shapes.get("model.layers.0.self_attn.k_proj.bias", 8, 8); }) ==
-        (folder / "m.gguf").string() + ": tensor blk.0.attn_k.bias: expected shape [8, 8], found [8]");
-  CHECK(error_of([&] { files.refuse_all_but(shapes.asked()); }) ==
-        (folder / "m.gguf").string() +
-            ": tensor blk.0.attn_norm.weight: expected a weight that the model of the metadata has, found one that it has not");
+        at((folder / "m.gguf").string() + ": tensor blk.0.attn_k.bias", {"[8, 8]", "[8]"}));
+  CHECK(error_of([&] { files.refuse_all_but(shapes.asked()); }) == at((folder / "m.gguf").string() + ": tensor blk.0.attn_norm.weight"));
 }
 
 TEST_CASE("what a model lacks is found before anything is packed") {

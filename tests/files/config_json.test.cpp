@@ -31,10 +31,10 @@ std::string family(const std::string& name, const std::string& architecture, con
 }
 
 model_config read(const std::string& text) { return model_config_of(json_value::parse(text, "c", 1 << 20)); }
-std::string said(const std::string& text) {
+fault said(const std::string& text) {
   return error_of([&] { read(text); });
 }
-std::string said_of(const std::string& patch) { return said(with(patch)); }
+fault said_of(const std::string& patch) { return said(with(patch)); }
 
 }  // namespace
 
@@ -99,65 +99,62 @@ TEST_CASE("the families differ in biases, norms and defaults") {
 
 TEST_CASE("what is not computed is refused by name") {
   const std::string none = "expected no such key: it is not computed here";
-  CHECK(said_of(R"({"model_type": "mixtral"})") ==
-        "c: model_type: expected llama, mistral, qwen2, qwen3, phi3, gemma2 or gemma3_text, found \"mixtral\"");
-  CHECK(said_of(R"({"model_type": null})") == "c: expected the key \"model_type\", found none");
+  CHECK(said_of(R"({"model_type": "mixtral"})") == unsupported("c: model_type", {"gemma3_text", "\"mixtral\""}));
+  CHECK(said_of(R"({"model_type": null})") == at("c", {"\"model_type\""}));
   CHECK(said_of(R"({"architectures": ["MixtralForCausalLM"]})") ==
-        "c: architectures[0]: expected LlamaForCausalLM, found \"MixtralForCausalLM\"");
-  CHECK(said_of(R"({"architectures": ["LlamaForSequenceClassification"]})").starts_with("c: architectures[0]: expected LlamaForCausalLM"));
-  CHECK(said_of(R"({"hidden_act": "gelu"})") == "c: hidden_act: expected silu, found \"gelu\"");
+        unsupported("c: architectures[0]", {"LlamaForCausalLM", "\"MixtralForCausalLM\""}));
+  CHECK(said_of(R"({"architectures": ["LlamaForSequenceClassification"]})") == unsupported("c: architectures[0]", {"LlamaForCausalLM"}));
+  CHECK(said_of(R"({"hidden_act": "gelu"})") == unsupported("c: hidden_act", {"\"gelu\""}));
   CHECK(said_of(R"({"quantization_config": {"bits": 4}})") == "c: quantization_config: " + none + ", found an object");
   for (const std::string key :
        {"attn_logit_softcapping", "final_logit_softcapping", "query_pre_attn_scalar", "attention_multiplier", "residual_multiplier",
         "embedding_multiplier", "logits_scaling", "logit_scale", "scale_emb", "scale_depth", "compression_config"})
     CHECK(said_of("{\"" + key + "\": 2.5}") == "c: " + key + ": " + none + ", found 2.5");
-  CHECK(said_of(R"({"partial_rotary_factor": 0.5})") == "c: partial_rotary_factor: expected 1, found 0.5");
+  CHECK(said_of(R"({"partial_rotary_factor": 0.5})") == unsupported("c: partial_rotary_factor", {"0.5"}));
   CHECK(said_of(R"({"layer_types": ["full_attention", "sliding_attention"]})") ==
-        "c: layer_types[1]: expected full_attention, found \"sliding_attention\"");
-  CHECK(said_of(R"({"sliding_window": 4096})") == "c: sliding_window: expected null: this family has no sliding windows, found 4096");
+        unsupported("c: layer_types[1]", {"full_attention", "\"sliding_attention\""}));
+  CHECK(said_of(R"({"sliding_window": 4096})") == unsupported("c: sliding_window", {"4096"}));
   for (const std::string name : {"qwen2", "qwen3"})
     CHECK(said(family(name, name == "qwen2" ? "Qwen2ForCausalLM" : "Qwen3ForCausalLM", R"({"mlp_bias": true})")) ==
-          "c: mlp_bias: expected false, found true");
-  CHECK(said(family("qwen2", "Qwen2ForCausalLM", R"({"use_mrope": true})")) == "c: use_mrope: expected false, found true");
-  CHECK(said(family("mistral", "MistralForCausalLM", R"({"attention_bias": true})")) == "c: attention_bias: expected false, found true");
-  CHECK(said(family("mistral", "MistralForCausalLM", R"({"mlp_bias": true})")) == "c: mlp_bias: expected false, found true");
+          unsupported("c: mlp_bias"));
+  CHECK(said(family("qwen2", "Qwen2ForCausalLM", R"({"use_mrope": true})")) == unsupported("c: use_mrope"));
+  CHECK(said(family("mistral", "MistralForCausalLM", R"({"attention_bias": true})")) == unsupported("c: attention_bias"));
+  CHECK(said(family("mistral", "MistralForCausalLM", R"({"mlp_bias": true})")) == unsupported("c: mlp_bias"));
 }
 
 TEST_CASE("sizes have limits, and fit each other") {
   for (const std::string key : {"vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"}) {
-    CHECK(said_of("{\"" + key + "\": null}") == "c: expected the key \"" + key + "\", found none");
+    CHECK(said_of("{\"" + key + "\": null}") == at("c", {key}));
     for (const std::string value : {"0", "-1", "1.0", "1e3", "\"8\"", "true", "16777217", "18446744073709551616"})
-      CHECK(said_of("{\"" + key + "\": " + value + "}").starts_with("c: " + key + ": expected a whole number from 1 to "));
+      CHECK(said_of("{\"" + key + "\": " + value + "}") == at("c: " + key));
   }
-  CHECK(said_of(R"({"num_hidden_layers": 4097})") == "c: num_hidden_layers: expected a whole number from 1 to 4096, found 4097");
-  CHECK(said_of(R"({"num_key_value_heads": 3})") == "c: num_key_value_heads: expected a divisor of num_attention_heads, 8, found 3");
-  CHECK(said_of(R"({"num_key_value_heads": 16})") == "c: num_key_value_heads: expected a divisor of num_attention_heads, 8, found 16");
-  CHECK(said_of(R"({"num_key_value_heads": 0})").starts_with("c: num_key_value_heads: expected a whole number from 1"));
+  CHECK(said_of(R"({"num_hidden_layers": 4097})") == at("c: num_hidden_layers", {"4096", "4097"}));
+  CHECK(said_of(R"({"num_key_value_heads": 3})") == at("c: num_key_value_heads", {"num_attention_heads", ", found 3"}));
+  CHECK(said_of(R"({"num_key_value_heads": 16})") == at("c: num_key_value_heads", {"num_attention_heads", ", found 16"}));
+  CHECK(said_of(R"({"num_key_value_heads": 0})") == at("c: num_key_value_heads"));
   CHECK(said_of(R"({"num_attention_heads": 6, "num_key_value_heads": 2})") ==
-        "c: num_attention_heads: expected a divisor of hidden_size, 64, found 6");
+        at("c: num_attention_heads", {"hidden_size", "64", ", found 6"}));
   CHECK(said_of(R"({"num_attention_heads": 6, "head_dim": 16})") == "no error");
-  CHECK(said_of(R"({"head_dim": 7})") == "c: head_dim: expected an even number, for rotary positions, found 7");
-  CHECK(said_of(R"({"hidden_size": 24, "num_attention_heads": 8})") ==
-        "c: head_dim: expected an even number, for rotary positions, found 3");
-  CHECK(said_of(R"({"head_dim": 0})").starts_with("c: head_dim: expected a whole number from 1"));
-  CHECK(said_of(R"({"max_position_embeddings": 0})").starts_with("c: max_position_embeddings: expected a whole number from 1"));
-  CHECK(said_of(R"({"max_position_embeddings": 4294967296})").starts_with("c: max_position_embeddings: expected a whole number from 1"));
-  CHECK(said_of(R"({"rms_norm_eps": 0})") == "c: rms_norm_eps: expected a number above 0, found 0");
-  CHECK(said_of(R"({"rms_norm_eps": -1e-6})") == "c: rms_norm_eps: expected a number above 0, found -1e-06");
-  CHECK(said_of(R"({"rope_theta": 0.0})") == "c: rope_theta: expected a number above 0, found 0.0");
-  CHECK(said_of(R"({"tie_word_embeddings": 1})") == "c: tie_word_embeddings: expected true or false, found 1");
-  CHECK(said(family("mistral", "MistralForCausalLM", R"({"num_key_value_heads": null})")) ==
-        "c: expected the key \"num_key_value_heads\", found none");
+  CHECK(said_of(R"({"head_dim": 7})") == at("c: head_dim", {", found 7"}));
+  CHECK(said_of(R"({"hidden_size": 24, "num_attention_heads": 8})") == at("c: head_dim", {", found 3"}));
+  CHECK(said_of(R"({"head_dim": 0})") == at("c: head_dim"));
+  CHECK(said_of(R"({"max_position_embeddings": 0})") == at("c: max_position_embeddings"));
+  CHECK(said_of(R"({"max_position_embeddings": 4294967296})") == at("c: max_position_embeddings"));
+  CHECK(said_of(R"({"rms_norm_eps": 0})") == at("c: rms_norm_eps", {", found 0"}));
+  CHECK(said_of(R"({"rms_norm_eps": -1e-6})") == at("c: rms_norm_eps", {"-1e-06"}));
+  CHECK(said_of(R"({"rope_theta": 0.0})") == at("c: rope_theta", {"0.0"}));
+  CHECK(said_of(R"({"tie_word_embeddings": 1})") == at("c: tie_word_embeddings", {", found 1"}));
+  CHECK(said(family("mistral", "MistralForCausalLM", R"({"num_key_value_heads": null})")) == at("c", {"\"num_key_value_heads\""}));
 }
 
 TEST_CASE("special tokens are below the vocabulary") {
-  CHECK(said_of(R"({"eos_token_id": 100})") == "c: eos_token_id: expected a whole number from 0 to 99, found 100");
-  CHECK(said_of(R"({"eos_token_id": [2, 100]})") == "c: eos_token_id[1]: expected a whole number from 0 to 99, found 100");
-  CHECK(said_of(R"({"eos_token_id": -2})") == "c: eos_token_id: expected a whole number from 0 to 99, found -2");
+  CHECK(said_of(R"({"eos_token_id": 100})") == at("c: eos_token_id", {"99", "100"}));
+  CHECK(said_of(R"({"eos_token_id": [2, 100]})") == at("c: eos_token_id[1]", {"99", "100"}));
+  CHECK(said_of(R"({"eos_token_id": -2})") == at("c: eos_token_id", {"99", ", found -2"}));
   CHECK(read(with(R"({"bos_token_id": -1, "eos_token_id": [2, 4294967295]})")).bos.empty());
   CHECK(read(with(R"({"bos_token_id": -1, "eos_token_id": [2, 4294967295]})")).eos == std::vector<lazyprune::token_id>{2});
-  CHECK(said_of(R"({"bos_token_id": "<s>"})") == "c: bos_token_id: expected a whole number from 0 to 99, found \"<s>\"");
-  CHECK(said_of(R"({"bos_token_id": [1, 2]})") == "c: bos_token_id: expected one token id, found an array");
+  CHECK(said_of(R"({"bos_token_id": "<s>"})") == at("c: bos_token_id", {"99", "\"<s>\""}));
+  CHECK(said_of(R"({"bos_token_id": [1, 2]})") == at("c: bos_token_id"));
   CHECK(said_of(R"({"bos_token_id": 99, "eos_token_id": []})") == "no error");
 }
 
@@ -213,35 +210,32 @@ TEST_CASE("YaRN's stretched length is the longest sequence where the file gives 
 
 TEST_CASE("rotary positions that are not computed, or make no sense") {
   const auto rope = [](const std::string& keys) { return said(with(R"({"rope_scaling": {)" + keys + "}}")); };
-  CHECK(rope(R"("type": "dynamic", "factor": 2.0)") ==
-        "c: rope_scaling.type: expected default, linear, llama3, yarn or longrope, found \"dynamic\"");
-  CHECK(rope(R"("rope_type": "longrope", "factor": 2.0)") == "c: rope_scaling: expected the key \"short_factor\", found none");
-  CHECK(rope(R"("type": "mrope", "mrope_section": [16, 24, 24])") == "c: rope_scaling.mrope_section: expected no such key, found an array");
-  CHECK(rope(R"("rope_type": "linear", "type": "yarn", "factor": 2.0)") ==
-        "c: rope_scaling.type: expected the same as rope_type, found \"yarn\"");
-  CHECK(rope(R"("factor": 2.0)") == "c: rope_scaling: expected the key \"rope_type\", found none");
-  CHECK(rope(R"("type": "linear")") == "c: rope_scaling: expected the key \"factor\", found none");
-  CHECK(rope(R"("type": "linear", "factor": 0.5)") == "c: rope_scaling.factor: expected a number from 1 to a million, found 0.5");
-  CHECK(rope(R"("type": "linear", "factor": "2")") == "c: rope_scaling.factor: expected a number, found \"2\"");
+  CHECK(rope(R"("type": "dynamic", "factor": 2.0)") == unsupported("c: rope_scaling.type", {"\"dynamic\""}));
+  CHECK(rope(R"("rope_type": "longrope", "factor": 2.0)") == at("c: rope_scaling", {"\"short_factor\""}));
+  CHECK(rope(R"("type": "mrope", "mrope_section": [16, 24, 24])") == unsupported("c: rope_scaling.mrope_section"));
+  CHECK(rope(R"("rope_type": "linear", "type": "yarn", "factor": 2.0)") == at("c: rope_scaling.type", {"rope_type", "\"yarn\""}));
+  CHECK(rope(R"("factor": 2.0)") == at("c: rope_scaling", {"\"rope_type\""}));
+  CHECK(rope(R"("type": "linear")") == at("c: rope_scaling", {"\"factor\""}));
+  CHECK(rope(R"("type": "linear", "factor": 0.5)") == at("c: rope_scaling.factor", {"0.5"}));
+  CHECK(rope(R"("type": "linear", "factor": "2")") == at("c: rope_scaling.factor", {"\"2\""}));
   CHECK(rope(R"("type": "linear", "factor": 2, "partial_rotary_factor": 0.5)") ==
-        "c: rope_scaling.partial_rotary_factor: expected 1, found 0.5");
-  CHECK(rope(R"("type": "llama3", "factor": 8)") == "c: rope_scaling: expected the key \"original_max_position_embeddings\", found none");
-  CHECK(rope(R"("type": "llama3", "factor": 8, "original_max_position_embeddings": 0)")
-            .starts_with("c: rope_scaling.original_max_position_embeddings: expected a whole number from 1"));
+        unsupported("c: rope_scaling.partial_rotary_factor", {"0.5"}));
+  CHECK(rope(R"("type": "llama3", "factor": 8)") == at("c: rope_scaling", {"\"original_max_position_embeddings\""}));
+  CHECK(rope(R"("type": "llama3", "factor": 8, "original_max_position_embeddings": 0)") ==
+        at("c: rope_scaling.original_max_position_embeddings"));
   CHECK(rope(R"("type": "llama3", "factor": 8, "original_max_position_embeddings": 64, "low_freq_factor": 4, "high_freq_factor": 4)") ==
-        "c: rope_scaling.high_freq_factor: expected a number above low_freq_factor, found 4");
+        at("c: rope_scaling.high_freq_factor", {"low_freq_factor", ", found 4"}));
   CHECK(rope(R"("type": "yarn", "factor": 2, "beta_fast": 1, "beta_slow": 2)") ==
-        "c: rope_scaling.type: expected beta_fast not below beta_slow, found \"yarn\"");
-  CHECK(rope(R"("type": "yarn", "factor": 2, "beta_fast": -1)") == "c: rope_scaling.beta_fast: expected a number above 0, found -1");
-  CHECK(rope(R"("type": "yarn", "factor": 2, "rope_theta": 1)") ==
-        "c: rope_scaling.type: expected a rope_theta above 1 with yarn, found \"yarn\"");
+        at("c: rope_scaling.type", {"beta_fast", "beta_slow", "\"yarn\""}));
+  CHECK(rope(R"("type": "yarn", "factor": 2, "beta_fast": -1)") == at("c: rope_scaling.beta_fast", {", found -1"}));
+  CHECK(rope(R"("type": "yarn", "factor": 2, "rope_theta": 1)") == at("c: rope_scaling.type", {"rope_theta", "\"yarn\""}));
   CHECK(rope(R"("type": "yarn", "factor": 1000, "mscale": 1, "mscale_all_dim": -2)") ==
-        "c: rope_scaling.type: expected mscale and mscale_all_dim above 0, found \"yarn\"");
-  CHECK(said_of(R"({"rope_scaling": "linear"})") == "c: rope_scaling: expected an object, found \"linear\"");
+        at("c: rope_scaling.type", {"mscale_all_dim", "\"yarn\""}));
+  CHECK(said_of(R"({"rope_scaling": "linear"})") == at("c: rope_scaling", {"\"linear\""}));
   CHECK(said_of(R"({"rope_theta": 5.0, "rope_parameters": {"rope_type": "default", "rope_theta": 6.0}})") ==
-        "c: rope_parameters.rope_theta: expected the same as the other rope_theta, found 6.0");
+        at("c: rope_parameters.rope_theta", {"rope_theta", "6.0"}));
   CHECK(said_of(R"({"rope_scaling": {"type": "linear", "factor": 2}, "rope_parameters": {"rope_type": "default"}})") ==
-        "c: rope_scaling: expected one of rope_scaling and rope_parameters, found an object");
+        at("c: rope_scaling", {"rope_scaling", "rope_parameters"}));
 }
 
 TEST_CASE("the bundled model's config") {

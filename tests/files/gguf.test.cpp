@@ -27,13 +27,13 @@ using lazyprune::stored_tensor;
 namespace {
 
 gguf_contents parse(const std::string& file) { return parse_gguf(std::as_bytes(std::span(file)), "f"); }
-std::string said(const std::string& file) {
+fault said(const std::string& file) {
   return error_of([&] { parse(file); });
 }
 
 /// What an error says of the value of one key.
 template <class Get>
-std::string said_of(const std::string& key, Get get) {
+fault said_of(const std::string& key, Get get) {
   const std::string file = gguf_bytes({key}, {});
   const gguf_contents contents = parse(file);
   return error_of([&] { get(gguf_value("f", contents.metadata.at(0))); });
@@ -96,7 +96,7 @@ TEST_CASE("a small file, by hand") {
   CHECK(opened.at("b.number").whole_number() == 7);
   CHECK(opened.at("c.words").strings() == std::vector<std::string_view>{"x", ""});
   CHECK_FALSE(opened.find("b").has_value());
-  CHECK(error_of([&] { opened.at("b"); }) == opened.name() + ": metadata: expected the key \"b\", found none");
+  CHECK(error_of([&] { opened.at("b"); }) == at(opened.name() + ": metadata", {"\"b\""}));
 }
 
 TEST_CASE("values of every type") {
@@ -119,22 +119,17 @@ TEST_CASE("values of every type") {
   CHECK(value_of(gguf_key("k", 9, gguf_array(5, 0, "")), [](const gguf_value& v) { return v.numbers(); }).empty());
   CHECK(value_of(gguf_key("k", 9, gguf_array(8, 0, "")), [](const gguf_value& v) { return v.strings(); }).empty());
 
-  CHECK(said_of(gguf_key("k", "x"), whole) == "f: metadata: k: expected a whole number from 0 to 9223372036854775808, found \"x\"");
-  CHECK(said_of(gguf_key("k", 5, bytes_of_number<std::int32_t>(-9)), whole) ==
-        "f: metadata: k: expected a whole number from 0 to 9223372036854775808, found -9");
-  CHECK(said_of(gguf_key("k", 1.5f), whole) == "f: metadata: k: expected a whole number from 0 to 9223372036854775808, found 1.5");
-  CHECK(said_of(gguf_key("k", 5u), [](const gguf_value& v) { return v.whole_number(6, 7); }) ==
-        "f: metadata: k: expected a whole number from 6 to 7, found 5");
-  CHECK(said_of(gguf_key("k", std::numeric_limits<float>::quiet_NaN()), number) == "f: metadata: k: expected a finite number, found nan");
-  CHECK(said_of(gguf_key("k", true), number) == "f: metadata: k: expected a finite number, found true");
-  CHECK(said_of(gguf_key("k", 3u), [](const gguf_value& v) { return v.string(); }) == "f: metadata: k: expected a string, found 3");
-  CHECK(said_of(gguf_key("k", 3u), [](const gguf_value& v) { return v.boolean(); }) == "f: metadata: k: expected true or false, found 3");
-  CHECK(said_of(gguf_key("k", 3u), [](const gguf_value& v) { return v.strings(); }) ==
-        "f: metadata: k: expected an array of strings, found 3");
-  CHECK(said_of(gguf_key("k", 9, gguf_array(0, 3, "abc")), [](const gguf_value& v) { return v.strings(); }) ==
-        "f: metadata: k: expected an array of strings, found an array of 3 of type u8");
-  CHECK(said_of(gguf_key("k", 9, gguf_array(8, 0, "")), [](const gguf_value& v) { return v.numbers(); }) ==
-        "f: metadata: k: expected an array of numbers, found an array of 0 of type string");
+  CHECK(said_of(gguf_key("k", "x"), whole) == at("f: metadata: k", {"9223372036854775808", "\"x\""}));
+  CHECK(said_of(gguf_key("k", 5, bytes_of_number<std::int32_t>(-9)), whole) == at("f: metadata: k", {"9223372036854775808", ", found -9"}));
+  CHECK(said_of(gguf_key("k", 1.5f), whole) == at("f: metadata: k", {"9223372036854775808", "1.5"}));
+  CHECK(said_of(gguf_key("k", 5u), [](const gguf_value& v) { return v.whole_number(6, 7); }) == at("f: metadata: k", {", found 5"}));
+  CHECK(said_of(gguf_key("k", std::numeric_limits<float>::quiet_NaN()), number) == at("f: metadata: k"));
+  CHECK(said_of(gguf_key("k", true), number) == at("f: metadata: k"));
+  CHECK(said_of(gguf_key("k", 3u), [](const gguf_value& v) { return v.string(); }) == at("f: metadata: k", {", found 3"}));
+  CHECK(said_of(gguf_key("k", 3u), [](const gguf_value& v) { return v.boolean(); }) == at("f: metadata: k", {", found 3"}));
+  CHECK(said_of(gguf_key("k", 3u), [](const gguf_value& v) { return v.strings(); }) == at("f: metadata: k", {", found 3"}));
+  CHECK(said_of(gguf_key("k", 9, gguf_array(0, 3, "abc")), [](const gguf_value& v) { return v.strings(); }) == at("f: metadata: k"));
+  CHECK(said_of(gguf_key("k", 9, gguf_array(8, 0, "")), [](const gguf_value& v) { return v.numbers(); }) == at("f: metadata: k"));
 }
 
 TEST_CASE("what the format allows") {
@@ -330,19 +325,19 @@ TEST_CASE("a model in parts: all of them are found by the first, and each must b
   CHECK(opened[0].tensors()[0].name == "a");
   CHECK(opened[1].tensors()[0].name == "b");
   const auto said = [](const std::filesystem::path& path) { return error_of([&] { lazyprune::open_gguf(path); }); };
-  CHECK(said(second) == second.string() + ": metadata: split.no: expected 0: the first part of a model is the one to name, found 1");
+  CHECK(said(second) == at(second.string() + ": metadata: split.no", {", found 1"}));
   CHECK(said(folder.write("other.gguf", part(0, 2, 2, "a")))
             .ends_with(": expected a name that ends in -00001-of-00002.gguf, found \"other.gguf\""));
   CHECK(said(folder.write("whole.gguf", part(0, 1, 1, "a"))) == "no error");
   folder.write("m-00002-of-00002.gguf", part(0, 2, 2, "b"));
-  CHECK(said(first) == second.string() + ": metadata: split.no: expected 1, found 0");
+  CHECK(said(first) == at(second.string() + ": metadata: split.no", {", found 0"}));
   folder.write("m-00002-of-00002.gguf", part(1, 3, 2, "b"));
-  CHECK(said(first) == second.string() + ": metadata: split.count: expected 2, as in the first part, found 3");
+  CHECK(said(first) == at(second.string() + ": metadata: split.count", {", found 3"}));
   folder.write("m-00002-of-00002.gguf", part(1, 2, 2, "a"));
-  CHECK(said(first) == second.string() + ": tensor a: expected one of that name in all parts, found two");
+  CHECK(said(first) == at(second.string() + ": tensor a"));
   folder.write("m-00002-of-00002.gguf", part(1, 2, 2, "b"));
   folder.write("m-00001-of-00002.gguf", part(0, 2, 3, "a"));
-  CHECK(said(first) == first.string() + ": metadata: split.tensors.count: expected 2, what the parts hold, found 3");
+  CHECK(said(first) == at(first.string() + ": metadata: split.tensors.count", {", found 3"}));
   std::filesystem::remove(second);
-  CHECK(said(first).starts_with(second.string() + ": expected a file that can be read"));
+  CHECK(said(first) == at(second.string()));
 }

@@ -59,15 +59,13 @@ struct small_llama {
     parts.emplace_back(lazyprune::mapped_file(folder.write("f.gguf", gguf_model(all, tensors))));
     return model_config_of(parts);
   }
-  std::string said() const {
-    const std::string text = error_of([&] { config(); });
-    const std::size_t at = text.find("f.gguf: ");
-    return at == text.npos ? text : text.substr(at + 8);
+  fault said() const {
+    return error_of([&] { config(); }).after("f.gguf: ");
   }
 };
 
 template <class Change>
-std::string said_after(Change change) {
+fault said_after(Change change) {
   small_llama model;
   change(model);
   return model.said();
@@ -125,8 +123,7 @@ TEST_CASE("rotary scalings") {
   const auto alone = [](float factor) { return config_after([=](small_llama& m) { m.real("rope.scaling.factor", factor); }).rope; };
   CHECK(alone(4) == linear.rope);  // a factor without a type
   for (const float none : {0.0f, 1.0f}) CHECK(alone(none) == lazyprune::rope_config{});
-  CHECK(said_after([](small_llama& m) { m.real("rope.scaling.factor", 0.5f); }) ==
-        "metadata: llama.rope.scaling.factor: expected a number from 1 to a million, found 0.5");
+  CHECK(said_after([](small_llama& m) { m.real("rope.scaling.factor", 0.5f); }) == at("metadata: llama.rope.scaling.factor", {"0.5"}));
   const model_config yarn = config_after([](small_llama& m) {
     m.text("llama.rope.scaling.type", "yarn");
     m.real("rope.scaling.factor", 4);
@@ -144,18 +141,17 @@ TEST_CASE("rotary scalings") {
     };
   };
   CHECK(config_after(divided(1, 8)).rope.divisors == std::vector<double>{8});
-  CHECK(said_after(divided(2, 8)) == "tensor rope_freqs.weight: expected shape [1], found [2]");
-  CHECK(said_after(divided(1, 0)) == "tensor rope_freqs.weight: expected numbers above 0, found another");
+  CHECK(said_after(divided(2, 8)) == at("tensor rope_freqs.weight", {"[1]", "[2]"}));
+  CHECK(said_after(divided(1, 0)) == at("tensor rope_freqs.weight"));
   CHECK(said_after([](small_llama& m) { m.text("llama.rope.scaling.type", "longrope"); }) ==
-        "tensor rope_factors_short.weight: expected one, for LongRoPE, found none");
+        at("tensor rope_factors_short.weight", {"LongRoPE"}));
   CHECK(said_after([](small_llama& m) { m.text("llama.rope.scaling.type", "dynamic"); }) ==
-        "metadata: llama.rope.scaling.type: expected none, linear, yarn or longrope, found \"dynamic\"");
+        unsupported("metadata: llama.rope.scaling.type", {"\"dynamic\""}));
   CHECK(said_after([](small_llama& m) { m.text("llama.rope.scaling.type", "linear"); }) ==
-        "metadata: expected the key \"llama.rope.scaling.factor\", found none");
-  CHECK(said_after([](small_llama& m) { m.real("rope.freq_base", 0); }) ==
-        "metadata: llama.rope.freq_base: expected a number above 0, found 0");
+        at("metadata", {"\"llama.rope.scaling.factor\""}));
+  CHECK(said_after([](small_llama& m) { m.real("rope.freq_base", 0); }) == at("metadata: llama.rope.freq_base", {", found 0"}));
   CHECK(said_after([](small_llama& m) { m.number("rope.dimension_count", 1); }) ==
-        "metadata: llama.rope.dimension_count: expected 2, the width of a head, found 1");
+        unsupported("metadata: llama.rope.dimension_count", {", found 1"}));
 }
 
 TEST_CASE("ends of a text: three keys, and control tokens of four names") {
@@ -177,44 +173,31 @@ TEST_CASE("ends of a text: three keys, and control tokens of four names") {
 }
 
 TEST_CASE("what is not computed is refused by name") {
-  const auto fault = [](auto change) {
-    small_llama model;
-    change(model);
-    return std::pair(model.said(), code_of([&] { model.config(); }).value());
-  };
-  using lazyprune::error_code;
-  CHECK(fault([](small_llama& m) { m.text("general.architecture", "gemma4"); }) ==
-        std::pair(std::string("metadata: general.architecture: expected llama, qwen2, qwen3, phi3, gemma2 or gemma3, found \"gemma4\""),
-                  error_code::unsupported));
-  CHECK(fault([](small_llama& m) { m.number("attention.sliding_window", 16); }) ==
-        std::pair(std::string("metadata: llama.attention.sliding_window: expected no such key: it is not computed here, found 16"),
-                  error_code::unsupported));
+  CHECK(said_after([](small_llama& m) { m.text("general.architecture", "gemma4"); }) ==
+        unsupported("metadata: general.architecture", {"llama", "qwen2", "qwen3", "phi3", "gemma2", "gemma3", "\"gemma4\""}));
+  CHECK(said_after([](small_llama& m) { m.number("attention.sliding_window", 16); }) ==
+        unsupported("metadata: llama.attention.sliding_window", {"16"}));
   CHECK(said_after([](small_llama& m) { m.number("expert_count", 0); }) == "no error");  // it says that there are none
-  CHECK(said_after([](small_llama& m) { m.number("expert_count", 8); }).starts_with("metadata: llama.expert_count: expected no such key"));
-  CHECK(said_after([](small_llama& m) { m.text("general.type", "adapter"); }) ==
-        "metadata: general.type: expected model, found \"adapter\"");
+  CHECK(said_after([](small_llama& m) { m.number("expert_count", 8); }) == unsupported("metadata: llama.expert_count"));
+  CHECK(said_after([](small_llama& m) { m.text("general.type", "adapter"); }) == unsupported("metadata: general.type", {"\"adapter\""}));
   CHECK(said_after([](small_llama& m) { m.text("tokenizer.ggml.model", "bert"); }) ==
-        "metadata: tokenizer.ggml.model: expected llama or gpt2, found \"bert\"");
+        unsupported("metadata: tokenizer.ggml.model", {"\"bert\""}));
 }
 
 TEST_CASE("numbers that do not go together") {
   CHECK(said_after([](small_llama& m) { m.number("attention.head_count", 3); }) ==
-        "metadata: llama.attention.head_count: expected a divisor of embedding_length, 4, found 3");
+        at("metadata: llama.attention.head_count", {"embedding_length", ", found 3"}));
   CHECK(said_after([](small_llama& m) { m.number("attention.head_count_kv", 0); }) ==
-        "metadata: llama.attention.head_count_kv: expected a whole number from 1 to 1048576, found 0");
+        at("metadata: llama.attention.head_count_kv", {"1048576", ", found 0"}));
   CHECK(said_after([](small_llama& m) {
           m.number("attention.head_count", 4);
           m.number("attention.head_count_kv", 3);
-        }) == "metadata: llama.attention.head_count_kv: expected a divisor of attention.head_count, 4, found 3");
-  CHECK(said_after([](small_llama& m) { m.number("block_count", ~0u); }) ==
-        "metadata: llama.block_count: expected a whole number from 1 to 4096, found 4294967295");
+        }) == at("metadata: llama.attention.head_count_kv", {"head_count", ", found 3"}));
+  CHECK(said_after([](small_llama& m) { m.number("block_count", ~0u); }) == at("metadata: llama.block_count", {"4096", "4294967295"}));
   CHECK(said_after([](small_llama& m) { m.number("attention.key_length", 3); }) ==
-        "metadata: llama.attention.key_length: expected an even number, for rotary positions, found 3");
-  CHECK(said_after([](small_llama& m) { m.keys.erase("llama.block_count"); }) ==
-        "metadata: expected the key \"llama.block_count\", found none");
-  CHECK(said_after([](small_llama& m) {
-          m.tokens({"a", "b"}, {1});
-        }) == "metadata: tokenizer.ggml.token_type: expected 2 numbers, one a token, found an array of 1 of type i32");
+        at("metadata: llama.attention.key_length", {", found 3"}));
+  CHECK(said_after([](small_llama& m) { m.keys.erase("llama.block_count"); }) == at("metadata", {"\"llama.block_count\""}));
+  CHECK(said_after([](small_llama& m) { m.tokens({"a", "b"}, {1}); }) == at("metadata: tokenizer.ggml.token_type"));
 }
 
 TEST_CASE("the config of every model is that of the same model as a folder" NEEDS("data")) {

@@ -18,10 +18,10 @@ namespace {
 json_value parse(std::string_view text) { return json_value::parse(text, "f.json", 1 << 20); }
 
 template <class Get>
-std::string said(std::string_view text, Get get) {
+fault said(std::string_view text, Get get) {
   return error_of([&] { get(parse(text)); });
 }
-std::string said(std::string_view text) {
+fault said(std::string_view text) {
   return error_of([&] { parse(text); });
 }
 
@@ -37,10 +37,10 @@ TEST_CASE("JSONTestSuite: what must load loads, what must be refused is refused 
     const std::string name = entry.path().filename().string(), text = read_text(entry.path());
     CAPTURE(name);
     const std::size_t before = lazyprune_test::allocated_bytes;
-    const std::string result = error_of([&] { json_value::parse(text, "f.json", 1 << 20); });
+    const auto result = error_of([&] { json_value::parse(text, "f.json", 1 << 20); });
     const std::size_t allocated = lazyprune_test::allocated_bytes - before;
     if (name.starts_with("y_object_duplicated_key")) {  // the grammar allows it; we do not
-      CHECK(result == "f.json: a: expected the key once, found it twice in one object");
+      CHECK(result == at("f.json: a"));
       ++loaded;
     } else if (name.starts_with("y_")) {
       CHECK(result == "no error");
@@ -61,39 +61,38 @@ TEST_CASE("JSONTestSuite: what must load loads, what must be refused is refused 
 }
 
 TEST_CASE("syntax errors give the byte and what stands there") {
-  CHECK(said(R"({"a": nul})") == "f.json: byte 9: expected JSON, found invalid literal; last read: '\"a\": nul}'");
-  CHECK(said("") == "f.json: byte 0: expected JSON, found unexpected end of input; expected '[', '{', or a literal");
-  CHECK(said("[1] x").starts_with("f.json: byte 4: expected JSON, found "));
-  CHECK(said("[1e999]").starts_with("f.json: byte 5: expected JSON, found number overflow"));
-  CHECK(said("[NaN]").starts_with("f.json: byte 1: expected JSON, found invalid literal"));
-  CHECK(said("[\"\xff\"]").starts_with("f.json: byte 2: expected JSON, found invalid string: ill-formed UTF-8 byte"));
+  CHECK(said(R"({"a": nul})") == at("f.json: byte 9", {"\"a\""}));
+  CHECK(said("") == at("f.json: byte 0"));
+  CHECK(said("[1] x") == at("f.json: byte 4"));
+  CHECK(said("[1e999]") == at("f.json: byte 5"));
+  CHECK(said("[NaN]") == at("f.json: byte 1"));
+  CHECK(said("[\"\xff\"]") == at("f.json: byte 2"));
 }
 
 TEST_CASE("what the parser alone would let pass") {
-  CHECK(said(std::string("{}\0{", 4)) == "f.json: byte 2: expected JSON, found a zero byte");
-  CHECK(said("\xef\xbb\xbf{}") == "f.json: byte 0: expected JSON, found a byte order mark");
-  CHECK(said(R"({"a": {"b": 1, "c": 2, "b": 3}})") == "f.json: b: expected the key once, found it twice in one object");
+  CHECK(said(std::string("{}\0{", 4)) == at("f.json: byte 2"));
+  CHECK(said("\xef\xbb\xbf{}") == at("f.json: byte 0"));
+  CHECK(said(R"({"a": {"b": 1, "c": 2, "b": 3}})") == at("f.json: b"));
   CHECK(said(R"([{"a": 1}, {"a": 1}])") == "no error");
 }
 
 TEST_CASE("64 levels and no more, without recursion") {
   CHECK(said(nested(64)) == "no error");
-  CHECK(said(nested(65)) == "f.json: expected JSON of at most 64 levels, found more");
-  CHECK(said(std::string(100'000, '[')) == "f.json: expected JSON of at most 64 levels, found more");
+  CHECK(said(nested(65)) == at("f.json", {"64"}));
+  CHECK(said(std::string(100'000, '[')) == at("f.json", {"64"}));
   std::string objects;
   for (int i = 0; i < 100'000; ++i) objects += "{\"a\":";
-  CHECK(said(objects) == "f.json: expected JSON of at most 64 levels, found more");
+  CHECK(said(objects) == at("f.json", {"64"}));
 }
 
 TEST_CASE("no more bytes than the caller allows") {
-  CHECK(error_of([] { json_value::parse("[1, 2]", "f.json", 5); }) == "f.json: expected at most 5 bytes, found 6");
+  CHECK(error_of([] { json_value::parse("[1, 2]", "f.json", 5); }) == at("f.json", {", found 6"}));
   CHECK(error_of([] { json_value::parse("[1, 2]", "f.json", 6); }) == "no error");
 }
 
 TEST_CASE("one text of many: the place begins with what the caller says") {
-  CHECK(error_of([] { json_value::parse("[1,]", "f.jsonl", 100, "line 3"); }).starts_with("f.jsonl: line 3: byte 3: expected JSON"));
-  CHECK(error_of([] { json_value::parse("{}", "f.jsonl", 100, "line 3").at("step"); }) ==
-        "f.jsonl: line 3: expected the key \"step\", found none");
+  CHECK(error_of([] { json_value::parse("[1,]", "f.jsonl", 100, "line 3"); }) == at("f.jsonl: line 3: byte 3"));
+  CHECK(error_of([] { json_value::parse("{}", "f.jsonl", 100, "line 3").at("step"); }) == at("f.jsonl: line 3", {"\"step\""}));
   CHECK(error_of([] {
           json_value::parse(R"({"step": -1})", "f.jsonl", 100, "line 3").at("step").whole_number();
         }).starts_with("f.jsonl: line 3: step: "));
@@ -128,14 +127,14 @@ TEST_CASE("a value outlives the root it came from") {
 }
 
 TEST_CASE("getters name the place and what is there") {
-  CHECK(said(R"({"a": {"b": "two"}})", [](auto r) { r.at("a").at("b").number(); }) == "f.json: a.b: expected a number, found \"two\"");
-  CHECK(said(R"({"a": [1, {}]})", [](auto r) { r.at("a").items()[1].string(); }) == "f.json: a[1]: expected a string, found an object");
-  CHECK(said(R"({"a": 1})", [](auto r) { r.at("a").boolean(); }) == "f.json: a: expected true or false, found 1");
-  CHECK(said(R"({"a": 1})", [](auto r) { r.at("b"); }) == "f.json: expected the key \"b\", found none");
-  CHECK(said("[]", [](auto r) { r.at("b"); }) == "f.json: expected an object, found an array");
-  CHECK(said("3", [](auto r) { r.find("b"); }) == "f.json: expected an object, found 3");
-  CHECK(said("{}", [](auto r) { r.items(); }) == "f.json: expected an array, found an object");
-  CHECK(said(R"({"a\nb": null})", [](auto r) { r.at("a\nb").string(); }) == "f.json: a\\x0ab: expected a string, found null");
+  CHECK(said(R"({"a": {"b": "two"}})", [](auto r) { r.at("a").at("b").number(); }) == at("f.json: a.b", {"\"two\""}));
+  CHECK(said(R"({"a": [1, {}]})", [](auto r) { r.at("a").items()[1].string(); }) == at("f.json: a[1]"));
+  CHECK(said(R"({"a": 1})", [](auto r) { r.at("a").boolean(); }) == at("f.json: a", {", found 1"}));
+  CHECK(said(R"({"a": 1})", [](auto r) { r.at("b"); }) == at("f.json", {"\"b\""}));
+  CHECK(said("[]", [](auto r) { r.at("b"); }) == at("f.json"));
+  CHECK(said("3", [](auto r) { r.find("b"); }) == at("f.json", {", found 3"}));
+  CHECK(said("{}", [](auto r) { r.items(); }) == at("f.json"));
+  CHECK(said(R"({"a\nb": null})", [](auto r) { r.at("a\nb").string(); }) == at("f.json: a\\x0ab"));
 }
 
 TEST_CASE("whole numbers have no sign, point or exponent, and stay in their range") {
@@ -146,12 +145,12 @@ TEST_CASE("whole numbers have no sign, point or exponent, and stay in their rang
     CHECK(said(text, [](auto r) { r.at("n").whole_number(); }).starts_with(expected));
   }
   CHECK(said(R"({"n": 18446744073709551616})", [](auto r) { r.at("n").whole_number(); }).starts_with(expected));
-  CHECK(said(R"({"n": 5})", [](auto r) { r.at("n").whole_number(6, 9); }) == "f.json: n: expected a whole number from 6 to 9, found 5");
+  CHECK(said(R"({"n": 5})", [](auto r) { r.at("n").whole_number(6, 9); }) == at("f.json: n", {", found 5"}));
   CHECK(said(R"({"n": 5})", [](auto r) { r.at("n").whole_number(5, 5); }) == "no error");
 }
 
 TEST_CASE("unknown keys are refused by name where only some are allowed") {
-  CHECK(said(R"({"a": 1, "c": [2]})", [](auto r) { r.allow_only({"a", "b"}); }) == "f.json: c: expected no such key, found an array");
+  CHECK(said(R"({"a": 1, "c": [2]})", [](auto r) { r.allow_only({"a", "b"}); }) == at("f.json: c"));
   CHECK(said(R"({"a": 1})", [](auto r) { r.allow_only({"a", "b"}); }) == "no error");
 }
 
@@ -164,7 +163,6 @@ TEST_CASE("members and items one at a time, with their places") {
   CHECK(json.size() == 2);
   CHECK(json.at("b").size() == 2);
   CHECK(json.at("a").size() == 0);
-  CHECK(error_of([&] { json.each_item([](const json_value&) {}); }) == "f.json: expected an array, found an object");
-  CHECK(error_of([&] { json.at("a").each_member([](const std::string&, const json_value&) {}); }) ==
-        "f.json: a: expected an object, found 2");
+  CHECK(error_of([&] { json.each_item([](const json_value&) {}); }) == at("f.json"));
+  CHECK(error_of([&] { json.at("a").each_member([](const std::string&, const json_value&) {}); }) == at("f.json: a", {", found 2"}));
 }

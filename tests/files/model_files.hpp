@@ -37,7 +37,8 @@ inline std::string safetensors(const std::vector<made>& tensors) {
   return file + header + data;
 }
 
-inline const std::string config = R"({"model_type": "llama", "vocab_size": 300, "hidden_size": 4, "num_hidden_layers": 1, "num_attention_heads": 2,
+inline const std::string config =
+    R"({"model_type": "llama", "vocab_size": 300, "hidden_size": 4, "num_hidden_layers": 1, "num_attention_heads": 2,
   "intermediate_size": 6, "bos_token_id": 1, "eos_token_id": 2})";
 inline const std::vector<made> two_tensors = {{"a", "F32", "[2,3]", 24}, {"b", "BF16", "[4]", 8}};
 
@@ -47,7 +48,7 @@ struct small_folder : temporary_folder {
     write("config.json", config);
     write("model.safetensors", safetensors(two_tensors));
   }
-  std::string said() const {
+  fault said() const {
     return error_of([&] { const lazyprune::checkpoint opened(path()); });
   }
   std::string file(std::string_view name) const { return (*this / name).string(); }

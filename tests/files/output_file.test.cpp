@@ -61,10 +61,9 @@ TEST_CASE("two writers of one name do not mix: the last to commit wins") {
 TEST_CASE("names that cannot be written to") {
   const temporary_folder folder;
   const auto said = [](const std::filesystem::path& path) { return error_of([&] { const output_file out(path); }); };
-  CHECK(said(folder.path()) == folder.path().string() + ": expected a file to write, found a directory");
-  CHECK(said(folder / "no/such") ==
-        (folder / "no/such").string() + ": expected a file that can be written, found No such file or directory");
-  CHECK(said(folder / "new/") == (folder / "new/").string() + ": expected the name of a file, found a directory");
+  CHECK(said(folder.path()) == at(folder.path().string()));
+  CHECK(said(folder / "no/such") == at((folder / "no/such").string()));
+  CHECK(said(folder / "new/") == at((folder / "new/").string()));
   CHECK(folder.files() == 0);
 }
 
@@ -84,7 +83,7 @@ TEST_CASE("a full device: an error of code io that names it" NEEDS("dev-full")) 
           output_file out("/dev/full");
           out.write("x");
           out.commit();
-        }) == "io: /dev/full: unfinished: expected to write all of it, found No space left on device");
+        }) == at("/dev/full: unfinished", {}, lazyprune::error_code::io));
 }
 
 TEST_CASE("a full disk: an error of code io that names the file, and nothing left of it") {
@@ -96,13 +95,13 @@ TEST_CASE("a full disk: an error of code io that names the file, and nothing lef
   rlimit low = limit;
   low.rlim_cur = 100'000;
   REQUIRE(::setrlimit(RLIMIT_FSIZE, &low) == 0);
-  const std::string said = error_of([&] {
+  const auto said = error_of([&] {
     output_file out(folder / "out");
     for (int i = 0; i < 100; ++i) out.write(std::string(10'000, 'x'));
     out.commit();
   });
   REQUIRE(::setrlimit(RLIMIT_FSIZE, &limit) == 0);
   std::signal(SIGXFSZ, before);
-  CHECK(said == "io: " + (folder / "out").string() + ": unfinished and removed: expected to write all of it, found File too large");
+  CHECK(said == at((folder / "out").string() + ": unfinished and removed", {}, lazyprune::error_code::io));
   CHECK(folder.files() == 0);
 }

@@ -36,13 +36,12 @@ TEST_CASE("what cannot be read is refused by name") {
   const temporary_folder folder;
   const std::string path = folder.write("some", "12345").string();
   const auto said = [&](const std::filesystem::path& file, std::size_t limit = 100) { return error_of([&] { read_to_end(file, limit); }); };
-  CHECK(said(folder / "none") == (folder / "none").string() + ": expected a file that can be read, found No such file or directory");
-  CHECK(said(folder.path()) == folder.path().string() + ": expected a file or pipe that can be read, found Is a directory");
-  CHECK(said(path, 4) == path + ": expected at most 4 bytes, found more");
+  CHECK(said(folder / "none") == at((folder / "none").string()));
+  CHECK(said(folder.path()) == at(folder.path().string()));
+  CHECK(said(path, 4) == at(path));
   CHECK(said(path, 5) == "no error");
-  CHECK(said("/dev/zero") == "/dev/zero: expected at most 100 bytes, found more");
+  CHECK(said("/dev/zero") == at("/dev/zero", {"100"}));
 
   const auto write_only = lazyprune::open_file(path, O_WRONLY, path, "a file");
-  CHECK(error_of([&] { read_to_end(write_only.get(), "it"); }) ==
-        "it: expected a file or pipe that can be read, found Bad file descriptor");
+  CHECK(error_of([&] { read_to_end(write_only.get(), "it"); }) == at("it"));
 }

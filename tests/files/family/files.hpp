@@ -22,7 +22,7 @@ inline lazyprune::model_config config_of_json(const nlohmann::json& config) {
 }
 
 /// What is said of a config.json with these keys changed (null: taken out); "no error" where nothing is.
-inline std::string said_of(nlohmann::json config, const nlohmann::json& patch) {
+inline fault said_of(nlohmann::json config, const nlohmann::json& patch) {
   config.merge_patch(patch);
   return error_of([&] { config_of_json(config); });
 }
@@ -60,10 +60,8 @@ struct small_gguf {
     parts.emplace_back(lazyprune::mapped_file(folder.write("f.gguf", gguf_model(all, tensors))));
     return lazyprune::model_config_of(parts);
   }
-  std::string said() const {
-    const std::string text = error_of([&] { config(); });
-    const std::size_t at = text.find("f.gguf: ");
-    return at == text.npos ? text : text.substr(at + 8);
+  fault said() const {
+    return error_of([&] { config(); }).after("f.gguf: ");
   }
 
  private:

@@ -32,10 +32,10 @@ TEST_CASE("gemma2: gemma-2-2b-it, as published") {
   CHECK(c.attention_scale == doctest::Approx(1.0 / 12.0).epsilon(1e-15));
   CHECK(c.attention_soft_cap == 50.0);
   CHECK(c.logit_soft_cap == 0.0);
-  CHECK(said_of(config, {{"hidden_activation", "gelu"}}) == "c: hidden_activation: expected gelu_pytorch_tanh, found \"gelu\"");
-  CHECK(said_of(config, {{"use_bidirectional_attention", true}}) == "c: use_bidirectional_attention: expected false, found true");
-  CHECK(said_of(config, {{"attn_logit_softcapping", -1}}) == "c: attn_logit_softcapping: expected a number above 0, found -1");
-  CHECK(said_of(config, {{"logit_scale", 2}}) == "c: logit_scale: expected no such key: it is not computed here, found 2");
+  CHECK(said_of(config, {{"hidden_activation", "gelu"}}) == unsupported("c: hidden_activation", {"gelu_pytorch_tanh", "\"gelu\""}));
+  CHECK(said_of(config, {{"use_bidirectional_attention", true}}) == unsupported("c: use_bidirectional_attention"));
+  CHECK(said_of(config, {{"attn_logit_softcapping", -1}}) == at("c: attn_logit_softcapping", {", found -1"}));
+  CHECK(said_of(config, {{"logit_scale", 2}}) == unsupported("c: logit_scale", {", found 2"}));
 }
 
 TEST_CASE("gemma2: GGUF files; the largest scales its queries by other widths") {
@@ -50,5 +50,5 @@ TEST_CASE("gemma2: GGUF files; the largest scales its queries by other widths") 
   CHECK(largest.attention_scale == doctest::Approx(1 / std::sqrt(8.0)).epsilon(1e-15));
   CHECK(small_gguf("gemma2").number("attention.key_length", 4).config().attention_scale == 0.0);
   CHECK(small_gguf("gemma2").number("rope.dimension_count", 4).said() ==
-        "metadata: gemma2.rope.dimension_count: expected 8, the width of a head, found 4");
+        unsupported("metadata: gemma2.rope.dimension_count", {", found 4"}));
 }

@@ -41,20 +41,17 @@ TEST_CASE("phi3: a part of each head rotates") {
   part["rope_scaling"] = {{"long_factor", {1, 2, 3}}, {"short_factor", {1, 2, 3}}, {"type", "longrope"}};
   part["partial_rotary_factor"] = 0.75;
   CHECK(config_of_json(part).rotary_dim == 6);
-  CHECK(said_of(part, {{"partial_rotary_factor", 0.5}}) ==
-        "c: rope_scaling.short_factor: expected 2 numbers, one a frequency, found an array");
-  CHECK(said_of(part, {{"partial_rotary_factor", 0.4}}) ==
-        "c: partial_rotary_factor: expected a part of 8, the width of a head, that is an even number, found 0.4");
-  CHECK(said_of(part, {{"partial_rotary_factor", 1.5}}).starts_with("c: partial_rotary_factor: expected a part of 8"));
+  CHECK(said_of(part, {{"partial_rotary_factor", 0.5}}) == at("c: rope_scaling.short_factor"));
+  CHECK(said_of(part, {{"partial_rotary_factor", 0.4}}) == at("c: partial_rotary_factor", {"0.4"}));
+  CHECK(said_of(part, {{"partial_rotary_factor", 1.5}}) == at("c: partial_rotary_factor"));
 }
 
 TEST_CASE("phi3: what is wrong, or not computed") {
   CHECK(said_of(phi, {{"rope_scaling", {{"type", "linear"}, {"factor", 2.0}, {"long_factor", nullptr}, {"short_factor", nullptr}}}}) ==
-        "c: rope_scaling.type: expected default or longrope, found \"linear\"");
-  CHECK(said_of(phi, {{"rope_scaling", {{"long_factor", nullptr}}}}) == "c: rope_scaling: expected the key \"long_factor\", found none");
-  CHECK(said_of(phi, {{"rope_scaling", {{"long_factor", {1, 2, 0, 4}}}}}) ==
-        "c: rope_scaling.long_factor[2]: expected a number above 0, found 0");
-  CHECK(said_of(phi, {{"attention_bias", true}}) == "c: attention_bias: expected false, found true");
+        unsupported("c: rope_scaling.type", {"\"linear\""}));
+  CHECK(said_of(phi, {{"rope_scaling", {{"long_factor", nullptr}}}}) == at("c: rope_scaling", {"\"long_factor\""}));
+  CHECK(said_of(phi, {{"rope_scaling", {{"long_factor", {1, 2, 0, 4}}}}}) == at("c: rope_scaling.long_factor[2]", {", found 0"}));
+  CHECK(said_of(phi, {{"attention_bias", true}}) == unsupported("c: attention_bias"));
 }
 
 TEST_CASE("phi3: GGUF files say the window, and by two tensors that it is LongRoPE") {
@@ -62,16 +59,15 @@ TEST_CASE("phi3: GGUF files say the window, and by two tensors that it is LongRo
   CHECK(phi_file().config().windows.empty());
   CHECK(phi_file().config().fused);
   CHECK(phi_file().number("attention.sliding_window", 7).config().windows == window_list(4, 7));
-  CHECK(small_gguf("phi3").said() == "metadata: expected the key \"phi3.attention.sliding_window\", found none");
+  CHECK(small_gguf("phi3").said() == at("metadata", {"\"phi3.attention.sliding_window\""}));
   const auto partial = phi_file().number("rope.dimension_count", 6).config();
   CHECK(partial.rotary_dim == 6);
-  CHECK(phi_file().number("rope.dimension_count", 10).said() ==
-        "metadata: phi3.rope.dimension_count: expected an even number up to 8, found 10");
+  CHECK(phi_file().number("rope.dimension_count", 10).said() == at("metadata: phi3.rope.dimension_count", {", found 10"}));
 
   const auto longrope = [&] {
     return phi_file().number("rope.scaling.original_context_length", 16).floats("rope_factors_short.weight", {1, 2, 3, 4});
   };
-  CHECK(longrope().said() == "tensor rope_factors_long.weight: expected one, for LongRoPE, found none");
+  CHECK(longrope().said() == at("tensor rope_factors_long.weight", {"LongRoPE"}));
   const auto c = longrope().floats("rope_factors_long.weight", {4, 5, 6, 7}).config();
   CHECK(c.rope.scaling == rope_scaling::longrope);
   CHECK(c.rope.long_divisors == std::vector<double>{4, 5, 6, 7});
@@ -79,5 +75,5 @@ TEST_CASE("phi3: GGUF files say the window, and by two tensors that it is LongRo
   const auto given = longrope().floats("rope_factors_long.weight", {4, 5, 6, 7}).real("rope.scaling.attn_factor", 1.25f).config();
   CHECK(given.rope.attention_factor == 1.25);
   CHECK(phi_file().real("rope.scaling.attn_factor", 1.25f).said() ==
-        "metadata: phi3.rope.scaling.attn_factor: expected 1, or tensors of LongRoPE, found 1.25");
+        unsupported("metadata: phi3.rope.scaling.attn_factor", {"LongRoPE", "1.25"}));
 }
