@@ -13,6 +13,7 @@
 #include "text/jinja/rendering.hpp"
 
 using namespace lazyprune;
+using lazyprune_test::at;
 using lazyprune_test::error_of;
 using lazyprune_test::july;
 
@@ -139,30 +140,27 @@ TEST_CASE("a chat that the template refuses keeps its words") {
     FAIL("it was taken");
   } catch (const chat_refused& refused) {
     CHECK(refused.message() == "no\n" + std::string(100, 'x') + "\x1b[0m");
-    CHECK(std::string(refused.what()) == "chat_template.jinja: line 2, column 19: expected a chat that the template takes, found no\\x0a" +
-                                             std::string(100, 'x') + "\\x1b[0m");
+    CHECK(lazyprune_test::fault(refused) == at("chat_template.jinja: line 2, column 19", {"no\\x0a" + std::string(100, 'x') + "\\x1b[0m"}));
   }
 }
 
 TEST_CASE("requests that are none are refused") {
   const auto fault = [](std::string_view text) { return error_of([&] { (void)chat_request::parse(text, "f", "line 3"); }); };
-  CHECK(fault("[]") == "f: line 3: expected an object, found a list");
-  CHECK(fault("{}") == "f: line 3: expected the key \"messages\", found none");
+  CHECK(fault("[]") == at("f: line 3"));
+  CHECK(fault("{}") == at("f: line 3", {"\"messages\""}));
   CHECK(fault("{").starts_with("f: line 3: byte "));
   chat_request request;
-  CHECK(error_of([&] { request.set_messages("{}", "m.json"); }) == "m.json: expected a list of messages, found a dictionary");
-  CHECK(error_of([&] { request.set_messages(R"(["hi"])", "m.json"); }) == "m.json: message 1: expected an object, found a string");
-  CHECK(error_of([&] { request.set_messages(R"([{"role": "user"}, {"content": ""}])", "m.json"); }) ==
-        "m.json: message 2: role: expected a string, found none");
-  CHECK(error_of([&] { request.set_messages(R"([{"role": "user", "content": 5}])", "m.json"); }) ==
-        "m.json: message 1: content: expected a string, a list of parts or null, found a number");
-  CHECK(fault(R"({"messages": [{"role": 1}]})") == "f: line 3: message 1: role: expected a string, found a number");
-  CHECK(fault(R"({"messages": "hi"})") == "f: line 3: expected a list of messages, found a string");
+  CHECK(error_of([&] { request.set_messages("{}", "m.json"); }) == at("m.json"));
+  CHECK(error_of([&] { request.set_messages(R"(["hi"])", "m.json"); }) == at("m.json: message 1"));
+  CHECK(error_of([&] { request.set_messages(R"([{"role": "user"}, {"content": ""}])", "m.json"); }) == at("m.json: message 2: role"));
+  CHECK(error_of([&] { request.set_messages(R"([{"role": "user", "content": 5}])", "m.json"); }) == at("m.json: message 1: content"));
+  CHECK(fault(R"({"messages": [{"role": 1}]})") == at("f: line 3: message 1: role"));
+  CHECK(fault(R"({"messages": "hi"})") == at("f: line 3"));
 }
 
 TEST_CASE("a source that is too long, or no UTF-8, is refused; a long chat is not") {
-  CHECK(error_of([] { chat_template(std::string((1 << 20) + 1, 'x'), "t"); }) == "t: expected at most 1048576 bytes, found 1048577");
-  CHECK(error_of([] { chat_template("ab\xff", "t"); }) == "t: byte 2: expected UTF-8, found another byte");
+  CHECK(error_of([] { chat_template(std::string((1 << 20) + 1, 'x'), "t"); }) == at("t", {"1048576", "1048577"}));
+  CHECK(error_of([] { chat_template("ab\xff", "t"); }) == at("t: byte 2"));
   chat_request request;
   for (int i = 0; i < 100; ++i) request.add(i % 2 == 0 ? "user" : "assistant", std::string(100'000, 'x'));
   const chat_template chat(

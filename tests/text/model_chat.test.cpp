@@ -11,12 +11,14 @@
 #include "files/support.hpp"
 
 using namespace lazyprune;
+using lazyprune_test::at;
 using lazyprune_test::error_of;
 using lazyprune_test::gguf_array;
 using lazyprune_test::gguf_bytes;
 using lazyprune_test::gguf_key;
 using lazyprune_test::gguf_string;
 using lazyprune_test::temporary_folder;
+using lazyprune_test::unsupported;
 
 TEST_CASE("a folder's template and its own texts") {
   const temporary_folder folder;
@@ -45,17 +47,16 @@ TEST_CASE("of several named templates, the default") {
   CHECK(find_model_chat(files)->format.source() == "b");
   const auto path = folder.write("tokenizer_config.json",
                                  R"({"chat_template": [{"name": "rag", "template": "a"}, {"name": "tool_use", "template": "b"}]})");
-  CHECK(error_of([&] { find_model_chat(files); }) ==
-        path.string() + R"(: chat_template: expected a template of the name "default", found "rag, tool_use")");
+  CHECK(error_of([&] { find_model_chat(files); }) == at(path.string() + ": chat_template", {"\"default\"", "\"rag, tool_use\""}));
 }
 
 TEST_CASE("faults are named with their file") {
   const temporary_folder folder;
   const model_folder files(folder.path());
   const auto path = folder.write("tokenizer_config.json", R"({"chat_template": "{% include 'x' %}"})");
-  CHECK(error_of([&] { find_model_chat(files); }).starts_with(path.string() + ": chat_template: line 1, column 4: expected if, for, "));
+  CHECK(error_of([&] { find_model_chat(files); }) == unsupported(path.string() + ": chat_template: line 1, column 4"));
   folder.write("tokenizer_config.json", R"({"chat_template": 5})");
-  CHECK(error_of([&] { find_model_chat(files); }) == path.string() + ": chat_template: expected a string, found 5");
+  CHECK(error_of([&] { find_model_chat(files); }) == at(path.string() + ": chat_template", {", found 5"}));
   folder.write("tokenizer_config.json", "{");
   CHECK(error_of([&] { find_model_chat(files); }).starts_with(path.string() + ": byte "));
 }
@@ -80,9 +81,7 @@ TEST_CASE("a GGUF file's template, and its own texts by their ids") {
   CHECK(find_model_chat(file({named, gguf_key("tokenizer.chat_template", "c"), other}))->format.source() == "c");
   CHECK(error_of([&] {
           find_model_chat(file({named, other}));
-        }) == (folder / "model.gguf").string() +
-                  R"(: metadata: tokenizer.chat_template: expected a template of the name "default", found "rag, tool_use")");
-  CHECK(error_of([&] {
-          find_model_chat(file({gguf_key("tokenizer.chat_template", "{{ a.b( }}")}));
-        }).starts_with((folder / "model.gguf").string() + ": metadata: tokenizer.chat_template: line 1, column 9: expected "));
+        }) == at((folder / "model.gguf").string() + ": metadata: tokenizer.chat_template", {"\"default\"", "\"rag, tool_use\""}));
+  CHECK(error_of([&] { find_model_chat(file({gguf_key("tokenizer.chat_template", "{{ a.b( }}")})); }) ==
+        at((folder / "model.gguf").string() + ": metadata: tokenizer.chat_template: line 1, column 9"));
 }

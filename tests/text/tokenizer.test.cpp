@@ -59,7 +59,7 @@ TEST_CASE("SentencePiece behind the common face") {
   CHECK(tokens.decode(all) == "a word");
   CHECK(tokens.decode(all, special_text::written) == "<s> a word");
   CHECK(tokens.label(all[1]).front() == ' ');
-  CHECK(error_of([&] { tokens.piece(2304); }) == "tokenizer: token 2304: expected an id below 2304");
+  CHECK(error_of([&] { tokens.piece(2304); }) == at("tokenizer: token 2304", {"2304"}));
 }
 
 TEST_CASE("a pipeline behind the common face, also after a move") {
@@ -79,7 +79,7 @@ TEST_CASE("a pipeline behind the common face, also after a move") {
   CHECK(tokens.piece(' ') == "\xc4\xa0");
   CHECK(tokens.label(' ') == " ");
   CHECK(tokens.label(0xff) == "\xef\xbf\xbd");
-  CHECK(error_of([&] { tokens.decode(ids{300}); }) == "tokenizer: token 300: expected an id below 259");
+  CHECK(error_of([&] { tokens.decode(ids{300}); }) == at("tokenizer: token 300", {"259"}));
   token_decoder decoder(tokens);
   CHECK(decoder.push(0xc3).empty());
   CHECK(decoder.push(0xa9) == "\xc3\xa9");

@@ -9,6 +9,7 @@
 #include "files/support.hpp"
 
 using namespace lazyprune;
+using lazyprune_test::at;
 using lazyprune_test::error_of;
 
 TEST_CASE("steps pay for bytes too, and end with one line") {
@@ -17,8 +18,8 @@ TEST_CASE("steps pay for bytes too, and end with one line") {
   work.write(16);  // two steps: one for each 16 bytes, and one
   work.read(63);
   CHECK(work.used() == 6);
-  CHECK(error_of([&] { work.step(5); }) == "expected a template that ends within 10 steps, found more");
-  CHECK(error_of([&] { work.write(std::size_t(-1)); }) == "expected a template that ends within 10 steps, found more");
+  CHECK(error_of([&] { work.step(5); }) == at("", {"10"}));
+  CHECK(error_of([&] { work.write(std::size_t(-1)); }) == at("", {"10"}));
   work.step(4);
   CHECK(work.used() == 10);
 }
@@ -30,6 +31,6 @@ TEST_CASE("levels are counted while they live") {
     for (std::size_t i = 0; i < levels; ++i) all.push_back(std::make_unique<jinja::budget::level>(work));
   };
   CHECK(error_of([&] { nest(400); }) == "no error");
-  CHECK(error_of([&] { nest(401); }) == "expected a template of at most 400 nested levels, found more");
+  CHECK(error_of([&] { nest(401); }) == at("", {"400"}));
   CHECK(error_of([&] { nest(400); }) == "no error");
 }

@@ -7,6 +7,7 @@
 
 using lazyprune_test::rendered;
 using lazyprune_test::runs;
+using lazyprune_test::unsupported;
 
 TEST_CASE("every filter of texts keeps their origin") {
   constexpr std::string_view x = R"({"x": " <|im_end|>\nb ", "l": ["<|im_end|>", "a"]})";
@@ -38,14 +39,12 @@ TEST_CASE("every filter of texts keeps their origin") {
 }
 
 TEST_CASE("a filter that is not known is refused where it stands") {
-  CHECK(rendered("{% if false %}{{ x|groupby('a') }}{% endif %}") ==
-        "t: line 1, column 20: expected a filter that is known here, found \"groupby\"");
-  CHECK(rendered("{{ [1]|map('nope')|list }}") == "t: line 1, column 8: expected a filter that is known here, found \"nope\"");
+  CHECK(rendered("{% if false %}{{ x|groupby('a') }}{% endif %}") == unsupported("t: line 1, column 20", {"\"groupby\""}));
+  CHECK(rendered("{{ [1]|map('nope')|list }}") == unsupported("t: line 1, column 8", {"\"nope\""}));
 }
 
 TEST_CASE("numbers too large for their kind are refused") {
-  CHECK(rendered("{{ '99999999999999999999'|int }}") ==
-        "t: line 1, column 27: expected whole numbers of at most 64 bits, found a larger one");
-  CHECK(rendered("{{ 1e19|int }}") == "t: line 1, column 9: expected whole numbers of at most 64 bits, found a larger one");
-  CHECK(rendered("{{ '1e999'|float }}") == "t: line 1, column 12: expected a number that a double holds, found \"1e999\"");
+  CHECK(rendered("{{ '99999999999999999999'|int }}") == unsupported("t: line 1, column 27", {"64"}));
+  CHECK(rendered("{{ 1e19|int }}") == unsupported("t: line 1, column 9", {"64"}));
+  CHECK(rendered("{{ '1e999'|float }}") == unsupported("t: line 1, column 12", {"\"1e999\""}));
 }

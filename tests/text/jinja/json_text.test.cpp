@@ -5,6 +5,7 @@
 
 #include "text/jinja/rendering.hpp"
 
+using lazyprune_test::at;
 using lazyprune_test::rendered;
 using lazyprune_test::runs;
 
@@ -27,6 +28,6 @@ TEST_CASE("strings keep their origin, escapes and punctuation are the user's") {
 }
 
 TEST_CASE("what JSON lacks is refused") {
-  CHECK(rendered("{{ nothing|tojson }}") == "t: line 1, column 12: expected a value that JSON has, found \"nothing\", which is undefined");
-  CHECK(rendered("{{ [namespace()]|tojson }}") == "t: line 1, column 18: expected a value that JSON has, found a namespace");
+  CHECK(rendered("{{ nothing|tojson }}") == at("t: line 1, column 12", {"\"nothing\""}));
+  CHECK(rendered("{{ [namespace()]|tojson }}") == at("t: line 1, column 18"));
 }

@@ -5,6 +5,7 @@
 
 #include "text/jinja/rendering.hpp"
 
+using lazyprune_test::at;
 using lazyprune_test::rendered;
 using lazyprune_test::runs;
 
@@ -16,14 +17,14 @@ TEST_CASE("whole numbers are of 64 bits, and a result beyond is refused") {
     CHECK(rendered("{{ " + std::string(beyond) + " }}").ends_with("expected whole numbers of at most 64 bits, found a larger one"));
   }
   CHECK(rendered("{{ (-9223372036854775807 - 1) % -1 }}") == "0");
-  CHECK(rendered("{{ 1 / 0 }}") == "t: line 1, column 6: expected a divisor that is not 0, found 0");
+  CHECK(rendered("{{ 1 / 0 }}") == at("t: line 1, column 6", {", found 0"}));
 }
 
 TEST_CASE("slices of any bounds") {
   CHECK(rendered("{{ 'abc'[9223372036854775807:-9223372036854775807:-9223372036854775807] }}") == "c");
   CHECK(rendered("{{ [1, 2, 3][::9223372036854775807] }}") == "[1]");
   CHECK(rendered("{{ ''[::-1] }}{{ [][5:1:-2] }}") == "[]");
-  CHECK(rendered("{{ 'abc'[::0] }}") == "t: line 1, column 9: expected a step that is not 0, found 0");
+  CHECK(rendered("{{ 'abc'[::0] }}") == at("t: line 1, column 9", {", found 0"}));
   CHECK(runs("{{ ('<s>' + x + '</s>')[2:5] }}{{ ('<s>' + x)[::-1] }}", R"({"x": "é!"})") == ">{é!!é}>s<");
 }
 
@@ -38,8 +39,8 @@ TEST_CASE("what safe marks escapes what is added to it, as Markup does") {
 }
 
 TEST_CASE("operands of the wrong kind are named") {
-  CHECK(rendered("{{ 'a' + none }}") == "t: line 1, column 8: expected values to add, found a string and none");
-  CHECK(rendered("{{ 'a' + x }}") == "t: line 1, column 8: expected a value, found \"x\", which is undefined");
-  CHECK(rendered("{{ 1 < 'a' }}") == "t: line 1, column 4: expected two values that have an order, found a number and a string");
-  CHECK(rendered("{{ 'a' in none }}") == "t: line 1, column 4: expected a value to iterate, found none");
+  CHECK(rendered("{{ 'a' + none }}") == at("t: line 1, column 8"));
+  CHECK(rendered("{{ 'a' + x }}") == at("t: line 1, column 8", {"\"x\""}));
+  CHECK(rendered("{{ 1 < 'a' }}") == at("t: line 1, column 4"));
+  CHECK(rendered("{{ 'a' in none }}") == at("t: line 1, column 4"));
 }

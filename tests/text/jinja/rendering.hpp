@@ -23,10 +23,10 @@ inline lazyprune::rendered_chat render(std::string_view source, std::string_view
 }
 
 /// The text, or the error's line.
-inline std::string rendered(std::string_view source, std::string_view variables = "{}") {
-  std::string text;
-  const std::string fault = error_of([&] { text = render(source, variables).text(); });
-  return fault == "no error" ? text : fault;
+inline fault rendered(std::string_view source, std::string_view variables = "{}") {
+  fault shown;
+  const fault said = error_of([&] { shown.assign(render(source, variables).text()); });
+  return said == "no error" ? shown : said;
 }
 
 /// The text with the user's parts in braces: "<|user|>{Hi}".

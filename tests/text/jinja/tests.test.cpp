@@ -5,7 +5,9 @@
 
 #include "text/jinja/rendering.hpp"
 
+using lazyprune_test::at;
 using lazyprune_test::rendered;
+using lazyprune_test::unsupported;
 
 TEST_CASE("tests are found by name") {
   const auto known = [](std::string_view name) { return lazyprune::jinja::find_test(name) != nullptr; };
@@ -15,9 +17,8 @@ TEST_CASE("tests are found by name") {
 }
 
 TEST_CASE("a test that is not known is refused where it stands, be it never reached") {
-  CHECK(rendered("a\n{% if false %}{{ x is escaped }}{% endif %}") ==
-        "t: line 2, column 23: expected a test that is known here, found \"escaped\"");
-  CHECK(rendered("{{ [1]|select('nope')|list }}") == "t: line 1, column 8: expected a test that is known here, found \"nope\"");
+  CHECK(rendered("a\n{% if false %}{{ x is escaped }}{% endif %}") == unsupported("t: line 2, column 23", {"\"escaped\""}));
+  CHECK(rendered("{{ [1]|select('nope')|list }}") == unsupported("t: line 1, column 8", {"\"nope\""}));
 }
 
 TEST_CASE("tests compare as operators do") {
@@ -25,5 +26,5 @@ TEST_CASE("tests compare as operators do") {
       rendered(
           "{{ 1 is ge 1 }}{{ 1 is gt 1 }}{{ 1 is le 0 }}{{ 'a' is ne 'b' }}{{ 3 is divisibleby(2) }}{{ 1.0 is sameas 1.0 }}{{ none is sameas none }}") ==
       "TrueFalseFalseTrueFalseFalseTrue");
-  CHECK(rendered("{{ 'a' is odd }}") == "t: line 1, column 8: expected a number, found a string");
+  CHECK(rendered("{{ 'a' is odd }}") == at("t: line 1, column 8"));
 }

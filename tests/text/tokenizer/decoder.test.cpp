@@ -77,16 +77,15 @@ TEST_CASE("text comes as soon as it is certain") {
 
 TEST_CASE("unknown kinds and options are refused by name") {
   const auto said = [](std::string_view json) { return error_of([&] { parse(json); }); };
-  CHECK(said(R"({"type": "CTC"})") ==
-        R"(t.json: type: expected Replace, ByteFallback, Fuse, Strip, ByteLevel, Metaspace or Sequence, found "CTC")");
-  CHECK(said(R"({"type": "Fuse", "with": "x"})") == R"(t.json: with: expected no such key, found "x")");
-  CHECK(said(R"({"type": "Strip", "content": "", "start": 0, "stop": 0})") == R"(t.json: content: expected one character, found "")");
-  CHECK(said(R"({"type": "Strip", "content": " ", "start": -1, "stop": 0})").starts_with("t.json: start: expected a whole number"));
+  CHECK(said(R"({"type": "CTC"})") == unsupported("t.json: type", {"ByteFallback", "ByteLevel", "\"CTC\""}));
+  CHECK(said(R"({"type": "Fuse", "with": "x"})") == unsupported("t.json: with", {"\"x\""}));
+  CHECK(said(R"({"type": "Strip", "content": "", "start": 0, "stop": 0})") == at("t.json: content", {"\"\""}));
+  CHECK(said(R"({"type": "Strip", "content": " ", "start": -1, "stop": 0})") == at("t.json: start"));
 }
 
 TEST_CASE("a text without end is refused") {
   const std::string replace = R"({"type": "Replace", "pattern": {"String": "a"}, "content": "aaaaaaaa"})";
   const decoder growing =
       parse(R"({"type": "Sequence", "decoders": [)" + replace + "," + replace + "," + replace + "," + replace + "," + replace + "]}");
-  CHECK(error_of([&] { decoded(growing, {"a"}); }) == "tokenizer: replaced text: expected at most 4160 bytes, found more");
+  CHECK(error_of([&] { decoded(growing, {"a"}); }) == unsupported("tokenizer: replaced text", {"4160"}));
 }

@@ -20,7 +20,7 @@ namespace {
 normalizer parse(std::string_view text, const lazyprune::unicode* characters = nullptr) {
   return normalizer_of(json_value::parse(text, "t.json", 1000), characters);
 }
-std::string said(std::string_view text) {
+fault said(std::string_view text) {
   return error_of([&] { parse(text); });
 }
 
@@ -51,17 +51,14 @@ TEST_CASE("normal forms and letter case") {
 }
 
 TEST_CASE("unknown kinds and options are refused by name; so is a text without end") {
-  CHECK(said(R"({"type": "Nmt"})") ==
-        R"(t.json: type: expected NFC, NFD, NFKC, NFKD, Replace, Prepend, Lowercase, Strip or Sequence, found "Nmt")");
+  CHECK(said(R"({"type": "Nmt"})") == unsupported("t.json: type", {"\"Nmt\""}));
   CHECK(said(R"({"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "a", "append": "b"}]})") ==
-        R"(t.json: normalizers[0].append: expected no such key, found "b")");
-  CHECK(said(R"({"type": "NFC"})") ==
-        R"(t.json: type: expected none that needs Unicode's tables, in a build without PCRE2 and utf8proc, found "NFC")");
-  CHECK(said(R"({"type": "Strip"})") == "t.json: expected the key \"strip_left\", found none");
+        unsupported("t.json: normalizers[0].append", {"\"b\""}));
+  CHECK(said(R"({"type": "NFC"})") == unsupported("t.json: type", {"\"NFC\""}));
+  CHECK(said(R"({"type": "Strip"})") == at("t.json", {"\"strip_left\""}));
   const normalizer growing = parse(R"({"type": "Replace", "pattern": {"String": "a"}, "content": ")" + std::string(500, 'b') + "\"}");
   CHECK(growing.apply(std::string(8, 'a')).text.size() == 4000);
-  CHECK(error_of([&] { growing.apply(std::string(100'000, 'a')); }) ==
-        "tokenizer: replaced text: expected at most 6404096 bytes, found more");
+  CHECK(error_of([&] { growing.apply(std::string(100'000, 'a')); }) == unsupported("tokenizer: replaced text", {"6404096"}));
   const normalizer longer(std::vector<normalizer::step>(12, normalizer::prepend{std::string(400, 'b')}));
-  CHECK(error_of([&] { longer.apply("a"); }) == "tokenizer: normalizer: expected at most 64 bytes for one of the text, found 4401 bytes");
+  CHECK(error_of([&] { longer.apply("a"); }) == unsupported("tokenizer: normalizer", {"64", "4401"}));
 }

@@ -76,16 +76,14 @@ TEST_CASE("digits, punctuation, white space") {
 
 TEST_CASE("unknown kinds and options are refused by name") {
   const auto said = [](std::string_view json) { return error_of([&] { words(json, "a"); }); };
-  CHECK(said(R"({"type": "UnicodeScripts"})").starts_with("t.json: type: expected ByteLevel, Split, Digits,"));
+  CHECK(said(R"({"type": "UnicodeScripts"})") == unsupported("t.json: type", {"ByteLevel"}));
   CHECK(said(R"({"type": "Split", "pattern": {"String": " "}, "behavior": "Kept", "invert": false})") ==
-        R"(t.json: behavior: expected Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous, found "Kept")");
-  CHECK(said(R"({"type": "Metaspace", "replacement": "__"})") == R"(t.json: replacement: expected one character, found "__")");
-  CHECK(said(R"({"type": "Metaspace", "replacement": "_", "prepend_scheme": "last"})") ==
-        R"(t.json: prepend_scheme: expected always, first or never, found "last")");
+        at("t.json: behavior", {"MergedWithPrevious", "MergedWithNext", "\"Kept\""}));
+  CHECK(said(R"({"type": "Metaspace", "replacement": "__"})") == at("t.json: replacement", {"\"__\""}));
+  CHECK(said(R"({"type": "Metaspace", "replacement": "_", "prepend_scheme": "last"})") == at("t.json: prepend_scheme", {"\"last\""}));
   CHECK(said(R"({"type": "Metaspace", "replacement": "_", "prepend_scheme": "first", "add_prefix_space": false})") ==
-        "t.json: add_prefix_space: expected what prepend_scheme says, found false");
-  CHECK(said(R"({"type": "ByteLevel", "add_prefix_space": false})") ==
-        R"(t.json: type: expected none that needs Unicode's tables, in a build without PCRE2 and utf8proc, found "ByteLevel")");
+        at("t.json: add_prefix_space", {"prepend_scheme"}));
+  CHECK(said(R"({"type": "ByteLevel", "add_prefix_space": false})") == unsupported("t.json: type", {"\"ByteLevel\""}));
 }
 
 TEST_CASE("a text without end is refused") {
@@ -94,5 +92,5 @@ TEST_CASE("a text without end is refused") {
   const std::string bytes = R"({"type": "ByteLevel", "add_prefix_space": false, "use_regex": false})";
   const std::string twice = bytes + "," + bytes, eight = twice + "," + twice + "," + twice + "," + twice;
   CHECK(error_of([&] { words(R"({"type": "Sequence", "pretokenizers": [)" + eight + "]}", std::string(100, ' '), characters); }) ==
-        "tokenizer: pre-tokenizer: expected at most 64 bytes for one of the text, found 12800 bytes");
+        unsupported("tokenizer: pre-tokenizer", {"64", "12800"}));
 }

@@ -73,11 +73,10 @@ TEST_CASE("a literal, or an expression with empty matches") {
 
 TEST_CASE("malformed and unknown patterns have their place") {
   const auto said = [](std::string_view text) { return error_of([&] { text_pattern_of(json(text), nullptr); }); };
-  CHECK(said(R"({"String": ""})") == R"(t.json: String: expected a text that is not empty, found "")");
-  CHECK(said(R"({"Glob": "*"})") == R"(t.json: Glob: expected no such key, found "*")");
-  CHECK(said("{}") == "t.json: expected one of String and Regex, found an object");
-  CHECK(said(R"({"Regex": "a"})") == R"(t.json: Regex: expected no regular expression, in a build without PCRE2 and utf8proc, found "a")");
+  CHECK(said(R"({"String": ""})") == at("t.json: String", {"\"\""}));
+  CHECK(said(R"({"Glob": "*"})") == unsupported("t.json: Glob", {"\"*\""}));
+  CHECK(said("{}") == at("t.json"));
+  CHECK(said(R"({"Regex": "a"})") == unsupported("t.json: Regex", {"\"a\""}));
   if (const auto* const characters = known_unicode())
-    CHECK(error_of([&] { text_pattern_of(json(R"({"Regex": "\\b"})"), characters); }) ==
-          R"(t.json: Regex: expected an escape that is known here, found "\b")");
+    CHECK(error_of([&] { text_pattern_of(json(R"({"Regex": "\\b"})"), characters); }) == unsupported("t.json: Regex", {"\"\\b\""}));
 }

@@ -40,7 +40,7 @@ nlohmann::json added(int id, const std::string& text) {
           {"rstrip", false}, {"normalized", false}, {"special", true}};
 }
 tokenizer parse(const nlohmann::json& json) { return tokenizer(parse_tokenizer_json(json.dump(), "t.json", nullptr)); }
-std::string said(const nlohmann::json& json) {
+fault said(const nlohmann::json& json) {
   return error_of([&] { parse(json); });
 }
 
@@ -176,27 +176,22 @@ TEST_CASE("files that are wrong, or ask for what is not known here, are refused 
     json[nlohmann::json::json_pointer(std::string(pointer))] = std::move(value);
     return said(json);
   };
-  CHECK(said(nlohmann::json::array()) == "t.json: expected an object, found an array");
-  CHECK(with("/lora", 1) == "t.json: lora: expected no such key, found 1");
-  CHECK(with("/version", "2.0") == R"(t.json: version: expected 1.0, found "2.0")");
-  CHECK(with("/model/type", "WordPiece") == R"(t.json: model.type: expected a model of type BPE or Unigram, found "WordPiece")");
-  CHECK(with("/model/dropout", 0.1) == "t.json: model.dropout: expected none, found 0.1");
-  CHECK(with("/model/end_of_word_suffix", "</w>") == R"(t.json: model.end_of_word_suffix: expected none, found "</w>")");
-  CHECK(with("/model/unk_token", "?") == R"(t.json: model.unk_token: expected a piece of the vocabulary, found "?")");
-  CHECK(with("/model/vocab/b", 0) == "t.json: model.vocab.b: expected every id once, found 0");
-  CHECK(with("/model/vocab/b", 1 << 24) == "t.json: model.vocab.b: expected a whole number from 0 to 4101, found 16777216");
-  CHECK(with("/model/merges", {"a b c"}) == R"(t.json: model.merges[0]: expected two pieces with a space between, found "a b c")");
-  CHECK(with("/model/merges", nlohmann::json::parse(R"([["b", "a"]])")) ==
-        R"(t.json: model.merges[0]: expected pieces of the vocabulary, found "ba")");
-  CHECK(with("/added_tokens", nlohmann::json::array({added(4, "<x>")})) == "t.json: added_tokens[0].id: expected 3, the next one, found 4");
-  CHECK(with("/added_tokens", nlohmann::json::array({added(3, "ab")})) ==
-        "t.json: added_tokens[0].id: expected 2, as in the vocabulary, found 3");
-  CHECK(with("/added_tokens", {added(3, "x"), added(4, "x")}) ==
-        R"(t.json: added_tokens[1].content: expected every added token once, found "x")");
-  CHECK(with("/added_tokens", nlohmann::json::array({added(3, "")})) ==
-        "t.json: added_tokens: expected added tokens of 1 to 512 bytes, found \"\"");
-  CHECK(with("/post_processor", {{"type", "BertProcessing"}, {"sep", {"x", 7}}, {"cls", {"a", 0}}}) ==
-        "t.json: post_processor: expected ids of tokens, not 7, found an object");
+  CHECK(said(nlohmann::json::array()) == at("t.json"));
+  CHECK(with("/lora", 1) == unsupported("t.json: lora", {", found 1"}));
+  CHECK(with("/version", "2.0") == unsupported("t.json: version", {"1.0", "\"2.0\""}));
+  CHECK(with("/model/type", "WordPiece") == unsupported("t.json: model.type", {"\"WordPiece\""}));
+  CHECK(with("/model/dropout", 0.1) == unsupported("t.json: model.dropout", {"0.1"}));
+  CHECK(with("/model/end_of_word_suffix", "</w>") == unsupported("t.json: model.end_of_word_suffix", {"\"</w>\""}));
+  CHECK(with("/model/unk_token", "?") == at("t.json: model.unk_token", {"\"?\""}));
+  CHECK(with("/model/vocab/b", 0) == at("t.json: model.vocab.b", {", found 0"}));
+  CHECK(with("/model/vocab/b", 1 << 24) == at("t.json: model.vocab.b", {"4101", "16777216"}));
+  CHECK(with("/model/merges", {"a b c"}) == at("t.json: model.merges[0]", {"\"a b c\""}));
+  CHECK(with("/model/merges", nlohmann::json::parse(R"([["b", "a"]])")) == at("t.json: model.merges[0]", {"\"ba\""}));
+  CHECK(with("/added_tokens", nlohmann::json::array({added(4, "<x>")})) == at("t.json: added_tokens[0].id", {", found 4"}));
+  CHECK(with("/added_tokens", nlohmann::json::array({added(3, "ab")})) == at("t.json: added_tokens[0].id", {", found 3"}));
+  CHECK(with("/added_tokens", {added(3, "x"), added(4, "x")}) == at("t.json: added_tokens[1].content", {"\"x\""}));
+  CHECK(with("/added_tokens", nlohmann::json::array({added(3, "")})) == unsupported("t.json: added_tokens", {"512", "\"\""}));
+  CHECK(with("/post_processor", {{"type", "BertProcessing"}, {"sep", {"x", 7}}, {"cls", {"a", 0}}}) == at("t.json: post_processor"));
   CHECK(error_of([] { parse_tokenizer_json("{\"model\": ", "t.json", nullptr); }).starts_with("t.json: byte "));
 }
 

@@ -42,9 +42,8 @@ TEST_CASE("the greatest sum of scores, as tokenizers 0.23 finds it") {
 }
 
 TEST_CASE("without an unknown token; a piece that is too long; a long word") {
-  CHECK(lazyprune_test::error_of([] { encoded(small(false, {}), "x"); }) ==
-        "tokenizer: text: expected characters of the vocabulary, which has no unknown token, found another one");
+  CHECK(lazyprune_test::error_of([] { encoded(small(false, {}), "x"); }) == lazyprune_test::at("tokenizer: text"));
   CHECK(lazyprune_test::error_of([] { unigram(vocabulary({std::string(600, 'a')}), {0}, {}, false); }) ==
-        "expected pieces of at most 512 bytes, found 600");
+        lazyprune_test::unsupported("", {"512", "600"}));
   CHECK(encoded(small(false), std::string(300'000, 'a')).size() == 300'000);
 }

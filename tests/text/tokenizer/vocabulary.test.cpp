@@ -10,6 +10,7 @@
 #include <files/support.hpp>
 
 using lazyprune::vocabulary;
+using lazyprune_test::at;
 using lazyprune_test::error_of;
 
 TEST_CASE("pieces and ids, with a hole, also after a move") {
@@ -25,6 +26,6 @@ TEST_CASE("pieces and ids, with a hole, also after a move") {
 }
 
 TEST_CASE("a piece twice, and one that is too long") {
-  CHECK(error_of([] { vocabulary({"a", "a"}); }) == "expected every piece once, found \"a\" again");
-  CHECK(error_of([] { vocabulary({std::string(65'537, 'a')}); }) == "expected pieces of at most 65536 bytes, found 65537");
+  CHECK(error_of([] { vocabulary({"a", "a"}); }) == at("", {"\"a\""}));
+  CHECK(error_of([] { vocabulary({std::string(65'537, 'a')}); }) == at("", {"65536", "65537"}));
 }

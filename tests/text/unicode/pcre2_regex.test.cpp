@@ -13,7 +13,9 @@
 
 using lazyprune::pcre2_regex;
 using lazyprune::text_range;
+using lazyprune_test::at;
 using lazyprune_test::error_of;
+using lazyprune_test::unsupported;
 
 namespace {
 
@@ -63,13 +65,11 @@ TEST_CASE("a search sees what is before it begins") {
 }
 
 TEST_CASE("malformed patterns, and those that never end") {
-  CHECK(error_of([] { pcre2_regex("(?<=a+)b"); }).starts_with("expected a pattern, found \"(?<=a+)b\": lookbehind"));
+  CHECK(error_of([] { pcre2_regex("(?<=a+)b"); }) == at("", {"\"(?<=a+)b\""}));
   CHECK(error_of([] { pcre2_regex("*"); }) != "no error");
-  CHECK(error_of([] { pcre2_regex(std::string(100'000, 'a')); }) == "expected a pattern of at most 65536 bytes, found 100000");
+  CHECK(error_of([] { pcre2_regex(std::string(100'000, 'a')); }) == at("", {"65536", "100000"}));
   const pcre2_regex endless("(a*)*b|(a|aa)+c");
-  CHECK(error_of([&] {
-          endless.find(std::string(5000, 'a'), 0);
-        }).starts_with("expected a text that the tokenizer's pattern goes through, found "));
+  CHECK(error_of([&] { endless.find(std::string(5000, 'a'), 0); }) == unsupported(""));
 }
 
 TEST_CASE("long runs, on many threads") {
