@@ -22,7 +22,7 @@ using lazyprune::sentencepiece_model;
 
 namespace {
 
-std::string said(std::string_view bytes) {
+fault said(std::string_view bytes) {
   return error_of([&] { parse_sentencepiece_model(bytes, "t.model"); });
 }
 
@@ -74,12 +74,12 @@ TEST_CASE("a piece may hold a zero byte") {
 
 TEST_CASE("models that are not computed are refused by name") {
   const auto with_kind = [](std::uint64_t kind) { return special_pieces() + bytes_field(2, number_field(3, kind)); };
-  CHECK(said(with_kind(1)) == "t.model: model_type: expected BPE, found unigram");
-  CHECK(said(with_kind(3)) == "t.model: model_type: expected BPE, found word");
-  CHECK(said(with_kind(4)) == "t.model: model_type: expected BPE, found char");
-  CHECK(said(with_kind(77)) == "t.model: model_type: expected BPE, found 77");
-  CHECK(said(special_pieces()) == "t.model: model_type: expected BPE, found unigram");
-  CHECK(said("") == "t.model: model_type: expected BPE, found unigram");
+  CHECK(said(with_kind(1)) == unsupported("t.model: model_type"));
+  CHECK(said(with_kind(3)) == unsupported("t.model: model_type"));
+  CHECK(said(with_kind(4)) == unsupported("t.model: model_type"));
+  CHECK(said(with_kind(77)) == at("t.model: model_type", {", found 77"}));
+  CHECK(said(special_pieces()) == unsupported("t.model: model_type"));
+  CHECK(said("") == unsupported("t.model: model_type"));
   const std::string good = special_pieces() + trainer(false);
   CHECK(said(good) == "no error");
   CHECK(said(good + bytes_field(3, bytes_field(2, ""))) == "no error");

@@ -184,8 +184,8 @@ TEST_CASE("the bundled tokenizer: words, spaces, bytes") {
     CHECK(tokens.decode(tokens.encode(text)) == text);
   for (const token_id id : tokens.encode("<s></s><unk>", false)) CHECK(tokens.piece(id).type != piece_type::control);
   CHECK(tokens.decode(tokens.encode("\xff", false)) == "\xef\xbf\xbd");
-  CHECK(error_of([&] { tokens.piece(2304); }) == "tokenizer: token 2304: expected an id below 2304");
-  CHECK(error_of([&] { tokens.decode(ids{5, 4'000'000'000u}); }) == "tokenizer: token 4000000000: expected an id below 2304");
+  CHECK(error_of([&] { tokens.piece(2304); }) == at("tokenizer: token 2304", {"2304"}));
+  CHECK(error_of([&] { tokens.decode(ids{5, 4'000'000'000u}); }) == at("tokenizer: token 4000000000", {"2304"}));
 }
 
 TEST_CASE("a model without control pieces has no BOS, and says so") {
@@ -194,7 +194,7 @@ TEST_CASE("a model without control pieces has no BOS, and says so") {
   CHECK_FALSE(tokens.eos().has_value());
   CHECK_FALSE(tokens.adds_bos());
   CHECK(tokens.encode("a").size() == 2);
-  CHECK(error_of([&] { tokens.encode("a", true); }) == "tokenizer: expected a model with a BOS token, found none");
+  CHECK(error_of([&] { tokens.encode("a", true); }) == at("tokenizer"));
 }
 
 TEST_CASE("it may be moved") {
