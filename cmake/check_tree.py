@@ -116,7 +116,7 @@ def names(root, wrong):
         name = path.relative_to(root).as_posix()
         if re.fullmatch(r"(aux|con|nul|prn|com[0-9]|lpt[0-9])(\..*)?", path.name.lower()):
             wrong(f"{name} cannot exist on Windows")
-        if re.search(r"\.(hpp|cpp|cuh|cu|h|c|map|cmake|py|sh)$", name) or path.name == "CMakeLists.txt" or name == ".ci/run":
+        if re.search(r"\.(hpp|cpp|inc|cuh|cu|h|c|map|cmake|py|sh)$", name) or path.name == "CMakeLists.txt" or name == ".ci/run":
             count += 1
             if not re.match(r"(#![^\n]*\n)?(//|#|/\*) SPDX-License-Identifier: MIT( \*/)?\n", path.read_text()):
                 wrong(f"{name} does not begin with its SPDX-License-Identifier")

@@ -4,11 +4,9 @@
 
 #include <cstdint>
 
-#include <lazyprune/backend/cpu/isa.hpp>
+#include <lazyprune/backend/cpu/kernels/attention_kernel.hpp>
+#include <lazyprune/backend/cpu/kernels/avx2/vec.hpp>
 #include <lazyprune/backend/cpu/kernels/product_kernel.hpp>
-
-#define LAZYPRUNE_AVX2 LAZYPRUNE_TARGET("avx2,fma")
-#define LAZYPRUNE_AVX2_INLINE LAZYPRUNE_AVX2 __attribute__((always_inline)) inline
 
 namespace lazyprune {
 inline namespace v0 {
@@ -17,28 +15,6 @@ namespace avx2 {
 
 inline constexpr std::size_t strip = 6;
 inline constexpr std::size_t ahead = 24 * line_bytes;  // how far memory is asked in advance
-
-/// v[i][j] and v[j][i] change places.
-LAZYPRUNE_AVX2_INLINE void transpose(__m256 (&v)[8]) {
-  __m256 pairs[8], fours[8];
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    pairs[2 * i] = _mm256_unpacklo_ps(v[2 * i], v[2 * i + 1]);
-    pairs[2 * i + 1] = _mm256_unpackhi_ps(v[2 * i], v[2 * i + 1]);
-  }
-#pragma GCC unroll 2
-  for (int i = 0; i < 8; i += 4) {
-    fours[i] = _mm256_shuffle_ps(pairs[i], pairs[i + 2], 0x44);
-    fours[i + 1] = _mm256_shuffle_ps(pairs[i], pairs[i + 2], 0xee);
-    fours[i + 2] = _mm256_shuffle_ps(pairs[i + 1], pairs[i + 3], 0x44);
-    fours[i + 3] = _mm256_shuffle_ps(pairs[i + 1], pairs[i + 3], 0xee);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    v[i] = _mm256_permute2f128_ps(fours[i], fours[i + 4], 0x20);
-    v[i + 4] = _mm256_permute2f128_ps(fours[i], fours[i + 4], 0x31);
-  }
-}
 
 /// The order is (depth, rows). A store of 8 lanes covers what the one before it wrote too much.
 LAZYPRUNE_AVX2 inline void pack(const float* x, std::size_t stride, std::size_t rows, std::size_t inputs, std::size_t depth,
@@ -49,7 +25,7 @@ LAZYPRUNE_AVX2 inline void pack(const float* x, std::size_t stride, std::size_t 
     __m256 block[8];
 #pragma GCC unroll 8
     for (std::size_t r = 0; r < 8; ++r) block[r] = _mm256_loadu_ps(x + (r < rows ? r : 0) * stride + k);
-    transpose(block);
+    vec::transpose(block);
 #pragma GCC unroll 8
     for (std::size_t i = 0; i < 8; ++i, to += rows) _mm256_storeu_ps(to, block[i]);
   }
@@ -157,67 +133,13 @@ LAZYPRUNE_AVX2 inline void multiply(const std::byte* packed, std::size_t rows, c
                     depth, sums, mode);
 }
 
-LAZYPRUNE_AVX2 inline void store(const float* sums, std::size_t rows, const float* bias, float* out, std::size_t stride) {
-  for (std::size_t r = 0; r < rows; ++r)
-#pragma GCC unroll 4
-    for (std::size_t i = 0; i < tile_outputs; i += 8)
-      _mm256_storeu_ps(out + r * stride + i, _mm256_add_ps(_mm256_loadu_ps(sums + r * tile_outputs + i), _mm256_loadu_ps(bias + i)));
-}
+#define LAZYPRUNE_KERNEL LAZYPRUNE_AVX2
+#define LAZYPRUNE_KERNEL_INLINE LAZYPRUNE_AVX2_INLINE
+#include <lazyprune/backend/cpu/kernels/shared/exponential.inc>
 
-LAZYPRUNE_AVX2 inline void add(const float* sums, std::size_t rows, const float* bias, float* out, std::size_t stride) {
-  for (std::size_t r = 0; r < rows; ++r)
-#pragma GCC unroll 4
-    for (std::size_t i = 0; i < tile_outputs; i += 8) {
-      const __m256 sum = _mm256_add_ps(_mm256_loadu_ps(sums + r * tile_outputs + i), _mm256_loadu_ps(bias + i));
-      _mm256_storeu_ps(out + r * stride + i, _mm256_add_ps(_mm256_loadu_ps(out + r * stride + i), sum));
-    }
-}
-
-/// x / log 2, rounded.
-LAZYPRUNE_AVX2_INLINE __m256 powers_of_two(__m256 x) {
-  return _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(log2_e)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-}
-
-/// e^x / 2^n - 1: a polynomial (Cephes' expf) in what is left of x, at most half of log 2.
-LAZYPRUNE_AVX2_INLINE __m256 exp_of_rest_less_one(__m256 x, __m256 n) {
-  __m256 rest = _mm256_fnmadd_ps(n, _mm256_set1_ps(log_2_upper), x);
-  rest = _mm256_fnmadd_ps(n, _mm256_set1_ps(log_2_lower), rest);
-  __m256 sum = _mm256_set1_ps(exp_terms[0]);
-#pragma GCC unroll 5
-  for (int i = 1; i < 6; ++i) sum = _mm256_fmadd_ps(sum, rest, _mm256_set1_ps(exp_terms[i]));
-  return _mm256_fmadd_ps(sum, _mm256_mul_ps(rest, rest), rest);
-}
-
-LAZYPRUNE_AVX2_INLINE __m256 exp_of_rest(__m256 x, __m256 n) { return _mm256_add_ps(exp_of_rest_less_one(x, n), _mm256_set1_ps(1.0f)); }
-
-/// e^x. Infinity above the range, 0 below, NaN for NaN.
-LAZYPRUNE_AVX2_INLINE __m256 exp(__m256 x) {
-  x = _mm256_min_ps(_mm256_set1_ps(exp_limit), _mm256_max_ps(_mm256_set1_ps(-exp_limit), x));  // the second operand where one is NaN
-  const __m256 n = powers_of_two(x), sum = exp_of_rest(x, n);
-  const __m256i power = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(power, 1);  // twice a half: 2^n itself may be out of range
-  const __m256i one = _mm256_set1_epi32(0x3f800000);
-  const __m256 product = _mm256_mul_ps(sum, _mm256_castsi256_ps(_mm256_add_epi32(one, _mm256_slli_epi32(half, 23))));
-  return _mm256_mul_ps(product, _mm256_castsi256_ps(_mm256_add_epi32(one, _mm256_slli_epi32(_mm256_sub_epi32(power, half), 23))));
-}
-
-template <gate_activation Activation>
-LAZYPRUNE_AVX2_INLINE __m256 activated(__m256 x) {
-  __m256 exponent = _mm256_sub_ps(_mm256_setzero_ps(), x);
-  if constexpr (Activation == gate_activation::gelu_tanh)
-    exponent = _mm256_mul_ps(_mm256_fmadd_ps(_mm256_mul_ps(x, x), _mm256_set1_ps(gelu_cubic), _mm256_set1_ps(gelu_linear)), x);
-  return _mm256_div_ps(x, _mm256_add_ps(_mm256_set1_ps(1.0f), exp(exponent)));
-}
-
-template <gate_activation Activation>
-LAZYPRUNE_AVX2 inline void gate(const float* sums, std::size_t rows, const float* bias, float* out, std::size_t stride) {
-  for (std::size_t r = 0; r < rows; ++r, sums += tile_outputs, out += stride)
-#pragma GCC unroll 2
-    for (std::size_t i = 0; i < panel_outputs; i += 8) {
-      const __m256 g = _mm256_add_ps(_mm256_loadu_ps(sums + i), _mm256_loadu_ps(bias + i));
-      const __m256 u = _mm256_add_ps(_mm256_loadu_ps(sums + panel_outputs + i), _mm256_loadu_ps(bias + panel_outputs + i));
-      _mm256_storeu_ps(out + i, _mm256_mul_ps(activated<Activation>(g), u));
-    }
-}
+#include <lazyprune/backend/cpu/kernels/shared/epilogue.inc>
+#undef LAZYPRUNE_KERNEL
+#undef LAZYPRUNE_KERNEL_INLINE
 
 inline constexpr product_kernel f32{.strip = strip,
                                     .granule = 1,

@@ -6,11 +6,9 @@
 #include <cstdint>
 #include <utility>
 
-#include <lazyprune/backend/cpu/isa.hpp>
+#include <lazyprune/backend/cpu/kernels/attention_kernel.hpp>
+#include <lazyprune/backend/cpu/kernels/avx512/vec.hpp>
 #include <lazyprune/backend/cpu/kernels/product_kernel.hpp>
-
-#define LAZYPRUNE_AVX512 LAZYPRUNE_TARGET("avx512f,avx512bw,avx512dq,avx512vl")
-#define LAZYPRUNE_AVX512_INLINE LAZYPRUNE_AVX512 __attribute__((always_inline)) inline
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push
@@ -25,40 +23,6 @@ namespace avx512 {
 inline constexpr std::size_t strip = 12;
 inline constexpr std::size_t ahead = 24 * line_bytes;  // how far memory is asked in advance
 
-/// v[i][j] and v[j][i] change places.
-LAZYPRUNE_AVX512_INLINE void transpose(__m512 (&v)[16]) {
-  __m512 pairs[16], fours[16];
-#pragma GCC unroll 8
-  for (int i = 0; i < 16; i += 2) {
-    pairs[i] = _mm512_unpacklo_ps(v[i], v[i + 1]);
-    pairs[i + 1] = _mm512_unpackhi_ps(v[i], v[i + 1]);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 16; i += 4) {
-    fours[i] = _mm512_shuffle_ps(pairs[i], pairs[i + 2], 0x44);
-    fours[i + 1] = _mm512_shuffle_ps(pairs[i], pairs[i + 2], 0xee);
-    fours[i + 2] = _mm512_shuffle_ps(pairs[i + 1], pairs[i + 3], 0x44);
-    fours[i + 3] = _mm512_shuffle_ps(pairs[i + 1], pairs[i + 3], 0xee);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    const __m512 even_top = _mm512_shuffle_f32x4(fours[i], fours[i + 4], 0x88),
-                 even_bottom = _mm512_shuffle_f32x4(fours[i + 8], fours[i + 12], 0x88),
-                 odd_top = _mm512_shuffle_f32x4(fours[i], fours[i + 4], 0xdd),
-                 odd_bottom = _mm512_shuffle_f32x4(fours[i + 8], fours[i + 12], 0xdd);
-    v[i] = _mm512_shuffle_f32x4(even_top, even_bottom, 0x88);
-    v[i + 4] = _mm512_shuffle_f32x4(odd_top, odd_bottom, 0x88);
-    v[i + 8] = _mm512_shuffle_f32x4(even_top, even_bottom, 0xdd);
-    v[i + 12] = _mm512_shuffle_f32x4(odd_top, odd_bottom, 0xdd);
-  }
-}
-
-/// The first `left` lanes, 16 at most.
-LAZYPRUNE_AVX512_INLINE __mmask16 mask_of(std::size_t left) { return static_cast<__mmask16>(left < 16 ? (1u << left) - 1 : 0xffffu); }
-
-/// x[0..15], and zeros from `left` on.
-LAZYPRUNE_AVX512_INLINE __m512 load_some(const float* x, std::size_t left) { return _mm512_maskz_loadu_ps(mask_of(left), x); }
-
 /// The order is (depth, rows). A store of 16 lanes covers what the one before it wrote too much.
 LAZYPRUNE_AVX512 inline void pack(const float* x, std::size_t stride, std::size_t rows, std::size_t inputs, std::size_t depth,
                                   std::byte* packed) {
@@ -67,8 +31,8 @@ LAZYPRUNE_AVX512 inline void pack(const float* x, std::size_t stride, std::size_
     const std::size_t left = k < inputs ? inputs - k : 0;
     __m512 block[16];
 #pragma GCC unroll 16
-    for (std::size_t r = 0; r < 16; ++r) block[r] = load_some(x + (r < rows ? r : 0) * stride + k, left);
-    transpose(block);
+    for (std::size_t r = 0; r < 16; ++r) block[r] = vec::load_some(x + (r < rows ? r : 0) * stride + k, left);
+    vec::transpose(block);
     for (std::size_t i = 0; i < 16 && k + i < depth; ++i, to += rows) _mm512_storeu_ps(to, block[i]);
   }
 }
@@ -178,61 +142,13 @@ LAZYPRUNE_AVX512 inline void multiply_unpacked(const float* x, std::size_t rows,
                         reinterpret_cast<const float*>(second), depth, sums, more);
 }
 
-LAZYPRUNE_AVX512 inline void store(const float* sums, std::size_t rows, const float* bias, float* out, std::size_t stride) {
-  for (std::size_t r = 0; r < rows; ++r)
-#pragma GCC unroll 2
-    for (std::size_t i = 0; i < tile_outputs; i += 16)
-      _mm512_storeu_ps(out + r * stride + i, _mm512_add_ps(_mm512_loadu_ps(sums + r * tile_outputs + i), _mm512_loadu_ps(bias + i)));
-}
+#define LAZYPRUNE_KERNEL LAZYPRUNE_AVX512
+#define LAZYPRUNE_KERNEL_INLINE LAZYPRUNE_AVX512_INLINE
+#include <lazyprune/backend/cpu/kernels/shared/exponential.inc>
 
-LAZYPRUNE_AVX512 inline void add(const float* sums, std::size_t rows, const float* bias, float* out, std::size_t stride) {
-  for (std::size_t r = 0; r < rows; ++r)
-#pragma GCC unroll 2
-    for (std::size_t i = 0; i < tile_outputs; i += 16) {
-      const __m512 sum = _mm512_add_ps(_mm512_loadu_ps(sums + r * tile_outputs + i), _mm512_loadu_ps(bias + i));
-      _mm512_storeu_ps(out + r * stride + i, _mm512_add_ps(_mm512_loadu_ps(out + r * stride + i), sum));
-    }
-}
-
-// As in AVX2, bit for bit.
-LAZYPRUNE_AVX512_INLINE __m512 powers_of_two(__m512 x) {
-  return _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(log2_e)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-}
-
-LAZYPRUNE_AVX512_INLINE __m512 exp_of_rest_less_one(__m512 x, __m512 n) {
-  __m512 rest = _mm512_fnmadd_ps(n, _mm512_set1_ps(log_2_upper), x);
-  rest = _mm512_fnmadd_ps(n, _mm512_set1_ps(log_2_lower), rest);
-  __m512 sum = _mm512_set1_ps(exp_terms[0]);
-#pragma GCC unroll 5
-  for (int i = 1; i < 6; ++i) sum = _mm512_fmadd_ps(sum, rest, _mm512_set1_ps(exp_terms[i]));
-  return _mm512_fmadd_ps(sum, _mm512_mul_ps(rest, rest), rest);
-}
-
-LAZYPRUNE_AVX512_INLINE __m512 exp_of_rest(__m512 x, __m512 n) { return _mm512_add_ps(exp_of_rest_less_one(x, n), _mm512_set1_ps(1.0f)); }
-
-LAZYPRUNE_AVX512_INLINE __m512 exp(__m512 x) {
-  x = _mm512_min_ps(_mm512_set1_ps(exp_limit), _mm512_max_ps(_mm512_set1_ps(-exp_limit), x));
-  const __m512 n = powers_of_two(x);
-  return _mm512_scalef_ps(exp_of_rest(x, n), n);
-}
-
-template <gate_activation Activation>
-LAZYPRUNE_AVX512_INLINE __m512 activated(__m512 x) {
-  __m512 exponent = _mm512_sub_ps(_mm512_setzero_ps(), x);
-  if constexpr (Activation == gate_activation::gelu_tanh)
-    exponent = _mm512_mul_ps(_mm512_fmadd_ps(_mm512_mul_ps(x, x), _mm512_set1_ps(gelu_cubic), _mm512_set1_ps(gelu_linear)), x);
-  return _mm512_div_ps(x, _mm512_add_ps(_mm512_set1_ps(1.0f), exp(exponent)));
-}
-
-template <gate_activation Activation>
-LAZYPRUNE_AVX512 inline void gate(const float* sums, std::size_t rows, const float* bias, float* out, std::size_t stride) {
-  const __m512 gate_bias = _mm512_loadu_ps(bias), up_bias = _mm512_loadu_ps(bias + panel_outputs);
-  for (std::size_t r = 0; r < rows; ++r) {
-    const __m512 g = _mm512_add_ps(_mm512_loadu_ps(sums + r * tile_outputs), gate_bias);
-    const __m512 u = _mm512_add_ps(_mm512_loadu_ps(sums + r * tile_outputs + panel_outputs), up_bias);
-    _mm512_storeu_ps(out + r * stride, _mm512_mul_ps(activated<Activation>(g), u));
-  }
-}
+#include <lazyprune/backend/cpu/kernels/shared/epilogue.inc>
+#undef LAZYPRUNE_KERNEL
+#undef LAZYPRUNE_KERNEL_INLINE
 
 inline constexpr product_kernel f32{.strip = strip,
                                     .granule = 1,

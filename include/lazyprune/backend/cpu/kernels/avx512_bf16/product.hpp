@@ -19,7 +19,7 @@ namespace avx512_bf16 {
 
 /// x[0..31] rounded, and zeros from `left` on.
 LAZYPRUNE_AVX512_BF16_INLINE __m512i load_rounded(const float* x, std::size_t left) {
-  return (__m512i)_mm512_cvtne2ps_pbh(avx512::load_some(x + 16, left > 16 ? left - 16 : 0), avx512::load_some(x, left));
+  return (__m512i)_mm512_cvtne2ps_pbh(avx512::vec::load_some(x + 16, left > 16 ? left - 16 : 0), avx512::vec::load_some(x, left));
 }
 
 /// The order is (depth / 2, rows, 2). A store of 16 lanes covers what the one before it wrote too much.
@@ -31,7 +31,7 @@ LAZYPRUNE_AVX512_BF16 inline void pack(const float* x, std::size_t stride, std::
     __m512 block[16];
 #pragma GCC unroll 16
     for (std::size_t r = 0; r < 16; ++r) block[r] = _mm512_castsi512_ps(load_rounded(x + (r < rows ? r : 0) * stride + k, left));
-    avx512::transpose(block);
+    avx512::vec::transpose(block);
 #pragma GCC unroll 16
     for (std::size_t i = 0; i < 16; ++i, to += rows) _mm512_storeu_ps(to, block[i]);
   }

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include <lazyprune/backend/cpu/kernels/portable/batch.hpp>
+#include <lazyprune/backend/cpu/kernels/portable/vec.hpp>
 #include <lazyprune/backend/cpu/kernels/product_kernel.hpp>
 
 namespace lazyprune {
@@ -85,36 +85,11 @@ inline void multiply_bf16(const std::byte* packed, std::size_t rows, const std::
   }
 }
 
-inline void store(const float* sums, std::size_t rows, const float* bias, float* out, std::size_t stride) {
-  for (std::size_t r = 0; r < rows; ++r)
-    for (std::size_t i = 0; i < tile_outputs; i += batch::size)
-      (batch::load_unaligned(sums + r * tile_outputs + i) + batch::load_unaligned(bias + i)).store_unaligned(out + r * stride + i);
-}
-
-inline void add(const float* sums, std::size_t rows, const float* bias, float* out, std::size_t stride) {
-  for (std::size_t r = 0; r < rows; ++r)
-    for (std::size_t i = 0; i < tile_outputs; i += batch::size) {
-      const batch sum = batch::load_unaligned(sums + r * tile_outputs + i) + batch::load_unaligned(bias + i);
-      (batch::load_unaligned(out + r * stride + i) + sum).store_unaligned(out + r * stride + i);
-    }
-}
-
-template <gate_activation Activation>
-inline batch activated(const batch& x) {
-  batch exponent = -x;
-  if constexpr (Activation == gate_activation::gelu_tanh) exponent = xsimd::fma(x * x, batch(gelu_cubic), batch(gelu_linear)) * x;
-  return x / (batch(1.0f) + xsimd::exp(exponent));
-}
-
-template <gate_activation Activation>
-inline void gate(const float* sums, std::size_t rows, const float* bias, float* out, std::size_t stride) {
-  for (std::size_t r = 0; r < rows; ++r, sums += tile_outputs, out += stride)
-    for (std::size_t i = 0; i < panel_outputs; i += batch::size) {
-      const batch g = batch::load_unaligned(sums + i) + batch::load_unaligned(bias + i);
-      const batch u = batch::load_unaligned(sums + panel_outputs + i) + batch::load_unaligned(bias + panel_outputs + i);
-      (activated<Activation>(g) * u).store_unaligned(out + i);
-    }
-}
+#define LAZYPRUNE_KERNEL
+#define LAZYPRUNE_KERNEL_INLINE inline
+#include <lazyprune/backend/cpu/kernels/shared/epilogue.inc>
+#undef LAZYPRUNE_KERNEL
+#undef LAZYPRUNE_KERNEL_INLINE
 
 inline constexpr product_kernel f32{.strip = strip,
                                     .granule = 1,
