@@ -61,6 +61,7 @@ struct halve_every {
   lazyprune::layer_id first(lazyprune::phase, lazyprune::layer_id layers) const {
     return static_cast<lazyprune::layer_id>(std::min<std::size_t>(n, layers));
   }
+  bool prunes_after(lazyprune::layer_id done, lazyprune::phase, lazyprune::layer_id) const { return done > 0 && done % n == 0; }
 
   template <class Visitor>
   void describe(Visitor& visit) {
@@ -68,7 +69,7 @@ struct halve_every {
     visit("least", least);
   }
 };
-static_assert(lazyprune::foretelling_schedule<halve_every>);
+static_assert(lazyprune::foretelling_schedule<halve_every> && lazyprune::layer_naming_schedule<halve_every>);
 
 /// A selector. All tokens whose score is at least `share` of the mean, however many the schedule asks for.
 struct above_mean {

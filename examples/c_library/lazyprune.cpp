@@ -350,6 +350,13 @@ class caller_schedule {
   }
   layer_id first(phase, layer_id) const { return schedule_.first; }
 
+  /// The C struct has no call that says so: asks what becomes of a long prompt whose scores are all the same.
+  bool prunes_after(layer_id done, phase step, layer_id layers) const {
+    constexpr std::size_t tokens = 4096;
+    const std::vector<float> scores(sees_scores() ? tokens : 0, 1.0f / tokens);
+    return keep({.done = done, .layers = layers, .active = tokens, .known = tokens, .step = step}, scores) != everything;
+  }
+
  private:
   lazyprune_schedule schedule_;
   std::shared_ptr<callers_own> own_;

@@ -691,6 +691,12 @@ TEST_CASE("policies and options that are wrong") {
   CHECK(add() == "0 ");
   lazyprune_schedule schedule = LAZYPRUNE_SCHEDULE;
   CHECK(said(lazyprune_registry_add_schedule(registry.get(), "mine", &schedule)) == "1 schedule: keep: expected a function, found null");
+  schedule.keep = [](void*, const lazyprune_layer* layer, const float*) -> std::size_t {
+    return layer->done == 3 ? layer->active / 2 : LAZYPRUNE_EVERYTHING;
+  };
+  ok(lazyprune_registry_add_schedule(registry.get(), "after_three", &schedule));
+  CHECK(said(lazyprune_session_create(registry.get(), "lazyllm --schedule after_three", &options, &session)) ==
+        "5 --schedule: after_three: expected pruning after 2 or 4 layers, of which the last sees all tokens, found after 3");
 }
 
 namespace {

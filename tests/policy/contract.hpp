@@ -245,6 +245,7 @@ TEST_CASE_TEMPLATE_DEFINE("contract of schedules", Values, schedule_contract) {
     static_assert(foretelling_schedule<schedule_type>);
     for (const layer_id layers : {1u, 2u, 3u, 8u, 33u}) {
       layer_id first_seen[] = {layers, layers};  // layers done at which it pruned first, by phase
+      std::vector<bool> pruned[] = {std::vector<bool>(layers), std::vector<bool>(layers)};  // by phase and layers done
       for (layer_id done = 0; done < layers; ++done)
         for (const std::size_t known : sizes)
           for (const phase step : {phase::prefill, phase::decode}) {
@@ -266,11 +267,16 @@ TEST_CASE_TEMPLATE_DEFINE("contract of schedules", Values, schedule_contract) {
             CHECK((keep == everything || (keep >= 1 && keep <= context.active)));
             layer_id& first = first_seen[static_cast<std::size_t>(step)];
             if (keep != everything) first = std::min(first, done);
+            if (keep != everything) pruned[static_cast<std::size_t>(step)][done] = true;
           }
       for (const phase step : {phase::prefill, phase::decode}) {
         CAPTURE(layers);
         CHECK(schedule.first(step, layers) == first_seen[static_cast<std::size_t>(step)]);
         CHECK(first_pruning(schedule, step, layers) == schedule.first(step, layers));
+        for (layer_id done = 0; done < layers; ++done) {
+          CAPTURE(done);
+          CHECK(could_prune(schedule, done, step, layers) == pruned[static_cast<std::size_t>(step)][done]);
+        }
       }
     }
   }

@@ -53,6 +53,23 @@ TEST_CASE("other schedules are asked where they prune") {
   CHECK(fault_in(with({{"--policy", "streaming"}})) == "no error");
 }
 
+TEST_CASE("a schedule that does not say where it prunes could do so from its first pruning on") {
+  struct every_sixth {  // of long prompts
+    std::size_t keep(const layer_context& c) const { return c.done % 6 == 0 && c.known > 10'000 ? c.active / 2 : everything; }
+    layer_id first(phase, layer_id) const { return 6; }
+  };
+  struct saying : every_sixth {
+    bool prunes_after(layer_id done, phase, layer_id) const { return done % 6 == 0; }
+  };
+  struct saying_wrong_layers : every_sixth {
+    bool prunes_after(layer_id done, phase, layer_id) const { return done == 10; }
+  };
+  CHECK(pruned_in_a_window(alternating, every_sixth{}) == 7);
+  CHECK(!pruned_in_a_window(alternating, saying{}));
+  CHECK(pruned_in_a_window(alternating, saying_wrong_layers{}) == 10);
+  CHECK(!pruned_in_a_window(26, every_sixth{}));
+}
+
 TEST_CASE("a preset's stages move to the nearest such layers, of two as near to the later, and never two to one") {
   CHECK(text({}, alternating, policies()).starts_with("--stages 6:0.7,18:0.7,24:0.7 "));  // of 7, 15 and 23
   CHECK(text(with({{"--policy", "static"}}), alternating, policies()).starts_with("--stages 6:0.7,18:0.7,24:0.7 "));

@@ -15,6 +15,9 @@
 //   foretelling_schedule                         a schedule that also has
 //                       s.first(phase, layers)   the least number of layers done at which it could prune in that phase, whatever the
 //                                                length of the sequence; `layers` where it never does
+//   layer_naming_schedule                        a schedule that also has
+//                       s.prunes_after(done, phase, layers)   whether it could prune after so many layers in that phase, whatever the
+//                                                length of the sequence
 //   token_selector      s.select(c, kept)        writes the indices of the kept tokens, ascending, into kept (room for all
 //                                                candidates; free to use as scratch), and returns how many. The session checks
 //                                                them: by a wrong list nothing is dropped, and step::finish reports it
@@ -181,6 +184,21 @@ constexpr layer_id first_pruning(const Schedule& schedule, phase step, layer_id 
     return std::min<layer_id>(schedule.first(step, layers), layers);
   else
     return 0;
+}
+
+/// A schedule that says after which layers it could prune.
+template <class S>
+concept layer_naming_schedule = any_kind_of_schedule<S> && requires(const S s, layer_id done, phase step, layer_id layers) {
+  { s.prunes_after(done, step, layers) } -> std::convertible_to<bool>;
+};
+
+/// Whether the schedule could prune with `done` layers done. One that does not say could do so from its first pruning on.
+template <any_kind_of_schedule Schedule>
+constexpr bool could_prune(const Schedule& schedule, layer_id done, phase step, layer_id layers) {
+  if constexpr (layer_naming_schedule<Schedule>)
+    return schedule.prunes_after(done, step, layers);
+  else
+    return done >= first_pruning(schedule, step, layers);
 }
 
 /// Asks a schedule of either kind; scores (active).

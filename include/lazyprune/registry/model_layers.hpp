@@ -62,16 +62,12 @@ inline stages moved_to(const model_layers& layers, const stages& when) {
   return stages(std::move(list));
 }
 
-/// The first number of layers done where a schedule prunes and a scorer of attention may not; none where there is no such.
+/// The first number of layers done after which the schedule could prune and a scorer of attention may not; none if there is no such.
 inline std::optional<layer_id> pruned_in_a_window(const model_layers& layers, const any_schedule& schedule) {
-  constexpr std::size_t tokens = 4096;  // enough for any share to be less than all
-  const std::vector<float> scores(schedule.sees_scores() ? tokens : 0, 1.0f / tokens);
   for (layer_id done = 1; done < layers.count; ++done) {
     if (layers.scores_attention_after(done)) continue;
-    for (const phase step : {phase::prefill, phase::decode}) {
-      const layer_context context{.done = done, .layers = layers.count, .active = tokens, .known = tokens, .step = step};
-      if ((schedule.sees_scores() ? schedule.keep(context, scores) : schedule.keep(context)) != everything) return done;
-    }
+    for (const phase step : {phase::prefill, phase::decode})
+      if (schedule.prunes_after(done, step, layers.count)) return done;
   }
   return std::nullopt;
 }

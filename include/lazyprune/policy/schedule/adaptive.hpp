@@ -30,6 +30,8 @@ struct adaptive {
 
   layer_id first(phase, layer_id layers) const { return std::min(from, layers); }
 
+  bool prunes_after(layer_id done, phase, layer_id) const { return done >= from && (done - from) % every == 0; }
+
   template <class Visitor>
   void describe(Visitor& visit) {
     visit("from", from, layer_range{});

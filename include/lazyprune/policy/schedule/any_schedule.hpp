@@ -17,6 +17,7 @@ struct schedule_calls {
   bool (*sees_scores)(const void* schedule);
   std::size_t (*keep)(const void* schedule, const layer_context& context, std::span<const float> scores);
   layer_id (*first)(const void* schedule, phase step, layer_id layers);
+  bool (*prunes_after)(const void* schedule, layer_id done, phase step, layer_id layers);
 
   template <class Schedule>
   static constexpr schedule_calls of() {
@@ -31,7 +32,9 @@ struct schedule_calls {
             },
             .first = [](const void* schedule, phase step, layer_id layers) -> layer_id {
               return first_pruning(*static_cast<const Schedule*>(schedule), step, layers);
-            }};
+            },
+            .prunes_after = [](const void* schedule, layer_id done, phase step,
+                               layer_id layers) { return could_prune(*static_cast<const Schedule*>(schedule), done, step, layers); }};
   }
 };
 
@@ -55,6 +58,9 @@ class any_schedule : public detail::erased_policy<detail::schedule_calls> {
 
   /// 0 if the schedule in it does not say.
   layer_id first(phase step, layer_id layers) const { return calls().first(policy(), step, layers); }
+
+  /// From its first pruning on if the schedule in it does not say.
+  bool prunes_after(layer_id done, phase step, layer_id layers) const { return calls().prunes_after(policy(), done, step, layers); }
 };
 
 static_assert(chosen_schedule<any_schedule>);

@@ -33,6 +33,8 @@ struct at_least {
 
   layer_id first(phase step, layer_id layers) const { return first_pruning(schedule, step, layers); }
 
+  bool prunes_after(layer_id done, phase step, layer_id layers) const { return could_prune(schedule, done, step, layers); }
+
   bool sees_scores() const requires chosen_schedule<Schedule> { return schedule.sees_scores(); }
 
   friend bool operator==(const at_least&, const at_least&) = default;

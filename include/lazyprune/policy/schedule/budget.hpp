@@ -45,6 +45,8 @@ class budget {
 
   layer_id first(phase, layer_id layers) const { return target_.tokens || target_.cost ? std::min(target_.after, layers) : layers; }
 
+  bool prunes_after(layer_id done, phase, layer_id) const { return (target_.tokens || target_.cost) && done == target_.after; }
+
   template <class Visitor>
   void describe(Visitor& visit) {
     visit(required("after"), target_.after, layer_range{});

@@ -35,6 +35,10 @@ struct by_phase {
     return step == phase::prefill ? first_pruning(prefill, step, layers) : first_pruning(decode, step, layers);
   }
 
+  bool prunes_after(layer_id done, phase step, layer_id layers) const {
+    return step == phase::prefill ? could_prune(prefill, done, step, layers) : could_prune(decode, done, step, layers);
+  }
+
   bool sees_scores() const requires(chosen_schedule<Prefill> || chosen_schedule<Decode>) {
     return lazyprune::sees_scores(prefill) || lazyprune::sees_scores(decode);
   }

@@ -22,6 +22,8 @@ struct every {
 
   layer_id first(phase, layer_id layers) const { return static_cast<layer_id>(std::min<std::size_t>(n, layers)); }
 
+  bool prunes_after(layer_id done, phase, layer_id) const { return done != 0 && done % n == 0; }
+
   template <class Visitor>
   void describe(Visitor& visit) {
     visit(required("n"), n, layer_range{.least = 1});

@@ -31,6 +31,10 @@ struct prompt_only {
 
   layer_id first(phase step, layer_id layers) const { return step == phase::prefill ? first_pruning(prefill, step, layers) : layers; }
 
+  bool prunes_after(layer_id done, phase step, layer_id layers) const {
+    return step == phase::prefill && could_prune(prefill, done, step, layers);
+  }
+
   bool sees_scores() const requires chosen_schedule<Schedule> { return prefill.sees_scores(); }
 
   friend bool operator==(const prompt_only&, const prompt_only&) = default;

@@ -67,6 +67,8 @@ class stages {
 
   layer_id first(phase, layer_id layers) const { return list_.empty() ? layers : std::min(list_.front().after, layers); }
 
+  bool prunes_after(layer_id done, phase, layer_id) const { return std::ranges::find(list_, done, &stage::after) != list_.end(); }
+
   friend bool operator==(const stages&, const stages&) = default;
 
  private:
