@@ -7,9 +7,13 @@
 
 #include <cmath>
 
+#include <fault.hpp>
+
 namespace {
 
 using namespace lazyprune;
+using lazyprune_test::at;
+using lazyprune_test::error_of;
 
 /// Everything that a run of either kind of session shows.
 struct seen {
@@ -117,7 +121,7 @@ TEST_CASE("a policy of erased parts is planned as the policy itself") {
 
 TEST_CASE("its errors are the session's") {
   any_session session(dense(), {.layers = 2, .max_tokens = 4});
-  CHECK_THROWS_WITH_AS(session.begin({5, phase::prefill}), "session: begin: expected at most 4 more tokens (reserved), found 5", error);
+  CHECK(error_of([&] { session.begin({5, phase::prefill}); }) == at("session: begin", {"most 4", ", found 5"}, error_code::no_room));
   session.reserve(6);
   CHECK_NOTHROW(session.begin({5, phase::prefill}));
 }

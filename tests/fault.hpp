@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+// An error as tests compare it: its file, place and code exactly, and the values in its sentence. The words may change.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <lazyprune/core/error.hpp>
+
+namespace lazyprune_test {
+
+/// What a lazyprune::error says, with "io: " before it where the machine is at fault, and its parts. "no error" where there is none.
+struct fault : std::string {
+  std::string where{};  // "FILE: PLACE"; either may be empty
+  std::optional<lazyprune::error_code> code{};
+
+  fault() : std::string("no error") {}
+  explicit fault(const lazyprune::error& e)
+      : std::string((e.code() == lazyprune::error_code::io ? "io: " : "") + std::string(e.what())),
+        where(e.file() + (e.file().empty() || e.place().empty() ? "" : ": ") + e.place()),
+        code(e.code()) {}
+
+  /// The same without all up to this mark: the name of a temporary folder, say.
+  fault after(const std::string& mark) const {
+    fault rest = *this;
+    for (std::string* part : {static_cast<std::string*>(&rest), &rest.where}) {
+      const std::size_t found = (*part + ": ").find(mark);
+      if (found != npos) part->erase(0, std::min(found + mark.size(), part->size()));
+    }
+    return rest;
+  }
+
+  friend std::ostream& operator<<(std::ostream& out, const fault& f) {
+    return out << static_cast<const std::string&>(f) << " (" << (f.code ? name_of(*f.code) : "none") << ')';
+  }
+};
+
+/// What a test asks of a fault: its file, place and code, and that these values stand in the sentence, whose words may change.
+struct at {
+  std::string where;
+  std::vector<std::string> values{};
+  lazyprune::error_code code = lazyprune::error_code::bad_input;
+
+  at(std::string where_, std::vector<std::string> values_ = {}, lazyprune::error_code code_ = lazyprune::error_code::bad_input)
+      : where(std::move(where_)), values(std::move(values_)), code(code_) {}
+
+  friend bool operator==(const fault& f, const at& wanted) {
+    return f.code == wanted.code && f.where == wanted.where &&
+           std::ranges::all_of(wanted.values, [&](const std::string& value) { return f.find(value) != f.npos; });
+  }
+  friend std::ostream& operator<<(std::ostream& out, const at& wanted) {
+    out << "at " << wanted.where << " (" << name_of(wanted.code) << ')';
+    for (const std::string& value : wanted.values) out << ", with " << value;
+    return out;
+  }
+};
+
+/// The same of what is sound, but not computed here.
+inline at unsupported(std::string where, std::vector<std::string> values = {}) {
+  return {std::move(where), std::move(values), lazyprune::error_code::unsupported};
+}
+
+/// The call's lazyprune::error.
+template <class Call>
+fault error_of(Call call) {
+  try {
+    call();
+  } catch (const lazyprune::error& e) {
+    return fault(e);
+  }
+  return {};
+}
+
+/// The code of the call's lazyprune::error; none where there is none.
+template <class Call>
+std::optional<lazyprune::error_code> code_of(Call call) {
+  try {
+    call();
+  } catch (const lazyprune::error& e) {
+    return e.code();
+  }
+  return std::nullopt;
+}
+
+}  // namespace lazyprune_test
