@@ -12,9 +12,13 @@
 #include <lazyprune/policy/scorer/window_attention.hpp>
 #include <lazyprune/policy/selector/top_k.hpp>
 
+#include <fault.hpp>
+
 namespace {
 
 using namespace lazyprune;
+using lazyprune_test::at;
+using lazyprune_test::error_of;
 
 constexpr pruning_layers where{.layers = 6, .knowing = "random and recency"};
 
@@ -62,6 +66,6 @@ TEST_CASE("a range of layers depends on the model, on the scorer, and on what th
   CHECK(where.has(5, {}));
   CHECK(!where.has(6, {}));
   CHECK(!where.has(5, {.before_last = true}));
-  CHECK_THROWS_WITH_AS(canonical<linear>("linear:from=5,share=0.5"),
-                       "--part: linear:from=5,share=0.5: expected a layer from 0 to 4 (the model has 6) for from, found 5", error);
+  CHECK(error_of([&] { canonical<linear>("linear:from=5,share=0.5"); }) ==
+        at("--part: linear:from=5,share=0.5", {"0 to 4", "has 6", ", found 5"}));
 }

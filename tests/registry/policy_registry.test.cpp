@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include <fault.hpp>
 #include <lazyprune/lazyprune.hpp>
 #include <lazyprune/registry/make_session.hpp>
 #include "policies.hpp"
@@ -12,6 +13,8 @@
 namespace {
 
 using namespace lazyprune;
+using lazyprune_test::at;
+using lazyprune_test::error_of;
 
 /// A user's own scorer and schedule.
 struct oldest_first {
@@ -41,15 +44,6 @@ struct two_words : halve_once {
   static constexpr std::string_view name = "halve once";
 };
 
-std::string fault(auto&& call) {
-  try {
-    call();
-  } catch (const error& e) {
-    return e.what();
-  }
-  return "nothing";
-}
-
 }  // namespace
 
 TEST_CASE("a user's own policies stand beside the library's") {
@@ -67,11 +61,11 @@ TEST_CASE("a user's own policies stand beside the library's") {
 
   CHECK(mine.scorers().help().ends_with(" oldest_first:slope="));
   CHECK(mine.schedules().help().ends_with(" halve_once:after="));
-  CHECK(fault([&] { text({.scorer = "newest"}, 4, mine); }).ends_with(", oldest_first, found newest"));
-  CHECK(fault([&] { text({.stages = "0:0.5"}, 4, mine); }).find("only the scorers " + mine.scorers_of_positions()) != std::string::npos);
+  CHECK(error_of([&] { text({.scorer = "newest"}, 4, mine); }) == at("--scorer", {", oldest_first", ", found newest"}));
+  CHECK(error_of([&] { text({.stages = "0:0.5"}, 4, mine); }) == at("--stages: 0:0.5", {mine.scorers_of_positions()}));
   CHECK(mine.scorers_of_positions().find("oldest_first") != std::string::npos);
-  CHECK(fault([&] { text({.schedule = "halve_once"}, 4, mine); }) == "--schedule: halve_once: expected the key after, found none");
-  CHECK(fault([&] { text(spec, 4, policies()); }).find("found oldest_first") != std::string::npos);
+  CHECK(error_of([&] { text({.schedule = "halve_once"}, 4, mine); }) == at("--schedule: halve_once", {"after"}));
+  CHECK(error_of([&] { text(spec, 4, policies()); }) == at("--scorer", {", found oldest_first"}));
 }
 
 TEST_CASE("policies that are made at run time have a name and no keys") {
@@ -91,11 +85,11 @@ TEST_CASE("policies that are made at run time have a name and no keys") {
   const policy_spec spec = parse_policy("lazyllm --schedule third --scorer least_id");
   CHECK(text(spec, 4, mine) ==
         "--schedule third --scorer least_id --selector top_k --store keep_all --keep-first 0 --keep-last 0 --decode same");
-  CHECK(fault([&] { text({.scorer = "least_id:weight=1"}, 4, mine); }) == "--scorer: least_id:weight=1: expected no key, found weight");
-  CHECK(fault([&] { mine.add("least_id", any_scorer(recency{})); }) == "registry: least_id: expected one policy of that name, found two");
-  CHECK(fault([&] { mine.add("every", any_schedule(every{2, 0.5})); }) == "registry: every: expected one policy of that name, found two");
+  CHECK(error_of([&] { text({.scorer = "least_id:weight=1"}, 4, mine); }) == at("--scorer: least_id:weight=1", {", found weight"}));
+  CHECK(error_of([&] { mine.add("least_id", any_scorer(recency{})); }) == at("registry: least_id"));
+  CHECK(error_of([&] { mine.add("every", any_schedule(every{2, 0.5})); }) == at("registry: every"));
   for (const char* name : {"", "two words", "a:b", "Least"})
-    CHECK(fault([&] { mine.add(name, any_scorer(recency{})); }).starts_with("registry: name: expected lower-case letters"));
+    CHECK(error_of([&] { mine.add(name, any_scorer(recency{})); }) == at("registry: name"));
 
   any_session session = make_session(spec, {.layers = 4}, mine);
   const std::vector<token_id> ids{9, 3, 8, 1, 7, 5};
@@ -135,14 +129,13 @@ TEST_CASE("the scorers that know something before the first layer, by name") {
 
 TEST_CASE("a name stands between colons, commas and spaces") {
   policy_registry mine;
-  CHECK(fault([&] { mine.add<two_words>(); }) == "registry: name: expected lower-case letters, digits and underscores, found halve once");
-  CHECK(fault([&] { mine.add_preset("Mine", "", [](layer_id) { return dense(); }); }).ends_with(", found Mine"));
+  CHECK(error_of([&] { mine.add<two_words>(); }) == at("registry: name", {", found halve once"}));
+  CHECK(error_of([&] { mine.add_preset("Mine", "", [](layer_id) { return dense(); }); }) == at("registry: name", {", found Mine"}));
 }
 
 TEST_CASE("a name is taken once") {
   policy_registry mine = policies();
   mine.add<oldest_first>();
-  CHECK(fault([&] { mine.add<oldest_first>(); }) == "registry: oldest_first: expected one policy of that name, found two");
-  CHECK(fault([&] { mine.add_preset("dense", "", [](layer_id) { return dense(); }); }) ==
-        "registry: dense: expected one preset of that name, found two");
+  CHECK(error_of([&] { mine.add<oldest_first>(); }) == at("registry: oldest_first"));
+  CHECK(error_of([&] { mine.add_preset("dense", "", [](layer_id) { return dense(); }); }) == at("registry: dense"));
 }

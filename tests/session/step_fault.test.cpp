@@ -11,10 +11,10 @@
 namespace {
 
 using namespace lazyprune;
-using lazyprune_test::fault;
 using lazyprune_test::at;
+using lazyprune_test::fault;
 
-lazyprune_test::fault said(const step_fault& wrong) { return lazyprune_test::fault(error_of(wrong)); }
+fault said(const step_fault& wrong) { return fault(error_of(wrong)); }
 
 }  // namespace
 
