@@ -4,8 +4,11 @@
 #include <doctest/doctest.h>
 
 #include <eval/metric_cases.hpp>
+#include <fault.hpp>
 
 using namespace lazyprune;
+using lazyprune_test::at;
+using lazyprune_test::error_of;
 
 TEST_CASE("every metric by its name, against the best of the answers or all of them") {
   std::size_t seen = 0;
@@ -25,6 +28,5 @@ TEST_CASE("every metric by its name, against the best of the answers or all of t
 }
 
 TEST_CASE("classification asks for the classes") {
-  CHECK_THROWS_WITH_AS(score_of(eval_metric::classification, "x", {"x"}), "all_classes: expected the names of the classes, found none",
-                       error);
+  CHECK(error_of([&] { score_of(eval_metric::classification, "x", {"x"}); }) == at("all_classes"));
 }
