@@ -7,18 +7,18 @@
 #include <limits>
 #include <string>
 
+#include <fault.hpp>
+
 using namespace lazyprune;
+using lazyprune_test::at;
+using lazyprune_test::error_of;
+using lazyprune_test::fault;
 
 namespace {
 
 template <class Number, class Value>
-std::string refusal(Value value) {
-  try {
-    Number{value};
-  } catch (const error& e) {
-    return e.what();
-  }
-  return "";
+fault refusal(Value value) {
+  return error_of([&] { Number{value}; });
 }
 
 }  // namespace
@@ -28,13 +28,13 @@ TEST_CASE("a fraction is more than 0 and at most 1") {
   for (const double bad :
        {0.0, -0.0, -0.5, std::nextafter(1.0, 2.0), 2.0, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()})
     CHECK_THROWS_AS(fraction{bad}, error);
-  CHECK(refusal<fraction>(1.5) == "expected a share in (0, 1], found 1.5");
+  CHECK(refusal<fraction>(1.5) == at("", {", found 1.5"}));
 }
 
 TEST_CASE("a positive count is not 0") {
   CHECK(positive(1) == 1);
   CHECK(positive(std::numeric_limits<std::size_t>::max()) == std::numeric_limits<std::size_t>::max());
-  CHECK(refusal<positive>(std::size_t{0}) == "expected a whole number of at least 1, found 0");
+  CHECK(refusal<positive>(std::size_t{0}) == at("", {", found 0"}));
 }
 
 TEST_CASE("the share of a number of tokens is rounded up, but not by its own rounding error") {

@@ -6,7 +6,11 @@
 #include <string>
 #include <vector>
 
+#include <fault.hpp>
 #include "policy/contract.hpp"
+
+using lazyprune_test::at;
+using lazyprune_test::error_of;
 
 namespace {
 
@@ -45,16 +49,9 @@ TEST_CASE("a cost: the fewest tokens that spend it") {
 }
 
 TEST_CASE("just one of tokens and cost") {
-  const auto fault = [](const budget_target& target) -> std::string {
-    try {
-      budget{target};
-    } catch (const error& e) {
-      return e.what();
-    }
-    return "";
-  };
-  CHECK(fault({.after = 8}) == "budget: expected either tokens or cost, found neither");
-  CHECK(fault({.after = 8, .tokens = 5, .cost = 0.5}) == "budget: expected either tokens or cost, found both");
+  const auto fault = [](const budget_target& target) { return error_of([&] { budget{target}; }); };
+  CHECK(fault({.after = 8}) == at("budget"));
+  CHECK(fault({.after = 8, .tokens = 5, .cost = 0.5}) == at("budget"));
   CHECK_THROWS_AS(static_cast<void>(budget_target{.after = 8, .tokens = 0}), error);
   CHECK_THROWS_AS(static_cast<void>(budget_target{.after = 8, .cost = 0.0}), error);
 }

@@ -6,8 +6,12 @@
 #include <string>
 #include <vector>
 
+#include <fault.hpp>
 #include <lazyprune/policy/selector/top_k.hpp>
 #include "policy/contract.hpp"
+
+using lazyprune_test::at;
+using lazyprune_test::error_of;
 
 namespace {
 
@@ -64,17 +68,10 @@ TEST_CASE("copies share the numbers, equal ones are equal wherever they lie") {
 }
 
 TEST_CASE("no scores at all, or some that are no numbers, are refused") {
-  const auto fault = [](std::vector<float> scores) {
-    try {
-      position_scores made(std::move(scores));
-    } catch (const error& e) {
-      return std::string(e.what());
-    }
-    return std::string("nothing");
-  };
-  CHECK(fault({}) == "scores: expected at least one, found none");
-  CHECK(fault({1.0f, inf}) == "scores: position 1: expected a finite number, found inf");
-  CHECK(fault({std::numeric_limits<float>::quiet_NaN()}).starts_with("scores: position 0: expected a finite number, found "));
+  const auto fault = [](std::vector<float> scores) { return error_of([&] { position_scores made(std::move(scores)); }); };
+  CHECK(fault({}) == at("scores"));
+  CHECK(fault({1.0f, inf}) == at("scores: position 1", {", found inf"}));
+  CHECK(fault({std::numeric_limits<float>::quiet_NaN()}) == at("scores: position 0"));
 }
 
 }  // namespace

@@ -7,7 +7,11 @@
 #include <type_traits>
 #include <vector>
 
+#include <fault.hpp>
 #include "policy/contract.hpp"
+
+using lazyprune_test::at;
+using lazyprune_test::error_of;
 
 namespace {
 
@@ -74,13 +78,7 @@ TEST_CASE("agrees with the formula, for every kernel") {
 TEST_CASE("kernels have a middle and an end") {
   for (const std::size_t bad : {0u, 2u, 8u, 64u, 65u}) CHECK_THROWS_AS(static_cast<void>(window_attention{.kernel = bad}), error);
   CHECK_THROWS_AS(static_cast<void>(window_attention{.window = 0}), error);
-  std::string fault;
-  try {
-    pooling_kernel{8};
-  } catch (const error& e) {
-    fault = e.what();
-  }
-  CHECK(fault == "expected an odd number from 1 to 63, found 8");
+  CHECK(error_of([] { pooling_kernel{8}; }) == at("", {"63", ", found 8"}));
 }
 
 }  // namespace
