@@ -20,6 +20,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <complaint.hpp>
+
 /// A folder for the files of one test, gone with it.
 class temporary_folder {
  public:
@@ -143,13 +145,22 @@ inline program_result shell(const std::string& command) {
   return running_program({"-c", command}, "", {"LAZYPRUNE=" LAZYPRUNE_PROGRAM}, "/bin/sh").wait();
 }
 
-/// Exit code 1, nothing on stdout, and one line on stderr: this is what stands in it after "lazyprune: ".
-inline std::string complaint(const program_result& result) {
+using lazyprune_test::complaint_at;
+using lazyprune_test::complaint_line;
+
+/// What the program says where it refuses: nothing on stdout, one line on stderr, and this is what stands in it after "lazyprune: ".
+inline complaint_line complaint(const program_result& result) {
   const std::string_view start = "lazyprune: ";
   const bool one_line = result.err.starts_with(start) && result.err.find('\n') == result.err.size() - 1;
-  if (result.code != 1 || !result.out.empty() || !one_line)
-    return "not one complaint: exit code " + std::to_string(result.code) + ", stdout \"" + result.out + "\", stderr \"" + result.err + '"';
-  return result.err.substr(start.size(), result.err.size() - start.size() - 1);
+  if (!result.out.empty() || !one_line)
+    return {result.code, "not one complaint: stdout \"" + result.out + "\", stderr \"" + result.err + '"'};
+  return {result.code, result.err.substr(start.size(), result.err.size() - start.size() - 1)};
+}
+
+/// A line of what the program says on stderr, counted from 0, with the program's exit code.
+inline complaint_line told(const program_result& result, std::size_t line) {
+  const std::vector<std::string> lines = lines_of(result.err);
+  return {result.code, line < lines.size() ? lines[line] : "no such line in \"" + result.err + '"'};
 }
 
 /// The model that comes with the project.
