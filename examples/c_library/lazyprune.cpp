@@ -327,12 +327,15 @@ static_assert(chosen_scorer<caller_scorer>);
 
 class caller_schedule {
  public:
-  caller_schedule(const lazyprune_schedule& schedule, std::shared_ptr<callers_own> own) : schedule_(schedule), own_(std::move(own)) {}
+  caller_schedule(const lazyprune_schedule& schedule, std::shared_ptr<callers_own> own) : schedule_(schedule), own_(std::move(own)) {
+    if (schedule.after) after_.emplace(schedule.after, schedule.after + schedule.after_count);
+    schedule_.after = nullptr;  // which may not outlive the call
+  }
 
   bool sees_scores() const { return schedule_.sees_scores != 0; }
   std::size_t keep(const layer_context& context) const { return keep(context, {}); }
   std::size_t keep(const layer_context& context, std::span<const float> scores) const {
-    if (context.done < schedule_.first || failed_callback) return everything;
+    if (!prunes_after(context.done, context.step, context.layers) || failed_callback) return everything;
     lazyprune_layer layer{};
     layer.struct_size = sizeof layer;
     layer.done = context.done;
@@ -350,16 +353,14 @@ class caller_schedule {
   }
   layer_id first(phase, layer_id) const { return schedule_.first; }
 
-  /// The C struct has no call that says so: asks what becomes of a long prompt whose scores are all the same.
-  bool prunes_after(layer_id done, phase step, layer_id layers) const {
-    constexpr std::size_t tokens = 4096;
-    const std::vector<float> scores(sees_scores() ? tokens : 0, 1.0f / tokens);
-    return keep({.done = done, .layers = layers, .active = tokens, .known = tokens, .step = step}, scores) != everything;
+  bool prunes_after(layer_id done, phase, layer_id) const {
+    return done >= schedule_.first && (!after_ || std::ranges::binary_search(*after_, done));
   }
 
  private:
   lazyprune_schedule schedule_;
   std::shared_ptr<callers_own> own_;
+  std::optional<std::vector<layer_id>> after_;
 };
 static_assert(chosen_schedule<caller_schedule> && foretelling_schedule<caller_schedule>);
 
@@ -703,6 +704,7 @@ lazyprune_status lazyprune_registry_add_schedule(lazyprune_registry* registry, c
     const lazyprune_schedule s = read(schedule, "schedule");
     if (s.reserved != 0) wrong("schedule: reserved", "0", std::to_string(s.reserved));
     if (!s.keep) wrong("schedule: keep", "a function", "null");
+    if (s.after && !std::is_sorted(s.after, s.after + s.after_count)) wrong("schedule: after", "numbers that ascend", "others");
     const auto own = std::make_shared<callers_own>(&given(name, "name"), s.user, s.destroy);
     given(registry, "registry").policies.add(name, any_schedule(caller_schedule(s, own)));
     own->take();

@@ -105,7 +105,7 @@ _KEEP = ctypes.CFUNCTYPE(c_int32, c_size_t, POINTER(_Layer), c_void_p, POINTER(c
 class _Schedule(Sized):
     _fields_ = [
         ("struct_size", c_uint32), ("sees_scores", c_uint32), ("first", c_uint32), ("reserved", c_uint32), ("keep", _KEEP),
-        ("user", c_size_t), ("destroy", _DESTROY),
+        ("user", c_size_t), ("destroy", _DESTROY), ("after", POINTER(c_uint32)), ("after_count", c_size_t),
     ]
 
 
@@ -495,8 +495,10 @@ class Library:
         )
         self._add("scorer", name, scorer, callback)
 
-    def add_schedule(self, name, keep, first=0, sees_scores=False):
-        """`keep(layer, scores)` answers how many of the layer's active tokens go on, None for all of them. It raises as a scorer does."""
+    def add_schedule(self, name, keep, first=0, sees_scores=False, after=None):
+        """`keep(layer, scores)` answers how many of the layer's active tokens go on, None for all of them. It raises as a scorer does.
+
+        `after`: the numbers of layers done after which it is asked, ascending. None: after any number from `first` on."""
 
         def answer(_, pointer, scores, kept):
             def work():
@@ -510,6 +512,9 @@ class Library:
 
         callback = _KEEP(answer)
         schedule = _Schedule(first=_whole("schedule: first", first, 32), sees_scores=bool(sees_scores), keep=callback)
+        if after is not None:
+            numbers = [_whole("schedule: after", number, 32) for number in after]
+            schedule.after, schedule.after_count = (c_uint32 * len(numbers))(*numbers), len(numbers)
         self._add("schedule", name, schedule, callback)
 
     def _options(self, layers, max_tokens=0, attention_after=None, scratch=None, checks=0):

@@ -87,13 +87,15 @@ AT(lazyprune_layer, known, 24);
 AT(lazyprune_layer, message, 32);
 AT(lazyprune_layer, message_room, 40);
 
-HOLDS(sizeof(lazyprune_schedule) >= 40, schedule);
+HOLDS(sizeof(lazyprune_schedule) >= 56, schedule);
 AT(lazyprune_schedule, sees_scores, 4);
 AT(lazyprune_schedule, first, 8);
 AT(lazyprune_schedule, reserved, 12);
 AT(lazyprune_schedule, keep, 16);
 AT(lazyprune_schedule, user, 24);
 AT(lazyprune_schedule, destroy, 32);
+AT(lazyprune_schedule, after, 40);
+AT(lazyprune_schedule, after_count, 48);
 
 HOLDS(sizeof(lazyprune_session_options) >= 48, session_options);
 AT(lazyprune_session_options, layers, 4);

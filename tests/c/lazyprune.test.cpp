@@ -689,6 +689,59 @@ TEST_CASE("policies and options that are wrong") {
   CHECK(said(lazyprune_registry_add_schedule(registry.get(), "mine", &schedule)) == complaint_at("schedule: keep", {", found null"}));
 }
 
+TEST_CASE("a schedule that says after which layers it prunes is asked there alone, and fits a model whose layers see windows") {
+  static std::vector<std::uint32_t> asked;
+  const registry_handle registry = new_registry();
+  lazyprune_schedule schedule = LAZYPRUNE_SCHEDULE;
+  schedule.keep = [](void*, const lazyprune_layer* layer, const float*, std::size_t* kept) -> std::int32_t {
+    asked.push_back(layer->done);
+    *kept = layer->active / 2;
+    return LAZYPRUNE_OK;
+  };
+  const auto add = [&](const char* name, std::vector<std::uint32_t> after) {
+    schedule.after = after.data();  // which need not outlive the call
+    schedule.after_count = after.size();
+    return said(lazyprune_registry_add_schedule(registry.get(), name, &schedule));
+  };
+  CHECK(add("wrong", {3, 2}) == complaint_at("schedule: after"));
+  CHECK(add("after_two", {2}) == "0 ");
+  CHECK(add("after_three", {3}) == "0 ");
+  schedule.after = nullptr;
+  CHECK(said(lazyprune_registry_add_schedule(registry.get(), "after_any", &schedule)) == "0 ");
+
+  const std::uint32_t after[] = {2, 4};
+  lazyprune_session_options options = LAZYPRUNE_SESSION_OPTIONS;
+  options.layers = 6;
+  options.attention_after = after;
+  options.attention_after_count = 2;
+  lazyprune_session* session = nullptr;
+  const auto create = [&](const char* policy) { return said(lazyprune_session_create(registry.get(), policy, &options, &session)); };
+  CHECK(create("lazyllm --schedule after_three") == complaint_at("--schedule: after_three", {", found after 3"}, LAZYPRUNE_UNSUPPORTED));
+  CHECK(create("lazyllm --schedule after_any") == complaint_at("--schedule: after_any", {}, LAZYPRUNE_UNSUPPORTED));
+  CHECK(create("lazyllm --schedule after_two") == "0 ");
+  lazyprune_session_free(session);
+  CHECK(create("lazyllm --schedule after_two --scorer recency") == "0 ");
+  CHECK(asked.empty());
+
+  lazyprune_request request = LAZYPRUNE_REQUEST;
+  request.tokens = 8;
+  request.outputs = 1;
+  std::uint32_t layers = 0;
+  ok(lazyprune_step_begin(session, &request, &layers));
+  std::vector<std::size_t> active;
+  for (std::uint32_t l = 0; l < layers; ++l) {
+    lazyprune_plan plan = LAZYPRUNE_PLAN;
+    lazyprune_spills spills = LAZYPRUNE_SPILLS;
+    ok(lazyprune_step_enter(session, l, &plan));
+    active.push_back(plan.active_count);
+    ok(lazyprune_step_leave(session, nullptr, &spills));
+  }
+  ok(lazyprune_step_finish(session));
+  lazyprune_session_free(session);
+  CHECK(asked == std::vector<std::uint32_t>{2});
+  CHECK(active == std::vector<std::size_t>{8, 8, 4, 4, 4, 4});
+}
+
 namespace {
 
 /// Enters and leaves the layers of a step up to `depth`, by made-up attention of one head, and returns what the first failing call said.

@@ -243,9 +243,13 @@ typedef struct lazyprune_schedule {
   int32_t (*keep)(void* user, const lazyprune_layer* layer, const float* scores, size_t* kept);
   void* user;
   void (*destroy)(void* user); /* as a scorer's */
+  /* The numbers of layers done after which it prunes, ascending (after_count): `keep` is asked there alone. Null: it may prune after any
+     number from `first` on. A session whose layers see windows (options.attention_after) takes no schedule that could prune elsewhere. */
+  const uint32_t* after;
+  size_t after_count;
 } lazyprune_schedule;
 #define LAZYPRUNE_SCHEDULE \
-  { sizeof(lazyprune_schedule), 0, 0, 0, NULL, NULL, NULL }
+  { sizeof(lazyprune_schedule), 0, 0, 0, NULL, NULL, NULL, NULL, 0 }
 
 /* A registry of the library's policies. Sessions copy what they use of it. */
 LAZYPRUNE_API lazyprune_status lazyprune_registry_create(lazyprune_registry** out);
