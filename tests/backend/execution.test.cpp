@@ -8,7 +8,11 @@
 #include <lazyprune/backend/cpu.hpp>
 #include <lazyprune/backend/reference.hpp>
 
+#include <fault.hpp>
+
 using namespace lazyprune;
+using lazyprune_test::at;
+using lazyprune_test::error_of;
 
 static_assert(std::constructible_from<reference<>, execution> && std::default_initializable<reference<>>);
 static_assert(std::constructible_from<cpu, execution> && std::default_initializable<cpu>);
@@ -18,5 +22,5 @@ TEST_CASE("threads: as many as asked for, all without a wish, and no negative nu
   CHECK(cpu(execution{}).threads() == detail::available_threads());
   CHECK(cpu().threads() == detail::available_threads());
   CHECK(detail::available_threads() >= 1);
-  CHECK_THROWS_WITH_AS(cpu(execution{.threads = -1}), "threads: expected 0 or more, found -1", error);
+  CHECK(error_of([&] { cpu(execution{.threads = -1}); }) == at("threads", {", found -1"}));
 }
