@@ -79,7 +79,9 @@ TEST_CASE("bad lines are told with their place, and the others read") {
   CHECK(complaints[3] == at("r.jsonl: line 8: answers[1]", {", found 2"}));
   CHECK(complaints[4] == at("r.jsonl: line 9"));
   CHECK(complaints[5] == at("r.jsonl: line 10: length"));
-  CHECK(error_of([&] { samples(text); }).where.ends_with("/r.jsonl: line 3: byte 13"));
+  const fault refused = error_of([&] { samples(text); });
+  CHECK(refused.where.ends_with("/r.jsonl: line 3: byte 13"));
+  CHECK(refused.code == error_code::bad_input);
 }
 
 TEST_CASE("a sample that cannot be used is a bad line like others") {

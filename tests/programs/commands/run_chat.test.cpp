@@ -160,22 +160,18 @@ TEST_CASE("Ctrl-C stops the answer in order") {
 TEST_CASE("what does not go together") {
   const chat_model model;
   const auto refused = [&](std::vector<std::string> more) { return complaint(model.run(std::move(more))); };
-  CHECK(refused({"--ids", "1"}) == "--chat: expected -p, -f, --messages, or a conversation on stdin, found --ids");
-  CHECK(refused({"-f", "x", "--questions", "y"}) == "--chat: expected -p, -f, --messages, or a conversation on stdin, found --questions");
-  CHECK(refused({"-p", "a", "--messages", "x"}) ==
-        "--chat: expected one of -p, -f and --messages, or a conversation on stdin, found several");
-  CHECK(refused({"--compare"}) == "--compare: expected one answer, to -p, -f or --messages, found a conversation on stdin");
-  CHECK(refused({"--trace", "a.jsonl"}) == "--trace: expected one answer, to -p, -f or --messages, found a conversation on stdin");
-  CHECK(complaint(lazyprune_program({"run", "-p", "a", "--system", "b"})) == "--system: expected --chat with it, found none");
-  CHECK(complaint(lazyprune_program({"run", "--messages", "b"})) == "--messages: expected --chat with it, found none");
-  CHECK(complaint(lazyprune_program({"run", "-p", "a", "--chat"})) ==
-        "--chat: expected a model with a chat template, found no chat template in " + bundled_model);
+  CHECK(refused({"--ids", "1"}) == complaint_at("--chat", {"-p, -f, --messages", ", found --ids"}));
+  CHECK(refused({"-f", "x", "--questions", "y"}) == complaint_at("--chat", {"-p, -f, --messages", ", found --questions"}));
+  CHECK(refused({"-p", "a", "--messages", "x"}) == complaint_at("--chat", {"-p, -f and --messages"}));
+  CHECK(refused({"--compare"}) == complaint_at("--compare", {"-p, -f or --messages"}));
+  CHECK(refused({"--trace", "a.jsonl"}) == complaint_at("--trace", {"-p, -f or --messages"}));
+  CHECK(complaint(lazyprune_program({"run", "-p", "a", "--system", "b"})) == complaint_at("--system", {"--chat"}));
+  CHECK(complaint(lazyprune_program({"run", "--messages", "b"})) == complaint_at("--messages", {"--chat"}));
+  CHECK(complaint(lazyprune_program({"run", "-p", "a", "--chat"})) == complaint_at("--chat", {bundled_model}));
   write_file(model.folder / "chat.json", "5");
-  CHECK(refused({"--messages", model.folder / "chat.json"}) ==
-        (model.folder / "chat.json") + ": expected a list of messages, found a number");
+  CHECK(refused({"--messages", model.folder / "chat.json"}) == complaint_at((model.folder / "chat.json")));
   write_file(model.folder / "chat_template.jinja", "{{ raise_exception('no') }}");
-  CHECK(refused({"-p", "a"}) ==
-        (model.folder / "chat_template.jinja") + ": line 1, column 19: expected a chat that the template takes, found no");
+  CHECK(refused({"-p", "a"}) == complaint_at((model.folder / "chat_template.jinja") + ": line 1, column 19", {", found no"}));
 }
 
 namespace {

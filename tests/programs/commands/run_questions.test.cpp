@@ -192,29 +192,26 @@ TEST_CASE("questions that cannot be asked") {
     words.insert(words.begin(), "run");
     return complaint(lazyprune_program(words));
   };
-  CHECK(fault({"-p", "x", "--questions", on_disk.asked}) == "--questions: expected -f DOCUMENT with it, found -p");
-  CHECK(fault({"--ids", "1", "--questions", on_disk.asked}) == "--questions: expected -f DOCUMENT with it, found --ids");
-  CHECK(fault({"--questions", on_disk.asked}) == "--questions: expected -f DOCUMENT with it, found none");
-  CHECK(fault({"-f", on_disk.text, "--questions", ""}) == "--questions: expected a name, found nothing");
+  CHECK(fault({"-p", "x", "--questions", on_disk.asked}) == complaint_at("--questions", {"-f", ", found -p"}));
+  CHECK(fault({"--ids", "1", "--questions", on_disk.asked}) == complaint_at("--questions", {"-f", ", found --ids"}));
+  CHECK(fault({"--questions", on_disk.asked}) == complaint_at("--questions", {"-f"}));
+  CHECK(fault({"-f", on_disk.text, "--questions", ""}) == complaint_at("--questions"));
   CHECK(fault({"-f", on_disk.text, "--questions", on_disk.asked, "--trace", on_disk.folder / "t.jsonl"}) ==
-        "--questions: expected either --questions or --trace, which is of one prompt, found both");
-  CHECK(fault({"-f", on_disk.text, "--questions", "/nowhere.txt"}) ==
-        "/nowhere.txt: expected a file that can be read, found No such file or directory");
-  CHECK(fault({"-f", on_disk.text, "--questions", on_disk.folder.path()}) ==
-        on_disk.folder.path() + ": expected a file to read, found a directory");
+        complaint_at("--questions", {"--questions or --trace"}));
+  CHECK(fault({"-f", on_disk.text, "--questions", "/nowhere.txt"}) == complaint_at("/nowhere.txt", {"No such file or directory"}));
+  CHECK(fault({"-f", on_disk.text, "--questions", on_disk.folder.path()}) == complaint_at(on_disk.folder.path()));
   for (const char* lines : {"", "\n\n\r\n"}) {
     const files empty(lines);
-    CHECK(fault({"-f", empty.text, "--questions", empty.asked}) ==
-          empty.asked + ": expected at least one question, each a line, found none");
+    CHECK(fault({"-f", empty.text, "--questions", empty.asked}) == complaint_at(empty.asked));
   }
 
   // All prompts are measured before the first is answered.
   const std::size_t longest = answer_alone(questions[1], {"-n", "0"})["prompt_tokens"];
   const std::string tokens = std::to_string(longest), less = std::to_string(longest - 1);
   const files two("where\n" + questions[1]);
-  CHECK(complaint(two.run({"-c", less})) == "prompt: question 2: expected at most " + less + " tokens, found " + tokens);
+  CHECK(complaint(two.run({"-c", less})) == complaint_at("prompt: question 2", {"most " + less, ", found " + tokens}));
   CHECK(complaint(two.run({"-c", tokens, "--force-ids", "5,6"})) ==
-        "forced tokens: question 2: expected at most " + tokens + " tokens with the prompt, found " + std::to_string(longest + 1));
+        complaint_at("forced tokens: question 2", {"most " + tokens, ", found " + std::to_string(longest + 1)}));
   CHECK(two.answers({"-c", tokens, "--force-ids", "5"}).size() == 2);
 }
 

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "fault.hpp"
 #include "policies.hpp"
 
 #include <lazyprune/registry/make_session.hpp>
@@ -13,6 +14,8 @@ namespace {
 
 using namespace lazyprune;
 using namespace lazyprune::program;
+using lazyprune_test::at;
+using lazyprune_test::error_of;
 using trace = std::vector<step_trace>;
 
 constexpr layer_id layers = 5;
@@ -186,34 +189,27 @@ TEST_CASE("an early key is dropped also where tokens left for good before") {
 }
 
 TEST_CASE("a trace that is not whole is refused") {
-  const auto refused = [](trace t) {
-    try {
-      check(t);
-    } catch (const error& fault) {
-      return std::string(fault.what());
-    }
-    return std::string("nothing");
-  };
+  const auto refused = [](trace t) { return error_of([&] { check(t); }); };
   trace t = sound();
-  CHECK(refused({}) == "trace: expected at least one step, found none");
+  CHECK(refused({}) == at("trace"));
   t[1].step = 4;
-  CHECK(refused(t) == "trace: step: expected 1, found 4");
+  CHECK(refused(t) == at("trace: step", {"1", ", found 4"}));
   t = sound();
   t[2].layers.pop_back();
-  CHECK(refused(t) == "trace: layers: expected 5 as in the model, found 4");
+  CHECK(refused(t) == at("trace: layers", {"5", ", found 4"}));
   t = sound();
   t[1].layers[2].rows.push_back(40000000);
-  CHECK(refused(t) == "trace: step 1, layer 2: expected rows that are active, found others");
+  CHECK(refused(t) == at("trace: step 1, layer 2"));
   t = sound();
   t[1].layers[0].active.push_back(13);
-  CHECK(refused(t) == "trace: step 1, layer 0: expected one of the 13 positions known so far, found 13");
+  CHECK(refused(t) == at("trace: step 1, layer 0", {"13", ", found 13"}));
   t = sound();
   std::swap(t[0].layers[1].active[0], t[0].layers[1].active[1]);
-  CHECK(refused(t) == "trace: step 0, layer 1: expected ascending positions, found others");
+  CHECK(refused(t) == at("trace: step 0, layer 1"));
   t = sound();
   t[0].layers[1].scores.pop_back();
-  CHECK(refused(t) == "trace: step 0, layer 1: expected 12 scores, or none, found 11");
+  CHECK(refused(t) == at("trace: step 0, layer 1", {"12", ", found 11"}));
   t = sound();
   t[3].tokens.clear();
-  CHECK(refused(t) == "trace: tokens: expected at least one token, found none");
+  CHECK(refused(t) == at("trace: tokens"));
 }
