@@ -342,13 +342,13 @@ TEST_CASE("tokens dropped for good give their memory to those that come") {
 namespace {
 
 /// Ends the step before a layer, or fails once one has been computed and before its dropped rows are saved, or once they are.
-struct fault final : step_observer {
+struct failing_observer final : step_observer {
   enum class kind { stop, unsaved, saved } how;
   layer_id at;
   layer_id layer = 0;
   std::size_t policies = 0;
 
-  fault(kind k, layer_id l) : how(k), at(l) {}
+  failing_observer(kind k, layer_id l) : how(k), at(l) {}
   bool stops() override { return how == kind::stop && layer == at; }
   void layer_begins(const layer_plan& plan) override { layer = plan.layer; }
   void part_begins(step_part part) override {
@@ -373,14 +373,14 @@ TEST_CASE("a step that ends at any layer: a clone taken before answers as if not
   std::size_t lost = 0, kept = 0;
   for (const std::string flags : {"lazyllm --stages 3:0.5,5:0.5", "lazyllm --stages 3:0.5,5:0.5 --store none",
                                   "lazyllm --stages 3:0.4,6:0.5 --store bounded:rows=12", "dense"})
-    for (const fault::kind how : {fault::kind::stop, fault::kind::unsaved, fault::kind::saved})
+    for (const failing_observer::kind how : {failing_observer::kind::stop, failing_observer::kind::unsaved, failing_observer::kind::saved})
       for (layer_id l = 0; l < 8; ++l) {
         CAPTURE(flags);
         CAPTURE(l);
         CAPTURE(static_cast<int>(how));
         const auto fresh = [&] { return by_flags(net, flags); };
         const auto fails = [&](sequence<backend_type>& text, std::span<const token_id> more, phase when, std::size_t outputs) {
-          fault f(how, l);
+          failing_observer f(how, l);
           const sequence_step<backend_type> step{text, more, when, outputs, &f};
           const std::size_t before = text.known();
           const auto dense_rows = text.session().stats().dense_rows;
@@ -421,7 +421,7 @@ TEST_CASE("a step that ends at any layer: a clone taken before answers as if not
           forward(work, text, std::span(tokens).subspan(40, 10), phase::prefill, &trace);
           return trace.take();
         };
-        if (l < s || (l == s && how == fault::kind::stop)) {
+        if (l < s || (l == s && how == failing_observer::kind::stop)) {
           require_same(answer(document.fork()), answer(clone.fork()));
           ++kept;
         } else {
