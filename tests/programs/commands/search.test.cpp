@@ -140,8 +140,8 @@ TEST_CASE("the parts of the policy beside its stages are in the flags that it pr
        {"--decode", "dense", "--selector", "blocks:size=4"},
        " --selector blocks:size=8 --decode dense\n"},
   };
-  for (const auto& [asked, otherwise, printed] : all) {
-    CAPTURE(printed);
+  for (const auto& each : all) {
+    CAPTURE(each.printed);
     const temporary_folder files;
     const auto run = [&](flags more, bool resumed) {
       flags arguments{"search",  "-d", prompts("few_shot"), "--limit", "2",     "--max-length", "200",
@@ -150,11 +150,11 @@ TEST_CASE("the parts of the policy beside its stages are in the flags that it pr
       if (resumed) arguments.emplace_back("--resume");
       return lazyprune_program(arguments);
     };
-    const program_result result = run(asked, false);
+    const program_result result = run(each.asked, false);
     REQUIRE_MESSAGE(result.code == 0, result.err);
-    CHECK(result.out.find(printed) != std::string::npos);
-    CHECK(run(asked, true).out == result.out);
-    CHECK(complaint(run(otherwise, true)).find("search.jsonl: prediction ") != std::string::npos);
+    CHECK(result.out.find(each.printed) != std::string::npos);
+    CHECK(run(each.asked, true).out == result.out);
+    CHECK(complaint(run(each.otherwise, true)).find("search.jsonl: prediction ") != std::string::npos);
   }
 }
 
