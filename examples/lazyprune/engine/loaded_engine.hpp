@@ -180,7 +180,7 @@ class loaded_engine : public engine {
 
  protected:
   const execution& how() const { return how_; }
-  /// Of keys and values.
+  /// The type of keys and values.
   dtype kv_type() const { return how_.kv.value_or(model_.kv_types().front()); }
   /// Of the products.
   dtype weight_type() const { return model_.weights.layers.front().q.type(); }

@@ -65,7 +65,7 @@ void require_whole(const std::vector<step_trace>& trace, std::size_t layers);
 /// The best `count` of the positions by these scores, the last position whatever its score; ascending.
 std::vector<position> best_positions(std::span<const position> positions, std::vector<float> scores, std::size_t count);
 
-/// Of scores (from) those of some of the positions; empty where one is missing.
+/// The scores of the wanted positions, out of those of `from`; empty where one is missing.
 std::vector<float> scores_at(std::span<const float> scores, std::span<const position> from, std::span<const position> wanted);
 
 /// The layer nearest to this one, below `layers`, of two as near the lower, of which that is true; none: of no other.

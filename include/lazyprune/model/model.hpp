@@ -238,7 +238,7 @@ class model_loader {
     return backend_.load(std::array{source_.get(one, 1, size), source_.get(other, 1, size)});
   }
 
-  /// Of a matrix that holds both.
+  /// The type of a matrix that holds both.
   dtype type_for(const tensor& a, const tensor& b) const { return options_.as.value_or(common_type(a.type, b.type)); }
   void progress(std::size_t done) const {
     if (options_.progress) options_.progress(done, config_.layers);
