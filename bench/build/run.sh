@@ -16,18 +16,15 @@ if [ $# -gt 0 ]; then
   configure build -C cmake/dev.cmake "$@" >log 2>&1
 fi
 
-# Processor seconds of all children so far.
-cpu_seconds() {
-  times >times.txt
-  awk 'NR == 2 { for (i = 1; i <= 2; i++) { split($i, t, /[ms]/); s += 60 * t[1] + t[2] } } END { printf "%d", s }' times.txt
-}
 # took COMMAND...: sets `wall` and `cpu`, in seconds. A command that fails ends this.
 took() {
   wall=$(date +%s)
-  cpu=$(cpu_seconds)
+  times >times.txt # not in a subshell, which has no children yet
   "$@" >log 2>&1 || { tail -n 40 log; exit 1; }
+  times >>times.txt
   wall=$(($(date +%s) - wall))
-  cpu=$(($(cpu_seconds) - cpu))
+  # Lines 2 and 4 are of the children: "1m2.34s 0m5.67s".
+  cpu=$(awk 'NR % 2 == 0 { for (i = 1; i <= 2; i++) { split($i, t, /[ms]/); s[NR] += 60 * t[1] + t[2] } } END { printf "%d", s[4] - s[2] }' times.txt)
 }
 
 echo "commit $commit, $(getconf _NPROCESSORS_ONLN) cores: $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)"
