@@ -45,7 +45,7 @@ class plain_loop {
     std::iota(positions_.begin(), positions_.end(), position{0});
     for (cpu::buffer* buffer : {&x_, &norm_, &q_, &k_, &v_, &attended_, &ffn_}) buffer->reserve(tokens);
     logits_.reserve(1);
-    while (kv_.size() < c_.layers) kv_.emplace_back(c_.n_kv_heads, c_.head_dim);
+    for (const dtype type : model_.kv_types()) kv_.emplace_back(c_.n_kv_heads, c_.head_dim, type);  // as the sequence's
   }
 
   /// Returns the logits of the token after the last one (vocabulary).
