@@ -7,12 +7,12 @@
 
 #include <lazyprune/registry/make_session.hpp>
 #include <lazyprune/registry/shipped_policies.hpp>
+#include <lazyprune/session/finite_evidence.hpp>
 #include <lazyprune/session/query_attention.hpp>
 #include <lazyprune/version.hpp>
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdio>
@@ -479,15 +479,7 @@ void check_count(const callers_rows& r, const char* place, const std::string& sh
 
 /// The first number that is not finite; none: every one is.
 std::optional<std::size_t> not_finite(const float* data, std::size_t count) {
-  constexpr std::int32_t exponent = 0x7f800000;
-  constexpr std::size_t block = 64;  // a loop of a constant length is vectorised at -O2 too
-  std::int32_t bad = 0;
-  const auto look = [&](float x) { bad |= (std::bit_cast<std::int32_t>(x) & exponent) == exponent ? 1 : 0; };
-  std::size_t i = 0;
-  for (; i + block <= count; i += block)
-    for (std::size_t j = 0; j < block; ++j) look(data[i + j]);
-  for (; i < count; ++i) look(data[i]);
-  if (bad == 0) return {};
+  if (lazyprune::detail::all_finite({data, count})) return {};
   return static_cast<std::size_t>(std::find_if(data, data + count, [](float x) { return !std::isfinite(x); }) - data);
 }
 
@@ -562,17 +554,8 @@ window_view computed_probabilities(lazyprune_session& s, const lazyprune_evidenc
 
   s.probabilities.resize(queries * e.heads * active);
   const std::span<const uint32_t> slots{e.key_slots, e.key_slots ? active : 0};
-  const window_view seen =
-      query_attention(e.query, query.stride, e.heads, key_rows<float>{e.keys, e.kv_heads, e.head_dim, keys.stride, slots}, plan.active,
-                      plan.rows.last(queries), s.probabilities.data());
-  if (not_finite(seen.data, s.probabilities.size())) {  // then a key is not
-    for (std::size_t i = 0; i < active; ++i) {
-      const float* key = e.keys + (slots.empty() ? i : slots[i]) * keys.stride;
-      if (const auto at = not_finite(key, width)) wrong("evidence: keys", "finite numbers", at_position(key[*at], plan.active[i]));
-    }
-    wrong("evidence: keys", "products with the query that a float holds", "larger ones");
-  }
-  return seen;
+  return query_attention(e.query, query.stride, e.heads, key_rows<float>{e.keys, e.kv_heads, e.head_dim, keys.stride, slots}, plan.active,
+                         plan.rows.last(queries), s.probabilities.data());
 }
 
 /// What the caller's attention yields, or what its queries and keys give: (queries, heads, active).
