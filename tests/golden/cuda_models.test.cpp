@@ -25,7 +25,7 @@ using namespace lazyprune;
 using namespace lazyprune_test;
 
 constexpr auto check_cuda = [](const auto& load, const stages& when) {
-  check_against_reference<cuda>(
+  check_against_reference<cuda_backend>(
       load, [](const execution& e) { return !e.exact; }, when);
 };
 
@@ -51,7 +51,7 @@ void check_answers(const execution& how, std::size_t prompts, std::size_t length
   const auto words = find_tokenizer(files);
   const stages recommended = stages::parse(*files.stages());
   cpu exact{tested_execution({.kv = dtype::f32, .exact = true})};
-  cuda backend(how);
+  cuda_backend backend(how);
   const auto expected = load_model(exact, files);
   const auto there = load_model(backend, files);
   std::size_t seen = 0;
@@ -89,7 +89,7 @@ TEST_CASE("cuda: the kept sets of an independent float64 program" NEEDS("data"))
     CAPTURE(entry.path().filename().string());
     const auto config = nlohmann::json::parse(read_text(entry.path()));
     const std::string name = config["model"].get<std::string>();
-    cuda backend({.exact = true});
+    cuda_backend backend({.exact = true});
     const checkpoint files(name == "../pocket/model" ? pocket_model() : folder.parent_path() / name);
     const auto net = load_model(backend, files, {.as = dtype::f32});
     std::vector<stage> list;
@@ -101,10 +101,11 @@ TEST_CASE("cuda: the kept sets of an independent float64 program" NEEDS("data"))
     generation_options generation;
     generation.force = config["force_ids"].get<std::vector<token_id>>();
     generation.trace = true;
-    workspace<cuda> work(net, backend);
-    sequence<cuda> text(net, config["decode"] == "dense"
-                                 ? any_session(policy{last_query_attention{}, prompt_only{stages(list)}, selector, keep_all{}}, options)
-                                 : any_session(policy{last_query_attention{}, stages(list), selector, keep_all{}}, options));
+    workspace<cuda_backend> work(net, backend);
+    sequence<cuda_backend> text(net,
+                                config["decode"] == "dense"
+                                    ? any_session(policy{last_query_attention{}, prompt_only{stages(list)}, selector, keep_all{}}, options)
+                                    : any_session(policy{last_query_attention{}, stages(list), selector, keep_all{}}, options));
     const auto result = generate(work, text, config["ids"].get<std::vector<token_id>>(), generation);
     auto lines = entry.path();
     const auto expected = read_trace(lines.replace_extension(".jsonl"));

@@ -58,7 +58,7 @@ std::vector<token_id> some_tokens(std::size_t n, std::size_t vocabulary) {
   return tokens;
 }
 
-std::vector<traffic> crossed(workspace<cuda>& work, sequence<cuda>& text, std::span<const token_id> tokens, phase when) {
+std::vector<traffic> crossed(workspace<cuda_backend>& work, sequence<cuda_backend>& text, std::span<const token_id> tokens, phase when) {
   traffic_by_layer seen;
   REQUIRE(!forward(work, text, tokens, when, &seen).empty());
   return seen.layers;
@@ -69,13 +69,13 @@ std::vector<traffic> crossed(workspace<cuda>& work, sequence<cuda>& text, std::s
 TEST_CASE("cuda: between layers that prune nothing crosses but what is new: a list is sent once") {
   const unchecked fast;
   const checkpoint files(pocket_model());
-  cuda backend({.kv = dtype::f32});
+  cuda_backend backend({.kv = dtype::f32});
   const auto net = load_model(backend, files);
   REQUIRE(net.config.layers == 6);
   const auto tokens = some_tokens(62, net.config.vocabulary);
   const auto prompt = std::span(tokens).first(60);
   const std::size_t logits = net.config.vocabulary * sizeof(float);
-  workspace<cuda> work(net, backend);
+  workspace<cuda_backend> work(net, backend);
 
   SUBCASE("dense") {
     auto text = begin(net, dense());
@@ -115,7 +115,7 @@ TEST_CASE("cuda: between layers that prune nothing crosses but what is new: a li
 namespace {
 
 /// Nothing is allocated by steps of a sequence of up to `tokens` once all is reserved.
-template <class Backend = cuda, class Policy>
+template <class Backend = cuda_backend, class Policy>
 void check_allocations(const execution& how, const Policy& policy, const step_sizes& most) {
   const checkpoint files(pocket_model());
   Backend backend(how);
@@ -152,8 +152,8 @@ void check_allocations(const execution& how, const Policy& policy, const step_si
   CHECK(text.stored_rows().bytes() == stored);
 }
 
-struct in_small_blocks : cuda {
-  using cuda::cuda;
+struct in_small_blocks : cuda_backend {
+  using cuda_backend::cuda_backend;
   static constexpr std::size_t block_rows = 64;
 };
 
@@ -178,9 +178,9 @@ TEST_CASE("cuda: once all is reserved nothing is allocated, in prefill and decod
 
 TEST_CASE("cuda: a reservation for which there is too little memory says what asked for how much; the sequence goes on") {
   const checkpoint files(pocket_model());
-  cuda backend({.kv = dtype::f32});
+  cuda_backend backend({.kv = dtype::f32});
   const auto net = load_model(backend, files);
-  workspace<cuda> work(net, backend);
+  workspace<cuda_backend> work(net, backend);
   auto text = begin(net, lazyllm(stages{{2, 0.5}}));
   const auto tokens = some_tokens(12, net.config.vocabulary);
   emulated::memory& m = emulated::the_device().store;

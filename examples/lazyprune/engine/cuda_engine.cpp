@@ -40,7 +40,7 @@ gpu find_gpu() {
   return {properties.name, properties.totalGlobalMem, isa};
 }
 
-class cuda_engine final : public loaded_engine<cuda> {
+class cuda_engine final : public loaded_engine<cuda_backend> {
  public:
   using loaded_engine::loaded_engine;
 
@@ -71,7 +71,7 @@ const gpu& this_gpu() {
   return one;
 }
 
-template model<cuda> load_weights(cuda&, const weights_source&, const load_options&);
+template model<cuda_backend> load_weights(cuda_backend&, const weights_source&, const load_options&);
 
 std::unique_ptr<engine> load_cuda_engine(const execution& how, const load_options& options, const weights_source& from) {
   return std::make_unique<cuda_engine>(how, options, from);

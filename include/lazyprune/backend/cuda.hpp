@@ -17,10 +17,12 @@
 #include <lazyprune/backend/cuda/elementwise.cuh>
 #include <lazyprune/backend/cuda/launch.hpp>
 #include <lazyprune/backend/cuda/lists.hpp>
+#include <lazyprune/backend/cuda/locked_memory.hpp>
 #include <lazyprune/backend/cuda/memory.hpp>
 #include <lazyprune/backend/cuda/products.hpp>
 #include <lazyprune/backend/cuda/stored_kv.hpp>
 #include <lazyprune/backend/cuda/stored_rows.hpp>
+#include <lazyprune/backend/cuda/weight_upload.hpp>
 #include <lazyprune/backend/cuda/weights.hpp>
 #include <lazyprune/backend/execution.hpp>
 #include <lazyprune/backend/host/host_parameters.hpp>
@@ -39,7 +41,7 @@ inline namespace v0 {
 /// Operations return when they are given to the device, but for those that read numbers to the host. Scratch grows to the largest operation
 /// seen and is then reused. The same input gives the same bits from run to run; a row in other company may not. A context is used by one
 /// thread at a time; any number of contexts may be.
-class cuda {
+class cuda_backend {
  public:
   using scalar = float;
   using matrix = device::weight;
@@ -79,10 +81,12 @@ class cuda {
     device::array<float, device::purpose::weights> memory_;
   };
 
-  cuda() : cuda(execution{}) {}
+  cuda_backend() : cuda_backend(execution{}) {}
 
-  /// Throws `error` for keys and values in f16, and where there is no device. Threads and instructions of the processor mean nothing here.
-  explicit cuda(const execution& e) : kv_type_(e.kv), exact_(e.exact), attention_(e.exact) {
+  /// Throws `error` for keys and values in f16, where there is no device, and where the thread's device is not that of the process's other
+  /// contexts. Threads pack weights; the processor's instructions mean nothing here.
+  explicit cuda_backend(const execution& e) : kv_type_(e.kv), exact_(e.exact), attention_(e.exact), upload_(e.threads) {
+    device::check_device();
     if (e.kv == dtype::f16) throw error("", "kv", "f32 or bf16", name_of(*e.kv));
   }
 
@@ -93,7 +97,7 @@ class cuda {
     return products_.bytes() + attention_.bytes() + lists_.bytes() + gated_.bytes() + moved_.bytes() + read_.bytes();
   }
 
-  matrix pack(std::span<const tensor> parts, dtype as) const { return matrix(parts, as, exact_ ? dtype::f32 : as); }
+  matrix pack(std::span<const tensor> parts, dtype as) const { return matrix(parts, as, exact_ ? dtype::f32 : as, upload_); }
   matrix pack_gated(const tensor& gate, const tensor& up, dtype as) const {
     lazyprune::detail::check_gated(gate, up);
     const tensor parts[] = {gate, up};
@@ -153,6 +157,7 @@ class cuda {
   void reserve(const operation_sizes& most) {
     products_.reserve(most.block, most.inputs, !exact_);
     attention_.reserve(most);
+    back_.reserve();
     gated_.reserve(most.block * most.gated_outputs);
     moved_.reserve(most.rows * most.columns);
     read_.reserve(most.read * most.shape.kv_heads * most.shape.head_dim);
@@ -176,7 +181,7 @@ class cuda {
   void attend(rows_view<const float> q, const kv_layer& kv, const attention_rows& what, rows_view<float> out,
               const attention_probe& probe) {
     assert(q.rows == what.rows.size() && what.active.size() == what.slots.size() && probe.queries <= q.rows);
-    attention_.attend(q, kv, what, out, probe, lists_);
+    attention_.attend(q, kv, what, out, probe, lists_, back_);
   }
 
   /// As if row by row: a row that is read after another was written there is that other. Within one buffer all rows are read, then written.
@@ -229,11 +234,8 @@ class cuda {
   void read_values(const kv_layer& kv, std::span<const std::uint32_t> slots, float* out) { read_slots(kv, slots, true, out); }
 
   void read(rows_view<const float> x, float* out) {
-    if (x.rows == 0 || x.columns == 0) return;
     const std::size_t width = x.columns * sizeof(float);
-    device::check(cudaMemcpy2DAsync(out, width, x.data, x.stride * sizeof(float), width, x.rows, cudaMemcpyDeviceToHost, device::stream()),
-                  "read");
-    device::synchronize();
+    back_.copy(out, width, x.data, x.stride * sizeof(float), width, x.rows);
   }
 
  private:
@@ -291,6 +293,8 @@ class cuda {
   device::products products_;
   device::attention_layer attention_;
   device::lists lists_;
+  device::read_back back_;
+  mutable device::weight_upload upload_;
   device::scratch<float> gated_;  // (rows, 2 ffn)
   device::scratch<float> moved_;  // (rows, columns): on their way within one buffer
   device::scratch<float> read_;   // (slots, kv_heads * head_dim)
@@ -299,7 +303,7 @@ class cuda {
   std::vector<std::uint32_t> source_of_;  // of each row, as copy_rows finds
 };
 
-static_assert(tensor_backend<cuda>);
+static_assert(tensor_backend<cuda_backend>);
 
 }  // namespace v0
 }  // namespace lazyprune

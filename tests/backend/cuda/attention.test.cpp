@@ -140,12 +140,13 @@ TEST_CASE("nothing is allocated once it was seen; heads that are too wide are re
   on_device<float> q(s.q), out(s.q.size());
   device::attention_layer layer(false);
   device::lists lists;
+  device::read_back back;
   std::vector<float> probe(4 * 300);
   const auto attend = [&](std::size_t rows) {
     attention_rows what = s.what();
     what.rows = what.rows.last(rows);
     layer.attend({q.data(), rows, s.q_width(), s.q_width()}, kv, what, {out.data(), rows, s.q_width(), s.q_width()}, {probe.data(), 1, 300},
-                 lists);
+                 lists, back);
   };
   attend(40), attend(3);
   device::synchronize();
@@ -159,6 +160,6 @@ TEST_CASE("nothing is allocated once it was seen; heads that are too wide are re
   attention_rows wide = s.what();
   wide.shape.head_dim = 257;
   CHECK(error_of([&] {
-          layer.attend({q.data(), 40, 1028, 1028}, kv, wide, {out.data(), 40, 1028, 1028}, {}, lists);
+          layer.attend({q.data(), 40, 1028, 1028}, kv, wide, {out.data(), 40, 1028, 1028}, {}, lists, back);
         }) == unsupported("cuda: attention", {"256", ", found 257"}));
 }

@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <lazyprune/backend/cuda/memory.hpp>
+
 #include <fault.hpp>
 
 using namespace lazyprune;
@@ -17,4 +19,9 @@ TEST_CASE("what the runtime answers becomes an error that says what asked for ho
         at("cuda: product", {"CUBLAS_STATUS_NOT_SUPPORTED"}, error_code::io));
   CHECK(error_of([] { device::check(cudaErrorMemoryAllocation, "keys and values", "4096 bytes"); }) ==
         at("cuda: keys and values", {"4096 bytes", "cudaErrorMemoryAllocation"}, error_code::no_memory));
+}
+
+TEST_CASE("the runtime forgets an error that was thrown") {
+  CHECK(error_of([] { device::array<float, device::purpose::scratch>(std::size_t{1} << 50); }).code == error_code::no_memory);
+  CHECK(cudaGetLastError() == cudaSuccess);
 }

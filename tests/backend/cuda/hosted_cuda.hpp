@@ -14,11 +14,11 @@ namespace lazyprune_test {
 class hosted_cuda {
  public:
   using scalar = float;
-  using parameters = lazyprune::cuda::parameters;
-  using matrix = lazyprune::cuda::matrix;
-  using kv_layer = lazyprune::cuda::kv_layer;
-  using row_store = lazyprune::cuda::row_store;
-  using rope_table = lazyprune::cuda::rope_table;
+  using parameters = lazyprune::cuda_backend::parameters;
+  using matrix = lazyprune::cuda_backend::matrix;
+  using kv_layer = lazyprune::cuda_backend::kv_layer;
+  using row_store = lazyprune::cuda_backend::row_store;
+  using rope_table = lazyprune::cuda_backend::rope_table;
   using in = lazyprune::rows_view<const float>;
   using out = lazyprune::rows_view<float>;
   using ids = std::span<const std::uint32_t>;
@@ -98,7 +98,7 @@ class hosted_cuda {
     guests_.clear();
   }
 
-  lazyprune::cuda made_;
+  lazyprune::cuda_backend made_;
   bool exact_;
   std::map<const float*, guest> guests_;
 };

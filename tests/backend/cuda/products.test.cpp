@@ -14,7 +14,8 @@ using namespace lazyprune_test;
 TEST_CASE("rows anywhere in other rows are multiplied, with a bias and what was there before") {
   const std::size_t inputs = 5, outputs = 3;
   const std::vector<float> w{1, 2, 3, 4, 5, -1, 0, 1, 0, 1, 2, 2, 2, 2, 2};
-  const device::weight weight(only(stored(w, outputs, inputs, dtype::f32)), dtype::f32, dtype::f32);
+  device::weight_upload upload;
+  const device::weight weight(only(stored(w, outputs, inputs, dtype::f32)), dtype::f32, dtype::f32, upload);
   on_device<float> x(std::vector<float>{9, 1, 1, 1, 1, 1, 9, 1, 0, 0, 0, 2, 9}), bias({10, 20, 30}),
       out({100, 100, 100, 100, 100, 100, 100});
   device::products products;
@@ -28,7 +29,8 @@ TEST_CASE("rows anywhere in other rows are multiplied, with a bias and what was 
 }
 
 TEST_CASE("a weight in bf16 rounds what it is multiplied by") {
-  const device::weight weight(only(stored({1.0f + 0x1p-9f, 1}, 1, 2, dtype::f32)), dtype::bf16, dtype::bf16);
+  device::weight_upload upload;
+  const device::weight weight(only(stored({1.0f + 0x1p-9f, 1}, 1, 2, dtype::f32)), dtype::bf16, dtype::bf16, upload);
   on_device<float> x(std::vector<float>{1.0f + 0x1p-9f, 0x1p-20f}), out(1);
   device::products products;
   products.multiply({x.data(), 1, 2, 2}, weight, nullptr, false, {out.data(), 1, 1, 1});

@@ -15,9 +15,10 @@ TEST_CASE("a weight lies on the device in its own type, or in a wider one, round
   const std::vector<float> first(numbers.begin(), numbers.begin() + 22), second(numbers.begin() + 22, numbers.end());
   const stored a(first, 2, 11, dtype::f32), b(second, 3, 11, dtype::bf16);
   const std::vector<tensor> parts{a, b};
+  device::weight_upload upload;
   for (const auto& [as, kept] :
        {std::pair{dtype::f32, dtype::f32}, std::pair{dtype::bf16, dtype::bf16}, std::pair{dtype::bf16, dtype::f32}}) {
-    const device::weight w(parts, as, kept);
+    const device::weight w(parts, as, kept, upload);
     CHECK(w.outputs() == 5);
     CHECK(w.inputs() == 11);
     CHECK(w.pitch() == 16);

@@ -13,6 +13,7 @@
 #include <lazyprune/backend/cuda/attention.cuh>
 #include <lazyprune/backend/cuda/launch.hpp>
 #include <lazyprune/backend/cuda/lists.hpp>
+#include <lazyprune/backend/cuda/locked_memory.hpp>
 #include <lazyprune/backend/cuda/memory.hpp>
 #include <lazyprune/backend/cuda/stored_kv.hpp>
 #include <lazyprune/backend/tensor_backend.hpp>
@@ -38,7 +39,7 @@ class attention_layer {
   /// out = attention of q (rows, heads * head_dim). The probe's numbers are on the host when this returns: one row a query crosses where
   /// its heads are reduced. Throws `error` (unsupported) for heads of more than 256 numbers.
   void attend(rows_view<const float> q, const stored_kv& kv, const attention_rows& what, rows_view<float> out, const attention_probe& probe,
-              lists& lists) {
+              lists& lists, read_back& back) {
     if (q.rows == 0) return;
     attention_task t = task_of(q, kv, what, out, lists);
     const std::size_t head_dim = what.shape.head_dim;
@@ -52,9 +53,9 @@ class attention_layer {
       by_type<256>(kv.type(), t, what);
     if (probe.queries == 0) return;
     if (kv.type() == dtype::bf16)
-      show<std::uint16_t>(t, what, probe);
+      show<std::uint16_t>(t, what, probe, back);
     else
-      show<float>(t, what, probe);
+      show<float>(t, what, probe, back);
   }
 
  private:
@@ -131,7 +132,7 @@ class attention_layer {
   }
 
   template <class Stored>
-  void show(const attention_task& t, const attention_rows& what, const attention_probe& probe) {
+  void show(const attention_task& t, const attention_rows& what, const attention_probe& probe, read_back& back) {
     constexpr unsigned threads = 128;
     const auto active = static_cast<unsigned>(what.active.size()), queries = static_cast<unsigned>(probe.queries);
     float* const scores = scores_.reserve(static_cast<std::size_t>(queries) * t.heads * active);
@@ -143,10 +144,7 @@ class attention_layer {
       launch(reduce_rows<float>, {(active + threads - 1) / threads, queries}, {threads}, 0, stream(), scores, t.heads, active,
              *probe.over_heads);
     const std::size_t shown = probe.heads(what.shape), width = active * sizeof(float);
-    check(cudaMemcpy2DAsync(probe.data, probe.stride * sizeof(float), scores, t.heads / shown * width, width, queries * shown,
-                            cudaMemcpyDeviceToHost, stream()),
-          "probabilities");
-    synchronize();
+    back.copy(probe.data, probe.stride * sizeof(float), scores, t.heads / shown * width, width, queries * shown);
   }
 
   bool exact_;

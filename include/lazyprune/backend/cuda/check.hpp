@@ -14,9 +14,11 @@ namespace lazyprune {
 inline namespace v0 {
 namespace device {
 
-/// Throws `error` unless the call went well: where it was made, what was to be had of it, and what CUDA says.
+/// Throws `error` unless the call went well: where it was made, what was to be had of it, and what CUDA says. The runtime forgets the error
+/// then, so that the next call does not answer with it again.
 inline void check(cudaError_t answer, std::string_view where, std::string_view expected = "success") {
   if (answer == cudaSuccess) return;
+  cudaGetLastError();
   throw error("cuda", where, expected, std::string(cudaGetErrorName(answer)) + ": " + cudaGetErrorString(answer),
               answer == cudaErrorMemoryAllocation ? error_code::no_memory : error_code::io);
 }

@@ -18,21 +18,41 @@ namespace lazyprune {
 inline namespace v0 {
 namespace device {
 
-/// The stream of this process, in which all contexts work: sequences that share memory may belong to different ones, and a single order of
-/// everything needs no events between them. What is given back to the driver's pool stays there and is had again without asking the system.
-inline cudaStream_t stream() {
-  static const cudaStream_t one = [] {
-    cudaStream_t made;
-    check(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), "stream");
-    int number;
-    check(cudaGetDevice(&number), "device");
+inline int current_device() {
+  int number = 0;
+  check(cudaGetDevice(&number), "device");
+  return number;
+}
+
+struct stream_of_device {
+  cudaStream_t stream;
+  int device;
+};
+
+/// The device of the thread that came first, and the stream in which all contexts of this process work: sequences that share memory may
+/// belong to different ones, and a single order of everything needs no events between them. Memory that is given back to the driver's pool
+/// stays there and is had again without asking the system.
+inline const stream_of_device& the_stream() {
+  static const stream_of_device one = [] {
+    stream_of_device made{nullptr, current_device()};
+    check(cudaStreamCreateWithFlags(&made.stream, cudaStreamNonBlocking), "stream");
     cudaMemPool_t pool;
-    check(cudaDeviceGetDefaultMemPool(&pool, number), "memory pool");
+    check(cudaDeviceGetDefaultMemPool(&pool, made.device), "memory pool");
     std::uint64_t keep = std::numeric_limits<std::uint64_t>::max();
     check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep), "memory pool");
     return made;
   }();
   return one;
+}
+
+inline cudaStream_t stream() { return the_stream().stream; }
+
+/// Throws `error` (unsupported) where this thread's current device is not the process's.
+inline void check_device() {
+  const int expected = the_stream().device, found = current_device();
+  if (found != expected)
+    throw error("cuda", "device", "device " + std::to_string(expected) + ", on which this process computes (cudaSetDevice)",
+                std::to_string(found), error_code::unsupported);
 }
 
 /// Until the device has done all that it was given.

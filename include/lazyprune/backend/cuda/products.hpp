@@ -55,12 +55,13 @@ class products {
       from = rounded;
     }
     const cudaDataType type = w.type() == dtype::bf16 ? CUDA_R_16BF : CUDA_R_32F;
-    const layout left(type, w.inputs(), w.outputs(), w.pitch()), right(type, w.inputs(), x.rows, pitch),
+    const std::size_t inputs = w.type() == dtype::bf16 ? pitch : w.inputs();  // with the zeros: tensor cores want a multiple of eight
+    const layout left(type, inputs, w.outputs(), w.pitch()), right(type, inputs, x.rows, pitch),
         result(CUDA_R_32F, w.outputs(), x.rows, out.stride);
     const description how(bias);
     const choice_key key{w.outputs(),
                          x.rows,
-                         w.inputs(),
+                         inputs,
                          pitch,
                          out.stride,
                          static_cast<std::size_t>(type),
@@ -148,6 +149,7 @@ class products {
                                          result.made.get(), wish.get(), 1, &best, &found),
           "product");
     if (found == 0) check(CUBLAS_STATUS_NOT_SUPPORTED, "product");
+    check(best.state, "product");
     return choices_.emplace(key, choice{best.algo, best.workspaceSize}).first->second;
   }
 

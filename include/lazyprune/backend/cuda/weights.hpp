@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <vector>
 
 #include <lazyprune/backend/cuda/memory.hpp>
+#include <lazyprune/backend/cuda/weight_upload.hpp>
 #include <lazyprune/backend/packing_checks.hpp>
 #include <lazyprune/backend/tensor.hpp>
 
@@ -21,31 +23,22 @@ class weight {
  public:
   /// The parts stacked along the outputs, their numbers rounded to `as` and kept in the type `stored`. Throws `error` unless they can be
   /// stacked and `as` is a dtype to compute with.
-  weight(std::span<const tensor> parts, dtype as, dtype stored)
+  weight(std::span<const tensor> parts, dtype as, dtype stored, weight_upload& upload)
       : outputs_(lazyprune::detail::stacked_outputs(parts, as)),
         inputs_(parts[0].columns),
         pitch_(pitch_of(inputs_)),
         type_(stored),
         memory_(outputs_ * pitch_ * size_of(stored)) {
-    std::vector<std::byte> rows, read;
-    std::vector<float> numbers(inputs_);
     std::size_t done = 0;
-    const auto send = [&] {
-      if (rows.empty()) return;
-      check(cudaMemcpyAsync(memory_.data() + done, rows.data(), rows.size(), cudaMemcpyHostToDevice, stream()), "weights");
-      synchronize();
-      done += rows.size();
-      rows.clear();
-    };
     for (const tensor& part : parts) {
-      read.resize(part.row_bytes());
-      for (std::size_t r = 0; r < part.rows; ++r) {
-        lazyprune::widen(tensor{part.type, 1, part.columns, part.row(r, read.data())}, 0, inputs_, numbers.data());
-        append(numbers, as, rows);
-        if (rows.size() >= sent_at_a_time) send();
-      }
+      upload.send(memory_.data() + done, part.rows, row_bytes(), [&](std::size_t first, std::size_t last, std::byte* out) {
+        std::vector<std::byte> read(part.row_bytes());
+        std::vector<float> numbers(inputs_);
+        for (std::size_t r = first; r < last; ++r, out += row_bytes())
+          write_row({part.type, 1, part.columns, part.row(r, read.data())}, as, numbers.data(), out);
+      });
+      done += part.rows * row_bytes();
     }
-    send();
   }
 
   static std::size_t pitch_of(std::size_t inputs) { return (inputs + 7) / 8 * 8; }
@@ -60,19 +53,21 @@ class weight {
   }
 
  private:
-  static constexpr std::size_t sent_at_a_time = std::size_t{16} << 20;
+  std::size_t row_bytes() const { return pitch_ * size_of(type_); }
 
-  void append(const std::vector<float>& numbers, dtype as, std::vector<std::byte>& rows) const {
-    const std::size_t at = rows.size();
-    rows.resize(at + pitch_ * size_of(type_));
+  /// One row, rounded to `as`, followed by zeros up to the pitch. `numbers`: room for a row.
+  void write_row(const tensor& row, dtype as, float* numbers, std::byte* out) const {
+    const std::size_t size = inputs_ * size_of(type_);
+    std::memset(out + size, 0, row_bytes() - size);
+    if (row.type == as && as == type_) {
+      std::memcpy(out, row.data, size);
+      return;
+    }
+    widen(row, 0, inputs_, numbers);
     for (std::size_t i = 0; i < inputs_; ++i) {
-      if (type_ == dtype::bf16) {
-        const std::uint16_t bits = bf16_of_float(numbers[i]);
-        std::memcpy(&rows[at + i * 2], &bits, 2);
-      } else {
-        const float value = as == dtype::bf16 ? float_of_bf16(bf16_of_float(numbers[i])) : numbers[i];
-        std::memcpy(&rows[at + i * 4], &value, 4);
-      }
+      const std::uint16_t bits = bf16_of_float(numbers[i]);
+      const float value = as == dtype::bf16 ? float_of_bf16(bits) : numbers[i];
+      type_ == dtype::bf16 ? std::memcpy(out + i * 2, &bits, 2) : std::memcpy(out + i * 4, &value, 4);
     }
   }
 

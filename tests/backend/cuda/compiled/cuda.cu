@@ -7,10 +7,11 @@
 using namespace lazyprune;
 
 /// Every operation once, so that every kernel is there.
-void use(cuda& b, rows_view<const float> x, rows_view<float> out, const tensor& part, cuda::kv_layer& kv, const attention_rows& what) {
+void use(cuda_backend& b, rows_view<const float> x, rows_view<float> out, const tensor& part, cuda_backend::kv_layer& kv,
+         const attention_rows& what) {
   const std::vector<std::uint32_t> ids(1);
-  const cuda::matrix w = b.pack(std::span(&part, 1), dtype::bf16);
-  const cuda::parameters p = b.load(std::span(&part, 1));
+  const cuda_backend::matrix w = b.pack(std::span(&part, 1), dtype::bf16);
+  const cuda_backend::parameters p = b.load(std::span(&part, 1));
   b.embed(w, ids, 1, out);
   b.rms_norm(x, p, 1e-5, out);
   b.multiply_add(x, w, &p, out);
@@ -19,7 +20,7 @@ void use(cuda& b, rows_view<const float> x, rows_view<float> out, const tensor& 
   b.rotate(out, 64, ids, b.make_rope(std::vector<double>(32), 1, 1));
   b.put(kv, ids, x, x);
   b.attend(x, kv, what, out, {});
-  cuda::row_store store(1);
+  cuda_backend::row_store store(1);
   b.copy_rows(x, ids, out, ids);
   b.store_rows(x, ids, store, ids);
   b.take_rows(store, ids, out, ids);

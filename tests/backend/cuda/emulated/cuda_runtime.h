@@ -133,6 +133,22 @@ inline const char* cudaGetErrorString(cudaError_t e) {
   return e == cudaSuccess ? "no error" : e == cudaErrorMemoryAllocation ? "out of memory" : "invalid argument";
 }
 
+namespace emulated {
+
+/// The error that the runtime remembers until somebody asks for it.
+inline cudaError_t& last_error() {
+  static thread_local cudaError_t one = cudaSuccess;
+  return one;
+}
+inline cudaError_t answer(cudaError_t e) {
+  if (e != cudaSuccess) last_error() = e;
+  return e;
+}
+
+}  // namespace emulated
+
+inline cudaError_t cudaGetLastError() { return std::exchange(emulated::last_error(), cudaSuccess); }
+
 enum cudaMemcpyKind { cudaMemcpyHostToHost, cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice, cudaMemcpyDefault };
 inline constexpr unsigned cudaStreamNonBlocking = 1;
 
@@ -159,7 +175,7 @@ cudaError_t cudaMallocAsync(T** to, std::size_t bytes, cudaStream_t) {
   ++emulated::the_device().allocations;
   if (bytes == 0) return cudaErrorInvalidValue;
   *to = reinterpret_cast<T*>(emulated::the_device().store.allocate(bytes));
-  return *to ? cudaSuccess : cudaErrorMemoryAllocation;
+  return emulated::answer(*to ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 inline cudaError_t cudaFreeAsync(void* p, cudaStream_t stream) {
   emulated::the_device().give(stream, [p] { emulated::the_device().store.free(reinterpret_cast<std::uintptr_t>(p)); });
@@ -186,10 +202,12 @@ inline cudaError_t cudaFreeHost(void* p) {
 }
 
 /// A kernel has 48 KiB of shared memory, and more where that was asked for, up to what the device has.
-enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8, cudaFuncAttributePreferredSharedMemoryCarveout = 9 };
+inline constexpr int cudaSharedmemCarveoutMaxShared = 100;  // percent
 template <class Kernel>
-cudaError_t cudaFuncSetAttribute(Kernel* kernel, cudaFuncAttribute, int bytes) {
-  if (bytes < 0 || static_cast<std::size_t>(bytes) > emulated::grid::most_shared) return cudaErrorInvalidValue;
+cudaError_t cudaFuncSetAttribute(Kernel* kernel, cudaFuncAttribute which, int bytes) {
+  if (which == cudaFuncAttributePreferredSharedMemoryCarveout) return bytes <= 100 ? cudaSuccess : cudaErrorInvalidValue;
+  if (bytes < 0 || static_cast<std::size_t>(bytes) > emulated::grid::most_shared) return emulated::answer(cudaErrorInvalidValue);
   const std::lock_guard lock(emulated::the_device().one_at_a_time);
   emulated::the_device().shared_asked_for[reinterpret_cast<void (*)()>(kernel)] = static_cast<std::size_t>(bytes);
   return cudaSuccess;
