@@ -4,8 +4,8 @@
 
   report.py RESULTS --gpu NAME --note TEXT... --out OUT
 
-RESULTS holds a file SHAPE_PROMPT_SCHEDULE.json for each run of `lazyprune bench`: its rows, or {"error": why there are none}. Where the GPU is one
-that roofline.py knows, what it expects stands beside what was measured.
+RESULTS holds a file SHAPE_SCHEDULE.json for each run of `lazyprune bench --after-each`: its rows. SHAPE_SCHEDULE_PROMPT.json says of a prompt
+why there are none: {"error": "no room"}. Where the GPU is one that roofline.py knows, what it expects stands beside what was measured.
 """
 import argparse
 import csv
@@ -29,39 +29,49 @@ def gpu_named(name):
 
 
 def expected_seconds(gpu, shape, prompt, schedule, test):
-    """Of a first token, or of a dense step after the prompt; None where nobody computed it."""
+    """Of a first token, or of dense steps after the prompt; None where nobody computed it."""
     if gpu is None or shape not in roofline.SHAPES or schedule not in roofline.SCHEDULES:
         return None
     if test.startswith("pp"):
         return roofline.first_token(gpu, roofline.SHAPES[shape], prompt, roofline.SCHEDULES[schedule]).total()
     if schedule != "dense":  # it brings tokens back: what that computes, the text says
         return None
-    return int(test[2:]) * roofline.expected(gpu, roofline.decode(roofline.SHAPES[shape], prompt)).total()
+    return int(test[2:].split()[0]) * roofline.expected(gpu, roofline.decode(roofline.SHAPES[shape], prompt)).total()
 
 
-def rows_of(path, gpu):
-    """The rows of one run, as FIELDS; or the reason why there are none."""
-    shape, prompt, schedule = os.path.basename(path)[: -len(".json")].rsplit("_", 2)
+def prompt_of(test):
+    """Of "pp3376" and "tg68 @ d3376"."""
+    return int(test[2:] if test.startswith("pp") else test.split("@ d")[1])
+
+
+def read_json(path):
     try:
         with open(path, encoding="utf-8") as file:
-            run = json.load(file)
+            return json.load(file)
     except ValueError as problem:
-        fail(path, "JSON", problem)
-    if isinstance(run, dict):
-        return (shape, int(prompt), schedule), run["error"], []
-    rows = []
-    for row in run:
-        pruned = row["policy"] != "dense"
+        return fail(path, "JSON", problem)
+
+
+def runs_of(path, gpu):
+    """A run for each prompt of a file: its key, why there are no rows, and the rows as FIELDS."""
+    shape, *rest = os.path.basename(path)[: -len(".json")].split("_")
+    schedule = rest[0]
+    table = read_json(path)
+    if isinstance(table, dict):
+        return [((shape, int(rest[1]), schedule), table["error"], [])]
+    runs = {}
+    for row in table:
+        pruned, prompt = row["policy"] != "dense", prompt_of(row["test"])
         made = {field: row.get(field) for field in FIELDS}
-        made.update(shape=shape, prompt=int(prompt), schedule=schedule if pruned else "dense")
+        made.update(shape=shape, prompt=prompt, schedule=schedule if pruned else "dense")
         if row.get("speedup") and row.get("predicted_speedup"):
             made["measured_over_predicted"] = row["speedup"] / row["predicted_speedup"]
-        expected = expected_seconds(gpu, shape, int(prompt), made["schedule"], row["test"])
+        expected = expected_seconds(gpu, shape, prompt, made["schedule"], row["test"])
         if expected:
             made["expected_seconds"] = expected
             made["measured_over_expected"] = row["seconds"] / expected
-        rows.append(made)
-    return (shape, int(prompt), schedule), None, rows
+        runs.setdefault((shape, prompt, schedule), []).append(made)
+    return [(key, None, rows) for key, rows in runs.items()]
 
 
 def results_in(folder, gpu):
@@ -69,7 +79,7 @@ def results_in(folder, gpu):
     paths = [os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".json")]
     if not paths:
         fail(folder, "results of run.sh", "none")
-    runs = [rows_of(path, gpu) for path in paths]
+    runs = [run for path in paths for run in runs_of(path, gpu)]
     return sorted(runs, key=lambda run: (run[0][0], order.index(run[0][2]) if run[0][2] in order else len(order), run[0][1]))
 
 

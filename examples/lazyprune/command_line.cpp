@@ -301,6 +301,8 @@ void add_bench(CLI::App& program, action& chosen, const policy_registry& policie
               "Lengths of the prompts (default: 512,2048)");
   add_number(command, "-n,--n-predict,--predict", flags->predict, number_range<std::size_t>{0, 1u << 30},
              "Tokens to generate after the longest prompt; 0: prefills only (default: 64)");
+  command.add_flag("--after-each", flags->after_each,
+                   "Generate -n tokens after each prompt; the table calls this \"tg64 @ d512\", as llama-bench does");
   add_numbers(command, "-t,--threads", flags->threads, thread_range(), "Threads (default: all that the process may use)");
   add_numbers(command, "--sequences", flags->sequences, number_range<std::size_t>{1, 1u << 16},
               "Sequences in one batch: so many prompts, and then so many tokens a step; rates are over all of them (default: 1)");

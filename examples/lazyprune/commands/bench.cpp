@@ -89,7 +89,7 @@ class measuring {
     result_.backend = flags_.backend.backend;
     result_.isa = isa_of(flags_.backend);
     result_.device = device_of(flags_.backend);
-    result_.predict = flags_.predict;
+    result_.predict = flags_.after_each ? 0 : flags_.predict;
     result_.longest = std::ranges::max(flags_.prompts);
     if (flags_.shape.empty())
       load_named();
@@ -198,7 +198,7 @@ class measuring {
   template <class Progress>
   std::pair<measured, measured> measure(std::size_t size, std::size_t sequences, Progress progress) {
     const auto prompts = prompts_of(size, sequences);
-    const std::size_t decode = size == result_.longest ? flags_.predict : 0;
+    const std::size_t decode = flags_.after_each || size == result_.longest ? flags_.predict : 0;
     std::pair<measured, measured> result;
     for (std::size_t r = flags_.no_warmup; r <= flags_.repetitions; ++r) {
       progress();
@@ -219,24 +219,26 @@ class measuring {
   }
 
   void add_rows(std::size_t prompt, const measured& dense, const measured& pruned) {
-    add_pair(prompt, true, dense, pruned);
-    if (!dense.decode.seconds.empty()) add_pair(flags_.predict, false, dense, pruned);
+    add_pair("pp" + std::to_string(prompt), prompt, true, dense, pruned);
+    if (dense.decode.seconds.empty()) return;
+    const std::string generating = "tg" + std::to_string(flags_.predict);
+    add_pair(flags_.after_each ? generating + " @ d" + std::to_string(prompt) : generating, flags_.predict, false, dense, pruned);
   }
 
-  void add_pair(std::size_t tokens, bool prefill, const measured& dense, const measured& pruned) {
-    const double dense_seconds = result_.rows.emplace_back(row_of(tokens, prefill, "dense", dense)).seconds;
+  void add_pair(const std::string& test, std::size_t tokens, bool prefill, const measured& dense, const measured& pruned) {
+    const double dense_seconds = result_.rows.emplace_back(row_of(test, tokens, prefill, "dense", dense)).seconds;
     if (!prunes()) return;
-    bench_row& row = result_.rows.emplace_back(row_of(tokens, prefill, result_.policy, pruned));
+    bench_row& row = result_.rows.emplace_back(row_of(test, tokens, prefill, result_.policy, pruned));
     row.speedup = dense_seconds / row.seconds;
     if (prefill) row.predicted = prefill_cost(costs_of(dense), dense) / prefill_cost(costs_of(dense), pruned);
   }
 
-  bench_row row_of(std::size_t tokens, bool prefill, const std::string& policy, const measured& m) const {
+  bench_row row_of(const std::string& test, std::size_t tokens, bool prefill, const std::string& policy, const measured& m) const {
     const samples& s = prefill ? m.prefill : m.decode;
     const double n = static_cast<double>(tokens * m.last.prefill_rows.size());
     bench_row row{.threads = engine_->threads(),
                   .sequences = m.last.prefill_rows.size(),
-                  .test = (prefill ? "pp" : "tg") + std::to_string(tokens),
+                  .test = test,
                   .prefill = prefill,
                   .policy = policy,
                   .rate = s.mean(n),

@@ -30,6 +30,7 @@ struct bench_flags {
   std::size_t repetitions = 5;
   bool peak = false;
   bool no_warmup = false;
+  bool after_each = false;  // generate after each prompt, and not after the longest alone
   table_format output = table_format::md;
 };
 

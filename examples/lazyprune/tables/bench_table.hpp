@@ -17,7 +17,7 @@ namespace program {
 struct bench_row {
   int threads;
   std::size_t sequences;  // of a batch
-  std::string test;       // "pp512", "tg64"
+  std::string test;       // "pp512", "tg64", "tg64 @ d512"
   bool prefill;
   std::string policy;               // "dense", or the flags that make it
   double rate, deviation, seconds;  // tokens a second, over all sequences
@@ -38,7 +38,7 @@ struct bench_table {
   std::string device{};  // the GPU that computes; empty: the processor does
   std::size_t weight_bytes = 0;
   std::string policy;               // the flags; empty: nothing is pruned
-  std::size_t predict = 0;          // tokens generated after the longest prompt
+  std::size_t predict = 0;          // tokens generated after the longest prompt alone
   std::size_t longest = 0;          // prompt
   std::map<int, bench_peak> peaks;  // by threads; empty: not measured
   std::vector<bench_row> rows;

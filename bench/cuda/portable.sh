@@ -1,0 +1,82 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Takes the backend cuda from a machine without a GPU to one without a network.
+#
+#   sh bench/cuda/portable.sh pack [--build DIR]      here: builds the program and the tests, and puts them into .portable/
+#   sh bench/cuda/portable.sh correct --out DIR       there: are the answers right? At most 170 s
+#   sh bench/cuda/portable.sh time --out DIR          there: how fast is it? At most 470 s
+#
+# `pack` needs nvcc and no GPU. The other two need .portable/, the repository's files, a GPU, and python3; what they compare with needs torch
+# and transformers. Their flags: python3 bench/cuda/portable_steps.py --help
+set -eu
+cd "$(dirname "$0")/../.."
+. cmake/packages.sh
+
+# Libraries that the packed programs need and another machine may lack. The C library and what the CUDA toolkit has stay behind.
+small_libraries() {
+  ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
+    grep -Ev '/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*|libcu[^/]*|libnv[^/]*)\.so' || true
+}
+
+# pack_packages FOLDER PACKAGE...: Debian packages' headers, libraries and descriptions, laid out as in /usr, for CMake and pkg-config.
+pack_packages() {
+  folder=$1
+  shift
+  for package; do
+    dpkg -L "$package" 2>/dev/null | while read -r file; do
+      [ -f "$file" ] || continue
+      case $file in
+        /usr/include/* | *.cmake | *.pc | */libpcre2-8.so | */libutf8proc.so) ;;
+        *) continue ;;
+      esac
+      to=$folder/${file#/usr/}
+      mkdir -p "$(dirname "$to")"
+      cp -L "$file" "$to"
+      case $file in *.pc) sed -i "s|^prefix=.*|prefix=$(pc_prefix "$file")|" "$to" ;; esac
+    done
+  done
+}
+
+# A description that lies in lib/ARCHITECTURE/pkgconfig or in share/pkgconfig names its prefix by where it lies.
+pc_prefix() {
+  case $1 in
+    /usr/lib/*/pkgconfig/*) echo '${pcfiledir}/../../..' ;;
+    *) echo '${pcfiledir}/../..' ;;
+  esac
+}
+
+pack() {
+  build=build-portable
+  case $# in
+    0) ;;
+    2) [ "$1" = --build ] || fail "portable.sh pack: expected --build DIR, found $1"; build=$2 ;;
+    *) fail "portable.sh pack: expected --build DIR or nothing, found $*" ;;
+  esac
+  nvcc=$(command -v nvcc || ls "${CUDA_PATH:-/usr/local/cuda}/bin/nvcc" 2>/dev/null) || fail "nvcc: expected CUDA's toolkit 12 or newer, found none"
+  configure "$build" -C cmake/dev.cmake -DLAZYPRUNE_CUDA=ON -DCMAKE_CUDA_COMPILER="$nvcc" -DCMAKE_CUDA_ARCHITECTURES=90a-real \
+    -DLAZYPRUNE_TEST_SOURCE_DIR=. -DCMAKE_EXE_LINKER_FLAGS="-static-libstdc++ -static-libgcc"
+  build "$build" --target lazyprune.program lazyprune.tests.gpu
+
+  rm -rf .portable
+  mkdir -p .portable/lib
+  strip -o .portable/lazyprune "$build/examples/lazyprune"
+  strip -o .portable/lazyprune.tests.gpu "$build/tests/lazyprune.tests.gpu"
+  for library in $(small_libraries .portable/lazyprune .portable/lazyprune.tests.gpu); do cp -L "$library" .portable/lib; done
+  pack_packages .portable/packages libxsimd-dev nlohmann-json3-dev libcli11-dev libpcre2-dev libutf8proc-dev doctest-dev
+  for folder in traces models; do
+    [ -z "${LAZYPRUNE_TEST_DATA:-}" ] || { mkdir -p .portable/data && cp -RL "$LAZYPRUNE_TEST_DATA/$folder" .portable/data; }
+  done
+  commit=$(git rev-parse --short HEAD 2>/dev/null) || commit=unknown
+  git diff --quiet HEAD 2>/dev/null || commit="$commit with changes"
+  echo "$commit" >.portable/commit
+  kib=$(du -sk .portable | cut -f1)
+  [ "$kib" -le 40960 ] || fail ".portable: expected 40 MiB at most, found $kib KiB"
+  echo "packed: .portable, $kib KiB"
+}
+
+task=${1-}
+case $task in
+  pack) shift; pack "$@" ;;
+  correct | time) exec python3 -B bench/cuda/portable_steps.py "$@" ;;
+  *) fail "portable.sh: expected pack, correct or time, found ${task:-nothing}" ;;
+esac

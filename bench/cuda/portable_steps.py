@@ -1,0 +1,267 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""What portable.sh does on a machine with a GPU and without a network.
+
+  portable_steps.py correct --out DIR      the versions, the bundled model's answers, the tests, compute-sanitizer
+  portable_steps.py time --out DIR         the card's ceilings, the tables of the program and of transformers, the kernels' durations
+
+Each step has its own limit and its own log, and no step ends the others. DIR/TASK.tar.gz holds all of them; report.py makes tables of it.
+"""
+import argparse
+import concurrent.futures
+import glob
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import time
+
+ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+LARGEST_LOG = 2_000_000  # bytes; of a longer one the end is kept
+LARGEST_REPORT = 12_000_000
+DATA = os.path.join(ROOT, ".portable", "data")  # of the tests, where pack found it
+STAGES = {"drawn": "9:0.7,19:0.7,28:0.7", "2.3x": "9:0.35,19:0.35,28:0.35"}
+
+
+def fail(where, expected, found):
+    raise SystemExit(f"error: {where}: expected {expected}, found {found}")
+
+
+class Steps:
+    """Runs commands until the time is up, and writes what came of each."""
+
+    def __init__(self, folder, seconds, chosen):
+        self.folder, self.end, self.chosen = folder, time.monotonic() + seconds, chosen
+        self.results = []
+
+    def left(self):
+        return self.end - time.monotonic()
+
+    def run(self, name, limit, command, **settings):
+        """The exit code; None where the step was not wanted or had no time."""
+        if self.chosen and name.split(".")[0] not in self.chosen:
+            return None
+        limit = min(limit, self.left())
+        if limit < 5:
+            self.note({"step": name, "left_out": True}, "left out: no time")
+            return None
+        began = time.monotonic()
+        with open(os.path.join(self.folder, name + ".log"), "w", encoding="utf-8", errors="replace") as log:
+            try:
+                code = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, timeout=limit, check=False,
+                                      **settings).returncode
+            except subprocess.TimeoutExpired:
+                code = "timeout"
+            except OSError as problem:
+                log.write(f"{problem}\n")
+                code = "missing"
+        took = time.monotonic() - began
+        last = "" if code == 0 else self.last_line(name)
+        self.note({"step": name, "code": code, "seconds": round(took, 1)}, f"code {code}, {took:.1f} s {last}")
+        return code
+
+    def last_line(self, name):
+        with open(os.path.join(self.folder, name + ".log"), encoding="utf-8", errors="replace") as log:
+            lines = [line.strip() for line in log if line.strip()]
+        return lines[-1][:300] if lines else ""
+
+    def note(self, result, said):
+        self.results.append(result)
+        print(f"{result['step']}: {said}", flush=True)
+        with open(os.path.join(self.folder, "steps.json"), "w", encoding="utf-8") as file:
+            json.dump(self.results, file, indent=1)
+
+
+def find_library(name):
+    """The folder of a CUDA library, as toolkits, Debian and PyPI's packages have it."""
+    places = ["/usr/local/cuda*/lib64", "/usr/local/cuda*/targets/*/lib", "/usr/lib/x86_64-linux-gnu"]
+    places += [os.path.join(path, "nvidia", "*", "lib") for path in sys.path]
+    for place in places:
+        for found in sorted(glob.glob(os.path.join(place, name + ".so.*"))):
+            return os.path.dirname(found)
+    return None
+
+
+def paths_of(flags):
+    """LD_LIBRARY_PATH for the packed programs."""
+    folders = [os.path.join(ROOT, ".portable", "lib")]
+    folders += [flags.lib] if flags.lib else []
+    for name in ("libcudart", "libcublasLt"):
+        folder = find_library(name)
+        if folder and folder not in folders:
+            folders.append(folder)
+    return ":".join(folders + [path for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if path])
+
+
+def shell(command):
+    return ["sh", "-c", command]
+
+
+def versions(flags):
+    return shell(f"""nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm,clocks.max.mem,power.limit,compute_cap --format=csv,noheader
+head -n 2 /etc/os-release; uname -r; nproc; free -g | head -n 2; cat .portable/commit; nvcc --version | tail -n 2; ncu --version | tail -n 1
+python3 -c 'import torch, transformers; print("torch", torch.__version__, "transformers", transformers.__version__)'
+echo "LD_LIBRARY_PATH=$LD_LIBRARY_PATH"; ldd {flags.program} | grep -E 'cu|not found'; true""")
+
+
+def smoke(flags):
+    """The bundled model's answers, dense and pruned: exact ones are those of the backend cpu. Rounded ones may part where two tokens are close."""
+    flags_of_run = [[], ["--exact"], ["--stages", "2:0.5"], ["--stages", "2:0.5", "--exact"]]
+    different = 0
+    for prompt in sorted(glob.glob(os.path.join(ROOT, "examples", "pocket", "prompts", "*.txt"))):
+        for more in flags_of_run:
+            answers = []
+            for backend in ("cuda", "cpu"):
+                command = [flags.program, "run", "-m", "examples/pocket/model", "-f", prompt, "-n", "16", "--json", "--backend", backend, *more]
+                done = subprocess.run(command, capture_output=True, text=True, check=False)
+                if done.returncode != 0:
+                    print(f"{' '.join(command)}: code {done.returncode}: {done.stderr.strip()}")
+                    different += 1
+                    break
+                answers.append(json.loads(done.stdout)["text"])
+            if len(answers) == 2:
+                different += answers[0] != answers[1] and "--exact" in more
+                print("equal" if answers[0] == answers[1] else f"different: {answers}", os.path.basename(prompt), *more, flush=True)
+    return 1 if different else 0
+
+
+def test_files():
+    """Those that lazyprune.tests.gpu has: the others test the imitated device itself."""
+    tests = os.path.join(ROOT, "tests")
+    found = [os.path.relpath(path, tests) for pattern in ("backend/cuda.test.cpp", "backend/cuda/*.test.cpp", "golden/cuda_*.test.cpp")
+             for path in sorted(glob.glob(os.path.join(tests, pattern)))]
+    return [name for name in found if name not in ("backend/cuda/device.test.cpp", "backend/cuda/lists.test.cpp", "golden/cuda_steps.test.cpp")]
+
+
+def one_test(flags, name):
+    return [flags.tests, f"--source-file=*/tests/{name}"]
+
+
+def label(name):
+    return name.replace("/", "_").removesuffix(".test.cpp")
+
+
+def correct(flags, steps):
+    steps.run("versions", 30, versions(flags))
+    steps.run("smoke", 60, [sys.executable, "-B", __file__, "smoke", "--program", flags.program])
+    with concurrent.futures.ThreadPoolExecutor(6) as side_by_side:  # each by itself: a sticky fault of one is not the next one's
+        for name in test_files():
+            side_by_side.submit(steps.run, f"tests.{label(name)}", 90, one_test(flags, name))
+    # Tests provoke errors of the API on purpose. initcheck calls bytes between a row and its pitch uninitialised: its word is not final.
+    sanitizer = ["compute-sanitizer", "--report-api-errors", "no", "--error-exitcode", "9"]
+    with concurrent.futures.ThreadPoolExecutor(4) as side_by_side:
+        for tool in ("memcheck", "racecheck", "synccheck", "initcheck"):
+            for name in ("attention", "elementwise"):
+                command = sanitizer + ["--tool", tool, *one_test(flags, f"backend/cuda/{name}.test.cpp")]
+                side_by_side.submit(steps.run, f"sanitizer.{tool}_{name}", 60, command)
+
+
+def tables(flags, steps, shape, schedule, limit):
+    """The program's table of a shape, dense beside a schedule: one process, and the longest prompt left away where it has no room."""
+    prompts = flags.prompts
+    while prompts:
+        out = os.path.join(steps.folder, f"{shape}_{schedule}.json")
+        command = [flags.program, "bench", "--backend", "cuda", "--random-weights", shape, "--dtype", "bf16", "-P", ",".join(map(str, prompts)),
+                   "-n", str(flags.predict), "-r", str(flags.repetitions), "--after-each", "--policy", "lazyllm", "--stages",
+                   flags.stages or STAGES[schedule], "-o", "json", *([] if flags.no_peak else ["--peak"])]
+        name = f"tables.{shape}_{schedule}" + ("" if prompts == flags.prompts else f"_{prompts[-1]}")
+        code = steps.run(name, limit, shell(f'"$@" >"{out}"'.replace('"$@"', " ".join(f"'{word}'" for word in command))))
+        if code != 3 or "emory" not in steps.last_line(name):
+            return
+        prompts = prompts[:-1]
+
+
+def kernels(flags, steps, name, select, more):
+    """By ncu, of a dense prefill of the first shape and the paper's prompt."""
+    command = ["ncu", "--target-processes", "all", *select, *more, flags.program, "bench", "--backend", "cuda", "--random-weights", flags.shapes[0],
+               "--dtype", "bf16", "-P", "3376", "-n", "0", "-r", "1", "--no-warmup", "--policy", "dense"]
+    steps.run(f"kernels.{name}", 75, command)
+
+
+def timed(flags, steps):
+    peers = [sys.executable, "-B", os.path.join(ROOT, "bench", "cuda", "peers.py")]
+
+    def peer(step, name, limit, *more):
+        steps.run(f"peers.{name}", limit, [*peers, step, "--out", os.path.join(steps.folder, f"{name}.json"), "--seconds", str(limit - 10), *more])
+
+    first, *others = flags.shapes
+    lengths = ",".join(map(str, flags.prompts))
+    steps.run("versions", 30, versions(flags))
+    tables(flags, steps, first, "2.3x", 90)
+    peer("ceilings", "ceilings", 45)
+    peer("transformers", f"transformers_{first}", 75, "--shape", first, "-P", lengths)
+    tables(flags, steps, first, "drawn", 80)
+    durations = "gpu__time_duration.sum,dram__bytes_read.sum,dram__bytes_write.sum"
+    kernels(flags, steps, "layer", ["--launch-skip", "700", "--launch-count", "60"], ["--metrics", durations, "--csv", "--clock-control", "none"])
+    for shape in others:
+        tables(flags, steps, shape, "2.3x", 90)
+    peer("sdpa", "sdpa", 30)
+    report = os.path.join(steps.folder, "attention")
+    kernels(flags, steps, "attention", ["--kernel-name", "regex:attend_tensor", "--launch-skip", "21", "--launch-count", "1"],
+            ["--set", "full", "--import-source", "no", "-o", report, "--clock-control", "none"])
+    if os.path.exists(report + ".ncu-rep"):
+        steps.run("kernels.attention_text", 20, ["ncu", "--import", report + ".ncu-rep", "--page", "details"])
+    for shape in others:
+        peer("transformers", f"transformers_{shape}", 75, "--shape", shape, "-P", lengths)
+        tables(flags, steps, shape, "drawn", 90)
+
+
+def archive(folder):
+    for path in glob.glob(os.path.join(folder, "*")):
+        size = os.path.getsize(path)
+        if path.endswith(".ncu-rep"):
+            if size > LARGEST_REPORT:
+                os.remove(path)
+        elif size > LARGEST_LOG:
+            with open(path, "rb") as file:
+                file.seek(size - LARGEST_LOG)
+                end = file.read()
+            with open(path, "wb") as file:
+                file.write(end)
+    with tarfile.open(folder + ".tar.gz", "w:gz") as file:
+        file.add(folder, os.path.basename(folder))
+    shutil.rmtree(folder)
+    print(f"written: {folder}.tar.gz, {os.path.getsize(folder + '.tar.gz') // 1024} KiB")
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="portable.sh", description=__doc__.splitlines()[0])
+    parser.add_argument("task", choices=["correct", "time", "smoke"])
+    parser.add_argument("--out", help="the folder of the results")
+    parser.add_argument("--lib", help="the folder of libcublasLt; without it the usual places are searched")
+    parser.add_argument("--seconds", type=float, help="the time in all (default: 170 for correct, 470 for time)")
+    parser.add_argument("--steps", help="these alone: the words before the point in what is printed, with commas")
+    parser.add_argument("--program", default=os.path.join(ROOT, ".portable", "lazyprune"))
+    parser.add_argument("--tests", default=os.path.join(ROOT, ".portable", "lazyprune.tests.gpu"))
+    parser.add_argument("--shapes", default="llama-2-7b,llama-3-8b")
+    parser.add_argument("--prompts", default="1024,3376,8192,16384")
+    parser.add_argument("--stages", help="in place of the two schedules' own, for shapes that have not 32 layers")
+    parser.add_argument("--predict", type=int, default=32, help="tokens after each prompt")
+    parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--no-peak", action="store_true", help="no shares of peaks, which the program knows of 8.0 and 9.0 alone")
+    flags = parser.parse_args()
+    flags.shapes = flags.shapes.split(",")
+    flags.prompts = sorted(int(number) for number in flags.prompts.split(","))
+    os.chdir(ROOT)
+    if not os.access(flags.program, os.X_OK):
+        fail(flags.program, "a program (sh bench/cuda/portable.sh pack makes it)", "none")
+    if flags.task == "smoke":
+        return smoke(flags)
+    if not flags.out:
+        fail("--out", "a folder", "none")
+    folder = os.path.join(os.path.abspath(flags.out), flags.task)
+    os.makedirs(folder, exist_ok=True)
+    os.environ["LD_LIBRARY_PATH"] = paths_of(flags)
+    if os.path.isdir(DATA):
+        os.environ.setdefault("LAZYPRUNE_TEST_DATA", DATA)
+    seconds = flags.seconds or {"correct": 170, "time": 470}[flags.task]
+    steps = Steps(folder, seconds - 5, set(flags.steps.split(",")) if flags.steps else None)
+    (correct if flags.task == "correct" else timed)(flags, steps)
+    archive(folder)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
