@@ -173,10 +173,10 @@ def tables(flags, steps, shape, schedule, limit):
         prompts = prompts[:-1]
 
 
-def kernels(flags, steps, name, select, more):
-    """By ncu, of a dense prefill of the first shape and the paper's prompt."""
+def kernels(flags, steps, name, select, more, decoded=0):
+    """By ncu, of a dense prefill of the first shape and the paper's prompt, and of so many steps after it."""
     command = ["ncu", "--target-processes", "all", *select, *more, flags.program, "bench", "--backend", "cuda", "--random-weights", flags.shapes[0],
-               "--dtype", "bf16", "-P", "3376", "-n", "0", "-r", "1", "--no-warmup", "--policy", "dense"]
+               "--dtype", "bf16", "-P", "3376", "-n", str(decoded), "-r", "1", "--no-warmup", "--policy", "dense"]
     steps.run(f"kernels.{name}", 75, command)
 
 
@@ -195,6 +195,9 @@ def timed(flags, steps):
     tables(flags, steps, first, "drawn", 80)
     durations = "gpu__time_duration.sum,dram__bytes_read.sum,dram__bytes_write.sum"
     kernels(flags, steps, "layer", ["--launch-skip", "700", "--launch-count", "60"], ["--metrics", durations, "--csv", "--clock-control", "none"])
+    # A whole step, wherever it begins: 1,220 kernels of the prefill come before, and a step has fewer than 700.
+    kernels(flags, steps, "decode", ["--launch-skip", "1900", "--launch-count", "700"],
+            ["--metrics", "gpu__time_duration.sum", "--csv", "--clock-control", "none"], decoded=4)
     for shape in others:
         tables(flags, steps, shape, "2.3x", 90)
     peer("sdpa", "sdpa", 30)

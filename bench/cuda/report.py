@@ -2,19 +2,24 @@
 # SPDX-License-Identifier: MIT
 """Writes what run.sh measured as a table for machines and one for people: OUT.csv and OUT.md.
 
-  report.py RESULTS --gpu NAME --note TEXT... --out OUT
+  report.py RESULTS --gpu NAME --note TEXT... --out OUT      a folder of run.sh
+  report.py time.tar.gz --note TEXT... --out OUT             what portable.sh wrote
 
-RESULTS holds a file SHAPE_SCHEDULE.json for each run of `lazyprune bench --after-each`: its rows. SHAPE_SCHEDULE_PROMPT.json says of a prompt
+A folder holds a file SHAPE_SCHEDULE.json for each run of `lazyprune bench --after-each`: its rows. SHAPE_SCHEDULE_PROMPT.json says of a prompt
 why there are none: {"error": "no room"}. Where the GPU is one that roofline.py knows, what it expects stands beside what was measured.
 """
 import argparse
+import contextlib
 import csv
 import json
 import os
 import sys
+import tarfile
+import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import roofline  # noqa: E402  its folder is known only now
+import beside  # noqa: E402  their folder is known only now
+import roofline  # noqa: E402
 
 FIELDS = ["shape", "prompt", "schedule", "policy", "test", "tokens_per_s", "seconds", "share_of_peak", "speedup", "predicted_speedup",
           "measured_over_predicted", "overhead_share", "peak_bytes", "expected_seconds", "measured_over_expected"]
@@ -76,9 +81,9 @@ def runs_of(path, gpu):
 
 def results_in(folder, gpu):
     order = list(roofline.SCHEDULES)
-    paths = [os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".json")]
+    paths = [os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".json") and "_" in name and not name.startswith("transformers_")]
     if not paths:
-        fail(folder, "results of run.sh", "none")
+        fail(folder, "results of run.sh or portable.sh", "none")
     runs = [run for path in paths for run in runs_of(path, gpu)]
     return sorted(runs, key=lambda run: (run[0][0], order.index(run[0][2]) if run[0][2] in order else len(order), run[0][1]))
 
@@ -124,10 +129,11 @@ def lines_of(runs, prefill):
         yield line
 
 
-def report(name, notes, runs):
+def report(name, notes, runs, folder, by):
+    gpu = gpu_named(name)
     yield f"# Measured on {name}"
     yield ""
-    yield "By `sh bench/cuda/run.sh`; `over paper` is the time over that of [roofline.py](roofline.py), `predicted` the cost model's speedup with the units"
+    yield f"By `sh bench/cuda/{by}`; `over paper` is the time over that of [roofline.py](roofline.py), `predicted` the cost model's speedup with the units"
     yield "of the dense prefill, `measured / predicted` the share of it that was reached. Random weights in bf16."
     yield ""
     for note in notes:
@@ -147,6 +153,11 @@ def report(name, notes, runs):
             yield "Tokens a second after it:"
             yield ""
             yield from roofline.table(["prompt", "<schedule", "dense", "of memory peak", "over paper", "pruned", "of memory peak", "speedup"], decoded)
+        yield from beside.transformers(folder, shape, of_shape)
+    yield from beside.kernels(folder, gpu, runs[0][0][0])
+    yield from beside.decode(folder, runs[0][0][0])
+    yield from beside.attention(folder)
+    yield from beside.ceilings(folder, gpu)
 
 
 def written(path, text):
@@ -159,13 +170,41 @@ def written(path, text):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("results")
-    parser.add_argument("--gpu", required=True)
+    parser.add_argument("--gpu")
     parser.add_argument("--note", action="append", default=[])
     parser.add_argument("--out", required=True)
     flags = parser.parse_args()
-    if not os.path.isdir(flags.results):
-        fail(flags.results, "a folder", "none")
-    runs = results_in(flags.results, gpu_named(flags.gpu))
+    with unpacked(flags.results) as folder:
+        write(flags, folder)
+
+
+@contextlib.contextmanager
+def unpacked(results):
+    if os.path.isdir(results):
+        yield results
+        return
+    if not os.path.isfile(results):
+        fail(results, "a folder, or the archive of portable.sh", "none")
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            with tarfile.open(results) as archive:
+                archive.extractall(folder, filter="data") if hasattr(tarfile, "data_filter") else archive.extractall(folder)
+        except tarfile.TarError as problem:
+            fail(results, "an archive of portable.sh", problem)
+        yield os.path.join(folder, "time")
+
+
+def write(flags, folder):
+    by, versions = "run.sh", os.path.join(folder, "versions.log")
+    if os.path.exists(versions):  # portable.sh
+        by = "portable.sh time"
+        with open(versions, encoding="utf-8") as file:
+            name, *facts = [fact.strip() for fact in file.readline().split(",")]
+        flags.gpu = flags.gpu or name
+        flags.note.append("driver, memory, highest clocks, power limit, compute capability: " + ", ".join(facts))
+    if not flags.gpu:
+        fail("--gpu", "the GPU's name", "none")
+    runs = results_in(folder, gpu_named(flags.gpu))
 
     def as_csv(file):
         writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
@@ -174,7 +213,7 @@ def main():
             writer.writerows(rows)
 
     written(flags.out + ".csv", as_csv)
-    written(flags.out + ".md", "\n".join(report(flags.gpu, flags.note, runs)) + "\n")
+    written(flags.out + ".md", "\n".join(report(flags.gpu, flags.note, runs, folder, by)) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What each kernel of the backend cuda ought to take on an A100 and an H100, on paper: its operations, the bytes that it moves, what bounds it, and
+"""What each kernel of the backend cuda ought to take on an A100, an H100 and an H200, on paper: its operations, the bytes that it moves, what bounds it, and
 the share of that bound that it is expected to reach. Nothing here is measured.
 
   roofline.py [--shape llama-2-7b] [-P 3376] > tables in Markdown
@@ -49,7 +49,7 @@ SHAPES = {
     "llama-3-8b": Shape(4096, 32, 32, 8, 14336, 128256),
 }
 
-# The share of its bound that a kernel is expected to reach on A100 and H100, and the reason.
+# The share of its bound that a kernel is expected to reach on A100 and on H100 and H200, and the reason.
 SHARES = {
     "product": (0.75, 0.60, "cuBLASLt's kernels at a few thousand rows; on the H100 a product of 50 to 300 us is short and the power limit is near"),
     "single": (0.80, 0.80, "a product of one row reads its weight once, by all multiprocessors"),
@@ -63,7 +63,8 @@ SHARES = {
 
 A100 = Gpu("A100", 312e12, 2039e9, 25e9, {k: v[0] for k, v in SHARES.items()})
 H100 = Gpu("H100", 989e12, 3352e9, 50e9, {k: v[1] for k, v in SHARES.items()})
-GPUS = (A100, H100)
+H200 = Gpu("H200", 989e12, 4800e9, 50e9, H100.shares)  # an H100 with faster memory
+GPUS = (A100, H100, H200)
 
 LAUNCH = 2e-6  # from the end of a kernel to the beginning of the next one in the same stream
 STOP = 60e-6  # the device has nothing to do: it tells the host, which chooses the tokens, plans and launches again

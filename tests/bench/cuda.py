@@ -2,16 +2,19 @@
 # SPDX-License-Identifier: MIT
 """bench/cuda without a GPU: cuda.py PROGRAM, which is lazyprune with the backend cuda on the imitated device."""
 import csv
+import json
 import os
 import subprocess
 import sys
+import tarfile
 import tempfile
 import unittest
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 HERE = os.path.join(ROOT, "bench", "cuda")
 sys.path.insert(0, HERE)
-import report  # noqa: E402  its folder is known only now
+import beside  # noqa: E402  their folder is known only now
+import report  # noqa: E402
 import roofline  # noqa: E402
 from roofline import A100, GPUS, H100, SCHEDULES, SHAPES, Kernel  # noqa: E402
 
@@ -28,7 +31,7 @@ def written(path, text, mode=0o644):
 
 class Roofline(unittest.TestCase):
     def test_what_bounds_a_kernel(self):
-        self.assertEqual([round(gpu.ridge()) for gpu in GPUS], [153, 295])
+        self.assertEqual([round(gpu.ridge()) for gpu in GPUS], [153, 295, 206])
         self.assertAlmostEqual(Kernel("", "product", 0.75 * 312e12, 1e9).seconds(A100), 1)
         self.assertAlmostEqual(Kernel("", "product", 1, 0.60 * 3352e9).seconds(H100), 1)  # by the memory
         self.assertAlmostEqual(Kernel("", "rows", 0, 0.75 * 2039e9).seconds(A100), 1)
@@ -85,7 +88,7 @@ class Report(unittest.TestCase):
             self.assertAlmostEqual(first["measured_over_expected"], 0.5 / roofline.first_token(A100, LLAMA, PAPER, {}).total())
             self.assertIsNone(second["measured_over_expected"])  # nobody computed that schedule
             self.assertAlmostEqual(second["measured_over_predicted"], 0.8)
-            text = "\n".join(report.report("A100", [], runs))
+            text = "\n".join(report.report("A100", [], runs, folder, "run.sh"))
             self.assertIn("| 32,768 | drawn | no room |", text)
             self.assertIn("| 3,376 | fast | 500 ms | 30.0 % |", text)
             self.assertIn("| 250 ms |  | 2.00x | 2.50x | 0.80 | 1.0 % |", text)
@@ -164,6 +167,145 @@ class Run(unittest.TestCase):
         written(broken, "#!/bin/sh\necho device: it >&2; echo 'lazyprune: cuda: launch: expected success, found cudaErrorLaunchFailure' >&2; exit 3\n", 0o755)
         flags.update(SHAPES="tinyllama-1.1b")
         self.assertEqual(self.complaint(**flags), "error: lazyprune: cuda: launch: expected success, found cudaErrorLaunchFailure\n")
+
+
+class Beside(unittest.TestCase):
+    """What portable.sh measures beside the program, as report.py shows it."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def write(self, name, value):
+        written(os.path.join(self.folder.name, name), value if isinstance(value, str) else json.dumps(value))
+
+    def profile(self, blocks):
+        """ncu's lines of the last three kernels of one layer, and of whole layers: kernel i of a block of n rows takes n * i ns."""
+        names = {"norm": "norm_rows<float>", "round": "round_rows", "rotate": "rotate_rows", "put": "put_rows", "attention": "attend_tensor<128>",
+                 "gate": "gate_rows", "product": "nvjet_tss"}
+        kernels = [(names[name.split()[0].rstrip(",")], n, n * i) for n in blocks for i, name in enumerate(beside.LAYER, 1)]
+        lines = ["==PROF== Connected", '"ID","Kernel Name","Grid Size","Metric Name","Metric Unit","Metric Value"']
+        for i, (name, n, nanoseconds) in enumerate(kernels[16:19] + kernels):
+            lines.append(f'"{i}","{name}","({n}, 1, 1)","dram__bytes_read.sum","Kbyte","1,000"')
+            lines.append(f'"{i}","{name}","({n}, 1, 1)","gpu__time_duration.sum","ns","{nanoseconds:,}"')
+        self.write("kernels.layer.log", "\n".join(lines) + "\n")
+
+    def test_a_layer_is_found_among_its_neighbours(self):
+        self.profile([1328, 2048, 1328, 2048])
+        layer = beside.layer_of(beside.profiled(self.folder.name, "layer"), PAPER)
+        self.assertEqual([part["name"] for part in layer], beside.LAYER)
+        for i, part in enumerate(layer, 1):
+            self.assertAlmostEqual(part["seconds"], PAPER * i * 1e-9)
+            self.assertEqual(part["bytes"], 2e6)
+        self.assertIsNone(beside.layer_of(beside.profiled(self.folder.name, "layer"), 5000))
+        page = "\n".join(beside.kernels(self.folder.name, H100, "llama-2-7b"))
+        self.assertIn("| attention | 37.1 us | 472 us | 0.08 |", page)
+
+    def test_a_decode_step(self):
+        names = ["gate_rows", "void lazyprune::v0::device::embed_rows<float>(int)", "gemv", "gemv", "attend", "void lazyprune::v0::device::embed_rows<float>(int)", "gemv"]
+        lines = ['"ID","Kernel Name","Grid Size","Metric Name","Metric Unit","Metric Value"']
+        lines += [f'"{i}","{name}","(1, 1, 1)","gpu__time_duration.sum","us","{i}.0"' for i, name in enumerate(names)]
+        self.write("kernels.decode.log", "\n".join(lines) + "\n")
+        page = "\n".join(beside.decode(self.folder.name, "pocket"))
+        self.assertIn("| gemv | 2 | 2.50 us | 5.00 us |\n| attend | 1 | 4.00 us | 4.00 us |\n| embed_rows<float> | 1 | 1.00 us | 1.00 us |\n| all | 4 |  | 10.0 us |", page)
+
+    def test_the_names_are_those_of_the_paper(self):
+        self.assertEqual([kernel.name for kernel in roofline.layer(LLAMA, PAPER, PAPER)], beside.LAYER)
+
+    def test_transformers(self):
+        rows = [dict(test=test, schedule=schedule, seconds=seconds) for test, schedule, seconds in
+                (("pp64", "dense", 0.25), ("pp64", "drawn", 0.1), ("tg4 @ d64", "dense", 0.02), ("tg4 @ d64", "drawn", 0.01))]
+        self.write("transformers_pocket.json", {"transformers": [{"what": "model"}, {"what": "prefill", "prompt": 64, "seconds": 0.5},
+                                                                 {"what": "decode", "prompt": 64, "seconds": 0.01}, {"what": "decode", "prompt": 9, "error": "no"}]})
+        page = "\n".join(beside.transformers(self.folder.name, "pocket", [(("pocket", 64, "drawn"), None, rows)]))
+        self.assertIn("| 64 | 500 ms | 250 ms | 2.00x | 5.00x |  | 10.0 ms | 5.00 ms | 2.00x |", page)
+
+    def test_ceilings_and_attention(self):
+        self.write("ceilings.json", {"ceilings": [
+            {"what": "copy", "seconds": 1, "gb_per_s": 2000.0}, {"what": "square product", "rows": 8192, "seconds": 1, "tflop_per_s": 700.0},
+            {"what": "product", "shape": "pocket", "product": "q", "rows": 1, "output": "bf16", "seconds": 1, "gb_per_s": 1234.0, "tflop_per_s": 1.0},
+            {"what": "product", "shape": "pocket", "product": "q", "rows": 64, "output": "bf16", "seconds": 1, "gb_per_s": 1.0, "tflop_per_s": 600.0}]})
+        self.write("sdpa.json", {"sdpa": [{"what": "sdpa", "shape": "pocket", "prompt": 64, "backend": "MATH", "seconds": 1, "tflop_per_s": 5.0},
+                                          {"what": "sdpa", "shape": "pocket", "prompt": 64, "backend": "FLASH_ATTENTION", "error": "no kernel"}]})
+        page = "\n".join([*beside.ceilings(self.folder.name, H100), *beside.attention(self.folder.name)])
+        self.assertIn("2,000 GB/s, read and written, 60 % of the data sheet", page)
+        self.assertIn("| pocket | q | 1,234 | 600 |", page)
+        self.assertIn("| pocket | MATH | 5 |", page)
+        self.assertEqual(list(beside.transformers(self.folder.name, "pocket", [])), [])
+
+
+class Portable(unittest.TestCase):
+    """portable.sh on a machine without a GPU, without ncu, compute-sanitizer and torch."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def portable(self, *arguments):
+        return subprocess.run(["sh", os.path.join(HERE, "portable.sh"), *arguments], capture_output=True, text=True, check=False)
+
+    def archived(self, task):
+        with tarfile.open(self.path(f"{task}.tar.gz")) as archive:
+            archive.extractall(self.path("read"))
+        with open(self.path(f"read/{task}/steps.json"), encoding="utf-8") as file:
+            return {step["step"]: step for step in json.load(file)}
+
+    def test_arguments(self):
+        for arguments, said in ((["unpack"], "portable.sh: expected pack, correct or time, found unpack"),
+                                (["pack", "--to", "x"], "portable.sh pack: expected --build DIR, found --to"),
+                                (["time", "--program", "/nowhere", "--out", "x"], "/nowhere: expected a program (sh bench/cuda/portable.sh pack makes it), found none"),
+                                (["correct", "--program", PROGRAM], "--out: expected a folder, found none")):
+            result = self.portable(*arguments)
+            self.assertEqual((result.returncode, result.stderr), (1, f"error: {said}\n"))
+
+    def test_correct(self):
+        tests = self.path("tests")
+        written(tests, '#!/bin/sh\ncase $1 in */memory.test.cpp) echo it failed; exit 1 ;; esac\necho "$1"\n', 0o755)
+        program = self.path("program")  # whose rounded answers part on the GPU, and whose exact ones do not
+        written(program, '#!/bin/sh\ncase "$*" in *--exact*) ;; *cuda*) echo \'{"text": "a"}\'; exit ;; esac\necho \'{"text": "b"}\'\n', 0o755)
+        result = self.portable("correct", "--out", self.folder.name, "--program", program, "--tests", tests, "--steps", "tests,sanitizer,smoke")
+        self.assertEqual(result.returncode, 0, result)
+        steps = self.archived("correct")
+        self.assertEqual(steps["smoke"]["code"], 0)
+        with open(self.path("read/correct/smoke.log"), encoding="utf-8") as file:
+            lines = file.read().splitlines()
+        self.assertEqual([line.startswith("equal ") for line in lines], ["--exact" in line for line in lines])
+        written(program, '#!/bin/sh\ncase "$*" in *cuda*--exact*) echo \'{"text": "a"}\'; exit ;; esac\necho \'{"text": "b"}\'\n', 0o755)
+        self.portable("correct", "--out", self.folder.name, "--program", program, "--tests", tests, "--steps", "smoke")
+        self.assertEqual(self.archived("correct")["smoke"]["code"], 1)
+        self.assertEqual(steps["tests.backend_cuda_products"]["code"], 0)
+        self.assertEqual(steps["tests.backend_cuda_memory"]["code"], 1)
+        self.assertIn("tests.backend_cuda_memory: code 1, ", result.stdout)
+        self.assertNotIn("tests.backend_cuda_device", steps)  # the imitated device's own
+        self.assertEqual(len([step for step in steps if step.startswith("sanitizer.")]), 8)
+        with open(self.path("read/correct/tests.backend_cuda_products.log"), encoding="utf-8") as file:
+            self.assertEqual(file.read(), "--source-file=*/tests/backend/cuda/products.test.cpp\n")
+
+    def test_time(self):
+        os.mkdir(self.path("bin"))
+        written(self.path("bin/nvidia-smi"), "#!/bin/sh\necho NVIDIA H100 80GB HBM3, 580, 80 GiB\n", 0o755)
+        os.environ["PATH"] = self.path("bin") + os.pathsep + os.environ["PATH"]
+        result = self.portable("time", "--out", self.folder.name, "--program", PROGRAM, "--shapes", "pocket", "--prompts", "16,24", "--stages", "1:0.5",
+                               "--predict", "1", "--repetitions", "1", "--seconds", "300")
+        self.assertEqual(result.returncode, 0, result)
+        steps = self.archived("time")
+        self.assertEqual([steps[f"tables.pocket_{schedule}"]["code"] for schedule in ("drawn", "2.3x")], [0, 0])
+        made = subprocess.run([sys.executable, "-B", os.path.join(HERE, "report.py"), self.path("time.tar.gz"), "--note", "commit 1", "--out", self.path("page")],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual((made.returncode, made.stderr), (0, ""))
+        with open(self.path("page.md"), encoding="utf-8") as file:
+            page = file.read()
+        self.assertIn("# Measured on NVIDIA H100 80GB HBM3\n", page)
+        self.assertIn("- commit 1\n", page)
+        self.assertIn("\n| 24 | 2.3x | ", page)
+
+    def test_no_time(self):
+        result = self.portable("time", "--out", self.folder.name, "--program", PROGRAM, "--seconds", "6")
+        self.assertEqual(result.returncode, 0, result)
+        self.assertTrue(all(step["left_out"] for step in self.archived("time").values()))
 
 
 if __name__ == "__main__":

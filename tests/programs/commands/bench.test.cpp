@@ -46,6 +46,14 @@ TEST_CASE("every test has a dense row and a pruned one, with the keys of the con
                                           "2 tg3", "2 tg3"});
 }
 
+TEST_CASE("--after-each generates after each prompt, and names it") {
+  const json rows = bench_json({"-P", "16,32", "-n", "2", "-t", "1", "--policy", "dense", "--after-each"});
+  std::vector<std::string> tests;
+  for (const json& row : rows) tests.push_back(row["test"]);
+  CHECK(tests == std::vector<std::string>{"pp16", "tg2 @ d16", "pp32", "tg2 @ d32"});
+  for (const json& row : rows) CHECK(row["tokens_per_s"].get<double>() > 0);
+}
+
 TEST_CASE("--sequences: batches of so many, their rates over all of them") {
   const json rows = bench_json({"-P", "32", "-n", "3", "-t", "1", "--sequences", "1,4", "--stages", "3:0.5", "--peak"});
   REQUIRE(rows.size() == 8);
