@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include <lazyprune/backend/cuda/device.hpp>
 #include <lazyprune/backend/cuda/elementwise.cuh>
@@ -55,6 +56,7 @@ struct attention_task {
 };
 
 inline constexpr float no_score = -3.4028234663852886e38f;  // below all that there are; finite, so that differences are numbers
+inline constexpr float unseen = -std::numeric_limits<float>::infinity();  // its weight is 0 whatever the largest score is
 
 /// 16 bytes of stored numbers as floats.
 __device__ __forceinline__ void load_floats(global<const float> from, float (&to)[4]) {
@@ -228,128 +230,224 @@ __global__ void __launch_bounds__(Warps* warp_lanes) attend_exact(attention_task
   }
 }
 
-/// Attention on tensor cores, over keys and values in bf16, with queries and weights rounded to bf16 and sums in float: grid (tiles of
-/// queries, kv_heads). Four warps have 16 queries each of a tile and share tiles of keys and values. A tile of values is on its way while
-/// scores are computed, and the next one of keys while values are summed.
-/// budget attend_tensor<32>: 96 registers, 15360 bytes of shared memory, 5 blocks of 128 threads
-/// budget attend_tensor<64>: 128 registers, 27648 bytes of shared memory, 4 blocks of 128 threads
-/// budget attend_tensor<128>: 168 registers, 52224 bytes of shared memory, 3 blocks of 128 threads
-/// budget attend_tensor<256>: 255 registers, 67584 bytes of shared memory, 2 blocks of 128 threads
-template <unsigned D>
+/// Attention on tensor cores, over keys and values in bf16, with queries and weights rounded to bf16, sums in float, and weights that are
+/// powers of two by exp2_fast: grid (kv_heads, tiles of queries), the last tile first, since it sees most keys. Four warps have 16 queries
+/// each of a tile and share tiles of keys and values, or 32: then each number that a warp reads of a key or a value serves twice as many
+/// products, and tensor cores are what it waits for. A tile of values is on its way while scores and weights are computed, and the next
+/// one of keys while values are summed.
+/// budget attend_tensor<32, 64>: 128 registers, 16384 bytes of shared memory, 4 blocks of 128 threads
+/// budget attend_tensor<64, 64>: 168 registers, 28672 bytes of shared memory, 3 blocks of 128 threads
+/// budget attend_tensor<128, 64>: 168 registers, 53248 bytes of shared memory, 3 blocks of 128 threads
+/// budget attend_tensor<256, 64>: 255 registers, 68096 bytes of shared memory, 2 blocks of 128 threads
+/// budget attend_tensor<32, 128>: 168 registers, 21504 bytes of shared memory, 3 blocks of 128 threads
+/// budget attend_tensor<64, 128>: 255 registers, 37888 bytes of shared memory, 2 blocks of 128 threads
+/// budget attend_tensor<128, 128>: 255 registers, 70656 bytes of shared memory, 2 blocks of 128 threads
+template <unsigned D, unsigned Queries>
 struct tensor_attention {
-  static constexpr unsigned warps = 4, threads = warps * warp_lanes, queries = 16 * warps, keys = D <= 128 ? 64 : 32;
+  static constexpr unsigned warps = 4, threads = warps * warp_lanes, queries = Queries, keys = D <= 128 ? 64 : 32;
+  static constexpr unsigned of_warp = queries / warps;
+  static constexpr unsigned blocks = (D > 128 || queries > 64 ? 2 : 3) + (D == 32);  // side by side
   static constexpr unsigned pitch = D + 8;  // of rows in shared memory: the eight that a matrix is read from lie in different banks
-  static constexpr std::size_t shared_bytes = (queries + 2 * keys) * pitch * sizeof(std::uint16_t);
+  static constexpr std::size_t address_bytes = 2 * keys * sizeof(void*);
+  static constexpr std::size_t shared_bytes = address_bytes + (queries + 2 * keys) * pitch * sizeof(std::uint16_t);
 };
 
-/// A tile of keys, or values, on its way: zeros behind `end`, and behind a head's numbers.
-template <unsigned D, bool Values>
-__device__ __forceinline__ void load_tile(const attention_task& t, unsigned kv_head, unsigned at, unsigned end, shared<std::uint16_t> to) {
-  using tile = tensor_attention<D>;
-  constexpr unsigned piece = 8, pieces = D / piece;
-  for (unsigned i = threadIdx.x; i < tile::keys * pieces; i += tile::threads) {
-    const unsigned key = i / pieces, d = i % pieces * piece;
-    const bool there = at + key < end && d < t.pitch;
-    const unsigned token = at + key < end ? at + key : at;  // an address that there is
-    const global<const std::uint16_t> from = Values ? t.value<std::uint16_t>(kv_head, token) : t.key<std::uint16_t>(kv_head, token);
-    copy_async(to + key * tile::pitch + d, from + (there ? d : 0), there);
+/// The addresses of a tile's keys, for load_tile: behind `end`, that of the last one.
+template <unsigned Keys>
+__device__ __forceinline__ void find_tile(const attention_task& t, unsigned kv_head, unsigned at, unsigned end,
+                                          shared<global<const std::uint16_t>> to) {
+  if (threadIdx.x < Keys) to[threadIdx.x] = t.key<std::uint16_t>(kv_head, min(at + threadIdx.x, end - 1));
+}
+
+/// A tile on its way, `skip` numbers behind what find_tile found: zeros from token `count` on, and behind a head's numbers.
+template <class Tile, unsigned D>
+__device__ __forceinline__ void load_tile(shared<global<const std::uint16_t>> found, unsigned skip, unsigned head_pitch, unsigned count,
+                                          shared<std::uint16_t> to) {
+  constexpr unsigned piece = 8, pieces = D / piece, at_once = Tile::threads / pieces, own = Tile::keys / at_once;
+  constexpr unsigned together = own < 4 ? own : 4;
+  const unsigned d = threadIdx.x % pieces * piece, first = threadIdx.x / pieces;
+  const bool in_head = d < head_pitch;
+  const unsigned offset = in_head ? skip + d : skip, left = in_head && first < count ? count - first : 0;
+  LAZYPRUNE_UNROLL for (unsigned i = 0; i < own; i += together) {
+    global<const std::uint16_t> from[together];
+    LAZYPRUNE_UNROLL for (unsigned j = 0; j < together; ++j) from[j] = found[first + (i + j) * at_once];
+    LAZYPRUNE_UNROLL for (unsigned j = 0; j < together; ++j)
+        copy_async(to + (first + (i + j) * at_once) * Tile::pitch + d, from[j] + offset, (i + j) * at_once < left);
   }
   commit_copies();
 }
 
-template <unsigned D>
-__global__ void __launch_bounds__(tensor_attention<D>::threads) attend_tensor(attention_task t) {
-  using tile = tensor_attention<D>;
+/// A tile's queries in bf16, eight numbers at a time: zeros behind the last query, and behind a head's numbers.
+template <class Tile, unsigned D>
+__device__ __forceinline__ void load_queries(const attention_task& t, unsigned kv_head, unsigned first, shared<std::uint16_t> to) {
+  constexpr unsigned piece = 8, pieces = D / piece, own = Tile::queries * pieces / Tile::threads, together = own < 8 ? own : 8;
+  const unsigned d = threadIdx.x % pieces * piece, all = t.queries(), group = t.group();
+  const bool wide = fits<float4>(t.q.data) && t.q.stride % 4 == 0 && t.head_dim % 4 == 0;
+  for (unsigned i = 0; i < own; i += together) {
+    float x[together][piece];
+    LAZYPRUNE_UNROLL for (unsigned j = 0; j < together; ++j) {
+      LAZYPRUNE_UNROLL for (unsigned e = 0; e < piece; ++e) x[j][e] = 0;
+      const unsigned query = first + ((i + j) * Tile::threads + threadIdx.x) / pieces;
+      if (query >= all) continue;
+      const global<const float> from = t.q.row(query / group) + t.column_of(kv_head, query);
+      LAZYPRUNE_UNROLL for (unsigned e = 0; e < piece; e += 4) {
+        if (wide && d + e < t.head_dim) {
+          const float4 four = load<float4>(from + d + e);
+          x[j][e] = four.x, x[j][e + 1] = four.y, x[j][e + 2] = four.z, x[j][e + 3] = four.w;
+        } else if (!wide) {
+          LAZYPRUNE_UNROLL for (unsigned c = e; c < e + 4; ++c) if (d + c < t.head_dim) x[j][c] = from[d + c];
+        }
+      }
+    }
+    LAZYPRUNE_UNROLL for (unsigned j = 0; j < together; ++j) {
+      const unsigned row = ((i + j) * Tile::threads + threadIdx.x) / pieces;
+      store(to + row * Tile::pitch + d, uint4{pair_of_bf16(x[j][0], x[j][1]), pair_of_bf16(x[j][2], x[j][3]),
+                                              pair_of_bf16(x[j][4], x[j][5]), pair_of_bf16(x[j][6], x[j][7])});
+    }
+  }
+}
+
+/// `Scaled`: a score is a product times a positive scale, and there is no soft cap.
+template <unsigned D, unsigned Queries, bool Scaled>
+__global__ void __launch_bounds__(tensor_attention<D, Queries>::threads, tensor_attention<D, Queries>::blocks)
+    attend_tensor(attention_task t) {
+  using tile = tensor_attention<D, Queries>;
   constexpr unsigned pitch = tile::pitch, key_tiles = tile::keys / 8, value_tiles = D / 8;  // of mma's eight columns
+  constexpr unsigned row_tiles = tile::of_warp / 16;                                        // and its sixteen rows
   constexpr float log2_of_e = 1.4426950408889634f;
-  const shared<std::uint16_t> q = shared_memory<std::uint16_t>(0), k = q + tile::queries * pitch, v = k + tile::keys * pitch;
-  const unsigned lane = threadIdx.x % warp_lanes, warp = threadIdx.x / warp_lanes, kv_head = blockIdx.y;
-  const unsigned first = blockIdx.x * tile::queries, all = t.queries(), group = t.group();
+  const shared<global<const std::uint16_t>> found = shared_memory<global<const std::uint16_t>>(0);
+  const shared<std::uint16_t> q = shared_memory<std::uint16_t>(tile::address_bytes), k = q + tile::queries * pitch,
+                              v = k + tile::keys * pitch;
+  const unsigned lane = threadIdx.x % warp_lanes, warp = threadIdx.x / warp_lanes, kv_head = blockIdx.x;
+  const unsigned first = (gridDim.y - 1 - blockIdx.y) * tile::queries, own = first + warp * tile::of_warp, all = t.queries();
+  const auto values = static_cast<unsigned>(stored_kv::block_slots) * t.kv_heads * t.pitch;  // are so far behind their keys
 
-  const uint2 of_first = t.seen[first / group], of_last = t.seen[(min(first + tile::queries, all) - 1) / group];
-  const unsigned begin = of_first.x, end = of_last.y;
-  load_tile<D, false>(t, kv_head, begin, end, k);
-  for (unsigned i = threadIdx.x; i < tile::queries * D / 2; i += tile::threads) {
-    const unsigned query = first + i / (D / 2), d = i % (D / 2) * 2;
-    const auto number = [&](unsigned at) {
-      return query < all && at < t.head_dim ? static_cast<float>(t.q.row(query / group)[t.column_of(kv_head, query) + at]) : 0.0f;
-    };
-    store(q + i / (D / 2) * pitch + d, pair_of_bf16(number(d), number(d + 1)));
+  // Queries behind the last one see what it sees: they are computed along and not written.
+  const auto seen_by = [&](unsigned query) { return static_cast<uint2>(t.seen[min(query, all - 1) / t.group()]); };
+  const unsigned begin = seen_by(first).x, end = seen_by(first + tile::queries - 1).y;
+  const uint2 of_first = seen_by(own), of_last = seen_by(own + tile::of_warp - 1);  // of this warp
+
+  find_tile<tile::keys>(t, kv_head, begin, end, found);
+  __syncthreads();
+  load_tile<tile, D>(found, 0, t.pitch, end - begin, k);
+  load_queries<tile, D>(t, kv_head, first, q);
+
+  // Of mma's fragments a lane has the rows lane / 4 and, 8 below, lane / 4 + 8 of sixteen; here they are rows 0 and 1.
+  const float factor = Scaled ? t.scale * log2_of_e : log2_of_e;
+  float most[row_tiles][2], sum[row_tiles][2], o[row_tiles][value_tiles][4];  // most: the largest score, times log2(e)
+  LAZYPRUNE_UNROLL for (unsigned m = 0; m < row_tiles; ++m) {
+    LAZYPRUNE_UNROLL for (unsigned r = 0; r < 2; ++r) most[m][r] = no_score, sum[m][r] = 0;
+    LAZYPRUNE_UNROLL for (unsigned n = 0; n < value_tiles; ++n) LAZYPRUNE_UNROLL for (unsigned e = 0; e < 4; ++e) o[m][n][e] = 0;
   }
 
-  // Of mma's fragments a lane has the rows lane / 4 and, 8 below, lane / 4 + 8 of its warp's queries; here they are rows 0 and 1.
-  uint2 seen[2];
-  float most[2], sum[2], o[value_tiles][4];
-  for (unsigned r = 0; r < 2; ++r) {
-    const unsigned query = first + warp * 16 + lane / 4 + r * 8;
-    seen[r] = query < all ? static_cast<uint2>(t.seen[query / group]) : uint2{0, 0};
-    most[r] = no_score;
-    sum[r] = 0;
-  }
-  LAZYPRUNE_UNROLL for (unsigned n = 0; n < value_tiles; ++n) LAZYPRUNE_UNROLL for (unsigned e = 0; e < 4; ++e) o[n][e] = 0;
-
+  unsigned which = 0;  // half of `found`
   for (unsigned at = begin; at < end; at += tile::keys) {
+    const bool more = at + tile::keys < end;
+    const bool some = own < all && at < of_last.y && of_first.x < at + tile::keys;  // does this warp see any key of the tile?
     wait_for_copies<0>();
     __syncthreads();  // keys are there, and nobody reads the last values any more
-    load_tile<D, true>(t, kv_head, at, end, v);
+    load_tile<tile, D>(found + which, values, t.pitch, end - at, v);
+    which = tile::keys - which;
+    if (more) find_tile<tile::keys>(t, kv_head, at + tile::keys, end, found + which);
 
-    float s[key_tiles][4];
-    LAZYPRUNE_UNROLL for (unsigned n = 0; n < key_tiles; ++n) LAZYPRUNE_UNROLL for (unsigned e = 0; e < 4; ++e) s[n][e] = 0;
-    LAZYPRUNE_UNROLL for (unsigned d = 0; d < D; d += 16) {
-      std::uint32_t a[4];
-      ldmatrix(a, q + (warp * 16 + lane % 16) * pitch + d + lane / 16 * 8);
-      LAZYPRUNE_UNROLL for (unsigned n = 0; n < key_tiles; n += 2) {
-        std::uint32_t b[4];
-        ldmatrix(b, k + (n * 8 + lane % 8 + lane / 16 * 8) * pitch + d + lane / 8 % 2 * 8);
-        mma(s[n], a, {b[0], b[1]});
-        mma(s[n + 1], a, {b[2], b[3]});
+    std::uint32_t weights[key_tiles / 2][row_tiles][4];  // on the left of mma: what it gave for 16 keys lies as it wants them there
+    if (some) {
+      float s[row_tiles][key_tiles][4];
+      LAZYPRUNE_UNROLL for (unsigned m = 0; m < row_tiles; ++m) LAZYPRUNE_UNROLL for (unsigned n = 0; n < key_tiles; ++n)
+          LAZYPRUNE_UNROLL for (unsigned e = 0; e < 4; ++e) s[m][n][e] = 0;
+      LAZYPRUNE_UNROLL for (unsigned d = 0; d < D; d += 16) {
+        std::uint32_t a[row_tiles][4];
+        LAZYPRUNE_UNROLL for (unsigned m = 0; m < row_tiles; ++m)
+            ldmatrix(a[m], q + (warp * tile::of_warp + m * 16 + lane % 16) * pitch + d + lane / 16 * 8);
+        LAZYPRUNE_UNROLL for (unsigned n = 0; n < key_tiles; n += 2) {
+          std::uint32_t b[4];
+          ldmatrix(b, k + (n * 8 + lane % 8 + lane / 16 * 8) * pitch + d + lane / 8 % 2 * 8);
+          LAZYPRUNE_UNROLL for (unsigned m = 0; m < row_tiles; ++m) {
+            mma(s[m][n], a[m], {b[0], b[1]});
+            mma(s[m][n + 1], a[m], {b[2], b[3]});
+          }
+        }
+      }
+      if constexpr (!Scaled) {
+        LAZYPRUNE_UNROLL for (unsigned m = 0; m < row_tiles; ++m) LAZYPRUNE_UNROLL for (unsigned n = 0; n < key_tiles; ++n)
+            LAZYPRUNE_UNROLL for (unsigned e = 0; e < 4; ++e) s[m][n][e] = t.score(s[m][n][e]);
+      }
+      if (at < of_last.x || of_first.y < at + tile::keys) {  // not all of the warp's queries see all keys of the tile
+        LAZYPRUNE_UNROLL for (unsigned m = 0; m < row_tiles; ++m) LAZYPRUNE_UNROLL for (unsigned r = 0; r < 2; ++r) {
+          const uint2 seen = seen_by(own + m * 16 + r * 8 + lane / 4);
+          LAZYPRUNE_UNROLL for (unsigned n = 0; n < key_tiles; ++n) LAZYPRUNE_UNROLL for (unsigned e = 0; e < 2; ++e) {
+            const unsigned key = at + n * 8 + lane % 4 * 2 + e;
+            if (key < seen.x || seen.y <= key) s[m][n][2 * r + e] = unseen;
+          }
+        }
+      }
+      bool rose = false;
+      float fade[row_tiles][2];
+      LAZYPRUNE_UNROLL for (unsigned m = 0; m < row_tiles; ++m) LAZYPRUNE_UNROLL for (unsigned r = 0; r < 2; ++r) {
+        float largest = s[m][0][2 * r];
+        LAZYPRUNE_UNROLL for (unsigned n = 0; n < key_tiles; ++n) LAZYPRUNE_UNROLL for (unsigned e = 0; e < 2; ++e) largest =
+            fmaxf(largest, s[m][n][2 * r + e]);
+        LAZYPRUNE_UNROLL for (unsigned by = 1; by < 4; by *= 2) largest = fmaxf(largest, __shfl_xor_sync(all_lanes, largest, by));
+        const float next = fmaxf(most[m][r], largest * factor);
+        rose = rose || next > most[m][r];
+        fade[m][r] = exp2_fast(most[m][r] - next);
+        most[m][r] = next;
+      }
+      if (__any_sync(all_lanes, rose)) {
+        LAZYPRUNE_UNROLL for (unsigned m = 0; m < row_tiles; ++m) LAZYPRUNE_UNROLL for (unsigned r = 0; r < 2; ++r) {
+          sum[m][r] *= fade[m][r];
+          LAZYPRUNE_UNROLL for (unsigned n = 0; n < value_tiles; ++n) {
+            o[m][n][2 * r] *= fade[m][r];
+            o[m][n][2 * r + 1] *= fade[m][r];
+          }
+        }
+      }
+      LAZYPRUNE_UNROLL for (unsigned n = 0; n < key_tiles; ++n) LAZYPRUNE_UNROLL for (unsigned m = 0; m < row_tiles; ++m) {
+        LAZYPRUNE_UNROLL for (unsigned r = 0; r < 2; ++r) {
+          const float low = exp2_fast(s[m][n][2 * r] * factor - most[m][r]), high = exp2_fast(s[m][n][2 * r + 1] * factor - most[m][r]);
+          sum[m][r] += low + high;
+          weights[n / 2][m][n % 2 * 2 + r] = pair_of_bf16(low, high);
+        }
       }
     }
     wait_for_copies<0>();
     __syncthreads();  // values are there, and nobody reads these keys any more
-    if (at + tile::keys < end) load_tile<D, false>(t, kv_head, at + tile::keys, end, k);
+    if (more) load_tile<tile, D>(found + which, 0, t.pitch, end - at - tile::keys, k);
+    if (!some) continue;
 
-    float largest[2] = {most[0], most[1]};
-    LAZYPRUNE_UNROLL for (unsigned n = 0; n < key_tiles; ++n) LAZYPRUNE_UNROLL for (unsigned e = 0; e < 4; ++e) {
-      const unsigned key = at + n * 8 + lane % 4 * 2 + e % 2;
-      const bool sees = seen[e / 2].x <= key && key < seen[e / 2].y;
-      s[n][e] = sees ? t.score(s[n][e]) * log2_of_e : no_score;
-      largest[e / 2] = fmaxf(largest[e / 2], s[n][e]);
-    }
-    LAZYPRUNE_UNROLL for (unsigned r = 0; r < 2; ++r) {
-      for (unsigned by = 1; by < 4; by *= 2) largest[r] = fmaxf(largest[r], __shfl_xor_sync(all_lanes, largest[r], by));
-      const float fade = exp2f(most[r] - largest[r]);
-      most[r] = largest[r];
-      sum[r] *= fade;
-      LAZYPRUNE_UNROLL for (unsigned n = 0; n < value_tiles; ++n) {
-        o[n][2 * r] *= fade;
-        o[n][2 * r + 1] *= fade;
-      }
-    }
-    LAZYPRUNE_UNROLL for (unsigned n = 0; n < key_tiles; ++n) LAZYPRUNE_UNROLL for (unsigned e = 0; e < 4; ++e) {
-      s[n][e] = s[n][e] > no_score ? exp2f(s[n][e] - most[e / 2]) : 0.0f;
-      sum[e / 2] += s[n][e];
-    }
-    LAZYPRUNE_UNROLL for (unsigned n = 0; n < key_tiles; n += 2) {  // what mma gave for 16 keys lies as it wants them on the left
-      const std::uint32_t a[4] = {pair_of_bf16(s[n][0], s[n][1]), pair_of_bf16(s[n][2], s[n][3]), pair_of_bf16(s[n + 1][0], s[n + 1][1]),
-                                  pair_of_bf16(s[n + 1][2], s[n + 1][3])};
-      LAZYPRUNE_UNROLL for (unsigned d = 0; d < value_tiles; d += 2) {
-        std::uint32_t b[4];
-        ldmatrix_transposed(b, v + (n * 8 + lane % 8 + lane / 8 % 2 * 8) * pitch + d * 8 + lane / 16 * 8);
-        mma(o[d], a, {b[0], b[1]});
-        mma(o[d + 1], a, {b[2], b[3]});
+    constexpr unsigned of_keys = value_tiles / 2, steps = key_tiles / 2 * of_keys;
+    std::uint32_t b[2][4];  // those of the next step are on their way
+    const auto load_values = [&](unsigned step, std::uint32_t(&to)[4]) {
+      ldmatrix_transposed(to, v + (step / of_keys * 16 + lane % 8 + lane / 8 % 2 * 8) * pitch + step % of_keys * 16 + lane / 16 * 8);
+    };
+    load_values(0, b[0]);
+    LAZYPRUNE_UNROLL for (unsigned step = 0; step < steps; ++step) {
+      if (step + 1 < steps) load_values(step + 1, b[(step + 1) % 2]);
+      const unsigned d = step % of_keys * 2;
+      const std::uint32_t(&two)[4] = b[step % 2];
+      LAZYPRUNE_UNROLL for (unsigned m = 0; m < row_tiles; ++m) {
+        mma(o[m][d], weights[step / of_keys][m], {two[0], two[1]});
+        mma(o[m][d + 1], weights[step / of_keys][m], {two[2], two[3]});
       }
     }
   }
 
-  LAZYPRUNE_UNROLL for (unsigned r = 0; r < 2; ++r) {
-    for (unsigned by = 1; by < 4; by *= 2) sum[r] += __shfl_xor_sync(all_lanes, sum[r], by);
-    const unsigned query = first + warp * 16 + lane / 4 + r * 8;
+  const bool wide = fits<float2>(t.out.data) && t.out.stride % 2 == 0 && t.head_dim % 2 == 0;
+  LAZYPRUNE_UNROLL for (unsigned m = 0; m < row_tiles; ++m) LAZYPRUNE_UNROLL for (unsigned r = 0; r < 2; ++r) {
+    LAZYPRUNE_UNROLL for (unsigned by = 1; by < 4; by *= 2) sum[m][r] += __shfl_xor_sync(all_lanes, sum[m][r], by);
+    const unsigned query = own + m * 16 + r * 8 + lane / 4;
     if (query >= all) continue;
-    const global<float> to = t.out.row(query / group) + t.column_of(kv_head, query);
-    LAZYPRUNE_UNROLL for (unsigned n = 0; n < value_tiles; ++n) LAZYPRUNE_UNROLL for (unsigned e = 0; e < 2; ++e) {
-      const unsigned d = n * 8 + lane % 4 * 2 + e;
-      if (d < t.head_dim) to[d] = o[n][2 * r + e] / sum[r];
+    const float whole = 1 / sum[m][r];
+    const global<float> to = t.out.row(query / t.group()) + t.column_of(kv_head, query);
+    LAZYPRUNE_UNROLL for (unsigned n = 0; n < value_tiles; ++n) {
+      const unsigned d = n * 8 + lane % 4 * 2;
+      const float2 two{o[m][n][2 * r] * whole, o[m][n][2 * r + 1] * whole};
+      if (wide && d < t.head_dim) {
+        store(to + d, two);
+      } else if (!wide) {
+        if (d < t.head_dim) to[d] = two.x;
+        if (d + 1 < t.head_dim) to[d + 1] = two.y;
+      }
     }
   }
 }

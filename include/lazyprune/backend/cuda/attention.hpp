@@ -62,6 +62,8 @@ class attention_layer {
   static constexpr std::size_t few_rows = 16;      // up to so many, there are too few tiles of queries to fill a device: keys are split
   static constexpr std::size_t least_split = 256;  // keys
   static constexpr std::size_t most_splits = 64;
+  static constexpr std::size_t wide_tiles =
+      192;  // from so many tiles of 128 queries on, they fill a device better than twice as many of 64
 
   attention_task task_of(rows_view<const float> q, const stored_kv& kv, const attention_rows& what, rows_view<float> out, lists& lists) {
     const auto [heads, kv_heads, head_dim] = what.shape;
@@ -98,9 +100,18 @@ class attention_layer {
   void by_type(dtype type, attention_task& t, const attention_rows& what) {
     if (type == dtype::f32) return exact<float, D>(t, what);
     if (exact_ || rows_of_layer(what) <= few_rows) return exact<std::uint16_t, D>(t, what);
-    using tile = tensor_attention<D>;
-    const unsigned queries = t.rows * (t.heads / t.kv_heads);
-    launch(attend_tensor<D>, {(queries + tile::queries - 1) / tile::queries, t.kv_heads}, {tile::threads}, tile::shared_bytes, stream(), t);
+    if constexpr (D <= 128)
+      if (tiles_of(t, 128) * t.kv_heads >= wide_tiles) return on_tensor_cores<D, 128>(t);
+    on_tensor_cores<D, 64>(t);
+  }
+
+  static unsigned tiles_of(const attention_task& t, unsigned queries) { return (t.rows * (t.heads / t.kv_heads) + queries - 1) / queries; }
+
+  template <unsigned D, unsigned Queries>
+  static void on_tensor_cores(const attention_task& t) {
+    using tile = tensor_attention<D, Queries>;
+    const auto kernel = t.soft_cap > 0 || t.scale <= 0 ? attend_tensor<D, Queries, false> : attend_tensor<D, Queries, true>;
+    launch(kernel, {t.kv_heads, tiles_of(t, Queries)}, {tile::threads}, tile::shared_bytes, stream(), t);
   }
 
   static std::size_t rows_of_layer(const attention_rows& what) { return what.rows_of_layer > 0 ? what.rows_of_layer : what.rows.size(); }

@@ -28,7 +28,7 @@ function(compiled_text name expected kernel memory used)
   set_tests_properties(backend/cuda/compiled.${name} PROPERTIES PASS_REGULAR_EXPRESSION "${expected}")
 endfunction()
 
-set(tensor _ZN9lazyprune2v06device13attend_tensorILj128EEEvNS1_14attention_taskE)
+set(tensor _ZN9lazyprune2v06device13attend_tensorILj128ELj64ELb1EEEvNS1_14attention_taskE)
 set(exact _ZN9lazyprune2v06device12attend_exactItLj64ELj4EEEvNS1_14attention_taskE)
 set(norm _ZN9lazyprune2v06device9norm_rowsIfEEvNS1_8row_spanIKT_EEPKffmNS3_IS4_EE)
 set(none "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads")
