@@ -72,7 +72,7 @@ __device__ __forceinline__ void load_floats(global<const std::uint16_t> from, fl
   }
 }
 
-/// k and v (rows, kv_heads * head_dim) into the slots of writable blocks: a block a row.
+/// k and v (rows, kv_heads * head_dim) into the slots of writable blocks: grid (rows, pieces_for(kv_heads * pitch)).
 template <class Stored>
 __global__ void put_rows(row_span<const float> k, row_span<const float> v, global<const std::uint32_t> slots, global<void* const> blocks,
                          unsigned kv_heads, unsigned head_dim, unsigned pitch) {
@@ -80,11 +80,24 @@ __global__ void put_rows(row_span<const float> k, row_span<const float> v, globa
   const global<Stored> key = global<Stored>(static_cast<Stored*>(blocks[slot / stored_kv::block_slots])) +
                              static_cast<std::size_t>(slot % stored_kv::block_slots) * width;
   const global<Stored> value = key + static_cast<std::size_t>(stored_kv::block_slots) * width;
-  for (unsigned i = threadIdx.x; i < width; i += blockDim.x) {
+  const global<const float> of_key = k.row(blockIdx.x), of_value = v.row(blockIdx.x);
+  if (head_dim == pitch && by_four(k, width) && by_four(v, width)) {
+    for_fours(
+        width,
+        [&](unsigned at) {
+          return two_fours{load_four<true>(of_key, at, width), load_four<true>(of_value, at, width)};
+        },
+        [&](unsigned at, const two_fours& x) {
+          store_four<true>(key, at, width, x.a);
+          store_four<true>(value, at, width, x.b);
+        });
+    return;
+  }
+  for (unsigned i = blockIdx.y * blockDim.x + threadIdx.x; i < width; i += gridDim.y * blockDim.x) {
     const unsigned at = i / pitch * head_dim + i % pitch;
     const bool there = i % pitch < head_dim;
-    key[i] = from_float<Stored>(there ? static_cast<float>(k.row(blockIdx.x)[at]) : 0.0f);
-    value[i] = from_float<Stored>(there ? static_cast<float>(v.row(blockIdx.x)[at]) : 0.0f);
+    key[i] = from_float<Stored>(there ? static_cast<float>(of_key[at]) : 0.0f);
+    value[i] = from_float<Stored>(there ? static_cast<float>(of_value[at]) : 0.0f);
   }
 }
 
