@@ -42,7 +42,7 @@ std::vector<attention_grid_case> cases() {
           {{1, 1, 128}, 200, 70, scattered, {.scale = -0.1}}};
 }
 
-/// Of so many heads that there are enough tiles of 128 queries to fill a device; the last one is not full.
+/// So many heads that tiles of 128 queries are used. The last tile is not full.
 std::vector<attention_grid_case> wide_cases() {
   using enum attention_sample::layout;
   return {{{64, 64, 32}, 300, 300, run},
@@ -106,8 +106,8 @@ void check_budgets(const std::map<std::string, budget>& all) {
   check("attend_tensor<" + d + ", 64>", device::tensor_attention<D, 64>::shared_bytes, device::tensor_attention<D, 64>::threads);
   if constexpr (D <= 128)
     check("attend_tensor<" + d + ", 128>", device::tensor_attention<D, 128>::shared_bytes, device::tensor_attention<D, 128>::threads);
-  check("attend_exact<" + d + ", 1>", device::exact_attention<D, 1>::shared_bytes, device::exact_attention<D, 1>::threads);
-  check("attend_exact<" + d + ", 4>", device::exact_attention<D, 4>::shared_bytes, device::exact_attention<D, 4>::threads);
+  check("attend_exact<" + d + ", 1>", device::exact_attention<float, D, 1>::shared_bytes, device::exact_attention<float, D, 1>::threads);
+  check("attend_exact<" + d + ", 4>", device::exact_attention<float, D, 4>::shared_bytes, device::exact_attention<float, D, 4>::threads);
 }
 
 }  // namespace
@@ -118,7 +118,9 @@ TEST_CASE("kernels' budgets of shared memory are what their launches ask for, an
   check_budgets<64>(all);
   check_budgets<128>(all);
   check_budgets<256>(all);
-  CHECK(all.size() == 20);
+  CHECK(all.size() == 21);
+  CHECK(all.at("join_splits").shared_bytes == device::split_join::shared_bytes);
+  CHECK(all.at("join_splits").threads == device::split_join::threads);
   for (const auto& of_kernel : all) {
     CAPTURE(of_kernel.first);
     CHECK(of_kernel.second.blocks == blocks_on_multiprocessor(of_kernel.second));
@@ -133,6 +135,23 @@ TEST_CASE("on tensor cores: as the reference, but for attention weights in bf16"
 TEST_CASE("on tensor cores, in tiles of 128 queries") { check_against_reference(wide_cases(), false); }
 
 TEST_CASE("keys and values in bf16 under queries in float") { check_against_reference(cases(), true); }
+
+TEST_CASE("few rows over many keys, which are split") {
+  using enum attention_sample::layout;
+  const std::vector<attention_grid_case> all{{{8, 2, 128}, 2100, 2, scattered},
+                                             {{2, 2, 32}, 5000, 1, run},
+                                             {{2, 1, 64}, 1500, 3, late_run, {.window = 300}},
+                                             {{3, 3, 96}, 200, 16, scattered, {.soft_cap = 20}},
+                                             {{5, 1, 224}, 330, 1, run},
+                                             {{2, 2, 256}, 129, 2, scattered, {.scale = 0.2}}};
+  std::uint32_t seed = 0;
+  for (attention_grid_case c : all)
+    for (const dtype type : {dtype::f32, dtype::bf16}) {
+      c.kv = type;
+      c.exact = true;  // as few rows are in any case
+      off_by(c, ++seed);
+    }
+}
 
 TEST_CASE("keys and values are stored as they are, wherever their rows lie") {
   for (const dtype type : {dtype::f32, dtype::bf16})

@@ -112,39 +112,89 @@ __global__ void read_slots(global<const void* const> blocks, global<const std::u
     out[static_cast<std::size_t>(blockIdx.x) * kv_heads * head_dim + i] = to_float(from[i / head_dim * pitch + i % head_dim]);
 }
 
+/// Numbers of shared memory as floats, side by side.
+template <unsigned Count>
+__device__ __forceinline__ void load_floats(shared<const float> from, float (&to)[Count]) {
+  if constexpr (Count == 4) {
+    const float4 four = load<float4>(from);
+    to[0] = four.x, to[1] = four.y, to[2] = four.z, to[3] = four.w;
+  } else if constexpr (Count == 2) {
+    const float2 two = load<float2>(from);
+    to[0] = two.x, to[1] = two.y;
+  } else {
+    to[0] = from[0];
+  }
+}
+template <unsigned Count>
+__device__ __forceinline__ void load_floats(shared<const std::uint16_t> from, float (&to)[Count]) {
+  const auto spread = [&](unsigned i, unsigned pair) {
+    to[i] = __uint_as_float(pair << 16);
+    to[i + 1] = __uint_as_float(pair & 0xffff0000u);
+  };
+  if constexpr (Count == 8) {
+    const uint4 eight = load<uint4>(from);
+    spread(0, eight.x), spread(2, eight.y), spread(4, eight.z), spread(6, eight.w);
+  } else if constexpr (Count == 4) {
+    const uint2 four = load<uint2>(from);
+    spread(0, four.x), spread(2, four.y);
+  } else if constexpr (Count == 2) {
+    spread(0, load<unsigned>(from));
+  } else {
+    to[0] = widen(from[0]);
+  }
+}
+
 /// Attention in float throughout: grid (tiles of queries, kv_heads, splits). A warp has four queries; its lanes are the keys of a tile
 /// while scores are computed, and the dimensions of the values afterwards. One warp a block where queries are few and keys are split, four
-/// where they share a tile of keys. What one may take, so that as many blocks live side by side on a multiprocessor of 8.0, by dimensions
-/// and warps (see elementwise.cuh):
-/// budget attend_exact<32, 1>: 80 registers, 10304 bytes of shared memory, 14 blocks of 32 threads
-/// budget attend_exact<64, 1>: 80 registers, 19008 bytes of shared memory, 8 blocks of 32 threads
-/// budget attend_exact<128, 1>: 96 registers, 36416 bytes of shared memory, 4 blocks of 32 threads
-/// budget attend_exact<256, 1>: 128 registers, 71232 bytes of shared memory, 2 blocks of 32 threads
-/// budget attend_exact<32, 4>: 80 registers, 13568 bytes of shared memory, 6 blocks of 128 threads
-/// budget attend_exact<64, 4>: 80 registers, 23808 bytes of shared memory, 6 blocks of 128 threads
-/// budget attend_exact<128, 4>: 96 registers, 44288 bytes of shared memory, 3 blocks of 128 threads
-/// budget attend_exact<256, 4>: 128 registers, 85248 bytes of shared memory, 1 block of 128 threads
-template <unsigned D, unsigned Warps>
+/// where they share a tile of keys. Keys and values lie in shared memory as they are stored. What one may take, so that as many blocks live
+/// side by side on a multiprocessor of 8.0, by dimensions and warps (see elementwise.cuh). The shared memory is what keys and values in
+/// float take; in bf16 they take half of it.
+/// budget attend_exact<32, 1>: 168 registers, 10560 bytes of shared memory, 12 blocks of 32 threads
+/// budget attend_exact<64, 1>: 168 registers, 19264 bytes of shared memory, 8 blocks of 32 threads
+/// budget attend_exact<128, 1>: 168 registers, 36672 bytes of shared memory, 4 blocks of 32 threads
+/// budget attend_exact<256, 1>: 168 registers, 71488 bytes of shared memory, 2 blocks of 32 threads
+/// budget attend_exact<32, 4>: 96 registers, 13824 bytes of shared memory, 5 blocks of 128 threads
+/// budget attend_exact<64, 4>: 96 registers, 24064 bytes of shared memory, 5 blocks of 128 threads
+/// budget attend_exact<128, 4>: 168 registers, 44544 bytes of shared memory, 3 blocks of 128 threads
+/// budget attend_exact<256, 4>: 192 registers, 85504 bytes of shared memory, 1 block of 128 threads
+template <class Stored, unsigned D, unsigned Warps>
 struct exact_attention {
   static constexpr unsigned threads = Warps * warp_lanes, queries = 4 * Warps, keys = warp_lanes;
-  static constexpr unsigned pitch = D + 4;  // of rows in shared memory: lanes read four numbers each of different rows
-  static constexpr std::size_t shared_bytes = ((queries + 2 * keys) * pitch + queries * keys) * sizeof(float);
+  static constexpr unsigned blocks = Warps == 1 ? 12 : D <= 64 ? 5 : D <= 128 ? 3 : 1;  // that registers leave room for
+  // Rows are this far apart in shared memory: lanes that read 16 bytes each of different rows find them in different banks.
+  static constexpr unsigned pitch = D + 16 / sizeof(Stored), query_pitch = D + 4;
+  static constexpr std::size_t address_bytes = keys * sizeof(void*);
+  static constexpr std::size_t shared_bytes =
+      address_bytes + (queries * query_pitch + queries * keys) * sizeof(float) + 2 * keys * pitch * sizeof(Stored);
 };
 
 template <class Stored, unsigned D, unsigned Warps>
-__global__ void __launch_bounds__(Warps* warp_lanes) attend_exact(attention_task t) {
-  using tile = exact_attention<D, Warps>;
-  constexpr unsigned pitch = tile::pitch, of_warp = 4, piece = 16 / sizeof(Stored), pieces = D / piece, own = D / warp_lanes;
+__global__ void __launch_bounds__(Warps* warp_lanes, exact_attention<Stored, D, Warps>::blocks) attend_exact(attention_task t) {
+  using tile = exact_attention<Stored, D, Warps>;
+  constexpr unsigned pitch = tile::pitch, query_pitch = tile::query_pitch, of_warp = 4, own = D / warp_lanes;
+  constexpr unsigned piece = 16 / sizeof(Stored), pieces = D / piece, together = tile::keys * pieces / tile::threads;
   constexpr unsigned wide = own < 4 ? own : 4;  // numbers that a lane has side by side of a value
-  const shared<float> q = shared_memory<float>(0), k = q + tile::queries * pitch, v = k + tile::keys * pitch;
+  const shared<global<const Stored>> found = shared_memory<global<const Stored>>(0);
+  const shared<float> q = shared_memory<float>(tile::address_bytes), weights = q + tile::queries * query_pitch;
+  const shared<Stored> k = shared_memory<Stored>(tile::address_bytes + tile::queries * (query_pitch + tile::keys) * sizeof(float)),
+                       v = k + tile::keys * pitch;
   const unsigned lane = threadIdx.x % warp_lanes, warp = threadIdx.x / warp_lanes, kv_head = blockIdx.y;
   const unsigned first = blockIdx.x * tile::queries, all = t.queries(), group = t.group();
-  const shared<float> own_q = q + warp * of_warp * pitch, p = v + tile::keys * pitch + warp * of_warp * tile::keys;
+  const shared<float> own_q = q + warp * of_warp * query_pitch, p = weights + warp * of_warp * tile::keys;
+  const std::size_t behind =
+      static_cast<std::size_t>(stored_kv::block_slots) * t.kv_heads * t.pitch;  // values lie so far behind their keys
+
+  const unsigned last = min(first + tile::queries, all) - 1;
+  const uint2 of_first = t.seen[first / group], of_last = t.seen[last / group];
+  const unsigned begin = max(of_first.x, blockIdx.z * t.split), end = min(of_last.y, (blockIdx.z + 1) * t.split);
+  const auto address = [&](unsigned token) { return t.key<Stored>(kv_head, min(token, end - 1)); };
+  global<const Stored> next = nullptr;  // the address of this thread's key of the next tile
+  if (begin < end && threadIdx.x < tile::keys) next = address(begin + threadIdx.x);
 
   for (unsigned i = threadIdx.x; i < tile::queries * D; i += blockDim.x) {
     const unsigned query = first + i / D, d = i % D;
     const bool there = query < all && d < t.head_dim;
-    q[i / D * pitch + d] = there ? static_cast<float>(t.q.row(query / group)[t.column_of(kv_head, query) + d]) : 0.0f;
+    q[i / D * query_pitch + d] = there ? static_cast<float>(t.q.row(query / group)[t.column_of(kv_head, query) + d]) : 0.0f;
   }
 
   uint2 seen[of_warp];
@@ -152,39 +202,38 @@ __global__ void __launch_bounds__(Warps* warp_lanes) attend_exact(attention_task
   for (unsigned r = 0; r < of_warp; ++r) {
     const unsigned query = first + warp * of_warp + r;
     seen[r] = query < all ? static_cast<uint2>(t.seen[query / group]) : uint2{0, 0};
+    seen[r].y = min(seen[r].y, end);
     most[r] = no_score;
     sum[r] = 0;
     for (unsigned e = 0; e < own; ++e) o[r][e] = 0;
   }
-  const unsigned last = min(first + tile::queries, all) - 1;
-  const uint2 of_first = t.seen[first / group], of_last = t.seen[last / group];
-  const unsigned begin = max(of_first.x, blockIdx.z * t.split), end = min(of_last.y, (blockIdx.z + 1) * t.split);
-
-  for (unsigned r = 0; r < of_warp; ++r) seen[r].y = min(seen[r].y, end);
 
   for (unsigned at = begin; at < end; at += tile::keys) {
+    __syncthreads();  // nobody reads the last tile any more
+    if (threadIdx.x < tile::keys) found[threadIdx.x] = next;
     __syncthreads();
-    for (unsigned i = threadIdx.x; i < tile::keys * pieces; i += blockDim.x) {
-      const unsigned key = i / pieces, d = i % pieces * piece;
-      float of_key[piece] = {}, of_value[piece] = {};
-      if (at + key < end && d < t.pitch) {
-        load_floats(t.key<Stored>(kv_head, at + key) + d, of_key);
-        load_floats(t.value<Stored>(kv_head, at + key) + d, of_value);
-      }
-      for (unsigned e = 0; e < piece; e += 4) {
-        store(k + key * pitch + d + e, float4{of_key[e], of_key[e + 1], of_key[e + 2], of_key[e + 3]});
-        store(v + key * pitch + d + e, float4{of_value[e], of_value[e + 1], of_value[e + 2], of_value[e + 3]});
-      }
+    LAZYPRUNE_UNROLL for (unsigned j = 0; j < together; ++j) {
+      const unsigned i = j * tile::threads + threadIdx.x, key = i / pieces, d = i % pieces * piece;
+      const bool in_head = d < t.pitch, there = in_head && at + key < end;
+      const global<const Stored> of_key = found[key];
+      const global<const Stored> from = of_key + (in_head ? d : 0);
+      copy_async(k + key * pitch + d, from, there);
+      copy_async(v + key * pitch + d, from + behind, there);
     }
+    commit_copies();
+    if (at + tile::keys < end && threadIdx.x < tile::keys) next = address(at + tile::keys + threadIdx.x);
+    wait_for_copies<0>();
     __syncthreads();
 
     float s[of_warp] = {};
-    for (unsigned d = 0; d < D; d += 4) {
-      const float4 b = load<float4>(k + lane * pitch + d);
-      for (unsigned r = 0; r < of_warp; ++r) {
-        const float4 a = load<float4>(own_q + r * pitch + d);
-        s[r] += a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w;
-      }
+    for (unsigned d = 0; d < D; d += piece) {
+      float b[piece];
+      load_floats<piece>(shared<const Stored>(k + lane * pitch + d), b);
+      for (unsigned e = 0; e < piece; e += 4)
+        for (unsigned r = 0; r < of_warp; ++r) {
+          const float4 a = load<float4>(own_q + r * query_pitch + d + e);
+          s[r] += a.x * b[e] + a.y * b[e + 1] + a.z * b[e + 2] + a.w * b[e + 3];
+        }
     }
     for (unsigned r = 0; r < of_warp; ++r) {
       const bool sees = seen[r].x <= at + lane && at + lane < seen[r].y;
@@ -205,17 +254,8 @@ __global__ void __launch_bounds__(Warps* warp_lanes) attend_exact(attention_task
       }
       for (unsigned j = 0; j < 4; ++j)
         for (unsigned e = 0; e < own; e += wide) {
-          const shared<float> from = v + (key + j) * pitch + e * warp_lanes + lane * wide;
           float number[wide];
-          if constexpr (wide == 4) {
-            const float4 four = load<float4>(from);
-            number[0] = four.x, number[1] = four.y, number[2] = four.z, number[3] = four.w;
-          } else if constexpr (wide == 2) {
-            const float2 two = load<float2>(from);
-            number[0] = two.x, number[1] = two.y;
-          } else {
-            number[0] = from[0];
-          }
+          load_floats<wide>(shared<const Stored>(v + (key + j) * pitch + e * warp_lanes + lane * wide), number);
           for (unsigned r = 0; r < of_warp; ++r)
             for (unsigned i = 0; i < wide; ++i) o[r][e + i] += weights[r][j] * number[i];
         }
@@ -243,11 +283,11 @@ __global__ void __launch_bounds__(Warps* warp_lanes) attend_exact(attention_task
   }
 }
 
-/// Attention on tensor cores, over keys and values in bf16, with queries and weights rounded to bf16, sums in float, and weights that are
-/// powers of two by exp2_fast: grid (kv_heads, tiles of queries), the last tile first, since it sees most keys. Four warps have 16 queries
-/// each of a tile and share tiles of keys and values, or 32: then each number that a warp reads of a key or a value serves twice as many
-/// products, and tensor cores are what it waits for. A tile of values is on its way while scores and weights are computed, and the next
-/// one of keys while values are summed.
+/// Attention on tensor cores, over keys and values in bf16: grid (kv_heads, tiles of queries). Queries and weights are rounded to bf16,
+/// sums are float, and weights are powers of two by exp2_fast. The last tile of queries comes first, since it sees most keys. Four warps
+/// share tiles of keys and values, and have 16 or 32 queries each. With 32, each number that a warp reads of a key or a value serves twice
+/// as many products, so that it waits for tensor cores and not for shared memory. A tile of values is on its way while scores and weights
+/// are computed, and the next one of keys while values are summed.
 /// budget attend_tensor<32, 64>: 128 registers, 16384 bytes of shared memory, 4 blocks of 128 threads
 /// budget attend_tensor<64, 64>: 168 registers, 28672 bytes of shared memory, 3 blocks of 128 threads
 /// budget attend_tensor<128, 64>: 168 registers, 53248 bytes of shared memory, 3 blocks of 128 threads
@@ -259,20 +299,21 @@ template <unsigned D, unsigned Queries>
 struct tensor_attention {
   static constexpr unsigned warps = 4, threads = warps * warp_lanes, queries = Queries, keys = D <= 128 ? 64 : 32;
   static constexpr unsigned of_warp = queries / warps;
-  static constexpr unsigned blocks = (D > 128 || queries > 64 ? 2 : 3) + (D == 32);  // side by side
+  static constexpr unsigned blocks = (D > 128 || queries > 64 ? 2 : 3) + (D == 32);  // that registers leave room for
   static constexpr unsigned pitch = D + 8;  // of rows in shared memory: the eight that a matrix is read from lie in different banks
   static constexpr std::size_t address_bytes = 2 * keys * sizeof(void*);
   static constexpr std::size_t shared_bytes = address_bytes + (queries + 2 * keys) * pitch * sizeof(std::uint16_t);
 };
 
-/// The addresses of a tile's keys, for load_tile: behind `end`, that of the last one.
+/// Puts the addresses of a tile's keys where load_tile reads them. Tokens behind the last one have its address.
 template <unsigned Keys>
 __device__ __forceinline__ void find_tile(const attention_task& t, unsigned kv_head, unsigned at, unsigned end,
                                           shared<global<const std::uint16_t>> to) {
   if (threadIdx.x < Keys) to[threadIdx.x] = t.key<std::uint16_t>(kv_head, min(at + threadIdx.x, end - 1));
 }
 
-/// A tile on its way, `skip` numbers behind what find_tile found: zeros from token `count` on, and behind a head's numbers.
+/// Begins to copy a tile into shared memory. It lies `skip` numbers behind the addresses that find_tile found. Zeros stand for tokens from
+/// `count` on, and behind a head's numbers.
 template <class Tile, unsigned D>
 __device__ __forceinline__ void load_tile(shared<global<const std::uint16_t>> found, unsigned skip, unsigned head_pitch, unsigned count,
                                           shared<std::uint16_t> to) {
@@ -290,7 +331,7 @@ __device__ __forceinline__ void load_tile(shared<global<const std::uint16_t>> fo
   commit_copies();
 }
 
-/// A tile's queries in bf16, eight numbers at a time: zeros behind the last query, and behind a head's numbers.
+/// Puts a tile's queries into shared memory, in bf16. Zeros stand behind the last query, and behind a head's numbers.
 template <class Tile, unsigned D>
 __device__ __forceinline__ void load_queries(const attention_task& t, unsigned kv_head, unsigned first, shared<std::uint16_t> to) {
   constexpr unsigned piece = 8, pieces = D / piece, own = Tile::queries * pieces / Tile::threads, together = own < 8 ? own : 8;
@@ -333,7 +374,7 @@ __global__ void __launch_bounds__(tensor_attention<D, Queries>::threads, tensor_
                               v = k + tile::keys * pitch;
   const unsigned lane = threadIdx.x % warp_lanes, warp = threadIdx.x / warp_lanes, kv_head = blockIdx.x;
   const unsigned first = (gridDim.y - 1 - blockIdx.y) * tile::queries, own = first + warp * tile::of_warp, all = t.queries();
-  const auto values = static_cast<unsigned>(stored_kv::block_slots) * t.kv_heads * t.pitch;  // are so far behind their keys
+  const auto values = static_cast<unsigned>(stored_kv::block_slots) * t.kv_heads * t.pitch;  // they lie so far behind their keys
 
   // Queries behind the last one see what it sees: they are computed along and not written.
   const auto seen_by = [&](unsigned query) { return static_cast<uint2>(t.seen[min(query, all - 1) / t.group()]); };
@@ -465,19 +506,39 @@ __global__ void __launch_bounds__(tensor_attention<D, Queries>::threads, tensor_
   }
 }
 
-/// Joins what splits found of a row's head: a block each, grid (rows, heads).
+inline constexpr unsigned most_splits = 64;
+
+/// Joins what splits found of a row's head: a block each, grid (rows, heads). First a thread computes one split's share of the sum. Then it
+/// adds up one dimension over some of the splits; other threads have the same dimension and the other splits.
+/// budget join_splits: 32 registers, 1312 bytes of shared memory, 8 blocks of 256 threads
+struct split_join {
+  static constexpr unsigned threads = 256;
+  static constexpr std::size_t shared_bytes = (most_splits + threads + threads / warp_lanes) * sizeof(float);
+};
+
 template <class Task>
 __global__ void join_splits(Task t, unsigned splits) {
+  const shared<float> share = shared_memory<float>(0), sums = share + most_splits, room = sums + split_join::threads;
   const std::size_t step = static_cast<std::size_t>(t.rows) * t.heads * (2 + t.head_dim);
   const global<float> part = t.parts + (static_cast<std::size_t>(blockIdx.x) * t.heads + blockIdx.y) * (2 + t.head_dim);
-  float most = no_score, total = 0;
-  for (unsigned i = 0; i < splits; ++i) most = fmaxf(most, part[i * step]);
-  for (unsigned i = 0; i < splits; ++i) total += expf(part[i * step] - most) * part[i * step + 1];
-  for (unsigned d = threadIdx.x; d < t.head_dim; d += blockDim.x) {
-    float sum = 0;
-    for (unsigned i = 0; i < splits; ++i) sum += expf(part[i * step] - most) * part[i * step + 2 + d];
-    t.out.row(blockIdx.x)[static_cast<std::size_t>(blockIdx.y) * t.head_dim + d] = sum / total;
-  }
+  const bool has_split = threadIdx.x < splits;
+  const float most = has_split ? static_cast<float>(part[threadIdx.x * step]) : no_score;
+  const float sum = has_split ? static_cast<float>(part[threadIdx.x * step + 1]) : 0.0f;
+  const float own = expf(most - block_most(most, room));
+  if (has_split) share[threadIdx.x] = own;
+  __syncthreads();
+  const float total = block_sum(own * sum, room);
+
+  const unsigned width = (t.head_dim + warp_lanes - 1) / warp_lanes * warp_lanes, turns = split_join::threads / width;
+  const unsigned d = threadIdx.x % width;
+  float x = 0;
+  if (threadIdx.x < turns * width && d < t.head_dim)
+    for (unsigned i = threadIdx.x / width; i < splits; i += turns) x += share[i] * part[i * step + 2 + d];
+  sums[threadIdx.x] = x;
+  __syncthreads();
+  if (threadIdx.x >= t.head_dim) return;
+  for (unsigned turn = 1; turn < turns; ++turn) x += sums[turn * width + threadIdx.x];
+  t.out.row(blockIdx.x)[static_cast<std::size_t>(blockIdx.y) * t.head_dim + threadIdx.x] = x / total;
 }
 
 /// Scores of the last rows, from first_row on, with the first `active` tokens: out (rows - first_row, heads, active), no_score where a row

@@ -70,7 +70,7 @@ __device__ __forceinline__ float block_most(float value, shared<float> room) {
   return block_join(warp_most(value), room, [](float a, float b) { return fmaxf(a, b); });
 }
 
-/// What holds four stored numbers.
+/// Four stored numbers, side by side.
 template <class T>
 using four_of = std::conditional_t<sizeof(T) == sizeof(float), float4, uint2>;
 
@@ -106,8 +106,8 @@ __device__ __forceinline__ void store_four(global<T> row, unsigned at, unsigned 
   }
 }
 
-/// For each four numbers of a row, which are this thread's: use(at, load(at)). The row's pieces are gridDim.y blocks. Two loads are on
-/// their way at a time.
+/// Calls use(at, load(at)) for each four numbers of a row that are this thread's. gridDim.y blocks share a row. A thread begins two loads
+/// before it waits for the first.
 template <class Load, class Use>
 __device__ __forceinline__ void for_fours(unsigned columns, Load load, Use use) {
   const unsigned step = 4 * gridDim.y * blockDim.x;
@@ -119,7 +119,7 @@ __device__ __forceinline__ void for_fours(unsigned columns, Load load, Use use) 
   }
 }
 
-/// body(std::true_type) where rows are `wide`, body(std::false_type) where they are not.
+/// Calls body(std::true_type) where rows are `wide`, and body(std::false_type) where they are not.
 template <class Body>
 __device__ __forceinline__ void wide_or_not(bool wide, Body body) {
   if (wide)
@@ -128,7 +128,7 @@ __device__ __forceinline__ void wide_or_not(bool wide, Body body) {
     body(std::false_type{});
 }
 
-// All but norm_rows have a block for each piece of a row: grid (rows, pieces_for(columns)).
+// All but norm_rows give each piece of a row a block: grid (rows, pieces_for(columns)).
 
 /// out[r] = table[ids[r]] * scale.
 template <class Stored>
@@ -305,7 +305,7 @@ inline unsigned threads_for(std::size_t columns) {
   return warp_lanes * static_cast<unsigned>(std::min<std::size_t>(std::max<std::size_t>(warps, 1), 8));
 }
 
-/// In how many pieces rows of so many numbers are dealt out to blocks of threads_for(columns): eight numbers a thread.
+/// How many blocks of threads_for(columns) share a row of so many numbers: a thread has eight of them.
 inline unsigned pieces_for(std::size_t columns) {
   const std::size_t piece = 8 * threads_for(columns);
   return static_cast<unsigned>((columns + piece - 1) / piece);
