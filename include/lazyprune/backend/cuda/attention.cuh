@@ -305,15 +305,8 @@ struct tensor_attention {
   static constexpr std::size_t shared_bytes = address_bytes + (queries + 2 * keys) * pitch * sizeof(std::uint16_t);
 };
 
-/// Puts the addresses of a tile's keys where load_tile reads them. Tokens behind the last one have its address.
-template <unsigned Keys>
-__device__ __forceinline__ void find_tile(const attention_task& t, unsigned kv_head, unsigned at, unsigned end,
-                                          shared<global<const std::uint16_t>> to) {
-  if (threadIdx.x < Keys) to[threadIdx.x] = t.key<std::uint16_t>(kv_head, min(at + threadIdx.x, end - 1));
-}
-
-/// Begins to copy a tile into shared memory. It lies `skip` numbers behind the addresses that find_tile found. Zeros stand for tokens from
-/// `count` on, and behind a head's numbers.
+/// Begins to copy a tile into shared memory. It lies `skip` numbers behind the addresses in `found`. Zeros stand for tokens from `count`
+/// on, and behind a head's numbers.
 template <class Tile, unsigned D>
 __device__ __forceinline__ void load_tile(shared<global<const std::uint16_t>> found, unsigned skip, unsigned head_pitch, unsigned count,
                                           shared<std::uint16_t> to) {
@@ -381,7 +374,13 @@ __global__ void __launch_bounds__(tensor_attention<D, Queries>::threads, tensor_
   const unsigned begin = seen_by(first).x, end = seen_by(first + tile::queries - 1).y;
   const uint2 of_first = seen_by(own), of_last = seen_by(own + tile::of_warp - 1);  // of this warp
 
-  find_tile<tile::keys>(t, kv_head, begin, end, found);
+  // Two tiles' addresses of keys, a thread a token; tokens behind the last one have its address.
+  const auto address = [&](unsigned token) { return t.key<std::uint16_t>(kv_head, min(token, end - 1)); };
+  const bool finds = threadIdx.x < tile::keys;
+  if (finds) {
+    found[threadIdx.x] = address(begin + threadIdx.x);
+    found[tile::keys + threadIdx.x] = address(begin + tile::keys + threadIdx.x);
+  }
   __syncthreads();
   load_tile<tile, D>(found, 0, t.pitch, end - begin, k);
   load_queries<tile, D>(t, kv_head, first, q);
@@ -401,8 +400,6 @@ __global__ void __launch_bounds__(tensor_attention<D, Queries>::threads, tensor_
     wait_for_copies<0>();
     __syncthreads();  // keys are there, and nobody reads the last values any more
     load_tile<tile, D>(found + which, values, t.pitch, end - at, v);
-    which = tile::keys - which;
-    if (more) find_tile<tile::keys>(t, kv_head, at + tile::keys, end, found + which);
 
     std::uint32_t weights[key_tiles / 2][row_tiles][4];  // on the left of mma: what it gave for 16 keys lies as it wants them there
     if (some) {
@@ -466,24 +463,29 @@ __global__ void __launch_bounds__(tensor_attention<D, Queries>::threads, tensor_
     }
     wait_for_copies<0>();
     __syncthreads();  // values are there, and nobody reads these keys any more
-    if (more) load_tile<tile, D>(found + which, 0, t.pitch, end - at - tile::keys, k);
-    if (!some) continue;
+    if (more) load_tile<tile, D>(found + (tile::keys - which), 0, t.pitch, end - at - tile::keys, k);
+    global<const std::uint16_t> next = nullptr;  // of the tile after the next one, while values are summed
+    if (finds) next = address(at + 2 * tile::keys + threadIdx.x);
 
-    constexpr unsigned of_keys = value_tiles / 2, steps = key_tiles / 2 * of_keys;
-    std::uint32_t b[2][4];  // those of the next step are on their way
-    const auto load_values = [&](unsigned step, std::uint32_t(&to)[4]) {
-      ldmatrix_transposed(to, v + (step / of_keys * 16 + lane % 8 + lane / 8 % 2 * 8) * pitch + step % of_keys * 16 + lane / 16 * 8);
-    };
-    load_values(0, b[0]);
-    LAZYPRUNE_UNROLL for (unsigned step = 0; step < steps; ++step) {
-      if (step + 1 < steps) load_values(step + 1, b[(step + 1) % 2]);
-      const unsigned d = step % of_keys * 2;
-      const std::uint32_t(&two)[4] = b[step % 2];
-      LAZYPRUNE_UNROLL for (unsigned m = 0; m < row_tiles; ++m) {
-        mma(o[m][d], weights[step / of_keys][m], {two[0], two[1]});
-        mma(o[m][d + 1], weights[step / of_keys][m], {two[2], two[3]});
+    if (some) {
+      constexpr unsigned of_keys = value_tiles / 2, steps = key_tiles / 2 * of_keys;
+      std::uint32_t b[2][4];  // those of the next step are on their way
+      const auto load_values = [&](unsigned step, std::uint32_t(&to)[4]) {
+        ldmatrix_transposed(to, v + (step / of_keys * 16 + lane % 8 + lane / 8 % 2 * 8) * pitch + step % of_keys * 16 + lane / 16 * 8);
+      };
+      load_values(0, b[0]);
+      LAZYPRUNE_UNROLL for (unsigned step = 0; step < steps; ++step) {
+        if (step + 1 < steps) load_values(step + 1, b[(step + 1) % 2]);
+        const unsigned d = step % of_keys * 2;
+        const std::uint32_t(&two)[4] = b[step % 2];
+        LAZYPRUNE_UNROLL for (unsigned m = 0; m < row_tiles; ++m) {
+          mma(o[m][d], weights[step / of_keys][m], {two[0], two[1]});
+          mma(o[m][d + 1], weights[step / of_keys][m], {two[2], two[3]});
+        }
       }
     }
+    if (finds) found[which + threadIdx.x] = next;
+    which = tile::keys - which;
   }
 
   const bool wide = fits<float2>(t.out.data) && t.out.stride % 2 == 0 && t.head_dim % 2 == 0;
