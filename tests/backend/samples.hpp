@@ -65,18 +65,19 @@ inline std::vector<lazyprune::tensor> only(const stored& s) { return {s}; }
 template <class T>
 class guarded {
  public:
-  guarded(std::size_t rows, std::size_t columns, std::span<const float> numbers = {})
-      : rows_(rows), columns_(columns), memory_((rows + 2) * (columns + gap), guard) {
+  /// `gap`: numbers between rows. With 5 most rows begin where only single numbers can be read.
+  guarded(std::size_t rows, std::size_t columns, std::span<const float> numbers = {}, std::size_t gap = 5)
+      : rows_(rows), columns_(columns), stride_(columns + gap), memory_((rows + 2) * stride_, guard) {
     for (std::size_t i = 0; i < numbers.size(); ++i) view().row(i / columns)[i % columns] = static_cast<T>(numbers[i]);
   }
 
-  lazyprune::rows_view<T> view() { return {memory_.data() + columns_ + gap, rows_, columns_, columns_ + gap}; }
-  lazyprune::rows_view<const T> view() const { return {memory_.data() + columns_ + gap, rows_, columns_, columns_ + gap}; }
+  lazyprune::rows_view<T> view() { return {memory_.data() + stride_, rows_, columns_, stride_}; }
+  lazyprune::rows_view<const T> view() const { return {memory_.data() + stride_, rows_, columns_, stride_}; }
   T operator()(std::size_t r, std::size_t i) const { return view().row(r)[i]; }
 
   bool untouched() const {
     for (std::size_t i = 0; i < memory_.size(); ++i) {
-      const std::size_t r = i / (columns_ + gap), column = i % (columns_ + gap);
+      const std::size_t r = i / stride_, column = i % stride_;
       if ((r == 0 || r > rows_ || column >= columns_) && memory_[i] != guard) return false;
     }
     return true;
@@ -85,11 +86,11 @@ class guarded {
   friend bool operator==(const guarded&, const guarded&) = default;
 
  private:
-  static constexpr std::size_t gap = 5;
   static constexpr T guard = T(-12345);
 
   std::size_t rows_;
   std::size_t columns_;
+  std::size_t stride_;
   std::vector<T> memory_;
 };
 

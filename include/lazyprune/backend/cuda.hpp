@@ -112,9 +112,9 @@ class cuda_backend {
     assert(out.columns == table.inputs());
     const std::uint32_t* const there = send(ids);
     const auto rows = [&](const auto* data) {
-      launch_rows(device::embed_rows<std::remove_cvref_t<decltype(*data)>>, ids.size(), out.columns, 0,
-                  device::row_span<std::remove_reference_t<decltype(*data)>>{data, table.pitch()}, there, static_cast<float>(scale),
-                  out.columns, span(out));
+      launch_pieces(device::embed_rows<std::remove_cvref_t<decltype(*data)>>, ids.size(), out.columns,
+                    device::row_span<std::remove_reference_t<decltype(*data)>>{data, table.pitch()}, there, static_cast<float>(scale),
+                    out.columns, span(out));
     };
     table.type() == dtype::bf16 ? rows(table.data<std::uint16_t>()) : rows(table.data<float>());
   }
@@ -137,20 +137,19 @@ class cuda_backend {
 
   void add(rows_view<const float> x, rows_view<float> out) {
     assert(x.rows == out.rows && x.columns == out.columns);
-    launch_rows(device::add_rows<float>, x.rows, x.columns, 0, span(x), x.columns, span(out));
+    launch_pieces(device::add_rows<float>, x.rows, x.columns, span(x), x.columns, span(out));
   }
 
   void gated_multiply(rows_view<const float> x, const matrix& w, const parameters* bias, gate_activation gate, rows_view<float> out) {
     assert(2 * out.columns == w.outputs());
     const rows_view<float> both{gated_.reserve(x.rows * w.outputs()), x.rows, w.outputs(), w.outputs()};
     multiply(x, w, bias, both);
-    launch_rows(device::gate_rows<float>, x.rows, out.columns, 0, span(rows_view<const float>(both)), out.columns, gate, span(out));
+    launch_pieces(device::gate_rows<float>, x.rows, out.columns, span(rows_view<const float>(both)), out.columns, gate, span(out));
   }
 
   void rotate(rows_view<float> x, std::size_t head_dim, std::span<const position> positions, const rope_table& rope) {
     assert(positions.size() == x.rows && rope.half() == head_dim / 2);
-    launch_rows(device::rotate_rows<float>, x.rows, x.columns / 2, 0, span(x), x.columns / head_dim, head_dim / 2, send(positions),
-                rope.data());
+    launch_pieces(device::rotate_rows<float>, x.rows, x.columns, span(x), x.columns / head_dim, head_dim / 2, send(positions), rope.data());
   }
 
   /// After it operations of these sizes allocate nothing, neither on the device nor page-locked memory of the host.
@@ -173,9 +172,9 @@ class cuda_backend {
     assert(slots.size() == k.rows && k.rows == v.rows);
     kv.reserve(slots, kv_type_.value_or(kv.type()));
     const auto [there, blocks] = lists_.send(slots, kv.addresses(blocks_));
-    launch_rows(kv.type() == dtype::bf16 ? device::put_rows<std::uint16_t> : device::put_rows<float>, k.rows, kv.width(), 0, span(k),
-                span(v), there, const_cast<void* const*>(blocks), static_cast<unsigned>(kv.kv_heads()),
-                static_cast<unsigned>(kv.head_dim()), static_cast<unsigned>(kv.pitch()));
+    launch_pieces(kv.type() == dtype::bf16 ? device::put_rows<std::uint16_t> : device::put_rows<float>, k.rows, kv.width(), span(k),
+                  span(v), there, const_cast<void* const*>(blocks), static_cast<unsigned>(kv.kv_heads()),
+                  static_cast<unsigned>(kv.head_dim()), static_cast<unsigned>(kv.pitch()));
   }
 
   void attend(rows_view<const float> q, const kv_layer& kv, const attention_rows& what, rows_view<float> out,
@@ -255,6 +254,14 @@ class cuda_backend {
                    std::forward<Arguments>(arguments)...);
   }
 
+  /// Blocks of as many threads for the pieces of each row.
+  template <class... Parameters, class... Arguments>
+  static void launch_pieces(void (*kernel)(Parameters...), std::size_t rows, std::size_t columns, Arguments&&... arguments) {
+    if (rows == 0 || columns == 0) return;
+    device::launch(kernel, {static_cast<unsigned>(rows), device::pieces_for(columns)}, {device::threads_for(columns)}, 0, device::stream(),
+                   std::forward<Arguments>(arguments)...);
+  }
+
   template <class T>
   const T* send(std::span<const T> list) {
     return std::get<0>(lists_.send(list));
@@ -262,7 +269,7 @@ class cuda_backend {
 
   template <class From, class To>
   static void move(const device::row_move* there, std::size_t rows, std::size_t columns) {
-    launch_rows(device::move_rows<From, To>, rows, columns, 0, there, columns);
+    launch_pieces(device::move_rows<From, To>, rows, columns, there, columns);
   }
   template <class From, class To>
   void move(std::size_t columns) {

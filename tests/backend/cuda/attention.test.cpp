@@ -5,6 +5,8 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <map>
 #include <regex>
 #include <string>
@@ -32,18 +34,38 @@ std::vector<attention_grid_case> cases() {
           {{6, 2, 80}, 200, 64, scattered, {.scale = 0.2, .soft_cap = 50, .window = 100}},
           {{64, 8, 33}, 31, 18, run, {.window = 1}},
           {{8, 1, 24}, 300, 300, late_run, {.window = 256}},
-          {{3, 3, 5}, 129, 128, scattered}};
+          {{3, 3, 5}, 129, 128, scattered},
+          // Between the tiles at both edges of what a row sees there are some that all rows of a warp see.
+          {{1, 1, 64}, 400, 130, run, {.window = 230}},
+          {{2, 2, 96}, 330, 90, scattered, {.soft_cap = 20, .window = 700}, dtype::bf16, false, 40},
+          {{2, 1, 40}, 300, 80, late_run, {.window = 200}},
+          {{1, 1, 128}, 200, 70, scattered, {.scale = -0.1}}};
 }
 
-void check_against_reference(bool exact) {
+/// So many heads that tiles of 128 queries are used. The last tile is not full.
+std::vector<attention_grid_case> wide_cases() {
+  using enum attention_sample::layout;
+  return {{{64, 64, 32}, 300, 300, run},
+          {{96, 96, 80}, 150, 140, late_run, {.window = 30}},
+          {{96, 96, 128}, 210, 130, scattered, {.window = 120}, dtype::bf16, false, 40},
+          {{128, 64, 33}, 170, 150, scattered, {.scale = 0.2, .soft_cap = 20}},
+          {{192, 96, 64}, 100, 70, run}};
+}
+
+void check_against_reference(const std::vector<attention_grid_case>& all, bool exact) {
   std::uint32_t seed = 0;
   double most = 0;
-  for (attention_grid_case c : cases()) {
-    c.kv = dtype::bf16;
-    c.exact = exact;
-    most = std::max(most, off_by(c, ++seed));
-  }
+  for (attention_grid_case c : all)
+    for (unsigned gap = 0; gap < 2; ++gap) {
+      c.kv = dtype::bf16;
+      c.exact = exact;
+      most = std::max(most, off_by(c, ++seed));
+    }
   CHECK(most > 0.01);  // what is rounded is what is said to be
+}
+
+__global__ void powers_of_two(device::global<const float> x, device::global<float> to) {
+  to[threadIdx.x] = device::exp2_fast(x[threadIdx.x]);
 }
 
 /// What a kernel's comment says that it may take.
@@ -81,9 +103,11 @@ void check_budgets(const std::map<std::string, budget>& all) {
     CHECK(shared_bytes <= 99 * 1024);  // what a block may have at most on compute capability 8.6, 8.9 and 12.0, which have least
   };
   const std::string d = std::to_string(D);
-  check("attend_tensor<" + d + ">", device::tensor_attention<D>::shared_bytes, device::tensor_attention<D>::threads);
-  check("attend_exact<" + d + ", 1>", device::exact_attention<D, 1>::shared_bytes, device::exact_attention<D, 1>::threads);
-  check("attend_exact<" + d + ", 4>", device::exact_attention<D, 4>::shared_bytes, device::exact_attention<D, 4>::threads);
+  check("attend_tensor<" + d + ", 64>", device::tensor_attention<D, 64>::shared_bytes, device::tensor_attention<D, 64>::threads);
+  if constexpr (D <= 128)
+    check("attend_tensor<" + d + ", 128>", device::tensor_attention<D, 128>::shared_bytes, device::tensor_attention<D, 128>::threads);
+  check("attend_exact<" + d + ", 1>", device::exact_attention<float, D, 1>::shared_bytes, device::exact_attention<float, D, 1>::threads);
+  check("attend_exact<" + d + ", 4>", device::exact_attention<float, D, 4>::shared_bytes, device::exact_attention<float, D, 4>::threads);
 }
 
 }  // namespace
@@ -94,7 +118,9 @@ TEST_CASE("kernels' budgets of shared memory are what their launches ask for, an
   check_budgets<64>(all);
   check_budgets<128>(all);
   check_budgets<256>(all);
-  CHECK(all.size() == 14);
+  CHECK(all.size() == 21);
+  CHECK(all.at("join_splits").shared_bytes == device::split_join::shared_bytes);
+  CHECK(all.at("join_splits").threads == device::split_join::threads);
   for (const auto& of_kernel : all) {
     CAPTURE(of_kernel.first);
     CHECK(of_kernel.second.blocks == blocks_on_multiprocessor(of_kernel.second));
@@ -104,9 +130,67 @@ TEST_CASE("kernels' budgets of shared memory are what their launches ask for, an
   CHECK(others.shared_bytes == others.threads / device::warp_lanes * sizeof(float));
 }
 
-TEST_CASE("on tensor cores: as the reference, but for attention weights in bf16") { check_against_reference(false); }
+TEST_CASE("on tensor cores: as the reference, but for attention weights in bf16") { check_against_reference(cases(), false); }
 
-TEST_CASE("keys and values in bf16 under queries in float") { check_against_reference(true); }
+TEST_CASE("on tensor cores, in tiles of 128 queries") { check_against_reference(wide_cases(), false); }
+
+TEST_CASE("keys and values in bf16 under queries in float") { check_against_reference(cases(), true); }
+
+TEST_CASE("few rows over many keys, which are split") {
+  using enum attention_sample::layout;
+  const std::vector<attention_grid_case> all{{{8, 2, 128}, 2100, 2, scattered},
+                                             {{2, 2, 32}, 5000, 1, run},
+                                             {{2, 1, 64}, 1500, 3, late_run, {.window = 300}},
+                                             {{3, 3, 96}, 200, 16, scattered, {.soft_cap = 20}},
+                                             {{5, 1, 224}, 330, 1, run},
+                                             {{2, 2, 256}, 129, 2, scattered, {.scale = 0.2}}};
+  std::uint32_t seed = 0;
+  for (attention_grid_case c : all)
+    for (const dtype type : {dtype::f32, dtype::bf16}) {
+      c.kv = type;
+      c.exact = true;  // as few rows are in any case
+      off_by(c, ++seed);
+    }
+}
+
+TEST_CASE("keys and values are stored as they are, wherever their rows lie") {
+  for (const dtype type : {dtype::f32, dtype::bf16})
+    for (const std::size_t head_dim : {64u, 8u, 36u, 5u})
+      for (const std::size_t gap : {5u, 8u}) {
+        CAPTURE(head_dim);
+        CAPTURE(gap);
+        const std::size_t rows = 5, width = 40 * head_dim;
+        const auto k = normal_floats(rows * width, 1), v = normal_floats(rows * width, 2);
+        hosted_cuda backend({.kv = type});
+        device::stored_kv kv(40, head_dim);
+        const std::vector<std::uint32_t> slots{0, 3, 2, 255, 256};
+        const guarded<float> keys(rows, width, k, gap), values(rows, width, v, gap);
+        backend.put(kv, slots, keys.view(), values.view());
+        std::vector<float> got_k(k.size()), got_v(v.size());
+        backend.read_keys(kv, slots, got_k.data());
+        backend.read_values(kv, slots, got_v.data());
+        const auto kept = [&](float x) { return type == dtype::bf16 ? float_of_bf16(bf16_of_float(x)) : x; };
+        for (std::size_t i = 0; i < k.size(); ++i) {
+          REQUIRE(got_k[i] == kept(k[i]));
+          REQUIRE(got_v[i] == kept(v[i]));
+        }
+      }
+}
+
+TEST_CASE("powers of two are as near as they are said to be, and 0 far down") {
+  std::vector<float> x{-3.4028234663852886e38f, -std::numeric_limits<float>::infinity(), -127, -150};
+  while (x.size() < 512) x.push_back(static_cast<float>(x.size()) * -0.2451f);
+  on_device<float> from(x), to(x.size());
+  device::launch(powers_of_two, {1}, {512}, 0, device::stream(), from.data(), to.data());
+  const auto got = to.numbers();
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    CAPTURE(x[i]);
+    const double exact = std::exp2(static_cast<double>(x[i]));
+    CHECK(std::abs(got[i] - exact) <= (x[i] < -126 ? exact : exact * 0x1p-22));
+  }
+  CHECK(got[0] == 0);
+  CHECK(got[1] == 0);
+}
 
 TEST_CASE("a row among few, whose keys are split, and among many agrees") {
   for (const dtype type : {dtype::f32, dtype::bf16}) {

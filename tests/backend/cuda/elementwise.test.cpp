@@ -4,6 +4,9 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <vector>
+
 #include <backend/samples.hpp>
 #include <lazyprune/backend/cuda/launch.hpp>
 
@@ -23,7 +26,116 @@ __global__ void sum_and_most(device::global<const float> in, device::global<floa
   to[2 * threadIdx.x + 1] = most;
 }
 
+/// Rows on the device which begin at a multiple of 16 bytes, or do not, and what is between them.
+template <class T>
+class placed {
+ public:
+  placed(std::size_t rows, std::size_t columns, bool aligned, const std::vector<T>& numbers)
+      : rows_(rows), columns_(columns), stride_(columns + (aligned ? 8 : 5)), first_(aligned ? 8 : 1), memory_(laid_out(numbers)) {}
+
+  T* row(std::size_t r) { return memory_.data() + first_ + r * stride_; }
+  device::row_span<T> span() { return {memory_.data() + first_, stride_}; }
+  device::row_span<const T> view() { return {memory_.data() + first_, stride_}; }
+
+  /// The rows' numbers; what is between them is as it was.
+  std::vector<T> rows() const {
+    const auto all = memory_.numbers();
+    std::vector<T> found;
+    std::size_t untouched = 0;
+    for (std::size_t i = 0; i < all.size(); ++i)
+      if (i >= first_ && (i - first_) / stride_ < rows_ && (i - first_) % stride_ < columns_)
+        found.push_back(all[i]);
+      else
+        untouched += all[i] == between;
+    CHECK(untouched == all.size() - rows_ * columns_);
+    return found;
+  }
+
+ private:
+  static constexpr T between = T(77);
+
+  std::vector<T> laid_out(const std::vector<T>& numbers) const {
+    std::vector<T> all(first_ + rows_ * stride_, between);
+    for (std::size_t i = 0; i < numbers.size(); ++i) all[first_ + i / columns_ * stride_ + i % columns_] = numbers[i];
+    return all;
+  }
+
+  std::size_t rows_, columns_, stride_, first_;
+  on_device<T> memory_;
+};
+
 }  // namespace
+
+TEST_CASE("rows give the same bits wherever they lie, in any number of pieces") {
+  constexpr std::size_t rows = 3, half = 8;
+  for (const std::size_t columns : {16u, 48u, 2064u, 4112u, 5216u}) {
+    CAPTURE(columns);
+    const auto x = normal_floats(rows * columns, 1), y = normal_floats(rows * columns, 2), both = normal_floats(rows * 2 * columns, 3);
+    const std::vector<float> w = normal_floats(columns, 4), turns = normal_floats(rows * 2 * half, 5);
+    on_device<float> weight(w), table(turns);
+    on_device<std::uint32_t> ids(std::vector<std::uint32_t>{2, 0, 1});
+    const unsigned threads = device::threads_for(columns);
+    const auto results = [&](bool aligned, unsigned pieces) {
+      const dim3 grid{rows, pieces};
+      std::vector<std::vector<float>> all;
+      placed<float> from(rows, columns, aligned, x), wide(rows, 2 * columns, aligned, both);
+      const auto into = [&](auto run) {
+        placed<float> to(rows, columns, aligned, y);
+        run(to);
+        all.push_back(to.rows());
+      };
+      into([&](auto& to) {
+        launch(device::norm_rows<float>, {rows}, {threads}, 32, device::stream(), from.view(), weight.data(), 1e-5f, columns, to.span());
+      });
+      into([&](auto& to) { launch(device::add_rows<float>, grid, {threads}, 0, device::stream(), from.view(), columns, to.span()); });
+      into([&](auto& to) {
+        launch(device::gate_rows<float>, grid, {threads}, 0, device::stream(), wide.view(), columns, gate_activation::silu, to.span());
+      });
+      into([&](auto& to) {
+        launch(device::embed_rows<float>, grid, {threads}, 0, device::stream(), from.view(), ids.data(), 1.5f, columns, to.span());
+      });
+      into([&](auto& to) {
+        launch(device::rotate_rows<float>, grid, {threads}, 0, device::stream(), to.span(), columns / (2 * half), half, ids.data(),
+               table.data());
+      });
+      into([&](auto& to) {
+        std::vector<device::row_move> list;
+        for (std::size_t r = 0; r < rows; ++r) list.push_back({from.row(r), to.row(rows - 1 - r)});
+        on_device<device::row_move> moves(list);
+        launch(device::move_rows<float, float>, grid, {threads}, 0, device::stream(), moves.data(), columns);
+        device::synchronize();
+      });
+      placed<std::uint16_t> halves(rows, columns, aligned, {});
+      std::vector<device::row_move> list;
+      for (std::size_t r = 0; r < rows; ++r) list.push_back({from.row(r), halves.row(r)});
+      on_device<device::row_move> moves(list);
+      launch(device::move_rows<float, std::uint16_t>, grid, {threads}, 0, device::stream(), moves.data(), columns);
+      const auto rounded = halves.rows();
+      all.emplace_back(rounded.begin(), rounded.end());
+      into([&](auto& to) {
+        launch(device::embed_rows<std::uint16_t>, grid, {threads}, 0, device::stream(), halves.view(), ids.data(), 1.5f, columns,
+               to.span());
+      });
+      return all;
+    };
+    const auto expected = results(false, 1);
+    CHECK(results(true, 1) == expected);
+    CHECK(results(true, device::pieces_for(columns)) == expected);
+    CHECK(results(false, 7) == expected);
+
+    double squares = 0;
+    for (std::size_t i = 0; i < columns; ++i) squares += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+    const double root = std::sqrt(squares / static_cast<double>(columns) + 1e-5);
+    for (std::size_t i = 0; i < columns; ++i) {
+      CHECK(expected[0][i] == doctest::Approx(static_cast<double>(x[i]) / root * static_cast<double>(w[i])).epsilon(1e-5));
+      CHECK(expected[1][i] == x[i] + y[i]);
+      CHECK(expected[3][i] == x[2 * columns + i] * 1.5f);
+      CHECK(expected[5][i] == x[2 * columns + i]);
+      CHECK(expected[6][i] == bf16_of_float(x[i]));
+      CHECK(expected[7][i] == float_of_bf16(bf16_of_float(x[2 * columns + i])) * 1.5f);
+    }
+  }
+}
 
 TEST_CASE("rows become bf16 with zeros behind them") {
   const auto x = normal_floats(3 * 7, 1);
@@ -33,6 +145,20 @@ TEST_CASE("rows become bf16 with zeros behind them") {
          device::row_span<std::uint16_t>{to.data(), 16});
   const auto rounded = to.numbers();
   for (std::size_t i = 0; i < rounded.size(); ++i) CHECK(rounded[i] == (i % 16 < 7 ? bf16_of_float(x[i / 16 * 7 + i % 16]) : 0));
+}
+
+TEST_CASE("whole rows become bf16, four numbers at a time") {
+  for (const std::size_t columns : {16u, 20u, 2056u}) {
+    const std::size_t stride = (columns + 7) / 8 * 8;
+    const auto x = normal_floats(3 * columns, 1);
+    on_device<float> from(x);
+    on_device<std::uint16_t> to(3 * stride);
+    launch(device::round_rows<float>, {3, device::pieces_for(stride)}, {device::threads_for(stride)}, 0, device::stream(),
+           device::row_span<const float>{from.data(), columns}, columns, device::row_span<std::uint16_t>{to.data(), stride});
+    const auto rounded = to.numbers();
+    for (std::size_t i = 0; i < rounded.size(); ++i)
+      CHECK(rounded[i] == (i % stride < columns ? bf16_of_float(x[i / stride * columns + i % stride]) : 0));
+  }
 }
 
 TEST_CASE("rows move from type to type") {
@@ -68,4 +194,8 @@ TEST_CASE("as many threads as a row has use for") {
   CHECK(device::threads_for(128) == 32);
   CHECK(device::threads_for(129) == 64);
   CHECK(device::threads_for(4096) == 256);
+  CHECK(device::pieces_for(1) == 1);
+  CHECK(device::pieces_for(2048) == 1);
+  CHECK(device::pieces_for(4096) == 2);
+  CHECK(device::pieces_for(4100) == 3);
 }

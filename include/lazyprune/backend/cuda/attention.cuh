@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include <lazyprune/backend/cuda/device.hpp>
 #include <lazyprune/backend/cuda/elementwise.cuh>
@@ -55,6 +56,7 @@ struct attention_task {
 };
 
 inline constexpr float no_score = -3.4028234663852886e38f;  // below all that there are; finite, so that differences are numbers
+inline constexpr float unseen = -std::numeric_limits<float>::infinity();  // its weight is 0 whatever the largest score is
 
 /// 16 bytes of stored numbers as floats.
 __device__ __forceinline__ void load_floats(global<const float> from, float (&to)[4]) {
@@ -70,7 +72,7 @@ __device__ __forceinline__ void load_floats(global<const std::uint16_t> from, fl
   }
 }
 
-/// k and v (rows, kv_heads * head_dim) into the slots of writable blocks: a block a row.
+/// k and v (rows, kv_heads * head_dim) into the slots of writable blocks: grid (rows, pieces_for(kv_heads * pitch)).
 template <class Stored>
 __global__ void put_rows(row_span<const float> k, row_span<const float> v, global<const std::uint32_t> slots, global<void* const> blocks,
                          unsigned kv_heads, unsigned head_dim, unsigned pitch) {
@@ -78,11 +80,24 @@ __global__ void put_rows(row_span<const float> k, row_span<const float> v, globa
   const global<Stored> key = global<Stored>(static_cast<Stored*>(blocks[slot / stored_kv::block_slots])) +
                              static_cast<std::size_t>(slot % stored_kv::block_slots) * width;
   const global<Stored> value = key + static_cast<std::size_t>(stored_kv::block_slots) * width;
-  for (unsigned i = threadIdx.x; i < width; i += blockDim.x) {
+  const global<const float> of_key = k.row(blockIdx.x), of_value = v.row(blockIdx.x);
+  if (head_dim == pitch && by_four(k, width) && by_four(v, width)) {
+    for_fours(
+        width,
+        [&](unsigned at) {
+          return two_fours{load_four<true>(of_key, at, width), load_four<true>(of_value, at, width)};
+        },
+        [&](unsigned at, const two_fours& x) {
+          store_four<true>(key, at, width, x.a);
+          store_four<true>(value, at, width, x.b);
+        });
+    return;
+  }
+  for (unsigned i = blockIdx.y * blockDim.x + threadIdx.x; i < width; i += gridDim.y * blockDim.x) {
     const unsigned at = i / pitch * head_dim + i % pitch;
     const bool there = i % pitch < head_dim;
-    key[i] = from_float<Stored>(there ? static_cast<float>(k.row(blockIdx.x)[at]) : 0.0f);
-    value[i] = from_float<Stored>(there ? static_cast<float>(v.row(blockIdx.x)[at]) : 0.0f);
+    key[i] = from_float<Stored>(there ? static_cast<float>(of_key[at]) : 0.0f);
+    value[i] = from_float<Stored>(there ? static_cast<float>(of_value[at]) : 0.0f);
   }
 }
 
@@ -97,39 +112,89 @@ __global__ void read_slots(global<const void* const> blocks, global<const std::u
     out[static_cast<std::size_t>(blockIdx.x) * kv_heads * head_dim + i] = to_float(from[i / head_dim * pitch + i % head_dim]);
 }
 
+/// Numbers of shared memory as floats, side by side.
+template <unsigned Count>
+__device__ __forceinline__ void load_floats(shared<const float> from, float (&to)[Count]) {
+  if constexpr (Count == 4) {
+    const float4 four = load<float4>(from);
+    to[0] = four.x, to[1] = four.y, to[2] = four.z, to[3] = four.w;
+  } else if constexpr (Count == 2) {
+    const float2 two = load<float2>(from);
+    to[0] = two.x, to[1] = two.y;
+  } else {
+    to[0] = from[0];
+  }
+}
+template <unsigned Count>
+__device__ __forceinline__ void load_floats(shared<const std::uint16_t> from, float (&to)[Count]) {
+  const auto spread = [&](unsigned i, unsigned pair) {
+    to[i] = __uint_as_float(pair << 16);
+    to[i + 1] = __uint_as_float(pair & 0xffff0000u);
+  };
+  if constexpr (Count == 8) {
+    const uint4 eight = load<uint4>(from);
+    spread(0, eight.x), spread(2, eight.y), spread(4, eight.z), spread(6, eight.w);
+  } else if constexpr (Count == 4) {
+    const uint2 four = load<uint2>(from);
+    spread(0, four.x), spread(2, four.y);
+  } else if constexpr (Count == 2) {
+    spread(0, load<unsigned>(from));
+  } else {
+    to[0] = widen(from[0]);
+  }
+}
+
 /// Attention in float throughout: grid (tiles of queries, kv_heads, splits). A warp has four queries; its lanes are the keys of a tile
 /// while scores are computed, and the dimensions of the values afterwards. One warp a block where queries are few and keys are split, four
-/// where they share a tile of keys. What one may take, so that as many blocks live side by side on a multiprocessor of 8.0, by dimensions
-/// and warps (see elementwise.cuh):
-/// budget attend_exact<32, 1>: 80 registers, 10304 bytes of shared memory, 14 blocks of 32 threads
-/// budget attend_exact<64, 1>: 80 registers, 19008 bytes of shared memory, 8 blocks of 32 threads
-/// budget attend_exact<128, 1>: 96 registers, 36416 bytes of shared memory, 4 blocks of 32 threads
-/// budget attend_exact<256, 1>: 128 registers, 71232 bytes of shared memory, 2 blocks of 32 threads
-/// budget attend_exact<32, 4>: 80 registers, 13568 bytes of shared memory, 6 blocks of 128 threads
-/// budget attend_exact<64, 4>: 80 registers, 23808 bytes of shared memory, 6 blocks of 128 threads
-/// budget attend_exact<128, 4>: 96 registers, 44288 bytes of shared memory, 3 blocks of 128 threads
-/// budget attend_exact<256, 4>: 128 registers, 85248 bytes of shared memory, 1 block of 128 threads
-template <unsigned D, unsigned Warps>
+/// where they share a tile of keys. Keys and values lie in shared memory as they are stored. What one may take, so that as many blocks live
+/// side by side on a multiprocessor of 8.0, by dimensions and warps (see elementwise.cuh). The shared memory is what keys and values in
+/// float take; in bf16 they take half of it.
+/// budget attend_exact<32, 1>: 168 registers, 10560 bytes of shared memory, 12 blocks of 32 threads
+/// budget attend_exact<64, 1>: 168 registers, 19264 bytes of shared memory, 8 blocks of 32 threads
+/// budget attend_exact<128, 1>: 168 registers, 36672 bytes of shared memory, 4 blocks of 32 threads
+/// budget attend_exact<256, 1>: 168 registers, 71488 bytes of shared memory, 2 blocks of 32 threads
+/// budget attend_exact<32, 4>: 96 registers, 13824 bytes of shared memory, 5 blocks of 128 threads
+/// budget attend_exact<64, 4>: 96 registers, 24064 bytes of shared memory, 5 blocks of 128 threads
+/// budget attend_exact<128, 4>: 168 registers, 44544 bytes of shared memory, 3 blocks of 128 threads
+/// budget attend_exact<256, 4>: 192 registers, 85504 bytes of shared memory, 1 block of 128 threads
+template <class Stored, unsigned D, unsigned Warps>
 struct exact_attention {
   static constexpr unsigned threads = Warps * warp_lanes, queries = 4 * Warps, keys = warp_lanes;
-  static constexpr unsigned pitch = D + 4;  // of rows in shared memory: lanes read four numbers each of different rows
-  static constexpr std::size_t shared_bytes = ((queries + 2 * keys) * pitch + queries * keys) * sizeof(float);
+  static constexpr unsigned blocks = Warps == 1 ? 12 : D <= 64 ? 5 : D <= 128 ? 3 : 1;  // that registers leave room for
+  // Rows are this far apart in shared memory: lanes that read 16 bytes each of different rows find them in different banks.
+  static constexpr unsigned pitch = D + 16 / sizeof(Stored), query_pitch = D + 4;
+  static constexpr std::size_t address_bytes = keys * sizeof(void*);
+  static constexpr std::size_t shared_bytes =
+      address_bytes + (queries * query_pitch + queries * keys) * sizeof(float) + 2 * keys * pitch * sizeof(Stored);
 };
 
 template <class Stored, unsigned D, unsigned Warps>
-__global__ void __launch_bounds__(Warps* warp_lanes) attend_exact(attention_task t) {
-  using tile = exact_attention<D, Warps>;
-  constexpr unsigned pitch = tile::pitch, of_warp = 4, piece = 16 / sizeof(Stored), pieces = D / piece, own = D / warp_lanes;
+__global__ void __launch_bounds__(Warps* warp_lanes, exact_attention<Stored, D, Warps>::blocks) attend_exact(attention_task t) {
+  using tile = exact_attention<Stored, D, Warps>;
+  constexpr unsigned pitch = tile::pitch, query_pitch = tile::query_pitch, of_warp = 4, own = D / warp_lanes;
+  constexpr unsigned piece = 16 / sizeof(Stored), pieces = D / piece, together = tile::keys * pieces / tile::threads;
   constexpr unsigned wide = own < 4 ? own : 4;  // numbers that a lane has side by side of a value
-  const shared<float> q = shared_memory<float>(0), k = q + tile::queries * pitch, v = k + tile::keys * pitch;
+  const shared<global<const Stored>> found = shared_memory<global<const Stored>>(0);
+  const shared<float> q = shared_memory<float>(tile::address_bytes), weights = q + tile::queries * query_pitch;
+  const shared<Stored> k = shared_memory<Stored>(tile::address_bytes + tile::queries * (query_pitch + tile::keys) * sizeof(float)),
+                       v = k + tile::keys * pitch;
   const unsigned lane = threadIdx.x % warp_lanes, warp = threadIdx.x / warp_lanes, kv_head = blockIdx.y;
   const unsigned first = blockIdx.x * tile::queries, all = t.queries(), group = t.group();
-  const shared<float> own_q = q + warp * of_warp * pitch, p = v + tile::keys * pitch + warp * of_warp * tile::keys;
+  const shared<float> own_q = q + warp * of_warp * query_pitch, p = weights + warp * of_warp * tile::keys;
+  const std::size_t behind =
+      static_cast<std::size_t>(stored_kv::block_slots) * t.kv_heads * t.pitch;  // values lie so far behind their keys
+
+  const unsigned last = min(first + tile::queries, all) - 1;
+  const uint2 of_first = t.seen[first / group], of_last = t.seen[last / group];
+  const unsigned begin = max(of_first.x, blockIdx.z * t.split), end = min(of_last.y, (blockIdx.z + 1) * t.split);
+  const auto address = [&](unsigned token) { return t.key<Stored>(kv_head, min(token, end - 1)); };
+  global<const Stored> next = nullptr;  // the address of this thread's key of the next tile
+  if (begin < end && threadIdx.x < tile::keys) next = address(begin + threadIdx.x);
 
   for (unsigned i = threadIdx.x; i < tile::queries * D; i += blockDim.x) {
     const unsigned query = first + i / D, d = i % D;
     const bool there = query < all && d < t.head_dim;
-    q[i / D * pitch + d] = there ? static_cast<float>(t.q.row(query / group)[t.column_of(kv_head, query) + d]) : 0.0f;
+    q[i / D * query_pitch + d] = there ? static_cast<float>(t.q.row(query / group)[t.column_of(kv_head, query) + d]) : 0.0f;
   }
 
   uint2 seen[of_warp];
@@ -137,39 +202,38 @@ __global__ void __launch_bounds__(Warps* warp_lanes) attend_exact(attention_task
   for (unsigned r = 0; r < of_warp; ++r) {
     const unsigned query = first + warp * of_warp + r;
     seen[r] = query < all ? static_cast<uint2>(t.seen[query / group]) : uint2{0, 0};
+    seen[r].y = min(seen[r].y, end);
     most[r] = no_score;
     sum[r] = 0;
     for (unsigned e = 0; e < own; ++e) o[r][e] = 0;
   }
-  const unsigned last = min(first + tile::queries, all) - 1;
-  const uint2 of_first = t.seen[first / group], of_last = t.seen[last / group];
-  const unsigned begin = max(of_first.x, blockIdx.z * t.split), end = min(of_last.y, (blockIdx.z + 1) * t.split);
-
-  for (unsigned r = 0; r < of_warp; ++r) seen[r].y = min(seen[r].y, end);
 
   for (unsigned at = begin; at < end; at += tile::keys) {
+    __syncthreads();  // nobody reads the last tile any more
+    if (threadIdx.x < tile::keys) found[threadIdx.x] = next;
     __syncthreads();
-    for (unsigned i = threadIdx.x; i < tile::keys * pieces; i += blockDim.x) {
-      const unsigned key = i / pieces, d = i % pieces * piece;
-      float of_key[piece] = {}, of_value[piece] = {};
-      if (at + key < end && d < t.pitch) {
-        load_floats(t.key<Stored>(kv_head, at + key) + d, of_key);
-        load_floats(t.value<Stored>(kv_head, at + key) + d, of_value);
-      }
-      for (unsigned e = 0; e < piece; e += 4) {
-        store(k + key * pitch + d + e, float4{of_key[e], of_key[e + 1], of_key[e + 2], of_key[e + 3]});
-        store(v + key * pitch + d + e, float4{of_value[e], of_value[e + 1], of_value[e + 2], of_value[e + 3]});
-      }
+    LAZYPRUNE_UNROLL for (unsigned j = 0; j < together; ++j) {
+      const unsigned i = j * tile::threads + threadIdx.x, key = i / pieces, d = i % pieces * piece;
+      const bool in_head = d < t.pitch, there = in_head && at + key < end;
+      const global<const Stored> of_key = found[key];
+      const global<const Stored> from = of_key + (in_head ? d : 0);
+      copy_async(k + key * pitch + d, from, there);
+      copy_async(v + key * pitch + d, from + behind, there);
     }
+    commit_copies();
+    if (at + tile::keys < end && threadIdx.x < tile::keys) next = address(at + tile::keys + threadIdx.x);
+    wait_for_copies<0>();
     __syncthreads();
 
     float s[of_warp] = {};
-    for (unsigned d = 0; d < D; d += 4) {
-      const float4 b = load<float4>(k + lane * pitch + d);
-      for (unsigned r = 0; r < of_warp; ++r) {
-        const float4 a = load<float4>(own_q + r * pitch + d);
-        s[r] += a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w;
-      }
+    for (unsigned d = 0; d < D; d += piece) {
+      float b[piece];
+      load_floats<piece>(shared<const Stored>(k + lane * pitch + d), b);
+      for (unsigned e = 0; e < piece; e += 4)
+        for (unsigned r = 0; r < of_warp; ++r) {
+          const float4 a = load<float4>(own_q + r * query_pitch + d + e);
+          s[r] += a.x * b[e] + a.y * b[e + 1] + a.z * b[e + 2] + a.w * b[e + 3];
+        }
     }
     for (unsigned r = 0; r < of_warp; ++r) {
       const bool sees = seen[r].x <= at + lane && at + lane < seen[r].y;
@@ -190,17 +254,8 @@ __global__ void __launch_bounds__(Warps* warp_lanes) attend_exact(attention_task
       }
       for (unsigned j = 0; j < 4; ++j)
         for (unsigned e = 0; e < own; e += wide) {
-          const shared<float> from = v + (key + j) * pitch + e * warp_lanes + lane * wide;
           float number[wide];
-          if constexpr (wide == 4) {
-            const float4 four = load<float4>(from);
-            number[0] = four.x, number[1] = four.y, number[2] = four.z, number[3] = four.w;
-          } else if constexpr (wide == 2) {
-            const float2 two = load<float2>(from);
-            number[0] = two.x, number[1] = two.y;
-          } else {
-            number[0] = from[0];
-          }
+          load_floats<wide>(shared<const Stored>(v + (key + j) * pitch + e * warp_lanes + lane * wide), number);
           for (unsigned r = 0; r < of_warp; ++r)
             for (unsigned i = 0; i < wide; ++i) o[r][e + i] += weights[r][j] * number[i];
         }
@@ -228,145 +283,264 @@ __global__ void __launch_bounds__(Warps* warp_lanes) attend_exact(attention_task
   }
 }
 
-/// Attention on tensor cores, over keys and values in bf16, with queries and weights rounded to bf16 and sums in float: grid (tiles of
-/// queries, kv_heads). Four warps have 16 queries each of a tile and share tiles of keys and values. A tile of values is on its way while
-/// scores are computed, and the next one of keys while values are summed.
-/// budget attend_tensor<32>: 96 registers, 15360 bytes of shared memory, 5 blocks of 128 threads
-/// budget attend_tensor<64>: 128 registers, 27648 bytes of shared memory, 4 blocks of 128 threads
-/// budget attend_tensor<128>: 168 registers, 52224 bytes of shared memory, 3 blocks of 128 threads
-/// budget attend_tensor<256>: 255 registers, 67584 bytes of shared memory, 2 blocks of 128 threads
-template <unsigned D>
+/// Attention on tensor cores, over keys and values in bf16: grid (kv_heads, tiles of queries). Queries and weights are rounded to bf16,
+/// sums are float, and weights are powers of two by exp2_fast. The last tile of queries comes first, since it sees most keys. Four warps
+/// share tiles of keys and values, and have 16 or 32 queries each. With 32, each number that a warp reads of a key or a value serves twice
+/// as many products, so that it waits for tensor cores and not for shared memory. A tile of values is on its way while scores and weights
+/// are computed, and the next one of keys while values are summed.
+/// budget attend_tensor<32, 64>: 128 registers, 16384 bytes of shared memory, 4 blocks of 128 threads
+/// budget attend_tensor<64, 64>: 168 registers, 28672 bytes of shared memory, 3 blocks of 128 threads
+/// budget attend_tensor<128, 64>: 168 registers, 53248 bytes of shared memory, 3 blocks of 128 threads
+/// budget attend_tensor<256, 64>: 255 registers, 68096 bytes of shared memory, 2 blocks of 128 threads
+/// budget attend_tensor<32, 128>: 168 registers, 21504 bytes of shared memory, 3 blocks of 128 threads
+/// budget attend_tensor<64, 128>: 255 registers, 37888 bytes of shared memory, 2 blocks of 128 threads
+/// budget attend_tensor<128, 128>: 255 registers, 70656 bytes of shared memory, 2 blocks of 128 threads
+template <unsigned D, unsigned Queries>
 struct tensor_attention {
-  static constexpr unsigned warps = 4, threads = warps * warp_lanes, queries = 16 * warps, keys = D <= 128 ? 64 : 32;
+  static constexpr unsigned warps = 4, threads = warps * warp_lanes, queries = Queries, keys = D <= 128 ? 64 : 32;
+  static constexpr unsigned of_warp = queries / warps;
+  static constexpr unsigned blocks = (D > 128 || queries > 64 ? 2 : 3) + (D == 32);  // that registers leave room for
   static constexpr unsigned pitch = D + 8;  // of rows in shared memory: the eight that a matrix is read from lie in different banks
-  static constexpr std::size_t shared_bytes = (queries + 2 * keys) * pitch * sizeof(std::uint16_t);
+  static constexpr std::size_t address_bytes = 2 * keys * sizeof(void*);
+  static constexpr std::size_t shared_bytes = address_bytes + (queries + 2 * keys) * pitch * sizeof(std::uint16_t);
 };
 
-/// A tile of keys, or values, on its way: zeros behind `end`, and behind a head's numbers.
-template <unsigned D, bool Values>
-__device__ __forceinline__ void load_tile(const attention_task& t, unsigned kv_head, unsigned at, unsigned end, shared<std::uint16_t> to) {
-  using tile = tensor_attention<D>;
-  constexpr unsigned piece = 8, pieces = D / piece;
-  for (unsigned i = threadIdx.x; i < tile::keys * pieces; i += tile::threads) {
-    const unsigned key = i / pieces, d = i % pieces * piece;
-    const bool there = at + key < end && d < t.pitch;
-    const unsigned token = at + key < end ? at + key : at;  // an address that there is
-    const global<const std::uint16_t> from = Values ? t.value<std::uint16_t>(kv_head, token) : t.key<std::uint16_t>(kv_head, token);
-    copy_async(to + key * tile::pitch + d, from + (there ? d : 0), there);
+/// Begins to copy a tile into shared memory. It lies `skip` numbers behind the addresses in `found`. Zeros stand for tokens from `count`
+/// on, and behind a head's numbers.
+template <class Tile, unsigned D>
+__device__ __forceinline__ void load_tile(shared<global<const std::uint16_t>> found, unsigned skip, unsigned head_pitch, unsigned count,
+                                          shared<std::uint16_t> to) {
+  constexpr unsigned piece = 8, pieces = D / piece, at_once = Tile::threads / pieces, own = Tile::keys / at_once;
+  constexpr unsigned together = own < 4 ? own : 4;
+  const unsigned d = threadIdx.x % pieces * piece, first = threadIdx.x / pieces;
+  const bool in_head = d < head_pitch;
+  const unsigned offset = in_head ? skip + d : skip, left = in_head && first < count ? count - first : 0;
+  LAZYPRUNE_UNROLL for (unsigned i = 0; i < own; i += together) {
+    global<const std::uint16_t> from[together];
+    LAZYPRUNE_UNROLL for (unsigned j = 0; j < together; ++j) from[j] = found[first + (i + j) * at_once];
+    LAZYPRUNE_UNROLL for (unsigned j = 0; j < together; ++j)
+        copy_async(to + (first + (i + j) * at_once) * Tile::pitch + d, from[j] + offset, (i + j) * at_once < left);
   }
   commit_copies();
 }
 
-template <unsigned D>
-__global__ void __launch_bounds__(tensor_attention<D>::threads) attend_tensor(attention_task t) {
-  using tile = tensor_attention<D>;
-  constexpr unsigned pitch = tile::pitch, key_tiles = tile::keys / 8, value_tiles = D / 8;  // of mma's eight columns
-  constexpr float log2_of_e = 1.4426950408889634f;
-  const shared<std::uint16_t> q = shared_memory<std::uint16_t>(0), k = q + tile::queries * pitch, v = k + tile::keys * pitch;
-  const unsigned lane = threadIdx.x % warp_lanes, warp = threadIdx.x / warp_lanes, kv_head = blockIdx.y;
-  const unsigned first = blockIdx.x * tile::queries, all = t.queries(), group = t.group();
-
-  const uint2 of_first = t.seen[first / group], of_last = t.seen[(min(first + tile::queries, all) - 1) / group];
-  const unsigned begin = of_first.x, end = of_last.y;
-  load_tile<D, false>(t, kv_head, begin, end, k);
-  for (unsigned i = threadIdx.x; i < tile::queries * D / 2; i += tile::threads) {
-    const unsigned query = first + i / (D / 2), d = i % (D / 2) * 2;
-    const auto number = [&](unsigned at) {
-      return query < all && at < t.head_dim ? static_cast<float>(t.q.row(query / group)[t.column_of(kv_head, query) + at]) : 0.0f;
-    };
-    store(q + i / (D / 2) * pitch + d, pair_of_bf16(number(d), number(d + 1)));
-  }
-
-  // Of mma's fragments a lane has the rows lane / 4 and, 8 below, lane / 4 + 8 of its warp's queries; here they are rows 0 and 1.
-  uint2 seen[2];
-  float most[2], sum[2], o[value_tiles][4];
-  for (unsigned r = 0; r < 2; ++r) {
-    const unsigned query = first + warp * 16 + lane / 4 + r * 8;
-    seen[r] = query < all ? static_cast<uint2>(t.seen[query / group]) : uint2{0, 0};
-    most[r] = no_score;
-    sum[r] = 0;
-  }
-  LAZYPRUNE_UNROLL for (unsigned n = 0; n < value_tiles; ++n) LAZYPRUNE_UNROLL for (unsigned e = 0; e < 4; ++e) o[n][e] = 0;
-
-  for (unsigned at = begin; at < end; at += tile::keys) {
-    wait_for_copies<0>();
-    __syncthreads();  // keys are there, and nobody reads the last values any more
-    load_tile<D, true>(t, kv_head, at, end, v);
-
-    float s[key_tiles][4];
-    LAZYPRUNE_UNROLL for (unsigned n = 0; n < key_tiles; ++n) LAZYPRUNE_UNROLL for (unsigned e = 0; e < 4; ++e) s[n][e] = 0;
-    LAZYPRUNE_UNROLL for (unsigned d = 0; d < D; d += 16) {
-      std::uint32_t a[4];
-      ldmatrix(a, q + (warp * 16 + lane % 16) * pitch + d + lane / 16 * 8);
-      LAZYPRUNE_UNROLL for (unsigned n = 0; n < key_tiles; n += 2) {
-        std::uint32_t b[4];
-        ldmatrix(b, k + (n * 8 + lane % 8 + lane / 16 * 8) * pitch + d + lane / 8 % 2 * 8);
-        mma(s[n], a, {b[0], b[1]});
-        mma(s[n + 1], a, {b[2], b[3]});
+/// Puts a tile's queries into shared memory, in bf16. Zeros stand behind the last query, and behind a head's numbers.
+template <class Tile, unsigned D>
+__device__ __forceinline__ void load_queries(const attention_task& t, unsigned kv_head, unsigned first, shared<std::uint16_t> to) {
+  constexpr unsigned piece = 8, pieces = D / piece, own = Tile::queries * pieces / Tile::threads, together = own < 8 ? own : 8;
+  const unsigned d = threadIdx.x % pieces * piece, all = t.queries(), group = t.group();
+  const bool wide = fits<float4>(t.q.data) && t.q.stride % 4 == 0 && t.head_dim % 4 == 0;
+  for (unsigned i = 0; i < own; i += together) {
+    float x[together][piece];
+    LAZYPRUNE_UNROLL for (unsigned j = 0; j < together; ++j) {
+      LAZYPRUNE_UNROLL for (unsigned e = 0; e < piece; ++e) x[j][e] = 0;
+      const unsigned query = first + ((i + j) * Tile::threads + threadIdx.x) / pieces;
+      if (query >= all) continue;
+      const global<const float> from = t.q.row(query / group) + t.column_of(kv_head, query);
+      LAZYPRUNE_UNROLL for (unsigned e = 0; e < piece; e += 4) {
+        if (wide && d + e < t.head_dim) {
+          const float4 four = load<float4>(from + d + e);
+          x[j][e] = four.x, x[j][e + 1] = four.y, x[j][e + 2] = four.z, x[j][e + 3] = four.w;
+        } else if (!wide) {
+          LAZYPRUNE_UNROLL for (unsigned c = e; c < e + 4; ++c) if (d + c < t.head_dim) x[j][c] = from[d + c];
+        }
       }
     }
-    wait_for_copies<0>();
-    __syncthreads();  // values are there, and nobody reads these keys any more
-    if (at + tile::keys < end) load_tile<D, false>(t, kv_head, at + tile::keys, end, k);
-
-    float largest[2] = {most[0], most[1]};
-    LAZYPRUNE_UNROLL for (unsigned n = 0; n < key_tiles; ++n) LAZYPRUNE_UNROLL for (unsigned e = 0; e < 4; ++e) {
-      const unsigned key = at + n * 8 + lane % 4 * 2 + e % 2;
-      const bool sees = seen[e / 2].x <= key && key < seen[e / 2].y;
-      s[n][e] = sees ? t.score(s[n][e]) * log2_of_e : no_score;
-      largest[e / 2] = fmaxf(largest[e / 2], s[n][e]);
-    }
-    LAZYPRUNE_UNROLL for (unsigned r = 0; r < 2; ++r) {
-      for (unsigned by = 1; by < 4; by *= 2) largest[r] = fmaxf(largest[r], __shfl_xor_sync(all_lanes, largest[r], by));
-      const float fade = exp2f(most[r] - largest[r]);
-      most[r] = largest[r];
-      sum[r] *= fade;
-      LAZYPRUNE_UNROLL for (unsigned n = 0; n < value_tiles; ++n) {
-        o[n][2 * r] *= fade;
-        o[n][2 * r + 1] *= fade;
-      }
-    }
-    LAZYPRUNE_UNROLL for (unsigned n = 0; n < key_tiles; ++n) LAZYPRUNE_UNROLL for (unsigned e = 0; e < 4; ++e) {
-      s[n][e] = s[n][e] > no_score ? exp2f(s[n][e] - most[e / 2]) : 0.0f;
-      sum[e / 2] += s[n][e];
-    }
-    LAZYPRUNE_UNROLL for (unsigned n = 0; n < key_tiles; n += 2) {  // what mma gave for 16 keys lies as it wants them on the left
-      const std::uint32_t a[4] = {pair_of_bf16(s[n][0], s[n][1]), pair_of_bf16(s[n][2], s[n][3]), pair_of_bf16(s[n + 1][0], s[n + 1][1]),
-                                  pair_of_bf16(s[n + 1][2], s[n + 1][3])};
-      LAZYPRUNE_UNROLL for (unsigned d = 0; d < value_tiles; d += 2) {
-        std::uint32_t b[4];
-        ldmatrix_transposed(b, v + (n * 8 + lane % 8 + lane / 8 % 2 * 8) * pitch + d * 8 + lane / 16 * 8);
-        mma(o[d], a, {b[0], b[1]});
-        mma(o[d + 1], a, {b[2], b[3]});
-      }
-    }
-  }
-
-  LAZYPRUNE_UNROLL for (unsigned r = 0; r < 2; ++r) {
-    for (unsigned by = 1; by < 4; by *= 2) sum[r] += __shfl_xor_sync(all_lanes, sum[r], by);
-    const unsigned query = first + warp * 16 + lane / 4 + r * 8;
-    if (query >= all) continue;
-    const global<float> to = t.out.row(query / group) + t.column_of(kv_head, query);
-    LAZYPRUNE_UNROLL for (unsigned n = 0; n < value_tiles; ++n) LAZYPRUNE_UNROLL for (unsigned e = 0; e < 2; ++e) {
-      const unsigned d = n * 8 + lane % 4 * 2 + e;
-      if (d < t.head_dim) to[d] = o[n][2 * r + e] / sum[r];
+    LAZYPRUNE_UNROLL for (unsigned j = 0; j < together; ++j) {
+      const unsigned row = ((i + j) * Tile::threads + threadIdx.x) / pieces;
+      store(to + row * Tile::pitch + d, uint4{pair_of_bf16(x[j][0], x[j][1]), pair_of_bf16(x[j][2], x[j][3]),
+                                              pair_of_bf16(x[j][4], x[j][5]), pair_of_bf16(x[j][6], x[j][7])});
     }
   }
 }
 
-/// Joins what splits found of a row's head: a block each, grid (rows, heads).
+/// `Scaled`: a score is a product times a positive scale, and there is no soft cap.
+template <unsigned D, unsigned Queries, bool Scaled>
+__global__ void __launch_bounds__(tensor_attention<D, Queries>::threads, tensor_attention<D, Queries>::blocks)
+    attend_tensor(attention_task t) {
+  using tile = tensor_attention<D, Queries>;
+  constexpr unsigned pitch = tile::pitch, key_tiles = tile::keys / 8, value_tiles = D / 8;  // of mma's eight columns
+  constexpr unsigned row_tiles = tile::of_warp / 16;                                        // and its sixteen rows
+  constexpr float log2_of_e = 1.4426950408889634f;
+  const shared<global<const std::uint16_t>> found = shared_memory<global<const std::uint16_t>>(0);
+  const shared<std::uint16_t> q = shared_memory<std::uint16_t>(tile::address_bytes), k = q + tile::queries * pitch,
+                              v = k + tile::keys * pitch;
+  const unsigned lane = threadIdx.x % warp_lanes, warp = threadIdx.x / warp_lanes, kv_head = blockIdx.x;
+  const unsigned first = (gridDim.y - 1 - blockIdx.y) * tile::queries, own = first + warp * tile::of_warp, all = t.queries();
+  const auto values = static_cast<unsigned>(stored_kv::block_slots) * t.kv_heads * t.pitch;  // they lie so far behind their keys
+
+  // Queries behind the last one see what it sees: they are computed along and not written.
+  const auto seen_by = [&](unsigned query) { return static_cast<uint2>(t.seen[min(query, all - 1) / t.group()]); };
+  const unsigned begin = seen_by(first).x, end = seen_by(first + tile::queries - 1).y;
+  const uint2 of_first = seen_by(own), of_last = seen_by(own + tile::of_warp - 1);  // of this warp
+
+  // Two tiles' addresses of keys, a thread a token; tokens behind the last one have its address.
+  const auto address = [&](unsigned token) { return t.key<std::uint16_t>(kv_head, min(token, end - 1)); };
+  const bool finds = threadIdx.x < tile::keys;
+  if (finds) {
+    found[threadIdx.x] = address(begin + threadIdx.x);
+    found[tile::keys + threadIdx.x] = address(begin + tile::keys + threadIdx.x);
+  }
+  __syncthreads();
+  load_tile<tile, D>(found, 0, t.pitch, end - begin, k);
+  load_queries<tile, D>(t, kv_head, first, q);
+
+  // Of mma's fragments a lane has the rows lane / 4 and, 8 below, lane / 4 + 8 of sixteen; here they are rows 0 and 1.
+  const float factor = Scaled ? t.scale * log2_of_e : log2_of_e;
+  float most[row_tiles][2], sum[row_tiles][2], o[row_tiles][value_tiles][4];  // most: the largest score, times log2(e)
+  LAZYPRUNE_UNROLL for (unsigned m = 0; m < row_tiles; ++m) {
+    LAZYPRUNE_UNROLL for (unsigned r = 0; r < 2; ++r) most[m][r] = no_score, sum[m][r] = 0;
+    LAZYPRUNE_UNROLL for (unsigned n = 0; n < value_tiles; ++n) LAZYPRUNE_UNROLL for (unsigned e = 0; e < 4; ++e) o[m][n][e] = 0;
+  }
+
+  unsigned which = 0;  // half of `found`
+  for (unsigned at = begin; at < end; at += tile::keys) {
+    const bool more = at + tile::keys < end;
+    const bool some = own < all && at < of_last.y && of_first.x < at + tile::keys;  // does this warp see any key of the tile?
+    wait_for_copies<0>();
+    __syncthreads();  // keys are there, and nobody reads the last values any more
+    load_tile<tile, D>(found + which, values, t.pitch, end - at, v);
+
+    std::uint32_t weights[key_tiles / 2][row_tiles][4];  // on the left of mma: what it gave for 16 keys lies as it wants them there
+    if (some) {
+      float s[row_tiles][key_tiles][4];
+      LAZYPRUNE_UNROLL for (unsigned m = 0; m < row_tiles; ++m) LAZYPRUNE_UNROLL for (unsigned n = 0; n < key_tiles; ++n)
+          LAZYPRUNE_UNROLL for (unsigned e = 0; e < 4; ++e) s[m][n][e] = 0;
+      LAZYPRUNE_UNROLL for (unsigned d = 0; d < D; d += 16) {
+        std::uint32_t a[row_tiles][4];
+        LAZYPRUNE_UNROLL for (unsigned m = 0; m < row_tiles; ++m)
+            ldmatrix(a[m], q + (warp * tile::of_warp + m * 16 + lane % 16) * pitch + d + lane / 16 * 8);
+        LAZYPRUNE_UNROLL for (unsigned n = 0; n < key_tiles; n += 2) {
+          std::uint32_t b[4];
+          ldmatrix(b, k + (n * 8 + lane % 8 + lane / 16 * 8) * pitch + d + lane / 8 % 2 * 8);
+          LAZYPRUNE_UNROLL for (unsigned m = 0; m < row_tiles; ++m) {
+            mma(s[m][n], a[m], {b[0], b[1]});
+            mma(s[m][n + 1], a[m], {b[2], b[3]});
+          }
+        }
+      }
+      if constexpr (!Scaled) {
+        LAZYPRUNE_UNROLL for (unsigned m = 0; m < row_tiles; ++m) LAZYPRUNE_UNROLL for (unsigned n = 0; n < key_tiles; ++n)
+            LAZYPRUNE_UNROLL for (unsigned e = 0; e < 4; ++e) s[m][n][e] = t.score(s[m][n][e]);
+      }
+      if (at < of_last.x || of_first.y < at + tile::keys) {  // not all of the warp's queries see all keys of the tile
+        LAZYPRUNE_UNROLL for (unsigned m = 0; m < row_tiles; ++m) LAZYPRUNE_UNROLL for (unsigned r = 0; r < 2; ++r) {
+          const uint2 seen = seen_by(own + m * 16 + r * 8 + lane / 4);
+          LAZYPRUNE_UNROLL for (unsigned n = 0; n < key_tiles; ++n) LAZYPRUNE_UNROLL for (unsigned e = 0; e < 2; ++e) {
+            const unsigned key = at + n * 8 + lane % 4 * 2 + e;
+            if (key < seen.x || seen.y <= key) s[m][n][2 * r + e] = unseen;
+          }
+        }
+      }
+      bool rose = false;
+      float fade[row_tiles][2];
+      LAZYPRUNE_UNROLL for (unsigned m = 0; m < row_tiles; ++m) LAZYPRUNE_UNROLL for (unsigned r = 0; r < 2; ++r) {
+        float largest = s[m][0][2 * r];
+        LAZYPRUNE_UNROLL for (unsigned n = 0; n < key_tiles; ++n) LAZYPRUNE_UNROLL for (unsigned e = 0; e < 2; ++e) largest =
+            fmaxf(largest, s[m][n][2 * r + e]);
+        LAZYPRUNE_UNROLL for (unsigned by = 1; by < 4; by *= 2) largest = fmaxf(largest, __shfl_xor_sync(all_lanes, largest, by));
+        const float next = fmaxf(most[m][r], largest * factor);
+        rose = rose || next > most[m][r];
+        fade[m][r] = exp2_fast(most[m][r] - next);
+        most[m][r] = next;
+      }
+      if (__any_sync(all_lanes, rose)) {
+        LAZYPRUNE_UNROLL for (unsigned m = 0; m < row_tiles; ++m) LAZYPRUNE_UNROLL for (unsigned r = 0; r < 2; ++r) {
+          sum[m][r] *= fade[m][r];
+          LAZYPRUNE_UNROLL for (unsigned n = 0; n < value_tiles; ++n) {
+            o[m][n][2 * r] *= fade[m][r];
+            o[m][n][2 * r + 1] *= fade[m][r];
+          }
+        }
+      }
+      LAZYPRUNE_UNROLL for (unsigned n = 0; n < key_tiles; ++n) LAZYPRUNE_UNROLL for (unsigned m = 0; m < row_tiles; ++m) {
+        LAZYPRUNE_UNROLL for (unsigned r = 0; r < 2; ++r) {
+          const float low = exp2_fast(s[m][n][2 * r] * factor - most[m][r]), high = exp2_fast(s[m][n][2 * r + 1] * factor - most[m][r]);
+          sum[m][r] += low + high;
+          weights[n / 2][m][n % 2 * 2 + r] = pair_of_bf16(low, high);
+        }
+      }
+    }
+    wait_for_copies<0>();
+    __syncthreads();  // values are there, and nobody reads these keys any more
+    if (more) load_tile<tile, D>(found + (tile::keys - which), 0, t.pitch, end - at - tile::keys, k);
+    global<const std::uint16_t> next = nullptr;  // of the tile after the next one, while values are summed
+    if (finds) next = address(at + 2 * tile::keys + threadIdx.x);
+
+    if (some) {
+      constexpr unsigned of_keys = value_tiles / 2, steps = key_tiles / 2 * of_keys;
+      std::uint32_t b[2][4];  // those of the next step are on their way
+      const auto load_values = [&](unsigned step, std::uint32_t(&to)[4]) {
+        ldmatrix_transposed(to, v + (step / of_keys * 16 + lane % 8 + lane / 8 % 2 * 8) * pitch + step % of_keys * 16 + lane / 16 * 8);
+      };
+      load_values(0, b[0]);
+      LAZYPRUNE_UNROLL for (unsigned step = 0; step < steps; ++step) {
+        if (step + 1 < steps) load_values(step + 1, b[(step + 1) % 2]);
+        const unsigned d = step % of_keys * 2;
+        const std::uint32_t(&two)[4] = b[step % 2];
+        LAZYPRUNE_UNROLL for (unsigned m = 0; m < row_tiles; ++m) {
+          mma(o[m][d], weights[step / of_keys][m], {two[0], two[1]});
+          mma(o[m][d + 1], weights[step / of_keys][m], {two[2], two[3]});
+        }
+      }
+    }
+    if (finds) found[which + threadIdx.x] = next;
+    which = tile::keys - which;
+  }
+
+  const bool wide = fits<float2>(t.out.data) && t.out.stride % 2 == 0 && t.head_dim % 2 == 0;
+  LAZYPRUNE_UNROLL for (unsigned m = 0; m < row_tiles; ++m) LAZYPRUNE_UNROLL for (unsigned r = 0; r < 2; ++r) {
+    LAZYPRUNE_UNROLL for (unsigned by = 1; by < 4; by *= 2) sum[m][r] += __shfl_xor_sync(all_lanes, sum[m][r], by);
+    const unsigned query = own + m * 16 + r * 8 + lane / 4;
+    if (query >= all) continue;
+    const float whole = 1 / sum[m][r];
+    const global<float> to = t.out.row(query / t.group()) + t.column_of(kv_head, query);
+    LAZYPRUNE_UNROLL for (unsigned n = 0; n < value_tiles; ++n) {
+      const unsigned d = n * 8 + lane % 4 * 2;
+      const float2 two{o[m][n][2 * r] * whole, o[m][n][2 * r + 1] * whole};
+      if (wide && d < t.head_dim) {
+        store(to + d, two);
+      } else if (!wide) {
+        if (d < t.head_dim) to[d] = two.x;
+        if (d + 1 < t.head_dim) to[d + 1] = two.y;
+      }
+    }
+  }
+}
+
+inline constexpr unsigned most_splits = 64;
+
+/// Joins what splits found of a row's head: a block each, grid (rows, heads). First a thread computes one split's share of the sum. Then it
+/// adds up one dimension over some of the splits; other threads have the same dimension and the other splits.
+/// budget join_splits: 32 registers, 1312 bytes of shared memory, 8 blocks of 256 threads
+struct split_join {
+  static constexpr unsigned threads = 256;
+  static constexpr std::size_t shared_bytes = (most_splits + threads + threads / warp_lanes) * sizeof(float);
+};
+
 template <class Task>
 __global__ void join_splits(Task t, unsigned splits) {
+  const shared<float> share = shared_memory<float>(0), sums = share + most_splits, room = sums + split_join::threads;
   const std::size_t step = static_cast<std::size_t>(t.rows) * t.heads * (2 + t.head_dim);
   const global<float> part = t.parts + (static_cast<std::size_t>(blockIdx.x) * t.heads + blockIdx.y) * (2 + t.head_dim);
-  float most = no_score, total = 0;
-  for (unsigned i = 0; i < splits; ++i) most = fmaxf(most, part[i * step]);
-  for (unsigned i = 0; i < splits; ++i) total += expf(part[i * step] - most) * part[i * step + 1];
-  for (unsigned d = threadIdx.x; d < t.head_dim; d += blockDim.x) {
-    float sum = 0;
-    for (unsigned i = 0; i < splits; ++i) sum += expf(part[i * step] - most) * part[i * step + 2 + d];
-    t.out.row(blockIdx.x)[static_cast<std::size_t>(blockIdx.y) * t.head_dim + d] = sum / total;
-  }
+  const bool has_split = threadIdx.x < splits;
+  const float most = has_split ? static_cast<float>(part[threadIdx.x * step]) : no_score;
+  const float sum = has_split ? static_cast<float>(part[threadIdx.x * step + 1]) : 0.0f;
+  const float own = expf(most - block_most(most, room));
+  if (has_split) share[threadIdx.x] = own;
+  __syncthreads();
+  const float total = block_sum(own * sum, room);
+
+  const unsigned width = (t.head_dim + warp_lanes - 1) / warp_lanes * warp_lanes, turns = split_join::threads / width;
+  const unsigned d = threadIdx.x % width;
+  float x = 0;
+  if (threadIdx.x < turns * width && d < t.head_dim)
+    for (unsigned i = threadIdx.x / width; i < splits; i += turns) x += share[i] * part[i * step + 2 + d];
+  sums[threadIdx.x] = x;
+  __syncthreads();
+  if (threadIdx.x >= t.head_dim) return;
+  for (unsigned turn = 1; turn < turns; ++turn) x += sums[turn * width + threadIdx.x];
+  t.out.row(blockIdx.x)[static_cast<std::size_t>(blockIdx.y) * t.head_dim + threadIdx.x] = x / total;
 }
 
 /// Scores of the last rows, from first_row on, with the first `active` tokens: out (rows - first_row, heads, active), no_score where a row

@@ -59,9 +59,10 @@ class attention_layer {
   }
 
  private:
-  static constexpr std::size_t few_rows = 16;      // up to so many, there are too few tiles of queries to fill a device: keys are split
-  static constexpr std::size_t least_split = 256;  // keys
-  static constexpr std::size_t most_splits = 64;
+  static constexpr std::size_t few_rows = 16;     // up to so many, there are too few tiles of queries to fill a device: keys are split
+  static constexpr std::size_t least_split = 64;  // keys
+  // So many tiles of 128 queries are faster than twice as many of 64. Fewer do not fill a device.
+  static constexpr std::size_t wide_tiles = 192;
 
   attention_task task_of(rows_view<const float> q, const stored_kv& kv, const attention_rows& what, rows_view<float> out, lists& lists) {
     const auto [heads, kv_heads, head_dim] = what.shape;
@@ -98,15 +99,24 @@ class attention_layer {
   void by_type(dtype type, attention_task& t, const attention_rows& what) {
     if (type == dtype::f32) return exact<float, D>(t, what);
     if (exact_ || rows_of_layer(what) <= few_rows) return exact<std::uint16_t, D>(t, what);
-    using tile = tensor_attention<D>;
-    const unsigned queries = t.rows * (t.heads / t.kv_heads);
-    launch(attend_tensor<D>, {(queries + tile::queries - 1) / tile::queries, t.kv_heads}, {tile::threads}, tile::shared_bytes, stream(), t);
+    if constexpr (D <= 128)
+      if (tiles_of(t, 128) * t.kv_heads >= wide_tiles) return on_tensor_cores<D, 128>(t);
+    on_tensor_cores<D, 64>(t);
+  }
+
+  static unsigned tiles_of(const attention_task& t, unsigned queries) { return (t.rows * (t.heads / t.kv_heads) + queries - 1) / queries; }
+
+  template <unsigned D, unsigned Queries>
+  static void on_tensor_cores(const attention_task& t) {
+    using tile = tensor_attention<D, Queries>;
+    const auto kernel = t.soft_cap > 0 || t.scale <= 0 ? attend_tensor<D, Queries, false> : attend_tensor<D, Queries, true>;
+    launch(kernel, {t.kv_heads, tiles_of(t, Queries)}, {tile::threads}, tile::shared_bytes, stream(), t);
   }
 
   static std::size_t rows_of_layer(const attention_rows& what) { return what.rows_of_layer > 0 ? what.rows_of_layer : what.rows.size(); }
 
   // For few rows: the active tokens of a split, how many splits there are, and what they leave behind.
-  static std::size_t split_of(std::size_t active) { return std::max(least_split, (active + most_splits - 1) / most_splits); }
+  static std::size_t split_of(std::size_t active) { return std::max<std::size_t>(least_split, (active + most_splits - 1) / most_splits); }
   static std::size_t splits_of(std::size_t active) { return (active + split_of(active) - 1) / split_of(active); }
   static std::size_t part_floats(std::size_t splits, std::size_t rows, std::size_t heads, std::size_t head_dim) {
     return splits * rows * heads * (2 + head_dim);
@@ -116,19 +126,18 @@ class attention_layer {
   void exact(attention_task& t, const attention_rows& what) {
     const std::size_t active = what.active.size();
     t.split = static_cast<unsigned>(active);
-    if (rows_of_layer(what) > few_rows) return give<D, 4>(attend_exact<Stored, D, 4>, t, 1);
+    if (rows_of_layer(what) > few_rows) return give<exact_attention<Stored, D, 4>>(attend_exact<Stored, D, 4>, t, 1);
     t.split = static_cast<unsigned>(split_of(active));
     const auto splits = static_cast<unsigned>(splits_of(active));
     if (splits > 1) t.parts = parts_.reserve(part_floats(splits, t.rows, t.heads, t.head_dim));
-    give<D, 1>(attend_exact<Stored, D, 1>, t, splits);
-    if (splits > 1) launch(join_splits<attention_task>, {t.rows, t.heads}, {threads_for(t.head_dim)}, 0, stream(), t, splits);
+    give<exact_attention<Stored, D, 1>>(attend_exact<Stored, D, 1>, t, splits);
+    if (splits > 1)
+      launch(join_splits<attention_task>, {t.rows, t.heads}, {split_join::threads}, split_join::shared_bytes, stream(), t, splits);
   }
 
-  template <unsigned D, unsigned Warps>
+  template <class Tile>
   static void give(void (*kernel)(attention_task), const attention_task& t, unsigned splits) {
-    using tile = exact_attention<D, Warps>;
-    const unsigned queries = t.rows * (t.heads / t.kv_heads);
-    launch(kernel, {(queries + tile::queries - 1) / tile::queries, t.kv_heads, splits}, {tile::threads}, tile::shared_bytes, stream(), t);
+    launch(kernel, {tiles_of(t, Tile::queries), t.kv_heads, splits}, {Tile::threads}, Tile::shared_bytes, stream(), t);
   }
 
   template <class Stored>

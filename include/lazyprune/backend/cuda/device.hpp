@@ -41,6 +41,12 @@ __device__ __forceinline__ void store(T* to, const Wide& value) {
   *reinterpret_cast<Wide*>(to) = value;
 }
 
+/// Whether a Wide can be loaded from there, or stored.
+template <class Wide, class T>
+__device__ __forceinline__ bool fits(T* at) {
+  return reinterpret_cast<std::uintptr_t>(at) % sizeof(Wide) == 0;
+}
+
 /// 16 bytes from global into shared memory, or zeros where they are not there: begun, and done when somebody waits for the group that the
 /// next commit_copies closes (PTX: cp.async). Only the thread that waited sees them; others do after a barrier.
 template <class T>
@@ -61,8 +67,16 @@ __device__ __forceinline__ float widen(std::uint16_t bits) { return __uint_as_fl
 __device__ __forceinline__ std::uint16_t round_to_bf16(float value) { return __bfloat16_as_ushort(__float2bfloat16_rn(value)); }
 /// Two of them: the first in the lower half.
 __device__ __forceinline__ std::uint32_t pair_of_bf16(float low, float high) {
-  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-  return static_cast<std::uint32_t>(__bfloat16_as_ushort(pair.x)) | static_cast<std::uint32_t>(__bfloat16_as_ushort(pair.y)) << 16;
+  std::uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;\n" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+
+/// 2^x, off by 2^-22 of itself at most; 0 where that would be a subnormal number (PTX: ex2.approx.ftz).
+__device__ __forceinline__ float exp2_fast(float x) {
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;\n" : "=f"(power) : "f"(x));
+  return power;
 }
 
 /// Four matrices of 8 x 8 numbers of bf16 out of shared memory (PTX: ldmatrix .x4): lane i brings the address of row i % 8 of matrix i / 8,

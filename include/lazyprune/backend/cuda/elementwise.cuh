@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Kernels of everything but products and attention. Each is bound by the memory that it reads and writes once; a block is a row, or a piece
-// of one, whose neighbouring numbers are neighbouring threads'.
+// of one. A thread has four neighbouring numbers at a time, in one access where rows lie so that they can be read like that, and the next
+// four are its neighbour's.
 //
 // Kernels state what they may take: registers of a thread, shared memory of a block, and how many blocks of so many threads that leaves
 // room for on a multiprocessor of compute capability 8.0, which has 65,536 registers, 164 KiB of which each block takes one more than it
@@ -69,40 +70,157 @@ __device__ __forceinline__ float block_most(float value, shared<float> room) {
   return block_join(warp_most(value), room, [](float a, float b) { return fmaxf(a, b); });
 }
 
-/// out[r] = table[ids[r]] * scale: a block each.
+/// Four stored numbers, side by side.
+template <class T>
+using four_of = std::conditional_t<sizeof(T) == sizeof(float), float4, uint2>;
+
+/// Whether all rows, of so many numbers, can be read and written four numbers at a time.
+template <class T>
+__device__ __forceinline__ bool by_four(row_span<T> rows, std::size_t columns) {
+  return fits<four_of<T>>(rows.data) && rows.stride % 4 == 0 && columns % 4 == 0;
+}
+
+/// The numbers of a row from `at` on as floats. `Wide`: in one access; else those before `columns`, and zeros.
+template <bool Wide, class T>
+__device__ __forceinline__ float4 load_four(global<const T> row, unsigned at, unsigned columns) {
+  if constexpr (!Wide) {
+    const auto number = [&](unsigned i) { return i < columns ? to_float(row[i]) : 0.0f; };
+    return {number(at), number(at + 1), number(at + 2), number(at + 3)};
+  } else if constexpr (std::is_same_v<T, float>) {
+    return load<float4>(row + at);
+  } else {
+    const uint2 pairs = load<uint2>(row + at);
+    return {__uint_as_float(pairs.x << 16), __uint_as_float(pairs.x & 0xffff0000u), __uint_as_float(pairs.y << 16),
+            __uint_as_float(pairs.y & 0xffff0000u)};
+  }
+}
+template <bool Wide, class T>
+__device__ __forceinline__ void store_four(global<T> row, unsigned at, unsigned columns, float4 x) {
+  if constexpr (!Wide) {
+    const float numbers[4] = {x.x, x.y, x.z, x.w};
+    for (unsigned i = 0; i < 4 && at + i < columns; ++i) row[at + i] = from_float<T>(numbers[i]);
+  } else if constexpr (std::is_same_v<T, float>) {
+    store(row + at, x);
+  } else {
+    store(row + at, uint2{pair_of_bf16(x.x, x.y), pair_of_bf16(x.z, x.w)});
+  }
+}
+
+/// Calls use(at, load(at)) for each four numbers of a row that are this thread's. gridDim.y blocks share a row. A thread begins two loads
+/// before it waits for the first.
+template <class Load, class Use>
+__device__ __forceinline__ void for_fours(unsigned columns, Load load, Use use) {
+  const unsigned step = 4 * gridDim.y * blockDim.x;
+  for (unsigned at = 4 * (blockIdx.y * blockDim.x + threadIdx.x); at < columns; at += 2 * step) {
+    const bool second = at + step < columns;
+    const auto first_four = load(at), second_four = load(second ? at + step : at);
+    use(at, first_four);
+    if (second) use(at + step, second_four);
+  }
+}
+
+/// Calls body(std::true_type) where rows are `wide`, and body(std::false_type) where they are not.
+template <class Body>
+__device__ __forceinline__ void wide_or_not(bool wide, Body body) {
+  if (wide)
+    body(std::true_type{});
+  else
+    body(std::false_type{});
+}
+
+// All but norm_rows give each piece of a row a block: grid (rows, pieces_for(columns)).
+
+/// out[r] = table[ids[r]] * scale.
 template <class Stored>
 __global__ void embed_rows(row_span<const Stored> table, global<const std::uint32_t> ids, float scale, std::size_t columns,
                            row_span<float> out) {
   const global<const Stored> from = table.row(ids[blockIdx.x]);
   const global<float> to = out.row(blockIdx.x);
-  for (std::size_t i = threadIdx.x; i < columns; i += blockDim.x) to[i] = to_float(from[i]) * scale;
+  const auto count = static_cast<unsigned>(columns);
+  wide_or_not(by_four(table, columns) && by_four(out, columns), [&](auto wide) {
+    constexpr bool in_one = decltype(wide)::value;
+    for_fours(
+        count, [&](unsigned at) { return load_four<in_one>(from, at, count); },
+        [&](unsigned at, float4 x) {
+          store_four<in_one>(to, at, count, {x.x * scale, x.y * scale, x.z * scale, x.w * scale});
+        });
+  });
 }
 
-/// out = x / sqrt(mean(x^2) + epsilon) * weight: a block a row, with a number of shared memory for each warp. out may be x.
+/// out = x / sqrt(mean(x^2) + epsilon) * weight: a block a row, with a number of shared memory for each warp. out may be x. The first
+/// numbers of a row stay in registers, four by four: those of 4096 with 256 threads.
+/// budget norm_rows: 56 registers, 32 bytes of shared memory, 4 blocks of 256 threads
 template <class Scalar>
-__global__ void norm_rows(row_span<const Scalar> x, global<const float> weight, float epsilon, std::size_t columns, row_span<Scalar> out) {
+__global__ void __launch_bounds__(256, 4)
+    norm_rows(row_span<const Scalar> x, global<const float> weight, float epsilon, std::size_t columns, row_span<Scalar> out) {
   const global<const float> from = x.row(blockIdx.x);
-  float squares = 0;
-  for (std::size_t i = threadIdx.x; i < columns; i += blockDim.x) {
-    const float value = from[i];
-    squares += value * value;
-  }
-  const float root = sqrtf(block_sum(squares, shared_memory<float>(0)) / static_cast<float>(columns) + epsilon);
   const global<float> to = out.row(blockIdx.x);
-  for (std::size_t i = threadIdx.x; i < columns; i += blockDim.x) to[i] = from[i] / root * weight[i];
+  const auto count = static_cast<unsigned>(columns);
+  const unsigned first = 4 * threadIdx.x, step = 4 * blockDim.x;
+  wide_or_not(by_four(x, columns) && by_four(out, columns) && fits<float4>(weight), [&](auto wide) {
+    constexpr bool in_one = decltype(wide)::value;
+    constexpr unsigned kept = 4;
+    float4 four[kept];
+    LAZYPRUNE_UNROLL for (unsigned i = 0; i < kept; ++i) {
+      const unsigned at = first + i * step;
+      four[i] = at < count ? load_four<in_one>(from, at, count) : float4{0, 0, 0, 0};
+    }
+    float squares = 0;
+    const auto add = [&](float4 v) { squares += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w; };
+    LAZYPRUNE_UNROLL for (unsigned i = 0; i < kept; ++i) add(four[i]);
+    for (unsigned at = first + kept * step; at < count; at += step) add(load_four<in_one>(from, at, count));
+    const float root = sqrtf(block_sum(squares, shared_memory<float>(0)) / static_cast<float>(columns) + epsilon);
+    const auto finish = [&](unsigned at, float4 v) {
+      const float4 w = load_four<in_one>(weight, at, count);
+      store_four<in_one>(to, at, count, {v.x / root * w.x, v.y / root * w.y, v.z / root * w.z, v.w / root * w.w});
+    };
+    LAZYPRUNE_UNROLL for (unsigned i = 0; i < kept; ++i) {
+      const unsigned at = first + i * step;
+      if (at < count) finish(at, four[i]);
+    }
+    for (unsigned at = first + kept * step; at < count; at += step) finish(at, load_four<in_one>(from, at, count));
+  });
 }
 
-/// out += x: a block a row.
+struct two_fours {
+  float4 a, b;
+};
+
+/// out += x.
+/// budget add_rows: 40 registers, 0 bytes of shared memory, 6 blocks of 256 threads
 template <class Scalar>
-__global__ void add_rows(row_span<const Scalar> x, std::size_t columns, row_span<Scalar> out) {
-  for (std::size_t i = threadIdx.x; i < columns; i += blockDim.x) out.row(blockIdx.x)[i] += x.row(blockIdx.x)[i];
+__global__ void __launch_bounds__(256, 6) add_rows(row_span<const Scalar> x, std::size_t columns, row_span<Scalar> out) {
+  const global<const float> from = x.row(blockIdx.x);
+  const global<float> to = out.row(blockIdx.x);
+  const auto count = static_cast<unsigned>(columns);
+  wide_or_not(by_four(x, columns) && by_four(out, columns), [&](auto wide) {
+    constexpr bool in_one = decltype(wide)::value;
+    for_fours(
+        count,
+        [&](unsigned at) {
+          return two_fours{load_four<in_one>(from, at, count), load_four<in_one>(global<const float>(to), at, count)};
+        },
+        [&](unsigned at, const two_fours& v) {
+          store_four<in_one>(to, at, count, {v.a.x + v.b.x, v.a.y + v.b.y, v.a.z + v.b.z, v.a.w + v.b.w});
+        });
+  });
 }
 
-/// x in bf16, with zeros from `columns` up to the width of out: a block a row.
+/// x in bf16, with zeros from `columns` up to the width of out.
 template <class Scalar>
 __global__ void round_rows(row_span<const Scalar> x, std::size_t columns, row_span<std::uint16_t> out) {
-  for (std::size_t i = threadIdx.x; i < out.stride; i += blockDim.x)
-    out.row(blockIdx.x)[i] = i < columns ? round_to_bf16(x.row(blockIdx.x)[i]) : std::uint16_t{0};
+  const global<const float> from = x.row(blockIdx.x);
+  const global<std::uint16_t> to = out.row(blockIdx.x);
+  const auto count = static_cast<unsigned>(columns), width = static_cast<unsigned>(out.stride);
+  wide_or_not(by_four(x, columns) && by_four(out, out.stride), [&](auto wide) {
+    constexpr bool in_one = decltype(wide)::value;
+    for_fours(
+        width,
+        [&](unsigned at) {
+          return at < count ? load_four<in_one>(from, at, count) : float4{0, 0, 0, 0};
+        },
+        [&](unsigned at, float4 v) { store_four<in_one>(to, at, width, v); });
+  });
 }
 
 __device__ __forceinline__ float activated(gate_activation activation, float x) {
@@ -111,25 +229,52 @@ __device__ __forceinline__ float activated(gate_activation activation, float x) 
   return x / 2 * (1 + tanhf(root_of_2_over_pi * (x + 0.044715f * x * x * x)));
 }
 
-/// out = gate(x[.. ffn)) * x[ffn ..): a block a row of x (2 ffn) and out (ffn).
+/// out = gate(x[.. ffn)) * x[ffn ..): x (2 ffn) and out (ffn).
+/// budget gate_rows: 48 registers, 0 bytes of shared memory, 5 blocks of 256 threads
 template <class Scalar>
-__global__ void gate_rows(row_span<const Scalar> x, std::size_t ffn, gate_activation activation, row_span<Scalar> out) {
-  const global<const float> from = x.row(blockIdx.x);
+__global__ void __launch_bounds__(256, 5)
+    gate_rows(row_span<const Scalar> x, std::size_t ffn, gate_activation activation, row_span<Scalar> out) {
+  const global<const float> gate = x.row(blockIdx.x), up = gate + ffn;
   const global<float> to = out.row(blockIdx.x);
-  for (std::size_t i = threadIdx.x; i < ffn; i += blockDim.x) to[i] = activated(activation, from[i]) * from[ffn + i];
+  const auto count = static_cast<unsigned>(ffn);
+  wide_or_not(by_four(x, ffn) && by_four(out, ffn), [&](auto wide) {
+    constexpr bool in_one = decltype(wide)::value;
+    for_fours(
+        count,
+        [&](unsigned at) {
+          return two_fours{load_four<in_one>(gate, at, count), load_four<in_one>(up, at, count)};
+        },
+        [&](unsigned at, const two_fours& v) {
+          store_four<in_one>(to, at, count,
+                             {activated(activation, v.a.x) * v.b.x, activated(activation, v.a.y) * v.b.y,
+                              activated(activation, v.a.z) * v.b.z, activated(activation, v.a.w) * v.b.w});
+        });
+  });
 }
 
-/// RoPE in place: a block a row, a thread a pair (i, i + half) of a head. table (positions, 2, half): cosines, sines.
+/// RoPE in place: a thread has pairs (i, i + half) of a head. table (positions, 2, half): cosines, sines.
 template <class Scalar>
 __global__ void rotate_rows(row_span<Scalar> x, std::size_t heads, std::size_t half, global<const std::uint32_t> positions,
                             global<const float> table) {
   const global<float> row = x.row(blockIdx.x);
   const global<const float> turn = table + positions[blockIdx.x] * 2 * half;
-  for (std::size_t pair = threadIdx.x; pair < heads * half; pair += blockDim.x) {
-    const std::size_t i = pair % half, at = pair / half * 2 * half + i;
-    const float a = row[at], b = row[at + half], cosine = turn[i], sine = turn[half + i];
+  const auto of_head = static_cast<unsigned>(half), pairs = static_cast<unsigned>(heads) * of_head;
+  const unsigned thread = blockIdx.y * blockDim.x + threadIdx.x, threads = gridDim.y * blockDim.x;
+  if (by_four(x, half) && fits<float4>(table)) {
+    for (unsigned pair = 4 * thread; pair < pairs; pair += 4 * threads) {
+      const unsigned i = pair % of_head, at = 2 * pair - i;
+      const float4 a = load<float4>(row + at), b = load<float4>(row + at + of_head), c = load<float4>(turn + i),
+                   s = load<float4>(turn + of_head + i);
+      store(row + at, float4{a.x * c.x - b.x * s.x, a.y * c.y - b.y * s.y, a.z * c.z - b.z * s.z, a.w * c.w - b.w * s.w});
+      store(row + at + of_head, float4{b.x * c.x + a.x * s.x, b.y * c.y + a.y * s.y, b.z * c.z + a.z * s.z, b.w * c.w + a.w * s.w});
+    }
+    return;
+  }
+  for (unsigned pair = thread; pair < pairs; pair += threads) {
+    const unsigned i = pair % of_head, at = 2 * pair - i;
+    const float a = row[at], b = row[at + of_head], cosine = turn[i], sine = turn[of_head + i];
     row[at] = a * cosine - b * sine;
-    row[at + half] = b * cosine + a * sine;
+    row[at + of_head] = b * cosine + a * sine;
   }
 }
 
@@ -139,24 +284,31 @@ struct row_move {
   void* to;
 };
 
-/// Each row of the list, a block each: from any type to any.
+/// Each row of the list: from any type to any.
 template <class From, class To>
 __global__ void move_rows(global<const row_move> moves, std::size_t columns) {
   const row_move move = moves[blockIdx.x];
   const global<const From> from = static_cast<const From*>(move.from);
   const global<To> to = static_cast<To*>(move.to);
-  for (std::size_t i = threadIdx.x; i < columns; i += blockDim.x) {
-    if constexpr (std::is_same_v<From, To>)
-      to[i] = static_cast<To>(from[i]);
-    else
-      to[i] = from_float<To>(to_float(from[i]));
-  }
+  const auto count = static_cast<unsigned>(columns);
+  wide_or_not(fits<four_of<From>>(from) && fits<four_of<To>>(to) && columns % 4 == 0, [&](auto wide) {
+    constexpr bool in_one = decltype(wide)::value;
+    for_fours(
+        count, [&](unsigned at) { return load_four<in_one>(from, at, count); },
+        [&](unsigned at, float4 v) { store_four<in_one>(to, at, count, v); });
+  });
 }
 
 /// How many threads for rows of so many numbers: the same for the same number, since the order of sums follows from it.
 inline unsigned threads_for(std::size_t columns) {
   const std::size_t warps = (columns + 4 * warp_lanes - 1) / (4 * warp_lanes);
   return warp_lanes * static_cast<unsigned>(std::min<std::size_t>(std::max<std::size_t>(warps, 1), 8));
+}
+
+/// How many blocks of threads_for(columns) share a row of so many numbers: a thread has eight of them.
+inline unsigned pieces_for(std::size_t columns) {
+  const std::size_t piece = 8 * threads_for(columns);
+  return static_cast<unsigned>((columns + piece - 1) / piece);
 }
 
 }  // namespace device

@@ -50,7 +50,7 @@ class products {
     if (w.type() == dtype::bf16) {
       pitch = w.pitch();
       std::uint16_t* const rounded = rounded_.reserve(x.rows * pitch);
-      launch(round_rows<float>, {static_cast<unsigned>(x.rows)}, {threads_for(x.columns)}, 0, stream(),
+      launch(round_rows<float>, {static_cast<unsigned>(x.rows), pieces_for(pitch)}, {threads_for(pitch)}, 0, stream(),
              row_span<const float>{x.data, x.stride}, x.columns, row_span<std::uint16_t>{rounded, pitch});
       from = rounded;
     }

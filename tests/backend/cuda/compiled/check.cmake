@@ -10,8 +10,10 @@ if(NOT LEAST)
   set(LEAST 60)
 endif()
 
-# Patterns of mangled names, and how many registers: attend_exact<32, 4> is attend_exactI..Lj32ELj4E. The first that fits.
+# Patterns of mangled names, and how many registers: attend_exact<32, 4> is attend_exactI..Lj32ELj4E. The first that fits; last the empty one, which
+# fits every kernel.
 set(budgets "")
+set(others "")
 foreach(file IN ITEMS attention.cuh elementwise.cuh)
   file(STRINGS ${ROOT}/include/lazyprune/backend/cuda/${file} lines REGEX "^/// budget ")
   foreach(line IN LISTS lines)
@@ -21,13 +23,15 @@ foreach(file IN ITEMS attention.cuh elementwise.cuh)
     set(name "${CMAKE_MATCH_1}")
     set(registers ${CMAKE_MATCH_2})
     if(name STREQUAL "of every other kernel")
-      set(name "")
+      set(others " ${registers}")
+      continue()
     endif()
     string(REGEX REPLACE "([0-9]+)(, |>)" "Lj\\1E" name "${name}")
     string(REPLACE "<" "I[ft]?" name "${name}")
     list(APPEND budgets "${name} ${registers}")
   endforeach()
 endforeach()
+list(APPEND budgets "${others}")
 
 if(PTXAS)
   file(READ ${PTXAS} said)

@@ -6,8 +6,10 @@
 #include <cuda_runtime.h>
 
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <type_traits>
 
@@ -95,6 +97,11 @@ void store(emulated::pointer<T> to, const Wide& value) {
   emulated::seen_by_threads().write<Wide>(to.address(), value, emulated::running_thread());
 }
 
+template <class Wide, class T>
+bool fits(emulated::pointer<T> at) {
+  return at.address() % sizeof(Wide) == 0;
+}
+
 template <class T>
 void copy_async(shared<T> to, global<const T> from, bool there) {
   emulated::running_grid().copy_async(to.address(), from.address(), there);
@@ -109,6 +116,11 @@ inline float widen(std::uint16_t bits) { return float_of_bf16(bits); }
 inline std::uint16_t round_to_bf16(float value) { return bf16_of_float(value); }
 inline std::uint32_t pair_of_bf16(float low, float high) {
   return bf16_of_float(low) | static_cast<std::uint32_t>(bf16_of_float(high)) << 16;
+}
+
+inline float exp2_fast(float x) {
+  const float power = std::exp2(x);
+  return power < std::numeric_limits<float>::min() ? 0.0f : power;
 }
 
 namespace detail {
