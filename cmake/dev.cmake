@@ -3,7 +3,7 @@
 set(CMAKE_CXX_FLAGS "-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror" CACHE STRING "" FORCE)
 set(CMAKE_C_FLAGS "-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror" CACHE STRING "" FORCE)
 set(CMAKE_CUDA_FLAGS "-Werror all-warnings -Xcompiler -Wall,-Wextra,-Wno-parentheses" CACHE STRING "" FORCE) # nvcc writes parentheses of its own
-set(LAZYPRUNE_COMPUTES -O2 CACHE STRING "Flags for what computes much" FORCE)
+set(LAZYPRUNE_COMPUTES -O1 CACHE STRING "Flags for what computes much" FORCE)
 set(LAZYPRUNE_LIGHT -O1 CACHE STRING "Flags for what computes little: its compiling takes longer than its work" FORCE)
 set(LAZYPRUNE_SHORT -O0 CACHE STRING "Flags for what is run for a moment" FORCE)
 set(LAZYPRUNE_ONE_UNIT ON CACHE BOOL "Compile each part of the program as one file" FORCE)
