@@ -22,7 +22,7 @@ if(engines)
 endif()
 
 # A library that knows more: structs with members that callers of ABI 1 do not have. Programs that are compiled already go on with it.
-if(LAZYPRUNE_TEST_ALL AND CMAKE_SYSTEM_NAME STREQUAL Linux)
+if(LAZYPRUNE_TEST_ALL AND LAZYPRUNE_TEST_IN_FULL AND CMAKE_SYSTEM_NAME STREQUAL Linux)
   set(grown ${CMAKE_CURRENT_BINARY_DIR}/grown)
   file(READ ${PROJECT_SOURCE_DIR}/include/lazyprune/c/lazyprune.h header)
   foreach(struct IN ITEMS evidence shown scorer layer schedule session_options session_state token statistics request plan spills)

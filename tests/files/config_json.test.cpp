@@ -20,21 +20,21 @@ const std::string llama = R"({"model_type": "llama", "architectures": ["LlamaFor
   "num_hidden_layers": 3, "num_attention_heads": 8, "num_key_value_heads": 2, "intermediate_size": 96, "max_position_embeddings": 512})";
 
 /// The config with some keys changed (null: taken out), as RFC 7396 patches it.
-std::string with(const std::string& patch, const std::string& base = llama) {
+std::string config_with(const std::string& patch, const std::string& base = llama) {
   nlohmann::json config = nlohmann::json::parse(base);
   config.merge_patch(nlohmann::json::parse(patch));
   return config.dump();
 }
 /// The Llama config made another family's.
 std::string family(const std::string& name, const std::string& architecture, const std::string& patch = "{}") {
-  return with(patch, with(R"({"model_type": ")" + name + R"(", "architectures": [")" + architecture + R"("]})"));
+  return config_with(patch, config_with(R"({"model_type": ")" + name + R"(", "architectures": [")" + architecture + R"("]})"));
 }
 
 model_config read(const std::string& text) { return model_config_of(json_value::parse(text, "c", 1 << 20)); }
-fault said(const std::string& text) {
+fault refused(const std::string& text) {
   return error_of([&] { read(text); });
 }
-fault said_of(const std::string& patch) { return said(with(patch)); }
+fault refused_with(const std::string& patch) { return refused(config_with(patch)); }
 
 }  // namespace
 
@@ -58,13 +58,13 @@ TEST_CASE("a plain Llama, and transformers' defaults") {
   CHECK_FALSE(c.qk_norm);
   CHECK(c.bos.empty());
   CHECK(c.eos.empty());
-  CHECK(read(with(R"({"num_key_value_heads": null, "max_position_embeddings": null, "architectures": null})")).n_kv_heads == 8);
-  CHECK(read(with(R"({"max_position_embeddings": null})")).max_positions == 2048);
+  CHECK(read(config_with(R"({"num_key_value_heads": null, "max_position_embeddings": null, "architectures": null})")).n_kv_heads == 8);
+  CHECK(read(config_with(R"({"max_position_embeddings": null})")).max_positions == 2048);
 }
 
 TEST_CASE("every key that counts") {
-  const model_config c =
-      read(with(R"({"rms_norm_eps": 1e-5, "rope_theta": 500000, "tie_word_embeddings": true, "attention_bias": true, "mlp_bias": true,
+  const model_config c = read(
+      config_with(R"({"rms_norm_eps": 1e-5, "rope_theta": 500000, "tie_word_embeddings": true, "attention_bias": true, "mlp_bias": true,
     "head_dim": 16, "bos_token_id": 1, "eos_token_id": [2, 99], "hidden_act": "silu", "sliding_window": null, "partial_rotary_factor": 1.0})"));
   CHECK(c.rms_epsilon == 1e-5);
   CHECK(c.rope.theta == 500000.0);
@@ -99,67 +99,68 @@ TEST_CASE("the families differ in biases, norms and defaults") {
 
 TEST_CASE("what is not computed is refused by name") {
   const std::string none = "expected no such key: it is not computed here";
-  CHECK(said_of(R"({"model_type": "mixtral"})") == unsupported("c: model_type", {"gemma3_text", "\"mixtral\""}));
-  CHECK(said_of(R"({"model_type": null})") == at("c", {"\"model_type\""}));
-  CHECK(said_of(R"({"architectures": ["MixtralForCausalLM"]})") ==
+  CHECK(refused_with(R"({"model_type": "mixtral"})") == unsupported("c: model_type", {"gemma3_text", "\"mixtral\""}));
+  CHECK(refused_with(R"({"model_type": null})") == at("c", {"\"model_type\""}));
+  CHECK(refused_with(R"({"architectures": ["MixtralForCausalLM"]})") ==
         unsupported("c: architectures[0]", {"LlamaForCausalLM", "\"MixtralForCausalLM\""}));
-  CHECK(said_of(R"({"architectures": ["LlamaForSequenceClassification"]})") == unsupported("c: architectures[0]", {"LlamaForCausalLM"}));
-  CHECK(said_of(R"({"hidden_act": "gelu"})") == unsupported("c: hidden_act", {"\"gelu\""}));
-  CHECK(said_of(R"({"quantization_config": {"bits": 4}})") == "c: quantization_config: " + none + ", found an object");
+  CHECK(refused_with(R"({"architectures": ["LlamaForSequenceClassification"]})") ==
+        unsupported("c: architectures[0]", {"LlamaForCausalLM"}));
+  CHECK(refused_with(R"({"hidden_act": "gelu"})") == unsupported("c: hidden_act", {"\"gelu\""}));
+  CHECK(refused_with(R"({"quantization_config": {"bits": 4}})") == "c: quantization_config: " + none + ", found an object");
   for (const std::string key :
        {"attn_logit_softcapping", "final_logit_softcapping", "query_pre_attn_scalar", "attention_multiplier", "residual_multiplier",
         "embedding_multiplier", "logits_scaling", "logit_scale", "scale_emb", "scale_depth", "compression_config"})
-    CHECK(said_of("{\"" + key + "\": 2.5}") == "c: " + key + ": " + none + ", found 2.5");
-  CHECK(said_of(R"({"partial_rotary_factor": 0.5})") == unsupported("c: partial_rotary_factor", {"0.5"}));
-  CHECK(said_of(R"({"layer_types": ["full_attention", "sliding_attention"]})") ==
+    CHECK(refused_with("{\"" + key + "\": 2.5}") == "c: " + key + ": " + none + ", found 2.5");
+  CHECK(refused_with(R"({"partial_rotary_factor": 0.5})") == unsupported("c: partial_rotary_factor", {"0.5"}));
+  CHECK(refused_with(R"({"layer_types": ["full_attention", "sliding_attention"]})") ==
         unsupported("c: layer_types[1]", {"full_attention", "\"sliding_attention\""}));
-  CHECK(said_of(R"({"sliding_window": 4096})") == unsupported("c: sliding_window", {"4096"}));
+  CHECK(refused_with(R"({"sliding_window": 4096})") == unsupported("c: sliding_window", {"4096"}));
   for (const std::string name : {"qwen2", "qwen3"})
-    CHECK(said(family(name, name == "qwen2" ? "Qwen2ForCausalLM" : "Qwen3ForCausalLM", R"({"mlp_bias": true})")) ==
+    CHECK(refused(family(name, name == "qwen2" ? "Qwen2ForCausalLM" : "Qwen3ForCausalLM", R"({"mlp_bias": true})")) ==
           unsupported("c: mlp_bias"));
-  CHECK(said(family("qwen2", "Qwen2ForCausalLM", R"({"use_mrope": true})")) == unsupported("c: use_mrope"));
-  CHECK(said(family("mistral", "MistralForCausalLM", R"({"attention_bias": true})")) == unsupported("c: attention_bias"));
-  CHECK(said(family("mistral", "MistralForCausalLM", R"({"mlp_bias": true})")) == unsupported("c: mlp_bias"));
+  CHECK(refused(family("qwen2", "Qwen2ForCausalLM", R"({"use_mrope": true})")) == unsupported("c: use_mrope"));
+  CHECK(refused(family("mistral", "MistralForCausalLM", R"({"attention_bias": true})")) == unsupported("c: attention_bias"));
+  CHECK(refused(family("mistral", "MistralForCausalLM", R"({"mlp_bias": true})")) == unsupported("c: mlp_bias"));
 }
 
 TEST_CASE("sizes have limits, and fit each other") {
   for (const std::string key : {"vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"}) {
-    CHECK(said_of("{\"" + key + "\": null}") == at("c", {key}));
+    CHECK(refused_with("{\"" + key + "\": null}") == at("c", {key}));
     for (const std::string value : {"0", "-1", "1.0", "1e3", "\"8\"", "true", "16777217", "18446744073709551616"})
-      CHECK(said_of("{\"" + key + "\": " + value + "}") == at("c: " + key));
+      CHECK(refused_with("{\"" + key + "\": " + value + "}") == at("c: " + key));
   }
-  CHECK(said_of(R"({"num_hidden_layers": 4097})") == at("c: num_hidden_layers", {"4096", "4097"}));
-  CHECK(said_of(R"({"num_key_value_heads": 3})") == at("c: num_key_value_heads", {"num_attention_heads", ", found 3"}));
-  CHECK(said_of(R"({"num_key_value_heads": 16})") == at("c: num_key_value_heads", {"num_attention_heads", ", found 16"}));
-  CHECK(said_of(R"({"num_key_value_heads": 0})") == at("c: num_key_value_heads"));
-  CHECK(said_of(R"({"num_attention_heads": 6, "num_key_value_heads": 2})") ==
+  CHECK(refused_with(R"({"num_hidden_layers": 4097})") == at("c: num_hidden_layers", {"4096", "4097"}));
+  CHECK(refused_with(R"({"num_key_value_heads": 3})") == at("c: num_key_value_heads", {"num_attention_heads", ", found 3"}));
+  CHECK(refused_with(R"({"num_key_value_heads": 16})") == at("c: num_key_value_heads", {"num_attention_heads", ", found 16"}));
+  CHECK(refused_with(R"({"num_key_value_heads": 0})") == at("c: num_key_value_heads"));
+  CHECK(refused_with(R"({"num_attention_heads": 6, "num_key_value_heads": 2})") ==
         at("c: num_attention_heads", {"hidden_size", "64", ", found 6"}));
-  CHECK(said_of(R"({"num_attention_heads": 6, "head_dim": 16})") == "no error");
-  CHECK(said_of(R"({"head_dim": 7})") == at("c: head_dim", {", found 7"}));
-  CHECK(said_of(R"({"hidden_size": 24, "num_attention_heads": 8})") == at("c: head_dim", {", found 3"}));
-  CHECK(said_of(R"({"head_dim": 0})") == at("c: head_dim"));
-  CHECK(said_of(R"({"max_position_embeddings": 0})") == at("c: max_position_embeddings"));
-  CHECK(said_of(R"({"max_position_embeddings": 4294967296})") == at("c: max_position_embeddings"));
-  CHECK(said_of(R"({"rms_norm_eps": 0})") == at("c: rms_norm_eps", {", found 0"}));
-  CHECK(said_of(R"({"rms_norm_eps": -1e-6})") == at("c: rms_norm_eps", {"-1e-06"}));
-  CHECK(said_of(R"({"rope_theta": 0.0})") == at("c: rope_theta", {"0.0"}));
-  CHECK(said_of(R"({"tie_word_embeddings": 1})") == at("c: tie_word_embeddings", {", found 1"}));
-  CHECK(said(family("mistral", "MistralForCausalLM", R"({"num_key_value_heads": null})")) == at("c", {"\"num_key_value_heads\""}));
+  CHECK(refused_with(R"({"num_attention_heads": 6, "head_dim": 16})") == "no error");
+  CHECK(refused_with(R"({"head_dim": 7})") == at("c: head_dim", {", found 7"}));
+  CHECK(refused_with(R"({"hidden_size": 24, "num_attention_heads": 8})") == at("c: head_dim", {", found 3"}));
+  CHECK(refused_with(R"({"head_dim": 0})") == at("c: head_dim"));
+  CHECK(refused_with(R"({"max_position_embeddings": 0})") == at("c: max_position_embeddings"));
+  CHECK(refused_with(R"({"max_position_embeddings": 4294967296})") == at("c: max_position_embeddings"));
+  CHECK(refused_with(R"({"rms_norm_eps": 0})") == at("c: rms_norm_eps", {", found 0"}));
+  CHECK(refused_with(R"({"rms_norm_eps": -1e-6})") == at("c: rms_norm_eps", {"-1e-06"}));
+  CHECK(refused_with(R"({"rope_theta": 0.0})") == at("c: rope_theta", {"0.0"}));
+  CHECK(refused_with(R"({"tie_word_embeddings": 1})") == at("c: tie_word_embeddings", {", found 1"}));
+  CHECK(refused(family("mistral", "MistralForCausalLM", R"({"num_key_value_heads": null})")) == at("c", {"\"num_key_value_heads\""}));
 }
 
 TEST_CASE("special tokens are below the vocabulary") {
-  CHECK(said_of(R"({"eos_token_id": 100})") == at("c: eos_token_id", {"99", "100"}));
-  CHECK(said_of(R"({"eos_token_id": [2, 100]})") == at("c: eos_token_id[1]", {"99", "100"}));
-  CHECK(said_of(R"({"eos_token_id": -2})") == at("c: eos_token_id", {"99", ", found -2"}));
-  CHECK(read(with(R"({"bos_token_id": -1, "eos_token_id": [2, 4294967295]})")).bos.empty());
-  CHECK(read(with(R"({"bos_token_id": -1, "eos_token_id": [2, 4294967295]})")).eos == std::vector<lazyprune::token_id>{2});
-  CHECK(said_of(R"({"bos_token_id": "<s>"})") == at("c: bos_token_id", {"99", "\"<s>\""}));
-  CHECK(said_of(R"({"bos_token_id": [1, 2]})") == at("c: bos_token_id"));
-  CHECK(said_of(R"({"bos_token_id": 99, "eos_token_id": []})") == "no error");
+  CHECK(refused_with(R"({"eos_token_id": 100})") == at("c: eos_token_id", {"99", "100"}));
+  CHECK(refused_with(R"({"eos_token_id": [2, 100]})") == at("c: eos_token_id[1]", {"99", "100"}));
+  CHECK(refused_with(R"({"eos_token_id": -2})") == at("c: eos_token_id", {"99", ", found -2"}));
+  CHECK(read(config_with(R"({"bos_token_id": -1, "eos_token_id": [2, 4294967295]})")).bos.empty());
+  CHECK(read(config_with(R"({"bos_token_id": -1, "eos_token_id": [2, 4294967295]})")).eos == std::vector<lazyprune::token_id>{2});
+  CHECK(refused_with(R"({"bos_token_id": "<s>"})") == at("c: bos_token_id", {"99", "\"<s>\""}));
+  CHECK(refused_with(R"({"bos_token_id": [1, 2]})") == at("c: bos_token_id"));
+  CHECK(refused_with(R"({"bos_token_id": 99, "eos_token_id": []})") == "no error");
 }
 
 TEST_CASE("rotary positions: both styles of file, every kind that is computed") {
-  const auto rope = [](const std::string& patch) { return read(with(patch)).rope; };
+  const auto rope = [](const std::string& patch) { return read(config_with(patch)).rope; };
   CHECK(rope(R"({"rope_scaling": null, "rope_theta": 5e5})").theta == 5e5);
   CHECK(rope(R"({"rope_parameters": {"rope_type": "default", "rope_theta": 7.0}})").theta == 7.0);
   CHECK(rope(R"({"rope_scaling": {"type": "linear", "factor": 2}, "rope_theta": 3.0})") ==
@@ -177,7 +178,9 @@ TEST_CASE("rotary positions: both styles of file, every kind that is computed") 
 }
 
 TEST_CASE("YaRN's attention factor, as transformers computes it") {
-  const auto rope = [](const std::string& keys) { return read(with(R"({"rope_scaling": {"rope_type": "yarn", )" + keys + "}}")).rope; };
+  const auto rope = [](const std::string& keys) {
+    return read(config_with(R"({"rope_scaling": {"rope_type": "yarn", )" + keys + "}}")).rope;
+  };
   const auto plain = rope(R"("factor": 4.0, "original_max_position_embeddings": 64)");
   CHECK(plain.scaling == rope_scaling::yarn);
   CHECK(plain.original_positions == 64);
@@ -202,14 +205,14 @@ TEST_CASE("YaRN's attention factor, as transformers computes it") {
 
 TEST_CASE("YaRN's stretched length is the longest sequence where the file gives the length before") {
   const auto positions = [](const std::string& keys) {
-    return read(with(R"({"rope_scaling": {"type": "yarn", )" + keys + "}}")).max_positions;
+    return read(config_with(R"({"rope_scaling": {"type": "yarn", )" + keys + "}}")).max_positions;
   };
   CHECK(positions(R"("factor": 4.0, "original_max_position_embeddings": 512)") == 2048);
   CHECK(positions(R"("factor": 4.0, "original_max_position_embeddings": 64)") == 512);
 }
 
 TEST_CASE("rotary positions that are not computed, or make no sense") {
-  const auto rope = [](const std::string& keys) { return said(with(R"({"rope_scaling": {)" + keys + "}}")); };
+  const auto rope = [](const std::string& keys) { return refused(config_with(R"({"rope_scaling": {)" + keys + "}}")); };
   CHECK(rope(R"("type": "dynamic", "factor": 2.0)") == unsupported("c: rope_scaling.type", {"\"dynamic\""}));
   CHECK(rope(R"("rope_type": "longrope", "factor": 2.0)") == at("c: rope_scaling", {"\"short_factor\""}));
   CHECK(rope(R"("type": "mrope", "mrope_section": [16, 24, 24])") == unsupported("c: rope_scaling.mrope_section"));
@@ -231,10 +234,10 @@ TEST_CASE("rotary positions that are not computed, or make no sense") {
   CHECK(rope(R"("type": "yarn", "factor": 2, "rope_theta": 1)") == at("c: rope_scaling.type", {"rope_theta", "\"yarn\""}));
   CHECK(rope(R"("type": "yarn", "factor": 1000, "mscale": 1, "mscale_all_dim": -2)") ==
         at("c: rope_scaling.type", {"mscale_all_dim", "\"yarn\""}));
-  CHECK(said_of(R"({"rope_scaling": "linear"})") == at("c: rope_scaling", {"\"linear\""}));
-  CHECK(said_of(R"({"rope_theta": 5.0, "rope_parameters": {"rope_type": "default", "rope_theta": 6.0}})") ==
+  CHECK(refused_with(R"({"rope_scaling": "linear"})") == at("c: rope_scaling", {"\"linear\""}));
+  CHECK(refused_with(R"({"rope_theta": 5.0, "rope_parameters": {"rope_type": "default", "rope_theta": 6.0}})") ==
         at("c: rope_parameters.rope_theta", {"rope_theta", "6.0"}));
-  CHECK(said_of(R"({"rope_scaling": {"type": "linear", "factor": 2}, "rope_parameters": {"rope_type": "default"}})") ==
+  CHECK(refused_with(R"({"rope_scaling": {"type": "linear", "factor": 2}, "rope_parameters": {"rope_type": "default"}})") ==
         at("c: rope_scaling", {"rope_scaling", "rope_parameters"}));
 }
 
@@ -256,12 +259,12 @@ TEST_CASE("what is sound and not computed here has a code of its own; what is wr
         R"({"layer_types": ["sliding_attention"]})", R"({"rope_scaling": {"rope_type": "dynamic"}})",
         R"({"rope_scaling": {"rope_type": "mrope", "mrope_section": [1.0]}})"}) {
     CAPTURE(patch);
-    CHECK(code(with(patch)) == error_code::unsupported);
+    CHECK(code(config_with(patch)) == error_code::unsupported);
   }
   for (const char* patch : {R"({"model_type": 3})", R"({"vocab_size": 0})", R"({"num_key_value_heads": 3})", R"({"hidden_size": 63})",
                             R"({"rope_scaling": {"rope_type": "linear", "factor": 0.5}})",
                             R"({"rope_scaling": {"rope_type": "linear", "factor": 2.0}, "rope_parameters": {}})"}) {
     CAPTURE(patch);
-    CHECK(code(with(patch)) == error_code::bad_input);
+    CHECK(code(config_with(patch)) == error_code::bad_input);
   }
 }

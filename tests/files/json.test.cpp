@@ -15,14 +15,14 @@ using lazyprune::json_value;
 
 namespace {
 
-json_value parse(std::string_view text) { return json_value::parse(text, "f.json", 1 << 20); }
+json_value parsed(std::string_view text) { return json_value::parse(text, "f.json", 1 << 20); }
 
 template <class Get>
-fault said(std::string_view text, Get get) {
-  return error_of([&] { get(parse(text)); });
+fault fault_in(std::string_view text, Get get) {
+  return error_of([&] { get(parsed(text)); });
 }
-fault said(std::string_view text) {
-  return error_of([&] { parse(text); });
+fault fault_in(std::string_view text) {
+  return error_of([&] { parsed(text); });
 }
 
 std::string nested(std::size_t levels) { return std::string(levels, '[') + std::string(levels, ']'); }
@@ -61,28 +61,28 @@ TEST_CASE("JSONTestSuite: what must load loads, what must be refused is refused 
 }
 
 TEST_CASE("syntax errors give the byte and what stands there") {
-  CHECK(said(R"({"a": nul})") == at("f.json: byte 9", {"\"a\""}));
-  CHECK(said("") == at("f.json: byte 0"));
-  CHECK(said("[1] x") == at("f.json: byte 4"));
-  CHECK(said("[1e999]") == at("f.json: byte 5"));
-  CHECK(said("[NaN]") == at("f.json: byte 1"));
-  CHECK(said("[\"\xff\"]") == at("f.json: byte 2"));
+  CHECK(fault_in(R"({"a": nul})") == at("f.json: byte 9", {"\"a\""}));
+  CHECK(fault_in("") == at("f.json: byte 0"));
+  CHECK(fault_in("[1] x") == at("f.json: byte 4"));
+  CHECK(fault_in("[1e999]") == at("f.json: byte 5"));
+  CHECK(fault_in("[NaN]") == at("f.json: byte 1"));
+  CHECK(fault_in("[\"\xff\"]") == at("f.json: byte 2"));
 }
 
 TEST_CASE("what the parser alone would let pass") {
-  CHECK(said(std::string("{}\0{", 4)) == at("f.json: byte 2"));
-  CHECK(said("\xef\xbb\xbf{}") == at("f.json: byte 0"));
-  CHECK(said(R"({"a": {"b": 1, "c": 2, "b": 3}})") == at("f.json: b"));
-  CHECK(said(R"([{"a": 1}, {"a": 1}])") == "no error");
+  CHECK(fault_in(std::string("{}\0{", 4)) == at("f.json: byte 2"));
+  CHECK(fault_in("\xef\xbb\xbf{}") == at("f.json: byte 0"));
+  CHECK(fault_in(R"({"a": {"b": 1, "c": 2, "b": 3}})") == at("f.json: b"));
+  CHECK(fault_in(R"([{"a": 1}, {"a": 1}])") == "no error");
 }
 
 TEST_CASE("64 levels and no more, without recursion") {
-  CHECK(said(nested(64)) == "no error");
-  CHECK(said(nested(65)) == at("f.json", {"64"}));
-  CHECK(said(std::string(100'000, '[')) == at("f.json", {"64"}));
+  CHECK(fault_in(nested(64)) == "no error");
+  CHECK(fault_in(nested(65)) == at("f.json", {"64"}));
+  CHECK(fault_in(std::string(100'000, '[')) == at("f.json", {"64"}));
   std::string objects;
   for (int i = 0; i < 100'000; ++i) objects += "{\"a\":";
-  CHECK(said(objects) == at("f.json", {"64"}));
+  CHECK(fault_in(objects) == at("f.json", {"64"}));
 }
 
 TEST_CASE("no more bytes than the caller allows") {
@@ -100,7 +100,7 @@ TEST_CASE("one text of many: the place begins with what the caller says") {
 
 TEST_CASE("values read as they stand") {
   const json_value root =
-      parse(R"({"n": 18, "big": 9223372036854775808, "x": -1.5e3, "yes": true, "s": "h\u00e9", "none": null, "a": [1, null, "z"]})");
+      parsed(R"({"n": 18, "big": 9223372036854775808, "x": -1.5e3, "yes": true, "s": "h\u00e9", "none": null, "a": [1, null, "z"]})");
   CHECK(root.at("n").whole_number() == 18);
   CHECK(root.at("n").number() == 18.0);
   CHECK(root.at("big").whole_number() == std::uint64_t{1} << 63);
@@ -121,20 +121,20 @@ TEST_CASE("values read as they stand") {
 }
 
 TEST_CASE("a value outlives the root it came from") {
-  const auto inner = [] { return parse(R"({"a": {"b": ["deep"]}})").at("a").at("b").items()[0]; }();
+  const auto inner = [] { return parsed(R"({"a": {"b": ["deep"]}})").at("a").at("b").items()[0]; }();
   CHECK(inner.string() == "deep");
   CHECK(inner.file() == "f.json");
 }
 
 TEST_CASE("getters name the place and what is there") {
-  CHECK(said(R"({"a": {"b": "two"}})", [](auto r) { r.at("a").at("b").number(); }) == at("f.json: a.b", {"\"two\""}));
-  CHECK(said(R"({"a": [1, {}]})", [](auto r) { r.at("a").items()[1].string(); }) == at("f.json: a[1]"));
-  CHECK(said(R"({"a": 1})", [](auto r) { r.at("a").boolean(); }) == at("f.json: a", {", found 1"}));
-  CHECK(said(R"({"a": 1})", [](auto r) { r.at("b"); }) == at("f.json", {"\"b\""}));
-  CHECK(said("[]", [](auto r) { r.at("b"); }) == at("f.json"));
-  CHECK(said("3", [](auto r) { r.find("b"); }) == at("f.json", {", found 3"}));
-  CHECK(said("{}", [](auto r) { r.items(); }) == at("f.json"));
-  CHECK(said(R"({"a\nb": null})", [](auto r) { r.at("a\nb").string(); }) == at("f.json: a\\x0ab"));
+  CHECK(fault_in(R"({"a": {"b": "two"}})", [](auto r) { r.at("a").at("b").number(); }) == at("f.json: a.b", {"\"two\""}));
+  CHECK(fault_in(R"({"a": [1, {}]})", [](auto r) { r.at("a").items()[1].string(); }) == at("f.json: a[1]"));
+  CHECK(fault_in(R"({"a": 1})", [](auto r) { r.at("a").boolean(); }) == at("f.json: a", {", found 1"}));
+  CHECK(fault_in(R"({"a": 1})", [](auto r) { r.at("b"); }) == at("f.json", {"\"b\""}));
+  CHECK(fault_in("[]", [](auto r) { r.at("b"); }) == at("f.json"));
+  CHECK(fault_in("3", [](auto r) { r.find("b"); }) == at("f.json", {", found 3"}));
+  CHECK(fault_in("{}", [](auto r) { r.items(); }) == at("f.json"));
+  CHECK(fault_in(R"({"a\nb": null})", [](auto r) { r.at("a\nb").string(); }) == at("f.json: a\\x0ab"));
 }
 
 TEST_CASE("whole numbers have no sign, point or exponent, and stay in their range") {
@@ -142,16 +142,16 @@ TEST_CASE("whole numbers have no sign, point or exponent, and stay in their rang
   for (const std::string bad : {"-1", "1.0", "1e3", "9223372036854775809", "18446744073709551615", "true", "null"}) {
     CAPTURE(bad);
     const std::string text = "{\"n\": " + bad + "}";
-    CHECK(said(text, [](auto r) { r.at("n").whole_number(); }).starts_with(expected));
+    CHECK(fault_in(text, [](auto r) { r.at("n").whole_number(); }).starts_with(expected));
   }
-  CHECK(said(R"({"n": 18446744073709551616})", [](auto r) { r.at("n").whole_number(); }).starts_with(expected));
-  CHECK(said(R"({"n": 5})", [](auto r) { r.at("n").whole_number(6, 9); }) == at("f.json: n", {", found 5"}));
-  CHECK(said(R"({"n": 5})", [](auto r) { r.at("n").whole_number(5, 5); }) == "no error");
+  CHECK(fault_in(R"({"n": 18446744073709551616})", [](auto r) { r.at("n").whole_number(); }).starts_with(expected));
+  CHECK(fault_in(R"({"n": 5})", [](auto r) { r.at("n").whole_number(6, 9); }) == at("f.json: n", {", found 5"}));
+  CHECK(fault_in(R"({"n": 5})", [](auto r) { r.at("n").whole_number(5, 5); }) == "no error");
 }
 
 TEST_CASE("unknown keys are refused by name where only some are allowed") {
-  CHECK(said(R"({"a": 1, "c": [2]})", [](auto r) { r.allow_only({"a", "b"}); }) == at("f.json: c"));
-  CHECK(said(R"({"a": 1})", [](auto r) { r.allow_only({"a", "b"}); }) == "no error");
+  CHECK(fault_in(R"({"a": 1, "c": [2]})", [](auto r) { r.allow_only({"a", "b"}); }) == at("f.json: c"));
+  CHECK(fault_in(R"({"a": 1})", [](auto r) { r.allow_only({"a", "b"}); }) == "no error");
 }
 
 TEST_CASE("members and items one at a time, with their places") {

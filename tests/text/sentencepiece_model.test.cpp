@@ -22,7 +22,7 @@ using lazyprune::sentencepiece_model;
 
 namespace {
 
-fault said(std::string_view bytes) {
+fault model_fault(std::string_view bytes) {
   return error_of([&] { parse_sentencepiece_model(bytes, "t.model"); });
 }
 
@@ -74,18 +74,18 @@ TEST_CASE("a piece may hold a zero byte") {
 
 TEST_CASE("models that are not computed are refused by name") {
   const auto with_kind = [](std::uint64_t kind) { return special_pieces() + bytes_field(2, number_field(3, kind)); };
-  CHECK(said(with_kind(1)) == unsupported("t.model: model_type"));
-  CHECK(said(with_kind(3)) == unsupported("t.model: model_type"));
-  CHECK(said(with_kind(4)) == unsupported("t.model: model_type"));
-  CHECK(said(with_kind(77)) == at("t.model: model_type", {", found 77"}));
-  CHECK(said(special_pieces()) == unsupported("t.model: model_type"));
-  CHECK(said("") == unsupported("t.model: model_type"));
+  CHECK(model_fault(with_kind(1)) == unsupported("t.model: model_type"));
+  CHECK(model_fault(with_kind(3)) == unsupported("t.model: model_type"));
+  CHECK(model_fault(with_kind(4)) == unsupported("t.model: model_type"));
+  CHECK(model_fault(with_kind(77)) == at("t.model: model_type", {", found 77"}));
+  CHECK(model_fault(special_pieces()) == unsupported("t.model: model_type"));
+  CHECK(model_fault("") == unsupported("t.model: model_type"));
   const std::string good = special_pieces() + trainer(false);
-  CHECK(said(good) == "no error");
-  CHECK(said(good + bytes_field(3, bytes_field(2, ""))) == "no error");
-  CHECK(said(good + bytes_field(3, bytes_field(2, "map"))).ends_with(": expected no precompiled_charsmap, found 3 bytes of it"));
-  CHECK(said(good + bytes_field(5, bytes_field(2, "map"))).ends_with(": expected no precompiled_charsmap, found 3 bytes of it"));
-  CHECK(said(good + bytes_field(2, number_field(24, 1))).ends_with(": expected treat_whitespace_as_suffix = false, found true"));
+  CHECK(model_fault(good) == "no error");
+  CHECK(model_fault(good + bytes_field(3, bytes_field(2, ""))) == "no error");
+  CHECK(model_fault(good + bytes_field(3, bytes_field(2, "map"))).ends_with(": expected no precompiled_charsmap, found 3 bytes of it"));
+  CHECK(model_fault(good + bytes_field(5, bytes_field(2, "map"))).ends_with(": expected no precompiled_charsmap, found 3 bytes of it"));
+  CHECK(model_fault(good + bytes_field(2, number_field(24, 1))).ends_with(": expected treat_whitespace_as_suffix = false, found true"));
   for (const std::string& fields : {bytes_field(3, bytes_field(2, "map")), bytes_field(2, number_field(24, 1)),
                                     bytes_field(2, number_field(3, 1))})  // a charsmap, spaces behind words, unigram
     CHECK(code_of([&] { lazyprune::parse_sentencepiece_model(good + fields, "m"); }) == lazyprune::error_code::unsupported);
@@ -95,9 +95,9 @@ TEST_CASE("models that are not computed are refused by name") {
 
 TEST_CASE("a genuine model with a charsmap is refused by name, and a file of another format that has the same name" NEEDS("data")) {
   if (const auto genuine = test_data("tokenizers/test_model.model"); !genuine.empty())  // unigram
-    CHECK(said(read_text(genuine)).ends_with(": expected no precompiled_charsmap, found 237484 bytes of it"));
+    CHECK(model_fault(read_text(genuine)).ends_with(": expected no precompiled_charsmap, found 237484 bytes of it"));
   if (const auto other = test_data("tokenizers/llama3/test_tiktoken_tokenizer.model"); !other.empty())
-    CHECK(said(read_text(other)).starts_with("t.model: byte "));
+    CHECK(model_fault(read_text(other)).starts_with("t.model: byte "));
 }
 
 TEST_CASE("malformed files: each is refused, and the error says where and why") {
@@ -149,18 +149,18 @@ TEST_CASE("malformed files: each is refused, and the error says where and why") 
   };
   for (const bad& b : all) {
     CAPTURE(b.error);
-    const std::string result = said(b.bytes);
+    const std::string result = model_fault(b.bytes);
     CAPTURE(result);
     CHECK((b.error.starts_with("t.model") ? result == b.error : result.starts_with("t.model: byte ") && result.ends_with(b.error)));
   }
-  CHECK(said(good + byte_pieces() + trainer(true)) == "no error");
-  CHECK(said(good + piece_field(std::string(65'536, 'a'), 0)) == "no error");
+  CHECK(model_fault(good + byte_pieces() + trainer(true)) == "no error");
+  CHECK(model_fault(good + piece_field(std::string(65'536, 'a'), 0)) == "no error");
 }
 
 TEST_CASE("a genuine model cut anywhere: an error, or fewer pieces; with bits flipped: an error, or a sound model") {
   const std::string whole = read_text(pocket_model() / "tokenizer.model");
   for (std::size_t size = 0; size < whole.size(); size += 1 + size / 500)
-    REQUIRE(said(std::string_view(whole).substr(0, size)) != "no error");
+    REQUIRE(model_fault(std::string_view(whole).substr(0, size)) != "no error");
   std::mt19937 random(1);
   std::size_t accepted = 0;
   for (int run = 0; run < 1'000 / one_in(5); ++run) {
