@@ -247,17 +247,17 @@ __global__ void __launch_bounds__(Warps* warp_lanes, exact_attention<Stored, D, 
     }
     __syncwarp();
     for (unsigned key = 0; key < tile::keys; key += 4) {
-      float weights[of_warp][4];
+      float of_keys[of_warp][4];
       for (unsigned r = 0; r < of_warp; ++r) {
         const float4 four = load<float4>(p + r * tile::keys + key);
-        weights[r][0] = four.x, weights[r][1] = four.y, weights[r][2] = four.z, weights[r][3] = four.w;
+        of_keys[r][0] = four.x, of_keys[r][1] = four.y, of_keys[r][2] = four.z, of_keys[r][3] = four.w;
       }
       for (unsigned j = 0; j < 4; ++j)
         for (unsigned e = 0; e < own; e += wide) {
           float number[wide];
           load_floats<wide>(shared<const Stored>(v + (key + j) * pitch + e * warp_lanes + lane * wide), number);
           for (unsigned r = 0; r < of_warp; ++r)
-            for (unsigned i = 0; i < wide; ++i) o[r][e + i] += weights[r][j] * number[i];
+            for (unsigned i = 0; i < wide; ++i) o[r][e + i] += of_keys[r][j] * number[i];
         }
     }
   }
