@@ -36,7 +36,10 @@ inline constexpr bool test_all = false;
 #endif
 
 /// A test of many cases that are alike takes every nth of them, and all of them in full without sanitizers.
-inline int one_in(int nth) { return test_all && in_full() ? 1 : nth; }
+template <class T>
+T one_in(T nth) {
+  return test_all && in_full() ? T{1} : nth;
+}
 
 /// The model that examples/smollm2.sh fetches: what $LAZYPRUNE_SMOLLM2 names, else what lies in the cache. An empty path where it is
 /// absent: the test then skips. Sanitizers, which take minutes for it, only see one that is named.

@@ -32,8 +32,8 @@ inline std::vector<std::string> prompts_as_ids() {
   std::string requests;
   for (const char* task : {"single_doc_qa", "multi_doc_qa", "passage_retrieval", "few_shot", "code_completion"}) {
     const auto lines = lines_of(file_text(prompts(task)));
-    for (int i = 0; i < 4 / one_in(2); ++i) {
-      const json record = json::parse(lines.at(static_cast<std::size_t>(7 * i)));
+    for (std::size_t i = 0; i < 4 / one_in(2u); ++i) {
+      const json record = json::parse(lines.at(7 * i));
       requests += json{{"text", record.at("context").get<std::string>() + " " + record.at("input").get<std::string>()}}.dump() + "\n";
     }
   }
@@ -47,7 +47,7 @@ inline std::vector<std::string> prompts_as_ids() {
     for (const unsigned id : ids) text += (text.empty() ? "" : ",") + std::to_string(id);
     all.push_back(text);
   }
-  REQUIRE(all.size() == static_cast<std::size_t>(20 / one_in(2)));
+  REQUIRE(all.size() == 20 / one_in(2u));
   return all;
 }
 

@@ -242,7 +242,7 @@ TEST_CASE("a genuine header cut anywhere, or the data: an error") {
   const std::string whole = read_text(pocket_model() / "model.safetensors");
   std::uint64_t header = 0;
   std::memcpy(&header, whole.data(), 8);
-  for (std::size_t size = 0; size < 8 + header; size += one_in(37)) REQUIRE(said(whole.substr(0, size)) != "no error");
+  for (std::size_t size = 0; size < 8 + header; size += one_in(37u)) REQUIRE(said(whole.substr(0, size)) != "no error");
   const auto bytes = std::as_bytes(std::span(whole));
   for (std::size_t size = 8 + header; size < whole.size(); size += 4096)
     REQUIRE(error_of([&] { parse_safetensors(bytes.first(size), "f"); }).starts_with("f: header: tensor "));
@@ -259,7 +259,7 @@ TEST_CASE("a genuine header with any bit flipped: an error, or the same table bu
   };
   const auto genuine = by_place(parse(whole));
   std::size_t refused = 0;
-  for (std::size_t bit = 0; bit < (8 + header) * 8; bit += one_in(37)) {
+  for (std::size_t bit = 0; bit < (8 + header) * 8; bit += one_in(37u)) {
     whole[bit / 8] = static_cast<char>(whole[bit / 8] ^ 1 << bit % 8);
     std::vector<stored_tensor> tensors;
     const std::string result = error_of([&] { tensors = by_place(parse(whole)); });
@@ -280,7 +280,7 @@ TEST_CASE("a genuine header with any bit flipped: an error, or the same table bu
     REQUIRE(same);
     REQUIRE(renamed <= 1);
   }
-  CHECK(refused > header * 4 / one_in(37));
+  CHECK(refused > header * 4 / one_in(37u));
 }
 
 TEST_CASE("random edits of a header never give a tensor out of the file") {

@@ -492,7 +492,7 @@ void survives_a_lack_of_memory(std::string_view name, bool once) {
     return s.trace.take();
   }();
   std::size_t failures = 0;
-  for (std::size_t n = 1;; n += one_in(13)) {
+  for (std::size_t n = 1;; n += one_in(13u)) {
     CAPTURE(n);
     const auto net = tiny_model(backend);
     workspace<Backend> work(net, backend), warm(net, backend);
@@ -528,7 +528,7 @@ void survives_a_lack_of_memory(std::string_view name, bool once) {
     REQUIRE(s.step(work));  // it goes on
     if (known[0] == 0) require_same(s.trace.take(), expected);
   }
-  CHECK(failures > 20 / one_in(13));
+  CHECK(failures > 20 / one_in(13u));
 }
 
 }  // namespace
@@ -607,9 +607,9 @@ TEST_CASE("random walks of batches, chunks, outputs, stops, rollbacks and forks:
   const auto net = tiny_model(backend, c);
   workspace<exact> work(net, backend), other(net, backend);
   std::size_t stops = 0, truncations = 0, forks = 0, waits = 0;
-  for (int seed = 0; seed < 20 / one_in(4); ++seed) {
+  for (std::uint32_t seed = 0; seed < 20 / one_in(4u); ++seed) {
     CAPTURE(seed);
-    std::mt19937 random(static_cast<std::uint32_t>(seed));
+    std::mt19937 random(seed);
     auto together = walkers(net), alone = walkers(net);
     std::vector<sequence<exact>> left;  // forks that go ways of their own, and share memory with those
     for (int operation = 0; operation < 40; ++operation) {
@@ -686,7 +686,7 @@ TEST_CASE("random walks of batches, chunks, outputs, stops, rollbacks and forks:
       }
     }
   }
-  const auto often = static_cast<std::size_t>(30 / one_in(4));
+  const std::size_t often = 30 / one_in(std::size_t{4});
   CHECK(stops > often);
   CHECK(truncations > often);
   CHECK(forks > often);

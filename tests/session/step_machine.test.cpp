@@ -409,12 +409,12 @@ class walk {
 };
 
 /// How many events of each kind the walks must have met at least, in proportion to their number.
-const std::size_t often = static_cast<std::size_t>(100 / one_in(4));
+const std::size_t often = 100 / one_in(std::size_t{4});
 
 /// LAZYPRUNE_WALKS asks for more than the suite has time for.
 std::uint32_t walks_of_each_store() {
   const char* asked = std::getenv("LAZYPRUNE_WALKS");
-  return asked ? static_cast<std::uint32_t>(std::strtoul(asked, nullptr, 10)) / 5 : static_cast<std::uint32_t>(1000 / one_in(4));
+  return asked ? static_cast<std::uint32_t>(std::strtoul(asked, nullptr, 10)) / 5 : 1000 / one_in(4u);
 }
 
 template <class Store, class Rules>

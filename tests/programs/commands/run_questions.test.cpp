@@ -99,7 +99,7 @@ TEST_CASE("each answer is that of the whole prompt, bit by bit on the reference,
       {{"--stages", "5:0.2", "--store", "bounded:rows=9", "--keep", "3-9"}, 5},
       {{"--schedule", "adaptive:from=2,mass=0.8"}, 2},
   };
-  for (std::size_t i = 0; i < std::size(variants); i += one_in(3)) {
+  for (std::size_t i = 0; i < std::size(variants); i += one_in(3u)) {
     const variant& v = variants[i];
     std::vector<std::string> flags{"-n", "5", "--backend", "reference", "--dtype", "f32"};
     flags.insert(flags.end(), v.flags.begin(), v.flags.end());

@@ -81,7 +81,7 @@ void each_line(const std::filesystem::path& path, const Each& each) {
   std::ifstream file(path);
   std::size_t lines = 0;
   for (std::string line; std::getline(file, line); ++lines)
-    if (lines % one_in(15) == 0) each(nlohmann::json::parse(line));
+    if (lines % one_in(15u) == 0) each(nlohmann::json::parse(line));
   REQUIRE(lines > 0);
 }
 
