@@ -22,7 +22,7 @@ def ceilings(folder, gpu):
     entries = read(folder, "ceilings", "ceilings")
     if not entries:
         return
-    yield from ["", "## What the card can do", "", "By PyTorch (`peers.py ceilings`), each the median of several calls:", ""]
+    yield from ["", "## The card's ceilings", "", "By PyTorch (`peers.py ceilings`), each the median of several calls:", ""]
     for entry in entries:
         if entry["what"] == "copy":
             share = f", {100 * entry['gb_per_s'] * 1e9 / gpu.memory:.0f} % of the data sheet" if gpu else ""

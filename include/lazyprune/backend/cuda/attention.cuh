@@ -385,7 +385,7 @@ __global__ void __launch_bounds__(tensor_attention<D, Queries>::threads, tensor_
   load_tile<tile, D>(found, 0, t.pitch, end - begin, k);
   load_queries<tile, D>(t, kv_head, first, q);
 
-  // Of mma's fragments a lane has the rows lane / 4 and, 8 below, lane / 4 + 8 of sixteen; here they are rows 0 and 1.
+  // A lane holds two rows of mma's sixteen: lane / 4 and lane / 4 + 8. Here they are rows 0 and 1.
   const float factor = Scaled ? t.scale * log2_of_e : log2_of_e;
   float most[row_tiles][2], sum[row_tiles][2], o[row_tiles][value_tiles][4];  // most: the largest score, times log2(e)
   LAZYPRUNE_UNROLL for (unsigned m = 0; m < row_tiles; ++m) {

@@ -41,7 +41,7 @@ __device__ __forceinline__ void store(T* to, const Wide& value) {
   *reinterpret_cast<Wide*>(to) = value;
 }
 
-/// Whether a Wide can be loaded from there, or stored.
+/// Returns true if a Wide can be loaded from this address, or stored to it.
 template <class Wide, class T>
 __device__ __forceinline__ bool fits(T* at) {
   return reinterpret_cast<std::uintptr_t>(at) % sizeof(Wide) == 0;

@@ -74,7 +74,7 @@ __device__ __forceinline__ float block_most(float value, shared<float> room) {
 template <class T>
 using four_of = std::conditional_t<sizeof(T) == sizeof(float), float4, uint2>;
 
-/// Whether all rows, of so many numbers, can be read and written four numbers at a time.
+/// Returns true if every row of `columns` numbers can be read and written four numbers at a time.
 template <class T>
 __device__ __forceinline__ bool by_four(row_span<T> rows, std::size_t columns) {
   return fits<four_of<T>>(rows.data) && rows.stride % 4 == 0 && columns % 4 == 0;

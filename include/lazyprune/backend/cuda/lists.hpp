@@ -13,8 +13,8 @@
 #include <tuple>
 #include <type_traits>
 #include <unordered_set>
-#include <utility>
 
+#include <lazyprune/backend/cuda/locked_memory.hpp>
 #include <lazyprune/backend/cuda/memory.hpp>
 
 namespace lazyprune {
@@ -49,7 +49,7 @@ class lists {
     if (size <= there_.size()) return;
     end();
     const std::size_t room = std::max(least, 8 * size);
-    check(cudaMallocHost(&here_, room), "lists", std::to_string(room) + " bytes of page-locked memory");
+    here_ = locked_memory(room, "lists");
     there_ = {};
     there_ = array<std::byte, purpose::scratch>(room);
   }
@@ -68,7 +68,8 @@ class lists {
   };
 
   static std::size_t padded(text list) { return (list.size() + alignment - 1) / alignment * alignment; }
-  const std::byte* address(text here) const { return here.empty() ? nullptr : there_.data() + (here.data() - here_); }
+  const std::byte* address(text here) const { return here.empty() ? nullptr : there_.data() + (here.data() - begin()); }
+  char* begin() const { return reinterpret_cast<char*>(here_.data()); }
 
   /// Each list becomes its copy in `here_`.
   template <std::size_t Count>
@@ -88,18 +89,18 @@ class lists {
     const std::size_t first = used_;
     for (std::size_t i = 0; i < Count; ++i) {
       if (found[i].size() == all[i].size()) continue;
-      std::memcpy(here_ + used_, all[i].data(), all[i].size());
-      found[i] = text(here_ + used_, all[i].size());
+      std::memcpy(begin() + used_, all[i].data(), all[i].size());
+      found[i] = text(begin() + used_, all[i].size());
       used_ += padded(all[i]);
     }
     all = found;
     if (used_ == first) return;
-    check(cudaMemcpyAsync(there_.data() + first, here_ + first, used_ - first, cudaMemcpyHostToDevice, stream()), "lists");
+    check(cudaMemcpyAsync(there_.data() + first, begin() + first, used_ - first, cudaMemcpyHostToDevice, stream()), "lists");
     known_.insert(all.begin(), all.end());
   }
 
   void begin_again(std::size_t size) {
-    if (here_) synchronize();
+    if (begin()) synchronize();
     known_.clear();
     used_ = 0;
     reserve(size);
@@ -108,12 +109,12 @@ class lists {
   void end() noexcept {
     known_.clear();
     used_ = 0;
-    if (!here_) return;
+    if (!begin()) return;
     cudaStreamSynchronize(stream());
-    cudaFreeHost(std::exchange(here_, nullptr));
+    here_ = {};
   }
 
-  char* here_ = nullptr;                      // page-locked
+  locked_memory here_;
   array<std::byte, purpose::scratch> there_;  // the same bytes on the device
   std::size_t used_ = 0;
   std::unordered_set<text, hash> known_;  // those in `here_`
