@@ -26,6 +26,7 @@
 #include "commands/tokenize.hpp"
 #include "flag_checks.hpp"
 #include "questions/method.hpp"
+#include "words/prompt_text.hpp"
 
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/core/flag_text.hpp>
@@ -106,6 +107,12 @@ void add_backend_flags(CLI::App& command, backend_flags& flags) {
   command.add_flag("--exact", flags.exact, "Keep activations in float wherever they are multiplied, whatever the processor computes with");
 }
 
+void add_pruning_file(CLI::App& command, model_flags& flags, const std::string& group) {
+  add_text(command, "--pruning-file", flags.pruning_file, "A file with the stages to prune by, in the place of the model's lazyprune.json")
+      ->type_name("FILE")
+      ->group(group);
+}
+
 /// The parts of a policy beside its schedule.
 void add_part_flags(CLI::App& command, policy_spec& spec, const policy_registry& known, const std::string& group) {
   add_text(command, "--scorer", spec.scorer, known.scorers().help())->type_name("NAME[:key=value,...]")->group(group);
@@ -117,20 +124,24 @@ void add_part_flags(CLI::App& command, policy_spec& spec, const policy_registry&
       ->group(group);
 }
 
-void add_policy_flags(CLI::App& command, policy_spec& spec, const policy_registry& known) {
+/// `model`: whose stages they stand in the place of.
+void add_policy_flags(CLI::App& command, policy_spec& spec, model_flags& model, const policy_registry& known) {
   const std::string group = "Pruning";
-  add_text(command, "--policy", spec.preset, known.preset_help() + " (default: lazyllm). The other flags override its parts")
+  add_text(command, "--policy", spec.preset,
+           known.preset_help() +
+               ". The other flags override its parts (default: lazyllm where stages are given or known for the model, else dense)")
       ->type_name("NAME")
       ->group(group);
   command
       .add_option("--stages", spec.stages,
                   "9:0.7,19:0.5: after 9 layers keep 70 % of the tokens then active, after 19 half of those; empty: never prune (default: "
-                  "what is known of the model, as `inspect` tells, else 0.7 after 3, 6 and 9 tenths of the layers)")
+                  "those known for the model, as `inspect` tells; with --policy else 0.7 after 3, 6 and 9 tenths of the layers)")
       ->type_name("LAYER:SHARE,...")
       ->group(group);
   add_text(command, "--schedule", spec.schedule, "In the place of --stages: " + known.schedules().help())
       ->type_name("NAME:key=value,...")
       ->group(group);
+  add_pruning_file(command, model, group);
   add_part_flags(command, spec, known, group);
   const auto tokens = [&](const char* name, std::optional<std::size_t>& to, const char* help) {
     const auto read = [&to, flag = std::string(name)](const std::string& text) { to = number_range<std::size_t>{0}.read(flag, text); };
@@ -189,63 +200,116 @@ void add_directory(CLI::App& command, std::string& directory, bool& resume, cons
   command.add_flag("--resume", resume, "Go on after the predictions that are there already")->group(group);
 }
 
+/// The flags of a chat template.
+void add_template_flags(CLI::App& command, template_flags& flags, const std::string& group) {
+  add_text(command, "--chat-template-file", flags.file, "A Jinja template in the place of the model's own")
+      ->type_name("FILE")
+      ->group(group);
+  command
+      .add_option("--template-var", flags.variables,
+                  "A variable of the template, its value in JSON or else a text: enable_thinking=false; may be given several times")
+      ->type_name("KEY=VALUE")
+      ->take_all()
+      ->expected(1)
+      ->allow_extra_args(false)  // else a text in brackets would be taken apart
+      ->group(group);
+}
+
+/// What `run` and `chat` have in common but for the text that they read.
+void add_generation_flags(CLI::App& command, run_flags& flags, const policy_registry& policies) {
+  const auto read_predict = [&flags](const std::string& text) {
+    const auto n = number_range<long long>{-1}.read("--predict", text);
+    flags.predict = n < 0 ? std::numeric_limits<std::size_t>::max() : static_cast<std::size_t>(n);
+  };
+  command
+      .add_option_function<std::string>("-n,--n-predict,--predict", read_predict,
+                                        "Tokens to generate at most; -1: to the end of the answer or of the context (default: 1024)")
+      ->type_name("N");
+  add_context(command, flags.context);
+  add_number(command, "--chunk", flags.chunk, number_range<std::size_t>{1},
+             "Read the prompt N tokens at a time: each chunk runs the layers before the first that could prune, and the last one is the "
+             "question's step (default: all at once)");
+  add_number(
+      command, "--speculate", flags.speculate, number_range<std::size_t>{1},
+      "Read up to N tokens a step after the prompt: the last one and guesses at what follows, looked up earlier in the text; the "
+      "wrong ones are taken back. The text stays the same where the path's rounding is not wider than the gap between the two best tokens; needs "
+      "--decode dense (default: one token, no guesses)");
+  add_engine_flags(command, flags.backend);
+  add_policy_flags(command, flags.policy, flags.model, policies);
+
+  const std::string sampling = "Sampling";
+  add_number(command, "-s,--seed", flags.sampling.seed, number_range<std::uint64_t>{0}, "Of the draws (default: 0)")->group(sampling);
+  add_number(command, "--temp", flags.sampling.temperature, number_range<double>{0}, "Temperature; 0: the best token always (default)")
+      ->group(sampling);
+  add_number(command, "--top-k", flags.sampling.top_k, number_range<std::size_t>{0}, "Of the K best tokens; 0: all (default: 40)")
+      ->group(sampling);
+  add_number(command, "--top-p", flags.sampling.top_p, number_range<double>{0, 1}, "Of the best with this much probability (default: 0.95)")
+      ->group(sampling);
+  add_number(command, "--min-p", flags.sampling.min_p, number_range<double>{0, 1},
+             "Of those with this share of the best one's probability (default: 0.05)")
+      ->group(sampling);
+  add_number(command, "--repeat-penalty", flags.sampling.repeat_penalty, number_range<double>{0.01, 100},
+             "Above 1, tokens among the last 64 of prompt and answer are less likely to come again; 1: no penalty (default)")
+      ->group(sampling);
+  command.add_flag("--ignore-eos", flags.ignore_eos, "Go on after the end of the text")->group(sampling);
+  command.add_option("--stop", flags.stops, "End the text before this text; may be given several times")
+      ->type_name("TEXT")
+      ->take_all()
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->group(sampling);
+}
+
+CLI::Option* add_escapes(CLI::App& command, bool& escapes, const std::string& texts) {
+  return command.add_flag("-e,--escape", escapes, "Read \\n, \\t, \\\" and the like in " + texts + " as the characters they stand for");
+}
+
+/// What -e does.
+void unescape(run_flags& flags) {
+  for (std::optional<std::string>* text : {&flags.prompt, &flags.system})
+    if (*text && **text != "-") **text = unescaped(**text);
+  for (std::string& stop : flags.stops) stop = unescaped(stop);
+}
+
 void add_run(CLI::App& program, action& chosen, const policy_registry& policies) {
   const auto flags = std::make_shared<run_flags>();
-  CLI::App& command = *program.add_subcommand("run", "Generate text");
+  const auto escapes = std::make_shared<bool>(false);
+  CLI::App& command = *program.add_subcommand("run", "Answer a prompt, or a question about a document");
   add_model_flags(command, flags->model);
-  command.add_option("-p,--prompt", flags->prompt, "The prompt; -: read it from stdin, less one newline at its end")->type_name("TEXT");
-  add_text(command, "-f,--file", flags->file, "A file with the prompt, less one newline at its end")->type_name("FILE");
+  command
+      .add_option("-p,--prompt", flags->prompt,
+                  "The prompt, or with -f a question about that document; -: read it from stdin, less one newline at its end")
+      ->type_name("TEXT");
+  add_text(command, "-f,--file", flags->file,
+           "A file with the prompt, less one newline at its end; -: stdin. With -p it is a document: the prompt is its text, a blank line "
+           "and the question, in the model's chat template where it has one")
+      ->type_name("FILE");
   add_numbers(command, "--ids", flags->ids, number_range<token_id>{0}, "The prompt as token ids, as they are: no BOS is added");
   add_text(
       command, "--questions", flags->questions,
       "Questions about the document of -f, a line each: the prompts are its text, a newline and a question. What they begin with alike "
       "is read once, and each is answered as if it were the only one; with --json in an object a line")
       ->type_name("FILE");
+  add_escapes(command, *escapes, "-p, --system and --stop");
+  command.add_flag("--raw", flags->raw, "A document and its question are plain text, whatever the model's chat template");
+  command.add_flag_callback(
+      "--no-parse-special", [flags] { flags->parse_special = false; },
+      "Spell out control tokens like <|im_end|> that stand in a plain prompt. Documents and chats never make any");
   const std::string chat = "Chat";
   command
       .add_flag("--chat", flags->chat,
-                "The prompt is a user's turn, in the words of the model's own template. Without -p, -f and --messages a conversation: a "
-                "turn is a line on stdin")
+                "The prompt is a user's turn, in the words of the model's own template. Without -p, -f and --messages a conversation, as "
+                "`chat` has it")
       ->group(chat);
   add_text(command, "--messages", flags->messages, R"(A whole chat, whose next turn is the answer: a list of {"role", "content"})")
       ->type_name("FILE.json")
       ->group(chat);
   command.add_option("--system", flags->system, "A system message before the first turn")->type_name("TEXT")->group(chat);
-  add_number(command, "-n,--n-predict,--predict", flags->predict, number_range<std::size_t>{0}, "Tokens to generate (default: 64)");
-  add_context(command, flags->context);
-  add_number(command, "--chunk", flags->chunk, number_range<std::size_t>{1},
-             "Read the prompt N tokens at a time: each chunk runs the layers before the first that could prune, and the last one is the "
-             "question's step (default: all at once)");
-  add_number(
-      command, "--speculate", flags->speculate, number_range<std::size_t>{1},
-      "Read up to N tokens a step after the prompt: the last one and guesses at what follows, looked up earlier in the text; the "
-      "wrong ones are taken back. The text stays the same where the path's rounding is not wider than the gap between the two best tokens; needs "
-      "--decode dense (default: one token, no guesses)");
-  add_engine_flags(command, flags->backend);
-  add_policy_flags(command, flags->policy, policies);
-
-  const std::string sampling = "Sampling";
-  add_number(command, "-s,--seed", flags->sampling.seed, number_range<std::uint64_t>{0}, "Of the draws (default: 0)")->group(sampling);
-  add_number(command, "--temp", flags->sampling.temperature, number_range<double>{0}, "Temperature; 0: the best token always (default)")
-      ->group(sampling);
-  add_number(command, "--top-k", flags->sampling.top_k, number_range<std::size_t>{0}, "Of the K best tokens; 0: all (default: 40)")
-      ->group(sampling);
-  add_number(command, "--top-p", flags->sampling.top_p, number_range<double>{0, 1},
-             "Of the best with this much probability (default: 0.95)")
-      ->group(sampling);
-  add_number(command, "--min-p", flags->sampling.min_p, number_range<double>{0, 1},
-             "Of those with this share of the best one's probability (default: 0.05)")
-      ->group(sampling);
-  command.add_flag("--ignore-eos", flags->ignore_eos, "Go on after the end of the text")->group(sampling);
-  command.add_option("--stop", flags->stops, "End the text before this text; may be given several times")
-      ->type_name("TEXT")
-      ->take_all()
-      ->expected(1)
-      ->allow_extra_args(false)  // else a text in brackets would be taken apart
-      ->group(sampling);
+  add_template_flags(command, flags->words, chat);
+  add_generation_flags(command, *flags, policies);
   add_numbers(command, "--force-ids", flags->force, number_range<token_id>{0},
               "Teacher: the k-th id takes the place of the k-th generated token; as many steps as ids, whatever -n and EOS say")
-      ->group(sampling);
+      ->group("Sampling");
 
   const std::string output = "Output";
   command
@@ -257,7 +321,31 @@ void add_run(CLI::App& program, action& chosen, const policy_registry& policies)
       ->type_name("FILE.jsonl|FILE.html")
       ->group(output);
   command.add_flag("--trace-logits", flags->trace_logits, "The logits too, exactly")->group(output);
-  choose(command, chosen, [flags, &policies] {
+  choose(command, chosen, [flags, escapes, &policies] {
+    if (*escapes) unescape(*flags);
+    flags->chat = flags->chat || !flags->messages.empty();
+    flags->conversation = flags->chat && !flags->prompt && !flags->file && flags->messages.empty();
+    check_flags(*flags);
+    return run(*flags, policies);
+  });
+}
+
+void add_chat(CLI::App& program, action& chosen, const policy_registry& policies) {
+  const auto flags = std::make_shared<run_flags>();
+  const auto escapes = std::make_shared<bool>(false);
+  CLI::App& command =
+      *program.add_subcommand("chat", "Hold a conversation: each line on stdin is a turn, in the words of the model's chat template");
+  flags->chat = flags->conversation = true;
+  add_model_flags(command, flags->model);
+  add_text(command, "-f,--file", flags->file, "A document that the conversation is about: it stands before the first turn's line")
+      ->type_name("FILE");
+  command.add_option("--system", flags->system, "A system message before the first turn")->type_name("TEXT");
+  add_escapes(command, *escapes, "--system and --stop");
+  add_template_flags(command, flags->words, "Options");
+  add_generation_flags(command, *flags, policies);
+  command.add_flag("--json", flags->json, "A JSON object a turn on stdout, in the place of the text");
+  choose(command, chosen, [flags, escapes, &policies] {
+    if (*escapes) unescape(*flags);
     check_flags(*flags);
     return run(*flags, policies);
   });
@@ -271,7 +359,7 @@ void add_compare(CLI::App& program, action& chosen, const policy_registry& polic
   CLI::Option* other = command.add_option("B", flags->b, "Another")->type_name("B.jsonl");
   CLI::Option* against =
       add_text(
-          command, "--against", flags->against,
+          command, "--against", flags->model.path,
           "In the place of B: a model, whose reference in float64 reads the trace's tokens. Is the selection what the trace's scores "
           "imply (without any, the reference's), are its scores the reference's, do its logits follow from its plan? Where they first do "
           "not, the fault is named, as far as a trace can tell")
@@ -279,7 +367,7 @@ void add_compare(CLI::App& program, action& chosen, const policy_registry& polic
   CLI::Option* force =
       command.add_flag("--force-plan", flags->force_plan, "The reference keeps what the trace keeps: each step is judged by itself");
   add_number(command, "--tolerance", flags->tolerance, number_range<double>{0}, "Logits may be this far apart (default: 1e-4)");
-  add_policy_flags(command, flags->policy, policies);
+  add_policy_flags(command, flags->policy, flags->model, policies);
   choose(command, chosen, [flags, other, against, force, &policies] {
     if ((other->count() > 0) == (against->count() > 0))
       throw error("compare", "", "B.jsonl or --against MODEL", other->count() > 0 ? "both" : "neither");
@@ -316,7 +404,7 @@ void add_bench(CLI::App& program, action& chosen, const policy_registry& policie
       "that generating does");
   add_output(command, flags->output);
   add_backend_flags(command, flags->backend);
-  add_policy_flags(command, flags->policy, policies);
+  add_policy_flags(command, flags->policy, flags->model, policies);
   choose(command, chosen, [flags, &policies] {
     check_flags(*flags);
     return bench(*flags, policies);
@@ -349,6 +437,7 @@ void add_question_flags(CLI::App& command, question_flags& flags) {
   add_text(command, "--chat", flags.chat,
            "The words around prompts: none, llama2, xgen, or template, the model's own chat template (default: none)")
       ->type_name("NAME");
+  add_template_flags(command, flags.words, "Options");
   command.add_flag("--strict", flags.strict, "End at the first bad line, which else is told and left out");
 }
 
@@ -364,7 +453,7 @@ void add_eval(CLI::App& program, action& chosen, const policy_registry& policies
   add_text(command, "--method", flags->method, "What the result calls it (default: the policy and its flags, or the file of predictions)")
       ->type_name("NAME");
   add_engine_flags(command, flags->backend);
-  add_policy_flags(command, flags->policy, policies);
+  add_policy_flags(command, flags->policy, flags->model, policies);
 
   const std::string output = "Output";
   add_text(command, "--out", flags->predicted, "Write the predictions, in LongBench's form; until all are made, to FILE.jsonl.unfinished")
@@ -429,6 +518,7 @@ void add_sweep(CLI::App& program, action& chosen, const policy_registry& policie
   add_model_flags(command, flags->model);
   add_question_flags(command, flags->questions);
   add_method_flags(command, flags->methods, "Beside dense, always");
+  add_pruning_file(command, flags->model, "Options");
   add_kept_flags(command, flags->kept);
   add_number(command, "--seeds", flags->seeds, number_range<std::size_t>{1, 1000},
              "Runs of a method that draws at random, each sample with draws of its own, taken together in the table (default: 5)");
@@ -494,7 +584,7 @@ void add_fidelity(CLI::App& program, action& chosen, const policy_registry& poli
   add_engine_flags(command, flags->backend);
   add_method_flags(command, flags->methods,
                    "In the place of pruning flags, of which --keep-first and --keep-last alone then hold, for all");
-  add_policy_flags(command, flags->policy, policies);
+  add_policy_flags(command, flags->policy, flags->model, policies);
   add_output(command, flags->output)->group("Output");
   choose(command, chosen, [flags, &command, &policies] {
     if (command.count("--budgets") > 0 && !flags->compares_methods())
@@ -512,7 +602,7 @@ void add_inspect(CLI::App& program, action& chosen, const policy_registry& polic
   add_number(command, "-c,--ctx-size", flags->context, number_range<std::size_t>{0},
              "Tokens of the context; 0: the model's limit (default)");
   command.add_flag("--json", flags->json, "One JSON object");
-  add_policy_flags(command, flags->policy, policies);
+  add_policy_flags(command, flags->policy, flags->model, policies);
   choose(command, chosen, [flags, &policies] { return inspect(*flags, policies); });
 }
 
@@ -524,16 +614,19 @@ void add_tokenize(CLI::App& program, action& chosen) {
            "(default: $LAZYPRUNE_MODEL, else the bundled model)")
       ->type_name("PATH");
   command.add_option("-p,--prompt", flags->prompt, "A text; -: read it from stdin, as it is")->type_name("TEXT");
-  add_text(command, "-f,--file", flags->file, "A file with a text, taken as it is")->type_name("FILE");
+  add_text(command, "-f,--file", flags->file, "A file with a text, taken as it is; -: stdin")->type_name("FILE");
   add_numbers(command, "--ids", flags->ids, number_range<token_id>{0}, "Token ids");
   add_text(command, "--messages", flags->messages,
            R"(A chat: a list of {"role", "content"}, which an answer follows; or an object as --jsonl has it)")
       ->type_name("FILE.json");
+  add_template_flags(command, flags->words, "Options");
   add_text(command, "--jsonl", flags->requests,
            R"(A request a line: {"text": ...}, {"ids": [...]}, or {"messages": [...], "add_generation_prompt": true, ...variables}. An )"
            R"(object a line comes back, {"error": ...} where one is refused; exit code 1 if any was. Empty lines are skipped; -: stdin)")
       ->type_name("FILE.jsonl");
   command.add_flag("--no-special", flags->no_special, "Add no BOS or EOS to a text");
+  command.add_flag_callback(
+      "--no-parse-special", [flags] { flags->parse_special = false; }, "Spell out control tokens like <|im_end|> that stand in a text");
   command.add_flag("--json", flags->json,
                    "One JSON object: ids, pieces, text with special tokens, text_plain without, rendered (a chat's)");
   choose(command, chosen, [flags] {
@@ -569,12 +662,14 @@ action parse_command_line(int argc, char** argv, const policy_registry& policies
   program.footer(
       "Examples:\n"
       "  lazyprune run -p \"the old council\"                         the bundled model goes on with a text\n"
-      "  lazyprune run -m MODEL.gguf --chat -f long.txt --compare   a file that ends with a question, dense and pruned\n"
+      "  lazyprune run -m MODEL.gguf -f doc.txt -p \"a question\"     an answer about a document\n"
+      "  lazyprune chat -m MODEL.gguf                               a conversation\n"
       "  lazyprune inspect -m MODEL.gguf                            what a model is, and the stages to prune it by\n"
       "  lazyprune search -m MODEL.gguf -d TASK.jsonl --out DIR     finds such stages\n"
       "`lazyprune COMMAND --help` tells of a command.");
   action chosen;
   add_run(program, chosen, policies);
+  add_chat(program, chosen, policies);
   add_compare(program, chosen, policies);
   add_bench(program, chosen, policies);
   add_eval(program, chosen, policies);
@@ -591,7 +686,7 @@ action parse_command_line(int argc, char** argv, const policy_registry& policies
     const auto commands = program.get_subcommands();
     const std::string unknown = unknown_argument(program);
     if (commands.empty() && unknown.empty())
-      throw error("arguments", "", "a command: run, compare, bench, eval, fidelity, sweep, search, inspect or tokenize", "none");
+      throw error("arguments", "", "a command: run, chat, compare, bench, eval, fidelity, sweep, search, inspect or tokenize", "none");
     throw error("arguments", "", "what `lazyprune " + (commands.empty() ? "" : commands.front()->get_name() + " ") + "--help` shows",
                 unknown.empty() ? problem.what() : unknown);
   }

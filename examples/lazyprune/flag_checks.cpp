@@ -39,14 +39,15 @@ void check_questions(const run_flags& flags) {
 
 void check_chat(const run_flags& flags) {
   if (!flags.chat) {
-    if (!flags.messages.empty() || flags.system) throw error(flags.system ? "--system" : "--messages", "", "--chat with it", "none");
+    const bool may_be_chat = flags.file && flags.prompt && !flags.raw;
+    if (flags.system && !may_be_chat) throw error("--system", "", "--chat with it", "none");
     return;
   }
-  for (const auto& [given, flag] : {std::pair(!flags.ids.empty(), "--ids"), std::pair(!flags.questions.empty(), "--questions")})
-    if (given) throw error("--chat", "", "-p, -f, --messages, or a conversation on stdin", flag);
-  const int chats = flags.prompt.has_value() + flags.file.has_value() + !flags.messages.empty();
-  if (chats > 1) throw error("--chat", "", "one of -p, -f and --messages, or a conversation on stdin", "several");
-  if (chats == 1) return;
+  if (flags.raw) throw error("--raw", "", "either a chat or --raw", "both");
+  if (!flags.ids.empty()) throw error("--chat", "", "-p, -f, --messages, or a conversation on stdin", "--ids");
+  if (!flags.messages.empty() && (flags.prompt || flags.file))
+    throw error("--messages", "", "the whole chat in its file", flags.prompt ? "-p" : "-f");
+  if (!flags.conversation) return;
   for (const auto& [given, flag] :
        {std::pair(flags.compare, "--compare"), std::pair(!flags.trace.empty(), "--trace"), std::pair(!flags.force.empty(), "--force-ids")})
     if (given) throw error(flag, "", "one answer, to -p, -f or --messages", "a conversation on stdin");
@@ -57,8 +58,9 @@ void check_chat(const run_flags& flags) {
 void check_flags(const run_flags& flags) {
   check_chat(flags);
   check_questions(flags);
-  const int prompts = flags.prompt.has_value() + flags.file.has_value() + !flags.ids.empty();
-  if (!flags.chat && prompts != 1) throw error("prompt", "", "one of -p, -f and --ids", prompts == 0 ? "none" : "several");
+  const bool text = flags.prompt || flags.file;
+  if (!flags.chat && text == !flags.ids.empty()) throw error("prompt", "", "-p, -f, both, or --ids", text ? "text and ids" : "none");
+  if (flags.prompt == "-" && flags.file == "-") throw error("--prompt", "", "either -p or -f from stdin", "both");
   for (const std::string& stop : flags.stops)
     if (stop.empty()) throw error("--stop", "", "a text", "nothing");
   if (!flags.stops.empty() && !flags.force.empty())

@@ -412,6 +412,18 @@ struct speculation_bench : bench {
 
 }  // namespace
 
+TEST_CASE("a repeat penalty counts the tokens of the prompt and each one chosen, drafted or not") {
+  speculation_bench b;
+  const std::vector<token_id> repeated{1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3};
+  generation_options options = of_length(30);
+  const auto plain = b.check(repeated, options, 4);
+  options.sampler.repeat_penalty = 1e6;
+  const auto penalized = b.check(repeated, options, 4);
+  CHECK(penalized.tokens != plain.tokens);
+  options.sampler.repeat_penalty = 1.0;
+  CHECK(b.check(repeated, options, 4).tokens == plain.tokens);
+}
+
 TEST_CASE("drafts are read together: the same text in fewer steps, and the sequence goes on as if there had been none") {
   speculation_bench b;
   const std::vector<token_id> repeated{1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3};

@@ -33,6 +33,35 @@ TEST_CASE("the logarithm of the sum of exponentials, also where these have no nu
   CHECK(log_sum_exp(std::span<const float>(large)) == doctest::Approx(1000 + std::log1p(std::exp(-1.0))).epsilon(1e-15));
 }
 
+TEST_CASE("a repeat penalty moves the logits of the last tokens away from the best, each once") {
+  const std::span<const float> all(logits);
+  const auto best_after = [&](double penalty, std::vector<token_id> text) {
+    sampler choose({.repeat_penalty = penalty});
+    choose.accept(text);
+    return choose(all);
+  };
+  CHECK(best_after(1.5, {}) == 1);
+  CHECK(best_after(1.0, {1}) == 1);
+  CHECK(best_after(1.5, {1}) == 3);
+  CHECK(best_after(1.5, {1, 3}) == 1);        // 1.33 each
+  CHECK(best_after(1.9, {1, 1, 1, 3}) == 1);  // 1.05 each, still above the other's 1
+  CHECK(best_after(2.1, {1, 3}) == 2);
+  const std::array<float, 2> negative{-1.0f, -1.5f};
+  sampler choose({.repeat_penalty = 2.0});
+  choose.accept(std::vector<token_id>{0});
+  CHECK(choose(std::span<const float>(negative)) == 1);  // -2 is less than -1.5
+
+  // The window: a token that lies further back is free again.
+  std::vector<token_id> long_ago{1};
+  long_ago.resize(sampler::repeat_window, 0);
+  CHECK(best_after(1.5, long_ago) == 3);
+  long_ago.push_back(0);
+  CHECK(best_after(1.5, long_ago) == 1);
+  sampler bit_by_bit({.repeat_penalty = 1.5});
+  for (const token_id token : long_ago) bit_by_bit.accept(std::span(&token, 1));
+  CHECK(bit_by_bit(all) == 1);
+}
+
 TEST_CASE("drawn: the frequencies are the softmax's, a seed gives the same draws again") {
   const sampling all{.temperature = 1.0, .top_k = 0, .top_p = 1.0, .min_p = 0.0, .seed = 7};
   const auto counts = draw(all, 100000);

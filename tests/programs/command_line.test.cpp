@@ -35,7 +35,7 @@ TEST_CASE("help and version are no mistakes") {
     CHECK(shown.out.find("Usage: lazyprune") != std::string::npos);
     CHECK(shown.err.empty());
   }
-  CHECK(lazyprune_program({"--help"}).out.find("  lazyprune run -m MODEL.gguf --chat -f long.txt --compare ") != std::string::npos);
+  CHECK(lazyprune_program({"--help"}).out.find("  lazyprune run -m MODEL.gguf -f doc.txt -p ") != std::string::npos);
   CHECK(lazyprune_program({"run", "--help"}).out.find("-m,--model MODEL ") != std::string::npos);
 }
 
@@ -69,7 +69,7 @@ TEST_CASE("the commands that README and guides show have the flags that they are
 
 TEST_CASE("commands and flags that do not exist") {
   CHECK(complaint(lazyprune_program({})) ==
-        complaint_at("arguments", {"run, compare, bench, eval, fidelity, sweep, search, inspect or tokenize"}));
+        complaint_at("arguments", {"run, chat, compare, bench, eval, fidelity, sweep, search, inspect or tokenize"}));
   CHECK(complaint(lazyprune_program({"ruin"})) == complaint_at("arguments", {"`lazyprune --help`", ", found ruin"}));
   CHECK(complaint(lazyprune_program({"run", "--promt", "x"})) == complaint_at("arguments", {"`lazyprune run --help`", ", found --promt"}));
   CHECK(complaint(lazyprune_program({"run", "-p"})) == complaint_at("arguments", {"`lazyprune run --help`"}));
@@ -87,15 +87,18 @@ TEST_CASE("a flag that became a command names the command") {
 }
 
 TEST_CASE("a prompt is given once") {
-  CHECK(complaint(lazyprune_program({"run"})) == complaint_at("prompt", {"-p, -f and --ids"}));
-  CHECK(fault({"--ids", "1"}) == complaint_at("prompt", {"-p, -f and --ids"}));
-  CHECK(fault({"-f", "/dev/null"}) == complaint_at("prompt", {"-p, -f and --ids"}));
+  CHECK(complaint(lazyprune_program({"run"})) == complaint_at("prompt", {"-p, -f", "--ids"}));
+  CHECK(fault({"--ids", "1"}) == complaint_at("prompt", {"-p, -f", "--ids"}));
+  CHECK(complaint(lazyprune_program({"run", "-p", "-", "-f", "-"})) == complaint_at("--prompt", {"stdin"}));
+  CHECK(complaint(lazyprune_program({"run", "-p", "", "-n", "1"})) == complaint_at("--prompt"));
+  CHECK(complaint(lazyprune_program({"run", "-f", "/dev/null", "-n", "1"})) == complaint_at("/dev/null"));
 }
 
 TEST_CASE("numbers are read to the last character") {
   const auto number = [](const char* flag, const char* value) { return complaint(lazyprune_program({"run", "--ids", "1", flag, value})); };
   CHECK(number("-n", "3x") == complaint_at("--predict", {", found 3x"}));
-  CHECK(number("-n", "-1") == complaint_at("--predict", {", found -1"}));
+  CHECK(number("-n", "-2") == complaint_at("--predict", {", found -2"}));
+  CHECK(number("--repeat-penalty", "0") == complaint_at("--repeat-penalty", {", found 0"}));
   CHECK(number("-n", "") == complaint_at("--predict"));
   CHECK(number("-n", "99999999999999999999") == complaint_at("--predict", {", found 99999999999999999999"}));
   CHECK(number("--chunk", "0") == complaint_at("--chunk", {", found 0"}));

@@ -124,7 +124,7 @@ class measuring {
  private:
   void load_named() {
     const opened_model model(flags_.model);
-    spec_ = with_recommended_stages(spec_, model, policies_);
+    spec_ = told_policy(spec_, model, policies_);
     check_policy_and_length(model.config());
     result_.model = model.path().string();
     result_.dtype = dtype_name(model.loaded_type("model.embed_tokens.weight").value_or(dtype::f32));

@@ -13,9 +13,9 @@ namespace lazyprune {
 namespace program {
 
 int compare(const compare_flags& flags, const policy_registry& policies) {
-  if (!flags.against.empty()) {
-    const opened_model model({.path = flags.against});
-    const policy_spec policy = with_recommended_stages(flags.policy, model, policies);
+  if (!flags.model.path.empty()) {
+    const opened_model model(flags.model);
+    const policy_spec policy = told_policy(flags.policy, model, policies);
     const replay_answer answer = replay_against(flags.a, model, policy, policies, flags.force_plan, flags.tolerance);
     std::cout << answer.text;
     return answer.alike ? 0 : 2;

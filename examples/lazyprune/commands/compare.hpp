@@ -17,7 +17,7 @@ namespace program {
 
 struct compare_flags {
   std::string a, b;
-  std::string against;  // a model, in the place of b
+  model_flags model;  // in the place of b; an empty path: none
   bool force_plan = false;
   policy_spec policy;
   double tolerance = 1e-4;

@@ -19,7 +19,7 @@ class evaluation {
  public:
   evaluation(const eval_flags& flags, const policy_registry& policies)
       : flags_(flags), run_(flags.model, flags.backend, flags.questions, policies), log_(run_, flags.predicted, flags.resume) {
-    setting_.policy = with_recommended_stages(flags.policy, run_.model(), policies);
+    setting_.policy = told_policy(flags.policy, run_.model(), policies);
     setting_.method = flags.method.empty() ? short_text(setting_.policy) : flags.method;
     for (std::size_t q = 0; q < run_.questions().size(); ++q) asks_.push_back({q, setting_, setting_.method});
     // Samples that were answered side by side stand as they came, so that none is lost.

@@ -119,9 +119,9 @@ class comparison {
 
   /// Without methods one, which has no name.
   std::vector<eval_setting> settings() const {
-    if (!flags_.compares_methods()) return {{.method = "", .policy = with_recommended_stages(flags_.policy, model_, policies_)}};
+    if (!flags_.compares_methods()) return {{.method = "", .policy = told_policy(flags_.policy, model_, policies_)}};
     const kept_tokens kept{flags_.policy.keep_first.value_or(0), flags_.policy.keep_last.value_or(0)};
-    std::vector<eval_setting> all = settings_of(flags_.methods, kept, model_.layers(), stages::parse(model_.stages().text));
+    std::vector<eval_setting> all = settings_of(flags_.methods, kept, model_.layers(), stages::parse(model_.stages_to_compare()));
     all.erase(all.begin());  // dense, which all are compared with
     if (all.empty()) throw error("--methods", "", "a method to compare with dense", "dense alone");
     return all;

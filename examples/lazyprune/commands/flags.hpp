@@ -9,9 +9,16 @@
 namespace lazyprune {
 namespace program {
 
+/// What is done to chats beside what the model's files say.
+struct template_flags {
+  std::string file{};                    // a template in the place of the model's own; empty: none
+  std::vector<std::string> variables{};  // KEY=VALUE each
+};
+
 struct model_flags {
   std::string path;  // empty: not named
   bool no_mmap = false;
+  std::string pruning_file{};  // in the place of the one in the model's folder; empty: none
 };
 
 struct backend_flags {
@@ -26,6 +33,7 @@ struct question_flags {
   std::vector<std::string> data;  // files
   std::string task;               // empty: as the data say
   std::string chat = "none";
+  template_flags words{};
   std::size_t predict = 0;     // tokens an answer; 0: as the task says
   std::size_t context = 0;     // 0: the model's
   std::size_t max_length = 0;  // of prompts, before the words of a chat; 0: as the context allows

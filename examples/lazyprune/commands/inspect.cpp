@@ -154,14 +154,14 @@ void print_lines(const json& object, const std::string& before = "  ") {
 }
 
 std::string_view name_of(stages_source from) {
-  return from == stages_source::folder ? "lazyprune.json" : from == stages_source::program ? "program" : "paper";
+  return from == stages_source::folder ? "lazyprune.json" : from == stages_source::program ? "program" : "pruning_file";
 }
 
 std::string stages_text(const json& all) {
+  if (all["stages"].is_null()) return "none known: dense unless --policy, --stages or --schedule is given";
   const std::string stages = all["stages"], from = all["stages_from"];
-  if (from == name_of(stages_source::folder)) return stages + ", by its lazyprune.json";
   if (from == name_of(stages_source::program)) return stages + ", known to this program";
-  return "none known" + (stages.empty() ? "" : ": pruned as the paper draws for Llama 2, " + stages);
+  return stages + (from == name_of(stages_source::folder) ? ", by its lazyprune.json" : ", by --pruning-file");
 }
 
 void print_config(const json& all) {
@@ -237,10 +237,11 @@ int inspect(const inspect_flags& flags, const policy_registry& policies) {
   json all{{"version", 1}, {"model", model.path().string()}, {"supported", supported_json(model, words)}};
   for (const char* key : {"config", "stages", "stages_from", "first_pruning_layer", "memory"}) all[key] = nullptr;
   if (model.layers() > 0) {
-    const default_stages stages = model.stages();
-    all["stages"] = stages.text;
-    all["stages_from"] = name_of(stages.from);
-    const any_session session = new_session(with_recommended_stages(flags.policy, model, policies), model.config(), policies);
+    if (const auto stages = model.stages()) {
+      all["stages"] = stages->text;
+      all["stages_from"] = name_of(stages->from);
+    }
+    const any_session session = new_session(policy_for(flags.policy, model, policies).spec, model.config(), policies);
     all["config"] = config_json(model.config());
     all["first_pruning_layer"] = session.chunk_layers(phase::prefill);
     all["memory"] = memory_json(model, model.context(flags.context));

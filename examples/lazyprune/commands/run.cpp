@@ -5,8 +5,6 @@
 #include <optional>
 #include <utility>
 
-#include <unistd.h>
-
 #include "commands/outcome.hpp"
 #include "commands/run_chat.hpp"
 #include "commands/run_questions.hpp"
@@ -15,25 +13,22 @@
 #include "pages/trace_page.hpp"
 #include "tables/number_text.hpp"
 #include "terminal/interrupts.hpp"
+#include "words/prompt_text.hpp"
 
 #include <lazyprune/files/output_file.hpp>
-#include <lazyprune/files/read_to_end.hpp>
 #include <lazyprune/files/trace_file.hpp>
 
 namespace lazyprune {
 namespace program {
 namespace {
 
-/// The text of -p or -f. The newline that ends a file's last line is none of the prompt's.
-std::string prompt_text(const run_flags& flags) {
-  if (!flags.prompt && !flags.file) return "";  // ids, or a chat
-  if (flags.prompt && *flags.prompt != "-") return *flags.prompt;
-  std::string text;
-  if (flags.prompt)
-    text = read_to_end(STDIN_FILENO, "stdin", most_streamed_bytes);
-  else
-    text = read_to_end(*flags.file, most_streamed_bytes);
-  if (text.ends_with('\n')) text.pop_back();
+/// The text of -f and -p: a document, a blank line and a question, or one of them alone. Empty: ids, or a chat.
+std::string asked_text(const run_flags& flags) {
+  std::string text = flags.file ? read_prompt(*flags.file) : "";
+  if (flags.prompt) {
+    if (flags.prompt->empty()) throw error("--prompt", "", "a text", "nothing");
+    text.append(flags.file ? "\n\n" : "").append(*flags.prompt == "-" ? read_prompt("-") : *flags.prompt);
+  }
   return text;
 }
 
@@ -67,7 +62,7 @@ class prompt_run {
   /// `text`: of the prompt, where it is given as one.
   prompt_run(const run_flags& flags, const std::string& text, const policy_registry& policies)
       : flags_(flags), policies_(policies), trace_(flags.trace), run_(flags, policies) {
-    prompt_ = !flags_.ids.empty() ? flags_.ids : flags_.chat ? run_.encode(run_.rendered(chat_of(flags_, text))) : run_.encode(text);
+    prompt_ = !flags_.ids.empty() ? flags_.ids : run_.chats() ? run_.encode(run_.rendered(chat_of(flags_, text))) : run_.encode(text);
     run_.check_length(prompt_);
   }
 
@@ -132,9 +127,9 @@ class prompt_run {
 }  // namespace
 
 int run(const run_flags& flags, const policy_registry& policies) {
-  const std::string text = prompt_text(flags);  // Ctrl-C while it is typed ends the program at once
+  const std::string text = asked_text(flags);  // Ctrl-C while it is typed ends the program at once
   if (!flags.questions.empty()) return run_questions(flags, text, policies);
-  if (flags.chat && !flags.prompt && !flags.file && flags.messages.empty()) return run_chat(flags, policies);
+  if (flags.conversation) return run_chat(flags, text, policies);
   catch_interrupts();
   return prompt_run(flags, text, policies).run();
 }

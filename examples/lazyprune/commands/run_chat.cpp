@@ -5,6 +5,7 @@
 #include <iostream>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "commands/outcome.hpp"
 #include "commands/text_run.hpp"
@@ -19,7 +20,8 @@ namespace {
 
 class chat_run {
  public:
-  chat_run(const run_flags& flags, const policy_registry& policies) : flags_(flags), run_(flags, policies), ids_(*run_.words()) {
+  chat_run(const run_flags& flags, const std::string& document, const policy_registry& policies)
+      : flags_(flags), run_(flags, policies), ids_(*run_.words()), before_(document.empty() ? "" : document + "\n\n") {
     chat_.set_add_generation_prompt(true);
     if (flags_.system) chat_.add_first("system", *flags_.system);
   }
@@ -30,7 +32,7 @@ class chat_run {
     typed_lines lines;
     while (const auto line = lines.next()) {
       if (line->empty()) continue;
-      chat_.add("user", *line);
+      chat_.add("user", std::exchange(before_, "") + *line);
       answer();
       if (!interrupted()) continue;
       if (!lines.typed()) break;
@@ -61,6 +63,7 @@ class chat_run {
   text_run run_;
   chat_ids ids_;
   chat_request chat_;
+  std::string before_;  // the next turn's line
   std::unique_ptr<conversation> text_;
 };
 
@@ -77,9 +80,9 @@ chat_request chat_of(const run_flags& flags, const std::string& text) {
   return chat;
 }
 
-int run_chat(const run_flags& flags, const policy_registry& policies) {
+int run_chat(const run_flags& flags, const std::string& document, const policy_registry& policies) {
   catch_interrupts();
-  return chat_run(flags, policies).run();
+  return chat_run(flags, document, policies).run();
 }
 
 }  // namespace program

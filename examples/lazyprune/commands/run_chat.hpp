@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// lazyprune run --chat: what a model is told and asked, in the words of its own template; and a conversation, whose turns are lines on
-// stdin.
+// What a model is told and asked in the words of its chat template; and `lazyprune chat`, a conversation whose turns are lines on stdin.
 #pragma once
 
 #include <string>
@@ -16,8 +15,8 @@ namespace program {
 /// chat.
 chat_request chat_of(const run_flags& flags, const std::string& text);
 
-/// A conversation. Returns the exit code.
-int run_chat(const run_flags& flags, const policy_registry& policies);
+/// A conversation. The first turn begins with the document and a blank line, if there is one. Returns the exit code.
+int run_chat(const run_flags& flags, const std::string& document, const policy_registry& policies);
 
 }  // namespace program
 }  // namespace lazyprune

@@ -11,9 +11,11 @@
 #include <vector>
 
 #include "commands/outcome.hpp"
+#include "commands/run_chat.hpp"
 #include "commands/text_run.hpp"
 #include "engine/engine.hpp"
 #include "terminal/interrupts.hpp"
+#include "words/prompt_text.hpp"
 
 #include <lazyprune/files/line_reader.hpp>
 #include <lazyprune/model/rope.hpp>
@@ -25,10 +27,8 @@ namespace {
 std::vector<std::string> read_questions(const std::string& file) {
   line_reader lines(file);
   std::vector<std::string> questions;
-  while (auto line = lines.next()) {
-    if (line->ends_with('\r')) line->pop_back();
-    if (!line->empty()) questions.push_back(std::move(*line));
-  }
+  while (auto line = lines.next())
+    if (line->find_first_not_of("\r\xEF\xBB\xBF") != line->npos) questions.push_back(prompt_text(*line + '\n', lines.name()));
   if (questions.empty()) throw error(lines.name(), "", "at least one question, each a line", "none");
   return questions;
 }
@@ -56,7 +56,8 @@ class questions_run {
   questions_run(const run_flags& flags, const std::string& document, std::vector<std::string> questions, const policy_registry& policies)
       : flags_(flags), questions_(std::move(questions)), run_(flags, policies) {
     for (const std::string& question : questions_) {
-      prompts_.push_back(run_.encode(document + '\n' + question));
+      const std::string text = document + '\n' + question;
+      prompts_.push_back(run_.chats() ? run_.encode(run_.rendered(chat_of(flags_, text))) : run_.encode(text));
       run_.check_length(prompts_.back(), "question " + std::to_string(prompts_.size()));
     }
     const rope_kind rope = rope_of(prompts_.front());
@@ -76,7 +77,8 @@ class questions_run {
   /// So many tokens can come to be known, with the answer.
   std::size_t length_with(const std::vector<token_id>& prompt) const {
     if (flags_.context > 0) return flags_.context;
-    return std::min(prompt.size() + (flags_.force.empty() ? flags_.predict : flags_.force.size()), run_.model().context(0));
+    const std::size_t most = run_.model().context(0), wanted = flags_.force.empty() ? flags_.predict : flags_.force.size();
+    return prompt.size() + std::min(wanted, most - prompt.size());
   }
   /// What its length makes of its positions, with LongRoPE: texts that differ in that share nothing.
   rope_kind rope_of(const std::vector<token_id>& prompt) const { return rope_kind_for(run_.model().config(), length_with(prompt)); }

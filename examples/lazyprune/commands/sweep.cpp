@@ -101,7 +101,7 @@ class sweeping {
   eval_setting setting_of(const repeat& of, std::size_t question) const { return with_seed(of.setting, of.seed + question * flags_.seeds); }
 
   void add_methods() {
-    const stages recommended = stages::parse(run_.model().stages().text);
+    const stages recommended = stages::parse(run_.model().stages_to_compare());
     for (const eval_setting& setting : settings_of(flags_.methods, flags_.kept, run_.layers(), recommended)) {
       std::vector<eval_setting> seeds;
       for (std::size_t seed = 0; seed < (draws(setting) ? flags_.seeds : 1); ++seed) seeds.push_back(with_seed(setting, seed));

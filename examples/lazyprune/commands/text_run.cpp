@@ -5,7 +5,6 @@
 #include <iostream>
 #include <utility>
 
-#include "models/sessions.hpp"
 #include "terminal/columns.hpp"
 #include "terminal/text_stream.hpp"
 
@@ -32,9 +31,9 @@ void check_ids(std::string_view flag, const std::vector<token_id>& ids, const mo
       throw error(flag, "", "token ids below the vocabulary's " + std::to_string(config.vocabulary), std::to_string(id));
 }
 
-named_policy policy_of(const run_flags& flags, const opened_model& model, const policy_registry& policies) {
-  const policy_spec spec = with_recommended_stages(flags.policy, model, policies);
-  return {spec, flags_of(spec, layers_of(model.config()), policies)};
+named_policy named(policy_spec spec, const opened_model& model, const policy_registry& policies) {
+  std::string text = flags_of(spec, layers_of(model.config()), policies);
+  return {std::move(spec), std::move(text)};
 }
 
 }  // namespace
@@ -43,19 +42,21 @@ text_run::text_run(const run_flags& flags, const policy_registry& policies)
     : flags_(flags),
       policies_(policies),
       model_(flags.model),
-      pruned_(policy_of(flags, model_, policies)),
+      chosen_(policy_for(flags.policy, model_, policies)),
+      pruned_(named(chosen_.spec, model_, policies)),
       dense_{dense_spec(), "--policy dense"},
-      words_(model_),
+      words_(model_, flags.words),
       tokens_(tokenizer_of(words_, flags_)) {
   lazyprune::program::check(flags_.backend);
   context_ = model_.context(flags_.context);
   check_ids("--ids", flags_.ids, model_.config());
   check_ids("--force-ids", flags_.force, model_.config());
   if (!flags_.stops.empty()) words_.tokenizer_for("--stop");
-  if (flags_.chat) {
+  if (flags_.chat)
     chat_ = words_.chat_for("--chat");
-    turn_end_ = chat_->turn_end(words_.tokenizer_for("--chat"));
-  }
+  else if (has_document(flags_) && flags_.prompt && !flags_.raw)
+    chat_ = words_.find_chat();
+  if (chat_) turn_end_ = chat_->turn_end(words_.tokenizer_for("--chat"));
   if (flags_.speculate > 0 && new_session(pruned_).chunk_layers(phase::decode) < model_.layers())
     throw error("--speculate", "", "--decode dense, and a scorer with nothing to remember: drafts are read as the dense model reads them",
                 pruned_.text, error_code::unsupported);
@@ -67,7 +68,11 @@ any_session text_run::new_session(const named_policy& policy) const {
 
 std::vector<token_id> text_run::encode(const std::string& text) const {
   if (!tokens_) throw error("prompt", "", "--ids, or a model with a tokenizer", "no tokenizer in " + model_.path().string());
-  return tokens_->encode(text);
+  if (flags_.parse_special && !has_document(flags_)) return tokens_->encode(text);
+  const lazyprune::text_run users{text, false};
+  std::vector<token_id> ids = tokens_->encode(std::span(&users, 1));
+  if (tokens_->adds_bos() && tokens_->bos()) ids.insert(ids.begin(), *tokens_->bos());
+  return ids;
 }
 
 void text_run::check_length(std::span<const token_id> prompt, const std::string& which) const {
@@ -81,9 +86,7 @@ void text_run::check_length(std::span<const token_id> prompt, const std::string&
 }
 
 bool text_run::load(std::span<const token_id> prompt) {
-  if (pruned_as_drawn(flags_.policy, model_))
-    std::cerr << "no stages are known for this model: pruning as the paper draws for Llama 2, --stages " << model_.stages().text
-              << "; `lazyprune search` finds better ones" << std::endl;
+  if (!chosen_.note.empty()) std::cerr << chosen_.note << std::endl;
   if (!interrupted()) engine_ = load_engine(flags_.backend, model_);
   if (interrupted()) return false;
   if (prompt.empty()) return true;

@@ -13,6 +13,7 @@
 #include "commands/run.hpp"
 #include "engine/engine.hpp"
 #include "models/model_choice.hpp"
+#include "models/sessions.hpp"
 #include "terminal/interrupts.hpp"
 #include "words/model_words.hpp"
 
@@ -47,10 +48,12 @@ class text_run {
   const named_policy& dense() const { return dense_; }
   any_session new_session(const named_policy& policy) const;
 
-  /// Throws `error` where the model has no tokenizer.
+  /// The ids of a plain prompt. Throws `error` where the model has no tokenizer.
   std::vector<token_id> encode(const std::string& text) const;
 
-  /// The chat in the words of the model's template, which --chat needs. Throws `error` where the template refuses it.
+  /// Whether the prompt stands in the words of a chat template.
+  bool chats() const { return chat_.has_value(); }
+  /// The chat in those words. Throws `error` where the template refuses it.
   rendered_chat rendered(const chat_request& chat) const { return chat_->render(chat); }
   /// The ids of a chat: user text cannot become a special token, and none is added.
   std::vector<token_id> encode(const rendered_chat& chat) const { return tokens_->encode(chat.runs()); }
@@ -84,10 +87,11 @@ class text_run {
   run_flags flags_;
   const policy_registry& policies_;
   opened_model model_;
+  chosen_policy chosen_;
   named_policy pruned_, dense_;
   model_words words_;
   const tokenizer* tokens_ = nullptr;
-  std::optional<chat_words> chat_;  // with --chat
+  std::optional<chat_words> chat_;  // around the prompt; none: it is plain text
   std::optional<token_id> turn_end_;
   std::size_t context_ = 0;
   std::unique_ptr<lazyprune::program::engine> engine_;  // none before `load`

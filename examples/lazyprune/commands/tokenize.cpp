@@ -25,7 +25,7 @@ using json = nlohmann::ordered_json;
 
 class tokenizing {
  public:
-  explicit tokenizing(const tokenize_flags& flags) : flags_(flags), words_(flags.model) {}
+  explicit tokenizing(const tokenize_flags& flags) : flags_(flags), words_(flags.model, flags.words) {}
 
   int run() {
     if (!flags_.requests.empty()) return answer_requests();
@@ -40,8 +40,9 @@ class tokenizing {
 
  private:
   std::string text() const {
-    if (flags_.file) return read_to_end(*flags_.file, most_streamed_bytes);
-    return *flags_.prompt == "-" ? read_to_end(STDIN_FILENO, "stdin", most_streamed_bytes) : *flags_.prompt;
+    if (flags_.file && *flags_.file != "-") return read_to_end(*flags_.file, most_streamed_bytes);
+    if (flags_.file || *flags_.prompt == "-") return read_to_end(STDIN_FILENO, "stdin", most_streamed_bytes);
+    return *flags_.prompt;
   }
 
   json of_text(const std::string& text) const {

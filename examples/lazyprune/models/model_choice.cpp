@@ -8,6 +8,7 @@
 #include "models/known_stages.hpp"
 
 #include <lazyprune/files/checkpoint.hpp>
+#include <lazyprune/files/pruning_file.hpp>
 #include <lazyprune/model/layers_of.hpp>
 #include <lazyprune/policy/presets.hpp>
 
@@ -48,13 +49,14 @@ std::filesystem::path model_path(const model_flags& flags) {
 }
 
 opened_model::opened_model(const model_flags& flags)
-    : files_(coming_into_memory(model_path(flags), flags.no_mmap ? file_access::read : file_access::map)) {}
+    : opened_model(coming_into_memory(model_path(flags), flags.no_mmap ? file_access::read : file_access::map), flags.pruning_file) {}
 
-opened_model::opened_model(std::shared_ptr<const checkpoint> files) : files_(std::move(files)) {}
+opened_model::opened_model(std::shared_ptr<const checkpoint> files, std::string pruning_file)
+    : files_(std::move(files)), pruning_file_(std::move(pruning_file)) {}
 
 opened_model opened_model::described(const model_flags& flags) {
   const file_access how = flags.no_mmap ? file_access::read : file_access::map;
-  return opened_model(std::make_shared<const checkpoint>(model_path(flags), how, model_use::described));
+  return {std::make_shared<const checkpoint>(model_path(flags), how, model_use::described), flags.pruning_file};
 }
 
 std::optional<error> opened_model::not_computed() const { return files_->not_computed(); }
@@ -63,12 +65,19 @@ const std::filesystem::path& opened_model::path() const { return files_->path();
 const model_config& opened_model::config() const { return files_->config(); }
 layer_id opened_model::layers() const { return static_cast<layer_id>(config().layers); }
 
-default_stages opened_model::stages() const {
-  if (files_->stages()) return {*files_->stages(), stages_source::folder};
+std::optional<recommended_stages> opened_model::stages() const {
+  using found = recommended_stages;
+  if (!pruning_file_.empty()) return found{pruning_file::read(pruning_file_).stages, stages_source::pruning_file, pruning_file_};
+  if (files_->stages()) return found{*files_->stages(), stages_source::folder, (path() / pruning_file::name).string()};
   const auto name = files_->gguf() ? files_->gguf()->find("general.name") : std::nullopt;
   if (name && name->is_string())
-    if (const auto known = known_stages(name->string(), layers())) return {std::string(*known), stages_source::program};
-  return {moved_to(layers_of(config()), lazyllm_stages(layers())).text(), stages_source::paper};
+    if (const auto known = known_stages(name->string(), layers())) return found{std::string(*known), stages_source::program, ""};
+  return std::nullopt;
+}
+
+std::string opened_model::stages_to_compare() const {
+  if (const auto known = stages()) return known->text;
+  return moved_to(layers_of(config()), lazyllm_stages(layers())).text();
 }
 
 std::vector<tensor_entry> opened_model::tensors() const {

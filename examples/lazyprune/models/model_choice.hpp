@@ -28,13 +28,13 @@ namespace program {
 /// The one named; else that of the environment variable LAZYPRUNE_MODEL; else the bundled model.
 std::filesystem::path model_path(const model_flags& flags);
 
-enum class stages_source : std::uint8_t { folder, program, paper };
+enum class stages_source : std::uint8_t { pruning_file, folder, program };
 
-/// What a model is pruned by where no flag says it: the stages that its folder's lazyprune.json recommends; else those that this program
-/// knows for it; else those that the paper draws, which nobody held against this model.
-struct default_stages {
+/// Stages that somebody found for a model.
+struct recommended_stages {
   std::string text;
   stages_source from;
+  std::string where;  // the file that has them; empty: the program
 };
 
 /// What a file says of a tensor.
@@ -60,7 +60,11 @@ class opened_model {
   const model_config& config() const;
   layer_id layers() const;
 
-  default_stages stages() const;
+  /// The stages of --pruning-file, else of the folder's lazyprune.json, else those that this program knows for the model; none where nobody
+  /// knows any. Throws `error` where the named file cannot be used.
+  std::optional<recommended_stages> stages() const;
+  /// The same, or the stages that the paper draws for Llama 2, at the same shares of this model's layers. Nobody tried those on this model.
+  std::string stages_to_compare() const;
 
   /// All tensors of its files, by name.
   std::vector<tensor_entry> tensors() const;
@@ -75,9 +79,10 @@ class opened_model {
   std::size_t context(std::size_t asked) const;
 
  private:
-  explicit opened_model(std::shared_ptr<const checkpoint> files);
+  opened_model(std::shared_ptr<const checkpoint> files, std::string pruning_file);
 
   std::shared_ptr<const checkpoint> files_;
+  std::string pruning_file_;
 };
 
 /// What people call a model: the bundled one by its name, any other by its folder's, or by its file's without .gguf.

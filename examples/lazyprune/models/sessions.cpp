@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "models/sessions.hpp"
 
+#include <iostream>
+#include <utility>
+
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/model/layers_of.hpp>
 #include <lazyprune/policy/store/none.hpp>
@@ -11,31 +14,44 @@ namespace lazyprune {
 namespace program {
 namespace {
 
-bool says_stages(const policy_spec& spec) { return !spec.preset.empty() || spec.stages || spec.schedule; }
+bool asks_for_pruning(const policy_spec& spec) { return !spec.preset.empty() || spec.stages || spec.schedule; }
+
+/// Throws `error` with the file's name where stages from a file do not fit the model.
+void check_stages(const recommended_stages& stages, const opened_model& model, const policy_registry& policies) {
+  policy_spec alone;
+  alone.stages = stages.text;
+  try {
+    parts_of(alone, layers_of(model.config()), policies);
+  } catch (const error& fault) {
+    throw error(stages.where, fault);
+  }
+}
+
+/// The first pruning flag that was given.
+std::string first_flag(const policy_spec& spec) {
+  const std::string flags = flags_text(spec);
+  return flags.substr(0, flags.find(' '));
+}
 
 }  // namespace
 
-policy_spec with_recommended_stages(policy_spec spec, const opened_model& model, const policy_registry& policies) {
-  if (says_stages(spec)) return spec;
-  const default_stages stages = model.stages();
-  if (stages.from == stages_source::paper) return spec;  // the preset has the paper's
-  if (stages.from == stages_source::folder) {
-    policy_spec recommended;
-    recommended.stages = stages.text;
-    try {
-      parts_of(recommended, layers_of(model.config()), policies);
-    } catch (const error& fault) {
-      throw error((model.path() / "lazyprune.json").string(), fault);
-    }
+chosen_policy policy_for(policy_spec asked, const opened_model& model, const policy_registry& policies) {
+  if (asks_for_pruning(asked)) return {std::move(asked), ""};
+  if (const auto stages = model.stages()) {
+    if (!stages->where.empty()) check_stages(*stages, model, policies);
+    asked.stages = stages->text;
+    return {std::move(asked), ""};
   }
-  spec.stages = stages.text;
-  return spec;
+  const std::string how = "--policy lazyllm prunes it as the paper prunes Llama 2; `lazyprune search` finds stages that suit it";
+  if (asked == policy_spec{}) return {dense_spec(), "nothing is pruned: no stages are known for this model. " + how};
+  return {dense_spec(),
+          first_flag(asked) + " has no effect: no stages are known for this model, so nothing is pruned. Add --stages. " + how};
 }
 
-bool pruned_as_drawn(const policy_spec& spec, const opened_model& model) {
-  if (says_stages(spec)) return false;
-  const default_stages stages = model.stages();
-  return stages.from == stages_source::paper && !stages.text.empty();
+policy_spec told_policy(policy_spec asked, const opened_model& model, const policy_registry& policies) {
+  chosen_policy chosen = policy_for(std::move(asked), model, policies);
+  if (!chosen.note.empty()) std::cerr << chosen.note << std::endl;
+  return std::move(chosen.spec);
 }
 
 any_session new_session(const policy_spec& spec, const model_config& config, const policy_registry& policies) {

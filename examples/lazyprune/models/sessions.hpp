@@ -2,7 +2,7 @@
 // What the pruning flags make: sessions.
 #pragma once
 
-#include <cstddef>
+#include <string>
 
 #include "models/model_choice.hpp"
 
@@ -17,11 +17,17 @@ struct model_layers;
 
 namespace program {
 
-/// The flags with the stages that are recommended for the model, where they say nothing of stages.
-policy_spec with_recommended_stages(policy_spec spec, const opened_model& model, const policy_registry& policies);
+/// A policy, and a line for the user where nothing is pruned although nobody asked for that.
+struct chosen_policy {
+  policy_spec spec;
+  std::string note;  // empty: nothing to say
+};
 
-/// Whether it is the paper's drawn stages that prune, since neither the flags say any nor anybody knows some for the model.
-bool pruned_as_drawn(const policy_spec& spec, const opened_model& model);
+/// The policy that the flags ask for. Without a preset, stages or a schedule among them the model's own stages prune. A model without any
+/// stays dense, whatever the other flags say. Throws `error` where recommended stages do not fit the model.
+chosen_policy policy_for(policy_spec asked, const opened_model& model, const policy_registry& policies);
+/// The same, with the line on stderr.
+policy_spec told_policy(policy_spec asked, const opened_model& model, const policy_registry& policies);
 
 /// A session of the policy that the flags make.
 any_session new_session(const policy_spec& spec, const model_config& config, const policy_registry& policies);

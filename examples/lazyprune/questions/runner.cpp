@@ -86,7 +86,7 @@ runner::runner(const model_flags& model, const backend_flags& backend, const que
       chat_(chat_named(flags.chat)),
       questions_(flags),
       model_(model),
-      words_(model_),
+      words_(model_, flags_.words),
       tokenizer_(words_.tokenizer_for("eval")),
       context_(model_.context(flags.context)),
       read_(questions_.size(), reading::not_yet) {

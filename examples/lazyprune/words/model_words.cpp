@@ -13,6 +13,8 @@
 #include <lazyprune/files/gguf.hpp>
 #include <lazyprune/files/model_folder.hpp>
 #include <lazyprune/files/read_to_end.hpp>
+#include <lazyprune/files/utf8.hpp>
+#include <lazyprune/text/jinja/json_reader.hpp>
 #include <lazyprune/text/model_chat.hpp>
 #include <lazyprune/text/model_tokenizer.hpp>
 #ifdef LAZYPRUNE_HAVE_UNICODE
@@ -30,6 +32,23 @@ const unicode* known_characters() {
 #else
   return nullptr;
 #endif
+}
+
+}  // namespace
+
+namespace {
+
+model_chat template_in(const std::filesystem::path& path) {
+  return {chat_template(read_to_end(path, chat_template::most_source), path.string()), {}};
+}
+
+/// The JSON that a text is, else the text itself.
+jinja::value value_of(const std::string& text) {
+  try {
+    return jinja::read_json(text, "--template-var", chat_request::most_bytes);
+  } catch (const error&) {
+    return jinja::user_text(text);
+  }
 }
 
 }  // namespace
@@ -52,7 +71,7 @@ struct model_words::source {
   }
 
   std::optional<model_chat> chat() const {
-    if (is_template) return model_chat{chat_template(read_to_end(path, chat_template::most_source), path.string()), {}};
+    if (is_template) return template_in(path);
     if (model && model->files().is_gguf()) return find_model_chat(*model->files().gguf());
     std::error_code failure;
     const bool is_folder = std::filesystem::is_directory(path, failure);
@@ -73,9 +92,11 @@ void add_own_texts(model_chat& chat, const tokenizer& tokens) {
 
 }  // namespace
 
-model_words::model_words(source from) : from_(std::make_shared<const source>(std::move(from))), tokens_([&] { return from_->tokens(); }) {}
-model_words::model_words(const opened_model& model) : model_words(source{.path = model.path(), .model = model}) {}
-model_words::model_words(const model_flags& flags) : model_words(source::at(flags)) {}
+model_words::model_words(source from, template_flags chat)
+    : from_(std::make_shared<const source>(std::move(from))), chat_(std::move(chat)), tokens_([&] { return from_->tokens(); }) {}
+model_words::model_words(const opened_model& model, template_flags chat)
+    : model_words(source{.path = model.path(), .model = model}, std::move(chat)) {}
+model_words::model_words(const model_flags& flags, template_flags chat) : model_words(source::at(flags), std::move(chat)) {}
 
 const tokenizer& model_words::tokenizer_for(std::string_view who) const {
   if (const auto& tokens = tokens_.get()) return *tokens;
@@ -83,23 +104,32 @@ const tokenizer& model_words::tokenizer_for(std::string_view who) const {
 }
 
 std::optional<chat_words> model_words::find_chat() const {
-  auto chat = from_->chat();
+  auto chat = chat_.file.empty() ? from_->chat() : std::optional(template_in(chat_.file));
   if (!chat) return std::nullopt;
   if (!tokens_.fault() && tokens_.get()) add_own_texts(*chat, *tokens_.get());
-  return chat_words(std::move(*chat));
+  return chat_words(std::move(*chat), chat_.variables);
 }
 
 chat_words model_words::chat_for(std::string_view who) const {
   if (auto chat = find_chat()) return std::move(*chat);
-  throw error(who, "", "a model with a chat template", "no chat template in " + from_->path.string());
+  throw error(who, "", "a model with a chat template, or --chat-template-file", "no chat template in " + from_->path.string());
 }
 
-chat_words::chat_words(model_chat chat) : chat_(std::make_shared<const model_chat>(std::move(chat))) {}
+chat_words::chat_words(model_chat chat, std::span<const std::string> variables)
+    : chat_(std::make_shared<const model_chat>(std::move(chat))) {
+  for (const std::string& variable : variables) {
+    const std::size_t equals = variable.find('=');
+    if (equals == 0 || equals == variable.npos) throw error("--template-var", "", "KEY=VALUE", in_quotes(variable));
+    variables_.emplace_back(variable.substr(0, equals), value_of(variable.substr(equals + 1)));
+  }
+}
 
 const std::string& chat_words::source() const { return chat_->format.source(); }
 
 rendered_chat chat_words::render(const chat_request& request) const {
-  return chat_->render(request, [] { return jinja::template_time(std::getenv("SOURCE_DATE_EPOCH")); });
+  chat_request whole = request;
+  for (const auto& [name, value] : variables_) whole.set(name, value);
+  return chat_->render(std::move(whole), [] { return jinja::template_time(std::getenv("SOURCE_DATE_EPOCH")); });
 }
 
 std::optional<token_id> chat_words::turn_end(const tokenizer& tokens) const {

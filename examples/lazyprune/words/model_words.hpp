@@ -4,9 +4,13 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
+#include "commands/flags.hpp"
 #include "models/model_choice.hpp"
 
 #include <lazyprune/core/error.hpp>
@@ -51,11 +55,13 @@ class found_part {
 /// A model's chat template, with the texts that it counts as its own.
 class chat_words {
  public:
-  explicit chat_words(model_chat chat);
+  /// The variables are given to each rendering, KEY=VALUE each, the value in JSON or else a text. Throws `error` where one has no key.
+  explicit chat_words(model_chat chat, std::span<const std::string> variables = {});
 
   const std::string& source() const;
 
-  /// The chat's text. The clock is SOURCE_DATE_EPOCH's where it is set. Throws `error` as chat_template::render does.
+  /// The chat's text. The variables come before those of the chat. The clock is SOURCE_DATE_EPOCH's where it is set. Throws `error` as
+  /// chat_template::render does.
   rendered_chat render(const chat_request& request) const;
 
   /// The id of the template's eos_token, which ends a turn though some configs do not list it; none where it is not one token.
@@ -63,30 +69,32 @@ class chat_words {
 
  private:
   std::shared_ptr<const model_chat> chat_;
+  std::vector<std::pair<std::string, jinja::value>> variables_;
 };
 
 class model_words {
  public:
   /// Reads the tokenizer of a model that is open.
-  explicit model_words(const opened_model& model);
+  explicit model_words(const opened_model& model, template_flags chat = {});
   /// Reads that of a model, a folder that holds nothing but tokenizer files, one such file, or a template alone (.jinja). What is none of
   /// these has a tokenizer that cannot be used.
-  explicit model_words(const model_flags& flags);
+  explicit model_words(const model_flags& flags, template_flags chat = {});
 
   const found_part<tokenizer>& tokens() const { return tokens_; }
   /// Throws `error` where there is none, which `who` expected, or where it cannot be used.
   const tokenizer& tokenizer_for(std::string_view who) const;
 
-  /// Reads the template; none where there is none. Throws `error` where it cannot be used.
+  /// Reads the template of --chat-template-file, else the model's; none where there is none. Throws `error` where it cannot be used.
   std::optional<chat_words> find_chat() const;
   /// Reads the template. Throws `error` where there is none, which `who` expected, or where it cannot be used.
   chat_words chat_for(std::string_view who) const;
 
  private:
   struct source;
-  explicit model_words(source from);
+  model_words(source from, template_flags chat);
 
   std::shared_ptr<const source> from_;
+  template_flags chat_;
   found_part<tokenizer> tokens_;
 };
 

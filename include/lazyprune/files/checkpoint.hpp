@@ -27,6 +27,7 @@
 #include <lazyprune/files/json.hpp>
 #include <lazyprune/files/mapped_file.hpp>
 #include <lazyprune/files/model_folder.hpp>
+#include <lazyprune/files/pruning_file.hpp>
 #include <lazyprune/files/read_ahead.hpp>
 #include <lazyprune/files/safetensors.hpp>
 #include <lazyprune/files/stored_tensor.hpp>
@@ -181,11 +182,7 @@ class checkpoint {
       else
         throw error(path_.string(), "", std::string(model_folder::one_file) + " or " + std::string(model_folder::index_file), "neither");
     }
-    if (folder.has("lazyprune.json")) {
-      const json_value ours = folder.read_json("lazyprune.json", small);
-      ours.allow_only({"stages"});
-      stages_ = ours.at("stages").string();
-    }
+    if (folder.has(pruning_file::name)) stages_ = pruning_file::read(folder.path() / pruning_file::name).stages;
   }
 
   std::string types_read() const {

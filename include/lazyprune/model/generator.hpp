@@ -93,7 +93,7 @@ class generating {
   generating(const generating&) = delete;
   generating& operator=(const generating&) = delete;
 
-  /// Throws where the prompt or the tokens of `force` cannot be read.
+  /// Comes first, once. Throws where the prompt or the tokens of `force` cannot be read.
   void check(std::span<const token_id> prompt) {
     const model_config& config = work_.model().config;
     before_ = text_.known();
@@ -104,6 +104,8 @@ class generating {
     check_speculation(text_.session(), options_);
     check_step(work_, sequence_step<Backend>{text_, prompt, phase::prefill, 1, options_.observer});
     check_ids(config, options_.force);
+    choose_.accept(text_.tokens());
+    choose_.accept(prompt);
   }
 
   /// Reads the prompt, which was checked, and chooses the first token.
@@ -184,6 +186,7 @@ class generating {
       const scalars row = logits_of(logits, chosen_.size());
       check_finite(row, step);
       chosen_.push_back(options_.force.empty() ? choose_(row) : options_.force[step]);
+      choose_.accept(std::span(&chosen_.back(), 1));
     } while (chosen_.size() < outputs && chosen_.back() == input_[chosen_.size()]);
     result_.drafted += outputs - 1;
     truncate(text_.known() - (outputs - chosen_.size()));

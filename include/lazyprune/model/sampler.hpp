@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The next token is chosen from logits: greedy, or drawn after top-k, top-p, min-p and temperature, in that order (as in llama.cpp's
-// default chain).
+// default chain). A repeat penalty changes the logits before either.
 #pragma once
 
 #include <algorithm>
@@ -21,6 +21,8 @@ struct sampling {
   std::size_t top_k = 40;    // tokens with the highest logits; 0: all
   double top_p = 0.95;       // the fewest of those with this much probability; 1: all
   double min_p = 0.05;       // those that have at least this share of the best one's probability; 0: all
+  // Divides the positive logits of tokens that came lately, and multiplies their negative ones (arXiv 1909.05858, section 4.1). 1: off
+  double repeat_penalty = 1.0;
   std::uint64_t seed = 0;
   friend bool operator==(const sampling&, const sampling&) = default;
 };
@@ -41,13 +43,45 @@ double log_sum_exp(std::span<const Scalar> logits) {
   return most + std::log(sum);
 }
 
-/// Draws are a function of the seed and the logits seen so far, the same on every platform.
+/// Draws are a function of the seed and the logits seen so far, the same on every platform. With a repeat penalty they also depend on the
+/// tokens that `accept` was told of.
 class sampler {
  public:
+  /// The repeat penalty counts so many of the last tokens, as in llama.cpp (--repeat-last-n).
+  static constexpr std::size_t repeat_window = 64;
+
   explicit sampler(sampling s = {}) : sampling_(s) {}
+
+  /// Tells it of tokens of the text: of the prompt, and of each token that was chosen.
+  void accept(std::span<const token_id> tokens) {
+    if (sampling_.repeat_penalty == 1.0) return;
+    tokens = tokens.last(std::min(tokens.size(), repeat_window));
+    recent_.insert(recent_.end(), tokens.begin(), tokens.end());
+    if (recent_.size() > repeat_window) recent_.erase(recent_.begin(), recent_.end() - static_cast<std::ptrdiff_t>(repeat_window));
+  }
 
   template <class Scalar>
   token_id operator()(std::span<const Scalar> logits) {
+    if (recent_.empty()) return choose(logits);
+    std::vector<Scalar> changed(logits.begin(), logits.end());
+    penalize_repeats(std::span<Scalar>(changed));
+    return choose(std::span<const Scalar>(changed));
+  }
+
+ private:
+  /// A token that came several times counts once.
+  template <class Scalar>
+  void penalize_repeats(std::span<Scalar> logits) const {
+    const auto penalty = static_cast<Scalar>(sampling_.repeat_penalty);
+    for (auto token = recent_.begin(); token != recent_.end(); ++token) {
+      if (std::find(recent_.begin(), token, *token) != token) continue;
+      Scalar& logit = logits[*token];
+      logit = logit > 0 ? logit / penalty : logit * penalty;
+    }
+  }
+
+  template <class Scalar>
+  token_id choose(std::span<const Scalar> logits) {
     if (sampling_.temperature <= 0.0) return greedy(logits);
     order_.resize(logits.size());
     std::iota(order_.begin(), order_.end(), token_id{0});
@@ -73,14 +107,14 @@ class sampler {
     return order_[n - 1];
   }
 
- private:
   /// In [0, 1).
   double uniform() { return static_cast<double>(mix(sampling_.seed, draws_++) >> 11) * 0x1p-53; }
 
   sampling sampling_;
   std::uint64_t draws_ = 0;
-  std::vector<token_id> order_;  // by falling logit
-  std::vector<double> weights_;  // (order), relative to the best
+  std::vector<token_id> recent_;  // of the text, at most repeat_window; empty without a penalty
+  std::vector<token_id> order_;   // by falling logit
+  std::vector<double> weights_;   // (order), relative to the best
 };
 
 }  // namespace v0

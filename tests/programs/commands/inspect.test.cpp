@@ -127,7 +127,7 @@ nlohmann::json inspected(const std::string& model) {
 
 }  // namespace
 
-TEST_CASE("the stages to prune by, and who says them: lazyprune.json, else the program, else the paper") {
+TEST_CASE("the stages to prune by, and who says them: lazyprune.json, else the program, else nobody") {
   const temporary_folder folder;
   const auto write_model = [&](const char* name, std::uint32_t layers) {
     using lazyprune_test::gguf_key;
@@ -157,7 +157,12 @@ TEST_CASE("the stages to prune by, and who says them: lazyprune.json, else the p
   std::filesystem::remove(folder / "lazyprune.json");
   for (const auto& [name, layers] : {std::pair(known, 20u), {"another", 20u}}) {
     write_model(name, layers);
-    says(folder.path(), "6:0.7,12:0.7,18:0.7", "paper", "none known: pruned as the paper draws for Llama 2, 6:0.7,12:0.7,18:0.7");
+    const auto all = inspected(folder.path());
+    CHECK(all["stages"].is_null());
+    CHECK(all["stages_from"].is_null());
+    CHECK(all["first_pruning_layer"] == 20);  // dense
+    CHECK(lazyprune_program({"inspect", "-m", folder.path()}).out.find("\n  recommended stages      none known: dense ") !=
+          std::string::npos);
   }
 }
 

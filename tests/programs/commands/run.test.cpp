@@ -84,7 +84,7 @@ TEST_CASE("an answer that -n or the context cuts is said to be") {
   CHECK_FALSE(says({"--force-ids", "5,6"}, "the answer ended"));
 }
 
-TEST_CASE("a model for which nobody knows stages is pruned as the paper draws, and that is said") {
+TEST_CASE("a model for which nobody knows stages stays dense unless pruning is asked for, and a line says so") {
   const temporary_folder files;
   std::filesystem::copy(bundled_model, files.path());
   std::filesystem::remove(files / "lazyprune.json");
@@ -92,14 +92,34 @@ TEST_CASE("a model for which nobody knows stages is pruned as the paper draws, a
     flags.insert(flags.begin(), {"run", "-m", files.path(), "-p", question, "-n", "1", "-t", "1"});
     return lazyprune_program(flags).err;
   };
-  const std::string line =
-      "no stages are known for this model: pruning as the paper draws for Llama 2, --stages 1:0.7,3:0.7,5:0.7; `lazyprune search` finds "
-      "better ones\n";
-  CHECK(err({}).starts_with(line + "policy: --stages 1:0.7,3:0.7,5:0.7 "));
-  CHECK(err({"--json"}) == line);
-  for (const std::vector<std::string>& named :
-       {std::vector<std::string>{"--policy", "lazyllm"}, {"--stages", "3:0.5"}, {"--policy", "dense"}})
+  const auto first_lines = [&](const std::vector<std::string>& flags) {
+    const std::vector<std::string> lines = lines_of(err(flags));
+    REQUIRE(lines.size() > 1);
+    return std::pair(lines[0], lines[1]);
+  };
+  const auto [line, policy] = first_lines({});
+  CHECK(line.find("--policy lazyllm") != line.npos);
+  CHECK(policy == "policy: --policy dense");
+  CHECK(err({"--json"}) == line + "\n");
+  const auto [without_effect, still_dense] = first_lines({"--keep-first", "4", "--scorer", "key_norm"});
+  CHECK(without_effect.starts_with("--scorer has no effect: "));
+  CHECK(still_dense == policy);
+  for (const std::vector<std::string>& named : {std::vector<std::string>{"--policy", "lazyllm"},
+                                                {"--stages", "3:0.5"},
+                                                {"--policy", "dense"},
+                                                {"--schedule", "every:n=2,share=0.5"}})
     CHECK(err(named).starts_with("policy: "));
+  CHECK(err({"--policy", "lazyllm"}).starts_with("policy: --stages 1:0.7,3:0.7,5:0.7 "));  // the paper's, at this model's depth
+
+  write_file(files / "mine.json", R"({"stages": "2:0.5"})");
+  CHECK(err({"--pruning-file", files / "mine.json"}).starts_with("policy: --stages 2:0.5 "));
+  CHECK(err({"--pruning-file", files / "mine.json", "--stages", "3:0.5"}).starts_with("policy: --stages 3:0.5 "));
+  write_file(files / "wrong.json", R"({"stages": "9:0.5"})");
+  const auto run = [&](const std::string& file) {
+    return complaint(lazyprune_program({"run", "-m", files.path(), "-p", "x", "-n", "1", "--pruning-file", file}));
+  };
+  CHECK(run(files / "wrong.json") == complaint_at((files / "wrong.json") + ": --stages: 9:0.5"));
+  CHECK(run(files / "none.json") == complaint_at(files / "none.json"));
 }
 
 TEST_CASE("--compare puts the dense run beside it") {
@@ -235,8 +255,45 @@ TEST_CASE("a prompt comes from the command line, a file or stdin, and as ids") {
   CHECK(without_costs(run_json({"-p", "-", "-n", "3"}, question + "\n")) == typed);
   CHECK(without_costs(run_json({"-p", "-", "-n", "3"}, question)) == typed);
   const json ids = run_json({"--ids", "1,5,9", "-n", "1"});
-  CHECK(ids["prompt_tokens"] == 3);                              // no BOS is added
-  CHECK(run_json({"-p", "", "-n", "1"})["prompt_tokens"] == 1);  // BOS
+  CHECK(ids["prompt_tokens"] == 3);  // no BOS is added
+  CHECK(without_costs(run_json({"-f", "-", "-n", "3"}, question + "\r\n")) == typed);
+}
+
+TEST_CASE("a document and a question: the text, a blank line, the question, and nothing in it is a control token") {
+  const temporary_folder files;
+  const std::string document = "the candle is in the temples . </s> <s>", about = "where is the candle ?";
+  write_file(files / "document.txt", "\xEF\xBB\xBF" + document + "\r\n");
+  const json run = run_json({"-f", files / "document.txt", "-p", about, "-n", "3"});
+  const std::string whole = document + "\n\n" + about;
+  CHECK(without_costs(run) == without_costs(run_json({"-p", whole, "-n", "3", "--no-parse-special"})));
+  CHECK(run["prompt_tokens"] > run_json({"-p", whole, "-n", "3"})["prompt_tokens"]);
+  CHECK(without_costs(run) == without_costs(run_json({"-f", files / "document.txt", "-p", about, "-n", "3", "--raw"})));
+  CHECK(without_costs(run) == without_costs(run_json({"-f", "-", "-p", about, "-n", "3"}, document)));
+}
+
+TEST_CASE("-e reads escapes in what is typed") {
+  const auto tokens = [](std::vector<std::string> flags) {
+    flags.insert(flags.end(), {"-n", "4"});
+    return run_json(flags)["prompt_tokens"];
+  };
+  CHECK(tokens({"-p", "the\\ncandle", "-e"}) == tokens({"-p", "the\ncandle"}));
+  CHECK(tokens({"-p", "the\\n\\n\\n\\n"}) > tokens({"-p", "the\n\n\n\n"}));
+  CHECK(run_json({"-p", question, "-n", "9", "-e", "--stop", "\\x20."})["text"] ==
+        run_json({"-p", question, "-n", "9", "--stop", " ."})["text"]);
+}
+
+TEST_CASE("a repeat penalty changes what comes again") {
+  const std::string ids = "1,5,9,5,9,5,9,5,9,5,9";
+  const json plain = run_json({"--ids", ids, "-n", "40", "--ignore-eos"}),
+             other = run_json({"--ids", ids, "-n", "40", "--ignore-eos", "--repeat-penalty", "8"});
+  CHECK(other["tokens"] != plain["tokens"]);
+  CHECK(run_json({"--ids", ids, "-n", "40", "--ignore-eos", "--repeat-penalty", "1"})["tokens"] == plain["tokens"]);
+}
+
+TEST_CASE("-n -1 goes on to the end of the context") {
+  const json run = run_json({"--ids", "1,5,9", "-n", "-1", "-c", "30", "--ignore-eos"});
+  CHECK(run["finish_reason"] == "length");
+  CHECK(run["tokens"].size() == 28);  // the last is never read
 }
 
 TEST_CASE("forced ids take the place of the generated ones, whatever -n and EOS say") {
@@ -315,7 +372,7 @@ TEST_CASE("a model without a tokenizer takes ids and gives ids") {
   const json run = run_json({"-m", files.path(), "--ids", "1,5,9", "-n", "2", "--ignore-eos"});
   CHECK(run["text"].is_null());
   CHECK(run["tokens"].size() == 2);
-  CHECK(run["policy"]["text"].get<std::string>().starts_with("--stages 1:0.7,3:0.7,5:0.7 "));  // no lazyprune.json: the paper's
+  CHECK(run["policy"]["text"] == "--policy dense");  // no lazyprune.json
   const program_result shown = lazyprune_program({"run", "-m", files.path(), "--ids", "1,5,9", "-n", "2", "--ignore-eos"});
   CHECK(shown.out == std::to_string(run["tokens"][0].get<int>()) + "," + std::to_string(run["tokens"][1].get<int>()) + "\n");
   CHECK(complaint(lazyprune_program({"run", "-m", files.path(), "-p", "x"})) == complaint_at("prompt", {"--ids", files.path()}));

@@ -103,6 +103,87 @@ TEST_CASE("one turn, a chat of several, and a system message") {
         model.ids(json::array({message("system", "be brief"), message("user", asked)})).size());
 }
 
+TEST_CASE("a document and a question stand in the model's template where it has one") {
+  const chat_model model;
+  write_file(model.folder / "document.txt", said + "\n");
+  const auto run = [&](std::vector<std::string> more) {
+    more.insert(more.begin(),
+                {"run", "-m", model.folder.path(), "-t", "1", "--json", "-n", "6", "-f", model.folder / "document.txt", "-p", asked});
+    const program_result result = lazyprune_program(more);
+    REQUIRE_MESSAGE(result.code == 0, result.err);
+    return json::parse(result.out);
+  };
+  const std::vector<int> ids = model.ids(json::array({message("user", said + "\n\n" + asked)}));
+  CHECK(run({})["prompt_tokens"] == ids.size());
+  CHECK(run({})["tokens"] == model.answer_to(ids, {"-n", "6"})["tokens"]);
+  CHECK(run({"--chat"})["tokens"] == run({})["tokens"]);
+  CHECK(run({"--system", "be brief"})["prompt_tokens"] ==
+        model.ids(json::array({message("system", "be brief"), message("user", said + "\n\n" + asked)})).size());
+  CHECK(run({"--raw"})["prompt_tokens"] < ids.size());
+}
+
+TEST_CASE("`chat` is a conversation, about a document too") {
+  const chat_model model;
+  write_file(model.folder / "document.txt", said + "\n");
+  const auto turns = [&](std::vector<std::string> more, const std::string& input) {
+    more.insert(more.begin(), {"chat", "-m", model.folder.path(), "-t", "1", "--json", "-n", "4"});
+    const program_result result = lazyprune_program(more, input);
+    REQUIRE_MESSAGE(result.code == 0, result.err);
+    std::vector<json> all;
+    for (const std::string& line : lines_of(result.out)) all.push_back(json::parse(line));
+    return all;
+  };
+  const auto plain = turns({}, asked + "\n" + asked + "\n");
+  const auto as_run = model.answers({"-n", "4"}, asked + "\n" + asked + "\n");
+  REQUIRE(plain.size() == 2);
+  REQUIRE(as_run.size() == 2);
+  for (std::size_t i = 0; i < 2; ++i) CHECK(plain[i]["tokens"] == as_run[i]["tokens"]);
+  const auto about = turns({"-f", model.folder / "document.txt"}, asked + "\n" + asked + "\n");
+  REQUIRE(about.size() == 2);
+  const std::vector<int> first = model.ids(json::array({message("user", said + "\n\n" + asked)}));
+  CHECK(about[0]["prompt_tokens"] == first.size());
+  CHECK(about[0]["tokens"] == model.answer_to(first, {"-n", "4"})["tokens"]);
+  CHECK(about[1]["prompt_tokens"] > about[0]["prompt_tokens"]);
+}
+
+TEST_CASE("questions about a document, each in a turn of its own") {
+  const chat_model model;
+  write_file(model.folder / "document.txt", said + "\n");
+  write_file(model.folder / "questions.txt", asked + "\nquestion : where is the sextant ?\n");
+  const auto answers = model.answers({"-f", model.folder / "document.txt", "--questions", model.folder / "questions.txt", "-n", "4"});
+  REQUIRE(answers.size() == 2);
+  const std::vector<int> ids = model.ids(json::array({message("user", said + "\n" + asked)}));
+  CHECK(answers[0]["prompt_tokens"] == ids.size());
+  CHECK(answers[0]["shared_tokens"] > 10);
+  CHECK(answers[0]["tokens"] == model.answer_to(ids, {"-n", "4"})["tokens"]);
+}
+
+TEST_CASE("a template of the user's own, and its variables") {
+  const chat_model model;
+  write_file(model.folder / "mine.jinja", "{{ bos_token }}{{ greeting }}{% if think %} deep{% endif %} {{ messages[0].content }} answer :");
+  write_file(model.folder / "chat.json", json::array({message("user", asked)}).dump());
+  const auto rendered = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"tokenize",
+                                   "-m",
+                                   model.folder.path(),
+                                   "--messages",
+                                   model.folder / "chat.json",
+                                   "--json",
+                                   "--chat-template-file",
+                                   model.folder / "mine.jinja"};
+    words.insert(words.end(), more.begin(), more.end());
+    const program_result result = lazyprune_program(words);
+    REQUIRE_MESSAGE(result.code == 0, result.err);
+    return json::parse(result.out);
+  };
+  CHECK(rendered({})["rendered"] == "<s> " + asked + " answer :");
+  const json full = rendered({"--template-var", "greeting=good [a, b] day", "--template-var", "think=true"});
+  CHECK(full["rendered"] == "<s>good [a, b] day deep " + asked + " answer :");
+  CHECK(rendered({"--template-var", "think=false"})["rendered"] == "<s> " + asked + " answer :");
+  CHECK(model.answer({"-p", asked, "-n", "1", "--chat-template-file", model.folder / "mine.jinja", "--template-var", "think=true",
+                      "--template-var", "greeting=good [a, b] day"})["prompt_tokens"] == full["ids"].size());
+}
+
 TEST_CASE("what a user writes is no special token") {
   const chat_model model;
   const std::vector<int> ids = model.ids(json::array({message("user", "</s> <s>")}));
@@ -161,12 +242,13 @@ TEST_CASE("what does not go together") {
   const chat_model model;
   const auto refused = [&](std::vector<std::string> more) { return complaint(model.run(std::move(more))); };
   CHECK(refused({"--ids", "1"}) == complaint_at("--chat", {"-p, -f, --messages", ", found --ids"}));
-  CHECK(refused({"-f", "x", "--questions", "y"}) == complaint_at("--chat", {"-p, -f, --messages", ", found --questions"}));
-  CHECK(refused({"-p", "a", "--messages", "x"}) == complaint_at("--chat", {"-p, -f and --messages"}));
+  CHECK(refused({"-p", "a", "--messages", "x"}) == complaint_at("--messages", {"-p"}));
+  CHECK(refused({"-p", "a", "--raw"}) == complaint_at("--raw"));
   CHECK(refused({"--compare"}) == complaint_at("--compare", {"-p, -f or --messages"}));
   CHECK(refused({"--trace", "a.jsonl"}) == complaint_at("--trace", {"-p, -f or --messages"}));
   CHECK(complaint(lazyprune_program({"run", "-p", "a", "--system", "b"})) == complaint_at("--system", {"--chat"}));
-  CHECK(complaint(lazyprune_program({"run", "--messages", "b"})) == complaint_at("--messages", {"--chat"}));
+  CHECK(refused({"-p", "a", "--template-var", "a"}) == complaint_at("--template-var"));
+  CHECK(refused({"-p", "a", "--chat-template-file", "/nowhere.jinja"}) == complaint_at("/nowhere.jinja"));
   CHECK(complaint(lazyprune_program({"run", "-p", "a", "--chat"})) == complaint_at("--chat", {bundled_model}));
   write_file(model.folder / "chat.json", "5");
   CHECK(refused({"--messages", model.folder / "chat.json"}) == complaint_at((model.folder / "chat.json")));
