@@ -385,6 +385,8 @@ TEST_CASE("Gemma 3: the ids of llama.cpp" NEEDS("gemma3")) {
   for (const auto& each : all) {
     const auto text = each.at("text").get<std::string>();
     CAPTURE(text);
-    CHECK(tokens.encode(std::vector<lazyprune::text_run>{{text, false}}) == each.at("ids_plain").get<ids>());
+    CHECK(tokens.encode(text, false) == each.at("ids").get<ids>());
+    CHECK(tokens.encode(text, false, lazyprune::special_tokens::spelled_out) == each.at("ids_plain").get<ids>());
+    CHECK(tokens.encode(text) == each.at("ids_bos").get<ids>());
   }
 }

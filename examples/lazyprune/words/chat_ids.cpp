@@ -41,12 +41,12 @@ bool chat_ids::fits(std::span<const token_id> added, std::string_view text, std:
 }
 
 const std::vector<token_id>& chat_ids::next(const rendered_chat& chat) {
-  const std::string& text = chat.text();
-  std::vector<token_id> whole = tokens_->encode(chat.runs());
+  const std::string &text = chat.text(), words = chat.template_words();
+  std::vector<token_id> whole = tokens_->encode(chat.runs(), words);
   std::vector<token_id> added;
   bool goes_on = !ids_.empty() && text.starts_with(text_);
   if (goes_on) {
-    added = tokens_->encode(runs_after(chat.runs(), text_.size()));
+    added = tokens_->encode(runs_after(chat.runs(), text_.size()), words);
     goes_on = fits(added, std::string_view(text).substr(text_.size()), whole);
   }
   if (goes_on)
