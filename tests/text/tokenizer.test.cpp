@@ -85,6 +85,9 @@ TEST_CASE("a pipeline behind the common face, also after a move") {
   token_decoder decoder(tokens);
   CHECK(decoder.push(0xc3).empty());
   CHECK(decoder.push(0xa9) == "\xc3\xa9");
+  decoder.push(0xc3);
+  decoder.begin_answer();
+  CHECK(decoder.push('b') == "b");
 }
 
 TEST_CASE("special tokens come from trusted runs of a chat alone, whole") {

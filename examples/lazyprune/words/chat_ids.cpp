@@ -37,6 +37,7 @@ bool chat_ids::fits(std::span<const token_id> added, std::string_view text, std:
   if (added.size() <= whole.size() && std::ranges::equal(added, whole.last(added.size()))) return true;
   token_decoder decoder(*tokens_, special_text::written);
   decoded(decoder, *tokens_, ids_);
+  decoder.begin_answer();
   return decoded(decoder, *tokens_, added) + decoder.finish() == text;
 }
 
@@ -60,6 +61,7 @@ const std::vector<token_id>& chat_ids::next(const rendered_chat& chat) {
 void chat_ids::add_answer(std::span<const token_id> generated) {
   token_decoder decoder(*tokens_, special_text::written);
   decoded(decoder, *tokens_, ids_);
+  decoder.begin_answer();
   text_ += decoded(decoder, *tokens_, generated) + decoder.finish();
   ids_.insert(ids_.end(), generated.begin(), generated.end());
 }

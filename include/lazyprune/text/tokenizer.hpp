@@ -179,7 +179,7 @@ class tokenizer {
   std::optional<token_id> bos_, eos_;
 };
 
-/// Decodes token by token. Feed it the prompt first, and what follows has its spaces right.
+/// Decodes token by token. Feed it the prompt first, then begin the answer: it has its spaces right.
 class token_decoder {
  public:
   /// The tokenizer must outlive it.
@@ -194,6 +194,9 @@ class token_decoder {
     if (!parts.piece(id) || (!writes_special_ && parts.is_special(id))) return "";
     return std::get<decoding>(state_).push(piece);
   }
+
+  /// After a prompt: what is held back is the prompt's, and all text from here on the answer's.
+  void begin_answer() { finish(); }
 
   /// What is held back, at the end of the text.
   std::string finish() {

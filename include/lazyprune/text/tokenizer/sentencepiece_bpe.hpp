@@ -369,7 +369,7 @@ class sentencepiece_decoding {
     return out;
   }
 
-  /// What is held back, at the end of the text.
+  /// What is held back, at the end of the text, or of a part of it that counts by itself: more may follow.
   std::string finish() {
     std::string out;
     while (!held_.empty()) release(out);
