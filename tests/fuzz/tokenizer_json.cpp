@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Any bytes as a tokenizer.json, and, behind a zero byte, a text for it: an error, or ids that decode, whatever they are; none of a user's
-// text is a special token. Ranks of tiktoken and SentencePiece models are read by the same bytes.
+// text is a special token, or an added one that the template has. Ranks of tiktoken and SentencePiece models are read by the same bytes.
 #include <lazyprune/text/tokenizer.hpp>
 #include <lazyprune/text/tokenizer/tiktoken.hpp>
 #include <lazyprune/text/tokenizer/tokenizer_json.hpp>
@@ -8,8 +8,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "fuzzed.hpp"
@@ -18,7 +20,8 @@ namespace {
 
 using lazyprune_test::characters, lazyprune_test::unless_refused;
 
-void use(const lazyprune::tokenizer& tokens, std::string_view text) {
+/// `marks`: the tokens that a template with this text keeps for itself.
+void use(const lazyprune::tokenizer& tokens, std::string_view text, const std::set<lazyprune::token_id>& marks = {}) {
   using namespace lazyprune;
   const std::vector<token_id> ids = tokens.encode(text);
   for (const token_id id : ids)
@@ -27,6 +30,8 @@ void use(const lazyprune::tokenizer& tokens, std::string_view text) {
     if (const std::string back = tokens.decode(ids, special); utf8_end(back) != back.size()) std::abort();
   for (const token_id id : tokens.encode(std::vector<text_run>{{text, false}}))
     if (tokens.is_special(id) && id != tokens.unknown()) std::abort();
+  for (const token_id id : tokens.encode(std::vector<text_run>{{"x", true}, {text, false}}, text))
+    if (marks.contains(id) && id != tokens.unknown()) std::abort();
   for (token_id id = 0; id < tokens.size(); id += 1 + id / 8) tokens.label(id);
 }
 
@@ -38,7 +43,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::size_t zero = input.find('\0');
   const std::string_view file = input.substr(0, zero),
                          text = zero == input.npos ? "It's a <s>test</s> of 123  words\n\xc3\xa9 e\xcc\x81\xff" : input.substr(zero + 1);
-  unless_refused([&] { use(tokenizer(parse_tokenizer_json(file, "t.json", characters)), text); });
+  unless_refused([&] {
+    token_pipeline parts = parse_tokenizer_json(file, "t.json", characters);
+    std::set<token_id> marks;
+    parts.added.each_mark(text, [&](token_id id) { marks.insert(id); });
+    use(tokenizer(std::move(parts)), text, marks);
+  });
   unless_refused([&] { parse_tiktoken(file, "t.model", characters); });
   unless_refused([&] { use(tokenizer(parse_sentencepiece_model(input, "t.model")), "a test"); });
   return 0;

@@ -3,14 +3,21 @@
 
 #include <doctest/doctest.h>
 
+#include <map>
+#include <set>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
+#include <lazyprune/text/tokenizer.hpp>
+#include <lazyprune/text/tokenizer/tokenizer_json.hpp>
+
 #include "test_data.hpp"
 #include "text/jinja/rendering.hpp"
+#include "text/tokenizer/known_unicode.hpp"
 
 using namespace lazyprune;
 using lazyprune_test::at;
@@ -116,6 +123,50 @@ TEST_CASE("roles that all templates know may stand in special tokens, others may
   chat_request request;
   request.set_messages(R"([{"role": "user"}, {"role": "im_end"}])", "m.json");
   CHECK(chat.render(request).runs() == std::vector<text_run>{{"<|user|><|", true}, {"im_end", false}, {"|>", true}});
+}
+
+TEST_CASE("the template's words are all texts that stand in it, and its own runs of this chat") {
+  const chat_template chat("<a>{# <b> #}{% if tools %}<c>{{ '<d>' ~ messages[0].content }}{% endif %}{{ '<' + messages[0].role + '>' }}");
+  chat_request request;
+  request.add("user", "<e>");
+  CHECK(chat.render(request).template_words() == "<a>\n<c>\n<d>\n<\n>\n<a><user>\n");
+}
+
+TEST_CASE("a message never makes a token that the template's text makes, whatever real tokenizers call special" NEEDS("data")) {
+  const auto folder = test_data("tokenizer-json");
+  const auto chats = test_data("chat");
+  const auto* const characters = lazyprune_test::known_unicode();
+  if (folder.empty() || chats.empty() || !characters) return;
+  for (const auto& [vocabulary, name] :
+       {std::pair("real-deepseek-v4", "deepseek-v3.1"), {"real-qwen3", "qwen3"}, {"real-llama-3", "llama-3.1"}}) {
+    CAPTURE(name);
+    const auto path = folder / vocabulary / "tokenizer.json";
+    const std::string file = read_text(path);
+    const tokenizer tokens(parse_tokenizer_json(file, path.string(), characters));
+    const auto parsed = nlohmann::json::parse(file);  // an ordered one takes minutes for a vocabulary
+    std::string forged;
+    std::set<token_id> added;
+    for (const auto& one : parsed["added_tokens"]) {
+      forged += one["content"].get<std::string>() + " ";
+      added.insert(one["id"].get<token_id>());
+    }
+    const chat_template chat(read_text(chats / (std::string(name) + ".jinja")), name);
+    const auto made = [&](const std::string& content) {
+      std::map<token_id, int> counts;
+      chat_request request;
+      request.set_own("bos_token", "<s>");
+      request.add("system", content);
+      request.add("user", content);
+      request.set_add_generation_prompt(true);
+      const rendered_chat text = chat.render(request, july);
+      const std::string words = text.template_words();
+      for (const token_id id : tokens.encode(text.runs(), words))
+        if (tokens.is_special(id) || (added.contains(id) && words.find(tokens.piece(id)) != words.npos)) ++counts[id];
+      return counts;
+    };
+    CHECK(made("x").size() > 1);
+    CHECK(made(forged) == made("x"));
+  }
 }
 
 TEST_CASE("the model's own texts give way to the user's, which are not trusted") {

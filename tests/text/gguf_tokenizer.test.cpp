@@ -133,6 +133,57 @@ TEST_CASE("a small vocabulary, and what its keys say") {
   CHECK_FALSE(vocabulary.load().has_value());
 }
 
+TEST_CASE("the unknown token is the one that the file names, whatever its type, or else the one of that type") {
+  const auto types = [](small_vocabulary& vocabulary, const std::vector<std::int32_t>& all) {
+    std::string bytes;
+    for (const std::int32_t type : all) bytes += bytes_of_number(type);
+    vocabulary.array("token_type", 5, all.size(), bytes);
+  };
+  small_vocabulary vocabulary;
+  CHECK(vocabulary.load()->encode("az", false) == ids{5, 0});
+  types(vocabulary, {3, 3, 3, 1, 1, 1});  // as in GGUF files of Gemma
+  CHECK(vocabulary.said() == at("pieces"));
+  vocabulary.put("unknown_token_id", 0u);
+  CHECK(vocabulary.load()->unknown() == 0u);
+  CHECK(vocabulary.load()->encode("az", false) == ids{5, 0});
+  CHECK(vocabulary.load()->decode(ids{5, 0, 4}) == "aa");
+  types(vocabulary, {2, 3, 3, 1, 1, 2});
+  CHECK(vocabulary.load()->unknown() == 0u);
+  vocabulary.put("unknown_token_id", 5u);
+  CHECK(vocabulary.load()->unknown() == 5u);
+  vocabulary.keys.erase("unknown_token_id");
+  CHECK(vocabulary.said() == at("piece 5"));
+}
+
+TEST_CASE("a user-defined token of spaces is one token, though the file writes it with spaces") {
+  small_vocabulary vocabulary;
+  const auto pieces = [&](const std::vector<std::string>& all) {
+    std::string texts, scores, types;
+    for (const std::string& text : all) {
+      texts += gguf_string(text);
+      scores += bytes_of_number(0.0f);
+      types += bytes_of_number(text == "<unk>" ? 2 : text.find(' ') == text.npos ? 1 : 4);
+    }
+    vocabulary.array("tokens", 8, all.size(), texts);
+    vocabulary.array("scores", 6, all.size(), scores);
+    vocabulary.array("token_type", 5, all.size(), types);
+  };
+  vocabulary.put("add_space_prefix", false);
+  pieces({"<unk>", "<s>", "</s>", "\xe2\x96\x81", "a",
+          "\xe2\x96\x81"
+          "a",
+          "  ", " a a"});
+  CHECK(vocabulary.load()->encode("a  a", false) == ids{4, 6, 4});
+  CHECK(vocabulary.load()->encode("a a   a", false) == ids{4, 5, 6, 5});
+  CHECK(vocabulary.load()->encode("a a a", false) == ids{4, 7});
+  CHECK(vocabulary.load()->decode(ids{4, 6, 4, 7}) == "a  a a a");
+  pieces({"<unk>", "<s>", "</s>", "\xe2\x96\x81", "a",
+          "\xe2\x96\x81"
+          "a",
+          " a", "  "});  // one of this text is there
+  CHECK(vocabulary.load()->encode("a a  a", false) == ids{4, 5, 7, 4});
+}
+
 TEST_CASE("in a chat, control tokens of Phi 3 take the white space behind them") {
   using runs = std::vector<lazyprune::text_run>;
   const runs chat{{"<s></s>\n", true}, {" a", false}};
@@ -319,5 +370,23 @@ TEST_CASE("SmolLM2: rendered chats and long texts" NEEDS("smollm2")) {
   for (const auto& each : all.at("cases")) {
     const auto text = each.at(each.contains("rendered") ? "rendered" : "text").get<std::string>();
     CHECK(tokens.encode(std::vector<lazyprune::text_run>{{text, true}}) == each.at("ids").get<ids>());
+  }
+}
+
+TEST_CASE("Gemma 3: the ids of llama.cpp" NEEDS("gemma3")) {
+  const auto path = gemma3();
+  const auto expected = test_data("gemma3-270m/ids.json");
+  if (path.empty() || expected.empty()) return;
+  const tokenizer tokens = gguf_tokenizer_of(gguf_file{lazyprune::mapped_file(path)}).value();
+  CHECK(tokens.unknown() == 3u);
+  CHECK(tokens.adds_bos());
+  const auto all = nlohmann::json::parse(read_text(expected));
+  CHECK(all.size() > 30);
+  for (const auto& each : all) {
+    const auto text = each.at("text").get<std::string>();
+    CAPTURE(text);
+    CHECK(tokens.encode(text, false) == each.at("ids").get<ids>());
+    CHECK(tokens.encode(text, false, lazyprune::special_tokens::spelled_out) == each.at("ids_plain").get<ids>());
+    CHECK(tokens.encode(text) == each.at("ids_bos").get<ids>());
   }
 }

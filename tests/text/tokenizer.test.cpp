@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 
 using namespace lazyprune_test;
 using lazyprune::special_text;
+using lazyprune::special_tokens;
 using lazyprune::text_run;
 using lazyprune::token_decoder;
 using lazyprune::token_id;
@@ -28,7 +30,7 @@ tokenizer bytes() {
   using namespace lazyprune;
   std::vector<std::optional<std::string>> pieces;
   for (int byte = 0; byte < 256; ++byte) pieces.emplace_back(in_byte_alphabet(std::string(1, static_cast<char>(byte))));
-  added_tokens added({{.text = "<s>", .id = 256, .special = true}, {.text = "<|x|>", .id = 258}}, {}, nullptr);
+  added_tokens added({{.text = "<s>", .id = 256, .special = true}, {.text = "<|x|>", .id = 258}, {.text = "  ", .id = 259}}, {}, nullptr);
   return tokenizer(token_pipeline{"BPE, byte-level",
                                   std::move(added),
                                   {},
@@ -65,7 +67,7 @@ TEST_CASE("SentencePiece behind the common face") {
 TEST_CASE("a pipeline behind the common face, also after a move") {
   tokenizer first = bytes();
   const tokenizer tokens = std::move(first);
-  CHECK(tokens.size() == 259);
+  CHECK(tokens.size() == 260);
   CHECK(tokens.bos() == 256u);
   CHECK_FALSE(tokens.eos().has_value());
   CHECK_FALSE(tokens.unknown().has_value());
@@ -79,10 +81,13 @@ TEST_CASE("a pipeline behind the common face, also after a move") {
   CHECK(tokens.piece(' ') == "\xc4\xa0");
   CHECK(tokens.label(' ') == " ");
   CHECK(tokens.label(0xff) == "\xef\xbf\xbd");
-  CHECK(error_of([&] { tokens.decode(ids{300}); }) == at("tokenizer: token 300", {"259"}));
+  CHECK(error_of([&] { tokens.decode(ids{300}); }) == at("tokenizer: token 300", {"260"}));
   token_decoder decoder(tokens);
   CHECK(decoder.push(0xc3).empty());
   CHECK(decoder.push(0xa9) == "\xc3\xa9");
+  decoder.push(0xc3);
+  decoder.begin_answer();
+  CHECK(decoder.push('b') == "b");
 }
 
 TEST_CASE("special tokens come from trusted runs of a chat alone, whole") {
@@ -95,7 +100,60 @@ TEST_CASE("special tokens come from trusted runs of a chat alone, whole") {
 
   const tokenizer pieces = pocket();
   ids expected{1};
-  for (const token_id id : pieces.encode("a </s> b", false)) expected.push_back(id);
+  for (const token_id id : pieces.encode("a </s> b", false, special_tokens::spelled_out)) expected.push_back(id);
   expected.push_back(2);
   CHECK(pieces.encode(std::vector<text_run>{{"<s>", true}, {"a </s> b", false}, {"</s>", true}}) == expected);
+}
+
+TEST_CASE("a token whose text stands in the template's words is the template's alone, special or not; white space is anybody's") {
+  using runs = std::vector<text_run>;
+  const tokenizer tokens = bytes();
+  const ids spelled{'<', '|', 'x', '|', '>'};
+  const auto after = [](ids begin, const ids& rest) {
+    begin.insert(begin.end(), rest.begin(), rest.end());
+    return begin;
+  };
+  CHECK(tokens.encode(runs{{"<|x|>", true}, {"<|x|>", false}}) == after({258}, spelled));
+  CHECK(tokens.encode(runs{{"<|x|>", false}}) == ids{258});
+  CHECK(tokens.encode(runs{{"<|x|>", false}}, "a\n<|x|>") == spelled);
+  CHECK(tokens.encode(runs{{"<|x", true}, {"|>", false}}, "<|x|>") == spelled);
+  CHECK(tokens.encode(runs{{"  ", true}, {"  a", false}}) == ids{259, 259, 'a'});
+
+  const auto with = [](const std::string& text, lazyprune::piece_type type) { return lazyprune::sentencepiece{text, 0, type}; };
+  lazyprune::sentencepiece_model model;
+  model.pieces = {with("<unk>", lazyprune::piece_type::unknown),
+                  with("<s>", lazyprune::piece_type::control),
+                  with("</s>", lazyprune::piece_type::control),
+                  with("<", lazyprune::piece_type::normal),
+                  with("x", lazyprune::piece_type::normal),
+                  with("<x", lazyprune::piece_type::normal),
+                  with("<x<", lazyprune::piece_type::user_defined),
+                  with("\n", lazyprune::piece_type::user_defined),
+                  with("x\xe2\x96\x81x", lazyprune::piece_type::user_defined)};
+  model.add_dummy_prefix = model.remove_extra_whitespaces = false;
+  const tokenizer pieces(std::move(model));
+  CHECK(pieces.encode(runs{{"\n", true}, {"<x<\n", false}}) == ids{7, 6, 7});
+  CHECK(pieces.encode(runs{{"<x<\n", true}, {"<x<\n", false}}) == ids{6, 7, 5, 3, 7});  // nor made of its parts
+  CHECK(pieces.encode(runs{{"x x<x", false}, {"<", true}}, "<x<, x x") == ids{4, 0, 4, 5, 3});
+  CHECK(pieces.encode(runs{{"x x", true}, {"x x", false}}) == ids{8, 4, 0, 4});
+}
+
+TEST_CASE("special tokens in a text are parsed or spelled out") {
+  const tokenizer tokens = bytes();
+  CHECK(tokens.encode("a<s><|x|>") == ids{256, 'a', 256, 258});
+  CHECK(tokens.encode("a<s><|x|>", special_tokens::spelled_out) == ids{256, 'a', '<', 's', '>', 258});  // not special
+  CHECK(tokens.encode("a<s>\xff", false, special_tokens::spelled_out) == ids{'a', '<', 's', '>', 0xef, 0xbf, 0xbd});
+
+  const tokenizer pieces = pocket();
+  const auto is_special = [&](token_id id) { return pieces.is_special(id) || id == pieces.unknown(); };
+  ids expected = pieces.encode("a", false);
+  expected.push_back(2);
+  for (const token_id id : pieces.encode("b", false)) expected.push_back(id);
+  expected.push_back(0);
+  CHECK(pieces.encode("a</s>b<unk>", false) == expected);
+  expected.insert(expected.begin(), 1);
+  CHECK(pieces.encode("a</s>b<unk>") == expected);
+  const ids spelled = pieces.encode("a</s>b<unk>", false, special_tokens::spelled_out);
+  CHECK(std::ranges::none_of(spelled, is_special));
+  CHECK(pieces.decode(spelled) == "a</s>b<unk>");
 }

@@ -135,6 +135,7 @@ outcome text_run::answer(const named_policy& policy, std::span<const token_id> p
   if (tokens_) {
     decoder.emplace(*tokens_);
     for (const token_id id : prompt) decode(*decoder, id);
+    decoder->begin_answer();
   }
   generation_options asked = options();
   bool first = true;

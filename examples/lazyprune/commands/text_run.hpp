@@ -55,8 +55,8 @@ class text_run {
   bool chats() const { return chat_.has_value(); }
   /// The chat in those words. Throws `error` where the template refuses it.
   rendered_chat rendered(const chat_request& chat) const { return chat_->render(chat); }
-  /// The ids of a chat: user text cannot become a special token, and none is added.
-  std::vector<token_id> encode(const rendered_chat& chat) const { return tokens_->encode(chat.runs()); }
+  /// The ids of a chat: user text cannot become a special token, nor another one of the template's, and none is added.
+  std::vector<token_id> encode(const rendered_chat& chat) const { return tokens_->encode(chat.runs(), chat.template_words()); }
 
   /// Throws `error` where the prompt is empty or does not fit into the context; `which` says which one, of several.
   void check_length(std::span<const token_id> prompt, const std::string& which = {}) const;

@@ -148,7 +148,7 @@ std::vector<token_id> runner::encoded(const eval_task& task, std::string_view te
   const rendered_chat chat = template_->render(asked_once(text));
   std::vector<lazyprune::text_run> runs = chat.runs();
   if (!answer_prefix.empty()) runs.push_back({in_answer(chat, answer_prefix)});
-  return tokenizer_.encode(runs);
+  return tokenizer_.encode(runs, chat.template_words());
 }
 
 token_range runner::context_in(const question& asked, std::span<const token_id> prompt) const {

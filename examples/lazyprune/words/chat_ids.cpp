@@ -37,16 +37,17 @@ bool chat_ids::fits(std::span<const token_id> added, std::string_view text, std:
   if (added.size() <= whole.size() && std::ranges::equal(added, whole.last(added.size()))) return true;
   token_decoder decoder(*tokens_, special_text::written);
   decoded(decoder, *tokens_, ids_);
+  decoder.begin_answer();
   return decoded(decoder, *tokens_, added) + decoder.finish() == text;
 }
 
 const std::vector<token_id>& chat_ids::next(const rendered_chat& chat) {
-  const std::string& text = chat.text();
-  std::vector<token_id> whole = tokens_->encode(chat.runs());
+  const std::string &text = chat.text(), words = chat.template_words();
+  std::vector<token_id> whole = tokens_->encode(chat.runs(), words);
   std::vector<token_id> added;
   bool goes_on = !ids_.empty() && text.starts_with(text_);
   if (goes_on) {
-    added = tokens_->encode(runs_after(chat.runs(), text_.size()));
+    added = tokens_->encode(runs_after(chat.runs(), text_.size()), words);
     goes_on = fits(added, std::string_view(text).substr(text_.size()), whole);
   }
   if (goes_on)
@@ -60,6 +61,7 @@ const std::vector<token_id>& chat_ids::next(const rendered_chat& chat) {
 void chat_ids::add_answer(std::span<const token_id> generated) {
   token_decoder decoder(*tokens_, special_text::written);
   decoded(decoder, *tokens_, ids_);
+  decoder.begin_answer();
   text_ += decoded(decoder, *tokens_, generated) + decoder.finish();
   ids_.insert(ids_.end(), generated.begin(), generated.end());
 }

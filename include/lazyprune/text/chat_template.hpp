@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Chat templates: Jinja as transformers sets it up, run by a small interpreter with bounds. What comes out are runs of the template's own
 // text and of the user's (text_run.hpp says what a tokenizer does with them), so that no message, tool or variable can become a special
-// token.
+// token, or another one that the template writes.
 #pragma once
 
 #include <algorithm>
@@ -20,6 +20,7 @@
 #include <lazyprune/text/jinja/clock.hpp>
 #include <lazyprune/text/jinja/interpreter.hpp>
 #include <lazyprune/text/jinja/json_reader.hpp>
+#include <lazyprune/text/jinja/lexer.hpp>
 #include <lazyprune/text/jinja/parser.hpp>
 #include <lazyprune/text/jinja/printing.hpp>
 #include <lazyprune/text/jinja/tagged_text.hpp>
@@ -165,14 +166,25 @@ class chat_request {
 /// A chat's text, and whose its parts are.
 class rendered_chat {
  public:
-  explicit rendered_chat(jinja::tagged_text text) : text_(std::move(text)) {}
+  /// `template_words`: see the accessor.
+  rendered_chat(jinja::tagged_text text, std::shared_ptr<const std::string> template_words)
+      : text_(std::move(text)), template_words_(std::move(template_words)) {}
 
   const std::string& text() const { return text_.bytes(); }
   /// For a tokenizer. They point into this object.
   std::vector<text_run> runs() const { return text_.runs(); }
+  /// Every text that stands in the template, a line each, whether this chat has it or not; then the template's own runs. For a tokenizer:
+  /// no message becomes a token whose text stands here.
+  std::string template_words() const {
+    std::string words = *template_words_;
+    for (const text_run& run : runs())
+      if (run.trusted) words.append(run.text) += '\n';
+    return words;
+  }
 
  private:
   jinja::tagged_text text_;
+  std::shared_ptr<const std::string> template_words_;
 };
 
 class chat_template {
@@ -187,6 +199,10 @@ class chat_template {
     if (const std::size_t end = utf8_end(source_); end < source_.size())
       throw error(name_, "byte " + std::to_string(end), "UTF-8", "another byte");
     tree_ = std::make_shared<const jinja::block>(jinja::parser(source_, name_).run());
+    std::string words;
+    for (const jinja::token& token : jinja::lexer(source_, name_).run())
+      if (token.kind == jinja::token_kind::text || token.kind == jinja::token_kind::string) words.append(token.text) += '\n';
+    words_ = std::make_shared<const std::string>(std::move(words));
   }
 
   const std::string& source() const { return source_; }
@@ -201,7 +217,7 @@ class chat_template {
     jinja::budget work(least_steps + steps_per_byte * request.bytes());
     jinja::interpreter run(variables, now, work);
     try {
-      return rendered_chat(run.render(*tree_));
+      return rendered_chat(run.render(*tree_), words_);
     } catch (const jinja::raised_exception& raised) {
       throw chat_refused(name_, jinja::place(run.where()), raised.message);
     } catch (const error& fault) {
@@ -215,6 +231,7 @@ class chat_template {
 
   std::string source_, name_;
   std::shared_ptr<const jinja::block> tree_;
+  std::shared_ptr<const std::string> words_;  // of rendered_chat::template_words
 };
 
 }  // namespace v0

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include <lazyprune/text/tokenizer/bpe.hpp>
 #include <lazyprune/text/tokenizer/named_words.hpp>
 #include <lazyprune/text/tokenizer/post_processor.hpp>
+#include <lazyprune/text/tokenizer/text_pattern.hpp>
 #include <lazyprune/text/tokenizer/unicode.hpp>
 #include <lazyprune/text/tokenizer/vocabulary.hpp>
 
@@ -73,11 +75,26 @@ inline std::vector<sentencepiece> gguf_pieces(const gguf_file& file, bool needs_
   return pieces;
 }
 
+/// Writes U+2581 for the spaces of user-defined pieces, as SentencePiece does: converters write spaces there. A piece stays as it is where
+/// another one has that text.
+inline void escape_spaces(std::vector<sentencepiece>& pieces) {
+  static const text_pattern space{std::string(" ")};
+  std::unordered_set<std::string> others;
+  for (const sentencepiece& piece : pieces)
+    if (piece.type != piece_type::user_defined && piece.text.starts_with("\xe2\x96\x81")) others.insert(piece.text);
+  for (sentencepiece& piece : pieces) {
+    if (piece.type != piece_type::user_defined || piece.text.find(' ') == piece.text.npos) continue;
+    std::string escaped = space.replaced(piece.text, "\xe2\x96\x81");
+    if (!others.contains(escaped)) piece.text = std::move(escaped);
+  }
+}
+
 inline tokenizer gguf_sentencepiece_of(const gguf_file& file) {
   if (gguf_flag(file, "tokenizer.ggml.add_eos_token", false)) file.at("tokenizer.ggml.add_eos_token").not_computed("false");
   if (const auto map = file.find("tokenizer.ggml.precompiled_charsmap"); map && map->size() > 0) map->not_computed("none");
   sentencepiece_model model;
   model.pieces = gguf_pieces(file, true);
+  escape_spaces(model.pieces);
   for (const sentencepiece& piece : model.pieces) model.byte_fallback = model.byte_fallback || piece.type == piece_type::byte;
   // No key says what Phi 3's own tokenizer.json does: most of its control tokens take the line break that its template writes behind them.
   if (const auto family = file.find("general.architecture"); family && family->string() == "phi3")
@@ -85,7 +102,7 @@ inline tokenizer gguf_sentencepiece_of(const gguf_file& file) {
       piece.rstrip = piece.type == piece_type::control && piece.text != "<s>" && piece.text != "<|endoftext|>";
   model.add_dummy_prefix = gguf_flag(file, "tokenizer.ggml.add_space_prefix", true);
   model.remove_extra_whitespaces = gguf_flag(file, "tokenizer.ggml.remove_extra_whitespaces", false);
-  check_pieces(model, file.name());
+  check_pieces(model, file.name(), gguf_token_id(file, "tokenizer.ggml.unknown_token_id", model.pieces.size()));
   const auto name = [&](std::string_view key, std::string& piece) {
     if (const auto id = gguf_token_id(file, key, model.pieces.size())) piece = model.pieces[*id].text;
   };

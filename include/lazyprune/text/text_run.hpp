@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT
 // What a rendered chat hands to a tokenizer: its text in runs, each the template's own or the user's.
 //
-// How a tokenizer reads the runs: the text is all runs joined. A special token (one that the tokenizer's files mark as special or control)
-// is recognised only where every byte of it lies in one trusted run; runs alternate, so that no two trusted ones touch. What lies between
-// two recognised tokens is encoded as one text, across the borders of runs, as if special tokens did not exist there; added tokens that are
-// not special are recognised anywhere. No BOS or EOS is added: the template has written its own.
+// How a tokenizer reads the runs: the text is all runs joined. A reserved token is recognised only where every byte of it lies in one
+// trusted run; runs alternate, so that no two trusted ones touch. Reserved are special tokens (those that the tokenizer's files mark as
+// special or control), and every added token whose text stands in the template's words: the trusted runs, and what the template says
+// elsewhere. So bytes of a user never make a token that the template's text makes. Added tokens of white space alone are not reserved:
+// every text has them.
+//
+// What lies between two recognised tokens is encoded as one text, across the borders of runs, as if reserved tokens did not exist there;
+// other added tokens are recognised anywhere. No BOS or EOS is added: the template has written its own.
 #pragma once
 
 #include <string_view>

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -19,12 +20,16 @@
 #include <lazyprune/files/utf8.hpp>
 #include <lazyprune/text/sentencepiece_model.hpp>
 #include <lazyprune/text/text_run.hpp>
-#include <lazyprune/text/tokenizer/normalizer.hpp>
 #include <lazyprune/text/tokenizer/sentencepiece_bpe.hpp>
+#include <lazyprune/text/tokenizer/text_pattern.hpp>
 #include <lazyprune/text/tokenizer/token_pipeline.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
+
+/// What a text makes where the text of a special token (a control piece, BOS and their like) stands in it: the token, as transformers and
+/// llama.cpp read a raw prompt, or the tokens of its characters, as they read a document that must not control the model.
+enum class special_tokens : std::uint8_t { parsed, spelled_out };
 
 /// What becomes of special tokens (control pieces, BOS and their like) in decoded text.
 enum class special_text : std::uint8_t { left_out, written };
@@ -84,25 +89,40 @@ class tokenizer {
   }
 
   /// With the tokens that the model's own rule puts around a text: BOS, mostly.
-  std::vector<token_id> encode(std::string_view text) const {
-    if (pipeline()) return encode(text, true);
-    return std::get<sentencepiece_bpe>(how_).encode(text);
+  std::vector<token_id> encode(std::string_view text, special_tokens special = special_tokens::parsed) const {
+    return encode(text, pipeline() || adds_bos(), special);
   }
 
-  /// Takes any bytes: what is not UTF-8 is read as U+FFFD, byte by byte. Time grows as n log n. Throws `error` where BOS is asked for and
-  /// there is none.
-  std::vector<token_id> encode(std::string_view text, bool with_special) const {
+  /// Takes any bytes: what is not UTF-8 is read as U+FFFD, byte by byte. Time grows as n log n. `with_special`: with the tokens around it.
+  /// Throws `error` where BOS is asked for and there is none.
+  std::vector<token_id> encode(std::string_view text, bool with_special, special_tokens special = special_tokens::parsed) const {
+    const bool parses = special == special_tokens::parsed;
+    const auto own_at = [&](text_range) { return parses; };
     const auto* const parts = pipeline();
-    if (!parts) return std::get<sentencepiece_bpe>(how_).encode(text, with_special);
-    std::vector<token_id> ids = encode_in(*parts, text);
+    if (!parts) {
+      const auto& how = std::get<sentencepiece_bpe>(how_);
+      std::vector<token_id> ids = how.encode(
+          text, [&](token_id id) { return how.is_special(id); }, own_at);
+      if (!with_special) return ids;
+      if (!bos_) throw error("tokenizer", "", "a model with a BOS token", "none");
+      ids.insert(ids.begin(), *bos_);
+      return ids;
+    }
+    check_size(text);
+    const std::string sound = utf8_end(text) == text.size() ? std::string() : well_formed(text);
+    if (!sound.empty()) text = sound;
+    std::vector<token_id> ids = parses ? parts->encode(text)
+                                       : parts->encode(
+                                             text, [&](token_id id) { return is_special(id); }, own_at);
     if (!with_special) return ids;
     ids.insert(ids.begin(), parts->around.before.begin(), parts->around.before.end());
     ids.insert(ids.end(), parts->around.after.begin(), parts->around.after.end());
     return ids;
   }
 
-  /// A rendered chat: special tokens are read from trusted runs alone, and none are added. See text_run.
-  std::vector<token_id> encode(std::span<const text_run> runs) const {
+  /// A rendered chat. Its reserved tokens are made of trusted runs alone, and no token is put around it. See text_run for which are
+  /// reserved; `template_words` are texts of the template beside those in the runs.
+  std::vector<token_id> encode(std::span<const text_run> runs, std::string_view template_words = {}) const {
     std::string text;
     std::vector<text_range> trusted;
     for (const text_run& run : runs) {
@@ -110,12 +130,20 @@ class tokenizer {
       if (run.trusted) trusted.push_back({text.size(), text.size() + sound.size()});
       text += sound;
     }
-    const auto special_at = [&](text_range range) {
+    check_size(text);
+    std::unordered_set<token_id> marks;
+    add_marks(template_words, marks);
+    for (const auto& [begin, end] : trusted) add_marks(std::string_view(text).substr(begin, end - begin), marks);
+    const auto own_at = [&](text_range range) {
       const auto behind = std::ranges::upper_bound(trusted, range.begin, {}, &text_range::begin);
       return behind != trusted.begin() && range.end <= std::prev(behind)->end;
     };
-    if (const auto* const parts = pipeline()) return encode_in(*parts, text, special_at);
-    return encode_around_control(text, special_at);
+    if (const auto* const parts = pipeline())
+      return parts->encode(
+          text, [&](token_id id) { return is_special(id) || marks.contains(id); }, own_at);
+    const auto& how = std::get<sentencepiece_bpe>(how_);
+    return how.encode(
+        text, [&](token_id id) { return how.is_special(id) || marks.contains(id); }, own_at);
   }
 
   /// The whole text of some tokens; see token_decoder for one at a time.
@@ -133,55 +161,25 @@ class tokenizer {
   static bool falls_back(const bpe& model) { return model.options().byte_fallback; }
   static bool falls_back(const unigram& model) { return model.byte_fallback(); }
 
-  /// `special_at`: as token_pipeline::encode has it, or nothing.
-  template <class... SpecialAt>
-  static std::vector<token_id> encode_in(const token_pipeline& parts, std::string_view text, const SpecialAt&... special_at) {
+  static void check_size(std::string_view text) {
     if (text.size() > most_text)
       throw error("tokenizer", "text", "at most " + std::to_string(most_text) + " bytes", std::to_string(text.size()));
-    if (utf8_end(text) == text.size()) return parts.encode(text, special_at...);
-    return parts.encode(well_formed(text), special_at...);
   }
 
-  /// SentencePiece itself never makes a control piece of text: what lies between those of a chat is encoded apart.
-  template <class SpecialAt>
-  std::vector<token_id> encode_around_control(std::string_view text, const SpecialAt& special_at) const {
-    const auto& how = std::get<sentencepiece_bpe>(how_);
-    std::vector<prefix_search::entry> control;
-    for (token_id id = 0; id < how.size(); ++id)
-      if (how.piece(id).type == piece_type::control) control.emplace_back(how.piece(id).text, id);
-    const prefix_search search(std::move(control));
-    std::vector<token_id> out;
-    const auto add = [&](std::string_view stretch) {
-      const std::vector<token_id> part = how.encode(stretch, false);
-      out.insert(out.end(), part.begin(), part.end());
-    };
-    std::size_t done = 0;
-    for (std::size_t at = 0; at < text.size();) {
-      std::size_t size = 0;
-      token_id longest = 0;
-      search.each(text.substr(at), [&](std::size_t bytes, token_id id) {
-        if (!special_at(text_range{at, at + bytes})) return;
-        size = bytes;
-        longest = id;
-      });
-      if (size == 0) {
-        ++at;
-        continue;
-      }
-      if (done < at) add(text.substr(done, at - done));
-      out.push_back(longest);
-      if (how.piece(longest).rstrip) size += detail::leading_space(text.substr(at + size));
-      done = at += size;
-    }
-    if (done < text.size()) add(text.substr(done));
-    return out;
+  /// Adds the tokens whose text stands in this one: added ones that are neither special nor white space.
+  void add_marks(std::string_view text, std::unordered_set<token_id>& marks) const {
+    const auto add = [&](token_id id) { marks.insert(id); };
+    if (const auto* const parts = pipeline())
+      parts->added.each_mark(text, add);
+    else
+      std::get<sentencepiece_bpe>(how_).each_mark(text, add);
   }
 
   std::variant<sentencepiece_bpe, token_pipeline> how_;
   std::optional<token_id> bos_, eos_;
 };
 
-/// Decodes token by token. Feed it the prompt first, and what follows has its spaces right.
+/// Decodes token by token. Feed it the prompt first, then begin the answer: it has its spaces right.
 class token_decoder {
  public:
   /// The tokenizer must outlive it.
@@ -196,6 +194,9 @@ class token_decoder {
     if (!parts.piece(id) || (!writes_special_ && parts.is_special(id))) return "";
     return std::get<decoding>(state_).push(piece);
   }
+
+  /// After a prompt: what is held back is the prompt's, and all text from here on the answer's.
+  void begin_answer() { finish(); }
 
   /// What is held back, at the end of the text.
   std::string finish() {

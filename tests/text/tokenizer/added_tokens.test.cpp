@@ -57,6 +57,22 @@ TEST_CASE("in normalized text its own normalized text is looked for") {
   CHECK(cut(tokens, "a+b c+d", true) == "<1>| c+d|");
 }
 
+TEST_CASE("the tokens that stand in a text, but for special ones and white space") {
+  const added_tokens tokens({{.text = "<a>", .id = 1, .special = true},
+                             {.text = "<b>", .id = 2},
+                             {.text = "<b><c>", .id = 3, .normalized = true},
+                             {.text = " \n\xe2\x96\x81", .id = 4},
+                             {.text = " x", .id = 5}},
+                            {}, nullptr);
+  const auto marks = [&](std::string_view text) {
+    std::vector<lazyprune::token_id> all;
+    tokens.each_mark(text, [&](lazyprune::token_id id) { all.push_back(id); });
+    return all;
+  };
+  CHECK(marks("<a> x<b><b><c> \n\xe2\x96\x81") == std::vector<lazyprune::token_id>{5, 2, 2, 3});
+  CHECK(marks("<b").empty());
+}
+
 TEST_CASE("single words") {
   const auto* const characters = known_unicode();
   if (!characters) return;

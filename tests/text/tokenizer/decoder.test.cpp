@@ -75,6 +75,25 @@ TEST_CASE("text comes as soon as it is certain") {
   CHECK(second.push("!") == "A!");
 }
 
+TEST_CASE("what a part of the sequence holds back does not stand in the next part, which goes on where that ended") {
+  const auto after = [](const decoder& how, std::initializer_list<std::string_view> prompt, std::initializer_list<std::string_view> answer) {
+    decoding state(how);
+    for (const std::string_view piece : prompt) state.push(piece);
+    state.finish();
+    std::string text;
+    for (const std::string_view piece : answer) text += state.push(piece);
+    return text + state.finish();
+  };
+  const decoder pieces = parse(llama), bytes = parse(R"({"type": "ByteLevel"})");
+  CHECK(after(pieces, {"_hi", "<0x0A>"}, {"_bi"}) == " bi");
+  CHECK(after(pieces, {"<0xE4>", "<0xB8>", "<0xAD>"}, {"_bi", "<0x0A>"}) == " bi\n");
+  CHECK(after(pieces, {"<0xE4>"}, {"<0xB8>", "_bi"}) == fffd + " bi");
+  CHECK(after(pieces, {}, {"_bi"}) == "bi");
+  CHECK(after(bytes, {"\xc3\xa2\xc4\xa4"}, {"x"}) == "x");
+  CHECK(after(parse(R"({"type": "Sequence", "decoders": [{"type": "Fuse"}, {"type": "Strip", "content": "x", "start": 1, "stop": 1}]})"),
+              {"xa", "xx"}, {"xb", "c"}) == "bc");
+}
+
 TEST_CASE("unknown kinds and options are refused by name") {
   const auto said = [](std::string_view json) { return error_of([&] { parse(json); }); };
   CHECK(said(R"({"type": "CTC"})") == unsupported("t.json: type", {"ByteFallback", "ByteLevel", "\"CTC\""}));

@@ -28,7 +28,9 @@ token_pipeline small() {
 }
 
 ids encoded(const token_pipeline& tokens, std::string_view text, text_range trusted = {0, 1000}) {
-  return tokens.encode(text, [&](text_range range) { return range.begin >= trusted.begin && range.end <= trusted.end; });
+  return tokens.encode(
+      text, [&](token_id id) { return tokens.is_special(id); },
+      [&](text_range range) { return range.begin >= trusted.begin && range.end <= trusted.end; });
 }
 
 }  // namespace
@@ -48,6 +50,16 @@ TEST_CASE("special tokens come from where they may alone; others from anywhere")
   CHECK(encoded(tokens, "<s>ab<s>", {0, 5}) == ids{5, 7, 3, 4});
   CHECK(encoded(tokens, "<n>b") == ids{6, 1});             // "_<n>", as it is normalized
   CHECK(encoded(tokens, "<n>b", {0, 3}) == ids{3, 4, 1});  // the changed text is not all of the trusted run
+}
+
+TEST_CASE("any token may be reserved; the model makes none that is") {
+  const token_pipeline tokens = small();
+  const auto encoded_without = [&](token_id reserved, std::string_view text) {
+    return tokens.encode(
+        text, [&](token_id id) { return id == reserved; }, [](text_range range) { return range.begin == 0; });
+  };
+  CHECK(encoded_without(7, "ab<s>ab") == ids{7, 5, 3, 0, 1});
+  CHECK(encoded_without(1, "ab<s>b") == ids{7, 5, 3});
 }
 
 TEST_CASE("words that come again are as they were") {

@@ -35,6 +35,21 @@ struct added_token {
   bool special = false;
 };
 
+namespace detail {
+
+/// Whether the text is white space alone: such tokens are made of any text, and mark nothing.
+inline bool is_blank(std::string_view text) {
+  while (!text.empty()) {
+    const auto [code, bytes] = first_character(text);
+    constexpr char32_t written_space = 0x2581;  // how pieces write a space
+    if (code != written_space && !is_unicode_white_space(code)) return false;
+    text.remove_prefix(bytes);
+  }
+  return true;
+}
+
+}  // namespace detail
+
 class added_tokens {
  public:
   /// Longest text of one in bytes: the time for a text grows with it.
@@ -50,7 +65,7 @@ class added_tokens {
   /// Throws `error` with no file and no place where one cannot be looked for.
   added_tokens(std::vector<added_token> tokens, const normalizer& normal, const unicode* characters)
       : tokens_(std::move(tokens)), characters_(characters) {
-    std::vector<prefix_search::entry> raw, normalized;
+    std::vector<prefix_search::entry> raw, normalized, marks;
     searched_.reserve(tokens_.size());
     for (const bool special : {true, false})
       for (const added_token& one : tokens_) {
@@ -64,6 +79,9 @@ class added_tokens {
       }
     searches_[0] = prefix_search(std::move(raw));
     searches_[1] = prefix_search(std::move(normalized));
+    for (const added_token& one : tokens_)
+      if (!one.special && !detail::is_blank(one.text)) marks.emplace_back(one.text, one.id);
+    marks_ = prefix_search(std::move(marks));
     for (const added_token& one : tokens_) by_id_.emplace(one.id, static_cast<std::size_t>(&one - tokens_.data()));
   }
   // Its tables point into its texts.
@@ -78,6 +96,13 @@ class added_tokens {
   const added_token* find(token_id id) const {
     const auto at = by_id_.find(id);
     return at == by_id_.end() ? nullptr : &tokens_[at->second];
+  }
+
+  /// Calls found(id) for each token whose text stands in this one, special tokens and white space left out.
+  template <class Found>
+  void each_mark(std::string_view text, const Found& found) const {
+    for (std::size_t at = 0; at < text.size() && !marks_.empty(); ++at)
+      marks_.each(text.substr(at), [&](std::size_t, token_id id) { found(id); });
   }
 
   /// Cuts a well-formed text at the tokens that are looked for in it: those of normalized text, or the others. `may_be(token, range)` says
@@ -124,6 +149,7 @@ class added_tokens {
   std::vector<std::string> searched_;  // the text of each as it is looked for
   const unicode* characters_ = nullptr;
   prefix_search searches_[2];  // in the text as it is, in normalized text; to the index in tokens_
+  prefix_search marks_;        // to the id: all that are neither special nor white space
   std::unordered_map<token_id, std::size_t> by_id_;
 };
 

@@ -84,7 +84,7 @@ class decoding {
     return out;
   }
 
-  /// What is held back, at the end of the sequence.
+  /// What is held back, at the end of the sequence, or of a part of it that counts by itself: more may follow.
   std::string finish() {
     std::string out;
     for (std::size_t at = 0; at < states_.size(); ++at) end(at, out);

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Text to token ids and back, as SentencePiece's BPE does it (Llama, Mistral): pairs are merged in the order of their pieces'
-// scores, the leftmost first among equals; characters that are no piece fall back to bytes. Control pieces never come from text.
+// scores, the leftmost first among equals; characters that are no piece fall back to bytes. Control pieces come only from text that the
+// caller calls its own.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <limits>
 #include <optional>
 #include <queue>
@@ -22,6 +24,10 @@
 #include <lazyprune/files/utf8.hpp>
 #include <lazyprune/text/byte_piece.hpp>
 #include <lazyprune/text/sentencepiece_model.hpp>
+#include <lazyprune/text/tokenizer/added_tokens.hpp>
+#include <lazyprune/text/tokenizer/normalizer.hpp>
+#include <lazyprune/text/tokenizer/prefix_search.hpp>
+#include <lazyprune/text/tokenizer/text_pattern.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
@@ -36,11 +42,12 @@ class sentencepiece_bpe {
       const auto id = static_cast<token_id>(i);
       if (type == piece_type::normal || type == piece_type::user_defined || type == piece_type::unused) add(text, id);
       has_unused_ = has_unused_ || type == piece_type::unused;
-      if (type == piece_type::user_defined) symbols_.push_back({text, none});
+      if (type == piece_type::user_defined) symbols_.push_back({text, id, none});
       if (type == piece_type::control && text == model_.bos_piece) bos_ = id;
       if (type == piece_type::control && text == model_.eos_piece) eos_ = id;
     }
     link_symbols();
+    find_marks();
   }
   // Its tables point into its pieces.
   sentencepiece_bpe(const sentencepiece_bpe&) = delete;
@@ -70,16 +77,51 @@ class sentencepiece_bpe {
       if (!bos_) throw error("tokenizer", "", "a model with a BOS token", "none");
       out.push_back(*bos_);
     }
-    if (text.size() > most_text)
-      throw error("tokenizer", "text", "at most " + std::to_string(most_text) + " bytes", std::to_string(text.size()));
-    const std::string normal = normalized(text);
-    bool after_unknown = false;
-    for (std::string_view rest = normal; !rest.empty();) {
-      const std::string_view stretch = rest.substr(0, stretch_of(rest));
-      merge(stretch, out, after_unknown);
-      rest.remove_prefix(stretch.size());
-    }
+    merge_stretches(text, out, [](token_id) { return true; });
     return out;
+  }
+
+  /// Whether the piece never comes from a text by itself: a control piece, or the unknown one.
+  bool is_special(token_id id) const {
+    const piece_type type = piece(id).type;
+    return type == piece_type::control || type == piece_type::unknown;
+  }
+
+  /// Without BOS. Tokens for which `reserved(id)` is true, which all special ones must be, come only from stretches for which
+  /// `own_at(range)` is true. What lies between them is encoded by itself.
+  template <class Reserved, class OwnAt>
+  std::vector<token_id> encode(std::string_view text, const Reserved& reserved, const OwnAt& own_at) const {
+    std::vector<token_id> out;
+    const auto may_be = [&](token_id id) { return !reserved(id); };
+    std::size_t done = 0;
+    for (std::size_t at = 0; at < text.size();) {
+      std::size_t size = 0;
+      token_id longest = 0;
+      marks_.each(text.substr(at), [&](std::size_t bytes, token_id id) {
+        if (!reserved(id) || !own_at(text_range{at, at + bytes})) return;
+        size = bytes;
+        longest = id;
+      });
+      if (size == 0) {
+        ++at;
+        continue;
+      }
+      merge_stretches(text.substr(done, at - done), out, may_be);
+      out.push_back(longest);
+      if (piece(longest).rstrip) size += detail::leading_space(text.substr(at + size));
+      done = at += size;
+    }
+    merge_stretches(text.substr(done), out, may_be);
+    return out;
+  }
+
+  /// Calls found(id) for each user-defined piece whose text stands in this one, white space left out.
+  template <class Found>
+  void each_mark(std::string_view text, const Found& found) const {
+    for (std::size_t at = 0; at < text.size(); ++at)
+      marks_.each(text.substr(at), [&](std::size_t, token_id id) {
+        if (!is_special(id)) found(id);
+      });
   }
 
   /// The whole text of some tokens; see sentencepiece_decoding for one at a time.
@@ -95,6 +137,7 @@ class sentencepiece_bpe {
 
   struct symbol {  // a user-defined piece
     std::string_view text;
+    token_id id;
     std::uint32_t shorter;  // the longest other symbol that it begins with
   };
 
@@ -156,27 +199,58 @@ class sentencepiece_bpe {
     }
   }
 
-  /// Bytes of the longest user-defined symbol that the text begins with; 0 where it begins with none. All symbols that it begins
-  /// with are prefixes of the last symbol not above it.
-  std::size_t symbol_prefix(std::string_view text) const {
+  /// The pieces that are looked for in a text before it is merged, with their spaces as texts have them.
+  void find_marks() {
+    std::vector<prefix_search::entry> marks;
+    for (const sentencepiece& piece : model_.pieces) {
+      const auto id = static_cast<token_id>(&piece - model_.pieces.data());
+      if (!is_special(id) && (piece.type != piece_type::user_defined || detail::is_blank(piece.text))) continue;
+      if (piece.text.find(space) == piece.text.npos)
+        marks.emplace_back(piece.text, id);
+      else
+        marks.emplace_back(spaced_.emplace_back(text_pattern(std::string(space)).replaced(piece.text, " ")), id);
+    }
+    marks_ = prefix_search(std::move(marks));
+  }
+
+  /// Writes the tokens of a text that is encoded by itself after those in `out`. Of user-defined pieces only those for which `may_be(id)`
+  /// is true.
+  template <class MayBe>
+  void merge_stretches(std::string_view text, std::vector<token_id>& out, const MayBe& may_be) const {
+    if (text.size() > most_text)
+      throw error("tokenizer", "text", "at most " + std::to_string(most_text) + " bytes", std::to_string(text.size()));
+    const std::string normal = normalized(text, may_be);
+    bool after_unknown = false;
+    for (std::string_view rest = normal; !rest.empty();) {
+      const std::string_view stretch = rest.substr(0, stretch_of(rest));
+      merge(stretch, out, after_unknown, may_be);
+      rest.remove_prefix(stretch.size());
+    }
+  }
+
+  /// Bytes of the longest user-defined symbol that the text begins with and that may be; 0 where it begins with none. All symbols that it
+  /// begins with are prefixes of the last symbol not above it.
+  template <class MayBe>
+  std::size_t symbol_prefix(std::string_view text, const MayBe& may_be) const {
     const auto above = std::ranges::upper_bound(symbols_, text, {}, &symbol::text);
     if (above == symbols_.begin()) return 0;
     auto at = static_cast<std::uint32_t>(above - symbols_.begin() - 1);
-    while (at != none && !text.starts_with(symbols_[at].text)) at = symbols_[at].shorter;
+    while (at != none && !(text.starts_with(symbols_[at].text) && may_be(symbols_[at].id))) at = symbols_[at].shorter;
     return at == none ? 0 : symbols_[at].text.size();
   }
 
   /// Spaces become U+2581, one comes before the text, superfluous ones go, as the model asks.
-  std::string normalized(std::string_view text) const {
+  template <class MayBe>
+  std::string normalized(std::string_view text, const MayBe& may_be) const {
     const std::string_view written = model_.escape_whitespaces ? space : " ";
     const bool trim = model_.remove_extra_whitespaces;
-    while (trim && text.starts_with(' ') && symbol_prefix(text) <= 1) text.remove_prefix(1);
+    while (trim && text.starts_with(' ') && symbol_prefix(text, may_be) <= 1) text.remove_prefix(1);
     std::string out;
     if (text.empty()) return out;
     out.reserve(text.size() + text.size() / 2);
     if (model_.add_dummy_prefix) out += written;
     for (bool after_space = trim; !text.empty();) {
-      std::size_t length = symbol_prefix(text);
+      std::size_t length = symbol_prefix(text, may_be);
       if (length == 0) length = utf8_prefix(text);
       std::string_view unit = length == 0 ? replacement : text.substr(0, length);
       text.remove_prefix(std::max<std::size_t>(length, 1));
@@ -189,10 +263,11 @@ class sentencepiece_bpe {
     return out;
   }
 
-  void merge(std::string_view text, std::vector<token_id>& out, bool& after_unknown) const {
+  template <class MayBe>
+  void merge(std::string_view text, std::vector<token_id>& out, bool& after_unknown, const MayBe& may_be) const {
     std::vector<part> parts;
     for (std::uint32_t at = 0; at < text.size();) {
-      const std::size_t known = symbol_prefix(text.substr(at));
+      const std::size_t known = symbol_prefix(text.substr(at), may_be);
       const auto size = static_cast<std::uint32_t>(known > 0 ? known : utf8_length(text[at]));
       const auto index = static_cast<std::uint32_t>(parts.size());
       parts.push_back({at, size, index - 1, index + 1, known > 0});
@@ -207,7 +282,7 @@ class sentencepiece_bpe {
       if (left == none || right == none || parts[left].whole || parts[right].whole) return;
       const std::uint32_t size = parts[left].size + parts[right].size;
       const auto found = ids_.find(text.substr(parts[left].begin, size));
-      if (found == ids_.end()) return;
+      if (found == ids_.end() || !may_be(found->second)) return;
       pairs.push({model_.pieces[found->second].score, left, right, size});
       if (model_.pieces[found->second].type == piece_type::unused) halves[found->second] = parts[left].size;
     };
@@ -232,7 +307,8 @@ class sentencepiece_bpe {
         const std::string_view piece = stack.back();
         stack.pop_back();
         const auto found = ids_.find(piece);
-        if (found != ids_.end()) {
+        const bool known = found != ids_.end() && may_be(found->second);
+        if (known) {
           if (const auto half = halves.find(found->second); half != halves.end()) {  // unused: back to what it was made of
             stack.push_back(piece.substr(half->second));
             stack.push_back(piece.substr(0, half->second));
@@ -244,7 +320,7 @@ class sentencepiece_bpe {
         } else if (!after_unknown) {  // a run of unknown characters is one token
           out.push_back(model_.unknown);
         }
-        after_unknown = found == ids_.end();
+        after_unknown = !known;
       }
     }
   }
@@ -254,6 +330,8 @@ class sentencepiece_bpe {
   std::optional<token_id> bos_, eos_;
   std::unordered_map<std::string_view, token_id> ids_;  // the pieces that text can become
   std::vector<symbol> symbols_;                         // ascending
+  prefix_search marks_;                                 // the special pieces, and the user-defined ones that are no white space
+  std::deque<std::string> spaced_;                      // the texts of some of them
   std::unordered_set<std::uint64_t> joints_;            // the pairs of characters that stand side by side in a piece
   bool has_unused_ = false;
 };
@@ -291,7 +369,7 @@ class sentencepiece_decoding {
     return out;
   }
 
-  /// What is held back, at the end of the text.
+  /// What is held back, at the end of the text, or of a part of it that counts by itself: more may follow.
   std::string finish() {
     std::string out;
     while (!held_.empty()) release(out);

@@ -70,22 +70,17 @@ struct token_pipeline {
   /// The tokens of a well-formed text, without those of the post-processor.
   std::vector<token_id> encode(std::string_view text) const {
     return encode(
-        text, [](text_range) { return true; }, [](token_id) { return true; });
+        text, [](token_id) { return false; }, [](text_range) { return true; });
   }
 
-  /// The same where special tokens are read from some of the text alone: `special_at(range)` says where. Elsewhere their text is like any
-  /// other, and the model makes none of it either.
-  template <class SpecialAt>
-  std::vector<token_id> encode(std::string_view text, const SpecialAt& special_at) const {
-    return encode(text, special_at, [this](token_id id) { return !is_special(id); });
-  }
-
- private:
-  template <class SpecialAt, class MayBe>
-  std::vector<token_id> encode(std::string_view text, const SpecialAt& special_at, const MayBe& model_may_make) const {
+  /// The same where tokens for which `reserved(id)` is true come only from stretches for which `own_at(range)` is true. Elsewhere their
+  /// text is like any other, and the model makes none of them.
+  template <class Reserved, class OwnAt>
+  std::vector<token_id> encode(std::string_view text, const Reserved& reserved, const OwnAt& own_at) const {
     std::vector<token_id> out;
     known_words known;
-    const auto may_be = [&](const added_token& token, text_range range) { return !token.special || special_at(range); };
+    const auto model_may_make = [&](token_id id) { return !reserved(id); };
+    const auto may_be = [&](const added_token& token, text_range range) { return !reserved(token.id) || own_at(range); };
     for (const added_tokens::piece& outer : added.cut(text, false, may_be)) {
       if (outer.id) {
         out.push_back(*outer.id);
@@ -94,10 +89,10 @@ struct token_pipeline {
       const text_range range = outer.range;
       const std::string_view stretch = text.substr(range.begin, range.end - range.begin);
       const normalizer::result normalized = normal.apply(stretch);
-      // Where a part of changed text came from is not known: special tokens may be read from it where they may be from all of it.
-      const bool changed = normalized.text != stretch, special_anywhere = changed && special_at(range);
+      // Where a part of changed text came from is not known: reserved tokens may be read from it where they may be from all of it.
+      const bool changed = normalized.text != stretch, own_anywhere = changed && own_at(range);
       const auto may_be_here = [&](const added_token& token, text_range in) {
-        return !token.special || (changed ? special_anywhere : special_at(text_range{range.begin + in.begin, range.begin + in.end}));
+        return !reserved(token.id) || (changed ? own_anywhere : own_at(text_range{range.begin + in.begin, range.begin + in.end}));
       };
       for (const auto& [part, inner] : added.cut(normalized.text, true, may_be_here)) {
         if (inner)
@@ -110,6 +105,7 @@ struct token_pipeline {
     return out;
   }
 
+ private:
   /// Words met before in this text: where their tokens stand in the output.
   using known_words = std::unordered_map<std::string, std::pair<std::size_t, std::size_t>>;
   static constexpr std::size_t longest_known = 64, most_known = std::size_t{1} << 16;
