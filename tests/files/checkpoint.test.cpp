@@ -151,6 +151,16 @@ TEST_CASE("a folder: safetensors with their config.json, else one GGUF model") {
   CHECK(folder.said() == at(folder.file("b-00001-of-00002.gguf") + ": header"));
 }
 
+TEST_CASE("a GGUF file under any name") {
+  const temporary_folder folder;
+  for (const char* name : {"sha256-0123abcd", "M.GGUF", "m.gguf"}) {
+    CAPTURE(name);
+    CHECK(checkpoint(folder.write(name, small_gguf())).is_gguf());
+  }
+  const auto page = folder.write("page.gguf", "<html>");  // a download that failed
+  CHECK(error_of([&] { const checkpoint opened(page); }) == at(page.string() + ": header", {"\"<htm\""}));
+}
+
 TEST_CASE("generation_config.json adds ends of text") {
   const small_folder folder;
   const auto eos = [&](const std::string& text) {

@@ -57,12 +57,12 @@ class checkpoint {
   explicit checkpoint(std::filesystem::path path, file_access how = file_access::map, model_use use = model_use::computed)
       : path_(std::move(path)), use_(use) {
     std::error_code failure;
-    if (path_.extension() == ".gguf" && std::filesystem::is_regular_file(path_, failure))
+    if (is_gguf_path(path_))
       open_gguf_parts(path_, how);
     else if (std::filesystem::is_directory(path_, failure))
       open_folder(how);
     else
-      throw error(path_.string(), "", "a model directory or a .gguf file", failure ? failure.message() : "something else");
+      throw error(path_.string(), "", "a model directory or a GGUF file", failure ? failure.message() : "something else");
   }
 
   const std::filesystem::path& path() const { return path_; }
