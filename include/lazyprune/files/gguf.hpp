@@ -123,11 +123,18 @@ class gguf_value {
     return all;
   }
 
-  /// Whether it is 0 or false.
-  bool says_no() const {
-    if (entry_.type == gguf_type::boolean) return !boolean();
-    return real(entry_.type, entry_.bytes.data()) == 0.0;
+  /// What all of an array's `count` numbers are; the value itself where it is something else.
+  gguf_value if_equal(std::uint64_t count) const {
+    if (!is_array() || size() != count || count == 0) return *this;
+    const std::size_t bytes = detail::gguf_type_bytes[static_cast<std::size_t>(element())];
+    if (bytes == 0 || std::memcmp(values(), values() + bytes, (size() - 1) * bytes) != 0) return *this;
+    return {file_, {entry_.key, element(), entry_.bytes.subspan(array_head, bytes)}};
   }
+
+  /// Whether it is 0 or false.
+  bool says_no() const { return entry_.type == gguf_type::boolean ? !boolean() : is(0.0); }
+  /// Whether it is this number.
+  bool is(double number) const { return real(entry_.type, entry_.bytes.data()) == number; }
 
   /// Refuses the value, in the words of its getters.
   [[noreturn]] void refuse(std::string_view expected, error_code code = error_code::bad_input) const {
@@ -189,7 +196,7 @@ class gguf_value {
   }
 
   gguf_type element() const { return static_cast<gguf_type>(detail::number_at<std::uint32_t>(entry_.bytes.data())); }
-  const std::byte* values() const { return entry_.bytes.data() + 12; }
+  const std::byte* values() const { return entry_.bytes.data() + array_head; }
   const std::byte* values_or_zero() const {
     static constexpr std::byte zero[8]{};
     return size() > 0 ? values() : zero;
@@ -210,6 +217,8 @@ class gguf_value {
   void need(bool holds, std::string_view expected) const {
     if (!holds) refuse(expected);
   }
+
+  static constexpr std::size_t array_head = 4 + 8;  // bytes of the type and the number of an array's values
 
   std::string file_;
   detail::gguf_entry entry_;
