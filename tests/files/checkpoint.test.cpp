@@ -176,6 +176,17 @@ TEST_CASE("generation_config.json adds ends of text") {
   CHECK(folder.said() == at(folder.file("generation_config.json") + ": eos_token_id", {"299", "300"}));
 }
 
+TEST_CASE("a checkpoint passes on what its config.json has for other engines") {
+  const small_folder folder;
+  CHECK(checkpoint(folder.path()).remarks().empty());
+  nlohmann::json with = nlohmann::json::parse(config);
+  with["rope_scaling"] = {{"type", "yarn"}, {"factor", 4.0}, {"attn_factor", 0.5}};
+  folder.write("config.json", with.dump());
+  const auto remarks = checkpoint(folder.path()).remarks();
+  REQUIRE(remarks.size() == 1);
+  CHECK(remarks[0].starts_with(folder.file("config.json") + ": rope_scaling.attn_factor: "));
+}
+
 TEST_CASE("lazyprune.json has the stages and nothing else") {
   const small_folder folder;
   const auto said = [&](const std::string& text) {

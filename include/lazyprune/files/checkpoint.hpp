@@ -92,6 +92,9 @@ class checkpoint {
     return std::nullopt;
   }
 
+  /// What the user should know of a model that is computed: sentences that begin with the file and the key that they are about.
+  const std::vector<std::string>& remarks() const { return remarks_; }
+
   /// The stages that lazyprune.json recommends, as stages::parse reads them.
   const std::optional<std::string>& stages() const { return stages_; }
 
@@ -208,7 +211,9 @@ class checkpoint {
   }
 
   void read_configs(const model_folder& folder) {
-    read_config([&] { return model_config_of(folder.read_json("config.json", small)); });
+    const json_value config = folder.read_json("config.json", small);
+    read_config([&] { return model_config_of(config); });
+    if (!config_fault_) remarks_ = detail::passed_over(config);
     if (config_fault_ || !folder.has("generation_config.json")) return;
     const json_value generation = folder.read_json("generation_config.json", small);
     for (const token_id id : token_ids_of(generation, "eos_token_id", config_.vocabulary))
@@ -258,6 +263,7 @@ class checkpoint {
   std::optional<error> config_fault_;
   const model_family* family_ = nullptr;  // of a GGUF file
   std::optional<std::string> stages_;
+  std::vector<std::string> remarks_;
   std::string weights_name_;  // the file that says which tensors there are
   std::map<std::string, safetensors_file, std::less<>> files_;
   std::vector<gguf_file> parts_;  // or these

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -30,13 +31,29 @@ inline const model_family& family_of(const json_value& config) {
   return *family;
 }
 
-/// Refuses keys of other families' arithmetic.
-inline void refuse_other_keys(const json_value& config, const model_family& family) {
-  for (const std::string_view key :
-       {"quantization_config", "compression_config", "attn_logit_softcapping", "final_logit_softcapping", "query_pre_attn_scalar",
-        "attention_multiplier", "residual_multiplier", "embedding_multiplier", "logits_scaling", "logit_scale", "scale_emb", "scale_depth"})
-    if (const auto value = config.find(key); value && std::ranges::find(family.keys, key) == family.keys.end())
-      value->not_computed("no such key: it is not computed here");
+/// Refuses keys of other families' arithmetic, unless their value changes nothing. `c` has the model's shape.
+inline void refuse_other_keys(const json_value& config, const model_family& family, const model_config& c) {
+  struct other_key {
+    std::string_view name;
+    double changes_nothing;
+  };
+  const double width = static_cast<double>(c.head_dim);
+  const other_key keys[] = {{"attn_logit_softcapping", 0},
+                            {"final_logit_softcapping", 0},
+                            {"query_pre_attn_scalar", width},
+                            {"attention_multiplier", 1.0 / std::sqrt(width)},
+                            {"residual_multiplier", 1},
+                            {"embedding_multiplier", 1},
+                            {"logits_scaling", 1},
+                            {"logit_scale", 1},
+                            {"scale_emb", 1},
+                            {"scale_depth", std::sqrt(static_cast<double>(c.layers))}};
+  const auto refuse = [](const json_value& value) { value.not_computed("no such key: it is not computed here"); };
+  for (const std::string_view key : {"quantization_config", "compression_config"})
+    if (const auto value = config.find(key)) refuse(*value);
+  for (const other_key& key : keys)
+    if (const auto value = config.find(key.name); value && std::ranges::find(family.keys, key.name) == family.keys.end())
+      if (!value->is_number() || value->number() != key.changes_nothing) refuse(*value);
   if (!family.mlp_bias) refuse_flag(config, "mlp_bias");
 }
 
@@ -81,10 +98,10 @@ inline std::vector<token_id> token_ids_of(const json_value& config, std::string_
 /// Throws `error` where a key is missing, out of its range, or asks for what is not computed.
 inline model_config model_config_of(const json_value& config) {
   const model_family& family = detail::family_of(config);
-  detail::refuse_other_keys(config, family);
   model_config c;
   c.family = family.name;
   detail::read_shape(config, family, c);
+  detail::refuse_other_keys(config, family, c);
   c.rms_epsilon = family.rms_epsilon;
   if (const auto epsilon = config.find("rms_norm_eps")) c.rms_epsilon = detail::positive(*epsilon);
   c.tied = detail::flag(config, "tie_word_embeddings", family.tied);

@@ -43,6 +43,10 @@ TEST_CASE("gemma3: positions in the keys of transformers 4 and 5") {
   config["rope_parameters"] = {{"full_attention", {{"rope_type", "linear"}, {"factor", 8.0}, {"rope_theta", 1e6}}},
                                {"sliding_attention", {{"rope_type", "default"}}}};
   CHECK(config_of_json(config) == old_style);
+  config["rope_scaling"] = {{"factor", 8.0}, {"rope_type", "linear"}};  // both, and they agree
+  CHECK(config_of_json(config) == old_style);
+  CHECK(said_of(config, {{"rope_scaling", {{"factor", 4.0}}}}) == at("c: rope_scaling", {"rope_parameters"}));
+  CHECK(said_of(config, {{"rope_theta", 5.0}}) == at("c: rope_parameters.full_attention.rope_theta", {"1000000.0"}));
   CHECK(said_of(gemma, {{"rope_parameters", {{"rope_type", "default"}}}}) == unsupported("c: rope_parameters.rope_type", {"\"default\""}));
   CHECK(said_of(gemma, {{"rope_scaling", {{"rope_type", "yarn"}, {"factor", 8.0}}}}) == unsupported("c: rope_scaling"));
 }

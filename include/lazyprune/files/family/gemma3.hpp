@@ -17,18 +17,20 @@ inline constexpr double global_base = 1e6, local_base = 1e4;
 
 /// transformers 4 has one base beside the other, and a scaling that is of the full layers alone; transformers 5 an object for each kind.
 inline void read_rope(const json_value& config, model_config& c) {
-  const auto [old_style, new_style] = detail::rope_objects(config);
+  const detail::rope_objects objects(config);
+  const auto& [old_style, new_style] = objects;
   if (new_style) new_style->allow_only({"full_attention", "sliding_attention"}, error_code::unsupported);
-  const auto base = [&](std::string_view key, double otherwise) {
-    const auto value = config.find(key);
-    return value ? detail::positive(*value) : otherwise;
-  };
-  detail::rope_reader reader(config, c.max_positions, c.head_dim);
-  c.rope = reader.read(new_style ? new_style->find("full_attention") : old_style, base("rope_theta", global_base));
-  c.window_rope = reader.read(new_style ? new_style->find("sliding_attention") : std::nullopt, base("rope_local_base_freq", local_base));
+  const auto full = new_style ? new_style->find("full_attention") : old_style;
+  const auto windowed = new_style ? new_style->find("sliding_attention") : std::nullopt;
+  const auto base_in = [](const auto& object) { return object ? object->find("rope_theta") : std::nullopt; };
+  const double theta = detail::rope_base(config, "rope_theta", base_in(full), global_base);
+  const detail::rope_reader reader(config, c.max_positions, c.head_dim);
+  c.rope = reader.read(full, theta);
+  c.window_rope = reader.read(windowed, detail::rope_base(config, "rope_local_base_freq", base_in(windowed), local_base));
+  objects.expect(reader.read(old_style, theta) == c.rope);
   for (const rope_config& rope : {c.rope, *c.window_rope})
     if (rope.scaling != rope_scaling::none && rope.scaling != rope_scaling::linear)
-      (new_style ? *new_style : *old_style).not_computed("default or linear positions");
+      objects.either()->not_computed("default or linear positions");
 }
 
 /// All layers but every n-th have a window.
