@@ -114,8 +114,16 @@ class checkpoint {
   /// The file with the metadata, the first of its parts; null where it is no GGUF model.
   const gguf_file* gguf() const { return parts_.empty() ? nullptr : &parts_[0]; }
 
-  /// The name in the file of the tensor that Hugging Face calls so.
-  std::string stored_name(std::string_view name) const { return family_ ? gguf_name_of(name, family_->tensors) : std::string(name); }
+  /// The name in the file of the tensor that Hugging Face calls so. Beside a model of images it stands under language_model, in files of
+  /// transformers before 4.52 as language_model.model.NAME, since then as model.language_model.NAME.
+  std::string stored_name(std::string_view name) const {
+    if (family_) return gguf_name_of(name, family_->tensors);
+    if (!wrapped_) return std::string(name);
+    constexpr std::string_view model = "model.";
+    const std::string before = std::string("language_model.").append(name);
+    if (tensors_.contains(before) || !name.starts_with(model)) return tensors_.contains(before) ? before : std::string(name);
+    return std::string("model.language_model.").append(name.substr(model.size()));
+  }
 
   /// Null where there is none that Hugging Face calls so.
   const placed_tensor* find(std::string_view name) const {
@@ -148,14 +156,14 @@ class checkpoint {
     return name.find(".self_attn.q_proj.") != name.npos || name.find(".self_attn.k_proj.") != name.npos;
   }
 
-  /// Throws `error` where the files hold a weight beside these, since the config then leaves out a part of the model. Rotary frequencies,
-  /// which old files carry along, and the head of a tied model are passed over.
+  /// Throws `error` where the files hold a weight beside these, since the config then leaves out a part of the model. Passes over rotary
+  /// frequencies (old files store them), the head of a tied model, and the model of images that a text model stands beside.
   void refuse_all_but(const std::set<std::string, std::less<>>& names) const {
     std::set<std::string, std::less<>> known;
     for (const std::string& name : names) known.insert(stored_name(name));
     for (const auto& [name, t] : tensors_) {
       const bool rotary = name.ends_with("rotary_emb.inv_freq") || is_rotary_divisor(name) || name.ends_with(".attn_rot_embd.weight");
-      if (!known.contains(name) && !rotary && !(config_.tied && name == stored_name("lm_head.weight")))
+      if (!known.contains(name) && !rotary && !(wrapped_ && sees_images(name)) && !(config_.tied && name == stored_name("lm_head.weight")))
         t.refuse("a weight that the model of " + std::string(parts_.empty() ? "config.json" : "the metadata") + " has",
                  "one that it has not");
     }
@@ -167,6 +175,11 @@ class checkpoint {
  private:
   static bool is_rotary_divisor(std::string_view name) {
     return name == "rope_freqs.weight" || name == "rope_factors_short.weight" || name == "rope_factors_long.weight";
+  }
+
+  static bool sees_images(std::string_view name) {
+    if (name.starts_with("model.")) name.remove_prefix(6);
+    return name.starts_with("vision_tower.") || name.starts_with("multi_modal_projector.");
   }
 
   static constexpr std::size_t small = std::size_t{1} << 20;
@@ -213,7 +226,10 @@ class checkpoint {
   void read_configs(const model_folder& folder) {
     const json_value config = folder.read_json("config.json", small);
     read_config([&] { return model_config_of(config); });
-    if (!config_fault_) remarks_ = detail::passed_over(config);
+    if (!config_fault_) {
+      wrapped_ = detail::wrapped_family(config) != nullptr;
+      remarks_ = detail::passed_over(detail::text_config_of(config));
+    }
     if (config_fault_ || !folder.has("generation_config.json")) return;
     const json_value generation = folder.read_json("generation_config.json", small);
     for (const token_id id : token_ids_of(generation, "eos_token_id", config_.vocabulary))
@@ -262,6 +278,7 @@ class checkpoint {
   model_config config_;
   std::optional<error> config_fault_;
   const model_family* family_ = nullptr;  // of a GGUF file
+  bool wrapped_ = false;                  // the text model is a part of one that sees images
   std::optional<std::string> stages_;
   std::vector<std::string> remarks_;
   std::string weights_name_;  // the file that says which tensors there are

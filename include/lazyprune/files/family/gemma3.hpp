@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Gemma 3's text models: as Gemma 2 without a cap on attention, with norms of the heads of q and k, and a window in five layers of six,
-// which rotate by a base of their own.
+// Gemma 3's text models, alone (1B, 270M) or in a model of text and images (4B to 27B): as Gemma 2 without a cap on attention, with norms
+// of the heads of q and k, and a window in five layers of six, which rotate by a base of their own.
 #pragma once
 
 #include <lazyprune/files/family/detail/gemma_keys.hpp>
@@ -76,6 +76,10 @@ inline constexpr model_family gemma3{
     .keys = gemma3_files::names,
     .gguf_keys = gemma3_files::gguf_names,
     .tensors = detail::gemma_tensors,
+    .wrapper_type = "gemma3",
+    .wrapper_architecture = "Gemma3ForConditionalGeneration",
+    .text_defaults = R"({"vocab_size": 262208, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26,
+      "num_attention_heads": 8, "num_key_value_heads": 4, "bos_token_id": 2, "eos_token_id": 1})",
     .read_json = gemma3_files::read_json,
     .read_gguf = gemma3_files::read_gguf,
 };
