@@ -14,6 +14,7 @@
 
 #include "command_line.hpp"
 #include "terminal/columns.hpp"
+#include "terminal/interrupts.hpp"
 
 #include <lazyprune/core/error.hpp>
 
@@ -55,6 +56,7 @@ int complain(const error& problem) { return complain(problem.what(), exit_code_o
 int run_program(int argc, char** argv, const policy_registry& policies) {
   fill_closed_descriptors();
   std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too long is a write that fails
+  remove_files_when_ended();
   const error too_little("memory", "", "enough for the model and its caches", "too little", error_code::no_memory);
   try {
     const int code = parse_command_line(argc, argv, policies)();

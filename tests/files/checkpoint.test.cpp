@@ -73,14 +73,24 @@ TEST_CASE("the index cannot name a file outside the directory") {
     CAPTURE(bad);
     CHECK(index_error("{\"a\": \"" + bad + "\"}") == at("weight_map.a"));
   }
+}
+
+TEST_CASE("shards may be links, wherever they lead: one linked file may, too") {
+  const temporary_folder cache;
+  cache.write("blob", safetensors({two_tensors[0]}));
+  for (const std::filesystem::path& to : {cache / "blob", std::filesystem::path("one.safetensors")}) {
+    CAPTURE(to);
+    const sharded_folder folder(R"({"a": "link.safetensors"})");
+    std::filesystem::create_symlink(to, folder / "link.safetensors");
+    CHECK(checkpoint(folder.path()).contains("a"));
+  }
+  const small_folder linked;
+  std::filesystem::remove(linked / "model.safetensors");
+  std::filesystem::create_symlink(cache / "blob", linked / "model.safetensors");
+  CHECK(checkpoint(linked.path()).contains("a"));
   const sharded_folder folder(R"({"a": "link.safetensors"})");
-  const temporary_folder outside;
-  outside.write("x", safetensors({two_tensors[0]}));
-  std::filesystem::create_symlink(outside / "x", folder / "link.safetensors");
+  std::filesystem::create_symlink("nowhere", folder / "link.safetensors");
   CHECK(folder.said() == at(folder.file("model.safetensors.index.json") + ": weight_map.a", {"\"link.safetensors\""}));
-  std::filesystem::remove(folder / "link.safetensors");
-  std::filesystem::create_symlink("one.safetensors", folder / "link.safetensors");
-  CHECK(folder.said() == "no error");
 }
 
 TEST_CASE("a link that leads nowhere is not a file that is absent") {
@@ -104,23 +114,6 @@ TEST_CASE("weights that no model asked for are refused by name, once it is loade
   CHECK(said() == folder.file("model.safetensors") + ": tensor b" + end);
   asked.insert("b");
   CHECK(said() == "no error");
-}
-
-TEST_CASE("the hub's cache is made of links into its own blobs, and of no others") {
-  const temporary_folder hub;
-  const std::filesystem::path snapshot = hub / "models--x/snapshots/0123", blobs = hub / "models--x/blobs";
-  std::filesystem::create_directories(snapshot);
-  std::filesystem::create_directories(blobs);
-  hub.write("models--x/blobs/aa", safetensors({two_tensors[0]}));
-  hub.write("models--x/aa", safetensors({two_tensors[0]}));
-  hub.write("models--x/snapshots/0123/config.json", config);
-  hub.write("models--x/snapshots/0123/model.safetensors.index.json", R"({"weight_map": {"a": "one.safetensors"}})");
-  std::filesystem::create_symlink("../../blobs/aa", snapshot / "one.safetensors");
-  CHECK(checkpoint(snapshot).contains("a"));
-  std::filesystem::remove(snapshot / "one.safetensors");
-  std::filesystem::create_symlink("../../aa", snapshot / "one.safetensors");
-  CHECK(
-      error_of([&] { const checkpoint opened(snapshot); }).ends_with("expected no link out of this directory, found \"one.safetensors\""));
 }
 
 TEST_CASE("directories that are no model") {
@@ -158,6 +151,16 @@ TEST_CASE("a folder: safetensors with their config.json, else one GGUF model") {
   CHECK(folder.said() == at(folder.file("b-00001-of-00002.gguf") + ": header"));
 }
 
+TEST_CASE("a GGUF file under any name") {
+  const temporary_folder folder;
+  for (const char* name : {"sha256-0123abcd", "M.GGUF", "m.gguf"}) {
+    CAPTURE(name);
+    CHECK(checkpoint(folder.write(name, small_gguf())).is_gguf());
+  }
+  const auto page = folder.write("page.gguf", "<html>");  // a download that failed
+  CHECK(error_of([&] { const checkpoint opened(page); }) == at(page.string() + ": header", {"\"<htm\""}));
+}
+
 TEST_CASE("generation_config.json adds ends of text") {
   const small_folder folder;
   const auto eos = [&](const std::string& text) {
@@ -171,6 +174,17 @@ TEST_CASE("generation_config.json adds ends of text") {
   CHECK(eos(R"({"eos_token_id": [9, 2, 7]})") == ids{2, 9, 7});
   folder.write("generation_config.json", R"({"eos_token_id": 300})");
   CHECK(folder.said() == at(folder.file("generation_config.json") + ": eos_token_id", {"299", "300"}));
+}
+
+TEST_CASE("a checkpoint passes on what its config.json has for other engines") {
+  const small_folder folder;
+  CHECK(checkpoint(folder.path()).remarks().empty());
+  nlohmann::json with = nlohmann::json::parse(config);
+  with["rope_scaling"] = {{"type", "yarn"}, {"factor", 4.0}, {"attn_factor", 0.5}};
+  folder.write("config.json", with.dump());
+  const auto remarks = checkpoint(folder.path()).remarks();
+  REQUIRE(remarks.size() == 1);
+  CHECK(remarks[0].starts_with(folder.file("config.json") + ": rope_scaling.attn_factor: "));
 }
 
 TEST_CASE("lazyprune.json has the stages and nothing else") {

@@ -17,10 +17,14 @@
 
 #include <lazyprune/backend/reference.hpp>
 #include <lazyprune/files/checkpoint.hpp>
+#include <lazyprune/lazyprune.hpp>
+#include <lazyprune/model/generator.hpp>
+#include <lazyprune/model/random_source.hpp>
 
 #include <files/gguf_writer.hpp>
 #include <files/model_files.hpp>
 #include <files/support.hpp>
+#include <model/tiny_model.hpp>
 #include <test_data.hpp>
 
 using namespace lazyprune_test;
@@ -32,6 +36,93 @@ using lazyprune::file_access;
 using lazyprune::model_config;
 using lazyprune::rope_scaling;
 using lazyprune::tensor;
+
+namespace {
+
+/// A model's weights, which remember what was asked for.
+struct asked_weights {
+  const lazyprune::random_source& numbers;
+  std::map<std::string, tensor>& asked;
+
+  bool contains(std::string_view name) const { return numbers.contains(name); }
+  tensor get(std::string_view name, std::size_t rows, std::size_t columns) const {
+    return asked[std::string(name)] = numbers.get(name, rows, columns);
+  }
+};
+
+/// A folder with this config.json, and the weights of the model that it describes under the names that `stored_name` gives them; `beside`:
+/// tensors of something else.
+template <class StoredName>
+void write_model(const temporary_folder& folder, const nlohmann::json& config_file, StoredName stored_name,
+                 const std::vector<std::string>& beside = {}) {
+  const model_config model = model_config_of(lazyprune::json_value::parse(config_file.dump(), "config.json", 1 << 20));
+  lazyprune::reference<float> backend{lazyprune::execution{}};
+  const lazyprune::random_source numbers(model, dtype::f32);
+  std::map<std::string, tensor> asked;
+  load_model(backend, model, asked_weights{numbers, asked});
+  nlohmann::json header;
+  std::string data;
+  const auto add = [&](const std::string& name, const nlohmann::json& shape, std::string_view bytes) {
+    header[name] = {{"dtype", "F32"}, {"shape", shape}, {"data_offsets", {data.size(), data.size() + bytes.size()}}};
+    data += bytes;
+  };
+  for (const auto& [name, t] : asked) {
+    const nlohmann::json shape = t.rows == 1 ? nlohmann::json{t.columns} : nlohmann::json{t.rows, t.columns};
+    add(stored_name(name), shape, {reinterpret_cast<const char*>(t.data), t.bytes()});
+  }
+  for (const std::string& name : beside) add(name, {1}, std::string(4, '\0'));
+  folder.write("config.json", config_file.dump());
+  folder.write("model.safetensors", bytes_of_number<std::uint64_t>(header.dump().size()) + header.dump() + data);
+}
+
+/// The tokens that the model in a folder says after a short prompt.
+std::vector<lazyprune::token_id> tokens_of(const temporary_folder& folder) {
+  lazyprune::reference<float> backend{lazyprune::execution{}};
+  const auto net = load_model(backend, checkpoint(folder.path()));
+  lazyprune::workspace<lazyprune::reference<float>> work(net, backend);
+  auto text = begin(net, lazyprune::dense());
+  const std::vector<lazyprune::token_id> prompt{3, 5, 8, 13, 21, 34, 16, 11, 27, 2, 30, 33};
+  return generate(work, text, prompt, {.max_new = 12, .ignore_eos = true}).tokens;
+}
+
+}  // namespace
+
+TEST_CASE("a text model beside one of images is the text model alone, in the names of old and new files") {
+  const auto gemma = nlohmann::json::parse(R"({"hidden_size": 16, "intermediate_size": 24, "model_type": "gemma3_text",
+    "num_hidden_layers": 3, "sliding_window": 4, "sliding_window_pattern": 2, "vocab_size": 40})");
+  nlohmann::json gemma_alone = gemma;  // with what the class has for keys that are missing
+  gemma_alone.update({{"num_attention_heads", 8}, {"num_key_value_heads", 4}, {"head_dim", 256}, {"eos_token_id", 1}, {"bos_token_id", 2}});
+  const auto mistral = nlohmann::json::parse(R"({"hidden_size": 16, "intermediate_size": 24, "model_type": "mistral",
+    "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "sliding_window": null, "vocab_size": 40,
+    "rope_theta": 1e9, "bos_token_id": 1, "eos_token_id": 2})");
+  struct kind {
+    std::string wrapper, architecture;
+    nlohmann::json text, alone;
+  };
+  for (const kind& k : {kind{"gemma3", "Gemma3ForConditionalGeneration", gemma, gemma_alone},
+                        kind{"mistral3", "Mistral3ForConditionalGeneration", mistral, mistral}}) {
+    CAPTURE(k.wrapper);
+    const temporary_folder alone, old_style, new_style;
+    write_model(alone, k.alone, [](const std::string& name) { return name; });
+    const nlohmann::json wrapper{{"model_type", k.wrapper}, {"architectures", {k.architecture}}, {"text_config", k.text}};
+    write_model(old_style, wrapper, [](const std::string& name) { return "language_model." + name; },
+                {"vision_tower.vision_model.post_layernorm.weight", "multi_modal_projector.norm.weight"});
+    write_model(new_style, wrapper,
+                [](const std::string& name) { return name.starts_with("model.") ? "model.language_model." + name.substr(6) : name; },
+                {"model.vision_tower.ln_pre.weight", "model.multi_modal_projector.norm.weight"});
+    const auto expected = tokens_of(alone);
+    CHECK(expected.size() == 12);
+    for (const temporary_folder* wrapped : {&old_style, &new_style}) {
+      CHECK(checkpoint(wrapped->path()).config() == checkpoint(alone.path()).config());
+      CHECK(tokens_of(*wrapped) == expected);
+    }
+  }
+  const temporary_folder other;
+  write_model(other, {{"model_type", "gemma3"}, {"text_config", gemma}}, [](const std::string& name) { return "language_model." + name; },
+              {"language_model.model.layers.0.mlp.extra.weight"});
+  CHECK(error_of([&] { tokens_of(other); }) ==
+        at((other / "model.safetensors").string() + ": tensor language_model.model.layers.0.mlp.extra.weight"));
+}
 
 TEST_CASE("the bundled model") {
   const checkpoint model(pocket_model());

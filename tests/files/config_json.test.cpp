@@ -114,13 +114,28 @@ TEST_CASE("what is not computed is refused by name") {
   CHECK(refused_with(R"({"partial_rotary_factor": 0.5})") == unsupported("c: partial_rotary_factor", {"0.5"}));
   CHECK(refused_with(R"({"layer_types": ["full_attention", "sliding_attention"]})") ==
         unsupported("c: layer_types[1]", {"full_attention", "\"sliding_attention\""}));
-  CHECK(refused_with(R"({"sliding_window": 4096})") == unsupported("c: sliding_window", {"4096"}));
+  CHECK(refused_with(R"({"sliding_window": 511})") == unsupported("c: sliding_window", {"511"}));
   for (const std::string name : {"qwen2", "qwen3"})
     CHECK(refused(family(name, name == "qwen2" ? "Qwen2ForCausalLM" : "Qwen3ForCausalLM", R"({"mlp_bias": true})")) ==
           unsupported("c: mlp_bias"));
   CHECK(refused(family("qwen2", "Qwen2ForCausalLM", R"({"use_mrope": true})")) == unsupported("c: use_mrope"));
   CHECK(refused(family("mistral", "MistralForCausalLM", R"({"attention_bias": true})")) == unsupported("c: attention_bias"));
   CHECK(refused(family("mistral", "MistralForCausalLM", R"({"mlp_bias": true})")) == unsupported("c: mlp_bias"));
+}
+
+TEST_CASE("a key whose value changes nothing is no reason to refuse") {
+  const model_config plain = read(llama);
+  for (const char* patch :
+       {R"({"attention_multiplier": 0.35355339059327373, "residual_multiplier": 1, "embedding_multiplier": 1.0, "logits_scaling": 1})",
+        R"({"attn_logit_softcapping": 0.0, "final_logit_softcapping": null, "query_pre_attn_scalar": 8, "logit_scale": 1, "scale_emb": 1})",
+        R"({"sliding_window": 512, "use_sliding_window": true})", R"({"hidden_act": "swish"})", R"({"partial_rotary_factor": 1.0})",
+        R"({"rope_scaling": {"rope_type": "default", "beta_fast": 32, "attn_factor": 1, "mscale": 0.7, "factor": 4}})"}) {
+    CAPTURE(patch);
+    CHECK(refused_with(patch) == "no error");
+    CHECK(read(config_with(patch)) == plain);
+  }
+  CHECK(refused_with(R"({"query_pre_attn_scalar": 9})") == unsupported("c: query_pre_attn_scalar", {", found 9"}));
+  CHECK(refused_with(R"({"attention_multiplier": "no"})") == unsupported("c: attention_multiplier", {"\"no\""}));
 }
 
 TEST_CASE("sizes have limits, and fit each other") {
@@ -177,6 +192,34 @@ TEST_CASE("rotary positions: both styles of file, every kind that is computed") 
   CHECK(llama3.original_positions == 8192);
 }
 
+TEST_CASE("rotary positions without a kind are of kind default") {
+  const auto plain = read(llama).rope;
+  for (const char* patch : {R"({"rope_scaling": {}})", R"({"rope_parameters": {}})", R"({"rope_parameters": {"rope_theta": 10000.0}})",
+                            R"({"rope_parameters": {"rope_theta": 1e4, "partial_rotary_factor": 1.0, "factor": null}})"}) {
+    CAPTURE(patch);
+    CHECK(refused_with(patch) == "no error");
+    CHECK(read(config_with(patch)).rope == plain);
+  }
+  CHECK(read(config_with(R"({"rope_parameters": {"rope_theta": 7.0}})")).rope.theta == 7.0);
+  for (const char* key : {"factor", "low_freq_factor", "short_factor", "attention_factor"})
+    CHECK(refused_with(R"({"rope_parameters": {")" + std::string(key) + R"(": 2}})") == at("c: rope_parameters", {"\"rope_type\""}));
+}
+
+TEST_CASE("rotary positions in both styles of file: what they say must agree") {
+  const std::string linear = R"({"rope_type": "linear", "factor": 2.0})";
+  const auto both = [](const std::string& old_style, const std::string& new_style, const std::string& theta = "1e6") {
+    return R"({"rope_theta": )" + theta + R"(, "rope_scaling": )" + old_style + R"(, "rope_parameters": )" + new_style + "}";
+  };
+  const auto new_style = [](const std::string& more) { return R"({"rope_theta": 1e6)" + more + "}"; };
+  CHECK(read(config_with(both(linear, new_style(R"(, "rope_type": "linear", "factor": 2.0)")))).rope ==
+        read(config_with(R"({"rope_theta": 1e6, "rope_scaling": )" + linear + "}")).rope);
+  CHECK(read(config_with(both(R"({"rope_type": "default"})", new_style("")))).rope.theta == 1e6);
+  CHECK(read(config_with(both("{}", new_style(""), "null"))).rope.theta == 1e6);
+  CHECK(refused_with(both(linear, new_style(""))) == at("c: rope_scaling", {"rope_parameters"}));
+  CHECK(refused_with(both("{}", new_style(R"(, "rope_type": "linear", "factor": 2.0)"))) == at("c: rope_scaling", {"rope_parameters"}));
+  CHECK(refused_with(both(R"({"rope_theta": 5.0})", new_style(""), "null")) == at("c: rope_scaling", {"rope_parameters"}));
+}
+
 TEST_CASE("YaRN's attention factor, as transformers computes it") {
   const auto rope = [](const std::string& keys) {
     return read(config_with(R"({"rope_scaling": {"rope_type": "yarn", )" + keys + "}}")).rope;
@@ -199,8 +242,22 @@ TEST_CASE("YaRN's attention factor, as transformers computes it") {
   CHECK(all.beta_fast == 16.0);
   CHECK(all.beta_slow == 2.0);
   CHECK_FALSE(all.truncate);
+  CHECK(rope(R"("factor": 4.0, "attn_factor": 0.5, "extrapolation_factor": 2)") == rope(R"("factor": 4.0)"));  // other engines' keys
   // Without a factor, the ratio of the lengths.
   CHECK(rope(R"("original_max_position_embeddings": 128)").factor == 4.0);
+}
+
+TEST_CASE("keys that transformers passes over and other engines compute with are told by their place") {
+  const auto said = [](const std::string& scaling) {
+    return lazyprune::detail::passed_over(json_value::parse(R"({"rope_scaling": )" + scaling + "}", "c", 1 << 20));
+  };
+  const auto two = said(R"({"type": "yarn", "factor": 4, "attn_factor": 0.5, "extrapolation_factor": 2})");
+  REQUIRE(two.size() == 2);
+  CHECK(two[0].starts_with("c: rope_scaling.attn_factor: "));
+  CHECK(two[1].starts_with("c: rope_scaling.extrapolation_factor: "));
+  CHECK(said(R"({"type": "yarn", "factor": 4, "attn_factor": 1.0})").empty());
+  CHECK(said(R"({"type": "linear", "factor": 4, "attn_factor": 0.5})").empty());
+  CHECK(said("null").empty());
 }
 
 TEST_CASE("YaRN's stretched length is the longest sequence where the file gives the length before") {

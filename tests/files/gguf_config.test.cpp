@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -182,6 +183,69 @@ TEST_CASE("what is not computed is refused by name") {
   CHECK(said_after([](small_llama& m) { m.text("general.type", "adapter"); }) == unsupported("metadata: general.type", {"\"adapter\""}));
   CHECK(said_after([](small_llama& m) { m.text("tokenizer.ggml.model", "bert"); }) ==
         unsupported("metadata: tokenizer.ggml.model", {"\"bert\""}));
+}
+
+TEST_CASE("a key whose value changes nothing is no reason to refuse") {
+  const model_config plain = small_llama().config();
+  const auto same = [&](auto change) { return config_after(change) == plain; };
+  for (const char* factor :
+       {"rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor", "logit_scale", "embedding_scale", "residual_scale"}) {
+    CAPTURE(factor);
+    CHECK(same([&](small_llama& m) { m.real(factor, 1); }));
+    CHECK(said_after([&](small_llama& m) { m.real(factor, 2); }) == unsupported("metadata: llama." + std::string(factor), {", found 2"}));
+  }
+  const std::pair<const char*, float> keys[] = {{"rope.scaling.yarn_beta_fast", 16},
+                                                {"rope.scaling.yarn_beta_slow", 2},
+                                                {"rope.scaling.yarn_log_multiplier", 0.5f},
+                                                {"rope.scaling.yarn_ext_factor", 1}};
+  const auto yarn = [](small_llama& m) {
+    m.text("llama.rope.scaling.type", "yarn");
+    m.real("rope.scaling.factor", 4);
+  };
+  for (const auto& [key, value] : keys) {
+    CAPTURE(key);
+    CHECK(same([&, k = key, v = value](small_llama& m) { m.real(k, v); }));
+    const fault with_yarn = said_after([&, k = key, v = value](small_llama& m) {
+      yarn(m);
+      m.real(k, v);
+    });
+    CHECK((with_yarn == "no error") == (std::string(key) == "rope.scaling.yarn_ext_factor"));
+  }
+  CHECK(config_after([&](small_llama& m) {
+          yarn(m);
+          m.real("rope.scaling.yarn_beta_fast", 32);
+          m.real("rope.scaling.yarn_beta_slow", 1);
+          m.real("rope.scaling.yarn_ext_factor", -1);
+        }) == config_after(yarn));
+  CHECK(same([](small_llama& m) {
+    m.real("attention.scale", 0.70710678f);  // heads of 2
+    m.number("attention.sliding_window", 64);
+    m.real("attention.layer_norm_epsilon", 1e-5f);
+    m.number("expert_used_count", 2);  // there are no experts
+    m.number("rope.dimension_count_swa", 2);
+  }));
+  CHECK(said_after([](small_llama& m) { m.real("attention.scale", 0.5f); }) == unsupported("metadata: llama.attention.scale", {"0.5"}));
+  CHECK(said_after([](small_llama& m) { m.number("attention.key_length_swa", 4); }) ==
+        unsupported("metadata: llama.attention.key_length_swa", {", found 4"}));
+}
+
+TEST_CASE("numbers that a file gives for each layer are one where all are equal") {
+  const auto each = [](const std::string& key, const std::vector<std::uint32_t>& values) {
+    return [=](small_llama& m) {
+      std::string bytes;
+      for (const std::uint32_t value : values) bytes += bytes_of_number(value);
+      m.put("llama." + key, gguf_key("llama." + key, 9, gguf_array(4, values.size(), bytes)));
+    };
+  };
+  const model_config plain = config_after([](small_llama& m) { m.number("attention.head_count_kv", 1); });
+  CHECK(config_after(each("attention.head_count_kv", {1, 1})) == plain);
+  CHECK(config_after(each("attention.head_count", {2, 2})) == small_llama().config());
+  CHECK(config_after(each("feed_forward_length", {8, 8})) == small_llama().config());
+  CHECK(config_after(each("expert_count", {0, 0})) == small_llama().config());
+  CHECK(said_after(each("feed_forward_length", {8, 9})) == at("metadata: llama.feed_forward_length", {"2", "u32"}));
+  CHECK(said_after(each("feed_forward_length", {8, 8, 8})) == at("metadata: llama.feed_forward_length", {"3", "u32"}));
+  CHECK(said_after(each("feed_forward_length", {})) == at("metadata: llama.feed_forward_length", {"0", "u32"}));
+  CHECK(said_after(each("block_count", {2, 2})) == at("metadata: llama.block_count", {"2", "u32"}));
 }
 
 TEST_CASE("numbers that do not go together") {

@@ -166,3 +166,12 @@ TEST_CASE("members and items one at a time, with their places") {
   CHECK(error_of([&] { json.each_item([](const json_value&) {}); }) == at("f.json"));
   CHECK(error_of([&] { json.at("a").each_member([](const std::string&, const json_value&) {}); }) == at("f.json: a", {", found 2"}));
 }
+
+TEST_CASE("an object with the members of another that it has not") {
+  const auto whole = lazyprune::json_value::parse(R"({"a": {"x": 1, "none": null}})", "f", 100);
+  const auto all = whole.at("a").with_defaults(R"({"x": 2, "y": 3, "none": 4})");
+  CHECK(all.at("x").whole_number() == 1);
+  CHECK(all.at("y").whole_number() == 3);
+  CHECK_FALSE(all.find("none"));  // null is a value
+  CHECK(all.at("y").place() == "a.y");
+}

@@ -6,8 +6,11 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include <files/gguf_writer.hpp>
+#include <files/model_files.hpp>
 #include <files/support.hpp>
 
 using namespace lazyprune_test;
@@ -33,6 +36,35 @@ TEST_CASE("which files of a folder are the model") {
   std::filesystem::create_symlink("nowhere", folder / "link");
   CHECK(model.has("link"));
   CHECK_FALSE(model.has("nowhere"));
+}
+
+TEST_CASE("a GGUF file is known by its first bytes, whatever its name") {
+  const temporary_folder folder;
+  const model_folder model(folder.path());
+  folder.write("config.json", "{}");
+  folder.write("notes", "GGU");
+  std::filesystem::create_directory(folder / "GGUF");
+  CHECK_FALSE(model.gguf().has_value());
+  folder.write("sha256-0123abcd", small_gguf());
+  CHECK(model.gguf() == folder / "sha256-0123abcd");
+  folder.write("B.GGUF", small_gguf());
+  CHECK(error_of([&] { model.gguf(); }) == at(folder.path().string(), {"B.GGUF", "sha256-0123abcd"}));
+}
+
+TEST_CASE("beside a language model, files that serve it are passed over") {
+  const auto file = [](const std::string& key, const char* value) { return gguf_model({gguf_key(key, value)}, {}); };
+  for (const auto& [key, value] :
+       {std::pair{"general.architecture", "clip"}, {"general.type", "mmproj"}, {"general.type", "adapter"}, {"general.type", "imatrix"}}) {
+    CAPTURE(value);
+    const temporary_folder folder;
+    const model_folder model(folder.path());
+    folder.write("a.gguf", file(key, value));
+    CHECK(model.gguf() == folder / "a.gguf");  // alone, it is what the user asked for: its reader says what it is
+    folder.write("b.gguf", small_gguf());
+    CHECK(model.gguf() == folder / "b.gguf");
+    folder.write("c.gguf", small_gguf());
+    CHECK(error_of([&] { model.gguf(); }) == at(folder.path().string(), {"2", "b.gguf", "c.gguf"}));
+  }
 }
 
 TEST_CASE("small files of a folder are read within their limit") {

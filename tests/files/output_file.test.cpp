@@ -4,9 +4,14 @@
 #include <doctest/doctest.h>
 
 #include <csignal>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <files/support.hpp>
 #include <skip.hpp>
@@ -65,6 +70,87 @@ TEST_CASE("names that cannot be written to") {
   CHECK(said(folder / "no/such") == at((folder / "no/such").string()));
   CHECK(said(folder / "new/") == at((folder / "new/").string()));
   CHECK(folder.files() == 0);
+}
+
+TEST_CASE("a link stays, and the file that it leads to is replaced") {
+  const temporary_folder folder, elsewhere;
+  elsewhere.write("target", "what was there");
+  std::filesystem::create_symlink(elsewhere / "target", folder / "link");
+  std::filesystem::create_symlink("link", folder / "of-a-link");
+  std::filesystem::create_symlink(elsewhere / "new", folder / "to-nothing");
+  for (const char* name : {"link", "of-a-link", "to-nothing"}) {
+    output_file out(folder / name);
+    out.write(name);
+    CHECK(folder.files() == 3);  // the unfinished file is beside its target
+    out.commit();
+    CHECK(std::filesystem::is_symlink(folder / name));
+    CHECK(read_text(folder / name) == name);
+  }
+  CHECK(read_text(elsewhere / "target") == "of-a-link");
+  CHECK(read_text(elsewhere / "new") == "to-nothing");
+  CHECK(elsewhere.files() == 2);
+  std::filesystem::create_symlink("loop", folder / "loop");
+  CHECK(error_of([&] { const output_file out(folder / "loop"); }) != "no error");
+}
+
+TEST_CASE("a file keeps its permissions, also while it is written; a new one has those of the umask") {
+  const temporary_folder folder;
+  const auto mode_of = [](const std::filesystem::path& path) {
+    struct stat status {};
+    REQUIRE(::stat(path.c_str(), &status) == 0);
+    return status.st_mode & 07777;
+  };
+  const mode_t before = ::umask(022);
+  for (const mode_t mode : {0600, 0644, 0666, 0440}) {
+    CAPTURE(mode);
+    const auto path = folder.write("out", "secret");
+    REQUIRE(::chmod(path.c_str(), mode) == 0);
+    {
+      output_file out(path);
+      for (const auto& entry : std::filesystem::directory_iterator(folder.path())) CHECK(mode_of(entry.path()) == mode);
+      out.commit();
+    }
+    CHECK(mode_of(path) == mode);
+    std::filesystem::remove(path);
+  }
+  output_file out(folder / "new");
+  out.commit();
+  ::umask(before);
+  CHECK(mode_of(folder / "new") == 0644);
+}
+
+TEST_CASE("a signal that ends the process leaves nothing of what was not committed") {
+  const temporary_folder folder;
+  folder.write("there", "what was there");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::signal(SIGTERM, [](int) {
+      lazyprune::remove_unfinished_files();
+      ::_exit(0);
+    });
+    output_file done(folder / "done"), there(folder / "there"), fresh(folder / "fresh");
+    done.write("done");
+    done.commit();
+    there.write(std::string(100'000, 'x'));
+    { const output_file gone(folder / "gone"); }
+    std::raise(SIGTERM);
+    ::_exit(1);
+  }
+  int status = -1;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+  CHECK(folder.files() == 2);
+  CHECK(read_text(folder / "done") == "done");
+  CHECK(read_text(folder / "there") == "what was there");
+}
+
+TEST_CASE("many files at once: those beyond the list of unfinished files are written like the others") {
+  const temporary_folder folder;
+  std::vector<std::unique_ptr<output_file>> files;
+  for (int i = 0; i < 70; ++i) files.push_back(std::make_unique<output_file>(folder / std::to_string(i)));
+  for (int i = 0; i < 70; i += 2) files[static_cast<std::size_t>(i)]->commit();
+  files.clear();
+  CHECK(folder.files() == 35);
 }
 
 TEST_CASE("a device is written to, not replaced") {

@@ -69,10 +69,9 @@ class evaluation {
 }  // namespace
 
 int eval(const eval_flags& flags, const policy_registry& policies) {
-  const std::vector<eval_summary> summaries =
-      flags.questions.data.empty()
-          ? std::vector{scored_predictions(flags.predictions, flags.questions.task, flags.method, flags.questions.strict)}
-          : evaluation(flags, policies).run();
+  const std::vector<eval_summary> summaries = flags.questions.data.empty()
+                                                  ? std::vector{scored_predictions(flags.predictions, flags.questions.task, flags.method)}
+                                                  : evaluation(flags, policies).run();
   std::cout << (flags.output == table_format::md ? to_markdown(summaries) : text_of(table_of(summaries), flags.output));
   return 0;
 }

@@ -2,10 +2,13 @@
 #include "models/model_choice.hpp"
 
 #include <cstdlib>
+#include <iostream>
+#include <string>
 #include <system_error>
 #include <utility>
 
 #include "models/known_stages.hpp"
+#include "terminal/columns.hpp"
 
 #include <lazyprune/files/checkpoint.hpp>
 #include <lazyprune/files/pruning_file.hpp>
@@ -40,6 +43,12 @@ std::shared_ptr<const checkpoint> coming_into_memory(const std::filesystem::path
   return {opened, &opened->files};
 }
 
+/// Tells on stderr what the user should know of the model.
+std::shared_ptr<const checkpoint> remarked_on(std::shared_ptr<const checkpoint> files) {
+  for (const std::string& remark : files->remarks()) std::cerr << one_line(remark) << std::endl;
+  return files;
+}
+
 }  // namespace
 
 std::filesystem::path model_path(const model_flags& flags) {
@@ -49,14 +58,15 @@ std::filesystem::path model_path(const model_flags& flags) {
 }
 
 opened_model::opened_model(const model_flags& flags)
-    : opened_model(coming_into_memory(model_path(flags), flags.no_mmap ? file_access::read : file_access::map), flags.pruning_file) {}
+    : opened_model(remarked_on(coming_into_memory(model_path(flags), flags.no_mmap ? file_access::read : file_access::map)),
+                   flags.pruning_file) {}
 
 opened_model::opened_model(std::shared_ptr<const checkpoint> files, std::string pruning_file)
     : files_(std::move(files)), pruning_file_(std::move(pruning_file)) {}
 
 opened_model opened_model::described(const model_flags& flags) {
   const file_access how = flags.no_mmap ? file_access::read : file_access::map;
-  return {std::make_shared<const checkpoint>(model_path(flags), how, model_use::described), flags.pruning_file};
+  return {remarked_on(std::make_shared<const checkpoint>(model_path(flags), how, model_use::described)), flags.pruning_file};
 }
 
 std::optional<error> opened_model::not_computed() const { return files_->not_computed(); }

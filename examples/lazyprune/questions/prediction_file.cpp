@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <sys/file.h>
+#include <sys/stat.h>
 
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/eval/records.hpp>
@@ -15,7 +16,7 @@
 namespace lazyprune {
 namespace program {
 
-prediction_file::prediction_file(std::filesystem::path path, bool resume) : path_(std::move(path)), unfinished_(path_) {
+prediction_file::prediction_file(std::filesystem::path path, bool resume) : path_(std::move(path)), target_(behind_links(path_)), unfinished_(target_) {
   if (!path_.has_filename() || std::filesystem::is_directory(path_)) throw error(path_.string(), "", "a file to write", "a directory");
   unfinished_ += ".unfinished";
   untouched_ = !std::filesystem::exists(unfinished_);
@@ -23,7 +24,9 @@ prediction_file::prediction_file(std::filesystem::path path, bool resume) : path
   if (!untouched_ && !resume) throw error(unfinished_.string(), "", "--resume, or no such file", "the predictions of a run that was ended");
   const bool finished = untouched_ && resume && std::filesystem::exists(path_);
   if (finished) read(path_);
-  file_ = open_file(unfinished_, O_RDWR | O_CREAT | O_APPEND, path_.string(), "a file that can be written");
+  file_ = open_file(unfinished_, O_RDWR | O_CREAT | O_APPEND, path_.string(), "a file that can be written", untouched_ && std::filesystem::exists(path_) ? 0600 : 0666);
+  struct stat before {};
+  if (untouched_ && ::stat(target_.c_str(), &before) == 0 && !take_permissions(file_.get(), before)) fail("to give it the permissions of " + path_.string());
   if (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) throw error(unfinished_.string(), "", "no other process at work on it", "one");
   if (finished) {
     std::string all;
@@ -47,7 +50,8 @@ void prediction_file::add(eval_prediction prediction) {
 
 void prediction_file::commit() {
   sync();
-  if (std::rename(unfinished_.c_str(), path_.c_str()) != 0) fail("to rename it from " + unfinished_.string());
+  if (std::rename(unfinished_.c_str(), target_.c_str()) != 0) fail("to rename it from " + unfinished_.string());
+  if (!sync_folder_of(target_)) fail("to keep its name on the disk");
   untouched_ = false;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A file of predictions that grows while a benchmark runs, and outlives an end by force: FILE.unfinished has every prediction that was
-// made, as they came, and becomes FILE when all are.
+// made, as they came, and becomes FILE when all are. Where FILE is a link, both are in the folder that it leads to.
 #pragma once
 
 #include <cstddef>
@@ -47,7 +47,7 @@ class prediction_file {
   void drop_half_line();
   [[noreturn]] void fail(std::string_view expected) const;
 
-  std::filesystem::path path_, unfinished_;
+  std::filesystem::path path_, target_, unfinished_;  // target_: where the links of path_ lead
   bool untouched_;  // nothing stands in the unfinished file that was not elsewhere before: it goes with us
   bool replaces_;
   file_descriptor file_;

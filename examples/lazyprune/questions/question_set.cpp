@@ -95,11 +95,10 @@ std::vector<question> questions_of(const std::string& file, const question_flags
 
 }  // namespace
 
-eval_summary scored_predictions(const std::string& file, const std::string& task, const std::string& method, bool strict) {
+eval_summary scored_predictions(const std::string& file, const std::string& task, const std::string& method) {
   line_reader lines(file);
   const eval_task& scored_by = task.empty() ? task_of_file(file) : task_named(task);
-  left_out_lines left_out(strict);
-  return score_predictions(lines, scored_by, method.empty() ? lines.name() : method, left_out.teller());
+  return score_predictions(lines, scored_by, method.empty() ? lines.name() : method);
 }
 
 question_set::question_set(const question_flags& flags) {

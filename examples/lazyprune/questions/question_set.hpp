@@ -23,7 +23,7 @@ struct question {
 
 /// Scores a file of predictions that exist, without a model, by the task of that name or, where it is empty, of the file's. An empty
 /// `method` is the file's name. Throws `error` as the questions' reader does.
-eval_summary scored_predictions(const std::string& file, const std::string& task, const std::string& method, bool strict);
+eval_summary scored_predictions(const std::string& file, const std::string& task, const std::string& method);
 
 class question_set {
  public:

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Ctrl-C ends the work in order.
+// Ctrl-C ends the work in order, and no signal leaves half a file.
 #pragma once
 
 #include <lazyprune/model/observer.hpp>
 
 namespace lazyprune {
 namespace program {
+
+/// From now on signals that end the program first remove what it has written and not finished. Those that are ignored stay so (nohup).
+/// Ctrl-C is left to catch_interrupts: no other command has a file open for long.
+void remove_files_when_ended();
 
 /// From now on the first Ctrl-C is noted; the second ends the program, as if it had never been caught. Whoever started the program with
 /// Ctrl-C ignored, in the background of a shell say, wants it ignored.

@@ -75,7 +75,7 @@ struct model_words::source {
     if (model && model->files().is_gguf()) return find_model_chat(*model->files().gguf());
     std::error_code failure;
     const bool is_folder = std::filesystem::is_directory(path, failure);
-    const auto gguf = is_folder ? model_folder(path).gguf() : path.extension() == ".gguf" ? std::optional(path) : std::nullopt;
+    const auto gguf = is_folder ? model_folder(path).gguf() : is_gguf_path(path) ? std::optional(path) : std::nullopt;
     if (gguf) return find_model_chat(open_gguf(*gguf).front());
     return is_folder ? find_model_chat(model_folder(path)) : std::nullopt;
   }

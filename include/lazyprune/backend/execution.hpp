@@ -28,7 +28,7 @@ constexpr std::string_view name_of(isa i) {
 }
 
 struct execution {
-  int threads = 0;                       // 0: all that the process may use. Results do not depend on it
+  int threads = 0;  // 0: all that the process may use, by its processors and its CPU quota. Results do not depend on it
   std::optional<isa> instructions = {};  // none: the best for this processor
   /// How the backends `cpu` and `cuda` keep keys, values and stored rows: f32, or bf16 in half the memory. None: as the model's weights
   /// that make them are, so that a model in bf16 is computed in bf16 throughout (model::kv_types).

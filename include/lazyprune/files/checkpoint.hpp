@@ -58,12 +58,12 @@ class checkpoint {
   explicit checkpoint(std::filesystem::path path, file_access how = file_access::map, model_use use = model_use::computed)
       : path_(std::move(path)), use_(use) {
     std::error_code failure;
-    if (path_.extension() == ".gguf" && std::filesystem::is_regular_file(path_, failure))
+    if (is_gguf_path(path_))
       open_gguf_parts(path_, how);
     else if (std::filesystem::is_directory(path_, failure))
       open_folder(how);
     else
-      throw error(path_.string(), "", "a model directory or a .gguf file", failure ? failure.message() : "something else");
+      throw error(path_.string(), "", "a model directory or a GGUF file", failure ? failure.message() : "something else");
   }
 
   const std::filesystem::path& path() const { return path_; }
@@ -93,6 +93,9 @@ class checkpoint {
     return std::nullopt;
   }
 
+  /// What the user should know of a model that is computed: sentences that begin with the file and the key that they are about.
+  const std::vector<std::string>& remarks() const { return remarks_; }
+
   /// The stages that lazyprune.json recommends, as stages::parse reads them.
   const std::optional<std::string>& stages() const { return stages_; }
 
@@ -112,8 +115,16 @@ class checkpoint {
   /// The file with the metadata, the first of its parts; null where it is no GGUF model.
   const gguf_file* gguf() const { return parts_.empty() ? nullptr : &parts_[0]; }
 
-  /// The name in the file of the tensor that Hugging Face calls so.
-  std::string stored_name(std::string_view name) const { return family_ ? gguf_name_of(name, family_->tensors) : std::string(name); }
+  /// The name in the file of the tensor that Hugging Face calls so. Beside a model of images it stands under language_model, in files of
+  /// transformers before 4.52 as language_model.model.NAME, since then as model.language_model.NAME.
+  std::string stored_name(std::string_view name) const {
+    if (family_) return gguf_name_of(name, family_->tensors);
+    if (!wrapped_) return std::string(name);
+    constexpr std::string_view model = "model.";
+    const std::string before = std::string("language_model.").append(name);
+    if (tensors_.contains(before) || !name.starts_with(model)) return tensors_.contains(before) ? before : std::string(name);
+    return std::string("model.language_model.").append(name.substr(model.size()));
+  }
 
   /// Null where there is none that Hugging Face calls so.
   const placed_tensor* find(std::string_view name) const {
@@ -146,14 +157,14 @@ class checkpoint {
     return name.find(".self_attn.q_proj.") != name.npos || name.find(".self_attn.k_proj.") != name.npos;
   }
 
-  /// Throws `error` where the files hold a weight beside these, since the config then leaves out a part of the model. Rotary frequencies,
-  /// which old files carry along, and the head of a tied model are passed over.
+  /// Throws `error` where the files hold a weight beside these, since the config then leaves out a part of the model. Passes over rotary
+  /// frequencies (old files store them), the head of a tied model, and the model of images that a text model stands beside.
   void refuse_all_but(const std::set<std::string, std::less<>>& names) const {
     std::set<std::string, std::less<>> known;
     for (const std::string& name : names) known.insert(stored_name(name));
     for (const auto& [name, t] : tensors_) {
       const bool rotary = name.ends_with("rotary_emb.inv_freq") || is_rotary_divisor(name) || name.ends_with(".attn_rot_embd.weight");
-      if (!known.contains(name) && !rotary && !(config_.tied && name == stored_name("lm_head.weight")))
+      if (!known.contains(name) && !rotary && !(wrapped_ && sees_images(name)) && !(config_.tied && name == stored_name("lm_head.weight")))
         t.refuse("a weight that the model of " + std::string(parts_.empty() ? "config.json" : "the metadata") + " has",
                  "one that it has not");
     }
@@ -165,6 +176,11 @@ class checkpoint {
  private:
   static bool is_rotary_divisor(std::string_view name) {
     return name == "rope_freqs.weight" || name == "rope_factors_short.weight" || name == "rope_factors_long.weight";
+  }
+
+  static bool sees_images(std::string_view name) {
+    if (name.starts_with("model.")) name.remove_prefix(6);
+    return name.starts_with("vision_tower.") || name.starts_with("multi_modal_projector.");
   }
 
   static constexpr std::size_t small = std::size_t{1} << 20;
@@ -205,7 +221,12 @@ class checkpoint {
   }
 
   void read_configs(const model_folder& folder) {
-    read_config([&] { return model_config_of(folder.read_json("config.json", small)); });
+    const json_value config = folder.read_json("config.json", small);
+    read_config([&] { return model_config_of(config); });
+    if (!config_fault_) {
+      wrapped_ = detail::wrapped_family(config) != nullptr;
+      remarks_ = detail::passed_over(detail::text_config_of(config));
+    }
     if (config_fault_ || !folder.has("generation_config.json")) return;
     const json_value generation = folder.read_json("generation_config.json", small);
     for (const token_id id : token_ids_of(generation, "eos_token_id", config_.vocabulary))
@@ -221,13 +242,13 @@ class checkpoint {
   void open_shards(const model_folder& folder, file_access how) {
     weights_name_ = (path_ / model_folder::index_file).string();
     const json_value index = folder.read_json(model_folder::index_file, std::size_t{64} << 20);
-    for (const auto& [name, shard] : index.at("weight_map").members()) {
+    index.at("weight_map").each_member([&](const std::string& name, const json_value& shard) {
       auto at = files_.find(shard.string());
       if (at == files_.end()) at = files_.emplace(shard.string(), safetensors_file(mapped_file(path_of(shard), how))).first;
       const stored_tensor* const t = at->second.find(name);
       if (!t) shard.refuse("the file that holds the tensor");
       tensors_.emplace(t->name, placed_tensor{t, &at->second.file()});
-    }
+    });
   }
 
   void open_gguf_parts(const std::filesystem::path& first, file_access how) {
@@ -239,18 +260,13 @@ class checkpoint {
       for (const stored_tensor& t : part.tensors()) tensors_.emplace(t.name, placed_tensor{&t, &part.file()});
   }
 
-  /// The index may name files of this directory only, and none by a path or link that leads out of it; but for the links that the hub's own
-  /// cache is made of (snapshots/REVISION/NAME -> blobs/HASH).
+  /// The index may name files of this directory only. They may be links: download caches keep the files elsewhere.
   std::filesystem::path path_of(const json_value& shard) const {
     const std::string& name = shard.string();
     if (name.empty() || name == "." || name == ".." || name.find_first_of(std::string_view("/\\\0", 3)) != name.npos)
       shard.refuse("the plain name of a file in this directory");
-    std::error_code missing, no_home;
-    const std::filesystem::path real = std::filesystem::canonical(path_ / name, missing);
-    const std::filesystem::path home = std::filesystem::canonical(path_, no_home), above = home.parent_path();
-    if (missing || no_home) shard.refuse("a file in this directory");
-    const bool in_cache = above.filename() == "snapshots" && real.parent_path() == above.parent_path() / "blobs";
-    if (real.parent_path() != home && !in_cache) shard.refuse("no link out of this directory");
+    std::error_code failure;
+    if (!std::filesystem::exists(path_ / name, failure)) shard.refuse("a file in this directory");
     return path_ / name;
   }
 
@@ -259,7 +275,9 @@ class checkpoint {
   model_config config_;
   std::optional<error> config_fault_;
   const model_family* family_ = nullptr;  // of a GGUF file
+  bool wrapped_ = false;                  // the text model is a part of one that sees images
   std::optional<std::string> stages_;
+  std::vector<std::string> remarks_;
   std::string weights_name_;  // the file that says which tensors there are
   std::map<std::string, safetensors_file, std::less<>> files_;
   std::vector<gguf_file> parts_;  // or these

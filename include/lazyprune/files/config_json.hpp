@@ -4,9 +4,11 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <lazyprune/core/error.hpp>
@@ -20,23 +22,61 @@ inline namespace v0 {
 
 namespace detail {
 
+inline void expect_architecture(const json_value& config, std::string_view name) {
+  if (const auto list = config.find("architectures"))
+    for (const json_value& architecture : list->items())
+      if (architecture.string() != name) architecture.not_computed(name);
+}
+
 inline const model_family& family_of(const json_value& config) {
   const json_value type = config.at("model_type");
   const model_family* const family = find_family(&model_family::model_type, type.string());
   if (!family) type.not_computed(family_names(&model_family::model_type));
-  if (const auto list = config.find("architectures"))
-    for (const json_value& architecture : list->items())
-      if (architecture.string() != family->architecture) architecture.not_computed(family->architecture);
+  expect_architecture(config, family->architecture);
   return *family;
 }
 
-/// Refuses keys of other families' arithmetic.
-inline void refuse_other_keys(const json_value& config, const model_family& family) {
-  for (const std::string_view key :
-       {"quantization_config", "compression_config", "attn_logit_softcapping", "final_logit_softcapping", "query_pre_attn_scalar",
-        "attention_multiplier", "residual_multiplier", "embedding_multiplier", "logits_scaling", "logit_scale", "scale_emb", "scale_depth"})
-    if (const auto value = config.find(key); value && std::ranges::find(family.keys, key) == family.keys.end())
-      value->not_computed("no such key: it is not computed here");
+/// The family whose model this config.json holds in text_config, beside one of images; null where it holds none so.
+inline const model_family* wrapped_family(const json_value& config) {
+  return find_family(&model_family::wrapper_type, config.at("model_type").string());
+}
+
+/// The object that describes the text model: config.json itself, or its text_config with transformers' defaults.
+inline json_value text_config_of(const json_value& config) {
+  const model_family* const family = wrapped_family(config);
+  if (!family) return config;
+  const json_value text = config.at("text_config");
+  const auto type = text.find("model_type");
+  if (type && type->string() != family->model_type) return text;
+  return text.with_defaults(family->text_defaults).with_defaults(R"({"model_type": ")" + std::string(family->model_type) + "\"}");
+}
+
+inline void refuse_quantization(const json_value& config) {
+  for (const std::string_view key : {"quantization_config", "compression_config"})
+    if (const auto value = config.find(key)) value->not_computed("no such key: it is not computed here");
+}
+
+/// Refuses keys of other families' arithmetic, unless their value changes nothing. `c` has the model's shape.
+inline void refuse_other_keys(const json_value& config, const model_family& family, const model_config& c) {
+  struct other_key {
+    std::string_view name;
+    double changes_nothing;
+  };
+  const double width = static_cast<double>(c.head_dim);
+  const other_key keys[] = {{"attn_logit_softcapping", 0},
+                            {"final_logit_softcapping", 0},
+                            {"query_pre_attn_scalar", width},
+                            {"attention_multiplier", 1.0 / std::sqrt(width)},
+                            {"residual_multiplier", 1},
+                            {"embedding_multiplier", 1},
+                            {"logits_scaling", 1},
+                            {"logit_scale", 1},
+                            {"scale_emb", 1},
+                            {"scale_depth", std::sqrt(static_cast<double>(c.layers))}};
+  refuse_quantization(config);
+  for (const other_key& key : keys)
+    if (const auto value = config.find(key.name); value && std::ranges::find(family.keys, key.name) == family.keys.end())
+      if (!value->is_number() || value->number() != key.changes_nothing) value->not_computed("no such key: it is not computed here");
   if (!family.mlp_bias) refuse_flag(config, "mlp_bias");
 }
 
@@ -78,23 +118,40 @@ inline std::vector<token_id> token_ids_of(const json_value& config, std::string_
   return ids;
 }
 
-/// Throws `error` where a key is missing, out of its range, or asks for what is not computed.
-inline model_config model_config_of(const json_value& config) {
-  const model_family& family = detail::family_of(config);
-  detail::refuse_other_keys(config, family);
+namespace detail {
+
+inline model_config text_model_config_of(const json_value& config) {
+  const model_family& family = family_of(config);
   model_config c;
   c.family = family.name;
-  detail::read_shape(config, family, c);
+  read_shape(config, family, c);
+  refuse_other_keys(config, family, c);
   c.rms_epsilon = family.rms_epsilon;
-  if (const auto epsilon = config.find("rms_norm_eps")) c.rms_epsilon = detail::positive(*epsilon);
-  c.tied = detail::flag(config, "tie_word_embeddings", family.tied);
-  if (family.attention_bias) c.qkv_bias = c.output_bias = detail::flag(config, "attention_bias");
-  c.mlp_bias = detail::flag(config, "mlp_bias");
+  if (const auto epsilon = config.find("rms_norm_eps")) c.rms_epsilon = positive(*epsilon);
+  c.tied = flag(config, "tie_word_embeddings", family.tied);
+  if (family.attention_bias) c.qkv_bias = c.output_bias = flag(config, "attention_bias");
+  c.mlp_bias = flag(config, "mlp_bias");
   family.read_json(config, c);
 
   c.bos = token_ids_of(config, "bos_token_id", c.vocabulary);
   if (c.bos.size() > 1) config.at("bos_token_id").refuse("one token id");
   c.eos = token_ids_of(config, "eos_token_id", c.vocabulary);
+  return c;
+}
+
+}  // namespace detail
+
+/// The text model that a config.json describes, alone or in text_config beside one of images. Throws `error` where a key is missing, out of
+/// its range, or asks for what is not computed.
+inline model_config model_config_of(const json_value& config) {
+  const model_family* const wrapped = detail::wrapped_family(config);
+  if (wrapped) {
+    detail::expect_architecture(config, wrapped->wrapper_architecture);
+    detail::refuse_quantization(config);
+  }
+  model_config c = detail::text_model_config_of(detail::text_config_of(config));
+  if (wrapped)
+    if (auto eos = token_ids_of(config, "eos_token_id", c.vocabulary); !eos.empty()) c.eos = std::move(eos);
   return c;
 }
 

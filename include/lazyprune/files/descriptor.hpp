@@ -13,6 +13,7 @@
 #include <utility>
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <lazyprune/core/error.hpp>
@@ -48,13 +49,41 @@ class file_descriptor {
 };
 
 /// Throws `error` where the name or its permissions are at fault, one of code io where the machine is. Both speak of the file `name`.
-inline file_descriptor open_file(const std::filesystem::path& path, int flags, const std::string& name, std::string_view expected) {
-  file_descriptor file(repeat_if_interrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC, 0666); }));
+/// `mode`: the permissions of a file that is created, less the umask.
+inline file_descriptor open_file(const std::filesystem::path& path, int flags, const std::string& name, std::string_view expected,
+                                 mode_t mode = 0666) {
+  file_descriptor file(repeat_if_interrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC, mode); }));
   if (file.get() >= 0) return file;
   const int code = errno;
   for (const int machine : {EIO, ENOMEM, EMFILE, ENFILE, ENOSPC, EDQUOT})
     if (code == machine) throw error(name, "open", expected, reason_of(code), error_code::io);
   throw error(name, "", expected, reason_of(code));
+}
+
+/// The file that a name leads to, from link to link. It need not exist.
+inline std::filesystem::path behind_links(std::filesystem::path path) {
+  std::error_code failure;
+  for (int links = 0; links < 40 && std::filesystem::is_symlink(path, failure); ++links) {
+    const std::filesystem::path to = std::filesystem::read_symlink(path, failure);
+    if (failure) break;
+    path = path.parent_path() / to;
+  }
+  return path;
+}
+
+/// Gives a new file the owner and permissions of the file that it will replace. A process that may not give files away keeps its own as
+/// the owner. False, with errno, where the permissions cannot be set.
+inline bool take_permissions(int descriptor, const struct stat& of) {
+  if (::fchown(descriptor, of.st_uid, of.st_gid) != 0 && ::fchown(descriptor, static_cast<uid_t>(-1), of.st_gid) != 0) errno = 0;
+  return ::fchmod(descriptor, of.st_mode & 0777) == 0;
+}
+
+/// Syncs the folder of a file that has got its name, so that the name too outlives a power failure. False, with errno, where the disk
+/// fails. A folder that cannot be opened or synced is no fault.
+inline bool sync_folder_of(const std::filesystem::path& file) {
+  const std::filesystem::path parent = file.has_parent_path() ? file.parent_path() : ".";
+  const file_descriptor folder(repeat_if_interrupted([&] { return ::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+  return folder.get() < 0 || ::fsync(folder.get()) == 0 || errno != EIO;
 }
 
 /// Fills `out`. `read(at, bytes)` is POSIX read: it may give less than asked for, and 0 at the end of the file.

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <charconv>
 #include <cmath>
@@ -11,12 +12,14 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <limits>
 #include <optional>
 #include <set>
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -34,6 +37,7 @@ enum class gguf_type : std::uint8_t { u8, i8, u16, i16, u32, i32, f32, boolean, 
 
 namespace detail {
 
+inline constexpr std::string_view gguf_magic = "GGUF";
 inline constexpr std::uint32_t gguf_types = 13;
 inline constexpr std::size_t gguf_type_bytes[gguf_types] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};  // 0: they differ
 inline constexpr std::string_view gguf_type_names[gguf_types] = {"u8",      "i8",     "u16",   "i16", "u32", "i32", "f32",
@@ -119,11 +123,18 @@ class gguf_value {
     return all;
   }
 
-  /// Whether it is 0 or false.
-  bool says_no() const {
-    if (entry_.type == gguf_type::boolean) return !boolean();
-    return real(entry_.type, entry_.bytes.data()) == 0.0;
+  /// What all of an array's `count` numbers are; the value itself where it is something else.
+  gguf_value if_equal(std::uint64_t count) const {
+    if (!is_array() || size() != count || count == 0) return *this;
+    const std::size_t bytes = detail::gguf_type_bytes[static_cast<std::size_t>(element())];
+    if (bytes == 0 || std::memcmp(values(), values() + bytes, (size() - 1) * bytes) != 0) return *this;
+    return {file_, {entry_.key, element(), entry_.bytes.subspan(array_head, bytes)}};
   }
+
+  /// Whether it is 0 or false.
+  bool says_no() const { return entry_.type == gguf_type::boolean ? !boolean() : is(0.0); }
+  /// Whether it is this number.
+  bool is(double number) const { return real(entry_.type, entry_.bytes.data()) == number; }
 
   /// Refuses the value, in the words of its getters.
   [[noreturn]] void refuse(std::string_view expected, error_code code = error_code::bad_input) const {
@@ -185,7 +196,7 @@ class gguf_value {
   }
 
   gguf_type element() const { return static_cast<gguf_type>(detail::number_at<std::uint32_t>(entry_.bytes.data())); }
-  const std::byte* values() const { return entry_.bytes.data() + 12; }
+  const std::byte* values() const { return entry_.bytes.data() + array_head; }
   const std::byte* values_or_zero() const {
     static constexpr std::byte zero[8]{};
     return size() > 0 ? values() : zero;
@@ -206,6 +217,8 @@ class gguf_value {
   void need(bool holds, std::string_view expected) const {
     if (!holds) refuse(expected);
   }
+
+  static constexpr std::size_t array_head = 4 + 8;  // bytes of the type and the number of an array's values
 
   std::string file_;
   detail::gguf_entry entry_;
@@ -293,7 +306,7 @@ class gguf_parser {
   counts header() {
     part_ = "header";
     const auto magic = std::string_view(reinterpret_cast<const char*>(bytes_.data()), std::min<std::size_t>(bytes_.size(), 4));
-    if (magic != "GGUF") fail("a GGUF file", bytes_.empty() ? "no bytes" : in_quotes(magic));
+    if (magic != gguf_magic) fail("a GGUF file", bytes_.empty() ? "no bytes" : in_quotes(magic));
     take(4, "a mark");
     const auto version = number<std::uint32_t>("a version");
     if (version != 0 && (version & 0xffff) == 0) fail("a little-endian file", "a big-endian one", error_code::unsupported);
@@ -429,6 +442,17 @@ class gguf_parser {
 /// byte.
 inline gguf_contents parse_gguf(std::span<const std::byte> bytes, std::string_view file) {
   return detail::gguf_parser(bytes, file).parse();
+}
+
+/// Whether a path is a GGUF file, by its first bytes whatever its name: caches name files by their hash. A name that ends in .gguf counts
+/// too, so that a reader says what is wrong with the file.
+inline bool is_gguf_path(const std::filesystem::path& path) {
+  std::error_code failure;
+  if (!std::filesystem::is_regular_file(path, failure)) return false;
+  if (path.extension() == ".gguf") return true;
+  std::array<char, 4> magic{};
+  std::ifstream(path, std::ios::binary).read(magic.data(), magic.size());
+  return std::string_view(magic.data(), magic.size()) == detail::gguf_magic;
 }
 
 class gguf_file {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -74,7 +75,7 @@ class gguf_config_reader {
   }
 
  private:
-  /// A key of the architecture that is none of these belongs to other arithmetic, unless it says no.
+  /// A key of the architecture that is none of these belongs to other arithmetic, unless its value changes nothing.
   void refuse_other_keys() const {
     constexpr std::string_view read_here[] = {"vocab_size",
                                               "context_length",
@@ -86,6 +87,7 @@ class gguf_config_reader {
                                               "attention.key_length",
                                               "attention.value_length",
                                               "attention.layer_norm_rms_epsilon",
+                                              "attention.layer_norm_epsilon",  // of norms that no family here has
                                               "rope.dimension_count",
                                               "rope.freq_base",
                                               "rope.scaling.type",
@@ -96,12 +98,42 @@ class gguf_config_reader {
                                               "tensor_data_layout",
                                               "attention.causal"};
     const auto reads = [](const auto& names, std::string_view name) { return std::ranges::find(names, name) != std::end(names); };
-    for (const gguf_value& value : keys_.file().values_under(keys_.key(""))) {
+    for (const gguf_value& value : keys_.all()) {
       const std::string_view name = value.key().substr(keys_.architecture().size() + 1);
-      if (!reads(read_here, name) && !reads(family_.gguf_keys, name) && !value.says_no())
+      if (!reads(read_here, name) && !reads(family_.gguf_keys, name) && !changes_nothing(name, value))
         value.not_computed("no such key: it is not computed here");
     }
     if (const auto causal = keys_.find("attention.causal"); causal && !causal->boolean()) causal->not_computed("true");
+  }
+
+  /// Whether a model without this key computes the same.
+  bool changes_nothing(std::string_view name, const gguf_value& value) const {
+    if (value.says_no()) return true;
+    const auto is_one_of = [&](auto... names) { return ((name == names) || ...); };
+    const auto same_as = [&](std::string_view other) { return keys_.find(other) && value.is(keys_.find(other)->number()); };
+    if (is_one_of("rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor", "logit_scale", "embedding_scale", "residual_scale"))
+      return value.is(1);
+    if (name == "attention.scale") return value.is(decimal_of(static_cast<float>(1.0 / std::sqrt(head_width()))));
+    if (name == "attention.sliding_window") return value.whole_number() >= keys_.size("context_length", most_positions);
+    if (name == "attention.sliding_window_pattern") return !keys_.find("attention.sliding_window");
+    if (name == "rope.freq_base_swa") return same_as("rope.freq_base") || !keys_.find("attention.sliding_window");
+    if (is_one_of("attention.key_length_swa", "attention.value_length_swa", "rope.dimension_count_swa")) return value.is(head_width());
+    const auto experts = keys_.find("expert_count");
+    if (name.starts_with("expert_") && name != "expert_count") return !experts || experts->says_no();
+    if (!name.starts_with("rope.scaling.yarn_")) return false;
+    const auto type = keys_.find("rope.scaling.type");
+    const bool yarn = type && type->is_string() && type->string() == "yarn";
+    if (name == "rope.scaling.yarn_ext_factor") return value.is(-1) || (yarn ? value.is(1) : !keys_.find("rope.scaling.factor"));
+    const rope_config usual;
+    if (name == "rope.scaling.yarn_beta_fast") return !yarn || value.is(usual.beta_fast);
+    if (name == "rope.scaling.yarn_beta_slow") return !yarn || value.is(usual.beta_slow);
+    return !yarn;
+  }
+
+  double head_width() const {
+    const auto width = keys_.size_if("attention.key_length");
+    return width ? static_cast<double>(*width)
+                 : static_cast<double>(keys_.size("embedding_length")) / static_cast<double>(keys_.size("attention.head_count"));
   }
 
   void read_shape() {

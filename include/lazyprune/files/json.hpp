@@ -156,6 +156,16 @@ class json_value {
     if (at == value_->end()) fail("the key " + in_quotes(key), "none");
     return member(key, *at);
   }
+  /// This object with the members of another, a JSON text, that it has not. It keeps its place.
+  json_value with_defaults(std::string_view others) const {
+    need(value_->is_object(), "an object");
+    nlohmann::json all = nlohmann::json::parse(others);
+    all.update(*value_);
+    auto whole = std::make_shared<const document>(document{whole_->file, whole_->where, std::move(all)});
+    const nlohmann::json* const root = &whole->root;
+    return {std::move(whole), root, place_};
+  }
+
   /// Throws, with this code, where this object has any other key.
   void allow_only(std::initializer_list<std::string_view> keys, error_code code = error_code::bad_input) const {
     for (const auto& [key, value] : members())

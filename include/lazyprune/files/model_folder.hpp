@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <lazyprune/core/error.hpp>
+#include <lazyprune/files/gguf.hpp>
 #include <lazyprune/files/json.hpp>
 #include <lazyprune/files/mapped_file.hpp>
 #include <lazyprune/files/utf8.hpp>
@@ -53,17 +54,32 @@ class model_folder {
   }
 
   /// The GGUF model that the folder is, by the first of its parts; none where config.json and safetensors are the model, or nothing is.
-  /// Throws `error` where there are several.
+  /// Of several files those that say that they are no language model are passed over. Throws `error` where several are left.
   std::optional<std::filesystem::path> gguf() const {
     if (has("config.json") && has_safetensors()) return std::nullopt;
     std::vector<std::string> models = names();
-    std::erase_if(models,
-                  [](const std::string& name) { return std::filesystem::path(name).extension() != ".gguf" || is_later_part(name); });
+    std::erase_if(models, [&](const std::string& name) { return is_later_part(name) || !is_gguf_path(path_ / name); });
+    if (models.size() > 1) std::erase_if(models, [&](const std::string& name) { return serves_a_model(path_ / name); });
     if (models.size() > 1) throw error(path_.string(), "", "one model", list_text(models));
     return models.empty() ? std::nullopt : std::optional(path_ / models[0]);
   }
 
  private:
+  /// Whether a GGUF file belongs beside a model: the part that sees images (mmproj-NAME.gguf), an adapter, an importance matrix.
+  static bool serves_a_model(const std::filesystem::path& path) {
+    try {
+      const gguf_file file{mapped_file(path)};
+      const auto says_other = [&](std::string_view key, auto other) {
+        const auto value = file.find(key);
+        return value && value->is_string() && other(value->string());
+      };
+      return says_other("general.type", [](std::string_view type) { return type != "model"; }) ||
+             says_other("general.architecture", [](std::string_view name) { return name == "clip"; });
+    } catch (const error&) {
+      return false;  // whoever opens it says what is wrong with it
+    }
+  }
+
   /// Whether a name ends in -0000K-of-0000N.gguf, K above 1.
   static bool is_later_part(std::string_view name) {
     constexpr std::string_view form = "-00000-of-00000.gguf";

@@ -2,8 +2,11 @@
 // A file that is whole wherever it exists: written beside its place and renamed once all of it is on the disk.
 #pragma once
 
+#include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,35 +19,54 @@
 namespace lazyprune {
 inline namespace v0 {
 
+namespace detail {
+
+/// The names of files that this process has not finished, for a signal handler: a file is in at most one slot, and whoever takes it out of
+/// the slot removes it. What finds no slot is left where a signal ends the process.
+class unfinished_files {
+ public:
+  static std::atomic<const char*>* add(const char* path) {
+    for (auto& slot : slots_) {
+      const char* none = nullptr;
+      if (slot.compare_exchange_strong(none, path)) return &slot;
+    }
+    return nullptr;
+  }
+  static void remove_all() noexcept {
+    for (auto& slot : slots_)
+      if (const char* const path = slot.exchange(nullptr)) ::unlink(path);
+  }
+
+ private:
+  static_assert(std::atomic<const char*>::is_always_lock_free);
+  static inline std::atomic<const char*> slots_[64]{};
+};
+
+}  // namespace detail
+
+/// Removes what this process has written and not committed. For handlers of signals that end it: it is async-signal-safe.
+inline void remove_unfinished_files() noexcept { detail::unfinished_files::remove_all(); }
+
 class output_file {
  public:
-  /// Throws `error` where the name cannot be written to. A device or pipe (/dev/stdout) is written to as it is.
-  explicit output_file(std::filesystem::path path) : path_(std::move(path)) {
+  /// Throws `error` where the name cannot be written to. A device or pipe (/dev/stdout) is written to as it is. A link stays: the file
+  /// that it leads to is replaced. A file that was there keeps its permissions.
+  explicit output_file(std::filesystem::path path) : path_(std::move(path)), target_(behind_links(path_)) {
     struct stat status {};
     const bool exists = ::stat(path_.c_str(), &status) == 0;
+    if (!exists && errno == ELOOP) throw error(path_.string(), "", writable, reason_of(ELOOP));
     if (exists && S_ISDIR(status.st_mode)) throw error(path_.string(), "", "a file to write", "a directory");
     if (exists && !S_ISREG(status.st_mode)) {
       file_ = open_file(path_, O_WRONLY, path_.string(), writable);
       return;
     }
     if (!path_.has_filename()) throw error(path_.string(), "", "the name of a file", "a directory");
-    // Nobody else writes to this name: it is of this process, and not left over by an earlier one with its number.
-    for (int n = 0;; ++n) {
-      unfinished_ = path_;
-      unfinished_ += ".unfinished-" + std::to_string(::getpid()) + "-" + std::to_string(n);
-      if (::lstat(unfinished_.c_str(), &status) != 0) break;
-    }
-    try {
-      file_ = open_file(unfinished_, O_WRONLY | O_CREAT | O_EXCL, path_.string(), writable);
-    } catch (...) {
-      unfinished_.clear();  // not ours to remove
-      throw;
-    }
+    open_beside(exists ? &status : nullptr);
   }
   output_file(const output_file&) = delete;
   output_file& operator=(const output_file&) = delete;
   ~output_file() {
-    if (!unfinished_.empty()) ::unlink(unfinished_.c_str());
+    remove();
   }
 
   /// Throws one of code io where there is no room, or the disk fails.
@@ -59,16 +81,48 @@ class output_file {
   /// Gives the file its name. Without it, nothing is left of what was written, and what stood there before stays.
   void commit() {
     flush();
-    const bool stored = unfinished_.empty() || ::fsync(file_.get()) == 0 || errno == EINVAL;  // EINVAL: this kind cannot be synced
+    const bool stored = !unfinished_ || ::fsync(file_.get()) == 0 || errno == EINVAL;  // EINVAL: this kind cannot be synced
     if (!stored || !file_.close()) fail("to write all of it");
-    if (unfinished_.empty()) return;
-    if (std::rename(unfinished_.c_str(), path_.c_str()) != 0) fail("to rename it from " + unfinished_.string());
-    unfinished_.clear();
+    if (!unfinished_) return;
+    if (std::rename(unfinished_->c_str(), target_.c_str()) != 0) fail("to rename it from " + unfinished_->string());
+    take_back();
+    unfinished_.reset();
+    if (!sync_folder_of(target_)) throw error(path_.string(), "", "to keep its name on the disk", reason_of(errno), error_code::io);
   }
 
  private:
   static constexpr std::size_t buffer_bytes = 1 << 16;
   static constexpr std::string_view writable = "a file that can be written";
+
+  /// Opens a file of a new name beside the target. `before`: what stands there; null where nothing does.
+  void open_beside(const struct stat* before) {
+    struct stat status {};
+    std::filesystem::path name;
+    // Nobody else writes to this name: it is of this process, and not left over by an earlier one with its number.
+    for (int n = 0;; ++n) {
+      name = target_;
+      name += ".unfinished-" + std::to_string(::getpid()) + "-" + std::to_string(n);
+      if (::lstat(name.c_str(), &status) != 0) break;
+    }
+    file_ = open_file(name, O_WRONLY | O_CREAT | O_EXCL, path_.string(), writable, before ? 0600 : 0666);
+    unfinished_ = std::make_unique<const std::filesystem::path>(std::move(name));
+    slot_ = detail::unfinished_files::add(unfinished_->c_str());
+    if (!before || take_permissions(file_.get(), *before)) return;
+    const int code = errno;
+    remove();
+    throw error(path_.string(), "", "to give it the permissions that it had", reason_of(code), error_code::io);
+  }
+
+  /// Takes the name back from the handler of signals. One that runs now may still read it: then it is never freed.
+  void take_back() {
+    if (slot_ && !std::exchange(slot_, nullptr)->exchange(nullptr)) unfinished_.release();
+  }
+
+  void remove() {
+    take_back();
+    if (unfinished_) ::unlink(unfinished_->c_str());
+    unfinished_.reset();
+  }
 
   void put(std::string_view text) {
     const auto write = [&](const char* at, std::size_t n) { return ::write(file_.get(), at, n); };
@@ -81,10 +135,12 @@ class output_file {
   }
 
   [[noreturn]] void fail(std::string_view expected) const {
-    throw error(path_.string(), unfinished_.empty() ? "unfinished" : "unfinished and removed", expected, reason_of(errno), error_code::io);
+    throw error(path_.string(), unfinished_ ? "unfinished and removed" : "unfinished", expected, reason_of(errno), error_code::io);
   }
 
-  std::filesystem::path path_, unfinished_;  // unfinished_: empty where there is nothing to rename or remove
+  std::filesystem::path path_, target_;
+  std::unique_ptr<const std::filesystem::path> unfinished_;  // null where there is nothing to rename or remove
+  std::atomic<const char*>* slot_ = nullptr;                 // of unfinished_, in detail::unfinished_files
   file_descriptor file_;
   std::string buffer_;
 };

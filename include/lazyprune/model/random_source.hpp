@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include <lazyprune/backend/machine_limits.hpp>
 #include <lazyprune/core/error.hpp>
 #include <lazyprune/core/flag_text.hpp>
 #include <lazyprune/core/mix.hpp>
@@ -118,7 +119,7 @@ class random_source {
   }
 
   void fill(std::size_t size) {
-    const std::size_t parts = std::max(1u, std::thread::hardware_concurrency());
+    const auto parts = static_cast<std::size_t>(usable_processors());
     std::vector<std::jthread> workers;
     for (std::size_t p = 0; p < parts; ++p)
       workers.emplace_back([this, first = size * p / parts, last = size * (p + 1) / parts] {

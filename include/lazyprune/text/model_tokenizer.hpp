@@ -149,7 +149,7 @@ inline tokenizer load_tokenizer(const std::filesystem::path& path, const unicode
     file = *gguf;
   }
   const detail::tokenizer_place place{.characters = characters};
-  if (file.extension() == ".gguf") {
+  if (is_gguf_path(file)) {
     const std::vector<gguf_file> parts = open_gguf(file);
     if (auto found = gguf_tokenizer_of(parts[0], characters)) return std::move(*found);
     throw error(file.string(), "metadata", "a vocabulary", "none");

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <numeric>
 #include <vector>
 
@@ -61,3 +62,10 @@ TEST_CASE("scratch memory stays where it is until it must grow") {
 
 static_assert(detail::whole_lines(0) == 0 && detail::whole_lines(1) == 16 && detail::whole_lines(16) == 16 &&
               detail::whole_lines(17) == 32);
+
+#ifdef _OPENMP
+TEST_CASE("the threads that there are: no more than the processors that may be kept busy, unless OMP_NUM_THREADS says so") {
+  CHECK(detail::available_threads() >= 1);
+  if (!std::getenv("OMP_NUM_THREADS")) CHECK(detail::available_threads() <= usable_processors());
+}
+#endif

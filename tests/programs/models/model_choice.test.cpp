@@ -59,11 +59,11 @@ TEST_CASE("people call a model by its folder's name, and the bundled one by its 
 }
 
 TEST_CASE("no such directory, or none of a model") {
-  CHECK(complaint(lazyprune_program({"inspect", "-m", "/nowhere"})) == complaint_at("/nowhere", {".gguf"}));
+  CHECK(complaint(lazyprune_program({"inspect", "-m", "/nowhere"})) == complaint_at("/nowhere", {"GGUF"}));
   const temporary_folder empty;
   CHECK(complaint(lazyprune_program({"inspect", "-m", empty.path()})) == complaint_at(empty / "config.json"));
   write_file(empty / "file", "");
-  CHECK(complaint(lazyprune_program({"run", "-p", "x", "-m", empty / "file"})) == complaint_at(empty / "file", {".gguf"}));
+  CHECK(complaint(lazyprune_program({"run", "-p", "x", "-m", empty / "file"})) == complaint_at(empty / "file", {"GGUF"}));
 }
 
 TEST_CASE("a GGUF file is a model as a folder is" NEEDS("data")) {
@@ -78,6 +78,11 @@ TEST_CASE("a GGUF file is a model as a folder is" NEEDS("data")) {
     return nlohmann::json::parse(result.out)["tokens"];
   };
   CHECK(tokens(file) == tokens(folder));
+  const temporary_folder cache;  // names its files by their hash
+  std::filesystem::create_symlink(file, cache / "sha256-0123abcd");
+  CHECK(tokens(cache / "sha256-0123abcd") == tokens(file));
+  CHECK(lazyprune_program({"tokenize", "-m", cache / "sha256-0123abcd", "-p", "hi there"}).out ==
+        lazyprune_program({"tokenize", "-m", file, "-p", "hi there"}).out);
   const program_result inspected = lazyprune_program({"inspect", "--json", "-m", data / "llama-q4_k_m.gguf"});
   REQUIRE(inspected.code == 0);
   const auto all = nlohmann::json::parse(inspected.out);

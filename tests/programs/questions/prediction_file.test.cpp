@@ -4,6 +4,7 @@
 #include <csignal>
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <doctest/doctest.h>
 
@@ -38,6 +39,23 @@ TEST_CASE("every prediction is in the unfinished file at once, and the file has 
   file.commit();
   CHECK(read_text(folder / "p") == line("one") + line("two"));
   CHECK(folder.files() == 1);
+}
+
+TEST_CASE("a link stays, and the file behind it keeps its permissions") {
+  const temporary_folder folder, elsewhere;
+  const auto target = elsewhere.write("target", line("old"));
+  REQUIRE(::chmod(target.c_str(), 0600) == 0);
+  std::filesystem::create_symlink(target, folder / "p");
+  prediction_file file(folder / "p", false);
+  file.add(prediction("one"));
+  CHECK(read_text(elsewhere / "target.unfinished") == line("one"));
+  file.commit();
+  CHECK(std::filesystem::is_symlink(folder / "p"));
+  CHECK(read_text(target) == line("one"));
+  struct stat status {};
+  REQUIRE(::stat(target.c_str(), &status) == 0);
+  CHECK((status.st_mode & 0777) == 0600);
+  CHECK(folder.files() + elsewhere.files() == 2);
 }
 
 TEST_CASE("a run that was ended goes on, whatever its last line had come to") {

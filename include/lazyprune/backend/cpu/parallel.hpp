@@ -2,22 +2,28 @@
 // Loops over tasks on several threads. Who does which task is fixed, and no task depends on how many threads there are.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdlib>
+#include <limits>
 
 #ifdef _OPENMP
 #include <omp.h>
 #endif
 
+#include <lazyprune/backend/machine_limits.hpp>
 #include <lazyprune/backend/memory/aligned_array.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
 namespace detail {
 
-/// All that the process may use (its processors, OMP_NUM_THREADS); 1 without OpenMP.
+/// All that the process may use: OMP_NUM_THREADS where it is set, else its processors as far as its CPU quota goes (threads that wait for
+/// one another stand still when the quota is used up); 1 without OpenMP.
 inline int available_threads() {
 #ifdef _OPENMP
-  return omp_get_max_threads();
+  static const int usable = std::getenv("OMP_NUM_THREADS") ? std::numeric_limits<int>::max() : usable_processors();
+  return std::min(omp_get_max_threads(), usable);
 #else
   return 1;
 #endif

@@ -13,6 +13,7 @@
 #include <lazyprune/backend/cuda/check.hpp>
 #include <lazyprune/backend/cuda/locked_memory.hpp>
 #include <lazyprune/backend/cuda/memory.hpp>
+#include <lazyprune/backend/machine_limits.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
@@ -20,9 +21,9 @@ namespace device {
 
 class weight_upload {
  public:
-  /// `threads` that pack; 0: as many as the machine runs at once.
+  /// `threads` that pack; 0: as many as the process may keep busy.
   explicit weight_upload(int threads = 0)
-      : threads_(threads > 0 ? static_cast<std::size_t>(threads) : std::max(1u, std::thread::hardware_concurrency())) {}
+      : threads_(threads > 0 ? static_cast<std::size_t>(threads) : static_cast<std::size_t>(usable_processors())) {}
 
   /// Writes `rows` rows of `row_bytes` bytes each to `to` on the device and waits for them. pack(first, last, out) writes the rows
   /// [first, last) to `out`, one behind the other; several threads call it at once.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Gemma 3's text models: as Gemma 2 without a cap on attention, with norms of the heads of q and k, and a window in five layers of six,
-// which rotate by a base of their own.
+// Gemma 3's text models, alone (1B, 270M) or in a model of text and images (4B to 27B): as Gemma 2 without a cap on attention, with norms
+// of the heads of q and k, and a window in five layers of six, which rotate by a base of their own.
 #pragma once
 
 #include <lazyprune/files/family/detail/gemma_keys.hpp>
@@ -17,18 +17,20 @@ inline constexpr double global_base = 1e6, local_base = 1e4;
 
 /// transformers 4 has one base beside the other, and a scaling that is of the full layers alone; transformers 5 an object for each kind.
 inline void read_rope(const json_value& config, model_config& c) {
-  const auto [old_style, new_style] = detail::rope_objects(config);
+  const detail::rope_objects objects(config);
+  const auto& [old_style, new_style] = objects;
   if (new_style) new_style->allow_only({"full_attention", "sliding_attention"}, error_code::unsupported);
-  const auto base = [&](std::string_view key, double otherwise) {
-    const auto value = config.find(key);
-    return value ? detail::positive(*value) : otherwise;
-  };
-  detail::rope_reader reader(config, c.max_positions, c.head_dim);
-  c.rope = reader.read(new_style ? new_style->find("full_attention") : old_style, base("rope_theta", global_base));
-  c.window_rope = reader.read(new_style ? new_style->find("sliding_attention") : std::nullopt, base("rope_local_base_freq", local_base));
+  const auto full = new_style ? new_style->find("full_attention") : old_style;
+  const auto windowed = new_style ? new_style->find("sliding_attention") : std::nullopt;
+  const auto base_in = [](const auto& object) { return object ? object->find("rope_theta") : std::nullopt; };
+  const double theta = detail::rope_base(config, "rope_theta", base_in(full), global_base);
+  const detail::rope_reader reader(config, c.max_positions, c.head_dim);
+  c.rope = reader.read(full, theta);
+  c.window_rope = reader.read(windowed, detail::rope_base(config, "rope_local_base_freq", base_in(windowed), local_base));
+  objects.expect(reader.read(old_style, theta) == c.rope);
   for (const rope_config& rope : {c.rope, *c.window_rope})
     if (rope.scaling != rope_scaling::none && rope.scaling != rope_scaling::linear)
-      (new_style ? *new_style : *old_style).not_computed("default or linear positions");
+      objects.either()->not_computed("default or linear positions");
 }
 
 /// All layers but every n-th have a window.
@@ -74,6 +76,10 @@ inline constexpr model_family gemma3{
     .keys = gemma3_files::names,
     .gguf_keys = gemma3_files::gguf_names,
     .tensors = detail::gemma_tensors,
+    .wrapper_type = "gemma3",
+    .wrapper_architecture = "Gemma3ForConditionalGeneration",
+    .text_defaults = R"({"vocab_size": 262208, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26,
+      "num_attention_heads": 8, "num_key_value_heads": 4, "bos_token_id": 2, "eos_token_id": 1})",
     .read_json = gemma3_files::read_json,
     .read_gguf = gemma3_files::read_gguf,
 };

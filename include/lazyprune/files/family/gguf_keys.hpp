@@ -30,8 +30,18 @@ class gguf_keys {
   /// The whole key: "llama.block_count" of "block_count".
   std::string key(std::string_view name) const { return std::string(architecture_).append(".").append(name); }
 
-  std::optional<gguf_value> find(std::string_view name) const { return file().find(key(name)); }
-  gguf_value at(std::string_view name) const { return file().at(key(name)); }
+  /// Numbers that a file gives for each layer are read as one where all are equal.
+  std::optional<gguf_value> find(std::string_view name) const {
+    const auto value = file().find(key(name));
+    return value ? std::optional(of_all_layers(*value)) : std::nullopt;
+  }
+  gguf_value at(std::string_view name) const { return of_all_layers(file().at(key(name))); }
+  /// All keys of the architecture, ascending.
+  std::vector<gguf_value> all() const {
+    std::vector<gguf_value> values = file().values_under(key(""));
+    for (gguf_value& value : values) value = of_all_layers(value);
+    return values;
+  }
 
   /// A whole number from 1 on.
   std::size_t size(std::string_view name, std::size_t most = most_wide) const {
@@ -66,6 +76,11 @@ class gguf_keys {
   }
 
  private:
+  gguf_value of_all_layers(const gguf_value& value) const {
+    const auto layers = file().find(key("block_count"));
+    return layers && !layers->is_array() ? value.if_equal(layers->whole_number()) : value;
+  }
+
   std::span<const gguf_file> parts_;
   std::string_view architecture_;
 };

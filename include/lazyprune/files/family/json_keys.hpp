@@ -37,13 +37,13 @@ inline constexpr std::size_t most_positions = std::size_t{1} << 30;
 
 inline std::size_t positions_of(const json_value& value) { return static_cast<std::size_t>(value.whole_number(1, most_positions)); }
 
-/// For families whose layers all see everything before a token.
-inline void refuse_windows(const json_value& config) {
+/// For families whose layers all see everything before a token. A window as long as the longest sequence changes nothing.
+inline void refuse_windows(const json_value& config, const model_config& c) {
   if (const auto types = config.find("layer_types"))
     for (const json_value& type : types->items())
       if (type.string() != "full_attention") type.not_computed("full_attention");
-  if (const auto window = config.find("sliding_window")) window->not_computed("null: this family has no sliding windows");
-  refuse_flag(config, "use_sliding_window", "false: this family has no sliding windows");
+  if (const auto window = config.find("sliding_window"); window && positions_of(*window) < c.max_positions)
+    window->not_computed("null: this family has no sliding windows");
 }
 
 /// sliding_window: transformers' default where there is no such key, none where it is null.
@@ -97,22 +97,32 @@ class rope_reader {
       : config_(config), max_positions_(max_positions), rotary_(rotary), original_(original) {}
 
   /// `theta`: where `scaling` has none.
-  rope_config read(const std::optional<json_value>& scaling, double theta) {
+  rope_config read(const std::optional<json_value>& scaling, double theta) const {
     rope_config rope{.theta = theta};
     if (!scaling) return rope;
     scaling->allow_only({"type", "rope_type", "rope_theta", "factor", "original_max_position_embeddings", "low_freq_factor",
                          "high_freq_factor", "beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim", "truncate",
-                         "partial_rotary_factor", "finetuned", "short_factor", "long_factor"},
+                         "partial_rotary_factor", "finetuned", "short_factor", "long_factor", "attn_factor", "extrapolation_factor"},
                         error_code::unsupported);
     if (const auto inner = scaling->find("rope_theta")) rope.theta = positive(*inner);
     const auto type = scaling->find("rope_type"), old_type = scaling->find("type");
     if (type && old_type && type->string() != old_type->string()) old_type->refuse("the same as rope_type");
-    if (!type && !old_type) scaling->at("rope_type").refuse("a string");
-    read_kind(*scaling, type ? *type : *old_type, rope);
+    if (type || old_type)
+      read_kind(*scaling, type ? *type : *old_type, rope);
+    else
+      refuse_stretching(*scaling);
     return rope;
   }
 
  private:
+  /// An object without a kind is of kind default. Where it has keys of another kind, nobody knows what they ask for.
+  static void refuse_stretching(const json_value& scaling) {
+    scaling.each_member([&](const std::string& key, const json_value& value) {
+      if (key != "rope_theta" && key != "partial_rotary_factor" && key != "original_max_position_embeddings" && !value.is_null())
+        scaling.at("rope_type").refuse("a string");
+    });
+  }
+
   static double factor_of(const json_value& scaling) {
     const double value = scaling.at("factor").number();
     if (value < 1.0 || value > 1e6) scaling.at("factor").refuse("a number from 1 to a million");
@@ -203,23 +213,50 @@ class rope_reader {
 };
 
 /// What describes rotary positions: transformers 4's `rope_scaling`, beside a top-level `rope_theta`, or transformers 5's
-/// `rope_parameters`, with everything inside; not both.
+/// `rope_parameters`, with everything inside. A file may have both: they must then say the same.
 struct rope_objects {
   std::optional<json_value> old_style, new_style;
 
-  explicit rope_objects(const json_value& config) : old_style(config.find("rope_scaling")), new_style(config.find("rope_parameters")) {
-    if (old_style && new_style) old_style->refuse("one of rope_scaling and rope_parameters");
+  explicit rope_objects(const json_value& config) : old_style(config.find("rope_scaling")), new_style(config.find("rope_parameters")) {}
+
+  /// Whichever is there; the new one where both are.
+  const std::optional<json_value>& either() const { return new_style ? new_style : old_style; }
+  /// Throws `error` where there are both and `same` is false.
+  void expect(bool same) const {
+    if (old_style && new_style && !same) old_style->refuse("the same as rope_parameters");
   }
 };
+
+/// Keys that transformers passes over, as we do, and another engine computes with: "FILE: rope_scaling.attn_factor: ...", one sentence
+/// each.
+inline std::vector<std::string> passed_over(const json_value& config) {
+  std::vector<std::string> sentences;
+  for (const auto& object : {config.find("rope_scaling"), config.find("rope_parameters")}) {
+    const auto type = !object ? std::nullopt : object->find("rope_type") ? object->find("rope_type") : object->find("type");
+    if (!type || type->string() != "yarn") continue;
+    for (const std::string_view key : {"attn_factor", "extrapolation_factor"})
+      if (const auto value = object->find(key); value && value->number() != 1.0)
+        sentences.push_back(value->file() + ": " + value->place() + ": passed over, as transformers does; vLLM computes with it");
+  }
+  return sentences;
+}
+
+/// A base of rotary positions: the one under this key where the file has it, which must then agree with `inner` of one of its objects;
+/// else `inner`; else `otherwise`.
+inline double rope_base(const json_value& config, std::string_view key, const std::optional<json_value>& inner, double otherwise) {
+  const auto stated = config.find(key);
+  if (stated && inner && inner->number() != positive(*stated)) inner->refuse("the same as the other rope_theta");
+  return stated ? positive(*stated) : inner ? positive(*inner) : otherwise;
+}
 
 /// The rotary positions of most families. `original`: transformers' default for the length before stretching; none: the model's.
 inline void read_rope(const json_value& config, model_config& c, std::optional<std::size_t> original = {}) {
   const rope_objects objects(config);
-  const auto& scaling = objects.new_style ? objects.new_style : objects.old_style;
-  const auto theta = config.find("rope_theta"), inner = scaling ? scaling->find("rope_theta") : std::nullopt;
-  if (theta && inner && inner->number() != positive(*theta)) inner->refuse("the same as the other rope_theta");
-  c.rope = rope_reader(config, c.max_positions, c.rotary_dim ? c.rotary_dim : c.head_dim, original)
-               .read(scaling, theta ? positive(*theta) : 10000.0);
+  const auto base_in = [](const auto& object) { return object ? object->find("rope_theta") : std::nullopt; };
+  const double theta = rope_base(config, "rope_theta", base_in(objects.either()), 10000.0);
+  const rope_reader reader(config, c.max_positions, c.rotary_dim ? c.rotary_dim : c.head_dim, original);
+  c.rope = reader.read(objects.either(), theta);
+  objects.expect(reader.read(objects.old_style, theta) == c.rope);
   if (c.rope.scaling == rope_scaling::yarn)  // Qwen's files give the length before stretching
     c.max_positions = std::max(c.max_positions, static_cast<std::size_t>(static_cast<double>(c.rope.original_positions) * c.rope.factor));
 }
@@ -240,9 +277,10 @@ inline void refuse_partial_rotation(const json_value& config) {
       if (const auto factor = holder->find("partial_rotary_factor"); factor && factor->number() != 1.0) factor->not_computed("1");
 }
 
-/// The activation of the feed-forward's gate, by the key that names it; it must be this one.
+/// The activation of the feed-forward's gate, by the key that names it; it must be this one. transformers also calls SiLU "swish".
 inline void expect_activation(const json_value& config, std::string_view key, std::string_view expected) {
-  if (const auto name = config.find(key); name && name->string() != expected) name->not_computed(expected);
+  const auto name = config.find(key);
+  if (name && (name->string() == "swish" ? "silu" : name->string()) != expected) name->not_computed(expected);
 }
 
 }  // namespace detail

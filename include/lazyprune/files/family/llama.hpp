@@ -22,7 +22,7 @@ inline constexpr model_family llama{
         [](const json_value& config, model_config& c) {
           detail::expect_activation(config, "hidden_act", "silu");
           detail::refuse_partial_rotation(config);
-          detail::refuse_windows(config);
+          detail::refuse_windows(config, c);
           detail::read_rope(config, c);
         },
 };

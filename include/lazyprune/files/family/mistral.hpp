@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Mistral: a llama, in its first versions with a sliding window in every layer. In GGUF files it is one, and its window is not kept there:
-// such a file is computed as it says, without one.
+// such a file is computed as it says, without one. Mistral Small 3.1 and 3.2 hold one in a model of text and images.
 #pragma once
 
 #include <lazyprune/files/family/json_keys.hpp>
@@ -16,6 +16,10 @@ inline constexpr model_family mistral{
     .architecture = "MistralForCausalLM",
     .max_positions = 131072,
     .own_kv_heads = true,
+    .wrapper_type = "mistral3",
+    .wrapper_architecture = "Mistral3ForConditionalGeneration",
+    .text_defaults = R"({"vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+      "num_attention_heads": 32, "num_key_value_heads": 8, "bos_token_id": 1, "eos_token_id": 2})",
     .read_json =
         [](const json_value& config, model_config& c) {
           detail::expect_activation(config, "hidden_act", "silu");

@@ -41,6 +41,11 @@ struct model_family {
   std::span<const tensor_name> tensors{};         // beside those that all have, or in their place
   bool interleaved = false;                       // GGUF files hold the rows of q and k for a rotary embedding that turns neighbours
 
+  // Models of text and images around one of this family, whose config.json holds it in text_config: their names there, and transformers'
+  // defaults of the keys that files leave out of it, as a JSON object.
+  std::string_view wrapper_type{}, wrapper_architecture{};
+  std::string_view text_defaults = "{}";
+
   /// Read what is the family's own, once all else is read. They throw `error` for what is not computed.
   void (*read_json)(const json_value& config, model_config& c);
   void (*read_gguf)(const lazyprune::gguf_keys& file, model_config& c) = [](const lazyprune::gguf_keys&, model_config&) {};

@@ -3,6 +3,8 @@
 // part of each head only, and the first have a sliding window in every layer.
 #pragma once
 
+#include <optional>
+
 #include <lazyprune/files/family/gguf_keys.hpp>
 #include <lazyprune/files/family/json_keys.hpp>
 #include <lazyprune/files/family/model_family.hpp>
@@ -22,14 +24,18 @@ inline void read_json(const json_value& config, model_config& c) {
   detail::read_windows(
       config, detail::sliding_window(config, 0), [](std::size_t) { return true; }, c);
 
-  const auto scaling = config.find("rope_parameters") ? config.find("rope_parameters") : config.find("rope_scaling");
-  if (const auto inside = scaling ? scaling->find("partial_rotary_factor") : std::nullopt)
-    detail::read_partial_rotation(*inside, c);
-  else if (const auto beside = config.find("partial_rotary_factor"))
-    detail::read_partial_rotation(*beside, c);
+  const detail::rope_objects objects(config);
+  const auto part_of = [&](const std::optional<json_value>& object) {
+    const auto inside = object ? object->find("partial_rotary_factor") : std::nullopt;
+    return inside ? inside : config.find("partial_rotary_factor");
+  };
+  const auto part = part_of(objects.either()), old_part = part_of(objects.old_style);
+  if (part) detail::read_partial_rotation(*part, c);
+  objects.expect((old_part ? old_part->number() : 1.0) == (part ? part->number() : 1.0));
   detail::read_rope(config, c, 4096);
   if (c.rope.scaling != rope_scaling::none && c.rope.scaling != rope_scaling::longrope)
-    (scaling->find("rope_type") ? scaling->at("rope_type") : scaling->at("type")).not_computed("default or longrope");
+    (objects.either()->find("rope_type") ? objects.either()->at("rope_type") : objects.either()->at("type"))
+        .not_computed("default or longrope");
 }
 
 inline void read_gguf(const gguf_keys& file, model_config& c) {

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+// How much of the machine this process may use: processors and memory, by its control groups (Linux, versions 1 and 2) and the kernel.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+namespace lazyprune {
+inline namespace v0 {
+namespace detail {
+
+/// The first word of a file; none where there is no such file.
+inline std::optional<std::string> first_word(const std::string& path) {
+  std::string word;
+  return std::ifstream(path) >> word ? std::optional(word) : std::nullopt;
+}
+
+/// A word that is a whole number; none where it is another ("max", "-1").
+inline std::optional<double> number_of(const std::optional<std::string>& word) {
+  if (!word || word->empty() || word->find_first_not_of("0123456789") != word->npos) return std::nullopt;
+  return std::strtod(word->c_str(), nullptr);
+}
+
+/// The number behind a name in a file of lines "NAME NUMBER" or "NAME: NUMBER"; none where there is no such line.
+inline std::optional<double> named_number(const std::string& path, std::string_view name) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    std::string first, number;
+    if (words >> first >> number && first == name) return number_of(number);
+  }
+  return std::nullopt;
+}
+
+/// The smaller of two numbers, of those that are there.
+inline std::optional<double> least(std::optional<double> a, std::optional<double> b) { return !a ? b : !b ? a : std::min(*a, *b); }
+
+/// The folders of the groups that this process is in for a controller, each group before the one around it. Those of version 2 come under
+/// the controller's empty name. A container may not see all of them.
+inline std::vector<std::string> cgroup_folders(const std::string& root, std::string_view controller) {
+  std::vector<std::string> folders;
+  std::ifstream file(root + "/proc/self/cgroup");
+  for (std::string line; std::getline(file, line);) {  // NUMBER:CONTROLLER,CONTROLLER:PATH
+    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second == line.npos) continue;
+    const std::string names = "," + line.substr(first + 1, second - first - 1) + ",";
+    if (controller.empty() ? names != ",," : names.find("," + std::string(controller) + ",") == names.npos) continue;
+    for (const std::string& mount :
+         controller.empty() ? std::vector<std::string>{"", "/unified"} : std::vector{"/" + std::string(controller)}) {
+      std::string path = line.substr(second + 1);
+      for (;;) {
+        while (path.ends_with('/')) path.pop_back();
+        folders.push_back(root + "/sys/fs/cgroup" + mount + path);
+        if (path.empty()) break;
+        path.resize(path.rfind('/') == path.npos ? 0 : path.rfind('/'));
+      }
+    }
+  }
+  return folders;
+}
+
+}  // namespace detail
+
+/// The processor time that this process may use, in processors: 1.5 are 150 ms in each 100 ms. None where nothing limits it. `root`: the
+/// folder that /proc and /sys are in.
+inline std::optional<double> processor_quota(const std::string& root = "") {
+  using namespace detail;
+  std::optional<double> quota;
+  const auto take = [&](std::optional<double> time, std::optional<double> period) {
+    if (time && period && *time > 0 && *period > 0) quota = least(quota, *time / *period);
+  };
+  for (const std::string& folder : cgroup_folders(root, "")) {
+    std::string time, period;
+    if (std::ifstream(folder + "/cpu.max") >> time >> period) take(number_of(time), number_of(period));
+  }
+  for (const std::string& folder : cgroup_folders(root, "cpu"))
+    take(number_of(first_word(folder + "/cpu.cfs_quota_us")), number_of(first_word(folder + "/cpu.cfs_period_us")));
+  return quota;
+}
+
+/// The processors that this process may keep busy: those it may run on, as far as processor_quota allows, and at least one.
+inline int usable_processors(const std::string& root = "") {
+  const int there = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const auto quota = processor_quota(root);
+  return quota && *quota < there ? std::max(1, static_cast<int>(std::ceil(*quota))) : there;
+}
+
+/// The bytes of memory that this process may still take: what the kernel has available, and what its control groups leave, where pages of
+/// files that nobody has used lately count as free. None where the system does not say. `root`: as above.
+inline std::optional<std::uint64_t> available_memory(const std::string& root = "") {
+  using namespace detail;
+  auto left = named_number(root + "/proc/meminfo", "MemAvailable:");
+  if (left) *left *= 1024;
+  const auto take = [&](const std::string& folder, const char* limit, const char* used, const char* unused_pages) {
+    const auto most = number_of(first_word(folder + limit)), now = number_of(first_word(folder + used));
+    if (!most || !now) return;
+    const double unused = named_number(folder + "/memory.stat", unused_pages).value_or(0);
+    left = least(left, std::max(0.0, *most - std::max(0.0, *now - unused)));
+  };
+  for (const std::string& folder : cgroup_folders(root, "")) take(folder, "/memory.max", "/memory.current", "inactive_file");
+  for (const std::string& folder : cgroup_folders(root, "memory"))
+    take(folder, "/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_inactive_file");
+  return left ? std::optional(static_cast<std::uint64_t>(*left)) : std::nullopt;
+}
+
+}  // namespace v0
+}  // namespace lazyprune
