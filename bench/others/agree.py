@@ -4,10 +4,13 @@
 
   agree.py [--program build/examples/lazyprune] MODEL...     a MODEL is a folder, or a GGUF file
 
-A folder is held against transformers: token ids, rendered chats, end tokens, and greedy tokens in float32. A GGUF file is held against llama.cpp,
-and its greedy tokens against transformers on the dequantized weights; llama.cpp, which rounds activations too, is asked where transformers cannot
-load the file or differs. Greedy tokens are a `tie` from where the peer's two best logits are nearer than --gap (transformers) or --rounded-gap
-(llama.cpp) on. Needs any of transformers with torch, gguf (for GGUF files in transformers) and llama-cpp-python; what is missing is said.
+A folder is held against transformers: token ids, rendered chats, end tokens, and greedy tokens in float32. Where transformers makes a tokenizer of
+its own in the place of tokenizer.json, the file decides. A GGUF file is held against llama.cpp, and its greedy tokens against transformers on the
+dequantized weights. Where transformers cannot load the file or differs, llama.cpp is asked, which rounds activations too: transformers' reader of
+GGUF guesses what the file does not say, so a difference counts where llama.cpp does not have our tokens.
+
+Greedy tokens are a `tie` from where the peer's two best logits are too near: by --gap (transformers) or --rounded-gap (llama.cpp) standard deviations
+of the logits. Needs any of transformers with torch, gguf and accelerate (for GGUF files in transformers), and llama-cpp-python; what is missing is said.
 
 Prints a markdown table, and for each difference the command that shows our side. Exit code 0: no difference; 1: wrong arguments; 2: a difference.
 """
@@ -119,7 +122,8 @@ class Program:
         return flag in self.call(name, "--help-all").stdout + self.call(name, "--help").stdout
 
 
-# Theirs: `ids(text, special)`, `template()` and `render(chat)`, `ends()`, and `greedy(ids, count)`, a list of (token, gap of the two best logits).
+# Theirs: `ids(text, special)`, `file_ids`, `template()` and `render(chat)`, `ends()`, and `greedy(ids, count)`: a list of a token and the gap of the two
+# best logits, in their standard deviations.
 
 
 class Transformers:
@@ -171,6 +175,16 @@ class Transformers:
         words = {} if special else {"split_special_tokens": True}
         return self.tokenizer(text, **words)["input_ids"]
 
+    def file_ids(self, text, special):
+        """As tokenizer.json says it, by the library that defines that format; None where there is no such file."""
+        import tokenizers
+
+        if not (self.path / "tokenizer.json").exists():
+            return None
+        tokenizer = tokenizers.Tokenizer.from_file(str(self.path / "tokenizer.json"))
+        tokenizer.encode_special_tokens = not special
+        return tokenizer.encode(text).ids
+
     def template(self):
         return self.tokenizer.chat_template
 
@@ -189,8 +203,8 @@ class Transformers:
             words = {"max_new_tokens": count, "do_sample": False, "output_logits": True, "return_dict_in_generate": True, "pad_token_id": 0}
             given = torch.tensor([ids])
             out = self.model.generate(given, attention_mask=torch.ones_like(given), **words)
-        best = [logits[0].topk(2).values.tolist() for logits in out.logits]
-        return [(token, first - second) for token, (first, second) in zip(out.sequences[0, len(ids) :].tolist(), best)]
+        gaps = [-logits[0].topk(2).values.diff().item() / logits[0].std().item() for logits in out.logits]
+        return list(zip(out.sequences[0, len(ids) :].tolist(), gaps))
 
 
 class LlamaCpp:
@@ -217,6 +231,9 @@ class LlamaCpp:
         count = self.library.llama_tokenize(self.vocabulary, data, len(data), room, len(room), True, special)
         return room[:count]
 
+    def file_ids(self, text, special):
+        return None
+
     def template(self):
         found = self.library.llama_model_chat_template(self.loaded.model, None)
         return found and found.decode()
@@ -232,15 +249,17 @@ class LlamaCpp:
         return [token for token in range(self.loaded.vocabulary) if self.library.llama_vocab_is_eog(self.vocabulary, token)]
 
     def greedy(self, ids, count):
+        import numpy as np
+
         if not self.has_weights:
             raise NotTried("llama.cpp cannot load the weights")
         context, found = self.peer.Context(self.loaded, len(ids) + count, threads()), []
         given = ids
         for _ in range(count):
-            logits = context.logits(given)
-            token = max(range(len(logits)), key=logits.__getitem__)
-            found.append((token, logits[token] - max(logits[:token] + logits[token + 1 :])))
-            given = [token]
+            logits = np.array(context.logits(given))
+            second, first = np.partition(logits, -2)[-2:]
+            found.append((int(logits.argmax()), float((first - second) / logits.std())))
+            given = [found[-1][0]]
         context.close()
         return found
 
@@ -268,18 +287,23 @@ def told(sequence, at):
 
 
 def ids_of_texts(program, peer, check, texts, special=True, flags=()):
-    row, different = Row(check, peer.name, f"same, {len(texts)} texts"), 0
+    row, different, otherwise = Row(check, peer.name, f"same, {len(texts)} texts"), 0, 0
     for text, answer in zip(texts, program.tokenize([{"text": text} for text in texts], *flags)):
         theirs = list(peer.ids(text, special))
         ours = answer.get("ids", [])
         at = first_difference(ours, theirs)
         if at is None:
             continue
+        if ours == peer.file_ids(text, special):
+            otherwise += 1
+            continue
         different += 1
         if not row.differs:
             said = answer.get("error") or f"ours {told(ours, at)}, theirs {told(theirs, at)}"
             row.result = f"differs at token {at} of {short(repr(text))}: {short(said)}"
             row.differs, row.command = True, program.command("tokenize", "-p", text, "--json", *flags)
+    if otherwise:
+        row.result += f"; as tokenizer.json says, which {type(peer.tokenizer).__name__} reads otherwise in {otherwise} of them"
     if different > 1:
         row.result += f"; and in {different - 1} more of {len(texts)} texts"
     return row
@@ -383,16 +407,19 @@ def compared(program, path, gap, rounded_gap, kinds=(Transformers, LlamaCpp)):
     yield row("rendered chats", reader, name, lambda peer: rendered_chats(program, peer))
     yield row("end tokens", reader, name, lambda peer: end_tokens(program, peer))
     greedy = row("greedy tokens", transformers, Transformers.name, lambda peer: greedy_tokens(program, peer, gap))
-    yield greedy
+    second = []
     if is_gguf and (greedy.differs or greedy.result.startswith("not tried")):
-        yield row("greedy tokens", llama_cpp, LlamaCpp.name, lambda peer: greedy_tokens(program, peer, rounded_gap))
+        second = [row("greedy tokens", llama_cpp, LlamaCpp.name, lambda peer: greedy_tokens(program, peer, rounded_gap))]
+        if greedy.differs and second[0].result.startswith("same"):
+            greedy.differs, greedy.result = False, f"{greedy.result}; llama.cpp has ours"
+    yield from [greedy, *second]
 
 
 def main(words=None, kinds=(Transformers, LlamaCpp)):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--program", default=str(HERE.parents[1] / "build/examples/lazyprune"))
-    parser.add_argument("--gap", type=float, default=1e-3, help="a tie of transformers' two best logits (default: %(default)s)")
-    parser.add_argument("--rounded-gap", type=float, default=0.5, help="of llama.cpp's (default: %(default)s)")
+    parser.add_argument("--gap", type=float, default=1e-3, help="a tie of transformers' two best logits, in standard deviations (default: %(default)s)")
+    parser.add_argument("--rounded-gap", type=float, default=0.15, help="of llama.cpp's (default: %(default)s)")
     parser.add_argument("models", nargs="+", metavar="MODEL")
     flags = parser.parse_args(words)
     for path in (flags.program, *flags.models):

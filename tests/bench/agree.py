@@ -39,6 +39,9 @@ class Same:
     def ids(self, text, special):
         return known_ids(self.program.model)[text]
 
+    def file_ids(self, text, special):
+        return None
+
     def template(self):
         return None
 
@@ -94,6 +97,30 @@ class Agree(unittest.TestCase):
         self.assertEqual(rows["ids"], f"**{told}**")
         shown = subprocess.run(["sh", "-c", after[1]], capture_output=True, text=True, check=True)
         self.assertEqual(json.loads(shown.stdout)["ids"], ids)
+
+    def test_the_file_decides(self):
+        """A tokenizer that transformers makes of its own is told of, and counts only where the file has not our ids."""
+
+        class Other(Same):
+            tokenizer = property(lambda peer: peer)
+
+            def ids(self, text, special):
+                return [1, *super().ids(text, special)]
+
+            def file_ids(self, text, special):
+                return super().ids(text, special)
+
+        code, rows, _ = run((Other, Same))
+        self.assertEqual(code, 0)
+        self.assertIn(f"which Other reads otherwise in {len(agree.TEXTS)} of them", rows["ids"])
+
+    def test_llama_cpp_has_a_say(self):
+        """Of GGUF files: a difference from transformers alone is none."""
+        with tempfile.TemporaryDirectory() as folder:
+            model = pathlib.Path(folder) / "model.gguf"
+            model.symlink_to(pathlib.Path(MODEL).resolve())
+            for second, code in ((Same, 0), (other_greedy(3, 2.0), 2)):
+                self.assertEqual(run((other_greedy(5, 0.25), second), str(model))[0], code)
 
     def test_greedy_tokens_that_differ(self):
         found = Same(MODEL).greedy(agree.prompts(agree.Program(PROGRAM, MODEL))[0], agree.NEW_TOKENS)[5][0]
