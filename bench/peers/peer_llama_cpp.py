@@ -26,11 +26,12 @@ def say_nothing(_level, _text, _data):
 
 
 class Model:
-    def __init__(self, path):
+    def __init__(self, path, vocabulary_alone=False):
         llama_cpp.llama_log_set(say_nothing, ctypes.c_void_p(0))
         llama_cpp.llama_backend_init()
         options = llama_cpp.llama_model_default_params()
         options.n_gpu_layers = 0
+        options.vocab_only = vocabulary_alone
         self.model = llama_cpp.llama_model_load_from_file(path.encode(), options)
         if not self.model:
             raise SystemExit(f"{path}: llama.cpp cannot load it")

@@ -26,11 +26,12 @@ batch = tokenizer([document + "Where?", document + document + "When did they mee
 with lazyprune.prune(model, "lazyllm --stages 2:0.5,4:0.5"):
     answers = model.generate(**batch, max_new_tokens=8, do_sample=True, top_p=0.9)
 
-# A conversation: the cache comes back, and goes on.
-with lazyprune.prune(model, "lazyllm --stages 2:0.5,4:0.5"):
-    first = model.generate(**inputs, max_new_tokens=8, return_dict_in_generate=True)
-    turn = torch.cat([first.sequences, tokenizer(" And who?", return_tensors="pt", add_special_tokens=False).input_ids], 1)
-    second = model.generate(turn, max_new_tokens=8, past_key_values=first.past_key_values)
+# A conversation: the cache goes on.
+with lazyprune.prune(model, "lazyllm --stages 2:0.5,4:0.5") as pruned:
+    cache = pruned.cache()
+    first = model.generate(**inputs, max_new_tokens=8, cache=cache)
+    turn = torch.cat([first, tokenizer(" And who?", return_tensors="pt", add_special_tokens=False).input_ids], 1)
+    second = model.generate(turn, max_new_tokens=8, cache=cache)
 
 # One document, many questions: the document is read once, below the first layer that prunes, and each question goes on with a copy.
 with lazyprune.prune(model, "lazyllm --stages 4:0.3") as pruned:
@@ -38,7 +39,7 @@ with lazyprune.prune(model, "lazyllm --stages 4:0.3") as pruned:
     read = pruned.read(text)
     for question in ("Where did it meet?", "Who met?"):
         asked = tokenizer(question, return_tensors="pt", add_special_tokens=False).input_ids
-        model.generate(torch.cat([text, asked], 1), max_new_tokens=8, past_key_values=copy.deepcopy(read))
+        model.generate(torch.cat([text, asked], 1), max_new_tokens=8, cache=copy.deepcopy(read))
 
 
 # A scorer of one's own: the loudest head.

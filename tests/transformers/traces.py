@@ -24,6 +24,7 @@ except ImportError:
 
 import lazyprune
 
+transformers.utils.logging.disable_progress_bar()
 torch.set_num_threads(1)
 MODEL = pathlib.Path(repository) / "examples/pocket/model"
 TASKS = ("single_doc_qa", "multi_doc_qa", "passage_retrieval", "few_shot", "code_completion")

@@ -99,7 +99,7 @@ class Statistics:
 
 class PrunedCache(Cache):
     """The cache of a pruned model, in the place of DynamicCache: `generate` returns it (return_dict_in_generate), takes it back for the
-    next turn (past_key_values), crops it, and reorders it; copy.deepcopy forks it. Forks belong to one thread all together."""
+    next turn (cache), crops it, and reorders it; copy.deepcopy forks it. Forks belong to one thread all together."""
 
     def __init__(self, library: c.Library, policy: str, decoder: Decoder) -> None:
         super().__init__(layers=[])
@@ -107,7 +107,7 @@ class PrunedCache(Cache):
         self._scratch = library.scratch()
         self.texts: list[Text] = []
         self.mask = np.zeros((0, 0), bool)  # (batch, columns): which columns are tokens, and not padding
-        self.prompt_until: int | None = None  # a prompt ends at this column, and may come in chunks
+        self.prompt_chunk: int | None = None  # the next columns are a prompt, which is read so many at a time; None: they need not be one
         self.angles: tuple[torch.Tensor, torch.Tensor] | None = None  # cosines and sines (1, places, head_dim)
         self._new_session()  # a policy that is wrong is told of at once
 
@@ -125,7 +125,7 @@ class PrunedCache(Cache):
     def expect(self, policy: str, decoder: Decoder) -> None:
         """ValueError where it was made under another policy, or for another model."""
         if self._policy != policy or self._decoder.model is not decoder.model:
-            raise ValueError(f"past_key_values: expected a cache of this model under {policy!r}, found {self!r}")
+            raise ValueError(f"cache: expected a cache of this model under {policy!r}, found {self!r}")
 
     @property
     def statistics(self) -> Statistics:
@@ -158,7 +158,7 @@ class PrunedCache(Cache):
         return -1
 
     def reset(self) -> None:
-        self.texts, self.mask, self.prompt_until = [], np.zeros((0, 0), bool), None
+        self.texts, self.mask, self.prompt_chunk = [], np.zeros((0, 0), bool), None
 
     def crop(self, tokens_to_remove: int) -> None:
         """Forgets the last -tokens_to_remove columns. A positive number is, as in earlier versions of transformers, that of those to stay."""
@@ -188,7 +188,8 @@ class PrunedCache(Cache):
         self._select([i for i in range(len(self.texts)) for _ in range(repeats)])
 
     def activate_past_recording(self) -> None:
-        """Nothing is forgotten before it is asked to be."""
+        """Drafts are about to be taken back by `crop`."""
+        self.is_croppable = True
 
     @property
     def batch_size(self) -> int:
@@ -202,10 +203,17 @@ class PrunedCache(Cache):
     def is_initialized(self) -> bool:
         return bool(self.texts)
 
-    @property
-    def is_croppable(self) -> bool:
-        return False  # tokens that a forgotten one brought back, or lost, stay so
+    # Tokens that a forgotten one brought back, or lost, stay so: a step is taken back only for drafts, which ask for it.
+    is_croppable = False
 
     @property
     def is_sliding(self) -> list[bool]:
+        return [False] * len(self)
+
+    @property
+    def is_linear(self) -> list[bool]:
+        return [False] * len(self)
+
+    @property
+    def is_dummy(self) -> list[bool]:
         return [False] * len(self)

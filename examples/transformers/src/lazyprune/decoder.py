@@ -8,6 +8,8 @@ import dataclasses
 import torch
 from transformers import GenerationMixin, PreTrainedModel
 
+from .interface import attention_implementation
+
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 IMPLEMENTATIONS = ("sdpa", "eager")
 # Frequencies that depend on how long the text is by now: they are computed anew in each step, as the model does.
@@ -30,8 +32,9 @@ class Decoder:
         config = inner.config
         if config.model_type not in FAMILIES:
             raise ValueError(f"model: expected one of {', '.join(FAMILIES)}, found {config.model_type}")
-        if config._attn_implementation not in IMPLEMENTATIONS:
-            raise ValueError(f"model: expected attn_implementation {' or '.join(IMPLEMENTATIONS)}, found {config._attn_implementation}")
+        implementation = attention_implementation(config)
+        if implementation not in IMPLEMENTATIONS:
+            raise ValueError(f"model: expected attn_implementation {' or '.join(IMPLEMENTATIONS)}, found {implementation}")
         layers = config.num_hidden_layers
         window = getattr(config, "sliding_window", None)
         types = getattr(config, "layer_types", None) or ["sliding_attention" if window else "full_attention"] * layers

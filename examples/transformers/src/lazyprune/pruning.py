@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from transformers import GenerationConfig
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
-from . import c
+from . import c, interface
 from .cache import PrunedCache, Statistics
 from .decoder import Decoder
 from .library import shared_library
@@ -41,6 +42,7 @@ def prune(
 
     Raises ValueError where the model is none of the families that are known, and Error where the policy is wrong.
     """
+    interface.warn_if_newer()
     return Pruning(model, policy, scorer, library or shared_library(), trace)
 
 
@@ -70,24 +72,23 @@ class Pruning:
                 raise ValueError(f"scorer: expected a policy of last_query_attention, whose place it takes, found {text}")
 
     def cache(self) -> PrunedCache:
-        """An empty cache, for `past_key_values`."""
+        """An empty cache, for `generate` and for the model (cache=, and past_key_values= as transformers called it before 5.24)."""
         return PrunedCache(self.library, self.policy, self.decoder)
 
+    @torch.inference_mode(False)
+    @torch.no_grad()
     def read(
-        self, input_ids: torch.Tensor, attention_mask: torch.Tensor | None = None, past_key_values: PrunedCache | None = None
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor | None = None, cache: PrunedCache | None = None
     ) -> PrunedCache:
         """A cache that has read these columns, (batch, columns), as far as no question decides: below the first layer that could prune.
         `generate` takes it, or a copy (copy.deepcopy), with a prompt that begins with them."""
-        if not self._dense:
-            raise ValueError("read: expected a call within `with prune(...)`, found one outside")
-        if not isinstance(input_ids, torch.Tensor):
-            raise ValueError(f"input_ids: expected a tensor (batch, columns), found {type(input_ids).__name__}")
-        cache = self.cache() if past_key_values is None else self._own(past_key_values)
-        cache.prompt_until = cache.get_seq_length() + input_ids.shape[1] + 1
-        try:
-            self.forward(input_ids, attention_mask, past_key_values=cache, logits_to_keep=1)
-        finally:
-            cache.prompt_until = None
+        self._expect_enabled("read")
+        ids = _ids(input_ids)
+        cache = self.cache() if cache is None else self._own(cache)
+        new = _new_columns(cache, ids.shape, attention_mask, chunk=True)
+        with self._turn:
+            self._run(cache, ids, new, c.PREFILL, 0)
+        self._sessions = [text.session for text in cache.texts]
         return cache
 
     @property
@@ -108,7 +109,7 @@ class Pruning:
         model = self.decoder.model
         if isinstance(getattr(model.forward, "__self__", None), Pruning):
             raise ValueError("prune: expected a model that is not pruned yet, found one within another prune")
-        own = {"forward": self.forward, "_prepare_cache_for_generation": self._prepare_cache, "_prefill": self._prefill}
+        own = {"forward": self.forward, "generate": self.generate}
         self._before = {name: model.__dict__[name] for name in own if name in model.__dict__}
         self._dense = {name: getattr(model, name) for name in own}
         for name, function in own.items():
@@ -123,6 +124,10 @@ class Pruning:
                 delattr(model, name)
         self._dense = {}
 
+    def _expect_enabled(self, call: str) -> None:
+        if not self._dense:
+            raise ValueError(f"{call}: expected a call within `with prune(...)`, found one outside")
+
     # In the place of the model's own.
 
     @torch.inference_mode(False)  # a cache may be filled within inference mode, and go on outside of it
@@ -132,7 +137,7 @@ class Pruning:
         input_ids: torch.Tensor | None = None,
         attention_mask: torch.Tensor | None = None,
         position_ids: torch.LongTensor | None = None,
-        past_key_values: PrunedCache | None = None,
+        cache: PrunedCache | None = None,
         use_cache: bool | None = None,
         logits_to_keep: int | torch.Tensor = 0,
         return_dict: bool | None = None,
@@ -140,46 +145,90 @@ class Pruning:
     ) -> CausalLMOutputWithPast | tuple[Any, ...]:
         """input_ids (batch, columns): new ones; attention_mask (batch, columns so far): 0 where a column is padding. The logits are those of
         the last `logits_to_keep` columns, 0: of all, which drops no new token; those of padding are 0."""
-        if input_ids is None or input_ids.ndim != 2 or input_ids.shape[1] == 0:
-            raise ValueError(f"input_ids: expected (batch, columns), found {None if input_ids is None else tuple(input_ids.shape)}")
+        given = interface.taken_cache(kwargs) if cache is None else cache
+        ids = _ids(input_ids)
         unknown = sorted(name for name, value in kwargs.items() if value is not None and value is not False and name != "cache_position")
         if unknown:
             raise ValueError(f"forward: expected no {', '.join(unknown)} of a pruned model, found it")
         if not isinstance(logits_to_keep, int) or logits_to_keep < 0:
             raise ValueError(f"logits_to_keep: expected a number from 0, found {logits_to_keep!r}")
-        cache = self.cache() if past_key_values is None else self._own(past_key_values)
-        ids = input_ids.cpu().numpy()
-        before, columns = cache.mask.shape[1], ids.shape[1]
-        chunk = cache.prompt_until is not None and before + columns < cache.prompt_until
-        new = _new_columns(cache, ids.shape, attention_mask, chunk)
+        cache = self.cache() if given is None else self._own(given)
+        new = _new_columns(cache, ids.shape, attention_mask, chunk=False)
         _check_positions(cache, new, position_ids)
-        prompt = before == 0 or cache.prompt_until is not None
-        if not chunk:
-            cache.prompt_until = None
-        outputs = 0 if chunk else logits_to_keep or columns
+        columns = ids.shape[1]
+        outputs = logits_to_keep or columns
+        prompt = cache.mask.shape[1] == 0 or cache.prompt_chunk is not None
         # Drafted tokens are checked with an output each: tokens of the text that goes on, as a single one is.
         phase = c.PREFILL if prompt or outputs < columns else c.DECODE
-        model = self.decoder.model
         with self._turn:
-            hidden = self._run(cache, ids, new, phase, outputs)
-        if hidden is None:  # a chunk, whose logits nobody asks for
-            logits = torch.zeros(len(ids), 1, model.config.vocab_size, dtype=model.dtype, device=model.device)
-        else:
-            logits = model.lm_head(model.model.norm(hidden))
-            if self.trace is not None:
-                self.trace.finish(logits[0, -1])
+            hidden = self._in_chunks(cache, ids, new, phase, outputs)
+        model = self.decoder.model
+        logits = model.lm_head(model.model.norm(hidden))
+        if self.trace is not None:
+            self.trace.finish(logits[0, -1])
         self._sessions = [text.session for text in cache.texts]
-        result = CausalLMOutputWithPast(logits=logits, past_key_values=cache if use_cache is not False else None)
+        result = interface.output(logits, cache if use_cache is not False else None)
         return result if return_dict is not False else result.to_tuple()
+
+    def generate(
+        self, inputs: torch.Tensor | None = None, generation_config: GenerationConfig | None = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        """The model's own `generate`, with a cache of this package. The prompt, or the next turn of a conversation, is read whole or in
+        chunks (prefill_chunk_size)."""
+        self._expect_enabled("generate")
+        self._sessions = []  # nothing of the texts before is held while others are read
+        configs = (generation_config, self.decoder.model.generation_config)
+
+        def asked(name: str) -> Any:
+            values = [kwargs.get(name), *(getattr(config, name, None) for config in configs)]
+            return next((value for value in values if value is not None), None)
+
+        given = interface.taken_cache(kwargs)
+        if given is None and asked("use_cache") is False:
+            return self._dense["generate"](inputs, generation_config, *args, **kwargs)
+        if asked("cache_implementation") not in (None, "dynamic"):
+            raise ValueError(f"cache_implementation: expected none, found {asked('cache_implementation')}")
+        cache = self.cache() if given is None else self._own(given)
+        ids = inputs if inputs is not None else kwargs.get("input_ids")
+        chunk = asked("prefill_chunk_size")
+        if ids is not None:
+            ids = _ids(ids)
+            _check_continuation(cache, ids, kwargs.get("attention_mask"))
+            cache.prompt_chunk = ids.shape[1] if chunk is None else chunk
+        # These are done with; transformers would read chunks of its own, and make a cache.
+        done = {name: None for name in ("cache_implementation", "prefill_chunk_size") if asked(name) is not None}
+        try:
+            return self._dense["generate"](inputs, generation_config, *args, **{**kwargs, **done, interface.CACHE: cache})
+        finally:
+            cache.prompt_chunk = None
 
     def _own(self, cache: object) -> PrunedCache:
         if not isinstance(cache, PrunedCache):
-            raise ValueError(f"past_key_values: expected the PrunedCache of a pruned model, found {type(cache).__name__}")
+            raise ValueError(f"cache: expected the PrunedCache of a pruned model, found {type(cache).__name__}")
         cache.expect(self.policy, self.decoder)
         return cache
 
+    def _in_chunks(self, cache: PrunedCache, ids: np.ndarray, new: np.ndarray, phase: int, outputs: int) -> torch.Tensor:
+        """`_run`, so many columns at a time as the cache says of a prompt: the last of them yield the outputs. A failure forgets them all."""
+        before, columns = cache.mask.shape[1], ids.shape[1]
+        chunk = min(cache.prompt_chunk or columns, columns)
+        cache.prompt_chunk = None
+        read = 0
+        try:
+            while columns - read > max(chunk, outputs):
+                here = slice(read, min(read + chunk, columns - outputs))
+                self._run(cache, ids[:, here], new[:, here], phase, 0)
+                read = here.stop
+            return self._run(cache, ids[:, read:], new[:, read:], phase, outputs)
+        except BaseException:
+            if read and before:
+                cache.crop(before - cache.mask.shape[1])
+            elif read:
+                cache.reset()
+            raise
+
     def _run(self, cache: PrunedCache, ids: np.ndarray, new: np.ndarray, phase: int, outputs: int) -> torch.Tensor | None:
-        """The hidden states (batch, outputs, hidden) of the last columns; None of a chunk."""
+        """The hidden states (batch, outputs, hidden) of the last columns; None where no outputs are asked for."""
         tokens = [row[here].astype(np.uint32) for row, here in zip(ids, new)]
         step = Step(self.decoder, cache, self.scorer)
         if self.trace is not None:
@@ -207,33 +256,13 @@ class Pruning:
             hidden[i, torch.from_numpy(columns[inside]).to(hidden.device)] = r[torch.from_numpy(inside).to(hidden.device)]
         return hidden
 
-    def _prepare_cache(self, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any) -> None:
-        self._sessions = []  # nothing of the texts before is held while others are read
-        if model_kwargs.get("past_key_values") is not None:
-            self._own(model_kwargs["past_key_values"])
-            self._dense["_prepare_cache_for_generation"](generation_config, model_kwargs, *args, **kwargs)
-        elif generation_config.cache_implementation not in (None, "dynamic"):
-            raise ValueError(f"cache_implementation: expected none, found {generation_config.cache_implementation}")
-        elif generation_config.use_cache is not False:
-            model_kwargs["past_key_values"] = self.cache()
 
-    def _prefill(self, input_ids: torch.Tensor, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-        """The prompt, or the next turn of a conversation, whole or in chunks (prefill_chunk_size)."""
-        cache = model_kwargs.get("past_key_values")
-        if not isinstance(cache, PrunedCache):
-            return self._dense["_prefill"](input_ids, generation_config, model_kwargs, *args, **kwargs)
-        # As transformers tells a whole text, whose beginning the cache has, from the new tokens alone: by the mask's width.
-        past, given, mask = cache.get_seq_length(), input_ids.shape[1], model_kwargs.get("attention_mask")
-        total = getattr(generation_config, "_mask_length", given) if mask is None else mask.shape[1]
-        if total == given:
-            if given <= past:
-                raise ValueError(f"input_ids: expected more than the {past} columns that the cache has, found {given}")
-            _check_same_text(cache, input_ids)
-        cache.prompt_until = total if total == given else past + given
-        try:
-            return self._dense["_prefill"](input_ids, generation_config, model_kwargs, *args, **kwargs)
-        finally:
-            cache.prompt_until = None
+def _ids(input_ids: object) -> np.ndarray:
+    """(batch, columns), on the host."""
+    if not isinstance(input_ids, torch.Tensor) or input_ids.ndim != 2 or input_ids.shape[1] == 0:
+        found = tuple(input_ids.shape) if isinstance(input_ids, torch.Tensor) else None if input_ids is None else type(input_ids).__name__
+        raise ValueError(f"input_ids: expected (batch, columns), found {found}")
+    return input_ids.cpu().numpy()
 
 
 def _new_columns(cache: PrunedCache, shape: tuple[int, int], attention_mask: torch.Tensor | None, chunk: bool) -> np.ndarray:
@@ -255,15 +284,20 @@ def _new_columns(cache: PrunedCache, shape: tuple[int, int], attention_mask: tor
     return mask[:, -columns:]
 
 
-def _check_same_text(cache: PrunedCache, input_ids: torch.Tensor) -> None:
-    """A prompt begins with what the cache has read."""
-    ids = input_ids[:, : cache.mask.shape[1]].cpu().numpy()
-    for i, (row, mask, text) in enumerate(zip(ids, cache.mask, cache.texts)):
+def _check_continuation(cache: PrunedCache, ids: np.ndarray, attention_mask: torch.Tensor | None) -> None:
+    """A prompt is new tokens alone, beside a mask of the whole text, or it begins with what the cache has read. As transformers tells the one
+    from the other: by the mask's width."""
+    past, given = cache.get_seq_length(), ids.shape[1]
+    if attention_mask is not None and attention_mask.shape[1] != given:
+        return
+    if given <= past:
+        raise ValueError(f"input_ids: expected more than the {past} columns that the cache has, found {given}")
+    for i, (row, mask, text) in enumerate(zip(ids[:, :past], cache.mask, cache.texts)):
         other = np.flatnonzero(row[mask] != text.ids)
         if len(other):
             column = int(np.flatnonzero(mask)[other[0]])
             raise ValueError(
-                f"past_key_values: expected a cache that has read what input_ids begin with, found another token at column {column} of text {i}"
+                f"cache: expected a cache that has read what input_ids begin with, found another token at column {column} of text {i}"
                 " (a cache goes on with its text; copy.deepcopy(cache) asks twice)"
             )
 

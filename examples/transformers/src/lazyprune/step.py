@@ -6,7 +6,6 @@ the text, and an attention function that brings the rows' keys and values into t
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +16,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from . import c, evidence
 from .cache import PrunedCache, Text, with_room
 from .decoder import Decoder
+from .interface import attention_implementation, attention_of, attention_replaced
 
 ATTENTION = "lazyprune"  # the attention function's name among those of transformers
 
@@ -155,17 +155,13 @@ class Step:
 
     def _layers(self, layers: int, look: Callable[[Part, int], None]) -> torch.Tensor | None:
         config = self.decoder.model.config
-        implementation = config._attn_implementation
-        self._inner = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, _eager_of(self.decoder.layers[0]))
-        self._causal_by_flag = implementation == "sdpa"
-        config._attn_implementation = ATTENTION
-        try:
-            x = None
+        self._inner = attention_of(config, self.decoder.layers[0])
+        self._causal_by_flag = attention_implementation(config) == "sdpa"
+        x = None
+        with attention_replaced(config, ATTENTION):
             for layer in range(layers):
                 x = self._layer(layer, x, look)
-            return x
-        finally:
-            config._attn_implementation = implementation
+        return x
 
     def _layer(self, layer: int, x: torch.Tensor | None, look: Callable[[Part, int], None]) -> torch.Tensor:
         x = self._gather(layer, x, look)
@@ -198,7 +194,7 @@ class Step:
         cos, sin = self._cos, self._sin
         if rows is not None:
             cos, sin = cos[:, rows], sin[:, rows]
-        return {"position_embeddings": (cos, sin), "attention_mask": None, "past_key_values": None, "lazyprune": self}
+        return {"position_embeddings": (cos, sin), "attention_mask": None, "lazyprune": self}
 
     def _angles_of_places(self) -> None:
         """Of all places that there is room for, kept by the cache; where frequencies depend on the text's length, of each step anew."""
@@ -323,11 +319,6 @@ class Step:
         slots = torch.from_numpy(spills["slot"].astype(np.int64)).to(memory.device)
         memory.index_copy_(0, slots, source.index_select(0, torch.from_numpy(index).to(source.device)).to(memory.device))
         setattr(part.text, name, memory)
-
-
-def _eager_of(layer: torch.nn.Module) -> Callable[..., Any]:
-    """The attention function that the layer's own module spells out."""
-    return sys.modules[type(layer).__module__].eager_attention_forward
 
 
 ALL_ATTENTION_FUNCTIONS.register(ATTENTION, attention)

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: MIT
+"""The names of transformers that its documentation does not promise, and what hides them from the rest of the package. README.md gives the reason
+for each; the parts of a model are in decoder.py, the methods of a cache in cache.py."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from transformers import __version__ as VERSION
+from transformers.modeling_outputs import CausalLMOutputWithPast
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+TESTED = "5.24"  # the newest release that the tests passed with; pyproject.toml names the oldest
+
+_NAMES = ("cache", "past_key_values")
+_FIELDS = {field.name for field in dataclasses.fields(CausalLMOutputWithPast)}
+CACHE = next(name for name in _NAMES if name in _FIELDS)  # as this transformers calls it
+
+
+def _release(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in version.split(".")[:2])
+
+
+@functools.cache
+def warn_if_newer() -> None:
+    """Says once, to the caller's caller, that this transformers is newer than what was tested. Nothing is refused: what changed shows as an error where it is used."""
+    if _release(VERSION) > _release(TESTED):
+        warnings.warn(
+            f"lazyprune was tested with transformers up to {TESTED}, found {VERSION}: "
+            'compare the policy "dense" with the model alone',
+            stacklevel=3,
+        )
+
+
+def taken_cache(words: dict[str, Any]) -> object:
+    """The cache among a call's keywords, under either name; it is taken out. None where there is none."""
+    found = [words.pop(name, None) for name in _NAMES]
+    return next((cache for cache in found if cache is not None), None)
+
+
+def output(logits: torch.Tensor, cache: object) -> CausalLMOutputWithPast:
+    return CausalLMOutputWithPast(logits=logits, **{CACHE: cache})
+
+
+def attention_implementation(config: Any) -> str:
+    return config._attn_implementation
+
+
+@contextlib.contextmanager
+def attention_replaced(config: Any, name: str) -> Iterator[None]:
+    """Within it the layers call the attention function that was registered by this name."""
+    before = config._attn_implementation
+    config._attn_implementation = name
+    try:
+        yield
+    finally:
+        config._attn_implementation = before
+
+
+def attention_of(config: Any, layer: torch.nn.Module) -> Callable[..., Any]:
+    """The attention function that the model was loaded with."""
+    eager = sys.modules[type(layer).__module__].eager_attention_forward
+    return ALL_ATTENTION_FUNCTIONS.get_interface(config._attn_implementation, eager)
