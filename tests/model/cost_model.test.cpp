@@ -51,6 +51,18 @@ TEST_CASE("a layer costs what its rows meet") {
         }
 }
 
+TEST_CASE("a decode step costs a row in each layer, which sees all tokens before it, or those in the window") {
+  model_config c = small();
+  c.windows = {6, 0, 6};
+  const cost_model costs{.linear = 2.0, .attention = 3.0, .single = 16.0};
+  const auto last_row = [&](std::size_t known, std::size_t window) {  // what the last of `known` rows adds, at the price of a row alone
+    const cost_model alone{.linear = costs.single, .attention = costs.attention, .single = costs.single};
+    return counted(c, known, known, alone, window) - (known > 1 ? counted(c, known - 1, known - 1, alone, window) : 0.0);
+  };
+  for (const std::size_t known : {1u, 2u, 6u, 7u, 40u})
+    CHECK(costs.decode_step(c, known) == 2 * last_row(known, 6) + last_row(known, 1000) + costs.logits(c));
+}
+
 TEST_CASE("layers with windows: each holds as large a share of the tokens that are left as of all") {
   model_config c = small();
   c.windows = {6, 0, 6};

@@ -68,11 +68,7 @@ any_session text_run::new_session(const named_policy& policy) const {
 
 std::vector<token_id> text_run::encode(const std::string& text) const {
   if (!tokens_) throw error("prompt", "", "--ids, or a model with a tokenizer", "no tokenizer in " + model_.path().string());
-  if (flags_.parse_special && !has_document(flags_)) return tokens_->encode(text);
-  const lazyprune::text_run users{text, false};
-  std::vector<token_id> ids = tokens_->encode(std::span(&users, 1));
-  if (tokens_->adds_bos() && tokens_->bos()) ids.insert(ids.begin(), *tokens_->bos());
-  return ids;
+  return tokens_->encode(text, flags_.parse_special && !has_document(flags_) ? special_tokens::parsed : special_tokens::spelled_out);
 }
 
 void text_run::check_length(std::span<const token_id> prompt, const std::string& which) const {

@@ -47,7 +47,8 @@ class tokenizing {
 
   json of_text(const std::string& text) const {
     const tokenizer& tokens = words_.tokenizer_for("tokenize");
-    return described(flags_.no_special ? tokens.encode(text, false) : tokens.encode(text));
+    const special_tokens special = flags_.parse_special ? special_tokens::parsed : special_tokens::spelled_out;
+    return described(flags_.no_special ? tokens.encode(text, false, special) : tokens.encode(text, special));
   }
 
   json of_ids(const std::vector<token_id>& ids, std::string_view where) const {

@@ -15,7 +15,9 @@ namespace program {
 
 class progress_bar {
  public:
-  explicit progress_bar(std::string what) : what_(std::move(what)), watched_(::isatty(STDERR_FILENO) == 1) {}
+  /// `unit`: what is counted, where its rate tells something.
+  explicit progress_bar(std::string what, std::string unit = {})
+      : what_(std::move(what)), unit_(std::move(unit)), watched_(::isatty(STDERR_FILENO) == 1) {}
   progress_bar(const progress_bar&) = delete;
   progress_bar& operator=(const progress_bar&) = delete;
   ~progress_bar() {
@@ -29,14 +31,21 @@ class progress_bar {
       start_ = clock::now();
     }
     const std::size_t columns = done * width / of;
-    std::fprintf(stderr, "\r%s [%s%s] %zu/%zu%s\x1b[K", what_.c_str(), std::string(columns, '=').c_str(),
-                 std::string(width - columns, ' ').c_str(), done, of, time_left(done, of).c_str());
+    std::fprintf(stderr, "\r%s [%s%s] %zu/%zu%s%s%s\x1b[K", what_.c_str(), std::string(columns, '=').c_str(),
+                 std::string(width - columns, ' ').c_str(), done, of, unit_.empty() ? "" : (' ' + unit_).c_str(), rate(done).c_str(),
+                 time_left(done, of).c_str());
     std::fflush(stderr);
   }
 
  private:
   using clock = std::chrono::steady_clock;
   static constexpr std::size_t width = 40;
+
+  std::string rate(std::size_t done) const {
+    const double spent = std::chrono::duration<double>(clock::now() - start_).count();
+    if (unit_.empty() || done <= first_ || spent <= 0) return "";
+    return ", " + std::to_string(static_cast<std::size_t>(static_cast<double>(done - first_) / spent)) + ' ' + unit_ + "/s";
+  }
 
   /// Estimates by the rate so far, once that is of some seconds.
   std::string time_left(std::size_t done, std::size_t of) const {
@@ -48,7 +57,7 @@ class progress_bar {
     return ", " + hours + two(seconds / 60 % 60) + ':' + two(seconds % 60) + " left";
   }
 
-  std::string what_;
+  std::string what_, unit_;
   bool watched_;
   bool drawn_ = false;
   std::size_t first_ = 0;  // done when the bar was drawn first, at start_

@@ -44,6 +44,16 @@ struct cost_model {
     return cost;
   }
 
+  /// The step of one token in a dense sequence that then has `known` tokens, and its logits.
+  double decode_step(const model_config& c, std::size_t known) const {
+    double cost = logits(c);
+    for (std::size_t l = 0; l < c.layers; ++l) {
+      const std::size_t seen = c.window(l) == 0 ? known : std::min(c.window(l), known);
+      cost += layer(c, 1, 1, 1) + attention * static_cast<double>(seen - 1) * 4.0 * static_cast<double>(c.n_heads * c.head_dim);
+    }
+    return cost;
+  }
+
   friend bool operator==(const cost_model&, const cost_model&) = default;
 
  private:

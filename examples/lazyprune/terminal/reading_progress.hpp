@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+// How far the reading of a prompt has come: a bar on a terminal, and an early word on how long the first token takes.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <iostream>
+#include <optional>
+#include <span>
+
+#include "tables/number_text.hpp"
+#include "terminal/progress.hpp"
+
+#include <lazyprune/model/observer.hpp>
+
+namespace lazyprune {
+namespace program {
+
+/// The share of a prompt's work that is done: its rows, over layers. Layers to come count as if they computed as many rows as the last one
+/// did, so a prompt that is pruned is read sooner than the share says.
+class reading_share final : public step_observer {
+ public:
+  explicit reading_share(std::size_t prompt) : prompt_(prompt) {}
+
+  /// From 0 to 1.
+  double share() const { return done_ == 0 ? 0.0 : static_cast<double>(done_) / static_cast<double>(done_ + left_); }
+
+  void step_begins(std::span<const token_id> tokens, std::size_t outputs) override {
+    step_ = tokens.size();
+    begun_ += step_;
+    is_chunk_ = outputs == 0;
+  }
+  void layer_begins(const layer_plan& plan) override { rows_ = plan.rows.size(); }
+  void layer_ends(const layer_end& end) override {
+    done_ += rows_;
+    ended_ = end.layer + 1;
+    left_ = (prompt_ - std::min(prompt_, begun_)) * end.layers + rows_ * (end.layers - ended_);
+    if (is_chunk_ || ended_ <= waits_at_) left_ += waiting_ * (end.layers - waits_at_);  // later layers have them among their rows
+  }
+  void step_ends(const any_session&) override {
+    waiting_ = is_chunk_ ? waiting_ + step_ : 0;
+    waits_at_ = ended_;
+  }
+
+ private:
+  std::size_t prompt_;
+  std::size_t done_ = 0, left_ = 0;         // rows, over layers
+  std::size_t begun_ = 0, step_ = 0;        // tokens
+  std::size_t rows_ = 0, ended_ = 0;        // of the last layer; layers of this step
+  std::size_t waiting_ = 0, waits_at_ = 0;  // tokens of chunks, and the layer that they wait at
+  bool is_chunk_ = false;
+};
+
+/// Draws it. It is of the prompt's steps alone.
+class reading_progress final : public step_observer {
+ public:
+  /// `tells`: whether a line on stderr says how long the first token takes, where that is long.
+  reading_progress(std::size_t prompt, bool tells) : prompt_(prompt), tells_(tells), share_(prompt) {}
+
+  void step_begins(std::span<const token_id> tokens, std::size_t outputs) override {
+    share_.step_begins(tokens, outputs);
+    is_last_ = outputs > 0;
+  }
+  void layer_begins(const layer_plan& plan) override { share_.layer_begins(plan); }
+  void layer_ends(const layer_end& end) override {
+    if (is_read_) return;
+    share_.layer_ends(end);
+    tell();
+    if (!bar_) bar_.emplace("reading", "tokens");
+    bar_->show(static_cast<std::size_t>(share_.share() * static_cast<double>(prompt_)), prompt_);
+  }
+  void step_ends(const any_session& session) override {
+    share_.step_ends(session);
+    if (is_last_) finish();
+  }
+
+  /// Takes the bar away.
+  void finish() {
+    is_read_ = true;
+    bar_.reset();
+  }
+
+ private:
+  using clock = std::chrono::steady_clock;
+
+  /// Once, when there is something to go by.
+  void tell() {
+    constexpr double enough = 0.3, long_wait = 5.0;  // seconds
+    const double spent = std::chrono::duration<double>(clock::now() - start_).count();
+    if (!tells_ || spent < enough) return;
+    tells_ = false;
+    const double all = spent / share_.share();
+    if (all < long_wait) return;
+    bar_.reset();
+    std::cerr << "about " << fixed(all, 0) << " s to the first token" << std::endl;
+  }
+
+  std::size_t prompt_;
+  bool tells_;
+  reading_share share_;
+  bool is_last_ = false, is_read_ = false;
+  clock::time_point start_ = clock::now();
+  std::optional<progress_bar> bar_;
+};
+
+}  // namespace program
+}  // namespace lazyprune
