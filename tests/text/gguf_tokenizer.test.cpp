@@ -235,7 +235,7 @@ TEST_CASE("vocabularies that cannot be used") {
   CHECK(said_after([](v& x) { x.put("bos_token_id", 6u); }) == at("metadata: tokenizer.ggml.bos_token_id", {", found 6"}));
   std::string same;
   for (int i = 0; i < 6; ++i) same += gguf_string("a");
-  CHECK(said_after([&](v& x) { x.array("tokens", 8, 6, same); }) == at("piece 1", {"\"a\""}));
+  CHECK(said_after([&](v& x) { x.array("tokens", 8, 6, same); }) == at("piece 1", {"token 0", "token 1", "\"a\""}));
 }
 
 TEST_CASE("a small byte-level vocabulary, and what its keys say") {
@@ -297,7 +297,9 @@ TEST_CASE("a small byte-level vocabulary, and what its keys say") {
   CHECK(said([&] { vocabulary.keys.erase("merges"); }) == at("metadata", {"\"tokenizer.ggml.merges\""}));
   CHECK(said([&] { strings("merges", {"a b", "b a"}); }) == at("metadata: tokenizer.ggml.merges: merge 1", {"\"ba\""}));
   CHECK(said([&] { strings("merges", {"ab"}); }) == at("metadata: tokenizer.ggml.merges: merge 0", {"\"ab\""}));
-  CHECK(said([&] { strings("tokens", {"a", "b", "a", "<s>", "<x>"}); }) == at("metadata: tokenizer.ggml.tokens", {"\"a\""}));
+  CHECK(said([&] {
+          strings("tokens", {"a", "b", "a", "<s>", "<x>"});
+        }) == at("metadata: tokenizer.ggml.tokens", {"token 0", "token 2", "\"a\""}));
   CHECK(said([&] { types({1}); }) == at("metadata: tokenizer.ggml.token_type"));
   CHECK(said([&] { vocabulary.characters = nullptr; }) == unsupported("metadata: tokenizer.ggml.pre", {"\"llama-bpe\""}));
 }
