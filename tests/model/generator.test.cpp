@@ -89,6 +89,12 @@ TEST_CASE("EOS and the caller end the text; EOS can be ignored") {
   generation_options options = of_length(6);
   options.ignore_eos = true;
   CHECK(ending.run(prompt, options).tokens == free_run);
+  options.eos = {free_run[2]};
+  CHECK(b.run(prompt, options).tokens == free_run);
+  options.ignore_eos = false;  // the caller's EOS end the text beside the config's
+  CHECK(b.run(prompt, options).reason == finish_reason::eos);
+  CHECK(b.run(prompt, options).tokens == ended.tokens);
+  options = of_length(6);
 
   std::vector<token_id> heard;
   options.on_token = [&](token_id t) {

@@ -194,7 +194,7 @@ TEST_CASE("in a chat, control tokens of Phi 3 take the white space behind them")
   CHECK(vocabulary.load()->encode(runs{{"<s>", true}, {" a", false}}) == ids{1, 3, 5});
 }
 
-TEST_CASE("tokens that begin and end texts and turns come from no user's text, though the file calls them user-defined") {
+TEST_CASE("tokens that end texts and turns are special, though the file calls them user-defined") {
   using runs = std::vector<lazyprune::text_run>;
   const std::vector<std::pair<std::string, std::int32_t>> all{{"<unk>", 2},      {"<s>", 3},      {"</s>", 4},   {"\xe2\x96\x81", 1},
                                                               {"<|im_end|>", 4}, {"<|user|>", 4}, {"<turn>", 4}, {"<x>", 4}};
@@ -211,7 +211,7 @@ TEST_CASE("tokens that begin and end texts and turns come from no user's text, t
   vocabulary.put("eot_token_id", 6u);
   const tokenizer tokens = vocabulary.load().value();
   CHECK(tokens.eos() == 2u);
-  for (const lazyprune::token_id id : {2u, 4u, 5u, 6u}) {
+  for (const lazyprune::token_id id : {2u, 4u, 6u}) {
     CAPTURE(id);
     CHECK(tokens.is_special(id));
     CHECK(tokens.encode(runs{{all[id].first, true}}) == ids{id});
@@ -219,6 +219,8 @@ TEST_CASE("tokens that begin and end texts and turns come from no user's text, t
     CHECK(std::ranges::find(typed, id) == typed.end());
   }
   CHECK(tokens.encode(runs{{"<x>", false}}) == ids{3, 7});
+  CHECK(tokens.encode(runs{{"<|user|>", false}}) == ids{3, 5});
+  CHECK(tokens.encode(runs{{"<|user|>", false}}, "<|user|>") == ids{3, 0});
 }
 
 TEST_CASE("vocabularies that cannot be used") {
@@ -233,7 +235,7 @@ TEST_CASE("vocabularies that cannot be used") {
   CHECK(said_after([](v& x) { x.put("bos_token_id", 6u); }) == at("metadata: tokenizer.ggml.bos_token_id", {", found 6"}));
   std::string same;
   for (int i = 0; i < 6; ++i) same += gguf_string("a");
-  CHECK(said_after([&](v& x) { x.array("tokens", 8, 6, same); }) == at("piece 1", {"\"a\""}));
+  CHECK(said_after([&](v& x) { x.array("tokens", 8, 6, same); }) == at("piece 1", {"token 0", "token 1", "\"a\""}));
 }
 
 TEST_CASE("a small byte-level vocabulary, and what its keys say") {
@@ -295,7 +297,9 @@ TEST_CASE("a small byte-level vocabulary, and what its keys say") {
   CHECK(said([&] { vocabulary.keys.erase("merges"); }) == at("metadata", {"\"tokenizer.ggml.merges\""}));
   CHECK(said([&] { strings("merges", {"a b", "b a"}); }) == at("metadata: tokenizer.ggml.merges: merge 1", {"\"ba\""}));
   CHECK(said([&] { strings("merges", {"ab"}); }) == at("metadata: tokenizer.ggml.merges: merge 0", {"\"ab\""}));
-  CHECK(said([&] { strings("tokens", {"a", "b", "a", "<s>", "<x>"}); }) == at("metadata: tokenizer.ggml.tokens", {"\"a\""}));
+  CHECK(said([&] {
+          strings("tokens", {"a", "b", "a", "<s>", "<x>"});
+        }) == at("metadata: tokenizer.ggml.tokens", {"token 0", "token 2", "\"a\""}));
   CHECK(said([&] { types({1}); }) == at("metadata: tokenizer.ggml.token_type"));
   CHECK(said([&] { vocabulary.characters = nullptr; }) == unsupported("metadata: tokenizer.ggml.pre", {"\"llama-bpe\""}));
 }

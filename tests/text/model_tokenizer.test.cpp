@@ -57,7 +57,7 @@ TEST_CASE("a folder's tokenizer: tokenizer.json before tokenizer.model; its post
                R"({"add_bos_token": false, "bos_token": {"content": "<s>"}, "eos_token": "b", "pad_token": "none"})");
   const auto tokens = load_tokenizer(folder.path());
   CHECK(tokens.kind() == "BPE");
-  CHECK(tokens.encode("aba") == ids{3, 2, 0});
+  CHECK(tokens.encode("aba") == ids{3, 0, 1, 0});  // b, as EOS, is special
   CHECK(tokens.bos() == 3u);
   CHECK(tokens.eos() == 1u);
   CHECK(tokens.adds_bos());
@@ -72,6 +72,46 @@ TEST_CASE("a folder's tokenizer: tokenizer.json before tokenizer.model; its post
   CHECK(said_of(folder) == "no error");
   CHECK(error_of([&] { find_tokenizer(lazyprune::model_folder(folder.path()), nullptr, 2); }) ==
         at((folder / "tokenizer.json").string() + ": pieces", {", found 3"}));
+}
+
+TEST_CASE("the files beside a tokenizer.json add tokens, and say which are special") {
+  using runs = std::vector<lazyprune::text_run>;
+  const temporary_folder folder;
+  folder.write("tokenizer.json", small_json);
+  const std::string end =
+      R"({"content": "<e>", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true})";
+  folder.write("tokenizer_config.json", R"({"added_tokens_decoder": {"4": )" + end + R"(, "3": {"content": "<s>", "single_word": true,
+      "lstrip": false, "rstrip": false, "normalized": false, "special": true}}})");
+  CHECK(load_tokenizer(folder.path()).encode("a<e><s>b", false) == ids{0, 4, 3, 1});
+  CHECK(load_tokenizer(folder.path()).is_special(4));
+  folder.write("tokenizer_config.json", R"({"added_tokens_decoder": {"5": )" + end + "}}");
+  CHECK(said_of(folder) == at("/tokenizer_config.json: \"<e>\"", {"4", "5"}));
+  folder.write("tokenizer_config.json", R"({"added_tokens_decoder": {"x": )" + end + "}}");
+  CHECK(said_of(folder) == at("/tokenizer_config.json: added_tokens_decoder.x"));
+
+  folder.write("added_tokens.json", R"({"<f>": 5, "<e>": 4})");
+  folder.write("tokenizer_config.json", R"({"additional_special_tokens": ["<f>", "<none>"]})");
+  const auto listed = load_tokenizer(folder.path());
+  CHECK(listed.encode("a<e><f>b", false) == ids{0, 4, 5, 1});
+  CHECK_FALSE(listed.is_special(4));
+  CHECK(listed.is_special(5));
+
+  folder.write("added_tokens.json", "{}");
+  for (const char* name : {"eos_token", "pad_token", "unk_token"}) {  // a piece of the vocabulary, and special by its name alone
+    folder.write("tokenizer_config.json", "{\"" + std::string(name) + "\": \"ab\"}");
+    const auto named = load_tokenizer(folder.path());
+    CHECK(named.is_special(2));
+    CHECK(named.encode(runs{{"ab", true}, {"ab", false}}) == ids{2, 0, 1});
+  }
+  folder.write("tokenizer_config.json", R"({"extra_special_tokens": {"image_token": {"content": "ab"}}})");
+  CHECK(load_tokenizer(folder.path()).is_special(2));
+
+  const temporary_folder pieces;
+  pieces.write("tokenizer.model", small_sentencepiece());
+  pieces.write("added_tokens.json", R"({"<e>": 260, "</s>": 2, "<far>": 300})");
+  const auto more = load_tokenizer(pieces.path());
+  CHECK(more.size() == 261);
+  CHECK(more.encode("<e>", false).back() == 260u);
 }
 
 TEST_CASE("a GGUF file is the tokenizer of a folder where it is the model") {

@@ -19,6 +19,7 @@
 #include <lazyprune/files/utf8.hpp>
 #include <lazyprune/model/config.hpp>
 #include <lazyprune/session/any_session.hpp>
+#include <lazyprune/text/end_of_generation.hpp>
 #include <lazyprune/text/tokenizer.hpp>
 
 namespace lazyprune {
@@ -105,10 +106,15 @@ json tokenizer_json(const model_words& words, const opened_model& model) {
   const std::optional<tokenizer>& tokens = words.tokens().get();
   if (!tokens) return nullptr;
   const auto id = [](const std::optional<token_id>& token) { return token ? json(*token) : json(nullptr); };
-  return {{"kind", tokens->kind()},         {"pre", pre_json(model)},
-          {"vocabulary", tokens->size()},   {"bos", id(tokens->bos())},
-          {"eos", id(tokens->eos())},       {"unknown", id(tokens->unknown())},
-          {"adds_bos", tokens->adds_bos()}, {"byte_fallback", tokens->byte_fallback()}};
+  return {{"kind", tokens->kind()},
+          {"pre", pre_json(model)},
+          {"vocabulary", tokens->size()},
+          {"bos", id(tokens->bos())},
+          {"eos", id(tokens->eos())},
+          {"unknown", id(tokens->unknown())},
+          {"adds_bos", tokens->adds_bos()},
+          {"byte_fallback", tokens->byte_fallback()},
+          {"end_of_generation", end_of_generation(*tokens, model.config().eos)}};
 }
 
 /// The chat template's text, and, where it cannot be used, why.

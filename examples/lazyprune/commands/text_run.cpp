@@ -9,6 +9,7 @@
 #include "terminal/text_stream.hpp"
 
 #include <lazyprune/model/layers_of.hpp>
+#include <lazyprune/text/end_of_generation.hpp>
 
 namespace lazyprune {
 namespace program {
@@ -56,7 +57,7 @@ text_run::text_run(const run_flags& flags, const policy_registry& policies)
     chat_ = words_.chat_for("--chat");
   else if (has_document(flags_) && flags_.prompt && !flags_.raw)
     chat_ = words_.find_chat();
-  if (chat_) turn_end_ = chat_->turn_end(words_.tokenizer_for("--chat"));
+  if (chat_) words_.tokenizer_for("--chat");
   if (flags_.speculate > 0 && new_session(pruned_).chunk_layers(phase::decode) < model_.layers())
     throw error("--speculate", "", "--decode dense, and a scorer with nothing to remember: drafts are read as the dense model reads them",
                 pruned_.text, error_code::unsupported);
@@ -102,6 +103,7 @@ generation_options text_run::options() {
   options.speculate = flags_.speculate;
   options.sampler = flags_.sampling;
   options.ignore_eos = flags_.ignore_eos;
+  if (tokens_) options.eos = end_of_generation(*tokens_, model_.config().eos);
   options.force = flags_.force;
   options.observer = &interrupts_;
   return options;
@@ -138,11 +140,9 @@ outcome text_run::answer(const named_policy& policy, std::span<const token_id> p
   asked.on_token = [&](token_id id) {
     const bool more = decoder ? out.feed(decode(*decoder, id)) : true;
     if (!decoder && show) std::cout << (std::exchange(first, false) ? "" : ",") << id << std::flush;
-    return more && !ends_turn(id) && !interrupted();
+    return more && !interrupted();
   };
   result.run = generate(asked);
-  if (result.run.reason == finish_reason::stop && !result.run.tokens.empty() && ends_turn(result.run.tokens.back()))
-    result.run.reason = finish_reason::eos;
   if (decoder) {
     out.feed(decoder->finish());
     out.finish();

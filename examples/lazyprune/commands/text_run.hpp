@@ -81,8 +81,6 @@ class text_run {
  private:
   /// A model's vocabulary may be larger than its tokenizer's, in fillers that stand for no text.
   std::string decode(token_decoder& decoder, token_id id) const { return id < tokens_->size() ? decoder.push(id) : ""; }
-  /// Whether it is the template's end of a turn, which some configs do not list among the EOS.
-  bool ends_turn(token_id id) const { return turn_end_ == id && flags_.force.empty() && !flags_.ignore_eos; }
 
   run_flags flags_;
   const policy_registry& policies_;
@@ -92,7 +90,6 @@ class text_run {
   model_words words_;
   const tokenizer* tokens_ = nullptr;
   std::optional<chat_words> chat_;  // around the prompt; none: it is plain text
-  std::optional<token_id> turn_end_;
   std::size_t context_ = 0;
   std::unique_ptr<lazyprune::program::engine> engine_;  // none before `load`
   ends_when_interrupted interrupts_;

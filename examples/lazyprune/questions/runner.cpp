@@ -17,6 +17,7 @@
 #include <lazyprune/eval/truncation.hpp>
 #include <lazyprune/model/generation.hpp>
 #include <lazyprune/model/layers_of.hpp>
+#include <lazyprune/text/end_of_generation.hpp>
 
 namespace lazyprune {
 namespace program {
@@ -88,13 +89,11 @@ runner::runner(const model_flags& model, const backend_flags& backend, const que
       model_(model),
       words_(model_, flags_.words),
       tokenizer_(words_.tokenizer_for("eval")),
+      ends_(end_of_generation(tokenizer_, model_.config().eos)),
       context_(model_.context(flags.context)),
       read_(questions_.size(), reading::not_yet) {
   check(backend_);
-  if (flags_.chat == own_template) {
-    template_ = words_.chat_for("--chat");
-    turn_end_ = template_->turn_end(tokenizer_);
-  }
+  if (flags_.chat == own_template) template_ = words_.chat_for("--chat");
   if (flags_.max_length == 1) throw error("--max-length", "", "at least 2", "1");
   for (const question& asked : questions_) {
     if (new_tokens(*asked.task) + 2 > context_)
@@ -281,12 +280,13 @@ struct runner::answering {
       : run(r), asked(a), q(r.questions_[a.question]), whole(prompt_tokens), prompt(std::move(made)), decoder(r.tokenizer_) {
     options.max_new = run.new_tokens(*q.task);
     options.context = run.flags_.context;
+    options.eos = run.ends_;
     options.on_step = [this](const any_session& session) {
       steps.push_back(computed_by_layer(session.tokens(), prompt.tokens.size(), run.layers()));
     };
     options.on_token = [this](token_id id) {
       if (id < run.tokenizer_.size()) text += decoder.push(id);  // a model's vocabulary may be larger, in fillers that stand for no text
-      return id != run.turn_end_ && answer_in(*q.task, text).size() == text.size();
+      return answer_in(*q.task, text).size() == text.size();
     };
   }
   answering(const answering&) = delete;

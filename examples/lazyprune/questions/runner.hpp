@@ -122,7 +122,7 @@ class runner {
   model_words words_;
   const tokenizer& tokenizer_;
   std::optional<chat_words> template_;  // with --chat template
-  std::optional<token_id> turn_end_;    // of the template
+  std::vector<token_id> ends_;          // of a generation
   std::size_t context_;
   std::unique_ptr<engine> engine_;
   std::size_t jobs_ = 1;

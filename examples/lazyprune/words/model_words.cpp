@@ -4,10 +4,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
-#include <span>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include <lazyprune/files/checkpoint.hpp>
 #include <lazyprune/files/gguf.hpp>
@@ -130,16 +128,6 @@ rendered_chat chat_words::render(const chat_request& request) const {
   chat_request whole = request;
   for (const auto& [name, value] : variables_) whole.set(name, value);
   return chat_->render(std::move(whole), [] { return jinja::template_time(std::getenv("SOURCE_DATE_EPOCH")); });
-}
-
-std::optional<token_id> chat_words::turn_end(const tokenizer& tokens) const {
-  for (const auto& [name, text] : chat_->own_texts) {
-    if (name != "eos_token") continue;
-    const text_run own{text, true};
-    const std::vector<token_id> ids = tokens.encode(std::span(&own, 1));
-    if (ids.size() == 1) return ids[0];
-  }
-  return std::nullopt;
 }
 
 chat_request read_chat(const std::string& path) {

@@ -64,9 +64,6 @@ class chat_words {
   /// chat_template::render does.
   rendered_chat render(const chat_request& request) const;
 
-  /// The id of the template's eos_token, which ends a turn though some configs do not list it; none where it is not one token.
-  std::optional<token_id> turn_end(const tokenizer& tokens) const;
-
  private:
   std::shared_ptr<const model_chat> chat_;
   std::vector<std::pair<std::string, jinja::value>> variables_;

@@ -18,8 +18,6 @@ namespace detail {
 inline constexpr std::string_view gguf_named_tokens[] = {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id",
                                                          "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"};
 inline constexpr std::string_view turn_ends[] = {"<|eot_id|>", "<|im_end|>", "<end_of_turn>", "<|end|>"};
-inline constexpr std::string_view turn_begins[] = {"<|im_start|>", "<start_of_turn>", "<|start_header_id|>", "<|end_header_id|>",
-                                                   "<|user|>",     "<|assistant|>",   "<|system|>"};
 
 /// The id under this key; none where it is missing, or 2^32 - 1 or -1, which stand for none in some files.
 inline std::optional<token_id> gguf_token_id(const gguf_file& file, std::string_view key, std::size_t tokens) {
@@ -32,11 +30,6 @@ inline std::optional<token_id> gguf_token_id(const gguf_file& file, std::string_
 inline bool ends_turn(std::string_view text, double type) {
   constexpr double control = 3, user_defined = 4;
   return (type == control || type == user_defined) && std::ranges::find(turn_ends, text) != std::end(turn_ends);
-}
-
-/// Whether this is the text of a token that begins or ends a turn.
-inline bool marks_turn(std::string_view text) {
-  return std::ranges::find(turn_ends, text) != std::end(turn_ends) || std::ranges::find(turn_begins, text) != std::end(turn_begins);
 }
 
 }  // namespace detail

@@ -33,6 +33,7 @@ struct generation_options {
   std::size_t speculate = 0;  // tokens a step after the prompt reads at most: the last one and guesses at those to come; 0: it alone
   sampling sampler{};
   bool ignore_eos = false;
+  std::vector<token_id> eos{};                              // tokens that end the text, beside those of the model's config
   std::vector<token_id> force{};                            // teacher: so many steps, each of these in the place of the token generated
   bool trace = false;                                       // record a step_trace for each step
   bool trace_logits = false;                                // and the logits in it

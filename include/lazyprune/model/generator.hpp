@@ -270,8 +270,8 @@ class generating {
 
   /// Whether the token just generated is the last one, and why.
   bool ends(token_id next) {
-    const std::vector<token_id>& eos = work_.model().config.eos;
-    if (options_.force.empty() && !options_.ignore_eos && std::ranges::find(eos, next) != eos.end()) {
+    const auto is_in = [&](const std::vector<token_id>& eos) { return std::ranges::find(eos, next) != eos.end(); };
+    if (options_.force.empty() && !options_.ignore_eos && (is_in(work_.model().config.eos) || is_in(options_.eos))) {
       result_.reason = finish_reason::eos;
       return true;
     }

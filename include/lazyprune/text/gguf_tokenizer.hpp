@@ -16,6 +16,7 @@
 #include <lazyprune/files/gguf.hpp>
 #include <lazyprune/files/gguf_tokens.hpp>
 #include <lazyprune/files/utf8.hpp>
+#include <lazyprune/text/end_of_generation.hpp>
 #include <lazyprune/text/sentencepiece_model.hpp>
 #include <lazyprune/text/tokenizer.hpp>
 #include <lazyprune/text/tokenizer/added_tokens.hpp>
@@ -36,7 +37,7 @@ inline bool gguf_flag(const gguf_file& file, std::string_view key, bool otherwis
   return value ? value->boolean() : otherwise;
 }
 
-/// Makes control pieces of the user-defined ones that begin and end texts and turns: a user's text must never become one of them.
+/// Makes control pieces of the user-defined ones that begin and end texts and turns, as llama.cpp does.
 inline void guard_turns(const gguf_file& file, std::vector<sentencepiece>& pieces) {
   const auto guard = [](sentencepiece& piece) {
     if (piece.type == piece_type::user_defined) piece.type = piece_type::control;
@@ -44,7 +45,7 @@ inline void guard_turns(const gguf_file& file, std::vector<sentencepiece>& piece
   for (const std::string_view key : gguf_named_tokens)
     if (const auto id = gguf_token_id(file, key, pieces.size())) guard(pieces[*id]);
   for (sentencepiece& piece : pieces)
-    if (marks_turn(piece.text)) guard(piece);
+    if (ends_generation(piece.text)) guard(piece);
 }
 
 /// All tokens of the vocabulary; `needs_scores`: without a score or a type, they are refused, else they have none and are normal.

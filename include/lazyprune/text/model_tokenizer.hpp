@@ -42,6 +42,7 @@ inline constexpr std::size_t most_tokenizer_json = std::size_t{128} << 20, most_
 /// What a tokenizer is made with, beside its file.
 struct tokenizer_place {
   std::optional<json_value> config = {};  // tokenizer_config.json
+  tokens_beside beside = {};              // of it, and of added_tokens.json
   const unicode* characters = nullptr;
   std::size_t most_pieces = vocabulary::most_ids;  // the vocabulary of the model
 
@@ -56,7 +57,7 @@ struct tokenizer_place {
 /// The parts of tokenizer.json say all but which of the tokens are BOS and EOS. As in transformers 5, its post-processor decides what comes
 /// around a text: add_bos_token and add_eos_token of tokenizer_config.json are of tokenizer.model alone.
 inline tokenizer read_tokenizer_json(const mapped_file& file, const tokenizer_place& place) {
-  token_pipeline parts = parse_tokenizer_json(file.text(), file.name(), place.characters);
+  token_pipeline parts = parse_tokenizer_json(file.text(), file.name(), place.characters, place.beside);
   place.check(parts.pieces().size(), file);
   const auto named = [&](std::string_view key) -> std::optional<token_id> {
     const auto text = place.config ? token_text_of(*place.config, key) : std::nullopt;
@@ -93,6 +94,9 @@ inline tokenizer read_tokenizer_model(const mapped_file& file, const tokenizer_p
   }
   sentencepiece_model model = parse_sentencepiece_model(file.text(), file.name());
   place.check(model.pieces.size(), file);
+  for (const added_token& one : place.beside.added)
+    if (one.id == model.pieces.size() && std::ranges::find(model.pieces, one.text, &sentencepiece::text) == model.pieces.end())
+      model.pieces.push_back({one.text, 0, one.special ? piece_type::control : piece_type::user_defined});
   const bool adds_bos = !place.config || adds_bos_by(*place.config, model);
   return tokenizer(std::move(model), adds_bos);
 }
@@ -122,7 +126,8 @@ inline std::optional<tokenizer> find_tokenizer(const model_folder& folder, const
     detail::refuse_other_tokenizers(folder);
     return std::nullopt;
   }
-  const detail::tokenizer_place place{find_tokenizer_config(folder), characters, most_pieces};
+  const std::optional<json_value> config = find_tokenizer_config(folder);
+  const detail::tokenizer_place place{config, find_tokens_beside(folder, config), characters, most_pieces};
   if (has_json) return detail::read_tokenizer_json(folder.open("tokenizer.json", detail::most_tokenizer_json), place);
   return detail::read_tokenizer_model(folder.open("tokenizer.model", detail::most_tokenizer_model), place);
 }

@@ -13,7 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_set>
+#include <unordered_map>
 #include <vector>
 
 #include <lazyprune/core/error.hpp>
@@ -203,14 +203,16 @@ inline void read_normalizer(wire_reader message, sentencepiece_model& model) {
 /// Checks all pieces together, and finds the unknown and the byte pieces. `unknown` is the id that the file names for unknown characters,
 /// whatever the type of its piece: in GGUF files of Gemma it is a control piece. Without a name it is the one piece of the type `unknown`.
 inline void check_pieces(sentencepiece_model& model, std::string_view file, std::optional<token_id> unknown = std::nullopt) {
-  std::unordered_set<std::string_view> seen;
+  std::unordered_map<std::string_view, std::size_t> seen;
   std::array<bool, 256> have{};
   const bool named = unknown.has_value();
   for (std::size_t i = 0; i < model.pieces.size(); ++i) {
     const sentencepiece& piece = model.pieces[i];
     const std::string where = "piece " + std::to_string(i);
     const auto id = static_cast<token_id>(i);
-    if (!seen.insert(piece.text).second) throw error(file, where, "every piece once", in_quotes(piece.text) + " again");
+    if (const auto [before, fresh] = seen.emplace(piece.text, i); !fresh)
+      throw error(file, where, "every piece once",
+                  "token " + std::to_string(before->second) + " and token " + std::to_string(i) + " are both " + in_quotes(piece.text));
     if (piece.type == piece_type::unknown && !named) {
       if (unknown) throw error(file, where, "one unknown piece", in_quotes(piece.text) + " as well");
       unknown = id;

@@ -37,6 +37,7 @@ TEST_CASE("what the bundled model is") {
   CHECK(all["chat_template"].is_null());
   CHECK(all["supported"] == true);
   CHECK(all["tokenizer"]["bos"] == 1);
+  CHECK(all["tokenizer"]["end_of_generation"] == nlohmann::json{2});
   CHECK(all["memory"]["context"] == 1000);
   CHECK(all["memory"]["kv_bytes_per_token"] == 6 * 2 * 2 * 32 * 2);
   CHECK(all["memory"]["kv_bytes"] == 1000 * 6 * 2 * 2 * 32 * 2);

@@ -14,7 +14,15 @@ using lazyprune::find_named_words;
 TEST_CASE("ways to split are found by their names alone; every pattern compiles") {
   REQUIRE(find_named_words("smollm"));
   CHECK(find_named_words("smollm")->patterns[1] == lazyprune::pre_tokenizer::gpt2_words);
-  for (const char* guessed : {"default", "mpt", "command-r"}) CHECK(find_named_words(guessed) == nullptr);
+  for (const char* alike : {"llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "lfm2", "dbrx", "smaug-bpe"}) {
+    CAPTURE(alike);
+    REQUIRE(find_named_words(alike));
+    const bool as_llama3 = std::string_view(alike) != "dbrx" && std::string_view(alike) != "smaug-bpe";
+    CHECK(find_named_words(alike)->patterns == find_named_words("llama-bpe")->patterns);
+    CHECK(find_named_words(alike)->ignore_merges == as_llama3);
+    CHECK(find_named_words(alike)->adds_bos == as_llama3);
+  }
+  for (const char* guessed : {"default", "mpt", "command-r", "deepseek-llm", "seed-coder"}) CHECK(find_named_words(guessed) == nullptr);
   CHECK(find_named_words("") == nullptr);
   const auto* const characters = lazyprune_test::known_unicode();
   std::set<std::string_view> names;

@@ -170,6 +170,14 @@ TEST_CASE("the model makes no special token of a user's text, be it one of its p
   CHECK(parse(json).encode("aab") == ids{1, 2});
 }
 
+TEST_CASE("added tokens have the ids of their pieces, or the next ones, whatever the file says; empty and repeated ones are passed over") {
+  nlohmann::json json = small();
+  json["added_tokens"] = {added(7, "<x>"), added(9, ""), added(3, "<x>"), added(8, "ab"), added(3, "<y>")};
+  CHECK(parse(json).encode("<x>ab<y>") == ids{3, 2, 4});
+  json["model"]["vocab"] = {{"a", 0}, {"b", 1}, {"ab", 300}};  // a hole: the count of pieces is the next id
+  CHECK(parse(json).encode("<x>ab<y>") == ids{3, 300, 4});
+}
+
 TEST_CASE("files that are wrong, or ask for what is not known here, are refused with their place") {
   const auto with = [](std::string_view pointer, nlohmann::json value) {
     nlohmann::json json = small();
@@ -187,10 +195,17 @@ TEST_CASE("files that are wrong, or ask for what is not known here, are refused 
   CHECK(with("/model/vocab/b", 1 << 24) == at("t.json: model.vocab.b", {"4101", "16777216"}));
   CHECK(with("/model/merges", {"a b c"}) == at("t.json: model.merges[0]", {"\"a b c\""}));
   CHECK(with("/model/merges", nlohmann::json::parse(R"([["b", "a"]])")) == at("t.json: model.merges[0]", {"\"ba\""}));
-  CHECK(with("/added_tokens", nlohmann::json::array({added(4, "<x>")})) == at("t.json: added_tokens[0].id", {", found 4"}));
-  CHECK(with("/added_tokens", nlohmann::json::array({added(3, "ab")})) == at("t.json: added_tokens[0].id", {", found 3"}));
-  CHECK(with("/added_tokens", {added(3, "x"), added(4, "x")}) == at("t.json: added_tokens[1].content", {"\"x\""}));
-  CHECK(with("/added_tokens", nlohmann::json::array({added(3, "")})) == unsupported("t.json: added_tokens", {"512", "\"\""}));
+  CHECK(with("/role_to_token", nlohmann::json::object()) == "no error");
+  CHECK(with("/added_tokens", nlohmann::json::array({nlohmann::json::array()})) == at("t.json: added_tokens[0]"));
+  CHECK(with("/added_tokens", nlohmann::json::array({added(3, std::string(513, 'x'))})) == unsupported("t.json: added_tokens", {"512"}));
+  nlohmann::json hole = small();
+  hole["model"]["vocab"] = {{"a", 0}, {"b", 1}, {"ab", 3}};
+  hole["added_tokens"] = nlohmann::json::array({added(3, "<x>")});
+  CHECK(said(hole) == at("t.json: added_tokens", {"\"<x>\"", "3", "\"ab\""}));
+  nlohmann::json newer = small();
+  newer["version"] = "2.0";
+  newer["lora"] = 1;
+  CHECK(said(newer) == unsupported("t.json: version", {"\"2.0\""}));  // before any detail
   CHECK(with("/post_processor", {{"type", "BertProcessing"}, {"sep", {"x", 7}}, {"cls", {"a", 0}}}) == at("t.json: post_processor"));
   CHECK(error_of([] { parse_tokenizer_json("{\"model\": ", "t.json", nullptr); }).starts_with("t.json: byte "));
 }

@@ -153,23 +153,37 @@ class added_tokens {
   std::unordered_map<token_id, std::size_t> by_id_;
 };
 
-/// The list `added_tokens` of a tokenizer.json. Throws `error`, with the place, where one has options that are not known here.
+/// An added token but for its id, which stands in the object or is its key. Throws `error`, with the place, where it has options that are
+/// not known here.
+inline added_token added_token_of(const json_value& json) {
+  json.allow_only({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special", "__type"}, error_code::unsupported);
+  added_token one;
+  one.text = json.at("content").string();
+  one.single_word = json.at("single_word").boolean();
+  one.lstrip = json.at("lstrip").boolean();
+  one.rstrip = json.at("rstrip").boolean();
+  one.normalized = json.at("normalized").boolean();
+  one.special = json.at("special").boolean();
+  return one;
+}
+
+/// The list `added_tokens` of a tokenizer.json, with the ids that stand there. Throws `error` as above.
 inline std::vector<added_token> added_tokens_of(const json_value& list) {
   std::vector<added_token> all;
-  for (const json_value& json : list.items()) {
-    json.allow_only({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"}, error_code::unsupported);
-    added_token one;
-    one.text = json.at("content").string();
-    one.id = static_cast<token_id>(json.at("id").whole_number(0, vocabulary::most_ids - 1));
-    one.single_word = json.at("single_word").boolean();
-    one.lstrip = json.at("lstrip").boolean();
-    one.rstrip = json.at("rstrip").boolean();
-    one.normalized = json.at("normalized").boolean();
-    one.special = json.at("special").boolean();
-    all.push_back(std::move(one));
-  }
+  list.each_item([&](const json_value& json) {
+    if (all.size() == vocabulary::most_ids) list.refuse("at most " + std::to_string(vocabulary::most_ids) + " tokens");
+    all.push_back(added_token_of(json));
+    all.back().id = static_cast<token_id>(json.at("id").whole_number(0, vocabulary::most_ids - 1));
+  });
   return all;
 }
+
+/// What the files beside a tokenizer.json add to it.
+struct tokens_beside {
+  std::vector<added_token> added{};    // by ascending id
+  std::vector<std::string> special{};  // texts of tokens that are special, whatever tokenizer.json says
+  std::string file{};                  // which says so, for errors
+};
 
 }  // namespace v0
 }  // namespace lazyprune

@@ -51,9 +51,9 @@ inline constexpr std::string_view deepseek3_words =
     R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
 inline constexpr std::string_view gpt2_words = pre_tokenizer::gpt2_words;
 
-/// By the names of GGUF's tokenizer.ggml.pre. Each was compared with a tokenizer.json of its kind in the tests, but for four, which
-/// llama.cpp splits as it does a compared one: phi-2, llama3, llama-v3 and deepseek-r1-qwen. The others that there are, `default` among
-/// them, would be guessed: many share a pattern and differ in what is done to the text before.
+/// By the names of GGUF's tokenizer.ggml.pre. Each was compared with a tokenizer.json of its kind in the tests, or is one that llama.cpp
+/// splits as it does a compared one: phi-2, llama3, llama-v3, falcon3, falcon-h1, pixtral, lfm2, dbrx, smaug-bpe and deepseek-r1-qwen. The
+/// others that there are, `default` among them, would be guessed: many share a pattern and differ in what is done to the text before.
 inline constexpr named_words all_named_words[] = {
     {"gpt-2", {gpt2_words}},
     {"phi-2", {gpt2_words}},
@@ -62,6 +62,12 @@ inline constexpr named_words all_named_words[] = {
     {"llama-bpe", {llama3_words}, false, true, true},
     {"llama3", {llama3_words}, false, true, true},
     {"llama-v3", {llama3_words}, false, true, true},
+    {"falcon3", {llama3_words}, false, true, true},
+    {"falcon-h1", {llama3_words}, false, true, true},
+    {"pixtral", {llama3_words}, false, true, true},
+    {"lfm2", {llama3_words}, false, true, true},
+    {"dbrx", {llama3_words}},
+    {"smaug-bpe", {llama3_words}},
     {"qwen2", {qwen2_words}, true},
     {"deepseek-r1-qwen", {qwen2_words}},
     {"tekken", {tekken_words}, false, true, true},

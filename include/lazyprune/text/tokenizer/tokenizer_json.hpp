@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_set>
+#include <unordered_map>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -63,8 +63,8 @@ inline void read_merges(const json_value& json, bpe& model) {
   model.reserve(json.size());
   json.each_item([&](const json_value& merge) {
     if (merge.is_array()) {
+      if (merge.size() != 2) merge.refuse("two pieces");
       const std::vector<json_value> halves = merge.items();
-      if (halves.size() != 2) merge.refuse("two pieces");
       return placed(merge, [&] { model.merge(halves[0].string(), halves[1].string()); });
     }
     const std::string_view text = merge.string();
@@ -100,8 +100,8 @@ inline unigram unigram_of(const json_value& json) {
   std::vector<std::optional<std::string>> pieces;
   std::vector<double> scores;
   vocab.each_item([&](const json_value& entry) {
+    if (!entry.is_array() || entry.size() != 2) entry.refuse("a piece and its score");
     const std::vector<json_value> pair = entry.items();
-    if (pair.size() != 2) entry.refuse("a piece and its score");
     if (pieces.size() == vocabulary::most_ids) vocab.refuse("at most " + std::to_string(vocabulary::most_ids) + " pieces");
     pieces.emplace_back(pair[0].string());
     scores.push_back(pair[1].number());
@@ -113,19 +113,35 @@ inline unigram unigram_of(const json_value& json) {
                 [&] { return unigram(vocabulary(std::move(pieces)), std::move(scores), unknown, flag_or(json, "byte_fallback", false)); });
 }
 
-/// Added tokens have the ids of their pieces; those that are none follow the vocabulary in order. Whatever the file says, `tokenizers`
-/// gives them these.
-inline void check_added_ids(const json_value& list, const std::vector<added_token>& tokens, const vocabulary& pieces) {
+/// The added tokens as `tokenizers` takes them, whatever ids the file gives them: they have the ids of their pieces, and those that are no
+/// piece follow the vocabulary in order. Empty and repeated ones are passed over.
+inline std::vector<added_token> with_ids(std::vector<added_token> tokens, const vocabulary& pieces, const json_value& place,
+                                         const tokens_beside& beside) {
+  std::vector<added_token> all;
+  std::unordered_map<std::string, std::size_t> seen;
   std::size_t next = pieces.count();
-  std::unordered_set<std::string_view> seen;
-  const std::vector<json_value> items = list.items();
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    const auto known = pieces.find(tokens[i].text);
-    const std::size_t expected = known ? *known : next++;
-    if (tokens[i].id != expected)
-      items[i].at("id").refuse(std::to_string(expected) + (known ? ", as in the vocabulary" : ", the next one"));
-    if (!seen.insert(tokens[i].text).second) items[i].at("content").refuse("every added token once");
+  const auto add = [&](added_token one) {
+    if (one.text.empty() || seen.contains(one.text)) return;
+    const auto known = pieces.find(one.text);
+    one.id = known ? *known : static_cast<token_id>(next++);
+    if (!known && pieces.piece(one.id))
+      throw error(place.file(), "added_tokens", "an id for " + in_quotes(one.text) + " that no piece has",
+                  std::to_string(one.id) + ", which is " + in_quotes(*pieces.piece(one.id)));
+    seen.emplace(one.text, all.size());
+    all.push_back(std::move(one));
+  };
+  for (added_token& one : tokens) add(std::move(one));
+  for (const added_token& one : beside.added) {
+    const std::size_t before = all.size();
+    add(one);
+    if (all.size() > before && all.back().id != one.id)
+      throw error(beside.file, in_quotes(one.text), "the id " + std::to_string(all.back().id) + ", the next one", std::to_string(one.id));
   }
+  for (const std::string& text : beside.special) {
+    if (pieces.find(text)) add({.text = text, .special = true});
+    if (const auto at = seen.find(text); at != seen.end()) all[at->second].special = true;
+  }
+  return all;
 }
 
 inline std::string kind_of(const token_pipeline& all) {
@@ -143,13 +159,16 @@ inline void check_ids(const json_value& json, const std::vector<token_id>& ids, 
 }  // namespace detail
 
 /// Throws `error`, with the place, where the text is no tokenizer.json, or one that asks for what is not known here. Without `characters`
-/// those are also regular expressions, normal forms and the like.
-inline token_pipeline parse_tokenizer_json(std::string_view text, std::string_view file, const unicode* characters) {
+/// those are also regular expressions, normal forms and the like. `beside`: what the files beside it add.
+inline token_pipeline parse_tokenizer_json(std::string_view text, std::string_view file, const unicode* characters,
+                                           const tokens_beside& beside = {}) {
   const json_value json = json_value::parse(text, file, std::size_t{256} << 20);
-  // Truncation and padding are for those who train and search: a model's prompt is neither cut nor filled.
-  json.allow_only({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder", "model"},
-                  error_code::unsupported);
   if (const auto version = json.find("version"); version && version->string() != "1.0") version->not_computed("1.0");
+  // role_to_token names tokens for those who ask for them by their role. Truncation and padding are for those who train and search: a
+  // model's prompt is neither cut nor filled.
+  json.allow_only({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder", "model",
+                   "role_to_token"},
+                  error_code::unsupported);
 
   const json_value model = json.at("model");
   const auto kind = model.find("type");
@@ -162,11 +181,10 @@ inline token_pipeline parse_tokenizer_json(std::string_view text, std::string_vi
   using either = std::variant<bpe, unigram>;
   token_pipeline all{
       {}, {}, std::move(normal), std::move(words), is_bpe ? either(detail::bpe_of(model)) : either(detail::unigram_of(model)), {}, {}};
-  if (const auto list = json.find("added_tokens")) {
-    std::vector<added_token> tokens = added_tokens_of(*list);
-    detail::check_added_ids(*list, tokens, all.pieces());
-    all.added = detail::placed(*list, [&] { return added_tokens(std::move(tokens), all.normal, characters); });
-  }
+  const auto list = json.find("added_tokens");
+  std::vector<added_token> tokens =
+      detail::with_ids(list ? added_tokens_of(*list) : std::vector<added_token>{}, all.pieces(), json, beside);
+  all.added = detail::placed(list.value_or(json), [&] { return added_tokens(std::move(tokens), all.normal, characters); });
   if (const auto value = json.find("post_processor")) {
     all.around = post_processor_of(*value);
     detail::check_ids(*value, all.around.before, all);

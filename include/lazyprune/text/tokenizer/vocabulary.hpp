@@ -35,7 +35,9 @@ class vocabulary {
         throw error("", "", "pieces of at most " + std::to_string(most_piece) + " bytes", std::to_string(pieces_[id]->size()));
       const std::uint32_t hash = hash_of(*pieces_[id]);
       slot& at = slots_[place(*pieces_[id], hash)];
-      if (at.id != none) throw error("", "", "every piece once", in_quotes(*pieces_[id]) + " again");
+      if (at.id != none)
+        throw error("", "", "every piece once",
+                    "token " + std::to_string(at.id) + " and token " + std::to_string(id) + " are both " + in_quotes(*pieces_[id]));
       at = {hash, static_cast<token_id>(id)};
       ++count_;
     }

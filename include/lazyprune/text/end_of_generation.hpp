@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+// The tokens at which a generation ends. Few configs list them all: a chat model's config often names the end of a text alone, and its
+// turns end in another token.
+#pragma once
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <set>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include <lazyprune/core/types.hpp>
+#include <lazyprune/text/tokenizer.hpp>
+
+namespace lazyprune {
+inline namespace v0 {
+
+namespace detail {
+
+/// The names by which llama.cpp's vocabulary code knows the ends of texts, turns and calls, and of what a code model fills in.
+inline constexpr std::string_view end_names[] = {"<|eot_id|>",
+                                                 "<|im_end|>",
+                                                 "<|end|>",
+                                                 "<|return|>",
+                                                 "<|call|>",
+                                                 "<|flush|>",
+                                                 "<|calls|>",
+                                                 "<end_of_turn>",
+                                                 "<|endoftext|>",
+                                                 "</s>",
+                                                 "<|eom_id|>",
+                                                 "<EOT>",
+                                                 "_<EOT>",
+                                                 "[EOT]",
+                                                 "[EOS]",
+                                                 "<|end_of_text|>",
+                                                 "<end_of_utterance>",
+                                                 "<eos>",
+                                                 "<turn|>",
+                                                 "<|tool_response>",
+                                                 "<\xef\xbd\x9c"
+                                                 "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
+                                                 "<|fim_pad|>",
+                                                 "<fim-pad>",
+                                                 "<fim_pad>",
+                                                 "<PAD>",
+                                                 "[PAD]",
+                                                 "<|fim_repo|>",
+                                                 "<|repo_name|>",
+                                                 "<fim-repo>",
+                                                 "<REPO>",
+                                                 "<reponame>",
+                                                 "<|file_sep|>"};
+
+inline bool ends_generation(std::string_view name) { return std::ranges::find(end_names, name) != std::end(end_names); }
+
+}  // namespace detail
+
+/// Ascending: the ids that the model's config names, the tokenizer's EOS, and the tokens whose names end a generation in llama.cpp. They
+/// are the same for a model's folder and its GGUF file. Where others end a message's calls, `<|end|>` only parts messages, and `</s>` is no
+/// end beside `<|tool_response>`.
+inline std::vector<token_id> end_of_generation(const tokenizer& tokens, std::span<const token_id> of_config) {
+  std::vector<token_id> all;
+  std::set<std::string_view> names;
+  for (token_id id = 0; id < tokens.size(); ++id) {
+    if (!detail::ends_generation(tokens.piece(id))) continue;
+    all.push_back(id);
+    names.insert(tokens.piece(id));
+  }
+  const auto have = [&](std::string_view a, std::string_view b) { return names.contains(a) && names.contains(b); };
+  const bool parts_messages = have("<|return|>", "<|call|>") || have("<|calls|>", "<|flush|>");
+  std::erase_if(all, [&](token_id id) {
+    const std::string_view name = tokens.piece(id);
+    return (name == "<|end|>" && parts_messages) || (name == "</s>" && names.contains("<|tool_response>"));
+  });
+  all.insert(all.end(), of_config.begin(), of_config.end());
+  if (const std::optional<token_id> eos = tokens.eos()) all.push_back(*eos);
+  std::ranges::sort(all);
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return all;
+}
+
+}  // namespace v0
+}  // namespace lazyprune
