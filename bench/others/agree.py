@@ -105,7 +105,7 @@ class Program:
     def ends(self):
         config = self.report.get("config")
         if not config:
-            raise refused(self.report['supported'])
+            raise refused(self.report["supported"])
         return sorted(config["eos"])
 
     def greedy_words(self, ids, count):
@@ -341,10 +341,15 @@ def end_tokens(program, peer):
 
 
 def prompts(program):
-    """Ids of a passage; of a model without a tokenizer, any."""
+    """Ids of a passage; of a model without a tokenizer, any. NotTried where the model cannot be run here, twice in float32 at once."""
     config = program.report.get("config")
     if program.report["supported"] is not True:
-        raise refused(program.report['supported'])
+        raise refused(program.report["supported"])
+    needed, free = 2 * 4 * program.report["totals"]["parameters"], os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    if needed == 0:
+        raise NotTried("the file has no weights")
+    if needed > free:
+        raise NotTried(f"float32 takes {needed / 1e9:.1f} GB, {free / 1e9:.1f} GB are free")
     try:
         ids = program.tokenize([{"text": PASSAGE}])[0]["ids"]
     except (NotTried, KeyError):

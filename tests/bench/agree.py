@@ -171,6 +171,16 @@ class Agree(unittest.TestCase):
             self.assertEqual(code, 2)
             self.assertIn("ours its end, theirs '<assistant>'", rows["rendered chats"])
 
+    def test_models_that_cannot_be_run(self):
+        """Nothing is loaded: transformers would make up the weights that a file lacks, of any size."""
+        report = agree.Program(PROGRAM, MODEL).report
+        for parameters, said in ((0, "not tried, the file has no weights"), (10**15, "not tried, float32 takes 8000000.0 GB, ")):
+            changed = {**report, "totals": {**report["totals"], "parameters": parameters}}
+            with self.subTest(parameters=parameters), mock.patch.object(agree.Program, "report", changed):
+                code, rows, _ = run((Same, Same))
+                self.assertEqual(code, 0)
+                self.assertTrue(rows["greedy tokens"].startswith(said), rows["greedy tokens"])
+
     def test_what_is_missing_is_said(self):
         with mock.patch.dict(sys.modules, {"torch": None, "transformers": None, "peer_llama_cpp": None}):
             code, rows, after = run((agree.Transformers, agree.LlamaCpp))

@@ -30,7 +30,8 @@ def _release(version: str) -> tuple[int, ...]:
 
 @functools.cache
 def warn_if_newer() -> None:
-    """Says once, to the caller's caller, that this transformers is newer than what was tested. Nothing is refused: what changed shows as an error where it is used."""
+    """Says once, to the caller's caller, that this transformers is newer than what was tested. Nothing is refused: a name that changed shows as an
+    error where it is used."""
     if _release(VERSION) > _release(TESTED):
         warnings.warn(
             f"lazyprune was tested with transformers up to {TESTED}, found {VERSION}: "
@@ -66,5 +67,5 @@ def attention_replaced(config: Any, name: str) -> Iterator[None]:
 
 def attention_of(config: Any, layer: torch.nn.Module) -> Callable[..., Any]:
     """The attention function that the model was loaded with."""
-    eager = sys.modules[type(layer).__module__].eager_attention_forward
+    eager = getattr(sys.modules[type(layer).__module__], "eager_attention_forward", None)
     return ALL_ATTENTION_FUNCTIONS.get_interface(config._attn_implementation, eager)
