@@ -7,7 +7,8 @@
 A folder is held against transformers: token ids, rendered chats, end tokens, and greedy tokens in float32. Where transformers makes a tokenizer of
 its own in the place of tokenizer.json, the file decides. A GGUF file is held against llama.cpp, and its greedy tokens against transformers on the
 dequantized weights. Where transformers cannot load the file or differs, llama.cpp is asked, which rounds activations too: transformers' reader of
-GGUF guesses what the file does not say, so a difference counts where llama.cpp does not have our tokens.
+GGUF guesses what the file does not say, so a difference counts where llama.cpp does not have our tokens. One difference is known: `qwen2` files,
+of which llama.cpp does not compose characters (NFC) as Qwen's tokenizer.json does.
 
 Greedy tokens are a `tie` from where the peer's two best logits are too near: by --gap (transformers) or --rounded-gap (llama.cpp) standard deviations
 of the logits. Needs any of transformers with torch, gguf and accelerate (for GGUF files in transformers), and llama-cpp-python; what is missing is said.
