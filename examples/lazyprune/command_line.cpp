@@ -226,6 +226,7 @@ void add_generation_flags(CLI::App& command, run_flags& flags, const policy_regi
                                         "Tokens to generate at most; -1: to the end of the answer or of the context (default: 1024)")
       ->type_name("N");
   add_context(command, flags.context);
+  command.add_flag("--force-memory", flags.force_memory, "Load the model also where it takes more memory than is free");
   add_number(command, "--chunk", flags.chunk, number_range<std::size_t>{1},
              "Read the prompt N tokens at a time: each chunk runs the layers before the first that could prune, and the last one is the "
              "question's step (default: all at once)");
@@ -315,6 +316,8 @@ void add_run(CLI::App& program, action& chosen, const policy_registry& policies)
   command
       .add_flag("--compare", flags->compare,
                 "Run the dense model too, side by side. Both follow a warm-up of at most 64 of the prompt's tokens, the pruned run first")
+      ->group(output);
+  command.add_flag("-v,--verbose", flags->verbose, "Also say on stderr which layers computed how many rows, and what memory it took")
       ->group(output);
   command.add_flag("--json", flags->json, "One JSON object on stdout, in the place of the text")->group(output);
   add_text(command, "--trace", flags->trace, "Which tokens lived at which layer and step: JSON Lines, or a page to look at")

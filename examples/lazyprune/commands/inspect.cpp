@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/engine.hpp"
+#include "engine/memory_forecast.hpp"
 #include "models/model_choice.hpp"
 #include "models/sessions.hpp"
 #include "tables/number_text.hpp"
@@ -131,11 +132,14 @@ json supported_json(const opened_model& model, const model_words& words) {
   return true;
 }
 
-/// The memory that a context takes on the cpu backend.
+/// The memory that the model and a context take on the cpu backend.
 json memory_json(const opened_model& model, std::size_t context) {
+  const memory_forecast whole = forecast_memory(model, {}, context, context);
   const bool bf16 = model.loaded_type("model.layers.0.self_attn.k_proj.weight") == dtype::bf16;
   const context_memory memory = memory_of(model.config(), bf16, context);
   return {{"context", context},
+          {"weight_bytes", whole.weights},
+          {"scratch_bytes", whole.scratch},
           {"kv_bytes_per_token", memory.kv_token},
           {"kv_bytes", memory.kv},
           {"stored_row_bytes", memory.stored_row},
@@ -216,7 +220,9 @@ void print_words(const json& all) {
 void print_memory(const json& memory) {
   if (memory.is_null()) return;
   const double layers = memory["stored_row_in_layers"].get<double>();
-  std::cout << "\nmemory of a context of " << memory["context"] << " tokens, dense\n  keys and values         "
+  std::cout << "\nmemory of a context of " << memory["context"] << " tokens, dense\n  weights                 "
+            << bytes_text(memory["weight_bytes"].get<std::size_t>()) << "\n  scratch, about          "
+            << bytes_text(memory["scratch_bytes"].get<std::size_t>()) << "\n  keys and values         "
             << bytes_text(memory["kv_bytes"].get<std::size_t>()) << ", " << bytes_text(memory["kv_bytes_per_token"].get<std::size_t>())
             << " a token\n  a row of the aux store  " << bytes_text(memory["stored_row_bytes"].get<std::size_t>())
             << ", as much as the keys and values of " << three_digits(layers) << " layers:\n"

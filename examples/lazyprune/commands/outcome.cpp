@@ -112,22 +112,36 @@ std::string agreement(const outcome& result, const outcome& dense) {
 
 }  // namespace
 
-void report(const outcome& result, const std::optional<outcome>& dense) {
+namespace {
+
+/// "1.20 s; dense 2.10 s, 1.75x faster".
+std::string beside_dense(double seconds, std::optional<double> dense, bool guessed) {
+  std::string text = seconds_text(seconds);
+  if (!dense || seconds <= 0 || *dense <= 0) return text;
+  text += guessed ? "; dense about " + seconds_text(*dense) + " by the cost model" : "; dense " + seconds_text(*dense);
+  return text + ", " + (*dense < seconds ? fixed(seconds / *dense, 2) + "x slower" : fixed(*dense / seconds, 2) + "x faster");
+}
+
+/// How long the answer took, beside the dense model's.
+void report_seconds(const outcome& result, const std::optional<outcome>& dense) {
+  const answer_seconds ours = result.seconds();
+  const std::optional<answer_seconds> theirs = dense ? std::optional(dense->seconds()) : result.dense_guess;
+  const auto line = [&](const char* what, double answer_seconds::*which) {
+    const auto other = theirs ? std::optional((*theirs).*which) : std::nullopt;
+    std::cerr << what << beside_dense(ours.*which, other, !dense) << '\n';
+  };
+  line("time to first token: ", &answer_seconds::first_token);
+  line("time to last token:  ", &answer_seconds::last_token);
+}
+
+/// Rows and memory.
+void report_details(const outcome& result, const std::optional<outcome>& dense) {
   const generation& run = result.run;
   const auto compared = [&](const std::string& label, auto value, const std::string& note = {}) {
     line(label, dense ? value(*dense) : "", value(result), note);
   };
   const auto bytes = [&](const std::string& label, auto size) { compared(label, [&](const outcome& o) { return bytes_text(size(o)); }); };
-  std::cerr << "policy: " << result.policy_text << '\n'
-            << "prompt: " << result.prompt_tokens << " tokens" << cut_text(result, "; the answer ") << '\n';
-  if (result.chunks) std::cerr << text_of(*result.chunks, static_cast<layer_id>(run.cost.prefill_rows.size())) << '\n';
   if (dense) line("", "dense", "pruned");
-  const double speedup = dense && run.prefill_seconds > 0 ? dense->run.prefill_seconds / run.prefill_seconds : 0.0;
-  compared(
-      "time to first token", [](const outcome& o) { return seconds_text(o.run.prefill_seconds); },
-      speedup <= 0  ? ""
-      : speedup < 1 ? fixed(1 / speedup, 2) + "x slower"
-                    : fixed(speedup, 2) + "x faster");
   compared("prefill, tokens/s", [](const outcome& o) { return three_digits(o.prefill_rate()); });
   compared("decode, tokens/s", [](const outcome& o) { return three_digits(o.decode_rate()); });
   if (result.speculates) {
@@ -145,7 +159,18 @@ void report(const outcome& result, const std::optional<outcome>& dense) {
   bytes("        scratch", [](const outcome& o) { return o.run.memory.scratch; });
   bytes("        peak", [](const outcome& o) { return o.peak_bytes(); });
   if (!run.cost.prefill_rows.empty() && run.cost.steps > 0) report_layers(run.cost);
+}
+
+}  // namespace
+
+void report(const outcome& result, const std::optional<outcome>& dense, bool verbose) {
+  std::cerr << "policy: " << result.policy_text << '\n'
+            << "prompt: " << result.prompt_tokens << " tokens; answer: " << result.run.tokens.size() << " tokens"
+            << (result.cut_by.empty() ? "" : ", ended by " + std::string(result.cut_by)) << '\n';
+  if (result.chunks) std::cerr << text_of(*result.chunks, static_cast<layer_id>(result.run.cost.prefill_rows.size())) << '\n';
+  if (dense || verbose) report_details(result, dense);
   if (dense) std::cerr << agreement(result, *dense) << '\n';
+  report_seconds(result, dense);
 }
 
 void report_turn(const outcome& turn) {

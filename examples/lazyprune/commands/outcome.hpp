@@ -26,6 +26,11 @@ struct chunk_reading {
   layer_id layers;
 };
 
+/// Seconds from the ids of a prompt to tokens of its answer.
+struct answer_seconds {
+  double first_token, last_token;
+};
+
 struct outcome {
   generation run;
   std::optional<std::string> text;  // none: the model has no tokenizer
@@ -35,10 +40,12 @@ struct outcome {
   std::string policy_text;
   std::string_view cut_by{};  // what ended the answer before the model did; empty: nothing
   std::optional<chunk_reading> chunks{};
-  bool speculates = false;              // drafts are read with the tokens
-  std::optional<shared_part> shared{};  // the run has read the rest of the prompt
-  std::optional<std::size_t> kept{};    // tokens of the prompt that earlier turns of a conversation have read
+  std::optional<answer_seconds> dense_guess{};  // the dense model's, by the cost model
+  bool speculates = false;                      // drafts are read with the tokens
+  std::optional<shared_part> shared{};          // the run has read the rest of the prompt
+  std::optional<std::size_t> kept{};            // tokens of the prompt that earlier turns of a conversation have read
 
+  answer_seconds seconds() const { return {run.prefill_seconds, run.prefill_seconds + run.decode_seconds}; }
   std::size_t peak_bytes() const { return weight_bytes + run.memory.total(); }
   double prefill_rate() const { return rate(prompt_tokens - (shared ? shared->tokens : 0) - kept.value_or(0), run.prefill_seconds); }
   double decode_rate() const { return rate(run.decode_steps + run.accepted, run.decode_seconds); }
@@ -57,8 +64,9 @@ struct run_heading {
 /// One line of JSON: the run, and in its key `dense` the dense one where there is one.
 std::string to_json(const run_heading& heading, const outcome& result, const std::optional<outcome>& dense);
 
-/// Some lines on stderr: the run, and the dense one beside it where there is one.
-void report(const outcome& result, const std::optional<outcome>& dense);
+/// Some lines on stderr: the run, and the dense one beside it where there is one. `verbose`: with a table of rows and memory, as it is
+/// beside a dense run.
+void report(const outcome& result, const std::optional<outcome>& dense, bool verbose);
 
 /// A line on stderr, after one turn of many.
 void report_turn(const outcome& turn);

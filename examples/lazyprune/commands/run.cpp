@@ -76,14 +76,14 @@ class prompt_run {
     if (flags_.json)
       std::cout << to_json(run_.heading(), result, dense);
     else
-      report(result, dense);
+      report(result, dense, flags_.verbose);
     if (trace_.wanted() && !result.run.trace.empty()) trace_.write(document(result, dense));
     return 0;
   }
 
  private:
   outcome generate(const named_policy& policy, bool trace, bool show) {
-    return run_.answer(policy, prompt_, show, [&](generation_options options) {
+    return run_.answer(policy, prompt_, 0, show, [&](generation_options options) {
       options.trace = trace;
       options.trace_logits = trace && flags_.trace_logits;
       return run_.engine().generate(run_.new_session(policy), prompt_, options);

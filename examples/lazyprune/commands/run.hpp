@@ -43,7 +43,8 @@ struct run_flags {
   bool ignore_eos = false;
   std::vector<std::string> stops;
   std::vector<token_id> force;
-  bool compare = false, json = false, trace_logits = false;
+  bool compare = false, verbose = false, json = false, trace_logits = false;
+  bool force_memory = false;  // loads what may not fit
   std::string trace;
 };
 

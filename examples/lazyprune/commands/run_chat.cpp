@@ -48,7 +48,7 @@ class chat_run {
     const auto parting = std::ranges::mismatch(text_->tokens(), prompt).in2 - prompt.begin();
     const std::size_t kept = std::min(static_cast<std::size_t>(parting), prompt.size() - 1);  // the last token is read to answer it
     if (kept < text_->tokens().size()) text_->truncate(kept);
-    outcome turn = run_.answer(run_.pruned(), prompt, !flags_.json,
+    outcome turn = run_.answer(run_.pruned(), prompt, kept, !flags_.json,
                                [&](const generation_options& options) { return text_->go_on(std::span(prompt).subspan(kept), options); });
     turn.kept = kept;
     chat_.add("assistant", turn.text.value_or(""));

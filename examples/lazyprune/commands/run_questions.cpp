@@ -105,7 +105,7 @@ class questions_run {
 
   outcome answer(std::size_t number, reader& r, bool show) {
     const std::vector<token_id>& prompt = prompts_[number];
-    outcome result = run_.answer(r.policy, prompt, show, [&](const generation_options& options) {
+    outcome result = run_.answer(r.policy, prompt, shared_, show, [&](const generation_options& options) {
       return r.beginning->generate(std::span(prompt).subspan(shared_), options);
     });
     result.shared = r.shared;

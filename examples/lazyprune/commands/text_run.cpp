@@ -5,9 +5,13 @@
 #include <iostream>
 #include <utility>
 
+#include "engine/memory_forecast.hpp"
+#include "tables/number_text.hpp"
 #include "terminal/columns.hpp"
+#include "terminal/reading_progress.hpp"
 #include "terminal/text_stream.hpp"
 
+#include <lazyprune/model/cost_model.hpp>
 #include <lazyprune/model/layers_of.hpp>
 #include <lazyprune/text/end_of_generation.hpp>
 
@@ -35,6 +39,17 @@ void check_ids(std::string_view flag, const std::vector<token_id>& ids, const mo
 named_policy named(policy_spec spec, const opened_model& model, const policy_registry& policies) {
   std::string text = flags_of(spec, layers_of(model.config()), policies);
   return {std::move(spec), std::move(text)};
+}
+
+/// What the dense model would have taken, by the cost model; none where nothing was pruned.
+std::optional<answer_seconds> guess_of_dense(const model_config& config, const generation& run, std::size_t prompt) {
+  const statistics& cost = run.cost;
+  if (run.tokens.empty() || cost.rows >= cost.dense_rows) return std::nullopt;
+  const cost_model costs = measured_costs(config, cost.prefill_rows, run.prefill_seconds, run.parts.attention, run.parts.logits);
+  answer_seconds dense{.first_token = costs.prefill(config, cost.prefill_dense_rows), .last_token = 0};
+  dense.last_token = dense.first_token;
+  for (std::size_t i = 1; i < run.tokens.size(); ++i) dense.last_token += costs.decode_step(config, prompt + i);
+  return dense;
 }
 
 }  // namespace
@@ -84,6 +99,11 @@ void text_run::check_length(std::span<const token_id> prompt, const std::string&
 
 bool text_run::load(std::span<const token_id> prompt) {
   if (!chosen_.note.empty()) std::cerr << chosen_.note << std::endl;
+  const memory_forecast forecast = forecast_memory(model_, flags_.backend, prompt.size(), expected_length(prompt.size()));
+  if (!flags_.json)
+    std::cerr << "memory: " << bytes_text(forecast.weights) << " of weights, " << bytes_text(forecast.kv) << " of keys and values, about "
+              << bytes_text(forecast.scratch) << " of scratch" << std::endl;
+  if (!flags_.force_memory) check_memory(forecast, flags_.backend);
   if (!interrupted()) engine_ = load_engine(flags_.backend, model_);
   if (interrupted()) return false;
   if (prompt.empty()) return true;
@@ -93,6 +113,12 @@ bool text_run::load(std::span<const token_id> prompt) {
   first_step.observer = &interrupts_;
   engine_->generate(new_session(dense_), prompt.first(std::min(enough, prompt.size())), first_step);
   return !interrupted();
+}
+
+std::size_t text_run::expected_length(std::size_t prompt) const {
+  constexpr std::size_t usual_answer = 1024;  // an answer without a bound may be as long as the context, but hardly ever is
+  const std::size_t answer = flags_.force.empty() ? std::min(flags_.predict, usual_answer) : flags_.force.size();
+  return std::min(prompt + answer, context_);
 }
 
 generation_options text_run::options() {
@@ -109,7 +135,7 @@ generation_options text_run::options() {
   return options;
 }
 
-outcome text_run::answer(const named_policy& policy, std::span<const token_id> prompt, bool show,
+outcome text_run::answer(const named_policy& policy, std::span<const token_id> prompt, std::size_t known, bool show,
                          const std::function<generation(const generation_options&)>& generate) {
   outcome result{.run = {},
                  .text = {},
@@ -136,6 +162,9 @@ outcome text_run::answer(const named_policy& policy, std::span<const token_id> p
     decoder->begin_answer();
   }
   generation_options asked = options();
+  reading_progress progress(prompt.size() - known, !flags_.json);
+  step_observers observers{&progress, &interrupts_};
+  asked.observer = &observers;
   bool first = true;
   asked.on_token = [&](token_id id) {
     const bool more = decoder ? out.feed(decode(*decoder, id)) : true;
@@ -143,11 +172,13 @@ outcome text_run::answer(const named_policy& policy, std::span<const token_id> p
     return more && !interrupted();
   };
   result.run = generate(asked);
+  progress.finish();
   if (decoder) {
     out.feed(decoder->finish());
     out.finish();
     result.text = out.text();
   }
+  if (known == 0) result.dense_guess = guess_of_dense(model_.config(), result.run, prompt.size());
   if (result.run.reason == finish_reason::length && flags_.force.empty() && !result.run.tokens.empty())
     result.cut_by = result.run.tokens.size() == flags_.predict ? "-n" : "the context's end";
   if (show) std::cout << std::endl;

@@ -64,15 +64,20 @@ class text_run {
   /// Whether a token is to be generated, and so a prompt to be read.
   bool generates() const { return flags_.predict > 0 || !flags_.force.empty(); }
 
-  /// Loads the weights, and warms up: a prefill of the prompt's beginning, if there is any, starts the threads and brings the code into
-  /// memory before a clock runs. False where Ctrl-C came.
+  /// Says what memory the run will take, loads the weights, and warms up: a prefill of the prompt's beginning, if there is any, starts the
+  /// threads and brings the code into memory before a clock runs. False where Ctrl-C came. Throws `error` (no_memory) where the memory is
+  /// not there, before anything is loaded.
   bool load(std::span<const token_id> prompt);
+
+  /// How long a text with so long a prompt will get, with its answer.
+  std::size_t expected_length(std::size_t prompt) const;
 
   /// What the flags ask of a generation; Ctrl-C ends it.
   generation_options options();
 
-  /// An answer to the prompt, written to stdout as it comes if `show`. `generate` is given the options. After Ctrl-C the answer is empty.
-  outcome answer(const named_policy& policy, std::span<const token_id> prompt, bool show,
+  /// An answer to the prompt, of which `known` tokens were read before, written to stdout as it comes if `show`. `generate` is given the
+  /// options. After Ctrl-C the answer is empty.
+  outcome answer(const named_policy& policy, std::span<const token_id> prompt, std::size_t known, bool show,
                  const std::function<generation(const generation_options&)>& generate);
 
   /// What the run's JSON begins with.

@@ -64,7 +64,8 @@ class tokenizing {
     if (!chat_) chat_.emplace([&] { return std::optional(words_.chat_for("messages")); });
     const rendered_chat chat = chat_->get()->render(request);
     json result = json::object();
-    if (words_.tokens().fault() || words_.tokens().get()) result = described(words_.tokenizer_for("tokenize").encode(chat.runs(), chat.template_words()));
+    if (words_.tokens().fault() || words_.tokens().get())
+      result = described(words_.tokenizer_for("tokenize").encode(chat.runs(), chat.template_words()));
     result["rendered"] = chat.text();
     return result;
   }

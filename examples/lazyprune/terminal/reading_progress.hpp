@@ -83,24 +83,34 @@ class reading_progress final : public step_observer {
 
  private:
   using clock = std::chrono::steady_clock;
+  struct mark {
+    clock::time_point when;
+    double share;
+  };
 
-  /// Once, when there is something to go by.
+  /// Once, when there is a rate to go by. The first layer has none: it waits for memory and threads.
   void tell() {
     constexpr double enough = 0.3, long_wait = 5.0;  // seconds
-    const double spent = std::chrono::duration<double>(clock::now() - start_).count();
-    if (!tells_ || spent < enough) return;
+    const clock::time_point now = clock::now();
+    if (!tells_) return;
+    if (!first_) {
+      first_ = {now, share_.share()};
+      return;
+    }
+    const double spent = std::chrono::duration<double>(now - first_->when).count();
+    if (spent < enough) return;
     tells_ = false;
-    const double all = spent / share_.share();
-    if (all < long_wait) return;
+    const double left = spent / (share_.share() - first_->share) * (1 - share_.share());
+    if (left < long_wait) return;
     bar_.reset();
-    std::cerr << "about " << fixed(all, 0) << " s to the first token" << std::endl;
+    std::cerr << "about " << fixed(left, 0) << " s to the first token" << std::endl;
   }
 
   std::size_t prompt_;
   bool tells_;
   reading_share share_;
   bool is_last_ = false, is_read_ = false;
-  clock::time_point start_ = clock::now();
+  std::optional<mark> first_;  // the first layer's end
   std::optional<progress_bar> bar_;
 };
 

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+#include "engine/memory_forecast.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "engine/cuda_engine.hpp"
+#include "engine/engine.hpp"
+#include "tables/number_text.hpp"
+
+#include <lazyprune/backend/machine_limits.hpp>
+#include <lazyprune/backend/tensor.hpp>
+#include <lazyprune/core/error.hpp>
+#include <lazyprune/model/config.hpp>
+
+namespace lazyprune {
+namespace program {
+namespace {
+
+/// Bytes of a number of a tensor, loaded.
+std::size_t loaded_size(const tensor_entry& tensor, const backend_flags& flags) {
+  if (flags.backend == "reference") return flags.dtype == "f32" ? sizeof(float) : sizeof(double);
+  if (tensor.shape.size() < 2 || flags.dtype == "f32") return sizeof(float);
+  const bool wide = tensor.type == "F32" || tensor.type == "F16";  // load_options::as
+  return flags.dtype == "bf16" || !wide ? size_of(dtype::bf16) : sizeof(float);
+}
+
+std::size_t weight_bytes(const opened_model& model, const backend_flags& flags) {
+  std::size_t bytes = 0;
+  for (const tensor_entry& tensor : model.tensors()) {
+    std::size_t numbers = 1;
+    for (const std::uint64_t n : tensor.shape) numbers *= static_cast<std::size_t>(n);
+    bytes += numbers * loaded_size(tensor, flags);
+  }
+  return bytes;
+}
+
+/// A workspace's buffers, the inputs of a product as they are packed, and the rotary table.
+std::size_t scratch_numbers(const model_config& c, std::size_t prompt, std::size_t length) {
+  constexpr std::size_t most_rows = 512;  // that are computed at a time
+  const std::size_t rows = std::min(prompt, most_rows), q = c.n_heads * c.head_dim, kv = c.n_kv_heads * c.head_dim;
+  const std::size_t of_row = c.hidden + 2 * q + 2 * kv + c.ffn + std::max({c.hidden, c.ffn, q});
+  return prompt * c.hidden + rows * of_row + 2 * c.vocabulary + (c.window_rope ? 2 : 1) * length * c.head_dim;
+}
+
+}  // namespace
+
+memory_forecast forecast_memory(const opened_model& model, const backend_flags& flags, std::size_t prompt, std::size_t length) {
+  const model_config& c = model.config();
+  const bool reference = flags.backend == "reference";
+  const std::size_t number = reference && flags.dtype != "f32" ? sizeof(double) : sizeof(float);
+  const bool bf16 = flags.dtype != "f32" && model.loaded_type("model.layers.0.self_attn.k_proj.weight") == dtype::bf16;
+  const std::size_t kv = reference ? length * c.layers * 2 * c.n_kv_heads * c.head_dim * number : memory_of(c, bf16, length).kv;
+  return {.weights = weight_bytes(model, flags), .kv = kv, .scratch = number * scratch_numbers(c, prompt, length)};
+}
+
+void check_memory(const memory_forecast& forecast, const backend_flags& flags) {
+  const bool gpu = flags.backend == "cuda";
+  const std::optional<std::uint64_t> left = gpu ? std::optional<std::uint64_t>(this_gpu().memory) : available_memory();
+  if (!left || forecast.total() <= *left) return;
+  throw error("memory", "",
+              "at most the " + bytes_text(*left) + (gpu ? " of the GPU" : " that are free here") + "; --force-memory tries it all the same",
+              bytes_text(forecast.weights) + " of weights, " + bytes_text(forecast.kv) + " of keys and values and " +
+                  bytes_text(forecast.scratch) + " of scratch",
+              error_code::no_memory);
+}
+
+}  // namespace program
+}  // namespace lazyprune

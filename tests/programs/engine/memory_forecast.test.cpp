@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+#include "engine/memory_forecast.hpp"
+
+#include <limits>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "programs/program.hpp"
+
+using namespace lazyprune::program;
+using json = nlohmann::json;
+
+namespace {
+
+/// The forecast for a run of the bundled model, and what it took.
+void check_forecast(const std::vector<std::string>& more, const backend_flags& flags) {
+  std::string ids = "1";
+  for (int i = 1; i < 700; ++i) ids += "," + std::to_string(3 + i);
+  std::vector<std::string> words{"run", "--ids", ids, "-n", "20", "--ignore-eos", "--policy", "dense", "-t", "1", "--json"};
+  words.insert(words.end(), more.begin(), more.end());
+  const program_result result = lazyprune_program(words);
+  REQUIRE_MESSAGE(result.code == 0, result.err);
+  const json took = json::parse(result.out)["memory"];
+  const opened_model model(model_flags{.path = bundled_model});
+  const memory_forecast forecast = forecast_memory(model, flags, 700, 720);
+  const auto near = [&](const char* key, std::size_t bytes, double least, double most) {
+    CAPTURE(key);
+    const double share = static_cast<double>(bytes) / took[key].get<double>();
+    CHECK(share >= least);
+    CHECK(share <= most);
+  };
+  near("weights", forecast.weights, 0.85, 1.05);  // panels are filled up
+  near("kv", forecast.kv, 0.7, 1.05);             // so are blocks of keys
+  near("scratch", forecast.scratch, 0.5, 2.0);
+  CHECK(forecast.total() == forecast.weights + forecast.kv + forecast.scratch);
+}
+
+}  // namespace
+
+TEST_CASE("the forecast is near what a run takes") {
+  check_forecast({}, {});
+  check_forecast({"--dtype", "f32"}, {.dtype = "f32"});
+  check_forecast({"--backend", "reference", "--dtype", "f32"}, {.backend = "reference", .dtype = "f32"});
+}
+
+TEST_CASE("what no machine has is refused, unless it is forced") {
+  try {
+    check_memory({.weights = std::numeric_limits<std::size_t>::max() / 2, .kv = 7, .scratch = 7}, {});
+    FAIL("nothing was thrown");
+  } catch (const lazyprune::error& fault) {
+    CHECK(fault.code() == lazyprune::error_code::no_memory);
+    CHECK(fault.file() == "memory");
+    CHECK(std::string(fault.what()).find("--force-memory") != std::string::npos);
+  }
+  check_memory({.weights = 1, .kv = 1, .scratch = 1}, {});
+  CHECK(lazyprune_program({"run", "--ids", "1,5", "-n", "1", "--force-memory"}).code == 0);
+}
