@@ -414,10 +414,11 @@ class interpreter {
       for (const auto& [key, item] : members.dict()->entries) {
         if (!key.text()) refuse("strings for names of arguments", described(key));
         if (key.text()->trusted() != trusted) continue;
-        if (std::ranges::any_of(given.named, [&](const auto& n) { return n.first == key.text()->bytes(); }))
-          refuse("each argument once", in_quotes(key.text()->bytes()) + " twice");
-        work_.write(key.text()->size());
-        given.named.emplace_back(key.text()->bytes(), item);
+        const std::string& name = key.text()->bytes();
+        if (std::ranges::any_of(given.named, [&](const auto& n) { return n.first == name; }))
+          refuse("each argument once", in_quotes(name) + " twice");
+        work_.write(name.size());
+        given.named.emplace_back(name, item);
         if (!trusted) ++given.named_by_user;
       }
     return given;
