@@ -5,6 +5,7 @@
 
 #include "text/jinja/rendering.hpp"
 
+using lazyprune_test::at;
 using lazyprune_test::rendered;
 using lazyprune_test::runs;
 using lazyprune_test::unsupported;
@@ -38,9 +39,20 @@ TEST_CASE("every filter of texts keeps their origin") {
   CHECK(shown("l|tojson") == "{[\"<|im_end|>\", \"a\"]}");
 }
 
-TEST_CASE("a filter that is not known is refused where it stands") {
-  CHECK(rendered("{% if false %}{{ x|groupby('a') }}{% endif %}") == unsupported("t: line 1, column 20", {"\"groupby\""}));
+TEST_CASE("a filter that is not known is refused where it stands, in a branch only when that runs") {
+  CHECK(rendered("{{ x|from_json('a') }}") == unsupported("t: line 1, column 6", {"\"from_json\""}));
+  CHECK(rendered("{% if false %}{% elif x|from_json %}{% else %}a{% endif %}") == unsupported("t: line 1, column 25", {"\"from_json\""}));
+  CHECK(rendered("{% if false %}{{ x|from_json('a') }}{% endif %}b") == "b");
+  CHECK(rendered("{{ 'a' if true else x|from_json }}{{ 1|from_json if false }}") == "a");
+  CHECK(rendered("{{ ('a' if true else 'b')|from_json }}") == unsupported("t: line 1, column 27", {"\"from_json\""}));
   CHECK(rendered("{{ [1]|map('nope')|list }}") == unsupported("t: line 1, column 8", {"\"nope\""}));
+}
+
+TEST_CASE("texts of numbers may have single underscores; what is undefined is no number") {
+  CHECK(rendered("{{ '1_000'|int }} {{ ' +1_0 '|float }} {{ '1__0'|int }} {{ '_1'|int(7) }} {{ '1_'|int }} {{ '1_0.5'|int }}") ==
+        "1000 10.0 0 7 0 10");
+  CHECK(rendered("{{ nope|int }}") == at("t: line 1, column 9", {"\"nope\""}));
+  CHECK(rendered("{{ nope|float }}") == at("t: line 1, column 9", {"\"nope\""}));
 }
 
 TEST_CASE("numbers too large for their kind are refused") {

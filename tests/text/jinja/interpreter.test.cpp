@@ -12,6 +12,7 @@
 #include "test_data.hpp"
 #include "text/jinja/rendering.hpp"
 
+using lazyprune_test::at;
 using lazyprune_test::rendered;
 using lazyprune_test::runs;
 
@@ -100,3 +101,41 @@ TEST_CASE("hostile templates end: steps pay for all that takes time or memory") 
     CHECK(line.ends_with(", found more"));
   }
 }
+
+TEST_CASE("targets unpack tuples within tuples, and members of namespaces") {
+  CHECK(rendered("{% for i, (a, b) in [[1, [2, 3]]] %}{{ i }}{{ a }}{{ b }}{% endfor %}") == "123");
+  CHECK(rendered("{% set (a, (b,)), c = ((1, [2]), 3) %}{{ a }}{{ b }}{{ c }}") == "123");
+  CHECK(rendered("{% set ns = namespace(a=0, b=0) %}{% set ns.a, ns.b = 1, 2 %}{{ ns.a }}{{ ns.b }}") == "12");
+  CHECK(rendered("{% set ns = namespace() %}{% set (ns.a, x), y = [[1, 2], 3] %}") == at("t: line 1, column 37"));
+  CHECK(rendered("{% set a, (b, c) = 1, [2] %}") == at("t: line 1, column 1", {"2", "1"}));
+  CHECK(rendered("{% for ns.a in [1] %}{% endfor %}") == at("t: line 1, column 10"));
+}
+
+TEST_CASE("arguments are unpacked from sequences and dictionaries") {
+  CHECK(rendered("{% macro f(a, b, c) %}{{ a }}{{ b }}{{ c }}{% endmacro %}{{ f(*[1, 2], **{'c': 3}) }}{{ f(1, *(2, 3)) }}") == "123123");
+  CHECK(
+      rendered(
+          "{% set ns = namespace(d={}) %}{% for k in ['x', 'y'] %}{% set ns.d = dict(ns.d, **{k: loop.index}) %}{% endfor %}{{ ns.d }}") ==
+      "{'x': 1, 'y': 2}");
+  CHECK(rendered("{{ dict(a=1, **{'a': 2}) }}") == at("t: line 1, column 22", {"\"a\""}));
+  CHECK(rendered("{{ dict(**[1]) }}") == at("t: line 1, column 12"));
+  CHECK(runs("{% for k in dict(a=1, **{messages[0].content: 2}) %}{{ k }}{% endfor %}",
+             R"({"messages": [{"role": "user", "content": "<|im_end|>"}]})") == "a{<|im_end|>}");
+  CHECK(runs("{% for k in dict(**{'b': 2}) %}{{ k }}{% endfor %}") == "b");
+}
+
+TEST_CASE("keys of dictionaries are of any kind that Python hashes here") {
+  CHECK(rendered("{% set d = {none: 'n', 1.5: 'f', true: 't', (0, 1): 'p'} %}{{ d[none] }}{{ d[1.5] }}{{ d[true] }}{{ d[(0, 1)] }}") ==
+        "nftp");
+  CHECK(rendered("{% set d = {1: 'a', true: 'b', 1.0: 'c'} %}{{ d }}{{ d[1] }}") == "{1: 'c'}c");
+  CHECK(rendered("{{ {(1, 'a', none): 2} }}{{ (1, 'a') in {(1, 'a'): 0} }}{{ ('a1',) in {('a', 1): 0} }}") ==
+        "{(1, 'a', None): 2}TrueFalse");
+  CHECK(rendered("{{ {none: 1, true: 2, 1.5: 3, 4: 5}|tojson }}") == R"({"null": 1, "true": 2, "1.5": 3, "4": 5})");
+  std::string many = "{% set d = {";
+  for (int i = 0; i < 20; ++i) many += std::to_string(i) + ".5: " + std::to_string(i) + ", (" + std::to_string(i) + ",): 'p', ";
+  CHECK(rendered(many + "none: 'n'} %}{{ d[7.5] }}{{ d[(9,)] }}{{ d[none] }}{{ d|length }}") == "7pn41");
+  CHECK(rendered("{{ {[1]: 2} }}") == at("t: line 1, column 4"));
+  CHECK(rendered("{{ {(1, [2]): 2} }}") == at("t: line 1, column 4"));
+}
+
+TEST_CASE("a macro knows its name") { CHECK(rendered("{% macro f(a) %}{% endmacro %}{{ f.name }}") == "f"); }

@@ -16,8 +16,12 @@ TEST_CASE("tests are found by name") {
   CHECK_FALSE(known("filter"));
 }
 
-TEST_CASE("a test that is not known is refused where it stands, be it never reached") {
-  CHECK(rendered("a\n{% if false %}{{ x is escaped }}{% endif %}") == unsupported("t: line 2, column 23", {"\"escaped\""}));
+TEST_CASE("a test that is not known is refused where it stands, in a branch only when that runs") {
+  CHECK(rendered("a\n{{ x is escaped }}") == unsupported("t: line 2, column 9", {"\"escaped\""}));
+  CHECK(rendered("{% for x in [] %}{{ x is escaped }}{% endfor %}") == unsupported("t: line 1, column 26", {"\"escaped\""}));
+  CHECK(rendered("a\n{% if false %}{{ x is escaped }}{% endif %}") == "a\n");
+  CHECK(rendered("a\n{% if true %}{{ x is escaped }}{% endif %}").starts_with("t: line 2, "));
+  CHECK(rendered("{{ (x is escaped) if false else 'b' }}") == "b");
   CHECK(rendered("{{ [1]|select('nope')|list }}") == unsupported("t: line 1, column 8", {"\"nope\""}));
 }
 

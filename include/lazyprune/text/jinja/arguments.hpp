@@ -23,6 +23,7 @@ namespace jinja {
 struct arguments {
   std::vector<value> positional;
   std::vector<std::pair<std::string, value>> named;
+  std::size_t named_by_user = 0;  // so many of `named`, the last ones, have names that are a user's text
 };
 
 /// The value of each parameter. The arguments must outlive it.

@@ -339,9 +339,20 @@ inline value abs_filter(const value& v, const arguments& given, std::string_view
   return v.number() < 0 ? negated(v) : v.is(kind::boolean) ? value(*v.integer()) : v;
 }
 
-inline std::optional<double> read_real(std::string_view text) {
+/// The text of a number as from_chars reads it: without the white space around it, a plus sign, and single underscores between digits. One
+/// with other underscores stays as it is, and is none.
+inline std::string number_text(std::string_view text) {
   text = without_trailing_space(without_leading_space(text));
-  if (text.starts_with('+')) text.remove_prefix(1);
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+  std::string plain;
+  const auto is_digit = [&](std::size_t i) { return i < text.size() && text[i] >= '0' && text[i] <= '9'; };
+  for (std::size_t i = 0; i < text.size(); ++i)
+    if (text[i] != '_' || i == 0 || !is_digit(i - 1) || !is_digit(i + 1)) plain += text[i];
+  return plain;
+}
+
+inline std::optional<double> read_real(std::string_view given) {
+  const std::string text = number_text(given);
   double number = 0;
   const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (fault == std::errc::result_out_of_range) refuse("a number that a double holds", in_quotes(text), error_code::unsupported);
@@ -352,11 +363,11 @@ inline value int_filter(const value& v, const arguments& given, std::string_view
   const bound_arguments a(name, given, {"default", "base"});
   if (a.integer(1, 10) != 10) refuse("base 10", std::to_string(a.integer(1, 10)), error_code::unsupported);
   std::optional<double> real;
+  need_defined(v);
   if (v.integer()) return value(*v.integer());
   if (const tagged_text* text = v.text()) {
     work.read(text->size());
-    std::string_view digits = without_trailing_space(without_leading_space(text->bytes()));
-    if (digits.starts_with('+')) digits.remove_prefix(1);
+    const std::string digits = number_text(text->bytes());
     std::int64_t number = 0;
     const auto [end, fault] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
     if (fault == std::errc::result_out_of_range) refuse_overflow();
@@ -372,6 +383,7 @@ inline value int_filter(const value& v, const arguments& given, std::string_view
 
 inline value float_filter(const value& v, const arguments& given, std::string_view name, budget& work) {
   const bound_arguments a(name, given, {"default"});
+  need_defined(v);
   if (v.is_number()) return value(v.number());
   if (const tagged_text* text = v.text()) {
     work.read(text->size());

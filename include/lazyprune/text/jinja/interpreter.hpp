@@ -231,19 +231,19 @@ class interpreter {
 
   void assign(const assignment_target& target, const value& v) {
     work_.write(sizeof(std::pair<std::string_view, value>));
-    if (!target.member.empty()) {
-      const value* found = scope_->find(target.names[0], work_);
-      const auto* space = found ? found->get_if<name_space*>() : nullptr;
-      if (!space) refuse("a namespace to set a member of", found ? described(*found) : in_quotes(target.names[0]) + ", which is undefined");
-      work_.write(target.member.size() + sizeof(value));
-      (*space)->members[target.member] = v;
+    if (target.unpacks) {
+      const std::vector<value> parts = items_of(v, work_);
+      if (parts.size() != target.parts.size())
+        refuse(std::to_string(target.parts.size()) + " values to unpack", std::to_string(parts.size()));
+      for (std::size_t i = 0; i < parts.size(); ++i) assign(target.parts[i], parts[i]);
       return;
     }
-    if (!target.unpacks) return scope_->set(target.names[0], v, work_);
-    const std::vector<value> parts = items_of(v, work_);
-    if (parts.size() != target.names.size())
-      refuse(std::to_string(target.names.size()) + " values to unpack", std::to_string(parts.size()));
-    for (std::size_t i = 0; i < parts.size(); ++i) scope_->set(target.names[i], parts[i], work_);
+    if (target.member.empty()) return scope_->set(target.name, v, work_);
+    const value* found = scope_->find(target.name, work_);
+    const auto* space = found ? found->get_if<name_space*>() : nullptr;
+    if (!space) refuse("a namespace to set a member of", found ? described(*found) : in_quotes(target.name) + ", which is undefined");
+    work_.write(target.member.size() + sizeof(value));
+    (*space)->members[target.member] = v;
   }
 
   value define(const macro_definition& definition) {
@@ -285,8 +285,8 @@ class interpreter {
     for (const auto& [key, item] : e.entries) {
       const value name = eval(key);
       at_ = at;
-      if (!name.text() && !name.is(kind::integer)) refuse("a string or a whole number for a key", described(name), error_code::unsupported);
-      work_.write(sizeof(dict::entry) + key_size(name));
+      work_.write(sizeof(dict::entry) + 2 * key_size(name));
+      if (!key_bytes(name)) refuse("a string, a number, none or a tuple of such for a key", described(name));
       made.set(name, eval(item));
     }
     return std::make_shared<const dict>(std::move(made));
@@ -359,6 +359,7 @@ class interpreter {
   value eval(const member& e, position at) {
     const value object = eval(e.object);
     at_ = at;
+    if (const auto* m = object.get_if<const macro*>(); m && e.name == "name") return template_text((*m)->definition->name);
     return member_of(object, e.name, work_);
   }
   value eval(const subscript& e, position at) {
@@ -386,19 +387,40 @@ class interpreter {
     const value operand = e.operand ? eval(e.operand, filtered_block) : *filtered_block;
     const arguments given = eval(e.arguments);
     at_ = at;
-    return find_filter(e.name)(operand, given, e.name, work_);
+    const filter_function apply = find_filter(e.name);
+    if (!apply) refuse("a filter that is known here", in_quotes(e.name), error_code::unsupported);
+    return apply(operand, given, e.name, work_);
   }
   value eval(const tested& e, position at) {
     const value operand = eval(e.operand);
     const arguments given = eval(e.arguments);
     at_ = at;
-    return value(find_test(e.name)(operand, given, e.name, work_));
+    const test_function holds = find_test(e.name);
+    if (!holds) refuse("a test that is known here", in_quotes(e.name), error_code::unsupported);
+    return value(holds(operand, given, e.name, work_));
   }
 
   arguments eval(const call_arguments& e) {
     arguments given;
     for (const expression_ptr& a : e.positional) given.positional.push_back(eval(a));
     for (const auto& [name, a] : e.named) given.named.emplace_back(name, eval(a));
+    if (e.items)
+      for (value& item : items_of(eval(e.items), work_)) given.positional.push_back(std::move(item));
+    if (!e.members) return given;
+    const value members = eval(e.members);
+    if (!members.dict()) refuse("a dictionary to unpack", described(members));
+    work_.write(members.dict()->entries.size() * sizeof(dict::entry));
+    for (const bool trusted : {true, false})
+      for (const auto& [key, item] : members.dict()->entries) {
+        if (!key.text()) refuse("strings for names of arguments", described(key));
+        if (key.text()->trusted() != trusted) continue;
+        const std::string& name = key.text()->bytes();
+        if (std::ranges::any_of(given.named, [&](const auto& n) { return n.first == name; }))
+          refuse("each argument once", in_quotes(name) + " twice");
+        work_.write(name.size());
+        given.named.emplace_back(name, item);
+        if (!trusted) ++given.named_by_user;
+      }
     return given;
   }
 
@@ -513,9 +535,11 @@ class interpreter {
       work_.write(given.positional[0].dict()->entries.size() * sizeof(dict::entry));
       made = *given.positional[0].dict();
     }
-    for (const auto& [name, item] : given.named) {
+    const std::size_t written = given.named.size() - given.named_by_user;
+    for (std::size_t i = 0; i < given.named.size(); ++i) {
+      const auto& [name, item] = given.named[i];
       work_.write(sizeof(dict::entry) + name.size());
-      made.set(template_text(name), item);
+      made.set(tagged_text(name, i < written), item);
     }
     if (what == function::dict) return std::make_shared<const dict>(std::move(made));
     spaces_.emplace_back();

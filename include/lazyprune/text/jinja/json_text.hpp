@@ -64,7 +64,7 @@ class json_writer {
         if (format_.sorted)
           std::ranges::sort(entries, [&](const dict::entry* a, const dict::entry* b) { return less(a->key, b->key, work_); });
         return put_members("{", "}", entries, [&](const dict::entry* e) {
-          put_string(*text_of(e->key, work_));
+          put_key(e->key);
           out_.append(format_.after_key);
           put(e->item);
         });
@@ -73,6 +73,14 @@ class json_writer {
         break;
     }
     refuse("a value that JSON has", described(v));
+  }
+
+  void put_key(const value& key) {
+    if (key.text()) return put_string(*key.text());
+    if (key.sequence()) refuse("a key that JSON has", described(key));
+    plain("\"");
+    put(key);
+    plain("\"");
   }
 
   template <class Items, class Put>

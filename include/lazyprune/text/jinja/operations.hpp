@@ -52,7 +52,13 @@ inline bool truth(const value& v) {
 }
 
 /// Bytes that are read to find this key in a dictionary.
-inline std::size_t key_size(const value& key) { return key.text() ? key.text()->size() : sizeof(std::int64_t); }
+inline std::size_t key_size(const value& key) {
+  if (key.text()) return key.text()->size();
+  std::size_t size = sizeof(std::int64_t);
+  if (const sequence* s = key.sequence(); s && s->kind == sequence_kind::tuple)
+    for (const value& item : s->items) size += key_size(item);
+  return size;
+}
 
 /// a == b. Depth is bounded by the values' heights.
 inline bool equal(const value& a, const value& b, budget& work) {

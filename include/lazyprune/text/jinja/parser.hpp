@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -33,6 +34,7 @@ class parser {
   block run() {
     block all = parse_block({});
     if (!is(token_kind::end)) fail_unknown_block();
+    if (unknown_) throw *unknown_;
     return all;
   }
 
@@ -101,6 +103,12 @@ class parser {
     throw error(name_, place(at), expected, found, code);
   }
   [[noreturn]] void fail_here(std::string_view expected) const { fail(expected, shown()); }
+
+  /// A filter or test that is not known is a fault of the template, as in jinja2, but not in a branch: there it is one where the branch
+  /// runs.
+  void note_unknown(position at, std::string_view expected, std::string_view name) {
+    if (branches_ == 0 && !unknown_) unknown_.emplace(name_, place(at), expected, in_quotes(name), error_code::unsupported);
+  }
 
   // Statements
 
@@ -177,6 +185,7 @@ class parser {
 
   branches parse_if() {
     branches all;
+    ++branches_;
     for (;;) {
       expression_ptr condition = parse_tuple(false);
       expect_end_of_block();
@@ -189,6 +198,7 @@ class parser {
         all.otherwise = parse_body("endif");
       }
       expect_end_of_block();
+      --branches_;
       return all;
     }
   }
@@ -213,23 +223,29 @@ class parser {
   }
 
   assignment_target parse_target(bool with_member) {
-    assignment_target target;
-    const bool bracket = skip_symbol("(");
-    for (;;) {
-      const position at = now().at;
-      target.names.push_back(expect_name());
-      const std::string& name = target.names.back();
-      for (const std::string_view word : {"true", "false", "none", "True", "False", "None"})
-        if (name == word) fail_at(at, "a name that can be set", in_quotes(name));
-      if (with_member && target.names.size() == 1 && !bracket && skip_symbol(".")) {
-        target.member = expect_name();
-        return target;
-      }
-      if (!skip_symbol(",")) break;
-      target.unpacks = true;
-      if (!is(token_kind::name) || is_name("in")) break;
+    assignment_target first = parse_one_target(with_member);
+    if (!is_symbol(",")) return first;
+    assignment_target all;
+    all.unpacks = true;
+    all.parts.push_back(std::move(first));
+    while (skip_symbol(",") && (is_symbol("(") || (is(token_kind::name) && !is_name("in"))))
+      all.parts.push_back(parse_one_target(with_member));
+    return all;
+  }
+
+  assignment_target parse_one_target(bool with_member) {
+    const level deeper(*this);
+    if (skip_symbol("(")) {
+      assignment_target inside = parse_target(false);
+      expect_symbol(")");
+      return inside;
     }
-    if (bracket) expect_symbol(")");
+    assignment_target target;
+    const position at = now().at;
+    target.name = expect_name();
+    for (const std::string_view word : {"true", "false", "none", "True", "False", "None"})
+      if (target.name == word) fail_at(at, "a name that can be set", in_quotes(target.name));
+    if (with_member && skip_symbol(".")) target.member = expect_name();
     return target;
   }
 
@@ -342,12 +358,14 @@ class parser {
     const level deeper(*this);
     const std::size_t outside = levels_;
     const position at = now().at;
+    const std::optional<error> before = unknown_;
     expression_ptr e = parse_or();
     while (skip_name("if")) {
       deepen();  // each link lies around those before it
       expression_ptr condition = parse_or();
       expression_ptr otherwise = skip_name("else") ? parse_expression() : nullptr;
       e = make(at, conditional{std::move(condition), std::move(e), std::move(otherwise)});
+      unknown_ = before;
     }
     levels_ = outside;
     return e;
@@ -497,7 +515,7 @@ class parser {
 
   expression_ptr parse_filter(expression_ptr operand, position at) {
     filtered f{std::move(operand), expect_name(), {}};
-    if (!find_filter(f.name)) fail_at(at, "a filter that is known here", in_quotes(f.name), error_code::unsupported);
+    if (!find_filter(f.name)) note_unknown(at, "a filter that is known here", f.name);
     if (is_symbol("(")) f.arguments = parse_arguments();
     return make(at, std::move(f));
   }
@@ -506,7 +524,7 @@ class parser {
     const bool negated = skip_name("not");
     const position name_at = now().at;
     tested t{std::move(operand), expect_name(), {}};
-    if (!find_test(t.name)) fail_at(name_at, "a test that is known here", in_quotes(t.name), error_code::unsupported);
+    if (!find_test(t.name)) note_unknown(name_at, "a test that is known here", t.name);
     if (is_symbol("(")) {
       t.arguments = parse_arguments();
     } else if ((is(token_kind::name) && !is_name("else") && !is_name("or") && !is_name("and")) || is(token_kind::string) ||
@@ -522,16 +540,21 @@ class parser {
     call_arguments all;
     expect_symbol("(");
     while (!is_symbol(")")) {
-      if (!all.positional.empty() || !all.named.empty()) {
+      if (!all.positional.empty() || !all.named.empty() || all.items || all.members) {
         expect_symbol(",");
         if (is_symbol(")")) break;
       }
-      if (is_symbol("*") || is_symbol("**")) fail("no unpacking of arguments", shown(), error_code::unsupported);
-      if (is(token_kind::name) && ahead().kind == token_kind::symbol && ahead().text == "=") {
+      if (all.members) fail_here("\")\"");
+      if (skip_symbol("**")) {
+        all.members = parse_expression();
+      } else if (is_symbol("*") && !all.items) {
+        take();
+        all.items = parse_expression();
+      } else if (is(token_kind::name) && ahead().kind == token_kind::symbol && ahead().text == "=") {
         std::string name = take().text;
         take();
         all.named.emplace_back(std::move(name), parse_expression());
-      } else if (!all.named.empty()) {
+      } else if (!all.named.empty() || all.items) {
         fail_here("a named argument");
       } else {
         all.positional.push_back(parse_expression());
@@ -630,7 +653,8 @@ class parser {
 
   std::string name_;
   std::vector<token> tokens_;
-  std::size_t next_ = 0, levels_ = 0, loops_ = 0;
+  std::size_t next_ = 0, levels_ = 0, loops_ = 0, branches_ = 0;
+  std::optional<error> unknown_;  // the first filter or test that is not known, outside all branches
 };
 
 }  // namespace jinja

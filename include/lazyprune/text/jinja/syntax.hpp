@@ -22,6 +22,7 @@ using expression_ptr = std::unique_ptr<expression>;
 struct call_arguments {
   std::vector<expression_ptr> positional;
   std::vector<std::pair<std::string, expression_ptr>> named;
+  expression_ptr items, members;  // *items, **members; null where there are none
 };
 
 enum class operation : std::uint8_t { add, subtract, multiply, divide, floor_divide, modulo, power };
@@ -102,11 +103,12 @@ struct expression {
 struct statement;
 using block = std::vector<statement>;
 
-/// What a `for` or `set` gives values to: names, or one member of a namespace (`set` alone).
+/// What a `for`, `set` or `with` gives values to: a name, a member of a namespace (`set` alone), or a tuple of targets.
 struct assignment_target {
-  std::vector<std::string> names;
-  bool unpacks = false;  // a tuple of names, be it of one
-  std::string member;    // of the namespace names[0]; else empty
+  std::string name{};
+  std::string member{};                    // of the namespace `name`; else empty
+  bool unpacks = false;                    // a tuple, be it of one
+  std::vector<assignment_target> parts{};  // of the tuple
 };
 
 struct parameter {

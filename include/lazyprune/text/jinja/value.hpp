@@ -3,9 +3,11 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -148,8 +150,32 @@ inline value make_sequence(sequence_kind kind, std::vector<value> items, budget&
 }
 inline value make_list(std::vector<value> items, budget& work) { return make_sequence(sequence_kind::list, std::move(items), work); }
 
-/// A dictionary, in the order in which its keys came. They are strings or whole numbers; a key that comes again keeps its place and gets
-/// the new value.
+/// A whole number, be it a truth value or a real one; none where the value is none of them.
+inline std::optional<std::int64_t> whole_number_of(const value& v) {
+  if (v.integer()) return *v.integer();
+  const double* real = v.get_if<double>();
+  if (!real || !(*real >= -0x1p63 && *real < 0x1p63) || *real != static_cast<double>(static_cast<std::int64_t>(*real))) return std::nullopt;
+  return static_cast<std::int64_t>(*real);
+}
+
+/// The same bytes for two keys that are equal, else others; none where the value cannot be a key. Depth is bounded by the value's height.
+inline std::optional<std::string> key_bytes(const value& v) {
+  if (v.is_none()) return "n";
+  if (v.text()) return "s" + std::to_string(v.text()->size()) + ":" + v.text()->bytes();
+  if (const auto whole = whole_number_of(v)) return "i" + std::to_string(*whole) + ";";
+  if (const double* real = v.get_if<double>()) return "r" + std::to_string(std::bit_cast<std::uint64_t>(*real)) + ";";
+  if (!v.sequence() || v.sequence()->kind != sequence_kind::tuple) return std::nullopt;
+  std::string all = "(";
+  for (const value& item : v.sequence()->items) {
+    const auto part = key_bytes(item);
+    if (!part) return std::nullopt;
+    all += *part;
+  }
+  return all + ")";
+}
+
+/// A dictionary, in the order in which its keys came. They are strings, numbers, truth values, none, and tuples of such; a key that comes
+/// again keeps its place and gets the new value.
 struct dict {
   struct entry {
     value key, item;
@@ -161,7 +187,7 @@ struct dict {
   /// Null also where the key is of a kind that no key has.
   const value* find(const value& key) const { return item_at(place_of(key)); }
 
-  /// The key must be a string or a whole number.
+  /// The key must have key_bytes.
   void set(value key, value item) {
     height = std::max(height, height_of(item) + 1);
     if (height > most_height) refuse("lists and dictionaries of at most " + std::to_string(most_height) + " levels", "more");
@@ -172,10 +198,13 @@ struct dict {
     entries.push_back({std::move(key), std::move(item)});
     if (entries.size() <= few) return;
     for (std::size_t i = entries.size() == few + 1 ? 0 : entries.size() - 1; i < entries.size(); ++i) {
-      if (const tagged_text* text = entries[i].key.text())
+      const value& k = entries[i].key;
+      if (const tagged_text* text = k.text())
         texts_.emplace(text->bytes(), i);
+      else if (const auto number = whole_number_of(k))
+        numbers_.emplace(*number, i);
       else
-        numbers_.emplace(*entries[i].key.integer(), i);
+        others_.emplace(*key_bytes(k), i);
     }
   }
 
@@ -188,14 +217,17 @@ struct dict {
     return place_of(texts_, key, [&](const value& k) { return k.text() && k.text()->bytes() == key; });
   }
   std::size_t place_of(std::int64_t key) const {
-    return place_of(numbers_, key, [&](const value& k) { return k.integer() && *k.integer() == key; });
+    return place_of(numbers_, key, [&](const value& k) { return whole_number_of(k) == key; });
   }
   std::size_t place_of(const value& key) const {
     if (key.text()) return place_of(std::string_view(key.text()->bytes()));
-    return key.integer() ? place_of(*key.integer()) : entries.size();
+    if (const auto number = whole_number_of(key)) return place_of(*number);
+    const auto bytes = key_bytes(key);
+    if (!bytes) return entries.size();
+    return place_of(others_, *bytes, [&](const value& k) { return !k.text() && key_bytes(k) == bytes; });
   }
   template <class Places, class Key, class Is>
-  std::size_t place_of(const Places& places, Key key, Is is) const {
+  std::size_t place_of(const Places& places, const Key& key, Is is) const {
     if (entries.size() <= few) return static_cast<std::size_t>(std::ranges::find_if(entries, is, &entry::key) - entries.begin());
     const auto at = places.find(key);
     return at == places.end() ? entries.size() : at->second;
@@ -203,6 +235,7 @@ struct dict {
 
   std::unordered_map<std::string_view, std::size_t> texts_;  // into the keys' bytes, which stay where they are
   std::unordered_map<std::int64_t, std::size_t> numbers_;
+  std::unordered_map<std::string, std::size_t> others_;  // by their bytes
 };
 
 inline std::size_t height_of(const value& v) {
