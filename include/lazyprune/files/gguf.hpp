@@ -7,7 +7,6 @@
 #include <array>
 #include <bit>
 #include <charconv>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -24,6 +23,7 @@
 #include <vector>
 
 #include <lazyprune/core/error.hpp>
+#include <lazyprune/core/finite.hpp>
 #include <lazyprune/files/ggml_type.hpp>
 #include <lazyprune/files/mapped_file.hpp>
 #include <lazyprune/files/stored_tensor.hpp>
@@ -54,7 +54,7 @@ T number_at(const std::byte* at) {
 /// The number that the shortest decimal text of this float stands for: 1e-5 where the float is the one nearest to 1e-5. What a converter
 /// read from decimal text is so the same number again.
 inline double decimal_of(float value) {
-  if (!std::isfinite(value)) return value;
+  if (!is_finite(value)) return value;
   char text[32];
   const auto end = std::to_chars(text, text + sizeof text, value).ptr;
   double number = 0;
@@ -97,7 +97,7 @@ class gguf_value {
   /// Any finite number; one of type f32 as its shortest decimal text says it.
   double number() const {
     const auto value = real(entry_.type, entry_.bytes.data());
-    need(value && std::isfinite(*value), "a finite number");
+    need(value && is_finite(*value), "a finite number");
     return *value;
   }
 

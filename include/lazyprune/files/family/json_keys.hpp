@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <lazyprune/core/error.hpp>
+#include <lazyprune/core/finite.hpp>
 #include <lazyprune/files/json.hpp>
 #include <lazyprune/model/config.hpp>
 
@@ -183,7 +184,7 @@ class rope_reader {
     rope.attention_factor =
         positive_or("attention_factor", weighted ? yarn_scale(rope.factor, weight->number()) / yarn_scale(rope.factor, weight_all->number())
                                                  : yarn_scale(rope.factor));
-    if (!(std::isfinite(rope.attention_factor) && rope.attention_factor > 0)) kind.refuse("mscale and mscale_all_dim above 0");
+    if (!(is_finite(rope.attention_factor) && rope.attention_factor > 0)) kind.refuse("mscale and mscale_all_dim above 0");
   }
 
   void read_longrope(const json_value& scaling, rope_config& rope) const {
