@@ -5,6 +5,7 @@
 #define LAZYPRUNE_MAKES_C_LIBRARY
 #include <lazyprune/c/lazyprune.h>
 
+#include <lazyprune/core/finite.hpp>
 #include <lazyprune/registry/make_session.hpp>
 #include <lazyprune/registry/shipped_policies.hpp>
 #include <lazyprune/session/finite_evidence.hpp>
@@ -13,7 +14,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
@@ -480,11 +480,11 @@ void check_count(const callers_rows& r, const char* place, const std::string& sh
 /// The first number that is not finite; none: every one is.
 std::optional<std::size_t> not_finite(const float* data, std::size_t count) {
   if (lazyprune::detail::all_finite({data, count})) return {};
-  return static_cast<std::size_t>(std::find_if(data, data + count, [](float x) { return !std::isfinite(x); }) - data);
+  return static_cast<std::size_t>(std::find_if(data, data + count, [](float x) { return !is_finite(x); }) - data);
 }
 
 std::string at_position(float found, position token) {
-  return std::string(std::isnan(found) ? "NaN" : found > 0 ? "infinity" : "-infinity") + " at position " + std::to_string(token);
+  return std::string(is_nan(found) ? "NaN" : found > 0 ? "infinity" : "-infinity") + " at position " + std::to_string(token);
 }
 
 /// Rows of `numbers` for each token.

@@ -64,8 +64,8 @@ void check_sound(const std::string& file, const gguf_contents& contents) {
     const gguf_value value("f", entry);
     if (value.is_string()) bytes += value.string().size();
     if (value.is_array()) {
-      error_of([&] { bytes += value.strings().size(); });
-      error_of([&] { bytes += value.numbers().size(); });
+      error_of([&] { bytes += value.strings(1000).size(); });
+      error_of([&] { bytes += value.numbers(value.size()).size(); });
     }
   }
   REQUIRE(bytes <= file.size());
@@ -94,7 +94,7 @@ TEST_CASE("a small file, by hand") {
   const gguf_file opened{mapped_file(folder.write("f.gguf", file))};
   CHECK(opened.at("a.text").string() == "hello");
   CHECK(opened.at("b.number").whole_number() == 7);
-  CHECK(opened.at("c.words").strings() == std::vector<std::string_view>{"x", ""});
+  CHECK(opened.at("c.words").strings(2) == std::vector<std::string_view>{"x", ""});
   CHECK_FALSE(opened.find("b").has_value());
   CHECK(error_of([&] { opened.at("b"); }) == at(opened.name() + ": metadata", {"\"b\""}));
 }
@@ -115,9 +115,9 @@ TEST_CASE("values of every type") {
   CHECK(value_of(gguf_key("k", 5, bytes_of_number<std::int32_t>(-9)), number) == -9);
   CHECK(value_of(gguf_key("k", true), [](const gguf_value& v) { return v.boolean(); }));
   CHECK(value_of(gguf_key("k", 9, gguf_array(6, 2, bytes_of_number(0.5f) + bytes_of_number(-2.0f))),
-                 [](const gguf_value& v) { return v.numbers(); }) == std::vector<double>{0.5, -2});
-  CHECK(value_of(gguf_key("k", 9, gguf_array(5, 0, "")), [](const gguf_value& v) { return v.numbers(); }).empty());
-  CHECK(value_of(gguf_key("k", 9, gguf_array(8, 0, "")), [](const gguf_value& v) { return v.strings(); }).empty());
+                 [](const gguf_value& v) { return v.numbers(v.size()); }) == std::vector<double>{0.5, -2});
+  CHECK(value_of(gguf_key("k", 9, gguf_array(5, 0, "")), [](const gguf_value& v) { return v.numbers(v.size()); }).empty());
+  CHECK(value_of(gguf_key("k", 9, gguf_array(8, 0, "")), [](const gguf_value& v) { return v.strings(2); }).empty());
 
   CHECK(said_of(gguf_key("k", "x"), whole) == at("f: metadata: k", {"9223372036854775808", "\"x\""}));
   CHECK(said_of(gguf_key("k", 5, bytes_of_number<std::int32_t>(-9)), whole) == at("f: metadata: k", {"9223372036854775808", ", found -9"}));
@@ -127,9 +127,17 @@ TEST_CASE("values of every type") {
   CHECK(said_of(gguf_key("k", true), number) == at("f: metadata: k"));
   CHECK(said_of(gguf_key("k", 3u), [](const gguf_value& v) { return v.string(); }) == at("f: metadata: k", {", found 3"}));
   CHECK(said_of(gguf_key("k", 3u), [](const gguf_value& v) { return v.boolean(); }) == at("f: metadata: k", {", found 3"}));
-  CHECK(said_of(gguf_key("k", 3u), [](const gguf_value& v) { return v.strings(); }) == at("f: metadata: k", {", found 3"}));
-  CHECK(said_of(gguf_key("k", 9, gguf_array(0, 3, "abc")), [](const gguf_value& v) { return v.strings(); }) == at("f: metadata: k"));
-  CHECK(said_of(gguf_key("k", 9, gguf_array(8, 0, "")), [](const gguf_value& v) { return v.numbers(); }) == at("f: metadata: k"));
+  CHECK(said_of(gguf_key("k", 3u), [](const gguf_value& v) { return v.strings(2); }) == at("f: metadata: k", {", found 3"}));
+  CHECK(said_of(gguf_key("k", 9, gguf_array(0, 3, "abc")), [](const gguf_value& v) { return v.strings(2); }) == at("f: metadata: k"));
+  CHECK(said_of(gguf_key("k", 9, gguf_array(8, 0, "")), [](const gguf_value& v) { return v.numbers(v.size()); }) == at("f: metadata: k"));
+}
+
+TEST_CASE("arrays are counted before a number or a string is made of them") {
+  const std::string many = gguf_key("k", 9, gguf_array(0, 1 << 20, std::string(1 << 20, 'x')));
+  CHECK(said_of(many, [](const gguf_value& v) { return v.numbers(3); }) == at("f: metadata: k", {"3", "1048576"}));
+  CHECK(said_of(gguf_key("k", 9, gguf_array(8, 3, std::string(24, '\0'))), [](const gguf_value& v) { return v.strings(2); }) ==
+        at("f: metadata: k", {"2", "3"}));
+  CHECK(value_of(gguf_key("k", 9, gguf_array(8, 3, std::string(24, '\0'))), [](const gguf_value& v) { return v.strings(3); }).size() == 3);
 }
 
 TEST_CASE("what the format allows") {

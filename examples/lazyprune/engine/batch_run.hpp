@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstddef>
 #include <functional>
 #include <span>
@@ -14,6 +13,7 @@
 
 #include "engine/engine.hpp"
 
+#include <lazyprune/core/finite.hpp>
 #include <lazyprune/model/transformer.hpp>
 
 namespace lazyprune {
@@ -102,7 +102,7 @@ batch_run run_batch(workspace<Backend>& work, std::vector<any_session> sessions,
     timer.part_begins(step_part::logits);
     const auto logits = read_logits(work, 0, count);
     timer.part_ends(step_part::logits);
-    if (!std::ranges::all_of(logits, [](auto l) { return std::isfinite(l); }))
+    if (!std::ranges::all_of(logits, [](auto l) { return is_finite(l); }))
       throw error("model", "step " + std::to_string(k) + ": logits", "finite numbers", "others");
     for (std::size_t i = 0; i < count; ++i) result.tokens[i].push_back(greedy(logits.subspan(i * vocabulary, vocabulary)));
     (k == 0 ? result.prefill_seconds : result.decode_seconds) += std::chrono::duration<double>(clock::now() - start).count();

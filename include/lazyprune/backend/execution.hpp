@@ -8,6 +8,12 @@
 
 #include <lazyprune/backend/tensor.hpp>
 
+// Attention hides keys behind infinities, and the bits of every operation are promised: such flags break both. Policies and sessions may be
+// compiled with them.
+#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
+#error "lazyprune's backends cannot be compiled with -ffast-math, -Ofast or -ffinite-math-only: leave the flag out for this file"
+#endif
+
 namespace lazyprune {
 inline namespace v0 {
 

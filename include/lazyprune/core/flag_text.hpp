@@ -4,13 +4,14 @@
 
 #include <array>
 #include <charconv>
-#include <cmath>
 #include <concepts>
 #include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <lazyprune/core/finite.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
@@ -22,7 +23,7 @@ template <class T>
     const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (problem != std::errc{} || end != text.data() + text.size()) return std::nullopt;
     if constexpr (std::floating_point<T>)
-      if (!std::isfinite(value)) return std::nullopt;
+      if (!is_finite(value)) return std::nullopt;
     return value;
   }
 

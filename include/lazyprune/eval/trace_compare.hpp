@@ -12,6 +12,7 @@
 #include <span>
 #include <string_view>
 
+#include <lazyprune/core/finite.hpp>
 #include <lazyprune/eval/position_ranges.hpp>
 #include <lazyprune/session/trace.hpp>
 
@@ -84,7 +85,7 @@ inline double logits_apart(const step_trace& a, const step_trace& b) {
   for (std::size_t i = 0; i < a.logits.size(); ++i) {
     if (a.logits[i] == b.logits[i]) continue;
     const double apart = std::abs(a.logits[i] - b.logits[i]);
-    most = std::max(most, std::isnan(apart) ? std::numeric_limits<double>::infinity() : apart);
+    most = std::max(most, is_nan(apart) ? std::numeric_limits<double>::infinity() : apart);
   }
   return most;
 }

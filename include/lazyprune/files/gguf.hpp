@@ -7,7 +7,6 @@
 #include <array>
 #include <bit>
 #include <charconv>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -24,6 +23,7 @@
 #include <vector>
 
 #include <lazyprune/core/error.hpp>
+#include <lazyprune/core/finite.hpp>
 #include <lazyprune/files/ggml_type.hpp>
 #include <lazyprune/files/mapped_file.hpp>
 #include <lazyprune/files/stored_tensor.hpp>
@@ -54,7 +54,7 @@ T number_at(const std::byte* at) {
 /// The number that the shortest decimal text of this float stands for: 1e-5 where the float is the one nearest to 1e-5. What a converter
 /// read from decimal text is so the same number again.
 inline double decimal_of(float value) {
-  if (!std::isfinite(value)) return value;
+  if (!is_finite(value)) return value;
   char text[32];
   const auto end = std::to_chars(text, text + sizeof text, value).ptr;
   double number = 0;
@@ -97,7 +97,7 @@ class gguf_value {
   /// Any finite number; one of type f32 as its shortest decimal text says it.
   double number() const {
     const auto value = real(entry_.type, entry_.bytes.data());
-    need(value && std::isfinite(*value), "a finite number");
+    need(value && is_finite(*value), "a finite number");
     return *value;
   }
 
@@ -106,16 +106,19 @@ class gguf_value {
     need(is_array(), "an array");
     return detail::number_at<std::uint64_t>(entry_.bytes.data() + 4);
   }
-  std::vector<std::string_view> strings() const {
+  /// At most `most` of them: an array of nothing but empty strings takes less in the file than its views in memory.
+  std::vector<std::string_view> strings(std::size_t most = std::size_t{1} << 24) const {
     need(is_array() && element() == gguf_type::string, "an array of strings");
+    if (size() > most) refuse("at most " + std::to_string(most) + " strings");
     std::vector<std::string_view> all;
     all.reserve(size());
     for (const std::byte* at = values(); all.size() < size(); at += 8 + all.back().size()) all.push_back(text_at(at));
     return all;
   }
-  /// Of any type of number; not a number where a whole number is negative or greater than 2^63.
-  std::vector<double> numbers() const {
+  /// `count` of them, of any type of number; not a number where a whole number is negative or greater than 2^63.
+  std::vector<double> numbers(std::size_t count) const {
     need(is_array() && real(element(), values_or_zero()), "an array of numbers");
+    if (size() != count) refuse(std::to_string(count) + " numbers");
     std::vector<double> all;
     all.reserve(size());
     const std::size_t bytes = detail::gguf_type_bytes[static_cast<std::size_t>(element())];

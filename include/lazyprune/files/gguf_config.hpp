@@ -227,8 +227,8 @@ class gguf_config_reader {
     const auto tokens = keys_.file().find("tokenizer.ggml.tokens");
     const stored_tensor* const embedding = keys_.tensor("token_embd.weight");
     std::vector<std::string_view> pieces;
-    if (tokens) pieces = tokens->strings();
-    if (tokens && (pieces.empty() || pieces.size() > most_tokens)) tokens->refuse("1 to " + std::to_string(most_tokens) + " tokens");
+    if (tokens) pieces = tokens->strings(most_tokens);
+    if (tokens && pieces.empty()) tokens->refuse("1 to " + std::to_string(most_tokens) + " tokens");
     config_.vocabulary = tokens ? pieces.size() : keys_.size_if("vocab_size", most_tokens).value_or(0);
     if (config_.vocabulary == 0 && embedding && embedding->shape.size() == 2 && embedding->shape[0] <= most_tokens)
       config_.vocabulary = embedding->shape[0];
@@ -237,11 +237,7 @@ class gguf_config_reader {
       kind->not_computed("llama or gpt2");
     const auto numbers_of = [&](std::string_view name) {
       const auto value = keys_.file().find(name);
-      std::vector<double> numbers;
-      if (!value) return numbers;
-      numbers = value->numbers();
-      if (numbers.size() != config_.vocabulary) value->refuse(std::to_string(config_.vocabulary) + " numbers, one a token");
-      return numbers;
+      return value ? value->numbers(config_.vocabulary) : std::vector<double>{};  // one a token
     };
     numbers_of("tokenizer.ggml.scores");
     const std::vector<double> types = numbers_of("tokenizer.ggml.token_type");

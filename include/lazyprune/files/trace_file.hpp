@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <limits>
 
+#include <lazyprune/core/finite.hpp>
 #include <lazyprune/files/json.hpp>
 #include <lazyprune/files/read_to_end.hpp>
 #include <lazyprune/session/trace.hpp>
@@ -36,7 +37,7 @@ inline void append_exactly(std::string& out, double value, std::size_t step, std
   std::array<char, 32> digits;
   const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
   const std::string_view text(digits.data(), static_cast<std::size_t>(end - digits.data()));
-  if (!std::isfinite(value))
+  if (!is_finite(value))
     throw error("", "step " + std::to_string(step) + ": " + std::string(key) + '[' + std::to_string(index) + ']', "a finite number", text);
   out += text == "-0" ? "-0.0" : text;  // an integer has no negative zero
 }

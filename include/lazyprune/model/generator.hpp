@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <deque>
 #include <functional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include <lazyprune/core/finite.hpp>
 #include <lazyprune/model/generation.hpp>
 #include <lazyprune/model/prompt_lookup.hpp>
 #include <lazyprune/model/sampler.hpp>
@@ -264,7 +264,7 @@ class generating {
   }
 
   static void check_finite(auto logits, std::size_t step) {
-    if (const auto wrong = std::ranges::find_if_not(logits, [](auto l) { return std::isfinite(l); }); wrong != logits.end())
+    if (const auto wrong = std::ranges::find_if_not(logits, [](auto l) { return is_finite(l); }); wrong != logits.end())
       throw error("model", "step " + std::to_string(step) + ": logits", "finite numbers", std::to_string(*wrong));
   }
 

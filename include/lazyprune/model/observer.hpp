@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <initializer_list>
 #include <iterator>
 #include <optional>
@@ -13,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <lazyprune/core/finite.hpp>
 #include <lazyprune/core/plan.hpp>
 #include <lazyprune/session/any_session.hpp>
 #include <lazyprune/session/trace.hpp>
@@ -184,7 +184,7 @@ class trace_recorder final : public step_observer {
   }
   void layer_ends(const layer_end& end) override {
     if (!is_chunk_ && end.layer + 1 < end.layers)
-      now_.margin.push_back(std::isfinite(end.margin) ? std::optional<double>(end.margin) : std::nullopt);
+      now_.margin.push_back(is_finite(end.margin) ? std::optional<double>(end.margin) : std::nullopt);
   }
   void logits(std::span<const float> logits) override { note(logits); }
   void logits(std::span<const double> logits) override { note(logits); }

@@ -3,7 +3,6 @@
 // a score made of it means nothing.
 #pragma once
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -11,6 +10,7 @@
 #include <variant>
 
 #include <lazyprune/core/evidence.hpp>
+#include <lazyprune/core/finite.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
@@ -22,8 +22,6 @@ struct number_not_finite {
 };
 
 namespace detail {
-
-constexpr bool is_finite(float x) { return (std::bit_cast<std::uint32_t>(x) & 0x7f80'0000u) != 0x7f80'0000u; }
 
 /// One pass without a branch. The inner loop has a constant length, so that compilers vectorise it at -O2 too.
 inline bool all_finite(std::span<const float> numbers) noexcept {

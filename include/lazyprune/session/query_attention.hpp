@@ -44,8 +44,7 @@ attention_view query_attention(const Q* query, std::size_t heads, const key_rows
                                std::size_t stride) {
   const double scale = 1.0 / std::sqrt(static_cast<double>(keys.head_dim));
   for (std::size_t d = 0; d < heads * keys.head_dim && !active.empty(); ++d)
-    if (const auto number = static_cast<float>(query[d]); !detail::is_finite(number))
-      detail::refuse_number("query", {active.back(), number});
+    if (const auto number = static_cast<float>(query[d]); !is_finite(number)) detail::refuse_number("query", {active.back(), number});
   for (std::size_t h = 0; h < heads; ++h) {
     const Q* q = query + h * keys.head_dim;
     const std::span<float> row(out + h * stride, active.size());

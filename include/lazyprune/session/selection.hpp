@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <lazyprune/core/concepts.hpp>
+#include <lazyprune/core/finite.hpp>
 #include <lazyprune/session/index_fault.hpp>
 
 namespace lazyprune {
@@ -50,7 +51,7 @@ struct selection_outcome {
 /// becomes the largest finite number, so that tokens of that score tie by position within the budget.
 inline float comparable(float score) {
   constexpr float infinity = std::numeric_limits<float>::infinity();
-  return std::isnan(score) ? -infinity : std::min(score, std::numeric_limits<float>::max());
+  return is_nan(score) ? -infinity : std::min(score, std::numeric_limits<float>::max());
 }
 
 /// Chooses among the active tokens that `can_go_on`, by scratch.scores (active). Afterwards `active` holds those that are kept, and the
@@ -70,7 +71,7 @@ selection_outcome select(const Selector& selector, const selection_request& requ
   }
   const std::size_t n = tokens.size();
   const auto required = static_cast<std::size_t>(std::ranges::lower_bound(tokens, request.required_from) - tokens.begin());
-  double mass = std::isfinite(scores[n - 1]) ? scores[n - 1] : 0.0;
+  double mass = is_finite(scores[n - 1]) ? scores[n - 1] : 0.0;
   for (std::size_t i = required; i + 1 < n; ++i)
     if (scores[i] > 0.0f && scores[i] < infinity) mass += scores[i];
   const auto first_required = scores.begin() + static_cast<std::ptrdiff_t>(required);

@@ -55,9 +55,7 @@ inline std::vector<sentencepiece> gguf_pieces(const gguf_file& file, bool needs_
   if (texts.empty() || texts.size() > vocabulary::most_ids) tokens.refuse("1 to " + std::to_string(vocabulary::most_ids) + " tokens");
   const auto numbers = [&](std::string_view key) {
     const auto value = needs_scores ? file.at(key) : file.find(key);
-    std::vector<double> all = value ? value->numbers() : std::vector<double>{};
-    if (value && all.size() != texts.size()) value->refuse(std::to_string(texts.size()) + " numbers, one a token");
-    return all;
+    return value ? value->numbers(texts.size()) : std::vector<double>{};  // one a token
   };
   const std::vector<double> scores = numbers("tokenizer.ggml.scores"), types = numbers("tokenizer.ggml.token_type");
   std::vector<sentencepiece> pieces;

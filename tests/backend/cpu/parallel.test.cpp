@@ -8,6 +8,9 @@
 #include <numeric>
 #include <vector>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 using namespace lazyprune;
 
 namespace {
@@ -67,5 +70,24 @@ static_assert(detail::whole_lines(0) == 0 && detail::whole_lines(1) == 16 && det
 TEST_CASE("the threads that there are: no more than the processors that may be kept busy, unless OMP_NUM_THREADS says so") {
   CHECK(detail::available_threads() >= 1);
   if (!std::getenv("OMP_NUM_THREADS")) CHECK(detail::available_threads() <= usable_processors());
+}
+
+TEST_CASE("a child of fork() answers after a parallel step of its parent") {
+  const auto sum = [] {
+    std::vector<int> done(100);
+    detail::for_tasks(2, done.size(), [&](std::size_t task, std::size_t) { done[task] = static_cast<int>(task); });
+    detail::for_tasks_in_turn(2, done.size(), [&](std::size_t task, std::size_t) { done[task] += 1; });
+    return std::accumulate(done.begin(), done.end(), 0);
+  };
+  CHECK(sum() == 5050);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(60);  // it would wait for threads that it has not
+    ::_exit(sum() == 5050 ? 0 : 1);
+  }
+  int status = -1;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+  CHECK(sum() == 5050);
 }
 #endif

@@ -3,6 +3,10 @@
 
 #include <doctest/doctest.h>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -99,3 +103,24 @@ TEST_CASE("what the body throws is thrown when its tasks are done, and the next 
     CHECK(alone == 1);
   }
 }
+
+#ifdef _OPENMP
+TEST_CASE("tasks are done in a child of fork(), too, after a parallel step of its parent") {
+  const auto done = [] {
+    std::atomic<int> count = 0;
+    lazyprune::detail::with_tasks(2, [&] {
+      for (int i = 0; i < 10; ++i) lazyprune::detail::give_task([&] { ++count; });
+    });
+    return count == 10;
+  };
+  CHECK(done());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(60);  // it would wait for threads that it has not
+    ::_exit(done() ? 0 : 1);
+  }
+  int status = -1;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+}
+#endif

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdlib>
 #include <limits>
 
 #ifdef _OPENMP
 #include <omp.h>
+#include <pthread.h>
 #endif
 
 #include <lazyprune/backend/machine_limits.hpp>
@@ -33,11 +35,23 @@ inline int available_threads() {
 /// it saves. Nothing between: OpenMP ends the threads that a smaller team does not need, and would have to start them again.
 constexpr int threads_for(int threads, std::size_t nanoseconds) { return nanoseconds < 4000 ? 1 : threads; }
 
+/// Whether the threads of an earlier team are gone. GNU OpenMP keeps them for the next team, and waits for them forever in a child of
+/// fork(), where they are not: there the caller does all tasks, which gives the same results. LLVM's OpenMP starts new ones.
+inline bool team_is_lost() {
+#if defined(_OPENMP) && defined(__GNUC__) && !defined(__clang__)
+  static std::atomic<bool> lost = false;
+  [[maybe_unused]] static const int watched = pthread_atfork(nullptr, nullptr, [] { lost = true; });  // once there is a team to lose
+  return lost.load(std::memory_order_relaxed);
+#else
+  return false;
+#endif
+}
+
 /// body(task, thread) for each task, which must not throw: every thread does one run of neighbours.
 template <class Body>
 void for_tasks([[maybe_unused]] int threads, std::size_t tasks, const Body& body) {
 #ifdef _OPENMP
-  if (threads > 1 && tasks > 1) {
+  if (threads > 1 && tasks > 1 && !team_is_lost()) {
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (std::size_t task = 0; task < tasks; ++task) body(task, static_cast<std::size_t>(omp_get_thread_num()));
     return;
@@ -50,7 +64,7 @@ void for_tasks([[maybe_unused]] int threads, std::size_t tasks, const Body& body
 template <class Body>
 void for_tasks_in_turn([[maybe_unused]] int threads, std::size_t tasks, const Body& body) {
 #ifdef _OPENMP
-  if (threads > 1 && tasks > 1) {
+  if (threads > 1 && tasks > 1 && !team_is_lost()) {
 #pragma omp parallel for num_threads(threads) schedule(static, 1)
     for (std::size_t task = 0; task < tasks; ++task) body(task, static_cast<std::size_t>(omp_get_thread_num()));
     return;

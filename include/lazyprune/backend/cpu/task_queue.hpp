@@ -15,6 +15,8 @@
 #include <omp.h>
 #endif
 
+#include <lazyprune/backend/cpu/parallel.hpp>
+
 namespace lazyprune {
 inline namespace v0 {
 namespace detail {
@@ -73,7 +75,7 @@ inline constinit thread_local task_queue* tasks_here = nullptr;
 template <class Body>
 void with_tasks([[maybe_unused]] int threads, const Body& body) {
 #ifdef _OPENMP
-  if (threads > 1 && !tasks_here) {
+  if (threads > 1 && !tasks_here && !team_is_lost()) {
     task_queue tasks;
     std::exception_ptr fault;  // none may leave a parallel region
 #pragma omp parallel num_threads(threads)

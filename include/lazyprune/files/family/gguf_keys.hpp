@@ -2,7 +2,6 @@
 // A model's metadata in its GGUF files: the keys of its architecture.
 #pragma once
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include <lazyprune/core/error.hpp>
+#include <lazyprune/core/finite.hpp>
 #include <lazyprune/files/gguf.hpp>
 
 namespace lazyprune {
@@ -65,7 +65,7 @@ class gguf_keys {
     std::vector<double> values;
     for (std::size_t i = 0; i < count; ++i) {
       values.push_back(detail::number_at<float>(t->data.data() + 4 * i));
-      if (!(std::isfinite(values.back()) && values.back() > 0)) refuse_tensor(name, "numbers above 0", "another");
+      if (!(is_finite(values.back()) && values.back() > 0)) refuse_tensor(name, "numbers above 0", "another");
     }
     return values;
   }

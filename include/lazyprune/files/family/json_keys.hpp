@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <lazyprune/core/error.hpp>
+#include <lazyprune/core/finite.hpp>
 #include <lazyprune/files/json.hpp>
 #include <lazyprune/model/config.hpp>
 
@@ -66,8 +67,8 @@ template <class Windowed>
 void read_windows(const json_value& config, std::optional<std::size_t> window, Windowed windowed, model_config& c) {
   if (const auto types = config.find("layer_types")) {
     c.windows.assign(c.layers, 0);
+    if (types->size() != c.layers) types->refuse(std::to_string(c.layers) + " items, one a layer");
     const std::vector<json_value> list = types->items();
-    if (list.size() != c.layers) types->refuse(std::to_string(c.layers) + " items, one a layer");
     for (std::size_t l = 0; l < c.layers; ++l) {
       if (list[l].string() == "full_attention") continue;
       if (list[l].string() != "sliding_attention") list[l].not_computed("full_attention or sliding_attention");
@@ -183,7 +184,7 @@ class rope_reader {
     rope.attention_factor =
         positive_or("attention_factor", weighted ? yarn_scale(rope.factor, weight->number()) / yarn_scale(rope.factor, weight_all->number())
                                                  : yarn_scale(rope.factor));
-    if (!(std::isfinite(rope.attention_factor) && rope.attention_factor > 0)) kind.refuse("mscale and mscale_all_dim above 0");
+    if (!(is_finite(rope.attention_factor) && rope.attention_factor > 0)) kind.refuse("mscale and mscale_all_dim above 0");
   }
 
   void read_longrope(const json_value& scaling, rope_config& rope) const {
@@ -199,9 +200,9 @@ class rope_reader {
   }
 
   std::vector<double> divisors(const json_value& list) const {
+    if (list.size() != rotary_ / 2) list.refuse(std::to_string(rotary_ / 2) + " numbers, one a frequency");
     std::vector<double> values;
-    for (const json_value& value : list.items()) values.push_back(positive(value));
-    if (values.size() != rotary_ / 2) list.refuse(std::to_string(rotary_ / 2) + " numbers, one a frequency");
+    list.each_item([&](const json_value& value) { values.push_back(positive(value)); });
     return values;
   }
 

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +13,7 @@
 
 #include <lazyprune/core/concepts.hpp>
 #include <lazyprune/core/error.hpp>
+#include <lazyprune/core/finite.hpp>
 #include <lazyprune/core/flag_text.hpp>
 
 namespace lazyprune {
@@ -27,7 +27,7 @@ class position_scores {
   /// Reports `error` where there is none, or one is not finite.
   explicit position_scores(std::vector<float> scores) {
     if (scores.empty()) report_error(error("scores", "", "at least one", "none"));
-    const auto wrong = std::ranges::find_if_not(scores, [](float s) { return std::isfinite(s); });
+    const auto wrong = std::ranges::find_if_not(scores, [](float s) { return is_finite(s); });
     if (wrong != scores.end())
       report_error(error("scores", "position " + std::to_string(wrong - scores.begin()), "a finite number", std::to_string(*wrong)));
     highest_ = std::ranges::max(scores);
