@@ -213,7 +213,7 @@ TEST_CASE("a conversation goes on after the ids that were generated") {
   const program_result people = model.run({"-n", "3"}, said + "\n" + asked + "\n");
   CHECK(people.code == 0);
   CHECK(std::ranges::count(people.out, '\n') == 2);
-  CHECK(std::ranges::count(people.err, '\n') == 2);
+  CHECK(std::ranges::count(people.err, '\n') == 3);  // the memory, and a line a turn
 }
 
 TEST_CASE("where the template writes the past anew, what it shares with the text so far stays") {

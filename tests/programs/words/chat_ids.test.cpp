@@ -15,7 +15,7 @@ namespace {
 rendered_chat chat_of(std::vector<text_run> runs) {
   jinja::tagged_text text;
   for (const text_run& run : runs) text.append(run.text, run.trusted);
-  return rendered_chat(std::move(text));
+  return rendered_chat(std::move(text), std::make_shared<const std::string>());
 }
 
 /// Letters, and "bc" as one token.
