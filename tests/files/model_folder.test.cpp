@@ -53,12 +53,13 @@ TEST_CASE("a GGUF file is known by its first bytes, whatever its name") {
 
 TEST_CASE("beside a language model, files that serve it are passed over") {
   const auto file = [](const std::string& key, const char* value) { return gguf_model({gguf_key(key, value)}, {}); };
-  for (const auto& [key, value] :
-       {std::pair{"general.architecture", "clip"}, {"general.type", "mmproj"}, {"general.type", "adapter"}, {"general.type", "imatrix"}}) {
-    CAPTURE(value);
+  const std::pair<const char*, const char*> others[] = {
+      {"general.architecture", "clip"}, {"general.type", "mmproj"}, {"general.type", "adapter"}, {"general.type", "imatrix"}};
+  for (const auto& other : others) {
+    CAPTURE(other.second);
     const temporary_folder folder;
     const model_folder model(folder.path());
-    folder.write("a.gguf", file(key, value));
+    folder.write("a.gguf", file(other.first, other.second));
     CHECK(model.gguf() == folder / "a.gguf");  // alone, it is what the user asked for: its reader says what it is
     folder.write("b.gguf", small_gguf());
     CHECK(model.gguf() == folder / "b.gguf");

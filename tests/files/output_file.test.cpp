@@ -101,7 +101,7 @@ TEST_CASE("a file keeps its permissions, also while it is written; a new one has
     return status.st_mode & 07777;
   };
   const mode_t before = ::umask(022);
-  for (const mode_t mode : {0600, 0644, 0666, 0440}) {
+  for (const mode_t mode : {0600u, 0644u, 0666u, 0440u}) {
     CAPTURE(mode);
     const auto path = folder.write("out", "secret");
     REQUIRE(::chmod(path.c_str(), mode) == 0);
