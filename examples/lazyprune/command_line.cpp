@@ -441,7 +441,7 @@ void add_question_flags(CLI::App& command, question_flags& flags) {
            "The words around prompts: none, llama2, xgen, or template, the model's own chat template (default: none)")
       ->type_name("NAME");
   add_template_flags(command, flags.words, "Options");
-  command.add_flag("--strict", flags.strict, "End at the first bad line, which else is told and left out");
+  command.add_flag("--strict", flags.strict, "End at the first bad line of -d, which else is told and left out");
 }
 
 void add_eval(CLI::App& program, action& chosen, const policy_registry& policies) {

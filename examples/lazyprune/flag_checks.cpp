@@ -48,6 +48,7 @@ void check_chat(const run_flags& flags) {
   if (!flags.messages.empty() && (flags.prompt || flags.file))
     throw error("--messages", "", "the whole chat in its file", flags.prompt ? "-p" : "-f");
   if (!flags.conversation) return;
+  if (flags.file == "-") throw error("--file", "", "a document in a file, as the turns are read from stdin", "-");
   for (const auto& [given, flag] :
        {std::pair(flags.compare, "--compare"), std::pair(!flags.trace.empty(), "--trace"), std::pair(!flags.force.empty(), "--force-ids")})
     if (given) throw error(flag, "", "one answer, to -p, -f or --messages", "a conversation on stdin");

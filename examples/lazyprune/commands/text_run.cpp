@@ -68,6 +68,7 @@ text_run::text_run(const run_flags& flags, const policy_registry& policies)
   check_ids("--ids", flags_.ids, model_.config());
   check_ids("--force-ids", flags_.force, model_.config());
   if (!flags_.stops.empty()) words_.tokenizer_for("--stop");
+  if (tokens_) ends_ = end_of_generation(*tokens_, model_.config().eos);
   if (flags_.chat)
     chat_ = words_.chat_for("--chat");
   else if (has_document(flags_) && flags_.prompt && !flags_.raw)
@@ -129,7 +130,7 @@ generation_options text_run::options() {
   options.speculate = flags_.speculate;
   options.sampler = flags_.sampling;
   options.ignore_eos = flags_.ignore_eos;
-  if (tokens_) options.eos = end_of_generation(*tokens_, model_.config().eos);
+  options.eos = ends_;
   options.force = flags_.force;
   options.observer = &interrupts_;
   return options;

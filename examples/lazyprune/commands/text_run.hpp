@@ -94,6 +94,7 @@ class text_run {
   named_policy pruned_, dense_;
   model_words words_;
   const tokenizer* tokens_ = nullptr;
+  std::vector<token_id> ends_;      // an answer ends at any of these; empty: at the config's
   std::optional<chat_words> chat_;  // around the prompt; none: it is plain text
   std::size_t context_ = 0;
   std::unique_ptr<lazyprune::program::engine> engine_;  // none before `load`

@@ -244,6 +244,7 @@ TEST_CASE("what does not go together") {
   CHECK(refused({"--ids", "1"}) == complaint_at("--chat", {"-p, -f, --messages", ", found --ids"}));
   CHECK(refused({"-p", "a", "--messages", "x"}) == complaint_at("--messages", {"-p"}));
   CHECK(refused({"-p", "a", "--raw"}) == complaint_at("--raw"));
+  CHECK(complaint(lazyprune_program({"chat", "-m", model.folder.path(), "-f", "-"}, "x\n")) == complaint_at("--file", {"stdin"}));
   CHECK(refused({"--compare"}) == complaint_at("--compare", {"-p, -f or --messages"}));
   CHECK(refused({"--trace", "a.jsonl"}) == complaint_at("--trace", {"-p, -f or --messages"}));
   CHECK(complaint(lazyprune_program({"run", "-p", "a", "--system", "b"})) == complaint_at("--system", {"--chat"}));
