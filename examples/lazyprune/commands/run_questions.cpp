@@ -15,6 +15,7 @@
 #include "commands/text_run.hpp"
 #include "engine/engine.hpp"
 #include "terminal/interrupts.hpp"
+#include "terminal/reading_progress.hpp"
 #include "words/prompt_text.hpp"
 
 #include <lazyprune/files/line_reader.hpp>
@@ -88,6 +89,9 @@ class questions_run {
     const auto start = clock::now();
     generation_options options = run_.options();
     if (shared_ > 0) options.expected = length_with(prompts_.front());
+    reading_progress progress(shared_, !flags_.json);
+    step_observers observers{&progress, options.observer};
+    options.observer = &observers;
     r.beginning = run_.engine().read(run_.new_session(r.policy), std::span(prompts_.front()).first(shared_), options);
     if (!r.beginning) return false;
     r.shared = {shared_, r.beginning->rows(), std::chrono::duration<double>(clock::now() - start).count()};
