@@ -104,10 +104,11 @@ class Program:
         return json.loads(done.stdout) if done.returncode == 0 else {"supported": done.stderr}
 
     def ends(self):
-        config = self.report.get("config")
+        """Where its generations end; of a model without a tokenizer, where the config says."""
+        config, tokenizer = self.report.get("config"), self.report.get("tokenizer")
         if not config:
             raise refused(self.report["supported"])
-        return sorted(config["eos"])
+        return sorted(tokenizer["end_of_generation"] if tokenizer else config["eos"])
 
     def greedy_words(self, ids, count):
         given = ",".join(map(str, ids))
