@@ -49,7 +49,7 @@ TEST_CASE("what a format cannot do is refused where it stands") {
   CHECK(rendered("{{ '%d'|format(none) }}") == at("t: line 1, column 9", {"\"d\""}));
   CHECK(rendered("{{ '%s'|format(1, a=2) }}") == at("t: line 1, column 9"));
   CHECK(rendered("{{ '{:z}'.format(1) }}") == unsupported("t: line 1, column 17", {"\"z\""}));
-  CHECK(rendered("{{ '{:{:{}}}'.format(1, 2, 3) }}").starts_with("t: line 1, column 22"));
+  CHECK(rendered("{{ '{:{:{}}}'.format(1, 2, 3) }}").starts_with("t: line 1, column 21"));
   CHECK(rendered("{{ '{a.b}'.format(a=nope) }}").starts_with("t: line 1, column 18"));
   CHECK(rendered("{{ '{a!x}'.format(a=1) }}") == at("t: line 1, column 18", {"\"!x\""}));
   CHECK(rendered("{{ '{a[}'.format(a=1) }}").starts_with("t: line 1, column 17"));

@@ -581,6 +581,7 @@ class parser {
         list_of indices{sequence_kind::tuple, {}};
         if (start) indices.items.push_back(std::move(start));
         while (skip_symbol(",")) indices.items.push_back(parse_expression());
+        if (is_symbol(":")) fail("no slice among indices", shown(), error_code::unsupported);
         start = make(at, std::move(indices));
       }
       expect_symbol("]");
@@ -589,6 +590,7 @@ class parser {
     take();
     if (!is_symbol(":") && !is_symbol("]")) stop = parse_expression();
     if (skip_symbol(":") && !is_symbol("]")) step = parse_expression();
+    if (is_symbol(",")) fail("no slice among indices", shown(), error_code::unsupported);
     expect_symbol("]");
     return make(at, slice{std::move(object), std::move(start), std::move(stop), std::move(step)});
   }
