@@ -104,3 +104,9 @@ TEST_CASE("White_Space has 25 characters; Python's isspace has four separators m
   for (const char32_t code : {U'\t', U'\r', U'\u0085', U'\u00a0', U'\u2003', U'\u3000'}) CHECK(lazyprune::is_unicode_white_space(code));
   for (const char32_t code : {U'\0', U'\u180e', U'\u200b', U'\u2060', U'\ufeff'}) CHECK_FALSE(lazyprune::is_python_space(code));
 }
+
+TEST_CASE("the characters of a text, with U+FFFD for each byte that is none of one") {
+  CHECK(characters_of("a\xc3\xa9\xf0\x9f\x98\x80") == U"a\u00e9\U0001f600");
+  CHECK(characters_of("\xe2\x82z\xff") == U"\ufffd\ufffdz\ufffd");
+  CHECK(characters_of("").empty());
+}

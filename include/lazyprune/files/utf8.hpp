@@ -127,6 +127,18 @@ inline std::string well_formed(std::string_view text) {
   return out;
 }
 
+/// The characters of UTF-8 text; each byte that is none of it is U+FFFD.
+inline std::u32string characters_of(std::string_view text) {
+  std::u32string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const std::size_t length = utf8_prefix(text);
+    out += length > 0 ? utf8_code(text.substr(0, length)) : U'\ufffd';
+    text.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  return out;
+}
+
 /// A name or value from a file, fit for one line of text: control bytes and what is not UTF-8 as \xHH, cut after 60 characters.
 inline std::string printable(std::string_view text) {
   constexpr std::string_view digits = "0123456789abcdef";

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: MIT
-// Upper and lower case of single characters, as Unicode 14 has them. What would become several characters, or depends on its neighbours
-// (the final sigma), is mapped singly or stays as it is.
+// Upper, lower and title case as Unicode 14 has them, of single characters and of characters in a text.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <string>
+#include <string_view>
+
+#include <lazyprune/text/detail/unicode_tables.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
@@ -110,6 +114,43 @@ constexpr std::uint32_t mapped(const case_range (&ranges)[N], std::uint32_t code
   return code;
 }
 
+/// Null where the letter has none.
+template <std::size_t N>
+const special_case* special_of(const std::array<special_case, N>& cases, char32_t letter) {
+  const auto at = std::ranges::lower_bound(cases, letter, {}, &special_case::letter);
+  return at == cases.end() || at->letter != letter ? nullptr : &*at;
+}
+inline std::u32string letters_of(const special_case& special) {
+  return {std::begin(special.becomes), std::ranges::find(special.becomes, U'\0')};
+}
+
+/// A set of characters, told by the distances between the places where it begins and ends.
+template <std::size_t N>
+class character_set {
+ public:
+  constexpr explicit character_set(const std::array<std::uint32_t, N>& steps) : borders_{} {
+    std::uint32_t at = 0;
+    for (std::size_t i = 0; i < N; ++i) borders_[i] = at += steps[i];
+  }
+  constexpr bool contains(char32_t c) const {
+    return (std::ranges::upper_bound(borders_, static_cast<std::uint32_t>(c)) - borders_.begin()) % 2 == 1;
+  }
+
+ private:
+  std::array<std::uint32_t, N> borders_;
+};
+
+inline constexpr character_set cased_characters(cased_steps);
+inline constexpr character_set ignorable_characters(ignorable_steps);
+
+/// A sigma that ends a word is written otherwise: a cased letter stands before it and none after it, the ignorable ones not counted.
+inline bool is_final_sigma(std::u32string_view text, std::size_t at) {
+  std::size_t before = at, after = at + 1;
+  while (before > 0 && ignorable_characters.contains(text[before - 1])) --before;
+  while (after < text.size() && ignorable_characters.contains(text[after])) ++after;
+  return before > 0 && cased_characters.contains(text[before - 1]) && (after == text.size() || !cased_characters.contains(text[after]));
+}
+
 }  // namespace detail
 
 /// The lower-case letter, or the character itself.
@@ -121,6 +162,32 @@ constexpr std::uint32_t lower_case(std::uint32_t code) {
 constexpr std::uint32_t upper_case(std::uint32_t code) {
   if (code < 0x80) return code >= 'a' && code <= 'z' ? code - 32 : code;
   return detail::mapped(detail::upper_ranges, code);
+}
+
+/// Whether the character has a case: upper, lower or title.
+constexpr bool is_cased(char32_t letter) { return detail::cased_characters.contains(letter); }
+
+/// The upper case of a letter: up to three characters.
+inline std::u32string upper_letters(char32_t letter) {
+  const detail::special_case* special = detail::special_of(detail::upper_special, letter);
+  return special ? detail::letters_of(*special) : std::u32string(1, upper_case(letter));
+}
+/// The letter at the beginning of a capitalized word: up to three characters.
+inline std::u32string title_letters(char32_t letter) {
+  const detail::special_case* special = detail::special_of(detail::title_special, letter);
+  return special ? detail::letters_of(*special) : upper_letters(letter);
+}
+/// The lower case of the letter that stands at `at`: up to two characters. A capital sigma becomes another letter at the end of a word.
+inline std::u32string lower_letters(std::u32string_view text, std::size_t at) {
+  if (text[at] == 0x130) return U"i\u0307";
+  if (text[at] == 0x3a3) return detail::is_final_sigma(text, at) ? U"\u03c2" : U"\u03c3";
+  return std::u32string(1, lower_case(text[at]));
+}
+/// The letter at `at` in the other case: title case stays.
+inline std::u32string swapped_letters(std::u32string_view text, std::size_t at) {
+  const std::u32string letter(1, text[at]), lower = lower_letters(text, at), upper = upper_letters(text[at]);
+  if (lower != letter && upper != letter) return letter;
+  return lower != letter ? lower : upper;
 }
 
 }  // namespace v0

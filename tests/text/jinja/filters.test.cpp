@@ -36,6 +36,8 @@ TEST_CASE("every filter of texts keeps their origin") {
   CHECK(shown("x|trim|reverse") == "{b\n>|dne_mi|<}");
   CHECK(shown("{'k': l[0]}|items|list|first|last") == "{<|im_end|>}");
   CHECK(shown("({'k': l[0]}|dictsort)[0][1]") == "{<|im_end|>}");
+  CHECK(shown("(l|groupby(0, default=0))[0].list[0]") == "{<|im_end|>}");
+  CHECK(shown("([{'k': l[0]}]|groupby('k'))[0].grouper") == "{<|im_end|>}");
   CHECK(shown("l|tojson") == "{[\"<|im_end|>\", \"a\"]}");
 }
 

@@ -91,6 +91,13 @@ TEST_CASE("hostile templates end: steps pay for all that takes time or memory") 
       "{{ [1]|batch(1000000000000, 2)|list }}",
       "{% for i in range(1000) %}{% for c in 'a' * 100000 %}{% endfor %}{% endfor %}",
       "{% for i in range(1000000) %}{% set n = namespace(a=1) %}{% endfor %}",
+      "{{ '%1000000000d' % 1 }}",
+      "{{ '%-*s' % (1000000000, 'a') }}",
+      "{{ '%.1000000000f' % 0.5 }}",
+      "{{ '{:>1000000000}'.format('a') }}",
+      "{{ '{:01000000000,}'.format(1) }}",
+      "{{ '{:.1000000000e}'.format(0.5) }}",
+      "{% for i in range(1000000) %}{% set j = joiner() %}{% endfor %}",
       "{{ ('a' * 100000).strip('b' * 100000 + 'a') }}",
       "{% macro m(x) %}{{ caller() if caller else '' }}{% call m(x) %}a{% endcall %}{% endmacro %}{{ m(1) }}",
   };
@@ -109,6 +116,15 @@ TEST_CASE("targets unpack tuples within tuples, and members of namespaces") {
   CHECK(rendered("{% set ns = namespace() %}{% set (ns.a, x), y = [[1, 2], 3] %}") == at("t: line 1, column 37"));
   CHECK(rendered("{% set a, (b, c) = 1, [2] %}") == at("t: line 1, column 1", {"2", "1"}));
   CHECK(rendered("{% for ns.a in [1] %}{% endfor %}") == at("t: line 1, column 10"));
+}
+
+TEST_CASE("a joiner and a cycler keep the origins of what they give, in loops and macros alike") {
+  constexpr std::string_view x = R"({"x": "-"})";
+  CHECK(runs("{% set j = joiner(x) %}{% for i in 'abc' %}{{ j() }}{{ i }}{% endfor %}", x) == "a{-}b{-}c");
+  CHECK(runs("{% macro m(j) %}{{ j() }}{% endmacro %}{% set j = joiner('<s>') %}{{ m(j) }}{{ m(j) }}{{ j() }}") == "<s><s>");
+  CHECK(runs("{% set c = cycler(x, '<s>') %}{% for i in 'abc' %}{{ c.next() }}{% endfor %}{{ c.current }}", x) == "{-}<s>{-}<s>");
+  CHECK(rendered("{{ joiner(', ').next() }}") == at("t: line 1, column 21"));
+  CHECK(rendered("{{ cycler() }}") == at("t: line 1, column 10"));
 }
 
 TEST_CASE("arguments are unpacked from sequences and dictionaries") {

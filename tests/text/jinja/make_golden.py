@@ -300,6 +300,72 @@ b' }}
 {{ true }} {{ none }} {{ 'x' * 3 }} {{ 1 ~ 2 }} {{ [none, true] }}
 @@
 {{ 'straße àÉ'|upper }}{{ 'ÀÉ ДА ΑΒ'|lower }}{{ 'straße over'|title }}{{ 'éCOLE'|capitalize }}
+@@
+{{ 'ﬁx ŉ ǆ Σ'|capitalize }}|{{ 'İ'|lower|length }}|{{ 'ﬁx (ßa ΑΣ-ΣΑΣ. ǆ ა'|title }}|{{ "ﬁx (ßa ΑΣ-ΣΑΣ. ǆ ა aʰB".title() }}|{{ 'ΐ ﬃ ᾳ ა'|upper }}|{{ 'ΑΣ ΑΣ. ΑΣΑ Σ Α\u00adΣ'|lower }}|{{ 'aB ǅ ß Σ ΑΣ İ Ⅷ'.swapcase() }}
+@@
+{{ '%s-%03d'|format('a', 7) }} {{ '%(a)5s|%(b)-6.2f|'|format(a='x', b=2.345) }} {{ '%%'|format }}
+@@
+{{ 'a %s'|format }}
+@@
+{{ '%05.2f|%-8s|%+d|% d|%#x|%X|%o|%e|%.3G|%g|%c%c|%r|%a|%10.4d|%.2s|%*d|%-*.*f' % (3.14159, 'ab', 5, 6, 255, 255, 8, 12345.678, 0.00001234, 1e20, 65, 'z', 'é', 'é', 42, 'héllo', 4, 7, 8, 2, 2.5) }}
+@@
+{{ '%(a)s %(b)03d' % {'a': 1, 'b': 2} }} {{ 'x' % {} }} {{ '%s' % {'k': 1} }} {{ '%d' % 3.99 }} {{ '%d' % 1e25 }} {{ '%s' % nope }} {{ '%.0f %.3f %05d %x' % (0.5, 2.0005, -42, -255) }}
+@@
+{{ '%x' % 1.5 }}
+@@
+{{ '%d' % 'a' }}
+@@
+{{ '%s %s' % 'a' }}
+@@
+{{ '%s' % ('a', 'b') }}
+@@
+{{ '%(a)s' % ('a',) }}
+@@
+{{ '%q' % 1 }}
+@@
+{{ 'a%' % 1 }}
+@@
+{{ '%5%' % () }}
+@@
+{{ '{:>4}|{:<4}|{:^5}|{:*^7}|{:04d}|{:+.1f}|{:,}|{:_x}|{:#b}|{:%}|{:.2%}|{:e}|{:g}|{:c}|{:08,.1f}|{:5}|{:5}|{:.2}|{:05}'.format('ab', 'ab', 'ab', 'é', 7, 2.25, 1234567, 65536, 5, 0.5, 0.123, 12345.0, 1e-7, 233, 1234.56, 12, 'x', 'xyz', 'q') }}
+@@
+{{ '{0.role} {0[content]} {m[0][role]} {0!r:>5}'.format(messages[1], m=messages)[:40] }} {{ '{:{}}|{:>{w}.{p}f}'.format('a', 3, 2.5, w=7, p=2) }} {{ '{a}-{b:>3}'.format_map({'a': 1, 'b': 'x'}) }} {{ '{!s:>4}{!a}'.format(none, 'é') }} {{ '{{{}}}'.format(1) }}
+@@
+{{ '{:>4}'.format([1]) }}
+@@
+{{ '{:d}'.format('a') }}
+@@
+{{ '{:s}'.format(1) }}
+@@
+{{ '{} {0}'.format(1) }}
+@@
+{{ '{'.format() }}
+@@
+{{ '{a}'.format(b=1) }}
+@@
+{{ '{:.2d}'.format(1) }}
+@@
+{{ '<%s>'|safe % '<a>' }}{{ ('<{}>'|safe).format('<a>') }}
+@@
+{% set j = joiner(', ') %}{% for i in [1, 2, 3] %}{{ j() }}{{ i }}{% endfor %}{% set k = joiner() %}{{ k() }}a{{ k() }}b{{ k() }}{{ joiner is callable }}{{ j is callable }}
+@@
+{{ joiner(', ')(1) }}
+@@
+{% set c = cycler('a', 'b') %}{{ c.current }}{{ c.next() }}{{ c.next() }}{{ c.next() }}{{ c.current }}{{ c.reset() }}{{ c.next() }}{{ c is callable }}
+@@
+{{ cycler() }}
+@@
+{% for k, g in messages|groupby('role') %}{{ k }}:{{ g|length }} {% endfor %}{% for g in recs|groupby('k') %}{{ g.grouper }}{{ g.list|map(attribute='v')|list }}{{ g[0] }}{% endfor %}{{ recs|groupby('k')|list }}
+@@
+{{ [{'c': 'a'}, {'c': 'A'}, {'c': 'b'}]|groupby('c') }}{{ [{'c': 'a'}, {'c': 'A'}, {'c': 'b'}]|groupby('c', case_sensitive=true) }}{{ recs|groupby('q', default='z') }}{{ [{'a': {'b': 1}}, {}]|groupby('a.b', default=0) }}
+@@
+{{ recs|groupby('q') }}
+@@
+{{ recs|map(attribute='q.r', default='-')|list }}
+@@
+{{ messages[0][] is undefined }}|{{ messages[0][]|default('d') }}|{{ {(1, 2): 'p', (): 'e'}[1, 2] }}{{ {(1, 2): 'p', (): 'e'}[] }}{{ l[0, 1] is defined }}
+@@
+{{ l[1,] }}
 """.strip("\n").split("\n@@\n")
 
 env = environment()

@@ -25,6 +25,7 @@ TEST_CASE("methods of strings keep origins") {
   CHECK(shown("x.splitlines()[1].strip()") == "{c}");
   CHECK(shown("x.strip().ljust(8, '*')") == "{a,b\nc}***");
   CHECK(shown("x.removeprefix(' ').removesuffix(' ')") == "{a,b\nc}");
+  CHECK(shown("('<S>' + x).swapcase()") == "<s>{ A,B\nC }");
   CHECK(shown("x.title().strip()") == "{A,B\nC}");
 }
 
@@ -33,4 +34,12 @@ TEST_CASE("what would change a value, and what is not known, is refused") {
   CHECK(rendered("{{ {}.update({}) }}") == unsupported("t: line 1, column 13", {"\"update\""}));
   CHECK(rendered("{{ 'a'.encode() }}") == unsupported("t: line 1, column 14", {"\"encode\""}));
   CHECK(rendered("{{ 'a'.nope() }}") == at("t: line 1, column 12", {"\"nope\""}));
+}
+
+TEST_CASE("what becomes several characters, or looks at its neighbours, does so across origins") {
+  constexpr std::string_view x = R"({"x": "ß", "s": "Σ", "bad": "a"})";
+  CHECK(runs("{{ ('<' + x + 'ß>')|upper }}", x) == "<{SS}SS>");
+  CHECK(runs("{{ ('Α' + s + '.')|lower }}{{ ('Α' + s + 'Α')|lower }}{{ (s + 'Σ')|lower }}", x) == "α{ς}.α{σ}α{σ}ς");
+  CHECK(runs("{{ ('ﬁ' + x)|capitalize }}{{ (x + 'ﬁ')|title }}{{ (x + 'ﬁ').title() }}", x) == "Fi{ßSS}ﬁ{Ss}ﬁ");
+  CHECK(rendered("{{ 'ß'.islower() }}{{ 'ﬁ'.isupper() }}{{ 'ß'.isalpha() }}") == "TrueFalseTrue");
 }

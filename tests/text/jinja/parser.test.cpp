@@ -20,7 +20,8 @@ TEST_CASE("what is not of our part of Jinja is refused with its place") {
   CHECK(rendered("{% endif %}") == "t: line 1, column 4: " + std::string(statements) + "\"endif\"");
   CHECK(rendered("{% for x in y recursive %}{% endfor %}") == unsupported("t: line 1, column 15", {"\"recursive\""}));
   CHECK(rendered("{{ f(**x, y) }}") == at("t: line 1, column 11", {"\"y\""}));
-  CHECK(rendered("{{ x[1, 2] }}") == unsupported("t: line 1, column 7", {"\",\""}));
+  CHECK(rendered("{{ x[1:2, 3] }}") == unsupported("t: line 1, column 9", {"\",\""}));
+  CHECK(rendered("{{ x[1, 2:3] }}") == unsupported("t: line 1, column 10", {"\":\""}));
   CHECK(rendered("{{ 99999999999999999999 }}") == unsupported("t: line 1, column 4", {"64", "\"99999999999999999999\""}));
   CHECK(rendered("{{ 1e999 }}") == unsupported("t: line 1, column 4", {"\"1e999\""}));
   CHECK(code_of([] { chat_template("{% block x %}"); }) == error_code::unsupported);

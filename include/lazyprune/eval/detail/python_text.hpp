@@ -4,52 +4,21 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include <lazyprune/eval/detail/unicode_tables.hpp>
 #include <lazyprune/files/utf8.hpp>
+#include <lazyprune/text/detail/unicode_tables.hpp>
 #include <lazyprune/text/letter_case.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
 namespace detail {
 
-/// The characters of UTF-8 text; each byte that is none of it is U+FFFD.
-inline std::u32string characters_of(std::string_view text) {
-  std::u32string out;
-  out.reserve(text.size());
-  while (!text.empty()) {
-    const std::size_t length = utf8_prefix(text);
-    out += length > 0 ? utf8_code(text.substr(0, length)) : U'\ufffd';
-    text.remove_prefix(std::max<std::size_t>(length, 1));
-  }
-  return out;
-}
-
-/// A set of characters, told by the distances between the places where it begins and ends.
-template <std::size_t N>
-class character_set {
- public:
-  constexpr explicit character_set(const std::array<std::uint32_t, N>& steps) : borders_{} {
-    std::uint32_t at = 0;
-    for (std::size_t i = 0; i < N; ++i) borders_[i] = at += steps[i];
-  }
-  constexpr bool contains(char32_t c) const {
-    return (std::ranges::upper_bound(borders_, static_cast<std::uint32_t>(c)) - borders_.begin()) % 2 == 1;
-  }
-
- private:
-  std::array<std::uint32_t, N> borders_;
-};
-
 inline constexpr character_set word_characters(word_steps);
 inline constexpr character_set digit_characters(digit_steps);
-inline constexpr character_set cased_characters(cased_steps);
-inline constexpr character_set ignorable_characters(ignorable_steps);
 
 constexpr bool is_word(char32_t c) { return word_characters.contains(c); }
 constexpr bool is_digit(char32_t c) { return digit_characters.contains(c); }
@@ -59,26 +28,11 @@ constexpr bool is_ascii_punctuation(char32_t c) {
   return (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') || (c >= '{' && c <= '~');
 }
 
-/// A sigma that ends a word is written otherwise: a cased letter stands before it and none after it, the ignorable ones not counted.
-inline bool is_final_sigma(std::u32string_view text, std::size_t at) {
-  std::size_t before = at, after = at + 1;
-  while (before > 0 && ignorable_characters.contains(text[before - 1])) --before;
-  while (after < text.size() && ignorable_characters.contains(text[after])) ++after;
-  return before > 0 && cased_characters.contains(text[before - 1]) && (after == text.size() || !cased_characters.contains(text[after]));
-}
-
 /// str.lower().
 inline std::u32string lower(std::u32string_view text) {
   std::u32string out;
   out.reserve(text.size());
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == 0x130)
-      out += U"i\u0307";
-    else if (text[i] == 0x3a3)
-      out += is_final_sigma(text, i) ? U'\u03c2' : U'\u03c3';
-    else
-      out += static_cast<char32_t>(lower_case(text[i]));
-  }
+  for (std::size_t i = 0; i < text.size(); ++i) out += lower_letters(text, i);
   return out;
 }
 

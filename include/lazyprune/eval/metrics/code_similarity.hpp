@@ -103,7 +103,7 @@ inline double code_similarity(std::string_view prediction, std::string_view answ
     if (is_code || candidate.size() == rest.size()) break;
     rest.remove_prefix(candidate.size() + 1);
   }
-  return detail::fuzz_ratio(detail::characters_of(line), detail::characters_of(answer)) / 100.0;
+  return detail::fuzz_ratio(characters_of(line), characters_of(answer)) / 100.0;
 }
 
 }  // namespace v0

@@ -44,7 +44,7 @@ inline double retrieval_score(std::string_view prediction, std::string_view answ
 
 /// LongBench's count_score, from 0 to 1. The answer is the digits alone.
 inline double count_score(std::string_view prediction, std::string_view answer) {
-  return detail::share_of_numbers(prediction, detail::characters_of(answer));
+  return detail::share_of_numbers(prediction, characters_of(answer));
 }
 
 /// LongBench's retrieval_score, from 0 to 1. Throws `error` where the answer does not name a paragraph ("Paragraph 7").

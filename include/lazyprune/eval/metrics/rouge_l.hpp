@@ -89,14 +89,14 @@ inline double rouge_l(std::u32string_view prediction, std::u32string_view answer
 /// LongBench's rouge_score, from 0 to 1 (a little below 1 for equal texts). Memory: a bit for each pair of words of two sentences.
 /// The package recurses over the words of two sentences: where those are more than Python's recursion limit (1,000), LongBench says 0.
 inline double rouge_l(std::string_view prediction, std::string_view answer) {
-  return detail::rouge_l(detail::characters_of(prediction), detail::characters_of(answer));
+  return detail::rouge_l(characters_of(prediction), characters_of(answer));
 }
 
 /// ROUGE-L over characters, from 0 to 1: in the place of LongBench's rouge_zh_score, whose words are those that the program jieba cuts.
 inline double rouge_l_chars(std::string_view prediction, std::string_view answer) {
   const auto apart = [](std::string_view text) {
     std::u32string out;
-    for (const char32_t c : detail::characters_of(text)) {
+    for (const char32_t c : characters_of(text)) {
       if (!out.empty()) out += U' ';
       out += c;
     }

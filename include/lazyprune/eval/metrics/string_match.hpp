@@ -40,7 +40,7 @@ inline double string_match_part(std::string_view prediction, const std::vector<s
 
 /// 0 or 1: whether the prediction is the answer and nothing else, the spaces around it apart.
 inline double exact_match(std::string_view prediction, std::string_view answer) {
-  const std::u32string a = detail::characters_of(prediction), b = detail::characters_of(answer);
+  const std::u32string a = characters_of(prediction), b = characters_of(answer);
   return detail::stripped(a) == detail::stripped(b) ? 1.0 : 0.0;
 }
 

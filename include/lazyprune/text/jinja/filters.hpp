@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <iterator>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include <lazyprune/text/jinja/arguments.hpp>
+#include <lazyprune/text/jinja/formatting.hpp>
 #include <lazyprune/text/jinja/json_text.hpp>
 #include <lazyprune/text/jinja/members.hpp>
 #include <lazyprune/text/jinja/methods.hpp>
@@ -52,16 +54,15 @@ inline value text_filter(const value& v, const arguments& given, std::string_vie
   return marked;
 }
 
-/// Words begin after white space and after - ( { [ <.
+/// Words stand between white space and - ( { [ <. Each begins with an upper letter and goes on in lower ones.
 inline value title_filter(const value& v, const arguments& given, std::string_view name, budget& work) {
   bound_arguments(name, given, {});
-  bool begins = true;
-  return mapped(*text_of(v, work), work, [&](std::uint32_t code, std::string& out) {
-    const bool between = is_python_space(code) || code == '-' || code == '(' || code == '{' || code == '[' || code == '<';
-    if (std::exchange(begins, between))
-      append_upper(code, out);
-    else
-      append_utf8(out, lower_case(code));
+  std::size_t begin = 0, end = 0;  // of the word, or of what stands between two
+  return mapped(*text_of(v, work), work, [&](std::u32string_view all, std::size_t at) {
+    if (at < end) return lower_letters(all.substr(begin + 1, end - begin - 1), at - begin - 1);
+    const auto between = [&](std::size_t i) { return is_python_space(all[i]) || std::u32string_view(U"-({[<").find(all[i]) != all.npos; };
+    for (begin = end++; end < all.size() && between(end) == between(begin);) ++end;
+    return upper_letters(all[at]);
   });
 }
 
@@ -75,6 +76,20 @@ inline value replace_filter(const value& v, const arguments& given, std::string_
   const bound_arguments a(name, given, {"old", "new", "count"}, 2);
   const std::int64_t most = a.has(2) && a[2].is_none() ? -1 : a.integer(2, -1);
   return replaced(*text_of(v, work), *text_of(a[0], work), *text_of(a[1], work), most, work);
+}
+
+inline value format_filter(const value& v, const arguments& given, std::string_view, budget& work) {
+  const text_ptr format = text_of(v, work);
+  if (given.named.empty()) return formatted(*format, make_sequence(sequence_kind::tuple, given.positional, work), work);
+  if (!given.positional.empty()) refuse("values that are all named, or values without a name", "both");
+  dict members;
+  const std::size_t written = given.named.size() - given.named_by_user;
+  for (std::size_t i = 0; i < given.named.size(); ++i) {
+    const auto& [name, item] = given.named[i];
+    work.write(sizeof(dict::entry) + name.size());
+    members.set(tagged_text(name, i < written), item);
+  }
+  return formatted(*format, std::make_shared<const dict>(std::move(members)), work);
 }
 
 inline value indent_filter(const value& v, const arguments& given, std::string_view name, budget& work) {
@@ -173,6 +188,9 @@ inline value items_filter(const value& v, const arguments& given, std::string_vi
   if (!v.dict()) refuse("a dictionary", described(v));
   return make_sequence(sequence_kind::generator, call_dict_method(name, *v.dict(), {}, work).sequence()->items, work);
 }
+
+/// The argument that stands for what is not there; undefined where it is none or not given.
+inline value preset_of(const bound_arguments& a, std::size_t i) { return a.has(i) && !a[i].is_none() ? a[i] : value(); }
 
 /// What order goes by: strings without their case unless that counts.
 inline value order_key(const value& v, bool case_counts, budget& work) {
@@ -291,11 +309,8 @@ inline value map_filter(const value& v, const arguments& given, std::string_view
   if (truth(v)) items = items_of(v, work);
   if (given.positional.empty()) {
     const bound_arguments a(name, given, {"attribute", "default"}, 1);
-    const attribute_path path(a[0]);
-    for (value& item : items) {
-      item = path.of(item, work);
-      if (item.is_undefined() && a.has(1)) item = a[1];
-    }
+    const attribute_path path(a[0], preset_of(a, 1));
+    for (value& item : items) item = path.of(item, work);
   } else {
     const std::string_view other = name_argument(given, 0, "filter").bytes();
     const filter_function apply = find_filter(other);
@@ -305,6 +320,26 @@ inline value map_filter(const value& v, const arguments& given, std::string_view
     for (value& item : items) item = apply(item, rest, other, work);
   }
   return make_sequence(sequence_kind::generator, std::move(items), work);
+}
+
+/// Tuples of a key and the items that have it, in the order of the keys.
+inline value groupby_filter(const value& v, const arguments& given, std::string_view name, budget& work) {
+  const bound_arguments a(name, given, {"attribute", "default", "case_sensitive"}, 1);
+  const attribute_path path(a[0], preset_of(a, 1));
+  const auto key_of = [&](const value& item) { return order_key(path.of(item, work), a.flag(2), work); };
+  std::vector<std::pair<value, value>> keyed;
+  for (const value& item : items_of(v, work)) keyed.emplace_back(key_of(item), item);
+  std::vector<value> groups, group;
+  const std::vector<value> sorted = sorted_by(std::move(keyed), false, work);
+  for (std::size_t i = 0; i < sorted.size(); ++i) {
+    group.push_back(sorted[i]);
+    if (i + 1 < sorted.size() && equal(key_of(sorted[i]), key_of(sorted[i + 1]), work)) continue;
+    value key = path.of(group.front(), work), list = make_list(std::exchange(group, {}), work);
+    sequence made = *make_sequence(sequence_kind::tuple, {std::move(key), std::move(list)}, work).sequence();
+    made.grouped = true;
+    groups.emplace_back(std::make_shared<const sequence>(std::move(made)));
+  }
+  return make_list(std::move(groups), work);
 }
 
 inline value batch_filter(const value& v, const arguments& given, std::string_view name, budget& work) {
@@ -421,14 +456,14 @@ struct named_filter {
 inline constexpr named_filter filters[] = {
     {"abs", abs_filter},         {"batch", batch_filter},       {"capitalize", text_filter},   {"count", length_filter},
     {"d", default_filter},       {"default", default_filter},   {"dictsort", dictsort_filter}, {"e", text_filter},
-    {"escape", text_filter},     {"first", first_filter},       {"float", float_filter},       {"indent", indent_filter},
-    {"int", int_filter},         {"items", items_filter},       {"join", join_filter},         {"last", first_filter},
-    {"length", length_filter},   {"list", list_filter},         {"lower", text_filter},        {"map", map_filter},
-    {"max", extreme_filter},     {"min", extreme_filter},       {"reject", select_filter},     {"rejectattr", select_filter},
-    {"replace", replace_filter}, {"reverse", reverse_filter},   {"round", round_filter},       {"safe", text_filter},
-    {"select", select_filter},   {"selectattr", select_filter}, {"sort", sort_filter},         {"string", text_filter},
-    {"sum", sum_filter},         {"title", title_filter},       {"tojson", tojson_filter},     {"trim", trim_filter},
-    {"unique", unique_filter},   {"upper", text_filter},
+    {"escape", text_filter},     {"first", first_filter},       {"float", float_filter},       {"format", format_filter},
+    {"groupby", groupby_filter}, {"indent", indent_filter},     {"int", int_filter},           {"items", items_filter},
+    {"join", join_filter},       {"last", first_filter},        {"length", length_filter},     {"list", list_filter},
+    {"lower", text_filter},      {"map", map_filter},           {"max", extreme_filter},       {"min", extreme_filter},
+    {"reject", select_filter},   {"rejectattr", select_filter}, {"replace", replace_filter},   {"reverse", reverse_filter},
+    {"round", round_filter},     {"safe", text_filter},         {"select", select_filter},     {"selectattr", select_filter},
+    {"sort", sort_filter},       {"string", text_filter},       {"sum", sum_filter},           {"title", title_filter},
+    {"tojson", tojson_filter},   {"trim", trim_filter},         {"unique", unique_filter},     {"upper", text_filter},
 };
 
 }  // namespace detail

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <ctime>
@@ -14,7 +13,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -24,6 +22,7 @@
 #include <lazyprune/text/jinja/budget.hpp>
 #include <lazyprune/text/jinja/clock.hpp>
 #include <lazyprune/text/jinja/filters.hpp>
+#include <lazyprune/text/jinja/formatting.hpp>
 #include <lazyprune/text/jinja/members.hpp>
 #include <lazyprune/text/jinja/methods.hpp>
 #include <lazyprune/text/jinja/operations.hpp>
@@ -268,6 +267,8 @@ class interpreter {
     constexpr std::pair<std::string_view, function> globals[] = {{"range", function::range},
                                                                  {"dict", function::dict},
                                                                  {"namespace", function::namespace_},
+                                                                 {"joiner", function::joiner},
+                                                                 {"cycler", function::cycler},
                                                                  {"raise_exception", function::raise_exception},
                                                                  {"strftime_now", function::strftime_now}};
     for (const auto& [name, what] : globals)
@@ -303,7 +304,7 @@ class interpreter {
     const value left = eval(e.left);
     const value right = eval(e.right);
     at_ = at;
-    if (e.what == operation::modulo && left.text()) return formatted(*left.text(), right);
+    if (e.what == operation::modulo && left.text()) return formatted(*left.text(), right, work_);
     return arithmetic(e.what, left, right, work_);
   }
   value eval(const logical& e, position) {
@@ -446,6 +447,10 @@ class interpreter {
   value called(const value& callee, const arguments& given, const value* caller, position at) {
     at_ = at;
     if (const auto* m = callee.get_if<const macro*>()) return called(**m, given, caller, at);
+    if (const auto* t = callee.get_if<turns*>(); t && (*t)->joins) {
+      bound_arguments("joiner", given, {});
+      return (*t)->next();
+    }
     if (const auto* f = callee.get_if<function>()) return called(*f, given);
     if (const auto* m = callee.get_if<std::shared_ptr<const bound_method>>()) return called((*m)->self, (*m)->name, given);
     need_defined(callee);
@@ -453,7 +458,12 @@ class interpreter {
   }
 
   value called(const value& self, std::string_view name, const arguments& given) {
-    if (self.text() && name == "format") return formatted_by_fields(*self.text(), given);
+    if (self.text() && name == "format") return formatted_by_fields(*self.text(), given, work_);
+    if (self.text() && name == "format_map") {
+      const bound_arguments a(name, given, {"mapping"}, 1);
+      if (!a[0].dict()) refuse("a dictionary", described(a[0]));
+      return formatted_by_fields(*self.text(), *a[0].dict(), work_);
+    }
     const auto* loop = self.get_if<const loop_state*>();
     if (!loop) return call_method(self, name, given, work_);
     if (name == "cycle") {
@@ -502,6 +512,9 @@ class interpreter {
       case function::dict:
       case function::namespace_:
         return new_mapping(what, given);
+      case function::joiner:
+      case function::cycler:
+        return new_turns(what, given);
       case function::raise_exception: {
         const bound_arguments a("raise_exception", given, {"message"}, 1);
         throw raised_exception{text_of(a[0], work_)->bytes()};
@@ -525,6 +538,19 @@ class interpreter {
       if (__builtin_add_overflow(i, step, &i)) break;
     }
     return make_sequence(sequence_kind::range, std::move(items), work_);
+  }
+
+  value new_turns(function what, const arguments& given) {
+    turns made;
+    made.joins = what == function::joiner;
+    if (made.joins)
+      made.items = {template_text(""), bound_arguments("joiner", given, {"sep"}).or_else(0, template_text(", "))};
+    else if (given.named.empty())
+      made.items = given.positional;
+    if (made.items.empty()) refuse("values to cycle through", "none");
+    work_.write(sizeof(turns) + made.items.size() * sizeof(value));
+    turns_.push_back(std::move(made));
+    return &turns_.back();
   }
 
   value new_mapping(function what, const arguments& given) {
@@ -551,87 +577,13 @@ class interpreter {
     return &spaces_.back();
   }
 
-  // Formatting
-
-  /// '%s, %d' % (a, b), without widths.
-  value formatted(const tagged_text& format, const value& given) {
-    std::vector<value> single;
-    const sequence* several = given.sequence();
-    const bool is_tuple = several && several->kind == sequence_kind::tuple;
-    if (!is_tuple) single.push_back(given);
-    const std::vector<value>& values = is_tuple ? several->items : single;
-    const std::string_view form = format.bytes();
-    work_.write(form.size());
-    tagged_text out;
-    std::size_t used = 0;
-    for (std::size_t at = 0; at < form.size();) {
-      const std::size_t percent = std::min(form.find('%', at), form.size());
-      out.append(format, at, percent - at);
-      if (percent == form.size()) break;
-      const char directive = percent + 1 < form.size() ? form[percent + 1] : '\0';
-      at = percent + 2;
-      if (directive == '%') {
-        out.append(format, percent, 1);
-        continue;
-      }
-      if (directive != 's' && directive != 'd') refuse("%s, %d or %%", in_quotes(form.substr(percent, 2)), error_code::unsupported);
-      if (used == values.size()) refuse("a value for each directive", std::to_string(used));
-      const value& v = values[used++];
-      if (directive == 'd' && !v.integer()) refuse("a whole number", described(v));
-      const text_ptr text = directive == 'd' ? text_of(value(*v.integer()), work_) : text_of(v, work_);
-      work_.write(text->size());
-      out.append(*text);
-    }
-    if (used < values.size() && !(given.dict() && used == 0)) refuse("a directive for each value", std::to_string(used));
-    return out;
-  }
-
-  /// '{} {0} {name}'.format(...), without conversions and widths.
-  value formatted_by_fields(const tagged_text& format, const arguments& given) {
-    const std::string_view form = format.bytes();
-    work_.write(form.size());
-    tagged_text out;
-    std::size_t used = 0;
-    for (std::size_t at = 0; at < form.size();) {
-      const std::size_t brace = std::min(form.find_first_of("{}", at), form.size());
-      out.append(format, at, brace - at);
-      if (brace == form.size()) break;
-      if (brace + 1 < form.size() && form[brace + 1] == form[brace]) {
-        out.append(format, brace, 1);
-        at = brace + 2;
-        continue;
-      }
-      const std::size_t end = form.find('}', brace);
-      if (form[brace] == '}' || end == form.npos) refuse("braces in pairs", "a single one");
-      const std::string_view field = form.substr(brace + 1, end - brace - 1);
-      const value* found = nullptr;
-      std::size_t number = 0;
-      const auto [stop, fault] = std::from_chars(field.data(), field.data() + field.size(), number);
-      const bool is_number = fault == std::errc{} && stop == field.data() + field.size();
-      if (field.empty()) number = used++;
-      if (field.empty() || is_number) {
-        if (number < given.positional.size()) found = &given.positional[number];
-      } else if (field.find_first_of(".[!:{") == field.npos) {
-        for (const auto& [name, item] : given.named)
-          if (name == field) found = &item;
-      } else {
-        refuse("a field without conversion or format", in_quotes(field), error_code::unsupported);
-      }
-      if (!found) refuse("a value for each field", "none for " + in_quotes(field));
-      const text_ptr text = text_of(*found, work_);
-      work_.write(text->size());
-      out.append(*text);
-      at = end + 1;
-    }
-    return out;
-  }
-
   budget& work_;
   const std::function<std::tm()>& now_;
   position at_;
   tagged_text rendered_;
   tagged_text* out_ = &rendered_;
   std::deque<name_space> spaces_;
+  std::deque<turns> turns_;
   std::deque<loop_state> loops_;
   std::deque<macro> macros_;
   std::deque<scope> scopes_;

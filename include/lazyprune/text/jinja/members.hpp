@@ -52,7 +52,7 @@ inline value missing(const value& object, std::string_view name) {
   return make_undefined("no " + in_quotes(name) + " in " + described(object));
 }
 
-/// The method of that name, or what a namespace or loop holds under it.
+/// The method of that name, or what a namespace, a loop, a cycler or a group holds under it.
 inline std::optional<value> attribute(const value& object, std::string_view name) {
   if (const std::string_view* method = find_method(object, name))
     return std::make_shared<const bound_method>(bound_method{object, *method});
@@ -63,6 +63,11 @@ inline std::optional<value> attribute(const value& object, std::string_view name
   }
   if (const auto* space = object.get_if<name_space*>())
     if (const auto at = (*space)->members.find(std::string(name)); at != (*space)->members.end()) return at->second;
+  if (const auto* t = object.get_if<turns*>(); t && !(*t)->joins && name == "current") return (*t)->items[(*t)->at];
+  if (const sequence* s = object.sequence(); s && s->grouped) {
+    if (name == "grouper") return s->items[0];
+    if (name == "list") return s->items[1];
+  }
   return std::nullopt;
 }
 
@@ -106,10 +111,11 @@ inline value item_of(const value& object, const value& key, budget& work) {
   return make_undefined("no such element in " + described(object));
 }
 
-/// What filters call an attribute: names or numbers with points between them; none is the value itself.
+/// What filters call an attribute: names or numbers with points between them; none is the value itself. Where one leads to nothing, the
+/// preset stands there.
 class attribute_path {
  public:
-  explicit attribute_path(const value& attribute) {
+  explicit attribute_path(const value& attribute, value preset = {}) : preset_(std::move(preset)) {
     if (attribute.is_none()) return;
     if (attribute.is(kind::integer)) {
       keys_.push_back(attribute);
@@ -129,11 +135,15 @@ class attribute_path {
 
   value of(const value& object, budget& work) const {
     value v = object;
-    for (const value& key : keys_) v = item_of(v, key, work);
+    for (const value& key : keys_) {
+      v = item_of(v, key, work);
+      if (v.is_undefined() && !preset_.is_undefined()) v = preset_;
+    }
     return v;
   }
 
  private:
+  value preset_;  // undefined where there is none
   std::vector<value> keys_;
 };
 

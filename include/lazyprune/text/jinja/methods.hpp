@@ -49,19 +49,23 @@ inline tagged_text stripped(const tagged_text& text, const tagged_text* set, boo
   return text.part(begin, rest.size());
 }
 
-/// The text with each character mapped; a run keeps its origin.
+/// The text with each character mapped; a run keeps its origin, and bytes that are not UTF-8 stay. `map` gets all characters and the place
+/// of the one to map.
 template <class Map>
 tagged_text mapped(const tagged_text& text, budget& work, Map map) {
+  work.write(sizeof(char32_t) * text.size());
+  std::u32string all;
+  for (const text_run& run : text.runs()) all += characters_of(run.text);
   tagged_text out;
+  std::size_t at = 0;
   for (const text_run& run : text.runs()) {
     std::string made;
-    for (std::string_view rest = run.text; !rest.empty();) {
-      const utf8_character c = first_character(rest);
+    for (std::string_view rest = run.text; !rest.empty(); ++at) {
       if (utf8_prefix(rest) == 0)
         made += rest[0];
       else
-        map(c.code, made);
-      rest.remove_prefix(c.size);
+        for (const char32_t letter : map(all, at)) append_utf8(made, letter);
+      rest.remove_prefix(first_character(rest).size);
     }
     work.write(made.size());
     out.append(made, run.trusted);
@@ -69,36 +73,20 @@ tagged_text mapped(const tagged_text& text, budget& work, Map map) {
   return out;
 }
 
-inline void append_upper(std::uint32_t code, std::string& out) {
-  if (code == 0xdf)
-    out += "SS";  // the German sharp s
-  else
-    append_utf8(out, upper_case(code));
+inline tagged_text upper(const tagged_text& text, budget& work) {
+  return mapped(text, work, [](std::u32string_view all, std::size_t at) { return upper_letters(all[at]); });
 }
-inline tagged_text upper(const tagged_text& text, budget& work) { return mapped(text, work, append_upper); }
-inline tagged_text lower(const tagged_text& text, budget& work) {
-  return mapped(text, work, [](std::uint32_t code, std::string& out) { append_utf8(out, lower_case(code)); });
-}
-/// The first character upper, the others lower.
+inline tagged_text lower(const tagged_text& text, budget& work) { return mapped(text, work, lower_letters); }
+inline tagged_text swapped_case(const tagged_text& text, budget& work) { return mapped(text, work, swapped_letters); }
+/// The first character as in a title, the others lower.
 inline tagged_text capitalized(const tagged_text& text, budget& work) {
-  bool first = true;
-  return mapped(text, work, [&](std::uint32_t code, std::string& out) {
-    if (std::exchange(first, false))
-      append_upper(code, out);
-    else
-      append_utf8(out, lower_case(code));
-  });
+  return mapped(text, work,
+                [](std::u32string_view all, std::size_t at) { return at == 0 ? title_letters(all[at]) : lower_letters(all, at); });
 }
-inline bool is_letter(std::uint32_t code) { return lower_case(code) != code || upper_case(code) != code || code == 0xdf; }
-
-/// str.title: each letter after what is no letter is upper, the others lower.
+/// str.title: letters with a case that follow one are lower, the others as in a title.
 inline tagged_text titled(const tagged_text& text, budget& work) {
-  bool inside = false;
-  return mapped(text, work, [&](std::uint32_t code, std::string& out) {
-    if (std::exchange(inside, is_letter(code)))
-      append_utf8(out, lower_case(code));
-    else
-      append_upper(code, out);
+  return mapped(text, work, [](std::u32string_view all, std::size_t at) {
+    return at > 0 && is_cased(all[at - 1]) ? lower_letters(all, at) : title_letters(all[at]);
   });
 }
 
@@ -343,7 +331,8 @@ inline value is_class(std::string_view name, method_text text, budget& work) {
   for (std::string_view rest = text.bytes(); !rest.empty();) {
     const auto [code, size] = first_character(rest);
     rest.remove_prefix(size);
-    const bool digit = code >= '0' && code <= '9', is_lower = upper_case(code) != code, is_upper = lower_case(code) != code;
+    const bool digit = code >= '0' && code <= '9', is_lower = upper_letters(code) != std::u32string(1, code),
+               is_upper = lower_case(code) != code;
     if (name == "isupper" || name == "islower") {
       if (name == "isupper" ? is_lower : is_upper) return value(false);
       any = any || is_lower || is_upper;
@@ -371,6 +360,8 @@ inline constexpr std::string_view dict_methods[] = {"get",      "items", "keys",
 inline constexpr std::string_view list_methods[] = {"append", "clear", "copy",   "count",   "extend", "index",
                                                     "insert", "pop",   "remove", "reverse", "sort"};
 
+inline constexpr std::string_view cycler_methods[] = {"next", "reset"};
+
 inline value call_string_method(std::string_view name, method_text text, const arguments& given, budget& work) {
   const auto none = [&] { bound_arguments(name, given, {}); };
   if (name == "strip" || name == "lstrip" || name == "rstrip") {
@@ -393,13 +384,13 @@ inline value call_string_method(std::string_view name, method_text text, const a
     return replaced(text, a.text(0), a.text(1), a.integer(2, -1), work);
   }
   if (name == "center" || name == "ljust" || name == "rjust" || name == "zfill") return padded(name, text, given, work);
-  if (name == "upper" || name == "lower" || name == "capitalize" || name == "title") {
-    none();
-    return name == "upper"        ? upper(text, work)
-           : name == "lower"      ? lower(text, work)
-           : name == "capitalize" ? capitalized(text, work)
-                                  : titled(text, work);
-  }
+  constexpr std::pair<std::string_view, tagged_text (*)(const tagged_text&, budget&)> cases[] = {
+      {"upper", upper}, {"lower", lower}, {"capitalize", capitalized}, {"title", titled}, {"swapcase", swapped_case}};
+  for (const auto& [known, changed] : cases)
+    if (name == known) {
+      none();
+      return changed(text, work);
+    }
   for (const std::string_view known : {"isalpha", "isdigit", "isdecimal", "isnumeric", "isalnum", "isspace", "isupper", "islower"})
     if (name == known) {
       none();
@@ -458,6 +449,13 @@ inline value call_list_method(std::string_view name, const sequence& s, const ar
   refuse("a method that leaves the list as it is", in_quotes(name), error_code::unsupported);
 }
 
+inline value call_cycler_method(std::string_view name, turns& t, const arguments& given) {
+  bound_arguments(name, given, {});
+  if (name == "next") return t.next();
+  t.at = 0;
+  return none_type{};
+}
+
 }  // namespace detail
 
 /// The known name of the method that the value has; null where it has none of that name.
@@ -468,6 +466,7 @@ inline const std::string_view* find_method(const value& self, std::string_view n
   };
   if (self.text()) return among(detail::string_methods);
   if (self.dict()) return among(detail::dict_methods);
+  if (const auto* t = self.get_if<turns*>(); t && !(*t)->joins) return among(detail::cycler_methods);
   if (const sequence* s = self.sequence()) {
     if (s->kind == sequence_kind::list) return among(detail::list_methods);
     if (s->kind <= sequence_kind::range && (name == "count" || name == "index")) return among(detail::list_methods);
@@ -475,10 +474,12 @@ inline const std::string_view* find_method(const value& self, std::string_view n
   return nullptr;
 }
 
-/// Calls the method, which the value must have. Methods that would change the value are refused, as transformers' sandbox does.
+/// Calls the method, which the value must have. Methods that would change a list or a dictionary are refused, as transformers' sandbox
+/// does.
 inline value call_method(const value& self, std::string_view name, const arguments& given, budget& work) {
   if (const tagged_text* t = self.text()) return detail::call_string_method(name, *t, given, work);
   if (const dict* d = self.dict()) return detail::call_dict_method(name, *d, given, work);
+  if (const auto* t = self.get_if<turns*>()) return detail::call_cycler_method(name, **t, given);
   return detail::call_list_method(name, *self.sequence(), given, work);
 }
 

@@ -97,6 +97,8 @@ inline bool equal(const value& a, const value& b, budget& work) {
       return *a.get_if<const macro*>() == *b.get_if<const macro*>();
     case kind::loop:
       return *a.get_if<const loop_state*>() == *b.get_if<const loop_state*>();
+    case kind::turns:
+      return *a.get_if<turns*>() == *b.get_if<turns*>();
     case kind::function:
       return *a.get_if<function>() == *b.get_if<function>();
     default:

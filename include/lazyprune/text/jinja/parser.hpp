@@ -572,17 +572,25 @@ class parser {
     return make(at, member{std::move(object), expect_name()});
   }
 
+  /// One index, a slice, or a tuple of any other number of indices: a[i], a[i:j:k], a[i, j], a[].
   expression_ptr parse_subscript(position at, expression_ptr object) {
     expression_ptr start, stop, step;
-    if (!is_symbol(":")) start = parse_expression();
+    if (!is_symbol(":") && !is_symbol("]")) start = parse_expression();
     if (!is_symbol(":")) {
-      if (is_symbol(",")) fail("one index", shown(), error_code::unsupported);
+      if (!start || is_symbol(",")) {
+        list_of indices{sequence_kind::tuple, {}};
+        if (start) indices.items.push_back(std::move(start));
+        while (skip_symbol(",")) indices.items.push_back(parse_expression());
+        if (is_symbol(":")) fail("no slice among indices", shown(), error_code::unsupported);
+        start = make(at, std::move(indices));
+      }
       expect_symbol("]");
       return make(at, subscript{std::move(object), std::move(start)});
     }
     take();
     if (!is_symbol(":") && !is_symbol("]")) stop = parse_expression();
     if (skip_symbol(":") && !is_symbol("]")) step = parse_expression();
+    if (is_symbol(",")) fail("no slice among indices", shown(), error_code::unsupported);
     expect_symbol("]");
     return make(at, slice{std::move(object), std::move(start), std::move(stop), std::move(step)});
   }

@@ -53,6 +53,8 @@ inline std::string described(const value& v) {
       return "a namespace";
     case kind::loop:
       return "a loop";
+    case kind::turns:
+      return (*v.get_if<turns*>())->joins ? "a joiner" : "a cycler";
     case kind::macro:
       return "a macro";
     case kind::method:

@@ -53,7 +53,8 @@ inline bool kind_test(const value& v, const arguments& given, std::string_view n
   const sequence* s = v.sequence();
   if (name == "iterable") return s || v.text() || v.dict() || v.is_undefined() || v.is(kind::loop);
   if (name == "sequence") return (s && s->kind <= sequence_kind::range) || v.text() || v.dict() || v.is_undefined();
-  return v.kind() >= kind::macro || v.is_undefined();  // callable
+  const auto* turn = v.get_if<turns*>();
+  return v.kind() >= kind::macro || v.is_undefined() || (turn && (*turn)->joins);  // callable
 }
 
 inline bool parity_test(const value& v, const arguments& given, std::string_view name, budget& work) {

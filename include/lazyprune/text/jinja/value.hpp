@@ -27,6 +27,7 @@ struct sequence;
 struct dict;
 struct name_space;  // these live as long as the rendering, which owns them
 struct loop_state;
+struct turns;
 struct macro;
 struct bound_method;
 
@@ -39,7 +40,7 @@ struct undefined {
 struct none_type {};
 
 /// The functions that every template sees.
-enum class function : std::uint8_t { range, dict, namespace_, raise_exception, strftime_now };
+enum class function : std::uint8_t { range, dict, namespace_, joiner, cycler, raise_exception, strftime_now };
 
 /// In the order of value's alternatives.
 enum class kind : std::uint8_t {
@@ -53,6 +54,7 @@ enum class kind : std::uint8_t {
   dict,
   name_space,
   loop,
+  turns,
   macro,
   method,
   function
@@ -72,6 +74,7 @@ class value {
   value(std::shared_ptr<const jinja::dict> d) : data_(std::move(d)) {}
   value(jinja::name_space* n) : data_(n) {}
   value(const loop_state* l) : data_(l) {}
+  value(jinja::turns* t) : data_(t) {}
   value(const jinja::macro* m) : data_(m) {}
   value(std::shared_ptr<const bound_method> m) : data_(std::move(m)) {}
   value(jinja::function f) : data_(f) {}
@@ -111,7 +114,7 @@ class value {
 
  private:
   std::variant<undefined, none_type, bool, std::int64_t, double, text_ptr, std::shared_ptr<const jinja::sequence>,
-               std::shared_ptr<const jinja::dict>, jinja::name_space*, const loop_state*, const jinja::macro*,
+               std::shared_ptr<const jinja::dict>, jinja::name_space*, const loop_state*, jinja::turns*, const jinja::macro*,
                std::shared_ptr<const bound_method>, jinja::function>
       data_;
 };
@@ -139,6 +142,7 @@ struct sequence {
   std::vector<value> items;
   std::size_t height = 1;
   mutable bool spent = false;  // a generator that has been iterated
+  bool grouped = false;        // a tuple of the filter groupby: its items are called "grouper" and "list" too
 };
 
 inline value make_sequence(sequence_kind kind, std::vector<value> items, budget& work) {
@@ -247,6 +251,19 @@ inline std::size_t height_of(const value& v) {
 /// What `namespace()` makes: the one thing whose members a template may set. Values refer to it and do not own it.
 struct name_space {
   std::unordered_map<std::string, value> members;
+};
+
+/// What `joiner` and `cycler` make: items that come in turn. A cycler begins again after the last one; a joiner stays there, and is called.
+struct turns {
+  std::vector<value> items;
+  std::size_t at = 0;
+  bool joins = false;
+
+  value next() {
+    value item = items[at];
+    if (++at == items.size()) at = joins ? at - 1 : 0;
+    return item;
+  }
 };
 
 /// A method that was looked up and not called.

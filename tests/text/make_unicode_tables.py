@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Writes include/lazyprune/eval/detail/unicode_tables.hpp from what this Python's str says of each character. usage: make_unicode_tables.py > FILE"""
+"""Writes include/lazyprune/text/detail/unicode_tables.hpp from what this Python's str says of each character. usage: make_unicode_tables.py > FILE"""
 import unicodedata
 
 ALL = range(0x110000)
@@ -17,18 +17,24 @@ def steps(holds):
     return out
 
 
-def array(name, type_, values):
+def array(name, type_, values, brace="{", end="}"):
     lines, line = [], " "
     for v in values:
         if len(line) + len(str(v)) + 2 > 140:
             lines.append(line)
             line = " "
         line += f" {v},"
-    return f"inline constexpr std::array<{type_}, {len(values)}> {name}{{\n" + "\n".join(lines + [line.rstrip(",")]) + "};\n"
+    return f"inline constexpr std::array<{type_}, {len(values)}> {name}{brace}\n" + "\n".join(lines + [line.rstrip(",")]) + f"{end};\n"
+
+
+def special_cases(name, becomes, holds):
+    all_ = [chr(c) for c in ALL if holds(chr(c))]
+    each = ["{" + hex(ord(c)) + ", {" + ", ".join(hex(ord(b)) for b in becomes(c)) + "}}" for c in all_]
+    return array(name, "special_case", each, "{{", "}}")
 
 
 print(f"""// SPDX-License-Identifier: MIT
-// What Unicode {unicodedata.unidata_version} says of characters, as far as Python's str uses it: made by tests/eval/make_unicode_tables.py.
+// What Unicode {unicodedata.unidata_version} says of characters, as far as Python's str uses it: made by tests/text/make_unicode_tables.py.
 #pragma once
 
 #include <array>
@@ -46,8 +52,16 @@ print("/// isalnum() or _: what a word consists of in a regular expression.")
 print(array("word_steps", "std::uint32_t", steps(lambda c: c.isalnum() or c == "_")))
 print("/// \\d in a regular expression.")
 print(array("digit_steps", "std::uint32_t", steps(str.isdecimal)))
-print("/// Cased, and not case-ignorable.")
-print(array("cased_steps", "std::uint32_t", steps(lambda c: (c + SIGMA).lower()[-1] == FINAL)))
+print("/// Cased: upper, lower or title case.")
+print(array("cased_steps", "std::uint32_t", steps(lambda c: c.isupper() or c.islower() or unicodedata.category(c) == "Lt")))
 print("/// Case-ignorable.")
 print(array("ignorable_steps", "std::uint32_t", steps(ignorable)))
+print("""struct special_case {
+  char32_t letter, becomes[3];  // zeros after the last
+};
+""")
+print("/// Letters whose upper case is several characters.")
+print(special_cases("upper_special", lambda c: c.upper(), lambda c: len(c.upper()) > 1))
+print("/// Letters that begin a word otherwise than with their upper case.")
+print(special_cases("title_special", lambda c: c.title(), lambda c: c.title() != c.upper()))
 print("// clang-format on\n\n}  // namespace detail\n}  // namespace v0\n}  // namespace lazyprune")
