@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+using lazyprune::characters_of;
 using lazyprune::first_character;
 using lazyprune::in_quotes;
 using lazyprune::last_character;
