@@ -132,6 +132,9 @@ void report_seconds(const outcome& result, const std::optional<outcome>& dense) 
   };
   line("time to first token: ", &answer_seconds::first_token);
   line("time to last token:  ", &answer_seconds::last_token);
+  constexpr double clearly = 1.05;
+  if (theirs && ours.last_token > clearly * theirs->last_token)
+    std::cerr << "the steps after a pruned prompt are slower than dense ones here: --decode dense prunes the prompt alone\n";
 }
 
 /// Rows and memory.
@@ -170,7 +173,7 @@ void report(const outcome& result, const std::optional<outcome>& dense, bool ver
   if (result.chunks) std::cerr << text_of(*result.chunks, static_cast<layer_id>(result.run.cost.prefill_rows.size())) << '\n';
   if (dense || verbose) report_details(result, dense);
   if (dense) std::cerr << agreement(result, *dense) << '\n';
-  report_seconds(result, dense);
+  if (!result.run.tokens.empty()) report_seconds(result, dense);
 }
 
 void report_turn(const outcome& turn) {

@@ -30,6 +30,7 @@ class chat_run {
     if (!run_.load({})) return 0;
     text_ = run_.engine().begin(run_.new_session(run_.pruned()));
     typed_lines lines;
+    if (lines.typed()) std::cerr << "Ctrl-D ends the conversation, Ctrl-C an answer" << std::endl;
     while (const auto line = lines.next()) {
       if (line->empty()) continue;
       chat_.add("user", std::exchange(before_, "") + *line);

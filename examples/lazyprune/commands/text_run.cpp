@@ -41,14 +41,23 @@ named_policy named(policy_spec spec, const opened_model& model, const policy_reg
   return {std::move(spec), std::move(text)};
 }
 
+/// Whether the model has a chat template that can be used.
+bool has_template(const model_words& words) {
+  const found_part<chat_words> chat([&] { return words.find_chat(); });
+  return !chat.fault() && chat.get();
+}
+
 /// What the dense model would have taken, by the cost model; none where nothing was pruned.
-std::optional<answer_seconds> guess_of_dense(const model_config& config, const generation& run, std::size_t prompt) {
+std::optional<answer_seconds> guess_of_dense(const model_config& config, const generation& run, std::size_t prompt,
+                                             const warm_up& dense_start) {
   const statistics& cost = run.cost;
   if (run.tokens.empty() || cost.rows >= cost.dense_rows) return std::nullopt;
   const cost_model costs = measured_costs(config, cost.prefill_rows, run.prefill_seconds, run.parts.attention, run.parts.logits);
   answer_seconds dense{.first_token = costs.prefill(config, cost.prefill_dense_rows), .last_token = 0};
   dense.last_token = dense.first_token;
-  for (std::size_t i = 1; i < run.tokens.size(); ++i) dense.last_token += costs.decode_step(config, prompt + i);
+  // A step after the dense warm-up was measured. A later one has more keys.
+  for (std::size_t i = 1; i < run.tokens.size(); ++i)
+    dense.last_token += dense_start.step_seconds + costs.decode_step(config, prompt + i) - costs.decode_step(config, dense_start.tokens);
   return dense;
 }
 
@@ -70,7 +79,7 @@ text_run::text_run(const run_flags& flags, const policy_registry& policies)
   if (!flags_.stops.empty()) words_.tokenizer_for("--stop");
   if (tokens_) ends_ = end_of_generation(*tokens_, model_.config().eos);
   if (flags_.chat)
-    chat_ = words_.chat_for("--chat");
+    chat_ = words_.chat_for(flags_.conversation ? "chat" : "--chat");
   else if (has_document(flags_) && flags_.prompt && !flags_.raw)
     chat_ = words_.find_chat();
   if (chat_) words_.tokenizer_for("--chat");
@@ -100,6 +109,8 @@ void text_run::check_length(std::span<const token_id> prompt, const std::string&
 
 bool text_run::load(std::span<const token_id> prompt) {
   if (!chosen_.note.empty()) std::cerr << chosen_.note << std::endl;
+  if (!flags_.json && !chat_ && !flags_.raw && flags_.ids.empty() && has_template(words_))
+    std::cerr << "the prompt is plain text; --chat puts it into the model's chat template" << std::endl;
   const memory_forecast forecast = forecast_memory(model_, flags_.backend, prompt.size(), expected_length(prompt.size()));
   if (!flags_.json)
     std::cerr << "memory: " << bytes_text(forecast.weights) << " of weights, " << bytes_text(forecast.kv) << " of keys and values, about "
@@ -108,11 +119,14 @@ bool text_run::load(std::span<const token_id> prompt) {
   if (!interrupted()) engine_ = load_engine(flags_.backend, model_);
   if (interrupted()) return false;
   if (prompt.empty()) return true;
-  constexpr std::size_t enough = 64;
-  generation_options first_step;
-  first_step.max_new = generates() ? 1 : 0;
-  first_step.observer = &interrupts_;
-  engine_->generate(new_session(dense_), prompt.first(std::min(enough, prompt.size())), first_step);
+  constexpr std::size_t enough = 64, steps = 3;
+  generation_options few_steps;
+  few_steps.max_new = generates() ? 1 + steps : 0;
+  few_steps.ignore_eos = true;
+  few_steps.observer = &interrupts_;
+  const generation dense = engine_->generate(new_session(dense_), prompt.first(std::min(enough, prompt.size())), few_steps);
+  if (dense.decode_steps > 0)
+    warm_up_ = {.tokens = std::min(enough, prompt.size()), .step_seconds = dense.decode_seconds / static_cast<double>(dense.decode_steps)};
   return !interrupted();
 }
 
@@ -179,7 +193,8 @@ outcome text_run::answer(const named_policy& policy, std::span<const token_id> p
     out.finish();
     result.text = out.text();
   }
-  if (known == 0) result.dense_guess = guess_of_dense(model_.config(), result.run, prompt.size());
+  if (known == 0 && warm_up_) result.dense_guess = guess_of_dense(model_.config(), result.run, prompt.size(), *warm_up_);
+  if (interrupted()) result.cut_by = "Ctrl-C";
   if (result.run.reason == finish_reason::length && flags_.force.empty() && !result.run.tokens.empty())
     result.cut_by = result.run.tokens.size() == flags_.predict ? "-n" : "the context's end";
   if (show) std::cout << std::endl;

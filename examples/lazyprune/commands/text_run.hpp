@@ -33,6 +33,12 @@ struct named_policy {
   std::string text;
 };
 
+/// What the dense model was measured to take before the run.
+struct warm_up {
+  std::size_t tokens;   // of the prompt
+  double step_seconds;  // a token after them
+};
+
 class text_run {
  public:
   /// Opens the model. Throws `error` where a flag does not suit it.
@@ -64,9 +70,9 @@ class text_run {
   /// Whether a token is to be generated, and so a prompt to be read.
   bool generates() const { return flags_.predict > 0 || !flags_.force.empty(); }
 
-  /// Says what memory the run will take, loads the weights, and warms up: a prefill of the prompt's beginning, if there is any, starts the
-  /// threads and brings the code into memory before a clock runs. False where Ctrl-C came. Throws `error` (no_memory) where the memory is
-  /// not there, before anything is loaded.
+  /// Says what memory the run will take, loads the weights, and warms up: the dense model answers the prompt's beginning, if there is any,
+  /// with a few tokens, which starts the threads and brings the code into memory before a clock runs. False where Ctrl-C came. Throws
+  /// `error` (no_memory) where the memory is not there, before anything is loaded.
   bool load(std::span<const token_id> prompt);
 
   /// How long a text with so long a prompt will get, with its answer.
@@ -98,6 +104,7 @@ class text_run {
   std::optional<chat_words> chat_;  // around the prompt; none: it is plain text
   std::size_t context_ = 0;
   std::unique_ptr<lazyprune::program::engine> engine_;  // none before `load`
+  std::optional<warm_up> warm_up_;
   ends_when_interrupted interrupts_;
 };
 

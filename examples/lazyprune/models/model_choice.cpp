@@ -81,7 +81,8 @@ std::optional<recommended_stages> opened_model::stages() const {
   if (files_->stages()) return found{*files_->stages(), stages_source::folder, (path() / pruning_file::name).string()};
   const auto name = files_->gguf() ? files_->gguf()->find("general.name") : std::nullopt;
   if (name && name->is_string())
-    if (const auto known = known_stages(name->string(), layers())) return found{std::string(*known), stages_source::program, ""};
+    if (const auto known = known_stages(name->string(), layers()))
+      return found{std::string(known->stages), stages_source::program, "", known->least_tokens};
   return std::nullopt;
 }
 

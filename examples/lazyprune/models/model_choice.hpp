@@ -34,7 +34,8 @@ enum class stages_source : std::uint8_t { pruning_file, folder, program };
 struct recommended_stages {
   std::string text;
   stages_source from;
-  std::string where;  // the file that has them; empty: the program
+  std::string where;             // the file that has them; empty: the program
+  std::size_t least_tokens = 0;  // for shorter texts nobody tried them
 };
 
 /// What a file says of a tensor.

@@ -40,6 +40,7 @@ chosen_policy policy_for(policy_spec asked, const opened_model& model, const pol
   if (const auto stages = model.stages()) {
     if (!stages->where.empty()) check_stages(*stages, model, policies);
     asked.stages = stages->text;
+    if (!asked.least_tokens && stages->least_tokens > 0) asked.least_tokens = stages->least_tokens;
     return {std::move(asked), ""};
   }
   const std::string how = "--policy lazyllm prunes it as the paper prunes Llama 2; `lazyprune search` finds stages that suit it";

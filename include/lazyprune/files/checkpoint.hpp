@@ -190,6 +190,7 @@ class checkpoint {
     if (const auto gguf = folder.gguf()) {
       open_gguf_parts(*gguf, how);
     } else {
+      if (!folder.has("config.json")) throw error(path_.string(), "", "a model: config.json with safetensors, or a .gguf file", "neither");
       read_configs(folder);
       if (folder.has(model_folder::one_file))
         open_one(how);
