@@ -5,7 +5,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 . cmake/packages.sh
-. cmake/smollm2.sh
+. cmake/models.sh
 
 # shellcheck disable=SC2086
 install_missing $library_packages

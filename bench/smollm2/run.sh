@@ -21,7 +21,7 @@
 set -eu
 cd "$(dirname "$0")/../.."
 . cmake/packages.sh
-. cmake/smollm2.sh
+. cmake/models.sh
 
 build=${BUILD:-build}
 work=$build/smollm2

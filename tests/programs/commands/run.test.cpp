@@ -686,3 +686,54 @@ TEST_CASE("LongRoPE's factors are chosen by -c, or else by the prompt and -n, fo
   CHECK(difference(logits(longrope, many), logits(four_times, many)) < 1e-3);
   CHECK(difference(logits(longrope, roomy), logits(four_times, few)) < 1e-3);
 }
+
+namespace {
+
+/// So many characters of a novel with a number hidden in the middle, the question for the number, and the first words of the answer.
+std::string needle_prompt(std::size_t characters, const std::string& number) {
+  const std::string novel = file_text((source_dir() / "bench/smollm2/haystack.txt").string());
+  const auto until = [&](std::size_t at) { return novel.find('\n', at) + 1; };
+  const std::size_t middle = until(characters / 2), end = until(characters);
+  return "A special magic number is hidden within the following text. Make sure to memorize it. I will quiz you about the number "
+         "afterwards.\n" +
+         novel.substr(0, middle) + "One of the special magic numbers for silent-harbor is: " + number + ".\n" +
+         novel.substr(middle, end - middle) +
+         "What is the special magic number for silent-harbor mentioned in the provided text? The special magic number for silent-harbor "
+         "mentioned in the provided text is:";
+}
+
+}  // namespace
+
+TEST_CASE("Gemma 3: greedy tokens are those of transformers in float" NEEDS("gemma3")) {
+  const std::string model = gemma3();
+  const std::filesystem::path expected = test_data("gemma3-270m/greedy.json");
+  if (model.empty() || expected.empty()) return;
+  const json all = json::parse(file_text(expected.string()));
+  CHECK(all.size() == 6);
+  for (const json& one : all) {
+    const std::string ids = one["ids"].dump();
+    CAPTURE(one["ids"].size());
+    REQUIRE(one["min_gap"].get<double>() > 0.01);  // of two logits: nearer ones might change places
+    CHECK(run_json({"-m", model, "--ids", ids.substr(1, ids.size() - 2), "--policy", "dense", "--dtype", "f32", "--exact", "--ignore-eos",
+                    "-n", std::to_string(one["tokens"].size())})["tokens"] == one["tokens"]);
+  }
+}
+
+TEST_CASE("Gemma 3: a number hidden in 4,000 and 16,000 tokens is found, dense and pruned" NEEDS("gemma3")) {
+  const std::string model = gemma3();
+  if (model.empty()) return;
+  const temporary_folder folder;
+  for (const auto& [characters, number] : {std::pair(17600u, "7306518"), {70400u, "4829165"}}) {
+    const std::size_t about = characters * 5 / 22;
+    CAPTURE(about);
+    write_file(folder / "prompt.txt", needle_prompt(characters, number));
+    // Only layers 6, 12 and 18 see all tokens, so that pruning stands after 6 or 12.
+    const json run =
+        run_json({"-m", model, "-f", folder / "prompt.txt", "-n", "9", "--compare", "--policy", "lazyllm_blocks", "--stages", "6:0.1"});
+    CHECK(run["prompt_tokens"] > 0.9 * static_cast<double>(about));
+    CHECK(run["prompt_tokens"] < 1.1 * static_cast<double>(about));
+    for (const json& text : {run["text"], run["dense"]["text"]})
+      CHECK_MESSAGE(text.get<std::string>().find(number) != std::string::npos, text);
+    CHECK(run["computed"]["rows"].get<double>() < 0.6 * run["dense"]["computed"]["rows"].get<double>());
+  }
+}

@@ -1,0 +1,42 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Needles in 4,000 tokens for Gemma 3 270M: the dense model beside four schedules, 20 samples a task.
+#
+#   sh bench/gemma3/run.sh [--accept-gemma-terms]   installs what is missing, fetches the model once (Gemma's terms of use must be agreed
+#                                                   to), builds, makes the prompts, runs, and writes needles-4000.csv beside this file
+#   BUILD=build   the folder to build in; prompts and predictions lie in its folder gemma3/
+#   THREADS=      of the runs; by default all that the process may use
+#
+# A run that was interrupted goes on where it was.
+set -eu
+cd "$(dirname "$0")/../.."
+. cmake/packages.sh
+. cmake/models.sh
+
+build=${BUILD:-build}
+work=$build/gemma3
+# shellcheck disable=SC2086
+install_missing $library_packages python3
+fetch_gemma3 "$@"
+configure "$build"
+build "$build" --target lazyprune.program
+mkdir -p "$work"
+
+data=
+for task in niah_single_1 niah_single_2; do
+  file=$work/$task.jsonl
+  if [ ! -f "$file" ]; then
+    python3 bench/smollm2/make_tasks.py "$task" 4000 20 2026 "$file.unfinished" --plain --program "$build/examples/lazyprune" \
+      --model "$gemma3" || fail "$file could not be made"
+    mv "$file.unfinished" "$file"
+  fi
+  data="$data -d $file"
+done
+
+# Only layers 6, 12 and 18 see all tokens, so the stages stand after 6 and 12 layers.
+in_blocks="--selector blocks:size=32"
+# shellcheck disable=SC2086
+"$build/examples/lazyprune" sweep --model "$gemma3" $data -n 12 ${THREADS:+-t "$THREADS"} --timed 1 --resume --out "$work/needles" \
+  --methods dense --budgets 1 --variant "late=--stages 12:0.1" --variant "tokens=--stages 6:0.3,12:0.3" \
+  --variant "blocks=--stages 6:0.3,12:0.3 $in_blocks" --variant "fast_blocks=--stages 6:0.1 $in_blocks"
+cp "$work/needles/sweep.csv" bench/gemma3/needles-4000.csv
