@@ -26,7 +26,7 @@ struct spoiled_model {
     write_file(files / file, text.replace(at, from.size(), to));
   }
   complaint_line complaint_of(const std::string& command) {
-    return complaint(command == "run" ? lazyprune_program({"run", "-m", files.path(), "-p", "x", "-n", "1"})
+    return complaint(command == "run" ? lazyprune_program({"run", "-m", files.path(), "-p", "x", "-n", "1", "--json"})
                                       : lazyprune_program({command, "-m", files.path()}));
   }
   /// All commands say the same of it.
