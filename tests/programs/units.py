@@ -12,7 +12,7 @@ TRANSFORMER = ("model/transformer.hpp", "model/generator.hpp")
 KERNELS = ("backend/cpu.hpp", "backend/cpu/", "backend/reference.hpp", "backend/cuda")
 WEIGHTS = ("files/checkpoint", "files/ggml_", "files/safetensors.hpp")
 WORDS = ("text/",)
-NO_WORDS = {"text/letter_case.hpp"}  # a table of letters, which metrics read
+NO_WORDS = {"text/letter_case.hpp", "text/detail/unicode_tables.hpp"}  # tables of letters, which metrics read
 
 FORBIDDEN = {
     "engine": WORDS + ("files/checkpoint",),

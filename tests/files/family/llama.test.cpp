@@ -18,5 +18,7 @@ TEST_CASE("llama: xgen-7b-8k-base, as published") {
   CHECK(c.rope == lazyprune::rope_config{});
   CHECK(c.windows.empty());
   CHECK(said_of(xgen, {{"sliding_window", 4096}}) == unsupported("c: sliding_window", {"4096"}));
-  CHECK(said_of(xgen, {{"use_sliding_window", true}}) == unsupported("c: use_sliding_window"));
+  CHECK(said_of(xgen, {{"use_sliding_window", true}, {"sliding_window", 4096}}) == unsupported("c: sliding_window", {"4096"}));
+  for (const auto& nothing : {nlohmann::json(8192), nlohmann::json(nullptr)})  // no token is further away
+    CHECK(said_of(xgen, {{"use_sliding_window", true}, {"sliding_window", nothing}}) == "no error");
 }
