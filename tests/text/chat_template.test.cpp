@@ -137,8 +137,9 @@ TEST_CASE("a message never makes a token that the template's text makes, whateve
   const auto chats = test_data("chat");
   const auto* const characters = lazyprune_test::known_unicode();
   if (folder.empty() || chats.empty() || !characters) return;
-  for (const auto& [vocabulary, name] :
+  for (const auto& [vocabulary, template_name] :
        {std::pair("real-deepseek-v4", "deepseek-v3.1"), {"real-qwen3", "qwen3"}, {"real-llama-3", "llama-3.1"}}) {
+    const std::string name = template_name;  // a name that a lambda may capture
     CAPTURE(name);
     const auto path = folder / vocabulary / "tokenizer.json";
     const std::string file = read_text(path);
