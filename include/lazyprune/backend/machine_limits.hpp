@@ -53,10 +53,13 @@ inline std::vector<std::string> cgroup_folders(const std::string& root, std::str
   for (std::string line; std::getline(file, line);) {  // NUMBER:CONTROLLER,CONTROLLER:PATH
     const std::size_t first = line.find(':'), second = line.find(':', first + 1);
     if (second == line.npos) continue;
-    const std::string names = "," + line.substr(first + 1, second - first - 1) + ",";
-    if (controller.empty() ? names != ",," : names.find("," + std::string(controller) + ",") == names.npos) continue;
-    for (const std::string& mount :
-         controller.empty() ? std::vector<std::string>{"", "/unified"} : std::vector{"/" + std::string(controller)}) {
+    // Appended to, since GCC 12 warns of a text in front of a temporary string.
+    std::string names(1, ','), wanted(1, ','), own_mount(1, '/');
+    names.append(line, first + 1, second - first - 1).append(1, ',');
+    wanted.append(controller).append(1, ',');
+    own_mount.append(controller);
+    if (controller.empty() ? names != ",," : names.find(wanted) == names.npos) continue;
+    for (const std::string& mount : controller.empty() ? std::vector<std::string>{"", "/unified"} : std::vector{own_mount}) {
       std::string path = line.substr(second + 1);
       for (;;) {
         while (path.ends_with('/')) path.pop_back();
