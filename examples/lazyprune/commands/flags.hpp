@@ -9,7 +9,7 @@
 namespace lazyprune {
 namespace program {
 
-/// What is done to chats beside what the model's files say.
+/// Flags that replace a model's chat template or set its variables.
 struct template_flags {
   std::string file{};                    // a template in the place of the model's own; empty: none
   std::vector<std::string> variables{};  // KEY=VALUE each

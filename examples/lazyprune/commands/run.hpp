@@ -48,7 +48,7 @@ struct run_flags {
   std::string trace;
 };
 
-/// Whether the user's text stands beside words that are not the user's: control tokens in it are then spelled out.
+/// True for a document with a question or questions. Control tokens in such a prompt are spelled out.
 inline bool has_document(const run_flags& flags) { return flags.file && (flags.prompt || !flags.questions.empty()); }
 
 /// Returns the exit code.

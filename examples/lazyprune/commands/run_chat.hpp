@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a model is told and asked in the words of its chat template; and `lazyprune chat`, a conversation whose turns are lines on stdin.
+// `lazyprune chat` holds a conversation: each line on stdin is a turn. `chat_of` makes the chat of a single prompt.
 #pragma once
 
 #include <string>

@@ -41,13 +41,13 @@ named_policy named(policy_spec spec, const opened_model& model, const policy_reg
   return {std::move(spec), std::move(text)};
 }
 
-/// Whether the model has a chat template that can be used.
+/// True where the model has a chat template that can be used.
 bool has_template(const model_words& words) {
   const found_part<chat_words> chat([&] { return words.find_chat(); });
   return !chat.fault() && chat.get();
 }
 
-/// What the dense model would have taken, by the cost model; none where nothing was pruned.
+/// Estimates the seconds of the dense model by the cost model; none where nothing was pruned.
 std::optional<answer_seconds> guess_of_dense(const model_config& config, const generation& run, std::size_t prompt,
                                              const warm_up& dense_start) {
   const statistics& cost = run.cost;
@@ -56,8 +56,8 @@ std::optional<answer_seconds> guess_of_dense(const model_config& config, const g
   answer_seconds dense{.first_token = costs.prefill(config, cost.prefill_dense_rows), .last_token = 0};
   dense.last_token = dense.first_token;
   // A step after the dense warm-up was measured. A later one has more keys.
-  for (std::size_t i = 1; i < run.tokens.size(); ++i)
-    dense.last_token += dense_start.step_seconds + costs.decode_step(config, prompt + i) - costs.decode_step(config, dense_start.tokens);
+  const double before_keys = dense_start.step_seconds - costs.decode_step(config, dense_start.tokens);
+  for (std::size_t i = 1; i < run.tokens.size(); ++i) dense.last_token += before_keys + costs.decode_step(config, prompt + i);
   return dense;
 }
 
@@ -80,7 +80,7 @@ text_run::text_run(const run_flags& flags, const policy_registry& policies)
   if (tokens_) ends_ = end_of_generation(*tokens_, model_.config().eos);
   if (flags_.chat)
     chat_ = words_.chat_for(flags_.conversation ? "chat" : "--chat");
-  else if (has_document(flags_) && flags_.prompt && !flags_.raw)
+  else if (flags_.file && flags_.prompt && !flags_.raw)
     chat_ = words_.find_chat();
   if (chat_) words_.tokenizer_for("--chat");
   if (flags_.speculate > 0 && new_session(pruned_).chunk_layers(phase::decode) < model_.layers())
@@ -119,7 +119,10 @@ bool text_run::load(std::span<const token_id> prompt) {
   if (!interrupted()) engine_ = load_engine(flags_.backend, model_);
   if (interrupted()) return false;
   if (prompt.empty()) return true;
-  constexpr std::size_t enough = 64, steps = 3;
+  constexpr std::size_t enough = 64;
+  // Steps are measured only where the report estimates the dense model's time.
+  const bool estimates = !flags_.json && !flags_.compare && flags_.questions.empty() && pruned_.text != dense_.text;
+  const std::size_t steps = estimates ? 3 : 0;
   generation_options few_steps;
   few_steps.max_new = generates() ? 1 + steps : 0;
   few_steps.ignore_eos = true;

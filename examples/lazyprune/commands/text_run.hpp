@@ -33,7 +33,7 @@ struct named_policy {
   std::string text;
 };
 
-/// What the dense model was measured to take before the run.
+/// A measurement of the dense model before the run.
 struct warm_up {
   std::size_t tokens;   // of the prompt
   double step_seconds;  // a token after them
@@ -57,7 +57,7 @@ class text_run {
   /// The ids of a plain prompt. Throws `error` where the model has no tokenizer.
   std::vector<token_id> encode(const std::string& text) const;
 
-  /// Whether the prompt stands in the words of a chat template.
+  /// True where a chat template surrounds the prompt.
   bool chats() const { return chat_.has_value(); }
   /// The chat in those words. Throws `error` where the template refuses it.
   rendered_chat rendered(const chat_request& chat) const { return chat_->render(chat); }

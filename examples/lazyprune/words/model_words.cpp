@@ -32,10 +32,6 @@ const unicode* known_characters() {
 #endif
 }
 
-}  // namespace
-
-namespace {
-
 model_chat template_in(const std::filesystem::path& path) {
   return {chat_template(read_to_end(path, chat_template::most_source), path.string()), {}};
 }

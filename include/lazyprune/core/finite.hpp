@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Whether a number is finite, by its bits: compilers fold std::isfinite to true where a user's flags promise them finite numbers
-// (-ffast-math), and that a number is finite is what we check.
+// These functions check the bits of a number. Under -ffast-math a compiler takes std::isfinite for true, and we must not.
 #pragma once
 
 #include <bit>

@@ -35,7 +35,7 @@ inline int available_threads() {
 /// it saves. Nothing between: OpenMP ends the threads that a smaller team does not need, and would have to start them again.
 constexpr int threads_for(int threads, std::size_t nanoseconds) { return nanoseconds < 4000 ? 1 : threads; }
 
-/// Whether the threads of an earlier team are gone. GNU OpenMP keeps them for the next team, and waits for them forever in a child of
+/// True where the threads of an earlier team are gone. GNU OpenMP keeps them for the next team, and waits for them forever in a child of
 /// fork(), where they are not: there the caller does all tasks, which gives the same results. LLVM's OpenMP starts new ones.
 inline bool team_is_lost() {
 #if defined(_OPENMP) && defined(__GNUC__) && !defined(__clang__)
