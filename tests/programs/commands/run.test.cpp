@@ -710,7 +710,8 @@ TEST_CASE("Gemma 3: greedy tokens are those of transformers in float" NEEDS("gem
   if (model.empty() || expected.empty()) return;
   const json all = json::parse(file_text(expected.string()));
   CHECK(all.size() == 6);
-  for (const json& one : all) {
+  for (std::size_t i = 0; i < all.size(); i += one_in(3u)) {
+    const json& one = all[i];
     const std::string ids = one["ids"].dump();
     CAPTURE(one["ids"].size());
     REQUIRE(one["min_gap"].get<double>() > 0.01);  // of two logits: nearer ones might change places
@@ -725,6 +726,7 @@ TEST_CASE("Gemma 3: a number hidden in 4,000 and 16,000 tokens is found, dense a
   const temporary_folder folder;
   for (const auto& [characters, number] : {std::pair(17600u, "7306518"), {70400u, "4829165"}}) {
     const std::size_t about = characters * 5 / 22;
+    if (about > 4000 && !in_full()) continue;
     CAPTURE(about);
     write_file(folder / "prompt.txt", needle_prompt(characters, number));
     // Only layers 6, 12 and 18 see all tokens, so that pruning stands after 6 or 12.
