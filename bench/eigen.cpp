@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Built with -march=native, under another name of Eigen's namespace (see CMakeLists.txt): so no other file's Eigen becomes this one.
+// Implements eigen.hpp. This file is built with -march=native and renames Eigen's namespace (see CMakeLists.txt), so the linker cannot use
+// its Eigen code for other files.
 #include "eigen.hpp"
 
 #include <Eigen/Core>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the benchmarks share: numbers to compute with, what this machine can do at most, and rates beside the time.
+// Helpers that the benchmarks share: random numbers, the peak rates of this machine, and timing.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -18,26 +18,26 @@
 
 namespace bench {
 
-/// More than the caches of a processor hold: what is read from so many bytes in turn comes from memory.
+/// More bytes than the caches of a processor hold. Reading this much in turn reads from memory.
 inline constexpr std::size_t beyond_caches = std::size_t{512} << 20;
 
-/// How often something of this size is needed to be that much.
+/// The number of copies of this size that exceed the caches together.
 inline std::size_t copies_beyond_caches(std::size_t bytes) { return (beyond_caches + bytes - 1) / bytes; }
 
-/// Uniform in [-size, size).
+/// Random numbers, uniform in [-size, size).
 inline lazyprune::aligned_array<float> random_numbers(std::size_t count, float size, std::uint64_t seed) {
   lazyprune::aligned_array<float> numbers(count);
   for (std::size_t i = 0; i < count; ++i) numbers.data()[i] = (static_cast<float>(lazyprune::mix(seed, i) >> 40) * 0x1p-23f - 1.0f) * size;
   return numbers;
 }
 
-/// One thread, and two where the process may use them.
+/// The numbers of threads to measure: one, and also two if the process may use two.
 inline const std::vector<int>& thread_counts() {
   static const std::vector<int> counts = lazyprune::detail::available_threads() > 1 ? std::vector<int>{1, 2} : std::vector<int>{1};
   return counts;
 }
 
-/// FLOP/s, measured when first asked for.
+/// The peak rate of arithmetic in FLOP/s. Measured at the first call.
 inline double arithmetic_ceiling(lazyprune::isa i, lazyprune::dtype type, int threads) {
   static std::map<std::tuple<lazyprune::isa, lazyprune::dtype, int>, double> known;
   const auto [entry, fresh] = known.try_emplace({i, type, threads}, 0.0);
@@ -47,7 +47,7 @@ inline double arithmetic_ceiling(lazyprune::isa i, lazyprune::dtype type, int th
   return entry->second;
 }
 
-/// B/s of reading memory, measured when first asked for.
+/// The peak rate of memory reads in B/s. Measured at the first call.
 inline double reading_ceiling(int threads) {
   static std::map<int, double> known;
   const auto [entry, fresh] = known.try_emplace(threads, 0.0);
@@ -55,7 +55,7 @@ inline double reading_ceiling(int threads) {
   return entry->second;
 }
 
-/// Runs work() as often as the benchmark asks. Returns the seconds that it took once.
+/// Runs work() as often as the benchmark asks. Returns the mean seconds of a run.
 template <class Work>
 double time_of(benchmark::State& state, Work&& work) {
   const auto start = std::chrono::steady_clock::now();
@@ -63,23 +63,23 @@ double time_of(benchmark::State& state, Work&& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / static_cast<double>(state.iterations());
 }
 
-/// A column that cannot be measured here appears, and says why.
+/// Registers a column that cannot be measured here. The output shows it with the reason.
 inline void register_absent(const std::string& name, const std::string& why) {
   benchmark::RegisterBenchmark(name.c_str(), [why](benchmark::State& state) { state.SkipWithError(why.c_str()); });
 }
 
-/// The instruction sets that a type has kernels of its own for. In f32 those above AVX-512 have none: they compute with its.
+/// The instruction sets with their own kernels for a type. In f32 the sets above AVX-512 use the AVX-512 kernels.
 inline std::vector<lazyprune::isa> kernels_for(lazyprune::dtype type) {
   if (type == lazyprune::dtype::f32) return {lazyprune::isa::portable, lazyprune::isa::avx2, lazyprune::isa::avx512};
   return {std::begin(lazyprune::every_isa), std::end(lazyprune::every_isa)};
 }
 
-/// "bf16.amx".
+/// The name of a column, like "bf16.amx".
 inline std::string column(lazyprune::dtype type, lazyprune::isa i) {
   return std::string(lazyprune::name_of(type)) + "." + std::string(lazyprune::name_of(i));
 }
 
-/// The most that this machine has for f32: the measure for libraries of others.
+/// The best f32 instruction set of this machine. Other libraries are compared with its peak.
 inline lazyprune::isa best_f32_isa() { return std::min(lazyprune::best_isa(), lazyprune::isa::avx512); }
 
 inline int run(int argc, char** argv) {

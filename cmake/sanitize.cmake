@@ -2,9 +2,9 @@
 # dev.cmake with AddressSanitizer and UndefinedBehaviorSanitizer: cmake -C cmake/sanitize.cmake -S . -B build/sanitize
 include(${CMAKE_CURRENT_LIST_DIR}/dev.cmake)
 set(CMAKE_BUILD_TYPE Debug CACHE STRING "" FORCE)
-# Optimizing what the sanitizers add takes most of a build's time; only what computes much is worth it.
-# The program's has AddressSanitizer alone: with the other it takes more than twice as long, and the same headers have both in the tests of
-# their floors.
+# With optimization, the code that sanitizers add takes most of the build's time. Therefore only code that computes much is optimized.
+# That code of the program is built with AddressSanitizer only. With both sanitizers it takes more than twice as long to compile, and the
+# tests of the floors build the same headers with both.
 set(LAZYPRUNE_COMPUTES "-O1;-fno-sanitize=undefined" CACHE STRING "" FORCE)
 set(LAZYPRUNE_LIGHT "" CACHE STRING "" FORCE)
 set(LAZYPRUNE_SHORT "" CACHE STRING "" FORCE)

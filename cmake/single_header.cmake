@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Floors 0-2 as one header: lazyprune.hpp with all that it includes, each file once, before what needs it.
+# Makes one header of floors 0-2: lazyprune.hpp and all files that it includes. Each file stands once, before the files that include it.
 # cmake -D ROOT=tree -D OUTPUT=lazyprune_single.hpp -P cmake/single_header.cmake
 cmake_minimum_required(VERSION 3.25)
 
@@ -7,7 +7,7 @@ set(seen "")
 set(standard "")
 set(code "")
 
-# Appends the header's code to `code`, behind that of what it includes.
+# Appends the header's code to `code`, after the code of the headers that it includes.
 function(append_header header)
   if(header IN_LIST seen)
     return()
@@ -42,10 +42,10 @@ string(REGEX REPLACE "\n+$" "" license "${license}")
 string(REGEX REPLACE "\n" "\n// " license "${license}")
 string(REGEX REPLACE "// \n" "//\n" license "${license}")
 set(single "// SPDX-License-Identifier: MIT
-// lazyprune, floors 0-2 (core, policies, sessions) in one file, generated from include/lazyprune. Not to be mixed with those headers.
+// lazyprune, floors 0-2 (core, policies, sessions) in one file, generated from include/lazyprune. Do not include those headers beside it.
 //
 // ${license}
 #pragma once
 
 ${standard}${code}")
-file(CONFIGURE OUTPUT ${OUTPUT} CONTENT "@single@" @ONLY) # written where it changes
+file(CONFIGURE OUTPUT ${OUTPUT} CONTENT "@single@" @ONLY) # writes only if the text has changed

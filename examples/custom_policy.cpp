@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Policies of one's own (my_policies.hpp) on the bundled model: what they keep of a long prompt, and whether the answer survives it.
+// Runs custom policies (my_policies.hpp) on the bundled model: how many rows each computes for a long prompt, and what it answers.
 //   custom_policy [MODEL_DIRECTORY]
 
 #include <lazyprune/backend/cpu.hpp>
@@ -17,7 +17,7 @@
 
 namespace {
 
-/// The text says where things are, among sentences that do not matter, and asks about one of them.
+/// A text that says where three things are, among sentences that do not matter, and asks about one of them.
 std::string prompt() {
   std::string text = "read the document .";
   for (const char* fact : {"the sextant is in the theatres .", "the candle is in the temples .", "the bucket is in the railways ."}) {
@@ -41,20 +41,20 @@ int main(int argc, char** argv) try {
 
   lazyprune::workspace work(model, backend);
   const auto show = [&](const char* name, lazyprune::any_session session) {
-    lazyprune::sequence text(model, std::move(session));
-    const auto run = generate(work, text, ids, {.max_new = 1});
+    lazyprune::sequence seq(model, std::move(session));
+    const auto run = generate(work, seq, ids, {.max_new = 1});
     std::printf("%-16s answers \"%s\", rows by layer:", name, tokenizer.decode(run.tokens).c_str());
     for (const std::size_t rows : run.cost.prefill_rows) std::printf(" %zu", rows);
     std::printf(", %zu of %zu in all\n", run.cost.rows, run.cost.dense_rows);
   };
 
-  // A policy is four parts, of which any may be one's own.
+  // A policy has four parts, and each of them may be your own.
   const lazyprune::policy composed{mine::loud_neighbours{}, mine::halve_every{.n = 2, .least = 16}, lazyprune::top_k{},
                                    lazyprune::keep_all{}};
   show("dense", lazyprune::any_session(lazyprune::dense(), {.layers = layers}));
   show("loud neighbours", lazyprune::any_session(composed, {.layers = layers}));
 
-  // With names and described parameters they are chosen by their text, beside those of the library.
+  // Parts with a name and described parameters can be chosen by text, like those of the library.
   const lazyprune::policy_registry policies = mine::policies();
   const auto by_text = [&](const char* text) { return make_session(lazyprune::parse_policy(text), {.layers = layers}, policies); };
   show("by its text", by_text("custom --scorer loud_neighbours:carry=0.25 --schedule halve_every:n=2 --keep-first 4"));

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Installs what is missing, builds the program lazyprune, and runs it on the bundled model: the dense run beside the pruned one.
+# Installs missing packages, builds the program lazyprune, and runs it on the bundled model: the dense run beside the pruned one.
 set -eu
 cd "$(dirname "$0")/.."
 . cmake/packages.sh
@@ -10,7 +10,7 @@ install_missing $library_packages
 configure build
 build build --target lazyprune.program
 
-# The main job: answer a question about a long text, with LazyLLM's pruning and without.
+# The program answers a question about a long text, with LazyLLM's pruning and without.
 prompt=examples/pocket/prompts/profile.txt
 build/examples/lazyprune run --compare --file "$prompt" --stop ' .' --trace build/trace.html
-echo "which tokens lived where: build/trace.html"
+echo "which layers computed which tokens: build/trace.html"

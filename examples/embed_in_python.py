@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""A whole engine that prunes: numpy computes a Llama of grouped heads, the C library plans (EMBEDDING.md explains each step).
+"""A whole engine that prunes: numpy computes a Llama with grouped heads, and the C library plans. EMBEDDING.md explains each step.
 
-embed_in_python.py LIBRARY MODEL_FOLDER "IDS" [POLICY] [TOKENS] [CHUNK]   writes the trace that `lazyprune compare` reads to stdout
+embed_in_python.py LIBRARY MODEL_FOLDER "IDS" [POLICY] [TOKENS] [CHUNK]   writes to stdout the trace that `lazyprune compare` reads
 """
 
 import json
@@ -17,7 +17,7 @@ file = pathlib.Path(folder, "model.safetensors").read_bytes()
 header = 8 + int.from_bytes(file[:8], "little")
 
 
-def tensor(name):  # bfloat16, as float64
+def tensor(name):  # stored as bfloat16, returned as float64
     entry = json.loads(file[8:header])[name + ".weight"]
     bits = np.frombuffer(file[header:], "<u2")[entry["data_offsets"][0] // 2 : entry["data_offsets"][1] // 2]
     return (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64).reshape(entry["shape"])
@@ -28,8 +28,8 @@ names = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.
 weights = [[tensor(f"model.layers.{layer}.{name}") for name in names] for layer in range(c["num_hidden_layers"])]
 embeddings, last_norm, head = tensor("model.embed_tokens"), tensor("model.norm"), tensor("lm_head")
 n, heads, kv_heads, dim = c["max_position_embeddings"], c["num_attention_heads"], c["num_key_value_heads"], c["head_dim"]
-text = np.zeros(n, np.uint32)
-# NaN, so that what is read and was never written is seen at once.
+all_ids = np.zeros(n, np.uint32)
+# NaN, so that a read of memory that was never written shows at once.
 keys, values = (np.full((len(weights), n, kv_heads, dim), np.nan) for _ in range(2))
 store, waiting = (np.full((n, c["hidden_size"]), np.nan) for _ in range(2))
 session = lp.Library(library).session(policy, len(weights), n, checks=lp.CHECK_ATTENTION)
@@ -40,7 +40,7 @@ def norm(x, weight):
     return x / np.sqrt((x * x).mean(-1, keepdims=True) + c["rms_norm_eps"]) * weight
 
 
-def rope(x, positions):  # (rows, heads, dim), each row by its own position in the text
+def rope(x, positions):  # x: (rows, heads, dim); each row is rotated by its own position in the text
     angle = positions[:, None, None] * c["rope_theta"] ** (-np.arange(0, dim, 2) / dim)
     a, b = x[..., : dim // 2], x[..., dim // 2 :]
     return np.concatenate([a * np.cos(angle) - b * np.sin(angle), b * np.cos(angle) + a * np.sin(angle)], -1)
@@ -48,15 +48,15 @@ def rope(x, positions):  # (rows, heads, dim), each row by its own position in t
 
 def forward(new, phase, outputs):
     known, x = session.state.known, None
-    text[known : known + len(new)] = new
+    all_ids[known : known + len(new)] = new
     for layer in range(session.begin(len(new), phase, outputs=outputs)):
         plan, (wq, wk, wv, wo, gate, up, down, norm1, norm2) = session.enter(layer), weights[layer]
-        memory = {lp.EMBEDDING: embeddings[text], lp.CARRIED: x, lp.STORED: store, lp.WAITING: waiting}
+        memory = {lp.EMBEDDING: embeddings[all_ids], lp.CARRIED: x, lp.STORED: store, lp.WAITING: waiting}
         x = np.array([memory[origin][index] for origin, index in zip(plan.origin, plan.index)]).reshape(-1, c["hidden_size"])
         h = norm(x, norm1)
         keys[layer, plan.rows] = rope((h @ wk.T).reshape(-1, kv_heads, dim), plan.rows)
         values[layer, plan.rows] = (h @ wv.T).reshape(-1, kv_heads, dim)
-        first = len(plan.rows) - plan.finish  # the rows before need keys and values alone
+        first = len(plan.rows) - plan.finish  # the rows before need only keys and values
         query = rope((h[first:] @ wq.T).reshape(-1, heads, dim), plan.rows[first:])
         k, v = (np.repeat(cache[layer, plan.active], heads // kv_heads, 1) for cache in (keys, values))
         hidden = plan.active[None, None, :] > plan.rows[first:, None, None]  # a row sees the active tokens up to itself
@@ -73,7 +73,7 @@ def forward(new, phase, outputs):
 
 
 prompt = new = [int(i) for i in ids.split()]
-while 0 < int(chunk) < len(new):  # pieces of which more follows have no outputs
+while 0 < int(chunk) < len(new):  # a chunk, which more of the prompt follows, has no outputs
     forward(new[: int(chunk)], lp.PREFILL, 0)
     new = new[int(chunk) :]
 logits = forward(new, lp.PREFILL, 1)

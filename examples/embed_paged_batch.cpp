@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A serving engine of one's own under LazyLLM, where embed_raw_pointers.cpp has one sequence: keys and values in pages that sequences
-// share, many sequences in one batch, each with a plan of its own, grouped heads, attention that yields no probabilities, a prefix that was
-// computed once, and pages that come back. Floors 0-2 only. At its end it holds the batch against each sequence alone.
+// LazyLLM in a serving engine (embed_raw_pointers.cpp has only one sequence). Many sequences run in one batch, each with its own plan. Keys
+// and values lie in pages that sequences share. Heads are grouped, attention yields no probabilities, a common prefix is computed once, and
+// unused pages are freed. It uses only core/, policy/ and session/. At the end it compares the batch with each sequence alone.
 
 #include <lazyprune/lazyprune.hpp>
 
@@ -29,10 +29,10 @@ float number(std::size_t i) {
   return static_cast<float>(2.0 * (x - std::floor(x)) - 1.0);
 }
 
-/// Keys and values of all sequences: slot s of a layer is place s % page_size of page s / page_size.
+/// Keys and values of all sequences. Slot s of a layer is place s % page_size of page s / page_size.
 struct page_pool {
   std::vector<float> keys = std::vector<float>(layers * slots * kv), values = keys;  // (layers, slots, kv_heads, head_dim)
-  std::vector<int> users = std::vector<int>(pages);                                  // sequences that read the page
+  std::vector<int> users = std::vector<int>(pages);                                  // how many sequences read the page
 
   std::uint32_t take() {
     const auto page = std::ranges::find(users, 0);
@@ -53,15 +53,15 @@ struct page_pool {
   }
 };
 
-/// One conversation: its session, its pages, and the hidden states that were put aside.
+/// One conversation: its session, its pages, and the hidden states that were saved.
 struct conversation {
   page_pool& pool;
   lazyprune::any_session session;
   std::vector<std::size_t> ids{};                    // (known)
-  std::vector<std::uint32_t> table{};                // (known / page_size): the page of these positions
-  std::vector<std::size_t> left{};                   // (pages of the table) positions that a later plan may still contain
+  std::vector<std::uint32_t> table{};                // (known / page_size): the page of each block of positions
+  std::vector<std::size_t> left{};                   // (pages of the table): how many positions later plans may contain
   std::vector<std::vector<float>> aux{}, waiting{};  // (slots, hidden)
-  std::vector<float> last{};                         // (hidden): of its last token, behind all layers
+  std::vector<float> last{};                         // (hidden): its last token's hidden state after all layers
 
   std::uint32_t slot(position t) const { return static_cast<std::uint32_t>(table[t / page_size] * page_size + t % page_size); }
 
@@ -70,14 +70,14 @@ struct conversation {
       table.push_back(pool.take());
   }
 
-  /// Positions that no later plan contains leave their pages, and a page that all have left is free.
+  /// Positions that no later plan contains leave their pages. A page that all positions have left is freed.
   void free_pages() {
     for (const position t : session.losses())
       if (--left[t / page_size] == 0) --pool.users[table[t / page_size]];
   }
 
-  /// Forgets the tokens from `tokens` on. Pages behind the cut are given back; new tokens will be written into the page that is cut, which
-  /// becomes this conversation's own where others read it, or where all of its positions had left.
+  /// Forgets the tokens from `tokens` on and frees the pages after the cut. New tokens will be written into the page that is cut. So that
+  /// page is copied to a new one if other conversations read it, or if all of its positions had left.
   void truncate(std::size_t tokens) {
     const std::size_t cut = tokens / page_size, kept = (tokens + page_size - 1) / page_size;
     for (std::size_t p = kept; p < table.size(); ++p)
@@ -93,13 +93,13 @@ struct conversation {
       const lazyprune::frontier_table& known = session.tokens();
       left[cut] = page_size;
       for (auto t = static_cast<position>(cut * page_size); t < tokens; ++t)
-        left[cut] -= known.gone(t) || (known.lost(t) && known.frontier(t) == 0);
+        left[cut] -= known.dropped_for_good(t) || (known.lost(t) && known.frontier(t) == 0);
     }
     session.truncate(tokens);
     ids.resize(tokens);
   }
 
-  /// The first tokens of another conversation, whose keys and values are in whole pages at every layer: nothing is computed.
+  /// Shares the first tokens of another conversation without computing anything. Their keys and values fill whole pages at every layer.
   void share_prefix(const conversation& other, std::size_t tokens) {
     table.assign(other.table.begin(), other.table.begin() + static_cast<std::ptrdiff_t>(tokens / page_size));
     left.assign(table.size(), page_size);
@@ -109,15 +109,15 @@ struct conversation {
   }
 };
 
-/// New tokens of one conversation: ids from `first_id` on.
+/// New tokens of one conversation, with ids from `first_id` on.
 struct request {
-  conversation* text;
+  conversation* chat;
   lazyprune::step_request step;
   std::size_t first_id = 100;
 };
 
 std::vector<float> weights() {
-  std::vector<float> w(layers * 4 * hidden * hidden);  // (layers, q k v o, out, in); k and v use their first kv rows
+  std::vector<float> w(layers * 4 * hidden * hidden);  // (layers, q k v o, out, in); k and v use only the first kv rows
   for (std::size_t i = 0; i < w.size(); ++i) w[i] = number(i) * 0.5f;
   return w;
 }
@@ -131,65 +131,65 @@ void multiply(const std::vector<float>& w, const float* in, std::size_t layer, s
 }
 
 /// The rows of one conversation in the batch.
-struct part {
+struct batch_entry {
   request asked;
   lazyprune::step<lazyprune::any_session> step;
   lazyprune::layer_plan plan{};
-  std::size_t first = 0, first_before = 0;  // where its rows begin in the batch, in this layer and in the one before
+  std::size_t first = 0, first_before = 0;  // where its rows begin in the batch, in this layer and in the layer before
 };
 
-/// One step of all of them. Returns how many rows the batch had.
+/// Computes one step of all requests. Returns the number of rows in the batch.
 std::size_t forward(page_pool& pool, const std::vector<float>& w, const std::vector<request>& requests) {
-  std::deque<part> parts;
+  std::deque<batch_entry> entries;
   for (const request& r : requests) {
-    conversation& text = *r.text;
-    text.make_room(r.step.tokens);
-    for (std::size_t i = 0; i < r.step.tokens; ++i) text.ids.push_back(r.first_id + i);
-    parts.push_back({r, text.session.begin(r.step)});
+    conversation& chat = *r.chat;
+    chat.make_room(r.step.tokens);
+    for (std::size_t i = 0; i < r.step.tokens; ++i) chat.ids.push_back(r.first_id + i);
+    entries.push_back({r, chat.session.begin(r.step)});
   }
 
   std::size_t rows_in_all = 0;
   std::vector<float> x, before, query(hidden), attended(hidden), out(hidden), p, last_queries, shown;
   std::vector<std::uint32_t> active_slots;
   for (lazyprune::layer_id layer = 0; layer < layers; ++layer) {
-    // Each conversation has its own plan, and a chunk leaves the batch where it ends: rows lie one conversation after the other.
+    // Gather the rows of all conversations, one conversation after the other. Each has its own plan. A chunk leaves the batch at its end.
     std::swap(x, before);
     x.clear();
-    for (part& q : parts) {
+    for (batch_entry& q : entries) {
       if (layer >= q.step.layers()) continue;
       q.plan = q.step.enter(layer);
       q.first_before = q.first;
       q.first = x.size() / hidden;
-      conversation& text = *q.asked.text;
+      conversation& chat = *q.asked.chat;
       for (const auto [from, index] : q.plan.sources)
         for (std::size_t i = 0; i < hidden; ++i)
-          x.push_back(from == origin::embedding ? number(1'000'000 + text.ids[index] * hidden + i)
+          x.push_back(from == origin::embedding ? number(1'000'000 + chat.ids[index] * hidden + i)
                       : from == origin::carried ? before[(q.first_before + index) * hidden + i]
-                      : from == origin::stored  ? text.aux[index][i]
-                                                : text.waiting[index][i]);
+                      : from == origin::stored  ? chat.aux[index][i]
+                                                : chat.waiting[index][i]);
     }
     rows_in_all += x.size() / hidden;
 
-    // Keys and values of all rows of the batch, into the slots of their positions.
-    for (part& q : parts)
+    // Write keys and values of all rows of the batch to the slots of their positions.
+    for (batch_entry& q : entries)
       if (layer < q.step.layers())
         for (std::size_t r = 0; r < q.plan.rows.size(); ++r) {
-          const std::uint32_t slot = q.asked.text->slot(q.plan.rows[r]);
+          const std::uint32_t slot = q.asked.chat->slot(q.plan.rows[r]);
           multiply(w, x.data() + (q.first + r) * hidden, layer, 1, kv, pool.key(layer, slot));
           multiply(w, x.data() + (q.first + r) * hidden, layer, 2, kv, pool.value(layer, slot));
         }
 
-    for (part& q : parts) {
+    for (batch_entry& q : entries) {
       if (layer >= q.step.layers()) continue;
-      conversation& text = *q.asked.text;
+      conversation& chat = *q.asked.chat;
       const std::span<const position> active = q.plan.active;
       active_slots.clear();
-      for (const position t : active) active_slots.push_back(text.slot(t));
+      for (const position t : active) active_slots.push_back(chat.slot(t));
       p.resize(heads * active.size());
       const std::size_t queries = q.step.wants() == lazyprune::evidence_kind::window ? q.step.window() : q.step.wants_scores() ? 1 : 0;
       last_queries.clear();
-      for (std::size_t r = q.plan.rows.size() - q.plan.finish; r < q.plan.rows.size(); ++r) {
-        // This stands for a fused kernel: it reads the slots of the active tokens up to the row's own, and gives nothing but its sum.
+      for (std::size_t r = q.plan.rows.size() - q.plan.output_rows; r < q.plan.rows.size(); ++r) {
+        // This stands for a fused kernel. It reads the slots of the active tokens up to the row's own, and yields only the attended values.
         multiply(w, x.data() + (q.first + r) * hidden, layer, 0, hidden, query.data());
         if (q.plan.rows.size() - r <= queries) last_queries.insert(last_queries.end(), query.begin(), query.end());
         const auto seen = static_cast<std::size_t>(std::ranges::upper_bound(active, q.plan.rows[r]) - active.begin());
@@ -206,7 +206,7 @@ std::size_t forward(page_pool& pool, const std::vector<float>& w, const std::vec
         for (std::size_t i = 0; i < hidden; ++i) x[(q.first + r) * hidden + i] += out[i];
       }
 
-      // The scores: one more product of the last queries with the active keys, only where the policy wants to see what they attend to.
+      // The evidence: one more product of the last queries with the active keys, only if the policy wants to see their attention.
       const lazyprune::key_rows<float> keys{pool.key(layer, 0), kv_heads, head_dim, kv, active_slots};
       const std::span<const position> last = q.plan.rows.last(queries);
       shown.resize(queries * heads * active.size());
@@ -218,18 +218,18 @@ std::size_t forward(page_pool& pool, const std::vector<float>& w, const std::vec
       else
         q.step.leave();
       for (const auto& [row, slot, from, to] : q.step.spills()) {
-        auto& memory = to == origin::waiting ? text.waiting : text.aux;
+        auto& memory = to == origin::waiting ? chat.waiting : chat.aux;
         if (memory.size() <= slot) memory.resize(slot + 1);
         const auto first = x.begin() + static_cast<std::ptrdiff_t>((q.first + row) * hidden);
-        memory[slot] = from == origin::waiting ? text.waiting[row] : std::vector<float>(first, first + hidden);
+        memory[slot] = from == origin::waiting ? chat.waiting[row] : std::vector<float>(first, first + hidden);
       }
       const auto end = x.begin() + static_cast<std::ptrdiff_t>((q.first + q.plan.rows.size()) * hidden);
-      if (layer + 1 == layers) text.last.assign(end - hidden, end);
+      if (layer + 1 == layers) chat.last.assign(end - hidden, end);
     }
   }
-  for (part& q : parts) {
+  for (batch_entry& q : entries) {
     q.step.finish();
-    q.asked.text->free_pages();
+    q.asked.chat->free_pages();
   }
   return rows_in_all;
 }
@@ -249,11 +249,11 @@ int main() {
   const std::vector<float> w = weights();
   page_pool pool;
 
-  // What every conversation begins with is computed whole, once, in a session that prunes nothing.
+  // The common beginning of all conversations is computed once, in a session that prunes nothing.
   conversation instructions{pool, {lazyprune::dense(), {.layers = layers}}};
   forward(pool, w, {{&instructions, {.tokens = 2 * page_size}}});
 
-  // Three in one batch: one goes on from the instructions, one is longer and under another policy, and one reads its prompt in two pieces.
+  // Three in one batch: one continues the instructions, one is longer and has another policy, and one reads its prompt in two chunks.
   const auto three = [&] { return std::array<conversation, 3>{{{pool, pruned()}, {pool, by_window()}, {pool, pruned()}}}; };
   const auto steps_of = [](std::array<conversation, 3>& c) {
     return std::vector<std::vector<request>>{
@@ -273,7 +273,7 @@ int main() {
     std::printf("conversation %zu: %zu rows, %zu revived, %s\n", i, cost.rows, cost.revived, told(together[i], alone[i]));
   }
 
-  // A rollback: four tokens were drafted, two of them are taken back, and others follow. Nothing is left of the two.
+  // A rollback: four tokens are drafted, two of them are taken back, and another follows. The result is as if the two had never been there.
   conversation drafted{pool, {lazyprune::dense(), {.layers = layers}}}, straight{pool, {lazyprune::dense(), {.layers = layers}}};
   for (conversation* c : {&drafted, &straight}) {
     c->share_prefix(instructions, 2 * page_size);
@@ -286,7 +286,7 @@ int main() {
   for (conversation* c : {&drafted, &straight}) forward(pool, w, {{c, {.tokens = 1, .phase = phase::decode}, 300}});
   std::printf("after a rollback: %s\n", drafted.last == straight.last ? "as it would have been" : "NOT as it would have been");
 
-  // Back into the prefix that it shares: the page that is cut is copied, and the instructions stay what they are.
+  // A cut within the shared prefix: the page that is cut is copied, and the instructions stay as they were.
   const std::vector<float> keys = pool.keys, values = pool.values;
   const int before = used();
   drafted.truncate(3);
@@ -301,7 +301,7 @@ int main() {
     }
   std::printf("the shared pages are %s\n", same ? "as they were" : "NOT as they were");
 
-  // A window over an endless text: what leaves it leaves its page, and the pool does not run dry.
+  // A window over an endless text: positions that leave the window leave their pages, so the pool does not run out of pages.
   conversation stream{pool, {lazyprune::streaming_llm(4, 20), {.layers = layers}}};
   std::size_t most = 0;
   for (int step = 0; step < 200; ++step) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// An engine of one's own under LazyLLM: raw float arrays, a toy attention layer, and a pruning session that says what to compute. The
-// session never touches the engine's memory: it plans, the engine moves. A document is read in chunks, two questions fork from it, and
-// drafted tokens are taken back. Floors 0-2 only, no dependency but the standard library.
+// LazyLLM in an engine with raw float arrays and a toy attention layer. A pruning session says what to compute. It never touches the
+// engine's memory: the session plans, and the engine moves the data. The engine reads a document in chunks, forks two questions from it,
+// and takes back drafted tokens. It uses only the folders core/, policy/ and session/, and the standard library.
 
 #include <lazyprune/lazyprune.hpp>
 
@@ -13,7 +13,7 @@
 namespace {
 
 constexpr std::size_t layers = 6, heads = 4, head_dim = 8, hidden = heads * head_dim, max_tokens = 64,
-                      window = 8;  // the most queries that a preset looks through
+                      window = 8;  // the most queries whose attention a preset looks at
 
 /// Reproducible numbers in [-1, 1).
 float number(std::size_t i) {
@@ -23,13 +23,13 @@ float number(std::size_t i) {
 
 struct toy_engine {
   std::vector<float> weights = std::vector<float>(layers * 4 * hidden * hidden);       // (layers, q k v o, hidden, hidden)
-  std::vector<float> keys = std::vector<float>(layers * max_tokens * hidden);          // (layers, tokens, hidden): row t is token t's
+  std::vector<float> keys = std::vector<float>(layers * max_tokens * hidden);          // (layers, tokens, hidden): row t belongs to token t
   std::vector<float> values = std::vector<float>(layers * max_tokens * hidden);        // (layers, tokens, hidden)
-  std::vector<float> aux = std::vector<float>(max_tokens * hidden);                    // (slots, hidden): pruned tokens' hidden states
-  std::vector<float> waiting = std::vector<float>(max_tokens * hidden);                // (slots, hidden): those of a chunk, where it ended
+  std::vector<float> aux = std::vector<float>(max_tokens * hidden);                    // (slots, hidden): hidden states of pruned tokens
+  std::vector<float> waiting = std::vector<float>(max_tokens * hidden);                // (slots, hidden): hidden states of a chunk's end
   std::vector<float> x = std::vector<float>(max_tokens * hidden);                      // (rows, hidden): the layer's input and output
   std::vector<float> gathered = std::vector<float>(max_tokens * hidden);               // (rows, hidden)
-  std::vector<float> probabilities = std::vector<float>(window * heads * max_tokens);  // (queries, heads, active), of the last rows
+  std::vector<float> probabilities = std::vector<float>(window * heads * max_tokens);  // (queries, heads, active) of the last rows
 
   toy_engine() {
     for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = number(i) * 0.5f;
@@ -46,7 +46,7 @@ struct toy_engine {
     }
   }
 
-  /// One token attends to the active tokens up to itself, and leaves its probabilities (heads, active) in `seen`.
+  /// One token attends to the active tokens up to itself. Writes its probabilities (heads, active) to `seen`.
   void attend(const float* query, std::size_t layer, std::span<const lazyprune::position> active, lazyprune::position token, float* seen,
               float* out) {
     std::fill_n(out, hidden, 0.0f);
@@ -68,15 +68,14 @@ struct toy_engine {
     }
   }
 
-  /// One forward pass: what the session asks for, layer by layer.
+  /// One forward pass, layer by layer, as the session plans it.
   template <class Session>
   void forward(Session& session, const lazyprune::step_request& request) {
     auto step = session.begin(request);
     for (lazyprune::layer_id layer = 0; layer < step.layers(); ++layer) {
       const lazyprune::layer_plan& plan = step.enter(layer);
 
-      // 1. Bring the rows together: new ones, those carried over from the layer before, those that come back from the store, and those
-      // that wait since a chunk.
+      // 1. Gather the rows: new tokens, rows of the layer before, rows that come back from the store, and rows that wait since a chunk.
       for (std::size_t r = 0; r < plan.rows.size(); ++r) {
         const auto [from, index] = plan.sources[r];
         for (std::size_t i = 0; i < hidden; ++i) {
@@ -88,23 +87,23 @@ struct toy_engine {
       }
       std::swap(x, gathered);
 
-      // 2. Keys and values of the rows, then their attention over the active tokens. The last row is the query token's.
+      // 2. Compute keys and values of the rows, then their attention over the active tokens. The last row is the query token.
       for (std::size_t r = 0; r < plan.rows.size(); ++r) {
         multiply(row(x, r), layer, 1, cached(keys, layer, plan.rows[r]));
         multiply(row(x, r), layer, 2, cached(values, layer, plan.rows[r]));
       }
       const std::size_t heads_of_a_query = heads * plan.active.size(), queries = std::max<std::size_t>(step.window(), 1);
-      for (std::size_t r = plan.rows.size() - plan.finish; r < plan.rows.size(); ++r) {
+      for (std::size_t r = plan.rows.size() - plan.output_rows; r < plan.rows.size(); ++r) {
         float query[hidden], attended[hidden], out[hidden];
         multiply(row(x, r), layer, 0, query);
-        const std::size_t q = queries - std::min(queries, plan.rows.size() - r);  // those before the last few write over each other
+        const std::size_t q = queries - std::min(queries, plan.rows.size() - r);  // rows before the last `queries` all write to place 0
         attend(query, layer, plan.active, plan.rows[r], probabilities.data() + q * heads_of_a_query, attended);
         multiply(attended, layer, 3, out);
         for (std::size_t i = 0; i < hidden; ++i) row(x, r)[i] += out[i];
       }
 
-      // 3. Show the attention that the policy wants to see, the query token's or the last queries', and save the rows that it drops, or
-      // that wait.
+      // 3. Show the attention that the policy wants to see: the query token's, or that of the last queries. Then save the rows that it
+      // drops and the rows that wait.
       std::printf(" %3zu/%-3zu", plan.rows.size(), plan.active.size());
       lazyprune::evidence shown;
       if (step.wants() == lazyprune::evidence_kind::window)
@@ -131,14 +130,14 @@ int main() {
   lazyprune::session document{policy, {.layers = layers, .max_tokens = max_tokens}};
   toy_engine engine;
 
-  // A chunk has no query: it computes the layers below the first that prunes, and its rows wait there.
+  // A chunk has no query token. It computes the layers below the first one that prunes, and its rows wait there.
   std::puts("rows computed / tokens active, layer by layer");
   for (const std::size_t tokens : {16u, 20u}) {
     std::printf("chunk     ");
     engine.forward(document, {.tokens = tokens, .outputs = 0});
   }
 
-  // Each question forks from the document. This engine copies its memory; others share it until it is written.
+  // Each question forks from the document. This engine copies the memory; a real one shares it until it is written.
   for (const std::size_t question : {4u, 6u}) {
     lazyprune::session session = document;
     toy_engine fork = engine;
@@ -149,7 +148,7 @@ int main() {
       fork.forward(session, {.tokens = 1, .phase = phase::decode});
     }
 
-    // Four drafted tokens at once, all with an output; the last two are rejected.
+    // Four drafted tokens in one step, all with an output. The last two are rejected.
     std::printf("draft     ");
     const std::size_t known = session.known();
     fork.forward(session, {.tokens = 4, .phase = phase::decode, .outputs = 4});
@@ -158,7 +157,7 @@ int main() {
     std::printf("%zu rows computed, %zu of them revived; the dense model computes %zu\n", cost.rows, cost.revived, cost.dense_rows);
   }
 
-  // The same loop serves every policy.
+  // The same loop works for every policy.
   lazyprune::visit_presets([](const char* name, const char*, auto preset) {
     lazyprune::session session{preset(layers), {.layers = layers, .max_tokens = max_tokens}};
     std::printf("%-14s", name);

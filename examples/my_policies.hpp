@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Policies of one's own, one of each kind, as POLICIES.md goes through them. custom_policy.cpp runs them, custom_program.cpp is the whole
-// command line with them.
+// Custom policies, one of each kind, which POLICIES.md explains. custom_policy.cpp runs them. custom_program.cpp is the whole command line
+// with them.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,8 @@
 
 namespace mine {
 
-/// A scorer. A token matters if any head looks at it hard, or if the one before it does: answers tend to follow what is found.
+/// A scorer. A token matters if any head attends to it strongly, or if the token before it matters. Answers tend to
+/// follow the words that the query finds.
 struct loud_neighbours {
   static constexpr std::string_view name = "loud_neighbours";
   float carry = 0.5f;
@@ -34,14 +35,14 @@ struct loud_neighbours {
 };
 static_assert(lazyprune::importance_scorer<loud_neighbours>);
 
-/// A scorer that looks at the text. A token matters as it is rare there: names and numbers are, "the" is not.
+/// A scorer that looks at the token ids. The rarer a token is in the text, the more it matters: names and numbers are rare, "the" is not.
 struct rare_ids {
   static constexpr std::string_view name = "rare_ids";
 
-  void score(const lazyprune::id_view& text, std::span<float> out) const {
+  void score(const lazyprune::id_view& tokens, std::span<float> out) const {
     std::unordered_map<lazyprune::token_id, float> times;
-    for (const lazyprune::token_id id : text.ids) ++times[id];
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] = 1.0f / times[text(i)];
+    for (const lazyprune::token_id id : tokens.ids) ++times[id];
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = 1.0f / times[tokens(i)];
   }
 
   template <class Visitor>
@@ -49,7 +50,7 @@ struct rare_ids {
 };
 static_assert(lazyprune::importance_scorer<rare_ids>);
 
-/// A schedule. Half of the tokens go on after every `n` layers, but never fewer than `least`.
+/// A schedule. After every `n` layers it keeps half of the tokens, but never fewer than `least`.
 struct halve_every {
   static constexpr std::string_view name = "halve_every";
   lazyprune::positive n = 1;
@@ -71,7 +72,7 @@ struct halve_every {
 };
 static_assert(lazyprune::foretelling_schedule<halve_every> && lazyprune::layer_naming_schedule<halve_every>);
 
-/// A selector. All tokens whose score is at least `share` of the mean, however many the schedule asks for.
+/// A selector. It keeps all tokens whose score is at least `share` of the mean, however many the schedule asks for.
 struct above_mean {
   static constexpr std::string_view name = "above_mean";
   float share = 1;
@@ -81,7 +82,7 @@ struct above_mean {
     for (const float score : c.scores) sum += std::isfinite(score) ? score : 0.0f;
     std::size_t count = 0;
     for (std::uint32_t i = 0; i < c.scores.size(); ++i)
-      if (c.scores[i] >= share * sum / static_cast<double>(c.scores.size())) kept[count++] = i;  // the query token's is +inf
+      if (c.scores[i] >= share * sum / static_cast<double>(c.scores.size())) kept[count++] = i;  // the query token's score is +inf
     return count;
   }
 
@@ -92,7 +93,7 @@ struct above_mean {
 };
 static_assert(lazyprune::token_selector<above_mean>);
 
-/// A store. The latest `rows` of what was dropped can come back, and all that is about to be read.
+/// A store. It keeps the latest `rows` dropped tokens. It also keeps all rows with an infinite score, because they are read next.
 struct latest {
   static constexpr std::string_view name = "latest";
   std::size_t rows = std::numeric_limits<std::size_t>::max();
@@ -111,7 +112,7 @@ struct latest {
 };
 static_assert(lazyprune::aux_store<latest>);
 
-/// A decorator: any selector, but every `n`-th token of the text stays, so that no part of it goes unseen.
+/// A decorator. It wraps any selector and keeps every `n`-th token of the text, so that no stretch of it goes unseen.
 template <lazyprune::token_selector Selector>
 struct anchored {
   static constexpr std::string_view name = "anchored";
@@ -131,7 +132,7 @@ struct anchored {
 };
 static_assert(lazyprune::token_selector<anchored<lazyprune::top_k>>);
 
-/// The library's policies, and these beside them.
+/// The policies of the library, together with these.
 inline lazyprune::policy_registry policies() {
   lazyprune::policy_registry all = lazyprune::shipped_policies();
   all.add<loud_neighbours, rare_ids, halve_every, above_mean, latest, anchored<lazyprune::top_k>>();

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Installs what is missing, fetches a real language model once, builds the program, and asks the model about a long text: the dense run beside
-# the pruned one.
+# Installs missing packages, fetches a real language model once, builds the program, and asks the model about a long text: the dense run
+# beside the pruned one.
 set -eu
 cd "$(dirname "$0")/.."
 . cmake/packages.sh
@@ -13,14 +13,14 @@ fetch_smollm2
 configure build
 build build --target lazyprune.program
 
-# A needle in a haystack, asked for in RULER's words: the haystack is the beginning of Jane Austen's Northanger Abbey (1818), as Debian's
-# package r-cran-janeaustenr has it.
+# A needle in a haystack, with RULER's question. The haystack is the beginning of Jane Austen's Northanger Abbey (1818), from Debian's package
+# r-cran-janeaustenr.
 ask() {
   build/examples/lazyprune run --compare --chat --model "$smollm2" --file examples/smollm2-prompt.txt --stop . "$@"
 }
 
 ask --trace build/smollm2.html
-echo "which tokens lived where: build/smollm2.html"
+echo "which layers computed which tokens: build/smollm2.html"
 
 fast="--policy lazyllm_blocks --stages 9:0.5,15:0.1 --decode dense"
 printf '\nThe same with %s:\n\n' "$fast"

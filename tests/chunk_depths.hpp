@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Every policy that a flag can choose, and how far a chunk of a prompt goes under it.
+// Every part that a flag can choose, and how many layers a chunk of a prompt runs with it.
 #pragma once
 
 #include <lazyprune/core/types.hpp>
 
 namespace lazyprune_test {
 
-/// The layers that a chunk runs, of 8, where a step prunes as the flags say.
+/// How many of 8 layers a chunk runs with these flags, by phase.
 struct depth_of_chunks {
   const char* flags;
   lazyprune::layer_id prefill, decode;

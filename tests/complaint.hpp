@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A complaint as the program and the C library make it: a code, and one line of text. Tests compare its code and place exactly, and the
-// values in its sentence. The words may change.
+// A complaint of the program or the C library: a code and one line of text. Tests compare its code and place exactly, and look for values
+// in its sentence. The words of the sentence may change.
 #pragma once
 
 #include <algorithm>
@@ -11,14 +11,14 @@
 
 namespace lazyprune_test {
 
-/// "FILE: PLACE: expected ..." with its code. As a string it is the line behind `before`.
+/// "FILE: PLACE: expected ..." with its code. As a string it is the line, with `before` in front of it.
 struct complaint_line : std::string {
   int code;
   std::string where;     // "FILE: PLACE"; either may be empty
   std::string sentence;  // the rest
 
   complaint_line(int code_, const std::string& line, const std::string& before = "") : std::string(before + line), code(code_) {
-    const std::size_t at = (": " + line).find(": expected ");  // the one word that tests know
+    const std::size_t at = (": " + line).find(": expected ");  // the only word of the sentence that tests rely on
     if (at == npos)
       where = line;
     else if (at > 0)
@@ -31,7 +31,7 @@ struct complaint_line : std::string {
   }
 };
 
-/// What a test asks of a complaint: its code and place, and that these values stand in its sentence.
+/// The complaint that a test expects: its code, its place, and values that occur in its sentence.
 struct complaint_at {
   std::string where;
   std::vector<std::string> values{};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Counts allocations, so that "nothing allocates" is a fact, and lets one of them fail, or all from one on. It replaces the operators new
-// and delete: include it in one translation unit of an executable.
+// Counts allocations, so that tests can check that nothing allocates. It can also make one allocation fail, or that one and all after it.
+// It replaces the operators new and delete: include it in one translation unit of an executable.
 #pragma once
 
 #include <algorithm>
@@ -10,12 +10,12 @@
 
 namespace lazyprune_test {
 
-// Of each thread apart.
+// Counted for each thread separately.
 inline thread_local std::size_t allocations = 0, allocated_bytes = 0;
 
-// The allocation that fails, counted from now on; 0: none does.
+// Which of the next allocations fails: 1 is the next one; 0: none fails.
 inline thread_local std::size_t failing = 0;
-inline thread_local bool failing_from_there = false;  // and all after it
+inline thread_local bool failing_from_there = false;  // all later allocations fail, too
 
 inline void count_allocation(std::size_t size) {
   ++allocations;
@@ -27,7 +27,7 @@ inline void count_allocation(std::size_t size) {
 
 }  // namespace lazyprune_test
 
-// Not inlined: GCC would see memory of operator new go to free and call it a mistake.
+// noinline: if GCC inlines these operators, it warns that memory from operator new is passed to free.
 [[gnu::noinline]] void* operator new(std::size_t size) {
   lazyprune_test::count_allocation(size);
   if (void* p = std::malloc(size ? size : 1)) return p;
@@ -39,7 +39,7 @@ inline void count_allocation(std::size_t size) {
   if (void* p = std::aligned_alloc(step, std::max<std::size_t>(1, (size + step - 1) / step) * step)) return p;
   throw std::bad_alloc();
 }
-// std::stable_sort asks for memory in this way; the sanitizers have one of their own.
+// std::stable_sort allocates with this operator. If it were missing, that of the sanitizers would not match the `delete` below.
 [[gnu::noinline]] void* operator new(std::size_t size, const std::nothrow_t&) noexcept { return std::malloc(size ? size : 1); }
 [[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
 [[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// An error as tests compare it: its file, place and code exactly, and the values in its sentence. The words may change.
+// An error as tests compare it. They compare its file, place and code exactly, and look for values in its sentence. The words of the
+// sentence may change.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +14,7 @@
 
 namespace lazyprune_test {
 
-/// What a lazyprune::error says, with "io: " before it where the machine is at fault, and its parts. "no error" where there is none.
+/// The text and the fields of a lazyprune::error. "io: " stands before the text if its code is io. "no error" if there was none.
 struct fault : std::string {
   std::string where{};  // "FILE: PLACE"; either may be empty
   std::optional<lazyprune::error_code> code{};
@@ -24,7 +25,7 @@ struct fault : std::string {
         where(e.file() + (e.file().empty() || e.place().empty() ? "" : ": ") + e.place()),
         code(e.code()) {}
 
-  /// The same without all up to this mark: the name of a temporary folder, say.
+  /// The same without everything up to `mark`, for example the name of a temporary folder.
   fault after(const std::string& mark) const {
     fault rest = *this;
     for (std::string* part : {static_cast<std::string*>(&rest), &rest.where}) {
@@ -39,7 +40,7 @@ struct fault : std::string {
   }
 };
 
-/// What a test asks of a fault: its file, place and code, and that these values stand in the sentence, whose words may change.
+/// The error that a test expects: its file, place and code, and values that occur in its sentence.
 struct at {
   std::string where;
   std::vector<std::string> values{};
@@ -59,12 +60,12 @@ struct at {
   }
 };
 
-/// The same of what is sound, but not computed here.
+/// The same with the code `unsupported`.
 inline at unsupported(std::string where, std::vector<std::string> values = {}) {
   return {std::move(where), std::move(values), lazyprune::error_code::unsupported};
 }
 
-/// The call's lazyprune::error.
+/// The lazyprune::error that the call throws; "no error" if it throws none.
 template <class Call>
 fault error_of(Call call) {
   try {
@@ -75,7 +76,7 @@ fault error_of(Call call) {
   return {};
 }
 
-/// The code of the call's lazyprune::error; none where there is none.
+/// The code of the lazyprune::error that the call throws; nullopt if it throws none.
 template <class Call>
 std::optional<lazyprune::error_code> code_of(Call call) {
   try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The one main of every test executable.
+// The main function of every test executable.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
@@ -14,7 +14,7 @@
 #include "skip.hpp"
 #include "tested_path.hpp"
 
-/// 77: nothing failed, and a test was skipped. The reasons are the last lines.
+/// Returns 77 if nothing failed and a test was skipped. The reasons are the last lines of the output.
 int main(int argc, char** argv) {
   const auto path = lazyprune_test::named_path();
   if (path && !lazyprune::has(*path)) {

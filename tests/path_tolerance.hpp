@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How far a backend in float may be from the reference in double, as it follows from what it rounds.
+// How much a backend in float may differ from the reference in double, derived from the numbers that it rounds.
 #pragma once
 
 #include <lazyprune/backend/cpu/isa.hpp>
@@ -9,25 +9,30 @@
 
 namespace lazyprune_test {
 
-/// A rounding to p bits moves a number by at most 2^-p of it, the unit roundoff u, and as often up as down. Over numbers of every size the
-/// root of the mean square is 0.42 u: sqrt(1/3 of the mean of 1/m^2 over mantissas m from 1 to 2, which are distributed as 1/m).
+/// Rounding to p bits changes a number by at most the relative error u = 2^-p, the unit roundoff, up or down alike. Over numbers of all
+/// sizes the root mean square is 0.42 u. This is the square root of 1/3 of the mean of 1/m^2 over mantissas m from 1 to 2, distributed as
+/// 1/m.
 inline constexpr double mean_rounding = 0.42;
 inline constexpr double bf16_roundoff = 0x1p-8, float_roundoff = 0x1p-24;
 
-/// A product with rounded inputs, or with a rounded sum in each of K additions, is off by a vector of the same share of its length: by
-/// 0.42 u for each rounding that its inputs met, and by 0.42 u sqrt(K / 2) for its sums, whose partial sums grow as sqrt(k) (Higham and
-/// Mary, "A new approach to probabilistic rounding error analysis", 2019). Layers add to the residual stream what is off by such shares,
-/// and pass on what it had before; independent errors add up as squares. So after some layers the stream is off by
+/// The error of a matrix product is a vector with a certain share of the product's length. Each rounding of an input contributes 0.42 u. K
+/// rounded additions contribute 0.42 u sqrt(K / 2), because partial sums grow as sqrt(k) (Higham and Mary, "A new approach to probabilistic
+/// rounding error analysis", 2019). Each layer adds such errors to the residual stream and passes on the earlier ones. Independent errors
+/// add up as squares. After some layers the stream is therefore off by
+///
 ///   0.42 sqrt(u_bf16^2 * roundings in bf16 + u_float^2 * additions / 2)
-/// of its length, a share that norms keep and that the head makes one of the logits' root mean square. That is one standard deviation: the
-/// largest of some ten thousand logits is four of them off, and seven leave something for what attention makes of errors in its scores.
+///
+/// of its length. Norms keep this share, and the head makes it the same share of the logits' root mean square. This is one standard
+/// deviation. The largest error among some ten thousand logits is four of them. Seven leave room for the effect of attention on the errors
+/// of its scores.
 class path_tolerance {
  public:
-  /// For a model with weights of this type in the backend cpu that is made from `e`, and sequences of so many tokens.
+  /// For a model with weights of type `weights` in the backend cpu made from `e`, and sequences of `tokens` tokens.
   path_tolerance(const lazyprune::execution& e, lazyprune::dtype weights, const lazyprune::model_config& model, std::size_t tokens)
       : path_tolerance(isa_of(e) >= lazyprune::isa::avx512_bf16, e.kv.value_or(weights), weights, model, tokens) {}
 
-  /// The same of any backend with keys and values of this type, that `rounds` what meets numbers in bf16 to bf16, or does not.
+  /// The same for any backend with keys and values of type `kv`. `rounds` says whether it rounds numbers to bf16 before multiplying them by
+  /// numbers in bf16.
   path_tolerance(bool rounds, lazyprune::dtype kv, lazyprune::dtype weights, const lazyprune::model_config& model, std::size_t tokens)
       : model_(model) {
     const bool kv_in_bf16 = kv == lazyprune::dtype::bf16;
@@ -40,14 +45,15 @@ class path_tolerance {
     additions_ = static_cast<double>(2 * model.hidden + model.n_heads * model.head_dim + model.ffn + model.head_dim + tokens);
   }
 
-  /// How far a logit may be off, where the root of their mean square is `size`.
+  /// How far a logit may be off, if the root mean square of the logits is `size`.
   double logits(double size) const {
     return deviations * share(static_cast<double>(model_.layers), head_in_bf16_, static_cast<double>(model_.hidden)) * size;
   }
 
-  /// How far a score's logarithm may be off after so many layers; two scores that are nearer, as a share of one, may change places. A score
-  /// is an average of probabilities, and so off by as much as the scores of attention, a share of their spread over the tokens: `spread` is
-  /// the standard deviation of a head's log-probabilities, of the head where it is largest, and 1 where scores are no probabilities.
+  /// How far the logarithm of a score may be off after `layers` layers. Two scores whose relative difference is smaller may change places.
+  /// A score is an average of probabilities. It is off by as much as the products of queries and keys, a share of their spread over the
+  /// tokens. `spread` is the standard deviation of a head's log-probabilities, for the head with the largest one. It is 1 if scores are not
+  /// probabilities.
   double scores(std::size_t layers, double spread) const { return deviations * share(static_cast<double>(layers), 0, 0) * spread; }
 
  private:
@@ -59,7 +65,7 @@ class path_tolerance {
   }
 
   const lazyprune::model_config& model_;
-  double in_bf16_ = 0, head_in_bf16_ = 0;  // roundings of a layer, and of the head
+  double in_bf16_ = 0, head_in_bf16_ = 0;  // roundings in one layer, and in the head
   double additions_ = 0;                   // of a layer
 };
 

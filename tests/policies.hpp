@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The library's registry, compiled once for all tests.
+// The library's registry of policies, compiled once for all tests.
 #pragma once
 
 #include <lazyprune/registry/policy_registry.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What most tests include and nobody here edits, compiled once for all files of a folder where each is compiled alone.
+// The headers of others that most tests include. They are precompiled once for a folder whose tests are compiled one by one.
 #pragma once
 
 #include <doctest/doctest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Traces as a pruning run would leave them, with random kept sets: for the tests of those who keep, compare and draw traces.
+// Traces as a pruning run could leave them, with random kept sets. Tests of writing, comparing and drawing traces use them.
 #pragma once
 
 #include <algorithm>
@@ -15,11 +15,11 @@ struct trace_shape {
   std::size_t layers = 4;
   std::size_t prompt = 20;
   std::size_t steps = 5;
-  std::size_t vocabulary = 11;  // logits a step; 0: none
-  double keep = 0.7;            // chance of a token to go on to the next layer
+  std::size_t vocabulary = 11;  // number of logits in a step; 0: none
+  double keep = 0.7;            // the probability that a token goes on to the next layer
 };
 
-/// Any finite double, of any size.
+/// A random finite double of any size.
 inline double any_double(std::mt19937& random) {
   for (;;) {
     const std::uint64_t bits = static_cast<std::uint64_t>(random()) << 32 | random();

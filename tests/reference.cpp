@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The reference, compiled once and optimized for all tests: of a function's copies linkers take the first that they meet, so that tests whose
-// compiling takes longer than their work need not be.
+// The reference backend, compiled once and optimized for all tests. The linker takes the first copy of a function that it meets. Tests that
+// take longer to compile than to run can therefore be compiled without optimization.
 #include <lazyprune/backend/reference.hpp>
 
 template class lazyprune::reference<float>;

@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Installs what is missing, builds, runs all tests. The last line counts them; before it stands what the skipped ones need.
-# Where LAZYPRUNE_TEST_IN_FULL is set, it builds the benchmarks and tests at length, too.
+# Installs missing packages, builds, and runs all tests. The last line counts them. The lines before it say what the skipped tests need.
+# With LAZYPRUNE_TEST_IN_FULL set it also builds the benchmarks and runs the long tests.
 #   sh tests/run.sh [--sanitize] [--clang] [--only FOLDER]
-# It builds in build/ (or $LAZYPRUNE_BUILD_DIR), build/sanitize, build/clang or build/clang-sanitize. With --only it builds and runs the tests of
-# one folder of tests/, or of one file: core, text/jinja, policy/scorer/key_norm.
+# The build folder is build/ (or $LAZYPRUNE_BUILD_DIR), build/sanitize, build/clang or build/clang-sanitize. --only builds and runs the tests of
+# one folder of tests/, or of one file: --only core, --only text/jinja, --only policy/scorer/key_norm.
 set -eu
 cd "$(dirname "$0")/.."
 . cmake/packages.sh
@@ -36,12 +36,12 @@ configure "$folder" -C $settings $compiler
 if [ -n "$only" ]; then
   [ -e "tests/$only" ] || [ -e "tests/$only.test.cpp" ] || fail "tests/run.sh: there is no tests/$only"
   target=tests.${only%%/*}
-  cmake --build "$folder" --target help | grep -Eq "(^|[ /])$target(:|$| )" || fail "tests/run.sh: tests/$only is tested with everything else only"
+  cmake --build "$folder" --target help | grep -Eq "(^|[ /])$target(:|$| )" || fail "tests/run.sh: tests/$only cannot be tested alone; leave out --only"
   build "$folder" --target "$target"
 else
   build "$folder"
 fi
-export OMP_WAIT_POLICY=passive # tests run side by side: threads that spin would wait for those of another
+export OMP_WAIT_POLICY=passive # tests run in parallel, and threads that spin would take time from other tests
 export LSAN_OPTIONS="suppressions=$PWD/cmake/sanitize.supp:print_suppressions=0"
 # shellcheck disable=SC2086
 run_tests "$folder" ${only:+--tests-regex "^(emulated/|gpu/)?$only([/@+.]|\$)"}

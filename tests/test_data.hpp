@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Where the tests' data lies: what the project ships, and what it does not (see the README, "Tests").
+// The paths of the tests' data: the data that the project ships, and the data that it does not ship (tests/README.md).
 #pragma once
 
 #include <doctest/doctest.h>
@@ -15,41 +15,41 @@
 inline std::filesystem::path source_dir() { return LAZYPRUNE_SOURCE_DIR; }
 inline std::filesystem::path pocket_model() { return source_dir() / "examples/pocket/model"; }
 
-/// A file or folder of the data that others made. An empty path where it is absent: the test then skips what needs it.
+/// A file or folder of the data that the project does not ship. An empty path if it is absent: the test then skips what needs it.
 inline std::filesystem::path test_data(const std::string& name) {
   const char* given = std::getenv("LAZYPRUNE_TEST_DATA");
   const std::filesystem::path folder = given ? std::filesystem::path(given) : source_dir().parent_path() / "shared/data";
   if (std::filesystem::exists(folder / name)) return folder / name;
-  const std::string data = "test data that we may not ship, in $LAZYPRUNE_TEST_DATA (README.md, Tests)";
+  const std::string data = "test data that we may not ship, in $LAZYPRUNE_TEST_DATA (tests/README.md)";
   lazyprune_test::skip(std::filesystem::exists(folder) ? name + " of the " + data : data);
   return {};
 }
 
-/// Whether tests take what is there in full where a part of it shows the same: `.ci/run` says so.
+/// Whether tests use all data even if some of it shows the same. `.ci/run` asks for it.
 inline bool in_full() { return std::getenv("LAZYPRUNE_TEST_IN_FULL") != nullptr; }
 
-/// Whether tests take all that there is: not where sanitizers, which make each case ten times as dear, see nothing new in the rest.
+/// Whether tests run all cases. With sanitizers they do not: each case takes ten times as long, and the rest shows sanitizers nothing new.
 #ifdef LAZYPRUNE_TEST_ALL
 inline constexpr bool test_all = true;
 #else
 inline constexpr bool test_all = false;
 #endif
 
-/// A test of many cases that are alike takes every nth of them, and all of them in full without sanitizers.
+/// A test of many similar cases runs every nth of them, or all of them in full mode without sanitizers.
 template <class T>
 T one_in(T nth) {
   return test_all && in_full() ? T{1} : nth;
 }
 
-/// Where a file lies that one fetches once for all checkouts.
+/// The path of a file that is fetched once for all checkouts.
 inline std::filesystem::path cached(const std::string& name) {
   const char *cache = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
   const std::filesystem::path caches = cache && *cache ? std::filesystem::path(cache) : std::filesystem::path(home ? home : "") / ".cache";
   return caches / "lazyprune" / name;
 }
 
-/// A model that a script in examples/ fetches: the file that the variable names, else the one in the cache. An empty path where it is
-/// absent: the test then skips. Sanitizers, which take minutes for it, only see one that is named.
+/// A model that a script in examples/ fetches: the file that the environment variable names, or else the one in the cache. An empty path if
+/// it is absent: the test then skips. With sanitizers it must be named, because the test takes minutes.
 inline std::filesystem::path fetched_model(const std::string& name, const std::string& variable, const std::string& script) {
   if (const char* named = std::getenv(variable.c_str())) return named;
   if (test_all && std::filesystem::exists(cached(name))) return cached(name);

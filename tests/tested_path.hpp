@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Which of the backend's instruction sets, its paths, a test computes with: the one that the environment's LAZYPRUNE_ISA names, as in the
-// program. A case whose result depends on it is marked ON_EVERY_PATH: ctest then runs it once for each path, in entries named FILE@PATH.
+// Chooses the instruction set, the path, that a test computes with: the one that the environment variable LAZYPRUNE_ISA names, as in the
+// program. A case whose result depends on the path is marked ON_EVERY_PATH. ctest runs it once for each path, in entries named FILE@PATH.
 #pragma once
 
 #include <lazyprune/backend/execution.hpp>
@@ -11,14 +11,14 @@
 #include <stdexcept>
 #include <string>
 
-/// After the name of a test case. tests/CMakeLists.txt looks for this word.
+/// Written after the name of a test case. tests/CMakeLists.txt looks for this word.
 #define ON_EVERY_PATH *doctest::test_suite("every path")
-/// The same where it needs what is not everywhere (skip.hpp): entries named FILE+WHAT@PATH.
+/// The same for a case that needs something not available everywhere (skip.hpp): entries named FILE+WHAT@PATH.
 #define ON_EVERY_PATH_NEEDS(what) *doctest::test_suite("every path needs " what)
 
 namespace lazyprune_test {
 
-/// What the variable names; none where it is empty or absent.
+/// The instruction set that the variable names; nullopt if it is empty or absent.
 inline std::optional<lazyprune::isa> named_path() {
   const char* name = std::getenv("LAZYPRUNE_ISA");
   if (!name || !*name) return std::nullopt;
@@ -27,8 +27,8 @@ inline std::optional<lazyprune::isa> named_path() {
   throw std::invalid_argument(std::string("LAZYPRUNE_ISA: no instruction set is called ") + name);
 }
 
-/// What a test makes its backend from, unless it names the instructions itself. One thread where it does not say how many, since results do
-/// not depend on them and ctest runs several tests at once.
+/// The options from which a test makes its backend, unless it chooses the instructions itself. Without a number of threads it uses one:
+/// results do not depend on it, and ctest runs several tests at once.
 inline lazyprune::execution tested_execution(lazyprune::execution e = {}) {
   if (e.threads == 0) e.threads = 1;
   e.instructions = named_path();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// How fast is attention: blocks of a prefill, over contiguous keys, over an active subset, with revived rows; and one decoded token, whose
-// keys and values come from memory? What is left of that in a window of 512 positions, and what does a soft cap add? Each with and without
-// a probe for the probabilities of the query token. Counted are the pairs of a query and a key that it sees. The reference column is
+// Measures the speed of attention: blocks of a prefill over contiguous keys, over an active subset and with revived rows, and a decoded
+// token whose keys and values come from memory. Also measures a window of 512 positions and a soft cap. Each runs with and without a probe
+// for the query token's probabilities. A query and a key that it attends to are one pair; operations count pairs. The reference column is
 // Eigen's two products, Q K^T and P V, over all pairs and without a softmax. Names: model/scene/keys/probe/threads/column.
 #include <algorithm>
 #include <functional>
@@ -23,7 +23,7 @@ const model models[] = {{"tinyllama-1.1b", {32, 4, 64}}, {"llama-2-7b", {32, 32,
 
 constexpr std::size_t prefill_block = 512;  // queries
 
-/// Which tokens ask, which are active, and where the keys of these lie.
+/// The query tokens (`rows`), the active tokens, and the slots of the active tokens' keys.
 struct scene {
   std::string name;
   std::size_t cached;  // slots
@@ -32,7 +32,7 @@ struct scene {
   std::vector<std::uint32_t> slots;
   lazyprune::attention_variant variant = {};
 
-  /// Active tokens that row r sees: from the first to the one before the last.
+  /// The range of active tokens that row r attends to: the first index, and the index after the last.
   std::pair<std::size_t, std::size_t> seen(std::size_t r) const {
     const auto after = [&](position p) { return static_cast<std::size_t>(std::ranges::upper_bound(active, p) - active.begin()); };
     const auto window = static_cast<position>(variant.window);
@@ -51,7 +51,7 @@ std::vector<position> first_positions(std::size_t count) {
   return all;
 }
 
-/// The last `queries` of `keys` tokens, all of them active and cached in their order.
+/// The queries are the last `queries` of `keys` tokens. All tokens are active, and cached in order.
 scene contiguous(const std::string& name, std::size_t keys, std::size_t queries) {
   scene s{name, keys, {}, first_positions(keys), first_positions(keys)};
   s.rows.assign(s.active.end() - static_cast<std::ptrdiff_t>(queries), s.active.end());
@@ -64,7 +64,7 @@ scene in_variant(const std::string& name, scene s, const lazyprune::attention_va
   return s;
 }
 
-/// The last block of the active tokens, a random half of those cached.
+/// A random half of the cached tokens is active. The queries are the last block of active tokens.
 scene active_subset(std::size_t cached) {
   scene s{"subset", cached, {}, {}, {}};
   for (position t = 0; t < cached; ++t)
@@ -74,7 +74,7 @@ scene active_subset(std::size_t cached) {
   return s;
 }
 
-/// A block of tokens from all over the sequence whose keys came into the cache after all others.
+/// The queries are tokens from all over the sequence. Their keys were cached after all others.
 scene revived(std::size_t cached) {
   scene s{"revived", cached, {}, first_positions(cached), {}};
   const std::size_t every = cached / prefill_block;
@@ -118,7 +118,7 @@ struct numbers {
 };
 
 void fill(cpu& backend, cpu::kv_layer& kv, const scene& s, const numbers& n) {
-  std::vector<position> in_slot(first_positions(s.cached));  // tokens that are not active lie where they came
+  std::vector<position> in_slot(first_positions(s.cached));  // tokens that are not active have slot = position
   for (std::size_t i = 0; i < s.active.size(); ++i) in_slot[s.slots[i]] = s.active[i];
   for (const position t : in_slot) {
     const rows_view<const float> key{n.k.data() + t * n.kv_size, 1, n.kv_size, n.kv_size};
@@ -128,9 +128,9 @@ void fill(cpu& backend, cpu::kv_layer& kv, const scene& s, const numbers& n) {
   }
 }
 
-/// A fast result that is wrong counts for nothing: the first and the last row, in the first and last head, against their definition in
-/// double. Where queries, keys, probabilities and values are rounded to bf16, each is off by up to 2^-9 of itself and each term of the sum
-/// by about as much, independently: the sum by a share of the root of the terms' squares, of which 2^-5 is many deviations.
+/// Checks the first and the last row of the first and last head against the definition in double. Rounding to bf16 changes queries, keys,
+/// probabilities and values by up to 2^-9 of their size, and each term of the sum by about as much. These errors are independent, so the
+/// sum's error is a share of the root of the terms' squares. The tolerance of 2^-5 is many standard deviations.
 bool right(const model& m, const scene& s, const numbers& n) {
   const auto [heads, kv_heads, d] = m.shape;
   for (const std::size_t r : {std::size_t{0}, s.rows.size() - 1})
@@ -187,7 +187,7 @@ void ours(benchmark::State& state, const model& m, const scene& s, bool probed, 
   std::size_t turn = 0;
   const double seconds = bench::time_of(state, [&] { run(caches[turn++ % caches.size()]); });
   report(state, operations_of(m, s.pairs()), seconds, i, type, threads);
-  if (!decode || s.variant.window > 0) return;  // a window reads too few bytes from too many places to tell
+  if (!decode || s.variant.window > 0) return;  // a window reads few bytes from many places: no rate to compare
   state.counters["GB/s"] = bytes / seconds / 1e9;
   state.counters["of_DRAM"] = bytes / seconds / bench::reading_ceiling(threads);
 }

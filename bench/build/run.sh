@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# How long does a change take to be built and tested? Prints one table: a fresh clone built with all its tests; then, one edited header a
-# row, the tests of its folder (sh tests/run.sh --only FOLDER), and for what much is built on also a build of everything.
+# Measures how long it takes to build and test a change. Prints one table. The first row is a fresh clone with all tests. Each further row is an
+# edited header with the tests of its folder (sh tests/run.sh --only FOLDER). Two headers that many files include also have a build of
+# everything.
 #   sh bench/build/run.sh [CMAKE_OPTION...]     e.g. -DLAZYPRUNE_TEST_UNITS=OFF. It takes about 25 minutes on two cores, in a clone of its own.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -16,14 +17,14 @@ if [ $# -gt 0 ]; then
   configure build -C cmake/dev.cmake "$@" >log 2>&1
 fi
 
-# took COMMAND...: sets `wall` and `cpu`, in seconds. A command that fails ends this.
+# took COMMAND...: sets `wall` and `cpu`, in seconds. If the command fails, the script ends.
 took() {
   wall=$(date +%s)
-  times >times.txt # not in a subshell, which has no children yet
+  times >times.txt # not in a subshell, which would have no children
   "$@" >log 2>&1 || { tail -n 40 log; exit 1; }
   times >>times.txt
   wall=$(($(date +%s) - wall))
-  # Lines 2 and 4 are of the children: "1m2.34s 0m5.67s".
+  # Lines 2 and 4 are the times of the children: "1m2.34s 0m5.67s".
   cpu=$(awk 'NR % 2 == 0 { for (i = 1; i <= 2; i++) { split($i, t, /[ms]/); s[NR] += 60 * t[1] + t[2] } } END { printf "%d", s[4] - s[2] }' times.txt)
 }
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""The sections of report.py about what portable.sh measured beside the program: ceilings, transformers, attention alone, and a layer's kernels.
+"""The sections of report.py about other measurements of portable.sh: ceilings, transformers, attention alone, and the kernels of a layer and a step.
 
-Each takes the folder of the results and yields lines of Markdown; none where its file is missing.
+Each function takes the folder of the results and yields lines of Markdown. It yields nothing if its file is missing.
 """
 import csv
 import json
@@ -43,11 +43,11 @@ def ceilings(folder, gpu):
 
 
 def transformers(folder, shape, runs):
-    """The program's dense runs beside transformers' on the same shape and prompts."""
+    """A table of the program's runs and those of transformers, on the same shape and prompts."""
     theirs = {(entry["what"], entry["prompt"]): entry["seconds"] for entry in read(folder, f"transformers_{shape}", "transformers") if "prompt" in entry}
     if not theirs:
         return
-    best = {}  # of the program's dense runs, and of its pruned ones by schedule
+    best = {}  # the program's shortest seconds, by test, prompt and schedule
     for (_, prompt, _), _, rows in runs:
         for row in rows:
             key = (row["test"][:2], prompt, row["schedule"])
@@ -83,7 +83,7 @@ def attention(folder):
     yield from roofline.table(["<shape", "<backend"] + [f"{prompt:,}" for prompt in prompts], lines)
 
 
-# Kernels of a block of rows, in the order in which the transformer gives them, by the names that roofline.py has for them.
+# The kernels of a block of rows, in the transformer's order, under the names of roofline.py.
 LAYER = ["norm", "round to bf16, for k", "product k", "round to bf16, for v", "product v", "rotate k", "put", "round to bf16, for q", "product q",
          "rotate q", "attention", "round to bf16, for o", "product o", "norm, of the feed-forward", "round to bf16, for gate and up",
          "product gate and up", "gate", "round to bf16, for down", "product down"]
@@ -91,13 +91,13 @@ KINDS = {"norm": "norm_rows", "round": "round_rows", "rotate": "rotate_rows", "p
 
 
 def fits(name, kernel):
-    """Whether a kernel's name may be that of a row of LAYER; a product's is cuBLASLt's own."""
+    """True if a kernel may be the entry `name` of LAYER. Products have cuBLASLt's own names."""
     kind = KINDS.get(name.split()[0].rstrip(","))
     return kind in kernel if kind else not any(own in kernel for own in KINDS.values())
 
 
 def profiled(folder, name):
-    """Kernels in their order, as ncu --csv prints them: name, blocks, seconds, bytes of the device's memory."""
+    """Reads the output of ncu --csv. Returns the kernels in order: name, blocks, seconds, and bytes of device memory read and written."""
     path = os.path.join(folder, f"kernels.{name}.log")
     if not os.path.exists(path):
         return []
@@ -115,7 +115,7 @@ def profiled(folder, name):
 
 
 def step_of(kernels):
-    """The kernels of one decode step, from one embedding to the next; None where the profile has no whole one."""
+    """Returns the kernels of one decode step, from one embedding to the next; None if the profile has no complete step."""
     begins = [i for i, kernel in enumerate(kernels) if "embed_rows" in kernel["name"]]
     if len(begins) < 2:
         return None
@@ -123,7 +123,7 @@ def step_of(kernels):
 
 
 def decode(folder, shape):
-    """A decode step's kernels, those of a name together, the longest first."""
+    """A table of a decode step's kernels, summed by name, the longest first."""
     step = step_of(profiled(folder, "decode"))
     if step is None:
         return
@@ -140,7 +140,7 @@ def decode(folder, shape):
 
 
 def layer_of(kernels, rows):
-    """Seconds and bytes of a whole layer over so many rows, block by block; None where the profile has no whole one."""
+    """Returns the seconds and bytes of each kernel of a layer over `rows` rows, summed over blocks; None if the profile has no complete layer."""
     size = len(LAYER)
     at = 0
     while at + size <= len(kernels):
@@ -160,7 +160,7 @@ def layer_of(kernels, rows):
 
 
 def kernels(folder, gpu, shape, rows=3376):
-    """A middle layer's, each beside its row of roofline.py."""
+    """A table of the kernels of a middle layer, each beside its estimate by roofline.py."""
     layer = layer_of(profiled(folder, "layer"), rows)
     if layer is None or gpu is None:
         return

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Measures with PyTorch what the GPU can do, and what others reach on the shapes that the backend cuda is timed on.
+"""Measures with PyTorch the peak rates of the GPU, and the rates of other implementations on the shapes that the cuda backend is timed on.
 
   peers.py ceilings --out FILE.json      a copy, a large product, and the products of a layer
   peers.py sdpa --out FILE.json          causal scaled_dot_product_attention, each of its backends
@@ -29,7 +29,7 @@ import sys  # noqa: E402
 import warnings  # noqa: E402
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import roofline  # noqa: E402  its folder is known only now
+import roofline  # noqa: E402  found through sys.path
 from report import written  # noqa: E402
 
 try:
@@ -44,8 +44,8 @@ SMALL_PROMPTS = [16, 48]  # on the CPU
 
 POOL_NUMBERS = {"cuda": 9 << 27, "cpu": 1 << 20}  # bf16 numbers that products and the copy read: 2.4 GB on a GPU
 SQUARE = {"cuda": 8192, "cpu": 64}
-DECODED = 32  # tokens a timed decoding
-REPETITIONS = 3  # timed runs of a model, after one that is not
+DECODED = 32  # tokens of a timed decoding
+REPETITIONS = 3  # timed runs of a model, after an untimed one
 
 
 def fail(where, expected, found):

@@ -1,24 +1,24 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Takes the backend cuda from a machine without a GPU to one without a network.
+# Builds the backend cuda on a machine without a GPU, and tests it on a machine without a network.
 #
-#   sh bench/cuda/portable.sh pack [--build DIR]      here: builds the program and the tests, and puts them into .portable/
-#   sh bench/cuda/portable.sh correct --out DIR       there: are the answers right? At most 170 s
-#   sh bench/cuda/portable.sh time --out DIR          there: how fast is it? At most 470 s
+#   sh bench/cuda/portable.sh pack [--build DIR]      here: builds the program and the tests and packs them into .portable/
+#   sh bench/cuda/portable.sh correct --out DIR       there: tests the answers, in at most 170 s
+#   sh bench/cuda/portable.sh time --out DIR          there: measures the speed, in at most 470 s
 #
-# `pack` needs nvcc and no GPU. The other two need .portable/, the repository's files, a GPU, and python3; what they compare with needs torch
-# and transformers. Their flags: python3 bench/cuda/portable_steps.py --help
+# `pack` needs nvcc and no GPU. The other two need .portable/, the repository's files, a GPU and python3. Their comparisons need torch and
+# transformers. Their flags: python3 bench/cuda/portable_steps.py --help
 set -eu
 cd "$(dirname "$0")/../.."
 . cmake/packages.sh
 
-# Libraries that the packed programs need and another machine may lack. The C library and what the CUDA toolkit has stay behind.
+# Prints the libraries that the packed programs need and that another machine may lack. The C library and the CUDA toolkit are not packed.
 small_libraries() {
   ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
     grep -Ev '/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*|libcu[^/]*|libnv[^/]*)\.so' || true
 }
 
-# pack_packages FOLDER PACKAGE...: Debian packages' headers, libraries and descriptions, laid out as in /usr, for CMake and pkg-config.
+# pack_packages FOLDER PACKAGE...: copies the headers, libraries, CMake files and pkg-config files of Debian packages, laid out as in /usr.
 pack_packages() {
   folder=$1
   shift
@@ -37,7 +37,7 @@ pack_packages() {
   done
 }
 
-# A description that lies in lib/ARCHITECTURE/pkgconfig or in share/pkgconfig names its prefix by where it lies.
+# pc_prefix FILE: prints the prefix for a pkg-config file in lib/ARCHITECTURE/pkgconfig or share/pkgconfig, relative to the file.
 pc_prefix() {
   case $1 in
     /usr/lib/*/pkgconfig/*) echo '${pcfiledir}/../../..' ;;

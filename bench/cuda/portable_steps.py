@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What portable.sh does on a machine with a GPU and without a network.
+"""Runs the steps of portable.sh on a machine with a GPU and without a network.
 
   portable_steps.py correct --out DIR      the versions, the bundled model's answers, the tests, compute-sanitizer
   portable_steps.py time --out DIR         the card's ceilings, the tables of the program and of transformers, the kernels' durations
 
-Each step has its own limit and its own log, and no step ends the others. DIR/TASK.tar.gz holds all of them; report.py makes tables of it.
+Each step has its own time limit and log; a failed step does not stop the others. DIR/TASK.tar.gz holds all results; report.py makes tables of it.
 """
 import argparse
 import concurrent.futures
@@ -19,9 +19,9 @@ import tarfile
 import time
 
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
-LARGEST_LOG = 2_000_000  # bytes; of a longer one the end is kept
+LARGEST_LOG = 2_000_000  # bytes; only the end of a longer log is kept
 LARGEST_REPORT = 12_000_000
-DATA = os.path.join(ROOT, ".portable", "data")  # of the tests, where pack found it
+DATA = os.path.join(ROOT, ".portable", "data")  # the tests' data, if pack found it
 STAGES = {"drawn": "9:0.7,19:0.7,28:0.7", "2.3x": "9:0.35,19:0.35,28:0.35"}
 
 
@@ -30,7 +30,7 @@ def fail(where, expected, found):
 
 
 class Steps:
-    """Runs commands until the time is up, and writes what came of each."""
+    """Runs commands until the time is up, and records the result of each."""
 
     def __init__(self, folder, seconds, chosen):
         self.folder, self.end, self.chosen = folder, time.monotonic() + seconds, chosen
@@ -40,7 +40,7 @@ class Steps:
         return self.end - time.monotonic()
 
     def run(self, name, limit, command, **settings):
-        """The exit code; None where the step was not wanted or had no time."""
+        """Runs a step. Returns its exit code; None if the step was not chosen or there was no time."""
         if self.chosen and name.split(".")[0] not in self.chosen:
             return None
         limit = min(limit, self.left())
@@ -75,7 +75,7 @@ class Steps:
 
 
 def find_library(name):
-    """The folder of a CUDA library, as toolkits, Debian and PyPI's packages have it."""
+    """Returns the folder of a CUDA library. Looks where toolkits, Debian's and PyPI's packages put it."""
     places = ["/usr/local/cuda*/lib64", "/usr/local/cuda*/targets/*/lib", "/usr/lib/x86_64-linux-gnu"]
     places += [os.path.join(path, "nvidia", "*", "lib") for path in sys.path]
     for place in places:
@@ -85,7 +85,7 @@ def find_library(name):
 
 
 def paths_of(flags):
-    """LD_LIBRARY_PATH for the packed programs."""
+    """Returns LD_LIBRARY_PATH for the packed programs."""
     folders = [os.path.join(ROOT, ".portable", "lib")]
     folders += [flags.lib] if flags.lib else []
     for name in ("libcudart", "libcublasLt"):
@@ -107,7 +107,8 @@ echo "LD_LIBRARY_PATH=$LD_LIBRARY_PATH"; ldd {flags.program} | grep -E 'cu|not f
 
 
 def smoke(flags):
-    """The bundled model's answers, dense and pruned: exact ones are those of the backend cpu. Rounded ones may part where two tokens are close."""
+    """Compares the bundled model's answers, dense and pruned, with those of the cpu backend. Exact answers must be equal. Rounded ones may differ when two
+    tokens are close."""
     flags_of_run = [[], ["--exact"], ["--stages", "2:0.5"], ["--stages", "2:0.5", "--exact"]]
     different = 0
     for prompt in sorted(glob.glob(os.path.join(ROOT, "examples", "pocket", "prompts", "*.txt"))):
@@ -128,7 +129,7 @@ def smoke(flags):
 
 
 def test_files():
-    """Those that lazyprune.tests.gpu has: the others test the imitated device itself."""
+    """The test files in lazyprune.tests.gpu. The other ones test the emulated device itself."""
     tests = os.path.join(ROOT, "tests")
     found = [os.path.relpath(path, tests) for pattern in ("backend/cuda.test.cpp", "backend/cuda/*.test.cpp", "golden/cuda_*.test.cpp")
              for path in sorted(glob.glob(os.path.join(tests, pattern)))]
@@ -146,10 +147,10 @@ def label(name):
 def correct(flags, steps):
     steps.run("versions", 30, versions(flags))
     steps.run("smoke", 60, [sys.executable, "-B", __file__, "smoke", "--program", flags.program])
-    with concurrent.futures.ThreadPoolExecutor(6) as side_by_side:  # each by itself: a sticky fault of one is not the next one's
+    with concurrent.futures.ThreadPoolExecutor(6) as side_by_side:  # each in its own process, because some CUDA errors stay until the process ends
         for name in test_files():
             side_by_side.submit(steps.run, f"tests.{label(name)}", 90, one_test(flags, name))
-    # Tests provoke errors of the API on purpose. initcheck calls bytes between a row and its pitch uninitialised: its word is not final.
+    # Tests provoke API errors on purpose. initcheck also reports the padding between rows as uninitialised: check its findings by hand.
     sanitizer = ["compute-sanitizer", "--report-api-errors", "no", "--error-exitcode", "9"]
     with concurrent.futures.ThreadPoolExecutor(4) as side_by_side:
         for tool in ("memcheck", "racecheck", "synccheck", "initcheck"):
@@ -159,7 +160,7 @@ def correct(flags, steps):
 
 
 def tables(flags, steps, shape, schedule, limit):
-    """The program's table of a shape, dense beside a schedule: one process, and the longest prompt left away where it has no room."""
+    """Runs `bench` for a shape, dense and with a schedule, in one process. If the memory is too small, leaves out the longest prompt and tries again."""
     prompts = flags.prompts
     while prompts:
         out = os.path.join(steps.folder, f"{shape}_{schedule}.json")
@@ -174,7 +175,7 @@ def tables(flags, steps, shape, schedule, limit):
 
 
 def kernels(flags, steps, name, select, more, decoded=0):
-    """By ncu, of a dense prefill of the first shape and the paper's prompt, and of so many steps after it."""
+    """Profiles with ncu a dense prefill of the first shape with a prompt of the paper's length, and `decoded` steps after it."""
     command = ["ncu", "--target-processes", "all", *select, *more, flags.program, "bench", "--backend", "cuda", "--random-weights", flags.shapes[0],
                "--dtype", "bf16", "-P", "3376", "-n", str(decoded), "-r", "1", "--no-warmup", "--policy", "dense"]
     steps.run(f"kernels.{name}", 75, command)
@@ -195,7 +196,7 @@ def timed(flags, steps):
     tables(flags, steps, first, "drawn", 80)
     durations = "gpu__time_duration.sum,dram__bytes_read.sum,dram__bytes_write.sum"
     kernels(flags, steps, "layer", ["--launch-skip", "700", "--launch-count", "60"], ["--metrics", durations, "--csv", "--clock-control", "none"])
-    # A whole step, wherever it begins: 1,220 kernels of the prefill come before, and a step has some 820.
+    # These kernels contain a complete step: the prefill has 1,220 kernels, and a step has about 820.
     kernels(flags, steps, "decode", ["--launch-skip", "1300", "--launch-count", "1700"],
             ["--metrics", "gpu__time_duration.sum", "--csv", "--clock-control", "none"], decoded=4)
     for shape in others:
@@ -234,16 +235,16 @@ def main():
     parser.add_argument("task", choices=["correct", "time", "smoke"])
     parser.add_argument("--out", help="the folder of the results")
     parser.add_argument("--lib", help="the folder of libcublasLt; without it the usual places are searched")
-    parser.add_argument("--seconds", type=float, help="the time in all (default: 170 for correct, 470 for time)")
-    parser.add_argument("--steps", help="these alone: the words before the point in what is printed, with commas")
+    parser.add_argument("--seconds", type=float, help="total time limit (default: 170 for correct, 470 for time)")
+    parser.add_argument("--steps", help="run only these steps: the part of the printed names before the point, separated by commas")
     parser.add_argument("--program", default=os.path.join(ROOT, ".portable", "lazyprune"))
     parser.add_argument("--tests", default=os.path.join(ROOT, ".portable", "lazyprune.tests.gpu"))
     parser.add_argument("--shapes", default="llama-2-7b,llama-3-8b")
     parser.add_argument("--prompts", default="1024,3376,8192,16384")
-    parser.add_argument("--stages", help="in place of the two schedules' own, for shapes that have not 32 layers")
-    parser.add_argument("--predict", type=int, default=32, help="tokens after each prompt")
+    parser.add_argument("--stages", help="replaces the stages of both schedules, for shapes without 32 layers")
+    parser.add_argument("--predict", type=int, default=32, help="tokens to generate after each prompt")
     parser.add_argument("--repetitions", type=int, default=3)
-    parser.add_argument("--no-peak", action="store_true", help="no shares of peaks, which the program knows of 8.0 and 9.0 alone")
+    parser.add_argument("--no-peak", action="store_true", help="no shares of the peak; the program knows the peaks of compute capability 8.0 and 9.0 only")
     flags = parser.parse_args()
     flags.shapes = flags.shapes.split(",")
     flags.prompts = sorted(int(number) for number in flags.prompts.split(","))

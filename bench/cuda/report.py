@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes what run.sh measured as a table for machines and one for people: OUT.csv and OUT.md.
+"""Writes the measurements of run.sh or portable.sh as tables: OUT.csv for programs and OUT.md for people.
 
   report.py RESULTS --gpu NAME --note TEXT... --out OUT      a folder of run.sh
-  report.py time.tar.gz --note TEXT... --out OUT             what portable.sh wrote
+  report.py time.tar.gz --note TEXT... --out OUT             an archive of portable.sh
 
-A folder holds a file SHAPE_SCHEDULE.json for each run of `lazyprune bench --after-each`: its rows. SHAPE_SCHEDULE_PROMPT.json says of a prompt
-why there are none: {"error": "no room"}. Where the GPU is one that roofline.py knows, what it expects stands beside what was measured.
+The folder holds a file SHAPE_SCHEDULE.json with the rows of each run of `lazyprune bench --after-each`. If a prompt has no rows,
+SHAPE_SCHEDULE_PROMPT.json has the reason: {"error": "no room"}. If roofline.py knows the GPU, its estimates are shown beside the measurements.
 """
 import argparse
 import contextlib
@@ -18,7 +18,7 @@ import tarfile
 import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import beside  # noqa: E402  their folder is known only now
+import beside  # noqa: E402  found through sys.path
 import roofline  # noqa: E402
 
 FIELDS = ["shape", "prompt", "schedule", "policy", "test", "tokens_per_s", "seconds", "share_of_peak", "speedup", "predicted_speedup",
@@ -34,18 +34,18 @@ def gpu_named(name):
 
 
 def expected_seconds(gpu, shape, prompt, schedule, test):
-    """Of a first token, or of dense steps after the prompt; None where nobody computed it."""
+    """Returns the seconds that roofline.py expects for a first token, or for dense steps after the prompt; None if it does not know them."""
     if gpu is None or shape not in roofline.SHAPES or schedule not in roofline.SCHEDULES:
         return None
     if test.startswith("pp"):
         return roofline.first_token(gpu, roofline.SHAPES[shape], prompt, roofline.SCHEDULES[schedule]).total()
-    if schedule != "dense":  # it brings tokens back: what that computes, the text says
+    if schedule != "dense":  # revives tokens; their number depends on the text
         return None
     return int(test[2:].split()[0]) * roofline.expected(gpu, roofline.decode(roofline.SHAPES[shape], prompt)).total()
 
 
 def prompt_of(test):
-    """Of "pp3376" and "tg68 @ d3376"."""
+    """The prompt's length in "pp3376" or "tg68 @ d3376"."""
     return int(test[2:] if test.startswith("pp") else test.split("@ d")[1])
 
 
@@ -58,7 +58,7 @@ def read_json(path):
 
 
 def runs_of(path, gpu):
-    """A run for each prompt of a file: its key, why there are no rows, and the rows as FIELDS."""
+    """Yields a run for each prompt of a file: its key, the reason if there are no rows, and the rows as FIELDS."""
     shape, *rest = os.path.basename(path)[: -len(".json")].split("_")
     schedule = rest[0]
     table = read_json(path)
@@ -105,7 +105,7 @@ def ratio(value):
 
 
 def lines_of(runs, prefill):
-    """A line a run: dense, then pruned."""
+    """Yields one line per run: dense, then pruned."""
     for (_, prompt, schedule), error, rows in runs:
         if error is not None:
             yield [f"{prompt:,}", schedule, error] + [""] * (9 if prefill else 5)
@@ -161,7 +161,7 @@ def report(name, notes, runs, folder, by):
 
 
 def written(path, text):
-    """Beside its place, and renamed."""
+    """Writes a file beside its place and renames it, so that it is never incomplete. `text` is a string, or a function that writes to the file."""
     with open(path + ".unfinished", "w", encoding="utf-8", newline="") as file:
         file.write(text) if isinstance(text, str) else text(file)
     os.replace(path + ".unfinished", path)
@@ -196,7 +196,7 @@ def unpacked(results):
 
 def write(flags, folder):
     by, versions = "run.sh", os.path.join(folder, "versions.log")
-    if os.path.exists(versions):  # portable.sh
+    if os.path.exists(versions):  # written by portable.sh
         by = "portable.sh time"
         with open(versions, encoding="utf-8") as file:
             name, *facts = [fact.strip() for fact in file.readline().split(",")]

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What each kernel of the backend cuda ought to take on an A100, an H100 and an H200, on paper: its operations, the bytes that it moves, what bounds it, and
-the share of that bound that it is expected to reach. Nothing here is measured.
+"""Estimates the time of each kernel of the cuda backend on an A100, an H100 and an H200. Nothing here is measured.
+
+The estimate of a kernel takes its operations, the bytes that it moves, what bounds it, and the share of that bound that it should reach.
 
   roofline.py [--shape llama-2-7b] [-P 3376] > tables in Markdown
 
-The tables in bench/cuda/README.md are its output without a flag. report.py holds measurements against them.
+The tables in bench/cuda/README.md are its output without flags. report.py compares measurements with the estimates.
 """
 import argparse
 import math
@@ -14,12 +15,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Gpu:
-    """By NVIDIA's data sheets, SXM, 80 GB; of each kind of kernel the share that is expected."""
+    """The peak rates in NVIDIA's data sheets (SXM, 80 GB for A100 and H100), and the expected share of the bound for each kind of kernel."""
 
     name: str
-    tensor: float  # floating-point operations a second, bf16, dense
-    memory: float  # bytes a second
-    link: float  # bytes a second from the host's memory and back
+    tensor: float  # floating-point operations per second, bf16, dense
+    memory: float  # bytes per second
+    link: float  # bytes per second between host and device
     shares: dict
 
     def ridge(self):
@@ -49,7 +50,7 @@ SHAPES = {
     "llama-3-8b": Shape(4096, 32, 32, 8, 14336, 128256),
 }
 
-# The share of its bound that a kernel is expected to reach on A100 and on H100 and H200, and the reason.
+# The share of its bound that a kernel should reach: on A100, on H100 and H200, and the reason.
 SHARES = {
     "product": (0.75, 0.60, "cuBLASLt's kernels at a few thousand rows; on the H100 a product of 50 to 300 us is short and the power limit is near"),
     "single": (0.80, 0.80, "a product of one row reads its weight once, by all multiprocessors"),
@@ -66,21 +67,21 @@ H100 = Gpu("H100", 989e12, 3352e9, 50e9, {k: v[1] for k, v in SHARES.items()})
 H200 = Gpu("H200", 989e12, 4800e9, 50e9, H100.shares)  # an H100 with faster memory
 GPUS = (A100, H100, H200)
 
-LAUNCH = 2e-6  # from the end of a kernel to the beginning of the next one in the same stream
-STOP = 60e-6  # the device has nothing to do: it tells the host, which chooses the tokens, plans and launches again
-LISTS = 3e-6  # positions, slots and addresses of an operation, copied to the device, where they do not lie there already
-BLOCK_ROWS = 2048  # that a layer's operations are given at a time (cuda::block_rows)
+LAUNCH = 2e-6  # seconds from the end of a kernel to the beginning of the next one in the same stream
+STOP = 60e-6  # seconds that the device waits while the host reads scores or logits, selects, plans and launches again
+LISTS = 3e-6  # seconds to copy positions, slots and addresses of an operation to the device, if they are not there already
+BLOCK_ROWS = 2048  # rows that a layer's operations take at a time (cuda::block_rows)
 
-# The paper's drawn schedule (Figure 4) and the one that bench/end_to_end/run.sh takes for 2.3x, of 32 layers.
+# For 32 layers: the schedule drawn in the paper's Figure 4, and the one that bench/end_to_end/run.sh uses for 2.3x.
 SCHEDULES = {"dense": {}, "drawn": {9: 0.7, 19: 0.7, 28: 0.7}, "2.3x": {9: 0.35, 19: 0.35, 28: 0.35}}
 
 
 @dataclass
 class Kernel:
     name: str
-    kind: str  # of SHARES
+    kind: str  # a key of SHARES
     operations: float  # floating-point
-    bytes: float  # of the device's memory, or, of the kind link, to the host
+    bytes: float  # read and written in device memory; for the kind link, copied to the host
     launches: int = 1
     lists: int = 0
 
@@ -97,7 +98,7 @@ class Kernel:
         return self.bytes / (share * (gpu.link if bound == "link" else gpu.memory))
 
 
-# The kernels, as include/lazyprune/model/transformer.hpp calls them.
+# The kernels, in the order in which include/lazyprune/model/transformer.hpp calls them.
 
 
 def blocks(rows):
@@ -105,7 +106,7 @@ def blocks(rows):
 
 
 def product(name, rows, inputs, outputs, add=False):
-    """x in float is rounded to bf16, multiplied by weights in bf16, and written in float; with `add` what was there is read."""
+    """Rounds x from float to bf16, multiplies it by bf16 weights, and writes float. With `add`, the old output is read, too."""
     kind = "product" if rows > 1 else "single"
     times = blocks(rows)
     rounded = Kernel(f"round to bf16, for {name}", "rows" if rows > 1 else "small", 0, 6.0 * rows * inputs, times)
@@ -114,19 +115,19 @@ def product(name, rows, inputs, outputs, add=False):
 
 
 def rows_kernel(name, rows, numbers, lists=0):
-    """Moves so many bytes a row."""
+    """A kernel that moves `numbers` bytes per row."""
     return Kernel(name, "rows" if rows > 16 else "small", 0, float(rows) * numbers, blocks(rows), lists)
 
 
 def pairs_of(rows, finish):
-    """Of a query and a key that it sees."""
+    """The number of pairs of a query and a key that it attends to. The queries are the last `finish` rows."""
     return finish * (2.0 * (rows - finish) + finish + 1.0) / 2.0
 
 
 def layer(shape, rows, finish, active=None, same=False):
-    """A layer over `rows` tokens, of which the last `finish` get more than keys and values. `active`: the tokens that a decoded one sees.
-    `same`: the tokens are those of the layer before, whose positions, slots and ranges lie on the device; only the addresses of a prefill's
-    new keys and values do not."""
+    """The kernels of a layer over `rows` tokens. The last `finish` rows are computed to the end, the others only to keys and values. `active`:
+    the number of tokens that a decode step attends to; None for a prefill. `same`: the tokens are those of the layer before, so positions,
+    slots and ranges are on the device already. Only the addresses of a prefill's new keys and values are not."""
     h, q, kv, f = shape.hidden, shape.q, shape.kv, shape.ffn
     pairs = pairs_of(rows, finish) if active is None else float(rows * active)
     keys = rows if active is None else active
@@ -137,7 +138,7 @@ def layer(shape, rows, finish, active=None, same=False):
     kernels.append(rows_kernel("rotate k", rows, 8.0 * kv + 4.0 * h / shape.heads, lists))
     kernels.append(rows_kernel("put", rows, 12.0 * kv, lists if active is not None else blocks(rows)))
     kernels += product("q", finish, h, q)
-    own = 0 if finish == rows else 1  # of the last row alone
+    own = 0 if finish == rows else 1  # lists of the last row alone
     kernels.append(rows_kernel("rotate q", finish, 8.0 * q + 4.0 * h / shape.heads, own))
     lists = lists or own
     if finish > 16:
@@ -156,7 +157,7 @@ def layer(shape, rows, finish, active=None, same=False):
 
 
 def probe(shape, rows):
-    """The last token's probabilities over the active ones, summed over the heads, to the host."""
+    """Computes the last token's attention probabilities, sums them over the heads, and copies them to the host."""
     scores = 4.0 * shape.heads * rows
     return [
         Kernel("probe", "small", 2.0 * shape.q * rows, 2.0 * rows * shape.kv + scores),
@@ -167,7 +168,7 @@ def probe(shape, rows):
 
 
 def moves(shape, rows, kept):
-    """Rows that stay move to the front, by way of scratch; those that go are put aside in bf16."""
+    """Moves the kept rows to the front through scratch memory, and stores the pruned rows in bf16."""
     return [
         Kernel("rows put aside", "rows", 0, 6.0 * (rows - kept) * shape.hidden, 1, 1),
         Kernel("rows moved together", "rows", 0, 16.0 * kept * shape.hidden, 2, 1),
@@ -183,7 +184,7 @@ def rows_by_layer(shape, tokens, stages):
 
 
 def prefill(shape, tokens, stages):
-    """Kernels from the ids to the logits of the last token."""
+    """The kernels of a prefill, from the ids to the logits of the last token."""
     rows = rows_by_layer(shape, tokens, stages)
     kernels = [rows_kernel("embed", tokens, 6.0 * shape.hidden, 1)]
     for l, n in enumerate(rows):
@@ -202,7 +203,7 @@ def logits(shape):
 
 
 def decode(shape, known):
-    """A dense step of one token after `known` others."""
+    """The kernels of a dense step of one token after `known` others."""
     kernels = [rows_kernel("embed", 1, 6.0 * shape.hidden, 1)]
     for l in range(shape.layers):
         kernels += layer(shape, 1, 1, active=known + 1, same=l > 0)
@@ -210,7 +211,7 @@ def decode(shape, known):
 
 
 def operations(shape, rows):
-    """The cost model's (include/lazyprune/model/cost_model.hpp), every operation at the same cost."""
+    """The operations that the cost model counts (include/lazyprune/model/cost_model.hpp), all at the same cost."""
     total = 2.0 * shape.hidden * shape.vocabulary
     for l, n in enumerate(rows):
         finish = 1 if l + 1 == len(rows) else n
@@ -232,7 +233,7 @@ class Expected:
 
 
 def expected(gpu, kernels, stages=0):
-    """Seconds. A stop for each stage, and one for the logits."""
+    """The expected seconds of the kernels. There is a stop for each stage, and one for the logits."""
     e = Expected(stops=(stages + 1) * STOP)
     for k in kernels:
         e.launches += k.launches * LAUNCH + k.lists * LISTS
@@ -249,11 +250,11 @@ def first_token(gpu, shape, tokens, stages):
     return expected(gpu, prefill(shape, tokens, stages), len(stages))
 
 
-# What follows writes tables.
+# The tables.
 
 
 def scaled(value, units):
-    """Three digits and a unit."""
+    """Formats a value with three digits and a unit."""
     for factor, unit in units:
         if value >= 0.9995 * factor:
             break

@@ -1,24 +1,24 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# The backend cuda on this machine's GPU: the tests under compute-sanitizer where that is installed, the tests, and the tables.
+# Tests and measures the backend cuda on this machine's GPU: the tests with compute-sanitizer if it is installed, the tests, and the tables.
 #
-#   sh bench/cuda/run.sh               installs what is missing, builds, and writes GPU.csv and GPU.md beside this file
+#   sh bench/cuda/run.sh               installs missing packages, builds, and writes GPU.csv and GPU.md beside this file
 #
-#   BUILD=build-cuda                   the folder to build in; logs and results of each commit lie in its folder cuda/
-#   STEPS="sanitizer tests tables"     what to run
-#   SHAPES="llama-2-7b llama-3-8b"     of random weights in bf16
+#   BUILD=build-cuda                   the build folder; logs and results of each commit are in its folder cuda/
+#   STEPS="sanitizer tests tables"     the steps to run
+#   SHAPES="llama-2-7b llama-3-8b"     model shapes, with random weights in bf16
 #   PROMPTS="1024 2048 3376 4096 8192 16384 32768"   tokens; 3,376 is the paper's average prompt
-#   SCHEDULES="drawn 2.3x"             of pruning, beside the dense model: what bench/end_to_end/run.sh says of them
-#   STAGES=                            in the place of theirs, for shapes that have not 32 layers
+#   SCHEDULES="drawn 2.3x"             of pruning, beside the dense model; bench/end_to_end/run.sh explains them
+#   STAGES=                            stages that replace those of the schedules, for shapes without 32 layers
 #   PREDICT=68                         tokens after each prompt; 68 is the paper's average answer
-#   REPETITIONS=5                      of each cell, after one to warm up
-#   OUT=bench/cuda                     the folder of the results
-#   PROGRAM= TEST_PROGRAM=             programs in place of those that are built
+#   REPETITIONS=5                      runs of each cell, after one to warm up
+#   OUT=bench/cuda                     the folder for the results
+#   PROGRAM= TEST_PROGRAM=             programs to use instead of building them
 #   INSTALL=no                         installs nothing
-#   PACKAGES=.portable/packages        a folder of the packages, as portable.sh packs them, for a machine that can install none
+#   PACKAGES=.portable/packages        a folder of packages, made by portable.sh, for a machine that cannot install any
 #
-# Ended at any moment and started again it goes on where it was: a step of the sanitizer, a shape's table. A prompt for which the GPU has no
-# room is a line of the table that says so. What fails ends it with one line.
+# When the script is interrupted, the next run continues with the unfinished tool of the sanitizer or the unfinished table. If a prompt does not
+# fit into the GPU's memory, the table says so in its line. A failure ends the script with one line.
 set -eu
 cd "$(dirname "$0")/../.."
 . cmake/packages.sh
@@ -39,9 +39,9 @@ targets=
 case $steps in *tables*) [ -n "${PROGRAM:-}" ] || targets=lazyprune.program ;; esac
 case $steps in *sanitizer* | *tests*) [ -n "${TEST_PROGRAM:-}" ] || targets="$targets lazyprune.tests.gpu" ;; esac
 
-# The GPU that CUDA takes is the first of those that are left to it.
+# CUDA uses the first visible GPU.
 command -v nvidia-smi >/dev/null || fail "nvidia-smi: expected a machine with an NVIDIA GPU and its driver, found none"
-export CUDA_DEVICE_ORDER=PCI_BUS_ID # as nvidia-smi counts
+export CUDA_DEVICE_ORDER=PCI_BUS_ID # the order of nvidia-smi
 first=${CUDA_VISIBLE_DEVICES:-0}
 ask() {
   nvidia-smi -i "${first%%,*}" --query-gpu="$1" --format=csv,noheader 2>/dev/null
@@ -79,9 +79,9 @@ fi
 case $steps in *tables*) [ -x "$program" ] || fail "$program: expected a program, found none" ;; esac
 case $steps in *sanitizer* | *tests*) [ -x "$test_program" ] || fail "$test_program: expected a program, found none" ;; esac
 
-# Every access, race and barrier of the kernels, in the tests of each; whole models would take hours. A process for each file: a fault of one
-# is sticky. Tests provoke errors of the API on purpose, which are no findings. initcheck takes the room between a row and the next for
-# numbers that were never written: it sees two files, and ends nothing.
+# The sanitizer checks every access, race and barrier of the kernels in their tests. Whole models would take hours. Each file has a process of its
+# own, because errors on a GPU are sticky. Tests provoke errors of the API on purpose, so these are not reported. initcheck reports the padding
+# between rows as numbers that were never written. Therefore it checks only two files, and its findings are not failures.
 files_of_sanitizer() {
   case $1 in
     initcheck) echo cuda/attention cuda/elementwise ;;
@@ -89,7 +89,7 @@ files_of_sanitizer() {
   esac
 }
 
-# Those of a folder that the program of the tests has, without tests/ and .test.cpp.
+# Prints the test files of a folder that the test program has, relative to the folder and without .test.cpp.
 test_files() {
   (cd "tests/$1" && find . -name 'cuda*' -prune -exec find {} -name '*.test.cpp' \;) | sed 's|^\./||; s|\.test\.cpp$||' |
     grep -Evx 'cuda/(device|lists)|cuda_steps' | sort
@@ -127,7 +127,8 @@ tests() {
   mv "$work/tests.log" "$work/tests.passed"
 }
 
-# table SHAPE SCHEDULE: all prompts in one process, since weights take a while. A prompt for which there is no room is left out, and said.
+# table SHAPE SCHEDULE: measures all prompts in one process, because making the weights takes a while. If a prompt does not fit into memory,
+# the longest one is left out and noted in a file.
 table() {
   result=$work/tables/$1_$2.json
   [ ! -e "$result" ] || return 0

@@ -1,19 +1,19 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# The tables of whole models in the README, by the program itself: weights are made up in memory, no file is needed.
+# Measures whole models with the program itself. The weights are random and made in memory; no file is needed.
 #
-#   sh bench/end_to_end/run.sh [TABLE...]        tinyllama, llama7b, growth; all of them where none is named
+#   sh bench/end_to_end/run.sh [TABLE...]        tinyllama, llama7b, growth; by default all of them
 #
 #   PROGRAM=build/examples/lazyprune   the program
-#   THREADS=1,2                        for tinyllama; the others run on the last of them
-#   REPETITIONS=5                      of each cell, after one to warm up
-#   FLAGS=--peak                       more flags for every `lazyprune bench`
+#   THREADS=1,2                        threads for tinyllama; the other tables use the last number
+#   REPETITIONS=5                      runs of each cell, after one to warm up
+#   FLAGS=--peak                       additional flags for every `lazyprune bench`
 #
-# The schedules. The paper's drawn one (Figure 4: 30 % of the tokens go after 30, 60 and 90 % of the layers) is, rounded down, after 6, 13
-# and 19 of 22 layers and after 9, 19 and 28 of 32. The 2.3x one (the paper's multi-document QA is at 2.34x) prunes at the same places; its
-# share is the one for which the cost model, with an operation of the attention at the cost of one in the linear layers, says 2.3x: over
-# 2,048 tokens of TinyLlama-1.1B's shape 0.355, over 3,376 of Llama-2-7B's 0.35 (found by bisection). Longer prompts gain more, shorter ones
-# less; what the cost model says of each, with the costs measured, is in the column `predicted`.
+# There are two schedules. The drawn one is that of the paper's Figure 4: 30 % of the tokens go after 30, 60 and 90 % of the layers. Rounded down
+# these are 6, 13 and 19 of 22 layers, and 9, 19 and 28 of 32. The 2.3x one prunes at the same layers (the paper's multi-document QA is at
+# 2.34x). Its share was found by bisection: the cost model predicts a speedup of 2.3, if an operation of attention costs as much as one of the
+# linear layers. That share is 0.355 for 2,048 tokens of TinyLlama-1.1B's shape and 0.35 for 3,376 tokens of Llama-2-7B's. Longer prompts gain
+# more, shorter ones less. The column `predicted` has the prediction of the cost model for each prompt, with measured costs.
 set -eu
 
 tinyllama_drawn=6:0.7,13:0.7,19:0.7
@@ -25,7 +25,7 @@ program=${PROGRAM:-build/examples/lazyprune}
 threads=${THREADS:-1,2}
 repetitions=${REPETITIONS:-5}
 
-# table TITLE SHAPE THREADS STAGES FLAG...
+# table TITLE SHAPE THREADS STAGES FLAG...: prints one table
 table() {
   printf '\n### %s, stages %s\n\n' "$1" "$4"
   shape=$2 on=$3 stages=$4
@@ -34,14 +34,14 @@ table() {
   "$program" bench --random-weights "$shape" --dtype bf16 -t "$on" -r "$repetitions" --policy lazyllm --stages "$stages" "$@" ${FLAGS:-}
 }
 
-# Dense and pruned over growing prompts, with the rate of the tokens after the longest.
+# Dense and pruned, for growing prompts, and the decode rate after the longest.
 tinyllama() {
   for stages in "$tinyllama_drawn" "$tinyllama_faster"; do
     table "TinyLlama-1.1B's shape" tinyllama-1.1b "$threads" "$stages" -P 512,2048,4096 -n 64
   done
 }
 
-# The paper's own shape at its own average prompt and answer. Takes 16 GB of memory.
+# The paper's model shape with its average prompt and answer. It takes 16 GB of memory.
 llama7b() {
   for stages in "$llama7b_drawn" "$llama7b_faster"; do
     table "Llama-2-7B's shape at the paper's average prompt" llama-2-7b "${threads##*,}" "$stages" -P 3376 -n 68

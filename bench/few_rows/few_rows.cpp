@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// What does a step of few rows pay beside its arithmetic? The bundled model's shape, whose layers are small, under a policy that keeps all:
-// steps of 1 to 64 tokens after a context of 256, over the sum of their parts, each part alone and on one thread, layer after layer.
-// `ratio` is the step's least time over the parts' sum. On one thread what it has above 1 is what stands around the arithmetic, and the
-// caches, which have less to hold for a part alone; on more threads it ought to be lower, never higher.
+// Measures what a step with few rows costs in addition to its arithmetic. The model has the shape of the bundled model, whose layers are
+// small. The policy keeps all tokens. A step reads 1 to 64 tokens after a context of 256 tokens. The operations of the step are also timed
+// alone, on one thread, layer after layer. `ratio` is the step's shortest time over the sum of the operations' times. On one thread, the
+// part above 1 is the work between the operations, and cache misses: an operation timed alone needs less cache. With more threads, `ratio`
+// should be lower, never higher.
 #include <benchmark/benchmark.h>
 
 #include <lazyprune/backend/cpu.hpp>
@@ -22,7 +23,7 @@ using namespace lazyprune;
 
 constexpr std::size_t repetitions = 200;
 
-/// The least of some repetitions: what else the machine does only adds.
+/// Returns the shortest time of `times` repetitions. The shortest is the best estimate, because other work on the machine only adds time.
 template <class Work>
 double least_seconds(std::size_t times, Work&& work) {
   double least = std::numeric_limits<double>::infinity();
@@ -34,7 +35,7 @@ double least_seconds(std::size_t times, Work&& work) {
   return least;
 }
 
-/// The operations of a step of `rows` tokens after a context, one kind at a time.
+/// Times the operations of a step of `rows` tokens after a context, one kind at a time.
 class parts {
  public:
   parts(const model<cpu>& m, cpu& backend, std::size_t context, std::size_t rows)
@@ -77,7 +78,7 @@ class parts {
     seconds += each([&](const auto&) { backend_.rotate(of(q), c_.head_dim, tokens_, rope_->values); });
     return seconds + each([&](const auto&) { backend_.rotate(of(k), c_.head_dim, tokens_, rope_->values); });
   }
-  /// Seconds to write the new keys and values, and the embeddings.
+  /// Returns the seconds to write the new keys, values and embeddings.
   double writing() {
     double seconds = 0;
     for (std::size_t l = 0; l < c_.layers; ++l)
@@ -91,7 +92,7 @@ class parts {
   rows_view<float> of(which buffer) { return buffers_[buffer].view().slice(0, tokens_.size()); }
   rows_view<float> last(which buffer) { return buffers_[buffer].view().slice(0, 1); }
 
-  /// Seconds of an operation in all layers.
+  /// Returns the seconds of one operation, summed over all layers.
   template <class Work>
   double each(Work&& work) {
     return least_seconds(repetitions, [&] {
@@ -102,9 +103,9 @@ class parts {
   const model<cpu>& m_;
   const model_config& c_;
   cpu& backend_;
-  std::shared_ptr<const rotary_table<cpu>::part> rope_;
-  std::vector<position> positions_;   // and slots
-  std::span<const position> tokens_;  // the new ones
+  std::shared_ptr<const rotary_table<cpu>::table> rope_;
+  std::vector<position> positions_;   // also the slots
+  std::span<const position> tokens_;  // those of the step
   std::vector<cpu::buffer> buffers_;
   std::vector<cpu::kv_layer> kv_;
 };
@@ -124,7 +125,7 @@ void step_over_its_parts(benchmark::State& state) {
   double step = std::numeric_limits<double>::infinity(), products = step, attention = step, norms = step, writing = step;
   std::size_t turn = 0;
   for (auto _ : state) {
-    // The context grows by the steps: a few, and from the beginning again.
+    // Every step makes the context longer. So the sequence starts again after four steps.
     text.clear();
     forward(work, text, ids, phase::prefill);
     step = std::min(step, least_seconds(4, [&] { forward(work, text, std::span(ids).first(rows), phase::decode); }));

@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: MIT
 # Needles in 4,000 tokens for Gemma 3 270M: the dense model beside four schedules, 20 samples a task.
 #
-#   sh bench/gemma3/run.sh [--accept-gemma-terms]   installs what is missing, fetches the model once (Gemma's terms of use must be agreed
-#                                                   to), builds, makes the prompts, runs, and writes needles-4000.csv beside this file
-#   BUILD=build   the folder to build in; prompts and predictions lie in its folder gemma3/
-#   THREADS=      of the runs; by default all that the process may use
+#   sh bench/gemma3/run.sh [--accept-gemma-terms]   installs missing packages, fetches the model once (you must agree to Gemma's terms of
+#                                                   use), builds, makes the prompts, runs, and writes needles-4000.csv beside this file
+#   BUILD=build   the build folder; prompts and predictions are in its folder gemma3/
+#   THREADS=      threads of the runs; by default all that the process may use
 #
-# A run that was interrupted goes on where it was.
+# When the script is interrupted, the next run continues.
 set -eu
 cd "$(dirname "$0")/../.."
 . cmake/packages.sh
@@ -33,7 +33,7 @@ for task in niah_single_1 niah_single_2; do
   data="$data -d $file"
 done
 
-# Only layers 6, 12 and 18 see all tokens, so the stages stand after 6 and 12 layers.
+# Only layers 6, 12 and 18 attend to all tokens, so the stages come after 6 and 12 layers.
 in_blocks="--selector blocks:size=32"
 # shellcheck disable=SC2086
 "$build/examples/lazyprune" sweep --model "$gemma3" $data -n 12 ${THREADS:+-t "$THREADS"} --timed 1 --resume --out "$work/needles" \

@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""How long a model takes to load when nothing of its files is in memory, over a plain read of the same files.
+"""Measures the time to load a model whose files are not in memory, and compares it with a plain read of the same files.
 
   run.py MODEL... [--program FILE] [--rounds N] [--disk-rate BYTES]
 
-MODEL is a .gguf file or a directory. Each round drops the files from the page cache and reads them to their end, drops them again and runs
-`lazyprune run -m MODEL --policy dense --ids 1 -n 0`, and runs that once more with the files in memory. Printed are medians, and the ratios
-of the first two. --disk-rate reads no faster than so many bytes a second (as root, by a control group): a virtual disk whose host has the
-file in memory is no disk.
+MODEL is a .gguf file or a directory. Each round measures three times:
+  plain read  drops the files from the page cache and reads them to the end
+  loading     drops them again and runs `lazyprune run -m MODEL --policy dense --ids 1 -n 0`
+  in memory   runs the same command again, now with the files in the page cache
+The table has the medians, and the ratio of loading to the plain read.
+
+--disk-rate limits reads to this many bytes per second. It uses a control group and needs root. Use it on virtual disks: their host may hold
+the file in memory.
 """
 import argparse
 import os
@@ -26,7 +30,7 @@ def files_of(model):
 def drop(files):
     for path in files:
         with open(path, "rb") as file:
-            os.fsync(file.fileno())  # pages not yet written cannot be dropped
+            os.fsync(file.fileno())  # pages that are not written yet cannot be dropped
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
@@ -45,7 +49,7 @@ def read(files):
 
 
 def limit_disk(path, rate):
-    """Puts this process and its children into a control group that reads from the file's disk at this rate."""
+    """Puts this process and its children into a control group that reads from the file's disk at most at this rate."""
     device = os.stat(path).st_dev
     whole = pathlib.Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").resolve()
     if (whole / "partition").exists():
@@ -65,7 +69,7 @@ def limit_disk(path, rate):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="The time to load a model over a plain read of its files, both from the disk.")
+    parser = argparse.ArgumentParser(description="Measures the time to load a model from disk, and a plain read of its files.")
     parser.add_argument("models", nargs="+", metavar="MODEL")
     parser.add_argument("--program", default="build/examples/lazyprune")
     parser.add_argument("--rounds", type=int, default=5)

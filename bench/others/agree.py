@@ -1,19 +1,25 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Holds models on this disk against transformers and llama.cpp, and prints where each first differs from `lazyprune`.
+"""Compares `lazyprune` with transformers and llama.cpp on models on this disk, and prints the first difference of each check.
 
   agree.py [--program build/examples/lazyprune] MODEL...     a MODEL is a folder, or a GGUF file
 
-A folder is held against transformers: token ids, rendered chats, end tokens, and greedy tokens in float32. Where transformers makes a tokenizer of
-its own in the place of tokenizer.json, the file decides. A GGUF file is held against llama.cpp, and its greedy tokens against transformers on the
-dequantized weights. Where transformers cannot load the file or differs, llama.cpp is asked, which rounds activations too: transformers' reader of
-GGUF guesses what the file does not say, so a difference counts where llama.cpp does not have our tokens. One difference is known: `qwen2` files,
-of which llama.cpp does not compose characters (NFC) as Qwen's tokenizer.json does.
+A folder is compared with transformers: token ids, rendered chats, end tokens, and greedy tokens in float32. For some models transformers
+does not use tokenizer.json, but a tokenizer of its own. If the two give different ids, those of tokenizer.json are right.
 
-Greedy tokens are a `tie` from where the peer's two best logits are too near: by --gap (transformers) or --rounded-gap (llama.cpp) standard deviations
-of the logits. Needs any of transformers with torch, gguf and accelerate (for GGUF files in transformers), and llama-cpp-python; what is missing is said.
+A GGUF file is compared with llama.cpp. Its greedy tokens are first compared with transformers, on the dequantized weights. But transformers
+guesses what a GGUF file does not say. If it cannot load the file or its tokens differ, llama.cpp decides: a difference counts only if
+llama.cpp's tokens differ from ours, too. llama.cpp comes second because it rounds activations. One difference is known: with `qwen2` files,
+llama.cpp does not compose characters (NFC) as Qwen's tokenizer.json does.
 
-Prints a markdown table, and for each difference the command that shows our side. Exit code 0: no difference; 1: wrong arguments; 2: a difference.
+The first difference of greedy tokens is a `tie` if the peer's two best logits there are close together: less than --gap (transformers) or
+--rounded-gap (llama.cpp) apart, in standard deviations of the logits. Tokens after a tie are not compared.
+
+Needs transformers with torch (and gguf and accelerate for GGUF files), or llama-cpp-python, or both. Checks that need a missing package are
+reported as not tried.
+
+Prints a markdown table, and for each difference the command that shows our side. Exit code 0: no difference; 1: wrong arguments; 2: a
+difference.
 """
 
 import argparse
@@ -54,16 +60,16 @@ CHATS = [
     [{"role": "user", "content": "One"}, {"role": "assistant", "content": "two"}, {"role": "user", "content": "three"}],
 ]
 PASSAGE = "The old council met in the hall beside the river, and nobody who came there in the winter of 1847 forgot what was said. " * 40
-LENGTHS = (12, 600)  # of the prompts, in tokens: within a sliding window, and beyond most
+LENGTHS = (12, 600)  # tokens of the prompts: one fits into any sliding window, one exceeds most
 NEW_TOKENS = 16
 
 
 class NotTried(Exception):
-    """Why a check cannot be made."""
+    """The reason why a check cannot be made."""
 
 
 def short(text):
-    """An exception or a message, as one line of a table's cell."""
+    """Returns an exception or a message as one line for a table cell."""
     line = " ".join(str(text).split()).replace("|", "\\|")
     return line if len(line) <= 200 else line[:197] + "..."
 
@@ -90,7 +96,7 @@ class Program:
         return subprocess.run(self.command(name, *words), input=stdin, capture_output=True, encoding="utf-8", timeout=1800)
 
     def tokenize(self, requests, *flags):
-        """An object each, as `lazyprune tokenize --jsonl` prints it."""
+        """Returns an object per request, as `lazyprune tokenize --jsonl` prints it."""
         done = self.call("tokenize", "--jsonl", "-", *flags, stdin="".join(json.dumps(request) + "\n" for request in requests))
         answers = [json.loads(line) for line in done.stdout.splitlines()]
         if len(answers) != len(requests):
@@ -99,12 +105,13 @@ class Program:
 
     @functools.cached_property
     def report(self):
-        """`lazyprune inspect --json`; {} of what is no model, as the files of a tokenizer alone."""
+        """The object that `lazyprune inspect --json` prints. If the command fails, as for a tokenizer without a model, it is the error
+        message under the key `supported`, and nothing else."""
         done = self.call("inspect", "--json")
         return json.loads(done.stdout) if done.returncode == 0 else {"supported": done.stderr}
 
     def ends(self):
-        """Where its generations end; of a model without a tokenizer, where the config says."""
+        """Returns the tokens that end a generation. A model without a tokenizer has only those of its config."""
         config, tokenizer = self.report.get("config"), self.report.get("tokenizer")
         if not config:
             raise refused(self.report["supported"])
@@ -121,8 +128,8 @@ class Program:
         return json.loads(done.stdout)["tokens"]
 
 
-# Theirs: `ids(text, special)`, `file_ids`, `template()` and `render(chat)`, `ends()`, and `greedy(ids, count)`: a list of a token and the gap of the two
-# best logits, in their standard deviations.
+# The peers. Each has `ids(text, special)`, `file_ids(text, special)`, `template()`, `render(chat)`, `ends()` and `greedy(ids, count)`.
+# `greedy` returns pairs of a token and the gap between the two best logits, in standard deviations of the logits.
 
 
 class Transformers:
@@ -147,7 +154,7 @@ class Transformers:
             raise NotTried("the model has no tokenizer")  # transformers would make one up
         try:
             return transformers.AutoTokenizer.from_pretrained(self.path)
-        except Exception as error:  # noqa: BLE001  whatever it stumbles over, the file may be enough
+        except Exception as error:  # noqa: BLE001  whatever fails in AutoTokenizer, tokenizer.json may be enough
             if (self.path / "config.json").exists() or not (self.path / "tokenizer.json").exists():
                 raise NotTried(f"transformers: {short(error)}") from error
             return transformers.PreTrainedTokenizerFast(tokenizer_file=str(self.path / "tokenizer.json"))
@@ -164,10 +171,10 @@ class Transformers:
             where = {"pretrained_model_name_or_path": self.path.parent, "gguf_file": self.path.name}
         try:
             model = transformers.AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32, attn_implementation="eager")
-        except Exception as error:  # noqa: BLE001  every model has its own ways to be refused
+        except Exception as error:  # noqa: BLE001  the exception's type depends on the model
             raise NotTried(f"transformers: {short(error)}") from error
         self.own_generation = model.generation_config
-        model.generation_config = transformers.GenerationConfig()  # the best token, with no penalty, whatever the model recommends
+        model.generation_config = transformers.GenerationConfig()  # greedy without penalties, whatever the model's own config says
         return model.eval()
 
     def ids(self, text, special):
@@ -175,7 +182,7 @@ class Transformers:
         return self.tokenizer(text, **words)["input_ids"]
 
     def file_ids(self, text, special):
-        """As tokenizer.json says it, by the library that defines that format; None where there is no such file."""
+        """Returns the ids that tokenizer.json gives in `tokenizers`, the library that defines its format. None if there is no such file."""
         import tokenizers
 
         if not (self.path / "tokenizer.json").exists():
@@ -191,7 +198,7 @@ class Transformers:
         return self.tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
 
     def ends(self):
-        self.model  # noqa: B018  its generation_config
+        self.model  # noqa: B018  loads the model, which sets own_generation
         found = self.own_generation.eos_token_id
         return sorted(found if isinstance(found, list) else [] if found is None else [found])
 
@@ -263,7 +270,7 @@ class LlamaCpp:
         return found
 
 
-# Held against each other.
+# The comparisons.
 
 
 @dataclasses.dataclass
@@ -317,7 +324,7 @@ def rendered_chats(program, peer):
     for chat, answer in zip(CHATS, answers):
         try:
             theirs = peer.render(chat)
-        except Exception as error:  # noqa: BLE001  a template refuses what it does not know
+        except Exception as error:  # noqa: BLE001  a template may refuse a chat, for example a role that it does not know
             if "error" in answer:
                 refused += 1
                 continue
@@ -331,7 +338,7 @@ def rendered_chats(program, peer):
 
 
 def end_tokens(program, peer):
-    """A folder may end at tokens that its files name by convention alone, beside those that transformers ends at."""
+    """For a folder we may have more end tokens than transformers, because some are known only by convention."""
     ours, theirs = program.ends(), peer.ends()
     more, missing = sorted(set(ours) - set(theirs)), sorted(set(theirs) - set(ours))
     if missing or more and peer.name != Transformers.name:
@@ -340,7 +347,8 @@ def end_tokens(program, peer):
 
 
 def prompts(program):
-    """Ids of a passage; of a model without a tokenizer, any. NotTried where the model cannot be run here, twice in float32 at once."""
+    """Returns prompts that are beginnings of PASSAGE, as ids. For a model without a tokenizer the ids are made up. Raises NotTried if the
+    model cannot run here, or if two copies in float32 do not fit into memory."""
     config = program.report.get("config")
     if program.report["supported"] is not True:
         raise refused(program.report["supported"])
@@ -393,7 +401,7 @@ def peer_or_reason(kind, path):
 
 
 def compared(program, path, gap, rounded_gap, kinds=(Transformers, LlamaCpp)):
-    """The rows of one model."""
+    """Yields the table's rows for one model."""
     transformers, llama_cpp = (peer_or_reason(kind, path) for kind in kinds)
     is_gguf = pathlib.Path(path).suffix == ".gguf"
     reader, name = (llama_cpp, LlamaCpp.name) if is_gguf else (transformers, Transformers.name)
@@ -412,15 +420,16 @@ def compared(program, path, gap, rounded_gap, kinds=(Transformers, LlamaCpp)):
     if is_gguf and (greedy.differs or greedy.result.startswith("not tried")):
         second = [row("greedy tokens", llama_cpp, LlamaCpp.name, lambda peer: greedy_tokens(program, peer, rounded_gap))]
         if greedy.differs and second[0].result.startswith("same"):
-            greedy.differs, greedy.result = False, f"{greedy.result}; llama.cpp has ours"
+            greedy.differs, greedy.result = False, f"{greedy.result}; llama.cpp's tokens are the same as ours"
     yield from [greedy, *second]
 
 
 def main(words=None, kinds=(Transformers, LlamaCpp)):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--program", default=str(HERE.parents[1] / "build/examples/lazyprune"))
-    parser.add_argument("--gap", type=float, default=1e-3, help="a tie of transformers' two best logits, in standard deviations (default: %(default)s)")
-    parser.add_argument("--rounded-gap", type=float, default=0.15, help="of llama.cpp's (default: %(default)s)")
+    tie = "a smaller gap between transformers' two best logits is a tie; in standard deviations (default: %(default)s)"
+    parser.add_argument("--gap", type=float, default=1e-3, help=tie)
+    parser.add_argument("--rounded-gap", type=float, default=0.15, help="the same for llama.cpp (default: %(default)s)")
     parser.add_argument("models", nargs="+", metavar="MODEL")
     flags = parser.parse_args(words)
     for path in (flags.program, *flags.models):

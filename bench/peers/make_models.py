@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes a model of random weights in several formats, the same numbers in each, so that engines can be compared.
+"""Writes a model of random weights in several formats with the same numbers, to compare engines.
 
   make_models.py DIRECTORY [-s SHAPE] [-f FORMAT,...]
 
-  DIRECTORY/SHAPE-F32.gguf, -BF16.gguf, -Q8_0.gguf       what llama.cpp reads; also, where asked for, -F16.gguf, -Q4_0.gguf
-  DIRECTORY/SHAPE-hf-f32/, -hf-bf16/                     what Hugging Face and lazyprune read: config.json, model.safetensors
+  DIRECTORY/SHAPE-F32.gguf, -BF16.gguf, -Q8_0.gguf       for llama.cpp; on request also -F16.gguf, -Q4_0.gguf
+  DIRECTORY/SHAPE-hf-f32/, -hf-bf16/                     for Hugging Face and lazyprune: config.json, model.safetensors
 
-Weights are normal with a deviation of 0.02, norms 1 with one of 0.05, by PCG64 from a seed and the tensor's name: a file can be made
-again, alone, on any machine. Needs numpy and gguf (pip install numpy gguf).
+Weights are normal with a mean of 0 and a standard deviation of 0.02, norms with 1 and 0.05. PCG64 draws each tensor from a seed and its
+name, so every file can be made again on any machine. Needs numpy and gguf (pip install numpy gguf).
 """
 import argparse
 import contextlib
@@ -49,10 +49,10 @@ SHAPES = {
 
 @dataclass(frozen=True)
 class Tensor:
-    name: str  # Hugging Face's
+    name: str  # in Hugging Face files
     gguf_name: str
     shape: tuple
-    rotated_heads: int = 0  # rows of so many heads that RoPE turns
+    rotated_heads: int = 0  # number of heads, if RoPE rotates the tensor's rows
 
 
 def tensors_of(shape):
@@ -82,7 +82,7 @@ def values_of(tensor):
 
 
 def interleaved(values, heads):
-    """The rows of a head as GGUF has them: RoPE turns neighbours there, and row i with row i + head_dim / 2 in Hugging Face's order."""
+    """Returns the rows in GGUF's order. There RoPE rotates neighbouring rows of a head; in Hugging Face's order, row i and row i + head_dim / 2."""
     rows, columns = values.shape
     halves = values.reshape(heads, 2, rows // heads // 2, columns)
     return np.ascontiguousarray(halves.swapaxes(1, 2)).reshape(rows, columns)
@@ -90,11 +90,11 @@ def interleaved(values, heads):
 
 def bf16_of(values):
     bits = values.view(np.uint32)
-    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)  # to nearest, ties to even
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)  # rounds to nearest, ties to even
 
 
 def made_up_vocabulary(size):
-    """Tokens that no text needs: the three special ones, the 256 bytes that a loader looks for, and numbered words."""
+    """A vocabulary to satisfy the loader: three special tokens, the 256 bytes that it looks for, and numbered words."""
     tokens = ["<unk>", "<s>", "</s>"] + [f"<0x{byte:02X}>" for byte in range(256)]
     types = [gguf.TokenType.UNKNOWN] + [gguf.TokenType.CONTROL] * 2 + [gguf.TokenType.BYTE] * 256
     words = size - len(tokens)

@@ -5,8 +5,8 @@
   peer_llama_cpp.py MODEL.gguf [-P 512,2048] [-n 32] [-t 1] [-r 1]   a JSON list of {"test", "threads", "tokens_per_s", "seconds"}
   peer_llama_cpp.py MODEL.gguf --logits 1,5,9                        a JSON list: the logits after the last of these tokens
 
-Every prompt runs once to warm up, and then as often as -r says, each time from an empty cache; after the last time, -n tokens are
-generated. Needs llama-cpp-python (pip install llama-cpp-python).
+Every prompt runs once to warm up and then -r times, each time from an empty KV cache. After the last run, -n tokens are generated. Needs
+llama-cpp-python (pip install llama-cpp-python).
 """
 import argparse
 import ctypes
@@ -39,7 +39,7 @@ class Model:
 
 
 class Context:
-    """One sequence of at most `tokens`, all options but these as llama.cpp sets them."""
+    """One sequence of at most `tokens` tokens. All other options are llama.cpp's defaults."""
 
     def __init__(self, model, tokens, threads):
         options = llama_cpp.llama_context_default_params()
@@ -55,7 +55,7 @@ class Context:
         llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(self.context), True)
 
     def decode(self, ids):
-        """Returns when the logits after the last token are there."""
+        """Reads the tokens. Returns the logits after the last one when they are computed."""
         tokens = (llama_cpp.llama_token * len(ids))(*ids)  # the batch only points at them
         status = llama_cpp.llama_decode(self.context, llama_cpp.llama_batch_get_one(tokens, len(ids)))
         if status != 0:
@@ -77,7 +77,7 @@ def seconds_of(work):
 
 def measure(model, prompt, generate, threads, repetitions):
     context = Context(model, prompt + generate, threads)
-    ids = [259 + i * 7919 % (model.vocabulary - 259) for i in range(prompt)]  # any: the work does not depend on them
+    ids = [259 + i * 7919 % (model.vocabulary - 259) for i in range(prompt)]  # any ids: the work does not depend on them
 
     def prefill():
         context.clear()

@@ -6,8 +6,9 @@
   run.py DIRECTORY [--program build/examples/lazyprune] [-P 512,2048,4096] [-n 32] [-t 1,2] [--types BF16,Q8_0,F32] [--rounds 3]
          [--stages 6:0.7,13:0.7,19:0.7 --stages ...] [-o FILE.json]
 
-Every round runs each engine once, each time another one first, so that what drifts on the machine drifts for all; a cell is the median
-of its rounds, and a ratio is ours over the peer's fastest type. Needs numpy and llama-cpp-python, which compiles itself for the machine.
+Every round runs each engine once. Each round starts with another engine, so that slow minutes of the machine affect all of them. A cell is
+the median of its rounds. A ratio is a rate over that of llama.cpp's fastest type. Needs numpy and llama-cpp-python, which pip compiles for
+the machine.
 """
 import argparse
 import importlib.util
@@ -21,14 +22,15 @@ from dataclasses import dataclass
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PEER = os.path.join(HERE, "peer_llama_cpp.py")
-OURS = {"BF16": "hf-bf16", "F32": "hf-f32"}  # the peer's types that we compute in too
+OURS = {"BF16": "hf-bf16", "F32": "hf-f32"}  # weight types that both engines compute in: the ending of our model's folder
 
-# The paper's drawn schedule for 22 layers, and at the same places the share for which the cost model says 2.3x at 2,048 tokens.
+# Two schedules for 22 layers. The first is drawn in the paper. The second prunes at the same layers. The cost model predicts a speedup of
+# 2.3x for it at 2,048 tokens.
 STAGES = ["6:0.7,13:0.7,19:0.7", "6:0.355,13:0.355,19:0.355"]
 
-# Root of the mean squared difference of two engines' logits over that of the logits. Engines round in different places (activations to
-# bf16 where weights are; the peer its keys and values to f16): hundredths at most. A model whose key heads are laid out wrongly, the
-# mistake that is easiest to make between the two formats, is off by a tenth.
+# Bounds for how far apart the logits of both engines may be: RMS(ours - theirs) / RMS(theirs). The engines round in different places: with
+# bf16 weights, to bf16 for activations. llama.cpp also rounds keys and values to f16. Rounding gives hundredths at most. The easiest
+# mistake between the two formats is a wrong order of the rows in the key heads. It gives a tenth.
 SAME_MODEL = {"BF16": 0.05, "F32": 0.01}
 
 
@@ -93,11 +95,11 @@ def check_same_model(ours, peer, kind):
         agreed += int(a.argmax() == b.argmax())
     print(f"{kind}: same next token in {agreed} of {len(prompts)} prompts, logits apart by {max(differences):.1e} of their size")
     if max(differences) > SAME_MODEL[kind]:
-        raise SystemExit(f"{kind}: expected at most {SAME_MODEL[kind]}: not the same model")
+        raise SystemExit(f"{kind}: the logits are more than {SAME_MODEL[kind]} of their size apart: not the same model")
 
 
 def median_rates(engines, setting, rounds):
-    """{test: {column: tokens per second}}"""
+    """Returns {test: {column: tokens per second}}: medians over the rounds."""
     rates = {}
     for turn in range(rounds):
         order = engines[turn % len(engines) :] + engines[: turn % len(engines)]
@@ -124,16 +126,16 @@ def numbers(text):
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description="Compares lazyprune with llama.cpp on the same random weights.")
-    parser.add_argument("directory", help="where make_models.py wrote")
+    parser.add_argument("directory", help="the folder that make_models.py wrote")
     parser.add_argument("--shape", default="tinyllama-1.1b")
     parser.add_argument("--program", default="build/examples/lazyprune")
     parser.add_argument("-P", "--prompts", type=numbers, default=[512, 2048, 4096])
     parser.add_argument("-n", "--generate", type=int, default=32, help="tokens after each prompt; 0: none (default: 32)")
     parser.add_argument("-t", "--threads", type=numbers, default=[1, 2])
-    parser.add_argument("--types", default="BF16,Q8_0,F32", help="of the peer's; ours run in BF16 and F32 where these are named")
+    parser.add_argument("--types", default="BF16,Q8_0,F32", help="types of llama.cpp's files; ours run in BF16 and F32 if listed")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--stages", action="append", help="a pruned column (default: " + " and ".join(STAGES) + ")")
-    parser.add_argument("-o", "--output", help="the results as JSON too")
+    parser.add_argument("--stages", action="append", help="of a pruned column; may be repeated (default: " + " and ".join(STAGES) + ")")
+    parser.add_argument("-o", "--output", help="also write the results to this file, as JSON")
     options = parser.parse_args()
     options.types = options.types.split(",")
     options.stages = options.stages or STAGES
@@ -143,7 +145,7 @@ def parse_arguments():
 def main():
     options = parse_arguments()
     if importlib.util.find_spec("llama_cpp") is None or importlib.util.find_spec("numpy") is None:
-        raise SystemExit("the peer is not here: pip install numpy llama-cpp-python (it compiles itself, which takes minutes)")
+        raise SystemExit("numpy or llama-cpp-python is missing: pip install numpy llama-cpp-python (compiling it takes minutes)")
     peers = {kind: Peer(options.directory, options.shape, kind) for kind in options.types}
     ours = [
         Ours(options.program, options.directory, options.shape, kind, stages)
@@ -151,7 +153,7 @@ def main():
     ]
     for engine in [*peers.values(), *ours]:
         if not os.path.exists(engine.path):
-            raise SystemExit(f"{engine.path} is not there: make_models.py writes it")
+            raise SystemExit(f"{engine.path} does not exist: make_models.py writes it")
 
     for kind in OURS:
         if kind in peers:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What does the dense model pay for running through a session? Four layers of TinyLlama-1.1B's width over 256 tokens: the transformer under
-// a policy that keeps everything, and the same operations of the same backend in a plain loop. Both in turn, the first one now this, now
-// that; the logits must be the same bits. `ratio` is the session's median time over the loop's.
+// Measures the cost of running the dense model through a session. The model has four layers of TinyLlama-1.1B's width and reads 256 tokens.
+// One side is the transformer under a policy that keeps everything; the other is the same backend operations in a plain loop. They run in
+// turn, and take turns to go first. The logits must be the same bits. `ratio` is the session's median time over the loop's.
 #include <benchmark/benchmark.h>
 
 #include <lazyprune/backend/cpu.hpp>
@@ -25,7 +25,7 @@ model_config four_layers() {
   return config;
 }
 
-/// A prefill as it is written by those who know of no session. Of the last layer only the last row is wanted, as in the transformer.
+/// A prefill without a session. As in the transformer, the last layer computes only the last row to the end.
 class plain_loop {
  public:
   plain_loop(const model<cpu>& m, cpu& backend)
@@ -45,7 +45,7 @@ class plain_loop {
     std::iota(positions_.begin(), positions_.end(), position{0});
     for (cpu::buffer* buffer : {&x_, &norm_, &q_, &k_, &v_, &attended_, &ffn_}) buffer->reserve(tokens);
     logits_.reserve(1);
-    for (const dtype type : model_.kv_types()) kv_.emplace_back(c_.n_kv_heads, c_.head_dim, type);  // as the sequence's
+    for (const dtype type : model_.kv_types()) kv_.emplace_back(c_.n_kv_heads, c_.head_dim, type);  // as in a sequence
   }
 
   /// Returns the logits of the token after the last one (vocabulary).
@@ -85,7 +85,7 @@ class plain_loop {
   cpu::rope_table rope_;
   std::vector<cpu::kv_layer> kv_;
   cpu::buffer x_, norm_, q_, k_, v_, attended_, ffn_, logits_;
-  std::vector<position> positions_;  // and slots
+  std::vector<position> positions_;  // also the slots
 };
 
 double median(std::vector<double> values) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What does the policy of a whole prefill cost? Scoring, selecting and planning of every layer, without a model: the evidence is made
-// beforehand, and the same for every layer. Reference column: reading the scores once at each of three selections.
+// Measures the cost of a policy in a whole prefill: scoring, selecting and planning in every layer, without a model. The evidence is made
+// beforehand and is the same for every layer. The reference column reads the scores once at each of three selections.
 #include <benchmark/benchmark.h>
 
 #include <lazyprune/core/mix.hpp>
@@ -13,7 +13,7 @@ namespace {
 
 using namespace lazyprune;
 
-// TinyLlama-1.1B's.
+// The sizes of TinyLlama-1.1B.
 constexpr layer_id layers = 22;
 constexpr std::size_t heads = 32, kv_heads = 4, head_dim = 64;
 constexpr std::size_t window = window_attention{}.window;
@@ -24,7 +24,7 @@ std::vector<float> random_numbers(std::size_t count) {
   return numbers;
 }
 
-/// Numbers for every kind of evidence, as a scorer asks for them.
+/// Random evidence of every kind that a scorer can ask for.
 class made_up {
  public:
   explicit made_up(std::size_t tokens)

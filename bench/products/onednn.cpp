@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The column of oneDNN, versions 2 and 3: weights in the layout that it chooses, activations given in the type that it computes in.
+// The column of oneDNN, versions 2 and 3. oneDNN chooses the layout of the weights; the activations have the type that it computes in.
 #if LAZYPRUNE_BENCH_ONEDNN
 
 #include <omp.h>

@@ -7,7 +7,7 @@
 
 namespace bench {
 
-/// out (rows, outputs) = or += x (rows, inputs) w^T, w (outputs, inputs): all contiguous, in f32.
+/// The product out (rows, outputs) = x (rows, inputs) w^T with w (outputs, inputs), or += if `add`. All matrices are contiguous and in f32.
 struct product_task {
   const float* x;
   const float* w;
@@ -15,15 +15,15 @@ struct product_task {
   std::size_t rows, inputs, outputs;
   bool add;
   int threads;
-  std::size_t copies;  // of the weight, to be read in turn
+  std::size_t copies;  // of the weight; runs read them in turn
 };
 
-/// A library's way to compute it, with whatever it prepares beforehand.
+/// A library that computes the product. The constructor does what can be prepared before the timing.
 class product {
  public:
   virtual ~product() = default;
 
-  /// With that copy of the weight.
+  /// Computes the product with copy number `copy` of the weight.
   virtual void run(std::size_t copy) = 0;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// How fast are the products of the linear layers, by shape, rows, type and instruction set? Columns of others: Eigen, and OpenBLAS and
-// oneDNN where they are installed. Names: model/layer/rows/threads/column. Up to 16 rows the weights come from memory, as they do in a
-// decoded token, and the rate of reading them counts.
+// Measures the products of the linear layers, by shape, rows, type and instruction set. Other libraries have columns, too: Eigen, and
+// OpenBLAS and oneDNN if they are installed. Names: model/layer/rows/threads/column. Up to 16 rows the weights come from memory, as in a
+// decode step, and the rate of reading them is what counts.
 #include <functional>
 
 #include "../eigen.hpp"
@@ -16,11 +16,11 @@ namespace {
 
 using lazyprune::cpu, lazyprune::dtype, lazyprune::isa, lazyprune::rows_view, lazyprune::tensor;
 
-enum class use { store, add, gate };  // of the sums: as in q, k and v; in o and down; in gate and up
+enum class use { store, add, gate };  // what happens to the sums: stored (q, k, v), added (o, down) or gated (gate and up)
 
 struct layer {
   const char* name;
-  std::size_t inputs, outputs;  // of a gated layer, those of gate and up together
+  std::size_t inputs, outputs;  // in a gated layer, the outputs of gate and up together
   use what;
 };
 
@@ -32,7 +32,7 @@ const layer layers[] = {
     {"llama-2-7b/down", 11008, 4096, use::add},
 };
 
-constexpr std::size_t few_rows = 16;  // up to here reading the weights is what it costs
+constexpr std::size_t few_rows = 16;  // up to this many rows, reading the weights takes the time
 
 class our_product final : public bench::product {
  public:
@@ -61,7 +61,7 @@ class our_product final : public bench::product {
   std::vector<cpu::matrix> w_;
 };
 
-/// A library that takes the weight as it is.
+/// A library that takes the weight in its plain layout.
 template <class Multiply>
 class plain_product final : public bench::product {
  public:
@@ -99,8 +99,8 @@ void multiply_by_openblas(const bench::product_task& t, const float* w) {
 struct library {
   std::string name;
   dtype type;
-  isa ceiling;  // whose arithmetic is the measure
-  bool fused;   // gate and up end in silu(gate) * up; else in the bare sums, which is less work
+  isa ceiling;  // the instruction set whose peak it is compared with
+  bool fused;   // gate and up give silu(gate) * up; otherwise only the sums, which is less work
   std::function<std::unique_ptr<bench::product>(const bench::product_task&, const layer&)> make;
 };
 
@@ -138,7 +138,7 @@ std::vector<library> libraries_here() {
 }
 
 struct sum_of_products {
-  double sum = 0, squares = 0;  // of the products
+  double sum = 0, squares = 0;  // sums over the products
 };
 
 sum_of_products dot(const float* x, const float* w, std::size_t count, dtype type) {
@@ -152,9 +152,9 @@ sum_of_products dot(const float* x, const float* w, std::size_t count, dtype typ
   return s;
 }
 
-/// A fast product that is wrong counts for nothing: some results of every row against sums in double. Where activations are rounded to
-/// bf16, each product is off by up to 2^-9 of itself, independently: the sum by a share of the root of their squares, of which 2^-7 is
-/// seven deviations. SiLU's slope is at most 1.1.
+/// Checks some results of every row against sums in double. Rounding activations to bf16 changes each product by up to 2^-9 of its size.
+/// These errors are independent, so the sum's error is a share of the root of the products' squares. The tolerance of 2^-7 is seven
+/// standard deviations. SiLU's slope is at most 1.1.
 bool right(const bench::product_task& t, const layer& l, const library& from) {
   const bool gated = l.what == use::gate && from.fused;
   const std::size_t columns = gated ? t.outputs / 2 : t.outputs;
@@ -192,7 +192,7 @@ void measure(benchmark::State& state, const layer& l, std::size_t rows, int thre
   std::unique_ptr<bench::product> product;
   try {
     product = from.make(task, l);
-  } catch (const std::exception& e) {  // oneDNN has no bf16 for every processor
+  } catch (const std::exception& e) {  // oneDNN lacks bf16 on some processors
     return state.SkipWithError(e.what());
   }
   product->run(0);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What does choosing the tokens cost, by selector and number of active tokens? Half of them are to be kept. Reference columns: the same
-// choice by std::nth_element and by std::sort of the positions. Every column copies the scores first: a selector may change them.
+// Measures the cost of selecting tokens, by selector and number of active tokens. Half of the tokens are kept. The reference columns make
+// the same selection with std::nth_element and std::sort of the positions. Every column copies the scores first, because selectors may
+// change them.
 #include <benchmark/benchmark.h>
 
 #include <lazyprune/core/mix.hpp>
@@ -19,7 +20,7 @@ namespace {
 
 using namespace lazyprune;
 
-/// Like attention: most tokens get little, few get much. The query token is required.
+/// Makes scores like those of attention: most are small, few are large. The query token has an infinite score, so it is always kept.
 std::vector<float> scores_of(std::size_t tokens) {
   std::vector<float> scores(tokens);
   for (std::size_t i = 0; i < tokens; ++i)
@@ -28,7 +29,7 @@ std::vector<float> scores_of(std::size_t tokens) {
   return scores;
 }
 
-/// select(scores, positions, kept) returns how many it kept.
+/// Measures select(scores, positions, kept), which writes the kept indices and returns their number.
 template <class Select>
 void measure(benchmark::State& state, Select select) {
   const auto tokens = static_cast<std::size_t>(state.range(0));
@@ -55,7 +56,7 @@ void by(benchmark::State& state, const Selector& selector) {
   });
 }
 
-/// arrange(begin, split, end, before) brings the best to the front.
+/// Selects with arrange(begin, split, end, before), which moves the best indices to the front, before `split`.
 template <class Arrange>
 void by_standard_library(benchmark::State& state, Arrange arrange) {
   measure(state, [&](std::span<float> scores, std::span<const position>, std::span<std::uint32_t> kept) {
@@ -64,7 +65,7 @@ void by_standard_library(benchmark::State& state, Arrange arrange) {
     const auto split = kept.begin() + static_cast<std::ptrdiff_t>(keep);
     std::iota(kept.begin(), kept.end(), 0u);
     arrange(kept.begin(), split, kept.end(), before);
-    std::sort(kept.begin(), split);  // selectors answer in ascending order
+    std::sort(kept.begin(), split);  // selectors return ascending indices
     return keep;
   });
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What does it cost to hold many sequences? A batch of 16 that decode, against the 16 alone; a prompt read in chunks, against one step; a
-// fork, against the keys and values that it does not copy. What is compared takes turns, the first one now this, now that, and must come
-// to the same bits. `ratio` is over the least times: what else the machine does only adds.
+// Measures the cost of many sequences, in three comparisons: a batch of 16 sequences that decode with the 16 alone, a prompt in chunks with
+// a prompt in one step, and a fork with the keys and values that it does not copy. Both sides run in turn, take turns to go first, and must
+// give the same bits. `ratio` is a ratio of shortest times, because other work on the machine only adds time.
 #include <benchmark/benchmark.h>
 
 #include <lazyprune/backend/cpu.hpp>
@@ -24,7 +24,7 @@ namespace {
 
 using namespace lazyprune;
 
-/// The least of the seconds that something took.
+/// Keeps the shortest time of some work, in seconds.
 class stopwatch {
  public:
   double least() const { return least_; }
@@ -40,7 +40,7 @@ class stopwatch {
   double least_ = std::numeric_limits<double>::infinity();
 };
 
-/// Runs both as often as the benchmark asks, in turn.
+/// Runs both as often as the benchmark asks. They take turns to go first.
 template <class One, class Other>
 void in_turn(benchmark::State& state, One&& one, Other&& other) {
   bool first = true;
@@ -62,8 +62,8 @@ sequence<cpu> dense_sequence(const model<cpu>& m, std::size_t most) {
   return {m, any_session(dense(), {.layers = static_cast<layer_id>(m.config.layers), .max_tokens = most})};
 }
 
-/// 16 sequences of TinyLlama-1.1B's shape in bf16 decode, a token each: in one batch, whose products read the weights once, and each in a
-/// step of its own. Each has read a prompt of its own before.
+/// 16 sequences of TinyLlama-1.1B's shape in bf16 decode one token each: in one batch, whose products read the weights once, and in 16
+/// separate steps. Each sequence has read its own prompt before.
 void decoding_in_a_batch(benchmark::State& state) {
   constexpr std::size_t count = 16;
   const auto known = static_cast<std::size_t>(state.range(0));
@@ -102,7 +102,7 @@ void decoding_in_a_batch(benchmark::State& state) {
     single.time([&] {
       alone.clear();
       for (const sequence_step<cpu>& step : steps) {
-        const auto logits = forward(work, step.text.get(), step.tokens, step.phase);
+        const auto logits = forward(work, step.seq.get(), step.tokens, step.phase);
         alone.insert(alone.end(), logits.begin(), logits.end());
       }
     });
@@ -115,8 +115,8 @@ void decoding_in_a_batch(benchmark::State& state) {
   state.counters["tokens_per_s"] = count / batch.least();
 }
 
-/// Four layers of TinyLlama-1.1B's shape in bf16 over 2,048 tokens: the prompt in chunks of 512, the last of them the query's step, and in
-/// one step. `ratio` is the chunks' time over the step's.
+/// Four layers of TinyLlama-1.1B's shape in bf16 read a prompt of 2,048 tokens: in chunks of 512, the last of which is the query's step,
+/// and in one step. `ratio` is the chunks' time over the step's.
 void reading_in_chunks(benchmark::State& state) {
   constexpr std::size_t prompt = 2048;
   const auto chunk = static_cast<std::size_t>(state.range(0));
@@ -158,7 +158,7 @@ void reading_in_chunks(benchmark::State& state) {
 }
 
 #ifdef __linux__
-/// Of this process, in memory.
+/// The bytes of this process that are in memory.
 std::size_t resident_bytes() {
   std::ifstream file("/proc/self/statm");
   std::size_t all = 0, resident = 0;
@@ -166,9 +166,9 @@ std::size_t resident_bytes() {
   return resident * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
-/// A sequence of 2,000 tokens with the layers, heads and keys of Llama-2-7B, in bf16. Its residual stream and feed-forward are narrow, so
-/// that it is soon computed: a fork copies nothing that has their width. `ratio` is what a fork adds to the memory in use over what its
-/// keys and values take. A step after a fork copies a block of keys and values a layer: `first_step_MiB`.
+/// Forks a sequence of 2,000 tokens with the layers, heads and keys of Llama-2-7B, in bf16. The residual stream and feed-forward are narrow
+/// to save time; a fork copies nothing of their width. `ratio` is the memory that a fork adds over the size of its keys and values. The
+/// first step after a fork copies one block of keys and values per layer: `first_step_MiB`.
 void forking(benchmark::State& state) {
   constexpr std::size_t known = 2000, forks = 16;
   model_config config = shape_named("llama-2-7b");

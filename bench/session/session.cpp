@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What does a step of the pruning session cost, without any model? One decoding step of 32 layers with three selections, by the number of
-// known tokens; the reference column is the least that any bookkeeping must do: read the scores once where it selects.
+// Measures the time that a pruning session takes for one decode step, without any model, by the number of known tokens. The step has 32
+// layers and three selections. `reading_the_scores` is a lower bound for any session: it only reads the scores, once at each selection.
 #include <benchmark/benchmark.h>
 
 #include <lazyprune/lazyprune.hpp>
@@ -42,7 +42,7 @@ void drive(Session& session, const std::vector<float>& p, std::size_t new_tokens
   step.finish();
 }
 
-/// Steps go on until the sequence is twice as long; then it starts anew, outside the time measured.
+/// Measures decode steps. When the sequence is twice as long as at the start, it is reset; the reset is not timed.
 template <class Make>
 void decode(benchmark::State& state, Make make) {
   const auto tokens = static_cast<std::size_t>(state.range(0));
@@ -71,14 +71,14 @@ void lazyllm_session(benchmark::State& state) {
 void lazyllm_any_session(benchmark::State& state) {
   decode(state, [](std::size_t n) { return any_session(lazyllm(paper), {.layers = layers, .max_tokens = n}); });
 }
-/// As make_session makes it: one type of session for every policy.
+/// The session that make_session makes: one type for every policy.
 void lazyllm_of_erased_parts(benchmark::State& state) {
   const policy parts{any_scorer(last_query_attention{}), any_schedule(paper), any_selector(protect(any_selector(top_k{}))),
                      any_store(keep_all{})};
   decode(state, [&](std::size_t n) { return any_session(parts, {.layers = layers, .max_tokens = n}); });
 }
 #ifdef LAZYPRUNE_BENCH_C
-/// The same through the C library, with the same loop around it.
+/// The same session through the C library, in the same loop.
 class c_session {
  public:
   explicit c_session(std::size_t max_tokens) {

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Conversations of four turns about four places of one long text, dense and pruned: what a turn drops, a later one may ask for.
+"""Measures conversations of four turns about four places of one long text, dense and pruned: a later turn may ask for tokens that an earlier one dropped.
 
   conversations.py TOKENS N SEED FILE.csv --setting dense="--policy dense" [--setting NAME=FLAGS ...]
          [--program build/examples/lazyprune] [--model MODEL] [-t THREADS]
 
-The first turn brings the text with four needles, as RULER hides them, and asks for one of them; each later turn asks for another one, in
-an order that is drawn. A row of the table: conversation, turn, setting, answer. An answer is `right` where the turn's number is in it, else
-`earlier` or `later` where another turn's is, else `none`. Written to standard output: how many each setting has right of each turn, how many
-of all were an earlier turn's, and, in points of the answers, what it loses to the first setting of all turns, of the first half of them and
-of the second, with half of the 95 % interval over the conversations.
+The first turn contains the text with four needles, hidden as in RULER, and asks for one of them. Each later turn asks for another one, in
+random order. A row of FILE.csv: conversation, turn, setting, answer. An answer is `right` if it has the turn's number; otherwise `earlier`
+or `later` if it has another turn's number; otherwise `none`. Standard output has, for each setting: the right answers per turn, the right
+answers in all, and the answers with an earlier turn's number. Then follow the points lost to the first setting, with half of the 95 %
+interval over the conversations: for all turns, for the first half of the turns and for the second half.
 """
 import argparse
 import csv
@@ -26,7 +26,7 @@ from make_tasks import Counter, add_model_arguments, fitted, hidden, names, need
 
 TURNS = 4
 ANSWER = 48  # tokens
-TURN = 100   # a question, its answer and the words of the template around them
+TURN = 100   # tokens of a question, its answer and the template's words around them
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Conversation:
     answers: list
 
     def lines(self):
-        """What the user says: the program reads a turn a line."""
+        """The user's turns, one line each, as the program reads them."""
         return [f"{self.text} {self.questions[0]}", *self.questions[1:]]
 
     def prompt(self):
@@ -101,7 +101,7 @@ def setting(text):
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description="Conversations of four turns about four places of one long text.")
-    parser.add_argument("tokens", type=int, help="of a whole conversation, at most")
+    parser.add_argument("tokens", type=int, help="tokens of a whole conversation, at most")
     parser.add_argument("n", type=int)
     parser.add_argument("seed", type=int)
     parser.add_argument("output", help="the .csv file to write")

@@ -4,9 +4,9 @@
 
   make_tasks.py TASK TOKENS N SEED FILE.jsonl [--program build/examples/lazyprune] [--model MODEL] [--plain]
 
-A prompt and the words of the model's chat template take at most TOKENS less the answer's room, and at least 95 % of that, or so much that
-one unit of the haystack more (a word, a line, a sentence) does not fit. The same arguments give the same samples. What is asked for
-stands at depths that the N samples spread evenly over the text.
+A prompt with the words of the model's chat template takes at most TOKENS minus the room for the answer. It takes at least 95 % of that, or
+so much that one more unit of the haystack (a word, a line, a sentence) does not fit. The same arguments give the same samples. The N
+samples spread the depths of their needles evenly over the text.
 """
 import argparse
 import bisect
@@ -47,18 +47,18 @@ NOISE = ["The grass is green.", "The sky is blue.", "The sun is yellow.", "Here 
 @dataclass(frozen=True)
 class Sample:
     input: str
-    prefix: str  # of the answer
+    prefix: str  # the beginning of the answer
     outputs: list
 
     def prompt(self):
         return self.input + self.prefix
 
 
-# Haystacks: lists of pieces, between which needles are put.
+# Haystacks are lists of pieces. Needles are put between the pieces.
 
 
 def read_sentences():
-    """The sentences of the prose that lies beside this file."""
+    """The sentences of haystack.txt."""
     with open(os.path.join(HERE, "haystack.txt"), encoding="utf-8") as file:
         text = " ".join(file.read().split())
     return re.split(r"(?<=[.!?])\s(?=[\"A-Z])|(?<=[.!?]\")\s(?=[\"A-Z])", text)
@@ -68,7 +68,7 @@ SENTENCES = read_sentences()
 
 
 def prose(r, words):
-    """So many words from any sentence's beginning; the last sentence may be cut."""
+    """Returns sentences with this many words in all, from a random sentence on. The last sentence may be cut."""
     pieces = []
     for sentence in itertools.islice(itertools.cycle(SENTENCES), r.randrange(len(SENTENCES)), None):
         part = sentence.split()[:words]
@@ -83,12 +83,12 @@ def noise(_, sentences):
 
 
 def spread(depth, count):
-    """Depths as far from each other as the text allows, the first one given."""
+    """Returns depths at equal distances. The first depth is given."""
     return [(depth + i / count) % 1 for i in range(count)]
 
 
 def hidden(pieces, needles, depths):
-    """The pieces with each needle at its depth, from 0 to 1."""
+    """Returns the pieces with each needle at its depth, from 0 to 1."""
     ends = list(itertools.accumulate(map(len, pieces), initial=0))
     places = sorted(((bisect.bisect_left(ends, depth * ends[-1]), i) for i, depth in enumerate(depths)), reverse=True)
     out = list(pieces)
@@ -98,11 +98,11 @@ def hidden(pieces, needles, depths):
 
 
 def names(r):
-    """Adjectives with nouns, each once."""
+    """Yields pairs of an adjective and a noun, each pair once."""
     pairs = [f"{a}-{n}" for a in ADJECTIVES for n in NOUNS]
     r.shuffle(pairs)
     yield from pairs
-    sys.exit(f"error: a text of so many tokens would take more than the {len(pairs)} names that there are")
+    sys.exit(f"error: a text of this length needs more than the {len(pairs)} names that there are")
 
 
 def uuids(r):
@@ -115,7 +115,7 @@ def numbers(r):
         yield str(r.randrange(1_000_000, 10_000_000))
 
 
-# RULER's tasks. Each makes a sample of its random source, the size of its haystack, and the depth of what is asked for.
+# RULER's tasks. Each makes a sample from a random source, the size of the haystack, and the depth of the needle that is asked for.
 
 
 def needle(key, value, kind):
@@ -123,7 +123,7 @@ def needle(key, value, kind):
 
 
 def niah(haystack=None, key=names, value=numbers, kind="number", keys=1, values=1, asked=1):
-    """Needles in a haystack; without one, in further needles. The first `asked` keys are asked for; the rest of them distract."""
+    """Needles in a haystack, or among other needles if `haystack` is None. The first `asked` keys are asked for; the others distract."""
 
     def make(r, size, depth):
         draw_key, draw_value = key(r), value(r)
@@ -150,7 +150,7 @@ def niah(haystack=None, key=names, value=numbers, kind="number", keys=1, values=
 
 
 def variable_tracking(r, size, depth):
-    """A chain of assignments in noise, after a short example of one."""
+    """A chain of assignments in noise, after a short example."""
 
     def chain(pieces, depths):
         variables = ["".join(r.choices("ABCDEFGHIJKLMNOPQRSTUVWXYZ", k=5)) for _ in depths]
@@ -168,7 +168,7 @@ def variable_tracking(r, size, depth):
 
 
 def common_words(tokens):
-    """A numbered list of words of which ten come more often than the others, after a short example; both fewer where room is short."""
+    """A numbered list of words, after a short example. Ten words are more frequent than the others. Short prompts have fewer of both."""
     often, seldom = (30, 3) if tokens >= 4096 else (6, 1)
 
     def make(r, size, _):
@@ -194,7 +194,7 @@ def common_words(tokens):
 
 
 def frequent_words(r, size, _):
-    """Coded words, the k-th of them as often as 1 / k^2 says; the most frequent is dots, to be passed over."""
+    """Coded words. The k-th word has a frequency of 1 / k^2. The most frequent one is dots, which the question says to ignore."""
     shares = [1 / k**2 for k in range(1, 200)]
     counts = [round(size * share / sum(shares)) for share in shares]
     coded = ["..."] + ["".join(r.choices("abcdefghijklmnopqrstuvwxyz", k=6)) for _ in counts[1:]]
@@ -207,7 +207,7 @@ def frequent_words(r, size, _):
 
 
 PEOPLE = [f"{first} {last}" for first in FIRST for last in LAST]
-# What a document says, what may be asked of it, and what the answer may be.
+# The facts of a document: a sentence, the question about it, and the possible answers.
 PERSON = [("{name} was born in {answer}.", "In which town was {name} born?", TOWNS),
           ("By trade {name} is a {answer}.", "What is the trade of {name}?", TRADES),
           ("At home {name} keeps a {answer}.", "Which animal does {name} keep at home?", ANIMALS),
@@ -218,7 +218,7 @@ TOWN = [("{name} was founded in {answer}.", "In which year was {name} founded?",
 
 
 def invented_facts(r, size, depth):
-    """Documents about four people and towns that never were, among pages of prose, and a question about the first of them."""
+    """Documents about four invented people or towns, among pages of prose, and a question about the first one."""
     people, towns = iter(r.sample(PEOPLE, len(PEOPLE))), iter(r.sample(TOWNS, len(TOWNS)))
 
     def document():
@@ -238,19 +238,19 @@ def invented_facts(r, size, depth):
     return Sample(f"{ask}\n\nThe following are given documents.\n\n{text}\n\n{ask}\n\nQuestion: {question}", " Answer:", [answer])
 
 
-# Quotes, of which no word may be missing. They stand in prose and are invented: within prose a small model goes on as it would itself, and
-# in a list that is as long as the prompt it does not find the lines.
+# Quotes: no word may be missing in the answer. The quotes are invented sentences in prose. A small model would not find lines in a list as
+# long as the prompt, and it would continue sentences of the prose itself in its own words.
 
 
 def sentences_about(r):
-    """Pairs: a phrase, and the one sentence that speaks of it."""
+    """Yields pairs of a phrase and the only sentence about it."""
     draw = (name.replace("-", " ") for name in names(r))
     for subject, thing in zip(draw, draw):
         yield subject, f"The {subject} {r.choice(VERBS)} the {thing}."
 
 
 def quote_sentence(r, size, depth):
-    """One of four sentences."""
+    """Asks for one of four sentences."""
     held = list(itertools.islice(sentences_about(r), 4))
     text = " ".join(hidden(prose(r, size), [sentence for _, sentence in held], spread(depth, 4)))
     return Sample("Some sentences are hidden within the following text. Memorize them. I will ask you to repeat one of them afterwards.\n"
@@ -259,7 +259,7 @@ def quote_sentence(r, size, depth):
 
 
 def repeat_lines(r, size, depth):
-    """Three neighbours of a list of six."""
+    """Asks for three consecutive lines of a list of six."""
     lines = [sentence for _, sentence in itertools.islice(sentences_about(r), 6)]
     first = r.randrange(4)
     listed = "".join(f"\n{i + 1}. {line}" for i, line in enumerate(lines)) + "\n"
@@ -272,11 +272,11 @@ def repeat_lines(r, size, depth):
 @dataclass(frozen=True)
 class Task:
     make: object
-    room: int  # of the answer, in tokens: as eval/tasks.hpp and the program's questions/known_tasks.hpp say
+    room: int  # for the answer, in tokens: the same as in eval/tasks.hpp and the program's questions/known_tasks.hpp
 
 
 def tasks_for(tokens):
-    """By name. In RULER too, the common words are fewer where prompts are short."""
+    """The tasks by name. As in RULER, short prompts have fewer common words."""
     return {
         "niah_single_1": Task(niah(noise), 128),
         "niah_single_2": Task(niah(prose), 128),
@@ -299,7 +299,7 @@ def tasks_for(tokens):
 
 
 class Counter:
-    """Tokens of prompts, as the program makes them."""
+    """Counts the tokens of prompts with the program."""
 
     def __init__(self, program, model, plain):
         self.command, self.plain = [program, "tokenize", "-m", model, "--jsonl", "-"], plain
@@ -318,7 +318,8 @@ class Counter:
 
 
 def fitted(make, n, limit, count):
-    """(sample, tokens) of n, each at most as large as the limit and at least 95 % of it. `make` gives the i-th of a size; sizes are asked for in any order."""
+    """Returns n pairs (sample, tokens), each with at most `limit` tokens and at least 95 % of it. `make(i, size)` makes the i-th sample; sizes come in any
+    order."""
     found, low, high, sizes = [None] * n, [0] * n, [None] * n, [max(4, limit // 20)] * n
     searched = list(range(n))
     while searched:
@@ -332,7 +333,7 @@ def fitted(make, n, limit, count):
                 searched.remove(i)
             elif high[i]:
                 sizes[i] = (low[i] + high[i]) // 2
-            else:  # few tokens may stand for the rest of the prompt, so this falls short rather than far beyond
+            else:  # the part of the prompt around the haystack makes this estimate too small rather than too large
                 sizes[i] = max(low[i] + 1, int(sizes[i] * 0.98 * limit / tokens))
     if None in found:
         raise SystemExit(f"{limit} tokens are too few")
@@ -353,13 +354,13 @@ def samples_of(name, tokens, n, seed, count):
 
 def add_model_arguments(parser):
     parser.add_argument("--program", default="build/examples/lazyprune")
-    parser.add_argument("--model", default="examples/pocket/model", help="whose tokens are counted")
+    parser.add_argument("--model", default="examples/pocket/model", help="the model whose tokens are counted")
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description="Writes samples of RULER's tasks and of quotes.")
     parser.add_argument("task", choices=tasks_for(0), metavar="task", help=", ".join(tasks_for(0)))
-    parser.add_argument("tokens", type=int, help="of a prompt and its answer, at most")
+    parser.add_argument("tokens", type=int, help="tokens of a prompt and its answer, at most")
     parser.add_argument("n", type=int)
     parser.add_argument("seed", type=int)
     parser.add_argument("output", help="the .jsonl file to write")

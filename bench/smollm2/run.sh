@@ -1,23 +1,22 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# The study on a real language model: LazyLLM and what it is compared with on SmolLM2-135M-Instruct.
+# The study on a real language model: LazyLLM and other methods on SmolLM2-135M-Instruct.
 #
-#   sh bench/smollm2/run.sh [--quick]  installs what is missing, fetches the model once, builds, makes the prompts, runs, and writes the
-#                                      results beside this file; --quick: most tables with a sample a task, to see them run; the results
+#   sh bench/smollm2/run.sh [--quick]  installs missing packages, fetches the model once, builds, makes the prompts, runs, and writes the
+#                                      results beside this file. --quick: most tables with one sample a task, to test the script. The results
 #                                      stay in the build folder
 #
-#   BUILD=build                        the folder to build in; prompts and predictions lie in its folder smollm2/
-#   THREADS=                           of the runs; where none are named, all that the process may use
-#   MINUTES=88                         after which nothing more is begun, so that it ends within 90: each table has its share of what is left,
-#                                      begins with the first sample of each task, and is of those that were answered; which were not whole
-#                                      stands at the end; 0: no end
+#   BUILD=build                        the build folder; prompts and predictions are in its folder smollm2/
+#   THREADS=                           threads of the runs; by default all that the process may use
+#   MINUTES=88                         no sample begins after so many minutes, so that the script ends within 90. Each table gets a share of
+#                                      the time that is left. It begins with the first sample of each task and holds the answered samples.
+#                                      The last line names the unfinished tables. 0: no limit
 #   TABLES="headline methods search lengths"
-#                                      what to run; there are also search_blocks, search_2000, search_blocks_2000, searched, tokens,
-#                                      blocks, gentle, others, protected, compositions, tasks, depth, fidelity and conversations; where any
-#                                      are named, they run to their end, whatever MINUTES says
+#                                      the tables to run. There are also search_blocks, search_2000, search_blocks_2000, searched, tokens,
+#                                      blocks, gentle, others, protected, compositions, tasks, depth, fidelity and conversations. Tables
+#                                      that are named here run to their end; MINUTES does not apply
 #
-# Ended at any moment or by the clock, and started again, it goes on where it was; fidelity and conversations begin a file anew that was not
-# whole.
+# When the script is interrupted or out of time, the next run continues. Only fidelity and conversations start an unfinished file again.
 set -eu
 cd "$(dirname "$0")/../.."
 . cmake/packages.sh
@@ -38,54 +37,54 @@ case ${1:-} in
   *) fail "expected --quick or nothing, found $1" ;;
 esac
 
-# Needle tasks of which the dense model finds half and more at 2,000 tokens (the table of all tasks shows which): four that the study is
-# made with, and two more, which it found later to be the hardest to prune.
+# Needle tasks in which the dense model finds at least half at 2,000 tokens (see the table of all tasks). The study was made with four. The two
+# others turned out later to be the hardest to prune.
 needles="niah_single_1 niah_single_2 niah_multivalue niah_multiquery"
 other_needles="niah_single_3 niah_multikey_1"
 all_tasks="$needles $other_needles niah_multikey_2 niah_multikey_3 vt cwe fwe qa_1 quote_sentence repeat_lines"
-# Token by token: the program's own stages for this model, which the table search_2000 found; one stage, chosen by hand, and a harder
-# schedule; and one as fast as the paper's figure, which prunes the prompt alone, so that the step after the first token computes what was
-# left out.
+# Schedules that keep single tokens. `recommended` has the program's own stages for this model, found by the table search_2000. `one_stage` was
+# chosen by hand, and `harder` prunes more. `fast` is as fast as the paper's figure. It prunes only the prompt, so that the step after the
+# first token computes the rows that were left out.
 recommended="--stages 18:0.7,21:0.2,28:0.05"
 one_stage="--stages 21:0.3"
 harder="--stages 18:0.5,21:0.3"
 fast="--stages 9:0.5,15:0.1 --decode dense"
-# What the table search found at 1,000 tokens, and the same stages two layers later.
+# The stages that the table search found at 1,000 tokens, and the same stages two layers later.
 searched="--stages 18:0.2,21:0.7,25:0.3"
 later="--stages 20:0.2,23:0.7,27:0.3"
-# Block by block (the preset lazyllm_blocks): less is lost, so that more can be pruned.
+# Schedules that keep blocks (the preset lazyllm_blocks). They lose less, so that they can prune more.
 in_blocks="--selector blocks:size=32"
 blocks="--stages 15:0.3 $in_blocks"
 fast_blocks="$fast $in_blocks"
 gentle_blocks="--stages 18:0.2 $in_blocks"
 faster_blocks="--stages 6:0.5,15:0.1 --decode dense $in_blocks"
-# What the paper draws (Figure 4); the same, $recommended and $one_stage for the bundled model's six layers: after the same share of the
-# layers, where two stages fall together their shares multiplied, and what falls behind the last layer left out.
+# The schedule of the paper's Figure 4. Then this schedule, $recommended and $one_stage for the bundled model's six layers: each stage comes after
+# the same share of the layers. Stages at the same layer multiply their shares, and a stage after the last layer is left out.
 drawn="--stages 9:0.7,18:0.7,27:0.7"
 drawn_for_six="--stages 2:0.7,4:0.7,5:0.7"
 recommended_for_six="--stages 4:0.14"
 one_stage_for_six="--stages 4:0.3"
 
-# The methods that are compared at equal rows.
+# Methods that are compared at the same number of computed rows.
 methods=lazyllm@15,no_revival@15,dense_decode@15,static@15,random,compression,streaming,snapkv,gemfilter@15,fastkv@15,given@8
 
 began=$(date +%s)
 minutes=${MINUTES:-88}
 case $minutes in *[!0-9]*) fail "MINUTES: expected a whole number, found $minutes" ;; esac
 [ -z "${TABLES:-}" ] || minutes=0
-shares=100 # of the time; see within
+shares=100 # shares of the time that are left; see within
 not_whole=
 
-answer=48 # tokens at most: room for four numbers
+answer=48 # tokens at most, enough for four numbers
 seed=2026
 
-# share N [LEAST]: so many samples, or the few of --quick
+# share N [LEAST]: prints N, or with --quick N / 100, and at least LEAST (1)
 share() {
   of_few=$((($1 + few - 1) / few))
   echo $((of_few > ${2:-1} ? of_few : ${2:-1}))
 }
 
-# within SHARE: what is asked next has so many of the shares that are left in what is left of the time
+# within SHARE: limits the next command to SHARE / $shares of the time that is left
 within() {
   [ "$minutes" -gt 0 ] || return 0
   limit=$(LC_ALL=C awk -v left=$((began + minutes * 60 - $(date +%s))) -v share="$1" -v shares="$shares" \
@@ -93,7 +92,7 @@ within() {
   shares=$((shares - $1))
 }
 
-# samples TOKENS N TASK...: their files, made where they are not there; $data are the flags that name them
+# samples TOKENS N TASK...: makes the missing files of samples; $data are the flags that name all of them
 samples() {
   tokens=$1 n=$2
   shift 2
@@ -110,12 +109,12 @@ samples() {
   done
 }
 
-# sum WORD...: a number that is another one where the words are
+# sum WORD...: prints a checksum of the words
 sum() {
   echo "$*" | cksum | cut -d' ' -f1
 }
 
-# lazyprune COMMAND NAME FLAG...: on the samples, into the folder $out, which is another one where anything else is asked
+# lazyprune COMMAND NAME FLAG...: runs the program on the samples, into the folder $out. Different flags give different folders
 lazyprune() {
   command=$1 out=$work/$2-$(sum "$answer" "$data" "$@")
   shift 2
@@ -127,7 +126,7 @@ lazyprune() {
   done
 }
 
-# beside_dense NAME TIMED SETTING...: NAME=FLAGS each, beside the dense model; times are of the first TIMED samples of each task
+# beside_dense NAME TIMED SETTING...: compares settings (NAME=FLAGS) with the dense model; times the first TIMED samples of each task
 beside_dense() {
   name=$1 timed=$2
   shift 2
@@ -139,7 +138,8 @@ beside_dense() {
   cp "$out/sweep.csv" "$here/$name.csv"
 }
 
-# search_stages FLAG...: few stages whose loss is certain to be small, on one half of the samples; as the table's name says, in blocks
+# search_stages FLAG...: searches for at most three stages with a loss that is certain to be small, on one half of the samples. A table of the
+# name search_blocks* prunes blocks
 search_stages() {
   name=$(echo "$table" | tr _ -)
   # shellcheck disable=SC2086
@@ -172,7 +172,7 @@ for table in ${TABLES:-$unasked}; do
       samples 4000 "$(share 100)" ${needles% *}
       within 36
       beside_dense "$table-4000" 4 "$first" "fast_blocks=$fast_blocks"
-      samples 4000 "$(share 100)" "${needles##* }" # of which the dense model finds less than half there: apart, in no mean
+      samples 4000 "$(share 100)" "${needles##* }" # the dense model finds less than half of them: a table apart, in no mean
       within 7
       beside_dense "$table-4000-four-keys" 2 "$first" "fast_blocks=$fast_blocks"
       ;;
@@ -205,7 +205,7 @@ for table in ${TABLES:-$unasked}; do
       samples 2000 "$(share 40)" $other_needles
       beside_dense others-2000 2 "one_stage=$one_stage" "gentle_blocks=$gentle_blocks" "fast_blocks=$fast_blocks"
       ;;
-    protected) # the chat's first tokens and its question stay, whatever the method
+    protected) # every method keeps the chat's first tokens and its question
       # shellcheck disable=SC2086
       samples 2000 "$(share 15)" $needles
       lazyprune sweep protected --budgets 0.65 --seeds 1 --timed 1 --keep-first 4 --keep-last 48 --methods "$methods" \
@@ -225,14 +225,14 @@ for table in ${TABLES:-$unasked}; do
       samples 1000 "$(share 15)" $needles
       within 3
       beside_dense length-1000 2 "recommended=$recommended" "fast_blocks=$fast_blocks"
-      [ "$few" -eq 1 ] || continue # a minute a sample, where there is AVX2 alone
+      [ "$few" -eq 1 ] || continue # a sample takes a minute on a processor with only AVX2
       # shellcheck disable=SC2086
       samples 7500 "$(share 15)" $needles
       within 5
       beside_dense length-7500 1 "recommended=$recommended" "fast_blocks=$fast_blocks"
       ;;
     tasks)
-      answer=0 # as RULER has it
+      answer=0 # the limits of RULER
       # shellcheck disable=SC2086
       samples 2000 "$(share 5)" $all_tasks
       beside_dense tasks-2000 1 "blocks=$blocks" "fast_blocks=$fast_blocks"
@@ -255,19 +255,19 @@ for table in ${TABLES:-$unasked}; do
       ;;
     search | search_blocks)
       # shellcheck disable=SC2086
-      samples 1000 "$(share 10 2)" $needles # of which one half is searched on
+      samples 1000 "$(share 10 2)" $needles # the search uses one half of them
       within 8
       search_stages --tries "$(share 60 10)"
       ;;
     search_2000 | search_blocks_2000)
-      seed=2027 # none of the headline's, which are to judge what it finds
+      seed=2027 # other samples than the headline's, which test the result
       # shellcheck disable=SC2086
       samples 2000 "$(share 20 2)" $needles $other_needles
       search_stages --tries "$(share 40 10)" --max-loss 2
       seed=2026
       ;;
     depth)
-      # The bundled model, by rules that nobody made for it.
+      # The bundled model with schedules that were made for other models.
       set --
       for file in examples/pocket/prompts/pocket_*.jsonl; do
         set -- "$@" -d "$file"
@@ -280,7 +280,7 @@ for table in ${TABLES:-$unasked}; do
       ;;
     fidelity)
       for tokens in 2000 4000; do
-        # But for dense_decode: fast_blocks does so, too.
+        # Without dense_decode, because fast_blocks also decodes densely.
         set -- --places "$(share 20)" --prefix "$tokens" -n 128 --budgets 0.65 \
           --methods "$(echo "$methods" | sed 's/,dense_decode@15//')" \
           --variant "recommended=$recommended" --variant "one_stage=$one_stage" --variant "blocks=$blocks" \

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The time to the first token of a model in transformers, plain and under `lazyprune.prune`, side by side in one process; and what the rows promise.
+"""Measures the time to the first token of a model in transformers, plain and under `lazyprune.prune`, in one process, and the predicted speedup.
 
   run.py [--layers 22 --hidden 2048 --ffn 5632 --heads 32 --kv-heads 4 --vocabulary 32000] [-P 2048,4096] [--dtype float32] [--device cpu]
          [--threads N] [--rounds 3] [--policy "lazyllm --stages 6:0.7,13:0.7,19:0.7" --policy ...] [--profile]
 
-Weights are random, TinyLlama-1.1B's shape unless told otherwise. Every round runs each column once, each time another one first; a cell is the
-median of its rounds. `promised` is the cost model's (include/lazyprune/model/cost_model.hpp): floating-point operations of the plain prefill, which
-computes all rows of every layer, over those of the rows that were computed. `--profile` tells where the pruned prefill passes its time, by the
-kind of operation, as a share; what is neither a product, attention, nor the layers' norms, rotations and activations is pruning's.
+Weights are random; the default shape is TinyLlama-1.1B's. Every round runs each column once and starts with another one; a cell is the median of
+its rounds. `promised` is the speedup of the cost model (include/lazyprune/model/cost_model.hpp): the floating-point operations of the plain
+prefill, which computes all rows of every layer, over those of the rows that were computed. `--profile` prints the shares of the prefill's time by
+kind of operation. Pruning causes the time that is not spent in products, attention, norms, rotations and activations.
 """
 import argparse
 import statistics
@@ -19,12 +19,13 @@ import transformers
 
 import lazyprune
 
-# What a drawn schedule of the paper keeps (Figure 4), and one for which the rows promise 2.3x at 2,048 tokens.
+# The schedule drawn in the paper's Figure 4, and one for which the cost model predicts 2.3x at 2,048 tokens.
 POLICIES = ["lazyllm --stages 6:0.7,13:0.7,19:0.7", "lazyllm --stages 6:0.355,13:0.355,19:0.355"]
 
 
 def operations(config, rows, finish):
-    """Of a prefill whose layer l computes rows[l] tokens; of the last layer the last `finish` go beyond keys and values."""
+    """Floating-point operations of a prefill whose layer l computes rows[l] tokens. In the last layer, only the last `finish` rows are computed beyond keys
+    and values."""
     hidden, ffn, head_dim = config.hidden_size, config.intermediate_size, config.hidden_size // config.num_attention_heads
     q, kv = config.num_attention_heads * head_dim, config.num_key_value_heads * head_dim
     total = 2.0 * hidden * config.vocab_size
@@ -71,7 +72,7 @@ def main():
     columns = [None, *(flags.policy or POLICIES)]
 
     def first_token(policy, ids):
-        """Seconds, and the rows of each layer."""
+        """Returns the seconds, and the rows of each layer (None without a policy)."""
         synchronize(flags.device)
         begin = time.perf_counter()
         if policy is None:

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A whole engine in C99 under LazyLLM: a Llama from a safetensors file, computed in double by plain loops, and a session of the C library
- * that says what to compute. It goes on with a prompt greedily, and prints the trace of what every layer computed, as the program does
- * (lazyprune run --trace; lazyprune compare holds one against the other).
+ * A whole engine in C99 under LazyLLM. It loads a Llama from a safetensors file and computes in double with plain loops. A session of the C
+ * library says what to compute. The engine continues a prompt greedily, and prints a trace of what each layer computed. The format is that
+ * of lazyprune run --trace, and lazyprune compare compares two traces.
  *
  *   engine MODEL_FOLDER IDS_FILE [policy TEXT] [tokens N] [chunk N] [fork N] [fused] [full]
  *
- * IDS_FILE: the prompt, token ids between white space. chunk N: it is read N tokens at a time; fork N: its first N tokens are a document,
- * read as one chunk, and the answer comes from a fork of it; fused: the policy is shown queries and keys, as by an engine whose attention
- * yields no probabilities; full: the trace has scores and logits too (lazyprune compare --against).
+ * IDS_FILE: the prompt, as token ids between white space. chunk N: the prompt is read N tokens at a time. fork N: its first N tokens are a
+ * document, which is read as one chunk, and the answer comes from a fork of it. fused: the policy is shown queries and keys, as by an
+ * engine whose attention yields no probabilities. full: the trace also has scores and logits (lazyprune compare --against).
  */
 #include <lazyprune/c/lazyprune.h>
 
@@ -37,7 +37,7 @@ static double* numbers(size_t count) { return room(count, sizeof(double)); }
 /* ---- the model ---- */
 
 typedef struct layer_weights {
-  double *q, *k, *v, *o, *gate, *up, *down; /* (in, out): a product adds up whole rows */
+  double *q, *k, *v, *o, *gate, *up, *down; /* (in, out): a product sums whole rows */
   double *attention_norm, *feed_forward_norm;
 } layer_weights;
 
@@ -48,7 +48,7 @@ typedef struct model {
   layer_weights* layer;
 } model;
 
-/* The whole file, and a 0 behind it. */
+/* Reads a whole file and adds a 0 after it. */
 static char* read_file(const char* folder, const char* name, size_t* size) {
   char path[4096];
   snprintf(path, sizeof path, "%s%s%s", folder, *folder ? "/" : "", name);
@@ -71,7 +71,7 @@ static double config_number(const char* config, const char* key) {
   return strtod(at + strlen(quoted), NULL);
 }
 
-/* A tensor of bfloat16, (rows, columns) or, transposed, (columns, rows). */
+/* Loads a bfloat16 tensor as (rows, columns), or as (columns, rows) if `transposed`. */
 static double* load(const char* file, const char* name, size_t rows, size_t columns, int transposed) {
   char quoted[128];
   unsigned long long header = 0, begin, end;
@@ -152,16 +152,16 @@ static void free_model(model* m) {
   free(m->head);
 }
 
-/* ---- one sequence: what the engine remembers of it ---- */
+/* ---- the state of one sequence ---- */
 
 typedef struct sequence {
   const model* m;
   lazyprune_session* session;
   uint32_t* ids;          /* (known) */
-  double *keys, *values;  /* (layers, max_tokens, kv_heads, head_dim): row t is token t's */
-  double *aux, *waiting;  /* (slots, hidden): the hidden states of dropped tokens, and of chunks where they ended */
-  unsigned char* touched; /* (layers, max_tokens): what the trace says of this turn, in bits */
-  float* scores;          /* (layers, max_tokens): the attention's mean over heads, where it was shown */
+  double *keys, *values;  /* (layers, max_tokens, kv_heads, head_dim): row t belongs to token t */
+  double *aux, *waiting;  /* (slots, hidden): hidden states of dropped tokens, and of waiting tokens of chunks */
+  unsigned char* touched; /* (layers, max_tokens): bits for the next line of the trace */
+  float* scores;          /* (layers, max_tokens): the attention's mean over heads, if it was shown */
 } sequence;
 enum { was_active = 1, was_row = 2, was_revived = 4, was_scored = 8 };
 
@@ -181,7 +181,7 @@ static sequence new_sequence(const model* m, lazyprune_session* session) {
   return s;
 }
 
-/* A fork goes on as the sequence would. Others share the memory until it is written; this engine copies it. */
+/* Returns a sequence that continues independently of `from`. This engine copies the memory; a real one shares it until it is written. */
 static sequence fork_sequence(const sequence* from) {
   const model* m = from->m;
   const size_t kv = m->layers * m->max_tokens * m->kv_heads * m->head_dim, rows = m->max_tokens * m->hidden;
@@ -226,7 +226,7 @@ static void product(const double* x, const double* weight, size_t in, size_t out
     for (size_t o = 0; o < out; ++o) y[o] += weight[i * out + o] * x[i];
 }
 
-/* Rotates by the token's place in the text: a token that was skipped for a while has still its own. */
+/* Rotates by the token's position in the text, which also a token that was skipped for a while keeps. */
 static void rope(const model* m, double* x, size_t heads, uint32_t position) {
   const size_t half = m->head_dim / 2;
   for (size_t i = 0; i < half; ++i) {
@@ -240,7 +240,7 @@ static void rope(const model* m, double* x, size_t heads, uint32_t position) {
   }
 }
 
-/* One query over the active tokens up to its own: probabilities (heads, active) and what they weigh. */
+/* One query attends to the active tokens up to its own: writes probabilities (heads, active) and the attended values (heads, head_dim). */
 static void attend(const sequence* s, size_t layer, const double* query, uint32_t token, const lazyprune_plan* plan, double* probabilities,
                    double* out) {
   const model* m = s->m;
@@ -270,8 +270,8 @@ static void attend(const sequence* s, size_t layer, const double* query, uint32_
 /* ---- one step, as the session plans it ---- */
 
 typedef struct scratch {
-  double *x, *gathered;          /* (rows, hidden): the layer's input, and then its output */
-  double *query, *probabilities; /* of one row */
+  double *x, *gathered;          /* (rows, hidden): the layer's input, later its output */
+  double *query, *probabilities; /* of one row: (heads, head_dim) and (heads, active) */
   float *shown, *shown_queries, *shown_keys;
 } scratch;
 
@@ -280,7 +280,7 @@ static float* floats(float* to, const double* from, size_t count) {
   return to;
 }
 
-/* Keys or values of the active tokens, side by side. */
+/* Gathers keys or values of the active tokens: (active, kv_heads, head_dim). */
 static float* gather_cache(const sequence* s, const double* cache, const lazyprune_plan* plan, float* to) {
   const size_t width = s->m->kv_heads * s->m->head_dim;
   for (size_t i = 0; i < plan->active_count; ++i)
@@ -288,8 +288,8 @@ static float* gather_cache(const sequence* s, const double* cache, const lazypru
   return to;
 }
 
-/* What the policy wants to see, of all that the library's own ask for. The probabilities and queries of the last rows are in the scratch
- * already. */
+/* Returns the evidence that the plan wants, for all kinds that the library's own policies ask for. The scratch already has the
+ * probabilities and queries of the last rows. */
 static lazyprune_evidence look(const sequence* s, const lazyprune_plan* plan, scratch* w, int fused) {
   const model* m = s->m;
   const size_t cached = plan->active_count * m->kv_heads * m->head_dim;
@@ -308,7 +308,7 @@ static lazyprune_evidence look(const sequence* s, const lazyprune_plan* plan, sc
     e.keys = gather_cache(s, s->keys, plan, w->shown_keys);
     e.keys_count = cached;
   }
-  if (plan->wants == LAZYPRUNE_ATTENTION) /* what last_query_attention makes of it, for the trace */
+  if (plan->wants == LAZYPRUNE_ATTENTION) /* the scores of last_query_attention, for the trace */
     for (size_t i = 0; i < plan->active_count; ++i) {
       const size_t at = plan->layer * m->max_tokens + plan->active[i];
       float sum = 0;
@@ -329,7 +329,8 @@ static lazyprune_evidence look(const sequence* s, const lazyprune_plan* plan, sc
   return e;
 }
 
-/* New tokens, `ids` (count): the last one's hidden state behind all layers comes into `last` where the step is no chunk. */
+/* Computes a step for the new tokens `ids` (count). Unless the step is a chunk, writes the last token's hidden state after all layers to
+ * `last`. */
 static void forward(sequence* s, const uint32_t* ids, size_t count, uint32_t phase, size_t outputs, int fused, double* last) {
   const model* m = s->m;
   const size_t width = m->kv_heads * m->head_dim, heads = m->heads * m->head_dim, hidden = m->hidden;
@@ -362,7 +363,7 @@ static void forward(sequence* s, const uint32_t* ids, size_t count, uint32_t pha
     must(lazyprune_step_enter(s->session, l, &plan));
     for (size_t i = 0; i < plan.active_count; ++i) s->touched[l * m->max_tokens + plan.active[i]] |= was_active;
 
-    /* 1. Bring the rows together: new ones, those of the layer before, those that come back, and those that wait since a chunk. */
+    /* 1. Gather the rows: new tokens, rows of the layer before, rows that come back, and rows that wait since a chunk. */
     for (size_t r = 0; r < plan.rows_count; ++r) {
       const lazyprune_source source = plan.sources[r];
       const double* row = source.origin == LAZYPRUNE_EMBEDDING ? m->embedding + s->ids[source.index] * hidden
@@ -376,7 +377,7 @@ static void forward(sequence* s, const uint32_t* ids, size_t count, uint32_t pha
     w.x = w.gathered;
     w.gathered = before;
 
-    /* 2. Keys and values of all rows, before any of them attends: a revived row comes before new ones in the text. */
+    /* 2. Compute keys and values of all rows before any of them attends: new rows attend to the keys of revived ones. */
     for (size_t r = 0; r < plan.rows_count; ++r) {
       const size_t at = (l * m->max_tokens + plan.rows[r]) * width;
       norm_of(w.x + r * hidden, weights->attention_norm, hidden, m->epsilon, normed);
@@ -385,7 +386,7 @@ static void forward(sequence* s, const uint32_t* ids, size_t count, uint32_t pha
       rope(m, s->keys + at, m->kv_heads, plan.rows[r]);
     }
 
-    /* 3. The rest of the layer for the rows that are to be finished, the last ones. */
+    /* 3. Compute the rest of the layer for the last `finish` rows. */
     const size_t queries = plan.wants == LAZYPRUNE_WINDOW ? plan.window : 1;
     if (queries > most_queries) stop("policy", "expected a window of 64 queries at most");
     for (size_t r = plan.rows_count - plan.finish; r < plan.rows_count; ++r) {
@@ -409,7 +410,7 @@ static void forward(sequence* s, const uint32_t* ids, size_t count, uint32_t pha
       for (size_t i = 0; i < hidden; ++i) x[i] += out[i];
     }
 
-    /* 4. Show what the policy wants to see, and save the rows that it drops, or that wait. */
+    /* 4. Show what the policy wants to see. Then save the rows that it drops and the rows that wait. */
     const lazyprune_evidence evidence = look(s, &plan, &w, fused);
     lazyprune_spills spills = LAZYPRUNE_SPILLS;
     const size_t rows = plan.rows_count;
@@ -430,7 +431,7 @@ static void forward(sequence* s, const uint32_t* ids, size_t count, uint32_t pha
   free(w.shown_keys);
 }
 
-/* The logits (vocabulary) of a hidden state behind all layers. */
+/* Computes the logits (vocabulary) of a hidden state after all layers. */
 static void logits_of(const model* m, const double* x, double* logits) {
   double* normed = numbers(m->hidden);
   norm_of(x, m->norm, m->hidden, m->epsilon, normed);
@@ -438,7 +439,7 @@ static void logits_of(const model* m, const double* x, double* logits) {
   free(normed);
 }
 
-/* The best next token; of equals the one with the lower id. */
+/* Returns the id with the greatest logit, the lowest id among equals. */
 static uint32_t best(const model* m, const double* logits) {
   size_t id = 0;
   for (size_t i = 1; i < m->vocabulary; ++i)
@@ -446,7 +447,7 @@ static uint32_t best(const model* m, const double* logits) {
   return (uint32_t)id;
 }
 
-/* ---- the trace: one object a line and step; chunks are part of their prompt's ---- */
+/* ---- the trace: one JSON object per line and step; the chunks of a prompt belong to its step ---- */
 
 static void print_positions(const char* key, const unsigned char* touched, size_t known, int bit, const char* end) {
   const char* comma = "";
@@ -459,7 +460,7 @@ static void print_positions(const char* key, const unsigned char* touched, size_
   printf("]%s", end);
 }
 
-/* Scores where there are some. */
+/* Prints the scores, if there are any. */
 static void print_scores(const unsigned char* touched, const float* scores, size_t known) {
   const char* before = ",\"scores\":[";
   for (size_t t = 0; t < known; ++t)
@@ -525,7 +526,7 @@ int main(int argc, char** argv) {
     prompt[count++] = (uint32_t)id;
   }
   free(text);
-  if (count == 0 || count + tokens > m.max_tokens) stop(argv[2], "expected ids, and with the answer at most the model's positions");
+  if (count == 0 || count + tokens > m.max_tokens) stop(argv[2], "expected ids, no more than the model's positions with the answer");
 
   lazyprune_session_options options = LAZYPRUNE_SESSION_OPTIONS;
   lazyprune_session* session;
@@ -534,7 +535,7 @@ int main(int argc, char** argv) {
   must(lazyprune_session_create(NULL, policy, &options, &session));
   sequence s = new_sequence(&m, session);
 
-  /* The prompt: chunks have no output, and what they computed serves any question. */
+  /* Read the prompt. Chunks have no output, so any question can continue from them. */
   double *last = numbers(m.hidden), *logits = numbers(m.vocabulary);
   size_t read = 0;
   if (fork > 0 && fork < count) {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The engine of engine.c once more, in Python: numpy computes, the C library plans, by ctypes.
+"""The engine of engine.c in Python: numpy computes, and the C library plans, called through ctypes.
 
 engine.py LIBRARY MODEL_FOLDER IDS_FILE [--policy TEXT] [--tokens N] [--chunk N] [--fork N] [--fused]
 """
@@ -16,7 +16,7 @@ import lazyprune as lp
 
 
 def load(folder):
-    """The config, and every tensor in float64."""
+    """Returns the config, and all tensors in float64."""
     config = json.loads((folder / "config.json").read_text())
     file = (folder / "model.safetensors").read_bytes()
     begin = 8 + int.from_bytes(file[:8], "little")
@@ -31,7 +31,7 @@ def load(folder):
 
 
 class Sequence:
-    """What the engine remembers of one text: ids, keys and values by position, the hidden states that were put aside."""
+    """The state of one sequence: ids, keys and values by position, and the hidden states that were saved."""
 
     def __init__(self, config, tensors, session):
         self.c, self.tensors, self.session = config, tensors, session
@@ -54,14 +54,14 @@ class Sequence:
         return x / np.sqrt((x * x).mean(-1, keepdims=True) + self.c["rms_norm_eps"]) * weight
 
     def rope(self, x, positions):
-        """By the token's place in the text, whenever it is computed. x: (rows, heads, head_dim)"""
+        """Rotates x (rows, heads, head_dim) by each token's position in the text, whenever the token is computed."""
         half = x.shape[-1] // 2
         cos, sin = self.cos[positions][:, None], self.sin[positions][:, None]
         a, b = x[..., :half], x[..., half:]
         return np.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
 
     def forward(self, ids, phase, outputs, fused):
-        """The last token's hidden state behind all layers; of a chunk, where it ended."""
+        """Computes a step. Returns the last token's hidden state after all layers, or for a chunk, at its last layer."""
         c, known = self.c, self.session.state.known
         heads, kv_heads, head_dim = c["num_attention_heads"], c["num_key_value_heads"], c["head_dim"]
         self.ids[known : known + len(ids)] = ids
@@ -71,7 +71,7 @@ class Sequence:
             plan = self.session.enter(layer)
             active, rows, origin, index = plan.active, plan.rows, plan.origin, plan.index
 
-            # 1. Bring the rows together.
+            # 1. Gather the rows.
             before, x = x, np.zeros((len(rows), c["hidden_size"]))
             memories = (self.tensors["model.embed_tokens.weight"], before, self.aux, self.waiting)
             for place, memory in enumerate(memories):
@@ -79,12 +79,12 @@ class Sequence:
                 if here.any():
                     x[here] = memory[self.ids[index[here]] if place == lp.EMBEDDING else index[here]]
 
-            # 2. Keys and values of all rows.
+            # 2. Compute keys and values of all rows.
             h = self.norm(x, weight("input_layernorm"))
             self.keys[layer, rows] = self.rope((h @ weight("self_attn.k_proj").T).reshape(-1, kv_heads, head_dim), rows)
             self.values[layer, rows] = (h @ weight("self_attn.v_proj").T).reshape(-1, kv_heads, head_dim)
 
-            # 3. The rest of the layer for the last `finish` rows, each over the active tokens up to itself.
+            # 3. Compute the rest of the layer for the last `finish` rows. Each attends to the active tokens up to itself.
             first = len(rows) - plan.finish
             query = self.rope((h[first:] @ weight("self_attn.q_proj").T).reshape(-1, heads, head_dim), rows[first:])
             keys, values = (np.repeat(cache[layer, active], heads // kv_heads, 1) for cache in (self.keys, self.values))
@@ -105,7 +105,7 @@ class Sequence:
         return x[-1] if x is not None and len(x) else None
 
     def look(self, plan, layer, active, query, p, fused):
-        """All that the library's own policies ask for."""
+        """Returns the evidence that the plan wants, for all kinds that the library's own policies ask for."""
         as_floats = lambda array: np.ascontiguousarray(array, np.float32)
         if plan.wants == lp.KEYS:
             return {"kind": lp.KEYS, "data": as_floats(self.keys[layer, active])}
@@ -130,10 +130,10 @@ def main():
     parser.add_argument("model", type=pathlib.Path)
     parser.add_argument("ids", type=pathlib.Path, help="token ids between white space")
     parser.add_argument("--policy", default="lazyllm")
-    parser.add_argument("--tokens", type=int, default=8, help="to generate")
-    parser.add_argument("--chunk", type=int, default=0, help="read the prompt so many tokens at a time")
-    parser.add_argument("--fork", type=int, default=0, help="the first so many tokens are a document, whose fork answers")
-    parser.add_argument("--fused", action="store_true", help="show the policy queries and keys, not probabilities")
+    parser.add_argument("--tokens", type=int, default=8, help="how many tokens to generate")
+    parser.add_argument("--chunk", type=int, default=0, help="how many tokens of the prompt to read at a time")
+    parser.add_argument("--fork", type=int, default=0, help="the size of a document at the beginning, from whose fork the answer comes")
+    parser.add_argument("--fused", action="store_true", help="show the policy queries and keys instead of probabilities")
     flags = parser.parse_args()
 
     config, tensors = load(flags.model)

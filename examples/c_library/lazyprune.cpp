@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The C library: lazyprune/c/lazyprune.h over the C++ sessions. Compile it into a shared library, and hide all else (lazyprune.map):
+// The C library: it implements lazyprune/c/lazyprune.h with the C++ sessions. Compile it to a shared library that exports only the
+// functions of that header (lazyprune.map does this on Linux):
 //   c++ -std=c++20 -O2 -fPIC -shared -fvisibility=hidden -I include lazyprune.cpp -o liblazyprune.so
 
 #define LAZYPRUNE_MAKES_C_LIBRARY
@@ -36,16 +37,16 @@ struct lazyprune_scratch {
 };
 
 struct lazyprune_session {
-  std::shared_ptr<lazyprune::selection_scratch> scratch;  // goes last
+  std::shared_ptr<lazyprune::selection_scratch> scratch;  // destroyed last, because the session uses it
   lazyprune::any_session session;
 
   // The step in progress.
   std::optional<lazyprune::step<lazyprune::any_session>> step{};
-  lazyprune::layer_id next = 0;                   // to be entered
-  const lazyprune::layer_plan* inside = nullptr;  // of the layer entered
+  lazyprune::layer_id next = 0;                   // the next layer to enter
+  const lazyprune::layer_plan* inside = nullptr;  // the plan of the layer that was entered and not left, or null
   std::vector<float> probabilities{};             // computed from queries and keys
-  bool broken = false;                            // a callback failed in it
-  uint32_t checks = 0;                            // of the options
+  bool broken = false;                            // a callback failed in this step
+  uint32_t checks = 0;                            // lazyprune_session_options::checks
 
   void end_step() noexcept {
     step.reset();
@@ -59,7 +60,7 @@ namespace {
 
 using namespace lazyprune;
 
-// The arrays of a plan are handed out as they are.
+// The C structs have the layout of the C++ types, and the C constants have their values. So a plan's arrays are handed out without a copy.
 static_assert(std::is_standard_layout_v<row_source> && sizeof(row_source) == sizeof(lazyprune_source) &&
               offsetof(row_source, from) == offsetof(lazyprune_source, origin) &&
               offsetof(row_source, index) == offsetof(lazyprune_source, index));
@@ -109,7 +110,7 @@ int32_t code_of(error_code code) {
   return LAZYPRUNE_INTERNAL;
 }
 
-/// What a callback returned that failed. Policies cannot throw, so that it waits here until the call that they were asked in is done.
+/// The failure of a callback. Policies cannot throw, so the failure is kept here until the call that asked the policy returns.
 struct callback_failure {
   int32_t code;
   std::string message;
@@ -118,7 +119,8 @@ thread_local std::optional<callback_failure> failed_callback;
 
 constexpr std::size_t message_room = 512;
 
-/// Runs `callback(message)`, and remembers its failure. `message` has room for as many bytes.
+/// Runs `callback(message)`. Returns whether it succeeded, and remembers a failure in `failed_callback`. `message` has room for
+/// `message_room` bytes.
 template <class Callback>
 bool succeeds(const char* kind, const std::string& name, const Callback& callback) {
   std::array<char, message_room> message{};
@@ -132,7 +134,7 @@ bool succeeds(const char* kind, const std::string& name, const Callback& callbac
   return false;
 }
 
-/// What every call does.
+/// Runs a call of the library and turns exceptions into a status.
 template <class Work>
 lazyprune_status guarded(const Work& work) noexcept {
   try {
@@ -153,7 +155,7 @@ lazyprune_status guarded(const Work& work) noexcept {
 
 [[noreturn]] void wrong(const char* place, const std::string& expected, const std::string& found) {
   report_error(error(place, "", expected, found));
-  std::abort();  // not reached: it throws
+  std::abort();  // not reached: report_error throws
 }
 
 template <class T>
@@ -166,7 +168,8 @@ void not_below(std::size_t found, std::size_t least, const char* place) {
   if (found < least) wrong(place, "at least " + std::to_string(least), std::to_string(found));
 }
 
-/// The bytes that a struct has had since ABI 1, which its callers have at least: up to the end of what was its last member then.
+/// The size in bytes that a struct had in ABI 1: up to the end of its last member at that time. Every caller's struct is at least this
+/// large.
 template <class T>
 constexpr std::size_t first_size = sizeof(T);
 #define LAZYPRUNE_FIRST_SIZE(type, last) \
@@ -184,7 +187,8 @@ LAZYPRUNE_FIRST_SIZE(lazyprune_plan, quota);
 LAZYPRUNE_FIRST_SIZE(lazyprune_spills, count);
 #undef LAZYPRUNE_FIRST_SIZE
 
-/// The size that a caller says its struct has. One that was never written is likely none that a struct has.
+/// Returns the struct_size that the caller set. Throws `error` for sizes that no version has. An uninitialized struct_size is usually such
+/// a size.
 template <class T>
 std::size_t size_of(const T* pointer, const char* name) {
   constexpr std::size_t most = 4096;
@@ -195,20 +199,22 @@ std::size_t size_of(const T* pointer, const char* name) {
   return size;
 }
 
-/// A struct as its caller knows it: what this library has more of is 0, and what it does not know has to be 0.
+/// Returns a copy of the caller's struct. Members that the caller does not know are 0. Throws `error` if a member that this library does
+/// not know is not 0.
 template <class T>
 T read(const T* pointer, const char* name) {
   const std::size_t size = size_of(pointer, name);
   const auto* bytes = reinterpret_cast<const unsigned char*>(pointer);
   if (size > sizeof(T) && std::any_of(bytes + sizeof(T), bytes + size, [](unsigned char byte) { return byte != 0; }))
-    report_error(error(name, "struct_size", std::to_string(sizeof(T)) + ", or no more than zeros behind", std::to_string(size),
-                       error_code::unsupported));
+    report_error(
+        error(name, "struct_size", std::to_string(sizeof(T)) + ", or only zeros after it", std::to_string(size), error_code::unsupported));
   T value{};
   std::memcpy(&value, pointer, std::min(size, sizeof(T)));
   return value;
 }
 
-/// A struct of the caller's to be written, who may know less of it or more: checked before anything is done, filled without failing.
+/// A struct of the caller that the library fills. The caller's version of it may be shorter or longer. The constructor checks its size
+/// before the call does anything, so `fill` cannot fail.
 template <class T>
 class written {
  public:
@@ -227,7 +233,8 @@ class written {
 
 // ---- policies of the caller ----
 
-/// Calls `destroy(user)` when the last policy that uses it is gone, once it was taken in.
+/// Owns the caller's `user` pointer: calls `destroy(user)` when the last policy that uses it is destroyed. Without `take()` it does not
+/// call `destroy`: if the call fails, the caller keeps the pointer.
 class callers_own {
  public:
   callers_own(const char* name, void* user, void (*destroy)(void*)) : name_(name), user_(user), destroy_(destroy) {}
@@ -276,7 +283,7 @@ class caller_scorer {
       all.message = message;
       return scorer_.score(scorer_.user, &all, out.data());
     });
-    if (!scored) std::ranges::fill(out, 0.0f);  // which decide nothing: every_token_if_failed
+    if (!scored) std::ranges::fill(out, 0.0f);  // these scores decide nothing: see every_token_if_failed
   }
 
  private:
@@ -329,7 +336,7 @@ class caller_schedule {
  public:
   caller_schedule(const lazyprune_schedule& schedule, std::shared_ptr<callers_own> own) : schedule_(schedule), own_(std::move(own)) {
     if (schedule.after) after_.emplace(schedule.after, schedule.after + schedule.after_count);
-    schedule_.after = nullptr;  // which may not outlive the call
+    schedule_.after = nullptr;  // the caller may free its array after the call
   }
 
   bool sees_scores() const { return schedule_.sees_scores != 0; }
@@ -364,7 +371,7 @@ class caller_schedule {
 };
 static_assert(chosen_schedule<caller_schedule> && foretelling_schedule<caller_schedule>);
 
-/// Chooses as the policy's selector does, but keeps every token where the scorer failed: nothing is dropped by scores that are none.
+/// Selects like the policy's selector, but keeps every token if the scorer failed, because its scores mean nothing then.
 struct every_token_if_failed {
   any_selector selector;
 
@@ -376,8 +383,7 @@ struct every_token_if_failed {
 };
 static_assert(token_selector<every_token_if_failed>);
 
-/// Runs the part of a call in which policies are asked. Where a callback fails, the step is broken, and the call reports the callback's
-/// code.
+/// Runs work that may call the caller's callbacks. If a callback fails, marks the step as broken and throws the callback's failure.
 template <class Work>
 void asking(lazyprune_session& session, const Work& work) {
   failed_callback.reset();
@@ -410,11 +416,11 @@ phase read_phase(uint32_t value) {
 step_request read_request(const lazyprune_request* request) {
   const lazyprune_request r = read(request, "request");
   if (r.outputs == LAZYPRUNE_OUTPUTS_UNSET)
-    wrong("request: outputs", "1 for the last piece of a prompt or a generated token, or 0 for a piece of which more follows", "none");
+    wrong("request: outputs", "1 for the last piece of a prompt or a generated token, or 0 for a piece that more pieces follow", "none");
   return {r.tokens, read_phase(r.phase), r.outputs};
 }
 
-/// A handle is made whole, or not at all.
+/// Writes a new handle to `*out`, or null if an exception is thrown.
 template <class Handle, class... Parts>
 void hand_out(Handle** out, Parts&&... parts) {
   given(out, "out") = nullptr;
@@ -438,7 +444,7 @@ void require_data(const void* data, const char* place) {
   if (!data) wrong(place, "a pointer to numbers", "null");
 }
 
-/// Heads and their sizes: bounded, so that their products do not wrap.
+/// Checks a number of heads or their width. The limit keeps products of these from overflowing.
 void check_size(std::size_t size, const char* place) {
   constexpr std::size_t most = std::size_t{1} << 16;
   if (size == 0 || size > most) wrong(place, "1 to " + std::to_string(most), std::to_string(size));
@@ -452,21 +458,21 @@ void check_heads(const lazyprune_evidence& e) {
     wrong("evidence: heads", "a multiple of kv_heads (" + std::to_string(e.kv_heads) + ")", std::to_string(e.heads));
 }
 
-/// An array of the caller's, as rows of `width` numbers that lie `stride` apart.
+/// An array of the caller: rows of `width` numbers. Rows begin `stride` numbers apart.
 struct callers_rows {
   const float* data;
-  std::size_t count;  // numbers; 0: unknown
+  std::size_t count;  // size of the array in numbers; 0: unknown
   std::size_t rows;
   std::size_t width;
   std::size_t stride;
 };
 
-/// Whether so many numbers hold so many rows. Nothing wraps.
+/// Whether an array of `count` numbers holds `rows` rows. The arithmetic cannot overflow.
 bool holds(std::size_t count, std::size_t rows, std::size_t width, std::size_t stride) {
   return rows == 0 || (count >= width && (rows == 1 || stride <= (count - width) / (rows - 1)));
 }
 
-/// `shape`: what the rows are, for the message.
+/// Throws `error` if the array is too short for its rows. `shape` describes the rows in the message.
 void check_count(const callers_rows& r, const char* place, const std::string& shape) {
   if (r.count == 0 || holds(r.count, r.rows, r.width, r.stride)) return;
   const bool by_bytes =
@@ -477,7 +483,7 @@ void check_count(const callers_rows& r, const char* place, const std::string& sh
         std::to_string(r.count) + " numbers" + (by_bytes ? " (strides count floats, not bytes)" : ""));
 }
 
-/// The first number that is not finite; none: every one is.
+/// Returns the index of the first number that is not finite, or nullopt if all are finite.
 std::optional<std::size_t> not_finite(const float* data, std::size_t count) {
   if (lazyprune::detail::all_finite({data, count})) return {};
   return static_cast<std::size_t>(std::find_if(data, data + count, [](float x) { return !is_finite(x); }) - data);
@@ -487,7 +493,7 @@ std::string at_position(float found, position token) {
   return std::string(is_nan(found) ? "NaN" : found > 0 ? "infinity" : "-infinity") + " at position " + std::to_string(token);
 }
 
-/// Rows of `numbers` for each token.
+/// Throws `error` if a number is not finite. Each token has one row.
 void check_finite(const callers_rows& r, std::span<const position> tokens, const char* place) {
   for (std::size_t i = 0; i < r.rows; ++i)
     if (const auto at = not_finite(r.data + i * r.stride, r.width))
@@ -498,7 +504,7 @@ std::string row_of_head(std::size_t row, std::size_t heads, std::size_t queries)
   return (queries > 1 ? "query " + std::to_string(row / heads) + ", " : "") + "head " + std::to_string(row % heads);
 }
 
-/// Probabilities (queries, heads, active).
+/// The same for probabilities (queries, heads, active).
 void check_finite(const window_view& p) {
   for (std::size_t r = 0; r < p.queries * p.heads; ++r)
     if (const auto at = not_finite(p.data + r * p.stride, p.active()))
@@ -506,9 +512,10 @@ void check_finite(const window_view& p) {
             at_position(p.data[r * p.stride + *at], p.positions[*at]) + ", " + row_of_head(r, p.heads, p.queries));
 }
 
-/// What LAZYPRUNE_CHECK_ATTENTION says. `last`: the positions of the queries. The maximum over the heads sums to 1 or more.
+/// Does the checks of LAZYPRUNE_CHECK_ATTENTION. `last`: the positions of the queries. `is_maximum`: each row is the maximum over the
+/// heads, so it sums to 1 or more.
 void check_attention(const window_view& p, std::span<const position> last, bool is_maximum) {
-  constexpr double tolerance = 0.02;  // what rounding to bfloat16 leaves, and more
+  constexpr double tolerance = 0.02;  // more than the error of rounding to bfloat16
   const auto text = [](double number) {
     std::array<char, 32> digits{};
     std::snprintf(digits.data(), digits.size(), "%.6g", number);
@@ -533,7 +540,7 @@ void check_attention(const window_view& p, std::span<const position> last, bool 
   }
 }
 
-/// What queries and keys give: (queries, heads, active).
+/// Computes probabilities (queries, heads, active) from the caller's queries and keys.
 window_view computed_probabilities(lazyprune_session& s, const lazyprune_evidence& e, std::size_t queries) {
   const layer_plan& plan = *s.inside;
   const std::size_t active = plan.active.size(), width = e.kv_heads * e.head_dim;
@@ -545,10 +552,10 @@ window_view computed_probabilities(lazyprune_session& s, const lazyprune_evidenc
   check_count(query, "evidence: query",
               "queries " + std::to_string(queries) + " x heads " + std::to_string(e.heads) + " x head_dim " + std::to_string(e.head_dim));
   if (e.key_slots && e.key_slots_count > 0 && e.key_slots_count != active)
-    wrong("evidence: key_slots", std::to_string(active) + ", one of each active token", std::to_string(e.key_slots_count));
+    wrong("evidence: key_slots", std::to_string(active) + ", one for each active token", std::to_string(e.key_slots_count));
   if (e.key_slots) keys.rows = *std::max_element(e.key_slots, e.key_slots + active) + std::size_t{1};
   check_count(keys, "evidence: keys",
-              (e.key_slots ? "slots up to the last of key_slots, " : "a slot of each active token, ") + std::to_string(keys.rows) +
+              (e.key_slots ? "slots up to the last of key_slots, " : "a slot for each active token, ") + std::to_string(keys.rows) +
                   " x kv_heads " + std::to_string(e.kv_heads) + " x head_dim " + std::to_string(e.head_dim));
   check_finite(query, plan.rows.last(queries), "evidence: query");
 
@@ -558,7 +565,7 @@ window_view computed_probabilities(lazyprune_session& s, const lazyprune_evidenc
                          plan.rows.last(queries), s.probabilities.data());
 }
 
-/// What the caller's attention yields, or what its queries and keys give: (queries, heads, active).
+/// Returns the caller's probabilities (queries, heads, active), or computes them from the caller's queries and keys.
 window_view probabilities_of(lazyprune_session& s, const lazyprune_evidence& e, std::size_t queries) {
   const layer_plan& plan = *s.inside;
   const std::size_t active = plan.active.size();
@@ -578,7 +585,7 @@ window_view probabilities_of(lazyprune_session& s, const lazyprune_evidence& e, 
   return shown;
 }
 
-/// Keys or values of the active tokens, or hidden states of the rows.
+/// Checks keys or values of the active tokens, or hidden states of the rows.
 void check_rows(const callers_rows& r, std::span<const position> tokens, const char* place, const std::string& shape) {
   check_count(r, place, shape);
   check_finite(r, tokens, place);
@@ -632,13 +639,13 @@ evidence read_evidence(lazyprune_session& s, const lazyprune_evidence* pointer) 
     case evidence_kind::ids:
       require_data(e.ids, "evidence: ids");
       if (e.ids_count != s.session.known())
-        wrong("evidence: ids_count", std::to_string(s.session.known()) + ", one of each known token", std::to_string(e.ids_count));
+        wrong("evidence: ids_count", std::to_string(s.session.known()) + ", one for each known token", std::to_string(e.ids_count));
       return id_view{{e.ids, e.ids_count}, plan.active};
   }
   return {};
 }
 
-/// As much of a text as there is room for, with a 0 at its end, and the length of all of it.
+/// Writes as much of a text as there is room for, with a 0 at its end. Writes the length of the whole text to `*length`.
 void write_text(const std::string& text, char* out, size_t room, size_t* length) {
   given(length, "length");
   if (room > 0) {
@@ -669,9 +676,9 @@ lazyprune_status lazyprune_registry_add_scorer(lazyprune_registry* registry, con
       report_error(error("scorer", "wants", "a kind of evidence that this version has, 0 to 6", "7 (probes)", error_code::unsupported));
     if (s.wants > LAZYPRUNE_IDS) wrong("scorer: wants", "a kind of evidence, 0 to 6", std::to_string(s.wants));
     if ((s.wants == LAZYPRUNE_WINDOW) != (s.window > 0))
-      wrong("scorer: window", "queries where it wants a window, else 0", std::to_string(s.window));
+      wrong("scorer: window", "at least 1 if the scorer wants a window, else 0", std::to_string(s.window));
     if (s.wants == LAZYPRUNE_NOTHING && s.every_layer != 0)
-      wrong("scorer: every_layer", "0 of a scorer that wants no evidence", std::to_string(s.every_layer));
+      wrong("scorer: every_layer", "0 for a scorer that wants no evidence", std::to_string(s.every_layer));
     if (!s.score) wrong("scorer: score", "a function", "null");
     if (s.over_heads > LAZYPRUNE_MAX)
       wrong("scorer: over_heads", "each, their mean or their maximum, 0 to 2", std::to_string(s.over_heads));
@@ -687,7 +694,7 @@ lazyprune_status lazyprune_registry_add_schedule(lazyprune_registry* registry, c
     const lazyprune_schedule s = read(schedule, "schedule");
     if (s.reserved != 0) wrong("schedule: reserved", "0", std::to_string(s.reserved));
     if (!s.keep) wrong("schedule: keep", "a function", "null");
-    if (s.after && !std::is_sorted(s.after, s.after + s.after_count)) wrong("schedule: after", "numbers that ascend", "others");
+    if (s.after && !std::is_sorted(s.after, s.after + s.after_count)) wrong("schedule: after", "ascending numbers", "another order");
     const auto own = std::make_shared<callers_own>(&given(name, "name"), s.user, s.destroy);
     given(registry, "registry").policies.add(name, any_schedule(caller_schedule(s, own)));
     own->take();
@@ -793,8 +800,8 @@ lazyprune_status lazyprune_session_get_token(const lazyprune_session* session, u
     const bool has_slot = t.has_slot(position);
     const uint32_t place = !has_slot ? LAZYPRUNE_CARRIED : t.waiting(position) ? LAZYPRUNE_WAITING : LAZYPRUNE_STORED;
     written(out, "out")
-        .fill({0, t.frontier(position), place, has_slot ? t.slot(position) : 0, t.lost(position) ? 1u : 0u, t.gone(position) ? 1u : 0u,
-               t.score(position), 0});
+        .fill({0, t.frontier(position), place, has_slot ? t.slot(position) : 0, t.lost(position) ? 1u : 0u,
+               t.dropped_for_good(position) ? 1u : 0u, t.score(position), 0});
   });
 }
 
@@ -836,8 +843,8 @@ lazyprune_status lazyprune_step_enter(lazyprune_session* session, uint32_t layer
     const auto out_of_order = [&](const std::string& expected) {
       report_error(error("session", "enter", expected, "layer " + std::to_string(layer), error_code::wrong_order));
     };
-    if (session->inside) out_of_order("layer " + std::to_string(session->inside->layer) + " left");
-    if (session->next == step.layers()) out_of_order("no layer, all " + std::to_string(step.layers()) + " are left");
+    if (session->inside) out_of_order("layer " + std::to_string(session->inside->layer) + " to be left first");
+    if (session->next == step.layers()) out_of_order("finish, as all " + std::to_string(step.layers()) + " layers were left");
     if (layer != session->next) out_of_order("layer " + std::to_string(session->next));
     const written to(out, "out");
     asking(*session, [&] { session->inside = &step.enter(layer); });
@@ -849,7 +856,7 @@ lazyprune_status lazyprune_step_enter(lazyprune_session* session, uint32_t layer
     all.rows = plan.rows.data();
     all.rows_count = plan.rows.size();
     all.sources = reinterpret_cast<const lazyprune_source*>(plan.sources.data());
-    all.finish = plan.finish;
+    all.finish = plan.output_rows;
     all.wants = static_cast<uint32_t>(step.wants());
     all.window = step.wants() == evidence_kind::window ? static_cast<uint32_t>(step.window()) : 0;
     all.over_heads = read_of_heads(step.over_heads());

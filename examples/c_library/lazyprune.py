@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The C library for Python, by ctypes: what include/lazyprune/c/lazyprune.h declares, as a few classes. It needs numpy.
+"""The C library for Python, through ctypes: the functions of include/lazyprune/c/lazyprune.h as a few classes. It needs numpy.
 
     library = Library("liblazyprune.so")
     session = library.session("lazyllm --stages 9:0.7", layers=32)
@@ -10,8 +10,8 @@
             ...  # save
     session.finish()
 
-The library hands out numpy arrays, which are copies and stay as they are. It takes C-contiguous arrays of float32: numpy, array.array, ctypes,
-tensors of torch on the CPU. A complaint is an Error that names the argument.
+The classes return numpy arrays, which are copies and do not change. They take C-contiguous arrays of float32: of numpy, array.array or ctypes,
+or tensors of torch on the CPU. A wrong argument raises an Error that names it.
 """
 
 import ctypes
@@ -37,7 +37,7 @@ _SOURCE = np.dtype({"names": ["origin", "index"], "formats": ["u1", "u4"], "offs
 
 
 class Error(Exception):
-    """A call that failed; `code` is the status's, BAD_INPUT to CALLBACK."""
+    """A call that failed. `code` is the code of its status, BAD_INPUT to CALLBACK."""
 
     def __init__(self, code, message):
         super().__init__(message)
@@ -154,11 +154,11 @@ class _Spills(Sized):
     _fields_ = [("struct_size", c_uint32), ("margin", c_float), ("items", c_void_p), ("count", c_size_t)]
 
 
-# ---- what goes in and out ----
+# ---- arguments and results ----
 
 
 def _copy(address, count, dtype):
-    """The library's numbers."""
+    """Returns a copy of an array of the library."""
     out = np.empty(count, dtype)
     if count:
         ctypes.memmove(out.ctypes.data, address, out.nbytes)
@@ -166,7 +166,7 @@ def _copy(address, count, dtype):
 
 
 def _copy_rows(address, rows, width, stride):
-    """(rows, width), which lie `stride` apart: no number behind the last row is read."""
+    """Returns a copy (rows, width) of rows that begin `stride` numbers apart. Numbers after the last row are not read."""
     if rows == 0:
         return np.empty((0, width), np.float32)
     out = np.empty(rows * stride, np.float32)
@@ -175,7 +175,7 @@ def _copy_rows(address, rows, width, stride):
 
 
 def _whole(place, value, bits):
-    """A whole number of so many bits: ctypes would cut it off."""
+    """Returns the value as a whole number. Raises Error if it has more than `bits` bits, which ctypes would cut off."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -185,11 +185,11 @@ def _whole(place, value, bits):
     return number
 
 
-_SIZE = 8 * ctypes.sizeof(c_size_t)  # bits of a size
+_SIZE = 8 * ctypes.sizeof(c_size_t)  # the bits of a size_t
 
 
 def _wholes(place, values):
-    """An array of uint32 of anything that holds whole numbers of that range."""
+    """Returns an array of uint32, from anything with whole numbers in one dimension. Raises Error if one is out of range."""
     array = np.asarray(values)
     if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
         raise _wrong(place, "whole numbers in one row", f"{array.dtype} of shape {array.shape}")
@@ -200,7 +200,7 @@ def _wholes(place, values):
 
 
 def _floats(place, value):
-    """Address, shape, and what has to live as long as the address is used."""
+    """Returns an array's address, its shape, and the object that must live as long as the address is used."""
     if hasattr(value, "data_ptr"):  # a tensor of torch
         device = getattr(value.device, "type", str(value.device))
         if device != "cpu":
@@ -227,13 +227,14 @@ _STRIDE = {"data": "stride", "values": "values_stride", "query": "query_stride",
 
 
 class _Filling:
-    """An Evidence out of keyword arguments. Arrays with their shape say sizes and strides themselves; flat ones leave them to the caller."""
+    """The fields of an _Evidence, made from keyword arguments. Sizes and strides come from the shapes of arrays, or, for flat arrays, from the
+    caller."""
 
     def __init__(self, kind, plan, fields):
         self.kind, self.plan, self.alive = kind, plan, []
         types = dict(_Evidence._fields_)
         self.out = {"kind": _whole("evidence: kind", kind, 32)}
-        self.said = {}  # by which array or argument a size was given
+        self.said = {}  # for each size, the array or argument that gave it
         for name, value in fields.items():
             if name not in types or name in ("struct_size", "kind"):
                 raise TypeError(f"expected a field of lazyprune_evidence, found {name}")
@@ -271,7 +272,7 @@ class _Filling:
             self.shape(name, shape, fields)
 
     def shape(self, name, shape, fields):
-        """Sizes and the stride, of an array with more than one dimension."""
+        """Sets the sizes and the stride from an array with more than one dimension."""
         names = self.dimensions(name, fields)
         known = {"active": len(self.plan.active), "rows": len(self.plan.rows)}
         if name == "query" and len(shape) == 2:
@@ -297,17 +298,17 @@ class _Filling:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Plan:
-    """One layer. The arrays are copies: a plan stays what it was when the layer is left."""
+    """The plan of one layer. The arrays are copies, so a plan stays valid after the layer is left."""
 
     layer: int
-    active: np.ndarray  # positions, ascending: the tokens that take part; all have keys and values here, or are rows
+    active: np.ndarray  # positions, ascending: the tokens that take part; each has keys and values at this layer or is a row
     rows: np.ndarray  # positions, ascending: the tokens to compute; each attends to the active tokens up to itself
     origin: np.ndarray  # (rows) where the input of each row lies: EMBEDDING, CARRIED, STORED or WAITING
-    index: np.ndarray  # (rows) and at which place there
-    finish: int  # so many of the last rows need the layer's output: all of them, but in the last layer the outputs alone
-    wants: int  # the evidence that leave() has to be given
-    window: int  # WINDOW: queries
-    over_heads: int  # ATTENTION, WINDOW: what the scorer reads of the heads
+    index: np.ndarray  # (rows) the index of the input there
+    finish: int  # how many of the last rows need the layer's output: all rows, but in the last layer only the outputs
+    wants: int  # the kind of evidence that leave() needs
+    window: int  # for WINDOW: the number of queries
+    over_heads: int  # for ATTENTION and WINDOW: EACH, MEAN or MAX, what the scorer reads of the heads
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -322,16 +323,16 @@ class Statistics:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Shown:
-    """What a scorer is shown. All arrays are copies, but that `memory` is written back."""
+    """The argument of a scorer. All arrays are copies, but changes to `memory` are written back."""
 
     kind: int
-    done: int  # layers that are done; the last of them gave the evidence
+    done: int  # the number of layers done; the last of them gave the evidence
     positions: np.ndarray  # (active), ascending; the last one is the query token
-    rows: np.ndarray  # HIDDEN: the positions of its rows
+    rows: np.ndarray  # HIDDEN: the positions of the rows in `data`
     data: np.ndarray | None  # ATTENTION, VALUES (heads, active); WINDOW (queries, heads, active); KEYS (active, kv_heads, head_dim); ...
     values: np.ndarray | None  # VALUES: (active, kv_heads, head_dim)
     ids: np.ndarray | None  # IDS: (known)
-    memory: np.ndarray | None  # (known), of a scorer of every layer
+    memory: np.ndarray | None  # (known), for a scorer with every_layer
     known: int
 
     @property
@@ -362,18 +363,18 @@ def _read_shown(shown):
 
 @dataclasses.dataclass(frozen=True)
 class Layer:
-    """What a schedule is asked about."""
+    """The argument of a schedule."""
 
-    done: int  # layers that are done: the answer decides who enters layer `done`
+    done: int  # the number of layers done; the answer decides which tokens enter layer `done`
     layers: int
     phase: int
-    active: int  # tokens that took part in the layer just done
+    active: int  # how many tokens took part in the layer just done
     known: int
 
 
 # ---- callbacks ----
 
-_kept_alive = {}  # what the library may call, by the number that it knows it by, until it destroys it
+_kept_alive = {}  # the callbacks of the library, by the number passed as `user`, until the library destroys them
 _numbers = iter(range(1, 1 << 62))
 _raised = threading.local()  # the exception of a callback, on its way through the library
 
@@ -384,7 +385,7 @@ def _destroy(number):
 
 
 def _guarded(work, message, room):
-    """The code of a callback, and its message."""
+    """Runs a callback. Returns its code, and writes the message of an exception to `message`."""
     try:
         work()
         return 0
@@ -395,7 +396,7 @@ def _guarded(work, message, room):
         return CALLBACK
 
 
-# Every function that returns a status, with the types of its arguments.
+# All functions that return a status, with the types of their arguments.
 _CALLS = {
     "registry_create": [POINTER(c_void_p)],
     "registry_add_scorer": [c_void_p, c_char_p, POINTER(_Scorer)],
@@ -426,7 +427,7 @@ _CALLS = {
 
 
 class Library:
-    """The shared library at a path; it knows the policies that are chosen by name."""
+    """The shared library at a path, and the policies that can be chosen by name."""
 
     def __init__(self, path):
         self._library, self._registry = ctypes.CDLL(path), c_void_p()
@@ -451,7 +452,7 @@ class Library:
         return self._library.lazyprune_version().decode()
 
     def call(self, name, *arguments):
-        """Raises Error, or what a callback raised."""
+        """Calls a function of the library. Raises Error if it fails, or the exception that a callback raised."""
         _raised.fault = None
         status = getattr(self._library, "lazyprune_" + name)(*arguments)
         if not status.code:
@@ -473,8 +474,9 @@ class Library:
             raise
 
     def add_scorer(self, name, score, wants=ATTENTION, window=0, every_layer=False, over_heads=EACH):
-        """`score(shown)` returns the scores (shown.active): larger is more important. Equal scores keep the later token, NaN is the least.
-        What it raises, the call raises that asked for the scores, and nothing is dropped: Session.abandon()."""
+        """Adds a scorer by name. `score(shown)` returns the scores (shown.active): larger is more important. Among equal scores the later token
+        is kept, and NaN is the lowest score. An exception of `score` is raised by the call that asked for the scores, and nothing is dropped.
+        Call Session.abandon() then."""
 
         def scores(_, pointer, out):
             def work():
@@ -496,9 +498,10 @@ class Library:
         self._add("scorer", name, scorer, callback)
 
     def add_schedule(self, name, keep, first=0, sees_scores=False, after=None):
-        """`keep(layer, scores)` answers how many of the layer's active tokens go on, None for all of them. It raises as a scorer does.
+        """Adds a schedule by name. `keep(layer, scores)` returns how many of the layer's active tokens are kept, or None for all of them. Its
+        exceptions are raised like those of a scorer.
 
-        `after`: the numbers of layers done after which it is asked, ascending. None: after any number from `first` on."""
+        `after`: the numbers of layers done after which `keep` is called, ascending. None: after any number from `first` on."""
 
         def answer(_, pointer, scores, kept):
             def work():
@@ -528,12 +531,13 @@ class Library:
         return options
 
     def scratch(self):
-        """What the sessions of one thread may share."""
+        """Returns scratch memory that the sessions of one thread may share."""
         return Scratch(self)
 
     def session(self, policy, layers, max_tokens=0, attention_after=None, scratch=None, checks=0):
-        """A session under the policy of that text, for a model of so many layers. `max_tokens` is a limit. `checks`: CHECK_ATTENTION while
-        an engine is written. Without --stages in its text, "lazyllm" has the paper's stages: no model is known by name."""
+        """Returns a session under the policy of this text, for a model with this number of layers. `max_tokens` is a limit. `checks`: pass
+        CHECK_ATTENTION while you develop an engine. "lazyllm" without --stages has the paper's stages, since the library does not know the
+        model."""
         handle = c_void_p()
         options = self._options(layers, max_tokens, attention_after, scratch, checks)
         self.call("session_create", self._registry, policy.encode(), byref(options), byref(handle))
@@ -547,16 +551,16 @@ class Library:
         return out.value.decode()
 
     def policy_text(self, policy, layers, attention_after=None):
-        """All flags of the policy, written out."""
+        """Returns the policy with all its flags written out."""
         return self._text("policy_text", policy.encode(), byref(self._options(layers, 0, attention_after)))
 
     def policy_help(self):
-        """The presets, scorers, schedules, selectors and stores that there are, a kind a line."""
+        """Returns a list of all presets, scorers, schedules, selectors and stores, one kind per line."""
         return self._text("policy_help")
 
 
 class Scratch:
-    """Selection's scratch, for the sessions of one thread (Library.scratch)."""
+    """Scratch memory of selection, for the sessions of one thread (Library.scratch)."""
 
     def __init__(self, library):
         self._library, self.handle = library, c_void_p()
@@ -567,7 +571,7 @@ class Scratch:
 
 
 class Session:
-    """One sequence's session. `margin`: how clear the last selection was (lazyprune_spills)."""
+    """The session of one sequence. `margin`: how clear the last selection was (lazyprune_spills)."""
 
     def __init__(self, library, handle):
         self._library, self._handle, self.margin, self._plan, self._trace = library, handle, float("nan"), None, None
@@ -583,7 +587,7 @@ class Session:
         return out
 
     def clone(self):
-        """A session that goes on as this one would; it is not traced."""
+        """Returns a copy, which continues independently of this session and is not traced."""
         handle = c_void_p()
         self._call("session_clone", byref(handle))
         return Session(self._library, handle)
@@ -605,8 +609,8 @@ class Session:
             self._trace._abandon()
 
     def truncate(self, tokens):
-        """Forgets the tokens from that position on: rejected drafts. What their steps did to the tokens before stays; for another question
-        of one text, clone() before the first."""
+        """Forgets the tokens from this position on, such as rejected drafts. What their steps changed for earlier tokens stays. To ask several
+        questions about one text, clone() before the first."""
         self._call("session_truncate", _whole("tokens", tokens, _SIZE))
 
     def adopt(self, tokens):
@@ -648,12 +652,12 @@ class Session:
         )
 
     def check(self, tokens, phase=PREFILL, *, outputs):
-        """Raises what begin would."""
+        """Raises what begin() would raise, and begins nothing."""
         self._call("step_check", byref(self._request(tokens, phase, outputs)))
 
     def begin(self, tokens, phase=PREFILL, *, outputs):
-        """The layers of the step. `outputs`: 1 for the last piece of a prompt and for a generated token, 0 for a piece of which more follows
-        (a chunk), k for k - 1 drafts."""
+        """Begins a step and returns its number of layers. `outputs`: 1 for the last piece of a prompt and for a generated token, 0 for a chunk
+        (more of the prompt follows), k for k - 1 drafts."""
         layers = c_uint32()
         self._call("step_begin", byref(self._request(tokens, phase, outputs)), byref(layers))
         if self._trace:
@@ -673,7 +677,7 @@ class Session:
         return self._plan
 
     def pages(self, size):
-        """The numbers of the pages of so many positions that hold an active token."""
+        """Returns the numbers of the pages that hold an active token. `size`: positions per page."""
         size, count = _whole("size", size, _SIZE), c_size_t()
         self._call("step_pages", size, None, 0, byref(count))
         out = np.empty(count.value, np.uint32)
@@ -681,11 +685,12 @@ class Session:
         return out
 
     def leave(self, kind=NOTHING, **fields):
-        """The rows to save, an array of SPILL: row, slot, origin, to. Row is an index into plan.rows, or where origin is WAITING a slot there.
+        """Leaves the layer. Returns the rows to save, an array of SPILL: row, slot, origin, to. `row` is an index into plan.rows, or, if the
+        origin is WAITING, a slot of the waiting rows.
 
-        The evidence is of that kind, and its fields are lazyprune_evidence's. Arrays that have their shape say the rest: data (heads, active)
+        `kind` and `fields` are the evidence; the fields are those of lazyprune_evidence. Arrays with a shape need no sizes: data (heads, active)
         for ATTENTION, (queries, heads, active) for WINDOW, (active, kv_heads, head_dim) for KEYS, (rows, hidden) for HIDDEN; values and keys
-        (active, kv_heads, head_dim); query (heads, head_dim) or (queries, heads, head_dim). Flat ones need heads, stride and so on."""
+        (active, kv_heads, head_dim); query (heads, head_dim) or (queries, heads, head_dim). Flat arrays need heads, stride and so on."""
         filling = _Filling(kind, self._plan, fields) if kind != NOTHING and self._plan else None
         evidence, spills = _Evidence(**(filling.out if filling else {"kind": _whole("evidence: kind", kind, 32)})), _Spills()
         self._call("step_leave", byref(evidence), byref(spills))
@@ -701,14 +706,14 @@ class Session:
             self._trace._finish()
 
     def trace(self, file):
-        """From now on, what each step sees and computes is recorded. Trace.write puts it into the file, a path or an open text file; a Trace
-        goes on with this session in the place of another, of which it is a fork."""
+        """Records from now on what each step sees and computes. Trace.write writes it to `file`, a path or an open text file. If `file` is the
+        Trace of another session, it continues with this session, a fork of that one."""
         self._trace = file if isinstance(file, Trace) else Trace(file, self.state.layers)
         return self._trace
 
 
 class Trace:
-    """A session's record as `lazyprune compare` reads it (examples/VALIDATING.md), a line a step (Session.trace)."""
+    """The trace of a session, in the format that `lazyprune compare` reads (examples/VALIDATING.md), one line per step (Session.trace)."""
 
     def __init__(self, file, layers):
         self._file, self._own = (file, False) if hasattr(file, "write") else (open(file, "w", encoding="utf-8"), True)
@@ -737,9 +742,9 @@ class Trace:
         self._abandon()
 
     def write(self, tokens, logits=None, next=None):
-        """The line of the steps that finished since the last one: a prompt's chunks and the step that answers it, or a generated token.
-        `tokens`: the ids that were new in them; `logits` (vocabulary): the last token's. Without logits say the `next` id; `lazyprune
-        compare` then sees neither wrong positions nor wrong slots."""
+        """Writes one line for the steps that finished since the last line: the chunks of a prompt and the step that answers it, or a generated
+        token. `tokens`: the new ids of these steps. `logits` (vocabulary): those of the last token. Without logits pass the `next` id;
+        `lazyprune compare` then cannot see wrong positions or wrong slots."""
         tokens = _wholes("trace: tokens", tokens)
         if len(tokens) != self._tokens or not len(tokens):
             raise _wrong("trace: tokens", f"the ids of the {self._tokens} tokens of the steps that finished since the last line", len(tokens))

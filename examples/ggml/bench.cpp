@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
-// The engine beside llama.cpp, on the same file and in one process.
+// Compares the engine with llama.cpp, on the same file and in one process.
 //   lazyprune_ggml_bench -m FILE.gguf [--policy TEXT] [--prompt N] [--repeat N] [--ids FILE] [--threads N] [--kv f16|f32]
 //                        [--flash-attention on|off] [--ubatch N] [--llama-ubatch N] [--device NAME] [--logits]
-// Times to the first token, alternating: llama.cpp's dense prefill, the engine's, and the engine's under the policy; and what the rows
-// promise. --logits: where everything is kept, how far the logits are from llama.cpp's, and how far llama.cpp's are from its own on
-// another number of threads. The prompt is made up, or the first tokens of --ids.
+// Without --logits it prints the time to the first token in seconds, in alternating runs: llama.cpp's dense prefill, the engine's dense
+// prefill, and the engine's prefill under the policy. It also prints the speedup that the number of rows promises.
+// --logits: with all tokens kept, it prints how far the engine's logits are from llama.cpp's. It also prints how far llama.cpp's logits are
+// from its own with another number of threads.
+// The prompt is the first tokens of --ids, or made up.
 #include <llama.h>
 
 #include <chrono>
@@ -36,11 +38,11 @@ llama_model_ptr load_llama(const program_options& o, const devices& where) {
   llama_model_params params = llama_model_default_params();
   if (where.backends.size() == 1) params.n_gpu_layers = 0;
   llama_model_ptr m(llama_model_load_from_file(o.model.c_str(), params));
-  if (!m) throw error(o.model, "", "a file that llama.cpp loads", "another");
+  if (!m) throw error(o.model, "", "a file that llama.cpp can load", "one that it cannot");
   return m;
 }
 
-/// One sequence of llama.cpp's own.
+/// One sequence computed by llama.cpp.
 class llama_run {
  public:
   llama_run(llama_model* m, const program_options& o, std::size_t tokens, int threads) : model_(m) {
@@ -51,7 +53,7 @@ class llama_run {
     params.flash_attn_type = o.flash_attention ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
     params.type_k = params.type_v = o.kv;
     context_.reset(llama_init_from_model(m, params));
-    if (!context_) throw error(o.model, "", "a context of llama.cpp's", "none");
+    if (!context_) throw error(o.model, "", "a context of llama.cpp", "none");
   }
 
   void clear() { llama_memory_clear(llama_get_memory(context_.get()), false); }
@@ -75,15 +77,15 @@ std::vector<token_id> prompt_of(const program_options& o, const model& m) {
     ids.resize(std::min(ids.size(), o.prompt));
     return ids;
   }
-  if (m.vocabulary < 300) throw error("--ids", "", "a prompt, for so small a vocabulary", "none");
+  if (m.vocabulary < 300) throw error("--ids", "", "a file of token ids, since the vocabulary has fewer than 300", "none");
   std::vector<token_id> ids(o.prompt);
-  const auto words = static_cast<std::uint64_t>(m.vocabulary) - 259;  // any: the work does not depend on them
+  const auto words = static_cast<std::uint64_t>(m.vocabulary) - 259;  // any ids will do: the work does not depend on them
   for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<token_id>(259 + i * 7919 % words);
   return ids;
 }
 
 struct distance {
-  double most = 0, squares = 0, of_logits = 0, count = 0;  // of the differences; the squares of the logits
+  double most = 0, squares = 0, of_logits = 0, count = 0;  // largest difference; sums of squared differences and of squared logits
   bool same_best = true, same_bits = true;
 
   void add(std::span<const float> a, std::span<const float> b) {
@@ -108,7 +110,7 @@ struct distance {
   }
 };
 
-/// After the prompt, and after each of some tokens more.
+/// Compares the logits after the prompt, and after each of four more tokens.
 void hold_logits(const program_options& o) {
   constexpr std::size_t more = 4;
   const devices where = open_devices(o.device, o.threads);
@@ -143,7 +145,8 @@ double median(std::vector<double> list) {
   return list.size() % 2 == 1 ? list[half] : (list[half - 1] + list[half]) / 2;
 }
 
-/// By the clock, and of all threads: what others on the machine take away shows in the first alone, where threads do not wait by spinning.
+/// Seconds by the clock, and processor seconds of all threads. Other processes on the machine affect only the first, unless threads wait by
+/// spinning.
 struct times {
   std::vector<double> seconds{}, processor{};
 };
@@ -168,7 +171,7 @@ void time_prompts(const program_options& o) {
   times of_llama, of_dense, of_pruned;
   std::vector<std::size_t> rows(m.layers.size(), 0), all(m.layers.size(), ids.size());
   for (std::size_t r = 0; r <= o.repeat; ++r) {
-    const bool counts = r > 0;  // the first time warms up
+    const bool counts = r > 0;  // the first run warms up
     const std::span<const token_id> prompt = std::span(ids).first(counts ? ids.size() : std::min<std::size_t>(ids.size(), 64));
     theirs.clear();
     dense.truncate(0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A sequence under a pruning session, computed by ggml. The layers between two prunings become graphs; at a layer whose attention decides
-// who stays, one row of it is read back from the device, and indices alone go there. Everything else stays where it is: keys and values of
-// each layer by position, the rows that are carried from graph to graph, those put aside (the Aux Cache), and those of chunks that wait.
+// One sequence under a pruning session, computed by ggml. The layers between two prunings become graphs. At a layer whose attention decides
+// which tokens stay, one row of probabilities is read back from the device; only indices are sent to it. Everything else stays on the
+// device: keys and values of each layer by position, the rows carried from graph to graph, saved rows (the Aux Cache), and waiting rows.
 #pragma once
 
 #include <ggml-cpp.h>
@@ -33,12 +33,12 @@ struct engine_options {
   std::size_t max_tokens;
   ggml_type kv_type = GGML_TYPE_F16;  // or F32
   bool flash_attention = true;
-  std::size_t ubatch = 512;  // so many rows go through a range of layers at a time
+  std::size_t ubatch = 512;  // the most rows that go through a range of layers at a time
 };
 
 namespace detail {
 
-/// A graph that is computed once, its inputs, and what is read from it.
+/// A graph that is computed once, with its inputs and outputs.
 class graph {
  public:
   graph(ggml_backend_sched_t scheduler, std::size_t nodes, std::vector<std::uint8_t>& memory)
@@ -46,7 +46,7 @@ class graph {
         context_(ggml_init({memory.size(), memory.data(), true})),
         nodes_(ggml_new_graph_custom(context_.get(), nodes, false)) {}
 
-  /// The memory that a graph of so many nodes needs beside its tensors' own.
+  /// Returns the bytes that a graph with this number of nodes needs beside the data of its tensors.
   static std::size_t memory_for(std::size_t nodes) { return nodes * ggml_tensor_overhead() + ggml_graph_overhead_custom(nodes, false); }
 
   ggml_context* context() const { return context_.get(); }
@@ -75,9 +75,9 @@ class graph {
     if (!ggml_backend_sched_alloc_graph(scheduler_, nodes_))
       throw error("ggml", "", "memory for a graph", "too little", lazyprune::error_code::no_memory);
     for (const auto& [t, bytes] : inputs_)
-      if (t->buffer) ggml_backend_tensor_set(t, bytes.data(), 0, bytes.size());  // no buffer: no node reads it
+      if (t->buffer) ggml_backend_tensor_set(t, bytes.data(), 0, bytes.size());  // an input without a buffer is read by no node
     if (const ggml_status status = ggml_backend_sched_graph_compute(scheduler_, nodes_); status != GGML_STATUS_SUCCESS)
-      throw error("ggml", "", "a graph that is computed", ggml_status_to_string(status), lazyprune::error_code::io);
+      throw error("ggml", "", "a graph that can be computed", ggml_status_to_string(status), lazyprune::error_code::io);
   }
 
   static void read(const ggml_tensor* t, std::vector<float>& to) {
@@ -92,40 +92,40 @@ class graph {
   std::vector<std::pair<ggml_tensor*, std::vector<char>>> inputs_;
 };
 
-/// The plan of a layer, kept beyond the layer: it is left before its graph is computed, where it decides nothing.
+/// A copy of a layer's plan. A layer that decides nothing is left before its graph is computed, so its plan must outlive it.
 struct planned_layer {
   explicit planned_layer(const lazyprune::layer_plan& plan)
       : layer(plan.layer),
         active(plan.active.begin(), plan.active.end()),
         rows(plan.rows.begin(), plan.rows.end()),
         sources(plan.sources.begin(), plan.sources.end()),
-        finish(plan.finish) {}
+        output_rows(plan.output_rows) {}
 
   layer_id layer;
   std::vector<position> active, rows;
   std::vector<lazyprune::row_source> sources;
-  std::size_t finish;
+  std::size_t output_rows;
 };
 
 /// The rows of a layer that one graph computes.
 struct row_range {
-  std::size_t first, end, finish;  // the last `finish` of them need more than keys and values
+  std::size_t first, end, output_rows;  // the last `output_rows` rows need the layer's output, the others only keys and values
 
   std::size_t count() const { return end - first; }
 };
 
-/// What a layer's attention needs to know of its rows. Layers of a graph that see alike share it.
+/// The inputs of a layer's attention. Consecutive layers of a graph with the same rows and active tokens share them.
 struct attention_inputs {
   std::span<const position> rows, seen;  // seen: the active tokens up to the last row
-  std::size_t finish;
-  ggml_tensor* positions;  // (rows): where keys and values go, and how far they are rotated
-  ggml_tensor* gathered;   // (seen): where their keys and values lie; null where they are the first ones of the cache
-  ggml_tensor* mask;       // (finish, seen); null where the rows see all of them
+  std::size_t output_rows;
+  ggml_tensor* positions;  // (rows): the cache rows to write, and the angles of the rotation
+  ggml_tensor* gathered;   // (seen): the cache rows to read; null: the first rows of the cache
+  ggml_tensor* mask;       // (output_rows, seen); null: each row sees all of them
 };
 
 inline std::vector<std::int32_t> as_indices(std::span<const position> list) { return {list.begin(), list.end()}; }
 
-/// The last rows of (rows, width).
+/// Returns the last `rows` rows of a tensor (rows, width).
 inline ggml_tensor* last_rows(ggml_context* c, ggml_tensor* t, std::size_t rows) {
   const auto n = static_cast<std::int64_t>(rows);
   return t->ne[1] == n ? t : ggml_view_2d(c, t, t->ne[0], n, t->nb[1], static_cast<std::size_t>(t->ne[1] - n) * t->nb[1]);
@@ -135,7 +135,7 @@ inline ggml_tensor* last_rows(ggml_context* c, ggml_tensor* t, std::size_t rows)
 
 class engine {
  public:
-  /// The model and the devices must outlive it.
+  /// The model and the devices must outlive this object. Throws `error` if there is not enough memory for options.max_tokens tokens.
   engine(const model& m, const devices& where, lazyprune::any_session session, const engine_options& options)
       : model_(m), options_(options), session_(std::move(session)), nodes_(1024 + 64 * m.layers.size()) {
     std::vector<ggml_backend_t> backends;
@@ -160,14 +160,14 @@ class engine {
 
   const lazyprune::any_session& session() const { return session_; }
 
-  /// Reads tokens: all of them with the logits (vocabulary) of the last one, which stay until the next step; or a chunk of a prompt, which
-  /// has none. What the layers saw and computed is added to `trace` where there is one. After an error the tokens are forgotten.
+  /// Reads tokens. Returns the logits (vocabulary) of the last one, which stay valid until the next step. A `chunk` of a prompt has no
+  /// logits. If `trace` is not null, adds to it what each layer saw and computed. After an error the tokens are forgotten.
   std::span<const float> step(std::span<const token_id> tokens, lazyprune::phase phase, bool chunk, lazyprune::step_trace* trace) {
     auto step = session_.begin({.tokens = tokens.size(), .phase = phase, .outputs = chunk ? std::size_t{0} : std::size_t{1}});
     ids_.insert(ids_.end(), tokens.begin(), tokens.end());
     logits_.clear();
     try {
-      std::vector<detail::planned_layer> range;  // of layers that nobody has to look between
+      std::vector<detail::planned_layer> range;  // layers that are computed without reading anything back between them
       for (layer_id layer = 0; layer < step.layers(); ++layer) {
         const lazyprune::layer_plan& plan = step.enter(layer);
         range.emplace_back(plan);
@@ -191,7 +191,7 @@ class engine {
     return logits_;
   }
 
-  /// Forgets the tokens from there on.
+  /// Forgets the tokens from `tokens` on.
   void truncate(std::size_t tokens) {
     session_.truncate(tokens);
     ids_.resize(tokens);
@@ -202,11 +202,12 @@ class engine {
   using planned_layer = detail::planned_layer;
   using attention_inputs = detail::attention_inputs;
 
-  /// Flash attention on the CPU sums the values in half precision where it has fewer queries. The last layer finishes so many rows of a
-  /// prompt, although one is asked for: no time that can be measured, and the same numbers as llama.cpp, which takes all through attention.
+  /// Flash attention on the CPU sums the values in half precision if it has fewer queries than this. So the last layer computes the output
+  /// of this many rows of a prompt, although only one is needed. The extra time is not measurable. The logits are then those of llama.cpp,
+  /// which computes the attention of all rows.
   static constexpr std::size_t least_finished = 64;
 
-  /// Whether the device's flash attention takes keys and values as ggml_get_rows yields them.
+  /// Whether the device's flash attention takes keys and values in F32, the type that ggml_get_rows yields.
   bool attends_floats(ggml_backend_dev_t device) const {
     const ggml_context_ptr scratch(ggml_init({8 * ggml_tensor_overhead(), nullptr, true}));
     ggml_context* const c = scratch.get();
@@ -216,31 +217,32 @@ class engine {
         device, ggml_flash_attn_ext(c, rows(model_.heads), rows(model_.kv_heads), rows(model_.kv_heads), mask, 1.0f, 0.0f, 0.0f));
   }
 
-  /// A range of layers, some rows at a time: all rows of a range of positions, whichever layer they enter at. A row sees none behind it, so
-  /// that the keys of the graphs before are all that it needs. The last graph yields what the policy wants to see, or the logits.
+  /// Computes a range of layers, some rows at a time. Each graph has all rows of a range of positions, whichever layer they enter at. A row
+  /// does not see later rows, so the keys of earlier graphs are all that it needs. The last graph yields what the policy wants to see, or
+  /// the logits.
   void compute(const std::vector<planned_layer>& range, evidence_kind wanted, std::size_t queries) {
     const std::vector<position>& rows = range.back().rows;
     const std::size_t most = std::max(options_.ubatch, queries), graphs = (rows.size() + most - 1) / most;
-    const std::size_t size = (rows.size() + graphs - 1) / graphs;  // as even as may be: a graph of few rows reads all weights for them
-    std::vector<std::size_t> done(range.size(), 0);                // rows of each layer that are computed
+    const std::size_t size = (rows.size() + graphs - 1) / graphs;  // even sizes, because even a graph of few rows reads all weights
+    std::vector<std::size_t> done(range.size(), 0);                // how many rows of each layer are computed
     for (std::size_t g = 0; g < graphs; ++g) {
       const bool last = g + 1 == graphs;
-      const std::size_t count = rows.size() - (graphs - 1 - g) * size;  // of the last layer, those before among them
+      const std::size_t count = rows.size() - (graphs - 1 - g) * size;  // rows of the last layer up to and including this graph
       const position bound = last ? std::numeric_limits<position>::max() : rows[count - 1];
       graph nodes(scheduler_.get(), nodes_, graph_memory_);
       attention_inputs in{};
       ggml_tensor* x = nullptr;
-      std::size_t first_carried = 0;  // the number of x's first row, among the rows of its layer
+      std::size_t first_carried = 0;  // the index of x's first row among the rows of its layer
       for (std::size_t i = 0; i < range.size(); ++i) {
         const planned_layer& plan = range[i];
         const auto end = static_cast<std::size_t>(std::ranges::upper_bound(plan.rows, bound) - plan.rows.begin());
-        const std::size_t finish = plan.finish > 0 ? std::min(plan.rows.size(), std::max(plan.finish, least_finished)) : 0;
-        const detail::row_range part{done[i], end, end - std::clamp(plan.rows.size() - finish, done[i], end)};
+        const std::size_t output_rows = plan.output_rows > 0 ? std::min(plan.rows.size(), std::max(plan.output_rows, least_finished)) : 0;
+        const detail::row_range slice{done[i], end, end - std::clamp(plan.rows.size() - output_rows, done[i], end)};
         done[i] = end;
-        x = part.count() == 0 ? nullptr : gather(nodes, plan, part, i == 0 ? nullptr : x, i == 0 ? 0 : first_carried);
-        first_carried = part.first;
+        x = slice.count() == 0 ? nullptr : gather(nodes, plan, slice, i == 0 ? nullptr : x, i == 0 ? 0 : first_carried);
+        first_carried = slice.first;
         if (!x) continue;
-        share_inputs(nodes, plan, part, in);
+        share_inputs(nodes, plan, slice, in);
         const bool shows = last && i + 1 == range.size();
         x = layer(nodes, plan.layer, x, in, shows ? wanted : evidence_kind::none, queries);
       }
@@ -257,53 +259,55 @@ class engine {
     std::swap(carried_, next_carried_);
   }
 
-  /// The inputs of these rows, (rows, hidden). `x` holds the layer before, from its row `first` on; null: the range before left it.
-  ggml_tensor* gather(graph& nodes, const planned_layer& plan, const detail::row_range& part, ggml_tensor* x, std::size_t first) {
+  /// Gathers the inputs of these rows, (rows, hidden). `x` holds the output of the layer before, from its row `first` on. If `x` is null,
+  /// that output is in `carried_`, where the previous range wrote it.
+  ggml_tensor* gather(graph& nodes, const planned_layer& plan, const detail::row_range& slice, ggml_tensor* x, std::size_t first) {
     ggml_context* const c = nodes.context();
     ggml_tensor* const carried = x ? x : carried_;
-    std::array<std::vector<std::int32_t>, 4> wanted;  // by origin
-    const std::span<const lazyprune::row_source> sources = std::span(plan.sources).subspan(part.first, part.count());
+    std::array<std::vector<std::int32_t>, 4> wanted;  // for each origin, the rows of its table
+    const std::span<const lazyprune::row_source> sources = std::span(plan.sources).subspan(slice.first, slice.count());
     for (const auto [from, index] : sources)
       wanted[static_cast<std::size_t>(from)].push_back(static_cast<std::int32_t>(from == origin::embedding ? ids_[index]
                                                                                  : from == origin::carried ? index - first
                                                                                                            : index));
     const std::array<ggml_tensor*, 4> tables{model_.embedding, carried, aux_, waiting_};
-    const bool all_of_x = x && wanted[static_cast<std::size_t>(origin::carried)].size() == part.count() &&
-                          x->ne[1] == static_cast<std::int64_t>(part.count());
+    const bool all_of_x = x && wanted[static_cast<std::size_t>(origin::carried)].size() == slice.count() &&
+                          x->ne[1] == static_cast<std::int64_t>(slice.count());
     if (all_of_x) return x;
 
-    ggml_tensor* rows = nullptr;  // origin by origin
+    ggml_tensor* rows = nullptr;  // the rows of one origin after those of another
     std::array<std::int32_t, 4> next{};
     for (std::size_t from = 0; from < tables.size(); ++from) {
       if (wanted[from].empty()) continue;
       ggml_tensor* const found = ggml_get_rows(c, tables[from], nodes.indices(wanted[from]));
       next[from] = rows ? static_cast<std::int32_t>(rows->ne[1]) : 0;
       rows = rows ? ggml_concat(c, rows, found, 1) : found;
-      if (wanted[from].size() == part.count()) return rows;
+      if (wanted[from].size() == slice.count()) return rows;
     }
-    std::vector<std::int32_t> order;  // ascending by position again
+    std::vector<std::int32_t> order;  // restores the ascending order of positions
     for (const auto& source : sources) order.push_back(next[static_cast<std::size_t>(source.from)]++);
     return ggml_get_rows(c, rows, nodes.indices(order));
   }
 
-  /// Makes the inputs of a layer's attention, unless the layer before has the same.
-  void share_inputs(graph& nodes, const planned_layer& plan, const detail::row_range& part, attention_inputs& in) const {
-    const std::span<const position> rows = std::span(plan.rows).subspan(part.first, part.count());
+  /// Makes the inputs of a layer's attention, unless they are the same as those of the layer before.
+  void share_inputs(graph& nodes, const planned_layer& plan, const detail::row_range& slice, attention_inputs& in) const {
+    const std::span<const position> rows = std::span(plan.rows).subspan(slice.first, slice.count());
     const auto seen_end = std::ranges::upper_bound(plan.active, rows.back());
     const std::span<const position> seen(plan.active.begin(), seen_end);
-    if (in.positions && in.finish == part.finish && std::ranges::equal(in.rows, rows) && std::ranges::equal(in.seen, seen)) return;
+    if (in.positions && in.output_rows == slice.output_rows && std::ranges::equal(in.rows, rows) && std::ranges::equal(in.seen, seen))
+      return;
     in = {.rows = rows,
           .seen = seen,
-          .finish = part.finish,
+          .output_rows = slice.output_rows,
           .positions = nodes.indices(detail::as_indices(rows)),
           .gathered = nullptr,
           .mask = nullptr};
     if (seen.back() + 1 != seen.size()) in.gathered = nodes.indices(detail::as_indices(seen));
-    if (part.finish < 2) return;  // the last row sees all
+    if (slice.output_rows < 2) return;  // the last row sees all of them, so it needs no mask
     const ggml_fp16_t zero = ggml_fp32_to_fp16(0.0f), never = ggml_fp32_to_fp16(-std::numeric_limits<float>::infinity());
-    std::vector<ggml_fp16_t> mask(part.finish * seen.size(), never);
-    for (std::size_t r = 0; r < part.finish; ++r) {
-      const auto before = std::ranges::upper_bound(seen, rows[rows.size() - part.finish + r]) - seen.begin();
+    std::vector<ggml_fp16_t> mask(slice.output_rows * seen.size(), never);
+    for (std::size_t r = 0; r < slice.output_rows; ++r) {
+      const auto before = std::ranges::upper_bound(seen, rows[rows.size() - slice.output_rows + r]) - seen.begin();
       std::fill_n(mask.begin() + static_cast<std::ptrdiff_t>(r * seen.size()), before, zero);
     }
     in.mask = nodes.input(GGML_TYPE_F16, mask, seen.size());
@@ -313,14 +317,14 @@ class engine {
     return ggml_mul(c, ggml_rms_norm(c, x, model_.epsilon), weight);
   }
 
-  /// (rows, heads, head_dim), rotated by their places in the text.
+  /// Returns x as (rows, heads, head_dim), rotated by the positions in the text.
   ggml_tensor* rotate(ggml_context* c, ggml_tensor* x, std::int64_t heads, ggml_tensor* positions) const {
     x = ggml_reshape_3d(c, x, model_.head_dim, heads, x->ne[1]);
     return ggml_rope_ext(c, x, positions, model_.rope_divisors, static_cast<int>(model_.head_dim), GGML_ROPE_TYPE_NORMAL, 0,
                          model_.rope_base, model_.rope_scale, 0.0f, 1.0f, 32.0f, 1.0f);
   }
 
-  /// Keys or values of the active tokens, (seen, kv_heads, head_dim).
+  /// Returns keys or values of the active tokens, (seen, kv_heads, head_dim).
   ggml_tensor* cached(ggml_context* c, ggml_tensor* cache, const attention_inputs& in, bool as_float) const {
     const auto seen = static_cast<std::int64_t>(in.seen.size());
     ggml_tensor* rows = in.gathered ? ggml_get_rows(c, cache, in.gathered) : ggml_view_2d(c, cache, cache->ne[0], seen, cache->nb[1], 0);
@@ -329,7 +333,8 @@ class engine {
     return ggml_reshape_3d(c, rows, model_.head_dim, model_.kv_heads, seen);
   }
 
-  /// One layer: keys and values of all rows, and the output of those that are finished, (finish, hidden), or null where none is.
+  /// Computes one layer: keys and values of all rows, and the output of the last ones. Returns the output (output_rows, hidden), or null if
+  /// output_rows is 0.
   ggml_tensor* layer(graph& nodes, layer_id l, ggml_tensor* x, const attention_inputs& in, evidence_kind wanted, std::size_t queries) {
     ggml_context* const c = nodes.context();
     const layer_weights& w = model_.layers[l];
@@ -338,13 +343,14 @@ class engine {
     ggml_tensor* const v = ggml_mul_mat(c, w.v, normed);
     nodes.expand(ggml_set_rows(c, keys_[l], ggml_reshape_2d(c, k, model_.kv_size(), k->ne[2]), in.positions));
     nodes.expand(ggml_set_rows(c, values_[l], v, in.positions));
-    if (in.finish == 0) return nullptr;
+    if (in.output_rows == 0) return nullptr;
 
-    const std::size_t unfinished = in.rows.size() - in.finish;
-    ggml_tensor* const finished = ggml_view_1d(c, in.positions, static_cast<std::int64_t>(in.finish), unfinished * sizeof(std::int32_t));
-    ggml_tensor* const q = rotate(c, ggml_mul_mat(c, w.q, detail::last_rows(c, normed, in.finish)), model_.heads, finished);
+    const std::size_t unfinished = in.rows.size() - in.output_rows;
+    ggml_tensor* const finished =
+        ggml_view_1d(c, in.positions, static_cast<std::int64_t>(in.output_rows), unfinished * sizeof(std::int32_t));
+    ggml_tensor* const q = rotate(c, ggml_mul_mat(c, w.q, detail::last_rows(c, normed, in.output_rows)), model_.heads, finished);
     if (wanted != evidence_kind::none) show(nodes, l, q, in, wanted, queries);
-    x = ggml_add(c, ggml_mul_mat(c, w.output, attend(c, l, q, in)), detail::last_rows(c, x, in.finish));
+    x = ggml_add(c, ggml_mul_mat(c, w.output, attend(c, l, q, in)), detail::last_rows(c, x, in.output_rows));
     ggml_tensor* const middle = norm(c, x, w.feed_forward_norm);
     ggml_tensor* const gated = ggml_swiglu_split(c, ggml_mul_mat(c, w.gate, middle), ggml_mul_mat(c, w.up, middle));
     return ggml_add(c, ggml_mul_mat(c, w.down, gated), x);
@@ -352,7 +358,7 @@ class engine {
 
   float attention_scale() const { return 1.0f / std::sqrt(static_cast<float>(model_.head_dim)); }
 
-  /// (finish, heads * head_dim), as llama.cpp's build_attn_mha has it.
+  /// Returns the attended values (output_rows, heads * head_dim), with the same operations as llama.cpp's build_attn_mha.
   ggml_tensor* attend(ggml_context* c, layer_id l, ggml_tensor* q, const attention_inputs& in) const {
     const std::int64_t width = model_.heads * model_.head_dim, rows = q->ne[2];
     q = ggml_permute(c, q, 0, 2, 1, 3);
@@ -370,7 +376,8 @@ class engine {
     return ggml_cont_2d(c, ggml_permute(c, attended, 0, 2, 1, 3), width, rows);
   }
 
-  /// What the policy wants to see of the last rows, as outputs of the graph: one product more, whatever the attention yields.
+  /// Adds what the policy wants to see of the last rows to the graph's outputs. Probabilities cost one more product, since flash attention
+  /// does not yield them.
   void show(graph& nodes, layer_id l, ggml_tensor* q, const attention_inputs& in, evidence_kind wanted, std::size_t queries) {
     ggml_context* const c = nodes.context();
     if (wanted == evidence_kind::attention || wanted == evidence_kind::window || wanted == evidence_kind::values) {
@@ -401,7 +408,7 @@ class engine {
     outputs_.clear();
   }
 
-  /// Views of what was read back.
+  /// Returns a view of what was read back.
   lazyprune::evidence evidence_of(const planned_layer& plan, evidence_kind wanted) {
     const auto heads = static_cast<std::size_t>(model_.heads), kv_heads = static_cast<std::size_t>(model_.kv_heads);
     const auto head_dim = static_cast<std::size_t>(model_.head_dim), hidden = static_cast<std::size_t>(model_.hidden);
@@ -428,7 +435,8 @@ class engine {
     return {};
   }
 
-  /// Rows that are put aside, or wait, or leave off waiting. All are read before one is written.
+  /// Saves the rows that the session asks for: dropped rows, rows that wait, and waiting rows that are dropped. All are read before any is
+  /// written.
   void save(std::span<const lazyprune::spill> spills) {
     if (spills.empty()) return;
     graph nodes(scheduler_.get(), nodes_, graph_memory_);
@@ -448,7 +456,7 @@ class engine {
     nodes.compute();
   }
 
-  /// What last_query_attention makes of the attention shown: its mean over heads.
+  /// Writes the scores of last_query_attention: the mean over heads of the attention shown.
   void record_scores(std::vector<float>& scores) const {
     const auto heads = static_cast<std::size_t>(model_.heads);
     const std::size_t active = shown_.size() / heads;
@@ -461,16 +469,16 @@ class engine {
   lazyprune::any_session session_;
   std::vector<token_id> ids_;  // (known)
 
-  std::size_t nodes_;          // a graph's at most
-  bool gathers_half_ = false;  // rows of F16 that were gathered become F16 again
+  std::size_t nodes_;          // the most nodes of a graph
+  bool gathers_half_ = false;  // gathered rows of an F16 cache are cast back to F16
   ggml_backend_sched_ptr scheduler_;
   std::vector<std::uint8_t> graph_memory_;
   ggml_context_ptr cache_context_;
   ggml_backend_buffer_ptr cache_;
-  std::vector<ggml_tensor*> keys_, values_;  // by layer: (max_tokens, kv_heads * head_dim), row t is token t's
-  ggml_tensor *carried_, *next_carried_;     // (max_tokens, hidden): the rows of the layer before a range of layers, and of its last one
+  std::vector<ggml_tensor*> keys_, values_;  // by layer: (max_tokens, kv_heads * head_dim); row t belongs to token t
+  ggml_tensor *carried_, *next_carried_;     // (max_tokens, hidden): the output of the layer before a range, and of its last layer
   ggml_tensor *aux_, *waiting_;              // (max_tokens, hidden): by slot
-  std::vector<std::pair<ggml_tensor*, std::vector<float>*>> outputs_;  // of the graph in the making, and where they are read to
+  std::vector<std::pair<ggml_tensor*, std::vector<float>*>> outputs_;  // outputs of the current graph, and where to read them to
   std::vector<float> shown_, shown_cache_, logits_;
 };
 

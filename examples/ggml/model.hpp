@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A Llama from its GGUF file, in the memory of any device that ggml has. Weights stay as they are stored, in whatever type; rows of q and k
-// stay in the order of GGUF files, for the rotation of neighbours. What is not computed here is refused.
+// Loads a Llama from a GGUF file into the memory of any device that ggml supports. Weights keep the type in which they are stored. Rows of
+// q and k keep the order of GGUF files, in which RoPE rotates neighbours. A file that needs more than this is an error.
 #pragma once
 
 #include <ggml-cpp.h>
@@ -26,14 +26,15 @@ namespace ggml_engine {
 
 using lazyprune::error;
 
-/// The device that computes, and the CPU for what the device cannot.
+/// The device that computes, and the CPU for operations that the device does not support.
 struct devices {
-  std::vector<ggml_backend_ptr> backends;  // the last one is the CPU's; the first one computes
+  std::vector<ggml_backend_ptr> backends;  // the first one computes; the last one is the CPU
 
   ggml_backend_dev_t main() const { return ggml_backend_get_device(backends.front().get()); }
 };
 
-/// `name`: as ggml_backend_dev_name gives it; empty: a GPU where there is one, else the CPU.
+/// Opens a device and the CPU. `name`: a name that ggml_backend_dev_name returns, or empty for a GPU if there is one, else the CPU. Throws
+/// `error` if there is no such device or it cannot be opened.
 inline devices open_devices(const std::string& name, int threads) {
   ggml_backend_load_all();
   ggml_backend_dev_t device = ggml_backend_dev_by_type(name.empty() ? GGML_BACKEND_DEVICE_TYPE_GPU : GGML_BACKEND_DEVICE_TYPE_CPU);
@@ -64,18 +65,18 @@ struct layer_weights {
 struct model {
   std::int64_t hidden, feed_forward, heads, kv_heads, head_dim, vocabulary, positions;
   float epsilon, rope_base, rope_scale;
-  ggml_tensor *embedding, *norm, *head, *rope_divisors;  // rope_divisors: of the frequencies, (head_dim / 2), or null
+  ggml_tensor *embedding, *norm, *head, *rope_divisors;  // rope_divisors: (head_dim / 2), divides the frequencies; may be null
   std::vector<layer_weights> layers;
 
   std::int64_t kv_size() const { return kv_heads * head_dim; }
 
-  std::vector<ggml_context_ptr> contexts;  // of all tensors
+  std::vector<ggml_context_ptr> contexts;  // the contexts of all tensors
   std::vector<ggml_backend_buffer_ptr> buffers;
 };
 
 namespace detail {
 
-/// The metadata and the list of tensors of one file.
+/// Reads the metadata and the list of tensors of one file.
 class gguf_reader {
  public:
   explicit gguf_reader(std::string file) : file_(std::move(file)) {
@@ -85,7 +86,7 @@ class gguf_reader {
     ggml_context* tensors = nullptr;
     gguf_.reset(gguf_init_from_file(file_.c_str(), {.no_alloc = true, .ctx = &tensors}));
     tensors_.reset(tensors);
-    if (!gguf_) throw error(file_, "header", "a whole GGUF file", "none that ggml can read");
+    if (!gguf_) throw error(file_, "header", "a complete GGUF file", "one that ggml cannot read");
     for (std::int64_t i = 0; i < gguf_get_n_tensors(gguf_.get()); ++i) unused_.emplace(gguf_get_tensor_name(gguf_.get(), i), i);
   }
 
@@ -102,7 +103,7 @@ class gguf_reader {
     return gguf_get_val_str(gguf_.get(), id);
   }
 
-  /// A whole number up to `most`, or `otherwise` where the key is not there.
+  /// Returns a whole number from 1 to `most`, or `otherwise` if the key is missing. Throws `error` for any other value.
   std::int64_t whole(const std::string& key, std::optional<std::int64_t> otherwise = {}, std::int64_t most = 1 << 30) const {
     if (otherwise && !has(key)) return *otherwise;
     const std::int64_t id = at(key);
@@ -126,21 +127,22 @@ class gguf_reader {
     return found;
   }
 
-  /// Keys of the architecture that are none of these ask for other arithmetic.
+  /// Throws `error` if the architecture has a key outside this list, since it may ask for other arithmetic.
   void refuse_other_keys(const std::string& architecture, std::initializer_list<std::string_view> known) const {
     for (std::int64_t i = 0; i < gguf_get_n_kv(gguf_.get()); ++i) {
       const std::string_view key = gguf_get_key(gguf_.get(), i);
       if (!key.starts_with(architecture + ".")) continue;
       if (std::ranges::find(known, key.substr(architecture.size() + 1)) == known.end())
-        refuse("metadata: " + std::string(key), "no such key: it is not computed here", "one");
+        refuse("metadata: " + std::string(key), "no such key, since it is not supported", "one");
     }
   }
 
-  /// What the file says of a tensor, which must have this shape; null where it is optional and not there.
+  /// Returns the description of a tensor, or null if it is optional and missing. Throws `error` if it has another shape or a type that
+  /// cannot be multiplied, or if the file is too short for its data.
   ggml_tensor* tensor(const std::string& name, std::initializer_list<std::int64_t> shape, bool optional = false) {
     ggml_tensor* const found = ggml_get_tensor(tensors_.get(), name.c_str());
     if (!found && optional) return nullptr;
-    if (!found) refuse("tensors: " + name, "one", "none");
+    if (!found) refuse("tensors: " + name, "this tensor", "none");
     std::array<std::int64_t, GGML_MAX_DIMS> expected{1, 1, 1, 1};
     std::ranges::copy(shape, expected.begin());
     const auto text = [](const std::int64_t* ne) {
@@ -154,7 +156,7 @@ class gguf_reader {
     const ggml_type_traits_cpu* const computes = ggml_get_type_traits_cpu(found->type);
     const bool multiplied = computes->vec_dot && (found->type == GGML_TYPE_F32 || ggml_get_type_traits(found->type)->to_float);
     if (shape.size() == 1 ? found->type != GGML_TYPE_F32 : !multiplied)
-      refuse("tensors: " + name, shape.size() == 1 ? "f32" : "a type that is multiplied", ggml_type_name(found->type));
+      refuse("tensors: " + name, shape.size() == 1 ? "f32" : "a type that can be multiplied", ggml_type_name(found->type));
     const std::int64_t id = gguf_find_tensor(gguf_.get(), name.c_str());
     const std::size_t begin = gguf_get_data_offset(gguf_.get()) + gguf_get_tensor_offset(gguf_.get(), id);
     if (begin > bytes_ || bytes_ - begin < ggml_nbytes(found))
@@ -164,18 +166,18 @@ class gguf_reader {
     return found;
   }
 
-  /// Rows of a matrix, whatever they hold.
+  /// Returns the number of rows of a matrix.
   std::int64_t rows(const std::string& name) const {
     const ggml_tensor* const found = ggml_get_tensor(tensors_.get(), name.c_str());
-    if (!found) refuse("tensors: " + name, "one", "none");
+    if (!found) refuse("tensors: " + name, "this tensor", "none");
     return found->ne[1];
   }
 
   void refuse_unused() const {
-    if (!unused_.empty()) refuse("tensors: " + unused_.begin()->first, "no such tensor: it is not computed here", "one");
+    if (!unused_.empty()) refuse("tensors: " + unused_.begin()->first, "no such tensor, since it is not supported", "one");
   }
 
-  /// The bytes of a tensor into one of the same shape and type, on whatever device.
+  /// Copies the bytes of the tensor named to->name into `to`, which has the same shape and type, on any device.
   void read(std::ifstream& stream, ggml_tensor* to) const {
     const std::int64_t id = gguf_find_tensor(gguf_.get(), to->name);
     std::vector<char> bytes(ggml_nbytes(to));
@@ -202,12 +204,12 @@ class gguf_reader {
   std::map<std::string, std::int64_t> unused_;
 };
 
-/// Memory for weights: where they lie decides who computes with them.
+/// Places weights in memory. The kind of memory decides which device computes with them.
 class weight_memory {
  public:
   explicit weight_memory(const devices& where) {
     const ggml_backend_dev_t main = where.main(), cpu = ggml_backend_get_device(where.backends.back().get());
-    // The CPU packs some types anew for its vectors, in memory of types of their own. llama.cpp takes them, too (make_cpu_buft_list).
+    // The CPU has extra buffer types that repack some weights for its vector units. llama.cpp prefers them too (make_cpu_buft_list).
     const auto extra = reinterpret_cast<ggml_backend_dev_get_extra_bufts_t>(
         ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(main), "ggml_backend_dev_get_extra_bufts"));
     for (ggml_backend_buffer_type_t* type = extra ? extra(main) : nullptr; type && *type; ++type) kinds_.push_back({main, *type});
@@ -215,7 +217,8 @@ class weight_memory {
     if (cpu != main) kinds_.push_back({cpu, ggml_backend_dev_buffer_type(cpu)});
   }
 
-  /// A tensor like `stored`, in the first kind of memory where the operation `of(context, weight)` can be computed.
+  /// Returns a tensor like `stored`, in the first kind of memory for which its device supports the operation `of(context, weight)`. Returns
+  /// null if there is none.
   template <class Operation>
   ggml_tensor* place(const ggml_tensor* stored, Operation of) {
     for (kind& k : kinds_) {
@@ -232,7 +235,7 @@ class weight_memory {
     return nullptr;
   }
 
-  /// Allocates all, reads them, and hands them over.
+  /// Allocates all placed tensors, reads their data, and moves them to the model.
   void fill(const gguf_reader& from, model& m) {
     std::ifstream stream(from.file(), std::ios::binary);
     for (kind& k : kinds_) {
@@ -256,7 +259,7 @@ class weight_memory {
 
 }  // namespace detail
 
-/// Throws `error` where the file is none, is cut off, or asks for what is not computed here.
+/// Loads a model. Throws `error` if the file is not a GGUF file, is cut off, or needs something that is not supported.
 inline model load_model(const std::string& path, const devices& where) {
   detail::gguf_reader file(path);
   if (const std::string found = file.text("general.architecture"); found != "llama")
@@ -304,14 +307,14 @@ inline model load_model(const std::string& path, const devices& where) {
   };
   const auto norm = [&](const std::string& name) { return place(file.tensor(name, {m.hidden}), scale); };
 
-  // The vocabulary is as long as the embedding table, whose shape is else checked as any other.
+  // The number of rows of the embedding table is the vocabulary size. The width of the table is checked.
   m.vocabulary = file.rows("token_embd.weight");
   const ggml_tensor* const embedding = file.tensor("token_embd.weight", {m.hidden, m.vocabulary});
   const ggml_tensor* const head = file.tensor("output.weight", {m.hidden, m.vocabulary}, true);
   const ggml_tensor* const divisors = file.tensor("rope_freqs.weight", {m.head_dim / 2}, true);
   m.embedding = place(embedding, look_up);
   m.norm = norm("output_norm.weight");
-  m.head = place(head ? head : embedding, multiply);  // tied: a copy of its own, in memory to multiply from
+  m.head = place(head ? head : embedding, multiply);  // tied embeddings: a second copy, in memory that products can read
   m.rope_divisors = divisors ? place(divisors, rotate) : nullptr;
   const std::int64_t q_size = m.heads * m.head_dim;
   for (std::int64_t l = 0; l < file.whole(key("block_count"), {}, 400); ++l) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What both programs are told, and what they make of it.
+// The flags of both programs, and the settings and objects made from them.
 #pragma once
 
 #include <fstream>
@@ -25,7 +25,7 @@ struct program_options {
   bool flash_attention = true, full = false, logits = false;
 };
 
-/// Flags that both programs have, and those named.
+/// Reads the flags that both programs have, and those in `flags`. Throws `error` for an unknown flag or a wrong value.
 inline program_options read_options(int argc, char** argv, std::vector<std::string_view> flags) {
   program_options o;
   flags.insert(flags.begin(), {"-m", "--threads", "--kv", "--flash-attention", "--ubatch", "--device"});
@@ -67,12 +67,12 @@ inline program_options read_options(int argc, char** argv, std::vector<std::stri
   return o;
 }
 
-/// ggml tells what it does on stderr; what goes wrong is said once, by the exception.
+/// Turns off ggml's log on stderr. Errors are reported by exceptions.
 inline void keep_quiet() {
   ggml_log_set([](ggml_log_level, const char*, void*) {}, nullptr);
 }
 
-/// Ids between white space.
+/// Reads token ids between white space. Throws `error` if the file cannot be read, has no ids, or has an id beyond the vocabulary.
 inline std::vector<token_id> read_ids(const std::string& path, std::int64_t vocabulary) {
   std::ifstream file(path);
   if (!file) throw error(path, "", "a file of token ids that can be read", "none", lazyprune::error_code::io);
@@ -87,7 +87,7 @@ inline std::vector<token_id> read_ids(const std::string& path, std::int64_t voca
   return ids;
 }
 
-/// A session of the policy that a text names, as the flags of `lazyprune run` do.
+/// Returns a session for a policy in the syntax of `lazyprune run --policy`.
 inline lazyprune::any_session session_of(const std::string& policy, const model& m) {
   return lazyprune::make_session(lazyprune::parse_policy(policy), {.layers = static_cast<layer_id>(m.layers.size())},
                                  lazyprune::shipped_policies());

@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Holds the engine on ggml against lazyprune and against llama.cpp; exit code 0: all as expected; 77: but for SmolLM2, whose file is
-missing.
+"""Compares the engine on ggml with lazyprune and with llama.cpp. Exit code 0: all checks passed. 77: all passed, but the checks of SmolLM2
+were skipped because its file is missing.
 
   prove.py [--engine build/ggml] [--program build/examples/lazyprune] [--smollm2 MODEL.gguf] [--threads 1]
 
-1. The bundled model in F32: on 20 prompts the engine keeps the same tokens as `lazyprune run`, read at once and in chunks; scores and
+1. The bundled model in F32: on 20 prompts the engine keeps the same tokens as `lazyprune run`, read at once and in chunks. Scores and
    logits are those of lazyprune's reference in float64.
 2. The same for every preset, and for every kind of evidence that the library's own scorers ask for.
-3. SmolLM2-135M-Instruct on 5 prompts with a needle each: widened to F32 it keeps what `lazyprune run` keeps, or parts from it by a choice
-   whose margin is below MARGIN; in Q4_1, where ggml rounds activations to 8 bits and lazyprune does not, it finds the needles that
-   `lazyprune run` finds, and the share of tokens kept alike is printed.
-4. Everything kept: the logits are llama.cpp's.
+3. SmolLM2-135M-Instruct on 5 prompts with a needle each. Converted to F32, the engine keeps the same tokens as `lazyprune run`, or differs
+   first at a choice whose margin is below MARGIN. In Q4_1, ggml rounds activations to 8 bits and lazyprune does not. There the engine
+   finds the needles that `lazyprune run` finds, and the share of tokens that both keep is printed.
+4. With all tokens kept, the logits are llama.cpp's.
 
-The files in F32 are written by write_gguf.py, beside what else is made, in the engine's folder. Needs the packages numpy and gguf.
+write_gguf.py writes the files in F32 to the engine's folder. Needs the packages numpy and gguf.
 """
 import argparse
 import json
@@ -33,9 +33,9 @@ OTHERS = ["lazyllm_blocks --stages 2:0.4,4:0.3", "static --stages 2:0.4,4:0.3", 
           "lazyllm --stages 2:0.4,4:0.5 --scorer accumulated_attention",
           "lazyllm --stages 2:0.4,4:0.5 --scorer prompt_window_attention:window=16", "lazyllm --stages 2:0.4,4:0.5 --scorer recency",
           "lazyllm --stages 2:0.4,4:0.5 --decode only", "lazyllm --stages 2:0.4,4:0.5 --store bounded:rows=200"]
-NEEDLE_STAGES = "--stages 21:0.3"  # of which nothing is lost that 400 answers show (bench/smollm2)
-MARGIN = 1e-4  # of F32 sums in two orders, through thirty layers
-ROUNDING = 1e-6  # of logits, r.m.s., where both compute alike
+NEEDLE_STAGES = "--stages 21:0.3"  # 400 answers show no loss with these stages (bench/smollm2)
+MARGIN = 1e-4  # two orders of F32 sums may differ by this much after thirty layers
+ROUNDING = 1e-6  # relative r.m.s. of the logits' difference if both sides compute the same
 
 
 class Proof:
@@ -68,7 +68,7 @@ class Proof:
         return [json.loads(line)["ids"] for line in self.run([self.program, "tokenize", "-m", model, "--jsonl", "-"], input=lines).stdout.splitlines()]
 
     def ours(self, model, ids, policy, *flags):
-        """The engine's trace, in a file."""
+        """Runs the engine. Returns the path of its trace."""
         ids = self.file("ids.txt", " ".join(map(str, ids)))
         command = [self.engine, "-m", model, "--ids", ids, "--policy", policy, "--threads", self.threads, *flags]
         return self.file("engine.jsonl", self.run(command).stdout)
@@ -81,7 +81,7 @@ class Proof:
         return path
 
     def compare(self, *arguments):
-        """Whether both are alike, and what the program says of it."""
+        """Returns whether both traces agree, and the output of `lazyprune compare`."""
         done = self.run([self.program, "compare", *arguments], codes=(0, 2))
         return done.returncode == 0, done.stdout
 
@@ -103,18 +103,18 @@ def prove_pocket(proof, model):
                         ("after chunks that are taken back", ["--forget", "50"])):
         alike = [proof.compare(proof.ours(model, ids, policy, *exact, *flags), proof.theirs(POCKET, ids, policy, 8, "--dtype", "f32"))[0]
                  for ids in prompts]
-        proof.tell(f"{policy}: read {name}, what lazyprune run keeps, in 8 steps", all(alike), f"{sum(alike)} of {len(alike)} prompts")
+        proof.tell(f"{policy}, read {name}: keeps the tokens that lazyprune run keeps, in 8 steps", all(alike), f"{sum(alike)} of {len(alike)} prompts")
     held = [proof.compare(proof.ours(model, ids, policy, *exact, "--full"), "--against", POCKET, *STAGES.split())[0] for ids in prompts[::4]]
     proof.tell("selection, scores and logits are those of the reference in float64", all(held), f"{sum(held)} of {len(held)} prompts")
     for policy in OTHERS:
         alike = [proof.compare(proof.ours(model, prompts[1], policy, *exact, *flags),
                                proof.theirs(POCKET, prompts[1], policy, 8, "--dtype", "f32"))[0]
                  for flags in ([], ["--ubatch", "100"], ["--chunk", "333"])]
-        proof.tell(f"{policy}: what lazyprune run keeps, whatever the ubatch and the chunks", all(alike))
+        proof.tell(f"{policy}: keeps the tokens that lazyprune run keeps, with any ubatch and chunks", all(alike))
 
 
 def needles(proof, smollm2):
-    """Prompts of the chat template and their answers."""
+    """Returns prompts in the chat template, as token ids, and their answers."""
     samples = []
     for task, count in (("niah_single_1", 2), ("niah_single_2", 3)):
         path = proof.file(task + ".jsonl")
@@ -141,7 +141,7 @@ def prove_smollm2(proof, smollm2, widened):
         alike, said = proof.compare(proof.ours(widened, ids, policy, "--kv", "f32", "--tokens", str(tokens)), theirs)
         margin = next((word for line in said.splitlines() if "margin" in line for word in line.split()[-20:]
                        if word.replace(".", "").replace("e-", "").isdigit()), None)
-        strict.append("alike" if alike else f"parts at a margin of {margin}")
+        strict.append("alike" if alike else f"differs first at a margin of {margin}")
         if not alike and (margin is None or float(margin) > MARGIN):
             strict[-1] += ", too wide"
         theirs = steps_of(theirs)
@@ -151,10 +151,10 @@ def prove_smollm2(proof, smollm2, widened):
         found.append([all(answer in words for answer in answers) for words in text])
         first, second = (set(steps[0]["layers"][-1]["active"]) for steps in (theirs, ours))
         kept.append(len(first & second) / len(first))
-    proof.tell(f"SmolLM2 in F32, {policy}: what lazyprune run keeps, in {tokens} steps", not any("wide" in s for s in strict), "; ".join(strict))
+    proof.tell(f"SmolLM2 in F32, {policy}: keeps the tokens that lazyprune run keeps, in {tokens} steps", not any("wide" in s for s in strict), "; ".join(strict))
     proof.tell("SmolLM2 in Q4_1 finds the needles that lazyprune run finds", all(ours >= theirs for theirs, ours in found),
-               f"lazyprune run {sum(f[0] for f in found)} of {len(found)}, the engine {sum(f[1] for f in found)}; kept alike after the last "
-               f"stage: {min(kept):.1%} to {max(kept):.1%}")
+               f"lazyprune run {sum(f[0] for f in found)} of {len(found)}, the engine {sum(f[1] for f in found)}; after the last stage both "
+               f"keep the same {min(kept):.1%} to {max(kept):.1%} of tokens")
 
 
 def prove_logits(proof, models):
@@ -162,17 +162,17 @@ def prove_logits(proof, models):
         command = [proof.bench, "-m", model, "--logits", "--threads", proof.threads, "--prompt", "300", "--kv", kv, "--flash-attention", flash]
         said = proof.run(command + (["--ids", ids] if ids else [])).stdout.splitlines()
         apart = [0.0 if line.endswith("every bit") else float(line.split(" of the logits")[0].split()[-1]) for line in said[1:3]]
-        what = f"{os.path.basename(model)}, keys and values {kv}, flash attention {flash}: llama.cpp's logits"
+        what = f"{os.path.basename(model)}, keys and values {kv}, flash attention {flash}: the logits are llama.cpp's"
         proof.tell(what, max(apart) <= ROUNDING, "every bit" if max(apart) == 0 else f"{max(apart):.1e} apart")
 
 
 def main():
     cache = os.environ.get("XDG_CACHE_HOME", os.path.expanduser("~/.cache"))
-    parser = argparse.ArgumentParser(description="Holds the engine on ggml against lazyprune and against llama.cpp.")
+    parser = argparse.ArgumentParser(description="Compares the engine on ggml with lazyprune and with llama.cpp.")
     parser.add_argument("--engine", default=os.path.join(ROOT, "build/ggml"), help="the folder where examples/ggml was built")
     parser.add_argument("--program", default=os.path.join(ROOT, "build/examples/lazyprune"))
     parser.add_argument("--smollm2", default=os.path.join(cache, "lazyprune/SmolLM2-135M-Instruct.Q4_1.gguf"))
-    parser.add_argument("--also", nargs="*", default=[], metavar="MODEL.gguf", help="more files whose logits are held against llama.cpp's")
+    parser.add_argument("--also", nargs="*", default=[], metavar="MODEL.gguf", help="more files whose logits are compared with llama.cpp's")
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

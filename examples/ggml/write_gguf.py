@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes a Llama as a GGUF file in F32, for engines on ggml and for llama.cpp.
+"""Writes a Llama model as a GGUF file in F32, for engines on ggml and for llama.cpp.
 
-  write_gguf.py FOLDER OUT.gguf      a folder as Hugging Face lays it out: config.json, model.safetensors
-  write_gguf.py IN.gguf OUT.gguf     another GGUF file, its weights widened from whatever type; the metadata stay
+  write_gguf.py FOLDER OUT.gguf      from a Hugging Face folder with config.json and model.safetensors
+  write_gguf.py IN.gguf OUT.gguf     from another GGUF file: the weights are converted to F32, and the metadata stay
 
-No number is rounded. Of a folder the vocabulary is not written: the file is for programs that are told token ids. Needs numpy and gguf
-(pip install numpy gguf).
+No number is rounded. A file that is made from a folder has no vocabulary: programs use it with token ids. Needs numpy and gguf (pip install
+numpy gguf).
 """
 import argparse
 import json
@@ -38,18 +38,19 @@ def gguf_name(name):
         return WHOLE[stem] + ".weight"
     parts = stem.split(".", 3)
     if stem == name or parts[:2] != ["model", "layers"] or len(parts) != 4 or parts[3] not in NAMES:
-        sys.exit(f"{name}: expected a tensor of a Llama, found another")
+        sys.exit(f"{name}: expected a tensor of a Llama model, found another")
     return f"blk.{parts[2]}.{NAMES[parts[3]]}.weight"
 
 
 def interleaved(values, heads):
-    """The rows of a head as GGUF has them: RoPE turns neighbours there, and row i with row i + head_dim / 2 in Hugging Face's order."""
+    """Reorders the rows of each head from Hugging Face's order to GGUF's. RoPE rotates pairs of rows: rows i and i + head_dim / 2 in
+    Hugging Face's order, neighbours in GGUF's."""
     rows, columns = values.shape
     return values.reshape(heads, 2, rows // heads // 2, columns).swapaxes(1, 2).reshape(rows, columns)
 
 
 def tensors_of(path):
-    """The names and the values, in float32, of a safetensors file."""
+    """Yields the names and the values (float32) of the tensors in a safetensors file."""
     data = np.memmap(path, np.uint8, "r")
     (length,) = struct.unpack("<Q", data[:8].tobytes())
     for name, entry in json.loads(data[8 : 8 + length].tobytes()).items():
@@ -110,7 +111,7 @@ def widened(path, out):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Writes a Llama as a GGUF file in F32.")
+    parser = argparse.ArgumentParser(description="Writes a Llama model as a GGUF file in F32.")
     parser.add_argument("source", help="a folder with config.json and model.safetensors, or a GGUF file")
     parser.add_argument("out", help="the GGUF file to write")
     options = parser.parse_args()

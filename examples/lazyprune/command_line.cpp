@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Every flag of the program, in one place: the parser's header takes long to compile.
+// Every flag of the program, in one file, because the parser's header takes long to compile.
 #include "command_line.hpp"
 
+#include <algorithm>
 #include <concepts>
 #include <initializer_list>
+#include <iostream>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -25,6 +27,7 @@
 #include "commands/sweep.hpp"
 #include "commands/tokenize.hpp"
 #include "flag_checks.hpp"
+#include "help_page.hpp"
 #include "questions/method.hpp"
 #include "words/prompt_text.hpp"
 
@@ -38,13 +41,13 @@ namespace lazyprune {
 namespace program {
 namespace {
 
-/// The numbers from `least` to `most`.
+/// The numbers from `least` to `most`, both included.
 template <class T>
 struct number_range {
   T least;
   T most = std::numeric_limits<T>::max();
 
-  /// Throws `error` where the text is no such number.
+  /// Throws `error` if the text is not such a number.
   T read(std::string_view flag, std::string_view text) const {
     const auto value = number_in<T>(text);
     if (value && *value >= least && *value <= most) return *value;
@@ -55,7 +58,7 @@ struct number_range {
   }
 };
 
-/// "-n,--n-predict,--predict" is called by its last name in errors.
+/// The last of the names, as in "-n,--n-predict,--predict". Errors call the flag by it.
 std::string name_of_flag(std::string_view names) { return std::string(names.substr(names.rfind(',') + 1)); }
 
 template <class T>
@@ -66,7 +69,7 @@ CLI::Option* add_number(CLI::App& app, const std::string& names, T& to, number_r
       ->type_name("N");
 }
 
-/// The flag takes numbers with commas between them, at least one.
+/// The flag takes one or more numbers with commas between them.
 template <class T>
 CLI::Option* add_numbers(CLI::App& app, const std::string& names, std::vector<T>& to, number_range<T> range, const std::string& help) {
   const auto read = [&to, range, flag = name_of_flag(names)](const std::string& text) {
@@ -77,7 +80,7 @@ CLI::Option* add_numbers(CLI::App& app, const std::string& names, std::vector<T>
   return app.add_option_function<std::string>(names, read, help)->type_name("N,N,...");
 }
 
-/// The flag takes a text with something in it: empty is not the same as not given.
+/// The flag takes a text that is not empty.
 template <class Text>
 CLI::Option* add_text(CLI::App& app, const std::string& names, Text& to, const std::string& help) {
   const auto read = [&to, flag = name_of_flag(names)](const std::string& text) {
@@ -87,82 +90,102 @@ CLI::Option* add_text(CLI::App& app, const std::string& names, Text& to, const s
   return app.add_option_function<std::string>(names, read, help);
 }
 
-/// More threads than this gain nothing, and the OpenMP library ends the program where it cannot start them.
+/// More threads gain nothing, and the OpenMP library ends the program if it cannot start them.
 number_range<int> thread_range() { return {1, 16 * omp_get_num_procs()}; }
+
+/// The flag may be given several times, with one value each. A value in brackets is taken as it is.
+CLI::Option* repeatable(CLI::Option* option) { return option->take_all()->expected(1)->allow_extra_args(false); }
+
+/// Moves these options into the group that the short page of help shows.
+void show_first(CLI::App& command, std::initializer_list<const char*> names) {
+  for (const char* name : names) command.get_option(name)->group(common_group);
+}
+
+// The groups of the options that the short page does not show.
+constexpr const char *prompt_group = "Prompt", *chat_group = "Chat", *generation_group = "Generation", *sampling_group = "Sampling",
+                     *loading_group = "Loading and computing", *output_group = "Output", *question_group = "Questions",
+                     *measuring_group = "Measuring";
 
 void add_model_flags(CLI::App& command, model_flags& flags) {
   add_text(command, "-m,--model", flags.path,
-           "A .gguf file (the first of its parts), or a directory: as Hugging Face lays it out, or with one GGUF model "
-           "(default: $LAZYPRUNE_MODEL, else the bundled model)")
+           "A .gguf file (of several parts, the first), a folder with one, or a Hugging Face folder (default: $LAZYPRUNE_MODEL, else the "
+           "bundled model)")
       ->type_name("MODEL");
-  command.add_flag("--no-mmap", flags.no_mmap, "Read the weights instead of mapping the file");
+  command.add_flag("--no-mmap", flags.no_mmap, "Read the weights into memory instead of mapping the file")->group(loading_group);
 }
 
 void add_backend_flags(CLI::App& command, backend_flags& flags) {
   add_text(command, "--backend", flags.backend,
-           "cpu, reference: plain loops, the oracle, or cuda: an NVIDIA GPU, where the program was built with CUDA (default: cpu)")
-      ->type_name("NAME");
-  add_text(command, "--dtype", flags.dtype, "Weights in f32 or bf16 (default: auto, as stored); reference computes in f64 (auto) or f32")
-      ->type_name("TYPE");
-  command.add_flag("--exact", flags.exact, "Keep activations in float wherever they are multiplied, whatever the processor computes with");
+           "cpu; reference: plain loops, to check the others by; cuda: an NVIDIA GPU, if the program was built with CUDA (default: cpu)")
+      ->type_name("NAME")
+      ->group(loading_group);
+  add_text(command, "--dtype", flags.dtype,
+           "Type of the weights: auto (as stored), f32 or bf16. The reference backend computes in f64 (auto) or f32 (default: auto)")
+      ->type_name("TYPE")
+      ->group(loading_group);
+  command.add_flag("--exact", flags.exact, "Keep activations in float in all products, even where the backend would round them")
+      ->group(loading_group);
 }
 
-void add_pruning_file(CLI::App& command, model_flags& flags, const std::string& group) {
-  add_text(command, "--pruning-file", flags.pruning_file, "A file with the stages to prune by, in the place of the model's lazyprune.json")
+void add_pruning_file(CLI::App& command, model_flags& flags) {
+  add_text(command, "--pruning-file", flags.pruning_file, "Read the stages from FILE instead of the model's lazyprune.json")
       ->type_name("FILE")
-      ->group(group);
+      ->group(pruning_group);
 }
 
 /// The parts of a policy beside its schedule.
-void add_part_flags(CLI::App& command, policy_spec& spec, const policy_registry& known, const std::string& group) {
-  add_text(command, "--scorer", spec.scorer, known.scorers().help())->type_name("NAME[:key=value,...]")->group(group);
-  add_text(command, "--selector", spec.selector, known.selectors().help())->type_name("NAME[:key=value]")->group(group);
-  add_text(command, "--store", spec.store, known.stores().help())->type_name("NAME[:key=value]")->group(group);
+void add_part_flags(CLI::App& command, policy_spec& spec) {
+  add_text(command, "--scorer", spec.scorer, "The scorer and its keys; see below")->type_name("NAME[:key=value,...]")->group(pruning_group);
+  add_text(command, "--selector", spec.selector, "The selector and its keys; see below")
+      ->type_name("NAME[:key=value]")
+      ->group(pruning_group);
+  add_text(command, "--store", spec.store, "The store and its keys; see below")->type_name("NAME[:key=value]")->group(pruning_group);
   add_text(command, "--decode", spec.decode,
-           "same: prune generated tokens' steps too; dense: prune the prompt only; only: prune them and not the prompt")
+           "same: prune the prompt and the steps of generated tokens; dense: prune the prompt only; only: prune those steps only")
       ->type_name("same|dense|only")
-      ->group(group);
+      ->group(pruning_group);
 }
 
-/// `model`: whose stages they stand in the place of.
-void add_policy_flags(CLI::App& command, policy_spec& spec, model_flags& model, const policy_registry& known) {
-  const std::string group = "Pruning";
+/// --pruning-file goes into `model`, the others into `spec`.
+void add_policy_flags(CLI::App& command, policy_spec& spec, model_flags& model) {
   add_text(command, "--policy", spec.preset,
-           known.preset_help() +
-               ". The other flags override its parts (default: lazyllm where stages are given or known for the model, else dense)")
+           "A whole policy; see below. The other options replace parts of it (default: lazyllm if stages are given or known for the model, "
+           "else dense)")
       ->type_name("NAME")
-      ->group(group);
+      ->group(pruning_group);
   command
       .add_option("--stages", spec.stages,
-                  "9:0.7,19:0.5: after 9 layers keep 70 % of the tokens then active, after 19 half of those; empty: never prune (default: "
-                  "those known for the model, as `inspect` tells; with --policy else 0.7 after 3, 6 and 9 tenths of the layers)")
+                  "9:0.7,19:0.5 keeps 70 % of the active tokens after 9 layers, and half of those left after 19. An empty text never "
+                  "prunes (default: the stages known for the model, as `lazyprune inspect` shows; with --policy the policy's own, which "
+                  "for lazyllm keep 0.7 after 3, 6 and 9 tenths of the layers)")
       ->type_name("LAYER:SHARE,...")
-      ->group(group);
-  add_text(command, "--schedule", spec.schedule, "In the place of --stages: " + known.schedules().help())
+      ->group(pruning_group);
+  add_text(command, "--schedule", spec.schedule, "A schedule and its keys instead of stages; see below")
       ->type_name("NAME:key=value,...")
-      ->group(group);
-  add_pruning_file(command, model, group);
-  add_part_flags(command, spec, known, group);
+      ->group(pruning_group);
+  add_pruning_file(command, model);
+  add_part_flags(command, spec);
   const auto tokens = [&](const char* name, std::optional<std::size_t>& to, const char* help) {
     const auto read = [&to, flag = std::string(name)](const std::string& text) { to = number_range<std::size_t>{0}.read(flag, text); };
-    command.add_option_function<std::string>(name, read, help)->type_name("N")->group(group);
+    command.add_option_function<std::string>(name, read, help)->type_name("N")->group(pruning_group);
   };
-  tokens("--keep-first", spec.keep_first, "Never prune the first N tokens");
-  tokens("--keep-last", spec.keep_last, "Never prune the last N tokens");
+  tokens("--keep-first", spec.keep_first,
+         "Never prune the first N tokens. In sweep and search this holds for every method, and the compression of prompts keeps them, too");
+  tokens("--keep-last", spec.keep_last, "The same for the last N tokens");
   const auto read_spans = [&spec](const std::string& text) {
     if (text.empty()) throw error("--keep", "", "positions, like 0-63,900-930", "nothing");
-    position_spans::parse(text, "--keep");  // throws where it is wrong
+    position_spans::parse(text, "--keep");  // throws if it is wrong
     spec.keep = text;
   };
   command
       .add_option_function<std::string>("--keep", read_spans,
-                                        "0-63,900-930: never prune the tokens at these positions, counted from 0, both ends included")
+                                        "0-63,900-930 never prunes the tokens at these positions, counted from 0, both ends included")
       ->type_name("FIRST-LAST,...")
-      ->group(group);
-  tokens("--least-tokens", spec.least_tokens, "Prune nothing while fewer than N tokens are known, of prompt and answer");
+      ->group(pruning_group);
+  tokens("--least-tokens", spec.least_tokens, "Prune nothing while prompt and answer together have fewer than N tokens");
 }
 
-/// What the command does where it is the one that was typed.
+/// Sets what the program does if this command was typed.
 void choose(CLI::App& command, action& chosen, action what) {
   command.final_callback([&chosen, what = std::move(what)] { chosen = what; });
 }
@@ -173,96 +196,95 @@ CLI::Option* add_output(CLI::App& command, table_format& format) {
     if (!found) throw error("--output", "", name.empty() ? "a name" : "md, json or csv", name.empty() ? "nothing" : name);
     format = *found;
   };
-  return command.add_option_function<std::string>("-o,--output", read, "md, json or csv (default: md)")->type_name("FORMAT");
+  return command.add_option_function<std::string>("-o,--output", read, "Format of the table: md, json or csv (default: md)")
+      ->type_name("FORMAT");
 }
 
-void add_context(CLI::App& command, std::size_t& context) {
+void add_context(CLI::App& command, std::size_t& context, const char* group) {
   add_number(command, "-c,--ctx-size", context, number_range<std::size_t>{0},
-             "Longest sequence, prompt and answer; 0: the model's limit (default)");
+             "Most tokens of prompt and answer; 0: the model's limit (default: 0)")
+      ->group(group);
 }
 
 /// The flags of the backend, `-t` among them.
 void add_engine_flags(CLI::App& command, backend_flags& flags) {
+  add_number(command, "-t,--threads", flags.threads, thread_range(), "Threads; the results do not depend on them (default: all available)");
   add_backend_flags(command, flags);
-  add_number(command, "-t,--threads", flags.threads, thread_range(),
-             "Threads (default: all that the process may use); the results do not depend on them");
 }
 
 CLI::Option* add_jobs(CLI::App& command, std::size_t& jobs) {
   return add_number(command, "-j,--jobs", jobs, number_range<std::size_t>{1, static_cast<std::size_t>(thread_range().most)},
-                    "Samples at once, each with its share of the threads: sooner done where prompts are short or threads many. Times "
-                    "are then left out, the peak memory that is told is that of one sample, and the rest is the same (default: 1)");
+                    "Samples at a time, which share the threads. This is faster with short prompts or many threads. The result then has no "
+                    "times, and its peak memory is that of one sample (default: 1)");
 }
 
 void add_directory(CLI::App& command, std::string& directory, bool& resume, const std::string& files) {
-  const std::string group = "Output";
-  add_text(command, "--out", directory, "For " + files + "; made where it is not there")->type_name("DIR")->group(group);
-  command.add_flag("--resume", resume, "Go on after the predictions that are there already")->group(group);
+  add_text(command, "--out", directory, "Folder for " + files + "; made if it does not exist")->type_name("DIR");
+  command.add_flag("--resume", resume, "Go on after the predictions that the folder already has");
 }
 
 /// The flags of a chat template.
-void add_template_flags(CLI::App& command, template_flags& flags, const std::string& group) {
-  add_text(command, "--chat-template-file", flags.file, "A Jinja template in the place of the model's own")
+void add_template_flags(CLI::App& command, template_flags& flags) {
+  add_text(command, "--chat-template-file", flags.file, "A Jinja template instead of the model's own")
       ->type_name("FILE")
-      ->group(group);
-  command
-      .add_option("--template-var", flags.variables,
-                  "A variable of the template, its value in JSON or else a text: enable_thinking=false; may be given several times")
+      ->group(chat_group);
+  repeatable(command.add_option("--template-var", flags.variables,
+                                "A variable of the chat template, as JSON or else as text, such as enable_thinking=false; may be given "
+                                "several times"))
       ->type_name("KEY=VALUE")
-      ->take_all()
-      ->expected(1)
-      ->allow_extra_args(false)  // else a text in brackets would be taken apart
-      ->group(group);
+      ->group(chat_group);
 }
 
-/// What `run` and `chat` have in common but for the text that they read.
-void add_generation_flags(CLI::App& command, run_flags& flags, const policy_registry& policies) {
+/// What `run` and `chat` have in common, except the text that they read.
+void add_generation_flags(CLI::App& command, run_flags& flags) {
   const auto read_predict = [&flags](const std::string& text) {
     const auto n = number_range<long long>{-1}.read("--predict", text);
     flags.predict = n < 0 ? std::numeric_limits<std::size_t>::max() : static_cast<std::size_t>(n);
   };
   command
       .add_option_function<std::string>("-n,--n-predict,--predict", read_predict,
-                                        "Tokens to generate at most; -1: to the end of the answer or of the context (default: 1024)")
+                                        "Most tokens to generate; -1: no limit but the context (default: 1024)")
       ->type_name("N");
-  add_context(command, flags.context);
-  command.add_flag("--force-memory", flags.force_memory, "Load the model also where it takes more memory than is free");
+  add_context(command, flags.context, common_group);
+  add_engine_flags(command, flags.backend);
+  command.add_flag("--force-memory", flags.force_memory, "Load the model even if it takes more memory than is free")->group(loading_group);
   add_number(command, "--chunk", flags.chunk, number_range<std::size_t>{1},
-             "Read the prompt N tokens at a time: each chunk runs the layers before the first that could prune, and the last one is the "
-             "question's step (default: all at once)");
+             "Read the prompt N tokens at a time. Each chunk runs the layers before the first that may prune; the last chunk is the "
+             "question's step (default: the whole prompt at once)")
+      ->group(generation_group);
   add_number(
       command, "--speculate", flags.speculate, number_range<std::size_t>{1},
-      "Read up to N tokens a step after the prompt: the last one and guesses at what follows, looked up earlier in the text; the "
-      "wrong ones are taken back. The text stays the same where the path's rounding is not wider than the gap between the two best tokens; needs "
-      "--decode dense (default: one token, no guesses)");
-  add_engine_flags(command, flags.backend);
-  add_policy_flags(command, flags.policy, flags.model, policies);
+      "Read up to N tokens in a step after the prompt: the last token, and drafts of the next ones, which are looked up earlier in the "
+      "text. Wrong drafts are taken back. The text stays the same unless the two best tokens are closer than the backend's rounding. "
+      "Needs --decode dense (default: no drafts)")
+      ->group(generation_group);
+  add_policy_flags(command, flags.policy, flags.model);
 
-  const std::string sampling = "Sampling";
-  add_number(command, "-s,--seed", flags.sampling.seed, number_range<std::uint64_t>{0}, "Of the draws (default: 0)")->group(sampling);
-  add_number(command, "--temp", flags.sampling.temperature, number_range<double>{0}, "Temperature; 0: the best token always (default)")
-      ->group(sampling);
-  add_number(command, "--top-k", flags.sampling.top_k, number_range<std::size_t>{0}, "Of the K best tokens; 0: all (default: 40)")
-      ->group(sampling);
-  add_number(command, "--top-p", flags.sampling.top_p, number_range<double>{0, 1}, "Of the best with this much probability (default: 0.95)")
-      ->group(sampling);
+  add_number(command, "--temp", flags.sampling.temperature, number_range<double>{0},
+             "Temperature; 0 always takes the best token (default: 0)");
+  add_number(command, "-s,--seed", flags.sampling.seed, number_range<std::uint64_t>{0},
+             "Seed of the random choice of tokens, with --temp above 0 (default: 0)");
+  add_number(command, "--top-k", flags.sampling.top_k, number_range<std::size_t>{0},
+             "Choose among the N best tokens; 0: among all (default: 40)")
+      ->group(sampling_group);
+  add_number(command, "--top-p", flags.sampling.top_p, number_range<double>{0, 1},
+             "Choose among the best tokens that together have this probability (default: 0.95)")
+      ->group(sampling_group);
   add_number(command, "--min-p", flags.sampling.min_p, number_range<double>{0, 1},
-             "Of those with this share of the best one's probability (default: 0.05)")
-      ->group(sampling);
+             "Choose among tokens with at least this share of the best token's probability (default: 0.05)")
+      ->group(sampling_group);
   add_number(command, "--repeat-penalty", flags.sampling.repeat_penalty, number_range<double>{0.01, 100},
-             "Above 1, tokens among the last 64 of prompt and answer are less likely to come again; 1: no penalty (default)")
-      ->group(sampling);
-  command.add_flag("--ignore-eos", flags.ignore_eos, "Go on after the end of the text")->group(sampling);
-  command.add_option("--stop", flags.stops, "End the text before this text; may be given several times")
+             "Above 1, the last 64 tokens of prompt and answer become less likely; 1: no penalty (default: 1)")
+      ->group(sampling_group);
+  command.add_flag("--ignore-eos", flags.ignore_eos, "Go on where the model ends the text")->group(sampling_group);
+  repeatable(command.add_option("--stop", flags.stops, "End the answer before this text; may be given several times"))
       ->type_name("TEXT")
-      ->take_all()
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->group(sampling);
+      ->group(sampling_group);
 }
 
 CLI::Option* add_escapes(CLI::App& command, bool& escapes, const std::string& texts) {
-  return command.add_flag("-e,--escape", escapes, "Read \\n, \\t, \\\" and the like in " + texts + " as the characters they stand for");
+  return command.add_flag("-e,--escape", escapes,
+                          "Read \\n, \\t, \\\" and the like in " + texts + " as the characters that they stand for");
 }
 
 /// What -e does.
@@ -275,55 +297,59 @@ void unescape(run_flags& flags) {
 void add_run(CLI::App& program, action& chosen, const policy_registry& policies) {
   const auto flags = std::make_shared<run_flags>();
   const auto escapes = std::make_shared<bool>(false);
-  CLI::App& command = *program.add_subcommand("run", "Answer a prompt, or a question about a document");
+  CLI::App& command = *program.add_subcommand("run", "Answers a prompt, or a question about a document");
   add_model_flags(command, flags->model);
-  command
-      .add_option("-p,--prompt", flags->prompt,
-                  "The prompt, or with -f a question about that document; -: read it from stdin, less one newline at its end")
-      ->type_name("TEXT");
+  command.add_option("-p,--prompt", flags->prompt, "The prompt, or a question about the document of -f; -: stdin")->type_name("TEXT");
   add_text(command, "-f,--file", flags->file,
-           "A file with the prompt, less one newline at its end; -: stdin. With -p it is a document: the prompt is its text, a blank line "
-           "and the question, in the model's chat template where it has one")
+           "A file with the prompt, or with -p a document: the prompt is then its text, a blank line and the question, in the model's chat "
+           "template if it has one; -: stdin. A newline at the end is dropped, as in -p -")
       ->type_name("FILE");
-  add_numbers(command, "--ids", flags->ids, number_range<token_id>{0}, "The prompt as token ids, as they are: no BOS is added");
   add_text(
       command, "--questions", flags->questions,
-      "Questions about the document of -f, a line each: the prompts are its text, a newline and a question. What they begin with alike "
-      "is read once, and each is answered as if it were the only one; with --json in an object a line")
-      ->type_name("FILE");
-  add_escapes(command, *escapes, "-p, --system and --stop");
-  command.add_flag("--raw", flags->raw, "A document and its question are plain text, whatever the model's chat template");
-  command.add_flag_callback(
-      "--no-parse-special", [flags] { flags->parse_special = false; },
-      "Spell out control tokens like <|im_end|> that stand in a plain prompt. Documents and chats never make any");
-  const std::string chat = "Chat";
+      "A file of questions about the document of -f, one a line; empty lines are skipped. Each prompt is the document, a newline and a "
+      "question. What all prompts begin with is read once; the answers are those of separate runs. --json prints an object a line")
+      ->type_name("FILE")
+      ->group(prompt_group);
+  add_numbers(command, "--ids", flags->ids, number_range<token_id>{0}, "The prompt as token ids; no BOS is added")->group(prompt_group);
+  add_escapes(command, *escapes, "-p, --system and --stop")->group(prompt_group);
+  command.add_flag("--raw", flags->raw, "Take the document and the question as plain text even if the model has a chat template")
+      ->group(prompt_group);
   command
-      .add_flag("--chat", flags->chat,
-                "The prompt is a user's turn, in the words of the model's own template. Without -p, -f and --messages a conversation, as "
-                "`chat` has it")
-      ->group(chat);
-  add_text(command, "--messages", flags->messages, R"(A whole chat, whose next turn is the answer: a list of {"role", "content"})")
+      .add_flag_callback(
+          "--no-parse-special", [flags] { flags->parse_special = false; },
+          "Read control tokens like <|im_end|> in a plain prompt as ordinary text, as documents and chats always do")
+      ->group(prompt_group);
+  command.add_flag(
+      "--chat", flags->chat,
+      "Take the prompt as a user's turn, in the model's chat template. Without -p, -f and --messages this is `lazyprune chat`");
+  command.add_option("--system", flags->system, "A system message before the first turn of a chat")->type_name("TEXT");
+  add_text(command, "--messages", flags->messages, R"(A whole chat as a JSON list of {"role", "content"}; its next turn is the answer)")
       ->type_name("FILE.json")
-      ->group(chat);
-  command.add_option("--system", flags->system, "A system message before the first turn")->type_name("TEXT")->group(chat);
-  add_template_flags(command, flags->words, chat);
-  add_generation_flags(command, *flags, policies);
+      ->group(chat_group);
+  add_template_flags(command, flags->words);
+  add_generation_flags(command, *flags);
+  show_first(command, {"--backend"});
   add_numbers(command, "--force-ids", flags->force, number_range<token_id>{0},
-              "Teacher: the k-th id takes the place of the k-th generated token; as many steps as ids, whatever -n and EOS say")
-      ->group("Sampling");
+              "Take these ids instead of the generated ones, one a step, whatever -n and the end of the text say (teacher forcing)")
+      ->group(sampling_group);
 
-  const std::string output = "Output";
-  command
-      .add_flag("--compare", flags->compare,
-                "Run the dense model too, side by side. Both follow a warm-up of at most 64 of the prompt's tokens, the pruned run first")
-      ->group(output);
-  command.add_flag("-v,--verbose", flags->verbose, "Also say on stderr which layers computed how many rows, and what memory it took")
-      ->group(output);
-  command.add_flag("--json", flags->json, "One JSON object on stdout, in the place of the text")->group(output);
-  add_text(command, "--trace", flags->trace, "Which tokens lived at which layer and step: JSON Lines, or a page to look at")
-      ->type_name("FILE.jsonl|FILE.html")
-      ->group(output);
-  command.add_flag("--trace-logits", flags->trace_logits, "The logits too, exactly")->group(output);
+  command.add_flag(
+      "--compare", flags->compare,
+      "Also run the dense model, after the pruned run, and print both side by side. A warm-up on at most 64 of the prompt's tokens "
+      "comes first");
+  command.add_flag("-v,--verbose", flags->verbose,
+                   "Also print the policy with all its options, the rows that each layer computed, and the memory");
+  command.add_flag("--json", flags->json, "Print one JSON object instead of the text");
+  add_text(
+      command, "--trace", flags->trace,
+      "Write which tokens were active and computed in each layer of each step: JSON Lines (FILE.jsonl) or a page for a browser (FILE.html)")
+      ->type_name("FILE");
+  command.add_flag("--trace-logits", flags->trace_logits, "Write the logits into the trace, too; they read back exactly")
+      ->group(output_group);
+  command.footer(
+      "Examples:\n"
+      "  lazyprune run -p \"the old council\"\n"
+      "  lazyprune run -m MODEL.gguf -f doc.txt -p \"a question\" --compare");
   choose(command, chosen, [flags, escapes, &policies] {
     if (*escapes) unescape(*flags);
     flags->chat = flags->chat || !flags->messages.empty();
@@ -336,17 +362,21 @@ void add_run(CLI::App& program, action& chosen, const policy_registry& policies)
 void add_chat(CLI::App& program, action& chosen, const policy_registry& policies) {
   const auto flags = std::make_shared<run_flags>();
   const auto escapes = std::make_shared<bool>(false);
-  CLI::App& command =
-      *program.add_subcommand("chat", "Hold a conversation: each line on stdin is a turn, in the words of the model's chat template");
+  CLI::App& command = *program.add_subcommand("chat", "Holds a conversation: each line on stdin is a turn, in the model's chat template");
   flags->chat = flags->conversation = true;
   add_model_flags(command, flags->model);
-  add_text(command, "-f,--file", flags->file, "A document that the conversation is about: it stands before the first turn's line")
+  add_text(command, "-f,--file", flags->file, "A document that the conversation is about; it stands before the first turn")
       ->type_name("FILE");
   command.add_option("--system", flags->system, "A system message before the first turn")->type_name("TEXT");
-  add_escapes(command, *escapes, "--system and --stop");
-  add_template_flags(command, flags->words, "Options");
-  add_generation_flags(command, *flags, policies);
-  command.add_flag("--json", flags->json, "A JSON object a turn on stdout, in the place of the text");
+  add_escapes(command, *escapes, "--system and --stop")->group(chat_group);
+  add_template_flags(command, flags->words);
+  add_generation_flags(command, *flags);
+  show_first(command, {"--backend", "--force-memory", "--top-k", "--top-p", "--stop"});
+  command.add_flag("--json", flags->json, "Print one JSON object a turn instead of the text");
+  command.footer(
+      "Examples:\n"
+      "  lazyprune chat -m MODEL.gguf\n"
+      "  lazyprune chat -m MODEL.gguf -f doc.txt --system \"Answer in one sentence.\"");
   choose(command, chosen, [flags, escapes, &policies] {
     if (*escapes) unescape(*flags);
     check_flags(*flags);
@@ -356,21 +386,26 @@ void add_chat(CLI::App& program, action& chosen, const policy_registry& policies
 
 void add_compare(CLI::App& program, action& chosen, const policy_registry& policies) {
   const auto flags = std::make_shared<compare_flags>();
-  CLI::App& command = *program.add_subcommand(
-      "compare", "Compare two traces of one input, or a trace with what a model makes of it; exit code 0: alike, 2: different");
+  CLI::App& command = *program.add_subcommand("compare", "Compares two traces of one input, or a trace with a model");
   command.add_option("A", flags->a, "A trace")->type_name("A.jsonl")->required();
-  CLI::Option* other = command.add_option("B", flags->b, "Another")->type_name("B.jsonl");
+  CLI::Option* other = command.add_option("B", flags->b, "Another trace")->type_name("B.jsonl");
   CLI::Option* against =
-      add_text(
-          command, "--against", flags->model.path,
-          "In the place of B: a model, whose reference in float64 reads the trace's tokens. Is the selection what the trace's scores "
-          "imply (without any, the reference's), are its scores the reference's, do its logits follow from its plan? Where they first do "
-          "not, the fault is named, as far as a trace can tell")
+      add_text(command, "--against", flags->model.path,
+               "Instead of B: a model, whose reference backend (float64) reads the trace's tokens. It checks that the trace's selection "
+               "follows from the trace's scores (from its own, if the trace has none), that these scores are its own, and that the logits "
+               "follow from the trace's plan. It names the first fault, as far as a trace can tell")
           ->type_name("MODEL");
-  CLI::Option* force =
-      command.add_flag("--force-plan", flags->force_plan, "The reference keeps what the trace keeps: each step is judged by itself");
-  add_number(command, "--tolerance", flags->tolerance, number_range<double>{0}, "Logits may be this far apart (default: 1e-4)");
-  add_policy_flags(command, flags->policy, flags->model, policies);
+  CLI::Option* force = command.add_flag("--force-plan", flags->force_plan,
+                                        "Make the reference keep the tokens that the trace keeps, which judges each step by itself");
+  add_number(command, "--tolerance", flags->tolerance, number_range<double>{0},
+             "Largest difference between logits that are called alike (default: 1e-4)");
+  add_policy_flags(command, flags->policy, flags->model);
+  command.footer(
+      "Examples:\n"
+      "  lazyprune compare mine.jsonl theirs.jsonl\n"
+      "  lazyprune compare mine.jsonl --against MODEL.gguf --stages 9:0.7\n"
+      "\n"
+      "Exit codes: 0 alike, 2 different, 1 bad input");
   choose(command, chosen, [flags, other, against, force, &policies] {
     if ((other->count() > 0) == (against->count() > 0))
       throw error("compare", "", "B.jsonl or --against MODEL", other->count() > 0 ? "both" : "neither");
@@ -383,31 +418,41 @@ void add_compare(CLI::App& program, action& chosen, const policy_registry& polic
 
 void add_bench(CLI::App& program, action& chosen, const policy_registry& policies) {
   const auto flags = std::make_shared<bench_flags>();
-  CLI::App& command = *program.add_subcommand("bench", "Measure prefill and decode rates, dense and pruned side by side");
+  CLI::App& command = *program.add_subcommand("bench", "Measures prefill and decode rates, dense and pruned side by side");
   add_model_flags(command, flags->model);
   add_text(command, "--random-weights", flags->shape,
-           "In the place of a model: tinyllama-1.1b, llama-2-7b, xgen-7b, llama-3-8b, mistral-7b, qwen2-7b or pocket")
+           "Instead of a model: tinyllama-1.1b, llama-2-7b, xgen-7b, llama-3-8b, mistral-7b, qwen2-7b or pocket, with random weights")
       ->type_name("SHAPE");
   add_numbers(command, "-P,--prompts", flags->prompts, number_range<std::size_t>{1, 1u << 30},
-              "Lengths of the prompts (default: 512,2048)");
+              "Lengths of the prompts in tokens (default: 512,2048)");
   add_number(command, "-n,--n-predict,--predict", flags->predict, number_range<std::size_t>{0, 1u << 30},
-             "Tokens to generate after the longest prompt; 0: prefills only (default: 64)");
-  command.add_flag("--after-each", flags->after_each,
-                   "Generate -n tokens after each prompt; the table calls this \"tg64 @ d512\", as llama-bench does");
-  add_numbers(command, "-t,--threads", flags->threads, thread_range(), "Threads (default: all that the process may use)");
+             "Tokens to generate after the longest prompt; 0: measure prefills only (default: 64)");
+  add_numbers(command, "-t,--threads", flags->threads, thread_range(),
+              "Numbers of threads, measured one after the other (default: all available)");
   add_numbers(command, "--sequences", flags->sequences, number_range<std::size_t>{1, 1u << 16},
-              "Sequences in one batch: so many prompts, and then so many tokens a step; rates are over all of them (default: 1)");
+              "Numbers of sequences in a batch, measured one after the other; rates are over all sequences (default: 1)");
   add_number(command, "-r,--repetitions", flags->repetitions, number_range<std::size_t>{1, 1000000},
-             "Of each measurement, after one to warm up (default: 5)");
-  command.add_flag("--no-warmup", flags->no_warmup,
-                   "Without the one to warm up, for prompts that take minutes; the pruned run then comes first");
+             "Repetitions of each measurement, after one to warm up (default: 5)");
+  add_output(command, flags->output);
+  command
+      .add_flag("--after-each", flags->after_each,
+                "Generate -n tokens after each prompt; the table calls this \"tg64 @ d512\", as llama-bench does")
+      ->group(measuring_group);
+  command
+      .add_flag("--no-warmup", flags->no_warmup,
+                "Leave out the repetition that warms up, for prompts that take minutes; the pruned run then comes first")
+      ->group(measuring_group);
   command.add_flag(
       "--peak", flags->peak,
-      "Also measure what the machine can do at most: the share of its arithmetic that a prefill reaches, and of its memory's rate "
-      "that generating does");
-  add_output(command, flags->output);
+      "Also measure the machine's peak rates. The table then has the share of the peak arithmetic that a prefill reaches, and the "
+      "share of the peak memory rate that generating reaches");
   add_backend_flags(command, flags->backend);
-  add_policy_flags(command, flags->policy, flags->model, policies);
+  add_policy_flags(command, flags->policy, flags->model);
+  show_first(command, {"--backend", "--dtype"});
+  command.footer(
+      "Examples:\n"
+      "  lazyprune bench -m MODEL.gguf -P 2048 --stages 9:0.7,19:0.5\n"
+      "  lazyprune bench --random-weights tinyllama-1.1b -P 512 -n 0 -r 3");
   choose(command, chosen, [flags, &policies] {
     check_flags(*flags);
     return bench(*flags, policies);
@@ -420,69 +465,74 @@ void add_question_flags(CLI::App& command, question_flags& flags) {
       if (file.empty()) throw error("--data", "", "a name", "nothing");
     flags.data = files;
   };
-  command
-      .add_option_function<std::vector<std::string>>(
-          "-d,--data", read,
-          "Samples of LongBench, RULER or the pocket tasks, one JSON object a line; -: stdin; may be given several times")
-      ->type_name("FILE.jsonl")
-      ->take_all()
-      ->expected(1)
-      ->allow_extra_args(false);
+  repeatable(command.add_option_function<std::vector<std::string>>(
+                 "-d,--data", read,
+                 "Samples of LongBench, RULER or the pocket tasks, one JSON object a line; -: stdin; may be given several times"))
+      ->type_name("FILE.jsonl");
   add_text(command, "--task", flags.task,
-           "The data set, as LongBench and RULER call it (default: as the samples say, else the file's name without its ending)")
+           "Name of the data set, as LongBench and RULER call it (default: what the samples say, else the file's name without its ending)")
       ->type_name("NAME");
-  add_number(command, "--limit", flags.limit, number_range<std::size_t>{0}, "Only the first N samples of each file; 0: all (default)");
+  add_number(command, "--limit", flags.limit, number_range<std::size_t>{0}, "Take the first N samples of each file; 0: all (default: 0)");
   add_number(command, "-n,--n-predict,--predict", flags.predict, number_range<std::size_t>{0},
-             "Tokens of an answer at most; 0: as the benchmark has it (default)");
-  add_context(command, flags.context);
+             "Most tokens of an answer; 0: as the benchmark has it (default: 0)")
+      ->group(question_group);
+  add_context(command, flags.context, question_group);
   add_number(command, "--max-length", flags.max_length, number_range<std::size_t>{0},
-             "Longer prompts lose their middle, before the words of a chat are added; 0: what the answer leaves of -c (default)");
+             "Cut the middle out of prompts with more tokens, before the words of a chat are added; 0: what the answer leaves of -c "
+             "(default: 0)")
+      ->group(question_group);
   add_text(command, "--chat", flags.chat,
-           "The words around prompts: none, llama2, xgen, or template, the model's own chat template (default: none)")
+           "Words around the prompts: none, llama2, xgen, or template for the model's own chat template (default: none)")
       ->type_name("NAME");
-  add_template_flags(command, flags.words, "Options");
-  command.add_flag("--strict", flags.strict, "End at the first bad line of -d, which else is told and left out");
+  add_template_flags(command, flags.words);
+  command.add_flag("--strict", flags.strict, "End at the first bad line of -d. Without this, bad lines are reported and left out")
+      ->group(question_group);
 }
 
 void add_eval(CLI::App& program, action& chosen, const policy_registry& policies) {
   const auto flags = std::make_shared<eval_flags>();
   CLI::App& command =
-      *program.add_subcommand("eval", "Answer a benchmark's questions, or take answers that exist, and score them by its own metrics");
+      *program.add_subcommand("eval", "Answers a benchmark's questions, or takes given answers, and scores them by its metrics");
   add_model_flags(command, flags->model);
   add_question_flags(command, flags->questions);
   add_text(command, "--predictions", flags->predictions,
-           "In the place of -d: predictions, one JSON object a line (pred, answers, all_classes, length), scored without a model; -: stdin")
+           "Instead of -d: score predictions that exist, without a model. One JSON object a line (pred, answers, all_classes, length); "
+           "-: stdin")
       ->type_name("FILE.jsonl");
-  add_text(command, "--method", flags->method, "What the result calls it (default: the policy and its flags, or the file of predictions)")
-      ->type_name("NAME");
+  add_text(command, "--method", flags->method,
+           "Name of the method in the result (default: the policy and its options, or the file of predictions)")
+      ->type_name("NAME")
+      ->group(output_group);
   add_engine_flags(command, flags->backend);
-  add_policy_flags(command, flags->policy, flags->model, policies);
+  add_policy_flags(command, flags->policy, flags->model);
 
-  const std::string output = "Output";
-  add_text(command, "--out", flags->predicted, "Write the predictions, in LongBench's form; until all are made, to FILE.jsonl.unfinished")
-      ->type_name("FILE.jsonl")
-      ->group(output);
-  command.add_flag("--resume", flags->resume, "Go on after the predictions that --out has already")->group(output);
-  command.add_flag("--compare", flags->compare, "Measure the dense model's time to first token too")->group(output);
-  add_output(command, flags->output)->group(output);
-  CLI::Option* jobs = add_jobs(command, flags->jobs);
+  add_text(command, "--out", flags->predicted,
+           "Write the predictions in LongBench's form. The file is FILE.jsonl.unfinished until all of them are made")
+      ->type_name("FILE.jsonl");
+  command.add_flag("--resume", flags->resume, "Go on after the predictions that --out already has");
+  command.add_flag("--compare", flags->compare, "Also measure the dense model's time to first token");
+  add_output(command, flags->output);
+  CLI::Option* jobs = add_jobs(command, flags->jobs)->group(loading_group);
+  jobs->description(jobs->get_description() + "; not with --compare or --predictions");
   for (const char* flag : {"--compare", "--predictions"}) jobs->excludes(command.get_option(flag));
+  command.footer(
+      "Examples:\n"
+      "  lazyprune eval -m MODEL.gguf -d hotpotqa.jsonl --limit 20 --stages 9:0.7,19:0.5 --compare\n"
+      "  lazyprune eval --predictions PREDICTIONS.jsonl --task hotpotqa");
   choose(command, chosen, [flags, &policies] {
     check_flags(*flags);
     return eval(*flags, policies);
   });
 }
 
-/// What is kept by all that a sweep or a search compares.
+/// The tokens that every method of a sweep or a search keeps. Their descriptions are those of add_policy_flags.
 void add_kept_flags(CLI::App& command, kept_tokens& kept) {
-  add_number(command, "--keep-first", kept.first, number_range<std::size_t>{0},
-             "Never prune the first N tokens, whatever the method, nor compress them away; a method that keeps more by itself still does "
-             "(default: 0)");
-  add_number(command, "--keep-last", kept.last, number_range<std::size_t>{0}, "Likewise the last N tokens (default: 0)");
+  add_number(command, "--keep-first", kept.first, number_range<std::size_t>{0}, "")->group(pruning_group);
+  add_number(command, "--keep-last", kept.last, number_range<std::size_t>{0}, "")->group(pruning_group);
 }
 
-/// `where`: what they stand beside.
-void add_method_flags(CLI::App& command, method_flags& flags, const std::string& where) {
+/// `which`: what the methods are compared with, or what they replace.
+void add_method_flags(CLI::App& command, method_flags& flags, const std::string& which) {
   const auto read_methods = [&flags](const std::string& text) {
     flags.names.clear();
     for (const std::string_view name : split(text, ',')) flags.names.emplace_back(name);
@@ -496,47 +546,50 @@ void add_method_flags(CLI::App& command, method_flags& flags, const std::string&
   if (!by_default.empty()) by_default += ")";
   command
       .add_option_function<std::string>("--methods", read_methods,
-                                        where + ": " + names + by_default +
-                                            ". Those that prune after layers can name them, lazyllm@3+5, static@3; else they "
-                                            "have those that the model recommends, or the paper draws")
+                                        "Methods " + which + ": " + names + by_default +
+                                            ". lazyllm@3+5 names the layers after which a method prunes. Otherwise they are the model's "
+                                            "recommended ones, or the paper's")
       ->type_name("NAME,NAME,...");
-  command
-      .add_option(
-          "--variant", flags.variants,
-          "last8=--scorer window_attention:window=8,kernel=1: one more method, which is lazyllm but for these pruning flags of `run`; "
-          "its layers follow its name, last8@3+5=..., else it has those that lazyllm would; with --stages it stands for itself, whatever the "
-          "budgets; may be given several times")
-      ->type_name("NAME[@LAYER+...]=FLAGS")
-      ->take_all()
-      ->expected(1)
-      ->allow_extra_args(false);  // else a text in brackets would be taken apart
   add_numbers(command, "--budgets", flags.budgets, number_range<double>{0, 1},
               "Shares of the dense model's prefill rows that each method may compute (default: 0.6,0.75,0.9)");
+  repeatable(command.add_option(
+                 "--variant", flags.variants,
+                 "last8=--scorer window_attention:window=8,kernel=1 adds a method last8, which is lazyllm with these pruning options. "
+                 "last8@3+5=... names its layers; otherwise they are those of lazyllm. With --stages it stands for itself, whatever the "
+                 "budgets. May be given several times"))
+      ->type_name("NAME[@LAYER+...]=FLAGS")
+      ->group(measuring_group);
 }
 
 void add_sweep(CLI::App& program, action& chosen, const policy_registry& policies) {
   const auto flags = std::make_shared<sweep_flags>();
-  CLI::App& command =
-      *program.add_subcommand("sweep", "Methods at budgets on a benchmark's questions: scores and times in a table and a page");
+  CLI::App& command = *program.add_subcommand("sweep", "Compares methods at budgets on a benchmark's questions, in a table and a page");
   add_model_flags(command, flags->model);
   add_question_flags(command, flags->questions);
-  add_method_flags(command, flags->methods, "Beside dense, always");
-  add_pruning_file(command, flags->model, "Options");
+  add_method_flags(command, flags->methods, "to compare with dense");
+  add_pruning_file(command, flags->model);
   add_kept_flags(command, flags->kept);
   add_number(command, "--seeds", flags->seeds, number_range<std::size_t>{1, 1000},
-             "Runs of a method that draws at random, each sample with draws of its own, taken together in the table (default: 5)");
+             "Runs of each method that draws at random. Each sample has draws of its own, and the table takes the runs together "
+             "(default: 5)")
+      ->group(measuring_group);
   add_number(command, "--timed", flags->timed, number_range<std::size_t>{0},
-             "Take times on the first N samples of each file only; on the others, what the methods have in common is computed once, "
-             "and the answers are the same; 0: on all (default)");
+             "Measure times on the first N samples of each file only. On the others, what the methods share is computed once; the "
+             "answers are the same. 0: measure on all (default: 0)")
+      ->group(measuring_group);
   add_number(
       command, "--sensitivity", flags->sensitivity, number_range<std::size_t>{0},
-      "Also prune after single layers, to 0.9, 0.7, 0.5, 0.3 and 0.1 of the tokens, on the first N samples of each file (default: 0)");
+      "Also prune after single layers, to 0.9, 0.7, 0.5, 0.3 and 0.1 of the tokens, on the first N samples of each file (default: 0)")
+      ->group(measuring_group);
   add_number(command, "--minutes", flags->minutes, number_range<double>{0},
-             "Begin no sample but the first after so long; the table is of the samples that were answered, and --resume goes on; 0: no end "
-             "(default)");
+             "Begin no sample but the first after this time. The table has the samples answered so far, and --resume goes on; 0: no limit "
+             "(default: 0)");
   add_engine_flags(command, flags->backend);
 
   add_directory(command, flags->directory, flags->resume, "predictions.jsonl, sweep.csv and report.html");
+  command.footer(
+      "Example:\n"
+      "  lazyprune sweep -m MODEL.gguf -d hotpotqa.jsonl --limit 20 --budgets 0.6,0.9 --out results");
   choose(command, chosen, [flags, &policies] {
     check_flags(*flags);
     return sweep(*flags, policies);
@@ -545,25 +598,31 @@ void add_sweep(CLI::App& program, action& chosen, const policy_registry& policie
 
 void add_search(CLI::App& program, action& chosen, const policy_registry& policies) {
   const auto flags = std::make_shared<search_flags>();
-  CLI::App& command = *program.add_subcommand("search", "Find the stages with the fewest rows whose score is near the dense model's");
+  CLI::App& command = *program.add_subcommand("search", "Finds the stages with the fewest rows whose score is near the dense model's");
   add_model_flags(command, flags->model);
   add_question_flags(command, flags->questions);
   add_kept_flags(command, flags->kept);
-  add_number(command, "--max-loss", flags->max_loss, number_range<double>{0, 100}, "Points of score that they may lose (default: 1)");
-  command.add_flag("--certain", flags->certain,
-                   "Bound the far end of the loss's 95 % interval, not its mean: of few samples the luck of some then does not pay for the "
-                   "losses of others. A loss that no sample shows is not seen");
+  add_number(command, "--max-loss", flags->max_loss, number_range<double>{0, 100}, "Points of score that pruning may lose (default: 1)");
+  command
+      .add_flag(
+          "--certain", flags->certain,
+          "Bound the upper end of the loss's 95 % interval instead of its mean: with few samples, the luck of some then does not hide "
+          "the losses of others. It cannot see a loss that no sample shows")
+      ->group(measuring_group);
   add_number(command, "--most-stages", flags->most_stages, number_range<std::size_t>{0},
-             "Stages of a schedule at most: the paper's has three; 0: any number (default)");
-  add_number(command, "--tries", flags->tries, number_range<std::size_t>{1, 1000000}, "Schedules to try at most (default: 100)");
-  add_jobs(command, flags->jobs);
-  add_part_flags(command, flags->parts, policies, "Options");
-  add_number(
-      command, "--minutes", flags->minutes, number_range<double>{0},
-      "Try no schedule but the dense model after so long; what was found is scored on the other samples all the same, and --resume goes "
-      "on; 0: no end (default)");
+             "Most stages in a schedule, such as 3 as in the paper; 0: any number (default: 0)")
+      ->group(measuring_group);
+  add_number(command, "--tries", flags->tries, number_range<std::size_t>{1, 1000000}, "Most schedules to try (default: 100)");
+  add_number(command, "--minutes", flags->minutes, number_range<double>{0},
+             "Try no schedule but the dense model after this time. The result is still scored on the other samples, and --resume goes on; "
+             "0: no limit (default: 0)");
+  add_part_flags(command, flags->parts);
   add_engine_flags(command, flags->backend);
+  add_jobs(command, flags->jobs);
   add_directory(command, flags->directory, flags->resume, "search.jsonl and search.csv");
+  command.footer(
+      "Example:\n"
+      "  lazyprune search -m MODEL.gguf -d hotpotqa.jsonl --limit 40 --max-loss 2 --out results");
   choose(command, chosen, [flags, &policies] {
     check_flags(*flags);
     return search(*flags, policies);
@@ -572,23 +631,29 @@ void add_search(CLI::App& program, action& chosen, const policy_registry& polici
 
 void add_fidelity(CLI::App& program, action& chosen, const policy_registry& policies) {
   const auto flags = std::make_shared<fidelity_flags>();
-  CLI::App& command = *program.add_subcommand(
-      "fidelity", "Compare the pruned model, or methods at budgets, with the dense one on any texts, without labels");
+  CLI::App& command = *program.add_subcommand("fidelity", "Compares a pruned model with the dense one, on texts without labels");
   add_model_flags(command, flags->model);
-  command.add_option("-f,--file", flags->texts, "A text; -: stdin; may be several. What exceeds -c is left out")->type_name("FILE...");
-  add_text(command, "--prefix", flags->prefix, "Of a text, what is the prompt; -n tokens after it are compared (default: 0.5, and 128)")
+  command.add_option("-f,--file", flags->texts, "Files with texts to compare on; -: stdin. What exceeds -c is left out")
+      ->type_name("FILE...");
+  add_text(command, "--prefix", flags->prefix, "How much of a text is the prompt: a share, or a number of tokens (default: 0.5)")
       ->type_name("SHARE|TOKENS");
+  add_number(command, "-n,--n-predict,--predict", flags->predict, number_range<std::size_t>{0},
+             "Tokens to compare after the prompt; 0: 128 (default: 0)");
   add_number(
       command, "--places", flags->places, number_range<std::size_t>{0, 1000000},
-      "Of each text take N places, spread evenly from its beginning to its end, as if they were texts, each with a prompt of --prefix "
-      "tokens; needs a text long enough that none is compared twice; 0: each text's beginning alone (default)");
-  add_number(command, "-n,--n-predict,--predict", flags->predict, number_range<std::size_t>{0}, "Tokens to compare; 0: 128 (default)");
-  add_context(command, flags->context);
+      "Cut N places out of each text, spread evenly from its beginning to its end. Each is taken as a text with a prompt of --prefix "
+      "tokens. The text must be long enough that no token is compared twice; 0: only its beginning (default: 0)")
+      ->group(measuring_group);
+  add_context(command, flags->context, common_group);
   add_engine_flags(command, flags->backend);
   add_method_flags(command, flags->methods,
-                   "In the place of pruning flags, of which --keep-first and --keep-last alone then hold, for all");
-  add_policy_flags(command, flags->policy, flags->model, policies);
-  add_output(command, flags->output)->group("Output");
+                   "to compare instead of one policy, with --keep-first and --keep-last as the only pruning options");
+  add_policy_flags(command, flags->policy, flags->model);
+  add_output(command, flags->output);
+  command.footer(
+      "Examples:\n"
+      "  lazyprune fidelity -m MODEL.gguf -f book.txt --stages 9:0.7,19:0.5\n"
+      "  lazyprune fidelity -m MODEL.gguf -f book.txt --methods lazyllm,static --budgets 0.6,0.9");
   choose(command, chosen, [flags, &command, &policies] {
     if (command.count("--budgets") > 0 && !flags->compares_methods())
       throw error("--budgets", "", "--methods or --variant with it", "none");
@@ -599,46 +664,136 @@ void add_fidelity(CLI::App& program, action& chosen, const policy_registry& poli
 
 void add_inspect(CLI::App& program, action& chosen, const policy_registry& policies) {
   const auto flags = std::make_shared<inspect_flags>();
-  CLI::App& command = *program.add_subcommand(
-      "inspect", "Show a model's config, tensors, tokenizer, the memory that a context takes, and where the policy first prunes");
+  CLI::App& command =
+      *program.add_subcommand("inspect", "Shows if a model is supported, the stages to prune it by, its memory, config and tensors");
   add_model_flags(command, flags->model);
   add_number(command, "-c,--ctx-size", flags->context, number_range<std::size_t>{0},
-             "Tokens of the context; 0: the model's limit (default)");
-  command.add_flag("--json", flags->json, "One JSON object");
-  add_policy_flags(command, flags->policy, flags->model, policies);
+             "Length in tokens of the context whose memory is shown; 0: the model's limit (default: 0)");
+  command.add_flag("--json", flags->json, "Print one JSON object");
+  add_policy_flags(command, flags->policy, flags->model);
+  command.footer(
+      "Example:\n"
+      "  lazyprune inspect -m MODEL.gguf -c 8192");
   choose(command, chosen, [flags, &policies] { return inspect(*flags, policies); });
 }
 
 void add_tokenize(CLI::App& program, action& chosen) {
   const auto flags = std::make_shared<tokenize_flags>();
-  CLI::App& command = *program.add_subcommand("tokenize", "Show the ids and pieces of a text or a chat, or the texts of ids");
+  CLI::App& command = *program.add_subcommand("tokenize", "Shows the ids and pieces of a text or a chat, or the text of ids");
   add_text(command, "-m,--model", flags->model.path,
-           "A model as the other commands take it, a folder of tokenizer files alone, one such file, or a .jinja file, which renders chats "
+           "A model as in the other commands, a folder of tokenizer files, one such file, or a .jinja file, which renders chats "
            "(default: $LAZYPRUNE_MODEL, else the bundled model)")
       ->type_name("PATH");
-  command.add_option("-p,--prompt", flags->prompt, "A text; -: read it from stdin, as it is")->type_name("TEXT");
-  add_text(command, "-f,--file", flags->file, "A file with a text, taken as it is; -: stdin")->type_name("FILE");
-  add_numbers(command, "--ids", flags->ids, number_range<token_id>{0}, "Token ids");
+  command.add_option("-p,--prompt", flags->prompt, "A text; -: stdin, as it is")->type_name("TEXT");
+  add_text(command, "-f,--file", flags->file, "A file with a text, which is taken as it is; -: stdin")->type_name("FILE");
+  add_numbers(command, "--ids", flags->ids, number_range<token_id>{0}, "Token ids, whose text is shown");
   add_text(command, "--messages", flags->messages,
-           R"(A chat: a list of {"role", "content"}, which an answer follows; or an object as --jsonl has it)")
+           R"(A chat: a JSON list of {"role", "content"} that awaits an answer, or an object as in --jsonl)")
       ->type_name("FILE.json");
-  add_template_flags(command, flags->words, "Options");
-  add_text(command, "--jsonl", flags->requests,
-           R"(A request a line: {"text": ...}, {"ids": [...]}, or {"messages": [...], "add_generation_prompt": true, ...variables}. An )"
-           R"(object a line comes back, {"error": ...} where one is refused; exit code 1 if any was. Empty lines are skipped; -: stdin)")
+  add_text(
+      command, "--jsonl", flags->requests,
+      R"(A request a line: {"text": ...}, {"ids": [...]} or {"messages": [...], "add_generation_prompt": true, ...variables}. Each is )"
+      R"(answered with an object a line, {"error": ...} if it is refused; the exit code is 1 if any was. Empty lines are skipped; )"
+      R"(-: stdin)")
       ->type_name("FILE.jsonl");
   command.add_flag("--no-special", flags->no_special, "Add no BOS or EOS to a text");
   command.add_flag_callback(
-      "--no-parse-special", [flags] { flags->parse_special = false; }, "Spell out control tokens like <|im_end|> that stand in a text");
+      "--no-parse-special", [flags] { flags->parse_special = false; }, "Read control tokens like <|im_end|> in a text as ordinary text");
   command.add_flag("--json", flags->json,
-                   "One JSON object: ids, pieces, text with special tokens, text_plain without, rendered (a chat's)");
+                   "Print one JSON object: ids, pieces, text (with special tokens), text_plain (without), rendered (a chat's text)");
+  add_template_flags(command, flags->words);
+  command.footer(
+      "Examples:\n"
+      "  lazyprune tokenize -m MODEL.gguf -p \"the old council\"\n"
+      "  lazyprune tokenize -m MODEL.gguf --messages chat.json --json");
   choose(command, chosen, [flags] {
     check_flags(*flags);
     return tokenize(*flags);
   });
 }
 
-/// The first argument that no command knows, if that is what is wrong.
+std::vector<const CLI::App*> commands_of(const CLI::App& program) {
+  return program.get_subcommands([](const CLI::App*) { return true; });
+}
+
+/// The number of letters to insert, delete, replace or swap with a neighbour, to turn one name into the other.
+std::size_t edits_between(std::string_view a, std::string_view b) {
+  std::vector<std::vector<std::size_t>> edits(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
+  for (std::size_t i = 0; i <= a.size(); ++i)
+    for (std::size_t j = 0; j <= b.size(); ++j) {
+      if (i == 0 || j == 0) {
+        edits[i][j] = i + j;
+        continue;
+      }
+      edits[i][j] = std::min({edits[i - 1][j] + 1, edits[i][j - 1] + 1, edits[i - 1][j - 1] + (a[i - 1] != b[j - 1])});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) edits[i][j] = std::min(edits[i][j], edits[i - 2][j - 2] + 1);
+    }
+  return edits[a.size()][b.size()];
+}
+
+/// What was typed, with "; did you mean NAME?" after it if a name begins with it or differs from it in few letters.
+std::string with_suggestion(const std::string& typed, const std::vector<std::string>& names) {
+  const std::string name = typed.substr(0, typed.find('='));
+  const std::size_t letters = name.size() - std::min(name.find_first_not_of('-'), name.size()),
+                    most = std::max<std::size_t>(1, letters / 3);
+  if (letters < 2) return typed;
+  std::string nearest;
+  std::size_t edits = most + 1;
+  for (const std::string& known : names) {
+    const std::size_t needed = known.starts_with(name) ? 1 : edits_between(name, known);
+    if (needed >= edits) continue;
+    edits = needed;
+    nearest = known;
+  }
+  return nearest.empty() ? typed : typed + "; did you mean " + nearest + "?";
+}
+
+std::string with_command_suggestion(const CLI::App& program, const std::string& typed, std::vector<std::string> names = {}) {
+  for (const CLI::App* command : commands_of(program)) names.push_back(command->get_name());
+  return with_suggestion(typed, names);
+}
+
+std::string with_flag_suggestion(const CLI::App& command, const std::string& typed) {
+  if (!typed.starts_with("--")) return typed;
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  return with_suggestion(typed, names);
+}
+
+/// The topic of `lazyprune help` that is no command.
+constexpr const char* pruning_topic = "pruning";
+
+/// `lazyprune help`: the page of the program, of a command, or of the pruning flags.
+int show_help(const CLI::App& program, const std::string& topic, const policy_registry& policies) {
+  if (topic.empty()) {
+    std::cout << help_page(program, page_kind::common);
+    return 0;
+  }
+  if (topic == pruning_topic) {
+    CLI::App with_options;
+    policy_spec spec;
+    model_flags model;
+    add_policy_flags(with_options, spec, model);
+    std::cout << pruning_page(with_options, policies);
+    return 0;
+  }
+  for (const CLI::App* command : commands_of(program))
+    if (command->get_name() == topic) {
+      std::cout << help_page(*command, page_kind::common);
+      return 0;
+    }
+  throw error("help", "", "pruning, or a command that `lazyprune --help` lists", with_command_suggestion(program, topic, {pruning_topic}));
+}
+
+void add_help(CLI::App& program, action& chosen, const policy_registry& policies) {
+  const auto topic = std::make_shared<std::string>();
+  CLI::App& command = *program.add_subcommand("help", "Shows the help of a command, or of the pruning options (lazyprune help pruning)");
+  command.add_option("TOPIC", *topic, "A command, or pruning (default: the program itself)")->type_name("TOPIC");
+  choose(command, chosen, [topic, &program, &policies] { return show_help(program, *topic, policies); });
+}
+
+/// The first argument that no command knows; empty if there is none.
 std::string unknown_argument(const CLI::App& program) {
   const auto left = program.remaining(true);
   return left.empty() ? "" : left.front();
@@ -652,24 +807,36 @@ void name_the_command(const CLI::App& program) {
         throw error(flag, "", "the command `lazyprune " + std::string(command) + "`", "the flag");
 }
 
+/// Throws `error` for arguments that could not be parsed.
+[[noreturn]] void refuse(const CLI::App& program, const CLI::ParseError& problem) {
+  name_the_command(program);
+  const auto typed = program.get_subcommands();
+  const std::string unknown = unknown_argument(program);
+  const std::string page =
+      "lazyprune " + (typed.empty() ? "" : typed.front()->get_name() + " ") + (typed.empty() ? "--help" : "--help-all");
+  const auto listed = [&](const char* what) { return std::string(what) + " that `" + page + "` lists"; };
+  if (!typed.empty() && unknown.empty()) throw error("arguments", "", "options as `" + page + "` lists them", problem.what());
+  if (unknown.starts_with("-"))
+    throw error("arguments", "", listed("an option"), with_flag_suggestion(typed.empty() ? program : *typed.front(), unknown));
+  if (!typed.empty()) throw error("arguments", "", listed("an option or argument"), unknown);
+  if (!unknown.empty()) throw error("arguments", "", listed("a command"), with_command_suggestion(program, unknown));
+  throw error("arguments", "", "a command, " + one_of_names(commands_of(program), &CLI::App::get_name), "none");
+}
+
 }  // namespace
 
 action parse_command_line(int argc, char** argv, const policy_registry& policies) {
   const auto app = std::make_shared<CLI::App>(
-      "Generates text with a language model while a policy prunes its tokens (LazyLLM, arXiv 2407.14057), and measures "
-      "what that saves.",
+      "Generates text with a language model while a policy prunes its tokens (LazyLLM, arXiv 2407.14057), and measures what that saves.",
       "lazyprune");
   CLI::App& program = *app;
-  program.set_version_flag("--version", "lazyprune " LAZYPRUNE_VERSION_STRING);
+  program.formatter_fn([](const CLI::App* shown, const std::string&, CLI::AppFormatMode mode) {
+    return help_page(*shown, mode == CLI::AppFormatMode::All ? page_kind::all : page_kind::common);
+  });
+  program.set_help_flag("-h,--help", "Print this page");
+  program.set_help_all_flag("--help-all", "Print all options");
+  program.set_version_flag("--version", "lazyprune " LAZYPRUNE_VERSION_STRING, "Print the version");
   program.require_subcommand(1);
-  program.footer(
-      "Examples:\n"
-      "  lazyprune run -p \"the old council\"                         the bundled model goes on with a text\n"
-      "  lazyprune run -m MODEL.gguf -f doc.txt -p \"a question\"     an answer about a document\n"
-      "  lazyprune chat -m MODEL.gguf                               a conversation\n"
-      "  lazyprune inspect -m MODEL.gguf                            what a model is, and the stages to prune it by\n"
-      "  lazyprune search -m MODEL.gguf -d TASK.jsonl --out DIR     finds such stages\n"
-      "`lazyprune COMMAND --help` tells of a command.");
   action chosen;
   add_run(program, chosen, policies);
   add_chat(program, chosen, policies);
@@ -681,19 +848,23 @@ action parse_command_line(int argc, char** argv, const policy_registry& policies
   add_search(program, chosen, policies);
   add_inspect(program, chosen, policies);
   add_tokenize(program, chosen);
+  add_help(program, chosen, policies);
+  program.footer(
+      "Examples:\n"
+      "  lazyprune run -p \"the old council\"                       the bundled model continues a text\n"
+      "  lazyprune run -m MODEL.gguf -f doc.txt -p \"question\"     an answer about a document\n"
+      "  lazyprune chat -m MODEL.gguf                             a conversation\n"
+      "  lazyprune inspect -m MODEL.gguf                          what a model is, and how to prune it\n"
+      "  lazyprune search -m MODEL.gguf -d TASK.jsonl --out DIR   stages that suit the model\n"
+      "\n"
+      "Help on a command: lazyprune COMMAND --help. Help on pruning: lazyprune help pruning");
   try {
     program.parse(argc, argv);
   } catch (const CLI::ParseError& problem) {
     if (problem.get_exit_code() == 0) return [shown = program.exit(problem)] { return shown; };  // help, version
-    name_the_command(program);
-    const auto commands = program.get_subcommands();
-    const std::string unknown = unknown_argument(program);
-    if (commands.empty() && unknown.empty())
-      throw error("arguments", "", "a command: run, chat, compare, bench, eval, fidelity, sweep, search, inspect or tokenize", "none");
-    throw error("arguments", "", "what `lazyprune " + (commands.empty() ? "" : commands.front()->get_name() + " ") + "--help` shows",
-                unknown.empty() ? problem.what() : unknown);
+    refuse(program, problem);
   }
-  return [app, chosen] { return chosen(); };  // which looks at what was given
+  return [app, chosen] { return chosen(); };  // `app` owns what `chosen` refers to
 }
 
 }  // namespace program

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What was typed, checked to the last character: what is no number, out of its range or unknown ends in one clear line.
+// Parses and checks the arguments. A malformed number, a number out of range or an unknown name gives an error of one line.
 #pragma once
 
 #include <functional>
@@ -11,10 +11,10 @@ class policy_registry;
 
 namespace program {
 
-/// Returns the exit code.
+/// A command with its arguments, ready to run. Returns the exit code of the program.
 using action = std::function<int()>;
 
-/// What the arguments ask for. Throws `error` where they make no sense. The registry must outlive the action.
+/// Returns the action that the arguments ask for. Throws `error` if they are wrong. The registry must outlive the action.
 action parse_command_line(int argc, char** argv, const policy_registry& policies);
 
 }  // namespace program

@@ -10,7 +10,7 @@ namespace lazyprune {
 namespace program {
 namespace {
 
-/// What a sweep and a search need.
+/// A sweep and a search need both.
 void check_data_and_directory(std::string_view who, const question_flags& questions, const std::string& directory) {
   if (questions.data.empty()) throw error(who, "", "-d FILE.jsonl", "none");
   if (directory.empty()) throw error(who, "", "--out DIR", "none");
@@ -21,20 +21,20 @@ void check_trace(const run_flags& flags) {
   if (!flags.trace.empty() && !html && !flags.trace.ends_with(".jsonl"))
     throw error("--trace", "", "a name that ends in .jsonl or .html", flags.trace);
   if (flags.trace_logits && (flags.trace.empty() || html))
-    throw error("--trace-logits", "", "--trace FILE.jsonl with it", html ? flags.trace : "none");
+    throw error("--trace-logits", "", "--trace FILE.jsonl beside it", html ? flags.trace : "none");
   if (!flags.trace.empty() && flags.predict == 0 && flags.force.empty())
-    throw error("--trace", "", "a token to generate, which is a step of the trace", "-n 0");
+    throw error("--trace", "", "at least one token to generate: the trace is of these steps", "-n 0");
   if (!flags.trace.empty() && flags.speculate > 0)
-    throw error("--speculate", "", "either --speculate or --trace, whose steps are never taken back", "both");
+    throw error("--speculate", "", "either --speculate or --trace: a trace cannot take steps back", "both");
 }
 
 void check_questions(const run_flags& flags) {
   if (flags.questions.empty()) return;
-  const auto need_file = [](std::string_view found) { throw error("--questions", "", "-f DOCUMENT with it", found); };
+  const auto need_file = [](std::string_view found) { throw error("--questions", "", "-f DOCUMENT beside it", found); };
   if (flags.prompt) need_file("-p");
   if (!flags.ids.empty()) need_file("--ids");
   if (!flags.file) need_file("none");
-  if (!flags.trace.empty()) throw error("--questions", "", "either --questions or --trace, which is of one prompt", "both");
+  if (!flags.trace.empty()) throw error("--questions", "", "either --questions or --trace: a trace is of one prompt", "both");
 }
 
 void check_chat(const run_flags& flags) {
@@ -46,12 +46,12 @@ void check_chat(const run_flags& flags) {
   if (flags.raw) throw error("--raw", "", "either a chat or --raw", "both");
   if (!flags.ids.empty()) throw error("--chat", "", "-p, -f, --messages, or a conversation on stdin", "--ids");
   if (!flags.messages.empty() && (flags.prompt || flags.file))
-    throw error("--messages", "", "the whole chat in its file", flags.prompt ? "-p" : "-f");
+    throw error("--messages", "", "the whole chat in its file, and no -p or -f", flags.prompt ? "-p" : "-f");
   if (!flags.conversation) return;
-  if (flags.file == "-") throw error("--file", "", "a document in a file, as the turns are read from stdin", "-");
+  if (flags.file == "-") throw error("--file", "", "a file: the turns of the conversation are read from stdin", "-");
   for (const auto& [given, flag] :
        {std::pair(flags.compare, "--compare"), std::pair(!flags.trace.empty(), "--trace"), std::pair(!flags.force.empty(), "--force-ids")})
-    if (given) throw error(flag, "", "one answer, to -p, -f or --messages", "a conversation on stdin");
+    if (given) throw error(flag, "", "-p, -f or --messages with it: it works for a single answer", "a conversation on stdin");
 }
 
 }  // namespace
@@ -65,7 +65,7 @@ void check_flags(const run_flags& flags) {
   for (const std::string& stop : flags.stops)
     if (stop.empty()) throw error("--stop", "", "a text", "nothing");
   if (!flags.stops.empty() && !flags.force.empty())
-    throw error("--stop", "", "either --stop or --force-ids, whose ids are as many steps", "both");
+    throw error("--stop", "", "either --stop or --force-ids: the ids fix the number of steps", "both");
   check_trace(flags);
 }
 
@@ -78,7 +78,7 @@ void check_flags(const tokenize_flags& flags) {
 void check_flags(const bench_flags& flags) {
   if (!flags.shape.empty() && !flags.model.path.empty()) throw error("--random-weights", "", "either -m or --random-weights", "both");
   if (flags.peak && flags.backend.backend == "reference")
-    throw error("--peak", "", "the cpu backend, whose peak can be measured, or cuda", flags.backend.backend);
+    throw error("--peak", "", "--backend cpu or cuda: only their peak is known", flags.backend.backend);
 }
 
 void check_flags(const eval_flags& flags) {
@@ -94,7 +94,7 @@ void check_flags(const fidelity_flags& flags) {
   others.keep_first.reset();
   others.keep_last.reset();
   if (others != policy_spec{})
-    throw error(flags.methods.names.empty() ? "--variant" : "--methods", "", "no pruning flags beside it but --keep-first and --keep-last",
+    throw error(flags.methods.names.empty() ? "--variant" : "--methods", "", "no other pruning flags than --keep-first and --keep-last",
                 flags_text(others));
 }
 
@@ -103,7 +103,7 @@ void check_flags(const sweep_flags& flags) { check_data_and_directory("sweep", f
 void check_flags(const search_flags& flags) {
   check_data_and_directory("search", flags.questions, flags.directory);
   if (flags.parts.decode == "only")
-    throw error("--decode", "", "same or dense: a search counts the rows of the prompt, which is pruned", *flags.parts.decode);
+    throw error("--decode", "", "same or dense: a search prunes the prompt and counts its rows", *flags.parts.decode);
 }
 
 }  // namespace program

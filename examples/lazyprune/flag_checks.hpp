@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What no single flag shows: flags that need each other, or exclude each other. Each check throws `error` with the flag that is wrong.
+// Checks flags that need or exclude each other. Each check throws `error` with the name of the wrong flag.
 #pragma once
 
 #include "commands/bench.hpp"

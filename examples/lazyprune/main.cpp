@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// lazyprune, the command line: generates text with a model while a policy prunes its tokens, and measures what that saves.
+// The command-line program lazyprune. It generates text with a model while a policy prunes tokens, and measures what the pruning saves.
 
 #include <lazyprune/registry/shipped_policies.hpp>
 

@@ -23,7 +23,7 @@ namespace program {
 namespace {
 
 #if defined(__x86_64__) && defined(__AVX2__)
-/// Before main and the constructors of globals: they too are compiled for what an older processor does not know.
+/// Runs before main and the constructors of globals, because those use AVX2 too.
 __attribute__((constructor(101), target("no-avx"))) void check_processor() {
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return;
@@ -34,8 +34,8 @@ __attribute__((constructor(101), target("no-avx"))) void check_processor() {
 }
 #endif
 
-/// A file opened later must not become stdout or stderr. What is opened in the place of a closed one is of no use either: its writes and
-/// reads fail, as they did.
+/// Opens /dev/null for each closed standard descriptor, so that a file opened later does not become stdout or stderr. The mode is the wrong
+/// one on purpose: reads and writes still fail.
 void fill_closed_descriptors() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (::fcntl(descriptor, F_GETFD) < 0 && ::open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY) != descriptor)
@@ -55,9 +55,9 @@ int complain(const error& problem) { return complain(problem.what(), exit_code_o
 
 int run_program(int argc, char** argv, const policy_registry& policies) {
   fill_closed_descriptors();
-  std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too long is a write that fails
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the file size limit fails instead
   remove_files_when_ended();
-  const error too_little("memory", "", "enough for the model and its caches", "too little", error_code::no_memory);
+  const error too_little("memory", "", "enough memory for the model and its KV cache", "too little", error_code::no_memory);
   try {
     const int code = parse_command_line(argc, argv, policies)();
     if (!std::cout.flush()) throw error("stdout", "", "to write all of the output", "a fault", error_code::io);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The program lazyprune, whole but for `main`: with it a program of one's own takes three lines, and knows one's own policies.
+// The whole program lazyprune without `main`. Your own program with your own policies takes three lines:
 //
 //   int main(int argc, char** argv) {
 //     lazyprune::policy_registry policies = lazyprune::shipped_policies();
@@ -15,7 +15,7 @@ class policy_registry;
 
 namespace program {
 
-/// Does what the arguments say, with the policies that flags can name. Returns the exit code; an error is one line on stderr.
+/// Runs the command in the arguments. Flags may name the policies in `policies`. Returns the exit code; an error is one line on stderr.
 int run_program(int argc, char** argv, const policy_registry& policies);
 
 }  // namespace program

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Writes pocket prompts in LongBench's JSON Lines form. usage: make_prompts.py OUT_DIR [per_task=100] [tokens=1000,1900] [seed=1]"""
+"""Writes prompts for the pocket tasks (tasks.py) in LongBench's JSON Lines form. usage: make_prompts.py OUT_DIR [per_task=100] [tokens=1000,1900] [seed=1]"""
 import json, os, random, sys
 import sentencepiece
 import tasks
@@ -13,7 +13,7 @@ for name, make in tasks.TASKS.items():
         for i in range(per):
             size = sizes[i % len(sizes)]; room = size - 40; filler = 0.1 + 0.5 * r.random()
             items = max(3, int(room * (1 - filler) / tasks.COST[name]))
-            used = len(tok.encode(make(r, items, 0, 3)[1]))     # a task has only so many items: filler takes what they leave
+            used = len(tok.encode(make(r, items, 0, 3)[1]))     # a task may run out of items; filler takes the room that is left
             ins, doc, qs = make(r, items, max(0, (room - used) // tasks.FILL_COST), 3)
             q, words = r.choice(qs)
             context = ins + " " + doc

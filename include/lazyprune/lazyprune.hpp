@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Floors 0-2 in one include: what an engine embeds. Standard library only.
+// Includes core/, policy/ and session/: everything that an engine embeds. Needs only the standard library.
 #pragma once
 
 #include <lazyprune/policy/all.hpp>

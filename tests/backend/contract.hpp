@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // The contract of every backend: each operation, over shapes with and without remainders, against reference<double>.
 //
-// How far may a result be off? An exact sum of K terms differs from one in float, in any order of additions, by roundings that each are
-// at most u = 2^-24 of a partial sum and as often up as down: 6 sqrt(K) u sum|terms| holds with a probability beyond any doubt
-// (Higham and Mary, "A new approach to probabilistic rounding error analysis", 2019). What else an operation rounds is added as `extra`.
+// The allowed error: a float sum of K terms differs from the exact one by roundings, in any order of additions. Each rounding is at most
+// u = 2^-24 of a partial sum, and as often up as down. So the bound 6 sqrt(K) u sum|terms| holds with a probability beyond any doubt
+// (Higham and Mary, "A new approach to probabilistic rounding error analysis", 2019). `extra` is for the other roundings of an operation.
 #pragma once
 
 #include <lazyprune/backend/tensor_backend.hpp>
@@ -26,7 +26,7 @@ using lazyprune::tensor;
 
 using oracle = reference<double>;
 
-/// Activations as the backend's products take them: rounded to bf16 where its instructions multiply nothing else.
+/// Activations as the backend multiplies them: rounded to bf16 if its instructions for such weights take only bf16.
 template <class Backend>
 std::vector<float> as_multiplied(const Backend& backend, std::vector<float> x, dtype weights) {
   if constexpr (requires { backend.rounds(); })
@@ -37,7 +37,7 @@ std::vector<float> as_multiplied(const Backend& backend, std::vector<float> x, d
 
 inline double rounding(std::size_t terms, double extra) { return (6 * std::sqrt(static_cast<double>(terms)) + extra) * 0x1p-24; }
 
-/// A weight of both backends and the oracle, and what its products may be off by.
+/// The sizes of a product, and the type of its weight.
 struct product_case {
   std::size_t rows, inputs, outputs;
   dtype as;
@@ -56,7 +56,7 @@ inline std::vector<product_case> product_cases() {
   return cases;
 }
 
-/// The sums x w^T + b in double, and of the absolute values of their terms.
+/// The sums x w^T + b in double, and the sums of the absolute values of their terms.
 struct product_sums {
   std::vector<double> sum, magnitude;  // (rows, outputs)
 
@@ -76,13 +76,13 @@ struct product_sums {
   }
 };
 
-/// The largest error so far, in units of what is allowed. NaN stays.
+/// Updates the largest error so far, in units of the allowed error. NaN stays.
 inline void note(double& worst, double error, double allowed) {
   if (!std::isnan(worst) && !(std::abs(error) <= worst * allowed)) worst = std::abs(error) / allowed;
 }
 
-/// What a gate makes of x, and how many roundings away from that it may be: an exp of 4 u, a sum, a quotient, a product; GELU's exponent is
-/// itself rounded, five times at most, and its exp is off by that.
+/// The value of a gate for x, and its allowed error in roundings: an exp of 4 u, a sum, a quotient, a product. The exponent of GELU has up
+/// to five roundings of its own, which its exp passes on.
 struct gated {
   double value, roundings;
 
@@ -166,10 +166,10 @@ void products() {
     guarded<float> product(c.rows, c.outputs), sum(c.rows, c.outputs, before);
     backend.multiply(input.view(), weight, biased ? &bias : nullptr, product.view());
     backend.multiply_add(input.view(), weight, biased ? &bias : nullptr, sum.view());
-    double worst_product = 0, worst_sum = 0;  // in units of what is allowed
+    double worst_product = 0, worst_sum = 0;  // in units of the allowed error
     for (std::size_t i = 0; i < c.rows * c.outputs; ++i) {
       const std::size_t r = i / c.outputs, n = i % c.outputs;
-      const double allowed = rounding(c.inputs, 2);  // the bias, the sum before
+      const double allowed = rounding(c.inputs, 2);  // two more roundings: the bias, the earlier numbers
       note(worst_product, product(r, n) - exact.sum[i], allowed * exact.magnitude[i]);
       note(worst_sum, sum(r, n) - (exact.sum[i] + before[i]), allowed * (exact.magnitude[i] + std::abs(before[i])));
     }
@@ -210,7 +210,7 @@ void gated_products() {
         const std::size_t r = i / c.outputs, n = i % c.outputs, at = r * 2 * c.outputs + n;
         const double t = exact.sum[at + c.outputs], sums = rounding(c.inputs, 2);
         const gated half(activation, exact.sum[at]);
-        // The slope of either is at most 1.13; below 2^-126 nothing is promised.
+        // The slope of either activation is at most 1.13. Below 2^-126 nothing is promised.
         const double allowed = 1.13 * sums * exact.magnitude[at] * std::abs(t) +
                                std::abs(half.value) * sums * exact.magnitude[at + c.outputs] +
                                std::abs(half.value * t) * rounding(0, half.roundings) + 0x1p-126 * (1 + std::abs(t));
@@ -353,8 +353,8 @@ struct attention_case {
   lazyprune::attention_variant variant = {};
 };
 
-/// A variant for every third case: none, one of its kinds alone, or several; windows around the edges of tiles, blocks and strips, of the
-/// token alone, and wider than everything. Positions have gaps, so that a window holds fewer tokens than it is wide.
+/// The variant of a case: the cases in turn have none, a window, or a soft cap, some with more. Windows are near the edges of tiles, blocks
+/// and strips, of one token, or wider than everything. Positions have gaps, so a window has fewer tokens than its width.
 inline lazyprune::attention_variant variant_of(std::size_t number) {
   const std::size_t windows[] = {1, 2, 12, 31, 64, 65, 100, 255, 512, 513, 700, 100000};
   const std::size_t i = number / 3;
@@ -391,11 +391,11 @@ inline std::vector<attention_case> attention_cases() {
   return cases;
 }
 
-/// The definition of attention in double: the probabilities that a row and head gives to the active tokens, and whether it sees them.
+/// The definition of attention in double: the probabilities that one head of a row gives to the active tokens, and which ones it sees.
 struct exact_row {
   std::vector<double> probability;
   std::vector<bool> sees;
-  double most_terms = 0;  // the most that a score's terms add up to without their signs
+  double most_terms = 0;  // the largest sum of the absolute values of a score's terms
 
   exact_row(const attention_sample& s, const lazyprune::attention_variant& v, std::size_t r, std::size_t h)
       : probability(s.active.size()), sees(s.active.size()) {
@@ -458,9 +458,9 @@ void attention() {
             sums[e] += term;
             magnitudes[e] += std::abs(term);
           }
-        // A score is off by its sum and by what it rounds itself: scale, difference to the largest; a cap, its share and a tanh of 8 u. A
-        // probability is off by the exp of that, by exp's own 4 u, and by the sum and quotient; the rescaling of what was summed before
-        // adds 3 u a block.
+        // The error of a score has that of its sum, and roundings of its own: scale, difference to the largest score and, with a cap, the
+        // quotient by it and a tanh of 8 u. A probability passes this on through exp, and adds exp's own 4 u, its sum and its quotient.
+        // Rescaling of earlier sums adds 3 u a block.
         const double score_off = rounding(d, c.variant.soft_cap != 0 ? 14 : 4) * exact.most_terms;
         const double relative = std::expm1(2 * score_off) + rounding(c.active, 8 + 3 * static_cast<double>(c.active) / 256);
         for (std::size_t e = 0; e < d; ++e) note(worst_out, out(r, h * d + e) - sums[e], relative * magnitudes[e]);
@@ -479,7 +479,7 @@ void attention() {
   }
 }
 
-/// To the bit what the host makes of the same backend's probabilities, head by head.
+/// Gives the bits of the host's reduce_heads for the same backend's probabilities of all heads.
 template <class Backend>
 void reduced_heads() {
   using enum attention_sample::layout;
@@ -515,7 +515,7 @@ void reduced_heads() {
 
 template <class Backend>
 void softmax_of_huge_scores() {
-  // Keys of +-2^13 against a query of 1, four dimensions, scale 1/2: scores of +-2^14, exactly. Both keys at the top share everything.
+  // Keys are +-2^13, queries 1, in four dimensions with scale 1/2. So scores are +-2^14, exactly. The two largest keys share all weight.
   Backend backend;
   const lazyprune::attention_shape shape{1, 1, 4};
   for (const std::size_t rows : {1u, 9u}) {
@@ -573,7 +573,7 @@ void row_moves() {
   }
   CHECK(to.untouched());
 
-  guarded<float> same(6, 7, x);  // towards the front, in place
+  guarded<float> same(6, 7, x);  // towards the front, within one buffer
   backend.copy_rows(same.view(), ids{0, 2, 5}, same.view(), ids{0, 1, 2});
   for (std::size_t i = 0; i < 7; ++i) {
     CHECK(same(0, i) == from(0, i));
@@ -581,7 +581,7 @@ void row_moves() {
     CHECK(same(2, i) == from(5, i));
   }
 
-  guarded<float> back(6, 7, x);  // and away from it, the last first
+  guarded<float> back(6, 7, x);  // towards the back, last row first
   backend.copy_rows(back.view(), ids{2, 1, 0}, back.view(), ids{5, 3, 1});
   for (std::size_t i = 0; i < 7; ++i) {
     CHECK(back(5, i) == from(2, i));
@@ -604,7 +604,7 @@ void row_moves() {
   }
   CHECK(again.untouched());
 
-  const guarded<float> none(0, 7);  // and no rows at all
+  const guarded<float> none(0, 7);  // no rows at all
   guarded<float> untaken = again;
   backend.copy_rows(from.view(), ids{}, untaken.view(), ids{});
   backend.store_rows(none.view(), ids{}, store, ids{});
@@ -628,7 +628,7 @@ void row_moves() {
 }
 
 template <class Backend>
-void aside() {
+void stored_rows() {
   Backend backend;
   using ids = std::vector<std::uint32_t>;
   const auto x = normal_floats(200 * 7, 1);
@@ -726,7 +726,7 @@ void reserved_memory() {
   CHECK(bytes >= 1200 * 2 * 6 * sizeof(float));
   const guarded<float> keys(s.total, 6, s.k), values(s.total, 6, s.v);
   append(backend, kv, keys.view().slice(0, 300), values.view().slice(0, 300));
-  const auto copy = kv;  // has the slots, and nothing of what is reserved
+  const auto copy = kv;  // has the slots, and none of the reserved memory
   CHECK(copy.bytes() < bytes);
   CHECK(copy.size() == 300);
   append(backend, kv, keys.view().slice(300, 313), values.view().slice(300, 313));
@@ -787,22 +787,22 @@ void misfits() {
 }  // namespace lazyprune_test::contract
 
 /// PART(name, function of the backend's type) for every part of the contract.
-#define LAZYPRUNE_CONTRACT(PART)                                                                                     \
-  PART("matrices whose rows are read: what the same numbers give where they lie in memory", readers)                 \
-  PART("products, with and without bias, added or not, of one part or three", products)                              \
-  PART("gated products", gated_products)                                                                             \
-  PART("gates at both ends: 0 and x, never NaN", gates_at_both_ends)                                                 \
-  PART("embedding: the rows of the table, exactly, or times a scale", embedding)                                     \
-  PART("rms_norm, in place too", norms)                                                                              \
-  PART("rows added to others", addition)                                                                             \
-  PART("rotation by position", rotation)                                                                             \
-  PART("attention and its probabilities", attention)                                                                 \
-  PART("probabilities as one row for all heads, their mean or maximum", reduced_heads)                               \
-  PART("softmax of scores that exp cannot hold", softmax_of_huge_scores)                                             \
-  PART("a long row of equal scores: each key counts the same", equal_scores)                                         \
-  PART("rows move as they are told", row_moves)                                                                      \
-  PART("rows put aside: shared by copies until one writes, kept as they are where that is asked, given back", aside) \
-  PART("a copy of a cache shares its rows until one of them writes", shared_caches)                                  \
-  PART("a cache gives back what was put into it, and forgets when told", caches)                                     \
-  PART("memory that is reserved is what follows takes, and stays; copies have none of it", reserved_memory)          \
+#define LAZYPRUNE_CONTRACT(PART)                                                                                \
+  PART("matrices with a row reader give what the same numbers in memory give", readers)                         \
+  PART("products with stacked weights, with and without bias, added or not", products)                          \
+  PART("gated products", gated_products)                                                                        \
+  PART("gates of huge numbers are 0 or x, never NaN", gates_at_both_ends)                                       \
+  PART("embedding: the rows of the table, exactly, or times a scale", embedding)                                \
+  PART("rms_norm, also in place", norms)                                                                        \
+  PART("addition of rows", addition)                                                                            \
+  PART("rotation by position", rotation)                                                                        \
+  PART("attention and its probabilities", attention)                                                            \
+  PART("probabilities as one row for all heads, their mean or maximum", reduced_heads)                          \
+  PART("softmax of scores that exp cannot hold", softmax_of_huge_scores)                                        \
+  PART("a long row of equal scores: each key counts the same", equal_scores)                                    \
+  PART("rows are copied, stored and read back by their indices", row_moves)                                     \
+  PART("copies share stored rows until one of them writes, and released rows free their memory", stored_rows)   \
+  PART("a copy of a cache shares its rows until one of them writes", shared_caches)                             \
+  PART("a cache returns what was put into it, until it is truncated", caches)                                   \
+  PART("later operations use reserved memory, it stays allocated, and copies have none of it", reserved_memory) \
   PART("parts that do not fit together are refused", misfits)

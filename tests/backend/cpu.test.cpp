@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What cpu promises beyond the contract of every backend (tensor_backend.test.cpp): the same bits for any number of threads, whatever the
-// instructions; scratch that stays.
+// The promises of cpu beyond the contract of every backend (tensor_backend.test.cpp): the same bits for any number of threads with all
+// instruction sets, and scratch that is kept.
 #include <lazyprune/backend/cpu.hpp>
 
 #include <doctest/doctest.h>
@@ -14,7 +14,7 @@ using namespace lazyprune_test;
 
 namespace {
 
-/// The results of every operation, one after the other. Attention is over so many keys beside the rows' own.
+/// Returns the results of every operation. Attention is over `keys` keys and the rows' own.
 std::vector<std::vector<float>> everything_computed(cpu& backend, std::size_t rows, dtype as, std::size_t keys = 300) {
   std::vector<std::vector<float>> results;
   const auto keep = [&](const auto& view) {
@@ -70,7 +70,7 @@ TEST_CASE("the same bits for any number of threads" ON_EVERY_PATH) {
     for (const std::size_t rows : {1u, 4u, 17u, 530u}) {
       CAPTURE(rows);
       tested_cpu one({.threads = 1, .kv = as});
-      const std::size_t keys = rows == 1 ? 1400 : 300;  // so many that threads share them
+      const std::size_t keys = rows == 1 ? 1400 : 300;  // enough to be split among threads
       const auto expected = everything_computed(one, rows, as, keys);
       for (const int threads : {2, 5}) {
         CAPTURE(threads);
@@ -80,7 +80,7 @@ TEST_CASE("the same bits for any number of threads" ON_EVERY_PATH) {
     }
 }
 
-TEST_CASE("AVX-512 gives the bits of AVX2, whatever the weights and the cache are stored in, and so does every path where it is exact") {
+TEST_CASE("AVX-512, and every better path with `exact`, give the bits of AVX2 for all types of weights and caches") {
   for (const isa path : every_isa) {
     if (path < isa::avx512 || !has(path)) continue;
     CAPTURE(std::string(name_of(path)));
@@ -103,7 +103,7 @@ TEST_CASE("scratch grows to the largest operation and stays" ON_EVERY_PATH) {
   CHECK(backend.bytes() == bytes);
 }
 
-TEST_CASE("a bf16 weight takes half of the memory of a float one") {
+TEST_CASE("a bf16 weight takes half the memory of a float one") {
   cpu backend;
   const stored part(normal_floats(64 * 128, 1), 64, 128, dtype::f32);
   CHECK(backend.pack(only(part), dtype::f32).bytes() == 64 * 128 * 4);

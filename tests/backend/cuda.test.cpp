@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The contract of every backend, thread by thread on the imitated device.
+// The contract of every backend, thread by thread on the emulated device.
 #include <lazyprune/backend/cuda.hpp>
 
 #include <doctest/doctest.h>
@@ -18,7 +18,8 @@
 
 using namespace lazyprune_test;
 
-// Attention's cases are many and large: all checks are on in the walk below, which meets all that they differ in, and here in full alone.
+// Attention has many large cases, so they run with all checks only in a full run. The walk below has all checks on, and has every value
+// in which the cases differ.
 #define PART(name, holds)                                                      \
   TEST_CASE("cuda: " name) {                                                   \
     std::optional<unchecked> fast;                                             \
@@ -28,9 +29,9 @@ using namespace lazyprune_test;
 
 LAZYPRUNE_CONTRACT(PART)
 
-// A walk through the product of all axes, in cases of so many multiplications of scores at most, or of as many as
-// $LAZYPRUNE_TEST_ATTENTION_WORK says: 4000000000 leaves nothing out.
-TEST_CASE("cuda: attention of every shape, as the reference") {
+// A walk through the product of all axes. It leaves out cases with more than this many multiplications of scores.
+// $LAZYPRUNE_TEST_ATTENTION_WORK sets another limit; 4000000000 leaves nothing out.
+TEST_CASE("cuda: attention of every shape agrees with the reference") {
   const char* given = std::getenv("LAZYPRUNE_TEST_ATTENTION_WORK");
   const attention_walk walk(given ? std::stoull(given) : in_full() ? 30000000 : 1500000);
   std::uint32_t seed = 1000;

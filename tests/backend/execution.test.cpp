@@ -17,7 +17,7 @@ using lazyprune_test::error_of;
 static_assert(std::constructible_from<reference<>, execution> && std::default_initializable<reference<>>);
 static_assert(std::constructible_from<cpu, execution> && std::default_initializable<cpu>);
 
-TEST_CASE("threads: as many as asked for, all without a wish, and no negative number") {
+TEST_CASE("threads: the number that was asked for, by default all; negative numbers are refused") {
   CHECK(cpu(execution{.threads = 3}).threads() == 3);
   CHECK(cpu(execution{}).threads() == detail::available_threads());
   CHECK(cpu().threads() == detail::available_threads());

@@ -12,7 +12,7 @@
 
 using lazyprune::large_array;
 
-TEST_CASE("memory of any size, aligned, its own") {
+TEST_CASE("arrays of any size are aligned, and do not share memory with others") {
   for (const std::size_t bytes :
        {std::size_t{1}, std::size_t{64}, std::size_t{1} << 18, (std::size_t{3} << 20) + 1, std::size_t{5} << 20}) {
     large_array a(bytes), b(bytes);
@@ -31,7 +31,7 @@ TEST_CASE("memory of any size, aligned, its own") {
   CHECK(large_array(0).data() == nullptr);
 }
 
-TEST_CASE("arrays that share memory do not overlap, and each is there as long as it is wanted") {
+TEST_CASE("arrays in one block do not overlap, and keep their contents when others are freed") {
   constexpr std::size_t bytes = (std::size_t{1} << 20) + 3;
   std::vector<large_array> all;
   for (std::size_t i = 0; i < 40; ++i) {
@@ -50,7 +50,7 @@ TEST_CASE("arrays that share memory do not overlap, and each is there as long as
   for (std::size_t i = 1; i < begins.size(); ++i) CHECK(begins[i] >= begins[i - 1] + bytes);
 }
 
-TEST_CASE("a copy shares the memory, which is there as long as one of them is") {
+TEST_CASE("copies share the memory, and the last one frees it") {
   for (const std::size_t bytes : {std::size_t{64}, std::size_t{1} << 20, std::size_t{5} << 20}) {
     large_array copy;
     {

@@ -12,10 +12,10 @@
 
 namespace {
 
-/// A folder that imitates / of a process in these control groups.
-struct imitated_root : lazyprune_test::temporary_folder {
-  explicit imitated_root(const std::string& groups) { put("proc/self/cgroup", groups); }
-  imitated_root& put(const std::string& name, const std::string& text) {
+/// A folder that stands for / of a process in these control groups.
+struct emulated_root : lazyprune_test::temporary_folder {
+  explicit emulated_root(const std::string& groups) { put("proc/self/cgroup", groups); }
+  emulated_root& put(const std::string& name, const std::string& text) {
     std::filesystem::create_directories((path() / name).parent_path());
     std::ofstream(path() / name) << text;
     return *this;
@@ -25,10 +25,10 @@ struct imitated_root : lazyprune_test::temporary_folder {
 
 }  // namespace
 
-TEST_CASE("the processor quota is the least of all groups around the process") {
+TEST_CASE("the processor quota is the least of the process's control group and its parents") {
   using lazyprune::processor_quota;
   using lazyprune::usable_processors;
-  imitated_root two("0::/user/app\n");
+  emulated_root two("0::/user/app\n");
   CHECK_FALSE(processor_quota(two.root()));
   two.put("sys/fs/cgroup/user/app/cpu.max", "max 100000\n");
   CHECK_FALSE(processor_quota(two.root()));
@@ -38,24 +38,24 @@ TEST_CASE("the processor quota is the least of all groups around the process") {
   CHECK(processor_quota(two.root()) == 0.2);
   CHECK(usable_processors(two.root()) == 1);
 
-  imitated_root one("4:memory:/a\n3:cpu,cpuacct:/docker/1234\n");
+  emulated_root one("4:memory:/a\n3:cpu,cpuacct:/docker/1234\n");
   one.put("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "300000\n").put("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
   CHECK(processor_quota(one.root()) == 3.0);  // a container sees its own group as the outermost one
   one.put("sys/fs/cgroup/cpu/docker/1234/cpu.cfs_quota_us", "-1\n").put("sys/fs/cgroup/cpu/docker/1234/cpu.cfs_period_us", "100000\n");
   CHECK(processor_quota(one.root()) == 3.0);
 
-  const imitated_root none("");
+  const emulated_root none("");
   CHECK_FALSE(processor_quota(none.root()));
   CHECK(usable_processors(none.root()) == static_cast<int>(std::thread::hardware_concurrency()));
   CHECK_FALSE(processor_quota((none.path() / "nowhere").string()));
-  imitated_root rounded("0::/\n");
+  emulated_root rounded("0::/\n");
   rounded.put("sys/fs/cgroup/cpu.max", "110000 100000");
   CHECK(usable_processors(rounded.root()) == std::min(2, static_cast<int>(std::thread::hardware_concurrency())));
 }
 
-TEST_CASE("memory that is left is the least of the kernel's and the groups'") {
+TEST_CASE("available memory is the least of what the kernel and the control groups leave") {
   using lazyprune::available_memory;
-  imitated_root two("0::/app\n");
+  emulated_root two("0::/app\n");
   CHECK_FALSE(available_memory(two.root()));
   two.put("proc/meminfo", "MemTotal: 9000 kB\nMemAvailable:    4000 kB\n");
   CHECK(available_memory(two.root()) == 4'096'000u);
@@ -66,9 +66,9 @@ TEST_CASE("memory that is left is the least of the kernel's and the groups'") {
   two.put("sys/fs/cgroup/memory.stat", "anon 5\ninactive_file 400\n");
   CHECK(available_memory(two.root()) == 2400u);
   two.put("sys/fs/cgroup/app/memory.max", "400\n");
-  CHECK(available_memory(two.root()) == 0u);  // more is used than the limit, which was lowered
+  CHECK(available_memory(two.root()) == 0u);  // the limit was lowered below what is used
 
-  imitated_root one("7:memory:/docker/1\n");
+  emulated_root one("7:memory:/docker/1\n");
   one.put("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n").put("sys/fs/cgroup/memory/memory.usage_in_bytes", "1\n");
   one.put("sys/fs/cgroup/memory/docker/1/memory.limit_in_bytes", "700\n");
   one.put("sys/fs/cgroup/memory/docker/1/memory.usage_in_bytes", "600\n");
@@ -76,7 +76,7 @@ TEST_CASE("memory that is left is the least of the kernel's and the groups'") {
   CHECK(available_memory(one.root()) == 150u);
 }
 
-TEST_CASE("of the real machine, some memory is left and a processor is there") {
+TEST_CASE("the real machine has a processor and some available memory") {
   CHECK(lazyprune::usable_processors() >= 1);
   CHECK(lazyprune::available_memory().value_or(1) > 0u);
 }

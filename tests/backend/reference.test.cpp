@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The oracle itself, against values worked out by hand; the rest of its behaviour is in tensor_backend.test.cpp.
+// The oracle itself, against values worked out by hand. tensor_backend.test.cpp tests the rest of its behaviour.
 #include <lazyprune/backend/reference.hpp>
 
 #include <doctest/doctest.h>
@@ -27,7 +27,7 @@ constexpr double tiny = 1e-15;  // a few roundings of numbers around 1 in double
 
 }  // namespace
 
-TEST_CASE("a product, its bias, and what it is added to") {
+TEST_CASE("a product, with a bias, and added to earlier numbers") {
   backend b;
   const auto w = b.pack(only(stored({1, 2, 3, 4, 5, 6}, 2, 3, dtype::f32)), dtype::f32);
   const auto bias = b.load(only(stored({0.5f, -0.5f}, 1, 2, dtype::f32)));
@@ -41,7 +41,7 @@ TEST_CASE("a product, its bias, and what it is added to") {
   CHECK(w.bytes() == 6 * sizeof(double));
 }
 
-TEST_CASE("packing as bf16 rounds, as f32 does not") {
+TEST_CASE("packing as bf16 rounds; packing as f32 does not") {
   backend b;
   const stored part({1.00390625f, 3.0f}, 1, 2, dtype::f32);  // 1 + 2^-8: half way, down to even
   CHECK(b.pack(only(part), dtype::f32).row(0)[0] == 1.00390625);
@@ -81,12 +81,12 @@ TEST_CASE("rms_norm: 3 and 4 have the mean square 12.5") {
   backend b;
   guarded<double> out(1, 2);
   const auto weight = b.load(only(stored({1, 10}, 1, 2, dtype::f32)));
-  b.rms_norm(row({3, 4}).view(), weight, 12.5, out.view());  // epsilon as large again: the root is 5
+  b.rms_norm(row({3, 4}).view(), weight, 12.5, out.view());  // epsilon is as large as the mean square: the root is 5
   CHECK(std::abs(out(0, 0) - 0.6) <= tiny);
   CHECK(std::abs(out(0, 1) - 8) <= 16 * tiny);
 }
 
-TEST_CASE("rotation: a quarter turn at position 1, pairs half a head apart, each head alike; a pair of frequency 0 stays as it is") {
+TEST_CASE("rotation: a quarter turn at position 1 of pairs half a head apart, in each head; a pair of frequency 0 does not change") {
   backend b;
   const std::vector<double> frequencies{std::numbers::pi / 2, 0};
   const auto rope = b.make_rope(frequencies, 2.0, 3);
@@ -96,7 +96,7 @@ TEST_CASE("rotation: a quarter turn at position 1, pairs half a head apart, each
   for (std::size_t i = 0; i < 8; ++i) CHECK(std::abs(x(0, i) - expected[i]) <= 16 * tiny);
 }
 
-TEST_CASE("attention: weights of 1 to 3 to 4, the future and the pruned left out, heads sharing a key head") {
+TEST_CASE("attention leaves out later and pruned tokens, and heads share a key/value head") {
   backend b;
   backend::kv_layer kv(1, 1);
   const float log3 = std::log(3.0f);
@@ -121,7 +121,7 @@ TEST_CASE("attention: weights of 1 to 3 to 4, the future and the pruned left out
   CHECK(probe.untouched());
 }
 
-TEST_CASE("attention in a window, which is of positions; with a scale of its own and a soft cap") {
+TEST_CASE("attention in a window of positions, and with another scale and a soft cap") {
   backend b;
   backend::kv_layer kv(1, 1);
   append(b, kv, guarded<double>(4, 1, std::vector<float>{3, -1, 2, 8}).view(),
@@ -132,7 +132,7 @@ TEST_CASE("attention in a window, which is of positions; with a scale of its own
   guarded<double> out(2, 1);
   guarded<float> probe(2, 4);
   attention_rows what{{1, 1, 1}, rows, active, slots};
-  what.variant.window = 2;  // of 7: itself alone, since 6 is not active; of 9: 8 and 9
+  what.variant.window = 2;  // 7 sees itself alone, since 6 is not active; 9 sees 8 and 9
   b.attend(q.view(), kv, what, out.view(), {probe.view().data, 2, probe.view().stride});
   CHECK(out(0, 0) == 20);
   CHECK(probe(0, 0) == 0.0f);
@@ -141,7 +141,7 @@ TEST_CASE("attention in a window, which is of positions; with a scale of its own
   CHECK(probe(1, 1) == 0.0f);
   CHECK(probe.untouched());
 
-  what.variant = {.scale = 0.5, .soft_cap = 3, .window = 6};  // of 7: 2 and itself, with the scores 7.5 and -2.5
+  what.variant = {.scale = 0.5, .soft_cap = 3, .window = 6};  // 7 sees 2 and itself, with the scores 7.5 and -2.5
   b.attend(q.view(), kv, what, out.view(), {});
   const double difference = 3 * std::tanh(2.5) - 3 * std::tanh(-2.5 / 3);
   CHECK(std::abs(out(0, 0) - (20 - 10 / (1 + std::exp(-difference)))) <= 64 * tiny);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the tests of the backends compute with: numbers that float holds exactly, stored weights, and outputs with a guard around them.
+// Data for the tests of the backends: random floats, stored weights, and outputs with a guard around them.
 #pragma once
 
 #include <lazyprune/backend/tensor_backend.hpp>
@@ -16,7 +16,7 @@
 
 namespace lazyprune_test {
 
-/// Normal numbers, the same for the same seed and count.
+/// Normally distributed numbers, the same for the same seed and count.
 inline std::vector<float> normal_floats(std::size_t count, std::uint32_t seed, float deviation = 1.0f) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal(0.0f, deviation);
@@ -46,7 +46,7 @@ class stored {
   std::vector<std::byte> bytes_;
 };
 
-/// Reads matrices of so many rows that lie last row first.
+/// Reads matrices of this many rows that are stored last row first.
 class rows_from_the_end final : public lazyprune::row_reader {
  public:
   explicit rows_from_the_end(std::size_t rows) : rows_(rows) {}
@@ -61,11 +61,12 @@ class rows_from_the_end final : public lazyprune::row_reader {
 
 inline std::vector<lazyprune::tensor> only(const stored& s) { return {s}; }
 
-/// Rows in the middle of other memory, each with a gap behind it, all of it filled with a number that no operation may touch.
+/// Rows in the middle of other memory, each with a gap behind it. The gaps and the memory around hold a number that no operation may
+/// change.
 template <class T>
 class guarded {
  public:
-  /// `gap`: numbers between rows. With 5 most rows begin where only single numbers can be read.
+  /// `gap`: numbers between rows. With 5, most rows are aligned only for single numbers.
   guarded(std::size_t rows, std::size_t columns, std::span<const float> numbers = {}, std::size_t gap = 5)
       : rows_(rows), columns_(columns), stride_(columns + gap), memory_((rows + 2) * stride_, guard) {
     for (std::size_t i = 0; i < numbers.size(); ++i) view().row(i / columns)[i % columns] = static_cast<T>(numbers[i]);
@@ -94,7 +95,7 @@ class guarded {
   std::vector<T> memory_;
 };
 
-/// The rows take the cache's next slots.
+/// Puts the rows into the cache's next slots.
 template <class Backend, class Scalar>
 void append(Backend& backend, typename Backend::kv_layer& kv, lazyprune::rows_view<Scalar> k, lazyprune::rows_view<Scalar> v) {
   std::vector<std::uint32_t> slots(k.rows);
@@ -102,11 +103,11 @@ void append(Backend& backend, typename Backend::kv_layer& kv, lazyprune::rows_vi
   backend.put(kv, slots, k, v);
 }
 
-/// Some tokens of a sequence in a cache: which are active, which are rows, and in which slots the active ones lie.
+/// Some tokens of a sequence in a cache: the active ones, their slots, and those that are rows.
 struct attention_sample {
   enum class layout { run, late_run, scattered };
 
-  /// Active tokens are up to `furthest` positions behind each other.
+  /// Neighbouring active tokens are up to `furthest` positions apart.
   attention_sample(lazyprune::attention_shape model, std::size_t active_tokens, std::size_t row_tokens, layout where, std::uint32_t seed,
                    std::size_t furthest = 3)
       : shape(model) {
@@ -125,7 +126,7 @@ struct attention_sample {
       std::ranges::shuffle(slots, random);
       slots.resize(active_tokens);
     }
-    rows = active;  // any of them, and the last one
+    rows = active;  // a random choice that has the last one
     if (!rows.empty()) std::shuffle(rows.begin(), rows.end() - 1, random);
     rows.erase(rows.begin(), rows.end() - static_cast<std::ptrdiff_t>(row_tokens));
     std::ranges::sort(rows);
@@ -162,8 +163,8 @@ struct attention_sample {
   std::vector<float> v;  // (total, kv_heads * head_dim)
 };
 
-/// How far numbers are apart that rows get all together and so many at a time, at most. Values and scores are up to 5, and either way has
-/// some hundred roundings of 2^-24: `together_or_not` is allowed.
+/// few_against_many returns the largest difference between attention of all rows in one call and of `few_rows` rows in each call. Values
+/// and scores are up to 5, and each way has some hundred roundings of 2^-24, so `together_or_not` is allowed.
 inline constexpr double together_or_not = 2e-5;
 template <class Backend>
 double few_against_many(Backend& backend, const attention_sample& s, std::size_t few_rows) {

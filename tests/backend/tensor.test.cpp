@@ -13,7 +13,7 @@ namespace {
 
 constexpr float inf = std::numeric_limits<float>::infinity();
 
-/// What an IEEE number of so many exponent and fraction bits means.
+/// The value of an IEEE number with this many exponent and fraction bits.
 double meaning(std::uint32_t bits, int exponent_bits, int fraction_bits) {
   const int bias = (1 << (exponent_bits - 1)) - 1;
   const int exponent = static_cast<int>(bits >> fraction_bits) & ((1 << exponent_bits) - 1);
@@ -27,7 +27,7 @@ bool same(double a, double b) { return std::isnan(a) ? std::isnan(b) : a == b &&
 
 }  // namespace
 
-TEST_CASE("all f16 and all bf16 numbers read as what they mean") {
+TEST_CASE("all f16 and all bf16 numbers are read with their IEEE value") {
   int wrong = 0;
   for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
     wrong += !same(float_of_f16(static_cast<std::uint16_t>(bits)), meaning(bits, 5, 10));
@@ -36,7 +36,7 @@ TEST_CASE("all f16 and all bf16 numbers read as what they mean") {
   CHECK(wrong == 0);
 }
 
-TEST_CASE("bf16: every number comes back") {
+TEST_CASE("bf16: every number survives the way to float and back") {
   int wrong = 0;
   for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
     const float value = float_of_bf16(static_cast<std::uint16_t>(bits));
@@ -56,12 +56,12 @@ TEST_CASE("bf16: rounds to the nearest, ties to even") {
     wrong += bf16_of_float(middle) != (low % 2 ? low + 1 : low);
   }
   CHECK(wrong == 0);
-  CHECK(bf16_of_float(std::numeric_limits<float>::max()) == 0x7f80);  // up to infinity
+  CHECK(bf16_of_float(std::numeric_limits<float>::max()) == 0x7f80);  // rounds to infinity
   CHECK(bf16_of_float(-inf) == 0xff80);
   CHECK(std::isnan(float_of_bf16(bf16_of_float(std::bit_cast<float>(0x7f80'0001u)))));  // a payload that truncation would lose
 }
 
-TEST_CASE("widening a part of an unaligned tensor") {
+TEST_CASE("widening some numbers of an unaligned tensor") {
   std::vector<std::byte> bytes(1 + 4 * 4);
   const auto put = [&](std::size_t at, std::uint32_t bits, std::size_t size) { std::memcpy(bytes.data() + 1 + at, &bits, size); };
   std::vector<double> out(2);
@@ -81,7 +81,7 @@ TEST_CASE("widening a part of an unaligned tensor") {
   CHECK(out == std::vector<double>{-2, 0.5});
 }
 
-TEST_CASE("a part of a row, where it lies or as it is read") {
+TEST_CASE("some numbers of a row, in place or by a reader") {
   struct doubled final : row_reader {
     void read(const tensor& matrix, std::size_t row, std::size_t first, std::size_t count, std::byte* to) const override {
       std::vector<float> numbers(count);

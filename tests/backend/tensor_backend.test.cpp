@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The contract of every backend, of those that compute in host memory.
+// The contract of every backend, for the backends in host memory.
 #include <lazyprune/backend/tensor_backend.hpp>
 
 #include <doctest/doctest.h>

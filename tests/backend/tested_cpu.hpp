@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The backend cpu on the path that the tests are about.
+// The backend cpu with the instruction set that is being tested.
 #pragma once
 
 #include <lazyprune/backend/cpu.hpp>
@@ -13,7 +13,7 @@ namespace lazyprune_test {
 struct tested_cpu : lazyprune::cpu {
   explicit tested_cpu(const lazyprune::execution& e = {}) : cpu(tested_execution(e)) {}
 
-  /// Whether products with weights, keys and values in bf16 round what they are multiplied by.
+  /// Whether products with bf16 weights, keys and values round the other operand to bf16.
   bool rounds() const { return instructions() >= lazyprune::isa::avx512_bf16; }
 };
 

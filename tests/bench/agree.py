@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What bench/others/agree.py says of the bundled model: agree.py PROGRAM MODEL. Peers that answer as the program does stand for the others."""
+"""Tests bench/others/agree.py with the bundled model: agree.py PROGRAM MODEL. Fake peers that answer as the program does replace transformers and
+llama.cpp."""
 import contextlib
 import functools
 import importlib.util
@@ -16,7 +17,7 @@ import unittest
 from unittest import mock
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench", "others"))
-import agree  # noqa: E402  its folder is known only now
+import agree  # noqa: E402  found through sys.path
 
 PROGRAM, MODEL = sys.argv[1:3]
 agree.LENGTHS = (12, 40)
@@ -98,7 +99,7 @@ class Agree(unittest.TestCase):
         self.assertEqual(json.loads(shown.stdout)["ids"], ids)
 
     def test_the_file_decides(self):
-        """A tokenizer that transformers makes of its own is told of, and counts only where the file has not our ids."""
+        """If tokenizer.json gives our ids, different ids from transformers' own tokenizer are reported but are no difference."""
 
         class Other(Same):
             tokenizer = property(lambda peer: peer)
@@ -114,7 +115,7 @@ class Agree(unittest.TestCase):
         self.assertIn(f"which Other reads otherwise in {len(agree.TEXTS)} of them", rows["ids"])
 
     def test_llama_cpp_has_a_say(self):
-        """Of GGUF files: a difference from transformers alone is none."""
+        """For GGUF files, a difference from transformers does not count if llama.cpp agrees with us."""
         with tempfile.TemporaryDirectory() as folder:
             model = pathlib.Path(folder) / "model.gguf"
             model.symlink_to(pathlib.Path(MODEL).resolve())
@@ -138,9 +139,9 @@ class Agree(unittest.TestCase):
                     self.assertTrue(rows["greedy tokens"].startswith(f"same, 10 tokens; tie at token 5 after 12, gap {gap:.2g}; token 5 after "))
 
     def test_end_tokens(self):
-        """A folder may end at more; all that transformers ends at are among ours."""
+        """Our end tokens must include all of transformers'; more are allowed."""
         report = agree.Program(PROGRAM, MODEL).report
-        report = {**report, "tokenizer": {**report["tokenizer"], "end_of_generation": [2, 7]}}  # more than its config names
+        report = {**report, "tokenizer": {**report["tokenizer"], "end_of_generation": [2, 7]}}  # one more than its config names
         for theirs, code in (([2, 7], 0), ([2], 0), ([], 0), ([2, 5], 2)):
             with self.subTest(theirs=theirs), mock.patch.object(Same, "ends", lambda peer: theirs), mock.patch.object(agree.Program, "report", report):
                 found, rows, _ = run((Same, Same))
@@ -175,7 +176,7 @@ class Agree(unittest.TestCase):
             self.assertIn("ours its end, theirs '<assistant>'", rows["rendered chats"])
 
     def test_models_that_cannot_be_run(self):
-        """Nothing is loaded: transformers would make up the weights that a file lacks, of any size."""
+        """Such a model must not be loaded: transformers would make up missing weights, of any size."""
         report = agree.Program(PROGRAM, MODEL).report
         for parameters, said in ((0, "not tried, the file has no weights"), (10**15, "not tried, float32 takes 8000000.0 GB, ")):
             changed = {**report, "totals": {**report["totals"], "parameters": parameters}}

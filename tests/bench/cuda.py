@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""bench/cuda without a GPU: cuda.py PROGRAM, which is lazyprune with the backend cuda on the imitated device."""
+"""Tests bench/cuda without a GPU: cuda.py PROGRAM. PROGRAM is lazyprune with the cuda backend on the emulated device."""
 import csv
 import json
 import os
@@ -13,7 +13,7 @@ import unittest
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 HERE = os.path.join(ROOT, "bench", "cuda")
 sys.path.insert(0, HERE)
-import beside  # noqa: E402  their folder is known only now
+import beside  # noqa: E402  found through sys.path
 import report  # noqa: E402
 import roofline  # noqa: E402
 from roofline import A100, GPUS, H100, SCHEDULES, SHAPES, Kernel  # noqa: E402
@@ -33,7 +33,7 @@ class Roofline(unittest.TestCase):
     def test_what_bounds_a_kernel(self):
         self.assertEqual([round(gpu.ridge()) for gpu in GPUS], [153, 295, 206])
         self.assertAlmostEqual(Kernel("", "product", 0.75 * 312e12, 1e9).seconds(A100), 1)
-        self.assertAlmostEqual(Kernel("", "product", 1, 0.60 * 3352e9).seconds(H100), 1)  # by the memory
+        self.assertAlmostEqual(Kernel("", "product", 1, 0.60 * 3352e9).seconds(H100), 1)  # bound by memory
         self.assertAlmostEqual(Kernel("", "rows", 0, 0.75 * 2039e9).seconds(A100), 1)
         self.assertAlmostEqual(Kernel("", "link", 0, 12.5e9).seconds(A100), 1)
         self.assertEqual(Kernel("", "product", 154, 1).bound(A100), "tensor cores")
@@ -86,7 +86,7 @@ class Report(unittest.TestCase):
             self.assertEqual([run[0] for run in runs], [("llama-2-7b", 32768, "drawn"), ("llama-2-7b", 3376, "fast")])
             first, second = runs[1][2]
             self.assertAlmostEqual(first["measured_over_expected"], 0.5 / roofline.first_token(A100, LLAMA, PAPER, {}).total())
-            self.assertIsNone(second["measured_over_expected"])  # nobody computed that schedule
+            self.assertIsNone(second["measured_over_expected"])  # roofline.py does not know that schedule
             self.assertAlmostEqual(second["measured_over_predicted"], 0.8)
             text = "\n".join(report.report("A100", [], runs, folder, "run.sh"))
             self.assertIn("| 32,768 | drawn | no room |", text)
@@ -95,7 +95,7 @@ class Report(unittest.TestCase):
 
 
 class Run(unittest.TestCase):
-    """run.sh on a machine whose nvidia-smi says what a test wants."""
+    """run.sh with a fake nvidia-smi."""
 
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -146,14 +146,14 @@ class Run(unittest.TestCase):
         for row in rows:
             self.assertGreater(float(row["share_of_peak"]), 0)
             self.assertEqual(row["measured_over_predicted"] != "", row["schedule"] == "drawn" and row["test"].startswith("pp"))
-            self.assertEqual(row["expected_seconds"], "")  # of a shape that nobody computed
+            self.assertEqual(row["expected_seconds"], "")  # roofline.py does not know that shape
         with open(self.path("out/nvidia-a100-sxm4-80gb.md"), encoding="utf-8") as file:
             page = file.read()
         self.assertIn("# Measured on NVIDIA A100-SXM4-80GB\n", page)
         self.assertIn("- tests: not run on it at this commit\n", page)
         self.assertIn("\n| 16 | drawn | ", page)
 
-        # A table that is there is not measured again; the next one finds no room, and one more a fault.
+        # An existing table is not measured again. The next one does not fit into memory, and the last one fails.
         broken = self.path("broken")
         written(broken, "#!/bin/sh\necho 'lazyprune: cuda: weights: expected 8 bytes, found cudaErrorMemoryAllocation: out of memory' >&2; exit 3\n", 0o755)
         flags.update(PROGRAM=broken)
@@ -170,7 +170,7 @@ class Run(unittest.TestCase):
 
 
 class Beside(unittest.TestCase):
-    """What portable.sh measures beside the program, as report.py shows it."""
+    """The sections of report.py about other measurements of portable.sh (beside.py)."""
 
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -180,7 +180,7 @@ class Beside(unittest.TestCase):
         written(os.path.join(self.folder.name, name), value if isinstance(value, str) else json.dumps(value))
 
     def profile(self, blocks):
-        """ncu's lines of the last three kernels of one layer, and of whole layers: kernel i of a block of n rows takes n * i ns."""
+        """ncu's output for the last three kernels of one layer, then for whole layers. Kernel i of a block of n rows takes n * i ns."""
         names = {"norm": "norm_rows<float>", "round": "round_rows", "rotate": "rotate_rows", "put": "put_rows", "attention": "attend_tensor<128>",
                  "gate": "gate_rows", "product": "nvjet_tss"}
         kernels = [(names[name.split()[0].rstrip(",")], n, n * i) for n in blocks for i, name in enumerate(beside.LAYER, 1)]
@@ -235,7 +235,7 @@ class Beside(unittest.TestCase):
 
 
 class Portable(unittest.TestCase):
-    """portable.sh on a machine without a GPU, without ncu, compute-sanitizer and torch."""
+    """portable.sh on a machine without a GPU, ncu, compute-sanitizer and torch."""
 
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -264,7 +264,7 @@ class Portable(unittest.TestCase):
     def test_correct(self):
         tests = self.path("tests")
         written(tests, '#!/bin/sh\ncase $1 in */memory.test.cpp) echo it failed; exit 1 ;; esac\necho "$1"\n', 0o755)
-        program = self.path("program")  # whose rounded answers part on the GPU, and whose exact ones do not
+        program = self.path("program")  # on the GPU its rounded answers differ and its exact ones do not
         written(program, '#!/bin/sh\ncase "$*" in *--exact*) ;; *cuda*) echo \'{"text": "a"}\'; exit ;; esac\necho \'{"text": "b"}\'\n', 0o755)
         result = self.portable("correct", "--out", self.folder.name, "--program", program, "--tests", tests, "--steps", "tests,sanitizer,smoke")
         self.assertEqual(result.returncode, 0, result)
@@ -279,7 +279,7 @@ class Portable(unittest.TestCase):
         self.assertEqual(steps["tests.backend_cuda_products"]["code"], 0)
         self.assertEqual(steps["tests.backend_cuda_memory"]["code"], 1)
         self.assertIn("tests.backend_cuda_memory: code 1, ", result.stdout)
-        self.assertNotIn("tests.backend_cuda_device", steps)  # the imitated device's own
+        self.assertNotIn("tests.backend_cuda_device", steps)  # tests the emulated device itself
         self.assertEqual(len([step for step in steps if step.startswith("sanitizer.")]), 8)
         with open(self.path("read/correct/tests.backend_cuda_products.log"), encoding="utf-8") as file:
             self.assertEqual(file.read(), "--source-file=*/tests/backend/cuda/products.test.cpp\n")

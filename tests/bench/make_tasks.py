@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What bench/smollm2/make_tasks.py writes: make_tasks.py PROGRAM MODEL, whose tokens are counted without a chat template."""
+"""Tests bench/smollm2/make_tasks.py: make_tasks.py PROGRAM MODEL. Tokens are counted with MODEL, without a chat template."""
 import os
 import re
 import sys
@@ -8,7 +8,7 @@ import unittest
 from collections import Counter
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench", "smollm2"))
-import make_tasks  # noqa: E402  its folder is known only now
+import make_tasks  # noqa: E402  found through sys.path
 
 PROGRAM, MODEL = sys.argv[1:3]
 TOKENS, N = 6000, 3

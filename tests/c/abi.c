@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The layouts of ABI 1 where pointers have 64 bits, and that the header is C99 and stands alone. A change here breaks programs that are
- * compiled already: structs may grow at their ends, and the lines of the others stay.
+ * Checks the struct layouts of ABI 1 with pointers of 64 bits. Checks also that the header is C99 and needs no other include. A change of a
+ * layout breaks programs that are already compiled: structs may only grow at their ends, and existing lines here must stay.
  */
 #include <lazyprune/c/lazyprune.h>
 

@@ -4,7 +4,7 @@
 
 using namespace engines;
 
-TEST_CASE("the engine in C keeps what the program keeps") {
+TEST_CASE("the engine in C keeps the same tokens as the program") {
   const auto engine = [](const engine_run& run) {
     std::vector<std::string> arguments{bundled_model, run.ids_file, "policy", run.policy, "tokens", tokens};
     arguments.insert(arguments.end(), run.read.begin(), run.read.end());
@@ -15,7 +15,8 @@ TEST_CASE("the engine in C keeps what the program keeps") {
     return policy == 0 ? std::vector<way>(ways.begin(), ways.end()) : std::vector<way>{ways[1]};
   });
 
-  // Other evidence: a window of queries, values, keys, none, every layer's; and queries and keys in the place of probabilities.
+  // These scorers read other evidence: a window of queries, values, keys, nothing, and the attention of every layer. A fused engine shows
+  // queries and keys instead of probabilities.
   const temporary_folder files;
   const std::string ids = prompts_as_ids().front();
   write_ids(files / "ids", ids);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""examples/embed_in_python.py keeps what `lazyprune run` keeps, and each mistake in the guide's table shows as the table says: it is planted in
-the engine by other text in the place of some of its lines.
+"""Checks that examples/embed_in_python.py keeps the tokens that `lazyprune run` keeps.
+
+Checks also that each mistake in the guide's table shows as the table says. Each mistake is planted by replacing some lines of the engine.
 
 embed_in_python.py LIBRARY PROGRAM SOURCE_FOLDER
 """
@@ -23,9 +24,9 @@ SAVED = "(waiting if to == lp.WAITING else store)[slot] ="
 NAN = ("evidence: data: ", "NaN at position ")
 SHOWN = "np.ascontiguousarray(p[-1], np.float32)"
 
-# The mistake, as the guide has it; the texts that plant it; tokens a chunk; what is seen, and what is not. All of `seen` is in what the
-# engine or `compare --against` say (an error's place and values in one line of it), or begins with "ids" and says whether the engine's ids
-# are those of the right one.
+# Each entry has the mistake in the guide's words, the texts that plant it, the tokens in a chunk, what must be seen, and what must not. The
+# output of the engine or of `compare --against` must show it. A tuple of texts (an error's place and values) must be in one line. A text
+# that begins with "ids" says whether the engine's token ids are those of the correct engine.
 MISTAKES = {
     "spills are not saved": [
         ([(SAVED, "_ =")], 0, ["after 1 line", NAN], []),
@@ -93,7 +94,7 @@ def against(folder, flags=FLAGS):
 
 
 def has(said, what):
-    """Whether a text is said; of several, whether one line has them all."""
+    """Whether `said` has the text; for several texts, whether one line has them all."""
     return what in said if isinstance(what, str) else any(all(part in line for part in what) for line in said.splitlines())
 
 
@@ -149,7 +150,7 @@ def main():
                 for text in unseen:
                     if has(said, text):
                         stop(f"{mistake}: expected no {text!r} in\n{said}")
-    print(f"the engine is alike, and {len(MISTAKES)} mistakes are seen as the guide says")
+    print(f"the engine keeps the same tokens, and {len(MISTAKES)} mistakes are seen as the guide says")
 
 
 if __name__ == "__main__":

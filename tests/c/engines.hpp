@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Engines that are driven through the C library beside `lazyprune run`: on 10 of the bundled prompts, and on 20 in full, they keep the same tokens, read at
-// once, in chunks, and from a fork.
+// Runs engines that use the C library, and `lazyprune run` beside them, on 10 of the bundled prompts (20 in full). Both must keep the same
+// tokens when the prompt is read at once, in chunks, and from a fork.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -21,13 +21,13 @@ namespace engines {
 
 using json = nlohmann::json;
 
-/// As many of each prompt's last tokens: all takes minutes. $LAZYPRUNE_TEST_PROMPT_TOKENS says otherwise.
+/// How many of each prompt's last tokens are read, because all take minutes. $LAZYPRUNE_TEST_PROMPT_TOKENS overrides it.
 inline std::size_t prompt_tokens() {
   const char* given = std::getenv("LAZYPRUNE_TEST_PROMPT_TOKENS");
   return given ? std::stoul(given) : 120;
 }
 
-/// The ids of some prompts of each of five tasks.
+/// The token ids of some prompts of each of five tasks.
 inline std::vector<std::string> prompts_as_ids() {
   std::string requests;
   for (const char* task : {"single_doc_qa", "multi_doc_qa", "passage_retrieval", "few_shot", "code_completion"}) {
@@ -51,12 +51,12 @@ inline std::vector<std::string> prompts_as_ids() {
   return all;
 }
 
-/// How the prompt is read, in the engines' words.
+/// How the prompt is read, as an argument of the engines.
 using way = std::vector<std::string>;
 inline const std::array<way, 4> ways{way{}, way{"chunk", "37"}, way{"fork", "90"}, way{"chunk", "23", "fork", "61"}};
 inline constexpr const char* tokens = "4";
 
-/// The ids as the engines read them: between spaces.
+/// The token ids as the engines read them, separated by spaces.
 inline void write_ids(const std::string& file, std::string ids) {
   std::ranges::replace(ids, ',', ' ');
   write_file(file, ids);
@@ -80,7 +80,7 @@ inline void compare_with(const std::vector<lazyprune::step_trace>& expected, con
   CHECK(comparison.alike);
 }
 
-/// Runs `engine(run)` on every prompt, `ways_of(prompt, policy)` of the ways.
+/// Runs `engine(run)` on every prompt, in each of the ways that `ways_of(prompt, policy)` returns.
 template <class Engine, class Ways>
 void same_kept_sets(const std::vector<std::string>& policies, const Engine& engine, const Ways& ways_of) {
   const temporary_folder files;

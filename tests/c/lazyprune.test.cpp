@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The C library, as its header promises it: each session beside one in C++ that is asked the same.
+// Tests of the C library against its header. Each C session is compared with a C++ session that gets the same calls.
 #include <lazyprune/c/lazyprune.h>
 
 #include <doctest/doctest.h>
@@ -41,7 +41,7 @@ void ok(lazyprune_status status) {
   REQUIRE(std::string(status.message).empty());
 }
 
-/// "CODE MESSAGE"
+/// The status as "CODE MESSAGE".
 complaint_line said(lazyprune_status status) { return {status.code, status.message, std::to_string(status.code) + " "}; }
 
 session_handle make(const char* policy, const lazyprune_registry* registry = nullptr) {
@@ -63,7 +63,7 @@ float noise(std::size_t i) {
   return static_cast<float>(x - std::floor(x));
 }
 
-/// Evidence of every kind for one layer, a function of the plan: for the C session and for the C++ one.
+/// Evidence of every kind for one layer, for the C and the C++ session. It depends only on the plan and the number of known tokens.
 struct made_up {
   std::vector<float> probabilities, keys, values, rows;
   std::vector<token_id> ids;
@@ -127,7 +127,7 @@ struct made_up {
 
 bool alike(float a, float b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
-/// A session of each language, held against each other in all that they say.
+/// A C session and a C++ session. Everything that they return is compared.
 class pair_of_sessions {
  public:
   pair_of_sessions(session_handle in_c, any_session in_cpp) : c_(std::move(in_c)), cpp_(std::move(in_cpp)) {}
@@ -138,7 +138,7 @@ class pair_of_sessions {
     return {session_handle(other), cpp_.clone()};
   }
 
-  /// Goes so many layers deep; not all of them: the step is abandoned.
+  /// Runs a step of `depth` layers. If these are not all layers, the step is abandoned.
   void step(const step_request& request, layer_id depth = layers) {
     lazyprune_request r = LAZYPRUNE_REQUEST;
     r.phase = static_cast<std::uint32_t>(request.phase);
@@ -196,7 +196,7 @@ class pair_of_sessions {
       REQUIRE(plan.sources[i].origin == static_cast<std::uint8_t>(expected.sources[i].from));
       REQUIRE(plan.sources[i].index == expected.sources[i].index);
     }
-    REQUIRE(plan.finish == expected.finish);
+    REQUIRE(plan.finish == expected.output_rows);
     REQUIRE(plan.wants == static_cast<std::uint32_t>(step.wants()));
     REQUIRE(plan.window == (step.wants() == evidence_kind::window ? step.window() : 0));
     REQUIRE(plan.over_heads == (step.over_heads() ? static_cast<std::uint32_t>(*step.over_heads()) + 1 : 0));
@@ -242,7 +242,7 @@ class pair_of_sessions {
       REQUIRE((token.place == LAZYPRUNE_WAITING) == tokens.waiting(t));
       if (tokens.has_slot(t)) REQUIRE(token.slot == tokens.slot(t));
       REQUIRE((token.lost != 0) == tokens.lost(t));
-      REQUIRE((token.gone != 0) == tokens.gone(t));
+      REQUIRE((token.gone != 0) == tokens.dropped_for_good(t));
       REQUIRE(alike(token.score, tokens.score(t)));
     }
     lazyprune_statistics sums = LAZYPRUNE_STATISTICS;
@@ -273,7 +273,7 @@ pair_of_sessions both(const char* policy) { return {make(policy), make_session(p
 
 }  // namespace
 
-TEST_CASE("sessions in C plan as those in C++, whatever is asked of them") {
+TEST_CASE("C sessions plan as C++ sessions do") {
   std::size_t revived = 0;
   std::mt19937 random(3);
   for (const char* policy : {"lazyllm --stages 2:0.5,4:0.5", "dense", "streaming", "tova", "pyramid_kv", "prompt_distill", "random",
@@ -318,7 +318,7 @@ TEST_CASE("sessions in C plan as those in C++, whatever is asked of them") {
   CHECK(revived > 0);
 }
 
-TEST_CASE("one document, many ways to prune it") {
+TEST_CASE("sessions with other policies take over a document") {
   pair_of_sessions document = both("lazyllm --stages 2:0.5");
   document.step({20, phase::prefill, 0});
   for (const char* policy : {"lazyllm --stages 2:0.3", "lazyllm --stages 4:0.5", "dense"}) {
@@ -329,12 +329,12 @@ TEST_CASE("one document, many ways to prune it") {
   }
 }
 
-TEST_CASE("a scorer and a schedule of the caller's, by name") {
+TEST_CASE("a custom scorer and schedule are chosen by name") {
   struct seen {
     std::size_t calls = 0, last_known = 0;
     std::vector<std::uint32_t> layers;
   };
-  // The library's last_query_attention and stages 2:0.5,4:0.5, written anew.
+  // A copy of the library's last_query_attention and stages 2:0.5,4:0.5.
   lazyprune_scorer scorer = LAZYPRUNE_SCORER;
   seen user;
   scorer.wants = LAZYPRUNE_ATTENTION;
@@ -377,13 +377,13 @@ TEST_CASE("a scorer and a schedule of the caller's, by name") {
   options.layers = layers;
   lazyprune_session* none = nullptr;
   CHECK(said(lazyprune_session_create(nullptr, "custom --scorer mine", &options, &none)) ==
-        complaint_at("--scorer", {", found mine"}));  // another registry
+        complaint_at("--scorer", {", found mine"}));  // not in this registry
   CHECK(none == nullptr);
 }
 
 namespace {
 
-/// Scores by all the numbers that are shown, so that a wrong one would keep other tokens.
+/// Sums all the numbers that are shown, so that a wrong number would keep other tokens.
 void sum_of(const lazyprune_shown* shown, float* scores) {
   const lazyprune_evidence* e = shown->evidence;
   for (std::size_t i = 0; i < shown->active; ++i) {
@@ -410,7 +410,7 @@ void sum_of(const lazyprune_shown* shown, float* scores) {
 
 }  // namespace
 
-TEST_CASE("a scorer of the caller's is shown every kind of evidence as a scorer in C++ is") {
+TEST_CASE("a custom scorer is shown the same evidence as a C++ scorer") {
   struct in_cpp {
     scorer_needs wants;
     scorer_needs needs() const { return wants; }
@@ -477,8 +477,8 @@ TEST_CASE("a scorer of the caller's is shown every kind of evidence as a scorer 
     }
 }
 
-TEST_CASE("queries and keys in the place of probabilities") {
-  // What one layer of two queries sees, by hand: the query before the last does not see the last token.
+TEST_CASE("engines may show queries and keys instead of probabilities") {
+  // The attention of two queries, computed by hand. The query before the last does not see the last token.
   session_handle session = make("custom --scorer window_attention:window=2,kernel=1 --stages 1:0.5");
   lazyprune_request request = LAZYPRUNE_REQUEST;
   request.tokens = 6;
@@ -521,7 +521,7 @@ TEST_CASE("queries and keys in the place of probabilities") {
   ok(lazyprune_session_abandon(session.get()));
 }
 
-TEST_CASE("what is wrong has its code and its line, and changes nothing") {
+TEST_CASE("a failed call returns a code and a message, and changes nothing") {
   session_handle session = make("lazyllm --stages 2:0.5");
   lazyprune_session* const s = session.get();
   lazyprune_plan plan = LAZYPRUNE_PLAN;
@@ -561,7 +561,7 @@ TEST_CASE("what is wrong has its code and its line, and changes nothing") {
   ok(lazyprune_step_leave(s, nullptr, &spills));
   ok(lazyprune_step_enter(s, 1, &plan));
 
-  // The evidence of layer 1: each fault is told, and the layer waits for what is right.
+  // Wrong evidence for layer 1: each fault is reported, and the layer can still be left with right evidence.
   REQUIRE(plan.wants == LAZYPRUNE_ATTENTION);
   const std::vector<float> numbers(8 * heads, 0.5f);
   const auto leave = [&](auto&& change) {
@@ -630,7 +630,7 @@ TEST_CASE("what is wrong has its code and its line, and changes nothing") {
   CHECK(said(lazyprune_session_get_state(s, nullptr)) == complaint_at("out", {", found null"}));
 }
 
-TEST_CASE("policies and options that are wrong") {
+TEST_CASE("wrong policies and options are refused") {
   lazyprune_session_options options = LAZYPRUNE_SESSION_OPTIONS;
   lazyprune_session* session = nullptr;
   const auto create = [&](const char* policy) { return said(lazyprune_session_create(nullptr, policy, &options, &session)); };
@@ -689,7 +689,7 @@ TEST_CASE("policies and options that are wrong") {
   CHECK(said(lazyprune_registry_add_schedule(registry.get(), "mine", &schedule)) == complaint_at("schedule: keep", {", found null"}));
 }
 
-TEST_CASE("a schedule that says after which layers it prunes is asked there alone, and fits a model whose layers see windows") {
+TEST_CASE("a schedule with `after` is called only there, and is allowed in a model whose layers see windows") {
   static std::vector<std::uint32_t> asked;
   const registry_handle registry = new_registry();
   lazyprune_schedule schedule = LAZYPRUNE_SCHEDULE;
@@ -699,7 +699,7 @@ TEST_CASE("a schedule that says after which layers it prunes is asked there alon
     return LAZYPRUNE_OK;
   };
   const auto add = [&](const char* name, std::vector<std::uint32_t> after) {
-    schedule.after = after.data();  // which need not outlive the call
+    schedule.after = after.data();  // the array need not outlive the call
     schedule.after_count = after.size();
     return said(lazyprune_registry_add_schedule(registry.get(), name, &schedule));
   };
@@ -744,7 +744,8 @@ TEST_CASE("a schedule that says after which layers it prunes is asked there alon
 
 namespace {
 
-/// Enters and leaves the layers of a step up to `depth`, by made-up attention of one head, and returns what the first failing call said.
+/// Enters and leaves the first `depth` layers of a step, with the attention of one head, and finishes the step. Returns what the first
+/// failing call said.
 std::string walk(lazyprune_session* session, std::uint32_t depth, const std::vector<float>& attention) {
   for (std::uint32_t l = 0; l < depth; ++l) {
     lazyprune_plan plan = LAZYPRUNE_PLAN;
@@ -775,7 +776,7 @@ std::string step_of(lazyprune_session* session, std::size_t tokens, std::size_t 
   return walk(session, depth, attention);
 }
 
-/// All that a session says of its tokens.
+/// The state of a session and of all its tokens, as text.
 std::vector<std::string> tokens_of(const lazyprune_session* session) {
   lazyprune_session_state state = LAZYPRUNE_SESSION_STATE;
   ok(lazyprune_session_get_state(session, &state));
@@ -864,7 +865,7 @@ TEST_CASE("a callback that fails ends the step with its error, and drops nothing
     ok(lazyprune_session_get_losses(s, &losses, &lost));
     CHECK(lost == 0);
 
-    // The step that is asked again does what it would have done.
+    // The same step, run again, gives the result that it would have given.
     user = {};
     const session_handle fresh = make(("custom " + policy).c_str(), registry.get());
     REQUIRE(step_of(fresh.get(), 20, 0) == "0 ");
@@ -880,7 +881,7 @@ TEST_CASE("a callback that fails ends the step with its error, and drops nothing
   CHECK(step_of(make("custom --stages 1:0.5 --scorer mine", registry.get()).get(), 9) == "leave 0: 7 scorer: mine: failed with code 7");
 }
 
-TEST_CASE("what belongs to a callback is destroyed once, with the last session that has it") {
+TEST_CASE("destroy is called once, when the registry and the last session with the callback are freed") {
   int destroyed = 0;
   lazyprune_scorer scorer = LAZYPRUNE_SCORER;
   scorer.user = &destroyed;
@@ -895,7 +896,7 @@ TEST_CASE("what belongs to a callback is destroyed once, with the last session t
   ok(lazyprune_registry_add_schedule(registry.get(), "mine", &schedule));
   CHECK(lazyprune_registry_add_scorer(registry.get(), "mine", &scorer).code == LAZYPRUNE_BAD_INPUT);
   CHECK(lazyprune_registry_add_schedule(registry.get(), "My", &schedule).code == LAZYPRUNE_BAD_INPUT);
-  CHECK(destroyed == 0);  // one that is not taken in stays its caller's
+  CHECK(destroyed == 0);  // a callback that was not added still belongs to the caller
   session_handle session = make("custom --scorer mine --schedule mine", registry.get());
   lazyprune_session* clone = nullptr;
   ok(lazyprune_session_clone(session.get(), &clone));
@@ -906,7 +907,7 @@ TEST_CASE("what belongs to a callback is destroyed once, with the last session t
   CHECK(destroyed == 2);
 }
 
-TEST_CASE("evidence that is not finite is told with the token's position") {
+TEST_CASE("an error about evidence that is not finite names the token's position") {
   const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
   const auto leave = [](const char* policy, auto&& change, std::uint32_t checks = 0) {
     lazyprune_session_options options = LAZYPRUNE_SESSION_OPTIONS;
@@ -917,7 +918,7 @@ TEST_CASE("evidence that is not finite is told with the token's position") {
     lazyprune_session* copy = nullptr;
     ok(lazyprune_session_clone(made, &copy));
     lazyprune_session_free(made);
-    const session_handle session(copy);  // a clone checks what its session does
+    const session_handle session(copy);  // a clone checks what its original checks
     lazyprune_request request = LAZYPRUNE_REQUEST;
     request.tokens = 8;
     request.outputs = 1;
@@ -970,7 +971,7 @@ TEST_CASE("evidence that is not finite is told with the token's position") {
   CHECK(leave(attention, by_keys(999, 4 * kv_heads * head_dim)) ==
         complaint_at("query_attention: key of the token at position 4", {", found inf"}));
 
-  // Attention that is none, where the engine asks for the check.
+  // Numbers that are not attention are refused if the engine asks for the check.
   CHECK(leave(attention, in_data(0, 1.0f / 8), LAZYPRUNE_CHECK_ATTENTION) == "0 ");
   CHECK(leave(window, in_data(0, 1.0f / 7), LAZYPRUNE_CHECK_ATTENTION) == "0 ");
   CHECK(leave(attention, in_data(8, 2.5f), LAZYPRUNE_CHECK_ATTENTION) == complaint_at("evidence: data", {", found 3.375", "head 1"}));
@@ -985,7 +986,7 @@ TEST_CASE("evidence that is not finite is told with the token's position") {
     };
   };
   const char* by_max = "custom --stages 1:0.5 --scorer last_query_attention:over=max";
-  CHECK(leave(by_max, one_head(2.0f), LAZYPRUNE_CHECK_ATTENTION) == "0 ");  // the maximum of heads that look elsewhere
+  CHECK(leave(by_max, one_head(2.0f), LAZYPRUNE_CHECK_ATTENTION) == "0 ");  // the maxima over several heads may sum to more than 1
   CHECK(leave(by_max, one_head(0.9f), LAZYPRUNE_CHECK_ATTENTION) == complaint_at("evidence: data", {", found 0.9", "head 0"}));
   CHECK(leave(attention, one_head(2.0f), LAZYPRUNE_CHECK_ATTENTION) == complaint_at("evidence: data", {", found 2", "head 0"}));
   lazyprune_session_options options = LAZYPRUNE_SESSION_OPTIONS;
@@ -996,7 +997,7 @@ TEST_CASE("evidence that is not finite is told with the token's position") {
         complaint_at("options: checks", {"1 (attention)", ", found 2"}, LAZYPRUNE_UNSUPPORTED));
 }
 
-TEST_CASE("scores of infinity stay within the budget, and NaN is the least") {
+TEST_CASE("tokens with a score of +infinity stay within the budget, and NaN is lowest") {
   lazyprune_scorer scorer = LAZYPRUNE_SCORER;
   scorer.wants = LAZYPRUNE_NOTHING;
   scorer.score = [](void*, const lazyprune_shown* shown, float* scores) -> std::int32_t {
@@ -1031,8 +1032,8 @@ TEST_CASE("scores of infinity stay within the budget, and NaN is the least") {
   CHECK(kept("custom --scorer extreme --stages 2:0.75", 12, 1) == std::vector<std::uint32_t>{0, 2, 3, 5, 6, 8, 9, 10, 11});
 }
 
-TEST_CASE("steps come in any order") {
-  // A decode step first, a chunk after a finished prompt, adopted tokens after others and after a chunk: as in C++ (pair_of_sessions).
+TEST_CASE("steps may come in any order") {
+  // A decode step first, a chunk after a finished prompt, adopted tokens after others and after a chunk; compared with C++.
   pair_of_sessions sessions = both("lazyllm --stages 2:0.5");
   sessions.step({1, phase::decode});
   sessions.step({9, phase::prefill, 1});
@@ -1042,7 +1043,7 @@ TEST_CASE("steps come in any order") {
   sessions.step({1, phase::decode});
   CHECK(sessions.known() == 26);
 
-  // What was read in a chunk after a prompt is what one step reads.
+  // A later turn in chunks gives the same as the turn in one step.
   const session_handle cut = make("lazyllm --stages 2:0.5"), whole = make("lazyllm --stages 2:0.5");
   for (lazyprune_session* s : {cut.get(), whole.get()}) REQUIRE(step_of(s, 9) == "0 ");
   REQUIRE(step_of(cut.get(), 6, 0) == "0 ");
@@ -1051,7 +1052,7 @@ TEST_CASE("steps come in any order") {
   CHECK(tokens_of(cut.get()) == tokens_of(whole.get()));
 }
 
-TEST_CASE("what abandon leaves of rows that were not saved") {
+TEST_CASE("abandon loses revived rows that were not saved again") {
   const session_handle session = make("lazyllm --stages 2:0.5");
   lazyprune_session* const s = session.get();
   REQUIRE(step_of(s, 12) == "0 ");
@@ -1067,7 +1068,7 @@ TEST_CASE("what abandon leaves of rows that were not saved") {
   lazyprune_session_state state = LAZYPRUNE_SESSION_STATE;
   ok(lazyprune_session_get_state(s, &state));
   CHECK(state.known == 12);
-  CHECK(state.lost > 0);  // those that came back in this step, and had no slot any more
+  CHECK(state.lost > 0);  // the rows that were revived in this step; they have no slot any more
   for (std::uint32_t t = 0; t < 12; ++t) {
     lazyprune_token token = LAZYPRUNE_TOKEN;
     ok(lazyprune_session_get_token(s, t, &token));
@@ -1075,7 +1076,7 @@ TEST_CASE("what abandon leaves of rows that were not saved") {
   }
 }
 
-TEST_CASE("structs of callers that know more, or less") {
+TEST_CASE("structs of callers that are newer or older than the library") {
   struct newer {
     lazyprune_request known = LAZYPRUNE_REQUEST;
     std::size_t more = 0;
@@ -1128,12 +1129,12 @@ TEST_CASE("sessions that share a scratch outlive its handle") {
   }
 }
 
-TEST_CASE("the library that is loaded is the one that is meant") {
+TEST_CASE("the test runs with the library that it should") {
   lazyprune_request request[8] = {LAZYPRUNE_REQUEST};
   request[0].tokens = 1;
   request[0].outputs = 1;
   request[0].struct_size = sizeof request;
-  reinterpret_cast<unsigned char*>(request)[sizeof(lazyprune_request)] = 1;  // a member that only a grown library knows
+  reinterpret_cast<unsigned char*>(request)[sizeof(lazyprune_request)] = 1;  // a member that only the grown library has
   std::uint32_t depth = 0;
   const session_handle session = make("dense");
   CHECK(lazyprune_step_begin(session.get(), request, &depth).code ==

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# The engine in C with one fault each, for compare --against to name: planted(name "from" "to" ...) is examples/c_library/engine.c with these
-# texts in the place of those, of which every one must be there.
+# Builds the engine in C several times, each time with one fault that compare --against must name. planted(name "from" "to" ...) replaces
+# texts in examples/c_library/engine.c; each "from" must occur there.
 
 file(READ ${PROJECT_SOURCE_DIR}/examples/c_library/engine.c engine)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/examples/c_library/engine.c)
@@ -27,7 +27,7 @@ function(planted name)
 endfunction()
 target_compile_definitions(lazyprune.tests.c PRIVATE LAZYPRUNE_PLANTED="${CMAKE_CURRENT_BINARY_DIR}/planted")
 
-# Tokens that were put aside are forgotten at the layers that have their keys.
+# Stored tokens are ignored at the layers that have their keys.
 set(attend_from "static void attend(const sequence* s,")
 set(attend_to "static int forgotten(const sequence* s, size_t layer, uint32_t t) {
   lazyprune_token token = LAZYPRUNE_TOKEN;
@@ -40,9 +40,9 @@ set(score_to "p[seen] = forgotten(s, layer, plan->active[seen]) ? -HUGE_VAL : do
 set(mark_from "s->touched[l * m->max_tokens + plan.active[i]] |= was_active;")
 planted(dropped_early_key "${attend_from}" "${attend_to}" "${score_from}" "${score_to}"
         "${mark_from}" "if (!forgotten(s, l, plan.active[i])) ${mark_from}")
-planted(hidden_early_key "${attend_from}" "${attend_to}" "${score_from}" "${score_to}") # whose trace says that they take part
+planted(hidden_early_key "${attend_from}" "${attend_to}" "${score_from}" "${score_to}") # the trace says that these tokens take part
 
-# A row that comes back is rotated by another position.
+# A revived row is rotated by a wrong position.
 set(rope_key "rope(m, s->keys + at, m->kv_heads, plan.rows[r]);")
 set(rope_query "rope(m, w.query, m->heads, plan.rows[r]);")
 string(REPLACE "plan.rows[r])" "plan.rows[r] + (plan.sources[r].origin == LAZYPRUNE_STORED))" rope_key_next "${rope_key}")
@@ -53,7 +53,7 @@ string(REPLACE "plan.rows[r])" "${shifted}" rope_key_last "${rope_key}")
 string(REPLACE "plan.rows[r])" "${shifted}" rope_query_last "${rope_query}")
 planted(last_position "${rope_key}" "${rope_key_last}" "${rope_query}" "${rope_query_last}")
 
-# Rows come back in each other's place, or are put aside there.
+# Revived rows are exchanged when they are read, or when they are stored.
 set(gather_from "const lazyprune_source source = plan.sources[r];")
 planted(reversed_slots "${gather_from}" "lazyprune_source source = plan.sources[r];
       if (source.origin == LAZYPRUNE_STORED) { /* the one as far from the end as this is from the beginning */
@@ -71,5 +71,5 @@ planted(computed_twice "${mark_from}" "{
       if (plan.active[i] == 5 && known > count) s->touched[l * m->max_tokens + 5] |= was_row;
     }")
 
-# The policy is shown the attention of the layer before.
+# The policy is shown the attention of the previous layer.
 planted(stale_scores "if (plan.rows_count - r <= queries) {" "if (plan.rows_count - r <= queries && l % 2 == 0) {")

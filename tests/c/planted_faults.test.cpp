@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Each kind of fault in an engine, planted in examples/c_library/engine.c (planted_faults.cmake), has its name in `compare --against`.
+// Plants each kind of fault in examples/c_library/engine.c (planted_faults.cmake). `compare --against` must name it.
 #include "engines.hpp"
 
 using namespace engines;
@@ -8,7 +8,7 @@ namespace {
 
 const std::vector<std::string> flags{"--stages", "2:0.5,4:0.5"};
 
-/// The trace of an engine on the end of a bundled prompt.
+/// The trace that an engine writes for the end of a bundled prompt.
 void write_trace(const std::string& file, const std::string& engine, const std::string& policy = "custom --stages 2:0.5,4:0.5",
                  const std::vector<std::string>& more = {"full"}) {
   static const std::string prompt = prompts_as_ids().at(3);
@@ -30,7 +30,7 @@ program_result against(const std::string& file, std::vector<std::string> more = 
   return lazyprune_program(arguments);
 }
 
-/// Both ways, with and without --force-plan, name the fault.
+/// Checks that the fault is named with and without --force-plan.
 void named(const std::string& file, const std::string& text) {
   for (const std::vector<std::string>& way : {std::vector<std::string>{}, {"--force-plan"}}) {
     const program_result result = against(file, way);
@@ -42,7 +42,7 @@ void named(const std::string& file, const std::string& text) {
   }
 }
 
-/// The lines of the verdict but the policy's, which begin so.
+/// The line of the verdict that begins with `start`.
 std::string line(const program_result& result, const std::string& start) {
   for (const std::string& text : lines_of(result.out))
     if (text.starts_with(start)) return text;
@@ -51,7 +51,7 @@ std::string line(const program_result& result, const std::string& start) {
 
 }  // namespace
 
-TEST_CASE("an engine without a fault is alike, whatever its trace holds") {
+TEST_CASE("an engine without a fault is alike, whatever its trace records") {
   const temporary_folder files;
   for (const std::vector<std::string>& more : {std::vector<std::string>{"full"}, {}, {"full", "chunk", "30"}, {"fused"}}) {
     write_trace(files / "t", LAZYPRUNE_C_ENGINE, "custom --stages 2:0.5,4:0.5", more);
@@ -75,7 +75,7 @@ TEST_CASE("a dropped early key") {
   write_trace(files / "t", planted("dropped_early_key"));
   named(files / "t", "step 1, layer 0: a dropped early key\n");
   named(files / "t", "are left out: this layer has their keys, and nothing is pruned before it\n");
-  write_trace(files / "t", planted("hidden_early_key"));  // the plan hides it; the next selection may differ, or the logits
+  write_trace(files / "t", planted("hidden_early_key"));  // the plan does not show it; the next selection or the logits may differ
   const program_result result = against(files / "t", {"--force-plan"});
   CAPTURE(result.out);
   CHECK(result.code == 2);
@@ -140,7 +140,7 @@ TEST_CASE("scores of another layer") {
   named(files / "t", "the scores after layer 0 keep just these\n");
 }
 
-TEST_CASE("what cannot be replayed is one line") {
+TEST_CASE("a trace that cannot be replayed gets one line") {
   const temporary_folder files;
   write_trace(files / "t", LAZYPRUNE_C_ENGINE, "custom --stages 2:0.5,4:0.5", {});
   CHECK(complaint(lazyprune_program({"compare", files / "t"})) == complaint_at("compare"));

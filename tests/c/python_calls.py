@@ -33,7 +33,7 @@ def expect(fact, what):
 
 
 def is_at(fault, place, *values):
-    """Whether an error is "PLACE: expected ...", and has these values in its sentence, whose words may change."""
+    """Whether an error is "PLACE: expected ..." and has these values in its sentence. The words of the sentence may change."""
     where, _, sentence = f": {fault}".partition(": expected ")
     return where == f": {place}" and all(str(value) in sentence for value in values)
 
@@ -74,7 +74,7 @@ def attention(plan, known):
 
 
 class Tensor:
-    """What the binding asks of a tensor of torch."""
+    """The members of a torch tensor that the binding uses."""
 
     def __init__(self, array, device="cpu"):
         self.array, self.device, self.shape = array, device, array.shape
@@ -95,7 +95,7 @@ def main():
     fails(1, "--policy", lambda: library.session("lazy", LAYERS), "lazyllm, ", "found lazy")
     fails(5, "--stages: 1:0.5", lambda: library.session("lazyllm --stages 1:0.5", LAYERS, attention_after=[2]), "after 2", "after 1")
 
-    # A document, two questions from clones, a rollback, a step that is given up, tokens that are adopted.
+    # A document, two questions from clones, a rollback, an abandoned step, and adopted tokens.
     scratch = library.scratch()
     document = library.session("lazyllm --stages 2:0.5", LAYERS, max_tokens=64, scratch=scratch)
     expect(document.chunk_layers() == 2, "a chunk's layers")
@@ -140,7 +140,7 @@ def main():
     again.take_over(other)
     expect(again.state.waiting == 5, "taken over")
 
-    # Whole numbers that ctypes would cut off.
+    # Whole numbers that ctypes would truncate.
     for wrong in (2**32 + 6, -1):
         fails(1, "layers", lambda: library.session("dense", wrong), "0 to 4294967295", wrong)
         fails(1, "position", lambda: again.token(wrong), "0 to 4294967295", wrong)
@@ -156,7 +156,7 @@ def main():
     for call, place in {again.truncate: "tokens", again.adopt: "tokens", again.reserve: "max_tokens", again.pages: "size"}.items():
         fails(1, place, lambda: call(-1), "0 to 18446744073709551615", -1)
 
-    # Wrong order, wrong evidence, wrong arrays: the complaint names the argument and what is wrong with it, and the layer waits.
+    # Calls in wrong order, wrong evidence, wrong arrays. The error names the argument and what is wrong. The layer can still be left.
     fails(2, "session: enter", lambda: first.enter(0))
     other.begin(1, outputs=1)
     other.enter(0)
@@ -241,7 +241,7 @@ def main():
     fails(1, "evidence: data", lambda: checked.leave(lp.ATTENTION, data=np.array([[0.25] * 4, [0.5] * 4], np.float32)), "found 2", "head 1")
     checked.abandon()
 
-    # Policies of one's own: every kind of evidence reaches a scorer as it was shown.
+    # Custom policies: a scorer gets every kind of evidence as it was shown.
     def shown_as(kind):
         def show(plan, known):
             n, rows = len(plan.active), len(plan.rows)
@@ -272,7 +272,7 @@ def main():
         expect(drive(session, 8, show=shown_as(kind))[2] == [4, 5, 6, 7], f"the last half by scorer {kind}")
     expect(seen == list(range(7)), "every scorer was asked")
 
-    # A scorer of every layer has memory.
+    # A scorer of every layer gets memory.
     gathered = []
 
     def gather(shown):
@@ -290,7 +290,7 @@ def main():
     library.add_schedule("mean", lambda layer, scores: int((scores > 0.5).sum()), sees_scores=True)
     expect(len(drive(library.session("custom --schedule mean", LAYERS), 9, show=attention)[1]) == 3, "a schedule that sees scores")
 
-    # What a callback raises comes out of the call that asked; nothing is dropped, and the session goes on.
+    # An exception in a callback is raised by the call that needed the callback. Nothing is dropped, and the session goes on.
     def raises(kind, said, policy):
         session = library.session(policy, LAYERS)
         drive(session, 6, outputs=0)
@@ -365,7 +365,7 @@ def main():
     fails(1, "--policy", lambda: library.session("\u00e9" * 2000, LAYERS), "lazyllm, ")
     fails(1, "registry: name", lambda: library.add_scorer("Mine", broken), "Mine")
 
-    # A trace: chunks are part of their prompt's line, a step that was given up is not, and a fork goes on.
+    # A trace: chunks belong to the line of their prompt, an abandoned step is left out, and a fork goes on.
     file = io.StringIO()
     session = library.session("lazyllm --stages 2:0.5", LAYERS)
     trace = session.trace(file)
@@ -392,7 +392,7 @@ def main():
     for plan, before, spills, same in held:
         expect(all(np.array_equal(a, b) for a, b in zip((plan.active, plan.rows, plan.origin, plan.index), before)), "a plan that is held")
         expect(np.array_equal(spills, same), "spills that are held")
-    print("every call does what it says")
+    print("all calls do what their docs say")
 
 
 if __name__ == "__main__":

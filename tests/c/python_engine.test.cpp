@@ -6,7 +6,7 @@
 
 using namespace engines;
 
-TEST_CASE("the engine in Python keeps what the program keeps") {
+TEST_CASE("the engine in Python keeps the same tokens as the program") {
 #ifdef LAZYPRUNE_PYTHON
   const auto engine = [](const engine_run& run) {
     std::vector<std::string> arguments{"-B",

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-# The C library: its header, its functions, its symbols, and engines in C and Python that are driven by it.
+# Tests of the C library: its header, its functions, its symbols, and engines in C and Python that use it.
 
-set(engines FALSE) # sanitizers see the library in the tests of its functions, and engines are programs of their own
+set(engines FALSE) # not with sanitizers: they see the library in the tests of its functions
 if(TARGET c_engine AND TARGET lazyprune::program AND LAZYPRUNE_TEST_ALL)
   set(engines TRUE)
 endif()
@@ -21,7 +21,7 @@ if(engines)
   include(c/planted_faults.cmake)
 endif()
 
-# A library that knows more: structs with members that callers of ABI 1 do not have. Programs that are compiled already go on with it.
+# A newer library, whose structs have members that callers of ABI 1 do not have. Programs that are already compiled must work with it.
 if(LAZYPRUNE_TEST_ALL AND LAZYPRUNE_TEST_IN_FULL AND CMAKE_SYSTEM_NAME STREQUAL Linux)
   set(grown ${CMAKE_CURRENT_BINARY_DIR}/grown)
   file(READ ${PROJECT_SOURCE_DIR}/include/lazyprune/c/lazyprune.h header)
@@ -48,7 +48,7 @@ if(CMAKE_NM AND CMAKE_SYSTEM_NAME STREQUAL Linux AND LAZYPRUNE_TEST_ALL) # sanit
 endif()
 find_program(VALGRIND valgrind)
 mark_as_advanced(VALGRIND)
-if(VALGRIND AND TARGET c_engine AND LAZYPRUNE_TEST_ALL) # which sanitizers are not run under
+if(VALGRIND AND TARGET c_engine AND LAZYPRUNE_TEST_ALL) # sanitizers do not run under it
   set(ids ${CMAKE_CURRENT_BINARY_DIR}/ids.txt)
   foreach(i RANGE 59)
     math(EXPR id "3 + ${i} * 7919 % 2300")
@@ -61,7 +61,7 @@ if(VALGRIND AND TARGET c_engine AND LAZYPRUNE_TEST_ALL) # which sanitizers are n
 elseif(LAZYPRUNE_TEST_ALL)
   lazyprune_skipped(c/valgrind "valgrind and a C compiler")
 endif()
-# A library with sanitizers cannot be loaded by Python.
+# Python cannot load a library with sanitizers.
 if(LAZYPRUNE_TEST_ALL)
   set(python_with_numpy "")
   foreach(python IN ITEMS python3 /usr/bin/python3)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One right policy of each kind, for the cases to put one wrong beside.
+// One correct part of each kind. A case combines three of them with a wrong part.
 #pragma once
 
 #include <lazyprune/core/policy.hpp>
@@ -19,7 +19,7 @@ struct right_store {
   std::size_t admit(const stored_rows&, std::span<std::uint32_t>) const { return 0; }
 };
 
-// The name of a case's member: misspelt, but for the repaired case.
+// The name of a case's member: the wrong name, or the right name in the repaired case.
 #ifdef REPAIRED
 #define MEMBER(right, wrong) right
 #else

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Makes the Debian package, asks apt whether it would install it, and unpacks it.
+# Makes the Debian package, unpacks it, runs its program, and asks apt whether it could install it.
 #   package.sh CPACK BUILD_FOLDER OUT_FOLDER CONFIGURATION
 set -eu
 rm -rf "$3"

@@ -8,14 +8,14 @@
 using lazyprune::error;
 using lazyprune::error_code;
 
-TEST_CASE("one line: file, place, what was expected, what was found") {
+TEST_CASE("an error prints file, place, expected and found in one line") {
   CHECK(std::string(error("a.json", "byte 7", "a comma", "'}'").what()) == "a.json: byte 7: expected a comma, found '}'");
   CHECK(std::string(error("a.json", "", "a file").what()) == "a.json: expected a file");
   CHECK(std::string(error("", "--threads", "a number", "x").what()) == "--threads: expected a number, found x");
   CHECK(std::string(error("", "", "more").what()) == "expected more");
 }
 
-TEST_CASE("its parts can be had one by one, and a code says what to do about it") {
+TEST_CASE("an error gives its fields and its code") {
   const error fault("a.json", "byte 7", "a comma", "'}'");
   CHECK(fault.file() == "a.json");
   CHECK(fault.place() == "byte 7");
@@ -28,7 +28,7 @@ TEST_CASE("its parts can be had one by one, and a code says what to do about it"
   CHECK_THROWS_AS(throw error("a", "b", "c"), std::runtime_error);
 }
 
-TEST_CASE("a fault in what a file holds names the file first, and keeps what is known of it") {
+TEST_CASE("an error in the contents of a file names the file first and keeps its fields") {
   const error outer("a.json", error("--stages", "stage 2", "a layer", "x", error_code::unsupported));
   CHECK(std::string(outer.what()) == "a.json: --stages: stage 2: expected a layer, found x");
   CHECK(outer.file() == "a.json");
@@ -53,7 +53,7 @@ TEST_CASE("the hook sees an error before it is thrown") {
   CHECK(seen.empty());
 }
 
-TEST_CASE("a line, whatever is told of") {
+TEST_CASE("line breaks in the fields are escaped, so that an error is one line") {
   CHECK(std::string(error("a\nfile", "", "words", "two\nlines\n").what()) == "a\\x0afile: expected words, found two\\x0alines\\x0a");
   CHECK(std::string(error("a\nb", error("", "x", "y", "z")).what()) == "a\\x0ab: x: expected y, found z");
   CHECK(error("", "", "words", "two\nlines").found() == "two\nlines");

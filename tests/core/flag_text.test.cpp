@@ -8,7 +8,7 @@
 
 using namespace lazyprune;
 
-TEST_CASE("a number is read whole or not at all") {
+TEST_CASE("a text is a number only as a whole") {
   CHECK(number_in<std::uint32_t>("0") == 0u);
   CHECK(number_in<std::uint32_t>("4294967295") == 4294967295u);
   for (const char* bad : {"", " ", "4294967296", "-1", "+1", " 1", "1 ", "1x", "0x10", "1.0", "1e3"}) {
@@ -24,7 +24,7 @@ TEST_CASE("a number is read whole or not at all") {
   }
 }
 
-TEST_CASE("a number written reads back the same") {
+TEST_CASE("the text of a number reads back as the same number") {
   for (const double value : {0.0, 0.1, 1.0 / 3.0, 1e-300, 12345678.0, std::numeric_limits<double>::max()})
     CHECK(number_in<double>(text_of_number(value)) == value);
   for (const float value : {0.1f, 1.0f / 3.0f, 16777217.0f}) CHECK(number_in<float>(text_of_number(value)) == value);
@@ -33,7 +33,7 @@ TEST_CASE("a number written reads back the same") {
   CHECK(text_of_number(std::uint64_t{18446744073709551615u}) == "18446744073709551615");
 }
 
-TEST_CASE("names, and what a projection makes of others") {
+TEST_CASE("one_of_names lists the elements, or what the projection returns for them") {
   CHECK(one_of_names(std::vector<std::string_view>{"a", "b", "c"}) == "one of a, b, c");
   CHECK(one_of_names(std::vector<std::string>{"a"}) == "one of a");
   CHECK(one_of_names(std::vector{7, 8}, [](int n) { return std::to_string(n); }) == "one of 7, 8");

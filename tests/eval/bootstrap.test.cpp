@@ -11,11 +11,11 @@ constexpr double scores[] = {0, 100, 50, 25, 100, 75, 0, 100, 10, 60};
 
 }  // namespace
 
-// The expected values are those of an independent program with integers of any size.
+// The expected values are from an independent program with big integers.
 TEST_CASE("the interval of a mean") {
   CHECK(bootstrap{}(scores) == interval{27.5, 76.0});
   const interval few = bootstrap{.resamples = 100, .seed = 5}(scores);
-  CHECK(few.low == doctest::Approx(29.6125).epsilon(1e-12));  // rounding of the line between two neighbours
+  CHECK(few.low == doctest::Approx(29.6125).epsilon(1e-12));  // rounding in the line between two neighbours
   CHECK(few.high == doctest::Approx(75.7625).epsilon(1e-12));
 }
 
@@ -30,7 +30,7 @@ TEST_CASE("the interval of a ratio of sums") {
   CHECK(found.high == doctest::Approx(3.7142857142857144).epsilon(1e-12));
 }
 
-TEST_CASE("one sample, or equal ones, are their own interval") {
+TEST_CASE("one sample, or equal samples, have an interval of one point") {
   CHECK(bootstrap{}(std::vector<double>{7}) == interval{7, 7});
   CHECK(bootstrap{}(std::vector<double>(20, 3.0)) == interval{3, 3});
 }

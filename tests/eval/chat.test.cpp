@@ -7,7 +7,7 @@
 
 using namespace lazyprune;
 
-TEST_CASE("the words around a prompt, where the task wants them") {
+TEST_CASE("the chat format goes around a prompt if the task wants it") {
   const chat_format& llama = *find_chat_format("llama2");
   CHECK(in_chat(llama, *find_task("qasper"), "p") == "[INST]p[/INST]");
   CHECK(in_chat(llama, *find_task("trec"), "p") == "p");
@@ -16,9 +16,9 @@ TEST_CASE("the words around a prompt, where the task wants them") {
   CHECK_FALSE(find_chat_format("vicuna"));
 }
 
-TEST_CASE("an answer without what the model says around it") {
+TEST_CASE("an answer loses the model's name and the spaces around it") {
   CHECK(out_of_chat(*find_chat_format("llama2"), " a ") == " a ");
   const chat_format& xgen = *find_chat_format("xgen");
-  CHECK(out_of_chat(xgen, " Assistant: a Assistant:b\n") == " a b");  // the spaces go first, as LongBench has it
+  CHECK(out_of_chat(xgen, " Assistant: a Assistant:b\n") == " a b");  // the spaces go first, as in LongBench
   CHECK(out_of_chat(xgen, " \n") == "");
 }

@@ -24,7 +24,7 @@ constexpr token_range whole{0, 6};
 
 }  // namespace
 
-TEST_CASE("the most surprising tokens stay in their order, with the first and the last") {
+TEST_CASE("the most surprising tokens stay, in their order, with the first and the last") {
   CHECK(compressed(prompt, nats, whole, 1.0) == prompt);
   CHECK(compressed(prompt, nats, whole, 0.5) == ids{10, 14, 15});
   CHECK(compressed(prompt, nats, whole, 0.51) == ids{10, 12, 14, 15});  // rounded up
@@ -32,38 +32,38 @@ TEST_CASE("the most surprising tokens stay in their order, with the first and th
   CHECK(compressed(ids{7}, std::vector{first}, {0, 1}, 0.5) == ids{7});
 }
 
-TEST_CASE("what stands before and after the context stays, and counts") {
+TEST_CASE("tokens before and after the context stay, and count towards the share") {
   CHECK(compressed(prompt, nats, {2, 5}, 1.0) == prompt);
   CHECK(compressed(prompt, nats, {2, 5}, 0.75) == ids{10, 11, 12, 14, 15});
   CHECK(compressed(prompt, nats, {2, 5}, 0.6) == ids{10, 11, 14, 15});
   CHECK(compressed(prompt, nats, {2, 5}, 0.5) == ids{10, 11, 15});
-  CHECK(compressed(prompt, nats, {2, 5}, 0.1) == ids{10, 11, 15});  // more than the share
+  CHECK(compressed(prompt, nats, {2, 5}, 0.1) == ids{10, 11, 15});  // they exceed the share
   CHECK(compressed(prompt, nats, {1, 3}, 0.7) == ids{10, 12, 13, 14, 15});
   CHECK(compressed(prompt, nats, {3, 3}, 0.1) == prompt);
 }
 
-TEST_CASE("of equally surprising tokens the later ones stay") {
+TEST_CASE("among equally surprising tokens the later ones stay") {
   CHECK(compressed(prompt, std::vector{first, 1.0, 1.0, 1.0, 1.0, 1.0}, whole, 0.6) == ids{10, 13, 14, 15});
 }
 
-TEST_CASE("one number a token") {
+TEST_CASE("there must be one number for each token") {
   CHECK(error_of([&] { compressed(prompt, std::vector{first}, whole, 0.5); }) == at("compression: self-information", {"6", ", found 1"}));
   CHECK_THROWS_AS(compressed({}, {}, {0, 0}, 0.5), error);
 }
 
-TEST_CASE("where the context stands among a prompt's tokens") {
+TEST_CASE("context_of finds the context among a prompt's tokens") {
   const std::optional<tokenizer> tokens = find_tokenizer(checkpoint(pocket_model()));
   REQUIRE(tokens);
   const ids all = tokens->encode("the chapter on gardens leads to rivers .");
-  REQUIRE(all.size() == 9);  // BOS, and a token a word
+  REQUIRE(all.size() == 9);  // BOS, and one token for each word
   CHECK(context_of(all, "the chapter", " rivers .", *tokens) == token_range{3, 7});
-  CHECK(context_of(all, "the chapter on gar", "ers .", *tokens) == token_range{5, 7});  // parts of a word keep it
+  CHECK(context_of(all, "the chapter on gar", "ers .", *tokens) == token_range{5, 7});  // a word that is partly context is not context
   CHECK(context_of(all, "", "", *tokens) == token_range{0, 9});
   CHECK(context_of(all, "the chapter on gardens", " leads to rivers .", *tokens) == token_range{5, 5});
-  // The middle is lost, and with it the end of the first text and the beginning of the last.
+  // Truncation removed the middle, with the end of the first text and the beginning of the last.
   CHECK(context_of(all, "the chapters", "to seas and rivers .", *tokens) == token_range{3, 7});
   CHECK(context_of(all, "the chapter on gardens leads to seas", "on gardens leads to rivers .", *tokens) == token_range{8, 8});
-  // Bytes of one character go together, three tokens each; of tokenizer.json's, all that follow each other do.
+  // Byte tokens of one character belong together, three for each. With tokenizer.json, all byte tokens in a row belong together.
   const tokenizer pieces = load_tokenizer(pocket_model() / "tokenizer.model");
   const ids bytes = pieces.encode("\xe4\xb8\xad\xe6\x96\x87\xe5\xad\x97");
   REQUIRE(bytes.size() >= 10);

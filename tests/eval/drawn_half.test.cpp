@@ -8,7 +8,7 @@
 
 using namespace lazyprune;
 
-TEST_CASE("half of them, and of an odd number one more") {
+TEST_CASE("half of the samples; of an odd number, one more") {
   for (const std::size_t size : {0u, 1u, 2u, 5u, 6u, 143u}) {
     CAPTURE(size);
     const std::vector<bool> drawn = drawn_half(size);
@@ -17,7 +17,7 @@ TEST_CASE("half of them, and of an odd number one more") {
   }
 }
 
-TEST_CASE("of lengths that repeat, both halves have all") {
+TEST_CASE("both halves contain all of several repeating lengths") {
   for (const std::size_t period : {2u, 3u, 6u}) {
     CAPTURE(period);
     const std::vector<bool> drawn = drawn_half(48);
@@ -28,8 +28,8 @@ TEST_CASE("of lengths that repeat, both halves have all") {
   }
 }
 
-TEST_CASE("a function of the number and the seed") {
-  CHECK(drawn_half(6) == std::vector<bool>{false, false, true, false, true, true});  // worked out by a program of its own
+TEST_CASE("the half depends only on the number and the seed") {
+  CHECK(drawn_half(6) == std::vector<bool>{false, false, true, false, true, true});  // computed by an independent program
   CHECK(drawn_half(20) == drawn_half(20));
   CHECK(drawn_half(20, 1) != drawn_half(20, 2));
 }

@@ -7,7 +7,7 @@
 
 using lazyprune::estimate, lazyprune::estimate_of, lazyprune::mean_over, lazyprune::ratio_of;
 
-TEST_CASE("a mean lies in its interval, which is a point where all samples are alike") {
+TEST_CASE("a mean is in its interval, which is a point if all samples are equal") {
   const estimate e = estimate_of(std::vector<double>{1, 2, 6});
   CHECK(e.mean == 3);
   CHECK(e.ci95.low >= 1);
@@ -17,7 +17,7 @@ TEST_CASE("a mean lies in its interval, which is a point where all samples are a
   CHECK(estimate_of(std::vector<double>{4, 4, 4}) == estimate{4, {4, 4}});
 }
 
-TEST_CASE("a ratio is of the sums, and of samples drawn in pairs") {
+TEST_CASE("a ratio is of the sums, and samples are drawn in pairs") {
   const std::vector<double> lower{1, 10, 100};
   std::vector<double> upper;
   for (const double l : lower) upper.push_back(2 * l);
@@ -25,9 +25,9 @@ TEST_CASE("a ratio is of the sums, and of samples drawn in pairs") {
   CHECK(ratio_of(std::vector<double>{1, 3}, std::vector<double>{1, 1}).mean == 2);
 }
 
-TEST_CASE("tasks weigh the same, and their intervals add as those of independent means") {
+TEST_CASE("tasks have equal weights, and their intervals add like those of independent means") {
   const std::vector<estimate> tasks{{10, {7, 13}}, {20, {16, 24}}};
   const auto known = [](const estimate& e) { return std::optional(e); };
-  CHECK(mean_over(tasks, known) == estimate{15, {12.5, 17.5}});  // half of 3 and 4 at right angles
+  CHECK(mean_over(tasks, known) == estimate{15, {12.5, 17.5}});  // half of sqrt(3^2 + 4^2)
   CHECK(mean_over(tasks, [](const estimate& e) { return e.mean > 10 ? std::optional(e) : std::nullopt; }) == std::nullopt);
 }

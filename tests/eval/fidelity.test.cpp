@@ -20,7 +20,7 @@ step_fidelity one_step(bool agrees, double kl, double dense_loss, double loss) {
 
 TEST_CASE("two models on one token: probabilities 1/2, 1/4, 1/4 and 1/4, 1/2, 1/4") {
   const float two = std::log(2.0f);
-  const std::array<float, 3> dense{two, 0, 0}, pruned{3, 3 + two, 3};  // what is added to all logits changes nothing
+  const std::array<float, 3> dense{two, 0, 0}, pruned{3, 3 + two, 3};  // a constant added to all logits changes nothing
   const step_fidelity found = fidelity_of(dense, pruned, 1);
   CHECK_FALSE(found.agrees);
   CHECK(found.kl == doctest::Approx(0.25 * std::log(2.0)).epsilon(1e-6));  // 1/2 log 2 - 1/4 log 2; the logits are floats
@@ -29,7 +29,7 @@ TEST_CASE("two models on one token: probabilities 1/2, 1/4, 1/4 and 1/4, 1/2, 1/
   CHECK(fidelity_of(dense, pruned, 2).loss == doctest::Approx(std::log(4.0)).epsilon(1e-6));
 }
 
-TEST_CASE("equal logits agree, and are 0 nats apart, exactly") {
+TEST_CASE("equal logits agree and have a divergence of exactly 0") {
   const std::array<float, 5> logits{0.1f, -7.3f, 2.9f, 1e-9f, 2.9f};
   const step_fidelity found = fidelity_of(logits, logits, 3);
   CHECK(found.agrees);
@@ -37,16 +37,16 @@ TEST_CASE("equal logits agree, and are 0 nats apart, exactly") {
   CHECK(found.loss == found.dense_loss);
 }
 
-TEST_CASE("the lower id is the likeliest of equal ones; the other models' logits may be far away") {
+TEST_CASE("among equal logits the lower id is the likeliest; the divergence may be large") {
   CHECK(fidelity_of(std::array<float, 3>{1, 1, 0}, std::array<float, 3>{2, 1, 2}, 0).agrees);
   CHECK_FALSE(fidelity_of(std::array<float, 3>{1, 1, 0}, std::array<float, 3>{1, 2, 2}, 0).agrees);
   const step_fidelity far = fidelity_of(std::array<float, 2>{2000, 0}, std::array<float, 2>{0, 3000}, 0);
-  CHECK(far.kl == 3000.0);  // all of the mass is where the other one has exp(-3000)
+  CHECK(far.kl == 3000.0);  // all probability is at a token to which the other model gives exp(-3000)
   CHECK(far.dense_loss == 0.0);
   CHECK(far.loss == 3000.0);
 }
 
-TEST_CASE("where texts part") {
+TEST_CASE("the first difference of two lists") {
   using ids = std::vector<token_id>;
   CHECK(first_difference(ids{1, 2, 3}, ids{1, 2, 3}) == std::nullopt);
   CHECK(first_difference(ids{1, 2, 3}, ids{1, 5, 3}) == 1);
@@ -55,7 +55,7 @@ TEST_CASE("where texts part") {
   CHECK(first_difference(ids{}, ids{}) == std::nullopt);
 }
 
-TEST_CASE("one text: means over its steps, and intervals of them") {
+TEST_CASE("one text: means over its steps, and their intervals") {
   const std::vector<text_fidelity> one{{.text = "a",
                                         .prompt_tokens = 7,
                                         .steps = {one_step(true, 0.5, 1, 2), one_step(true, 0, 3, 3), one_step(false, 1, 2, 4)},
@@ -70,7 +70,7 @@ TEST_CASE("one text: means over its steps, and intervals of them") {
   CHECK(s.steps == 3);
   CHECK(s.prompt_tokens == 7);
   CHECK(s.agreement.mean == doctest::Approx(2.0 / 3).epsilon(exact));
-  CHECK(s.agreement.ci95 == interval{0.0, 1.0});  // three times the same step is not rare
+  CHECK(s.agreement.ci95 == interval{0.0, 1.0});  // a resample with one step three times is not rare (1 in 27)
   CHECK(s.kl.mean == 0.5);
   CHECK(s.dense_perplexity.mean == doctest::Approx(std::exp(2.0)).epsilon(exact));
   CHECK(s.perplexity.mean == doctest::Approx(std::exp(3.0)).epsilon(exact));
@@ -83,7 +83,7 @@ TEST_CASE("one text: means over its steps, and intervals of them") {
   CHECK(s.dense_ttft_s == 1.0);
 }
 
-TEST_CASE("several texts: every step counts alike, and whole texts are drawn") {
+TEST_CASE("several texts: every step has the same weight, and the bootstrap draws whole texts") {
   std::vector<text_fidelity> texts(2);
   texts[0] = {
       .text = "a", .prompt_tokens = 10, .steps = {one_step(false, 3, 1, 1)}, .parted_at = 5, .rows = 0.5, .ttft_s = 1, .dense_ttft_s = 4};
@@ -100,7 +100,7 @@ TEST_CASE("several texts: every step counts alike, and whole texts are drawn") {
   CHECK(s.steps == 3);
   CHECK(s.prompt_tokens == 15);
   CHECK(s.agreement.mean == doctest::Approx(2.0 / 3).epsilon(exact));
-  CHECK(s.agreement.ci95 == interval{0.0, 1.0});  // either text twice
+  CHECK(s.agreement.ci95 == interval{0.0, 1.0});  // resamples with one text twice
   CHECK(s.kl.mean == 1.0);
   CHECK(s.kl.ci95 == interval{0.0, 3.0});
   CHECK(s.perplexity.mean == doctest::Approx(std::exp(1.0)).epsilon(exact));

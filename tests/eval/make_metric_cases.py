@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Writes cases for the metrics, one JSON object a line: {"metric", "pred", "answers", "all_classes", "value"}, value null where the
-benchmark's own program ends with an exception. The values come from what the benchmarks themselves call: the packages `rouge` 1.0.1 and
-`fuzzywuzzy` 0.18.0 (without python-Levenshtein, as LongBench's requirements have it), and Python's re, str and difflib.
-usage: make_metric_cases.py [random cases a metric=0] > metric_cases.jsonl"""
+"""Writes cases for the metrics, one JSON object per line: {"metric", "pred", "answers", "all_classes", "value"}. The value is null if the
+benchmark's own program raises an exception. Values come from the code that the benchmarks call: the packages `rouge` 1.0.1 and `fuzzywuzzy`
+0.18.0 (without python-Levenshtein, as in LongBench's requirements), and Python's re, str and difflib.
+usage: make_metric_cases.py [random cases per metric=0] > metric_cases.jsonl"""
 import collections, json, random, re, string, sys, warnings
 
-sys.setrecursionlimit(100000)  # of `rouge`: with Python's own limit, LongBench has 0 for long sentences
+sys.setrecursionlimit(100000)  # for `rouge`: with Python's default limit, LongBench returns 0 for long sentences
 warnings.filterwarnings("ignore")
 from fuzzywuzzy import fuzz
 from rouge import Rouge

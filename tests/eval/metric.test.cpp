@@ -10,7 +10,7 @@ using namespace lazyprune;
 using lazyprune_test::at;
 using lazyprune_test::error_of;
 
-TEST_CASE("every metric by its name, against the best of the answers or all of them") {
+TEST_CASE("every metric by its name, against the best answer or all answers") {
   std::size_t seen = 0;
   for (std::size_t m = 0; m < 12; ++m) {
     const auto metric = static_cast<eval_metric>(m);
@@ -18,7 +18,7 @@ TEST_CASE("every metric by its name, against the best of the answers or all of t
     for (const metric_case& c : metric_cases(name_of(metric))) {
       CAPTURE(c.prediction);
       if (c.value)
-        CHECK(score_of(metric, c.prediction, c.answers, &c.classes) == doctest::Approx(*c.value).epsilon(1e-14));  // rounding alone
+        CHECK(score_of(metric, c.prediction, c.answers, &c.classes) == doctest::Approx(*c.value).epsilon(1e-14));  // only rounding differs
       else
         CHECK_THROWS_AS(score_of(metric, c.prediction, c.answers, &c.classes), error);
       ++seen;
@@ -27,6 +27,6 @@ TEST_CASE("every metric by its name, against the best of the answers or all of t
   CHECK(seen > 250);
 }
 
-TEST_CASE("classification asks for the classes") {
+TEST_CASE("classification needs the classes") {
   CHECK(error_of([&] { score_of(eval_metric::classification, "x", {"x"}); }) == at("all_classes"));
 }

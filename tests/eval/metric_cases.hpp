@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// metric_cases.jsonl: what Python's own packages give for predictions and answers, made by make_metric_cases.py (which also makes
-// thousands more: all of them agree).
+// Reads metric_cases.jsonl: the scores that Python's own packages give to predictions and answers. make_metric_cases.py makes it. The same
+// program can make thousands more cases, and all of them agree.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ struct metric_case {
   std::string prediction;
   std::vector<std::string> answers;
   std::vector<std::string> classes;
-  std::optional<double> value;  // none: the benchmark's program ends with an exception
+  std::optional<double> value;  // none: the benchmark's program raises an exception
 };
 
 inline std::vector<metric_case> metric_cases(std::string_view metric) {
@@ -37,7 +37,7 @@ inline std::vector<metric_case> metric_cases(std::string_view metric) {
   return cases;
 }
 
-/// Each case against `score(prediction, answer)`, the best of its answers.
+/// Compares each case with the best `score(prediction, answer)` over its answers.
 template <class Score>
 void check_best(std::string_view metric, Score score) {
   for (const metric_case& c : metric_cases(metric)) {
@@ -49,7 +49,7 @@ void check_best(std::string_view metric, Score score) {
       else
         CHECK_THROWS_AS(score(c.prediction, answer, c.classes), lazyprune::error);
     }
-    // A few products and quotients of numbers near 1, in another order perhaps: rounding alone.
+    // A few products and quotients of numbers near 1, perhaps in another order: only rounding differs.
     if (c.value) CHECK(best == doctest::Approx(*c.value).epsilon(1e-14));
   }
 }

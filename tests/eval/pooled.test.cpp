@@ -38,14 +38,14 @@ eval_prediction prediction(std::string text, double ttft, std::uint64_t rows) {
 
 }  // namespace
 
-TEST_CASE("one run is itself") {
+TEST_CASE("a single run stays as it is") {
   const std::vector<eval_prediction> runs{prediction("right", 1, 4)};
   const pooled_prediction one = pooled(qasper, runs);
   CHECK(one.prediction == runs[0]);
   CHECK(one.score == 1.0);
 }
 
-TEST_CASE("several runs: the mean of their scores and costs") {
+TEST_CASE("several runs have the means of their scores and costs") {
   const std::vector<eval_prediction> runs{prediction("right", 1, 4), prediction("wrong", 2, 5), prediction("right", 3, 7)};
   const pooled_prediction all = pooled(qasper, runs);
   CHECK(all.score == doctest::Approx(2.0 / 3).epsilon(1e-14));
@@ -61,7 +61,7 @@ TEST_CASE("several runs: the mean of their scores and costs") {
   CHECK(all.prediction == expected);
 }
 
-TEST_CASE("what not all runs have") {
+TEST_CASE("values that some run lacks are left out") {
   std::vector<eval_prediction> runs{prediction("right", 1, 4), prediction("right", 1, 4)};
   runs[0].cost->ttft_s.reset();
   runs[1].cost->total_s.reset();

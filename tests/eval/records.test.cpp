@@ -49,7 +49,7 @@ TEST_CASE("a LongBench sample") {
                                                                .language = "en"}});
 }
 
-TEST_CASE("a RULER sample: the beginning of its answer follows the prompt, and the words of a chat") {
+TEST_CASE("a RULER sample: the beginning of its answer follows the prompt, after the chat format") {
   const auto whole = samples(R"({"index": 3, "input": "text", "outputs": ["1", "2"], "length": 9})");
   REQUIRE(whole.size() == 1);
   CHECK(
@@ -65,7 +65,7 @@ TEST_CASE("a RULER sample: the beginning of its answer follows the prompt, and t
   CHECK(in_chat(*lazyprune::find_chat_format("llama2"), task, apart.input, apart.answer_prefix) == "[INST]text[/INST] Answer:");
 }
 
-TEST_CASE("bad lines are told with their place, and the others read") {
+TEST_CASE("bad lines are reported with their place, and the others are read") {
   faults complaints;
   const std::string text = longbench + "\n\n{\"input\": \"q\"\n" + R"({"input": "q", "context": "c", "answers": "a"})" + "\r\n \r\n" +
                            longbench + "\n" + R"({"input": 1, "context": "c", "answers": ["a"]})" + "\n" +
@@ -84,7 +84,7 @@ TEST_CASE("bad lines are told with their place, and the others read") {
   CHECK(refused.code == error_code::bad_input);
 }
 
-TEST_CASE("a sample that cannot be used is a bad line like others") {
+TEST_CASE("a sample that cannot be used is a bad line, too") {
   const temporary_folder folder;
   const auto check = [](const eval_sample& sample, const json_value& record) {
     if (sample.answers.empty()) throw error(record.file(), record.place(), "an answer", "none");
@@ -108,7 +108,7 @@ TEST_CASE("LongBench predictions, and RULER's") {
   CHECK(ruler == std::vector<eval_prediction>{{.text = "p", .answers = {"a"}, .all_classes = {}, .length = {}, .id = "4", .cost = {}}});
 }
 
-TEST_CASE("a prediction is written as it is read") {
+TEST_CASE("a written prediction reads back as it was") {
   eval_prediction full{
       .text = "p \"q\"\n中", .answers = {"a", ""}, .all_classes = strings{"x"}, .length = 12, .id = "id", .cost = eval_cost{}};
   *full.cost = {.model = "dir/m",
@@ -132,7 +132,7 @@ TEST_CASE("a prediction is written as it is read") {
   full.cost->asked.clear(), full.cost->generated_tokens.reset();
   full.cost->total_s.reset(), full.cost->dense_total_s.reset(), full.cost->usage.clear();  // as older records have it
   CHECK(predictions(to_line(full)) == std::vector{full});
-  full.cost->ttft_s.reset();  // as of samples side by side
+  full.cost->ttft_s.reset();  // as for samples that are answered in a batch
   CHECK(to_line(full).find("ttft") == std::string::npos);
   CHECK(predictions(to_line(full)) == std::vector{full});
 }
@@ -155,7 +155,7 @@ TEST_CASE("real records" NEEDS("data")) {
   }
 }
 
-TEST_CASE("a file of predictions: bad lines are told and left out, or thrown") {
+TEST_CASE("a file of predictions: bad lines are reported and skipped, or thrown") {
   const temporary_folder folder;
   const auto path = folder.write("p.jsonl", R"({"pred": "Paragraph 3", "answers": ["Paragraph 3"]})"
                                             "\n{}\n"

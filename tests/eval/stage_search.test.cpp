@@ -12,7 +12,7 @@ using namespace lazyprune;
 
 namespace {
 
-/// The share of tokens active after each layer but the last.
+/// Returns the share of tokens active after each layer but the last.
 std::vector<double> active_after(const stages& when, layer_id layers) {
   std::vector<double> active;
   double now = 1;
@@ -24,7 +24,7 @@ std::vector<double> active_after(const stages& when, layer_id layers) {
   return active;
 }
 
-/// All or nothing: each layer needs so many tokens.
+/// Score is all or nothing: each layer needs a share of the tokens.
 auto all_or_nothing(std::vector<double> needs) {
   return [needs = std::move(needs)](const stages& when) {
     const std::vector<double> active = active_after(when, static_cast<layer_id>(needs.size() + 1));
@@ -34,7 +34,7 @@ auto all_or_nothing(std::vector<double> needs) {
   };
 }
 
-/// Each layer loses so many points for each token in the whole that it does not see.
+/// Each layer loses points for the share of tokens that it does not see.
 auto weighted(std::vector<double> weights) {
   return [weights = std::move(weights)](const stages& when) {
     const std::vector<double> active = active_after(when, static_cast<layer_id>(weights.size() + 1));
@@ -44,7 +44,7 @@ auto weighted(std::vector<double> weights) {
   };
 }
 
-/// The fewest rows of all stages on the grid that hold, by trying every one.
+/// Returns the fewest rows of all stages on the grid that hold, by trying all of them.
 template <class Evaluate>
 double least_rows(const stage_search& how, layer_id layers, Evaluate evaluate) {
   const double bound = evaluate(stages{}) - how.max_loss;
@@ -66,7 +66,7 @@ std::string best_of(const stage_search_result& result) { return result.trail[res
 
 }  // namespace
 
-TEST_CASE("the stages that leave each layer just what it needs") {
+TEST_CASE("the search finds stages that leave each layer just what it needs") {
   const auto found = [](std::vector<double> needs) {
     const auto layers = static_cast<layer_id>(needs.size() + 1);
     const stage_search_result result = stage_search{}(layers, all_or_nothing(std::move(needs)));
@@ -79,10 +79,10 @@ TEST_CASE("the stages that leave each layer just what it needs") {
   CHECK(found({0, 0, 0, 0, 0}) == "1:0.05,2:0.05,3:0.05,4:0.05,5:0.05");
   CHECK(found({1, 1, 1, 1, 1}) == "");
   CHECK(found({0.7, 0.7, 0.7, 0.35, 0.35}) == "1:0.7,4:0.5");
-  CHECK(found({1, 1, 1, 1, 1, 1, 1, 1, 0.7, 0.7, 0.7, 0.7, 0.35, 0.35, 0.35}) == "9:0.7,13:0.5");  // 16 layers: every other one first
+  CHECK(found({1, 1, 1, 1, 1, 1, 1, 1, 0.7, 0.7, 0.7, 0.7, 0.35, 0.35, 0.35}) == "9:0.7,13:0.5");  // 16 layers: every other layer first
 }
 
-TEST_CASE("what is lost may be up to the bound, and the optimum of all stages on the grid is found, or nearly") {
+TEST_CASE("a loss up to the bound is allowed, and the search finds the best stages on the grid, or nearly") {
   for (const std::vector<double>& weights : {std::vector<double>{4, 2, 1}, {1, 1, 1}, {0.5, 3, 0.2}, {2, 1, 0.5}, {8, 0, 3}})
     for (const double loss : {0.5, 1.0, 2.0}) {
       const stage_search how{.max_loss = loss};
@@ -95,9 +95,9 @@ TEST_CASE("what is lost may be up to the bound, and the optimum of all stages on
     }
 }
 
-TEST_CASE("a greedy first stage is softened where an exchange leaves fewer rows") {
-  // Alone, 1:0.5 does best (0.625 of the rows; 2:0.3 has 0.65), and then nothing can be added. With 70 % left after the first layer the
-  // later ones need less.
+TEST_CASE("a greedy first stage is softened if an exchange leaves fewer rows") {
+  // Alone, 1:0.5 is best (0.625 of the rows; 2:0.3 has 0.65), but then no stage can be added. If the first stage keeps 70 %, the later
+  // layers need fewer tokens.
   const auto score = [](const stages& when) {
     const bool early = active_after(when, 4)[0] < 0.7 - 1e-9;
     return all_or_nothing(early ? std::vector{0.5, 0.5, 0.5} : std::vector{0.7, 0.21, 0.21})(when);
@@ -107,7 +107,7 @@ TEST_CASE("a greedy first stage is softened where an exchange leaves fewer rows"
   CHECK(result.trail[result.best].rows == doctest::Approx((1 + 0.7 + 2 * 0.21) / 4).epsilon(1e-12));
 }
 
-TEST_CASE("nothing is tried twice, nor what prunes harder than what did not hold; dense comes first") {
+TEST_CASE("nothing is evaluated twice, nor what prunes harder than a failure; the dense model comes first") {
   std::vector<std::string> asked;
   const auto score = weighted({4, 2, 1, 1, 1});
   const stage_search_result result = stage_search{}(6, [&](const stages& when) {
@@ -131,7 +131,7 @@ TEST_CASE("nothing is tried twice, nor what prunes harder than what did not hold
   CHECK(stage_search{}(6, score) == result);  // the same again
 }
 
-TEST_CASE("no more stages than were asked for, and still the optimum of these, or nearly") {
+TEST_CASE("no more stages than allowed, and still the best of these, or nearly") {
   const auto score = all_or_nothing({0.9, 0.63, 0.31});
   const auto stages_tried = [](const stage_search_result& result) {
     std::size_t most = 0;
@@ -148,7 +148,7 @@ TEST_CASE("no more stages than were asked for, and still the optimum of these, o
   }
 }
 
-TEST_CASE("a loss that the caller knows decides, whatever the score") {
+TEST_CASE("a loss that the caller returns decides, whatever the score is") {
   const auto score = weighted({4, 2, 1});
   const auto twice_lost = [&](const stages& when) { return stage_score{score(when), 2 * (100 - score(when))}; };
   stage_search_result found = stage_search{.max_loss = 2}(4, twice_lost);
@@ -159,17 +159,17 @@ TEST_CASE("a loss that the caller knows decides, whatever the score") {
   }
   CHECK(found == half);
   CHECK(found.best > 0);
-  const auto all_lost = [](const stages&) { return stage_score{100, 100}; };  // the dense model holds all the same
+  const auto all_lost = [](const stages&) { return stage_score{100, 100}; };  // the dense model holds anyway
   const stage_search_result none = stage_search{}(4, all_lost);
   CHECK(best_of(none) == "");
   CHECK(none.trail.front().holds);
   CHECK(none.trail.size() > 1);
 }
 
-TEST_CASE("what a failed stage rules out is not tried: where what is left begins") {
+TEST_CASE("stages that a failure rules out are not evaluated: where later stages can begin") {
   const stage_search how, some{.after = std::vector<layer_id>{2, 5}};
   CHECK(how.first_after({{2, 0.9}}, 6) == 3);
-  CHECK(how.first_after({{2, 0.7}}, 6) == 0);  // with more tokens it might hold
+  CHECK(how.first_after({{2, 0.7}}, 6) == 0);  // it might hold with more tokens
   CHECK(how.first_after({{2, 0.9}, {3, 0.9}}, 6) == 0);
   CHECK(how.first_after({}, 6) == 0);
   CHECK(how.first_after({{5, 0.9}}, 6) == 6);
@@ -186,7 +186,7 @@ TEST_CASE("what a failed stage rules out is not tried: where what is left begins
   CHECK(first == 5);
 }
 
-TEST_CASE("an end after so many evaluations, with what was found by then") {
+TEST_CASE("the search ends after a limit of evaluations, with the best found by then") {
   std::size_t asked = 0;
   const auto counted = [&](const stages&) { return ++asked, 100.0; };
   const stage_search_result result = stage_search{.most_evaluations = 5}(32, counted);
@@ -207,14 +207,14 @@ TEST_CASE("an end after so many evaluations, with what was found by then") {
   CHECK(ended.trail == result.trail);
   CHECK(ended.best == result.best);
   CHECK(!refused.empty());
-  CHECK(stage_search{.enough = [](const stages&) { return true; }}(32, counted).trail.size() == 1);  // the dense model, whatever it says
+  CHECK(stage_search{.enough = [](const stages&) { return true; }}(32, counted).trail.size() == 1);  // the dense model is never skipped
 
   const stage_search_result one = stage_search{.most_evaluations = 1}(32, [](const stages&) { return 50.0; });
   CHECK(best_of(one) == "");
   CHECK(one.best == 0);
 }
 
-TEST_CASE("stages stand after the layers that are given alone, and move from one of them to the next") {
+TEST_CASE("stages stand only after the given layers, and move from one of them to the next") {
   const stage_search how{.shares = {0.5, 0.1}, .after = std::vector<layer_id>{2, 5}};
   std::vector<stages> tried;
   const auto needs = all_or_nothing({1, 0.5, 0.5, 0.5, 0.1, 0.05});
@@ -228,13 +228,13 @@ TEST_CASE("stages stand after the layers that are given alone, and move from one
     for (const stage& s : when.list()) CHECK((s.after == 2 || s.after == 5));
 }
 
-TEST_CASE("a model of one layer has nowhere to prune") {
+TEST_CASE("a model of one layer cannot be pruned") {
   const stage_search_result result = stage_search{}(1, [](const stages&) { return 70.0; });
   CHECK(result.trail == std::vector<searched_stages>{{stages{}, 1.0, 70.0, 0.0, true}});
   CHECK(result.complete);
 }
 
-TEST_CASE("the trades that nothing beats") {
+TEST_CASE("the Pareto front of rows and score") {
   const std::vector<searched_stages> tried{{stages{}, 1.0, 90, 0, true},           {stages{{1, 0.5}}, 0.6, 80, 10, false},
                                            {stages{{2, 0.5}}, 0.7, 80, 10, false}, {stages{{3, 0.5}}, 0.8, 92, -2, true},
                                            {stages{{4, 0.5}}, 0.6, 85, 5, true},   {stages{{5, 0.5}}, 0.9, 91, -1, true}};
@@ -242,7 +242,7 @@ TEST_CASE("the trades that nothing beats") {
   CHECK(best_trades({}).empty());
 }
 
-TEST_CASE("shares that are no falling grid") {
+TEST_CASE("shares that do not descend are refused") {
   const auto any = [](const stages&) { return 100.0; };
   for (const std::vector<double>& shares :
        {std::vector<double>{0.5, 0.5}, {0.5, 0.7}, {1.0, 0.5}, {0.5, 0.0}, {std::numeric_limits<double>::quiet_NaN()}})

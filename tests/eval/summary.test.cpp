@@ -36,7 +36,7 @@ const eval_task& question_task = *find_task("qasper");
 
 }  // namespace
 
-TEST_CASE("scores without costs") {
+TEST_CASE("a summary of scores without costs") {
   const std::vector<eval_prediction> all{prediction("right"), prediction("wrong"), prediction("right wrong")};
   const eval_summary summary = summary_of(question_task, "dense", all);
   CHECK(summary.task == "qasper");
@@ -53,15 +53,15 @@ TEST_CASE("scores without costs") {
   CHECK(summary.per_layer.empty());
 }
 
-TEST_CASE("costs, where every prediction has them") {
+TEST_CASE("a summary has costs if every prediction has them") {
   std::vector<eval_prediction> all{prediction("right", cost(10, 1, 2, {10, 5})), prediction("wrong", cost(30, 3, 12, {30, 5}))};
   eval_summary summary = summary_of(question_task, "m", all);
   CHECK(summary.prompt_tokens->mean == 20);
   CHECK(summary.generated_tokens->mean == 25);
   CHECK(summary.ttft_s->mean == 2);
   CHECK(summary.dense_ttft_s->mean == 7);
-  CHECK(summary.speedup_ttft->mean == 3.5);             // of the means: not the mean of 2 and 4
-  CHECK(summary.speedup_ttft->ci95 == interval{2, 4});  // one prediction twice, in a quarter of the draws each
+  CHECK(summary.speedup_ttft->mean == 3.5);             // of the means; the mean of 2 and 4 is 3
+  CHECK(summary.speedup_ttft->ci95 == interval{2, 4});  // each prediction is drawn twice in a quarter of the draws
   CHECK(summary.total_s->mean == 4);
   CHECK(summary.speedup_total->mean == 17.5 / 4);
   CHECK(summary.timed == 2u);
@@ -98,7 +98,7 @@ TEST_CASE("costs, where every prediction has them") {
   CHECK_FALSE(summary_of(question_task, "m", all).ttft_s);
 }
 
-TEST_CASE("a loss is that of pairs") {
+TEST_CASE("a loss compares scores in pairs") {
   const std::vector<double> dense{1, 0.5, 0.25}, scores{1, 0.25, 0.75};
   const estimate lost = loss_of(dense, scores);
   CHECK(lost.mean == doctest::Approx(-25.0 / 3).epsilon(1e-14));
@@ -106,6 +106,6 @@ TEST_CASE("a loss is that of pairs") {
   CHECK(loss_of(dense, dense) == estimate{0, {0, 0}});  // whatever the scores are
 }
 
-TEST_CASE("no prediction has no summary") {
+TEST_CASE("without predictions there is no summary") {
   CHECK(error_of([&] { summary_of(question_task, "m", {}); }) == at("qasper"));
 }

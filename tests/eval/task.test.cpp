@@ -15,7 +15,7 @@ eval_prediction predicted_text(std::string text, std::vector<std::string> answer
 
 }  // namespace
 
-TEST_CASE("a prompt has the sample in its places, and what looks like a place in the sample is text") {
+TEST_CASE("the sample fills the places in a prompt; text in the sample that looks like a place stays") {
   const eval_sample sample{.id = "",
                            .input = "I{context}",
                            .context = "C{input}{",
@@ -44,7 +44,7 @@ TEST_CASE("an answer ends at its stop text") {
   CHECK(answer_in(task, "\n\n") == "\n\n");
 }
 
-TEST_CASE("of some tasks only the first line counts") {
+TEST_CASE("for some tasks only the first line counts") {
   eval_task task = plain;
   const eval_prediction p = predicted_text("\n\nred car\nblue", {"red"});
   CHECK(score_of(task, p) == doctest::Approx(2 * (1.0 / 3) / (1.0 / 3 + 1)).epsilon(1e-15));
@@ -53,12 +53,12 @@ TEST_CASE("of some tasks only the first line counts") {
   CHECK(score_of(task, predicted_text("\n\n", {"red"})) == 0.0);
 }
 
-TEST_CASE("the best answer counts, and without answers there is no score") {
+TEST_CASE("the best answer counts; without answers the score is 0") {
   CHECK(score_of(plain, predicted_text("red", {"blue", "red", "red car"})) == 1.0);
   CHECK(score_of(plain, predicted_text("red", {})) == 0.0);
 }
 
-TEST_CASE("the classes are the prediction's own") {
+TEST_CASE("the classes come from the prediction") {
   eval_task task = plain;
   task.metric = eval_metric::classification;
   eval_prediction p = predicted_text("red, blue", {"red"});

@@ -51,7 +51,7 @@ constexpr official longbench_official[] = {
 
 }  // namespace
 
-TEST_CASE("LongBench's tasks, to the letter") {
+TEST_CASE("LongBench's prompts are exact copies") {
   CHECK(std::size(longbench_official) == longbench_tasks.size());
   for (const official& expected : longbench_official) {
     CAPTURE(expected.name);
@@ -83,7 +83,7 @@ TEST_CASE("RULER's tasks") {
   }
 }
 
-TEST_CASE("names are different, and unknown ones unknown") {
+TEST_CASE("names are unique, and unknown names are not found") {
   std::set<std::string_view> names;
   const auto add = [&](const auto& tasks) {
     for (const eval_task& task : tasks) {

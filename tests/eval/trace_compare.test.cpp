@@ -16,7 +16,7 @@ using namespace lazyprune;
 using trace = std::vector<step_trace>;
 using positions = std::vector<position>;
 
-/// Three steps of two layers that prune after the first.
+/// Three steps of two layers; tokens are pruned after the first layer.
 trace small() {
   return {{.step = 0,
            .tokens = {1, 5, 9},
@@ -47,7 +47,7 @@ trace changed(Change change) {
 
 }  // namespace
 
-TEST_CASE("a trace is like itself") {
+TEST_CASE("a trace equals itself") {
   const trace_comparison same = compare_traces(small(), small(), 0);
   CHECK(same.alike);
   CHECK_FALSE(same.first);
@@ -58,7 +58,7 @@ TEST_CASE("a trace is like itself") {
         "logits: 0 apart at most (step 0), tolerance 0\n");
 }
 
-TEST_CASE("each part that differs is found, where it differs") {
+TEST_CASE("a difference in each field is found at its place") {
   const auto found = [](auto change) {
     const trace_comparison c = compare_traces(small(), changed(change));
     CHECK_FALSE(c.alike);
@@ -66,20 +66,20 @@ TEST_CASE("each part that differs is found, where it differs") {
     CHECK(c.agreed == c.first->step);
     return *c.first;
   };
-  CHECK(found([](trace& t) { t[2].tokens = {3}; }) == trace_difference{2, {}, trace_part::tokens, {8}, {3}, {}, {}});
-  CHECK(found([](trace& t) { t[2].tokens = {8, 3}; }) == trace_difference{2, {}, trace_part::tokens, {}, {3}, {}, {}});
-  CHECK(found([](trace& t) { t[1].layers.pop_back(); }) == trace_difference{1, {}, trace_part::layers, {2}, {1}, {}, {}});
-  CHECK(found([](trace& t) { t[1].layers[0].active = {1, 2, 3}; }) == trace_difference{1, 0, trace_part::active, {0}, {}, {}, {}});
-  CHECK(found([](trace& t) { t[2].layers[1].active = {1, 2, 4}; }) == trace_difference{2, 1, trace_part::active, {0}, {1, 2}, 0.1, 0.1});
-  CHECK(found([](trace& t) { t[1].layers[1].rows = {3}; }) == trace_difference{1, 1, trace_part::rows, {1}, {}, {}, {}});
-  CHECK(found([](trace& t) { t[1].layers[1].revived = {}; }) == trace_difference{1, 1, trace_part::revived, {1}, {}, {}, {}});
-  CHECK(found([](trace& t) { t[1].next = 9; }) == trace_difference{1, {}, trace_part::next, {8}, {9}, {}, {}});
-  CHECK(found([](trace& t) { t[1].logits.pop_back(); }) == trace_difference{1, {}, trace_part::logits, {3}, {2}, {}, {}});
-  CHECK(found([](trace& t) { t.pop_back(); }) == trace_difference{2, {}, trace_part::steps, {3}, {2}, {}, {}});
-  CHECK(found([](trace& t) { t.clear(); }) == trace_difference{0, {}, trace_part::steps, {3}, {0}, {}, {}});
+  CHECK(found([](trace& t) { t[2].tokens = {3}; }) == trace_difference{2, {}, trace_field::tokens, {8}, {3}, {}, {}});
+  CHECK(found([](trace& t) { t[2].tokens = {8, 3}; }) == trace_difference{2, {}, trace_field::tokens, {}, {3}, {}, {}});
+  CHECK(found([](trace& t) { t[1].layers.pop_back(); }) == trace_difference{1, {}, trace_field::layers, {2}, {1}, {}, {}});
+  CHECK(found([](trace& t) { t[1].layers[0].active = {1, 2, 3}; }) == trace_difference{1, 0, trace_field::active, {0}, {}, {}, {}});
+  CHECK(found([](trace& t) { t[2].layers[1].active = {1, 2, 4}; }) == trace_difference{2, 1, trace_field::active, {0}, {1, 2}, 0.1, 0.1});
+  CHECK(found([](trace& t) { t[1].layers[1].rows = {3}; }) == trace_difference{1, 1, trace_field::rows, {1}, {}, {}, {}});
+  CHECK(found([](trace& t) { t[1].layers[1].revived = {}; }) == trace_difference{1, 1, trace_field::revived, {1}, {}, {}, {}});
+  CHECK(found([](trace& t) { t[1].next = 9; }) == trace_difference{1, {}, trace_field::next, {8}, {9}, {}, {}});
+  CHECK(found([](trace& t) { t[1].logits.pop_back(); }) == trace_difference{1, {}, trace_field::logits, {3}, {2}, {}, {}});
+  CHECK(found([](trace& t) { t.pop_back(); }) == trace_difference{2, {}, trace_field::steps, {3}, {2}, {}, {}});
+  CHECK(found([](trace& t) { t.clear(); }) == trace_difference{0, {}, trace_field::steps, {3}, {0}, {}, {}});
 }
 
-TEST_CASE("the first difference is told, not what follows from it") {
+TEST_CASE("only the first difference is reported") {
   const trace other = changed([](trace& t) {
     t[1].layers[1].active = {2, 3};
     t[1].layers[1].rows = {3};
@@ -88,11 +88,11 @@ TEST_CASE("the first difference is told, not what follows from it") {
     t.pop_back();
   });
   const trace_comparison c = compare_traces(small(), other);
-  CHECK(c.first == trace_difference{1, 1, trace_part::active, {1}, {2}, 1e-7, 1e-7});
+  CHECK(c.first == trace_difference{1, 1, trace_field::active, {1}, {2}, 1e-7, 1e-7});
   CHECK(c.agreed == 1);
 }
 
-TEST_CASE("random traces part where one list was changed") {
+TEST_CASE("random traces differ where one list was changed") {
   std::mt19937 random(4);
   for (int run = 0; run < 500; ++run) {
     CAPTURE(run);
@@ -111,7 +111,7 @@ TEST_CASE("random traces part where one list was changed") {
     REQUIRE(c.first);
     REQUIRE(c.first->step == step);
     REQUIRE(c.first->layer == layer);
-    REQUIRE(static_cast<std::size_t>(c.first->what) == static_cast<std::size_t>(trace_part::active) + what);
+    REQUIRE(static_cast<std::size_t>(c.first->what) == static_cast<std::size_t>(trace_field::active) + what);
     REQUIRE(c.first->only_a == (had ? positions{t} : positions{}));
     REQUIRE(c.first->only_b == (had ? positions{} : positions{t}));
     // Seen from the other side.
@@ -121,7 +121,7 @@ TEST_CASE("random traces part where one list was changed") {
   }
 }
 
-TEST_CASE("a margin below 1e-6, in one of the two, explains other active tokens") {
+TEST_CASE("a margin below 1e-6 in one of the two explains different active tokens") {
   const auto with_margins = [](std::optional<double> a, std::optional<double> b) {
     const trace left = changed([&](trace& t) { t[1].margin = {a}; });
     const trace right = changed([&](trace& t) { t[1].margin = {b}, t[1].layers[1].active = {2, 3}; });
@@ -134,20 +134,20 @@ TEST_CASE("a margin below 1e-6, in one of the two, explains other active tokens"
   CHECK_FALSE(with_margins(1e-6, 2e-6).first->explained());
   CHECK_FALSE(with_margins(-1e-3, 1).first->explained());
   CHECK_FALSE(with_margins({}, {}).first->explained());
-  CHECK_FALSE(with_margins(0, 0).alike);  // explained, and different all the same
+  CHECK_FALSE(with_margins(0, 0).alike);  // explained, but still different
 
   CHECK(with_margins(9e-7, 1).text().find("9e-07 in A, 1 in B: below 1e-06, rounding can explain it") != std::string::npos);
   CHECK(with_margins(0.5, {}).text().find("0.5 in A, not recorded in B: not below 1e-06") != std::string::npos);
   CHECK(with_margins({}, {}).text().find("not recorded in A, not recorded in B: unknown if below") != std::string::npos);
 
-  // A close choice explains what it decides: not the tokens before it, and not other rows among the same active tokens.
+  // A close choice explains what it decides. It does not explain different tokens before it, or different rows of the same active tokens.
   CHECK_FALSE(compare_traces(small(), changed([](trace& t) { t[1].layers[0].active = {1, 2, 3}; })).first->explained());
   const trace_comparison rows = compare_traces(small(), changed([](trace& t) { t[1].layers[1].rows = {3}; }));
   CHECK_FALSE(rows.first->explained());
   CHECK(rows.text().find("no close choice explains it") != std::string::npos);
 }
 
-TEST_CASE("logits: how far apart, where, and if that is too far") {
+TEST_CASE("logits: how far they differ, at which step, and whether that is too far") {
   const trace near = changed([](trace& t) { t[0].logits[1] += 0.25, t[2].logits[0] -= 0.5; });
   const trace_comparison over = compare_traces(small(), near, 0.25);
   CHECK_FALSE(over.alike);
@@ -158,7 +158,7 @@ TEST_CASE("logits: how far apart, where, and if that is too far") {
         "different: 3 steps with the same tokens, active, rows, revived and next, but not logits\n"
         "logits: 0.5 apart at most (step 2), tolerance 0.25, exceeded first at step 2\n");
   CHECK(over.first_beyond == 2);
-  CHECK(compare_traces(small(), near, 0.1).first_beyond == 0);  // not where they are furthest apart
+  CHECK(compare_traces(small(), near, 0.1).first_beyond == 0);  // not the step with the largest distance
   CHECK(compare_traces(small(), near, 0.5).alike);
   CHECK_FALSE(compare_traces(small(), near, 0.5).first_beyond);
 
@@ -167,21 +167,21 @@ TEST_CASE("logits: how far apart, where, and if that is too far") {
   CHECK(before.logits == logits_distance{3, 0.5, 2});
   CHECK(before.logits_before == logits_distance{1, 0.25, 0});
   CHECK(before.text() ==
-        "different: the traces part at step 1, layer 0: active\n"
+        "different: the traces differ first at step 1, layer 0: active\n"
         "  positions only in A: 0-2 (3); only in B: none\n"
         "  margin of the choice that led here: not recorded in A, not recorded in B: unknown if below 1e-06, where rounding could explain "
         "it\n"
         "  steps that agree before it: 1 of 3; what comes later may follow from it\n"
-        "logits: 0.5 apart at most (step 2), tolerance 1; before the traces part 0.25 apart at most (step 0)\n");
+        "logits: 0.5 apart at most (step 2), tolerance 1; before the first difference 0.25 apart at most (step 0)\n");
 
-  // The logits of a step do not depend on the token it puts out.
+  // The logits of a step do not depend on the token that follows.
   CHECK(compare_traces(small(), changed([](trace& t) { t[1].next = 0; })).logits_before.steps == 2);
 
   const trace without = changed([](trace& t) {
     for (step_trace& s : t) s.logits.clear();
   });
   CHECK(compare_traces(small(), without, 0).alike);
-  CHECK(compare_traces(small(), without, 0).text().find("logits: not in both") != std::string::npos);
+  CHECK(compare_traces(small(), without, 0).text().find("logits: not recorded in both traces") != std::string::npos);
 
   constexpr double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
   CHECK_FALSE(compare_traces(small(), changed([&](trace& t) { t[1].logits[0] = nan; })).alike);
@@ -189,13 +189,13 @@ TEST_CASE("logits: how far apart, where, and if that is too far") {
   CHECK(compare_traces(infinite, infinite).alike);
 }
 
-TEST_CASE("values are shown as they are, long lists cut") {
+TEST_CASE("values are shown in full, long lists are cut") {
   CHECK(compare_traces(small(), changed([](trace& t) { t[1].next = 9; }))
             .text()
-            .starts_with("different: the traces part at step 1: next\n  8 in A, 9 in B\n"));
+            .starts_with("different: the traces differ first at step 1: next\n  8 in A, 9 in B\n"));
   CHECK(compare_traces(small(), changed([](trace& t) { t.pop_back(); }))
             .text()
-            .starts_with("different: the traces part at step 2: steps\n  3 in A, 2 in B\n"));
+            .starts_with("different: the traces differ first at step 2: steps\n  3 in A, 2 in B\n"));
   const trace scattered = changed([](trace& t) {
     t[0].layers[1].active.clear();
     for (position p = 0; p < 40; p += 2) t[0].layers[1].active.push_back(p);
@@ -203,14 +203,14 @@ TEST_CASE("values are shown as they are, long lists cut") {
   CHECK(compare_traces(small(), scattered).text().find("only in B: 4,6,8,10,12,14,16,18,20,22,24,26,... (18)") != std::string::npos);
 }
 
-TEST_CASE("genuine traces: alike to themselves, and apart where the schedules part") {
+TEST_CASE("real traces: equal to themselves, and different where the schedules differ") {
   const auto folder = test_data("traces");
   if (folder.empty()) return;
   const trace hard = read_trace(folder / "pocket_hard.jsonl"), paper = read_trace(folder / "pocket_paper.jsonl");
   CHECK(compare_traces(hard, hard, 0).alike);
   const trace_comparison c = compare_traces(hard, paper);
   REQUIRE(c.first);
-  // One prompt, and both prune first after two layers: to 30 % and to 70 %.
+  // One prompt. Both runs prune first after two layers: to 30 % and to 70 %.
   CHECK(c.first->step == 0);
   CHECK(c.first->layer == 2);
   CHECK(c.first->only_a.empty());

@@ -12,7 +12,7 @@ using namespace lazyprune;
 
 namespace {
 
-/// A token a byte, and one before them (256) that stands for no text.
+/// One token for each byte, and a token (256) before them that stands for no text.
 std::string truncated(std::string_view text, std::size_t most) {
   return middle_truncated(
       text, most,
@@ -31,7 +31,7 @@ std::string truncated(std::string_view text, std::size_t most) {
 
 }  // namespace
 
-TEST_CASE("what fits stays, what does not loses its middle") {
+TEST_CASE("a short text stays, a long one loses its middle") {
   CHECK(truncated("0123456789", 11) == "0123456789");
   CHECK(truncated("0123456789", 10) == "012356789");  // the first five tokens are four characters
   CHECK(truncated("0123456789", 9) == "0126789");     // two halves of 9 / 2 = 4
@@ -40,17 +40,17 @@ TEST_CASE("what fits stays, what does not loses its middle") {
   CHECK(truncated("", 2) == "");
 }
 
-TEST_CASE("a limit has room for both halves") {
+TEST_CASE("the limit must have room for both halves") {
   CHECK_THROWS_AS(truncated("0", 1), error);
   CHECK_THROWS_AS(truncated("0", 0), error);
 }
 
-TEST_CASE("with a model's tokenizer") {
+TEST_CASE("truncation with a model's tokenizer") {
   const std::optional<tokenizer> tokens = find_tokenizer(checkpoint(pocket_model()));
   REQUIRE(tokens);
   const std::string text = "the chapter on gardens leads to rivers . the chapter on mills leads to forests";
   const std::size_t size = tokens->encode(text).size();
   CHECK(middle_truncated(text, size, *tokens) == text);
-  // BOS and three words; the space before the second half's first word goes, as it does at the beginning of any text.
+  // BOS and three words. The second half's first word loses the space before it, as every text does at its beginning.
   CHECK(middle_truncated(text, 8, *tokens) == "the chapter onmills leads to forests");
 }

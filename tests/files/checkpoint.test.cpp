@@ -37,7 +37,7 @@ fault index_error(const std::string& weight_map) {
 
 }  // namespace
 
-TEST_CASE("every tensor is the same, mapped or read") {
+TEST_CASE("every tensor is the same, whether the file is mapped or read") {
   const checkpoint mapped(pocket_model(), file_access::map), read(pocket_model(), file_access::read);
   CHECK(mapped.tensors().size() == read.tensors().size());
   for (const auto& [name, placed] : mapped.tensors()) {
@@ -49,7 +49,7 @@ TEST_CASE("every tensor is the same, mapped or read") {
   }
 }
 
-TEST_CASE("the index is held to what it says") {
+TEST_CASE("the index is checked against the shards") {
   CHECK(index_error(R"({"a": "two.safetensors"})") == at("weight_map.a", {"\"two.safetensors\""}));
   CHECK(index_error(R"({"a": "one.safetensors", "c": "one.safetensors"})") == at("weight_map.c", {"\"one.safetensors\""}));
   CHECK(index_error(R"({"a": 1})") == at("weight_map.a", {", found 1"}));
@@ -59,11 +59,11 @@ TEST_CASE("the index is held to what it says") {
   CHECK(index_error(R"({"a": "config.json"})").find("config.json: header: expected at most ") != std::string::npos);
 }
 
-TEST_CASE("an index of nothing: nothing comes into memory, and a weight is missed by name") {
+TEST_CASE("an index without tensors: nothing is read ahead, and a missing weight is reported by name") {
   const sharded_folder folder("{}");
   const checkpoint files(folder.path());
   lazyprune::read_ahead ahead;
-  files.come_into_memory(ahead);
+  files.prefetch(ahead);
   CHECK(error_of([&] { files.of_shape("a", 1, 1); }).ends_with("tensor a: expected one of shape [1], found none of that name"));
 }
 
@@ -75,7 +75,7 @@ TEST_CASE("the index cannot name a file outside the directory") {
   }
 }
 
-TEST_CASE("shards may be links, wherever they lead: one linked file may, too") {
+TEST_CASE("shards may be links to anywhere, and so may a single file") {
   const temporary_folder cache;
   cache.write("blob", safetensors({two_tensors[0]}));
   for (const std::filesystem::path& to : {cache / "blob", std::filesystem::path("one.safetensors")}) {
@@ -93,7 +93,7 @@ TEST_CASE("shards may be links, wherever they lead: one linked file may, too") {
   CHECK(folder.said() == at(folder.file("model.safetensors.index.json") + ": weight_map.a", {"\"link.safetensors\""}));
 }
 
-TEST_CASE("a link that leads nowhere is not a file that is absent") {
+TEST_CASE("a broken link is not a missing file") {
   for (const char* name : {"lazyprune.json", "generation_config.json"}) {
     const small_folder folder;
     std::filesystem::create_symlink("nowhere", folder / name);
@@ -101,14 +101,14 @@ TEST_CASE("a link that leads nowhere is not a file that is absent") {
   }
 }
 
-TEST_CASE("weights that no model asked for are refused by name, once it is loaded") {
+TEST_CASE("weights that are no part of the model are refused by name") {
   const small_folder folder;
   folder.write("model.safetensors",
                safetensors({{"a", "F32", "[2,3]", 24}, {"b", "BF16", "[4]", 8}, {"layers.0.rotary_emb.inv_freq", "F32", "[1]", 4}}));
   const checkpoint files(folder.path());
   std::set<std::string, std::less<>> asked;
   const auto said = [&] { return error_of([&] { files.refuse_all_but(asked); }); };
-  const std::string end = ": expected a weight that the model of config.json has, found one that it has not";
+  const std::string end = ": expected a weight of the model that config.json describes, found a weight that is no part of it";
   CHECK(said() == folder.file("model.safetensors") + ": tensor a" + end);
   asked.insert("a");
   CHECK(said() == folder.file("model.safetensors") + ": tensor b" + end);
@@ -116,7 +116,7 @@ TEST_CASE("weights that no model asked for are refused by name, once it is loade
   CHECK(said() == "no error");
 }
 
-TEST_CASE("directories that are no model") {
+TEST_CASE("folders without a model are refused") {
   const temporary_folder empty;
   const auto said = [](const std::filesystem::path& path) { return error_of([&] { const checkpoint opened(path); }); };
   CHECK(said(empty / "none") == at((empty / "none").string()));
@@ -131,7 +131,7 @@ TEST_CASE("directories that are no model") {
   CHECK(folder.said() == at(folder.file("config.json") + ": byte 22"));
 }
 
-TEST_CASE("a folder: safetensors with their config.json, else one GGUF model") {
+TEST_CASE("a folder's model: safetensors with their config.json, else one GGUF model") {
   const small_folder folder;
   folder.write("m-00001-of-00002.gguf", small_gguf());
   CHECK_FALSE(checkpoint(folder.path()).is_gguf());
@@ -139,11 +139,11 @@ TEST_CASE("a folder: safetensors with their config.json, else one GGUF model") {
   std::filesystem::remove(folder / "m-00001-of-00002.gguf");
   folder.write("a.gguf", small_gguf());
   folder.write("lazyprune.json", R"({"stages": "1:0.5"})");
-  const checkpoint one(folder.path());  // its config.json belongs to weights that are not there
+  const checkpoint one(folder.path());  // its config.json belongs to weights that are missing
   CHECK(one.is_gguf());
   CHECK(one.path() == folder.path());
   CHECK(one.stages() == "1:0.5");
-  CHECK_FALSE(checkpoint(folder / "a.gguf").stages().has_value());  // the folder's, not the file's
+  CHECK_FALSE(checkpoint(folder / "a.gguf").stages().has_value());  // it belongs to the folder, not to the file
   folder.write("b-00001-of-00002.gguf", "");
   folder.write("b-00002-of-00002.gguf", "");
   CHECK(folder.said() == at(folder.path().string(), {"00001", "00002"}));
@@ -151,17 +151,17 @@ TEST_CASE("a folder: safetensors with their config.json, else one GGUF model") {
   CHECK(folder.said() == at(folder.file("b-00001-of-00002.gguf") + ": header"));
 }
 
-TEST_CASE("a GGUF file under any name") {
+TEST_CASE("a GGUF file may have any name") {
   const temporary_folder folder;
   for (const char* name : {"sha256-0123abcd", "M.GGUF", "m.gguf"}) {
     CAPTURE(name);
     CHECK(checkpoint(folder.write(name, small_gguf())).is_gguf());
   }
-  const auto page = folder.write("page.gguf", "<html>");  // a download that failed
+  const auto page = folder.write("page.gguf", "<html>");  // a failed download
   CHECK(error_of([&] { const checkpoint opened(page); }) == at(page.string() + ": header", {"\"<htm\""}));
 }
 
-TEST_CASE("generation_config.json adds ends of text") {
+TEST_CASE("generation_config.json adds EOS tokens") {
   const small_folder folder;
   const auto eos = [&](const std::string& text) {
     folder.write("generation_config.json", text);
@@ -176,7 +176,7 @@ TEST_CASE("generation_config.json adds ends of text") {
   CHECK(folder.said() == at(folder.file("generation_config.json") + ": eos_token_id", {"299", "300"}));
 }
 
-TEST_CASE("a checkpoint passes on what its config.json has for other engines") {
+TEST_CASE("a checkpoint has notes about keys for other engines in its config.json") {
   const small_folder folder;
   CHECK(checkpoint(folder.path()).remarks().empty());
   nlohmann::json with = nlohmann::json::parse(config);
@@ -187,7 +187,7 @@ TEST_CASE("a checkpoint passes on what its config.json has for other engines") {
   CHECK(remarks[0].starts_with(folder.file("config.json") + ": rope_scaling.attn_factor: "));
 }
 
-TEST_CASE("lazyprune.json has the stages and nothing else") {
+TEST_CASE("lazyprune.json has stages and nothing else") {
   const small_folder folder;
   const auto said = [&](const std::string& text) {
     folder.write("lazyprune.json", text);

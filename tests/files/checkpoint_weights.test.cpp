@@ -36,7 +36,7 @@ using lazyprune::tensor;
 
 namespace {
 
-/// A model's weights, which remember what was asked for.
+/// A model's weights that record the names that were asked for.
 template <class Source>
 struct asked_weights {
   const Source& numbers;
@@ -48,8 +48,7 @@ struct asked_weights {
   }
 };
 
-/// A folder with this config.json, and the weights of the model that it describes under the names that `stored_name` gives them; `beside`:
-/// tensors of something else.
+/// A folder with this config.json and the weights of its model, under the names that `stored_name` returns. `beside`: other tensors.
 template <class StoredName>
 void write_model(const temporary_folder& folder, const nlohmann::json& config_file, StoredName stored_name,
                  const std::vector<std::string>& beside = {}) {
@@ -73,11 +72,11 @@ void write_model(const temporary_folder& folder, const nlohmann::json& config_fi
   folder.write("model.safetensors", bytes_of_number<std::uint64_t>(header.dump().size()) + header.dump() + data);
 }
 
-/// Each weight that the model in a folder is packed from, by name: its bytes.
+/// The bytes of each weight that a model in a folder is packed from, by name.
 std::map<std::string, std::string> weights_of(const temporary_folder& folder) {
   lazyprune::reference<float> backend{lazyprune::execution{}};
   const checkpoint files(folder.path());
-  load_model(backend, files);  // refuses tensors that are not of the model
+  load_model(backend, files);  // refuses tensors that are no part of the model
   const lazyprune::checkpoint_weights weights(files);
   std::map<std::string, tensor> asked;
   load_model(backend, files.config(), asked_weights{weights, asked});
@@ -88,10 +87,10 @@ std::map<std::string, std::string> weights_of(const temporary_folder& folder) {
 
 }  // namespace
 
-TEST_CASE("a text model beside one of images is the text model alone, in the names of old and new files") {
+TEST_CASE("a model of text and images yields its text model alone, with the names of old and new files") {
   const auto gemma = nlohmann::json::parse(R"({"hidden_size": 16, "intermediate_size": 24, "model_type": "gemma3_text",
     "num_hidden_layers": 3, "sliding_window": 4, "sliding_window_pattern": 2, "vocab_size": 40})");
-  nlohmann::json gemma_alone = gemma;  // with what the class has for keys that are missing
+  nlohmann::json gemma_alone = gemma;  // with transformers' defaults for missing keys
   gemma_alone.update({{"num_attention_heads", 8}, {"num_key_value_heads", 4}, {"head_dim", 256}, {"eos_token_id", 1}, {"bos_token_id", 2}});
   const auto mistral = nlohmann::json::parse(R"({"hidden_size": 16, "intermediate_size": 24, "model_type": "mistral",
     "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "sliding_window": null, "vocab_size": 40,
@@ -125,7 +124,7 @@ TEST_CASE("a text model beside one of images is the text model alone, in the nam
         at((other / "model.safetensors").string() + ": tensor language_model.model.layers.0.mlp.extra.weight"));
 }
 
-TEST_CASE("the bundled model") {
+TEST_CASE("the weights of the bundled model") {
   const checkpoint model(pocket_model());
   CHECK(model.config().vocabulary == 2304);
   CHECK(model.config().eos == std::vector<lazyprune::token_id>{2});
@@ -138,7 +137,7 @@ TEST_CASE("the bundled model") {
   for (const float value : row) CHECK(std::abs(value) < 100.0f);
 }
 
-TEST_CASE("a matrix whose last copy is gone is there again when it is asked for") {
+TEST_CASE("a matrix can be asked for again after its last copy is gone") {
   for (const file_access how : {file_access::map, file_access::read}) {
     const checkpoint model(pocket_model(), how);
     const checkpoint_weights weights(model);
@@ -153,7 +152,7 @@ TEST_CASE("a matrix whose last copy is gone is there again when it is asked for"
   }
 }
 
-TEST_CASE("tensors by name and shape") {
+TEST_CASE("tensors are found by name and shape") {
   const small_folder folder;
   const checkpoint model(folder.path());
   const checkpoint_weights weights(model);
@@ -183,7 +182,7 @@ TEST_CASE("tensors by name and shape") {
   CHECK(said("c", 4, 1) == at(file + ": tensor c", {"[4, 1]"}));
 }
 
-TEST_CASE("types and ranks that are not read are refused when asked for, not before") {
+TEST_CASE("unsupported types and ranks are refused when they are asked for, not before") {
   const small_folder folder;
   folder.write("model.safetensors",
                safetensors({{"a", "I8", "[4]", 4}, {"b", "F32", "[]", 4}, {"c", "F16", "[1,2,1]", 4}, {"d", "F64", "[1]", 8}}));
@@ -197,7 +196,7 @@ TEST_CASE("types and ranks that are not read are refused when asked for, not bef
   CHECK(code_of([&] { weights.get("d", 1, 1); }) == lazyprune::error_code::unsupported);
 }
 
-TEST_CASE("shards: the same tensors as in one file") {
+TEST_CASE("shards have the same tensors as a single file") {
   const sharded_folder folder(R"({"a": "one.safetensors", "b": "two.safetensors"})");
   const checkpoint model(folder.path());
   CHECK(model.tensors().size() == 2);
@@ -213,7 +212,7 @@ TEST_CASE("shards: the same tensors as in one file") {
         at(folder.file("model.safetensors.index.json") + ": tensor c", {"[5]"}));
 }
 
-TEST_CASE("a model of a checkpoint's weights: all of them, and no others") {
+TEST_CASE("a model takes all weights of its checkpoint, and no others are allowed") {
   const std::string layer = "model.layers.0.";
   std::vector<made> tensors{{"model.embed_tokens.weight", "F32", "[300,4]", 4800},
                             {"model.norm.weight", "F32", "[4]", 16},
@@ -238,7 +237,7 @@ TEST_CASE("a model of a checkpoint's weights: all of them, and no others") {
         at(folder.file("model.safetensors") + ": tensor model.embed_tokens.weight", {"[300, 4]"}));
 }
 
-TEST_CASE("threads may read one checkpoint at a time") {
+TEST_CASE("several threads may read one checkpoint") {
   const checkpoint files(pocket_model());
   const std::string name = "model.layers.3.mlp.gate_proj.weight";
   const tensor expected = checkpoint_weights(files).get(name, 256, 128);
@@ -250,7 +249,7 @@ TEST_CASE("threads may read one checkpoint at a time") {
       running.emplace_back([&] {
         const checkpoint_weights weights(files);
         for (const auto& [each, t] : files.tensors()) {
-          if (t.stored->shape.size() == 2) weights.get(each, t.stored->shape[0], t.stored->shape[1]);  // and gives it back
+          if (t.stored->shape.size() == 2) weights.get(each, t.stored->shape[0], t.stored->shape[1]);  // and releases it
           const tensor again = weights.get(name, 256, 128);
           count += std::memcmp(again.data, bytes.data(), bytes.size()) == 0;
         }
@@ -259,7 +258,7 @@ TEST_CASE("threads may read one checkpoint at a time") {
   for (const int count : same) CHECK(static_cast<std::size_t>(count) == files.tensors().size());
 }
 
-TEST_CASE("a GGUF file: tensors by Hugging Face's names, the rows of q and k in transformers' order") {
+TEST_CASE("a GGUF file has tensors by Hugging Face's names, and the rows of q and k in transformers' order") {
   const temporary_folder folder;
   const checkpoint files(folder.write("m.gguf", small_gguf()));
   const checkpoint_weights weights(files);
@@ -272,7 +271,7 @@ TEST_CASE("a GGUF file: tensors by Hugging Face's names, the rows of q and k in 
   CHECK(files.interleaves("model.layers.0.self_attn.k_proj.bias"));
   CHECK_FALSE(files.interleaves("model.layers.0.self_attn.v_proj.weight"));
   const tensor embedding = weights.get("model.embed_tokens.weight", 6, 8);
-  CHECK(embedding.data == files.find("model.embed_tokens.weight")->stored->data.data());  // as it lies in the file
+  CHECK(embedding.data == files.find("model.embed_tokens.weight")->stored->data.data());  // used as it is in the file
   const tensor q = weights.get("model.layers.0.self_attn.q_proj.weight", 8, 8);
   const std::size_t rows[] = {0, 2, 1, 3, 4, 6, 5, 7};
   const auto numbers = values_of(q);
@@ -296,7 +295,7 @@ TEST_CASE("a GGUF file: tensors by Hugging Face's names, the rows of q and k in 
   CHECK(error_of([&] { files.refuse_all_but(shapes.asked()); }) == at((folder / "m.gguf").string() + ": tensor blk.0.attn_norm.weight"));
 }
 
-TEST_CASE("what a model lacks is found before anything is packed") {
+TEST_CASE("missing weights are found before anything is packed") {
   const temporary_folder folder;
   folder.write("m.gguf", small_gguf());
   lazyprune::reference<float> backend{lazyprune::execution{}};
@@ -307,7 +306,7 @@ TEST_CASE("what a model lacks is found before anything is packed") {
   CHECK_FALSE(packed);
 }
 
-TEST_CASE("types that are not computed are refused by name") {
+TEST_CASE("unsupported types are refused by name") {
   const temporary_folder folder;
   const checkpoint files(folder.write("m.gguf", small_gguf(24, std::string(64, '\1'))));
   CHECK(error_of([&] { checkpoint_weights(files).get("model.layers.0.self_attn.q_proj.weight", 8, 8); }).ends_with(", MXFP4, found I8"));
@@ -325,7 +324,7 @@ TEST_CASE("quantized matrices become bf16 or float, quantized vectors float" NEE
   CHECK(checkpoint_weights(odd).get("model.layers.0.input_layernorm.weight", 1, 32).type == dtype::f32);
 }
 
-TEST_CASE("one of each family" NEEDS("data")) {
+TEST_CASE("a model of each family loads" NEEDS("data")) {
   const auto families = test_data("models/families");
   if (families.empty()) return;
   const auto load = [&](const std::string& name) { return checkpoint(families / name).config(); };
@@ -346,7 +345,7 @@ TEST_CASE("one of each family" NEEDS("data")) {
   CHECK(qwen3.qk_norm);
   CHECK(qwen3.tied);
   CHECK(load("mistral_sliding").windows == std::vector<std::size_t>(4, 16));
-  // The tensors that the flags promise are there, with their shapes.
+  // The tensors that the flags announce are there, with their shapes.
   for (const auto& entry : std::filesystem::directory_iterator(families)) {
     CAPTURE(entry.path().string());
     const checkpoint model(entry.path());
@@ -366,7 +365,7 @@ TEST_CASE("one of each family" NEEDS("data")) {
   }
 }
 
-TEST_CASE("a tied model that stores only its head" NEEDS("data")) {
+TEST_CASE("a tied model may store only its head" NEEDS("data")) {
   const auto folder = test_data("models/story-hf");
   if (folder.empty()) return;
   const checkpoint model(folder);

@@ -19,13 +19,13 @@ namespace {
 const std::string llama = R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 100, "hidden_size": 64,
   "num_hidden_layers": 3, "num_attention_heads": 8, "num_key_value_heads": 2, "intermediate_size": 96, "max_position_embeddings": 512})";
 
-/// The config with some keys changed (null: taken out), as RFC 7396 patches it.
+/// The config with some keys changed (null: removed), by RFC 7396.
 std::string config_with(const std::string& patch, const std::string& base = llama) {
   nlohmann::json config = nlohmann::json::parse(base);
   config.merge_patch(nlohmann::json::parse(patch));
   return config.dump();
 }
-/// The Llama config made another family's.
+/// The Llama config as another family's.
 std::string family(const std::string& name, const std::string& architecture, const std::string& patch = "{}") {
   return config_with(patch, config_with(R"({"model_type": ")" + name + R"(", "architectures": [")" + architecture + R"("]})"));
 }
@@ -62,7 +62,7 @@ TEST_CASE("a plain Llama, and transformers' defaults") {
   CHECK(read(config_with(R"({"max_position_embeddings": null})")).max_positions == 2048);
 }
 
-TEST_CASE("every key that counts") {
+TEST_CASE("every key that is read") {
   const model_config c = read(
       config_with(R"({"rms_norm_eps": 1e-5, "rope_theta": 500000, "tie_word_embeddings": true, "attention_bias": true, "mlp_bias": true,
     "head_dim": 16, "bos_token_id": 1, "eos_token_id": [2, 99], "hidden_act": "silu", "sliding_window": null, "partial_rotary_factor": 1.0})"));
@@ -97,7 +97,7 @@ TEST_CASE("the families differ in biases, norms and defaults") {
   CHECK(biased.output_bias);
 }
 
-TEST_CASE("what is not computed is refused by name") {
+TEST_CASE("unsupported keys are refused by name") {
   const std::string none = "expected no such key: it is not computed here";
   CHECK(refused_with(R"({"model_type": "mixtral"})") == unsupported("c: model_type", {"gemma3_text", "\"mixtral\""}));
   CHECK(refused_with(R"({"model_type": null})") == at("c", {"\"model_type\""}));
@@ -123,7 +123,7 @@ TEST_CASE("what is not computed is refused by name") {
   CHECK(refused(family("mistral", "MistralForCausalLM", R"({"mlp_bias": true})")) == unsupported("c: mlp_bias"));
 }
 
-TEST_CASE("a key whose value changes nothing is no reason to refuse") {
+TEST_CASE("a key whose value changes nothing is accepted") {
   const model_config plain = read(llama);
   for (const char* patch :
        {R"({"attention_multiplier": 0.35355339059327373, "residual_multiplier": 1, "embedding_multiplier": 1.0, "logits_scaling": 1})",
@@ -138,7 +138,7 @@ TEST_CASE("a key whose value changes nothing is no reason to refuse") {
   CHECK(refused_with(R"({"attention_multiplier": "no"})") == unsupported("c: attention_multiplier", {"\"no\""}));
 }
 
-TEST_CASE("sizes have limits, and fit each other") {
+TEST_CASE("sizes have limits and must fit each other") {
   for (const std::string key : {"vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"}) {
     CHECK(refused_with("{\"" + key + "\": null}") == at("c", {key}));
     for (const std::string value : {"0", "-1", "1.0", "1e3", "\"8\"", "true", "16777217", "18446744073709551616"})
@@ -163,7 +163,7 @@ TEST_CASE("sizes have limits, and fit each other") {
   CHECK(refused(family("mistral", "MistralForCausalLM", R"({"num_key_value_heads": null})")) == at("c", {"\"num_key_value_heads\""}));
 }
 
-TEST_CASE("special tokens are below the vocabulary") {
+TEST_CASE("special tokens are in the vocabulary") {
   CHECK(refused_with(R"({"eos_token_id": 100})") == at("c: eos_token_id", {"99", "100"}));
   CHECK(refused_with(R"({"eos_token_id": [2, 100]})") == at("c: eos_token_id[1]", {"99", "100"}));
   CHECK(refused_with(R"({"eos_token_id": -2})") == at("c: eos_token_id", {"99", ", found -2"}));
@@ -174,7 +174,7 @@ TEST_CASE("special tokens are below the vocabulary") {
   CHECK(refused_with(R"({"bos_token_id": 99, "eos_token_id": []})") == "no error");
 }
 
-TEST_CASE("rotary positions: both styles of file, every kind that is computed") {
+TEST_CASE("rotary positions: both styles of file, every supported kind") {
   const auto rope = [](const std::string& patch) { return read(config_with(patch)).rope; };
   CHECK(rope(R"({"rope_scaling": null, "rope_theta": 5e5})").theta == 5e5);
   CHECK(rope(R"({"rope_parameters": {"rope_type": "default", "rope_theta": 7.0}})").theta == 7.0);
@@ -192,7 +192,7 @@ TEST_CASE("rotary positions: both styles of file, every kind that is computed") 
   CHECK(llama3.original_positions == 8192);
 }
 
-TEST_CASE("rotary positions without a kind are of kind default") {
+TEST_CASE("rotary positions without a kind have the kind default") {
   const auto plain = read(llama).rope;
   for (const char* patch : {R"({"rope_scaling": {}})", R"({"rope_parameters": {}})", R"({"rope_parameters": {"rope_theta": 10000.0}})",
                             R"({"rope_parameters": {"rope_theta": 1e4, "partial_rotary_factor": 1.0, "factor": null}})"}) {
@@ -205,7 +205,7 @@ TEST_CASE("rotary positions without a kind are of kind default") {
     CHECK(refused_with(R"({"rope_parameters": {")" + std::string(key) + R"(": 2}})") == at("c: rope_parameters", {"\"rope_type\""}));
 }
 
-TEST_CASE("rotary positions in both styles of file: what they say must agree") {
+TEST_CASE("rotary positions in both styles of one file must agree") {
   const std::string linear = R"({"rope_type": "linear", "factor": 2.0})";
   const auto both = [](const std::string& old_style, const std::string& new_style, const std::string& theta = "1e6") {
     return R"({"rope_theta": )" + theta + R"(, "rope_scaling": )" + old_style + R"(, "rope_parameters": )" + new_style + "}";
@@ -220,7 +220,7 @@ TEST_CASE("rotary positions in both styles of file: what they say must agree") {
   CHECK(refused_with(both(R"({"rope_theta": 5.0})", new_style(""), "null")) == at("c: rope_scaling", {"rope_parameters"}));
 }
 
-TEST_CASE("YaRN's attention factor, as transformers computes it") {
+TEST_CASE("YaRN's attention factor equals that of transformers") {
   const auto rope = [](const std::string& keys) {
     return read(config_with(R"({"rope_scaling": {"rope_type": "yarn", )" + keys + "}}")).rope;
   };
@@ -242,12 +242,12 @@ TEST_CASE("YaRN's attention factor, as transformers computes it") {
   CHECK(all.beta_fast == 16.0);
   CHECK(all.beta_slow == 2.0);
   CHECK_FALSE(all.truncate);
-  CHECK(rope(R"("factor": 4.0, "attn_factor": 0.5, "extrapolation_factor": 2)") == rope(R"("factor": 4.0)"));  // other engines' keys
-  // Without a factor, the ratio of the lengths.
+  CHECK(rope(R"("factor": 4.0, "attn_factor": 0.5, "extrapolation_factor": 2)") == rope(R"("factor": 4.0)"));  // keys of other engines
+  // Without a factor, it is the ratio of the lengths.
   CHECK(rope(R"("original_max_position_embeddings": 128)").factor == 4.0);
 }
 
-TEST_CASE("keys that transformers passes over and other engines compute with are told by their place") {
+TEST_CASE("keys that transformers ignores and other engines use are noted with their place") {
   const auto said = [](const std::string& scaling) {
     return lazyprune::detail::passed_over(json_value::parse(R"({"rope_scaling": )" + scaling + "}", "c", 1 << 20));
   };
@@ -260,7 +260,7 @@ TEST_CASE("keys that transformers passes over and other engines compute with are
   CHECK(said("null").empty());
 }
 
-TEST_CASE("YaRN's stretched length is the longest sequence where the file gives the length before") {
+TEST_CASE("with YaRN, the scaled length is the longest sequence if the file gives the length before scaling") {
   const auto positions = [](const std::string& keys) {
     return read(config_with(R"({"rope_scaling": {"type": "yarn", )" + keys + "}}")).max_positions;
   };
@@ -268,7 +268,7 @@ TEST_CASE("YaRN's stretched length is the longest sequence where the file gives 
   CHECK(positions(R"("factor": 4.0, "original_max_position_embeddings": 64)") == 512);
 }
 
-TEST_CASE("rotary positions that are not computed, or make no sense") {
+TEST_CASE("unsupported and wrong rotary positions are refused") {
   const auto rope = [](const std::string& keys) { return refused(config_with(R"({"rope_scaling": {)" + keys + "}}")); };
   CHECK(rope(R"("type": "dynamic", "factor": 2.0)") == unsupported("c: rope_scaling.type", {"\"dynamic\""}));
   CHECK(rope(R"("rope_type": "longrope", "factor": 2.0)") == at("c: rope_scaling", {"\"short_factor\""}));
@@ -298,7 +298,7 @@ TEST_CASE("rotary positions that are not computed, or make no sense") {
         at("c: rope_scaling", {"rope_scaling", "rope_parameters"}));
 }
 
-TEST_CASE("the bundled model's config") {
+TEST_CASE("the config of the bundled model") {
   const model_config c = read(read_text(pocket_model() / "config.json"));
   CHECK(c.layers == 6);
   CHECK(c.head_dim == 32);
@@ -307,7 +307,7 @@ TEST_CASE("the bundled model's config") {
   CHECK_FALSE(c.tied);
 }
 
-TEST_CASE("what is sound and not computed here has a code of its own; what is wrong has another") {
+TEST_CASE("an unsupported config has another error code than a wrong one") {
   using lazyprune::error_code;
   const auto code = [](const std::string& text) { return code_of([&] { read(text); }); };
   for (const char* patch :

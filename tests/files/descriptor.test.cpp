@@ -19,7 +19,7 @@ using lazyprune::write_fully;
 
 namespace {
 
-/// A POSIX call that gives so much at a time, is interrupted before each success, and fails with `code` after `until` bytes.
+/// A POSIX call that handles a few bytes at a time, is interrupted before each success, and fails with `code` after `until` bytes.
 struct faulty {
   std::size_t at_once, until;
   int code = 0;  // 0: the end of the file
@@ -38,7 +38,7 @@ struct faulty {
 
 }  // namespace
 
-TEST_CASE("read_fully goes on after short reads and signals") {
+TEST_CASE("read_fully continues after short reads and signals") {
   const std::string file = "0123456789";
   for (const std::size_t at_once : {1u, 3u, 10u, 100u}) {
     faulty call{at_once, file.size()};
@@ -53,7 +53,7 @@ TEST_CASE("read_fully goes on after short reads and signals") {
   }
 }
 
-TEST_CASE("read_fully: a failing disk and a shrinking file are the machine's faults, with file and place") {
+TEST_CASE("read_fully: a failing disk and a shrinking file are errors of code io, with file and place") {
   std::array<std::byte, 10> out{};
   const auto read = [&](faulty call) {
     return error_of([&] { read_fully(out, "weights", [&](std::byte*, std::size_t n) { return call(n); }); });
@@ -62,7 +62,7 @@ TEST_CASE("read_fully: a failing disk and a shrinking file are the machine's fau
   CHECK(read({4, 7, 0}) == at("weights: byte 7", {"10"}, lazyprune::error_code::io));
 }
 
-TEST_CASE("write_fully goes on after partial writes and signals, and says where it cannot") {
+TEST_CASE("write_fully continues after partial writes and signals, and reports failures") {
   std::string written;
   faulty call{3, 1000};
   CHECK(write_fully("0123456789", [&](const char* at, std::size_t n) {
@@ -76,7 +76,7 @@ TEST_CASE("write_fully goes on after partial writes and signals, and says where 
   CHECK(errno == ENOSPC);
 }
 
-TEST_CASE("open_file: a bad name is bad input; a system out of descriptors is the machine's fault") {
+TEST_CASE("open_file: a bad name is bad input; running out of descriptors has code io") {
   CHECK(error_of([] { open_file("/no/such/file", O_RDONLY, "the name", "a file"); }) == at("the name"));
   rlimit limit{};
   REQUIRE(::getrlimit(RLIMIT_NOFILE, &limit) == 0);

@@ -30,13 +30,13 @@ std::vector<float> floats(const tensor& t) {
 
 }  // namespace
 
-TEST_CASE("rows of a llama in GGUF files: the halves of a head are interleaved") {
-  // transformers' rows 0 1 2 | 3 4 5 of a head of six lie as 0 3 1 4 2 5.
+TEST_CASE("rows of a llama in GGUF files: the two halves of a head are interleaved") {
+  // transformers' rows 0 1 2 | 3 4 5 of a head of six are stored as 0 3 1 4 2 5.
   const std::size_t order[] = {0, 2, 4, 1, 3, 5};
   for (std::size_t row = 0; row < 12; ++row) CHECK(lazyprune::detail::interleaved_row(row, 6) == row / 6 * 6 + order[row % 6]);
 }
 
-TEST_CASE("quantized rows as float and bf16, in either order; rows longer than a part of one") {
+TEST_CASE("quantized rows become float or bf16, in either order; rows may be longer than one piece") {
   const ggml_type& type = *lazyprune::ggml_type_of("Q4_K");
   constexpr std::size_t rows = 130, columns = 4096 + 512;
   const auto data = random_blocks(rows * columns / 256 * 144);
@@ -58,7 +58,7 @@ TEST_CASE("quantized rows as float and bf16, in either order; rows longer than a
   CHECK(std::equal(part.begin(), part.end(), ordered.begin() + 30 * columns));
 }
 
-TEST_CASE("plain rows are put in order as they are") {
+TEST_CASE("plain rows are reordered and copied") {
   const std::uint16_t numbers[] = {0, 1, 2, 3, 4, 5, 6, 7}, expected[] = {0, 1, 4, 5, 2, 3, 6, 7};
   const ggml_rows in_heads(*lazyprune::ggml_type_of("F16"), 4);
   const tensor t{dtype::f16, 4, 2, reinterpret_cast<const std::byte*>(numbers), &in_heads};

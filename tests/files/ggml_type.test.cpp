@@ -29,12 +29,12 @@ std::vector<float> floats(const ggml_type& type, std::span<const std::byte> byte
   return values;
 }
 
-/// What gguf-py's arithmetic gives, term by term in double, where the last step alone rounds.
+/// gguf-py's arithmetic, term by term in double, so that only the last step rounds.
 float rounded_once(double scale, double q, double least) { return static_cast<float>(scale * q + least); }
 
 }  // namespace
 
-TEST_CASE("the types: each once, by number and by name") {
+TEST_CASE("every type occurs once by number and by name") {
   std::set<std::uint32_t> ids;
   for (const ggml_type& type : lazyprune::detail::ggml_types) {
     CHECK(ids.insert(type.id).second);
@@ -46,15 +46,15 @@ TEST_CASE("the types: each once, by number and by name") {
   CHECK((ggml_type_of("IQ3_S")->dequantize == nullptr));
 }
 
-TEST_CASE("SHA-256 is that of the standard's examples") {
+TEST_CASE("SHA-256 gives the hashes of the standard's examples") {
   const auto hash = [](const std::string& text) { return lazyprune_test::sha256(std::as_bytes(std::span(text))); };
   CHECK(hash("abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   CHECK(hash("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq") ==
         "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
 }
 
-TEST_CASE("blocks by hand") {
-  // A scale of 0.5 (f16 0x3800), a least value of -2 (0xc000), the bytes 0x10 0x32 0x54 ...
+TEST_CASE("blocks computed by hand") {
+  // The scale is 0.5 (f16 0x3800), the minimum -2 (0xc000), and the bytes are 0x10 0x32 0x54 ...
   std::string nibbles;
   for (int j = 0; j < 16; ++j) nibbles += static_cast<char>((2 * j + 1) % 16 << 4 | 2 * j % 16);
   const auto read = [](std::string_view type, const std::string& bytes) {
@@ -76,7 +76,7 @@ TEST_CASE("blocks by hand") {
   CHECK(q5_1[31] == 13.5f);  // 0.5 * 31 - 2
 }
 
-TEST_CASE("a scale of any size: products are exact, so that fusing them with sums changes nothing") {
+TEST_CASE("with any scale, products are exact, so fusing them with sums changes nothing") {
   std::mt19937 random(3);
   const ggml_type &q4_1 = *ggml_type_of("Q4_1"), &q4_k = *ggml_type_of("Q4_K");
   std::vector<std::byte> block(144);
@@ -100,7 +100,7 @@ TEST_CASE("a scale of any size: products are exact, so that fusing them with sum
   }
 }
 
-TEST_CASE("every value of every tensor is gguf-py's" NEEDS("data")) {
+TEST_CASE("every value of every tensor equals gguf-py's" NEEDS("data")) {
   const auto folder = test_data("gguf");
   if (folder.empty()) return;
   std::set<std::string_view> compared;
@@ -116,7 +116,7 @@ TEST_CASE("every value of every tensor is gguf-py's" NEEDS("data")) {
       REQUIRE(of.at("type") == t.type);
       const ggml_type& type = *ggml_type_of(t.type);
       if (!type.dequantize) {
-        CHECK(t.type == "IQ3_S");  // the one type here that is not read
+        CHECK(t.type == "IQ3_S");  // the only unsupported type here
         continue;
       }
       const std::vector<float> values = floats(type, t.data);

@@ -31,7 +31,7 @@ fault said(const std::string& file) {
   return error_of([&] { parse(file); });
 }
 
-/// What an error says of the value of one key.
+/// The error for a value under a key.
 template <class Get>
 fault said_of(const std::string& key, Get get) {
   const std::string file = gguf_bytes({key}, {});
@@ -45,7 +45,7 @@ auto value_of(const std::string& key, Get get) {
   return get(gguf_value("f", contents.metadata.at(0)));
 }
 
-/// Every tensor lies inside the file and has the bytes of its shape, and every key and value lies inside: what a reader may rely on.
+/// Checks what a reader may rely on: each tensor is inside the file and has the bytes of its shape, and so are each key and value.
 void check_sound(const std::string& file, const gguf_contents& contents) {
   const auto* const begin = reinterpret_cast<const std::byte*>(file.data());
   const auto* const end = begin + file.size();
@@ -75,7 +75,7 @@ const std::string one_value = gguf_info("a", {8}, 0, 0);  // 8 floats, 32 bytes
 
 }  // namespace
 
-TEST_CASE("a small file, by hand") {
+TEST_CASE("a small file, written by hand") {
   const std::string file = gguf_bytes(
       {gguf_key("b.number", 7u), gguf_key("a.text", "hello"), gguf_key("c.words", 9, gguf_array(8, 2, gguf_string("x") + gguf_string("")))},
       {gguf_info("two", {32, 3}, 2, 0), gguf_info("one", {5}, 0, 64)}, std::string(64 + 20, 'd'));
@@ -111,7 +111,7 @@ TEST_CASE("values of every type") {
   CHECK(value_of(gguf_key("k", 10, bytes_of_number<std::uint64_t>(1)), whole) == 1);
   CHECK(value_of(gguf_key("k", 11, bytes_of_number<std::int64_t>(2)), whole) == 2);
   CHECK(value_of(gguf_key("k", 12, bytes_of_number(0.1)), number) == 0.1);
-  CHECK(value_of(gguf_key("k", 1e-5f), number) == 1e-5);  // as the decimal text that it was, not as the float is in double
+  CHECK(value_of(gguf_key("k", 1e-5f), number) == 1e-5);  // the number in decimal text, not the float as a double
   CHECK(value_of(gguf_key("k", 5, bytes_of_number<std::int32_t>(-9)), number) == -9);
   CHECK(value_of(gguf_key("k", true), [](const gguf_value& v) { return v.boolean(); }));
   CHECK(value_of(gguf_key("k", 9, gguf_array(6, 2, bytes_of_number(0.5f) + bytes_of_number(-2.0f))),
@@ -132,7 +132,7 @@ TEST_CASE("values of every type") {
   CHECK(said_of(gguf_key("k", 9, gguf_array(8, 0, "")), [](const gguf_value& v) { return v.numbers(v.size()); }) == at("f: metadata: k"));
 }
 
-TEST_CASE("arrays are counted before a number or a string is made of them") {
+TEST_CASE("arrays are counted before their numbers or strings are copied") {
   const std::string many = gguf_key("k", 9, gguf_array(0, 1 << 20, std::string(1 << 20, 'x')));
   CHECK(said_of(many, [](const gguf_value& v) { return v.numbers(3); }) == at("f: metadata: k", {"3", "1048576"}));
   CHECK(said_of(gguf_key("k", 9, gguf_array(8, 3, std::string(24, '\0'))), [](const gguf_value& v) { return v.strings(2); }) ==
@@ -140,13 +140,13 @@ TEST_CASE("arrays are counted before a number or a string is made of them") {
   CHECK(value_of(gguf_key("k", 9, gguf_array(8, 3, std::string(24, '\0'))), [](const gguf_value& v) { return v.strings(3); }).size() == 3);
 }
 
-TEST_CASE("what the format allows") {
+TEST_CASE("rare but valid files are read") {
   CHECK(parse(gguf_bytes({}, {})).tensors.empty());
   CHECK(parse(gguf_head(0, 0, 2)).metadata.empty());
-  CHECK(parse(gguf_head(0, 0) + std::string(8, '\0')).tensors.empty());  // padded to the data that is not there
+  CHECK(parse(gguf_head(0, 0) + std::string(8, '\0')).tensors.empty());  // padded, although no data follows
   CHECK(parse(gguf_bytes({}, {one_value}, std::string(32, 'd'))).tensors[0].data.size() == 32);
   CHECK(parse(gguf_bytes({}, {gguf_info("a", {}, 0, 0)}, "abcd")).tensors[0].shape.empty());
-  CHECK(parse(gguf_bytes({}, {gguf_info("a", {1}, 0, 0)}, std::string(32, 'd'))).tensors[0].data.size() == 4);  // padded at its end too
+  CHECK(parse(gguf_bytes({}, {gguf_info("a", {1}, 0, 0)}, std::string(32, 'd'))).tensors[0].data.size() == 4);  // padded at its end, too
   CHECK(parse(gguf_bytes({}, {gguf_info("a", {32, 0}, 2, 0)})).tensors[0].data.empty());
   CHECK(parse(gguf_bytes({}, {gguf_info("b", {8}, 0, 32), one_value}, std::string(64, 'd'))).tensors[0].name == "a");  // any order
   CHECK(parse(gguf_bytes({}, {gguf_info("z", {8}, 0, 0), gguf_info("a", {0}, 0, 0)}, std::string(32, 'd'))).tensors.size() == 2);
@@ -164,7 +164,7 @@ TEST_CASE("malformed files: each is refused, and the error says why") {
     std::string file, error;
   };
   const bad all[] = {
-      // The header.
+      // Header.
       {"", "f: header: expected a GGUF file, found no bytes"},
       {"GGU", "f: header: expected a GGUF file, found \"GGU\""},
       {"GGUX" + gguf_head(0, 0).substr(4), "f: header: expected a GGUF file, found \"GGUX\""},
@@ -174,9 +174,10 @@ TEST_CASE("malformed files: each is refused, and the error says why") {
       {gguf_head(0, 0, 4), "f: header: expected version 2 or 3, found 4"},
       {gguf_head(0, 0, 0x03000000), "f: header: expected a little-endian file, found a big-endian one"},
       {gguf_head(0, 0).substr(0, 20), "f: header: expected the number of keys of 8 bytes, found 4 before the end of the file"},
-      {gguf_head(1, 0), "f: header: expected at most 0 tensors in what is left, found 1"},
-      {gguf_head(0, ~std::uint64_t{0}), "f: header: expected at most 0 keys in what is left, found 18446744073709551615"},
-      {gguf_head(0, 2'000'000) + std::string(28'000'000, 'x'), "f: header: expected at most 1000000 keys in what is left, found 2000000"},
+      {gguf_head(1, 0), "f: header: expected at most 0 tensors in the rest of the file, found 1"},
+      {gguf_head(0, ~std::uint64_t{0}), "f: header: expected at most 0 keys in the rest of the file, found 18446744073709551615"},
+      {gguf_head(0, 2'000'000) + std::string(28'000'000, 'x'),
+       "f: header: expected at most 1000000 keys in the rest of the file, found 2000000"},
       // Keys and values.
       {gguf_bytes({gguf_string("") + std::string(20, '\0')}, {}), "f: metadata: key 0: expected a key of 1 to 65535 bytes, found 0"},
       {gguf_bytes({gguf_key(std::string(65536, 'k'), 7u)}, {}), "f: metadata: key 0: expected a key of 1 to 65535 bytes, found 65536"},
@@ -189,8 +190,9 @@ TEST_CASE("malformed files: each is refused, and the error says why") {
       {gguf_bytes({gguf_key("k", 9, gguf_array(7, 2, "\1\2"))}, {}), "f: metadata: k: expected 0 or 1 for a boolean, found 2"},
       {gguf_bytes({gguf_key("k", 9, gguf_array(200, 0, ""))}, {}), "f: metadata: k: expected a type below 13, found 200"},
       {gguf_bytes({gguf_key("k", 9, gguf_array(10, std::uint64_t{1} << 61, "12345678"))}, {}),
-       "f: metadata: k: expected at most 1 values in what is left, found 2305843009213693952"},
-      {gguf_bytes({gguf_key("k", 9, gguf_array(8, 3, gguf_string("x")))}, {}), "f: metadata: k: expected at most 1 values in what is left"},
+       "f: metadata: k: expected at most 1 values in the rest of the file, found 2305843009213693952"},
+      {gguf_bytes({gguf_key("k", 9, gguf_array(8, 3, gguf_string("x")))}, {}),
+       "f: metadata: k: expected at most 1 values in the rest of the file"},
       {gguf_bytes({gguf_key("k", 9, deep)}, {}), "f: metadata: k: expected arrays in at most 8 levels, found more"},
       {gguf_bytes({gguf_key("k", 7u), gguf_key("k", "x")}, {}), "f: metadata: k: expected the key once, found it twice"},
       {gguf_bytes({gguf_key("general.alignment", "32")}, {}), "f: metadata: general.alignment: expected a whole number from 0 to "},
@@ -223,7 +225,7 @@ TEST_CASE("malformed files: each is refused, and the error says why") {
       {gguf_bytes({}, {one_value, gguf_info("b", {8}, 0, 96)}, std::string(128, 'd')),
        "f: tensor b: expected to begin at 32 of the data, found 96"},
       {gguf_bytes({}, {one_value, gguf_info("a", {8}, 0, 32)}, std::string(64, 'd')), "f: tensor a: expected one of that name, found two"},
-      // The end.
+      // End.
       {gguf_bytes({}, {one_value}), "f: tensor a: expected 32 bytes at 0 of the data, found 0 in all"},
       {gguf_bytes({}, {one_value}, std::string(31, 'd')), "f: tensor a: expected 32 bytes at 0 of the data, found 31 in all"},
       {gguf_bytes({}, {one_value}, std::string(33, 'd')), "f: expected the end after 32 bytes of data, found 33 bytes"},
@@ -237,7 +239,7 @@ TEST_CASE("malformed files: each is refused, and the error says why") {
   }
 }
 
-TEST_CASE("files of others: those that every reader must refuse are, the others are not" NEEDS("data")) {
+TEST_CASE("malformed files from others: files that every reader must refuse are refused, the others are read" NEEDS("data")) {
   const auto folder = test_data("gguf/malformed");
   if (folder.empty()) return;
   std::size_t refused = 0, read = 0;
@@ -254,7 +256,7 @@ TEST_CASE("files of others: those that every reader must refuse are, the others 
   CHECK(read > 25);
 }
 
-TEST_CASE("half-written files, and one of version 1" NEEDS("data")) {
+TEST_CASE("half-written files and a file of version 1 are refused" NEEDS("data")) {
   const auto folder = test_data("models");
   if (folder.empty()) return;
   for (const char* name : {"truncated-by-failed-quantize-q4_0.gguf", "truncated-by-failed-quantize-q8_0.gguf"})
@@ -264,7 +266,7 @@ TEST_CASE("half-written files, and one of version 1" NEEDS("data")) {
         }).ends_with("header: expected version 2 or 3, found version 1, whose lengths have 32 bits"));
 }
 
-TEST_CASE("a genuine table cut anywhere, or the data: an error" NEEDS("data")) {
+TEST_CASE("a real file cut at any byte is an error" NEEDS("data")) {
   const auto path = test_data("models/stories260K/stories260K-f16.gguf");
   if (path.empty()) return;
   const std::string whole = read_text(path);
@@ -276,7 +278,7 @@ TEST_CASE("a genuine table cut anywhere, or the data: an error" NEEDS("data")) {
   CHECK(said(whole) == "no error");
 }
 
-TEST_CASE("any bit of a header flipped: an error, or tensors and values that lie in the file") {
+TEST_CASE("any flipped bit of a header gives an error, or tensors and values inside the file") {
   std::string file =
       gguf_bytes({gguf_key("general.architecture", "llama"), gguf_key("llama.block_count", 2u), gguf_key("k", true),
                   gguf_key("general.alignment", 32u), gguf_key("words", 9, gguf_array(8, 2, gguf_string("one") + gguf_string("two"))),
@@ -292,10 +294,10 @@ TEST_CASE("any bit of a header flipped: an error, or tensors and values that lie
     file[bit / 8] = static_cast<char>(file[bit / 8] ^ 1 << bit % 8);
   }
   CHECK(refused > bits / 4);
-  CHECK(refused < bits);  // letters of keys and text may change
+  CHECK(refused < bits);  // letters of keys and strings may change
 }
 
-TEST_CASE("random edits never give a tensor or a value out of the file") {
+TEST_CASE("random edits never give a tensor or value outside the file") {
   const std::string file = gguf_bytes(
       {gguf_key("a", "text"), gguf_key("n", 9, gguf_array(9, 1, gguf_array(4, 2, "12345678"))), gguf_key("general.alignment", 8u)},
       {gguf_info("one", {32, 3}, 2, 0), gguf_info("two", {5}, 0, 56)}, std::string(56 + 20, 'd'), 8);
@@ -315,10 +317,10 @@ TEST_CASE("random edits never give a tensor or a value out of the file") {
     accepted += error_of([&] { contents = parse(text); }) == "no error";
     check_sound(text, contents);
   }
-  CHECK(accepted > 0);  // text, names and data may change
+  CHECK(accepted > 0);  // strings, names and data may change
 }
 
-TEST_CASE("a model in parts: all of them are found by the first, and each must belong to it") {
+TEST_CASE("a model in shards: the first one finds all of them, and each must belong to it") {
   const temporary_folder folder;
   const auto part = [](std::uint64_t no, std::uint64_t count, std::uint64_t tensors, const std::string& name) {
     return gguf_bytes({gguf_key("split.no", 2, bytes_of_number(static_cast<std::uint16_t>(no))),

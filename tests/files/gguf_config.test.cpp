@@ -26,7 +26,7 @@ using ids = std::vector<lazyprune::token_id>;
 
 namespace {
 
-/// The metadata of a small llama, by key, to change.
+/// The metadata of a small llama by key; tests change it.
 struct small_llama {
   std::map<std::string, std::string> keys;
   std::vector<gguf_tensor> tensors{{"token_embd.weight", {4, 6}, 0, std::string(96, '\0')}};
@@ -80,7 +80,7 @@ model_config config_after(Change change) {
 
 }  // namespace
 
-TEST_CASE("tensors by Hugging Face's names") {
+TEST_CASE("names of tensors, from Hugging Face's names") {
   using lazyprune::gguf_name_of;
   CHECK(gguf_name_of("model.embed_tokens.weight") == "token_embd.weight");
   CHECK(gguf_name_of("model.norm.weight") == "output_norm.weight");
@@ -94,7 +94,7 @@ TEST_CASE("tensors by Hugging Face's names") {
     CHECK(gguf_name_of(none).empty());
 }
 
-TEST_CASE("a small llama") {
+TEST_CASE("the config of a small llama") {
   const model_config c = small_llama().config();
   CHECK(c.family == "llama");
   CHECK(c.vocabulary == 6);
@@ -155,7 +155,7 @@ TEST_CASE("rotary scalings") {
         unsupported("metadata: llama.rope.dimension_count", {", found 1"}));
 }
 
-TEST_CASE("ends of a text: three keys, and control tokens of four names") {
+TEST_CASE("EOS tokens: three keys, and control tokens with four names") {
   const std::vector<std::string> pieces{"<s>", "</s>", "<|im_end|>", "<|eot_id|>", "x", "<|end|>"};
   const auto with = [&](const std::vector<std::pair<std::string, std::uint32_t>>& named) {
     return config_after([&](small_llama& m) {
@@ -163,7 +163,7 @@ TEST_CASE("ends of a text: three keys, and control tokens of four names") {
       for (const auto& [key, id] : named) m.put("tokenizer.ggml." + key, gguf_key("tokenizer.ggml." + key, id));
     });
   };
-  CHECK(with({}).eos == ids{2, 5});  // <|eot_id|> is no control token here
+  CHECK(with({}).eos == ids{2, 5});  // <|eot_id|> is not a control token here
   CHECK(config_after([&](small_llama& m) { m.tokens(pieces, {3, 3, 4, 1, 4, 4}); }).eos == ids{2, 5});  // user-defined
   CHECK(with({{"bos_token_id", 0}}).bos == ids{0});
   CHECK(with({{"bos_token_id", ~0u}}).bos.empty());
@@ -173,19 +173,19 @@ TEST_CASE("ends of a text: three keys, and control tokens of four names") {
         }).ends_with("tokenizer.ggml.bos_token_id: expected a whole number from 0 to 5, found 6"));
 }
 
-TEST_CASE("what is not computed is refused by name") {
+TEST_CASE("unsupported keys are refused by name") {
   CHECK(said_after([](small_llama& m) { m.text("general.architecture", "gemma4"); }) ==
         unsupported("metadata: general.architecture", {"llama", "qwen2", "qwen3", "phi3", "gemma2", "gemma3", "\"gemma4\""}));
   CHECK(said_after([](small_llama& m) { m.number("attention.sliding_window", 16); }) ==
         unsupported("metadata: llama.attention.sliding_window", {"16"}));
-  CHECK(said_after([](small_llama& m) { m.number("expert_count", 0); }) == "no error");  // it says that there are none
+  CHECK(said_after([](small_llama& m) { m.number("expert_count", 0); }) == "no error");  // 0 means none
   CHECK(said_after([](small_llama& m) { m.number("expert_count", 8); }) == unsupported("metadata: llama.expert_count"));
   CHECK(said_after([](small_llama& m) { m.text("general.type", "adapter"); }) == unsupported("metadata: general.type", {"\"adapter\""}));
   CHECK(said_after([](small_llama& m) { m.text("tokenizer.ggml.model", "bert"); }) ==
         unsupported("metadata: tokenizer.ggml.model", {"\"bert\""}));
 }
 
-TEST_CASE("a key whose value changes nothing is no reason to refuse") {
+TEST_CASE("a key whose value changes nothing is accepted") {
   const model_config plain = small_llama().config();
   const auto same = [&](auto change) { return config_after(change) == plain; };
   for (const char* factor :
@@ -229,7 +229,7 @@ TEST_CASE("a key whose value changes nothing is no reason to refuse") {
         unsupported("metadata: llama.attention.key_length_swa", {", found 4"}));
 }
 
-TEST_CASE("numbers that a file gives for each layer are one where all are equal") {
+TEST_CASE("a number for each layer is read as one number if all are equal") {
   const auto each = [](const std::string& key, const std::vector<std::uint32_t>& values) {
     return [=](small_llama& m) {
       std::string bytes;
@@ -248,7 +248,7 @@ TEST_CASE("numbers that a file gives for each layer are one where all are equal"
   CHECK(said_after(each("block_count", {2, 2})) == at("metadata: llama.block_count", {"2", "u32"}));
 }
 
-TEST_CASE("numbers that do not go together") {
+TEST_CASE("contradicting numbers are refused") {
   CHECK(said_after([](small_llama& m) { m.number("attention.head_count", 3); }) ==
         at("metadata: llama.attention.head_count", {"embedding_length", ", found 3"}));
   CHECK(said_after([](small_llama& m) { m.number("attention.head_count_kv", 0); }) ==
@@ -264,7 +264,7 @@ TEST_CASE("numbers that do not go together") {
   CHECK(said_after([](small_llama& m) { m.tokens({"a", "b"}, {1}); }) == at("metadata: tokenizer.ggml.token_type"));
 }
 
-TEST_CASE("the config of every model is that of the same model as a folder" NEEDS("data")) {
+TEST_CASE("the config of every GGUF model equals that of the same model as a folder" NEEDS("data")) {
   const auto folder = test_data("gguf");
   if (folder.empty()) return;
   for (const std::string name :
@@ -276,19 +276,19 @@ TEST_CASE("the config of every model is that of the same model as a folder" NEED
     std::vector<gguf_file> parts;
     parts.emplace_back(lazyprune::mapped_file(folder / (name + ".gguf")));
     const model_config config = model_config_of(parts);
-    if (family == "mistral") expected.family = "llama";  // in GGUF files mistral is one
-    if (family == "llama3") {                            // and the scaling is what it comes to
+    if (family == "mistral") expected.family = "llama";  // GGUF files call Mistral llama
+    if (family == "llama3") {                            // and store the scaling as divisors
       CHECK(config.rope.divisors.size() == expected.head_dim / 2);
       expected.rope = {.theta = expected.rope.theta, .divisors = config.rope.divisors};
     }
-    if (family == "gemma3") expected.norms_less_one = false;  // in GGUF files they are whole
-    for (const lazyprune::token_id id : config.eos)           // a folder's are in more files
+    if (family == "gemma3") expected.norms_less_one = false;  // GGUF files store norms as they are
+    for (const lazyprune::token_id id : config.eos)           // a folder has them in several files
       if (std::ranges::find(expected.eos, id) == expected.eos.end()) expected.eos.push_back(id);
     CHECK(config == expected);
   }
 }
 
-TEST_CASE("files of others: those with which no model can be made are refused, unless a tensor's shape is the reason" NEEDS("data")) {
+TEST_CASE("malformed files from others: files without a usable config are refused, unless only a tensor's shape is wrong" NEEDS("data")) {
   const auto folder = test_data("gguf/malformed");
   if (folder.empty()) return;
   std::size_t refused = 0;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// The keys are read in gguf_config.test.cpp and gguf_tokenizer.test.cpp.
+// The keys are tested in gguf_config.test.cpp and gguf_tokenizer.test.cpp.
 #include <lazyprune/files/gguf_tokens.hpp>
 
 #include <doctest/doctest.h>
 
-TEST_CASE("tokens that end turns, by their names") {
+TEST_CASE("tokens that end turns have well-known names") {
   using lazyprune::detail::ends_turn;
   for (const double type : {3.0, 4.0}) {  // control and user-defined
     CHECK(ends_turn("<|im_end|>", type));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// GGUF files for the tests, sound or not, put together from their parts.
+// Makes GGUF files for tests, valid or not, from their parts.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ inline std::string gguf_array(std::uint32_t type, std::uint64_t size, const std:
   return bytes_of_number(type) + bytes_of_number(size) + values;
 }
 
-/// A tensor's row of the table. `dimensions`: the length of a row first.
+/// A tensor's entry in the table. `dimensions`: the length of a row first.
 inline std::string gguf_info(std::string_view name, const std::vector<std::uint64_t>& dimensions, std::uint32_t type,
                              std::uint64_t offset) {
   std::string info = gguf_string(name) + bytes_of_number(static_cast<std::uint32_t>(dimensions.size()));
@@ -42,7 +42,7 @@ inline std::string gguf_head(std::uint64_t tensors, std::uint64_t keys, std::uin
   return "GGUF" + bytes_of_number(version) + bytes_of_number(tensors) + bytes_of_number(keys);
 }
 
-/// A file of these keys and rows of the table, and so many bytes of data.
+/// A file with these keys and table entries, and `data`.
 inline std::string gguf_bytes(const std::vector<std::string>& keys, const std::vector<std::string>& infos, const std::string& data = {},
                               std::size_t alignment = 32) {
   std::string file = gguf_head(infos.size(), keys.size());
@@ -59,7 +59,7 @@ struct gguf_tensor {
   std::string data;
 };
 
-/// A sound file.
+/// A valid file.
 inline std::string gguf_model(const std::vector<std::string>& keys, const std::vector<gguf_tensor>& tensors) {
   std::vector<std::string> infos;
   std::string data;

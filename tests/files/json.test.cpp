@@ -29,7 +29,7 @@ std::string nested(std::size_t levels) { return std::string(levels, '[') + std::
 
 }  // namespace
 
-TEST_CASE("JSONTestSuite: what must load loads, what must be refused is refused with file and place" NEEDS("data")) {
+TEST_CASE("JSONTestSuite: valid texts load, invalid texts are refused with file and place" NEEDS("data")) {
   const auto folder = test_data("malformed-json");
   if (folder.empty()) return;
   std::size_t loaded = 0, refused = 0, either = 0;
@@ -39,7 +39,7 @@ TEST_CASE("JSONTestSuite: what must load loads, what must be refused is refused 
     const std::size_t before = lazyprune_test::allocated_bytes;
     const auto result = error_of([&] { json_value::parse(text, "f.json", 1 << 20); });
     const std::size_t allocated = lazyprune_test::allocated_bytes - before;
-    if (name.starts_with("y_object_duplicated_key")) {  // the grammar allows it; we do not
+    if (name.starts_with("y_object_duplicated_key")) {  // valid JSON, but we refuse it
       CHECK(result == at("f.json: a"));
       ++loaded;
     } else if (name.starts_with("y_")) {
@@ -49,7 +49,7 @@ TEST_CASE("JSONTestSuite: what must load loads, what must be refused is refused 
       CHECK(result.starts_with("f.json: "));
       CHECK(result.find("expected JSON") != result.npos);
       CHECK(result.size() < 400);
-      CHECK(allocated <= text.size() + (std::size_t{8} << 10));  // in all, whatever was given back meanwhile
+      CHECK(allocated <= text.size() + (std::size_t{8} << 10));  // in all, including what was freed meanwhile
       ++refused;
     } else {
       ++either;
@@ -60,7 +60,7 @@ TEST_CASE("JSONTestSuite: what must load loads, what must be refused is refused 
   CHECK(either == 35);
 }
 
-TEST_CASE("syntax errors give the byte and what stands there") {
+TEST_CASE("syntax errors give the byte and the text there") {
   CHECK(fault_in(R"({"a": nul})") == at("f.json: byte 9", {"\"a\""}));
   CHECK(fault_in("") == at("f.json: byte 0"));
   CHECK(fault_in("[1] x") == at("f.json: byte 4"));
@@ -69,14 +69,14 @@ TEST_CASE("syntax errors give the byte and what stands there") {
   CHECK(fault_in("[\"\xff\"]") == at("f.json: byte 2"));
 }
 
-TEST_CASE("what the parser alone would let pass") {
+TEST_CASE("faults that the parser alone would accept") {
   CHECK(fault_in(std::string("{}\0{", 4)) == at("f.json: byte 2"));
   CHECK(fault_in("\xef\xbb\xbf{}") == at("f.json: byte 0"));
   CHECK(fault_in(R"({"a": {"b": 1, "c": 2, "b": 3}})") == at("f.json: b"));
   CHECK(fault_in(R"([{"a": 1}, {"a": 1}])") == "no error");
 }
 
-TEST_CASE("64 levels and no more, without recursion") {
+TEST_CASE("64 levels are allowed and no more, without recursion") {
   CHECK(fault_in(nested(64)) == "no error");
   CHECK(fault_in(nested(65)) == at("f.json", {"64"}));
   CHECK(fault_in(std::string(100'000, '[')) == at("f.json", {"64"}));
@@ -85,12 +85,12 @@ TEST_CASE("64 levels and no more, without recursion") {
   CHECK(fault_in(objects) == at("f.json", {"64"}));
 }
 
-TEST_CASE("no more bytes than the caller allows") {
+TEST_CASE("the caller's limit of bytes holds") {
   CHECK(error_of([] { json_value::parse("[1, 2]", "f.json", 5); }) == at("f.json", {", found 6"}));
   CHECK(error_of([] { json_value::parse("[1, 2]", "f.json", 6); }) == "no error");
 }
 
-TEST_CASE("one text of many: the place begins with what the caller says") {
+TEST_CASE("one text of many: places begin with the caller's words") {
   CHECK(error_of([] { json_value::parse("[1,]", "f.jsonl", 100, "line 3"); }) == at("f.jsonl: line 3: byte 3"));
   CHECK(error_of([] { json_value::parse("{}", "f.jsonl", 100, "line 3").at("step"); }) == at("f.jsonl: line 3", {"\"step\""}));
   CHECK(error_of([] {
@@ -98,7 +98,7 @@ TEST_CASE("one text of many: the place begins with what the caller says") {
         }).starts_with("f.jsonl: line 3: step: "));
 }
 
-TEST_CASE("values read as they stand") {
+TEST_CASE("values of all kinds are read") {
   const json_value root =
       parsed(R"({"n": 18, "big": 9223372036854775808, "x": -1.5e3, "yes": true, "s": "h\u00e9", "none": null, "a": [1, null, "z"]})");
   CHECK(root.at("n").whole_number() == 18);
@@ -126,7 +126,7 @@ TEST_CASE("a value outlives the root it came from") {
   CHECK(inner.file() == "f.json");
 }
 
-TEST_CASE("getters name the place and what is there") {
+TEST_CASE("errors of getters give the place and the value") {
   CHECK(fault_in(R"({"a": {"b": "two"}})", [](auto r) { r.at("a").at("b").number(); }) == at("f.json: a.b", {"\"two\""}));
   CHECK(fault_in(R"({"a": [1, {}]})", [](auto r) { r.at("a").items()[1].string(); }) == at("f.json: a[1]"));
   CHECK(fault_in(R"({"a": 1})", [](auto r) { r.at("a").boolean(); }) == at("f.json: a", {", found 1"}));
@@ -137,7 +137,7 @@ TEST_CASE("getters name the place and what is there") {
   CHECK(fault_in(R"({"a\nb": null})", [](auto r) { r.at("a\nb").string(); }) == at("f.json: a\\x0ab"));
 }
 
-TEST_CASE("whole numbers have no sign, point or exponent, and stay in their range") {
+TEST_CASE("whole numbers have no sign, point or exponent, and a range") {
   const std::string expected = "f.json: n: expected a whole number from 0 to 9223372036854775808, found ";
   for (const std::string bad : {"-1", "1.0", "1e3", "9223372036854775809", "18446744073709551615", "true", "null"}) {
     CAPTURE(bad);
@@ -149,12 +149,12 @@ TEST_CASE("whole numbers have no sign, point or exponent, and stay in their rang
   CHECK(fault_in(R"({"n": 5})", [](auto r) { r.at("n").whole_number(5, 5); }) == "no error");
 }
 
-TEST_CASE("unknown keys are refused by name where only some are allowed") {
+TEST_CASE("allow_only refuses other keys by name") {
   CHECK(fault_in(R"({"a": 1, "c": [2]})", [](auto r) { r.allow_only({"a", "b"}); }) == at("f.json: c"));
   CHECK(fault_in(R"({"a": 1})", [](auto r) { r.allow_only({"a", "b"}); }) == "no error");
 }
 
-TEST_CASE("members and items one at a time, with their places") {
+TEST_CASE("members and items are given one at a time, with their places") {
   const auto json = json_value::parse(R"({"b": [1, "x"], "a": 2})", "f.json", 100);
   std::string seen;
   json.each_member([&](const std::string& key, const json_value& value) { seen += key + " " + value.place() + "; "; });
@@ -167,7 +167,7 @@ TEST_CASE("members and items one at a time, with their places") {
   CHECK(error_of([&] { json.at("a").each_member([](const std::string&, const json_value&) {}); }) == at("f.json: a", {", found 2"}));
 }
 
-TEST_CASE("an object with the members of another that it has not") {
+TEST_CASE("with_defaults adds the members that an object lacks") {
   const auto whole = lazyprune::json_value::parse(R"({"a": {"x": 1, "none": null}})", "f", 100);
   const auto all = whole.at("a").with_defaults(R"({"x": 2, "y": 3, "none": 4})");
   CHECK(all.at("x").whole_number() == 1);

@@ -14,13 +14,13 @@ std::uint64_t n_of(const json_value& object) { return object.at("n").whole_numbe
 
 }  // namespace
 
-TEST_CASE("a record a line; empty lines are none") {
+TEST_CASE("each line is a record; empty lines are skipped") {
   const temporary_folder folder;
   line_reader lines(folder.write("r.jsonl", "{\"n\": 1}\n\n \r\n{\"n\": 2}"));
   CHECK(read_json_lines<std::uint64_t>(lines, n_of) == std::vector<std::uint64_t>{1, 2});
 }
 
-TEST_CASE("bad lines are told with their place and left out, or thrown") {
+TEST_CASE("bad lines are reported with their place and skipped, or thrown") {
   const temporary_folder folder;
   const auto file = folder.write("r.jsonl", "{\"n\": 1}\n[\n{\"m\": 2}\n{\"n\": 3}\n");
   std::vector<std::string> told;

@@ -23,7 +23,7 @@ std::vector<std::string> lines_of(const std::filesystem::path& path) {
 
 }  // namespace
 
-TEST_CASE("lines without their ends, the last one ended or not") {
+TEST_CASE("lines come without their line breaks, whether or not the last one has one") {
   const temporary_folder folder;
   using list = std::vector<std::string>;
   CHECK(lines_of(folder.write("a", "one\n\nthree\r\n")) == list{"one", "", "three\r"});
@@ -33,7 +33,7 @@ TEST_CASE("lines without their ends, the last one ended or not") {
   CHECK(lines_of(folder.write("e", std::string("a\0b\n", 4))) == list{std::string("a\0b", 3)});
 }
 
-TEST_CASE("lines of every length around the size of the buffer") {
+TEST_CASE("lines of every length near the size of the buffer") {
   const temporary_folder folder;
   std::string all;
   std::vector<std::string> lines;
@@ -44,7 +44,7 @@ TEST_CASE("lines of every length around the size of the buffer") {
   CHECK(lines_of(folder.write("long", all)) == lines);
 }
 
-TEST_CASE("a line that is too long is told once, and the next one comes") {
+TEST_CASE("a line that is too long is reported once, and the next one follows") {
   const temporary_folder folder;
   line_reader reader(folder.write("f", "four\n" + std::string(100'000, 'x') + "\nfive!\nsix"), 4);
   CHECK(reader.next() == "four");
@@ -57,7 +57,7 @@ TEST_CASE("a line that is too long is told once, and the next one comes") {
   CHECK_FALSE(reader.next());
 }
 
-TEST_CASE("what cannot be read") {
+TEST_CASE("files that cannot be read are refused") {
   const temporary_folder folder;
   CHECK_THROWS_AS(line_reader(folder / "missing"), lazyprune::error);
   CHECK_THROWS_WITH_AS(line_reader(folder / ""), doctest::Contains(": expected a file to read, found a directory"), lazyprune::error);

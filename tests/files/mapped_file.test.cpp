@@ -19,7 +19,7 @@ using lazyprune::mapped_file;
 
 namespace {
 
-/// What this process has in memory of mapped files.
+/// The bytes of mapped files that this process has in memory.
 std::size_t resident_file_bytes() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);)
@@ -29,7 +29,7 @@ std::size_t resident_file_bytes() {
 
 }  // namespace
 
-TEST_CASE("mapped or read, the bytes are the file's") {
+TEST_CASE("the bytes are those of the file, mapped or read") {
   const temporary_folder folder;
   std::string text(3 * 4096 + 17, '\0');
   for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * 7);
@@ -46,7 +46,7 @@ TEST_CASE("mapped or read, the bytes are the file's") {
   }
 }
 
-TEST_CASE("read bytes are a copy: they outlive the file") {
+TEST_CASE("file_access::read makes a copy, which stays the same when the file changes") {
   const temporary_folder folder;
   const auto path = folder.write("some", "before");
   const mapped_file file(path, file_access::read);
@@ -54,20 +54,20 @@ TEST_CASE("read bytes are a copy: they outlive the file") {
   CHECK(file.text() == "before");
 }
 
-TEST_CASE("parts come and go, the bytes stay what they are") {
+TEST_CASE("prefetch and release change no bytes, and released pages leave memory") {
   const temporary_folder folder;
   std::string text(8 << 20, '\0');
   for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * 7 + i / 4096);
   const auto path = folder.write("large", text);
   for (const file_access how : {file_access::map, file_access::read}) {
     const mapped_file file(path, how);
-    file.come_into_memory(file.bytes().subspan(5000, 100'000));
+    file.prefetch(file.bytes().subspan(5000, 100'000));
     CHECK(file.text() == text);
     const std::size_t before = resident_file_bytes();
     file.release(file.bytes().subspan(5000));
     if (how == file_access::map) CHECK(resident_file_bytes() + (7 << 20) < before);  // all but the two pages at the beginning
     CHECK(file.text() == text);
-    file.come_into_memory({});
+    file.prefetch({});
     file.release({});
   }
 }
@@ -78,7 +78,7 @@ TEST_CASE("an empty file is empty") {
   for (const file_access how : {file_access::map, file_access::read}) CHECK(mapped_file(path, how).text().empty());
 }
 
-TEST_CASE("what is no file that can be read is refused by name") {
+TEST_CASE("the error for a file that cannot be read names the file") {
   const temporary_folder folder;
   const auto path = folder.write("some", "12345");
   REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Folders and files that are small models: a config with two tensors, shards, a GGUF file.
+// Small models as folders and files: a config with two tensors, shards, a GGUF file.
 #pragma once
 
 #include <cstddef>

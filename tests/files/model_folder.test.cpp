@@ -16,7 +16,7 @@
 using namespace lazyprune_test;
 using lazyprune::model_folder;
 
-TEST_CASE("which files of a folder are the model") {
+TEST_CASE("which files of a folder are its model") {
   const temporary_folder folder;
   const model_folder model(folder.path());
   CHECK_FALSE(model.gguf().has_value());
@@ -38,7 +38,7 @@ TEST_CASE("which files of a folder are the model") {
   CHECK_FALSE(model.has("nowhere"));
 }
 
-TEST_CASE("a GGUF file is known by its first bytes, whatever its name") {
+TEST_CASE("the first bytes identify a GGUF file, whatever its name") {
   const temporary_folder folder;
   const model_folder model(folder.path());
   folder.write("config.json", "{}");
@@ -51,7 +51,7 @@ TEST_CASE("a GGUF file is known by its first bytes, whatever its name") {
   CHECK(error_of([&] { model.gguf(); }) == at(folder.path().string(), {"B.GGUF", "sha256-0123abcd"}));
 }
 
-TEST_CASE("beside a language model, files that serve it are passed over") {
+TEST_CASE("GGUF files that accompany a language model are ignored") {
   const auto file = [](const std::string& key, const char* value) { return gguf_model({gguf_key(key, value)}, {}); };
   const std::pair<const char*, const char*> others[] = {
       {"general.architecture", "clip"}, {"general.type", "mmproj"}, {"general.type", "adapter"}, {"general.type", "imatrix"}};
@@ -60,7 +60,7 @@ TEST_CASE("beside a language model, files that serve it are passed over") {
     const temporary_folder folder;
     const model_folder model(folder.path());
     folder.write("a.gguf", file(other.first, other.second));
-    CHECK(model.gguf() == folder / "a.gguf");  // alone, it is what the user asked for: its reader says what it is
+    CHECK(model.gguf() == folder / "a.gguf");  // alone it is what the user asked for, and opening it reports what it is
     folder.write("b.gguf", small_gguf());
     CHECK(model.gguf() == folder / "b.gguf");
     folder.write("c.gguf", small_gguf());
@@ -68,7 +68,7 @@ TEST_CASE("beside a language model, files that serve it are passed over") {
   }
 }
 
-TEST_CASE("small files of a folder are read within their limit") {
+TEST_CASE("small files of a folder are read up to a limit") {
   const temporary_folder folder;
   const model_folder model(folder.path());
   folder.write("x.json", R"({"a": 1})");

@@ -4,12 +4,15 @@
 #include <doctest/doctest.h>
 
 #include <csignal>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,13 +23,27 @@
 using namespace lazyprune_test;
 using lazyprune::output_file;
 
-TEST_CASE("the file has its name once it is committed, and is whole") {
+namespace {
+
+std::filesystem::path watched;                               // if set, calls of fsync are listed
+std::vector<std::pair<std::filesystem::path, bool>> synced;  // what was synced, and whether `watched` was there then
+
+}  // namespace
+
+/// Takes the place of the C library's fsync in this program.
+extern "C" int fsync(int file) {
+  if (!watched.empty())
+    synced.emplace_back(std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(file)), std::filesystem::exists(watched));
+  return static_cast<int>(::syscall(SYS_fsync, file));
+}
+
+TEST_CASE("a file gets its name when it is committed, and is complete") {
   const temporary_folder folder;
   const auto path = folder.write("out", "what was there");
   std::string all;
   {
     output_file out(path);
-    for (std::size_t n : {0u, 1u, 100u, 65'535u, 65'536u, 65'537u, 300'000u, 2u}) {  // around the size of the buffer
+    for (std::size_t n : {0u, 1u, 100u, 65'535u, 65'536u, 65'537u, 300'000u, 2u}) {  // near the size of the buffer
       const std::string part(n, static_cast<char>('a' + n % 26));
       out.write(part);
       all += part;
@@ -39,7 +56,7 @@ TEST_CASE("the file has its name once it is committed, and is whole") {
   CHECK(folder.files() == 1);
 }
 
-TEST_CASE("without commit nothing is left, and what was there stays") {
+TEST_CASE("without commit nothing is left, and an older file stays") {
   const temporary_folder folder;
   const auto path = folder.write("out", "what was there");
   {
@@ -51,7 +68,7 @@ TEST_CASE("without commit nothing is left, and what was there stays") {
   CHECK(read_text(path) == "what was there");
 }
 
-TEST_CASE("two writers of one name do not mix: the last to commit wins") {
+TEST_CASE("two writers of one name do not mix: the last commit wins") {
   const temporary_folder folder;
   output_file first(folder / "out"), second(folder / "out");
   first.write("first");
@@ -63,7 +80,7 @@ TEST_CASE("two writers of one name do not mix: the last to commit wins") {
   CHECK(folder.files() == 1);
 }
 
-TEST_CASE("names that cannot be written to") {
+TEST_CASE("names that cannot be written to are refused") {
   const temporary_folder folder;
   const auto said = [](const std::filesystem::path& path) { return error_of([&] { const output_file out(path); }); };
   CHECK(said(folder.path()) == at(folder.path().string()));
@@ -72,7 +89,7 @@ TEST_CASE("names that cannot be written to") {
   CHECK(folder.files() == 0);
 }
 
-TEST_CASE("a link stays, and the file that it leads to is replaced") {
+TEST_CASE("a symbolic link stays, and the file that it leads to is replaced") {
   const temporary_folder folder, elsewhere;
   elsewhere.write("target", "what was there");
   std::filesystem::create_symlink(elsewhere / "target", folder / "link");
@@ -119,7 +136,7 @@ TEST_CASE("a file keeps its permissions, also while it is written; a new one has
   CHECK(mode_of(folder / "new") == 0644);
 }
 
-TEST_CASE("a signal that ends the process leaves nothing of what was not committed") {
+TEST_CASE("a signal that ends the process removes uncommitted files") {
   const temporary_folder folder;
   folder.write("there", "what was there");
   const pid_t child = ::fork();
@@ -144,7 +161,7 @@ TEST_CASE("a signal that ends the process leaves nothing of what was not committ
   CHECK(read_text(folder / "there") == "what was there");
 }
 
-TEST_CASE("many files at once: those beyond the list of unfinished files are written like the others") {
+TEST_CASE("files beyond the slots for unfinished files are written like the others") {
   const temporary_folder folder;
   std::vector<std::unique_ptr<output_file>> files;
   for (int i = 0; i < 70; ++i) files.push_back(std::make_unique<output_file>(folder / std::to_string(i)));
@@ -153,14 +170,14 @@ TEST_CASE("many files at once: those beyond the list of unfinished files are wri
   CHECK(folder.files() == 35);
 }
 
-TEST_CASE("a device is written to, not replaced") {
+TEST_CASE("a device is written directly, not replaced") {
   output_file out("/dev/null");
   out.write("gone");
   out.commit();
   CHECK(std::filesystem::is_character_file("/dev/null"));
 }
 
-TEST_CASE("a full device: an error of code io that names it" NEEDS("dev-full")) {
+TEST_CASE("a full device is an error of code io that names it" NEEDS("dev-full")) {
   if (!std::filesystem::exists("/dev/full")) {
     skip("/dev/full");
     return;
@@ -172,8 +189,22 @@ TEST_CASE("a full device: an error of code io that names it" NEEDS("dev-full")) 
         }) == at("/dev/full: unfinished", {}, lazyprune::error_code::io));
 }
 
-TEST_CASE("a full disk: an error of code io that names the file, and nothing left of it") {
-  // A limit on the size of files fails a plain file in the middle.
+TEST_CASE("a commit syncs the file before it gets its name, and the folder after that") {
+  const temporary_folder folder;
+  output_file out(folder / "out");
+  out.write("x");
+  synced.clear();
+  watched = folder / "out";
+  out.commit();
+  watched.clear();
+  REQUIRE(synced.size() == 2);
+  CHECK(synced[0].first.filename().string().starts_with("out"));
+  CHECK(!synced[0].second);
+  CHECK(synced[1] == std::pair(std::filesystem::canonical(folder.path()), true));
+}
+
+TEST_CASE("a full disk is an error of code io that names the file, and leaves nothing") {
+  // A limit on file sizes makes a write fail in the middle.
   const temporary_folder folder;
   const auto before = std::signal(SIGXFSZ, SIG_IGN);
   rlimit limit{};

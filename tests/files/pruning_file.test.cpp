@@ -9,7 +9,7 @@
 using namespace lazyprune;
 using namespace lazyprune_test;
 
-TEST_CASE("the stages, and nothing else") {
+TEST_CASE("a pruning file has stages and nothing else") {
   const temporary_folder folder;
   CHECK(pruning_file::read(folder.write("a.json", R"({"stages": "3:0.3,5:0.1"})")).stages == "3:0.3,5:0.1");
   const auto fault_of = [&](const char* text) {

@@ -21,7 +21,7 @@
 
 namespace {
 
-/// How many of the file's pages are in memory.
+/// The number of the file's pages in memory.
 std::size_t pages_in_memory(const lazyprune::mapped_file& file) {
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   std::vector<unsigned char> in_memory((file.bytes().size() + page - 1) / page);
@@ -31,16 +31,16 @@ std::size_t pages_in_memory(const lazyprune::mapped_file& file) {
   return n;
 }
 
-/// Drops a file's pages, as far as its file system has them elsewhere.
+/// Drops a file's pages, if its file system keeps them elsewhere.
 void drop(const std::filesystem::path& path) {
   const lazyprune::file_descriptor file = lazyprune::open_file(path, O_RDONLY, path.string(), "a file");
-  ::fsync(file.get());  // pages not yet written cannot be dropped
+  ::fsync(file.get());  // unwritten pages cannot be dropped
   ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
 }
 
 }  // namespace
 
-TEST_CASE("what was asked for is there, and an end in the midst of it waits for nothing") {
+TEST_CASE("all bytes are right, and the destructor may drop requests") {
   const lazyprune_test::temporary_folder folder;
   const std::string numbers(std::size_t{9} << 20, 'x');
   const lazyprune::mapped_file file(folder.write("weights", numbers));
@@ -52,7 +52,7 @@ TEST_CASE("what was asked for is there, and an end in the midst of it waits for 
   CHECK(file.text() == numbers);
 }
 
-TEST_CASE("what was asked for comes into memory without being read" NEEDS("disk")) {
+TEST_CASE("requested pages come into memory without a reader" NEEDS("disk")) {
   const lazyprune_test::temporary_folder folder;
   const auto path = folder.write("weights", std::string(std::size_t{9} << 20, 'x'));
   drop(path);
@@ -63,7 +63,7 @@ TEST_CASE("what was asked for comes into memory without being read" NEEDS("disk"
   }
   lazyprune::read_ahead ahead;
   ahead.ask(file, file.bytes());
-  // The system takes it as advice: where others ask for memory too, it may leave out some of the pages.
+  // The system takes it as advice. If others need memory, too, it may leave some pages out.
   const std::size_t most = file.bytes().size() / static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)) / 4 * 3;
   for (int tenths = 0; tenths < 300 && pages_in_memory(file) < most; ++tenths) std::this_thread::sleep_for(std::chrono::milliseconds(100));
   CHECK(pages_in_memory(file) >= most);

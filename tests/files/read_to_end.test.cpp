@@ -13,7 +13,7 @@
 using namespace lazyprune_test;
 using lazyprune::read_to_end;
 
-TEST_CASE("a file's text, whatever its size") {
+TEST_CASE("a file of any size is read") {
   const temporary_folder folder;
   for (const std::size_t size : {0u, 1u, 65536u, 200'000u}) {
     std::string text(size, 'a');
@@ -23,7 +23,7 @@ TEST_CASE("a file's text, whatever its size") {
   CHECK(read_to_end(folder.write("some", "a\n")) == "a\n");
 }
 
-TEST_CASE("a pipe's text, once there is a writer, to its end") {
+TEST_CASE("a pipe is read to its end, after a writer has opened it") {
   const temporary_folder folder;
   const std::filesystem::path path = folder / "pipe";
   REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
@@ -32,7 +32,7 @@ TEST_CASE("a pipe's text, once there is a writer, to its end") {
   CHECK(read_to_end(path) == text);
 }
 
-TEST_CASE("what cannot be read is refused by name") {
+TEST_CASE("files that cannot be read are refused by name") {
   const temporary_folder folder;
   const std::string path = folder.write("some", "12345").string();
   const auto said = [&](const std::filesystem::path& file, std::size_t limit = 100) { return error_of([&] { read_to_end(file, limit); }); };

@@ -27,7 +27,7 @@ std::string little_endian(std::uint64_t n) {
   return bytes;
 }
 
-/// A file of this header and so many bytes of data.
+/// A file with this header and `data` bytes of data.
 std::string file_of(const std::string& header, std::size_t data = 0) {
   return little_endian(header.size()) + header + std::string(data, 'd');
 }
@@ -44,7 +44,7 @@ std::string one(const std::string& type, const std::string& shape, const std::st
   return "{" + entry("t", type, shape, offsets) + "}";
 }
 
-/// Every tensor lies inside the file and has the bytes of its shape: what a reader may rely on.
+/// Checks what a reader may rely on: each tensor is inside the file and has the bytes of its shape.
 void check_sound(const std::string& file, const std::vector<stored_tensor>& tensors) {
   const std::map<std::string_view, std::uint64_t> bits = {{"F64", 64}, {"F32", 32}, {"F16", 16}, {"BF16", 16}, {"I64", 64}, {"I8", 8}};
   const auto* const begin = reinterpret_cast<const std::byte*>(file.data());
@@ -59,7 +59,7 @@ void check_sound(const std::string& file, const std::vector<stored_tensor>& tens
 
 }  // namespace
 
-TEST_CASE("a small file, by hand") {
+TEST_CASE("a small file, written by hand") {
   const std::string header =
       R"({"__metadata__":{"format":"pt"},"b":{"dtype":"F32","shape":[2,3],"data_offsets":[2,26]},"a":{"dtype":"BF16","shape":[1],"data_offsets":[0,2]}})";
   const std::string file = file_of(header, 26);
@@ -71,11 +71,11 @@ TEST_CASE("a small file, by hand") {
   CHECK(tensors[0].data.size() == 2);
   CHECK(tensors[1].name == "b");
   CHECK(tensors[1].shape == std::vector<std::uint64_t>{2, 3});
-  CHECK(reinterpret_cast<const char*>(tensors[1].data.data()) == file.data() + 8 + header.size() + 2);  // misaligned, and fine
+  CHECK(reinterpret_cast<const char*>(tensors[1].data.data()) == file.data() + 8 + header.size() + 2);  // misaligned, which is allowed
   CHECK(tensors[1].data.size() == 24);
 }
 
-TEST_CASE("what the format allows") {
+TEST_CASE("rare but valid files are read") {
   CHECK(parse(file_of("{}")).empty());
   CHECK(parse(file_of("  {}\t\r\n ")).empty());
   CHECK(parse(file_of("{\"__metadata__\":{}}")).empty());
@@ -85,7 +85,7 @@ TEST_CASE("what the format allows") {
   CHECK(parse(file_of(one("F4", "[2]", "[0,1]"), 1))[0].data.size() == 1);
   CHECK(parse(file_of(one("F6_E2M3", "[4]", "[0,3]"), 3))[0].data.size() == 3);
   CHECK(parse(file_of(one("C64", "[2]", "[0,16]"), 16))[0].data.size() == 16);
-  // An empty tensor at the place where another begins.
+  // An empty tensor where another begins.
   CHECK(parse(file_of("{" + entry("z", "F32", "[1]", "[0,4]") + "," + entry("a", "F32", "[0]", "[0,0]") + "}", 4)).size() == 2);
   CHECK(parse(file_of("{" + entry("z", "F32", "[1]", "[0,4]") + "," + entry("a", "F32", "[0]", "[4,4]") + "}", 4)).size() == 2);
   CHECK(parse(file_of(one("U8", "[3]", "[0,3]"), 3))[0].name == "t");
@@ -97,7 +97,7 @@ TEST_CASE("malformed files: each is refused, and the error says why") {
     std::string file, error;
   };
   const bad all[] = {
-      // The size of the header.
+      // Size of the header.
       {"", "f: expected a safetensors file: 8 bytes at least, found 0"},
       {"1234567", "f: expected a safetensors file: 8 bytes at least, found 7"},
       {little_endian(0x3c), "f: header: expected at most 0 bytes, found 60"},
@@ -105,7 +105,7 @@ TEST_CASE("malformed files: each is refused, and the error says why") {
       {little_endian(100'000'001) + std::string(100'000'001, ' '), "f: header: expected at most 100000000 bytes, found 100000001"},
       {little_endian(~std::uint64_t{0}) + "{}", "f: header: expected at most 2 bytes, found 18446744073709551615"},
       {little_endian(0), "f: header: byte 0: expected JSON, found unexpected end of input; expected '[', '{', or a literal"},
-      // What the header is.
+      // Header.
       {little_endian(1) + "\xff", "f: header: byte 0: expected JSON, found "},
       {little_endian(1) + "{", "f: header: byte 1: expected JSON, found "},
       {file_of("[]"), "f: header: expected a JSON object, found an array"},
@@ -167,7 +167,7 @@ TEST_CASE("malformed files: each is refused, and the error says why") {
       {file_of(one("F32", "[1]", "{}"), 4),
        "f: header: tensor t: data_offsets: expected two whole numbers, begin and end, found an object"},
       {file_of(one("F32", "[1]", "null"), 4), "f: header: tensor t: data_offsets: expected two whole numbers, begin and end, found null"},
-      // Places.
+      // Offsets.
       {file_of(one("F32", "[1]", "[4,8]"), 8), "f: header: tensor t: data_offsets: expected to begin at 0, found 4"},
       {file_of("{" + two + "," + entry("b", "F32", "[2]", "[12,20]") + "}", 20),
        "f: header: tensor b: data_offsets: expected to begin at 8, found 12"},
@@ -202,24 +202,24 @@ TEST_CASE("malformed files: each is refused, and the error says why") {
   }
 }
 
-TEST_CASE("ten tensors on the same bytes") {
+TEST_CASE("ten tensors with the same bytes are refused") {
   std::string header = "{";
   for (int i = 0; i < 10; ++i) header += (i ? "," : "") + entry("t" + std::to_string(i), "F32", "[2,2]", "[0,16]");
   CHECK(said(file_of(header + "}", 16)).ends_with(": data_offsets: expected to begin at 16, found 0"));
 }
 
-TEST_CASE("a million tensors and no more") {
+TEST_CASE("a million tensors are allowed and no more") {
   const auto file = [](std::size_t n) {
     std::string header = "{";
     for (std::size_t i = 0; i < n; ++i) header.append(i ? "," : "").append(entry(std::to_string(i), "U8", "[0]", "[0,0]"));
     return file_of(header + "}");
   };
   CHECK(parse(file(50'000)).size() == 50'000);
-  if (!test_all) return;  // what follows takes most of a minute with sanitizers
+  if (!test_all) return;  // the rest takes most of a minute with sanitizers
   CHECK(said(file(1'000'001)) == at("f: header", {"1000000"}));
 }
 
-TEST_CASE("a genuine file: found by name, and every byte has its owner") {
+TEST_CASE("a real file: tensors are found by name, and every byte belongs to one") {
   const safetensors_file file{mapped_file(pocket_model() / "model.safetensors")};
   const stored_tensor* const norm = file.find("model.norm.weight");
   REQUIRE(norm != nullptr);
@@ -238,7 +238,7 @@ TEST_CASE("a genuine file: found by name, and every byte has its owner") {
   CHECK(bytes + 8 + header == whole.size());
 }
 
-TEST_CASE("a genuine header cut anywhere, or the data: an error") {
+TEST_CASE("a real file cut at any byte is an error") {
   const std::string whole = read_text(pocket_model() / "model.safetensors");
   std::uint64_t header = 0;
   std::memcpy(&header, whole.data(), 8);
@@ -249,7 +249,7 @@ TEST_CASE("a genuine header cut anywhere, or the data: an error") {
   CHECK(said(whole) == "no error");
 }
 
-TEST_CASE("a genuine header with any bit flipped: an error, or the same table but for one name") {
+TEST_CASE("a real header with any bit flipped is an error, or the same table with another name") {
   std::string whole = read_text(pocket_model() / "model.safetensors");
   std::uint64_t header = 0;
   std::memcpy(&header, whole.data(), 8);
@@ -283,7 +283,7 @@ TEST_CASE("a genuine header with any bit flipped: an error, or the same table bu
   CHECK(refused > header * 4 / one_in(37u));
 }
 
-TEST_CASE("random edits of a header never give a tensor out of the file") {
+TEST_CASE("random edits of a header never give a tensor outside the file") {
   const std::string header = "{" + entry("a", "F32", "[2,3]", "[0,24]") + "," + entry("b", "BF16", "[4]", "[24,32]") + "," +
                              entry("c", "I8", "[8,1]", "[32,40]") + R"(,"__metadata__":{"format":"pt"}})";
   const std::string pieces[] = {

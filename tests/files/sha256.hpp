@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// SHA-256 (FIPS 180-4): expected values of whole tensors are kept as their hash.
+// SHA-256 (FIPS 180-4), for hashes of whole tensors as expected values.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace lazyprune_test {
 
-/// The first 32 bits of the fractional part of a prime's root, as the standard defines its constants.
+/// Returns the first 32 bits of the fractional part of a prime's root, as the standard defines its constants.
 inline std::uint32_t root_bits(std::uint32_t prime, unsigned degree) {
   __extension__ using wide = unsigned __int128;
   const auto power = [&](wide x) { return degree == 2 ? x * x : x * x * x; };

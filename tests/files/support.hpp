@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the tests of this floor share: folders that vanish, files made of bytes, errors (fault.hpp).
+// Shared by the tests of this folder: temporary folders, files of given bytes, errors (fault.hpp).
 #pragma once
 
 #include <cerrno>
@@ -15,7 +15,7 @@
 
 namespace lazyprune_test {
 
-/// A folder of its own, removed with all that is in it.
+/// A temporary folder, removed with everything in it.
 class temporary_folder {
  public:
   temporary_folder() {

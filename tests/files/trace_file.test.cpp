@@ -27,7 +27,7 @@ std::string text_of(const std::vector<step_trace>& steps) {
   return text;
 }
 
-/// The same file by another way: a tree of values of another parser's making.
+/// Reads the same text with another parser (nlohmann::json), as a check of read_trace.
 std::vector<step_trace> by_tree(const std::string& text) {
   std::vector<step_trace> steps;
   std::istringstream lines(text);
@@ -57,14 +57,14 @@ const std::string two_steps =
     R"({"step":1,"tokens":[17],"layers":[{"active":[0,1,2,3],"rows":[3],"revived":[]},{"active":[1,3],"rows":[1,3],"revived":[1]}],"next":4,"margin":[0.25]})"
     "\n";
 
-/// two_steps with one part exchanged. The part must be there.
+/// Returns two_steps with `part` replaced. Fails the test if two_steps does not contain `part`.
 std::string with(const std::string& part, const std::string& instead) {
   const std::size_t at = two_steps.find(part);
   REQUIRE(at != std::string::npos);
   return std::string(two_steps).replace(at, part.size(), instead);
 }
 
-/// What reading the text says, without the file's name.
+/// Returns the error of read_trace for this text, without the file's name.
 fault complaint(const std::string& text) {
   const temporary_folder folder;
   const auto path = folder.write("t.jsonl", text);
@@ -73,7 +73,7 @@ fault complaint(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("scores of a layer, or null where none were asked for") {
+TEST_CASE("a layer may have scores, or null if none were recorded") {
   const std::string scored = with(R"("revived":[]},{"active":[0,2])", R"("revived":[],"scores":[0.1,0.25,3e-7]},{"active":[0,2])");
   const temporary_folder folder;
   const auto path = folder.write("t.jsonl", scored);
@@ -96,7 +96,7 @@ TEST_CASE("scores of a layer, or null where none were asked for") {
         at("line 1: layers[0].scores", {", found 7"}));
 }
 
-TEST_CASE("the lines are those of the format") {
+TEST_CASE("lines have the documented format") {
   step_trace step{
       .step = 0, .tokens = {1, 5, 9}, .layers = {{{0, 1, 2}, {0, 1, 2}, {}}, {{0, 2}, {2}, {2}}}, .next = 17, .logits = {}, .margin = {}};
   const std::string plain =
@@ -109,7 +109,7 @@ TEST_CASE("the lines are those of the format") {
   CHECK(to_line(step) == plain + R"(,"margin":[0.5],"logits":[0.1,-0.0,1e+300,5e-324,3]})");
 }
 
-TEST_CASE("what is written reads back, to the last bit") {
+TEST_CASE("a written trace reads back to the last bit") {
   std::mt19937 random(2);
   const temporary_folder folder;
   for (int run = 0; run < 50; ++run) {
@@ -126,7 +126,7 @@ TEST_CASE("what is written reads back, to the last bit") {
   }
 }
 
-TEST_CASE("numbers that JSON does not have are not written") {
+TEST_CASE("numbers that JSON does not have are refused") {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   step_trace step{.step = 3, .tokens = {1}, .layers = {{{0}, {0}, {}}, {{0}, {0}, {}}}, .next = 1, .logits = {0, infinity}, .margin = {}};
   CHECK(error_of([&] { to_line(step); }) == at("step 3: logits[1]"));
@@ -137,7 +137,7 @@ TEST_CASE("numbers that JSON does not have are not written") {
   CHECK(error_of([&] { to_line(step); }) == at("step 3: margin[0]"));
 }
 
-TEST_CASE("genuine traces read as another parser reads them, and write back" NEEDS("data")) {
+TEST_CASE("real traces read the same with another parser, and can be written and read again" NEEDS("data")) {
   const auto folder = test_data("traces");
   if (folder.empty()) return;
   const temporary_folder copies;
@@ -153,7 +153,7 @@ TEST_CASE("genuine traces read as another parser reads them, and write back" NEE
   CHECK(files > 0);
 }
 
-TEST_CASE("what others may write differently") {
+TEST_CASE("variants that other writers may produce read as the same trace") {
   const temporary_folder folder;
   const auto expected = read_trace(folder.write("t.jsonl", two_steps));
   REQUIRE(expected.size() == 2);
@@ -161,7 +161,7 @@ TEST_CASE("what others may write differently") {
   CHECK(expected[0].margin.empty());
   const auto reads_alike = [&](const std::string& text) { return read_trace(folder.write("u.jsonl", text)) == expected; };
 
-  CHECK(reads_alike(two_steps.substr(0, two_steps.size() - 1)));  // no end of the last line
+  CHECK(reads_alike(two_steps.substr(0, two_steps.size() - 1)));  // no line break at the end
   CHECK(reads_alike(two_steps + "\n \t\r\n\n"));                  // blank lines at the end
   CHECK(reads_alike(with("}\n{\"step\":1", "}\r\n{\"step\":1")));
   CHECK(reads_alike(with(R"("step":1,"tokens":[17])", R"( "tokens" : [ 17 ] , "step" : 1)")));
@@ -170,7 +170,7 @@ TEST_CASE("what others may write differently") {
   CHECK(reads_alike(with("[1,2.5,-3]", "[1.0,25e-1,-3]")));
 }
 
-TEST_CASE("a fault is told by its line, its place, what was due and what is there") {
+TEST_CASE("errors give the line, the place, the expected and the found value") {
   const auto second = [](const std::string& part, const std::string& instead) { return complaint(with(part, instead)); };
   CHECK(complaint("") == at(""));
   CHECK(complaint(" \n\r\n") == at(""));
@@ -221,13 +221,13 @@ TEST_CASE("a fault is told by its line, its place, what was due and what is ther
   CHECK(second("[0.25]}", "[0.25]} {}").starts_with("line 2: byte "));
 }
 
-TEST_CASE("files that cannot be read") {
+TEST_CASE("files that cannot be read are refused") {
   const temporary_folder folder;
   CHECK(error_of([&] { read_trace(folder / "absent.jsonl"); }) == at((folder / "absent.jsonl").string()));
   CHECK(error_of([&] { read_trace(folder.path()); }) == at(folder.path().string()));
 }
 
-TEST_CASE("no cut and no exchanged byte does worse than an error") {
+TEST_CASE("a trace that is cut short, or has a changed byte, gives an error or is valid") {
   const temporary_folder folder;
   const auto whole = read_trace(folder.write("t.jsonl", two_steps));
   const std::size_t first_line = two_steps.find('\n');
@@ -237,7 +237,7 @@ TEST_CASE("no cut and no exchanged byte does worse than an error") {
     const bool complete = length == first_line || length == first_line + 1 || length == two_steps.size() - 1;
     REQUIRE((said == "no error") == complete);
   }
-  // What a changed byte leaves readable is a trace that keeps the rules: it can be written, and read again.
+  // If the trace with a changed byte is still readable, it can be written and read again.
   std::mt19937 random(3);
   std::size_t readable = 0;
   for (int run = 0; run < 3000; ++run) {

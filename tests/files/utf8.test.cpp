@@ -19,7 +19,7 @@ using lazyprune::utf8_prefix;
 
 namespace {
 
-/// RFC 3629, section 4, as its grammar stands there.
+/// The grammar in section 4 of RFC 3629.
 std::size_t by_grammar(std::string_view s) {
   const auto in = [&](std::size_t i, unsigned low, unsigned high) {
     return i < s.size() && static_cast<unsigned char>(s[i]) >= low && static_cast<unsigned char>(s[i]) <= high;
@@ -65,7 +65,7 @@ TEST_CASE("utf8_end stops at the first bad byte") {
   CHECK(utf8_end("ab\xe2\x96") == 2);
 }
 
-TEST_CASE("printable text is one line of UTF-8, whatever the bytes") {
+TEST_CASE("printable returns one line of UTF-8, whatever the bytes") {
   CHECK(printable("model.norm") == "model.norm");
   CHECK(printable("a\nb\x1b[2J") == "a\\x0ab\\x1b[2J");
   CHECK(printable("\xff\xc3\xa9") == "\\xff\xc3\xa9");
@@ -85,7 +85,7 @@ TEST_CASE("every character is read as it was written, from both ends") {
   }
 }
 
-TEST_CASE("a byte that is not UTF-8 is a character of its own, from both ends") {
+TEST_CASE("a byte that is not UTF-8 is one character, from both ends") {
   CHECK(last_character("a\x82").size == 1);
   CHECK(last_character("\x82\x82\x82\x82\x82").size == 1);
   CHECK(first_character("\xe2").code == 0xfffd);
@@ -106,7 +106,7 @@ TEST_CASE("White_Space has 25 characters; Python's isspace has four separators m
   for (const char32_t code : {U'\0', U'\u180e', U'\u200b', U'\u2060', U'\ufeff'}) CHECK_FALSE(lazyprune::is_python_space(code));
 }
 
-TEST_CASE("the characters of a text, with U+FFFD for each byte that is none of one") {
+TEST_CASE("characters_of gives U+FFFD for each byte outside of characters") {
   CHECK(characters_of("a\xc3\xa9\xf0\x9f\x98\x80") == U"a\u00e9\U0001f600");
   CHECK(characters_of("\xe2\x82z\xff") == U"\ufffd\ufffdz\ufffd");
   CHECK(characters_of("").empty());

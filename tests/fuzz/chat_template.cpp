@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A template's source, and, behind a zero byte, a request in JSON. Without one the request is a chat whose texts hold a mark that no
-// trusted run may contain.
+// The input is a chat template and, after a zero byte, a request in JSON. Without a request the test uses a chat whose texts hold a mark
+// (☃). No trusted run may contain that mark.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the fuzz targets share.
+// Shared by the fuzz targets.
 #pragma once
 
 #include <lazyprune/core/error.hpp>
@@ -20,7 +20,7 @@ inline const lazyprune::unicode* const characters = &lazyprune::installed_unicod
 inline const lazyprune::unicode* const characters = nullptr;
 #endif
 
-/// A refusal is in order where it is one line.
+/// Calls `call`. It may throw `error`, with a message of one line.
 template <class Call>
 void unless_refused(Call call) {
   try {

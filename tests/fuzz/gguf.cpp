@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Any bytes as a GGUF file: an error, or values and tensors that lie in the file; a model's config and its vocabulary where they give one.
+// The input is a GGUF file. Reading it reports an error, or gives values and tensors that lie in the file. If the file has a model config
+// and a vocabulary, these are read, too.
 #include <lazyprune/files/gguf.hpp>
 #include <lazyprune/files/gguf_config.hpp>
 #include <lazyprune/text/gguf_tokenizer.hpp>
@@ -20,7 +21,7 @@ namespace {
 
 using lazyprune_test::characters, lazyprune_test::unless_refused;
 
-/// Reads each value in every way, and the ends of each tensor.
+/// Reads each value as every type, and the first and last byte of each tensor.
 void read_all(const lazyprune::gguf_file& file) {
   for (const lazyprune::gguf_value& value : file.values_under("")) {
     unless_refused([&] { value.string(); });
@@ -35,7 +36,7 @@ void read_all(const lazyprune::gguf_file& file) {
     if (!t.data.empty()) sum = sum + std::to_integer<int>(t.data.front()) + std::to_integer<int>(t.data.back());
 }
 
-/// These bytes as a file, which has no name on any disk.
+/// A file in memory that holds these bytes.
 lazyprune::mapped_file file_of(std::span<const std::uint8_t> bytes) {
   static const int memory = ::memfd_create("input", 0);
   const bool written = ::ftruncate(memory, 0) == 0 && ::pwrite(memory, bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Any bytes as a tokenizer.json, and, behind a zero byte, a text for it: an error, or ids that decode, whatever they are; none of a user's
-// text is a special token, or an added one that the template has. Ranks of tiktoken and SentencePiece models are read by the same bytes.
+// The input is a tokenizer.json and, after a zero byte, a text. Reading it reports an error, or encodes the text to ids that decode. No
+// token of a user's text is special or one of the template's own added tokens. The same bytes are also read as a tiktoken and a
+// SentencePiece file.
 #include <lazyprune/text/tokenizer.hpp>
 #include <lazyprune/text/tokenizer/tiktoken.hpp>
 #include <lazyprune/text/tokenizer/tokenizer_json.hpp>
@@ -20,7 +21,7 @@ namespace {
 
 using lazyprune_test::characters, lazyprune_test::unless_refused;
 
-/// `marks`: the tokens that a template with this text keeps for itself.
+/// `marks`: the added tokens, special ones left out, that occur in this text when it is a template.
 void use(const lazyprune::tokenizer& tokens, std::string_view text, const std::set<lazyprune::token_id>& marks = {}) {
   using namespace lazyprune;
   const std::vector<token_id> ids = tokens.encode(text);

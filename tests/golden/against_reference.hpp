@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Whole small models in a backend: as far from the reference as the backend's arithmetic says, and no further.
+// Checks whole small models in a backend: they differ from the reference as far as the backend's arithmetic allows.
 #pragma once
 
 #include <lazyprune/backend/reference.hpp>
@@ -41,8 +41,8 @@ std::vector<lazyprune::step_trace> run(const lazyprune::model<Backend>& net, Bac
   return generate(work, text, prompt, options).trace;
 }
 
-/// `load(backend, weights)` makes the model, whose weights are bf16 numbers, in a backend; `rounds(execution)`: whether one that is made so
-/// rounds what meets numbers in bf16.
+/// `load(backend, type)` makes the model in a backend with weights of this type; their values are bf16 numbers. `rounds(execution)` is true
+/// if a backend with this execution rounds the activations that are multiplied by bf16 weights.
 template <class Backend, class Load, class Rounds>
 void check_against_reference(const Load& load, const Rounds& rounds, const lazyprune::stages& when) {
   using namespace lazyprune;
@@ -78,13 +78,13 @@ void check_against_reference(const Load& load, const Rounds& rounds, const lazyp
     }
     MESSAGE(v.name << ": of what is allowed, logits take " << largest);
     CHECK(largest < 1);
-    CHECK(largest > 0.01);  // the path rounds what it says that it does
+    CHECK(largest > 0.01);  // the path does round
     CHECK(furthest_other_choice(expected, leader, own, [&](std::size_t layers, double spread) { return allowed.scores(layers, spread); }) <
           1);
   }
 }
 
-/// `check(load, stages)` is asked of a random model of four layers, smaller than the bundled one.
+/// Calls `check(load, stages)` for a random model of four layers, smaller than the bundled one.
 template <class Check>
 void check_random_model(const Check& check) {
   using namespace lazyprune;
@@ -100,7 +100,7 @@ void check_random_model(const Check& check) {
         stages{{1, 0.7}, {3, 0.5}});
 }
 
-/// And of what other families have: windows, soft caps, GELU, norms behind, LongRoPE and heads that rotate in part.
+/// Calls `check` for models with the features of other families: windows, soft caps, GELU, norms after the blocks, LongRoPE, partial RoPE.
 template <class Check>
 void check_families(const Check& check) {
   using namespace lazyprune;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The bundled model answers its prompts, dense and pruned as lazyprune.json recommends.
+// Tests the bundled model's answers to its prompts, dense and pruned with the stages of lazyprune.json.
 #include <lazyprune/backend/cpu.hpp>
 #include <lazyprune/files/checkpoint.hpp>
 #include <lazyprune/files/checkpoint_weights.hpp>
@@ -20,7 +20,7 @@ namespace {
 using namespace lazyprune;
 using lazyprune_test::tested_execution;
 
-/// The text before " .", where the tasks' answers end (examples/pocket/README.md).
+/// Returns the text before " ." without leading spaces. The tasks' answers end at " ." (examples/pocket/README.md).
 std::string answer(const model<cpu>& net, const tokenizer& words, const std::vector<token_id>& prompt, const stages& when, double* share) {
   cpu backend{tested_execution()};
   workspace<cpu> work(net, backend);
@@ -38,7 +38,7 @@ std::string answer(const model<cpu>& net, const tokenizer& words, const std::vec
   return text.substr(text.find_first_not_of(' ') == text.npos ? text.size() : text.find_first_not_of(' '));
 }
 
-/// Takes the first `each` prompts of each task, in turn of 1,000 and of 1,900 tokens: dense and pruned answers are the expected ones.
+/// Checks the dense and pruned answers to the first `each` prompts of each task. Prompts of 1,000 and of 1,900 tokens alternate.
 void check_answers(std::size_t each) {
   const checkpoint files(pocket_model());
   REQUIRE(files.stages());
@@ -60,7 +60,7 @@ void check_answers(std::size_t each) {
       const std::string expected = record["answers"][0].get<std::string>();
       double dense_share = 0, share = 0;
       CHECK(answer(net, *words, prompt, stages{}, &dense_share) == expected);
-      // Pruning loses one answer, of 210 bundled prompts, that the dense model has; the reference in double loses it likewise.
+      // Among 210 bundled prompts, pruning loses one answer that the dense model has. The reference in double loses it, too.
       const bool loses = record["_id"] == "profile-1-1";
       CHECK(answer(net, *words, prompt, recommended, &share) == (loses ? "birthplace farholt" : expected));
       CHECK(dense_share == 1.0);
@@ -73,6 +73,6 @@ void check_answers(std::size_t each) {
 
 }  // namespace
 
-TEST_CASE("the bundled prompts: dense and pruned answers are the expected ones") { check_answers(4); }
+TEST_CASE("dense and pruned answers to the bundled prompts are right") { check_answers(4); }
 
-TEST_CASE("one prompt of each task is answered so on every path" ON_EVERY_PATH) { check_answers(1); }
+TEST_CASE("dense and pruned answers to one prompt of each task are right on every path" ON_EVERY_PATH) { check_answers(1); }

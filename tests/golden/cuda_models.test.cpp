@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Whole models in the backend cuda.
+// Tests whole models in the cuda backend.
 #include <lazyprune/backend/cpu.hpp>
 #include <lazyprune/backend/cuda.hpp>
 #include <lazyprune/backend/reference.hpp>
@@ -44,8 +44,8 @@ std::vector<token_id> answer(const model<Backend>& net, Backend& backend, const 
   return said;
 }
 
-/// The first prompt of each task, of so many tasks, cut to its last `length` tokens (0: whole): the backend cpu, which rounds nothing,
-/// answers so.
+/// Compares the answers of the cuda backend with those of the cpu backend in exact mode, for the first prompt of `prompts` tasks. Prompts
+/// are cut to their last `length` tokens; 0: not cut.
 void check_answers(const execution& how, std::size_t prompts, std::size_t length) {
   const checkpoint files(pocket_model());
   const auto words = find_tokenizer(files);
@@ -74,14 +74,14 @@ void check_answers(const execution& how, std::size_t prompts, std::size_t length
 
 TEST_CASE("cuda: a random model agrees with the reference") { check_random_model(check_cuda); }
 
-TEST_CASE("cuda: windows, soft caps, GELU, norms behind, LongRoPE and heads that rotate in part agree with the reference") {
+TEST_CASE("cuda: windows, soft caps, GELU, norms after the blocks, LongRoPE and partial RoPE agree with the reference") {
   check_families(check_cuda);
 }
 
-TEST_CASE("cuda: the kept sets of an independent float64 program" NEEDS("data")) {
+TEST_CASE("cuda: the kept tokens are those of an independent float64 program" NEEDS("data")) {
   const auto folder = test_data("traces");
   if (folder.empty()) return;
-  const unchecked fast;  // the same kernels are checked above
+  const unchecked fast;  // the tests above check the same kernels
   std::size_t traces = 0, compared = 0, cut = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() != ".json") continue;
@@ -112,8 +112,8 @@ TEST_CASE("cuda: the kept sets of an independent float64 program" NEEDS("data"))
     REQUIRE(result.trace.size() == expected.size());
     for (std::size_t s = 0; s < expected.size(); ++s) {
       CAPTURE(s);
-      // Scores are sums of products in float through some layers: a choice that was closer than 1e-4 of the score at the cut may fall
-      // otherwise, and all later steps follow from it.
+      // Scores are sums of products in float through several layers. A selection with a margin below 1e-4 of the score at the cut may
+      // differ, and then all later steps differ.
       if (std::ranges::any_of(expected[s].margin, [](const auto& margin) { return margin && std::abs(*margin) < 1e-4; })) {
         ++cut;
         break;
@@ -128,11 +128,11 @@ TEST_CASE("cuda: the kept sets of an independent float64 program" NEEDS("data"))
   CHECK(traces > 2 * cut);
 }
 
-TEST_CASE("cuda: bundled prompts, cut short, with all checks on: the answers of the backend cpu") {
+TEST_CASE("cuda: shortened bundled prompts, with all checks on, have the answers of the cpu backend") {
   check_answers({.exact = true}, 3, 256);
 }
 
-TEST_CASE("cuda: whole bundled prompts on tensor cores: the answers of the backend cpu") {
+TEST_CASE("cuda: whole bundled prompts on tensor cores have the answers of the cpu backend") {
   const unchecked fast;
   check_answers({.kv = dtype::bf16}, 5, 0);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What steps of the bundled model cost the backend cuda beside its kernels, on the imitated device: copies between host and device, and
-// memory.
+// Counts what steps of the bundled model cost the cuda backend beside its kernels: copies between host and device, and allocations. Runs on
+// the emulated device.
 #include <lazyprune/backend/cuda.hpp>
 #include <lazyprune/files/checkpoint.hpp>
 #include <lazyprune/files/checkpoint_weights.hpp>
@@ -28,7 +28,7 @@ struct traffic {
   friend bool operator==(const traffic&, const traffic&) = default;
 };
 
-/// What crosses from a layer's beginning to that of the next; with the last layer's are the logits.
+/// Counts the copies from the beginning of each layer to that of the next. The last layer's count includes the logits.
 class traffic_by_layer final : public step_observer {
  public:
   std::vector<traffic> layers;
@@ -66,7 +66,7 @@ std::vector<traffic> crossed(workspace<cuda_backend>& work, sequence<cuda_backen
 
 }  // namespace
 
-TEST_CASE("cuda: between layers that prune nothing crosses but what is new: a list is sent once") {
+TEST_CASE("cuda: only new data is copied between host and device, unless a layer prunes") {
   const unchecked fast;
   const checkpoint files(pocket_model());
   cuda_backend backend({.kv = dtype::f32});
@@ -79,22 +79,22 @@ TEST_CASE("cuda: between layers that prune nothing crosses but what is new: a li
 
   SUBCASE("dense") {
     auto text = begin(net, dense());
-    // The first layer: token ids, positions, which are the slots as well, the ranges that rows see. Every layer: its own new block's
-    // address. The last one finishes one row: its place, its position, its range.
+    // Copies of the first layer: token ids, positions (also the slots), and the ranges that the rows attend to. Every layer: the address of
+    // its new block of keys and values. The last layer computes one row to the end: its index, its position and its range.
     std::vector<traffic> expected{{4, 0, 0}, {1, 0, 0}, {1, 0, 0}, {1, 0, 0}, {1, 0, 0}, {4, 1, logits}};
     CHECK(crossed(work, text, prompt, phase::prefill) == expected);
-    // A token: its id, its position and slot, its range.
+    // Copies for a token: its id, its position (also the slot), and its range.
     expected = {{3, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 1, logits}};
     CHECK(crossed(work, text, std::span(tokens).subspan(60, 1), phase::decode) == expected);
     CHECK(crossed(work, text, std::span(tokens).subspan(61, 1), phase::decode) == expected);
     text.clear();
     expected.front() = {0, 0, 0};
-    CHECK(crossed(work, text, prompt, phase::prefill) == expected);  // all of it is there
+    CHECK(crossed(work, text, prompt, phase::prefill) == expected);  // all lists are on the device already
   }
   SUBCASE("half of the tokens leave after two layers") {
     auto text = begin(net, lazyllm(stages{{2, 0.5}}));
-    // The layer that prunes: one row of scores to the host, and where the dropped rows are put aside. The next: where rows move, their
-    // positions, their slots and the block, their ranges.
+    // Copies of the layer that prunes: one row of scores to the host, and the slots where dropped rows are stored. The next layer: where
+    // the rows move, their positions, their slots, the block's address and their ranges.
     std::vector<traffic> expected{{4, 0, 0}, {2, 1, 60 * sizeof(float)}, {4, 0, 0}, {1, 0, 0}, {1, 0, 0}, {4, 1, logits}};
     CHECK(crossed(work, text, prompt, phase::prefill) == expected);
     for (const std::size_t t : {60u, 61u}) {
@@ -102,19 +102,19 @@ TEST_CASE("cuda: between layers that prune nothing crosses but what is new: a li
       CHECK(found[0] == traffic{3, 0, 0});
       CHECK(found[1].to_host == 1);
       CHECK(found[1].bytes_to_host == (t + 1) * sizeof(float));
-      CHECK(found[1].to_device <= 1);  // a row put aside
-      CHECK(found[2].to_device <= 5);  // rows that move and that come back, positions, slots to write, ranges and slots to read
+      CHECK(found[1].to_device <= 1);  // a stored row
+      CHECK(found[2].to_device <= 5);  // rows that move, revived rows, positions, slots to write, ranges and slots to read
       CHECK(found[2].to_host == 0);
       CHECK(found[3] == traffic{0, 0, 0});
       CHECK(found[4] == traffic{0, 0, 0});
-      CHECK(found[5].to_device <= 3);  // the last row's place, position and range, where there are others
+      CHECK(found[5].to_device <= 3);  // the last row's index, position and range, if there are other rows
     }
   }
 }
 
 namespace {
 
-/// Nothing is allocated by steps of a sequence of up to `tokens` once all is reserved.
+/// Checks that the steps of a sequence of up to most.tokens tokens allocate nothing after the reservations.
 template <class Backend = cuda_backend, class Policy>
 void check_allocations(const execution& how, const Policy& policy, const step_sizes& most) {
   const checkpoint files(pocket_model());
@@ -131,7 +131,7 @@ void check_allocations(const execution& how, const Policy& policy, const step_si
   work.reserve(most);
   text.reserve(backend, most.tokens, most.tokens, most.tokens);
   const std::size_t& now = emulated::the_device().allocations;
-  const std::size_t before = now, scratch = backend.bytes(), cache = text.kv().bytes(), stored = text.stored_rows().bytes();
+  const std::size_t before = now, scratch = backend.bytes(), cache = text.kv().bytes(), stored = text.aux_cache().bytes();
 
   step(most.tokens - 8, phase::prefill, 1);
   for (int i = 0; i < 3; ++i) step(1, phase::decode, 1);
@@ -149,7 +149,7 @@ void check_allocations(const execution& how, const Policy& policy, const step_si
   CHECK(now == before);
   CHECK(backend.bytes() == scratch);
   CHECK(text.kv().bytes() == cache);
-  CHECK(text.stored_rows().bytes() == stored);
+  CHECK(text.aux_cache().bytes() == stored);
 }
 
 struct in_small_blocks : cuda_backend {
@@ -159,7 +159,7 @@ struct in_small_blocks : cuda_backend {
 
 }  // namespace
 
-TEST_CASE("cuda: once all is reserved nothing is allocated, in prefill and decode, in chunks, and where tokens leave and come back") {
+TEST_CASE("cuda: steps allocate nothing after a reservation: prefill, decode, chunks, and tokens that leave and come back") {
   const unchecked fast;
   const stages early{{2, 0.6}, {4, 0.5}};
   SUBCASE("dense") { check_allocations({.kv = dtype::f32}, dense(), {.tokens = 120, .queries = 0}); }
@@ -176,7 +176,7 @@ TEST_CASE("cuda: once all is reserved nothing is allocated, in prefill and decod
   }
 }
 
-TEST_CASE("cuda: a reservation for which there is too little memory says what asked for how much; the sequence goes on") {
+TEST_CASE("cuda: a reservation that does not fit is an error with its purpose and size, and the sequence can go on") {
   const checkpoint files(pocket_model());
   cuda_backend backend({.kv = dtype::f32});
   const auto net = load_model(backend, files);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A tiny model of every family and corner (families.jsonl): the logits that transformers gives in float64, dense and pruned, and the same
-// model as a GGUF file.
+// Tests a tiny model of every family and corner case (families.jsonl): its logits, dense and pruned, against transformers in float64, and
+// the same model as a GGUF file.
 #include <lazyprune/backend/reference.hpp>
 #include <lazyprune/files/checkpoint.hpp>
 #include <lazyprune/files/checkpoint_weights.hpp>
@@ -21,7 +21,7 @@ using namespace lazyprune;
 using namespace lazyprune_test;
 using oracle = reference<double>;
 
-/// A prefill and nothing else: its trace, with the logits.
+/// Runs a prefill. Returns its trace with the logits.
 template <class Policy>
 step_trace prefill(const model<oracle>& net, const Policy& policy, std::span<const token_id> tokens, std::size_t chunk = 0) {
   oracle backend{execution{}};
@@ -49,7 +49,7 @@ model<oracle> loaded(const model_config& config) {
   return load_model(backend, config, family_weights(config));
 }
 
-/// Remembers what is asked for.
+/// Records the names of the tensors that are asked for.
 struct asked_weights {
   family_weights numbers;
   std::map<std::string, tensor>* asked;
@@ -60,7 +60,7 @@ struct asked_weights {
   }
 };
 
-/// The model as llama.cpp's converter writes it, `keys` being those that not all families have.
+/// Writes the model as llama.cpp's converter does. `keys` are the metadata keys that not all families have.
 std::string gguf_of(const model_config& c, const std::vector<std::string>& keys) {
   const model_family& family = *find_family(&model_family::name, c.family);
   const std::string arch = std::string(family.gguf) + ".";
@@ -104,7 +104,7 @@ std::string gguf_of(const model_config& c, const std::vector<std::string>& keys)
 }  // namespace of_families
 }  // namespace
 
-TEST_CASE("logits of every family and corner, by transformers") {
+TEST_CASE("every family and corner case has the logits of transformers") {
   using namespace of_families;
   const auto goldens = family_goldens();
   CHECK(goldens.size() == 16);
@@ -119,12 +119,12 @@ TEST_CASE("logits of every family and corner, by transformers") {
       auto text = begin(net, dense());
       const auto prompt = std::span(tokens).first(golden.at("positions")[i].get<std::size_t>() + 1);
       const auto logits = forward(work, text, prompt, phase::prefill);
-      CHECK(apart({logits.begin(), logits.end()}, golden.at("logits")[i]) < 1e-5);  // its tables, norms and softmax are float32
+      CHECK(apart({logits.begin(), logits.end()}, golden.at("logits")[i]) < 1e-5);  // its tables, norms and softmax are in float32
     }
   }
 }
 
-TEST_CASE("pruned prefills, by transformers' layers on the tokens that stay: the same tokens, the same logits") {
+TEST_CASE("pruned prefills keep the same tokens and have the same logits as transformers' layers on these tokens") {
   using namespace of_families;
   std::size_t compared = 0;
   for (const auto& line : family_goldens()) {
@@ -144,7 +144,7 @@ TEST_CASE("pruned prefills, by transformers' layers on the tokens that stay: the
   CHECK(compared == 5);
 }
 
-TEST_CASE("keep-all is dense, and a prompt in chunks is one in one piece, bit for bit, in windows too") {
+TEST_CASE("a policy that keeps all tokens, and a prompt in chunks, give the bits of a dense run in one step, also with windows") {
   using namespace of_families;
   const auto goldens = family_goldens();
   for (const char* name : {"mistral_window", "phi3_partial", "gemma2", "gemma3"}) {
@@ -160,7 +160,7 @@ TEST_CASE("keep-all is dense, and a prompt in chunks is one in one piece, bit fo
   }
 }
 
-TEST_CASE("a model as a GGUF file is that of config.json, bit for bit") {
+TEST_CASE("a model from a GGUF file and from a Hugging Face folder give the same bits") {
   using namespace of_families;
   const auto goldens = family_goldens();
   const auto number = [](const char* key, std::uint32_t value) { return gguf_key(key, value); };
@@ -182,7 +182,7 @@ TEST_CASE("a model as a GGUF file is that of config.json, bit for bit") {
     CAPTURE(line.first);
     const auto& golden = goldens.at(line.first);
     model_config config = config_of(golden);
-    config.attention_scale = 0;  // which GGUF does not keep
+    config.attention_scale = 0;  // GGUF does not store it
     const temporary_folder folder;
     oracle backend{execution{}};
     const auto net = load_model(backend, checkpoint(folder.write("model.gguf", gguf_of(config, line.second))), {.as = dtype::f32});

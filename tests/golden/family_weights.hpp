@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The weights of the models of families.jsonl: a formula, which make_families.py has too.
+// Computes the weights of the models of families.jsonl, by the same formula as make_families.py.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace lazyprune_test {
 
-/// A number in [-1, 1), exactly a float: splitmix64 from the name's FNV-1a hash on.
+/// Returns a number in [-1, 1) that is exact in float: splitmix64, seeded with the FNV-1a hash of the name.
 inline float family_number(std::string_view name, std::uint64_t index) {
   std::uint64_t hash = 0xcbf29ce484222325u;
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
@@ -30,7 +30,7 @@ inline float family_number(std::string_view name, std::uint64_t index) {
   return static_cast<float>(z >> 40) * 0x1p-23f - 1.0f;
 }
 
-/// The lines of families.jsonl, by the models' names.
+/// Returns the lines of families.jsonl by the models' names.
 inline std::map<std::string, nlohmann::json> family_goldens() {
   std::ifstream file(source_dir() / "tests/golden/families.jsonl");
   std::map<std::string, nlohmann::json> goldens;
@@ -46,10 +46,10 @@ inline lazyprune::model_config config_of(const nlohmann::json& golden) {
   return lazyprune::model_config_of(lazyprune::json_value::parse(golden.at("config").dump(), "config", 1 << 20));
 }
 
-/// Any tensor that is asked for, by the name that Hugging Face gives it.
+/// A source of weights: makes any tensor from its Hugging Face name.
 class family_weights {
  public:
-  /// `rounded`: to numbers that bf16 has.
+  /// `rounded`: round the values to bf16.
   explicit family_weights(const lazyprune::model_config& config, bool rounded = false)
       : tied_(config.tied), less_one_(config.embedding_scale != 1.0), rounded_(rounded) {}
 
@@ -70,7 +70,7 @@ class family_weights {
 
  private:
   bool tied_, less_one_, rounded_;
-  mutable std::map<std::string, std::vector<float>> made_;  // a source is asked through const functions
+  mutable std::map<std::string, std::vector<float>> made_;  // mutable: sources have const functions
 };
 
 static_assert(lazyprune::tensor_source<family_weights>);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Whole models from GGUF files: the logits that their values give in float64, and the bits of the same model as a folder.
+// Tests whole models from GGUF files: their logits against float64, and against the same model from a folder, bit for bit.
 #include <lazyprune/backend/cpu.hpp>
 #include <lazyprune/backend/reference.hpp>
 #include <lazyprune/files/checkpoint.hpp>
@@ -47,7 +47,7 @@ fault said(const std::filesystem::path& path) {
 
 }  // namespace
 
-TEST_CASE("logits of every type and family, by an independent float64 program on gguf-py's values" NEEDS("data")) {
+TEST_CASE("every type and family has the logits of an independent float64 program that reads with gguf-py" NEEDS("data")) {
   const auto folder = test_data("gguf");
   if (folder.empty()) return;
   std::size_t compared = 0;
@@ -68,7 +68,7 @@ TEST_CASE("logits of every type and family, by an independent float64 program on
   CHECK(compared >= 22);
 }
 
-TEST_CASE("a GGUF file of unquantized weights and the same model as a folder say the same, bit for bit" NEEDS("data")) {
+TEST_CASE("a GGUF file of unquantized weights and the same model as a folder give the same bits" NEEDS("data")) {
   const auto folder = test_data("gguf");
   if (folder.empty()) return;
   const checkpoint file(folder / "llama-f32.gguf"), directory(folder / "llama"), halves(folder / "llama-bf16.gguf");
@@ -78,12 +78,12 @@ TEST_CASE("a GGUF file of unquantized weights and the same model as a folder say
   CHECK(logits_after(load_model(exact, file), exact, tokens) == logits_after(load_model(exact, directory), exact, tokens));
   cpu backend({.threads = 2});
   CHECK(logits_after(load_model(backend, file), backend, tokens) == logits_after(load_model(backend, directory), backend, tokens));
-  // Rounded when it was written, or when it is loaded.
+  // One was rounded when it was written, the other is rounded when it is loaded.
   CHECK(logits_after(load_model(backend, halves), backend, tokens) ==
         logits_after(load_model(backend, directory, {.as = dtype::bf16}), backend, tokens));
 }
 
-TEST_CASE("a trained model from a GGUF file and from its maker's own format" NEEDS("data")) {
+TEST_CASE("a trained model gives the same from a GGUF file and from its original format" NEEDS("data")) {
   const auto folder = test_data("models/stories260K");
   if (folder.empty()) return;
   const llama2c_file own((folder / "stories260K.v1.bin").string());
@@ -94,7 +94,7 @@ TEST_CASE("a trained model from a GGUF file and from its maker's own format" NEE
   CHECK(logits_after(net, backend, tokens) == logits_after(load_model(backend, own.config(), own), backend, tokens));
 }
 
-TEST_CASE("quantized weights are widened to bf16, or to float where that is asked for" NEEDS("data")) {
+TEST_CASE("quantized weights are widened to bf16, or to float on request" NEEDS("data")) {
   const auto folder = test_data("gguf");
   if (folder.empty()) return;
   const checkpoint files(folder / "qwen2-q4_k_m.gguf");
@@ -106,7 +106,7 @@ TEST_CASE("quantized weights are widened to bf16, or to float where that is aske
   CHECK(load_model(backend, checkpoint(folder / "llama-f16.gguf")).weights.layers[0].q.type() == dtype::f32);
 }
 
-TEST_CASE("a type that is not computed is refused by name" NEEDS("data")) {
+TEST_CASE("an unsupported type is refused by name" NEEDS("data")) {
   const auto folder = test_data("gguf");
   if (folder.empty()) return;
   const std::filesystem::path file = folder / "llama-iq3_s.gguf";
@@ -115,16 +115,15 @@ TEST_CASE("a type that is not computed is refused by name" NEEDS("data")) {
                     {"F32, F16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, BF16, MXFP4", "IQ3_S"}));
 }
 
-TEST_CASE("files of others with which no model can be made are refused, in about their own size of memory; the sound ones make one" NEEDS(
-    "data")) {
+TEST_CASE("malformed files are refused without allocating much more than their size; valid ones load" NEEDS("data")) {
   const auto folder = test_data("gguf/malformed");
   if (folder.empty()) return;
-  constexpr std::size_t of_any_file = std::size_t{32} << 10;  // an open file, names, the message
+  constexpr std::size_t of_any_file = std::size_t{32} << 10;  // for the open file, names and the message
   for (const auto& entry : nlohmann::json::parse(read_text(folder / "index.json"))) {
     const std::string name = entry.at("file"), refuse = entry.at("refuse");
     const std::size_t before = allocated_bytes;
     const std::string result = said(folder / name);
-    const std::size_t allocated = allocated_bytes - before;  // whatever was given back meanwhile
+    const std::size_t allocated = allocated_bytes - before;  // freed memory counts, too
     CAPTURE(name);
     CAPTURE(result);
     if (refuse == "file" || refuse == "model") {

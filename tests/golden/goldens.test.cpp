@@ -27,7 +27,7 @@ using namespace lazyprune_test;
 
 struct golden {
   std::string name;
-  policy_spec policy;  // as make.sh has it
+  policy_spec policy;  // as in make.sh
 };
 
 std::vector<golden> goldens() {
@@ -70,7 +70,7 @@ double root_mean_square(std::span<const double> numbers) {
   return std::sqrt(sum / static_cast<double>(numbers.size()));
 }
 
-/// The largest of all heads and layers where a choice may be: see path_tolerance.hpp.
+/// Returns the largest spread over all heads and all layers that may select: see path_tolerance.hpp.
 double spread_of_attention(const checkpoint& files, const std::vector<step_trace>& as) {
   reference<double> exact;
   const auto net = load_model(exact, files);
@@ -81,14 +81,14 @@ double spread_of_attention(const checkpoint& files, const std::vector<step_trace
   return std::ranges::max_element(log, {}, &scored::spread)->spread;
 }
 
-/// Only a choice by score that was close excuses another one, and what follows from it; up to there the logits agree. `close(layers)`: what
-/// a margin may be after so many layers, where rounding turns a choice.
+/// Checks that two traces are equal, or that the first difference is a selection by close scores. The logits before it must agree. Later
+/// steps may differ. `close(layers)`: the largest margin, after this many layers, at which rounding may change the selection.
 template <class Close>
 void check_agreement(const trace_comparison& comparison, const std::vector<step_trace>& expected, Close close) {
   if (comparison.alike) return;
   REQUIRE_MESSAGE(comparison.first, comparison.text());
   const auto& first = *comparison.first;
-  REQUIRE_MESSAGE((first.what == trace_part::active && *first.layer > 0), comparison.text());
+  REQUIRE_MESSAGE((first.what == trace_field::active && *first.layer > 0), comparison.text());
   CHECK_MESSAGE(comparison.logits_before.most <= comparison.tolerance, comparison.text());
   const auto& margin = expected[first.step].margin[*first.layer - 1];
   CHECK_MESSAGE((margin && std::abs(*margin) < close(*first.layer)), comparison.text());
@@ -96,7 +96,7 @@ void check_agreement(const trace_comparison& comparison, const std::vector<step_
 
 }  // namespace
 
-TEST_CASE("the reference backend does what it did: kept sets, revived rows, logits") {
+TEST_CASE("the reference backend reproduces the golden traces: kept tokens, revived rows, logits") {
   const checkpoint files(pocket_model());
   reference<double> backend{execution{}};
   const auto net = load_model(backend, files);
@@ -104,12 +104,12 @@ TEST_CASE("the reference backend does what it did: kept sets, revived rows, logi
     CAPTURE(g.name);
     const auto expected = read_golden(g);
     REQUIRE(expected.size() == 8);
-    const auto comparison = compare_traces(run(net, g.policy, expected, backend), expected, 1e-9);  // another libm's exp and cos, no more
+    const auto comparison = compare_traces(run(net, g.policy, expected, backend), expected, 1e-9);  // for another libm's exp and cos
     CHECK_MESSAGE(comparison.alike, comparison.text());
   }
 }
 
-TEST_CASE("the cpu backend does the same wherever float can tell" ON_EVERY_PATH) {
+TEST_CASE("the cpu backend reproduces the golden traces within float's precision" ON_EVERY_PATH) {
   const checkpoint files(pocket_model());
   for (const dtype as : {dtype::f32, dtype::bf16}) {
     cpu backend{tested_execution({.kv = dtype::f32, .exact = true})};
@@ -117,14 +117,14 @@ TEST_CASE("the cpu backend does the same wherever float can tell" ON_EVERY_PATH)
     for (const golden& g : goldens()) {
       CAPTURE(g.name);
       const auto expected = read_golden(g);
-      // The scores follow from sums of up to 256 products through 6 layers: float may be off by 1e-4 of a score. Logits: see
+      // Scores depend on sums of up to 256 products through 6 layers: in float they may be off by 1e-4 of a score. For the logits see
       // tests/model/transformer.test.cpp.
       check_agreement(compare_traces(run(net, g.policy, expected, backend), expected, 2e-4), expected, [](std::size_t) { return 1e-4; });
     }
   }
 }
 
-TEST_CASE("what a path rounds tells in logits and choices as far as it may, and no further" ON_EVERY_PATH) {
+TEST_CASE("a path's rounding changes logits and selections within its tolerance" ON_EVERY_PATH) {
   const checkpoint files(pocket_model());
   const execution how = tested_execution({.kv = dtype::bf16});
   cpu backend{how};
@@ -133,14 +133,14 @@ TEST_CASE("what a path rounds tells in logits and choices as far as it may, and 
   const path_tolerance allowed(how, dtype::bf16, net.config, dense.front().tokens.size() + dense.size());
   const double logits = allowed.logits(root_mean_square(dense.front().logits)), spread = spread_of_attention(files, dense);
   for (const golden& g : goldens()) {
-    if (g.policy.selector == "blocks:size=8") continue;  // a trace's margins are those of tokens: no choice of blocks is close by them
+    if (g.policy.selector == "blocks:size=8") continue;  // a trace has margins of tokens, none of blocks
     CAPTURE(g.name);
     const auto expected = read_golden(g);
     const auto comparison = compare_traces(run(net, g.policy, expected, backend), expected, logits);
     check_agreement(comparison, expected, [&](std::size_t layers) { return -std::expm1(-allowed.scores(layers, spread)); });
-    // Where a choice goes the other way, the comparison ends: what follows has other tokens. Runs that are made to go on with the same ones
-    // are those of tests/model/transformer.test.cpp.
+    // The comparison ends at a different selection, because later steps have other tokens. tests/model/transformer.test.cpp has runs that
+    // are made to go on with the same tokens.
     MESSAGE(g.name << ": " << comparison.agreed << " of " << expected.size() << " steps alike");
-    if (g.policy.preset == "dense") CHECK(comparison.logits.most > logits / 100);  // the path rounds what it says that it does
+    if (g.policy.preset == "dense") CHECK(comparison.logits.most > logits / 100);  // the path does round
   }
 }

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Writes families.jsonl anew: a tiny model of each family and corner a line, and its logits by transformers 5.23 in float64.
+"""Writes families.jsonl: one line per tiny model, with its logits by transformers 5.23 in float64. There is one for each family and corner case.
 
 python tests/golden/make_families.py > tests/golden/families.jsonl
 
-The weights are a formula (family_weights.hpp has the same): no file holds them.
+The weights come from a formula, the same as in family_weights.hpp. No file holds them.
 """
 
 import json
@@ -30,7 +30,7 @@ def longrope(dims, **more):
 
 
 MODELS = {
-    # As Salesforce/xgen-7b-8k-base: a llama in everything but its tokenizer.
+    # Like Salesforce/xgen-7b-8k-base: a Llama model with another tokenizer.
     "llama_xgen": LLAMA | {"num_key_value_heads": 6, "tie_word_embeddings": False},
     "llama_yarn_mscale": LLAMA | {"rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16,
                                                    "mscale": 0.75, "mscale_all_dim": 0.5, "beta_fast": 8, "beta_slow": 2}},
@@ -46,7 +46,7 @@ MODELS = {
     "phi3": PHI3 | {"num_key_value_heads": None},
     "phi3_window": PHI3 | {"sliding_window": 5},
     "phi3_longrope": PHI3 | {"rope_scaling": longrope(4, type="longrope"), "original_max_position_embeddings": 16, "sliding_window": 40},
-    # As Phi-4-mini-instruct: three quarters of each head rotate.
+    # Like Phi-4-mini-instruct: RoPE rotates three quarters of each head.
     "phi3_partial": PHI3 | {"num_attention_heads": 3, "num_key_value_heads": 1, "partial_rotary_factor": 0.75, "tie_word_embeddings": True,
                             "rope_scaling": longrope(6, type="longrope"), "original_max_position_embeddings": 16},
     "phi3_partial_plain": PHI3 | {"num_attention_heads": 3, "num_key_value_heads": 3, "partial_rotary_factor": 0.5},
@@ -54,7 +54,7 @@ MODELS = {
     "gemma2_no_caps": GEMMA2 | {"attn_logit_softcapping": None, "final_logit_softcapping": None, "attention_bias": True,
                                 "tie_word_embeddings": False, "layer_types":
                                 ["full_attention", "full_attention", "sliding_attention", "full_attention"]},
-    # As the text model of gemma-3-4b-it, in transformers 4's keys.
+    # Like the text model of gemma-3-4b-it, with the config keys of transformers 4.
     "gemma3": GEMMA3 | {"rope_theta": 1e6, "rope_local_base_freq": 1e4, "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
                         "sliding_window_pattern": 3, "final_logit_softcapping": None},
     "gemma3_default": GEMMA3 | {"query_pre_attn_scalar": 20, "final_logit_softcapping": 6.0, "rope_parameters": {
@@ -64,7 +64,7 @@ POSITIONS = [0, 11, 29]
 
 
 def number(name, count):
-    """Numbers in [-1, 1), each exactly a float: those of splitmix64 from the name's FNV-1a hash on."""
+    """Numbers in [-1, 1), each exact in float: splitmix64, seeded with the FNV-1a hash of the name."""
     h = 0xCBF29CE484222325
     for byte in name.encode():
         h = (h ^ byte) * 0x100000001B3 % 2**64
@@ -76,7 +76,7 @@ def number(name, count):
     return (z >> np.uint64(40)).astype(np.float64) * 2.0**-23 - 1.0
 
 
-# Pruned prefills: stages as the program writes them.
+# The stages of the pruned prefills, as the program writes them.
 STAGES = {"mistral_window": "1:0.6,3:0.5", "qwen2_upper_windows": "1:0.7,2:0.5", "phi3_partial": "1:0.7,3:0.5", "gemma2": "2:0.5",
           "gemma3": "3:0.5"}
 
@@ -87,7 +87,7 @@ def window_of(config, layer):
 
 
 def pruned(model, stages, tokens):
-    """A prefill under LazyLLM's policy, layer by layer: the tokens that enter each layer, and the last one's logits."""
+    """Runs a prefill under LazyLLM's policy, layer by layer. Returns the tokens that enter each layer, and the last token's logits."""
     config, inner, shares = model.config, model.model, dict((int(a), float(b)) for a, b in (s.split(":") for s in stages.split(",")))
     seen = {}
     for l, layer in enumerate(inner.layers):
@@ -102,7 +102,7 @@ def pruned(model, stages, tokens):
         x = layer(x, attention_mask=torch.zeros(hidden.shape).double().masked_fill(hidden, -torch.inf)[None, None],
                   position_ids=at[None], position_embeddings=inner.rotary_emb(x, at[None], *kind))
         if l + 1 in shares:
-            score = seen[l].tolist()[:-1] + [math.inf]  # the query stays; of equal scores the later
+            score = seen[l].tolist()[:-1] + [math.inf]  # the query stays; among equal scores the later token wins
             order = sorted(range(len(at)), key=lambda i: (-score[i], -i))
             keep = sorted(order[: math.ceil(shares[l + 1] * len(at) - 1e-9)])
             at, x = at[keep], x[:, keep]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Whole models of four layers on every path, also those that run on imitated registers: as far from the reference as the path's arithmetic
-// says, and no further. The bundled model, which is larger: tests/model/transformer.test.cpp.
+// Tests whole models of four layers on every path, also on emulated registers: they differ from the reference as far as the path's
+// arithmetic allows. tests/model/transformer.test.cpp does the same for the larger bundled model.
 #include <lazyprune/backend/cpu.hpp>
 #include <lazyprune/backend/reference.hpp>
 #include <lazyprune/files/checkpoint.hpp>
@@ -27,7 +27,7 @@ constexpr auto check_cpu = [](const auto& load, const stages& when) {
 
 TEST_CASE("a random model agrees with the reference" ON_EVERY_PATH) { check_random_model(check_cpu); }
 
-TEST_CASE("windows, soft caps, GELU, norms behind, LongRoPE and heads that rotate in part agree with the reference" ON_EVERY_PATH) {
+TEST_CASE("windows, soft caps, GELU, norms after the blocks, LongRoPE and partial RoPE agree with the reference" ON_EVERY_PATH) {
   check_families(check_cpu);
 }
 

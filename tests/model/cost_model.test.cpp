@@ -22,8 +22,8 @@ model_config small() {
   return c;
 }
 
-/// The same by counting: two operations for each weight that a row meets, and for each number that a head reads of a token it sees. A row
-/// that meets a weight alone pays for it.
+/// The same by counting: two operations for each pair of a weight and a row, and for each number of a key or value that a head reads. A row
+/// that is alone in a linear layer has the price `single`.
 double counted(const model_config& c, std::size_t rows, std::size_t finish, const cost_model& costs, std::size_t window = 1000) {
   double cost = 0;
   const double attention = costs.attention, kv = rows == 1 ? costs.single : costs.linear, rest = finish == 1 ? costs.single : costs.linear;
@@ -33,29 +33,29 @@ double counted(const model_config& c, std::size_t rows, std::size_t finish, cons
     cost += rest * 2 * static_cast<double>(2 * c.hidden * c.n_heads * c.head_dim);  // queries and output
     for (std::size_t matrix = 0; matrix < 3; ++matrix) cost += rest * 2 * static_cast<double>(c.hidden * c.ffn);
     for (std::size_t seen = row + 1 - std::min(row + 1, window); seen <= row; ++seen)
-      for (std::size_t head = 0; head < c.n_heads; ++head) cost += attention * 2 * static_cast<double>(2 * c.head_dim);  // with k, and of v
+      for (std::size_t head = 0; head < c.n_heads; ++head) cost += attention * 2 * static_cast<double>(2 * c.head_dim);  // of k and of v
   }
   return cost;
 }
 
 }  // namespace
 
-TEST_CASE("a layer costs what its rows meet") {
+TEST_CASE("the cost of a layer is the cost of what its rows compute") {
   const model_config c = small();
   for (const std::size_t rows : {1u, 2u, 9u})
     for (const std::size_t finish : {std::size_t{1}, rows})
       for (const double attention : {0.5, 1.0, 3.0})
         for (const std::size_t window : {1u, 2u, 4u, 9u, 1000u}) {
           const cost_model costs{.linear = 2.0, .attention = attention, .single = 16.0};
-          CHECK(costs.layer(c, rows, finish, window) == counted(c, rows, finish, costs, window));  // sums of halves: exact
+          CHECK(costs.layer(c, rows, finish, window) == counted(c, rows, finish, costs, window));  // sums of halves, so exact
         }
 }
 
-TEST_CASE("a decode step costs a row in each layer, which sees all tokens before it, or those in the window") {
+TEST_CASE("a decode step costs one row per layer, and attention to all tokens before it or those in the window") {
   model_config c = small();
   c.windows = {6, 0, 6};
   const cost_model costs{.linear = 2.0, .attention = 3.0, .single = 16.0};
-  const auto last_row = [&](std::size_t known, std::size_t window) {  // what the last of `known` rows adds, at the price of a row alone
+  const auto last_row = [&](std::size_t known, std::size_t window) {  // the cost of the last of `known` rows, at the price of a single row
     const cost_model alone{.linear = costs.single, .attention = costs.attention, .single = costs.single};
     return counted(c, known, known, alone, window) - (known > 1 ? counted(c, known - 1, known - 1, alone, window) : 0.0);
   };
@@ -63,7 +63,7 @@ TEST_CASE("a decode step costs a row in each layer, which sees all tokens before
     CHECK(costs.decode_step(c, known) == 2 * last_row(known, 6) + last_row(known, 1000) + costs.logits(c));
 }
 
-TEST_CASE("layers with windows: each holds as large a share of the tokens that are left as of all") {
+TEST_CASE("layers with windows: a window holds the same share of the kept tokens as of all tokens") {
   model_config c = small();
   c.windows = {6, 0, 6};
   const cost_model costs;
@@ -73,7 +73,7 @@ TEST_CASE("layers with windows: each holds as large a share of the tokens that a
   CHECK(costs.prefill(c, pruned) == counted(c, 9, 9, costs, 6) + counted(c, 9, 9, costs) + counted(c, 3, 1, costs, 2) + logits);
 }
 
-TEST_CASE("a prefill is its layers and one row of logits; the last layer finishes one row") {
+TEST_CASE("a prefill costs its layers and one row of logits; the last layer has one output row") {
   const model_config c = small();
   const std::vector<std::size_t> rows{9, 5, 5};
   for (const cost_model& costs : {cost_model{}, cost_model{.linear = 0.5, .attention = 3.0, .single = 4.0}})
@@ -81,7 +81,7 @@ TEST_CASE("a prefill is its layers and one row of logits; the last layer finishe
           counted(c, 9, 9, costs) + counted(c, 5, 5, costs) + counted(c, 5, 1, costs) + costs.single * 2.0 * 6 * 11);
 }
 
-TEST_CASE("units that were measured give back the times they come from") {
+TEST_CASE("measured units give back the times that they come from") {
   const model_config c = small();
   const std::vector<std::size_t> rows{9, 9, 9}, fewer{9, 5, 2};
   const cost_model truth{.linear = 3e-9, .attention = 5e-9, .single = 4e-8};
@@ -92,7 +92,7 @@ TEST_CASE("units that were measured give back the times they come from") {
   CHECK(found.single == doctest::Approx(truth.single));
   CHECK(found.prefill(c, fewer) == doctest::Approx(truth.prefill(c, fewer)));
 
-  const std::vector<std::size_t> one{1, 1, 1};  // nothing but single rows: no linear unit can be known, and none is needed
+  const std::vector<std::size_t> one{1, 1, 1};  // only single rows: the linear unit is unknown, and not needed
   const cost_model of_one = measured_costs(c, one, 1.0, 0.25, 0.5);
   CHECK(of_one.linear == 0.0);
   CHECK(of_one.single == 0.5 / (2.0 * 6 * 11));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A run that decides as another one did: its scorer works on its own evidence, notes what it finds, and gives back what the leader's found.
-// So both keep the same tokens to the end, and what differs between them is arithmetic alone.
+// A run that makes the decisions of another run, the leader. Its scorer computes and records its own scores, but returns the leader's. So
+// both runs keep the same tokens, and differ only by arithmetic.
 #pragma once
 
 #include <lazyprune/core/concepts.hpp>
@@ -16,18 +16,18 @@ namespace lazyprune_test {
 /// One call of a scorer.
 struct scored {
   std::vector<float> scores;  // (active)
-  double spread;              // the leader's: of the log-probabilities of a head, the largest of all heads; 1 without probabilities
+  double spread;  // of the leader: the standard deviation of a head's log-probabilities, the largest over heads; 1 without probabilities
 };
 using score_log = std::vector<scored>;
 
 template <class Scorer>
 struct followed : Scorer {
   score_log* own;
-  const score_log* leader = nullptr;  // none: this one leads
+  const score_log* leader = nullptr;  // null: this run leads
 
   followed(Scorer scorer, score_log& log, const score_log* to_follow = nullptr) : Scorer(scorer), own(&log), leader(to_follow) {}
 
-  /// The leader is shown each head, whose spread is lost where the heads are reduced; who follows is shown what the scorer asks for.
+  /// The leader needs every head for the spread, so its heads are not reduced. The follower's view is what its scorer asks for.
   std::optional<lazyprune::head_reduction> over_heads() const requires lazyprune::head_reducing_scorer<Scorer> {
     return leader ? std::optional<lazyprune::head_reduction>(Scorer::over_heads()) : std::nullopt;
   }
@@ -37,7 +37,7 @@ struct followed : Scorer {
   void score(const View& view, std::span<float> out) const {
     Scorer::score(view, out);
     double spread = 0;
-    if constexpr (requires { view.now; })  // which adds to what earlier calls found
+    if constexpr (requires { view.now; })  // the scores add to those of earlier calls
       spread = std::max(spread_of(view.now), own->empty() ? 0.0 : own->back().spread);
     else
       spread = spread_of(view);
@@ -51,7 +51,7 @@ struct followed : Scorer {
     for (std::size_t h = 0; h < view.heads; ++h) {
       double count = 0, sum = 0, squares = 0;
       for (const float p : view.head(h)) {
-        if (p == 0) continue;  // not seen, or beyond the range of float
+        if (p == 0) continue;  // not seen, or below the range of float
         const double x = std::log(p);
         ++count;
         sum += x;
@@ -66,8 +66,9 @@ struct followed : Scorer {
   static double spread_of(const lazyprune::key_view&) { return 1; }
 };
 
-/// How far from the cut, in units of what is allowed, the follower's own scores put a token on the other side of it: at most, over all
-/// choices of a run by top_k. `allowed(layers, spread)` is of a score's logarithm.
+/// Returns how far the follower's own scores differ from the leader's choices: the largest distance to the cut of a token that they put on
+/// the other side. The unit is the allowed difference. It is the largest over all choices by top_k in a run. `allowed(layers, spread)` is a
+/// difference of the logarithm of a score.
 template <class Allowed>
 double furthest_other_choice(const std::vector<lazyprune::step_trace>& trace, const score_log& leader, const score_log& follower,
                              Allowed allowed) {
@@ -83,7 +84,7 @@ double furthest_other_choice(const std::vector<lazyprune::step_trace>& trace, co
       ++call;
       if (!step.margin[l]) continue;
       const auto &active = step.layers[l].active, &kept = step.layers[l + 1].active;
-      std::vector<std::size_t> order(active.size() - 1);  // the query token stays in any case
+      std::vector<std::size_t> order(active.size() - 1);  // without the query token, which always stays
       for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
       std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return own[a] > own[b]; });
       const auto keeps = [&](std::size_t i) { return std::ranges::binary_search(kept, active[i]); };

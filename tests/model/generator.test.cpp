@@ -24,7 +24,7 @@ model_config tiny() {
   return c;
 }
 
-/// One model and one policy, to generate with.
+/// A model and a policy to generate with.
 struct bench {
   model_config config;
   reference<float> backend{execution{}};
@@ -38,8 +38,8 @@ struct bench {
 
   generation run(const std::vector<token_id>& prompt, const generation_options& options) {
     workspace<reference<float>> work(net, backend);
-    auto text = begin();
-    return generate(work, text, prompt, options);
+    auto seq = begin();
+    return generate(work, seq, prompt, options);
   }
 };
 
@@ -51,7 +51,7 @@ generation_options of_length(std::size_t n) {
   return options;
 }
 
-/// Stops a step once so many layers have been done.
+/// Stops a run after `layers` layers, counted over its steps.
 struct ends_before final : step_observer {
   std::size_t left;
   explicit ends_before(std::size_t layers) : left(layers) {}
@@ -60,7 +60,7 @@ struct ends_before final : step_observer {
 
 }  // namespace
 
-TEST_CASE("length: as many tokens as asked for, and no more than the context holds") {
+TEST_CASE("length: as many tokens as asked for, but no more than the context holds") {
   bench b;
   CHECK(b.run(prompt, of_length(0)).tokens.empty());
   const auto five = b.run(prompt, of_length(5));
@@ -72,11 +72,11 @@ TEST_CASE("length: as many tokens as asked for, and no more than the context hol
   CHECK(five.share_prompt == 1.0);
   generation_options small = of_length(50);
   small.context = 12;
-  CHECK(b.run(prompt, small).tokens.size() == 3);  // the last one is never fed
+  CHECK(b.run(prompt, small).tokens.size() == 3);  // the last one is never read
   CHECK(b.run(prompt, of_length(100)).tokens.size() == 55);
 }
 
-TEST_CASE("EOS and the caller end the text; EOS can be ignored") {
+TEST_CASE("EOS and the caller end a sequence; EOS can be ignored") {
   bench b;
   const auto free_run = b.run(prompt, of_length(6)).tokens;
   model_config c = tiny();
@@ -91,7 +91,7 @@ TEST_CASE("EOS and the caller end the text; EOS can be ignored") {
   CHECK(ending.run(prompt, options).tokens == free_run);
   options.eos = {free_run[2]};
   CHECK(b.run(prompt, options).tokens == free_run);
-  options.ignore_eos = false;  // the caller's EOS end the text beside the config's
+  options.ignore_eos = false;  // the caller's EOS tokens count besides the config's
   CHECK(b.run(prompt, options).reason == finish_reason::eos);
   CHECK(b.run(prompt, options).tokens == ended.tokens);
   options = of_length(6);
@@ -107,7 +107,7 @@ TEST_CASE("EOS and the caller end the text; EOS can be ignored") {
   CHECK(heard.size() == 3);
 }
 
-TEST_CASE("a teacher's tokens take the place of those generated, and override length and EOS") {
+TEST_CASE("forced tokens replace the generated ones, and override length and EOS") {
   model_config c = tiny();
   c.eos = {7};
   bench b(c);
@@ -119,7 +119,7 @@ TEST_CASE("a teacher's tokens take the place of those generated, and override le
   REQUIRE(result.trace.size() == 3);
   CHECK(result.trace[0].tokens == prompt);
   CHECK(result.trace[1].tokens == std::vector<token_id>{7});
-  CHECK(result.trace[2].tokens == std::vector<token_id>{8});  // 9 is never fed
+  CHECK(result.trace[2].tokens == std::vector<token_id>{8});  // 9 is never read
   for (const step_trace& step : result.trace) {
     CHECK(step.logits.size() == 40);
     CHECK(step.next == std::ranges::max_element(step.logits) - step.logits.begin());
@@ -128,7 +128,7 @@ TEST_CASE("a teacher's tokens take the place of those generated, and override le
   }
 }
 
-TEST_CASE("the logits of each step are heard, without a trace") {
+TEST_CASE("on_logits gets the logits of each step, also without a trace") {
   bench b;
   generation_options options = of_length(1);
   options.force = {7, 8, 9};
@@ -145,7 +145,7 @@ TEST_CASE("the logits of each step are heard, without a trace") {
   for (std::size_t k = 0; k < 3; ++k) CHECK(heard[k] == traced.trace[k].logits);
 }
 
-TEST_CASE("what a pruned run costs: rows by layer, share of the prompt, revived rows, memory") {
+TEST_CASE("the costs of a pruned run: rows by layer, share of the prompt, revived rows, memory") {
   bench dense, pruned(tiny(), stages{{1, 0.5}, {3, 0.4}});
   std::vector<token_id> longer;
   for (token_id t = 0; t < 40; ++t) longer.push_back(t);
@@ -158,15 +158,15 @@ TEST_CASE("what a pruned run costs: rows by layer, share of the prompt, revived 
   const auto going_on = pruned.run(longer, of_length(8));
   CHECK(going_on.cost.rows <= going_on.cost.dense_rows);
   CHECK(going_on.share_prompt >= some.share_prompt);
-  CHECK(pruned.run(longer, of_length(8)).tokens == going_on.tokens);  // a fresh sequence each time
+  CHECK(pruned.run(longer, of_length(8)).tokens == going_on.tokens);  // each run has a new sequence
 }
 
-TEST_CASE("a run can be stopped between two layers: the token in the making is not there") {
+TEST_CASE("a run can be stopped between two layers: it then lacks the token of that step") {
   bench b;
   generation_options options = of_length(5);
   options.trace = true;
   const auto whole = b.run(prompt, options);
-  for (const std::size_t layers_done : {0u, 3u, 4u, 9u}) {  // of 4 layers: in the prefill, or in a step after it
+  for (const std::size_t layers_done : {0u, 3u, 4u, 9u}) {  // of 4 layers: in the prefill, or in a decode step
     CAPTURE(layers_done);
     ends_before end(layers_done);
     options.observer = &end;
@@ -178,18 +178,18 @@ TEST_CASE("a run can be stopped between two layers: the token in the making is n
     CHECK((cut.prefill_seconds > 0) == (steps > 0));
   }
   options.observer = nullptr;
-  CHECK(b.run(prompt, options).tokens == whole.tokens);  // nothing of it stays behind
+  CHECK(b.run(prompt, options).tokens == whole.tokens);  // nothing of it stays
 }
 
-TEST_CASE("a prompt in chunks that is stopped, or fails, is taken back whole: it can be asked again") {
+TEST_CASE("a prompt in chunks that is stopped or fails is taken back as a whole, and can be asked again") {
   bench b;
   workspace<reference<float>> work(b.net, b.backend);
   std::vector<token_id> longer;
   for (token_id t = 0; t < 40; ++t) longer.push_back(t);
   generation_options options = of_length(3);
   options.chunk = 7;
-  auto text = b.begin();
-  const std::vector<token_id> expected = generate(work, text, longer, options).tokens;
+  auto seq = b.begin();
+  const std::vector<token_id> expected = generate(work, seq, longer, options).tokens;
   struct fails final : step_observer {
     std::size_t chunks_left = 3;
     void step_begins(std::span<const token_id>, std::size_t) override {
@@ -197,7 +197,7 @@ TEST_CASE("a prompt in chunks that is stopped, or fails, is taken back whole: it
     }
   };
   for (const bool by_stop : {true, false}) {
-    ends_before end(9);  // layers, of two or more chunks
+    ends_before end(9);  // layers, over two or more chunks
     fails failure;
     auto other = b.begin();
     options.observer = by_stop ? static_cast<step_observer*>(&end) : &failure;
@@ -211,24 +211,24 @@ TEST_CASE("a prompt in chunks that is stopped, or fails, is taken back whole: it
   }
 }
 
-TEST_CASE("a next turn goes on with the sequence: the logits of one text, and the costs of both turns") {
+TEST_CASE("a next turn continues the sequence: it has the logits of one sequence and the costs of both turns") {
   bench b;
   workspace<reference<float>> work(b.net, b.backend);
-  auto text = b.begin();
+  auto seq = b.begin();
   generation_options options;
   options.force = {7, 8, 9};
   options.trace_logits = true;
-  const auto first = generate(work, text, prompt, options);
-  CHECK(text.known() == prompt.size() + 2);  // the 9 is chosen and not read
+  const auto first = generate(work, seq, prompt, options);
+  CHECK(seq.known() == prompt.size() + 2);  // the 9 is chosen but not read
   options.force = {5, 6};
   const std::vector<token_id> turn{9, 1, 2, 3};
-  const auto second = generate(work, text, turn, options);
-  CHECK(text.known() == prompt.size() + 2 + turn.size() + 1);
+  const auto second = generate(work, seq, turn, options);
+  CHECK(seq.known() == prompt.size() + 2 + turn.size() + 1);
   CHECK(second.tokens == options.force);
   CHECK(second.share_prompt == 1.0);
   CHECK(second.cost.steps == 5);
-  CHECK(second.cost.rows == text.known() * b.config.layers);
-  CHECK(second.memory.kv == text.kv().bytes());
+  CHECK(second.cost.rows == seq.known() * b.config.layers);
+  CHECK(second.memory.kv == seq.kv().bytes());
   REQUIRE(second.trace.size() == 2);
   CHECK(second.trace[0].tokens == turn);
   CHECK(second.trace[0].layers.front().active.size() == prompt.size() + 2 + turn.size());
@@ -238,25 +238,25 @@ TEST_CASE("a next turn goes on with the sequence: the logits of one text, and th
   CHECK(b.run(whole, options).trace.back().logits == second.trace.back().logits);
 
   const at long_turn("prompt: length", {"64", ", found 77"}, error_code::no_room);
-  CHECK(error_of([&] { generate(work, text, std::vector<token_id>(60, 1), options); }) == long_turn);
-  const std::size_t known = text.known();
-  CHECK_NOTHROW(generate(work, text, turn, options));  // what is refused changes nothing
-  CHECK(text.known() == known + turn.size() + 1);
+  CHECK(error_of([&] { generate(work, seq, std::vector<token_id>(60, 1), options); }) == long_turn);
+  const std::size_t known = seq.known();
+  CHECK_NOTHROW(generate(work, seq, turn, options));  // a refused request changes nothing
+  CHECK(seq.known() == known + turn.size() + 1);
 }
 
-TEST_CASE("of a pruned conversation, each turn's share is that of its own prompt") {
+TEST_CASE("in a pruned conversation, each turn reports the share of its own prompt") {
   bench b(tiny(), stages{{1, 0.5}, {3, 0.4}});
   workspace<reference<float>> work(b.net, b.backend);
-  auto text = b.begin();
+  auto seq = b.begin();
   std::vector<token_id> longer;
   for (token_id t = 0; t < 20; ++t) longer.push_back(t);
-  CHECK(generate(work, text, longer, of_length(1)).share_prompt == doctest::Approx(44.0 / 80.0));  // 20, 10, 10 and 4 rows
-  const auto second = generate(work, text, longer, of_length(1));
-  CHECK(second.share_prompt == share_computed(text.session().tokens(), 20, 20, 4));
+  CHECK(generate(work, seq, longer, of_length(1)).share_prompt == doctest::Approx(44.0 / 80.0));  // 20, 10, 10 and 4 rows
+  const auto second = generate(work, seq, longer, of_length(1));
+  CHECK(second.share_prompt == share_computed(seq.session().tokens(), 20, 20, 4));
   CHECK(second.share_prompt < 1.0);
 }
 
-TEST_CASE("a prompt that is read in pieces is the prompt that is read at once: one record in the trace, the same rows") {
+TEST_CASE("a prompt read in chunks equals a prompt read at once: one record in the trace, the same rows") {
   bench b(tiny(), stages{{2, 0.5}, {3, 0.4}});
   std::vector<token_id> longer;
   for (token_id t = 0; t < 40; ++t) longer.push_back(t);
@@ -271,13 +271,13 @@ TEST_CASE("a prompt that is read in pieces is the prompt that is read at once: o
     CHECK(cut.tokens == whole.tokens);
     CHECK(cut.trace == whole.trace);
     CHECK(cut.share_prompt == whole.share_prompt);
-    CHECK((cut.cost.steps > whole.cost.steps) == (chunk <= 37));  // a last piece has three tokens or more
+    CHECK((cut.cost.steps > whole.cost.steps) == (chunk <= 37));  // the last chunk has three tokens or more
     cut.cost.steps = whole.cost.steps;
     CHECK(cut.cost == whole.cost);
   }
 }
 
-TEST_CASE("a beginning that was read, in pieces or at once: forks go on as the whole prompt does") {
+TEST_CASE("forks of a beginning, read in chunks or at once, continue as the whole prompt would") {
   bench b(tiny(), stages{{2, 0.5}, {3, 0.4}});
   std::vector<token_id> longer;
   for (token_id t = 0; t < 40; ++t) longer.push_back(t);
@@ -285,12 +285,12 @@ TEST_CASE("a beginning that was read, in pieces or at once: forks go on as the w
   for (const std::size_t chunk : {0u, 5u, 29u}) {
     CAPTURE(chunk);
     workspace<reference<float>> work(b.net, b.backend);
-    auto text = b.begin();
-    CHECK(read_beginning(work, text, std::span<const token_id>(longer).first(30), chunk));
-    CHECK(text.known() == 30);
-    CHECK(text.session().stats().rows == 60);  // two layers of four
+    auto seq = b.begin();
+    CHECK(read_beginning(work, seq, std::span<const token_id>(longer).first(30), chunk));
+    CHECK(seq.known() == 30);
+    CHECK(seq.session().stats().rows == 60);  // two of four layers
     for (int answers = 0; answers < 2; ++answers) {
-      auto answer = text.fork();
+      auto answer = seq.fork();
       auto result = generate(work, answer, std::span<const token_id>(longer).subspan(30), of_length(6));
       CHECK(result.tokens == whole.tokens);
       CHECK(share_computed(answer.session().tokens(), 0, 40, 4) == whole.share_prompt);
@@ -300,13 +300,13 @@ TEST_CASE("a beginning that was read, in pieces or at once: forks go on as the w
   }
 }
 
-TEST_CASE("forks under other policies go on from one beginning as each would from its own") {
+TEST_CASE("forks under other policies continue one beginning as each would continue its own") {
   bench b(tiny(), stages{{2, 0.5}});
   std::vector<token_id> longer;
   for (token_id t = 0; t < 40; ++t) longer.push_back(t);
   workspace<reference<float>> work(b.net, b.backend);
-  auto text = b.begin();
-  REQUIRE(read_beginning(work, text, std::span<const token_id>(longer).first(33)));
+  auto seq = b.begin();
+  REQUIRE(read_beginning(work, seq, std::span<const token_id>(longer).first(33)));
 
   const session_options four{.layers = 4};
   const std::function<any_session()> policies[] = {
@@ -328,7 +328,7 @@ TEST_CASE("forks under other policies go on from one beginning as each would fro
       },
   };
   for (const auto& policy_of : policies) {
-    sequence<reference<float>> fork = text.fork(policy_of()), alone(b.net, policy_of());
+    sequence<reference<float>> fork = seq.fork(policy_of()), alone(b.net, policy_of());
     auto shared = generate(work, fork, std::span<const token_id>(longer).subspan(33), of_length(6));
     const auto whole = generate(work, alone, longer, of_length(6));
     CHECK(shared.tokens == whole.tokens);
@@ -337,17 +337,17 @@ TEST_CASE("forks under other policies go on from one beginning as each would fro
     shared.cost.steps = whole.cost.steps;
     CHECK(shared.cost == whole.cost);
   }
-  CHECK(text.known() == 33);
+  CHECK(seq.known() == 33);
 
   const auto said_by = [](const sequence<reference<float>>& from, any_session under) {
     return error_of([&] { from.fork(std::move(under)); });
   };
-  const auto said = [&](any_session under) { return said_by(text, std::move(under)); };
+  const auto said = [&](any_session under) { return said_by(seq, std::move(under)); };
   CHECK(said(any_session(lazyllm({{1, 0.5}}), four)) == at("session: take_over", {"token 0 after layer 2", "not 1"}));
   CHECK(said(any_session(dense(), {.layers = 3})) == at("session: take_over", {", found 4", "not 3"}));
   CHECK(said(any_session(dense(), {.layers = 4, .max_tokens = 32})) == at("session: take_over", {"32", ", found 33"}, error_code::no_room));
-  CHECK(said(text.session().clone()) == at("session: take_over", {", found 33"}));
-  auto answered = text.fork();
+  CHECK(said(seq.session().clone()) == at("session: take_over", {", found 33"}));
+  auto answered = seq.fork();
   generate(work, answered, std::span<const token_id>(longer).subspan(33), of_length(2));
   const at queried("session: take_over");
   CHECK(said_by(answered, any_session(lazyllm({{2, 0.5}}), four)) == queried);
@@ -356,14 +356,14 @@ TEST_CASE("forks under other policies go on from one beginning as each would fro
   answered.clear();
   CHECK(said_by(answered, any_session(dense(), four)) == "no error");
 
-  sequence<reference<float>> streaming(b.net, any_session(streaming_llm(2, 6), four));  // tokens dropped for good are not lost
+  sequence<reference<float>> streaming(b.net, any_session(streaming_llm(2, 6), four));  // tokens that are dropped for good are not lost
   generate(work, streaming, longer, of_length(3));
   CHECK(said_by(streaming, any_session(dense(), four)) == queried);
 }
 
 namespace {
 
-/// A policy that prunes the prompt alone, where steps of several tokens are allowed.
+/// A policy that only prunes the prompt, so steps may have several tokens.
 struct speculation_bench : bench {
   explicit speculation_bench(model_config c = tiny()) : bench(std::move(c)) {}
 
@@ -372,7 +372,7 @@ struct speculation_bench : bench {
                              {.layers = static_cast<layer_id>(config.layers)})};
   }
 
-  /// The text, and what a next turn is told: nothing of the drafts that were taken back stays behind.
+  /// The sequence, and the logits of a next turn: drafts that were taken back leave nothing behind.
   struct outcome {
     generation run;
     std::vector<token_id> known;
@@ -387,18 +387,18 @@ struct speculation_bench : bench {
       return result.heard.size() < stop_after;
     };
     workspace<reference<float>> work(net, backend);
-    auto text = begin();
-    result.run = generate(work, text, asked, options);
-    result.known.assign(text.tokens().begin(), text.tokens().end());
-    if (text.known() + 3 <= config.max_positions) {
+    auto seq = begin();
+    result.run = generate(work, seq, asked, options);
+    result.known.assign(seq.tokens().begin(), seq.tokens().end());
+    if (seq.known() + 3 <= config.max_positions) {
       const std::vector<token_id> turn{3, 1, 2};
-      const auto next = forward(work, text, turn, phase::prefill);
+      const auto next = forward(work, seq, turn, phase::prefill);
       result.logits.emplace_back(next.begin(), next.end());
     }
     return result;
   }
 
-  /// Runs with steps of up to `n` tokens and one by one; returns the former.
+  /// Runs with steps of up to `n` tokens and with steps of one token. Returns the former.
   generation check(const std::vector<token_id>& asked, generation_options options, std::size_t n, std::size_t stop_after = 1000) {
     const outcome plain = run(asked, options, stop_after);
     options.speculate = n;
@@ -418,7 +418,7 @@ struct speculation_bench : bench {
 
 }  // namespace
 
-TEST_CASE("a repeat penalty counts the tokens of the prompt and each one chosen, drafted or not") {
+TEST_CASE("a repeat penalty counts the tokens of the prompt and each chosen token, drafted or not") {
   speculation_bench b;
   const std::vector<token_id> repeated{1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3};
   generation_options options = of_length(30);
@@ -430,7 +430,7 @@ TEST_CASE("a repeat penalty counts the tokens of the prompt and each one chosen,
   CHECK(b.check(repeated, options, 4).tokens == plain.tokens);
 }
 
-TEST_CASE("drafts are read together: the same text in fewer steps, and the sequence goes on as if there had been none") {
+TEST_CASE("drafts are read together: the same tokens in fewer steps, and the same sequence afterwards") {
   speculation_bench b;
   const std::vector<token_id> repeated{1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3};
   const auto none = b.check(repeated, of_length(40), 1);
@@ -441,7 +441,7 @@ TEST_CASE("drafts are read together: the same text in fewer steps, and the seque
     CHECK(b.check(repeated, of_length(40), n).decode_steps < 39);
     for (const std::size_t length : {0u, 1u, 2u, 3u, 17u, 18u, 19u, 20u}) b.check(repeated, of_length(length), n);
     generation_options options = of_length(40);
-    for (const std::size_t context : {19u, 20u, 21u, 30u, 31u, 32u, 33u, 64u}) {  // ends in the middle of what was drafted
+    for (const std::size_t context : {19u, 20u, 21u, 30u, 31u, 32u, 33u, 64u}) {  // ends in the middle of the drafts
       options.context = context;
       b.check(repeated, options, n);
     }
@@ -454,16 +454,16 @@ TEST_CASE("drafts are read together: the same text in fewer steps, and the seque
 
 namespace {
 
-struct text_asked {
+struct sequence_asked {
   any_session session;
   std::vector<token_id> prompt;
   generation_options options{};
 };
 
-/// Texts that differ in all that they may differ in.
-std::vector<text_asked> many_asked() {
+/// Requests that differ in everything that may differ.
+std::vector<sequence_asked> many_asked() {
   const auto session = [](auto policy) { return any_session(policy, {.layers = 4}); };
-  std::vector<text_asked> all;
+  std::vector<sequence_asked> all;
   all.push_back({session(dense()), prompt, of_length(9)});
   all.push_back({session(lazyllm({{1, 0.5}, {3, 0.3}})), {9, 8, 7, 6, 5, 4, 3, 2, 1, 10, 11, 12, 13, 14}, of_length(5)});
   all.push_back({session(lazyllm({{2, 0.2}})), prompt, of_length(1)});
@@ -476,14 +476,14 @@ std::vector<text_asked> many_asked() {
   all.push_back({session(dense()), prompt, of_length(0)});
   all.push_back({session(lazyllm({{2, 0.5}})), prompt, {}});
   all.back().options.force = {4, 3, 2, 1, 5, 6};
-  for (text_asked& asked : all) {
+  for (sequence_asked& asked : all) {
     asked.options.trace = asked.options.speculate == 0;
     asked.options.chunk = 4;
   }
   return all;
 }
 
-/// Puts them all to one model, together or each alone; and what each of them is told of.
+/// Runs them all on one model, together or each alone, and records what each is told.
 template <tensor_backend Backend>
 struct together_bench {
   model_config config = tiny();
@@ -493,26 +493,26 @@ struct together_bench {
   std::vector<std::size_t> steps{};
 
   std::vector<generation> run(bool together, std::size_t stop_after = 1000, step_observer* observer = nullptr) {
-    std::vector<text_asked> all = many_asked();
+    std::vector<sequence_asked> all = many_asked();
     heard.assign(all.size(), {});
     steps.assign(all.size(), 0);
-    std::vector<sequence<Backend>> texts;
+    std::vector<sequence<Backend>> seqs;
     std::vector<generation_request<Backend>> requests;
-    texts.reserve(all.size());
+    seqs.reserve(all.size());
     for (std::size_t i = 0; i < all.size(); ++i) {
-      texts.emplace_back(net, std::move(all[i].session));
+      seqs.emplace_back(net, std::move(all[i].session));
       all[i].options.on_token = [this, i, stop_after](token_id t) {
         heard[i].push_back(t);
         return heard[i].size() < stop_after;
       };
       all[i].options.on_step = [this, i](const any_session&) { ++steps[i]; };
-      requests.push_back({texts.back(), all[i].prompt, all[i].options});
+      requests.push_back({seqs.back(), all[i].prompt, all[i].options});
     }
     all.front().options.observer = observer;
     workspace<Backend> work(net, backend);
     if (together) return generate(work, requests);
     std::vector<generation> results;
-    for (const generation_request<Backend>& r : requests) results.push_back(generate(work, r.text.get(), r.prompt, r.options.get()));
+    for (const generation_request<Backend>& r : requests) results.push_back(generate(work, r.seq.get(), r.prompt, r.options.get()));
     return results;
   }
 
@@ -550,15 +550,15 @@ struct together_bench {
 
 }  // namespace
 
-TEST_CASE("texts that are generated together are what each is alone, whatever their policies, lengths and options") {
+TEST_CASE("sequences that are generated together get the same tokens as alone, whatever their policies, lengths and options") {
   together_bench<reference<double>>().check();
   together_bench<cpu>().check();
 }
 
-TEST_CASE("one that stops a step ends all texts that are generated together") {
+TEST_CASE("an observer that stops a step ends all sequences that are generated together") {
   together_bench<reference<double>> b;
   const auto whole = b.run(true);
-  ends_before end(2 * 4 + 2 * 4);  // the prompt's two pieces and two steps, of four layers each: in the third step
+  ends_before end(2 * 4 + 2 * 4);  // the prompt's two chunks and two steps, of four layers each: so in the third step
   const auto cut = b.run(true, 1000, &end);
   for (std::size_t i = 0; i < cut.size(); ++i) {
     CAPTURE(i);
@@ -569,30 +569,30 @@ TEST_CASE("one that stops a step ends all texts that are generated together") {
   }
 }
 
-TEST_CASE("a text cannot be generated together with itself") {
+TEST_CASE("a sequence cannot be given twice") {
   bench b;
   workspace<reference<float>> work(b.net, b.backend);
-  auto text = b.begin();
+  auto seq = b.begin();
   const generation_options options = of_length(4);
-  const std::vector<generation_request<reference<float>>> twice{{text, prompt, options}, {text, prompt, options}};
+  const std::vector<generation_request<reference<float>>> twice{{seq, prompt, options}, {seq, prompt, options}};
   CHECK(error_of([&] { generate(work, twice); }) == at("sequences: number 1", {"of 0"}));
-  CHECK(text.known() == 0);
+  CHECK(seq.known() == 0);
 }
 
-TEST_CASE("texts of which one cannot be generated are left as they were") {
+TEST_CASE("if one request is refused, no sequence changes") {
   bench b;
   workspace<reference<float>> work(b.net, b.backend);
-  auto text = b.begin(), other = b.begin();
+  auto seq = b.begin(), other = b.begin();
   const generation_options options = of_length(4);
-  const std::vector<generation_request<reference<float>>> none_second{{text, prompt, options}, {other, {}, options}};
+  const std::vector<generation_request<reference<float>>> none_second{{seq, prompt, options}, {other, {}, options}};
   CHECK(error_of([&] { generate(work, none_second); }) == at("prompt: tokens"));
-  CHECK(text.known() == 0);
+  CHECK(seq.known() == 0);
   CHECK(generate(work, std::span(none_second).first(0)).empty());
 }
 
 namespace {
 
-/// Notes when a step begins and ends, beside others.
+/// Notes when a step begins and ends, among other observers.
 struct notes_steps final : step_observer {
   std::string& notes;
   char name;
@@ -601,7 +601,7 @@ struct notes_steps final : step_observer {
   void step_ends(const any_session&) override { (notes += name) += ')'; }
 };
 
-/// Ways to go on from one prompt.
+/// Options for several continuations of one prompt.
 std::vector<generation_options> many_alternatives(bool prunes) {
   std::vector<generation_options> all(6, of_length(9));
   all[1].force = {4, 3, 2, 1, 5, 6, 7, 8, 9, 10, 11, 12};
@@ -621,9 +621,9 @@ void check_alternatives(const stages& when, std::size_t turns_before) {
   const model<Backend> net = load_model(backend, config, random_source(config, dtype::f32));
   workspace<Backend> work(net, backend);
   const auto begun = [&] {
-    sequence<Backend> text(net, any_session(lazyllm(when), {.layers = 4}));
-    for (std::size_t i = 0; i < turns_before; ++i) generate(work, text, prompt, of_length(3));
-    return text;
+    sequence<Backend> seq(net, any_session(lazyllm(when), {.layers = 4}));
+    for (std::size_t i = 0; i < turns_before; ++i) generate(work, seq, prompt, of_length(3));
+    return seq;
   };
   const std::vector<token_id> asked{9, 8, 7, 6, 5, 4, 3, 2, 1, 10, 11, 12, 13, 14};
   for (const std::size_t chunk : {0u, 5u}) {
@@ -633,8 +633,8 @@ void check_alternatives(const stages& when, std::size_t turns_before) {
       each.chunk = chunk;
       if (each.context > 0) each.context += turns_before * 13;
     }
-    sequence<Backend> text = begun();
-    const auto together = generate_alternatives(work, text, asked, options);
+    sequence<Backend> seq = begun();
+    const auto together = generate_alternatives(work, seq, asked, options);
     REQUIRE(together.size() == options.size());
     for (std::size_t i = 0; i < options.size(); ++i) {
       CAPTURE(i);
@@ -646,17 +646,17 @@ void check_alternatives(const stages& when, std::size_t turns_before) {
       CHECK(together[i].share_prompt == alone.share_prompt);
       CHECK(together[i].decode_steps == alone.decode_steps);
       CHECK(static_cast<double>(together[i].memory.together) ==
-            doctest::Approx(static_cast<double>(alone.memory.together)).epsilon(0.01));  // a fork copies what it adds to
+            doctest::Approx(static_cast<double>(alone.memory.together)).epsilon(0.01));  // a fork copies the block that it appends to
       CHECK(together[i].trace == alone.trace);
       CHECK(together[i].prefill_seconds > 0);
-      if (i == 0) CHECK(std::ranges::equal(text.tokens(), other.tokens()));
+      if (i == 0) CHECK(std::ranges::equal(seq.tokens(), other.tokens()));
     }
   }
 }
 
 }  // namespace
 
-TEST_CASE("alternatives after one prompt are what each is alone, whatever their options") {
+TEST_CASE("alternatives after one prompt get the same tokens as alone, whatever their options") {
   for (const std::size_t turns_before : {0u, 1u}) {
     CAPTURE(turns_before);
     check_alternatives<reference<double>>({}, turns_before);
@@ -665,52 +665,52 @@ TEST_CASE("alternatives after one prompt are what each is alone, whatever their 
   }
 }
 
-TEST_CASE("the prompt of alternatives is read once, and each hears of it") {
+TEST_CASE("the prompt of alternatives is read once, and every observer is told of it") {
   bench b(tiny(), stages{{2, 0.5}});
   workspace<reference<float>> work(b.net, b.backend);
-  auto text = b.begin();
+  auto seq = b.begin();
   std::string notes;
   notes_steps first(notes, 'a'), second(notes, 'b');
   std::vector<generation_options> options(2, of_length(1));
   options[0].observer = &first;
   options[1].observer = &second;
-  CHECK(generate_alternatives(work, text, prompt, options).size() == 2);
+  CHECK(generate_alternatives(work, seq, prompt, options).size() == 2);
   CHECK(notes == "a(b(a)b)");
-  CHECK(generate_alternatives(work, text, prompt, {}).empty());
-  CHECK(text.known() == 10);
+  CHECK(generate_alternatives(work, seq, prompt, {}).empty());
+  CHECK(seq.known() == 10);
 }
 
-TEST_CASE("alternatives that cannot be generated, or are stopped, leave the sequence as it was") {
+TEST_CASE("alternatives that are refused or stopped leave the sequence unchanged") {
   bench b;
   workspace<reference<float>> work(b.net, b.backend);
-  auto text = b.begin();
+  auto seq = b.begin();
   std::vector<generation_options> options(2, of_length(3));
   options[1].max_new = 0;
-  CHECK(error_of([&] { generate_alternatives(work, text, prompt, options); }) == at("alternatives: number 1"));
+  CHECK(error_of([&] { generate_alternatives(work, seq, prompt, options); }) == at("alternatives: number 1"));
   options[1].force.assign(60, 1);
-  CHECK(error_of([&] { generate_alternatives(work, text, prompt, options); }) ==
+  CHECK(error_of([&] { generate_alternatives(work, seq, prompt, options); }) ==
         at("forced tokens: length", {"64", ", found 69"}, error_code::no_room));
-  CHECK(error_of([&] { generate_alternatives(work, text, {}, options); }) == at("prompt: tokens"));
-  CHECK(text.known() == 0);
+  CHECK(error_of([&] { generate_alternatives(work, seq, {}, options); }) == at("prompt: tokens"));
+  CHECK(seq.known() == 0);
   options[1].force = {1, 2};
   ends_before end(2);
   options[1].observer = &end;
-  for (const generation& stopped : generate_alternatives(work, text, prompt, options)) {
+  for (const generation& stopped : generate_alternatives(work, seq, prompt, options)) {
     CHECK(stopped.tokens.empty());
     CHECK(stopped.reason == finish_reason::stop);
   }
-  CHECK(text.known() == 0);
+  CHECK(seq.known() == 0);
   options[1].observer = nullptr;
-  CHECK(generate_alternatives(work, text, prompt, options)[0].tokens == b.run(prompt, of_length(3)).tokens);
+  CHECK(generate_alternatives(work, seq, prompt, options)[0].tokens == b.run(prompt, of_length(3)).tokens);
 }
 
-TEST_CASE("a drafted text ends at its EOS") {
+TEST_CASE("a sequence with drafts ends at its EOS") {
   speculation_bench b;
   generation_options options = of_length(20);
   options.sampler = {.temperature = 0.7, .top_k = 3, .top_p = 1, .min_p = 0};
   std::size_t accepted = 0;
   for (options.sampler.seed = 0; options.sampler.seed < 10; ++options.sampler.seed) {
-    std::vector<token_id> asked = b.run(prompt, options).run.tokens;  // what is drawn next has been there
+    std::vector<token_id> asked = b.run(prompt, options).run.tokens;  // the next generation then repeats tokens from before
     asked.insert(asked.begin(), prompt.begin(), prompt.end());
     for (const token_id eos : b.run(asked, options).run.tokens) {
       CAPTURE(eos);
@@ -726,7 +726,7 @@ TEST_CASE("a drafted text ends at its EOS") {
   CHECK(accepted > 0);
 }
 
-TEST_CASE("what is drawn at random is the same with drafts: one draw for each token that is kept") {
+TEST_CASE("random draws are the same with drafts: one draw for each kept token") {
   speculation_bench b;
   generation_options options = of_length(40);
   options.sampler = {.temperature = 0.7, .top_k = 3, .top_p = 1, .min_p = 0};
@@ -740,7 +740,7 @@ TEST_CASE("what is drawn at random is the same with drafts: one draw for each to
   CHECK(refused > 0);
 }
 
-TEST_CASE("a step with drafts can be stopped between two layers: neither the token in the making nor the drafts are there") {
+TEST_CASE("a step with drafts can be stopped between two layers: its token and its drafts are then taken back") {
   speculation_bench b;
   generation_options options = of_length(30);
   const auto plain = b.run(prompt, options).run.tokens;
@@ -752,34 +752,34 @@ TEST_CASE("a step with drafts can be stopped between two layers: neither the tok
     ends_before end(layers_done);
     options.observer = &end;
     workspace<reference<float>> work(b.net, b.backend);
-    auto text = b.begin();
-    const auto cut = generate(work, text, prompt, options);
+    auto seq = b.begin();
+    const auto cut = generate(work, seq, prompt, options);
     CHECK(cut.reason == finish_reason::stop);
     CHECK(cut.decode_steps + 1 == std::max<std::size_t>(layers_done / 4, 1));
     CHECK(std::ranges::equal(cut.tokens, std::span(plain).first(cut.tokens.size())));
-    CHECK(text.known() == (cut.tokens.empty() ? 0 : prompt.size() + cut.tokens.size() - 1));
+    CHECK(seq.known() == (cut.tokens.empty() ? 0 : prompt.size() + cut.tokens.size() - 1));
   }
 }
 
-TEST_CASE("drafts need a policy that leaves generated tokens' steps alone, and no trace") {
+TEST_CASE("drafts need a policy that does nothing in decode steps, and no trace") {
   bench same(tiny(), stages{{1, 0.5}});
   generation_options options = of_length(3);
   options.speculate = 4;
   CHECK(error_of([&] { same.run(prompt, options); }) == unsupported("generation: speculate", {"prompt_only"}));
-  CHECK_NOTHROW(bench().run(prompt, options));  // it prunes nothing
+  CHECK_NOTHROW(bench().run(prompt, options));  // this policy prunes nothing
   options.trace = true;
   CHECK(error_of([&] { bench().run(prompt, options); }) == at("generation: speculate"));
 }
 
-TEST_CASE("parts of the prefill's time") {
+TEST_CASE("the sections of the prefill's time") {
   bench b;
   const auto result = b.run(prompt, of_length(3));
-  CHECK(result.parts.attention > 0);
-  CHECK(result.parts.logits > 0);
-  CHECK(result.parts.attention + result.parts.logits + result.parts.policy + result.parts.moving < result.prefill_seconds);
+  CHECK(result.sections.attention > 0);
+  CHECK(result.sections.logits > 0);
+  CHECK(result.sections.attention + result.sections.logits + result.sections.policy + result.sections.moving < result.prefill_seconds);
 }
 
-TEST_CASE("a model whose logits are no numbers is an error, not a text") {
+TEST_CASE("logits that are not finite are an error") {
   bench b;
   tensor broken = random_source(tiny(), dtype::f32).get("model.norm.weight", 1, 16);
   std::vector<float> norm(16, std::numeric_limits<float>::quiet_NaN());
@@ -788,7 +788,7 @@ TEST_CASE("a model whose logits are no numbers is an error, not a text") {
   CHECK(error_of([&] { b.run(prompt, of_length(3)); }) == at("model: step 0: logits"));
 }
 
-TEST_CASE("prompts that cannot be run") {
+TEST_CASE("prompts that are refused") {
   bench b;
   CHECK(error_of([&] { b.run({}, of_length(1)); }) == at("prompt: tokens"));
   CHECK(error_of([&] { b.run(std::vector<token_id>(65, 1), of_length(1)); }) ==
@@ -806,15 +806,15 @@ TEST_CASE("prompts that cannot be run") {
   CHECK_THROWS_AS(b.run({40}, of_length(1)), error);
 }
 
-TEST_CASE("generate sets no limit, and leaves the one that a session has") {
+TEST_CASE("generate sets no limit, and keeps the session's limit") {
   bench b;
   workspace<reference<float>> work(b.net, b.backend);
   const std::vector<token_id> turn{3, 1, 2, 7, 5};
-  const auto goes_on = [&](sequence<reference<float>>& text) { return !forward(work, text, turn, phase::prefill).empty(); };
-  auto text = b.begin();
-  generate(work, text, prompt, of_length(1));
-  auto fork = text.fork();
-  CHECK(goes_on(text));
+  const auto goes_on = [&](sequence<reference<float>>& seq) { return !forward(work, seq, turn, phase::prefill).empty(); };
+  auto seq = b.begin();
+  generate(work, seq, prompt, of_length(1));
+  auto fork = seq.fork();
+  CHECK(goes_on(seq));
   CHECK(goes_on(fork));
 
   auto asked = b.begin();
@@ -831,26 +831,26 @@ TEST_CASE("generate sets no limit, and leaves the one that a session has") {
         at("session: begin", {"most 4", ", found 5"}, error_code::no_room));
 }
 
-TEST_CASE("a session's limit ends a text as the context does, and a prompt that it has no room for is refused") {
+TEST_CASE("a session's limit ends a sequence as the context does, and a prompt that is too long for it is refused") {
   bench b;
   workspace<reference<float>> work(b.net, b.backend);
   const auto limited = [&](std::size_t tokens) {
     return sequence<reference<float>>(b.net, any_session(lazyllm(b.when), {.layers = 4, .max_tokens = tokens}));
   };
-  auto text = limited(12);
-  const auto result = generate(work, text, prompt, of_length(50));
+  auto seq = limited(12);
+  const auto result = generate(work, seq, prompt, of_length(50));
   generation_options small = of_length(50);
   small.context = 12;
   CHECK(result.tokens == b.run(prompt, small).tokens);
   CHECK(result.reason == finish_reason::length);
-  CHECK(text.known() == 12);
+  CHECK(seq.known() == 12);
   auto short_of = limited(9);
   CHECK(error_of([&] { generate(work, short_of, prompt, of_length(1)); }) ==
         at("prompt: length", {"most 9", ", found 10"}, error_code::no_room));
   CHECK(short_of.known() == 0);
 }
 
-TEST_CASE("every id of every request is checked before the first token is read") {
+TEST_CASE("all token ids of all requests are checked before the first token is read") {
   bench b;
   workspace<reference<float>> work(b.net, b.backend);
   const bench another;
@@ -881,8 +881,8 @@ TEST_CASE("every id of every request is checked before the first token is read")
   long_prompt.back() = 40;
   chunked.observer = &observer;
   CHECK_THROWS_AS(b.run(long_prompt, chunked), error);
-  auto text = b.begin();
-  CHECK_THROWS_AS((void)read_beginning(work, text, std::span<const token_id>(long_prompt), 3, &observer), error);
+  auto seq = b.begin();
+  CHECK_THROWS_AS((void)read_beginning(work, seq, std::span<const token_id>(long_prompt), 3, &observer), error);
   CHECK(heard == 0);
   CHECK(observer.steps == 0);
 }

@@ -7,7 +7,7 @@
 
 using namespace lazyprune;
 
-TEST_CASE("rows lie in the order computed; each token's slot finds its own, layer by layer") {
+TEST_CASE("rows are stored in the order of computation; each layer finds a token's row by its slot") {
   model_config c;
   c.layers = 2;
   c.n_kv_heads = 1;
@@ -27,7 +27,7 @@ TEST_CASE("rows lie in the order computed; each token's slot finds its own, laye
   put(0, {0, 1, 2, 3});
   put(1, {1, 3});
   put(0, {4});
-  put(1, {0, 2, 4});  // revived ones come later
+  put(1, {0, 2, 4});  // revived tokens come later
   CHECK(cache.rows(0).size() == 5);
   CHECK(cache.rows(1).size() == 5);
   CHECK(cache.slot(1, 3) == 1);
@@ -53,7 +53,7 @@ TEST_CASE("rows lie in the order computed; each token's slot finds its own, laye
   CHECK(cache.bytes() == full);
 }
 
-TEST_CASE("the slots of rows that are forgotten are taken again, the lowest first; at the end they are no slots any more") {
+TEST_CASE("freed slots are used again, the lowest first; free slots at the end are removed") {
   model_config c;
   c.layers = 2;
   c.n_kv_heads = 1;
@@ -83,7 +83,7 @@ TEST_CASE("the slots of rows that are forgotten are taken again, the lowest firs
   CHECK(holds(cache, 0, {0, 1, 2, 4, 5, 7, 8, 9, 10}));
   put(cache, 1, {8});
   CHECK(cache.slot(1, 8) == 1);
-  CHECK(holds(copy, 0, {0, 1, 2, 3, 4, 5, 6, 7}));  // what it shares is as it was
+  CHECK(holds(copy, 0, {0, 1, 2, 3, 4, 5, 6, 7}));  // the shared rows are unchanged
 
   cache.retain([](layer_id layer, position t) { return layer == 1 || (t != 2 && t < 7); });
   CHECK(cache.rows(0).size() == 6);  // of tokens 0, 1, 4 and 5

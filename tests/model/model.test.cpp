@@ -26,7 +26,7 @@ using lazyprune_test::error_of;
 
 namespace {
 
-/// Hands on what it has, and remembers what was asked for.
+/// Passes tensors on, and records which were asked for.
 struct listed {
   random_source numbers;
   std::set<std::string, std::less<>> missing;
@@ -65,7 +65,7 @@ std::map<std::string, std::pair<std::size_t, std::size_t>> asked_for(const model
 
 }  // namespace
 
-TEST_CASE("the tensors of a plain Llama, by Hugging Face's names and shapes; their bytes are counted") {
+TEST_CASE("a plain Llama takes its tensors by Hugging Face's names and shapes; bytes_of counts their bytes") {
   std::size_t bytes = 0;
   const auto asked = asked_for(two_layers(), {}, &bytes);
   CHECK(asked.size() == 2 * 9 + 3);
@@ -81,7 +81,7 @@ TEST_CASE("the tensors of a plain Llama, by Hugging Face's names and shapes; the
   CHECK(bytes >= numbers * sizeof(float));  // rows may be padded
 }
 
-TEST_CASE("biases and head norms are read where the config has them, and only there") {
+TEST_CASE("biases and head norms are read only if the config has them") {
   model_config c = two_layers();
   c.qkv_bias = c.output_bias = c.mlp_bias = c.qk_norm = true;
   const auto asked = asked_for(c);
@@ -90,7 +90,7 @@ TEST_CASE("biases and head norms are read where the config has them, and only th
   CHECK(asked.at("model.layers.1.self_attn.q_norm.weight") == std::pair<std::size_t, std::size_t>{1, 8});
 }
 
-TEST_CASE("norms after attention and feed-forward have names of their own; q, k and v may be one tensor, gate and up another") {
+TEST_CASE("norms after attention and feed-forward have names of their own; one tensor may hold q, k and v, and one gate and up") {
   model_config c = two_layers();
   c.post_norms = c.fused = true;
   const auto asked = asked_for(c);
@@ -103,7 +103,7 @@ TEST_CASE("norms after attention and feed-forward have names of their own; q, k 
 
 namespace {
 
-/// Every vector is 0, 1, 2, ...; every matrix has the number of each row in it.
+/// Every vector is 0, 1, 2, ...; row i of every matrix holds the number i.
 struct numbered {
   std::map<std::string, std::vector<float>>* made;
 
@@ -117,7 +117,7 @@ struct numbered {
 
 }  // namespace
 
-TEST_CASE("of a head that rotates in part, what turns together is loaded half a head apart; norms stored less 1 become whole") {
+TEST_CASE("if a head rotates in part, rows that rotate together are loaded half a head apart; norms stored minus 1 get 1 added") {
   model_config c = two_layers();
   c.rotary_dim = 4;
   c.fused = c.qkv_bias = c.qk_norm = c.norms_less_one = true;
@@ -143,7 +143,7 @@ TEST_CASE("of a head that rotates in part, what turns together is loaded half a 
 
 namespace {
 
-/// Numbers that bf16 rounds; the tensors whose names end so are stored as bf16.
+/// Numbers that bf16 rounds. Tensors whose names end in one of `in_bf16` are stored as bf16.
 struct of_two_types {
   std::vector<std::string> in_bf16;
   std::map<std::string, std::vector<std::byte>>* made;
@@ -164,7 +164,7 @@ struct of_two_types {
 
 }  // namespace
 
-TEST_CASE("of gate and up neither is rounded: two of bf16 stay so, and else both are float") {
+TEST_CASE("gate and up are never rounded: two of bf16 stay bf16, otherwise both become float") {
   const model_config c = two_layers();
   const auto second_of_up = [&](const std::vector<std::string>& in_bf16) {
     std::map<std::string, std::vector<std::byte>> made;
@@ -186,7 +186,7 @@ TEST_CASE("of gate and up neither is rounded: two of bf16 stay so, and else both
   CHECK(type({"gate_proj.weight", "up_proj.weight"}) == dtype::bf16);
 }
 
-TEST_CASE("keys and values are kept as the weights that make them, each layer for itself, and rows put aside as all of them") {
+TEST_CASE("keys and values have the type of their layer's weights; stored rows have the common type of all layers") {
   const auto types = [](const std::vector<std::string>& in_bf16, auto&& backend) {
     std::map<std::string, std::vector<std::byte>> made;
     const auto net = load_model(backend, two_layers(), of_two_types{in_bf16, &made});
@@ -203,11 +203,11 @@ TEST_CASE("keys and values are kept as the weights that make them, each layer fo
 
 namespace {
 
-/// A source that wants to know of its matrices how long they are read.
+/// A source that tracks how long its matrices are in use.
 struct returned {
   random_source numbers;
   std::size_t* given;
-  std::shared_ptr<std::size_t> read;  // so many have not come back
+  std::shared_ptr<std::size_t> read;  // matrices still in use
 
   bool contains(std::string_view name) const { return numbers.contains(name); }
   tensor get(std::string_view name, std::size_t rows, std::size_t columns) const {
@@ -221,7 +221,7 @@ struct returned {
 
 }  // namespace
 
-TEST_CASE("a source learns when a matrix is read no more: whole or in slices, those of a layer when it is packed") {
+TEST_CASE("a source learns when a matrix is no longer used: whole or in slices, after its layer is packed") {
   for (const bool fused : {false, true}) {
     model_config c = two_layers();
     c.fused = fused;
@@ -243,7 +243,7 @@ namespace {
 /// A source that has its layers in the order of their names.
 struct ordered_by_name {
   random_source numbers;
-  std::vector<std::string>* norms;  // of layers, in the order in which they were asked for
+  std::vector<std::string>* norms;  // norms of layers, in the order in which they were asked for
 
   bool contains(std::string_view name) const { return numbers.contains(name); }
   std::string place(std::string_view name) const { return std::string(name); }
@@ -255,7 +255,7 @@ struct ordered_by_name {
 
 }  // namespace
 
-TEST_CASE("layers are asked for in the order in which the source has them, and are the same") {
+TEST_CASE("layers are taken in the order of the source, and are the same") {
   model_config c = two_layers();
   c.layers = 12;
   reference<float> backend{execution{}};
@@ -272,7 +272,7 @@ TEST_CASE("layers are asked for in the order in which the source has them, and a
   }
 }
 
-TEST_CASE("a tied head: stored as the embedding, or as the head only") {
+TEST_CASE("a tied head may be stored as the embedding or as the head") {
   model_config c = two_layers();
   c.tied = true;
   CHECK(!asked_for(c).contains("lm_head.weight"));
@@ -281,7 +281,7 @@ TEST_CASE("a tied head: stored as the embedding, or as the head only") {
   CHECK(!head_only.contains("model.embed_tokens.weight"));
 }
 
-TEST_CASE("a config whose numbers do not go together is refused before anything is read") {
+TEST_CASE("a config with contradicting numbers is refused before anything is read") {
   const auto said = [](auto change) {
     model_config c = two_layers();
     change(c);
@@ -298,7 +298,7 @@ TEST_CASE("a config whose numbers do not go together is refused before anything 
   CHECK(said([](model_config& c) { c.n_kv_heads = 6; }) == "no error");
 }
 
-TEST_CASE("a tensor that is missing is an error; progress is told layer by layer; a dtype can be asked for") {
+TEST_CASE("a missing tensor is an error; progress counts layers; the caller can choose a dtype") {
   CHECK_THROWS_AS(asked_for(two_layers(), {"model.layers.1.mlp.up_proj.weight"}), error);
   CHECK_THROWS_AS(asked_for(two_layers(), {"lm_head.weight"}), error);
   reference<float> backend{execution{}};

@@ -16,7 +16,7 @@ using lazyprune_test::begin, lazyprune_test::some_tokens, lazyprune_test::tiny_c
 
 namespace {
 
-/// Writes down what it is told, a letter each: b(egin), c(hunk), [ ] a layer, a part's letter and ), l(ogits), e(nd).
+/// Records its calls, a letter each: b(egin), c(hunk), [ ] a layer, a section's letter and ), l(ogits), e(nd).
 struct told final : step_observer {
   std::string events;
   std::size_t stops_at = 1000;  // layers begun
@@ -31,47 +31,47 @@ struct told final : step_observer {
     ++layers;
   }
   void layer_ends(const layer_end&) override { events += ']'; }
-  void part_begins(step_part part) override { events += "pmal"[static_cast<std::size_t>(part)]; }
-  void part_ends(step_part) override { events += ')'; }
+  void section_begins(step_section part) override { events += "pmal"[static_cast<std::size_t>(part)]; }
+  void section_ends(step_section) override { events += ')'; }
   void logits(std::span<const double> logits) override { events += "L" + std::to_string(logits.size()); }
   void step_ends(const any_session& session) override { events += "e" + std::to_string(session.known()); }
 };
 
 }  // namespace
 
-TEST_CASE("what an observer is told of a step, in order; a step that is stopped has no end") {
+TEST_CASE("the calls of an observer during a step, in order; a stopped step has no end") {
   reference<double> backend{execution{}};
   const auto net = tiny_model(backend, tiny_config(2));
   workspace<reference<double>> work(net, backend);
-  auto text = begin(net, dense());
+  auto seq = begin(net, dense());
   told all;
-  forward(work, text, some_tokens(5), phase::prefill, &all);
+  forward(work, seq, some_tokens(5), phase::prefill, &all);
   CHECK(all.events == "b5p)[m)a)p)m)]p)[m)a)p)m)]l)L40e5");
   all = {};
   all.stops_at = 1;
-  CHECK(forward(work, text, some_tokens(1), phase::decode, &all).empty());
+  CHECK(forward(work, seq, some_tokens(1), phase::decode, &all).empty());
   CHECK(all.events == "b1p)[m)a)p)m)]");
-  CHECK(text.known() == 5);  // it is abandoned
+  CHECK(seq.known() == 5);  // the step is abandoned
   all = {};
-  forward(work, text, some_tokens(1), phase::decode, &all);
+  forward(work, seq, some_tokens(1), phase::decode, &all);
   CHECK(all.events == "b1p)[m)a)p)m)]p)[m)a)p)m)]l)L40e6");
 }
 
-TEST_CASE("what an observer is told of a chunk, and of its own sequence in a batch") {
+TEST_CASE("the calls of an observer during a chunk, and for its own sequence in a batch") {
   reference<double> backend{execution{}};
   const auto net = tiny_model(backend, tiny_config(2));
   workspace<reference<double>> work(net, backend);
-  auto text = begin(net, lazyllm(stages{{1, 0.5}})), other = begin(net, dense());
+  auto seq = begin(net, lazyllm(stages{{1, 0.5}})), other = begin(net, dense());
   const auto tokens = some_tokens(8);
   told mine, others;
-  const sequence_step<reference<double>> steps[] = {{text, std::span(tokens).first(5), phase::prefill, 0, &mine},
+  const sequence_step<reference<double>> steps[] = {{seq, std::span(tokens).first(5), phase::prefill, 0, &mine},
                                                     {other, std::span(tokens).first(3), phase::prefill, 2, &others}};
   REQUIRE(forward(work, steps));
   CHECK(mine.events == "c5p)[a)p)m)]e5");
   CHECK(others.events == "b3p)[a)p)m)]p)[m)a)p)m)]e3");
 
   trace_recorder recorder;
-  const sequence_step<reference<double>> second{text, std::span(tokens).subspan(5), phase::prefill, 1, &recorder};
+  const sequence_step<reference<double>> second{seq, std::span(tokens).subspan(5), phase::prefill, 1, &recorder};
   REQUIRE(forward(work, second));
   const auto logits = read_logits(work, 0);
   REQUIRE(recorder.steps().size() == 1);
@@ -86,15 +86,15 @@ TEST_CASE("what an observer is told of a chunk, and of its own sequence in a bat
   CHECK(memory.most().total() == memory.most().kv + memory.most().scratch);
 }
 
-TEST_CASE("chunks and the step with the query make one record, however they are cut; one that is stopped leaves no trace") {
+TEST_CASE("chunks and the step with the query make one record, whatever the chunks; a stopped step leaves no record") {
   reference<double> backend{execution{}};
   const auto net = tiny_model(backend);
   workspace<reference<double>> work(net, backend);
   const auto tokens = some_tokens(30);
   const auto policy = lazyllm(stages{{2, 0.5}, {3, 0.5}});
   trace_recorder whole(true), cut(true);
-  auto text = begin(net, policy), pieces = begin(net, policy);
-  forward(work, text, tokens, phase::prefill, &whole);
+  auto seq = begin(net, policy), pieces = begin(net, policy);
+  forward(work, seq, tokens, phase::prefill, &whole);
   told stopper;
   step_observers both{&cut, &stopper};
   const auto chunk = [&](std::size_t first, std::size_t count) {
@@ -117,18 +117,18 @@ TEST_CASE("chunks and the step with the query make one record, however they are 
   CHECK(cut.steps().front().logits == whole.steps().front().logits);
 }
 
-TEST_CASE("several are told the same; any of them can end the step") {
+TEST_CASE("several observers get the same calls; each of them can stop the step") {
   reference<double> backend{execution{}};
   const auto net = tiny_model(backend, tiny_config(2));
   workspace<reference<double>> work(net, backend);
-  auto text = begin(net, dense());
+  auto seq = begin(net, dense());
   told one, two;
   step_observers both{&one, nullptr, &two};
-  forward(work, text, some_tokens(5), phase::prefill, &both);
+  forward(work, seq, some_tokens(5), phase::prefill, &both);
   CHECK(one.events == two.events);
   CHECK(one.layers == 2);
   two.stops_at = 3;
-  CHECK(forward(work, text, some_tokens(1), phase::decode, &both).empty());
+  CHECK(forward(work, seq, some_tokens(1), phase::decode, &both).empty());
   CHECK(one.layers == 3);
 }
 
@@ -171,14 +171,14 @@ TEST_CASE("an observer changes nothing: the same bits with and without") {
   CHECK(recorder.steps().front().layers[1].active.size() == 15);
 
   CHECK(memory.most().kv == seen.kv().bytes());
-  CHECK(memory.most().store >= seen.stored_rows().bytes());
+  CHECK(memory.most().store >= seen.aux_cache().bytes());
   CHECK(memory.most().together <= memory.most().kv + memory.most().store);
   CHECK(memory.most().total() == memory.most().together);
   for (const double seconds : {timer.seconds().policy, timer.seconds().moving, timer.seconds().attention, timer.seconds().logits})
     CHECK(seconds > 0);
 }
 
-TEST_CASE("the most of memory, part by part and together") {
+TEST_CASE("the largest memory of each kind, and together") {
   memory_watch memory;
   memory.layer_ends({.layer = 0, .layers = 3, .margin = 0, .kv_bytes = 10, .stored_bytes = 50});
   memory.layer_ends({.layer = 1, .layers = 3, .margin = 0, .kv_bytes = 40, .stored_bytes = 30});
@@ -189,28 +189,28 @@ TEST_CASE("the most of memory, part by part and together") {
   CHECK(memory.most().total() == 77);
 }
 
-TEST_CASE("a recorder writes down finished steps only") {
+TEST_CASE("a recorder keeps complete steps only") {
   reference<double> backend{execution{}};
   const auto net = tiny_model(backend);
   workspace<reference<double>> work(net, backend);
-  auto text = begin(net, dense());
+  auto seq = begin(net, dense());
   trace_recorder recorder;
   told other;
   step_observers both{&recorder, &other};
-  forward(work, text, some_tokens(3), phase::prefill, &both);
+  forward(work, seq, some_tokens(3), phase::prefill, &both);
   other.stops_at = other.layers + 2;
-  forward(work, text, some_tokens(1), phase::decode, &both);
+  forward(work, seq, some_tokens(1), phase::decode, &both);
   CHECK(recorder.steps().size() == 1);
   CHECK(recorder.steps().front().logits.empty());
   other.stops_at = 1000;
-  forward(work, text, some_tokens(2), phase::prefill, &both);
+  forward(work, seq, some_tokens(2), phase::prefill, &both);
   REQUIRE(recorder.steps().size() == 2);
   CHECK(recorder.steps()[1].tokens.size() == 2);
   CHECK(recorder.steps()[1].layers.size() == 4);
   CHECK(recorder.take().size() == 2);
 }
 
-TEST_CASE("an observer may throw wherever it is told of something: the step is abandoned, a batch with all its steps") {
+TEST_CASE("an observer may throw in any call: that abandons the step, or all steps of a batch") {
   struct thrown {};
   struct throws_at final : step_observer {
     std::size_t left;
@@ -221,8 +221,8 @@ TEST_CASE("an observer may throw wherever it is told of something: the step is a
     void step_begins(std::span<const token_id>, std::size_t) override { tell(); }
     void layer_begins(const layer_plan&) override { tell(); }
     void layer_ends(const layer_end&) override { tell(); }
-    void part_begins(step_part) override { tell(); }
-    void part_ends(step_part) override { tell(); }
+    void section_begins(step_section) override { tell(); }
+    void section_ends(step_section) override { tell(); }
     bool wants_logits() const override { return true; }
     void logits(std::span<const double>) override { tell(); }
   };
@@ -230,20 +230,20 @@ TEST_CASE("an observer may throw wherever it is told of something: the step is a
   const auto net = tiny_model(backend, tiny_config(2));
   workspace<reference<double>> work(net, backend);
   const auto tokens = some_tokens(6);
-  auto text = begin(net, lazyllm(stages{{1, 0.5}})), other = begin(net, dense());
+  auto seq = begin(net, lazyllm(stages{{1, 0.5}})), other = begin(net, dense());
   std::size_t calls = 0;
   for (;; ++calls) {
     CAPTURE(calls);
     throws_at observer(calls);
-    const sequence_step<reference<double>> steps[] = {{other, tokens}, {text, tokens, phase::prefill, 1, &observer}};
+    const sequence_step<reference<double>> steps[] = {{other, tokens}, {seq, tokens, phase::prefill, 1, &observer}};
     try {
       REQUIRE(forward(work, steps));
       break;
     } catch (const thrown&) {
-      REQUIRE(text.known() + other.known() == 0);
-      REQUIRE(text.session().stats().steps + other.session().stats().steps == 0);
+      REQUIRE(seq.known() + other.known() == 0);
+      REQUIRE(seq.session().stats().steps + other.session().stats().steps == 0);
     }
   }
   CHECK(calls == 1 + 2 * 10 + 3);  // the beginning, two layers, the logits
-  CHECK(text.known() == 6);
+  CHECK(seq.known() == 6);
 }

@@ -28,13 +28,13 @@ std::vector<float> numbers(const tensor& t) {
 
 }  // namespace
 
-TEST_CASE("the published shapes have the parameters that their names say") {
+TEST_CASE("the published shapes have as many parameters as their names say") {
   const auto parameters = [](std::string_view name) {
     const model_config& c = shape_named(name);
     const std::size_t attention = c.hidden * c.head_dim * (2 * c.n_heads + 2 * c.n_kv_heads);
     return static_cast<double>(c.layers * (attention + 3 * c.hidden * c.ffn) + 2 * c.vocabulary * c.hidden) * 1e-9;
   };
-  // As published, in billions: 1.10, 6.74, 6.9 (of a 51,200 vocabulary), 8.03, 7.24, 7.62; norms and biases are below the last digit.
+  // As published, in billions: 1.10, 6.74, 6.9 (with a vocabulary of 51,200), 8.03, 7.24, 7.62. Norms and biases are below the last digit.
   CHECK(parameters("tinyllama-1.1b") == doctest::Approx(1.10).epsilon(0.005));
   CHECK(parameters("llama-2-7b") == doctest::Approx(6.74).epsilon(0.001));
   CHECK(parameters("xgen-7b") == doctest::Approx(6.9).epsilon(0.005));
@@ -66,7 +66,7 @@ TEST_CASE("weights are the same each time, differ between tensors, and have a de
   CHECK(std::sqrt(squares / n) == doctest::Approx(0.0202).epsilon(0.03));  // 0.035 / sqrt(3); the deviation's own error is 0.6 %
 }
 
-TEST_CASE("every tensor of every part of a model is there: a model can be loaded") {
+TEST_CASE("a model with all optional tensors can be loaded") {
   model_config c = shape_named("pocket");
   c.vocabulary = 97, c.hidden = 16, c.head_dim = 24, c.ffn = 20, c.layers = 2;
   c.qkv_bias = c.output_bias = c.mlp_bias = c.qk_norm = true;
@@ -81,14 +81,14 @@ TEST_CASE("every tensor of every part of a model is there: a model can be loaded
   }
 }
 
-TEST_CASE("fused projections are as wide as their parts together; what no model of the config has is refused") {
+TEST_CASE("fused projections are as wide as their parts together; a tensor larger than any in the model is refused") {
   model_config c = shape_named("pocket");
   c.vocabulary = 10, c.layers = 1;
   const std::size_t queries = c.n_heads * c.head_dim, keys = c.n_kv_heads * c.head_dim;
   for (const bool fused : {false, true}) {
     c.fused = fused;
     const random_source source(c, dtype::f32);
-    for (int i = 0; i < 200; ++i) {  // where a tensor begins depends on its name
+    for (int i = 0; i < 200; ++i) {  // a tensor's name decides where it begins
       const tensor both = source.get("gate_up." + std::to_string(i), fused ? 2 * c.ffn : c.ffn, c.hidden);
       const auto all = numbers(both);
       REQUIRE(std::ranges::all_of(all, [](float x) { return std::abs(x) <= 0.035f; }));
@@ -102,6 +102,6 @@ TEST_CASE("fused projections are as wide as their parts together; what no model 
         at("random weights: wide", {"65536", ", found 513 rows of 128"}));
 }
 
-TEST_CASE("f16 is not offered") {
+TEST_CASE("f16 is refused") {
   CHECK(error_of([&] { random_source(shape_named("pocket"), dtype::f16); }) == at("random weights: dtype", {", found f16"}));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Whether the scalings are transformers' own is held by the logits of whole models in transformer.test.cpp; here are their definitions.
+// The scaling definitions. The logits of whole models in transformer.test.cpp check that they equal those of transformers.
 #include <lazyprune/model/rope.hpp>
 
 #include <doctest/doctest.h>
@@ -15,13 +15,13 @@ TEST_CASE("plain: theta to the power of -2i / head_dim") {
   CHECK(f.radians[3] == doctest::Approx(0.0316227766));
 }
 
-TEST_CASE("linear: all divided") {
+TEST_CASE("linear: all frequencies are divided") {
   const auto plain = frequencies_of({.theta = 1e4}, 16),
              scaled = frequencies_of({.theta = 1e4, .scaling = rope_scaling::linear, .factor = 4.0}, 16);
   for (std::size_t i = 0; i < 8; ++i) CHECK(scaled.radians[i] == plain.radians[i] / 4.0);
 }
 
-TEST_CASE("divisors: each frequency has its own; a linear scaling comes on top") {
+TEST_CASE("divisors: one for each frequency; linear scaling comes on top") {
   const auto plain = frequencies_of({.theta = 1e4}, 4), divided = frequencies_of({.theta = 1e4, .divisors = {1.0, 8.0}}, 4),
              both = frequencies_of({.theta = 1e4, .scaling = rope_scaling::linear, .factor = 2.0, .divisors = {1.0, 8.0}}, 4);
   CHECK(divided.radians[0] == plain.radians[0]);
@@ -29,7 +29,7 @@ TEST_CASE("divisors: each frequency has its own; a linear scaling comes on top")
   CHECK(both.radians[1] == plain.radians[1] / 16.0);
 }
 
-TEST_CASE("longrope: other divisors for long texts, chosen by the length that is expected; cosines and sines are scaled") {
+TEST_CASE("longrope: long sequences have other divisors, chosen by the expected length; cosines and sines are scaled") {
   model_config c;
   c.head_dim = 4;
   c.rope = {.theta = 1e4,
@@ -49,7 +49,7 @@ TEST_CASE("longrope: other divisors for long texts, chosen by the length that is
   CHECK(rope_kind_for(c, 17) == rope_kind::usual);
 }
 
-TEST_CASE("a part of each head rotates: its frequencies first, and 0 for the pairs that stay; windows have positions of their own") {
+TEST_CASE("a part of each head rotates: its frequencies come first, the rest are 0; windows have frequencies of their own") {
   model_config c;
   c.head_dim = 8;
   c.rope.theta = 100.0;
@@ -60,7 +60,7 @@ TEST_CASE("a part of each head rotates: its frequencies first, and 0 for the pai
   CHECK(frequencies_of(c, rope_kind::windowed).radians == std::vector<double>{1.0, 0.5, 0.0, 0.0});
 }
 
-TEST_CASE("llama3: short wave lengths stay, long ones are divided, the ramp meets both ends") {
+TEST_CASE("llama3: short waves stay, long ones are divided, the ramp meets both ends") {
   const rope_config rope{.theta = 5e5,
                          .scaling = rope_scaling::llama3,
                          .factor = 8.0,
@@ -83,7 +83,7 @@ TEST_CASE("llama3: short wave lengths stay, long ones are divided, the ramp meet
   CHECK(ramp);
 }
 
-TEST_CASE("yarn: fast dimensions stay, slow ones are divided, cosines scaled") {
+TEST_CASE("yarn: fast dimensions stay, slow ones are divided, cosines are scaled") {
   const rope_config rope{.theta = 1e4, .scaling = rope_scaling::yarn, .factor = 4.0, .original_positions = 2048, .attention_factor = 1.13};
   const auto plain = frequencies_of({.theta = 1e4}, 64), scaled = frequencies_of(rope, 64);
   CHECK(scaled.scale == 1.13);

@@ -21,7 +21,7 @@ model_config eight_wide() {
   return c;
 }
 
-void check(const rotary_table<reference<double>>::part& part) {
+void check(const rotary_table<reference<double>>::table& part) {
   const rope_frequencies f = frequencies_of(eight_wide().rope, 8);
   for (position p = 0; p < part.positions; ++p)
     for (std::size_t i = 0; i < 4; ++i) {
@@ -32,7 +32,7 @@ void check(const rotary_table<reference<double>>::part& part) {
 
 }  // namespace
 
-TEST_CASE("the table reaches as far as is asked, then doubles, up to the model's positions; what was given out stays") {
+TEST_CASE("the table is as long as asked, then doubles, up to the model's positions; older tables stay valid") {
   reference<double> backend{execution{}};
   const rotary_table<reference<double>> table(eight_wide());
   const auto first = table.reach(backend, 10);
@@ -47,9 +47,9 @@ TEST_CASE("the table reaches as far as is asked, then doubles, up to the model's
   for (const auto& part : {first, second, table.reach(backend, 1000)}) check(*part);
 }
 
-TEST_CASE("any threads may ask at a time") {
+TEST_CASE("threads may ask at the same time") {
   const rotary_table<reference<double>> table(eight_wide());
-  std::vector<std::shared_ptr<const rotary_table<reference<double>>::part>> parts(4 * 50);
+  std::vector<std::shared_ptr<const rotary_table<reference<double>>::table>> parts(4 * 50);
   {
     std::vector<std::jthread> running;
     for (std::size_t t = 0; t < 4; ++t)

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::array<float, 5> logits{0.0f, 2.0f, 1.0f, 2.0f, -1.0f};
 
-/// How often each token comes in `n` draws.
+/// The count of each token in `n` draws.
 std::array<int, 5> draw(const sampling& s, int n) {
   sampler choose(s);
   std::array<int, 5> counts{};
@@ -21,19 +21,19 @@ std::array<int, 5> draw(const sampling& s, int n) {
 
 }  // namespace
 
-TEST_CASE("greedy: the largest logit, of equals the lowest id") {
+TEST_CASE("greedy: the largest logit, and among equal ones the lowest id") {
   CHECK(greedy(std::span<const float>(logits)) == 1);
   CHECK(draw({}, 3) == std::array<int, 5>{0, 3, 0, 0, 0});
 }
 
-TEST_CASE("the logarithm of the sum of exponentials, also where these have no numbers") {
+TEST_CASE("the logarithm of a sum of exponentials, also if the exponentials overflow") {
   const std::array<double, 2> halves{3.0, 3.0};
   CHECK(log_sum_exp(std::span<const double>(halves)) == doctest::Approx(3 + std::log(2.0)).epsilon(1e-15));
   const std::array<float, 3> large{-1000.0f, 1000.0f, 999.0f};
   CHECK(log_sum_exp(std::span<const float>(large)) == doctest::Approx(1000 + std::log1p(std::exp(-1.0))).epsilon(1e-15));
 }
 
-TEST_CASE("a repeat penalty moves the logits of the last tokens away from the best, each once") {
+TEST_CASE("a repeat penalty lowers the logits of recent tokens, each once") {
   const std::span<const float> all(logits);
   const auto best_after = [&](double penalty, std::vector<token_id> text) {
     sampler choose({.repeat_penalty = penalty});
@@ -51,7 +51,7 @@ TEST_CASE("a repeat penalty moves the logits of the last tokens away from the be
   choose.accept(std::vector<token_id>{0});
   CHECK(choose(std::span<const float>(negative)) == 1);  // -2 is less than -1.5
 
-  // The window: a token that lies further back is free again.
+  // The window: a token further back is free again.
   std::vector<token_id> long_ago{1};
   long_ago.resize(sampler::repeat_window, 0);
   CHECK(best_after(1.5, long_ago) == 3);
@@ -62,13 +62,13 @@ TEST_CASE("a repeat penalty moves the logits of the last tokens away from the be
   CHECK(bit_by_bit(all) == 1);
 }
 
-TEST_CASE("drawn: the frequencies are the softmax's, a seed gives the same draws again") {
+TEST_CASE("random draws: the frequencies follow the softmax, and a seed repeats its draws") {
   const sampling all{.temperature = 1.0, .top_k = 0, .top_p = 1.0, .min_p = 0.0, .seed = 7};
   const auto counts = draw(all, 100000);
   CHECK(counts == draw(all, 100000));
   double sum = 0;
   for (const float l : logits) sum += std::exp(l);
-  // The standard deviation of such a count is below sqrt(n) / 2 = 158: six of them.
+  // The standard deviation of such a count is below sqrt(n) / 2 = 158. The bound is six of them.
   for (std::size_t i = 0; i < 5; ++i) CHECK(std::abs(counts[i] - 100000 * std::exp(logits[i]) / sum) < 950);
 }
 
@@ -83,7 +83,7 @@ TEST_CASE("top-k, top-p and min-p cut the tail") {
   CHECK(nucleus[2] > 0);
   const auto likely = draw({.temperature = 1.0, .top_k = 0, .top_p = 1.0, .min_p = 0.5}, 500);  // 0.14 / 0.39 is less
   CHECK(likely[1] + likely[3] == 500);
-  // Who stays does not depend on the temperature, how often each comes does.
+  // The temperature does not decide which tokens stay, only how often they come.
   const auto hot = draw({.temperature = 50.0, .top_k = 0, .top_p = 0.8, .min_p = 0.0}, 3000);
   CHECK(hot[0] + hot[4] == 0);
   CHECK(std::abs(hot[2] - 1000) < 200);

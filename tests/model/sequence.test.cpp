@@ -35,22 +35,22 @@ std::vector<double> copied(std::span<const Scalar> logits) {
   return {logits.begin(), logits.end()};
 }
 
-/// Logits after the first `prompt` tokens and after each of the others.
+/// Logits after the first `prompt` tokens and after each later token.
 template <class Backend>
-std::vector<std::vector<double>> read(workspace<Backend>& work, sequence<Backend>& text, std::span<const token_id> tokens,
+std::vector<std::vector<double>> read(workspace<Backend>& work, sequence<Backend>& seq, std::span<const token_id> tokens,
                                       std::size_t prompt, step_observer* observer = nullptr) {
   std::vector<std::vector<double>> logits;
   for (std::size_t done = 0; done < tokens.size();) {
     const auto now = tokens.subspan(done, done == 0 ? prompt : 1);
-    logits.push_back(copied(forward(work, text, now, done == 0 ? phase::prefill : phase::decode, observer)));
+    logits.push_back(copied(forward(work, seq, now, done == 0 ? phase::prefill : phase::decode, observer)));
     done += now.size();
   }
   return logits;
 }
 
 template <class Backend>
-bool chunk(workspace<Backend>& work, sequence<Backend>& text, std::span<const token_id> tokens, step_observer* observer = nullptr) {
-  return forward(work, sequence_step<Backend>{text, tokens, phase::prefill, 0, observer});
+bool chunk(workspace<Backend>& work, sequence<Backend>& seq, std::span<const token_id> tokens, step_observer* observer = nullptr) {
+  return forward(work, sequence_step<Backend>{seq, tokens, phase::prefill, 0, observer});
 }
 
 template <class Backend>
@@ -58,7 +58,7 @@ sequence<Backend> by_flags(const model<Backend>& net, std::string_view flags) {
   return {net, make_session(parse_policy(flags), {.layers = static_cast<layer_id>(net.config.layers)}, policies())};
 }
 
-/// Of the same steps the same plans, bits and margins.
+/// The same steps have the same plans, bits and margins.
 void require_same(const std::vector<step_trace>& some, const std::vector<step_trace>& expected) {
   REQUIRE(some.size() == expected.size());
   for (std::size_t s = 0; s < some.size(); ++s) {
@@ -72,7 +72,7 @@ void require_same(const std::vector<step_trace>& some, const std::vector<step_tr
 
 }  // namespace
 
-TEST_CASE("a sequence knows its tokens, and a session that has begun or has other layers is none of its own") {
+TEST_CASE("a sequence knows its tokens; it refuses a session that has tokens or another number of layers") {
   reference<float> backend{execution{}};
   const auto net = tiny_model(backend);
   CHECK(error_of([&] {
@@ -82,22 +82,22 @@ TEST_CASE("a sequence knows its tokens, and a session that has begun or has othe
   begun.begin({3, phase::prefill});
   CHECK(error_of([&] { sequence<reference<float>>{net, std::move(begun)}; }) == at("session: tokens", {", found 3"}));
 
-  auto text = begin(net, dense());
+  auto seq = begin(net, dense());
   workspace<reference<float>> work(net, backend);
   const auto tokens = some_tokens(9);
-  read(work, text, tokens, 6);
-  CHECK(std::ranges::equal(text.tokens(), tokens));
-  CHECK(text.known() == 9);
-  CHECK(text.session().known() == 9);
-  CHECK(&text.model() == &net);
-  CHECK(text.kv().rows(3).size() == 9);
-  text.reserve(10);
-  forward(work, text, std::span(tokens).first(1), phase::decode);
-  CHECK_THROWS_AS(forward(work, text, std::span(tokens).first(1), phase::decode), error);
-  CHECK(text.known() == 10);  // a step that is refused changes nothing
+  read(work, seq, tokens, 6);
+  CHECK(std::ranges::equal(seq.tokens(), tokens));
+  CHECK(seq.known() == 9);
+  CHECK(seq.session().known() == 9);
+  CHECK(&seq.model() == &net);
+  CHECK(seq.kv().rows(3).size() == 9);
+  seq.reserve(10);
+  forward(work, seq, std::span(tokens).first(1), phase::decode);
+  CHECK_THROWS_AS(forward(work, seq, std::span(tokens).first(1), phase::decode), error);
+  CHECK(seq.known() == 10);  // a refused step changes nothing
 }
 
-TEST_CASE("LongRoPE's frequencies are chosen once: by the length that is expected or reserved, or that of the first step") {
+TEST_CASE("LongRoPE's frequencies are chosen once: by the expected or reserved length, or by the first step") {
   using exact = reference<double>;
   exact backend{execution{}};
   model_config config = tiny_config(), far = config;
@@ -109,98 +109,98 @@ TEST_CASE("LongRoPE's frequencies are chosen once: by the length that is expecte
   const auto tokens = some_tokens(16);
   const auto by = [&](const model<exact>& m, std::size_t expected, std::size_t prompt) {
     workspace<exact> work(m, backend);
-    auto text = begin(m, lazyllm(hard));
-    if (expected > 0) text.expect(expected);
-    return read(work, text, tokens, prompt);
+    auto seq = begin(m, lazyllm(hard));
+    if (expected > 0) seq.expect(expected);
+    return read(work, seq, tokens, prompt);
   };
-  CHECK(by(net, 0, 12) == by(near_net, 0, 12));  // and goes on so beyond the original length
+  CHECK(by(net, 0, 12) == by(near_net, 0, 12));  // also beyond the original length
   CHECK(by(net, 0, 13) == by(far_net, 0, 13));
   CHECK(by(net, 12, 4) == by(near_net, 0, 4));
   CHECK(by(net, 13, 4) == by(far_net, 0, 4));
 
   workspace<exact> work(net, backend);
-  auto text = begin(net, lazyllm(hard));
-  text.reserve(13);
-  CHECK(text.rope() == rope_kind::extended);
-  forward(work, text, std::span(tokens).first(4), phase::prefill);
-  CHECK(text.fork().rope() == rope_kind::extended);
-  text.truncate(0);
-  CHECK(text.rope() == rope_kind::usual);
-  forward(work, text, std::span(tokens).first(4), phase::prefill);
-  text.expect(100);  // too late
-  CHECK(text.rope() == rope_kind::usual);
-  text.clear();
+  auto seq = begin(net, lazyllm(hard));
+  seq.reserve(13);
+  CHECK(seq.rope() == rope_kind::extended);
+  forward(work, seq, std::span(tokens).first(4), phase::prefill);
+  CHECK(seq.fork().rope() == rope_kind::extended);
+  seq.truncate(0);
+  CHECK(seq.rope() == rope_kind::usual);
+  forward(work, seq, std::span(tokens).first(4), phase::prefill);
+  seq.expect(100);  // too late
+  CHECK(seq.rope() == rope_kind::usual);
+  seq.clear();
   struct impatient final : step_observer {
     bool stops() override { return true; }
   } observer;
-  CHECK(forward(work, text, std::span(tokens).first(13), phase::prefill, &observer).empty());
-  CHECK(text.rope() == rope_kind::usual);  // a step that was stopped chose nothing
+  CHECK(forward(work, seq, std::span(tokens).first(13), phase::prefill, &observer).empty());
+  CHECK(seq.rope() == rope_kind::usual);  // a stopped step chose nothing
 
-  auto other = begin(net, lazyllm(hard));  // in one batch each has its own
+  auto other = begin(net, lazyllm(hard));  // each has its own frequencies in a batch
   other.expect(13);
-  const std::vector<sequence_step<exact>> steps{{text, std::span(tokens).first(7)}, {other, std::span(tokens).first(9)}};
+  const std::vector<sequence_step<exact>> steps{{seq, std::span(tokens).first(7)}, {other, std::span(tokens).first(9)}};
   REQUIRE(forward(work, std::span<const sequence_step<exact>>(steps)));
   CHECK(copied(read_logits(work, 0)) == by(near_net, 0, 7).front());
   CHECK(copied(read_logits(work, 1)) == by(far_net, 0, 9).front());
 }
 
-TEST_CASE_TEMPLATE("cleared, it is as good as new: no rows of what was forgotten stay in the store", Backend, reference<float>, cpu) {
+TEST_CASE_TEMPLATE("clear leaves a sequence like a new one: no old rows stay in the store", Backend, reference<float>, cpu) {
   Backend backend{execution{.threads = 1}};
   const auto net = tiny_model(backend);
   workspace<Backend> work(net, backend);
-  auto text = begin(net, lazyllm(hard)), fresh = begin(net, lazyllm(hard));
+  auto seq = begin(net, lazyllm(hard)), fresh = begin(net, lazyllm(hard));
   const auto tokens = some_tokens(40);
   const auto expected = read(work, fresh, tokens, 32);
 
-  forward(work, text, some_tokens(120), phase::prefill);
-  CHECK(text.stored_rows().bytes() > 0);
-  text.clear();
-  CHECK(text.known() == 0);
-  CHECK(text.session().known() == 0);
-  CHECK(text.session().stats().rows == 0);
-  CHECK(text.stored_rows().bytes() == 0);
+  forward(work, seq, some_tokens(120), phase::prefill);
+  CHECK(seq.aux_cache().bytes() > 0);
+  seq.clear();
+  CHECK(seq.known() == 0);
+  CHECK(seq.session().known() == 0);
+  CHECK(seq.session().stats().rows == 0);
+  CHECK(seq.aux_cache().bytes() == 0);
   memory_watch memory;
-  forward(work, text, std::span(tokens).first(1), phase::prefill, &memory);  // one token: nothing can be pruned
+  forward(work, seq, std::span(tokens).first(1), phase::prefill, &memory);  // one token: nothing can be pruned
   CHECK(memory.most().store == 0);
-  text.clear();
-  CHECK(read(work, text, tokens, 32) == expected);
-  CHECK(text.stored_rows().bytes() == fresh.stored_rows().bytes());
+  seq.clear();
+  CHECK(read(work, seq, tokens, 32) == expected);
+  CHECK(seq.aux_cache().bytes() == fresh.aux_cache().bytes());
 }
 
-TEST_CASE_TEMPLATE("memory that is reserved is all that its keys, values and rows put aside take, changes nothing, and is not a fork's",
+TEST_CASE_TEMPLATE("reserved memory covers all keys, values, stored and waiting rows, changes no result, and is not copied to forks",
                    Backend, reference<float>, cpu) {
   Backend backend{execution{.threads = 1}};
   model_config config = tiny_config();
   config.max_positions = 1024;
   const auto net = tiny_model(backend, config);
   workspace<Backend> work(net, backend), reserved(net, backend);
-  auto text = begin(net, lazyllm(hard)), other = begin(net, lazyllm(hard));
+  auto seq = begin(net, lazyllm(hard)), other = begin(net, lazyllm(hard));
   const auto tokens = some_tokens(100);
   const auto expected = read(work, other, tokens, 70);
 
   reserved.reserve({.tokens = 600});
-  text.reserve(backend, 600, 100, 100);
-  const std::size_t kv = text.kv().bytes(), stored = text.stored_rows().bytes(), waiting = text.waiting_rows().bytes();
+  seq.reserve(backend, 600, 100, 100);
+  const std::size_t kv = seq.kv().bytes(), stored = seq.aux_cache().bytes(), waiting = seq.waiting_rows().bytes();
   CHECK(kv > other.kv().bytes());
   CHECK(stored >= 100 * net.config.hidden * sizeof(float));
-  CHECK(read(reserved, text, tokens, 70) == expected);
-  CHECK(text.kv().bytes() == kv);
-  CHECK(text.stored_rows().bytes() == stored);
-  CHECK(text.fork().stored_rows().bytes() == other.stored_rows().bytes());
-  CHECK(text.fork().kv().bytes() < kv);
+  CHECK(read(reserved, seq, tokens, 70) == expected);
+  CHECK(seq.kv().bytes() == kv);
+  CHECK(seq.aux_cache().bytes() == stored);
+  CHECK(seq.fork().aux_cache().bytes() == other.aux_cache().bytes());
+  CHECK(seq.fork().kv().bytes() < kv);
 
-  text.clear();
-  REQUIRE(forward(reserved, {text, std::span(tokens).first(40), phase::prefill, 0}));
-  CHECK(text.waiting_rows().size() == 40);
-  CHECK(text.waiting_rows().bytes() == waiting);
-  text.clear();
-  CHECK(text.waiting_rows().bytes() == waiting);
-  CHECK(text.stored_rows().bytes() == stored);
-  CHECK(read(reserved, text, tokens, 70) == expected);
-  CHECK(text.kv().bytes() == kv);
+  seq.clear();
+  REQUIRE(forward(reserved, {seq, std::span(tokens).first(40), phase::prefill, 0}));
+  CHECK(seq.waiting_rows().size() == 40);
+  CHECK(seq.waiting_rows().bytes() == waiting);
+  seq.clear();
+  CHECK(seq.waiting_rows().bytes() == waiting);
+  CHECK(seq.aux_cache().bytes() == stored);
+  CHECK(read(reserved, seq, tokens, 70) == expected);
+  CHECK(seq.kv().bytes() == kv);
 }
 
-TEST_CASE("a prompt that is cut anywhere is the one-step prefill, bit for bit, trace and statistics included, for every policy") {
+TEST_CASE("a prompt in chunks of any size equals the one-step prefill, bit for bit, with trace and statistics, for every policy") {
   using backend_type = reference<double>;
   backend_type backend{execution{}};
   const auto net = tiny_model(backend, tiny_config(8));
@@ -238,7 +238,7 @@ TEST_CASE("a prompt that is cut anywhere is the one-step prefill, bit for bit, t
   CHECK(waited > 1000);
 }
 
-TEST_CASE_TEMPLATE("any number of questions take up one document: each answers as to the whole prompt, and the document stays", Backend,
+TEST_CASE_TEMPLATE("many questions share one document: each is answered as after the whole prompt, and the document stays", Backend,
                    reference<double>, cpu) {
   Backend backend{execution{.threads = 1}};
   const auto net = tiny_model(backend, tiny_config(8));
@@ -273,31 +273,31 @@ TEST_CASE_TEMPLATE("any number of questions take up one document: each answers a
   }
 }
 
-TEST_CASE("forks share memory until one writes, and go on side by side") {
+TEST_CASE("forks share memory until one writes, and continue side by side") {
   reference<float> backend{execution{}};
   const auto net = tiny_model(backend);
   workspace<reference<float>> work(net, backend);
   const auto tokens = some_tokens(60);
-  auto text = begin(net, lazyllm(hard));
-  forward(work, text, std::span(tokens).first(40), phase::prefill);
+  auto seq = begin(net, lazyllm(hard));
+  forward(work, seq, std::span(tokens).first(40), phase::prefill);
   auto alone = begin(net, lazyllm(hard));
   forward(work, alone, std::span(tokens).first(40), phase::prefill);
-  auto fork = text.fork();
-  for (layer_id l = 0; l < 4; ++l) CHECK(fork.kv().rows(l).key(0) == text.kv().rows(l).key(0));
+  auto fork = seq.fork();
+  for (layer_id l = 0; l < 4; ++l) CHECK(fork.kv().rows(l).key(0) == seq.kv().rows(l).key(0));
   for (std::size_t at = 40; at < 60; ++at) {
     const auto expected = copied(forward(work, alone, std::span(tokens).subspan(at, 1), phase::decode));
-    forward(work, text, std::span(tokens).subspan(99 - at, 1), phase::decode);
+    forward(work, seq, std::span(tokens).subspan(99 - at, 1), phase::decode);
     REQUIRE(copied(forward(work, fork, std::span(tokens).subspan(at, 1), phase::decode)) == expected);
   }
   CHECK(std::ranges::equal(fork.tokens(), tokens));
 
-  text.reserve(61);
-  auto limited = text.fork();
+  seq.reserve(61);
+  auto limited = seq.fork();
   forward(work, limited, std::span(tokens).first(1), phase::decode);
   CHECK_THROWS_AS(forward(work, limited, std::span(tokens).first(1), phase::decode), error);
 }
 
-TEST_CASE("truncated, a sequence whose frontiers the forgotten steps did not move goes on as if they had not been") {
+TEST_CASE("after a truncation, a sequence continues as if the forgotten steps had not been, if they moved no frontiers") {
   reference<double> backend{execution{}};
   const auto net = tiny_model(backend);
   workspace<reference<double>> work(net, backend);
@@ -306,42 +306,42 @@ TEST_CASE("truncated, a sequence whose frontiers the forgotten steps did not mov
   for (const auto& flags : {"dense", "lazyllm --stages 1:0.5,3:0.5 --decode dense"}) {
     CAPTURE(std::string(flags));
     const auto fresh = [&] { return by_flags(net, flags); };
-    auto text = fresh(), straight = fresh();
-    forward(work, text, prompt, phase::prefill);
+    auto seq = fresh(), straight = fresh();
+    forward(work, seq, prompt, phase::prefill);
     forward(work, straight, prompt, phase::prefill);
     const token_id first = tokens[40];
-    forward(work, text, std::span(&first, 1), phase::decode);  // dense from here on: what was pruned has come back
+    forward(work, seq, std::span(&first, 1), phase::decode);  // dense from here on: pruned tokens have come back
     forward(work, straight, std::span(&first, 1), phase::decode);
     const std::vector<token_id> wrong(7, 3);
-    REQUIRE(forward(work, sequence_step<reference<double>>{text, wrong, phase::decode, 7}));
-    text.truncate(41);
-    CHECK(text.known() == 41);
-    CHECK(text.kv().rows(3).size() == 41);
+    REQUIRE(forward(work, sequence_step<reference<double>>{seq, wrong, phase::decode, 7}));
+    seq.truncate(41);
+    CHECK(seq.known() == 41);
+    CHECK(seq.kv().rows(3).size() == 41);
     for (std::size_t at = 41; at < 60; ++at)
-      REQUIRE(copied(forward(work, text, std::span(tokens).subspan(at, 1), phase::decode)) ==
+      REQUIRE(copied(forward(work, seq, std::span(tokens).subspan(at, 1), phase::decode)) ==
               copied(forward(work, straight, std::span(tokens).subspan(at, 1), phase::decode)));
   }
-  auto text = begin(net, lazyllm(hard));
-  forward(work, text, prompt, phase::prefill);
-  CHECK(error_of([&] { text.truncate(41); }) == at("session: truncate", {"40", ", found 41"}));
-  text.truncate(0);
-  CHECK(text.known() == 0);
-  CHECK(text.stored_rows().bytes() == 0);
+  auto seq = begin(net, lazyllm(hard));
+  forward(work, seq, prompt, phase::prefill);
+  CHECK(error_of([&] { seq.truncate(41); }) == at("session: truncate", {"40", ", found 41"}));
+  seq.truncate(0);
+  CHECK(seq.known() == 0);
+  CHECK(seq.aux_cache().bytes() == 0);
 }
 
-TEST_CASE("tokens dropped for good give their memory to those that come") {
+TEST_CASE("tokens that are dropped for good free their memory for new tokens") {
   reference<float> backend{execution{}};
   const auto net = tiny_model(backend);
   workspace<reference<float>> work(net, backend);
-  auto text = begin(net, streaming_llm(4, 16));
-  for (const token_id next : some_tokens(200)) forward(work, text, std::span(&next, 1), text.known() == 0 ? phase::prefill : phase::decode);
-  CHECK(text.known() == 200);
-  for (layer_id l = 0; l < 4; ++l) CHECK(text.kv().rows(l).size() <= 21);
+  auto seq = begin(net, streaming_llm(4, 16));
+  for (const token_id next : some_tokens(200)) forward(work, seq, std::span(&next, 1), seq.known() == 0 ? phase::prefill : phase::decode);
+  CHECK(seq.known() == 200);
+  for (layer_id l = 0; l < 4; ++l) CHECK(seq.kv().rows(l).size() <= 21);
 }
 
 namespace {
 
-/// Ends the step before a layer, or fails once one has been computed and before its dropped rows are saved, or once they are.
+/// Stops the step before a layer, or fails after a layer is computed: before its dropped rows are saved, or after.
 struct failing_observer final : step_observer {
   enum class kind { stop, unsaved, saved } how;
   layer_id at;
@@ -351,10 +351,10 @@ struct failing_observer final : step_observer {
   failing_observer(kind k, layer_id l) : how(k), at(l) {}
   bool stops() override { return how == kind::stop && layer == at; }
   void layer_begins(const layer_plan& plan) override { layer = plan.layer; }
-  void part_begins(step_part part) override {
-    // Entering is the first part of a layer that is the policy's, leaving the second; then rows are moved.
-    if (part == step_part::policy) ++policies;
-    if (how == kind::unsaved && part == step_part::moving && policies == 2 * (at + 1)) throw std::bad_alloc();
+  void section_begins(step_section part) override {
+    // Each layer has two policy sections, one on entering and one on leaving. Rows are moved after the second.
+    if (part == step_section::policy) ++policies;
+    if (how == kind::unsaved && part == step_section::moving && policies == 2 * (at + 1)) throw std::bad_alloc();
   }
   void layer_ends(const layer_end& end) override {
     layer = end.layer + 1;
@@ -364,7 +364,7 @@ struct failing_observer final : step_observer {
 
 }  // namespace
 
-TEST_CASE("a step that ends at any layer: a clone taken before answers as if nothing had been, a first prefill can be asked again") {
+TEST_CASE("a step that ends at any layer: an earlier fork is not affected, and a first prefill can be asked again") {
   using backend_type = reference<double>;
   backend_type backend{execution{}};
   const auto net = tiny_model(backend, tiny_config(8));
@@ -379,11 +379,11 @@ TEST_CASE("a step that ends at any layer: a clone taken before answers as if not
         CAPTURE(l);
         CAPTURE(static_cast<int>(how));
         const auto fresh = [&] { return by_flags(net, flags); };
-        const auto fails = [&](sequence<backend_type>& text, std::span<const token_id> more, phase when, std::size_t outputs) {
+        const auto fails = [&](sequence<backend_type>& seq, std::span<const token_id> more, phase when, std::size_t outputs) {
           failing_observer f(how, l);
-          const sequence_step<backend_type> step{text, more, when, outputs, &f};
-          const std::size_t before = text.known();
-          const auto dense_rows = text.session().stats().dense_rows;
+          const sequence_step<backend_type> step{seq, more, when, outputs, &f};
+          const std::size_t before = seq.known();
+          const auto dense_rows = seq.session().stats().dense_rows;
           bool stopped = false;
           try {
             stopped = !forward(work, step);
@@ -391,9 +391,9 @@ TEST_CASE("a step that ends at any layer: a clone taken before answers as if not
             stopped = true;
           }
           if (stopped) {
-            REQUIRE(text.known() == before);
-            REQUIRE(text.session().known() == before);
-            REQUIRE(text.session().stats().dense_rows == dense_rows);
+            REQUIRE(seq.known() == before);
+            REQUIRE(seq.session().known() == before);
+            REQUIRE(seq.session().stats().dense_rows == dense_rows);
           }
           return stopped;
         };
@@ -403,22 +403,22 @@ TEST_CASE("a step that ends at any layer: a clone taken before answers as if not
         auto first = fresh();
         REQUIRE(fails(first, std::span(tokens).first(50), phase::prefill, 1));
         for (layer_id k = 0; k < 8; ++k) REQUIRE(first.kv().rows(k).size() == 0);
-        REQUIRE(first.stored_rows().bytes() == 0);
+        REQUIRE(first.aux_cache().bytes() == 0);
         auto again = first.fork();
         REQUIRE(read(work, first, std::span(tokens).first(60), 50) == expected);
         const bool in_chunk = fails(again, std::span(tokens).first(30), phase::prefill, 0);
         if (!in_chunk) again.truncate(0);
         REQUIRE(read(work, again, std::span(tokens).first(60), 50) == expected);
 
-        // A chunked document loses nothing by a stop before its rows are read.
+        // A document in chunks loses nothing if a step stops before it reads the document's rows.
         auto document = fresh();
         REQUIRE(chunk(work, document, std::span(tokens).first(40)));
         const layer_id s = document.session().chunk_layers(phase::prefill);
         const auto clone = document.fork();
         REQUIRE(fails(document, std::span(tokens).subspan(40, 10), phase::prefill, 1));
-        const auto answer = [&](sequence<backend_type> text) {
+        const auto answer = [&](sequence<backend_type> seq) {
           trace_recorder trace(true);
-          forward(work, text, std::span(tokens).subspan(40, 10), phase::prefill, &trace);
+          forward(work, seq, std::span(tokens).subspan(40, 10), phase::prefill, &trace);
           return trace.take();
         };
         if (l < s || (l == s && how == failing_observer::kind::stop)) {
@@ -428,12 +428,12 @@ TEST_CASE("a step that ends at any layer: a clone taken before answers as if not
           lost += document.session().tokens().lost_count();
         }
 
-        // A clone taken before loses nothing whatever the step did.
+        // An earlier fork loses nothing, whatever the step did.
         auto going = fresh();
         read(work, going, std::span(tokens).first(55), 50);
         auto before = going.fork();
         REQUIRE(fails(going, std::span(tokens).subspan(55, 1), phase::decode, 1));
-        read(work, going, some_tokens(5), 5);  // it goes on
+        read(work, going, some_tokens(5), 5);  // it can continue
         for (std::size_t at = 55; at < 60; ++at)
           REQUIRE(copied(forward(work, before, std::span(tokens).subspan(at, 1), phase::decode)) == expected[at - 49]);
       }
@@ -443,19 +443,19 @@ TEST_CASE("a step that ends at any layer: a clone taken before answers as if not
 
 namespace {
 
-/// What is asked of some sequences at once; all of it must leave them as they were where memory runs out on the way.
+/// Work on several sequences at once. If memory runs out in it, all of them must be unchanged.
 template <class Backend>
 struct scene {
-  std::vector<sequence<Backend>> texts;
+  std::vector<sequence<Backend>> seqs;
   std::vector<std::vector<token_id>> tokens;
   std::vector<std::size_t> outputs;
   trace_recorder trace{true};
 
   bool step(workspace<Backend>& work) {
-    if (texts.size() == 1 && outputs[0] == 1) return !forward(work, texts[0], tokens[0], phase::prefill, &trace).empty();
+    if (seqs.size() == 1 && outputs[0] == 1) return !forward(work, seqs[0], tokens[0], phase::prefill, &trace).empty();
     std::vector<sequence_step<Backend>> steps;
-    for (std::size_t i = 0; i < texts.size(); ++i)
-      steps.push_back({texts[i], tokens[i], phase::prefill, outputs[i], i == 0 ? &trace : nullptr});
+    for (std::size_t i = 0; i < seqs.size(); ++i)
+      steps.push_back({seqs[i], tokens[i], phase::prefill, outputs[i], i == 0 ? &trace : nullptr});
     return forward(work, steps);
   }
 };
@@ -464,9 +464,9 @@ template <class Backend>
 scene<Backend> scene_of(std::string_view name, const model<Backend>& net, workspace<Backend>& warm) {
   scene<Backend> s;
   const auto add = [&](std::string_view flags, std::size_t known, std::size_t more, std::size_t outputs) {
-    s.texts.push_back(by_flags(net, flags));
+    s.seqs.push_back(by_flags(net, flags));
     const auto all = some_tokens(known + more);
-    if (known > 0) forward(warm, s.texts.back(), std::span(all).first(known), phase::prefill);
+    if (known > 0) forward(warm, s.seqs.back(), std::span(all).first(known), phase::prefill);
     s.tokens.emplace_back(all.begin() + static_cast<std::ptrdiff_t>(known), all.end());
     s.outputs.push_back(outputs);
   };
@@ -499,9 +499,9 @@ void survives_a_lack_of_memory(std::string_view name, bool once) {
     auto s = scene_of(name, net, warm);
     std::vector<sequence<Backend>> clones;
     std::vector<std::size_t> known;
-    for (const auto& text : s.texts) {
-      clones.push_back(text.fork());
-      known.push_back(text.known());
+    for (const auto& seq : s.seqs) {
+      clones.push_back(seq.fork());
+      known.push_back(seq.known());
     }
     failing = n;
     lazyprune_test::failing_from_there = !once;
@@ -515,17 +515,17 @@ void survives_a_lack_of_memory(std::string_view name, bool once) {
     lazyprune_test::failing_from_there = false;
     if (!failed) break;
     ++failures;
-    for (std::size_t i = 0; i < s.texts.size(); ++i) {
-      REQUIRE(s.texts[i].known() == known[i]);
-      REQUIRE(s.texts[i].session().known() == known[i]);
+    for (std::size_t i = 0; i < s.seqs.size(); ++i) {
+      REQUIRE(s.seqs[i].known() == known[i]);
+      REQUIRE(s.seqs[i].session().known() == known[i]);
     }
-    std::swap(s.texts, clones);
+    std::swap(s.seqs, clones);
     s.trace = trace_recorder(true);
     REQUIRE(s.step(work));
     require_same(s.trace.take(), expected);
-    std::swap(s.texts, clones);
+    std::swap(s.seqs, clones);
     s.trace = trace_recorder(true);
-    REQUIRE(s.step(work));  // it goes on
+    REQUIRE(s.step(work));  // it can continue
     if (known[0] == 0) require_same(s.trace.take(), expected);
   }
   CHECK(failures > 20 / one_in(13u));
@@ -533,7 +533,7 @@ void survives_a_lack_of_memory(std::string_view name, bool once) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("memory that cannot be had at any point: all are as they were, a clone and a fresh one as if nothing had been", Backend,
+TEST_CASE_TEMPLATE("if memory runs out at any point, all sequences are unchanged, and forks and new ones work as before", Backend,
                    reference<float>, cpu) {
   for (const char* name : {"a first step", "a later one", "a chunk", "a batch"}) {
     CAPTURE(std::string(name));
@@ -542,20 +542,20 @@ TEST_CASE_TEMPLATE("memory that cannot be had at any point: all are as they were
   }
 }
 
-TEST_CASE("rows that wait are given back with the layer that reads them, and wait on where another phase prunes sooner") {
+TEST_CASE("waiting rows are freed with the layer that reads them, and wait on if another phase prunes earlier") {
   reference<float> backend{execution{}};
   const auto net = tiny_model(backend, tiny_config(8));
   workspace<reference<float>> work(net, backend);
-  auto text = begin(net, policy{recency{}, by_phase{stages{{4, 0.5}}, stages{{1, 0.1}}}, top_k{}, keep_all{}});
+  auto seq = begin(net, policy{recency{}, by_phase{stages{{4, 0.5}}, stages{{1, 0.1}}}, top_k{}, keep_all{}});
   const auto tokens = some_tokens(241);
-  REQUIRE(chunk(work, text, std::span(tokens).first(240)));
-  const std::size_t all = text.waiting_rows().bytes();
-  REQUIRE(text.session().tokens().waiting_count() == 240);
-  forward(work, text, std::span(tokens).last(1), phase::decode);
-  CHECK(text.session().tokens().waiting_count() > 200);
-  CHECK(text.session().tokens().waiting_count() < 220);
-  CHECK(text.waiting_rows().bytes() <= all);
-  CHECK(text.waiting_rows().bytes() >= text.session().tokens().waiting_count() * net.config.hidden * sizeof(float));
+  REQUIRE(chunk(work, seq, std::span(tokens).first(240)));
+  const std::size_t all = seq.waiting_rows().bytes();
+  REQUIRE(seq.session().tokens().waiting_count() == 240);
+  forward(work, seq, std::span(tokens).last(1), phase::decode);
+  CHECK(seq.session().tokens().waiting_count() > 200);
+  CHECK(seq.session().tokens().waiting_count() < 220);
+  CHECK(seq.waiting_rows().bytes() <= all);
+  CHECK(seq.waiting_rows().bytes() >= seq.session().tokens().waiting_count() * net.config.hidden * sizeof(float));
 }
 
 namespace {
@@ -574,7 +574,7 @@ std::vector<sequence<exact>> walkers(const model<exact>& net) {
   return all;
 }
 
-/// Ends the step before its n-th layer.
+/// Stops the step before its n-th layer.
 struct stopper final : step_observer {
   std::size_t layers_left;
   explicit stopper(std::size_t n) : layers_left(n) {}
@@ -591,16 +591,16 @@ void require_same(const sequence<exact>& a, const sequence<exact>& b) {
     REQUIRE(some.stored(t) == others.stored(t));
     REQUIRE(some.waiting(t) == others.waiting(t));
     const auto same = [](const double* x, const double* y, std::size_t n) { return std::equal(x, x + n, y); };
-    if (some.stored(t)) REQUIRE(same(a.stored_rows().row(some.slot(t)), b.stored_rows().row(others.slot(t)), 16));
+    if (some.stored(t)) REQUIRE(same(a.aux_cache().row(some.slot(t)), b.aux_cache().row(others.slot(t)), 16));
     if (some.waiting(t)) REQUIRE(same(a.waiting_rows().row(some.slot(t)), b.waiting_rows().row(others.slot(t)), 16));
-    for (layer_id l = 0; !some.gone(t) && l < some.frontier(t); ++l)
+    for (layer_id l = 0; !some.dropped_for_good(t) && l < some.frontier(t); ++l)
       REQUIRE(same(a.kv().rows(l).key(a.kv().slot(l, t)), b.kv().rows(l).key(b.kv().slot(l, t)), 8));
   }
 }
 
 }  // namespace
 
-TEST_CASE("random walks of batches, chunks, outputs, stops, rollbacks and forks: each is where it would be alone, bit for bit") {
+TEST_CASE("random batches, chunks, outputs, stops, truncations and forks: each sequence has the bits that it has alone") {
   exact backend{execution{}};
   model_config c = tiny_config(8);
   c.max_positions = 400;
@@ -611,7 +611,7 @@ TEST_CASE("random walks of batches, chunks, outputs, stops, rollbacks and forks:
     CAPTURE(seed);
     std::mt19937 random(seed);
     auto together = walkers(net), alone = walkers(net);
-    std::vector<sequence<exact>> left;  // forks that go ways of their own, and share memory with those
+    std::vector<sequence<exact>> left;  // forks that continue on their own, and share memory with the others
     for (int operation = 0; operation < 40; ++operation) {
       CAPTURE(operation);
       const std::size_t one = random() % together.size();
@@ -666,7 +666,7 @@ TEST_CASE("random walks of batches, chunks, outputs, stops, rollbacks and forks:
           stops += stop < 8;
           std::size_t row = 0;
           for (const asked& a : batch) {
-            // A chunk that has left the batch is abandoned with it all the same.
+            // A chunk that has left the batch is abandoned with it, too.
             const std::size_t depth = a.outputs > 0 ? 8 : alone[a.who].session().chunk_layers(a.when);
             if (stop < 8 && depth <= stop) {
               alone[a.who] = together[a.who].fork();
@@ -693,18 +693,18 @@ TEST_CASE("random walks of batches, chunks, outputs, stops, rollbacks and forks:
   CHECK(waits > 33 * often);
 }
 
-TEST_CASE("keys, values and stored rows are kept as the weights are, unless the backend is told otherwise") {
+TEST_CASE("keys, values and stored rows have the type of the weights, unless the backend is told otherwise") {
   const auto kept_as = [](dtype weights, const execution& how) {
     cpu backend{how};
     const model_config c = tiny_config();
     const auto net = load_model(backend, c, random_source(c, weights));
     workspace<cpu> work(net, backend);
-    auto text = begin(net, lazyllm(hard));
-    text.reserve(backend, 40, 10, 0);
-    forward(work, text, some_tokens(40), phase::prefill);
-    for (layer_id l = 0; l < c.layers; ++l) REQUIRE(text.kv().rows(l).type() == text.kv().rows(0).type());
-    CHECK(text.stored_rows().size() > 0);
-    return std::pair(text.kv().rows(0).type(), text.stored_rows().type());
+    auto seq = begin(net, lazyllm(hard));
+    seq.reserve(backend, 40, 10, 0);
+    forward(work, seq, some_tokens(40), phase::prefill);
+    for (layer_id l = 0; l < c.layers; ++l) REQUIRE(seq.kv().rows(l).type() == seq.kv().rows(0).type());
+    CHECK(seq.aux_cache().size() > 0);
+    return std::pair(seq.kv().rows(0).type(), seq.aux_cache().type());
   };
   const std::pair in_float(dtype::f32, dtype::f32), in_bf16(dtype::bf16, dtype::bf16);
   CHECK(kept_as(dtype::bf16, {.threads = 1}) == in_bf16);
@@ -716,10 +716,10 @@ TEST_CASE("keys, values and stored rows are kept as the weights are, unless the 
 TEST_CASE("make_room sets no limit, and stays below one") {
   reference<float> backend{execution{}};
   const auto net = tiny_model(backend);
-  auto text = begin(net, dense());
-  text.make_room(10);
+  auto seq = begin(net, dense());
+  seq.make_room(10);
   workspace<reference<float>> work(net, backend);
-  CHECK(!forward(work, text, some_tokens(40), phase::prefill).empty());
+  CHECK(!forward(work, seq, some_tokens(40), phase::prefill).empty());
   auto limited = begin(net, dense());
   limited.reserve(20);
   limited.make_room(100);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A model of a few thousand made-up numbers, for tests of what stands around the arithmetic.
+// A model of a few thousand random numbers, for tests that are not about arithmetic.
 #pragma once
 
 #include <lazyprune/model/model.hpp>
@@ -36,7 +36,7 @@ lazyprune::sequence<Backend> begin(const lazyprune::model<Backend>& net, Policy 
   return {net, lazyprune::any_session(std::move(policy), {.layers = static_cast<lazyprune::layer_id>(net.config.layers)})};
 }
 
-/// Any tokens of its vocabulary, the same ones each time.
+/// Tokens of its vocabulary, always the same.
 inline std::vector<lazyprune::token_id> some_tokens(std::size_t n) {
   std::vector<lazyprune::token_id> tokens(n);
   for (std::size_t i = 0; i < n; ++i) tokens[i] = static_cast<lazyprune::token_id>(lazyprune::mix(1, i) % tiny_config().vocabulary);

@@ -52,14 +52,14 @@ double largest_difference(std::span<const double> a, std::span<const double> b) 
   return worst;
 }
 
-/// The largest difference of the logits when these tokens are fed one by one.
+/// The largest difference between the logits when these tokens are read one by one.
 double difference_fed(const model<reference<double>>& net, const std::vector<token_id>& tokens, const std::vector<double>& expected) {
   reference<double> backend{execution{}};
   workspace<reference<double>> work(net, backend);
-  auto text = begin(net, dense());
+  auto seq = begin(net, dense());
   double worst = 0;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
-    const auto logits = forward(work, text, std::span(tokens).subspan(i, 1), i == 0 ? phase::prefill : phase::decode);
+    const auto logits = forward(work, seq, std::span(tokens).subspan(i, 1), i == 0 ? phase::prefill : phase::decode);
     worst = std::max(worst, largest_difference(logits, std::span(expected).subspan(i * net.config.vocabulary, net.config.vocabulary)));
   }
   return worst;
@@ -78,15 +78,15 @@ double root_mean_square(std::span<const double> numbers) {
   return std::sqrt(sum / static_cast<double>(numbers.size()));
 }
 
-/// Each step's logits and the plans of a run of `steps` forced tokens.
+/// The logits and plans of each step in a run of `steps` forced tokens.
 template <class Backend, class Policy>
 generation run(const model<Backend>& net, Policy policy, const std::vector<token_id>& prompt, std::size_t steps, Backend& backend) {
   workspace<Backend> work(net, backend);
-  auto text = begin(net, policy);
+  auto seq = begin(net, policy);
   generation_options options;
   options.force = random_tokens(steps, net.config.vocabulary, 77);
   options.trace_logits = true;
-  return generate(work, text, prompt, options);
+  return generate(work, seq, prompt, options);
 }
 
 template <class Policy>
@@ -97,7 +97,7 @@ generation run(const model<cpu>& net, Policy policy, const std::vector<token_id>
 
 }  // namespace
 
-TEST_CASE("logits of trained and random checkpoints, by independent float64 programs" NEEDS("data")) {
+TEST_CASE("logits of trained and random checkpoints, compared with independent float64 programs" NEEDS("data")) {
   reference<double> backend{execution{}};
   SUBCASE("stories260K") {
     const auto folder = test_data("models/stories260K");
@@ -107,7 +107,7 @@ TEST_CASE("logits of trained and random checkpoints, by independent float64 prog
     std::vector<token_id> tokens = nlohmann::json::parse(read_text(folder / "ref64_greedy199.tokens.json")).get<std::vector<token_id>>();
     const auto expected = read_doubles(folder / "ref64_greedy199.f64");
     tokens.resize(expected.size() / net.config.vocabulary);
-    CHECK(difference_fed(net, tokens, expected) < 1e-11);  // both in double: rounding errors only
+    CHECK(difference_fed(net, tokens, expected) < 1e-11);  // both in double: only rounding errors
   }
   SUBCASE("story-hf") {
     const auto folder = test_data("models/story-hf");
@@ -120,7 +120,7 @@ TEST_CASE("logits of trained and random checkpoints, by independent float64 prog
   }
 }
 
-TEST_CASE("logits of every family, by transformers" NEEDS("data")) {
+TEST_CASE("logits of every family, compared with transformers" NEEDS("data")) {
   const auto families = test_data("models/families");
   if (families.empty()) return;
   for (const std::string name : {"llama_gqa_tied", "llama_mha_untied_bias", "mistral_head_dim", "qwen2_bias", "llama3_rope_scaled",
@@ -132,9 +132,9 @@ TEST_CASE("logits of every family, by transformers" NEEDS("data")) {
     const auto tokens = expected["tokens"].get<std::vector<token_id>>();
     workspace<reference<double>> work(net, backend);
     for (std::size_t i = 0; i < expected["positions"].size(); ++i) {
-      auto text = begin(net, dense());
+      auto seq = begin(net, dense());
       const auto prompt = std::span(tokens).first(expected["positions"][i].get<std::size_t>() + 1);
-      const auto logits = forward(work, text, prompt, phase::prefill);
+      const auto logits = forward(work, seq, prompt, phase::prefill);
       CHECK(largest_difference(logits, expected["logits"][i].get<std::vector<double>>()) < 1e-5);  // its rotary tables are float32
     }
   }
@@ -164,8 +164,8 @@ TEST_CASE("traces of an independent float64 program: the same tokens at every la
     generation.trace_logits = true;
     const auto prompt = config["ids"].get<std::vector<token_id>>();
     workspace<reference<double>> work(net, backend);
-    sequence<reference<double>> text(net, std::move(session));
-    const auto result = generate(work, text, prompt, generation);
+    sequence<reference<double>> seq(net, std::move(session));
+    const auto result = generate(work, seq, prompt, generation);
 
     auto lines = entry.path();
     const auto expected = read_trace(lines.replace_extension(".jsonl"));
@@ -173,7 +173,7 @@ TEST_CASE("traces of an independent float64 program: the same tokens at every la
     std::size_t compared = 0;
     for (std::size_t s = 0; s < expected.size(); ++s) {
       CAPTURE(s);
-      // Scores are floats: where a choice was closer than their rounding, neither side's is the right one, and all later steps follow.
+      // Scores are floats. If a choice is closer than their rounding, neither side is right, and all later steps follow from it.
       if (std::ranges::any_of(expected[s].margin, [](const auto& margin) { return margin && std::abs(*margin) < rounding_margin; })) {
         ++cut;
         break;
@@ -185,7 +185,7 @@ TEST_CASE("traces of an independent float64 program: the same tokens at every la
       REQUIRE(largest_difference(result.trace[s].logits, expected[s].logits) < 1e-9);
       for (std::size_t l = 0; l < expected[s].margin.size(); ++l) {
         REQUIRE(result.trace[s].margin[l].has_value() == expected[s].margin[l].has_value());
-        // Scores are float: each is off by 6e-8 of itself at most, and so is their difference over the least kept.
+        // A float score has a relative error of 6e-8 at most, and so has the difference relative to the least kept score.
         if (expected[s].margin[l]) REQUIRE(std::abs(*result.trace[s].margin[l] - *expected[s].margin[l]) < 3e-7);
       }
     }
@@ -193,12 +193,12 @@ TEST_CASE("traces of an independent float64 program: the same tokens at every la
     steps += compared;
     ++traces;
   }
-  MESSAGE(traces << " traces, " << steps << " steps compared, all agree; " << cut << " traces cut at a choice too close to call");
+  MESSAGE(traces << " traces, " << steps << " steps compared, all agree; " << cut << " traces cut at a choice closer than rounding");
   CHECK(traces > cut);
   CHECK(steps > 0);
 }
 
-TEST_CASE("a policy that keeps all is the dense model, bit for bit" ON_EVERY_PATH) {
+TEST_CASE("a policy that keeps every token is the dense model, bit for bit" ON_EVERY_PATH) {
   cpu loader{tested_execution()};
   for (const dtype as : {dtype::f32, dtype::bf16}) {
     const auto net = load(pocket_model(), loader, as);
@@ -220,12 +220,13 @@ TEST_CASE("a policy that keeps all is the dense model, bit for bit" ON_EVERY_PAT
   }
 }
 
-TEST_CASE("keep-all is dense also where a wide window makes other blocks of rows" ON_EVERY_PATH) {
+TEST_CASE("a policy that keeps every token is also dense if a wide window changes the blocks of rows" ON_EVERY_PATH) {
   cpu loader{tested_execution()};
   const stages all{{1, 1.0}, {3, 1.0}, {5, 1.0}};
   for (const dtype as : {dtype::f32, dtype::bf16}) {
     const auto net = load(pocket_model(), loader, as);
-    // A window of 600 asks for a last block of as many rows: one block in the place of the dense run's two, two in the place of three.
+    // A window of 600 asks for a last block of 600 rows. The run then has one block instead of the dense run's two, or two instead of
+    // three.
     for (const std::size_t length : {1100u, 1546u}) {
       CAPTURE(length);
       const auto prompt = random_tokens(length, net.config.vocabulary, 8);
@@ -268,14 +269,14 @@ TEST_CASE("the same bits for any number of threads, whatever the policy" ON_EVER
   }
 }
 
-TEST_CASE("cpu agrees with the reference: logits, and kept sets wherever the margin allows" ON_EVERY_PATH) {
+TEST_CASE("cpu agrees with the reference: in logits, and in kept sets as far as the margin allows" ON_EVERY_PATH) {
   reference<double> exact{execution{}};
-  const auto oracle = load(pocket_model(), exact);  // its weights are bf16 numbers either way
+  const auto oracle = load(pocket_model(), exact);  // its weights are bf16 numbers in both
   struct variant {
     std::string name;
     dtype weights;
     execution how;
-    double largest = 0, other_choices = 0;  // differences, in units of what is allowed
+    double largest = 0, other_choices = 0;  // differences, relative to the allowed ones
   };
   std::vector<variant> variants{{"f32", dtype::f32, tested_execution()},
                                 {"bf16, exact, keys and values in f32", dtype::bf16, tested_execution({.kv = dtype::f32, .exact = true})},
@@ -302,7 +303,7 @@ TEST_CASE("cpu agrees with the reference: logits, and kept sets wherever the mar
         REQUIRE(result[s].layers == expected[s].layers);
         const double apart = largest_difference(result[s].logits, expected[s].logits);
         v.largest = std::max(v.largest, apart / allowed.logits(root_mean_square(expected[s].logits)));
-        if (i < 2) CHECK(apart < 2e-4);  // where nothing is rounded to bf16
+        if (i < 2) CHECK(apart < 2e-4);  // no rounding to bf16
       }
       const double other =
           furthest_other_choice(expected, leader, own, [&](std::size_t layers, double spread) { return allowed.scores(layers, spread); });
@@ -319,23 +320,23 @@ TEST_CASE("cpu agrees with the reference: logits, and kept sets wherever the mar
   follow("key_norm", key_norm{}, two, 300, 8);
   follow("1100 tokens in blocks", last_query_attention{}, two, 1100, 2);
   for (const variant& v : variants) {
-    MESSAGE(v.name << ": of what is allowed, logits take " << v.largest << ", the furthest other choice " << v.other_choices);
+    MESSAGE(v.name << ": relative to the allowed difference: logits " << v.largest << ", furthest other choice " << v.other_choices);
     CHECK(v.largest < 1);
-    CHECK(v.largest > 0.01);  // the path rounds what it says that it does
+    CHECK(v.largest > 0.01);  // the path really rounds
     CHECK(v.other_choices < 1);
   }
 }
 
-TEST_CASE("self-information: what each token adds to the log-likelihood, as steps that are fed one by one say") {
+TEST_CASE("self-information equals the log-likelihood of each token when tokens are read one by one") {
   reference<double> exact{execution{}};
   const auto oracle = load(pocket_model(), exact);
   const auto tokens = random_tokens(150, oracle.config.vocabulary, 5);  // more than two blocks of logits
   std::vector<double> expected{std::numeric_limits<double>::infinity()};
   {
     workspace<reference<double>> work(oracle, exact);
-    auto text = begin(oracle, dense());
+    auto seq = begin(oracle, dense());
     for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
-      const auto logits = forward(work, text, std::span(tokens).subspan(i, 1), i == 0 ? phase::prefill : phase::decode);
+      const auto logits = forward(work, seq, std::span(tokens).subspan(i, 1), i == 0 ? phase::prefill : phase::decode);
       double sum = 0;
       for (const double logit : logits) sum += std::exp(logit - logits[tokens[i + 1]]);
       expected.push_back(std::log(sum));
@@ -343,8 +344,8 @@ TEST_CASE("self-information: what each token adds to the log-likelihood, as step
   }
   const auto information = [&](const auto& net, auto& backend, const auto& policy) {
     workspace work(net, backend);
-    auto text = begin(net, policy);
-    return self_information(work, text, std::span<const token_id>(tokens));
+    auto seq = begin(net, policy);
+    return self_information(work, seq, std::span<const token_id>(tokens));
   };
   const auto differ = [&](const std::vector<double>& found) {
     REQUIRE(found.size() == tokens.size());
@@ -355,34 +356,34 @@ TEST_CASE("self-information: what each token adds to the log-likelihood, as step
   cpu fast{tested_execution()};
   CHECK(differ(information(load(pocket_model(), fast, dtype::f32), fast, dense())) < 1e-3);  // logits of 30 and more, in float on any path
 
-  CHECK(information(oracle, exact, random_drop(0.5)) == information(oracle, exact, dense()));  // where all are outputs, none is dropped
+  CHECK(information(oracle, exact, random_drop(0.5)) == information(oracle, exact, dense()));  // all are outputs: none is dropped
 
   workspace work(oracle, exact);
-  auto text = begin(oracle, dense());
-  forward(work, text, tokens, phase::prefill);
-  CHECK(error_of([&] { self_information(work, text, std::span<const token_id>(tokens)); }) == at("sequence: tokens", {", found 150"}));
+  auto seq = begin(oracle, dense());
+  forward(work, seq, tokens, phase::prefill);
+  CHECK(error_of([&] { self_information(work, seq, std::span<const token_id>(tokens)); }) == at("sequence: tokens", {", found 150"}));
 }
 
-TEST_CASE("a revived token's keys and values are those of its stored row") {
+TEST_CASE("a revived token's keys and values follow from its stored row") {
   using backend_type = reference<double>;
   backend_type backend{execution{}};
   const auto net = load(pocket_model(), backend);
   workspace<backend_type> work(net, backend);
-  auto text = begin(net, lazyllm(stages{{2, 0.3}, {4, 0.3}}));
-  const any_session& session = text.session();
+  auto seq = begin(net, lazyllm(stages{{2, 0.3}, {4, 0.3}}));
+  const any_session& session = seq.session();
   const auto rope = net.rope().reach(backend, 132);
   const auto prompt = random_tokens(120, net.config.vocabulary, 4);
-  forward(work, text, prompt, phase::prefill);
+  forward(work, seq, prompt, phase::prefill);
   std::size_t checked = 0;
   for (const token_id next : random_tokens(12, net.config.vocabulary, 5)) {
     std::map<position, std::vector<double>> stored;  // hidden states before the step
     for (position t = 0; t < session.known(); ++t)
       if (session.tokens().stored(t)) {
-        const double* row = text.stored_rows().row(session.tokens().slot(t));
+        const double* row = seq.aux_cache().row(session.tokens().slot(t));
         stored[t].assign(row, row + net.config.hidden);
       }
     trace_recorder recorder;
-    forward(work, text, std::span(&next, 1), phase::decode, &recorder);
+    forward(work, seq, std::span(&next, 1), phase::decode, &recorder);
     const step_trace& trace = recorder.steps().front();
     for (layer_id l = 0; l < net.config.layers; ++l)
       for (const position t : trace.layers[l].revived) {
@@ -396,9 +397,9 @@ TEST_CASE("a revived token's keys and values are those of its stored row") {
         backend.multiply(norm_row, w.v, nullptr, v_row);
         backend.rotate(k_row, net.config.head_dim, std::span(&t, 1), rope->values);
         std::vector<float> keys(k.size()), values(k.size());
-        const std::uint32_t slot = text.kv().slot(l, t);
-        backend.read_keys(text.kv().rows(l), std::span(&slot, 1), keys.data());
-        backend.read_values(text.kv().rows(l), std::span(&slot, 1), values.data());
+        const std::uint32_t slot = seq.kv().slot(l, t);
+        backend.read_keys(seq.kv().rows(l), std::span(&slot, 1), keys.data());
+        backend.read_values(seq.kv().rows(l), std::span(&slot, 1), values.data());
         for (std::size_t i = 0; i < k.size(); ++i) {
           REQUIRE(keys[i] == static_cast<float>(k[i]));
           REQUIRE(values[i] == static_cast<float>(v[i]));
@@ -409,7 +410,7 @@ TEST_CASE("a revived token's keys and values are those of its stored row") {
   CHECK(checked > 20);
 }
 
-TEST_CASE("a chat turn: a later prefill of several tokens goes on where the text ended") {
+TEST_CASE("a chat turn: a later prefill of several tokens continues the sequence") {
   reference<double> backend{execution{}};
   const auto net = load(pocket_model(), backend);
   const auto prompt = random_tokens(60, net.config.vocabulary, 6);
@@ -421,33 +422,32 @@ TEST_CASE("a chat turn: a later prefill of several tokens goes on where the text
   CHECK(largest_difference(logits, expected) < 1e-10);  // sums in another order
 }
 
-TEST_CASE("tokens that are none of the model's, too many of them, none, another model's sequence: errors, and nothing has changed") {
+TEST_CASE("wrong token ids, too many tokens, no tokens, or another model's sequence are errors that change nothing") {
   reference<double> backend{execution{}};
   const auto net = load(pocket_model(), backend), other = load(pocket_model(), backend);
   workspace<reference<double>> work(net, backend);
-  auto text = begin(net, dense()), others = begin(other, dense());
+  auto seq = begin(net, dense()), others = begin(other, dense());
   const std::vector<token_id> bad{1, 2304}, many(4097, 1), good{1};
-  CHECK(error_of([&] { forward(work, text, bad, phase::prefill); }) == at("tokens: token id", {"2304", ", found 2304"}));
-  CHECK(error_of([&] { forward(work, text, many, phase::prefill); }) ==
-        at("tokens: length", {"4096", ", found 4097"}, error_code::no_room));
-  CHECK(error_of([&] { forward(work, text, {}, phase::prefill); }) == at("session: begin"));
+  CHECK(error_of([&] { forward(work, seq, bad, phase::prefill); }) == at("tokens: token id", {"2304", ", found 2304"}));
+  CHECK(error_of([&] { forward(work, seq, many, phase::prefill); }) == at("tokens: length", {"4096", ", found 4097"}, error_code::no_room));
+  CHECK(error_of([&] { forward(work, seq, {}, phase::prefill); }) == at("session: begin"));
   CHECK(error_of([&] { forward(work, others, good, phase::prefill); }) == at("sequence: model"));
-  CHECK(text.known() == 0);
-  CHECK(text.session().known() == 0);
-  CHECK_NOTHROW(forward(work, text, good, phase::prefill));
+  CHECK(seq.known() == 0);
+  CHECK(seq.session().known() == 0);
+  CHECK_NOTHROW(forward(work, seq, good, phase::prefill));
 }
 
-// Evidence, held against what the model computed: each scorer here writes down what it is given and decides by position alone, so that
-// runs for different evidence keep the same tokens.
+// Tests of evidence compare it with what the model computed. Each scorer here records its view and decides by position alone. So runs with
+// different evidence keep the same tokens.
 
 namespace {
 
 using exact = reference<double>;
 
-/// What one call of a scorer was given.
+/// The arguments of one call of a scorer.
 struct evidence_copy {
   layer_id layer = 0;                  // every_layer
-  std::vector<float> memory;           // every_layer: as it was found
+  std::vector<float> memory;           // every_layer: before the call
   std::vector<position> positions;     // (active)
   std::vector<position> rows;          // (rows): hidden
   std::vector<token_id> ids;           // (known): ids
@@ -511,7 +511,7 @@ struct writes_down {
   }
 };
 
-/// The same of a scorer that reads no more of the heads than their mean.
+/// The same for a scorer that only reads the mean of the heads.
 template <class View>
 struct writes_down_means : writes_down<View> {
   head_reduction over_heads() const { return head_reduction::mean; }
@@ -535,7 +535,7 @@ struct recorded_step {
   std::vector<evidence_copy> copies;
 };
 
-/// A prompt of 40 tokens and 12 more one by one; `look(recorded, text, session)` after each step.
+/// Reads a prompt of 40 tokens and 12 more one by one; calls `look(recorded, seq, session)` after each step.
 template <class View, template <class> class Scorer = writes_down, class Look>
 std::vector<recorded_step> record(const model<exact>& net, const stages& when, Look&& look) {
   exact backend{execution{}};
@@ -543,24 +543,24 @@ std::vector<recorded_step> record(const model<exact>& net, const stages& when, L
   std::vector<evidence_copy> copies;
   Scorer<View> scorer;
   scorer.copies = &copies;
-  auto text = begin(net, policy{scorer, when, top_k{}, keep_all{}});
+  auto seq = begin(net, policy{scorer, when, top_k{}, keep_all{}});
   const auto tokens = random_tokens(52, net.config.vocabulary, 11);
   std::vector<recorded_step> steps;
   for (std::size_t done = 0; done < tokens.size();) {
     const auto now = std::span(tokens).subspan(done, done == 0 ? 40 : 1);
     copies.clear();
     trace_recorder recorder;
-    forward(work, text, now, done == 0 ? phase::prefill : phase::decode, &recorder);
+    forward(work, seq, now, done == 0 ? phase::prefill : phase::decode, &recorder);
     done += now.size();
     CAPTURE(steps.size());
     steps.push_back({recorder.steps().front(), copies});
-    look(steps.back(), text, text.session());
+    look(steps.back(), seq, seq.session());
   }
-  CHECK(text.session().stats().revived > 20);
+  CHECK(seq.session().stats().revived > 20);
   return steps;
 }
 
-/// Prunes after every layer: there is evidence of each but the last.
+/// Prunes after every layer, so there is evidence of each layer but the last.
 const stages everywhere{{1, 0.8}, {2, 0.7}, {3, 0.8}, {4, 0.6}};
 
 /// The numbers (row, columns) as floats.
@@ -570,7 +570,7 @@ std::span<const float> row_of(const evidence_copy& copy, std::size_t row, std::s
   return std::span(copy.vectors).subspan(row * columns, columns);
 }
 
-/// What a layer multiplies by W_q or W_k and rotates: the row's queries or keys.
+/// The product of a layer's input with W_q or W_k, rotated: the row's queries or keys.
 std::vector<double> projected(const model<exact>& net, layer_id layer, const exact::matrix& w, std::vector<double> hidden, position t) {
   exact backend{execution{}};
   const auto one_row = [](std::vector<double>& v) { return rows_view<double>{v.data(), 1, v.size(), v.size()}; };
@@ -592,27 +592,27 @@ model<exact> tiny_model() {
 TEST_CASE("evidence: keys and values are those in the cache, of the active tokens") {
   const auto net = tiny_model();
   const std::size_t width = net.config.n_kv_heads * net.config.head_dim;
-  const auto same = [&](const recorded_step& step, const auto& text, bool values) {
+  const auto same = [&](const recorded_step& step, const auto& seq, bool values) {
     REQUIRE(step.copies.size() == 4);
     for (layer_id l = 0; l < 4; ++l) {
       REQUIRE(step.copies[l].positions == step.trace.layers[l].active);
       REQUIRE(step.copies[l].vectors.size() == step.copies[l].positions.size() * width);
       for (std::size_t i = 0; i < step.copies[l].positions.size(); ++i) {
-        const std::uint32_t slot = text.kv().slot(l, step.copies[l].positions[i]);
-        const auto& cache = text.kv().rows(l);
+        const std::uint32_t slot = seq.kv().slot(l, step.copies[l].positions[i]);
+        const auto& cache = seq.kv().rows(l);
         REQUIRE(std::ranges::equal(row_of(step.copies[l], i, width), as_floats(values ? cache.value(slot) : cache.key(slot), width)));
       }
     }
   };
-  record<key_view>(net, everywhere, [&](const auto& step, const auto& text, const auto&) { same(step, text, false); });
-  record<value_view>(net, everywhere, [&](const auto& step, const auto& text, const auto&) { same(step, text, true); });
+  record<key_view>(net, everywhere, [&](const auto& step, const auto& seq, const auto&) { same(step, seq, false); });
+  record<value_view>(net, everywhere, [&](const auto& step, const auto& seq, const auto&) { same(step, seq, true); });
 }
 
-TEST_CASE("evidence: hidden states are what the layer puts out, of the rows computed") {
+TEST_CASE("evidence: hidden states are the layer's outputs, for the computed rows") {
   const auto net = tiny_model();
   const std::size_t hidden = net.config.hidden, width = net.config.n_kv_heads * net.config.head_dim;
   std::size_t spilled = 0, carried = 0;
-  record<hidden_view>(net, everywhere, [&](const auto& step, const auto& text, const auto& session) {
+  record<hidden_view>(net, everywhere, [&](const auto& step, const auto& seq, const auto& session) {
     REQUIRE(step.copies.size() == 4);
     for (layer_id l = 0; l < 4; ++l) {
       const evidence_copy& copy = step.copies[l];
@@ -621,16 +621,16 @@ TEST_CASE("evidence: hidden states are what the layer puts out, of the rows comp
       REQUIRE(copy.vectors.size() == copy.rows.size() * hidden);
       for (std::size_t r = 0; r < copy.rows.size(); ++r) {
         const position t = copy.rows[r];
-        if (session.tokens().frontier(t) == l + 1) {  // dropped here: its row is in the aux memory
+        if (session.tokens().frontier(t) == l + 1) {  // dropped here: its row is in the Aux Cache
           REQUIRE(session.tokens().stored(t));
-          REQUIRE(std::ranges::equal(row_of(copy, r, hidden), as_floats(text.stored_rows().row(session.tokens().slot(t)), hidden)));
+          REQUIRE(std::ranges::equal(row_of(copy, r, hidden), as_floats(seq.aux_cache().row(session.tokens().slot(t)), hidden)));
           ++spilled;
           continue;
         }
-        // It went on: the next layer's keys follow from it. In the view it is rounded to float, 6e-8 of numbers below 1.
+        // It was kept: the next layer's keys follow from it. The view rounds it to float: 6e-8 for numbers below 1.
         const auto row = row_of(copy, r, hidden);
         const auto keys = projected(net, l + 1, net.weights.layers[l + 1].k, {row.begin(), row.end()}, t);
-        REQUIRE(largest_difference(keys, {text.kv().rows(l + 1).key(text.kv().slot(l + 1, t)), width}) < 1e-6);
+        REQUIRE(largest_difference(keys, {seq.kv().rows(l + 1).key(seq.kv().slot(l + 1, t)), width}) < 1e-6);
         ++carried;
       }
     }
@@ -642,24 +642,24 @@ TEST_CASE("evidence: hidden states are what the layer puts out, of the rows comp
 TEST_CASE("evidence: ids are those of all known tokens") {
   const auto net = tiny_model();
   std::size_t far = 0;
-  record<id_view>(net, everywhere, [&](const auto& step, const auto& text, const auto&) {
+  record<id_view>(net, everywhere, [&](const auto& step, const auto& seq, const auto&) {
     REQUIRE(step.copies.size() == 4);
     for (layer_id l = 0; l < 4; ++l) {
       REQUIRE(step.copies[l].positions == step.trace.layers[l].active);
-      REQUIRE(std::ranges::equal(step.copies[l].ids, text.tokens()));
+      REQUIRE(std::ranges::equal(step.copies[l].ids, seq.tokens()));
       far += step.copies[l].ids.size() > step.copies[l].positions.size();
     }
   });
-  CHECK(far > 4);  // where tokens were dropped a position is not an index
+  CHECK(far > 4);  // after dropped tokens, a position is not an index
 }
 
-TEST_CASE("evidence: attention is the query token's, over the active tokens, in every view that has it") {
+TEST_CASE("evidence: attention is the query token's, over the active tokens, in every view that contains it") {
   const auto net = tiny_model();
   const std::size_t heads = net.config.n_heads, hidden = net.config.hidden;
   const auto nothing = [](const auto&, const auto&, const auto&) {};
   const auto outputs = record<hidden_view>(net, everywhere, nothing);
   std::size_t number = 0;
-  const auto attention = record<attention_view>(net, everywhere, [&](const auto& step, const auto& text, const auto&) {
+  const auto attention = record<attention_view>(net, everywhere, [&](const auto& step, const auto& seq, const auto&) {
     const recorded_step& other = outputs[number++];
     REQUIRE(step.trace.layers == other.trace.layers);
     REQUIRE(step.copies.size() == 4);
@@ -667,7 +667,7 @@ TEST_CASE("evidence: attention is the query token's, over the active tokens, in 
       const evidence_copy& copy = step.copies[l];
       REQUIRE(copy.positions == step.trace.layers[l].active);
       REQUIRE(copy.heads == heads);
-      // The query token's input is its embedding, or what the layer before put out; its last row, since it is the last position.
+      // The query token's input is its embedding, or the output of the layer before: its last row, since it is the last position.
       std::vector<double> input(hidden);
       if (l == 0) {
         exact{execution{}}.embed(net.weights.embedding, std::span(&step.trace.tokens.back(), 1), 1.0, {input.data(), 1, hidden, hidden});
@@ -677,13 +677,14 @@ TEST_CASE("evidence: attention is the query token's, over the active tokens, in 
       }
       const auto query = projected(net, l, net.weights.layers[l].q, input, copy.positions.back());
       std::vector<std::uint32_t> slots;
-      text.kv().slots(l, copy.positions, slots);
-      const auto& cache = text.kv().rows(l);
-      REQUIRE(cache.size() <= cache.block_slots);  // one block: its keys follow each other
+      seq.kv().slots(l, copy.positions, slots);
+      const auto& cache = seq.kv().rows(l);
+      REQUIRE(cache.size() <= cache.block_slots);  // one block, so its keys are contiguous
       const key_rows<double> keys{cache.key(0), net.config.n_kv_heads, net.config.head_dim, cache.width(), slots};
       std::vector<float> expected(copy.attention.size());
       query_attention(query.data(), heads, keys, copy.positions, expected.data(), copy.positions.size());
-      // Probabilities of about 1/40, of scores below 1 that are off by float's 6e-8: 2e-9, and tokens differ by 1e-4.
+      // Probabilities are about 1/40. Scores below 1 have float's error of 6e-8, which changes them by 2e-9. Different tokens differ by
+      // 1e-4.
       float worst = 0, least = 1, most = 0;
       for (std::size_t i = 0; i < expected.size(); ++i) {
         worst = std::max(worst, std::abs(copy.attention[i] - expected[i]));
@@ -717,17 +718,17 @@ TEST_CASE("evidence: attention is the query token's, over the active tokens, in 
             REQUIRE((copy.at(q, h, i) > 0.0f) == seen);
             sum += copy.at(q, h, i);
           }
-          REQUIRE(std::abs(sum - 1.0) < 1e-6);  // 40 floats of about 1/40, each off by 6e-8 of itself
+          REQUIRE(std::abs(sum - 1.0) < 1e-6);  // 40 floats of about 1/40, each with a relative error of 6e-8
         }
         for (std::size_t i = 0; i < copy.positions.size(); ++i)
           REQUIRE(copy.at(copy.queries - 1, h, i) == attention[s].copies[l].at(0, h, i));
       }
     }
   }
-  CHECK(several > 0);  // windows with revived rows in them
+  CHECK(several > 0);  // windows with revived rows
 }
 
-TEST_CASE("evidence: where the mean over the heads is all that is read, one head holds it; of values each comes") {
+TEST_CASE("evidence: if a scorer only reads the mean over heads, one head holds it; evidence with values has every head") {
   const auto net = tiny_model();
   const auto nothing = [](const auto&, const auto&, const auto&) {};
   const auto compare = [](const std::vector<recorded_step>& each, const std::vector<recorded_step>& one) {
@@ -755,11 +756,11 @@ TEST_CASE("evidence: where the mean over the heads is all that is read, one head
     for (std::size_t l = 0; l < 4; ++l) REQUIRE(asked[s].copies[l].attention == values[s].copies[l].attention);
 }
 
-TEST_CASE("evidence: every_layer comes after each layer but the last, with its number and a memory that stays") {
+TEST_CASE("evidence: every_layer has evidence of each layer but the last, with the layer's number and a lasting memory") {
   const auto net = tiny_model();
   const std::size_t width = net.config.n_kv_heads * net.config.head_dim;
   std::vector<float> gathered;
-  record<every_layer<key_view>>(net, stages{{2, 0.6}, {4, 0.5}}, [&](const auto& step, const auto& text, const auto& session) {
+  record<every_layer<key_view>>(net, stages{{2, 0.6}, {4, 0.5}}, [&](const auto& step, const auto& seq, const auto& session) {
     gathered.resize(session.known());
     REQUIRE(step.copies.size() == 4);
     for (layer_id l = 0; l < 4; ++l) {
@@ -769,14 +770,14 @@ TEST_CASE("evidence: every_layer comes after each layer but the last, with its n
       REQUIRE(copy.memory == gathered);
       for (const position t : copy.positions) gathered[t] += static_cast<float>(l + 1);
       for (std::size_t i = 0; i < copy.positions.size(); ++i)
-        REQUIRE(std::ranges::equal(row_of(copy, i, width), as_floats(text.kv().rows(l).key(text.kv().slot(l, copy.positions[i])), width)));
+        REQUIRE(std::ranges::equal(row_of(copy, i, width), as_floats(seq.kv().rows(l).key(seq.kv().slot(l, copy.positions[i])), width)));
     }
   });
 }
 
 namespace {
 
-/// What a sequence is asked for, step by step, and what came of it.
+/// The requests to a sequence, step by step, and the results.
 template <class Backend>
 struct plan_of_steps {
   struct asked {
@@ -784,18 +785,18 @@ struct plan_of_steps {
     phase when;
     std::size_t outputs;
   };
-  sequence<Backend> text;
+  sequence<Backend> seq;
   std::vector<token_id> tokens;
   std::vector<asked> steps;
   trace_recorder trace{};
   std::vector<typename Backend::scalar> logits{};  // of all outputs
 
   sequence_step<Backend> step(std::size_t i) {
-    return {text, std::span(tokens).subspan(text.known(), steps[i].tokens), steps[i].when, steps[i].outputs, &trace};
+    return {seq, std::span(tokens).subspan(seq.known(), steps[i].tokens), steps[i].when, steps[i].outputs, &trace};
   }
 };
 
-/// Eight sequences of different lengths, policies and phases, whose chunks, prompts, tokens and drafts meet in one batch.
+/// Eight sequences with different lengths, policies and phases. Chunks, prompts, tokens and drafts meet in one batch.
 template <class Backend>
 std::vector<plan_of_steps<Backend>> different_sequences(const model<Backend>& net) {
   const auto p = phase::prefill, d = phase::decode;
@@ -848,7 +849,7 @@ void batches_have_the_bits_of_each_alone(const model<Backend>& net, Backend& bac
       REQUIRE(together[s].trace.steps()[i].next == alone[s].trace.steps()[i].next);
     }
     REQUIRE(together[s].logits == alone[s].logits);
-    REQUIRE(together[s].text.session().stats() == alone[s].text.session().stats());
+    REQUIRE(together[s].seq.session().stats() == alone[s].seq.session().stats());
   }
 }
 
@@ -870,7 +871,7 @@ TEST_CASE("the same on cpu" ON_EVERY_PATH) {
     }
 }
 
-TEST_CASE("a prompt read in chunks of three tokens and more has the bits of one step" ON_EVERY_PATH) {
+TEST_CASE("a prompt in chunks of three tokens or more has the bits of one step" ON_EVERY_PATH) {
   for (const dtype as : {dtype::f32, dtype::bf16}) {
     cpu backend{tested_execution({.threads = 2, .kv = as})};
     const auto net = load(pocket_model(), backend, as);
@@ -883,7 +884,7 @@ TEST_CASE("a prompt read in chunks of three tokens and more has the bits of one 
       options.trace_logits = true;
       auto whole = begin(net, policy);
       const generation expected = generate(work, whole, prompt, options);
-      // Paths differ in kernels, not in plans: few rows and many are enough for each of them.
+      // Paths differ in kernels, not in plans: few rows and many are enough for each.
       const bool all = in_full() || !named_path();
       for (const std::size_t chunk : all ? std::vector<std::size_t>{3, 64, 512, 640, 698} : std::vector<std::size_t>{3, 640}) {
         CAPTURE(chunk);
@@ -905,7 +906,7 @@ TEST_CASE("a prompt read in chunks of three tokens and more has the bits of one 
   }
 }
 
-TEST_CASE("a batch is checked whole before it begins; what fails later, or is stopped, abandons all of it") {
+TEST_CASE("a batch is checked before it begins; a later failure or stop abandons all of it") {
   exact backend{execution{}};
   const auto net = tiny_model(), other = tiny_model();
   workspace<exact> work(net, backend);
@@ -967,8 +968,8 @@ TEST_CASE("a batch is checked whole before it begins; what fails later, or is st
   CHECK_THROWS_AS(read_logits(work, 4, std::size_t{0} - 1), error);
 }
 
-TEST_CASE("all steps of a batch are finished, or none") {
-  struct wrong_order {  // writes its indices by score
+TEST_CASE("all steps of a batch finish, or none") {
+  struct wrong_order {  // returns its indices by score instead of ascending
     std::size_t select(const candidates& c, std::span<std::uint32_t> kept) const {
       for (std::size_t i = 0; i < c.keep; ++i) kept[i] = static_cast<std::uint32_t>(c.keep - 1 - i);
       return c.keep;

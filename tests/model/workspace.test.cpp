@@ -22,14 +22,14 @@ namespace {
 
 const stages twice_halved{{1, 0.5}, {3, 0.5}};
 
-/// Logits after the prompt and after some tokens more, one by one.
+/// Logits after the prompt and after each of some more tokens.
 template <class Backend>
-std::vector<float> logits_of(workspace<Backend>& work, sequence<Backend>& text, std::size_t prompt) {
+std::vector<float> logits_of(workspace<Backend>& work, sequence<Backend>& seq, std::size_t prompt) {
   const auto tokens = some_tokens(prompt + 5);
   std::vector<float> all;
   for (std::size_t done = 0; done < tokens.size();) {
     const auto now = std::span(tokens).subspan(done, done == 0 ? prompt : 1);
-    const auto logits = forward(work, text, now, done == 0 ? phase::prefill : phase::decode);
+    const auto logits = forward(work, seq, now, done == 0 ? phase::prefill : phase::decode);
     all.insert(all.end(), logits.begin(), logits.end());
     done += now.size();
   }
@@ -38,7 +38,7 @@ std::vector<float> logits_of(workspace<Backend>& work, sequence<Backend>& text, 
 
 }  // namespace
 
-TEST_CASE("sequences take turns in one workspace, and one sequence may go from workspace to workspace") {
+TEST_CASE("sequences take turns in one workspace, and a sequence may change its workspace") {
   cpu backend{execution{.threads = 1}}, another{execution{.threads = 1}};
   const auto net = tiny_model(backend);
   const auto tokens = some_tokens(60);
@@ -55,34 +55,34 @@ TEST_CASE("sequences take turns in one workspace, and one sequence may go from w
   }
 }
 
-TEST_CASE("a thread each, with a workspace and sequences of its own, over one model: the bits of one thread alone") {
+TEST_CASE("threads share a model, each with a workspace and sequences of its own: they get the bits of one thread") {
   using backend_type = reference<float>;
   backend_type loader{execution{}};
   const auto net = tiny_model(loader), other = tiny_model(loader);
-  constexpr std::size_t threads = 4, texts = 6;
+  constexpr std::size_t threads = 4, seqs = 6;
   const auto length = [](std::size_t thread, std::size_t i) { return 3 + 11 * i + 7 * thread; };  // the rotary table grows on the way
-  std::vector<std::vector<float>> found(threads * texts);
+  std::vector<std::vector<float>> found(threads * seqs);
   {
     std::vector<std::jthread> running;
     for (std::size_t t = 0; t < threads; ++t)
       running.emplace_back([&, t] {
         backend_type backend{execution{}};
         workspace<backend_type> work(net, backend);
-        for (std::size_t i = 0; i < texts; ++i) {
-          auto text = begin(net, lazyllm(twice_halved));
-          found[t * texts + i] = logits_of(work, text, length(t, i));
+        for (std::size_t i = 0; i < seqs; ++i) {
+          auto seq = begin(net, lazyllm(twice_halved));
+          found[t * seqs + i] = logits_of(work, seq, length(t, i));
         }
       });
   }
   workspace<backend_type> work(other, loader);
   for (std::size_t t = 0; t < threads; ++t)
-    for (std::size_t i = 0; i < texts; ++i) {
-      auto text = begin(other, lazyllm(twice_halved));
-      CHECK(found[t * texts + i] == logits_of(work, text, length(t, i)));
+    for (std::size_t i = 0; i < seqs; ++i) {
+      auto seq = begin(other, lazyllm(twice_halved));
+      CHECK(found[t * seqs + i] == logits_of(work, seq, length(t, i)));
     }
 }
 
-TEST_CASE("forks of one document, a thread each, answer as one after the other") {
+TEST_CASE("forks of one document in threads answer as they would one after another") {
   using backend_type = reference<float>;
   backend_type loader{execution{}};
   const auto net = tiny_model(loader);
@@ -114,12 +114,12 @@ TEST_CASE("forks of one document, a thread each, answer as one after the other")
   for (std::size_t i = 0; i < found.size(); ++i) CHECK(found[i] == answer(work, document.fork(), i));
 }
 
-TEST_CASE("what is reserved for steps of a size is as large as those make it, and changes nothing") {
+TEST_CASE("reserved memory is as large as steps of that size need, and changes no result") {
   reference<float> backend{execution{}};
   const auto net = tiny_model(backend);
   workspace<reference<float>> work(net, backend), reserved(net, backend);
-  auto text = begin(net, lazyllm(twice_halved)), other = begin(net, lazyllm(twice_halved));
-  const auto expected = logits_of(work, text, 40);
+  auto seq = begin(net, lazyllm(twice_halved)), other = begin(net, lazyllm(twice_halved));
+  const auto expected = logits_of(work, seq, 40);
   CHECK(error_of([&] { reserved.reserve({.tokens = 257}); }) == at("workspace: reserve", {"1", "256", ", found 257"}, error_code::no_room));
   CHECK_THROWS_AS(reserved.reserve({.tokens = 0}), error);
   CHECK(reserved.bytes(45) == 0);
@@ -136,10 +136,10 @@ TEST_CASE("what is reserved for steps of a size is as large as those make it, an
   const auto longer = tiny_model(backend, config);
   workspace<reference<float>> either(longer, backend);
   either.reserve({.tokens = 20});
-  CHECK(either.bytes(20) - either.bytes(0) == 2 * 20 * angles * sizeof(float));  // for sequences on both sides of the original length
+  CHECK(either.bytes(20) - either.bytes(0) == 2 * 20 * angles * sizeof(float));  // for sequences below and above the original length
 }
 
-TEST_CASE("bytes: scratch, and the part of the rotary table that a length needs, however far it reaches") {
+TEST_CASE("bytes: the scratch, and the first positions of the rotary table, however long it is") {
   reference<float> backend{execution{}};
   const auto net = tiny_model(backend);
   workspace<reference<float>> work(net, backend);
@@ -150,11 +150,11 @@ TEST_CASE("bytes: scratch, and the part of the rotary table that a length needs,
   work.reserve(100);
   CHECK(work.bytes(10) == ten);
   CHECK(work.bytes(20) == 2 * ten);
-  auto text = begin(net, lazyllm(twice_halved));
-  forward(work, text, some_tokens(20), phase::prefill);
+  auto seq = begin(net, lazyllm(twice_halved));
+  forward(work, seq, some_tokens(20), phase::prefill);
   CHECK(work.bytes(20) > 2 * ten);
   const std::size_t after = work.bytes(20);
-  text.clear();
-  forward(work, text, some_tokens(20), phase::prefill);
+  seq.clear();
+  forward(work, seq, some_tokens(20), phase::prefill);
   CHECK(work.bytes(20) == after);
 }

@@ -35,5 +35,5 @@ int main(int argc, char** argv) {
   }
   if (std::strcmp(asked, "hook") == 0) lazyprune::set_error_hook(print_and_leave);
   (void)session.begin({3, lazyprune::phase::prefill});
-  (void)session.begin({1, lazyprune::phase::decode});  // the step before was not finished
+  (void)session.begin({1, lazyprune::phase::decode});  // the previous step was not finished
 }

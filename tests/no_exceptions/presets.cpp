@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A session and an erased session of every preset, and one of every preset by its name.
+// Runs a session and an any_session of every preset, and a session of every preset by its name.
 #include <lazyprune/lazyprune.hpp>
 #include <lazyprune/registry/make_session.hpp>
 #include <lazyprune/registry/shipped_policies.hpp>
@@ -12,7 +12,8 @@ namespace {
 
 constexpr std::size_t tokens = 20, window = 8;
 
-/// The one loop for sessions of any policy, of which these ask for attention, of the last query or of the last eight, or for nothing.
+/// Runs one step of a session and returns its number of rows. The policies ask for attention of the last query, of the last eight queries,
+/// or for nothing.
 template <class Session>
 std::size_t rows_planned(Session session) {
   auto step = session.begin({tokens, phase::prefill});

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// What main.cpp calls of presets.cpp: two translation units, so that both hold what is inline.
+// The functions of presets.cpp that main.cpp calls. There are two files, so that both contain the inline functions.
 #pragma once
 
-/// How many of the eleven presets plan the rows that they should.
+/// The number of presets, of eleven, that plan the right number of rows.
 int planning_presets();
 
-/// How many presets that the registry names plan rows.
+/// The number of presets in the registry that plan rows.
 int named_presets();
 
 /// Reports an error.

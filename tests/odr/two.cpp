@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The second of two translation units with every header.
+// The second of two translation units that include every header; see one.cpp.
 #include "all_headers.hpp"
 
 int second();

@@ -9,14 +9,14 @@ namespace {
 
 using namespace lazyprune;
 
-/// What a policy of the list is made like: nothing is pruned where the source of a policy gives it no number.
+/// The number of kinds of parts that P is.
 template <class P>
 std::size_t kinds() {
   return std::size_t{importance_scorer<P>} + any_kind_of_schedule<P> + token_selector<P> + aux_store<P>;
 }
 
 template <class... Policies>
-bool each_of_one_kind(policy_list<Policies...>) {
+bool each_of_one_kind(part_list<Policies...>) {
   return ((kinds<Policies>() == 1) && ...);
 }
 
@@ -29,9 +29,9 @@ bool keeps_everything() {
 
 }  // namespace
 
-TEST_CASE("each policy is of one kind") { CHECK(each_of_one_kind(all_policies{})); }
+TEST_CASE("each part in all_policies is of exactly one kind") { CHECK(each_of_one_kind(all_policies{})); }
 
-TEST_CASE("a schedule whose numbers nobody gave prunes nothing") {
+TEST_CASE("a schedule with default values prunes nothing") {
   CHECK(keeps_everything<every>());
   CHECK(keeps_everything<linear>());
   CHECK(keeps_everything<cosine>());

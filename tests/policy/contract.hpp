@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What every policy of a kind promises, whatever it does. A policy's test instantiates the suite of its kind with a struct whose
-// `all()` returns the values to try:
+// Tests of what every scorer, schedule, selector and store must do. The test of a part instantiates the suite of its kind. It passes a
+// struct whose `all()` returns the values to try:
 //
 //   using namespace contract;
 //   struct top_p_values { static std::vector<top_p> all() { return {{0.5}, {1.0}}; } };
@@ -26,7 +26,7 @@ using namespace lazyprune;
 
 inline constexpr float inf = std::numeric_limits<float>::infinity();
 
-/// One token, two, and sizes around the powers of two, where loops over blocks end.
+/// Numbers of tokens: 1, 2, and sizes around powers of two, at which loops over blocks end.
 inline constexpr std::size_t sizes[] = {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 257};
 
 /// Ascending positions with gaps, as pruning leaves them.
@@ -41,7 +41,8 @@ inline std::vector<position> some_positions(std::size_t n, std::mt19937& random)
   return positions;
 }
 
-/// Scores as a selector or store meets them: smooth, or with many ties, or of both signs; some -inf, where NaN was, and some +inf.
+/// Scores as selectors and stores get them: smooth, with many ties, or of both signs. Some lists have -inf (in place of NaN), some have
+/// +inf.
 inline std::vector<float> some_scores(std::size_t n, std::mt19937& random) {
   std::vector<float> scores(n);
   const auto kind = random() % 3;
@@ -56,11 +57,11 @@ inline std::vector<float> some_scores(std::size_t n, std::mt19937& random) {
   return scores;
 }
 
-/// Evidence of a kind for tests: the same numbers twice, in memory of different stride, with NaN where no scorer may look.
+/// Evidence of one kind for tests. It shows the same numbers in memory of different strides, with NaN between the rows.
 template <class View>
 class evidence;
 
-/// Rows of numbers in memory; what lies between the rows is NaN.
+/// Rows of numbers in memory, with NaN between the rows.
 class padded_rows {
  public:
   padded_rows(const std::vector<float>& dense, std::size_t columns, std::size_t gap)
@@ -182,7 +183,7 @@ class evidence<token_view> {
   std::vector<position> positions_;
 };
 
-/// The memory is evidence too: each showing starts from the same.
+/// The memory is part of the evidence: each call of `show` starts with the same memory.
 template <class View>
 class evidence<every_layer<View>> {
  public:
@@ -230,8 +231,8 @@ TEST_CASE_TEMPLATE_DEFINE("contract of scorers", Values, scorer_contract) {
       const auto active = static_cast<std::ptrdiff_t>(n);
       CHECK(std::all_of(tight.begin(), tight.begin() + active, [](float s) { return std::isfinite(s) && s != guard; }));
       CHECK(std::all_of(tight.begin() + active, tight.end(), [](float s) { return s == guard; }));  // nothing beyond the active tokens
-      CHECK(std::equal(tight.begin(), tight.begin() + active, wide.begin()));                       // no look between the rows
-      CHECK(again == tight);                                                                        // the view decides, nothing else
+      CHECK(std::equal(tight.begin(), tight.begin() + active, wide.begin()));                       // reads nothing between the rows
+      CHECK(again == tight);                                                                        // depends only on the view
     }
   }
 }
@@ -244,7 +245,7 @@ TEST_CASE_TEMPLATE_DEFINE("contract of schedules", Values, schedule_contract) {
     CHECK(schedule == schedule_type(schedule));
     static_assert(foretelling_schedule<schedule_type>);
     for (const layer_id layers : {1u, 2u, 3u, 8u, 33u}) {
-      layer_id first_seen[] = {layers, layers};  // layers done at which it pruned first, by phase
+      layer_id first_seen[] = {layers, layers};  // by phase: the layers done when it first pruned
       std::vector<bool> pruned[] = {std::vector<bool>(layers), std::vector<bool>(layers)};  // by phase and layers done
       for (layer_id done = 0; done < layers; ++done)
         for (const std::size_t known : sizes)
@@ -303,7 +304,7 @@ TEST_CASE_TEMPLATE_DEFINE("contract of selectors", Values, selector_contract) {
           std::fill(kept.end() - 4, kept.end(), 0xdead'beefu);
           const std::size_t count = selector.select(candidates{from, positions, keep, required_mass}, std::span(kept).first(n));
           CHECK(std::all_of(kept.end() - 4, kept.end(), [](auto k) { return k == 0xdead'beefu; }));
-          for (std::size_t i = 0; i < n; ++i) CHECK((from[i] == scores[i] || from[i] == inf));  // raised, if anything
+          for (std::size_t i = 0; i < n; ++i) CHECK((from[i] == scores[i] || from[i] == inf));  // a wrapper may only raise scores to +inf
           REQUIRE(count <= n);
           kept.resize(count);
           return kept;
@@ -312,12 +313,12 @@ TEST_CASE_TEMPLATE_DEFINE("contract of selectors", Values, selector_contract) {
 
         REQUIRE(!kept.empty());
         CHECK(std::adjacent_find(kept.begin(), kept.end(), std::greater_equal{}) == kept.end());  // ascending, none twice
-        CHECK(kept.back() == n - 1);                                                              // in range, and the query token is there
+        CHECK(kept.back() == n - 1);                                                              // in range, and the query token is kept
         for (std::uint32_t i = 0; i < n; ++i)
           if (scores[i] == inf) CHECK(std::binary_search(kept.begin(), kept.end(), i));
-        CHECK(select(scores, 0xffff'ffffu) == kept);  // what was in `kept` does not matter
+        CHECK(select(scores, 0xffff'ffffu) == kept);  // the old contents of `kept` do not matter
 
-        // A kept token that scores higher is kept still.
+        // If a kept token scores higher, it is still kept.
         const std::uint32_t better = kept[random() % kept.size()];
         std::vector<float> raised = scores;
         if (std::isfinite(raised[better])) {
@@ -361,10 +362,11 @@ TEST_CASE_TEMPLATE_DEFINE("contract of stores", Values, store_contract) {
   }
 }
 
-/// Apart by no more than this part of what was expected.
+/// Whether the relative error is at most `part`.
 inline bool close(float found, long double expected, double part) { return std::abs(found - expected) <= part * std::abs(expected); }
 
-/// The k best of the scores by sorting: higher first, equal scores later first, NaN lowest; all +inf ones if they are more. Ascending.
+/// The k best scores by sorting, as ascending indices: higher scores first, later ones among equals, NaN lowest. All +inf scores if there
+/// are more than k.
 inline std::vector<std::uint32_t> best_by_sorting(const std::vector<float>& scores, std::size_t k) {
   std::vector<std::uint32_t> order(scores.size());
   std::iota(order.begin(), order.end(), 0u);

@@ -26,7 +26,7 @@ fault span_fault(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("spans are put in order, and those that overlap or touch become one") {
+TEST_CASE("spans are sorted, and spans that overlap or touch are merged") {
   CHECK(list_of(position_spans{{900, 930}, {0, 63}}) == spans{{0, 63}, {900, 930}});
   CHECK(list_of(position_spans{{4, 9}, {0, 5}, {10, 12}, {6, 7}}) == spans{{0, 12}});
   CHECK(list_of(position_spans{{0, 3}, {5, 5}}) == spans{{0, 3}, {5, 5}});
@@ -36,7 +36,7 @@ TEST_CASE("spans are put in order, and those that overlap or touch become one") 
   CHECK(error_of([&] { position_spans{{3, 2}}; }) == at("positions: 3-2"));
 }
 
-TEST_CASE("text: what it reads, and the text that reads back the same") {
+TEST_CASE("parse reads spans, and text() reads back as the same spans") {
   CHECK(list_of(position_spans::parse("0-63,900-930")) == spans{{0, 63}, {900, 930}});
   CHECK(list_of(position_spans::parse("7")) == spans{{7, 7}});
   CHECK(list_of(position_spans::parse("")).empty());
@@ -47,7 +47,7 @@ TEST_CASE("text: what it reads, and the text that reads back the same") {
   CHECK(position_spans::parse("5-6,1-4").text() == "1-6");
 }
 
-TEST_CASE("text: what it refuses, naming the piece") {
+TEST_CASE("parse refuses other texts and names the wrong piece") {
   CHECK(span_fault("0-63,") == at("positions: 0-63,"));
   CHECK(span_fault("9-3") == at("positions: 9-3", {"\"9-3\""}));
   CHECK(span_fault("1,a-3") == at("positions: 1,a-3", {"\"a-3\""}));

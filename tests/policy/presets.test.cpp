@@ -12,7 +12,8 @@ namespace {
 
 using namespace contract;
 
-/// What a policy of positions leaves of the tokens before layer 0. `known` of them exist; `left` ends with the query token.
+/// The tokens that a policy with a scorer of positions keeps before layer 0. `known` tokens exist. The last element of `left` is the query
+/// token.
 template <class Policy>
 std::vector<position> prune(const Policy& policy, const std::vector<position>& left, std::size_t known, phase step) {
   const std::size_t keep = policy.schedule.keep({0, 8, left.size(), known, step});
@@ -40,7 +41,7 @@ TEST_CASE("dense never prunes") {
     for (const phase step : {phase::prefill, phase::decode}) CHECK(policy.schedule.keep({done, 32, 100, 100, step}) == everything);
 }
 
-TEST_CASE("lazyllm: the layers that the paper's figures show") {
+TEST_CASE("lazyllm prunes after the layers that the paper's figures show") {
   CHECK(lazyllm_stages(32) == stages{{9, 0.7}, {19, 0.7}, {28, 0.7}});
   CHECK(lazyllm_stages(22) == stages{{6, 0.7}, {13, 0.7}, {19, 0.7}});
   CHECK(lazyllm_stages(1) == stages{});
@@ -63,12 +64,12 @@ TEST_CASE("lazyllm: the layers that the paper's figures show") {
   CHECK(lazyllm(32) == policy{last_query_attention{}, lazyllm_stages(32), top_k{}, keep_all{}});
 }
 
-TEST_CASE("LazyLLM in blocks keeps the neighbours of what matters") {
+TEST_CASE("lazyllm_blocks is lazyllm with the selector blocks") {
   CHECK(lazyllm_blocks({{4, 0.5}}) == policy{last_query_attention{}, stages{{4, 0.5}}, blocks{32}, keep_all{}});
   CHECK(lazyllm_blocks({{4, 0.5}}, 8) == policy{last_query_attention{}, stages{{4, 0.5}}, blocks{8}, keep_all{}});
 }
 
-/// The tokens that go on after each number of layers, of a prompt of 100 and of 100 tokens at a step after it.
+/// How many tokens go on after each number of layers. 100 tokens are known and active at the start of the step.
 template <class Schedule>
 std::vector<std::size_t> going_on(const Schedule& schedule, layer_id layers, phase step) {
   std::vector<std::size_t> left{100};
@@ -77,7 +78,7 @@ std::vector<std::size_t> going_on(const Schedule& schedule, layer_id layers, pha
   return left;
 }
 
-TEST_CASE("FastV, PyramidDrop, PyramidKV and PromptDistill prune the prompt alone, and TOVA all but the prompt") {
+TEST_CASE("FastV, PyramidDrop, PyramidKV and PromptDistill prune only the prompt; TOVA prunes only later steps") {
   const auto prompt = [](const auto& policy) { return going_on(policy.schedule, 8, phase::prefill); };
   const auto after = [](const auto& policy) { return going_on(policy.schedule, 8, phase::decode); };
   const std::vector<std::size_t> all(8, 100);
@@ -94,7 +95,7 @@ TEST_CASE("FastV, PyramidDrop, PyramidKV and PromptDistill prune the prompt alon
   CHECK(after(tova(4, 20)) == std::vector<std::size_t>{100, 100, 100, 100, 20, 20, 20, 20});
 }
 
-TEST_CASE("what they drop is lost, and where the original frees it, it leaves for good") {
+TEST_CASE("tova and prompt_distill drop tokens for good; the other presets only lose them") {
   CHECK_FALSE(fastv().store.for_good);
   CHECK_FALSE(pyramid_drop(8).store.for_good);
   CHECK_FALSE(pyramid_kv().store.for_good);
@@ -104,14 +105,14 @@ TEST_CASE("what they drop is lost, and where the original frees it, it leaves fo
   CHECK(pyramid_kv().scorer.window == pyramid_kv().selector.last);
 }
 
-TEST_CASE("static pruning: in the prompt only, and nothing comes back") {
+TEST_CASE("static_pruning prunes only the prompt, and nothing comes back") {
   const auto policy = static_pruning({{4, 0.5}});
   static_assert(std::same_as<decltype(policy.store), none>);
   CHECK(policy.schedule.keep({4, 32, 100, 100, phase::prefill}) == 50);
   CHECK(policy.schedule.keep({4, 32, 50, 100, phase::decode}) == everything);
 }
 
-TEST_CASE("random drop: a share of the prompt, another for another seed") {
+TEST_CASE("random_drop keeps a share of the prompt, which depends on the seed") {
   const std::vector<position> prompt = first_positions(1000);
   const std::vector<position> kept = prune(random_drop(0.3, 1), prompt, 1000, phase::prefill);
   CHECK(kept.size() == 300);
@@ -121,7 +122,7 @@ TEST_CASE("random drop: a share of the prompt, another for another seed") {
   static_assert(std::same_as<decltype(random_drop(0.3).store), none>);
 }
 
-TEST_CASE("streaming: the sinks and the window, at every step") {
+TEST_CASE("streaming_llm keeps the sinks and the window at every step") {
   struct sizes {
     std::size_t sinks, window, prompt;
   };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Runs the program that was built, as a user would, and gives back what it said.
+// Runs the built program as a user would, and returns its output.
 #pragma once
 
 #include <cerrno>
@@ -22,7 +22,7 @@
 
 #include <complaint.hpp>
 
-/// A folder for the files of one test, gone with it.
+/// A temporary folder for the files of one test. The destructor removes it.
 class temporary_folder {
  public:
   temporary_folder() {
@@ -46,7 +46,7 @@ inline std::string file_text(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// Its lines, without their ends.
+/// The lines of the text, without their line breaks.
 inline std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream in(text);
@@ -57,13 +57,13 @@ inline std::vector<std::string> lines_of(const std::string& text) {
 inline void write_file(const std::string& path, std::string_view text) { std::ofstream(path, std::ios::binary) << text; }
 
 struct program_result {
-  int code;  // exit code; 128 + the signal where one ended it
+  int code;  // exit code; 128 + the signal if a signal ended the program
   std::string out;
   std::string err;
 };
 
-/// `lazyprune ARGUMENTS...`, or another program, at work: with this text on its stdin and these variables beside the environment's,
-/// which names no model.
+/// Starts `lazyprune ARGUMENTS...`, or another program, with this text on stdin. `variables` are added to the environment, and
+/// LAZYPRUNE_MODEL is removed from it.
 class running_program {
  public:
   explicit running_program(std::vector<std::string> arguments, const std::string& input = {},
@@ -91,14 +91,15 @@ class running_program {
   std::string out() const { return file_text(files_ / "out"); }
   void send(int signal) const { ::kill(process_, signal); }
 
-  /// Whether the program has a handler of its own for the signal by now.
+  /// True if the program has installed a handler for the signal.
   bool catches(int signal) const {
     const std::string status = file_text("/proc/" + std::to_string(process_) + "/status"), key = "SigCgt:\t";
     const std::size_t at = status.find(key);
     return at != status.npos && (std::stoull(status.substr(at + key.size(), 16), nullptr, 16) >> (signal - 1) & 1u) != 0;
   }
 
-  /// Returns once the program has used this much more processor time, or has ended. It is as far then however busy the machine is.
+  /// Returns when the program has used this much more processor time, or has ended. Unlike a wait by the clock, this does not depend on how
+  /// busy the machine is.
   void computes(double seconds) const {
     const long ticks = used_ticks() + static_cast<long>(seconds * static_cast<double>(::sysconf(_SC_CLK_TCK)));
     while (used_ticks() < ticks && !has_ended()) ::usleep(1000);
@@ -112,7 +113,7 @@ class running_program {
   }
 
  private:
-  /// What /proc/PID/stat says behind the program's name, which may have spaces.
+  /// The fields of /proc/PID/stat after the program's name. The name may have spaces.
   std::istringstream status() const {
     const std::string all = file_text("/proc/" + std::to_string(process_) + "/stat");
     return std::istringstream(all.substr(all.rfind(')') + 1));
@@ -140,7 +141,7 @@ inline program_result lazyprune_program(std::vector<std::string> arguments, cons
   return running_program(std::move(arguments), input, variables).wait();
 }
 
-/// What a shell's command line gives, in which $LAZYPRUNE is the program.
+/// Runs a shell command in which $LAZYPRUNE is the program.
 inline program_result shell(const std::string& command) {
   return running_program({"-c", command}, "", {"LAZYPRUNE=" LAZYPRUNE_PROGRAM}, "/bin/sh").wait();
 }
@@ -148,7 +149,7 @@ inline program_result shell(const std::string& command) {
 using lazyprune_test::complaint_at;
 using lazyprune_test::complaint_line;
 
-/// What the program says where it refuses: nothing on stdout, one line on stderr, and this is what stands in it after "lazyprune: ".
+/// Returns the program's error message without "lazyprune: ". There must be one line on stderr, and nothing on stdout.
 inline complaint_line complaint(const program_result& result) {
   const std::string_view start = "lazyprune: ";
   const bool one_line = result.err.starts_with(start) && result.err.find('\n') == result.err.size() - 1;
@@ -157,7 +158,7 @@ inline complaint_line complaint(const program_result& result) {
   return {result.code, result.err.substr(start.size(), result.err.size() - start.size() - 1)};
 }
 
-/// A line of what the program says on stderr, counted from 0, with the program's exit code.
+/// Returns line number `line` of stderr, counted from 0, with the program's exit code.
 inline complaint_line told(const program_result& result, std::size_t line) {
   const std::vector<std::string> lines = lines_of(result.err);
   return {result.code, line < lines.size() ? lines[line] : "no such line in \"" + result.err + '"'};

@@ -11,16 +11,16 @@
 
 namespace {
 
-/// examples/custom_program.cpp, whose main registers policies of every kind (examples/my_policies.hpp).
+/// Runs examples/custom_program.cpp. Its main registers policies of every kind (examples/my_policies.hpp).
 program_result custom(std::vector<std::string> arguments) {
   return running_program(std::move(arguments), "", {}, LAZYPRUNE_CUSTOM_PROGRAM).wait();
 }
 
 }  // namespace
 
-TEST_CASE("a program of one's own knows one's own scorer: help lists it, flags choose it, and it decides what is kept") {
-  const std::string help = custom({"run", "--help"}).out;
-  for (const char* listed : {"; mine: half of the tokens after each third", " loud_neighbours:carry=", " rare_ids",
+TEST_CASE("a custom program knows its own scorer: help lists it, flags choose it, and it decides which tokens are kept") {
+  const std::string help = custom({"help", "pruning"}).out;
+  for (const char* listed : {"\n  mine ", " loud_neighbours:carry=", " rare_ids",
                              " halve_every:n=,least=", " above_mean:share=", " latest:rows=", " anchored:n="})
     CHECK_MESSAGE(help.find(listed) != std::string::npos, listed);
   const std::vector<std::string> flags{
@@ -38,11 +38,11 @@ TEST_CASE("a program of one's own knows one's own scorer: help lists it, flags c
   const auto [text, trace] = with("loud_neighbours:carry=0.9");
   CHECK(text.find("--scorer loud_neighbours:carry=0.9 ") != std::string::npos);
   CHECK(trace != with("loud_neighbours:carry=0").second);
-  // Where nothing is carried it is a scorer of the library.
+  // Without carrying over scores it equals a scorer of the library.
   CHECK(with("loud_neighbours:carry=0").second == with("last_query_attention:over=max").second);
 }
 
-TEST_CASE("its own preset, schedule, selector and store") {
+TEST_CASE("a custom program knows its own preset, schedule, selector and store") {
   const auto text_of = [](std::vector<std::string> flags) {
     flags.insert(flags.begin(), {"run", "-p", "the old council arrived after the harvest .", "-n", "1", "--json"});
     const program_result result = custom(flags);
@@ -56,7 +56,7 @@ TEST_CASE("its own preset, schedule, selector and store") {
         std::string::npos);
 }
 
-TEST_CASE("what it says of mistakes; the program of the library knows no such scorer") {
+TEST_CASE("a custom program reports mistakes in its own flags; the library's program does not know its scorer") {
   const std::vector<std::string> run{"run", "--ids", "1,2", "-n", "1", "--scorer"};
   const auto with = [&](const std::string& scorer) {
     std::vector<std::string> arguments = run;

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What each folder of the program may include, and so what an edit makes the compiler read again: a tokenizer no kernel, a kernel no
-tokenizer, a command neither a transformer nor a reader of weights.
+"""Checks which headers each folder of the program includes, so that an edit recompiles little: an edit of a tokenizer recompiles no kernel
+and the reverse, and commands include neither a transformer nor a reader of weights.
 
-units.py [ROOT]: exits with 1 and names the includes that lead there where a folder includes what it must not."""
+units.py [ROOT]: if a folder includes a forbidden header, prints the chain of includes that leads to it, and exits with 1."""
 import re
 import sys
 from pathlib import Path
@@ -12,7 +12,7 @@ TRANSFORMER = ("model/transformer.hpp", "model/generator.hpp")
 KERNELS = ("backend/cpu.hpp", "backend/cpu/", "backend/reference.hpp", "backend/cuda")
 WEIGHTS = ("files/checkpoint", "files/ggml_", "files/safetensors.hpp")
 WORDS = ("text/",)
-NO_WORDS = {"text/letter_case.hpp", "text/detail/unicode_tables.hpp"}  # tables of letters, which metrics read
+NO_WORDS = {"text/letter_case.hpp", "text/detail/unicode_tables.hpp"}  # tables of letters, used by the metrics
 
 FORBIDDEN = {
     "engine": WORDS + ("files/checkpoint",),
@@ -25,7 +25,7 @@ FORBIDDEN = {
     "tables": TRANSFORMER + KERNELS + WEIGHTS + WORDS,
     "terminal": TRANSFORMER + KERNELS + WEIGHTS + WORDS,
 }
-# A unit of its own, which nvcc compiles.
+# Compiled by nvcc as a unit of its own.
 EXCEPT = {"engine/cuda_engine.cpp"}
 
 
@@ -42,7 +42,7 @@ class Tree:
         return self.includes[file]
 
     def ways(self, file):
-        """Every header that is read with the file, and the includes that lead to it."""
+        """Every header that the file includes, directly or not, with the chain of includes that leads to it."""
         ways, open_ones = {file: [file]}, [file]
         while open_ones:
             at = open_ones.pop()

@@ -21,7 +21,7 @@ using lazyprune_test::error_of;
 
 namespace {
 
-/// What a session planned: active tokens, rows and their sources, layer by layer.
+/// The plans of a session: active tokens, rows and their sources, by layer.
 struct planned {
   std::vector<position> active, rows;
   std::vector<row_source> sources;
@@ -37,7 +37,7 @@ float noise(std::size_t i) {
   return static_cast<float>(x - std::floor(x));
 }
 
-/// An engine without a model: its evidence is noise, the same for every session that asks for it.
+/// An engine without a model. Its evidence is pseudo-random, and the same for every session.
 std::vector<planned> drive(any_session session) {
   std::vector<planned> all;
   std::vector<float> numbers;
@@ -104,7 +104,7 @@ TEST_CASE("the presets by name are those of policy/presets.hpp") {
   CHECK(made(preset("pyramid_kv")) == expected(pyramid_kv()));
   CHECK(made(preset("prompt_distill")) == expected(prompt_distill(layers * 2 / 5)));
 
-  policy_spec few = preset("streaming");  // short enough to matter here
+  policy_spec few = preset("streaming");  // a window so short that it prunes here
   few.schedule = "budget:after=0,tokens=12";
   CHECK(made(few) == expected(streaming_llm(4, 8)));
   CHECK(made(few) != made(preset("dense")));
@@ -115,7 +115,7 @@ TEST_CASE("the presets by name are those of policy/presets.hpp") {
   CHECK(made(few) == expected(prompt_distill(2, 12)));
 }
 
-TEST_CASE("every scorer, schedule, selector and store makes the session of its policy") {
+TEST_CASE("every scorer, schedule, selector and store can be chosen by its text") {
   const stages when{{2, 0.5}, {5, 0.4}};
   const auto spec_of = [](const char* scorer, const char* selector, const char* store) {
     policy_spec spec;
@@ -155,7 +155,7 @@ TEST_CASE("every scorer, schedule, selector and store makes the session of its p
   CHECK(made(scheduled("adaptive:mass=0.5")) == under(adaptive{.mass = 0.5}));
 }
 
-TEST_CASE("protected tokens and a dense decode are around whatever is chosen") {
+TEST_CASE("keep_first, keep_last and decode apply to all parts") {
   policy_spec spec;
   spec.stages = "2:0.3";
   spec.keep_first = 3;
@@ -171,7 +171,7 @@ TEST_CASE("protected tokens and a dense decode are around whatever is chosen") {
   CHECK(made(spec) == expected(policy{last_query_attention{}, prompt_only{adaptive{.mass = 0.4}}, protect{top_k{}, 3, 5}, keep_all{}}));
 }
 
-TEST_CASE("positions that stay and a least number of tokens are around whatever is chosen") {
+TEST_CASE("keep and least_tokens apply to all parts") {
   const stages when{{2, 0.3}, {5, 0.5}};
   const protect spans{top_k{}, 0, 2, {{7, 11}, {30, 30}}};
   const auto under = [&](auto schedule) { return expected(policy{last_query_attention{}, schedule, spans, keep_all{}}); };
@@ -181,7 +181,7 @@ TEST_CASE("positions that stay and a least number of tokens are around whatever 
     for (const position stays : {7u, 8u, 9u, 10u, 11u, 30u}) CHECK(std::ranges::binary_search(layer.active, stays));
   CHECK(made(spec) != made({.stages = "2:0.3,5:0.5", .keep_last = 2}));
 
-  // 40, 41, 42, 47 and 48 tokens are known in the five steps; the fourth is a prefill, as the first is.
+  // After the five steps 40, 41, 42, 47 and 48 tokens are known. The first and the fourth step are prefills.
   for (const std::size_t least : {1u, 40u, 41u, 43u, 48u, 49u}) {
     CAPTURE(least);
     spec.least_tokens = least;
@@ -201,7 +201,7 @@ TEST_CASE("positions that stay and a least number of tokens are around whatever 
   }
 }
 
-TEST_CASE("the options reach the session, and mistakes are those of the spec") {
+TEST_CASE("the options reach the session, and errors of the spec are reported") {
   any_session session = make_session({}, {.layers = 3, .max_tokens = 4}, policies());
   CHECK(session.layers() == 3);
   CHECK_THROWS_AS(session.begin({5, phase::prefill}), error);
@@ -212,13 +212,13 @@ TEST_CASE("the options reach the session, and mistakes are those of the spec") {
 
 namespace {
 
-/// What the steps over a text did, as one record: where a prompt is read in chunks, the union of what they did.
+/// The record of the steps over a prompt. If the prompt is read in chunks, it is the union over the chunks.
 struct record {
   std::vector<std::set<position>> active, rows, revived;  // by layer
   friend bool operator==(const record&, const record&) = default;
 };
 
-/// An engine whose numbers are functions of the layer, the query's position and the token's, as a model's are.
+/// An engine whose evidence depends only on the layer, the query's position and the token's position, as a model's does.
 class engine_of_noise {
  public:
   explicit engine_of_noise(any_session session) : session_(std::move(session)) {}
@@ -281,7 +281,7 @@ class engine_of_noise {
 
 }  // namespace
 
-TEST_CASE("a prompt that is cut anywhere is planned as in one step, for every policy") {
+TEST_CASE("for every policy, a prompt in chunks is planned as the prompt in one step") {
   std::mt19937 random(5);
   for (const depth_of_chunks& row : depths_of_chunks) {
     CAPTURE(std::string(row.flags));
@@ -332,7 +332,7 @@ TEST_CASE("a prompt that is cut anywhere is planned as in one step, for every po
   }
 }
 
-TEST_CASE("the table of chunks has every policy that a flag can choose") {
+TEST_CASE("the table in chunk_depths.hpp has every part that a flag can choose") {
   std::string all;
   for (const depth_of_chunks& row : depths_of_chunks) all += std::string(" ") + row.flags + " ";
   const auto named = [&](const auto& kind) {

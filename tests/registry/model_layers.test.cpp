@@ -17,7 +17,7 @@ using lazyprune_test::unsupported;
 
 namespace {
 
-/// 26 layers, of which each sixth sees everything, and two of which the last does.
+/// A model of 26 layers in which every sixth sees all tokens, and a model of two layers in which the last one does.
 const model_layers alternating(26, std::vector<layer_id>{6, 12, 18, 24}), windows_but_last(2, std::vector<layer_id>{});
 
 fault fault_in(const policy_spec& spec, const model_layers& layers = alternating) {
@@ -28,7 +28,7 @@ at alternate(std::string where, std::string found) { return unsupported(std::mov
 
 }  // namespace
 
-TEST_CASE("stages by attention stand after layers that see everything; others are refused, with the layers that there are") {
+TEST_CASE("with scores of attention, stages are refused unless the layer before sees all tokens") {
   CHECK(fault_in(with({{"--stages", "6:0.5,18:0.5"}})) == "no error");
   CHECK(fault_in(with({{"--stages", "6:0.5,7:0.5"}})) == alternate("--stages: 6:0.5,7:0.5", "7"));
   CHECK(fault_in(with({{"--policy", "static"}, {"--stages", "3:0.5"}})) == alternate("--stages: 3:0.5", "3"));
@@ -40,7 +40,7 @@ TEST_CASE("stages by attention stand after layers that see everything; others ar
   CHECK(fault_in(with({{"--stages", "7:0.5"}}), 26) == "no error");
 }
 
-TEST_CASE("other schedules are asked where they prune") {
+TEST_CASE("other schedules are refused if they prune after other layers") {
   CHECK(fault_in(with({{"--schedule", "every:n=6,share=0.9"}})) == "no error");
   CHECK(fault_in(with({{"--schedule", "every:n=4,share=0.9"}})) == alternate("--schedule: every:n=4,share=0.9", "4"));
   CHECK(fault_in(with({{"--schedule", "budget:after=12,tokens=100"}})) == "no error");
@@ -52,8 +52,8 @@ TEST_CASE("other schedules are asked where they prune") {
   CHECK(fault_in(with({{"--policy", "streaming"}})) == "no error");
 }
 
-TEST_CASE("a schedule that does not say where it prunes could do so from its first pruning on") {
-  struct every_sixth {  // of long prompts
+TEST_CASE("a schedule without prunes_after could prune after every layer from first() on") {
+  struct every_sixth {  // prunes only long prompts
     std::size_t keep(const layer_context& c) const { return c.done % 6 == 0 && c.known > 10'000 ? c.active / 2 : everything; }
     layer_id first(phase, layer_id) const { return 6; }
   };
@@ -69,8 +69,8 @@ TEST_CASE("a schedule that does not say where it prunes could do so from its fir
   CHECK(!pruned_in_a_window(26, every_sixth{}));
 }
 
-TEST_CASE("a preset's stages move to the nearest such layers, of two as near to the later, and never two to one") {
-  CHECK(text({}, alternating, policies()).starts_with("--stages 6:0.7,18:0.7,24:0.7 "));  // of 7, 15 and 23
+TEST_CASE("a preset's stages move to the nearest allowed layer, the later one of two, and never two to one layer") {
+  CHECK(text({}, alternating, policies()).starts_with("--stages 6:0.7,18:0.7,24:0.7 "));  // moved from 7, 15 and 23
   CHECK(text(with({{"--policy", "static"}}), alternating, policies()).starts_with("--stages 6:0.7,18:0.7,24:0.7 "));
   CHECK(text(with({{"--policy", "pyramid_drop"}}), alternating, policies()).starts_with("--stages 6:0.5,12:0.5,24:0.5 "));  // 7, 14, 21
   CHECK(text({}, {26, std::vector<layer_id>{13}}, policies()).starts_with("--stages 13:0.7 "));

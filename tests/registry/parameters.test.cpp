@@ -41,7 +41,7 @@ struct everything_there_is {
   }
 };
 
-/// What is only named where it is set.
+/// A bool that the text names only if it is true.
 struct switched {
   [[maybe_unused]] static constexpr std::string_view name = "switched";
   bool on = false;
@@ -78,12 +78,12 @@ struct needs_a_number {
   template <class Visitor>
   void describe(Visitor&) {}
 };
-static_assert(described_policy<everything_there_is>);
-static_assert(!describes_parameters<undescribed> && !described_policy<needs_a_number>);
+static_assert(described_part<everything_there_is>);
+static_assert(!describes_parameters<undescribed> && !described_part<needs_a_number>);
 
 }  // namespace
 
-TEST_CASE("each parameter has its key, what it can be, and its value as text") {
+TEST_CASE("a parameter has its key, the expected values, and its value as text") {
   everything_there_is object;
   const std::vector<parameter> all = parameters_of(object);
   auto is = [&, i = std::size_t{0}](std::string_view key, const char* expected, std::optional<std::string> text) mutable {
@@ -111,7 +111,7 @@ TEST_CASE("each parameter has its key, what it can be, and its value as text") {
   CHECK(all[6].choices == std::vector<std::string_view>{"red", "green"});
 }
 
-TEST_CASE("a value is set from text, or left as it is where the text is another thing") {
+TEST_CASE("set changes the value, or keeps it if the text is not valid") {
   everything_there_is object;
   std::vector<parameter> all = parameters_of(object);
   const auto set = [&](std::string_view key, std::string_view text) {
@@ -146,7 +146,7 @@ TEST_CASE("a value is set from text, or left as it is where the text is another 
   CHECK(object.one.value() == 5);
 }
 
-TEST_CASE("a bool that the text names only where it is true") {
+TEST_CASE("a bool with named_where_set has a text only if it is true") {
   switched object;
   const std::vector<parameter> all = parameters_of(object);
   REQUIRE(all.size() == 1);
@@ -159,7 +159,7 @@ TEST_CASE("a bool that the text names only where it is true") {
   CHECK(all[0].text() == std::nullopt);
 }
 
-TEST_CASE("a value with a text of its own") {
+TEST_CASE("a value with its own text form is a parameter") {
   written object;
   const std::vector<parameter> all = parameters_of(object);
   REQUIRE(all.size() == 2);

@@ -32,12 +32,12 @@ std::string canonical(std::string_view text) {
 
 }  // namespace
 
-TEST_CASE("a flag is spelled as the name of what it sets") {
+TEST_CASE("a flag is the name with hyphens") {
   CHECK(flag_of("stages") == "--stages");
   CHECK(flag_of("keep_first") == "--keep-first");
 }
 
-TEST_CASE("the text of a policy has all its numbers, in the policy's own order") {
+TEST_CASE("the text of a part has all its parameters, in the order of describe") {
   CHECK(text_of(top_k{}) == "top_k");
   CHECK(text_of(window_attention{.window = 3}) == "window_attention:window=3,kernel=7,pool=max");
   CHECK(text_of(budget({.after = 2, .tokens = 5})) == "budget:after=2,tokens=5");
@@ -46,7 +46,7 @@ TEST_CASE("the text of a policy has all its numbers, in the policy's own order")
   CHECK(part_text("part", "a:b=c").name() == "a");
 }
 
-TEST_CASE("help has the keys, the choices, and what stands in the place of what") {
+TEST_CASE("help has the keys, their choices, and alternative keys") {
   window_attention window;
   budget once;
   CHECK(help_of("top_k", {}) == "top_k");
@@ -54,7 +54,7 @@ TEST_CASE("help has the keys, the choices, and what stands in the place of what"
   CHECK(help_of("budget", parameters_of(once)) == "budget:after=,tokens=|cost=");
 }
 
-TEST_CASE("a range of layers depends on the model, on the scorer, and on what the layer is for") {
+TEST_CASE("the allowed layers depend on the model, the scorer and the parameter") {
   pruning_layers positions = where;
   positions.least = 0;
   CHECK(where.text({}) == "a layer from 1 to 5 (the model has 6; before the first only the scorers random and recency know anything)");

@@ -18,7 +18,7 @@ namespace {
 policy_parts parts_of(const policy_spec& spec, layer_id layers) { return lazyprune::parts_of(spec, layers, policies()); }
 std::string text(const policy_spec& spec, layer_id layers) { return lazyprune::text(spec, layers, policies()); }
 
-/// The policy in it has this type and these numbers.
+/// Whether `chosen` holds a part of this type with these values.
 template <class Any, class Policy>
 bool holds(const Any& chosen, const Policy& expected) {
   const auto* policy = chosen.template target<Policy>();
@@ -28,14 +28,14 @@ bool holds(const Any& chosen, const Policy& expected) {
 const std::string rest =
     " --scorer last_query_attention:over=mean --selector top_k --store keep_all --keep-first 0 --keep-last 0 --decode same";
 
-/// What is said of it, for a model of 6 layers.
+/// The error of parts_of for a model of 6 layers.
 fault fault_of(const policy_spec& spec) {
   return error_of([&] { parts_of(spec, 6); });
 }
 
 }  // namespace
 
-TEST_CASE("no flag is lazyllm, with the stages that the paper draws") {
+TEST_CASE("without flags the policy is lazyllm, with the stages that the paper draws") {
   CHECK(text({}, 32) == "--stages 9:0.7,19:0.7,28:0.7" + rest);
   CHECK(text(with({{"--policy", "lazyllm"}}), 6) == "--stages 1:0.7,3:0.7,5:0.7" + rest);
   const policy_parts parts = parts_of({}, 32);
@@ -46,7 +46,7 @@ TEST_CASE("no flag is lazyllm, with the stages that the paper draws") {
   CHECK(parts.when == pruned_steps::all);
 }
 
-TEST_CASE("every part can be given, every number in it reaches the policy, and what is not given has the policy's own default") {
+TEST_CASE("every part and parameter can be given, and parameters that are not given have their defaults") {
   const auto scorer = [](const char* text) { return parts_of(with({{"--scorer", text}}), 8).scorer; };
   CHECK(holds(scorer("last_query_attention:over=max"), last_query_attention{head_reduction::max}));
   CHECK(holds(scorer("accumulated_attention"), accumulated_attention{}));
@@ -134,7 +134,7 @@ TEST_CASE("every preset has a text at any depth, which makes it again") {
     }
 }
 
-TEST_CASE("positions that stay and a least number of tokens are in the text where they mean something") {
+TEST_CASE("keep and least_tokens are in the text only if they have an effect") {
   CHECK(text(with({{"--keep", "5-6,1-4"}, {"--least-tokens", "12"}, {"--stages", "3:0.5"}}), 6) ==
         "--stages 3:0.5 --scorer last_query_attention:over=mean --selector top_k --store keep_all --keep-first 0 --keep-last 0 --keep 1-6 "
         "--least-tokens 12 --decode same");
@@ -154,7 +154,7 @@ TEST_CASE("positions that stay and a least number of tokens are in the text wher
   CHECK(preset("", 5) == "--keep-last 0 --least-tokens 5 --decode same");
 }
 
-TEST_CASE("what never prunes is the dense policy, whatever the other parts say") {
+TEST_CASE("a policy without stages is the dense policy, whatever its other parts are") {
   for (const policy_spec& spec : {with({{"--policy", "dense"}}), with({{"--stages", ""}, {"--scorer", "key_norm"}}),
                                   with({{"--policy", "static"}, {"--stages", ""}})}) {
     const policy_parts parts = parts_of(spec, 6);
@@ -162,10 +162,10 @@ TEST_CASE("what never prunes is the dense policy, whatever the other parts say")
     CHECK(holds(parts.schedule, stages{}));
     CHECK(holds(parts.scorer, recency{}));
   }
-  CHECK(text({}, 1) == "--policy dense");  // one layer: no room for a stage
+  CHECK(text({}, 1) == "--policy dense");  // a model of one layer has no layer to prune after
 }
 
-TEST_CASE("a mistake is named: the flag, the place in it, what would be right") {
+TEST_CASE("an error names the flag, the place in it, and what would be right") {
   for (const char* preset : {"lazyllm", "dense"}) {
     CHECK(fault_of(with({{"--policy", preset}, {"--keep", "0-63,9-3"}})) == at("--keep: 0-63,9-3", {"\"9-3\""}));
     CHECK(fault_of(with({{"--policy", preset}, {"--keep", "0-63,"}})) == at("--keep: 0-63,"));
@@ -173,7 +173,7 @@ TEST_CASE("a mistake is named: the flag, the place in it, what would be right") 
   CHECK(fault_of(with({{"--policy", "lazy"}})) ==
         at("--policy", {"lazyllm, lazyllm_blocks, static, random, streaming, fastv, pyramid_drop, tova, pyramid_kv, prompt_distill, dense",
                         ", found lazy"}));
-  // New policies come last: their names follow.
+  // Only the beginning of a list of names is compared, because new parts are added at its end.
   const auto names = [&](const char* flag, const char* found, const std::string& expected) {
     CHECK(fault_of(with({{flag, found}})) == at(flag, {expected, *found ? std::string(", found ") + found : ""}));
   };
@@ -208,7 +208,7 @@ TEST_CASE("a mistake is named: the flag, the place in it, what would be right") 
   CHECK(fault_of(with({{"--schedule", "budget:after=2,tokens=5,cost=0.5"}})) == at("--schedule: budget:after=2,tokens=5,cost=0.5"));
 }
 
-TEST_CASE("a layer that the model does not have, or before which nobody can score, is a mistake") {
+TEST_CASE("layers that the model does not have, and layer 0 without scores, are errors") {
   const auto no_layer = [](std::string where, std::string found) {
     return at(std::move(where), {"1 to 5", "has 6", policies().scorers_of_positions(), ", found " + found});
   };

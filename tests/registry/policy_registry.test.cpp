@@ -16,7 +16,7 @@ using namespace lazyprune;
 using lazyprune_test::at;
 using lazyprune_test::error_of;
 
-/// A user's own scorer and schedule.
+/// A custom scorer and schedule.
 struct oldest_first {
   static constexpr std::string_view name = "oldest_first";
   fraction slope = 0.5;
@@ -46,7 +46,7 @@ struct two_words : halve_once {
 
 }  // namespace
 
-TEST_CASE("a user's own policies stand beside the library's") {
+TEST_CASE("a registry has custom parts beside the library's") {
   policy_registry mine = policies();
   mine.add<oldest_first, halve_once>();
   const policy_spec spec{.schedule = "halve_once:after=0", .scorer = "oldest_first:slope=0.25"};
@@ -68,7 +68,7 @@ TEST_CASE("a user's own policies stand beside the library's") {
   CHECK(error_of([&] { text(spec, 4, policies()); }) == at("--scorer", {", found oldest_first"}));
 }
 
-TEST_CASE("policies that are made at run time have a name and no keys") {
+TEST_CASE("parts that are made at run time have a name and no keys") {
   struct least_id {
     scorer_needs needs() const { return {evidence_kind::ids, false, 0}; }
     void score(const every_layer<evidence>& shown, std::span<float> out) const {
@@ -105,7 +105,7 @@ TEST_CASE("policies that are made at run time have a name and no keys") {
   CHECK(std::vector(active.begin(), active.end()) == std::vector<position>{1, 3, 5});  // ids 3 and 1, and the query token
 }
 
-TEST_CASE("a user's own preset") {
+TEST_CASE("a registry has custom presets") {
   policy_registry mine = policies();
   mine.add_preset("snap", "SnapKV's window", [](layer_id layers) {
     return policy{window_attention{.window = 8}, prompt_only{stages{{layers / 2, 0.5}}}, protect{top_k{}, 4}, none{}};
@@ -116,7 +116,7 @@ TEST_CASE("a user's own preset") {
   CHECK(mine.preset_help().ends_with("; dense; snap: SnapKV's window"));
 }
 
-TEST_CASE("the scorers that know something before the first layer, by name") {
+TEST_CASE("scorers_of_positions lists the scorers that need only positions") {
   policy_registry mine;
   CHECK(mine.scorers_of_positions().empty());
   mine.add<recency, key_norm>();
@@ -127,13 +127,13 @@ TEST_CASE("the scorers that know something before the first layer, by name") {
   CHECK(mine.scorers_of_positions() == "oldest_first, random and recency");
 }
 
-TEST_CASE("a name stands between colons, commas and spaces") {
+TEST_CASE("names with other characters are refused") {
   policy_registry mine;
   CHECK(error_of([&] { mine.add<two_words>(); }) == at("registry: name", {", found halve once"}));
   CHECK(error_of([&] { mine.add_preset("Mine", "", [](layer_id) { return dense(); }); }) == at("registry: name", {", found Mine"}));
 }
 
-TEST_CASE("a name is taken once") {
+TEST_CASE("a name that is in use is refused") {
   policy_registry mine = policies();
   mine.add<oldest_first>();
   CHECK(error_of([&] { mine.add<oldest_first>(); }) == at("registry: oldest_first"));

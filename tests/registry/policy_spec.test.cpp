@@ -15,7 +15,7 @@ using lazyprune_test::at;
 using lazyprune_test::error_of;
 using lazyprune_test::unsupported;
 
-TEST_CASE("the name is the preset's, or custom where parts are given without one") {
+TEST_CASE("the name is the preset's, or custom if parts are given without a preset") {
   CHECK(name_of(policy_spec{}) == "lazyllm");
   CHECK(name_of(with({{"--stages", "3:0.5"}, {"--keep-first", "4"}})) == "lazyllm");
   CHECK(name_of(with({{"--keep", "0-63"}, {"--least-tokens", "512"}})) == "lazyllm");
@@ -33,7 +33,7 @@ TEST_CASE("the name is the preset's, or custom where parts are given without one
     CHECK(short_text(with({{flag, "x"}})) == std::string("custom ") + flag + " x");
 }
 
-TEST_CASE("the text of a whole policy is read back") {
+TEST_CASE("parse_policy reads the text of a whole policy") {
   for (const policy_spec& spec :
        {with({}), with({{"--keep-first", "4"}, {"--stages", "3:0.5"}}), with({{"--policy", "static"}, {"--scorer", "key_norm"}}),
         with({{"--schedule", "every:n=2,share=0.5"}, {"--selector", "top_p:mass=0.9"}, {"--store", "bounded:rows=7"}}),
@@ -49,7 +49,7 @@ TEST_CASE("the text of a whole policy is read back") {
   CHECK(parse_policy("lazyllm --stages 9:0.7 --keep-first 4") == policy_spec{.preset = "lazyllm", .stages = "9:0.7", .keep_first = 4});
 }
 
-TEST_CASE("a word that is wrong is named") {
+TEST_CASE("parse_policy names the wrong word") {
   const auto fault = [](const char* text) { return error_of([&] { parse_policy(text); }); };
   CHECK(fault("--stage 9:0.7") ==
         at("policy: --stage 9:0.7",
@@ -66,7 +66,7 @@ TEST_CASE("a word that is wrong is named") {
   CHECK(fault("--keep-first 4 --keep-first 5") == at("policy: --keep-first 4 --keep-first 5", {", found --keep-first"}));
 }
 
-TEST_CASE("a policy of described parts is spelled by flags") {
+TEST_CASE("spec_of spells a policy of described parts as flags") {
   CHECK(spec_of(lazyllm(stages{{3, 0.5}})) == policy_spec{.stages = "3:0.5",
                                                           .scorer = "last_query_attention:over=mean",
                                                           .selector = "top_k",
@@ -95,7 +95,7 @@ TEST_CASE("a policy of described parts is spelled by flags") {
         "--stages  --scorer recency --selector top_k --store keep_all --keep-first 0 --keep-last 0 --decode same");
 }
 
-TEST_CASE("a least number of tokens around or inside of the other schedules, and positions that stay, are spelled by flags") {
+TEST_CASE("spec_of spells at_least outside or inside other schedules, and protected spans") {
   const stages half{{2, 0.5}};
   const auto flags = [](auto schedule) {
     return flags_text(spec_of(policy{recency{}, schedule, protect{top_k{}, 1, 2, {{900, 930}, {0, 63}}}, none{}}));

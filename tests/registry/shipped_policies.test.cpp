@@ -15,13 +15,13 @@ using namespace lazyprune;
 
 const policy_registry shipped = shipped_policies();
 
-/// The names in backticks in the second column of the README's table, row after row, by the first column's decision.
+/// The names in backticks in the second column of the first table in POLICIES.md, grouped by the first column.
 struct named {
   std::set<std::string> scorers, schedules, selectors, stores;
 };
 
-named names_in_readme() {
-  std::ifstream file(LAZYPRUNE_SOURCE_DIR "/README.md");
+named names_in_guide() {
+  std::ifstream file(LAZYPRUNE_SOURCE_DIR "/examples/POLICIES.md");
   REQUIRE(file);
   named all;
   std::set<std::string>* decision = nullptr;
@@ -44,9 +44,9 @@ named names_in_readme() {
   return all;
 }
 
-/// The presets in the first column of its second table, row after row.
-std::string presets_in_readme() {
-  std::ifstream file(LAZYPRUNE_SOURCE_DIR "/README.md");
+/// The presets in the first column of the second table, in its order.
+std::string presets_in_guide() {
+  std::ifstream file(LAZYPRUNE_SOURCE_DIR "/examples/POLICIES.md");
   std::string all, line;
   while (std::getline(file, line) && !line.starts_with("| preset |")) {
   }
@@ -69,29 +69,31 @@ std::string names(auto&& kind, std::initializer_list<const char*> others) {
 
 }  // namespace
 
-TEST_CASE("the README's table has every policy, and no other") {
-  const named readme = names_in_readme();
-  CHECK(list(readme.scorers) == names(shipped.scorers(), {}));
-  CHECK(list(readme.schedules) ==
-        names(shipped.schedules(), {"stages", "prompt_only", "by_phase", "at_least"}));  // a flag of its own, and decorators
-  CHECK(list(readme.selectors) == names(shipped.selectors(), {"protect"}));
-  CHECK(list(readme.stores) == names(shipped.stores(), {}));
+TEST_CASE("the table in POLICIES.md has every policy, and no other") {
+  const named guide = names_in_guide();
+  CHECK(list(guide.scorers) == names(shipped.scorers(), {}));
+  CHECK(list(guide.schedules) ==
+        names(shipped.schedules(), {"stages", "prompt_only", "by_phase", "at_least"}));  // a flag of its own, and wrappers
+  CHECK(list(guide.selectors) == names(shipped.selectors(), {"protect"}));
+  CHECK(list(guide.stores) == names(shipped.stores(), {}));
 }
 
-TEST_CASE("the README's table has every preset, in the order of the registry") {
+TEST_CASE("the table in POLICIES.md has every preset, in the order of the registry") {
   std::string all;
   for (const policy_preset& preset : shipped.presets()) all.append(preset.name).append(" ");
-  CHECK(presets_in_readme() == all);
+  CHECK(presets_in_guide() == all);
 }
 
-TEST_CASE("what help says of them, new ones last") {
+TEST_CASE("the help lists the shipped presets and parts in a fixed order") {
   CHECK(shipped.preset_help().starts_with(
-      "lazyllm; lazyllm_blocks: the same in blocks of 32 tokens; static: what the stages drop is lost, and only the prompt is pruned; "
-      "random: as static, before the first layer and drawn; "
-      "streaming: the first 4 tokens and the latest, 1,024 in all (budget:after=0,tokens=1024); "
-      "fastv: static, half of the tokens after 2 layers; pyramid_drop: static, half of what is left after each quarter of the layers; "
-      "tova: 512 tokens after half of the layers, while tokens are generated; pyramid_kv: static, fewer at each layer, down to a tenth; "
-      "prompt_distill: 1,024 tokens of the prompt after two fifths of the layers; dense"));
+      "lazyllm; lazyllm_blocks: lazyllm in blocks of 32 tokens; static: prunes only the prompt, and pruned tokens are lost; "
+      "random: static, but drops random tokens before the first layer; "
+      "streaming: sees the first 4 tokens and the latest ones, 1,024 in all (budget:after=0,tokens=1024); "
+      "fastv: static, keeps half of the tokens after 2 layers; "
+      "pyramid_drop: static, keeps half of the remaining tokens after each quarter of the layers; "
+      "tova: keeps 512 tokens after half of the layers, only during generation; "
+      "pyramid_kv: static, keeps fewer tokens at each layer, down to a tenth; "
+      "prompt_distill: keeps 1,024 tokens of the prompt after two fifths of the layers; dense"));
   CHECK(shipped.schedules().help().starts_with(
       "every:n=,share= linear:from=,share= cosine:from=,share= budget:after=,tokens=|cost= adaptive:from=,every=,mass=,least="));
   CHECK(shipped.scorers().help().starts_with(

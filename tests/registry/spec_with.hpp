@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A policy_spec from the flags as they would be typed, read here by hand.
+// Makes a policy_spec from typed flags, without the library's parser.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -12,7 +12,7 @@
 
 namespace lazyprune {
 
-/// Where there is no such flag, nothing changes.
+/// Sets the field of this flag. If there is no such flag, nothing changes.
 inline void set_flag(policy_spec& spec, std::string_view flag, std::string_view value) {
   if (flag == "--policy") spec.preset = value;
   if (flag == "--stages") spec.stages = value;
@@ -33,7 +33,7 @@ inline policy_spec with(std::initializer_list<std::pair<std::string_view, std::s
   return spec;
 }
 
-/// "--a x --b y" as it would be typed, each flag once.
+/// The spec of "--a x --b y"; each flag is given once.
 inline policy_spec typed(std::string_view flags) {
   policy_spec spec;
   const auto words = split(flags, ' ');

@@ -16,7 +16,8 @@ using namespace lazyprune;
 using origin = row_source::origin;
 using positions = std::vector<position>;
 
-/// Eight tokens after layer 1 of a step: 0 was stored at layer 2, 1 waits there, 2 has been deeper; 4 to 7 are the rows of layer 1.
+/// Eight tokens after layer 1 of a step. Token 0 is stored at layer 2, 1 waits there, and 2 has a deeper frontier. 4 to 7 are the rows of
+/// layer 1.
 struct scene {
   frontier_table table;
   selection_scratch scratch;
@@ -35,15 +36,15 @@ struct scene {
   template <class Store>
   void drop(const Store& store, const positions& kept, const positions& dropped, const std::vector<float>& scores) {
     active = kept;
-    scratch.candidates = dropped;
-    scratch.candidate_scores = scores;
+    scratch.eligible = dropped;
+    scratch.eligible_scores = scores;
     admission{2, active, rows, table, scratch}.admit(store, spills, losses);
   }
 };
 
 }  // namespace
 
-TEST_CASE("rows that arrive get slots; what waited is moved from where it waits") {
+TEST_CASE("dropped rows get slots in the store, and waiting rows move there") {
   scene s;
   s.drop(keep_all{}, {0, 3, 7}, {1, 2, 4, 5, 6}, {0.1f, 0.2f, 0.3f, 0.4f, 0.5f});
   REQUIRE(s.spills.size() == 4);
@@ -52,12 +53,12 @@ TEST_CASE("rows that arrive get slots; what waited is moved from where it waits"
   CHECK(s.spills[3] == spill{.row = 2, .slot = s.table.slot(6), .from = origin::carried, .to = origin::stored});
   CHECK(s.table.stored(1));
   CHECK(s.table.waiting_count() == 1);  // until the spills are saved
-  CHECK(!s.table.stored(2));            // it moved nothing
+  CHECK(!s.table.stored(2));            // nothing of it was moved
   CHECK(s.table.score(2) == 0.2f);
   CHECK(s.losses.empty());
 }
 
-TEST_CASE("a row that waits elsewhere goes on waiting") {
+TEST_CASE("a row that waits at another layer goes on waiting") {
   scene s;
   s.table.advance(1, 3);
   s.table.wait(1);
@@ -67,14 +68,14 @@ TEST_CASE("a row that waits elsewhere goes on waiting") {
   CHECK(s.spills.empty());
 }
 
-TEST_CASE("a row about to be read stays; of the others the store decides, by the scores of their last drop") {
+TEST_CASE("a row about to be read stays; the store chooses among the others by their last scores") {
   scene kept;
   kept.drop(bounded{1}, {0, 3, 7}, {1, 4, 5, 6}, {0.1f, 0.3f, 0.9f, 0.2f});
   CHECK(kept.table.stored(0));
   CHECK(kept.table.score(0) == 0.5f);
   CHECK(kept.table.lost(5));
   CHECK(kept.table.lost(1));
-  CHECK(kept.table.waiting_count() == 1);  // until the spills are saved: the step may yet be abandoned
+  CHECK(kept.table.waiting_count() == 1);  // until the spills are saved, because the step may still be abandoned
   kept.table.free_refused();
   CHECK(kept.table.waiting_count() == 0);
 
@@ -85,7 +86,7 @@ TEST_CASE("a row about to be read stays; of the others the store decides, by the
   CHECK(dropped.table.stored_count() == 1);
 }
 
-TEST_CASE("a store's list that is wrong: the fault, and every row has a place") {
+TEST_CASE("a wrong list of the store is reported, and every row gets a place") {
   struct repeats {
     std::size_t admit(const stored_rows&, std::span<std::uint32_t> kept) const {
       kept[0] = kept[1] = 1;
@@ -94,8 +95,8 @@ TEST_CASE("a store's list that is wrong: the fault, and every row has a place") 
   };
   scene s;
   s.active = {0, 3, 7};
-  s.scratch.candidates = {1, 4, 5};
-  s.scratch.candidate_scores = {0.1f, 0.3f, 0.9f};
+  s.scratch.eligible = {1, 4, 5};
+  s.scratch.eligible_scores = {0.1f, 0.3f, 0.9f};
   const auto fault = admission{2, s.active, s.rows, s.table, s.scratch}.admit(repeats{}, s.spills, s.losses);
   CHECK(fault == index_fault{.below = 4, .count = 2, .index = 1, .before = 1});
   for (const position t : {0u, 1u, 4u, 5u}) CHECK(s.table.stored(t));
@@ -103,22 +104,22 @@ TEST_CASE("a store's list that is wrong: the fault, and every row has a place") 
   CHECK(s.spills.size() == 3);
 }
 
-TEST_CASE("dropped for good: out of every plan, whatever it has") {
+TEST_CASE("a token dropped for good leaves every plan, even if it has keys and values") {
   scene s;
   s.drop(none{.for_good = true}, {3, 7}, {0, 1, 2, 4}, {0.6f, 0.1f, 0.3f, 0.9f});
   CHECK(s.losses == positions{0, 1, 2, 4});
-  for (const position t : s.losses) CHECK(s.table.gone(t));
+  for (const position t : s.losses) CHECK(s.table.dropped_for_good(t));
   CHECK(s.table.stored_count() + s.table.waiting_count() == 0);
   CHECK(s.spills.empty());
 }
 
-TEST_CASE("what is lost before layer 0 is in no later plan") {
+TEST_CASE("a token that is lost before layer 0 is in no later plan") {
   scene s;
   s.table.append(2);
   s.scratch.reserve(10);
   s.active = {9};
-  s.scratch.candidates = {2, 8};
-  s.scratch.candidate_scores = {0.5f, 0.5f};
+  s.scratch.eligible = {2, 8};
+  s.scratch.eligible_scores = {0.5f, 0.5f};
   admission{0, s.active, {}, s.table, s.scratch}.admit(none{}, s.spills, s.losses);
   CHECK(s.losses == positions{8});  // 2 has keys and values in the layers below
   CHECK(s.table.lost(8));

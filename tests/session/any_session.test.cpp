@@ -15,7 +15,7 @@ using namespace lazyprune;
 using lazyprune_test::at;
 using lazyprune_test::error_of;
 
-/// Everything that a run of either kind of session shows.
+/// Everything visible of a run, for both kinds of session.
 struct seen {
   std::vector<position> active, rows;
   std::vector<row_source> sources;
@@ -79,7 +79,7 @@ void same(const Policy& policy) {
 
 }  // namespace
 
-TEST_CASE("an erased session does what the session in it does, for every kind of evidence") {
+TEST_CASE("any_session does what the session in it does, for every kind of evidence") {
   const stages hard{{1, 0.5}, {3, 0.4}};
   same<attention_view>(policy{last_query_attention{}, hard, top_k{}, keep_all{}});
   same<attention_view>(policy{accumulated_attention{}, hard, top_k{}, bounded{.rows = 9}});
@@ -91,7 +91,7 @@ TEST_CASE("an erased session does what the session in it does, for every kind of
   same<void>(dense());
 }
 
-TEST_CASE("a policy of erased parts is planned as the policy itself") {
+TEST_CASE("a policy of any_scorer, any_schedule, ... plans as the policy itself") {
   const auto as_itself = []<class View>(const auto& policy, std::type_identity<View>) {
     const lazyprune::policy parts{any_scorer(policy.scorer), any_schedule(policy.schedule), any_selector(policy.selector),
                                   any_store(policy.store)};
@@ -119,7 +119,7 @@ TEST_CASE("a policy of erased parts is planned as the policy itself") {
   as_itself(dense(), std::type_identity<void>{});
 }
 
-TEST_CASE("its errors are the session's") {
+TEST_CASE("any_session reports the errors of the session") {
   any_session session(dense(), {.layers = 2, .max_tokens = 4});
   CHECK(error_of([&] { session.begin({5, phase::prefill}); }) == at("session: begin", {"most 4", ", found 5"}, error_code::no_room));
   session.reserve(6);

@@ -13,7 +13,7 @@ namespace {
 using namespace lazyprune;
 using namespace lazyprune_test;
 
-/// The token of the first number that is not finite, when `number` stands in this place of 40.
+/// The token of the first number that is not finite, if `number` is put at this place among 40 numbers.
 std::optional<position> token_of(std::size_t place, float number, auto view_over) {
   std::vector<float> numbers(40, 0.5f);
   numbers[place] = number;
@@ -27,14 +27,14 @@ const std::vector<position> active{2, 5, 6, 9}, rows{5, 9};
 
 }  // namespace
 
-TEST_CASE("finite numbers of any size are right") {
+TEST_CASE("finite numbers of any size are accepted") {
   for (const float number : {0.0f, -1.0f, std::numeric_limits<float>::max(), std::numeric_limits<float>::lowest(), 1e-45f})
     CHECK(!token_of(1, number, [](const float* data) { return attention_view{data, 2, 6, active}; }));
   CHECK(!find_not_finite(evidence()));
   CHECK(!find_not_finite(id_view{{}, active}));
 }
 
-TEST_CASE("the token that a number belongs to; what lies between the rows is not looked at") {
+TEST_CASE("the token of the number is found, and numbers between the rows are not read") {
   for (const float number : {infinity, -infinity, not_a_number, -not_a_number}) {
     const auto attention = [](const float* data) { return attention_view{data, 3, 6, active}; };
     CHECK(token_of(0, number, attention) == 2);

@@ -29,7 +29,7 @@ TEST_CASE("a slot is freed when the frontier moves on, and used again") {
   CHECK(table.slots() == 3);
 }
 
-TEST_CASE("what is lost frees its slot and stays lost") {
+TEST_CASE("a lost token frees its slot and stays lost") {
   frontier_table table;
   table.append(2);
   table.advance(0, 1);
@@ -48,7 +48,7 @@ TEST_CASE("what is lost frees its slot and stays lost") {
   CHECK(table.slots() == 0);
 }
 
-TEST_CASE("no two tokens share a slot, and there are never more slots than were in use at once") {
+TEST_CASE("no two tokens share a slot, and size() is the most slots in use at one time") {
   std::mt19937 random(1);
   frontier_table table;
   table.append(50);
@@ -74,7 +74,7 @@ TEST_CASE("no two tokens share a slot, and there are never more slots than were 
   }
 }
 
-TEST_CASE("a row that waits and is refused keeps its place until the refusal holds") {
+TEST_CASE("a refused waiting row keeps its slot until free_refused") {
   frontier_table table;
   table.append(3);
   for (const position t : {0u, 1u, 2u}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// An engine without numbers: its "hidden states" are labels, so that the input of every row can be checked. What it copies when a sequence
-// is cloned is its memory.
+// An engine without numbers. Its "hidden states" are labels, so that the input of every row can be checked. Its members are its memory, and
+// copying the engine clones it.
 #pragma once
 
 #include <cmath>
@@ -18,12 +18,12 @@
 
 #include "naive_session.hpp"
 
-/// A REQUIRE that costs nothing where it holds.
+/// A REQUIRE that costs nothing if the condition holds.
 inline void must(bool fact, const char* what) {
-  if (!fact) FAIL(std::string(what));  // of a pointer doctest tells the address
+  if (!fact) FAIL(std::string(what));  // doctest would print the address of a pointer
 }
 
-/// Scores in [0, 1) of 24 bits, or of five values only, or NaN, or +inf: functions of what is given.
+/// A hash of the arguments as a score: 24 bits in [0, 1), or one of only five values if `coarse`. Sometimes NaN or +inf.
 inline float hashed_score(std::uint64_t seed, std::uint64_t step, std::uint64_t done, std::uint64_t t, bool coarse) {
   std::uint64_t z = seed * 0x9e3779b97f4a7c15u + step * 0xbf58476d1ce4e5b9u + done * 0x94d049bb133111ebu + t * 0xd6e8feb86659fd93u;
   z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
@@ -34,24 +34,24 @@ inline float hashed_score(std::uint64_t seed, std::uint64_t step, std::uint64_t 
   return coarse ? static_cast<float>(z % 5) : static_cast<float>(z >> 40) * 0x1p-24f;
 }
 
-/// Evidence is finite, and scores need not be: the number that stands for such a score, and the score that a number stands for.
+/// Evidence must be finite, but scores need not be. as_evidence codes a score as a finite number, and as_score decodes it.
 inline float as_evidence(float score) { return std::isnan(score) ? -1.0f : std::isinf(score) ? -2.0f : score; }
 inline float as_score(float evidence) {
   if (evidence == -1.0f) return std::numeric_limits<float>::quiet_NaN();
   return evidence == -2.0f ? std::numeric_limits<float>::infinity() : evidence;
 }
 
-/// The memory of one sequence, and what it is to an engine to follow its session.
+/// The memory of one sequence, and what an engine does to follow its session.
 class labelled_engine {
  public:
   void begin(std::size_t new_tokens) {
     for (; new_tokens > 0; --new_tokens) names_.push_back(next_name_++);
   }
 
-  /// Brings the rows of the plan together, and checks that each is the input of this layer for that very token.
+  /// Gathers the inputs of the plan's rows. Checks that each is the input of this layer for this token.
   naive::layer enter(const lazyprune::layer_plan& plan) {
     using origin = lazyprune::row_source::origin;
-    naive::layer seen{{plan.active.begin(), plan.active.end()}, {plan.rows.begin(), plan.rows.end()}, {}, {}, plan.finish};
+    naive::layer seen{{plan.active.begin(), plan.active.end()}, {plan.rows.begin(), plan.rows.end()}, {}, {}, plan.output_rows};
     must(plan.sources.size() == plan.rows.size(), "each row has a source");
     std::vector<label> input;
     for (std::size_t i = 0; i < plan.rows.size(); ++i) {
@@ -75,7 +75,7 @@ class labelled_engine {
     return seen;
   }
 
-  /// The layer is done: its keys stay.
+  /// Ends the layer: caches the keys of its rows.
   void leave() {
     for (label& row : rows_) {
       keys_.insert({row.token, row.layer});
@@ -104,7 +104,7 @@ class labelled_engine {
   std::size_t waiting_rows() const { return waiting_.size(); }
   std::size_t computed() const { return keys_.size(); }
 
-  /// A step of one output; `score(done, token)` is what a scorer of attention sees. Returns the plans.
+  /// Runs a step of the session. `score(done, token)` is the attention that the engine shows. Returns the plans.
   template <class Session, class Score>
   std::vector<naive::layer> step(Session& session, const lazyprune::step_request& request, Score&& score) {
     auto step = session.begin(request);
@@ -129,8 +129,8 @@ class labelled_engine {
 
  private:
   struct label {
-    unsigned token;             // its name: no two tokens have the same, also where one took the other's position
-    lazyprune::layer_id layer;  // the input of this layer
+    unsigned token;             // its name: unique, even if another token had the position before
+    lazyprune::layer_id layer;  // this is the input of layer `layer`
     friend bool operator==(const label&, const label&) = default;
   };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// LazyLLM's bookkeeping a second time, as the paper draws it (Figure 4): per layer a dictionary of cached tokens and a dictionary of
-// stored hidden states; beside them the rows that wait where a chunk ended. Slow and obvious; what the session is held against.
+// LazyLLM's bookkeeping again, as the paper draws it (Figure 4). Each layer has a dictionary of cached tokens, a dictionary of stored
+// hidden states, and one of waiting rows. It is slow and simple; tests compare the session with it.
 #pragma once
 
 #include <algorithm>
@@ -14,22 +14,22 @@ namespace naive {
 
 using token = unsigned;
 
-/// One pruning run. `score(layer, token)` is the score after that many layers of the step in progress.
+/// The rules of one pruning method.
 struct rules {
   unsigned layers;
-  std::function<std::size_t(unsigned done, std::size_t active, std::size_t known, bool prefill)> count;  // 0: does not prune
+  std::function<std::size_t(unsigned done, std::size_t active, std::size_t known, bool prefill)> count;  // 0: no pruning
   unsigned keep_first = 0, keep_last = 0;
   bool before_first_layer = false;  // may drop tokens before layer 0
-  bool sums = false;                // a token's score is the sum of those it had in all layers but the last where it was active
+  bool sums = false;                // a token's score is the sum over all layers but the last at which it was active
   enum { keep_all, bounded, none, for_good, chosen } store = keep_all;
-  std::size_t store_rows = 0;                                       // bounded
-  std::function<bool(token t, std::size_t rows)> admits = nullptr;  // chosen: is there a place for t, one of so many rows
-  std::function<unsigned(bool prefill)> chunk_layers = nullptr;     // that a chunk runs
+  std::size_t store_rows = 0;                                       // for bounded
+  std::function<bool(token t, std::size_t rows)> admits = nullptr;  // for chosen: whether t, one of `rows` rows, gets a place
+  std::function<unsigned(bool prefill)> chunk_layers = nullptr;     // the number of layers that a chunk runs
 };
 
 struct layer {
   std::vector<token> active, rows, revived, waited;
-  std::size_t finish = 0;
+  std::size_t output_rows = 0;
   friend bool operator==(const layer&, const layer&) = default;
 };
 
@@ -49,7 +49,7 @@ class session {
 
   counts counted;
 
-  /// A whole step of one output.
+  /// Runs a whole step with one output. `score(done, token)` is the token's score after `done` layers of the step.
   std::vector<layer> step(std::size_t new_tokens, bool prefill, const scores& score) {
     begin(new_tokens, prefill, 1);
     std::vector<layer> plans;
@@ -73,7 +73,7 @@ class session {
     count_dense(new_, true);
   }
 
-  /// How many the step in progress has.
+  /// The number of layers in the current step.
   unsigned layers() const { return outputs_ > 0 ? rules_.layers : rules_.chunk_layers(prefill_); }
 
   layer enter(const scores& score) {
@@ -95,7 +95,7 @@ class session {
       if (aux_[l].count(t)) now.revived.push_back(t);
       if (wait_[l].count(t)) now.waited.push_back(t);
     }
-    now.finish = l + 1 == rules_.layers ? outputs_ : now.rows.size();
+    now.output_rows = l + 1 == rules_.layers ? outputs_ : now.rows.size();
     rows_ = now.rows;
     counted.rows += now.rows.size();
     counted.revived += now.revived.size();
@@ -103,7 +103,7 @@ class session {
     return now;
   }
 
-  /// Without scores nobody is dropped.
+  /// Without `score` nothing is dropped.
   void leave(const scores& score) {
     const unsigned l = next_++;
     carried_.clear();
@@ -171,7 +171,7 @@ class session {
       for (auto& keys : kv_) keys.insert(known_);
   }
 
-  /// Whether it may go on from where `other` stands: a session that read chunks alone, none of them deeper than its own would be.
+  /// Whether take_over(other) is allowed: `other` has only read chunks, and none went deeper than this session's chunks would.
   bool may_take_over(const session& other) const {
     if (other.queried_) return false;
     for (token t = 0; t < other.known_; ++t) {
@@ -193,7 +193,7 @@ class session {
   std::size_t known() const { return known_; }
   bool cached(unsigned l, token t) const { return kv_[l].count(t) > 0; }
   bool stored(unsigned l, token t) const { return aux_[l].count(t) > 0; }
-  bool waiting(unsigned l, token t) const { return wait_[l].count(t) > 0; }  // or it did until now, and is lost once the spills are saved
+  bool waiting(unsigned l, token t) const { return wait_[l].count(t) > 0; }  // or it did until now, and is lost when the spills are saved
   const std::set<token>& losses() const { return losses_; }
 
  private:
@@ -204,7 +204,7 @@ class session {
       for (std::size_t& sum : counted.prefill_dense_rows) add(sum, tokens);
   }
 
-  /// What was to be saved is saved: the places where it waited are free.
+  /// Marks all spills as saved, and frees the waiting places that they left.
   void all_is_saved() {
     for (const auto* leaving : {&moving_, &refused_})
       for (const auto& [t, l] : *leaving) wait_[l].erase(t);
@@ -213,7 +213,7 @@ class session {
     unsaved_.clear();
   }
 
-  /// Who could enter the next layer: its keys are there already, or its hidden state is at hand, stored or waiting.
+  /// Whether the token can enter the next layer: it has keys there, or its hidden state is carried, stored or waiting.
   bool able(token t) const {
     if (kv_[next_].count(t)) return true;
     if (next_ == 0) return !gone_.count(t);
@@ -283,7 +283,7 @@ class session {
     }
   }
 
-  /// Rows about to be read stay, whatever the rule.
+  /// Whether the row is about to be read. It then stays under every rule.
   bool read_next(unsigned l, token t) const { return l == next_ && active_.count(t); }
 
   void choose_stored() {
@@ -293,7 +293,7 @@ class session {
       std::erase_if(aux_[l], [&](const auto& state) { return !read_next(l, state.first) && !rules_.admits(state.first, rows); });
   }
 
-  /// The least goes first, among equals the earlier position.
+  /// Evicts rows in order of their scores, the lowest first, and the earlier position among equals.
   void evict() {
     for (;;) {
       std::size_t rows = 0;
@@ -312,9 +312,9 @@ class session {
   rules rules_;
   token known_ = 0;
   std::vector<std::set<token>> kv_;          // by layer
-  std::vector<std::map<token, float>> aux_;  // input of a layer, and the score at the last drop
+  std::vector<std::map<token, float>> aux_;  // by layer, the stored inputs, each with its score at the last drop
   std::vector<std::set<token>> wait_;        // input of a layer
-  std::set<token> gone_;                     // dropped before layer 0, never to come back
+  std::set<token> gone_;                     // dropped before layer 0 and lost
   std::set<token> left_out_;                 // dropped for good
   std::set<token> losses_;                   // since the last begin
   std::map<token, float> sums_;
@@ -327,9 +327,9 @@ class session {
   unsigned next_ = 0;  // layer
   std::set<token> active_, carried_;
   std::vector<token> rows_;
-  std::map<token, unsigned> unsaved_;  // hidden states to save before the next layer is entered: inputs of which layer
-  std::map<token, unsigned> moving_;   // those of them that still wait
-  std::map<token, unsigned> refused_;  // rows that wait and have no place in the store
+  std::map<token, unsigned> unsaved_;  // hidden states to save before the next layer is entered; they are inputs of this layer
+  std::map<token, unsigned> moving_;   // those among them that still hold a waiting place
+  std::map<token, unsigned> refused_;  // waiting rows that the store refused
 };
 
 }  // namespace naive

@@ -15,7 +15,7 @@ using namespace lazyprune;
 using lazyprune_test::at;
 using lazyprune_test::error_of;
 
-TEST_CASE("the softmax of q.k / sqrt(head_dim) over the active tokens, grouped heads and scattered slots included") {
+TEST_CASE("query_attention is the softmax of q.k / sqrt(head_dim), for grouped heads and scattered slots too") {
   constexpr std::size_t heads = 6, kv_heads = 2, head_dim = 8, slots = 40, stride = 20;
   std::mt19937 random(1);
   std::normal_distribution<float> normal(0, 2);
@@ -37,13 +37,13 @@ TEST_CASE("the softmax of q.k / sqrt(head_dim) over the active tokens, grouped h
       p[i] = std::exp(dot / std::sqrt(8.0));
     }
     const double sum = std::accumulate(p.begin(), p.end(), 0.0);
-    // The scores reach 30 and are rounded to float before exp: 30 * 6e-8, twice, of the probability.
+    // The products reach 30 and are rounded to float before exp, so a probability is off by 30 * 6e-8 of itself, twice.
     for (std::size_t i = 0; i < p.size(); ++i) CHECK(view(h, i) == doctest::Approx(p[i] / sum).epsilon(4e-6));
     for (std::size_t i = p.size(); i < 10; ++i) CHECK(out[h * 10 + i] == -1.0f);
   }
 }
 
-TEST_CASE("no slots given: token i lies in slot i; large scores do not overflow") {
+TEST_CASE("without slots, token i is in slot i; large products do not overflow") {
   const std::vector<float> q{1e4f, 0.0f}, k{1.0f, 0.0f, -1.0f, 0.0f, 1.0f, 0.0f};
   const std::vector<position> active{0, 1, 2};
   std::vector<float> out(3);
@@ -51,7 +51,7 @@ TEST_CASE("no slots given: token i lies in slot i; large scores do not overflow"
   CHECK(out == std::vector<float>{0.5f, 0.0f, 0.5f});
 }
 
-TEST_CASE("several queries: each row sees what is not behind it") {
+TEST_CASE("with several queries, a row does not see later tokens") {
   constexpr std::size_t heads = 4, kv_heads = 2, head_dim = 4, query_stride = 20;
   std::mt19937 random(2);
   std::normal_distribution<float> normal(0, 1);
@@ -75,7 +75,7 @@ TEST_CASE("several queries: each row sees what is not behind it") {
   }
 }
 
-TEST_CASE("a query or a key that is not finite is an error that names the token") {
+TEST_CASE("a query or a key that is not finite is an error that names the token's position") {
   const std::vector<position> active{2, 3, 7}, rows{3, 7};
   const auto said = [&](std::size_t of_query, std::size_t of_key, float number) {
     std::vector<float> q(2 * 4, 0.0f), k(3 * 2, 0.5f), out(2 * 2 * 3);

@@ -17,7 +17,7 @@ using namespace lazyprune_test;
 
 using positions = std::vector<position>;
 
-/// Keeps the first tokens that it is offered, and shows what it was given.
+/// A selector that keeps the first tokens and records the candidates that it got.
 struct first_ones {
   std::size_t count;
   candidates* seen;
@@ -41,7 +41,7 @@ const auto all_can = [](position) { return true; };
 
 }  // namespace
 
-TEST_CASE("the tokens that the step requires have +inf, count, and give their positive scores to required_mass") {
+TEST_CASE("required tokens have +inf, count towards keep, and add their positive scores to required_mass") {
   positions active{0, 2, 5, 6, 7, 8};
   selection_scratch scratch = scratch_with({0.5f, not_a_number, 0.25f, -1.0f, 2.0f, 4.0f});
   candidates seen{};
@@ -51,10 +51,10 @@ TEST_CASE("the tokens that the step requires have +inf, count, and give their po
   CHECK(seen.required_mass == 6.25f);  // 0.25 + 2 + 4
   CHECK(seen.keep == 4);               // more are required than the schedule wants
   CHECK(active == positions{0, 5, 6, 7, 8});
-  CHECK(scratch.candidates == positions{2});
-  CHECK(scratch.candidate_scores == std::vector<float>{-infinity});
+  CHECK(scratch.eligible == positions{2});
+  CHECK(scratch.eligible_scores == std::vector<float>{-infinity});
 
-  // The query's own score may be negative: it is handed on as it is.
+  // A negative score of the query token is passed on as required_mass.
   active = {0, 1, 2};
   scratch = scratch_with({0.5f, 0.25f, -3.0f});
   select(first_ones{0, &seen, &scores}, {.quota = 1, .required_from = 2}, active, scratch, all_can);
@@ -62,7 +62,7 @@ TEST_CASE("the tokens that the step requires have +inf, count, and give their po
   CHECK(active == positions{2});
 }
 
-TEST_CASE("no more are asked for than can go on") {
+TEST_CASE("keep is at most the number of tokens that can go on") {
   positions active{1, 2, 3, 4};
   selection_scratch scratch = scratch_with({4.0f, 3.0f, 2.0f, 1.0f});
   candidates seen{};
@@ -71,7 +71,7 @@ TEST_CASE("no more are asked for than can go on") {
   CHECK(seen.keep == 3);
   CHECK(seen.positions.size() == 3);
   CHECK(active == positions{4});
-  CHECK(scratch.candidates == positions{1, 3});
+  CHECK(scratch.eligible == positions{1, 3});
 
   active = {1, 2, 3, 4};
   scratch.scores = {4.0f, 3.0f, 2.0f, 1.0f};
@@ -79,29 +79,29 @@ TEST_CASE("no more are asked for than can go on") {
   CHECK(active == positions{4});
 }
 
-TEST_CASE("all that are new are required: none of them is dropped") {
+TEST_CASE("if all new tokens are required, none of them is dropped") {
   positions active{0, 1, 2, 3};
   selection_scratch scratch = scratch_with({9.0f, 8.0f, 0.0f, 0.0f});
   CHECK(std::isnan(select(top_k{}, {.quota = 1, .required_from = 2}, active, scratch, all_can).margin));
   CHECK(active == positions{2, 3});
 }
 
-TEST_CASE("a scorer's own +inf is no requirement: it ties by position within the quota, and leaves nothing infinite behind") {
+TEST_CASE("a scorer's own +inf does not make a token required, and no dropped score is infinite") {
   positions active{0, 1, 2, 3, 4};
   selection_scratch scratch = scratch_with({infinity, infinity, infinity, 0.5f, infinity});
   CHECK(select(top_k{}, {.quota = 3, .required_from = 4}, active, scratch, all_can).margin == 0.0f);
   CHECK(active == positions{1, 2, 4});
-  CHECK(scratch.candidates == positions{0, 3});
-  CHECK(scratch.candidate_scores == std::vector<float>{std::numeric_limits<float>::max(), 0.5f});
+  CHECK(scratch.eligible == positions{0, 3});
+  CHECK(scratch.eligible_scores == std::vector<float>{std::numeric_limits<float>::max(), 0.5f});
 
-  // The required tokens stay also where every other score is higher.
+  // The required tokens stay even if every other score is higher.
   active = {0, 1, 2, 3, 4};
   scratch.scores = {infinity, infinity, infinity, -infinity, not_a_number};
   select(top_k{}, {.quota = 1, .required_from = 3}, active, scratch, all_can);
   CHECK(active == positions{3, 4});
 }
 
-TEST_CASE("a decorator's requirement that its selector drops leaves nothing infinite behind") {
+TEST_CASE("a token that a wrapper requires and its selector drops has a finite score") {
   struct raises {
     std::size_t select(const candidates& c, std::span<std::uint32_t>) const {
       c.scores[0] = infinity;
@@ -111,10 +111,10 @@ TEST_CASE("a decorator's requirement that its selector drops leaves nothing infi
   positions active{0, 1, 2};
   selection_scratch scratch = scratch_with({0.5f, 0.25f, 1.0f});
   select(raises{}, {.quota = 1, .required_from = 2}, active, scratch, all_can);
-  CHECK(scratch.candidate_scores == std::vector<float>{std::numeric_limits<float>::max(), 0.25f});
+  CHECK(scratch.eligible_scores == std::vector<float>{std::numeric_limits<float>::max(), 0.25f});
 }
 
-TEST_CASE("a selector's list that is wrong: the fault, and every candidate stays") {
+TEST_CASE("a wrong list of the selector is reported, and every candidate stays") {
   struct reversed {
     std::size_t select(const candidates& c, std::span<std::uint32_t> kept) const {
       for (std::size_t i = 0; i < kept.size(); ++i) kept[i] = static_cast<std::uint32_t>(kept.size() - 1 - i);
@@ -128,11 +128,11 @@ TEST_CASE("a selector's list that is wrong: the fault, and every candidate stays
   CHECK(outcome.fault == index_fault{.below = 5, .count = 5, .index = 3, .before = 4});
   CHECK(std::isnan(outcome.margin));
   CHECK(active == positions{0, 1, 3, 4, 5});
-  CHECK(scratch.candidates.empty());
-  CHECK(scratch.candidate_scores.empty());
+  CHECK(scratch.eligible.empty());
+  CHECK(scratch.eligible_scores.empty());
 }
 
-TEST_CASE("scratch has room for the largest sequence it was reserved for") {
+TEST_CASE("the scratch has room for the longest sequence that was reserved") {
   selection_scratch scratch;
   scratch.reserve(100);
   scratch.reserve(10);

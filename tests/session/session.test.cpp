@@ -26,14 +26,14 @@ using lazyprune_test::at;
 using lazyprune_test::error_of;
 using lazyprune_test::fault;
 
-/// Scores that the test hands in as one head of attention.
+/// A scorer that returns the attention of the only head: the scores that the test chose.
 struct attended_scores {
   void score(const attention_view& view, std::span<float> out) const { std::ranges::copy(view.head(0), out.begin()); }
 };
 
 }  // namespace
 
-TEST_CASE("a scorer of positions prunes before layer 0; the dropped can be embedded again, unless nothing is kept") {
+TEST_CASE("a scorer of positions prunes before layer 0; dropped tokens can be embedded again, unless the store is none") {
   const auto run = [](auto store, auto kind) {
     lazyprune::session session(policy{random_score{.seed = 3}, stages{{0, 0.6}, {2, 0.5}}, top_k{}, store}, {.layers = 4});
     labelled_engine engine;
@@ -67,7 +67,7 @@ TEST_CASE("a scorer of positions prunes before layer 0; the dropped can be embed
 
 namespace {
 
-/// Evidence of each kind over one piece of memory; `plan` has at most 300 active tokens.
+/// Evidence of each kind, all over the same memory. `plan` has at most 300 active tokens.
 struct evidence_memory {
   std::vector<float> numbers = std::vector<float>(8 * 2 * 300);
   std::vector<float> keys = std::vector<float>(8 * 300);
@@ -87,7 +87,7 @@ struct evidence_memory {
   }
 };
 
-/// The largest number of a hidden state; tokens that have none at hand come last.
+/// A scorer by the largest number of a hidden state. Tokens without a hidden state in this step rank last.
 struct hidden_peak {
   void score(const hidden_view& view, std::span<float> out) const {
     for (std::size_t i = 0, r = 0; i < view.active(); ++i) {
@@ -97,7 +97,7 @@ struct hidden_peak {
   }
 };
 
-/// One step in which the memory's numbers are the evidence; View: what the scorer takes.
+/// Runs one step whose evidence is the numbers of the memory. View is the view that the scorer takes.
 template <class View, class Session>
 void drive(Session& session, std::size_t tokens, phase phase, evidence_memory& memory, std::vector<position>* active = nullptr) {
   auto step = session.begin({tokens, phase});
@@ -128,7 +128,7 @@ void allocates_nothing(Session session) {
   CHECK(error_of([&] { session.begin({62, phase::decode}); }) == at("session: begin", {"61", ", found 62"}, error_code::no_room));
 }
 
-/// In a session of this policy and in an any_session of it.
+/// Runs the check in a session of this policy and in an any_session of it.
 template <class Scorer, class Schedule, class Selector, class Store>
 void allocates_nothing(const policy<Scorer, Schedule, Selector, Store>& policy) {
   const session_options options{.layers = 5, .max_tokens = 300};
@@ -169,7 +169,7 @@ TEST_CASE("nothing allocates after reserve, and nothing but begin throws") {
   chosen(recency{}, stages{{0, 0.5}, {2, 0.5}}, std::type_identity<token_view>{});
 }
 
-TEST_CASE("a reserve or begin for which there is no memory changes nothing") {
+TEST_CASE("reserve and begin change nothing if an allocation fails") {
   const policy remembering{accumulated_attention{}, stages{{1, 0.5}, {2, 0.6}}, top_k{}, keep_all{}};
   const auto run = [&](std::size_t fails_in_reserve, std::size_t fails_in_begin) {
     lazyprune::session session(remembering, {.layers = 3});
@@ -188,7 +188,7 @@ TEST_CASE("a reserve or begin for which there is no memory changes nothing") {
     drive<attention_view>(session, 20, phase::prefill, memory, &active);
     for (int k = 0; k < 5; ++k) drive<attention_view>(session, 1, phase::decode, memory, &active);
     if (fails_in_reserve > 0) tried(fails_in_reserve, [&] { session.reserve(150); });
-    // More than is reserved: a failed reserve is no limit.
+    // A step beyond the reserved number of tokens works: the failed reserve set no limit.
     if (fails_in_begin > 0) tried(fails_in_begin, [&] { (void)session.begin({170, phase::prefill}); });
     if (fails_in_reserve + fails_in_begin > 0 && thrown == 0) return std::tuple(active, session.stats(), thrown);
     drive<attention_view>(session, 170, phase::prefill, memory, &active);
@@ -211,7 +211,7 @@ TEST_CASE("a reserve or begin for which there is no memory changes nothing") {
   CHECK(every([&](std::size_t n) { return run(0, n); }) > 10);
 }
 
-TEST_CASE("a step left unfinished, no tokens, too small a reserve: errors that say so") {
+TEST_CASE("an unfinished step, no tokens and too small a reserve are errors") {
   lazyprune::session session(dense(), {.layers = 2});
   CHECK(error_of([&] { session.begin({0, phase::prefill}); }) == at("session: begin"));
   CHECK(session.known() == 0);
@@ -224,7 +224,7 @@ TEST_CASE("a step left unfinished, no tokens, too small a reserve: errors that s
   CHECK_THROWS_AS(lazyprune::session(dense(), {.layers = 0}), error);
 }
 
-TEST_CASE("an error has a code to act on") {
+TEST_CASE("errors of a session have the right code") {
   const auto code = [](auto&& work) {
     try {
       work();
@@ -297,7 +297,7 @@ TEST_CASE("reset forgets the sequence and what the scorer remembers") {
   CHECK(run() == once);
 }
 
-TEST_CASE("the selector's word is final but for the query token") {
+TEST_CASE("the selector decides about all tokens but the query token") {
   struct nothing {
     std::size_t select(const candidates&, std::span<std::uint32_t>) const { return 0; }
   };
@@ -307,7 +307,7 @@ TEST_CASE("the selector's word is final but for the query token") {
   CHECK(plans[1].active == std::vector<naive::token>{4});
 }
 
-TEST_CASE("margin: the gap at the cut over the least kept score, the required tokens aside") {
+TEST_CASE("margin is the gap at the cut, divided by the least kept score; required tokens do not count") {
   lazyprune::session session(policy{attended_scores{}, stages{{1, 0.5}}, top_k{}, keep_all{}}, {.layers = 2});
   const std::vector<float> scores{0.5f, 0.1f, 0.4f, 0.2f, 0.0f, 0.9f};
   auto step = session.begin({6, phase::prefill});
@@ -321,7 +321,7 @@ TEST_CASE("margin: the gap at the cut over the least kept score, the required to
   step.finish();
 }
 
-TEST_CASE("margin: of scores below zero, of a tie, of a selector that keeps the worse") {
+TEST_CASE("margin of negative scores, of a tie, and of a selector that keeps lower scores") {
   const auto margin = [](auto selector, const std::vector<float>& scores) {
     lazyprune::session session(policy{attended_scores{}, stages{{1, 0.5}}, selector, keep_all{}}, {.layers = 2});
     auto step = session.begin({scores.size(), phase::prefill});
@@ -329,19 +329,19 @@ TEST_CASE("margin: of scores below zero, of a tie, of a selector that keeps the 
     step.leave(attention_view{scores.data(), 1, scores.size(), plan.active});
     return step.margin();
   };
-  // Half of the six are kept: two and the query token, the last one, whose score says nothing.
+  // Half of the six tokens are kept: two, and the query token. It is the last one, and its score does not matter.
   CHECK(margin(top_k{}, {-0.5f, -0.1f, -0.4f, -0.2f, -0.9f, -7.0f}) == doctest::Approx((-0.2 - -0.4) / 0.2));
   CHECK(margin(top_k{}, {0.5f, -0.3f, -0.4f, -0.8f, -0.9f, 1.0f}) == doctest::Approx((-0.3 - -0.4) / 0.3));
   CHECK(margin(top_k{}, {0.5f, 0.2f, 0.2f, 0.2f, 0.1f, 1.0f}) == 0.0f);
   CHECK(margin(top_k{}, {0.5f, 0.0f, 0.0f, 0.0f, -0.1f, 1.0f}) == 0.0f);
   CHECK(margin(top_k{}, {-0.5f, -0.5f, -0.5f, -0.5f, -0.5f, 1.0f}) == 0.0f);
-  // Pages of two: the query's and the one that has the best token, and the worst.
+  // Pages of two tokens. The query's page is kept, and the page with the best token, although it also has the worst one.
   CHECK(std::isnan(margin(blocks{.size = 2}, {0.9f, 0.1f, 0.4f, 0.4f, 0.2f, 0.0f})));
 }
 
 namespace {
 
-/// A step of a session that asks for attention, over scores that only the layer and the position decide. Returns the active tokens.
+/// Runs a step of a session that asks for attention. The scores depend only on the layer and the position. Returns the active tokens.
 template <class Session>
 std::vector<std::vector<position>> attended(Session& session, const step_request& request) {
   auto step = session.begin(request);
@@ -360,28 +360,28 @@ std::vector<std::vector<position>> attended(Session& session, const step_request
 
 }  // namespace
 
-TEST_CASE("several outputs: none of them is pruned, and the last layer finishes them") {
+TEST_CASE("outputs are not pruned, and the last layer computes them to the end") {
   lazyprune::session session(policy{attended_scores{}, stages{{1, 0.2}}, top_k{}, keep_all{}}, {.layers = 2});
   const std::vector<float> scores{0.9f, 0.8f, 0.7f, 0.6f, 0.0f, 0.0f, 0.1f, 0.0f};
   auto step = session.begin({.tokens = 8, .outputs = 4});
   const layer_plan& plan = step.enter(0);
-  CHECK(plan.finish == 8);
+  CHECK(plan.output_rows == 8);
   step.leave(attention_view{scores.data(), 1, 8, plan.active});
   const layer_plan& last = step.enter(1);
   CHECK(std::vector(last.active.begin(), last.active.end()) == std::vector<position>{4, 5, 6, 7});
-  CHECK(last.finish == 4);
+  CHECK(last.output_rows == 4);
   step.leave();
   step.finish();
   CHECK(error_of([&] { session.begin({.tokens = 2, .outputs = 3}); }) == at("session: begin", {"2", ", found 3"}));
   CHECK(session.known() == 8);
 }
 
-TEST_CASE("a chunk of the dense model runs all layers and finishes no row") {
+TEST_CASE("a chunk of the dense model runs all layers, and the last one has no output rows") {
   lazyprune::session session(dense(), {.layers = 3});
   auto step = session.begin({.tokens = 4, .outputs = 0});
   CHECK(step.layers() == 3);
   for (layer_id l = 0; l < 3; ++l) {
-    CHECK(step.enter(l).finish == (l < 2 ? 4u : 0u));
+    CHECK(step.enter(l).output_rows == (l < 2 ? 4u : 0u));
     step.leave();
     CHECK(step.spills().empty());
   }
@@ -391,7 +391,7 @@ TEST_CASE("a chunk of the dense model runs all layers and finishes no row") {
   CHECK(session.stats().dense_rows == 12);
 }
 
-TEST_CASE("rows of a chunk wait in slots of their own, and are no rows of the store") {
+TEST_CASE("rows of a chunk wait in slots of their own, not in the store") {
   lazyprune::session session(policy{attended_scores{}, stages{{2, 0.5}}, top_k{}, bounded{.rows = 1}}, {.layers = 3});
   auto chunk = session.begin({.tokens = 6, .outputs = 0});
   REQUIRE(chunk.layers() == 2);
@@ -413,7 +413,7 @@ TEST_CASE("rows of a chunk wait in slots of their own, and are no rows of the st
   CHECK(session.stats().steps == 2);
 }
 
-TEST_CASE("a step abandoned before it reads what waits costs a chunked document nothing") {
+TEST_CASE("abandoning a step before it reads the waiting rows loses nothing of a chunked prompt") {
   const auto read = [](auto store) {
     lazyprune::session session(policy{attended_scores{}, stages{{2, 0.5}}, top_k{}, store}, {.layers = 3});
     attended(session, {.tokens = 6, .outputs = 0});
@@ -434,7 +434,7 @@ TEST_CASE("a step abandoned before it reads what waits costs a chunked document 
   read(keep_all{});
 }
 
-TEST_CASE("a chunk of which no layer is dense computes nothing") {
+TEST_CASE("a chunk computes nothing if the policy can prune before layer 0") {
   lazyprune::session session(streaming_llm(1, 3), {.layers = 3});
   auto chunk = session.begin({.tokens = 6, .outputs = 0});
   CHECK(chunk.layers() == 0);
@@ -444,7 +444,7 @@ TEST_CASE("a chunk of which no layer is dense computes nothing") {
   CHECK(attended(session, {.tokens = 1})[0] == std::vector<position>{0, 4, 5, 6});
 }
 
-TEST_CASE("hidden states are evidence of the step's own rows: a chunk leaves the layer before to the query") {
+TEST_CASE("if the evidence is hidden states, a chunk stops one layer earlier") {
   const auto depth = [](auto scorer, layer_id after, layer_id layers) {
     lazyprune::session session(policy{scorer, stages{{after, 0.5}}, top_k{}, keep_all{}}, {.layers = layers});
     return session.begin({.tokens = 2, .outputs = 0}).layers();
@@ -453,10 +453,10 @@ TEST_CASE("hidden states are evidence of the step's own rows: a chunk leaves the
   CHECK(depth(hidden_peak{}, 9, 8) == 8);  // it never prunes
   CHECK(depth(key_norm{}, 3, 8) == 3);
   CHECK(depth(recency{}, 0, 8) == 0);
-  CHECK(depth(key_norm{}, 0, 8) == 1);  // it is not asked before layer 0
+  CHECK(depth(key_norm{}, 0, 8) == 1);  // a scorer of keys cannot prune before layer 0
 }
 
-TEST_CASE("a schedule that does not say where it begins costs speed alone") {
+TEST_CASE("a schedule without first() gives the same plans, but chunks run fewer layers") {
   struct late {
     std::size_t keep(const layer_context& c) const { return c.done == 3 ? (c.active + 1) / 2 : everything; }
   };
@@ -470,7 +470,7 @@ TEST_CASE("a schedule that does not say where it begins costs speed alone") {
   CHECK(run(stages{{3, 0.5}}, true) == run(late{}, true));
 }
 
-TEST_CASE("streaming keeps what it sees: 20 tokens, not 1,010") {
+TEST_CASE("after many steps, streaming keeps only the 20 tokens that it sees") {
   lazyprune::session session(streaming_llm(4, 16), {.layers = 2});
   std::set<position> held;
   for (int k = 0; k < 1000; ++k) {
@@ -487,7 +487,7 @@ TEST_CASE("streaming keeps what it sees: 20 tokens, not 1,010") {
   CHECK(held.size() == 20);
 }
 
-TEST_CASE("losses are those since the last begin, of the tokens that are still known") {
+TEST_CASE("losses() lists the losses since the last begin, of tokens that are still known") {
   lazyprune::session session(policy{attended_scores{}, stages{{1, 0.5}, {2, 0.5}}, top_k{}, none{.for_good = true}}, {.layers = 3});
   const auto last = attended(session, {.tokens = 8}).back();
   CHECK(session.losses().size() == 6);
@@ -499,7 +499,7 @@ TEST_CASE("losses are those since the last begin, of the tokens that are still k
   CHECK(session.losses().empty());
 }
 
-TEST_CASE("pages that hold an active token of the layer entered") {
+TEST_CASE("pages() lists the pages that hold an active token of the entered layer") {
   lazyprune::session session(policy{attended_scores{}, stages{{1, 0.5}}, top_k{}, keep_all{}}, {.layers = 2});
   const std::vector<float> scores{0.5f, 0.1f, 0.9f, 0.2f, 0.0f, 0.1f, 0.3f, 0.0f, 0.1f, 0.9f};
   auto step = session.begin({10});
@@ -516,7 +516,7 @@ TEST_CASE("pages that hold an active token of the layer entered") {
   CHECK(std::vector(pages.begin(), pages.begin() + 4) == std::vector<std::uint32_t>{0, 1, 3, 4});
 }
 
-TEST_CASE("a copy goes on as the session would, with the same limit and nothing to allocate") {
+TEST_CASE("a copy goes on as the session would, with the same limit, and allocates nothing") {
   const policy remembering{accumulated_attention{}, stages{{1, 0.5}, {2, 0.6}}, top_k{}, bounded{.rows = 5}};
   const auto check = [](auto& original, auto copied) {
     attended(original, {.tokens = 20});
@@ -541,7 +541,7 @@ TEST_CASE("a copy goes on as the session would, with the same limit and nothing 
   check(erased, [](const auto& s) { return s.clone(); });
 }
 
-TEST_CASE("a copy has its room at once, and sessions can share one scratch") {
+TEST_CASE("a copy reserves its room at once, and sessions can share one scratch") {
   selection_scratch scratch;
   const policy hard{attended_scores{}, stages{{1, 0.5}}, top_k{}, keep_all{}};
   lazyprune::session one(hard, {.layers = 3, .max_tokens = 100, .scratch = &scratch});
@@ -558,7 +558,7 @@ TEST_CASE("a copy has its room at once, and sessions can share one scratch") {
   CHECK(one.stats() == copy.stats());
 }
 
-TEST_CASE("nothing allocates between steps either, and chunks do not") {
+TEST_CASE("after reserve, calls between steps and chunks allocate nothing") {
   lazyprune::session session(policy{accumulated_attention{}, stages{{2, 0.5}}, top_k{}, bounded{.rows = 9}},
                              {.layers = 4, .max_tokens = 200});
   evidence_memory memory;
@@ -581,10 +581,10 @@ TEST_CASE("nothing allocates between steps either, and chunks do not") {
   CHECK(allocations == before);
 }
 
-TEST_CASE("what a session reserves for each token") {
+TEST_CASE("a session reserves bytes_per_token for each token") {
   CHECK(step_machine::bytes_per_token == 57);
   CHECK(selection_scratch::bytes_per_token == 28);
-  constexpr std::size_t tokens = 100'000, fixed = 64;  // vectors are as large as asked for
+  constexpr std::size_t tokens = 100'000, fixed = 64;  // vectors allocate exactly what is asked for
   const auto reserved = [](auto policy, selection_scratch* scratch) {
     lazyprune::session session(policy, {.layers = 4, .scratch = scratch});
     const std::size_t before = allocated_bytes;
@@ -600,7 +600,7 @@ TEST_CASE("what a session reserves for each token") {
   CHECK(reserved(remembering, &shared) / fixed == tokens * (57 + 4) / fixed);
 }
 
-TEST_CASE("abandon: the first step of a sequence can be asked again as if nothing had been") {
+TEST_CASE("after abandon, the first step of a sequence runs as if nothing had happened") {
   struct counting {
     int calls = 0;
     void score(const attention_view& view, std::span<float> out) {
@@ -628,7 +628,7 @@ TEST_CASE("abandon: the first step of a sequence can be asked again as if nothin
     CHECK(attended(session, request) == attended(untouched, request));
 }
 
-TEST_CASE("truncate(0) is reset but for the statistics") {
+TEST_CASE("truncate(0) is reset, but keeps the statistics") {
   lazyprune::session session(policy{accumulated_attention{}, stages{{1, 0.5}}, top_k{}, keep_all{}}, {.layers = 3});
   const auto once = attended(session, {.tokens = 12});
   const statistics stats = session.stats();
@@ -640,7 +640,7 @@ TEST_CASE("truncate(0) is reset but for the statistics") {
   CHECK(error_of([&] { session.truncate(13); }) == at("session: truncate", {"12", ", found 13"}));
 }
 
-TEST_CASE("truncation of tokens that moved nothing: as if they had never been there") {
+TEST_CASE("truncating tokens whose steps changed no others leaves no trace of them") {
   const policy method{attended_scores{}, prompt_only{stages{{1, 0.5}}}, top_k{}, none{}};  // after the prompt nothing is pruned
   lazyprune::session session(method, {.layers = 3}), other(method, {.layers = 3});
   for (auto* s : {&session, &other}) attended(*s, {.tokens = 12});
@@ -650,7 +650,7 @@ TEST_CASE("truncation of tokens that moved nothing: as if they had never been th
   for (int k = 0; k < 4; ++k) CHECK(attended(session, {1, phase::decode}) == attended(other, {1, phase::decode}));
 }
 
-TEST_CASE("adopted tokens have their keys at all layers") {
+TEST_CASE("adopted tokens have keys at all layers") {
   lazyprune::session session(policy{accumulated_attention{}, stages{{1, 0.5}}, top_k{}, keep_all{}}, {.layers = 3, .max_tokens = 20});
   session.adopt(12);
   CHECK(session.known() == 12);
@@ -666,7 +666,7 @@ TEST_CASE("adopted tokens have their keys at all layers") {
   step.finish();
 }
 
-TEST_CASE("evidence that does not come, or is of another kind or size, is an error when the step is finished") {
+TEST_CASE("finish reports evidence that is missing or has another kind or size") {
   const std::vector<float> numbers(64, 1.0f);
   const auto left_with = [&](const char* found, auto&& leave) {
     lazyprune::session session(policy{last_query_attention{}, stages{{1, 0.5}}, top_k{}, keep_all{}}, {.layers = 2});
@@ -689,7 +689,7 @@ TEST_CASE("evidence that does not come, or is of another kind or size, is an err
   });
 }
 
-TEST_CASE("a scorer of ids sees those of every known token, pruned ones included") {
+TEST_CASE("a scorer of ids sees the ids of all known tokens, pruned ones included") {
   struct rarest {
     void score(const id_view& text, std::span<float> out) const {
       for (std::size_t i = 0; i < out.size(); ++i) out[i] = 1.0f / static_cast<float>(std::ranges::count(text.ids, text(i)));
@@ -711,7 +711,7 @@ TEST_CASE("a scorer of ids sees those of every known token, pruned ones included
 
   auto next = session.begin({1, phase::decode});
   next.enter(0);
-  next.leave(id_view{ids, {}});  // the new one's is missing
+  next.leave(id_view{ids, {}});  // the id of the new token is missing
   next.enter(1);
   next.leave();
   next.enter(2);
@@ -721,8 +721,8 @@ TEST_CASE("a scorer of ids sees those of every known token, pruned ones included
 
 namespace {
 
-/// What `finish` says of a step in which everything is as it should be but for the policy. Nothing may have been dropped, and the session
-/// can go on once the step is abandoned.
+/// The error of `finish` for a step in which only the policy may be wrong. Checks that nothing was dropped, and that the session can go on
+/// after the step is abandoned.
 template <class Policy>
 fault said_of(const Policy& parts, const step_request& request, std::vector<std::vector<position>>* active = nullptr) {
   lazyprune::session session(parts, {.layers = 4});
@@ -735,7 +735,7 @@ fault said_of(const Policy& parts, const step_request& request, std::vector<std:
     for (const position t : plan.active) numbers.push_back(static_cast<float>((t * 5 + 3) % 7));
     step.leave(step.wants_scores() ? evidence(attention_view{numbers.data(), 1, numbers.size(), plan.active}) : evidence());
   }
-  const fault before = error_of([&] { step.check_finish(); });  // says the same, and changes nothing
+  const fault before = error_of([&] { step.check_finish(); });  // must throw the same error, and change nothing
   const fault said = error_of([&] { step.finish(); });
   CHECK(before == said);
   CHECK(before.code == said.code);
@@ -749,7 +749,7 @@ fault said_of(const Policy& parts, const step_request& request, std::vector<std:
   return said;
 }
 
-/// Writes what it is given, whatever the candidates.
+/// A selector and store that writes a fixed list for any candidates.
 struct writes {
   std::vector<std::uint32_t> indices;
   std::size_t announced;
@@ -766,7 +766,7 @@ struct writes {
 
 }  // namespace
 
-TEST_CASE("a selector's list that is wrong drops nothing, and finish says what is wrong with it") {
+TEST_CASE("a wrong list of a selector drops nothing, and finish reports it") {
   const auto said = [](const writes& selector) {
     std::vector<std::vector<position>> active;
     const fault text = said_of(policy{attended_scores{}, stages{{2, 0.5}}, selector, keep_all{}}, {6}, &active);
@@ -776,14 +776,14 @@ TEST_CASE("a selector's list that is wrong drops nothing, and finish says what i
   const auto wrong = [](std::string found) { return at("session: finish", {"below 6", "selector", "layer 1", ", found " + found}); };
   CHECK(said(writes({0, 2, 4})) == "no error");
   CHECK(said(writes({})) == "no error");
-  CHECK(said(writes({4, 2, 0})) == wrong("2 after 4"));           // in the order of the scores
-  CHECK(said(writes({5, 4, 3, 2, 1, 0})) == wrong("4 after 5"));  // as many as there are
+  CHECK(said(writes({4, 2, 0})) == wrong("2 after 4"));           // ordered by score
+  CHECK(said(writes({5, 4, 3, 2, 1, 0})) == wrong("4 after 5"));  // all of them, but descending
   CHECK(said(writes({1, 1})) == wrong("1 after 1"));
   CHECK(said(writes({0, 6})) == wrong("6"));
   CHECK(said(writes({0, 1}, 7)) == wrong("7 of them"));
 }
 
-TEST_CASE("a store's list that is wrong loses nothing, and finish says what is wrong with it") {
+TEST_CASE("a wrong list of a store loses nothing, and finish reports it") {
   const auto said = [](const writes& store) { return said_of(policy{attended_scores{}, stages{{2, 0.5}}, top_k{}, store}, {6}); };
   const auto wrong = [](std::string found) { return at("session: finish", {"below 3", "store", "layer 1", ", found " + found}); };
   CHECK(said(writes({0, 1, 2})) == "no error");
@@ -792,7 +792,7 @@ TEST_CASE("a store's list that is wrong loses nothing, and finish says what is w
   CHECK(said(writes({}, 4)) == wrong("4 of them"));
 }
 
-TEST_CASE("a schedule that prunes sooner than it says is a fault of the step") {
+TEST_CASE("finish reports a schedule that prunes earlier than its first() says") {
   struct too_late : every {
     layer_id first(phase, layer_id) const { return 3; }
   };
@@ -836,7 +836,7 @@ TEST_CASE("evidence that is not finite prunes nothing, and finish names the toke
         }) == at("session: finish", {"layer 0", "keys", ", found inf", "position 2"}));
 }
 
-TEST_CASE("scores of +inf tie by position within the budget, and the query stays whatever the others have") {
+TEST_CASE("tokens with a score of +inf tie by position within the budget, and the query token always stays") {
   for (const std::size_t n : {93u, 307u, 5u}) {
     CAPTURE(n);
     struct infinite {  // the first n tokens
@@ -864,7 +864,7 @@ TEST_CASE("scores of +inf tie by position within the budget, and the query stays
   }
 }
 
-TEST_CASE("make_room sets no limit, and changes none: steps allocate nothing up to there and may go on beyond") {
+TEST_CASE("make_room reserves memory but neither sets nor changes the limit") {
   const policy plain{attended_scores{}, stages{{1, 0.5}}, top_k{}, keep_all{}};
   lazyprune::session session(plain, {.layers = 3});
   session.make_room(40);
@@ -878,7 +878,7 @@ TEST_CASE("make_room sets no limit, and changes none: steps allocate nothing up 
   lazyprune::session limited(plain, {.layers = 3, .max_tokens = 30});
   limited.make_room(10);
   CHECK(limited.limit() == 30);
-  limited.make_room(1000);  // no more than it may have
+  limited.make_room(1000);  // at most up to the limit
   CHECK(limited.limit() == 30);
   CHECK(lazyprune::session(limited).limit() == 30);
   CHECK_THROWS_AS((void)limited.begin({31}), error);

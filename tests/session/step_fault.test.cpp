@@ -18,7 +18,7 @@ fault said(const step_fault& wrong) { return fault(error_of(wrong)); }
 
 }  // namespace
 
-TEST_CASE("a fault in words, with the layer and a code to act on") {
+TEST_CASE("the error of a fault names the layer and has a code") {
   CHECK(said({2, missed_evidence{evidence_kind::keys, evidence_kind::attention}}) ==
         at("session: finish", {"layer 1", "keys", ", found attention"}, error_code::wrong_order));
   CHECK(said({1, missed_evidence{evidence_kind::keys, evidence_kind::keys}}) ==

@@ -19,7 +19,7 @@ namespace {
 
 using namespace lazyprune;
 
-/// Scores that the test hands in as the last query's one head of attention.
+/// A scorer that returns the attention of the last query's only head: the scores that the test chose.
 struct head_scores {
   void score(const attention_view& view, std::span<float> out) const { std::ranges::transform(view.head(0), out.begin(), as_score); }
 };
@@ -29,7 +29,7 @@ struct given_window_scores {
     std::ranges::transform(view.query(view.queries - 1).head(0), out.begin(), as_score);
   }
 };
-/// Their sums.
+/// The same, summed over the layers.
 struct summed_scores {
   void score(const every_layer<attention_view>& view, std::span<float> out) const {
     for (std::size_t i = 0; i < view.active(); ++i) out[i] = view.memory[view.now.positions[i]] += as_score(view.now(0, i));
@@ -43,7 +43,7 @@ struct summed_window_scores {
   }
 };
 
-/// A scorer of positions: no two steps, layers or tokens have a score in common but by chance.
+/// A scorer of positions. Scores of different steps, layers or tokens are equal only by chance.
 struct hashed_positions {
   std::uint64_t seed;
   bool coarse;
@@ -52,10 +52,10 @@ struct hashed_positions {
   }
 };
 
-/// A share by table: (phase, done layers); 0 does not prune.
+/// A schedule that looks its share up in a table by phase and done layers. A share of 0 means no pruning.
 struct by_table {
   std::vector<double> prefill, decode;  // (layers)
-  bool foretells;                       // else it has to be asked
+  bool foretells;                       // whether `first` says when it could first prune
 
   std::size_t keep(const layer_context& c) const {
     const double share = (c.step == phase::prefill ? prefill : decode)[c.done];
@@ -74,13 +74,13 @@ by_table random_table(std::mt19937& random, unsigned layers) {
   for (auto* shares : {&table.prefill, &table.decode})
     for (std::size_t done = 0; done < layers; ++done)
       if (random() % 2 && !(late && done < layers / 2)) (*shares)[done] = 0.05 + 0.95 * std::uniform_real_distribution<>()(random);
-  if (random() % 3 == 0) table.decode.assign(layers, 0.0);  // decode dense
+  if (random() % 3 == 0) table.decode.assign(layers, 0.0);  // no pruning in decode steps
   if (random() % 3 == 0) table.decode = table.prefill;
   return table;
 }
 
-/// Has a place for most rows: which ones depends on how many ask, so that a row that was stored once may be refused later, also where
-/// it is about to be read. `refused_reads` counts those.
+/// A store that admits most rows. Which ones depends on the number of rows. A stored row may thus be refused later, even if it is about to
+/// be read. `refused_reads` counts the latter.
 struct by_hash {
   std::size_t* refused_reads;
   static bool admits(position t, std::size_t rows) { return ((t * 0x9e3779b1u + rows * 0x85ebca6bu) >> 7) % 4 != 0; }
@@ -98,7 +98,7 @@ struct by_hash {
 
 enum class kind { attention, positions, window, sums, window_sums };
 
-/// What happened in the walks, so that a test can say that it did.
+/// Counts what happened in the walks, so that a test can check that it did happen.
 struct events {
   std::size_t refused_reads = 0, waited = 0, revived = 0, moved = 0, losses = 0, abandoned = 0, abandoned_unsaved = 0, truncated = 0,
               adopted = 0, cloned = 0, outputs = 0, taken_over = 0, not_taken_over = 0;
@@ -106,7 +106,7 @@ struct events {
 
 using walked_session = session<any_scorer, by_table, protect<top_k>, any_store>;
 
-/// A session, its engine and the naive session.
+/// A session, its engine, and the naive session to compare with.
 struct world {
   walked_session session;
   labelled_engine engine;
@@ -147,7 +147,7 @@ class walk {
  private:
   static constexpr std::size_t most_tokens = 200;
 
-  /// A session without tokens, of any policy with the walk's store.
+  /// A session without tokens, with a random policy and the walk's store.
   world new_world() {
     const auto scores = static_cast<kind>(random_() % 5);
     const by_table table = random_table(random_, layers_);
@@ -221,8 +221,8 @@ class walk {
       worlds_[any_below(3)] = std::move(next);
   }
 
-  /// Another policy goes on from here, as if it had read the tokens itself: a prefill then sees what it sees in one that is started whole.
-  /// `anew`: from a few chunks, where a policy seldom may otherwise.
+  /// Lets a session with another policy take over. A later prefill must then see what it would see if that session had read all tokens
+  /// itself. `anew` starts from a few chunks, because otherwise a policy can seldom take over.
   void take_over(world& w, bool anew) {
     if (anew) {
       w.session.truncate(0);
@@ -246,7 +246,7 @@ class walk {
     put(std::move(next));
   }
 
-  /// A prefill in a copy of `taken`, held against the naive session that reads all tokens at once.
+  /// Runs a prefill in a copy of `taken` and compares it with a naive session that reads all tokens at once.
   void same_as_whole(const world& taken) {
     world w = taken;
     naive::session whole = w.expected.anew();
@@ -267,7 +267,8 @@ class walk {
     compare_tokens(w);
   }
 
-  /// 0..6: with a query; 7, 8: a chunk; 9, 10: abandoned; 14: out of order; 15: without its evidence.
+  /// Runs a step. `what` chooses its kind. 0..6: a step with a query; 7, 8: a chunk; 9, 10: an abandoned step. 14: a call out of order; 15:
+  /// some evidence may be missing.
   void step(world& w, std::size_t what) {
     const bool prefill = w.session.known() == 0 || any_below(3) == 0;  // a later prefill is a chat turn
     const std::size_t tokens = prefill ? 1 + any_below(24) : 1 + any_below(2);
@@ -293,7 +294,7 @@ class walk {
         must(seen.rows == wanted.rows, "rows");
         must(seen.revived == wanted.revived, "revived");
         must(seen.waited == wanted.waited, "waited");
-        must(seen.finish == wanted.finish, "finish");
+        must(seen.output_rows == wanted.output_rows, "output_rows");
         seen_.waited += seen.waited.size();
         seen_.revived += seen.revived.size();
       } else if (step.wants_scores() && blind && any_below(2)) {
@@ -306,7 +307,7 @@ class walk {
         leave(step, score);
         w.engine.leave();
         w.expected.leave(score);
-        // Where the step is given up now, what was to be saved is not.
+        // If the step is given up now, its spills are not saved.
         if (call + 1 < calls || !stops) w.engine.save(step.spills());
         if (call + 1 == calls && stops && !step.spills().empty()) ++seen_.abandoned_unsaved;
         for (const spill& s : step.spills()) seen_.moved += s.from == row_source::origin::waiting;
@@ -349,7 +350,7 @@ class walk {
       step.leave();
   }
 
-  /// After so many calls of enter and leave; what comes next is a call out of order.
+  /// Makes a call out of order after `calls` calls of enter and leave.
   template <class Step>
   void misuse(world& w, Step& step, std::size_t calls) {
     const auto next = static_cast<layer_id>((calls + 1) / 2);
@@ -357,7 +358,7 @@ class walk {
       step.finish();  // inside a layer
     } else if (calls % 2 == 1 || any_below(2)) {
       const layer_plan& plan = step.enter(calls % 2 == 1 ? next : next + 1);
-      must(plan.active.empty() && plan.rows.empty() && plan.finish == 0, "the plan of a layer out of order is empty");
+      must(plan.active.empty() && plan.rows.empty() && plan.output_rows == 0, "the plan of a layer out of order is empty");
     } else {
       step.leave();  // no layer is entered
     }
@@ -397,7 +398,7 @@ class walk {
   std::uint32_t seed_;
   std::mt19937 random_;
   events& seen_;
-  naive::rules rules_;  // of each world, but for its policy
+  naive::rules rules_;  // of each world, without its policy
   any_store store_;
   bool coarse_;
   layer_id layers_;
@@ -408,10 +409,10 @@ class walk {
   std::size_t salt_ = 1000;
 };
 
-/// How many events of each kind the walks must have met at least, in proportion to their number.
+/// The least number of events of each kind that the walks must have met, in proportion to the number of walks.
 const std::size_t often = 100 / one_in(std::size_t{4});
 
-/// LAZYPRUNE_WALKS asks for more than the suite has time for.
+/// The environment variable LAZYPRUNE_WALKS asks for more walks than the suite has time for.
 std::uint32_t walks_of_each_store() {
   const char* asked = std::getenv("LAZYPRUNE_WALKS");
   return asked ? static_cast<std::uint32_t>(std::strtoul(asked, nullptr, 10)) / 5 : 1000 / one_in(4u);
@@ -429,7 +430,7 @@ events walks(Store store, Rules rules) {
 
 }  // namespace
 
-TEST_CASE("agrees with the dictionaries of the paper's drawing: every row has a place") {
+TEST_CASE("random walks agree with the naive session: keep_all") {
   const events seen = walks([](auto, auto&) { return any_store(keep_all{}); },
                             [](auto) { return naive::rules{.layers = 0, .count = {}, .store = naive::rules::keep_all}; });
   CHECK(seen.revived > often);
@@ -438,7 +439,7 @@ TEST_CASE("agrees with the dictionaries of the paper's drawing: every row has a 
   CHECK(seen.losses == 0);
 }
 
-TEST_CASE("agrees with the dictionaries of the paper's drawing: few places") {
+TEST_CASE("random walks agree with the naive session: bounded") {
   const auto rows = [](std::uint32_t seed) { return std::size_t{1 + seed % 9}; };
   const events seen =
       walks([&](auto seed, auto&) { return any_store(bounded{rows(seed)}); },
@@ -447,19 +448,19 @@ TEST_CASE("agrees with the dictionaries of the paper's drawing: few places") {
   CHECK(seen.moved > often);
 }
 
-TEST_CASE("agrees with the dictionaries of the paper's drawing: no places") {
+TEST_CASE("random walks agree with the naive session: none") {
   const events seen = walks([](auto, auto&) { return any_store(none{}); },
                             [](auto) { return naive::rules{.layers = 0, .count = {}, .store = naive::rules::none}; });
   CHECK(seen.losses > often);
 }
 
-TEST_CASE("agrees with the dictionaries of the paper's drawing: no places, and for good") {
+TEST_CASE("random walks agree with the naive session: none, for good") {
   const events seen = walks([](auto, auto&) { return any_store(none{.for_good = true}); },
                             [](auto) { return naive::rules{.layers = 0, .count = {}, .store = naive::rules::for_good}; });
   CHECK(seen.losses > 10 * often);
 }
 
-TEST_CASE("agrees with the dictionaries of the paper's drawing: a store of its own mind, but for rows about to be read") {
+TEST_CASE("random walks agree with the naive session: a store that refuses stored rows, and rows about to be read") {
   const events seen =
       walks([](auto, auto& counted) { return any_store(by_hash{&counted.refused_reads}); },
             [](auto) { return naive::rules{.layers = 0, .count = {}, .store = naive::rules::chosen, .admits = by_hash::admits}; });

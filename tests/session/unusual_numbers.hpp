@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Numbers that no arithmetic should meet.
+// Numbers that evidence must not have: NaN and infinities.
 #pragma once
 
 #include <limits>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The policy concepts, from both sides: what is a policy, and what is not. Compiling is the test.
+// Tests of the concepts of core/concepts.hpp: which types satisfy them, and which do not. The test is that this file compiles.
 #include <lazyprune/core/policy.hpp>
 
 namespace {
@@ -8,7 +8,7 @@ using namespace lazyprune;
 using floats = std::span<float>;
 using indices = std::span<std::uint32_t>;
 
-// Scorers: the view is the scorer's own choice.
+// Scorers. Each chooses its view.
 struct of_attention {
   void score(const attention_view&, floats) const {}
 };
@@ -35,7 +35,7 @@ static_assert(importance_scorer<of_every_layer> && std::same_as<view_of<of_every
 struct misspelt_scorer {
   void scores(const attention_view&, floats) const {}
 };
-struct windowless {  // of how many queries?
+struct windowless {  // does not say how many queries
   void score(const window_view&, floats) const {}
 };
 struct of_another_library {
@@ -48,10 +48,10 @@ struct greedy_scorer {  // asks to write the engine's memory
 struct uncopied : of_attention {
   uncopied(const uncopied&) = delete;
 };
-struct of_anything {  // of which view?
+struct of_anything {  // does not say which view
   void score(const auto&, floats) const {}
 };
-struct of_any_evidence {  // a variant is made of each view
+struct of_any_evidence {  // `evidence` converts from each view
   void score(const evidence&, floats) const {}
 };
 struct of_two_views {
@@ -85,7 +85,7 @@ struct halve_by_score {
 static_assert(layer_schedule<halve> && !adaptive_schedule<halve>);
 static_assert(adaptive_schedule<halve_by_score> && !layer_schedule<halve_by_score>);
 
-struct halve_either_way {  // asked with the scores, or without?
+struct halve_either_way {  // does not say whether to ask with the scores
   std::size_t keep(const layer_context& c, std::span<const float> = {}) const { return c.active / 2; }
 };
 struct halve_by_choice : halve_either_way {
@@ -97,7 +97,7 @@ static_assert(!ambiguous_schedule<halve_by_choice> && !ambiguous_schedule<halve>
 struct misspelt_schedule {
   std::size_t keeps(const layer_context& c) const { return c.active; }
 };
-struct changing_schedule {  // a schedule is a function of its context
+struct changing_schedule {  // keep must be const
   std::size_t keep(const layer_context& c) { return c.active; }
 };
 struct silent_schedule {
@@ -126,7 +126,7 @@ struct misspelt_store {
 static_assert(!token_selector<misspelt_selector>);
 static_assert(!aux_store<misspelt_store>);
 
-// Four policies are one value.
+// Four parts make one policy.
 constexpr policy whole{of_attention{}, halve{}, first_ones{}, refuses_all{}};
 static_assert(std::same_as<decltype(whole), const policy<of_attention, halve, first_ones, refuses_all>>);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The version's parts and its text say the same. Compiling is the test.
+// The version numbers and the version string agree. The test is that this file compiles.
 #include <string_view>
 
 #include <lazyprune/version.hpp>

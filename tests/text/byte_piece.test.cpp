@@ -21,7 +21,7 @@ TEST_CASE("byte pieces are exactly <0xHH>") {
   }
 }
 
-TEST_CASE("lower-case digits are read only where they are asked for") {
+TEST_CASE("lower-case digits are read only on request") {
   CHECK_FALSE(byte_of_piece("<0xff>", upper).has_value());
   CHECK(byte_of_piece("<0xfa>", both) == 250);
   CHECK(byte_of_piece("<0xaC>", both) == 172);

@@ -18,7 +18,7 @@ using ids = std::vector<token_id>;
 
 namespace {
 
-/// A vocabulary of these pieces.
+/// Returns a tokenizer with these pieces.
 tokenizer with_pieces(std::initializer_list<const char*> all, std::optional<token_id> eos = {}) {
   return tokenizer(
       token_pipeline{"BPE", {}, {}, {}, bpe(vocabulary(std::vector<std::optional<std::string>>(all.begin(), all.end())), {}), {}, {}}, {},
@@ -27,22 +27,22 @@ tokenizer with_pieces(std::initializer_list<const char*> all, std::optional<toke
 
 }  // namespace
 
-TEST_CASE("the config's ends, the tokenizer's EOS, and those known by name, each once and ascending") {
+TEST_CASE("the config's ends, the tokenizer's EOS and the ends known by name: each once, ascending") {
   const ids config{3, 0};
   CHECK(end_of_generation(with_pieces({"a", "</s>", "<|im_end|>", "b", "c"}, 4), config) == ids{0, 1, 2, 3, 4});
   CHECK(end_of_generation(with_pieces({"a", "<|im_start|>", "<|im_end|> ", "b"}), {}).empty());
   CHECK(end_of_generation(with_pieces({"<eos>", "<end_of_turn>"}, 0), ids{1, 1}) == ids{0, 1});
 }
 
-TEST_CASE("a name that ends a generation in some vocabularies ends a part of it in others") {
+TEST_CASE("some names end a generation in one vocabulary but not in another") {
   CHECK(end_of_generation(with_pieces({"<|end|>", "<|return|>"}), {}) == ids{0, 1});
   CHECK(end_of_generation(with_pieces({"<|end|>", "<|return|>", "<|call|>"}), {}) == ids{1, 2});
   CHECK(end_of_generation(with_pieces({"<|end|>", "<|flush|>", "<|calls|>"}), {}) == ids{1, 2});
   CHECK(end_of_generation(with_pieces({"</s>", "<|tool_response>"}), {}) == ids{1});
-  CHECK(end_of_generation(with_pieces({"</s>", "<|tool_response>"}), ids{0}) == ids{0, 1});  // the config says so
+  CHECK(end_of_generation(with_pieces({"</s>", "<|tool_response>"}), ids{0}) == ids{0, 1});  // the config names it
 }
 
-TEST_CASE("Gemma 3: the ends that llama.cpp prints" NEEDS("gemma3")) {
+TEST_CASE("Gemma 3 has the end tokens that llama.cpp prints" NEEDS("gemma3")) {
   const auto path = gemma3();
   if (path.empty()) return;
   const gguf_file file{mapped_file(path)};

@@ -29,7 +29,7 @@ using ids = std::vector<lazyprune::token_id>;
 
 namespace {
 
-/// A vocabulary of six tokens, to change.
+/// A vocabulary of six tokens, which tests change.
 struct small_vocabulary {
   std::map<std::string, std::string> keys;
   const lazyprune::unicode* characters = nullptr;
@@ -74,7 +74,7 @@ fault said_after(Change change) {
   return vocabulary.said();
 }
 
-/// The 46 texts that llama.cpp publishes, and the lines of their ids in this file.
+/// Returns the 46 texts that llama.cpp publishes, each with the line of its ids in this file.
 void check_published(const tokenizer& tokens, const std::filesystem::path& expected_ids) {
   const std::string inputs = read_text(test_data("tokenizers/ggml-vocab-gpt-2.gguf.inp"));
   std::istringstream outputs(read_text(expected_ids));
@@ -91,7 +91,7 @@ void check_published(const tokenizer& tokens, const std::filesystem::path& expec
   CHECK(count == 46);
 }
 
-/// What a converter makes of a byte-level tokenizer.json.
+/// Writes a byte-level tokenizer.json as GGUF, as a converter does.
 tokenizer gguf_of(const nlohmann::json& json, const char* pre, const lazyprune::unicode* characters) {
   std::map<std::size_t, std::pair<std::string, std::int32_t>> tokens;
   for (const auto& [piece, id] : json.at("model").at("vocab").items()) tokens[id] = {piece, 1};
@@ -119,7 +119,7 @@ tokenizer gguf_of(const nlohmann::json& json, const char* pre, const lazyprune::
 
 }  // namespace
 
-TEST_CASE("a small vocabulary, and what its keys say") {
+TEST_CASE("a small vocabulary and its keys") {
   small_vocabulary vocabulary;
   CHECK(vocabulary.load()->encode("aa") == ids{1, 5, 4});
   CHECK(vocabulary.load()->encode("a  a", false) == ids{5, 3, 5});  // spaces stay
@@ -133,7 +133,7 @@ TEST_CASE("a small vocabulary, and what its keys say") {
   CHECK_FALSE(vocabulary.load().has_value());
 }
 
-TEST_CASE("the unknown token is the one that the file names, whatever its type, or else the one of that type") {
+TEST_CASE("the unknown token is the one that the file names, else the only one of type unknown") {
   const auto types = [](small_vocabulary& vocabulary, const std::vector<std::int32_t>& all) {
     std::string bytes;
     for (const std::int32_t type : all) bytes += bytes_of_number(type);
@@ -155,7 +155,7 @@ TEST_CASE("the unknown token is the one that the file names, whatever its type, 
   CHECK(vocabulary.said() == at("piece 5"));
 }
 
-TEST_CASE("a user-defined token of spaces is one token, though the file writes it with spaces") {
+TEST_CASE("a user-defined token of spaces is matched, although the file writes it with plain spaces") {
   small_vocabulary vocabulary;
   const auto pieces = [&](const std::vector<std::string>& all) {
     std::string texts, scores, types;
@@ -180,11 +180,11 @@ TEST_CASE("a user-defined token of spaces is one token, though the file writes i
   pieces({"<unk>", "<s>", "</s>", "\xe2\x96\x81", "a",
           "\xe2\x96\x81"
           "a",
-          " a", "  "});  // one of this text is there
+          " a", "  "});  // another piece has this text
   CHECK(vocabulary.load()->encode("a a  a", false) == ids{4, 5, 7, 4});
 }
 
-TEST_CASE("in a chat, control tokens of Phi 3 take the white space behind them") {
+TEST_CASE("in a chat, control tokens of Phi 3 swallow the white space after them") {
   using runs = std::vector<lazyprune::text_run>;
   const runs chat{{"<s></s>\n", true}, {" a", false}};
   small_vocabulary vocabulary;
@@ -194,7 +194,7 @@ TEST_CASE("in a chat, control tokens of Phi 3 take the white space behind them")
   CHECK(vocabulary.load()->encode(runs{{"<s>", true}, {" a", false}}) == ids{1, 3, 5});
 }
 
-TEST_CASE("tokens that end texts and turns are special, though the file calls them user-defined") {
+TEST_CASE("tokens that end texts and turns are special, even if the file types them as user-defined") {
   using runs = std::vector<lazyprune::text_run>;
   const std::vector<std::pair<std::string, std::int32_t>> all{{"<unk>", 2},      {"<s>", 3},      {"</s>", 4},   {"\xe2\x96\x81", 1},
                                                               {"<|im_end|>", 4}, {"<|user|>", 4}, {"<turn>", 4}, {"<x>", 4}};
@@ -223,7 +223,7 @@ TEST_CASE("tokens that end texts and turns are special, though the file calls th
   CHECK(tokens.encode(runs{{"<|user|>", false}}, "<|user|>") == ids{3, 0});
 }
 
-TEST_CASE("vocabularies that cannot be used") {
+TEST_CASE("vocabularies that cannot be used are refused") {
   using v = small_vocabulary;
   CHECK(said_after([](v& x) { x.put("model", "t5"); }) == unsupported("metadata: tokenizer.ggml.model", {"\"t5\""}));
   CHECK(said_after([](v& x) { x.put("add_eos_token", true); }) == unsupported("metadata: tokenizer.ggml.add_eos_token"));
@@ -238,7 +238,7 @@ TEST_CASE("vocabularies that cannot be used") {
   CHECK(said_after([&](v& x) { x.array("tokens", 8, 6, same); }) == at("piece 1", {"token 0", "token 1", "\"a\""}));
 }
 
-TEST_CASE("a small byte-level vocabulary, and what its keys say") {
+TEST_CASE("a small byte-level vocabulary and its keys") {
   small_vocabulary vocabulary;
   vocabulary.characters = known_unicode();
   if (!vocabulary.characters) return;
@@ -273,16 +273,16 @@ TEST_CASE("a small byte-level vocabulary, and what its keys say") {
   vocabulary.put("add_eos_token", true);
   CHECK(vocabulary.load()->adds_bos());
   CHECK(vocabulary.load()->eos() == 4u);
-  CHECK(vocabulary.load()->encode(std::vector<lazyprune::text_run>{{"<x>a", false}, {"<x>", true}}) == ids{0, 4});  // EOS: not of a user
+  CHECK(vocabulary.load()->encode(std::vector<lazyprune::text_run>{{"<x>a", false}, {"<x>", true}}) == ids{0, 4});  // no EOS by a user
   CHECK(vocabulary.load()->encode("a") == ids{3, 0, 4});
   CHECK(vocabulary.load()->encode("a", false) == ids{0});
   vocabulary.put("pre", "llama-bpe");
   vocabulary.put("add_bos_token", false);
   CHECK(vocabulary.load()->encode("a11") == ids{0, 7, 4});
   vocabulary.keys.erase("add_bos_token");
-  CHECK(vocabulary.load()->encode("a") == ids{3, 0, 4});  // what comes with the name
+  CHECK(vocabulary.load()->encode("a") == ids{3, 0, 4});  // the defaults of this pre-tokenizer
   vocabulary.keys.erase("token_type");
-  CHECK(vocabulary.load()->encode("<s>", false).empty());  // no type: all are normal
+  CHECK(vocabulary.load()->encode("<s>", false).empty());  // without types, all pieces are normal
 
   const auto said = [&](const auto& change) {
     const auto before = vocabulary.keys;
@@ -314,7 +314,7 @@ TEST_CASE("the published vectors of llama.cpp" NEEDS("data")) {
     CHECK(tokens.adds_bos() == adds_bos);
     check_published(tokens, path.string() + ".out");
   }
-  // Those of vocabularies that are here as tokenizer.json.
+  // The vocabularies that the test data has as tokenizer.json.
   for (const auto& [file, expected] : {std::pair("tokenizer-json/real-qwen3", "tokenizers/ggml-vocab-qwen2.gguf.out"),
                                        {"tokenizer-json/real-llama-3", "tokenizers/ggml-vocab-llama-bpe.gguf.out"},
                                        {"models/story-hf", "models/story-hf/tokenizer_vectors_hfjs.out"}}) {
@@ -340,7 +340,7 @@ TEST_CASE("small vocabularies of every kind: ids that llama.cpp and tokenizers a
   }
 }
 
-TEST_CASE("a tokenizer.json written as GGUF, with the name of its way to split: ids and texts are the same" NEEDS("data")) {
+TEST_CASE("a tokenizer.json written as GGUF, with the name of its pre-tokenizer: ids and texts are the same" NEEDS("data")) {
   const auto* const characters = known_unicode();
   const auto all = test_data("tokenizer-json");
   if (!characters || all.empty()) return;
@@ -377,7 +377,7 @@ TEST_CASE("SmolLM2: rendered chats and long texts" NEEDS("smollm2")) {
   }
 }
 
-TEST_CASE("Gemma 3: the ids of llama.cpp" NEEDS("gemma3")) {
+TEST_CASE("Gemma 3: the ids are those of llama.cpp" NEEDS("gemma3")) {
   const auto path = gemma3();
   const auto expected = test_data("gemma3-270m/ids.json");
   if (path.empty() || expected.empty()) return;

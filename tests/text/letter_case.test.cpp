@@ -23,7 +23,7 @@ TEST_CASE("single characters change their case") {
   }
 }
 
-TEST_CASE("to lower and back gives a character that has the same lower") {
+TEST_CASE("upper case of lower case has the same lower case") {
   for (std::uint32_t code = 0; code < 0x20000; ++code) {
     const std::uint32_t lower = lower_case(code);
     REQUIRE(lower_case(lower) == lower);
@@ -33,20 +33,20 @@ TEST_CASE("to lower and back gives a character that has the same lower") {
   }
 }
 
-TEST_CASE("letters become several characters where Unicode says so") {
+TEST_CASE("some letters become several characters") {
   CHECK(upper_letters(0xdf) == U"SS");
   CHECK(upper_letters(0xfb03) == U"FFI");
   CHECK(upper_letters(0x390) == U"\u0399\u0308\u0301");
   CHECK(title_letters(0xfb03) == U"Ffi");
   CHECK(title_letters(0x1c6) == U"\u01c5");
-  CHECK(title_letters(0x10d0) == U"\u10d0");  // a Georgian letter has an upper case, and begins no word with it
+  CHECK(title_letters(0x10d0) == U"\u10d0");  // a Georgian letter has an upper case, but its title case is itself
   CHECK(upper_letters(0x10d0) == U"\u1c90");
   CHECK(title_letters('a') == U"A");
   CHECK(lower_letters(U"\u0130", 0) == U"i\u0307");
   CHECK(upper_letters(0x4e00) == U"\u4e00");
 }
 
-TEST_CASE("a capital sigma looks at the letters around it, and through marks") {
+TEST_CASE("the lower case of sigma depends on the letters around it; marks are skipped") {
   CHECK(lower_letters(U"\u0391\u03a3", 1) == U"\u03c2");
   CHECK(lower_letters(U"\u0391\u03a3\u0391", 1) == U"\u03c3");
   CHECK(lower_letters(U"\u0391'\u03a3. ", 2) == U"\u03c2");
@@ -54,7 +54,7 @@ TEST_CASE("a capital sigma looks at the letters around it, and through marks") {
   CHECK(lower_letters(U" \u03a3", 1) == U"\u03c3");
 }
 
-TEST_CASE("the other case: title case and what has none stay") {
+TEST_CASE("swapping case leaves title case and characters without a case") {
   CHECK(swapped_letters(U"a", 0) == U"A");
   CHECK(swapped_letters(U"A", 0) == U"a");
   CHECK(swapped_letters(U"\u01c5", 0) == U"\u01c5");
@@ -63,7 +63,7 @@ TEST_CASE("the other case: title case and what has none stay") {
   CHECK(swapped_letters(U"1", 0) == U"1");
 }
 
-TEST_CASE("what has a case") {
+TEST_CASE("which characters have a case") {
   for (const char32_t cased : {U'a', U'A', U'\u00aa', U'\u01c5', U'\u02b0', U'\u2160', U'\U0001d400'}) CHECK(is_cased(cased));
   for (const char32_t other : {U'1', U' ', U'\u4e00', U'\u0301', U'\U0010ffff'}) CHECK_FALSE(is_cased(other));
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Writes include/lazyprune/text/detail/unicode_tables.hpp from what this Python's str says of each character. usage: make_unicode_tables.py > FILE"""
+"""Writes include/lazyprune/text/detail/unicode_tables.hpp from the str methods of this Python. usage: make_unicode_tables.py > FILE"""
 import unicodedata
 
 ALL = range(0x110000)
@@ -7,7 +7,7 @@ SIGMA, FINAL = "\u03a3", "\u03c2"
 
 
 def steps(holds):
-    """Distances between the characters at which the property begins or ends, the first from 0."""
+    """Returns the distances between the characters at which the property begins or ends. The first distance is from 0."""
     out, before, last = [], False, 0
     for c in ALL:
         now = bool(holds(chr(c)))
@@ -34,7 +34,7 @@ def special_cases(name, becomes, holds):
 
 
 print(f"""// SPDX-License-Identifier: MIT
-// What Unicode {unicodedata.unidata_version} says of characters, as far as Python's str uses it: made by tests/text/make_unicode_tables.py.
+// The properties of characters in Unicode {unicodedata.unidata_version} that Python's str uses. Written by tests/text/make_unicode_tables.py.
 #pragma once
 
 #include <array>
@@ -45,10 +45,10 @@ inline namespace v0 {{
 namespace detail {{
 
 // clang-format off
-// Sets of characters: where each begins and ends, in turn, as the distance from the last such place.
+// Sets of characters: the places at which a set begins and ends, in turn, each as the distance from the previous place.
 """)
 ignorable = lambda c: ("a" + c + SIGMA).lower()[-1] == FINAL and (c + SIGMA).lower()[-1] != FINAL
-print("/// isalnum() or _: what a word consists of in a regular expression.")
+print("/// isalnum() or _: \\w in a regular expression.")
 print(array("word_steps", "std::uint32_t", steps(lambda c: c.isalnum() or c == "_")))
 print("/// \\d in a regular expression.")
 print(array("digit_steps", "std::uint32_t", steps(str.isdecimal)))
@@ -62,6 +62,6 @@ print("""struct special_case {
 """)
 print("/// Letters whose upper case is several characters.")
 print(special_cases("upper_special", lambda c: c.upper(), lambda c: len(c.upper()) > 1))
-print("/// Letters that begin a word otherwise than with their upper case.")
+print("/// Letters whose title case differs from their upper case.")
 print(special_cases("title_special", lambda c: c.title(), lambda c: c.title() != c.upper()))
 print("// clang-format on\n\n}  // namespace detail\n}  // namespace v0\n}  // namespace lazyprune")

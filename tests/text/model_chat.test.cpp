@@ -20,7 +20,7 @@ using lazyprune_test::gguf_string;
 using lazyprune_test::temporary_folder;
 using lazyprune_test::unsupported;
 
-TEST_CASE("a folder's template and its own texts") {
+TEST_CASE("a folder's chat template and its special tokens") {
   const temporary_folder folder;
   const model_folder files(folder.path());
   CHECK_FALSE(find_model_chat(files));
@@ -34,12 +34,12 @@ TEST_CASE("a folder's template and its own texts") {
   CHECK(find_model_chat(files)->render(request).runs() ==
         std::vector<text_run>{{"<s>", true}, {"</s>", false}, {"</s>", true}, {"False", false}});
 
-  folder.write("chat_template.jinja", "{{ eos_token }}!");  // newer, and wins
+  folder.write("chat_template.jinja", "{{ eos_token }}!");  // takes precedence over tokenizer_config.json
   CHECK(find_model_chat(files)->render(request).runs() == std::vector<text_run>{{"</s>!", true}});
   CHECK(find_model_chat(files)->format.name() == (folder / "chat_template.jinja").string());
 }
 
-TEST_CASE("of several named templates, the default") {
+TEST_CASE("of several named templates, the one named default is used") {
   const temporary_folder folder;
   const model_folder files(folder.path());
   folder.write("tokenizer_config.json",
@@ -50,7 +50,7 @@ TEST_CASE("of several named templates, the default") {
   CHECK(error_of([&] { find_model_chat(files); }) == at(path.string() + ": chat_template", {"\"default\"", "\"rag, tool_use\""}));
 }
 
-TEST_CASE("faults are named with their file") {
+TEST_CASE("errors name their file") {
   const temporary_folder folder;
   const model_folder files(folder.path());
   const auto path = folder.write("tokenizer_config.json", R"({"chat_template": "{% include 'x' %}"})");
@@ -61,7 +61,7 @@ TEST_CASE("faults are named with their file") {
   CHECK(error_of([&] { find_model_chat(files); }).starts_with(path.string() + ": byte "));
 }
 
-TEST_CASE("a GGUF file's template, and its own texts by their ids") {
+TEST_CASE("a GGUF file's chat template and its special tokens, named by id") {
   const temporary_folder folder;
   const auto file = [&](std::vector<std::string> keys) {
     keys.push_back(gguf_key("tokenizer.ggml.tokens", 9, gguf_array(8, 2, gguf_string("<s>") + gguf_string("</s>"))));

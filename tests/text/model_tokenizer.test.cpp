@@ -25,7 +25,7 @@ using lazyprune::load_tokenizer;
 
 namespace {
 
-/// <s> before a text, letters a and b, merged.
+/// The letters a and b, their merge, and <s> before a text.
 constexpr std::string_view small_json =
     R"({"added_tokens": [{"id": 3, "content": "<s>", "single_word": false, "lstrip": false, "rstrip": false,
     "normalized": false, "special": true}],
@@ -37,7 +37,7 @@ std::string small_sentencepiece() {
   return special_pieces() + byte_pieces() + piece_field("a", -1) + trainer(true) + normalizer(true, false);
 }
 
-/// What is said of the folder's tokenizer, without the folder's path.
+/// Returns the error of loading the folder's tokenizer, without the folder's path.
 fault said_of(const temporary_folder& folder) {
   return error_of([&] { load_tokenizer(folder.path()); }).after(folder.path().string());
 }
@@ -46,7 +46,7 @@ using ids = std::vector<lazyprune::token_id>;
 
 }  // namespace
 
-TEST_CASE("a folder's tokenizer: tokenizer.json before tokenizer.model; its post-processor says what comes before a text") {
+TEST_CASE("tokenizer.json is preferred to tokenizer.model, and its post-processor says what comes before a text") {
   const temporary_folder folder;
   CHECK_FALSE(find_tokenizer(lazyprune::model_folder(folder.path()), nullptr).has_value());
   CHECK(said_of(folder) == at(""));
@@ -57,24 +57,24 @@ TEST_CASE("a folder's tokenizer: tokenizer.json before tokenizer.model; its post
                R"({"add_bos_token": false, "bos_token": {"content": "<s>"}, "eos_token": "b", "pad_token": "none"})");
   const auto tokens = load_tokenizer(folder.path());
   CHECK(tokens.kind() == "BPE");
-  CHECK(tokens.encode("aba") == ids{3, 0, 1, 0});  // b, as EOS, is special
+  CHECK(tokens.encode("aba") == ids{3, 0, 1, 0});  // b is EOS and therefore special
   CHECK(tokens.bos() == 3u);
   CHECK(tokens.eos() == 1u);
   CHECK(tokens.adds_bos());
-  // Either file by itself.
+  // Each file alone.
   CHECK(load_tokenizer(folder / "tokenizer.json").encode("ab") == ids{3, 2});
   CHECK_FALSE(load_tokenizer(folder / "tokenizer.json").bos().has_value());
   CHECK(load_tokenizer(folder / "tokenizer.model").size() == 260);
 
   folder.write("tokenizer_config.json", R"({"eos_token": "</s>"})");
   CHECK(said_of(folder) == at("/tokenizer_config.json: eos_token", {"\"</s>\""}));
-  folder.write("tokenizer_config.json", std::string(2 << 20, ' ') + "{}");  // some list thousands of added tokens
+  folder.write("tokenizer_config.json", std::string(2 << 20, ' ') + "{}");  // real files with thousands of added tokens are large
   CHECK(said_of(folder) == "no error");
   CHECK(error_of([&] { find_tokenizer(lazyprune::model_folder(folder.path()), nullptr, 2); }) ==
         at((folder / "tokenizer.json").string() + ": pieces", {", found 3"}));
 }
 
-TEST_CASE("the files beside a tokenizer.json add tokens, and say which are special") {
+TEST_CASE("the files beside a tokenizer.json add tokens and name special tokens") {
   using runs = std::vector<lazyprune::text_run>;
   const temporary_folder folder;
   folder.write("tokenizer.json", small_json);
@@ -97,7 +97,7 @@ TEST_CASE("the files beside a tokenizer.json add tokens, and say which are speci
   CHECK(listed.is_special(5));
 
   folder.write("added_tokens.json", "{}");
-  for (const char* name : {"eos_token", "pad_token", "unk_token"}) {  // a piece of the vocabulary, and special by its name alone
+  for (const char* name : {"eos_token", "pad_token", "unk_token"}) {  // a piece of the vocabulary that is special because a key names it
     folder.write("tokenizer_config.json", "{\"" + std::string(name) + "\": \"ab\"}");
     const auto named = load_tokenizer(folder.path());
     CHECK(named.is_special(2));
@@ -114,7 +114,7 @@ TEST_CASE("the files beside a tokenizer.json add tokens, and say which are speci
   CHECK(more.encode("<e>", false).back() == 260u);
 }
 
-TEST_CASE("a GGUF file is the tokenizer of a folder where it is the model") {
+TEST_CASE("if a folder's model is a GGUF file, its tokenizer is the one in that file") {
   const temporary_folder folder;
   folder.write("m.gguf", gguf_bytes({}, {}));
   CHECK(said_of(folder) == at("/m.gguf: metadata"));
@@ -125,12 +125,12 @@ TEST_CASE("a GGUF file is the tokenizer of a folder where it is the model") {
   CHECK(said_of(folder) == "no error");
 }
 
-TEST_CASE("a GGUF file with a vocabulary alone is a tokenizer" NEEDS("data")) {
+TEST_CASE("a GGUF file with only a vocabulary is a tokenizer" NEEDS("data")) {
   const auto data = test_data("tokenizers/ggml-vocab-llama-spm.gguf");
   if (!data.empty()) CHECK(load_tokenizer(data).size() == 32000);
 }
 
-TEST_CASE("tokenizers that are not read are refused by name") {
+TEST_CASE("tokenizers in other formats are refused by name") {
   const auto only = [](const std::string& name) {
     const temporary_folder folder;
     folder.write(name, "");
@@ -138,15 +138,15 @@ TEST_CASE("tokenizers that are not read are refused by name") {
   };
   CHECK(only("tokenization_xgen.py") == unsupported("/tokenization_xgen.py"));
   CHECK(only("qwen.tiktoken") == unsupported("/qwen.tiktoken"));
-  CHECK(only("tekken.json").ends_with("found a form of tokenizer that is not read here"));
+  CHECK(only("tekken.json").ends_with("found a tokenizer format that is not supported"));
   CHECK(only("README.md").ends_with("found none of them"));
   const temporary_folder folder;
   folder.write("tokenization_xgen.py", "");
-  folder.write("tokenizer.json", small_json);  // beside one that is read, code does not matter
+  folder.write("tokenizer.json", small_json);  // code is ignored if there is a tokenizer.json
   CHECK(said_of(folder) == "no error");
 }
 
-TEST_CASE("a build without Unicode's tables says what it cannot read") {
+TEST_CASE("a build without Unicode tables says what it cannot read") {
   const temporary_folder folder;
   auto json = nlohmann::json::parse(small_json);
   json["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"Regex", "a+"}}}, {"behavior", "Isolated"}, {"invert", false}};
@@ -155,7 +155,7 @@ TEST_CASE("a build without Unicode's tables says what it cannot read") {
   if (const auto* const characters = known_unicode()) CHECK(load_tokenizer(folder.path(), characters).encode("ab", false) == ids{0, 1});
 }
 
-TEST_CASE("an opened model finds its tokenizer, or that it has none") {
+TEST_CASE("find_tokenizer returns an opened model's tokenizer, or nullopt") {
   const auto pocket = find_tokenizer(lazyprune::checkpoint(pocket_model()));
   REQUIRE(pocket.has_value());
   CHECK(pocket->size() == 2304);
@@ -163,13 +163,13 @@ TEST_CASE("an opened model finds its tokenizer, or that it has none") {
   CHECK_FALSE(find_tokenizer(lazyprune::checkpoint(small_folder().path())).has_value());
 }
 
-TEST_CASE("an opened model of others finds its tokenizer" NEEDS("data")) {
+TEST_CASE("find_tokenizer reads tokenizers of published models" NEEDS("data")) {
   const auto story = test_data("models/story-hf");
   if (story.empty()) return;
   CHECK(find_tokenizer(lazyprune::checkpoint(story))->size() == 2048);
 }
 
-TEST_CASE("the tokenizer beside the model, and what tokenizer_config.json may say") {
+TEST_CASE("tokenizer_config.json may say whether a text begins with BOS") {
   const small_folder folder;
   const std::string model = special_pieces() + byte_pieces() + piece_field("a", -1) + trainer(true) + normalizer(true, false);
   folder.write("tokenizer.model", model);

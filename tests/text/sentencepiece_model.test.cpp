@@ -45,7 +45,7 @@ TEST_CASE("the bundled tokenizer") {
   for (unsigned byte = 0; byte < 256; ++byte) CHECK(byte_of_piece(model.pieces[model.bytes[byte]].text, hex_letters::upper) == byte);
 }
 
-TEST_CASE("what a file leaves out has the format's default") {
+TEST_CASE("missing fields have the format's defaults") {
   const sentencepiece_model model =
       parse_sentencepiece_model(special_pieces() + bytes_field(2, number_field(3, 2)) + bytes_field(1, bytes_field(1, "a")), "t.model");
   CHECK_FALSE(model.byte_fallback);
@@ -58,7 +58,7 @@ TEST_CASE("what a file leaves out has the format's default") {
   CHECK(model.pieces.back().score == 0.0f);
 }
 
-TEST_CASE("fields that later versions add are passed over, and the last value counts") {
+TEST_CASE("unknown fields are skipped, and the last value of a field counts") {
   const std::string unknown = number_field(99, 7) + bytes_field(200, "new") + float_field(201, 1.5f) + varint(202u << 3 | 1) + "12345678";
   const std::string piece = bytes_field(1, bytes_field(1, "old") + bytes_field(1, "a") + unknown + float_field(2, -3.0f));
   const auto model = parse_sentencepiece_model(unknown + special_pieces() + piece + trainer(true) + trainer(false) + unknown, "t.model");
@@ -72,7 +72,7 @@ TEST_CASE("a piece may hold a zero byte") {
   CHECK(model.pieces.back().text == std::string("a\0b", 3));
 }
 
-TEST_CASE("models that are not computed are refused by name") {
+TEST_CASE("settings that are not supported are refused by name") {
   const auto with_kind = [](std::uint64_t kind) { return special_pieces() + bytes_field(2, number_field(3, kind)); };
   CHECK(model_fault(with_kind(1)) == unsupported("t.model: model_type"));
   CHECK(model_fault(with_kind(3)) == unsupported("t.model: model_type"));
@@ -93,14 +93,14 @@ TEST_CASE("models that are not computed are refused by name") {
         lazyprune::error_code::bad_input);
 }
 
-TEST_CASE("a genuine model with a charsmap is refused by name, and a file of another format that has the same name" NEEDS("data")) {
+TEST_CASE("a real model with a charsmap is refused by name, and so is a file of another format with this name" NEEDS("data")) {
   if (const auto genuine = test_data("tokenizers/test_model.model"); !genuine.empty())  // unigram
     CHECK(model_fault(read_text(genuine)).ends_with(": expected no precompiled_charsmap, found 237484 bytes of it"));
   if (const auto other = test_data("tokenizers/llama3/test_tiktoken_tokenizer.model"); !other.empty())
     CHECK(model_fault(read_text(other)).starts_with("t.model: byte "));
 }
 
-TEST_CASE("malformed files: each is refused, and the error says where and why") {
+TEST_CASE("malformed files are refused, and the error says where and why") {
   const std::string good = special_pieces() + trainer(false), at = std::to_string(good.size());
   struct bad {
     std::string bytes, error;
@@ -137,7 +137,8 @@ TEST_CASE("malformed files: each is refused, and the error says where and why") 
       {good + piece_field("a", std::numeric_limits<float>::infinity()), ": expected a finite score, found inf"},
       {good + piece_field("a", 0, static_cast<piece_type>(0)), ": expected a piece type from 1 to 6, found 0"},
       {good + piece_field("a", 0, static_cast<piece_type>(7)), ": expected a piece type from 1 to 6, found 7"},
-      {good + piece_field("a", 0) + piece_field("a", 0), "t.model: piece 4: expected every piece once, found token 3 and token 4 are both \"a\""},
+      {good + piece_field("a", 0) + piece_field("a", 0),
+       "t.model: piece 4: expected every piece once, found token 3 and token 4 are both \"a\""},
       {good + piece_field("<s>", 0), "t.model: piece 3: expected every piece once, found token 1 and token 3 are both \"<s>\""},
       {good + piece_field("other", 0, piece_type::unknown), "t.model: piece 3: expected one unknown piece, found \"other\" as well"},
       {piece_field("a", 0) + trainer(false), "t.model: pieces: expected an unknown piece, found none"},
@@ -157,7 +158,7 @@ TEST_CASE("malformed files: each is refused, and the error says where and why") 
   CHECK(model_fault(good + piece_field(std::string(65'536, 'a'), 0)) == "no error");
 }
 
-TEST_CASE("a genuine model cut anywhere: an error, or fewer pieces; with bits flipped: an error, or a sound model") {
+TEST_CASE("a real model that is cut or has flipped bits gives an error or a valid model") {
   const std::string whole = read_text(pocket_model() / "tokenizer.model");
   for (std::size_t size = 0; size < whole.size(); size += 1 + size / 500)
     REQUIRE(model_fault(std::string_view(whole).substr(0, size)) != "no error");
@@ -176,5 +177,5 @@ TEST_CASE("a genuine model cut anywhere: an error, or fewer pieces; with bits fl
     for (const auto& piece : model.pieces) REQUIRE((!piece.text.empty() && std::isfinite(piece.score)));
     for (const auto id : model.bytes) REQUIRE((!model.byte_fallback || model.pieces.at(id).type == piece_type::byte));
   }
-  CHECK(accepted > 0);  // a score or a letter may change
+  CHECK(accepted > 0);  // a flipped bit may only change a score or a letter
 }

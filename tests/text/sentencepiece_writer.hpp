@@ -31,7 +31,7 @@ inline std::string piece_field(std::string_view text, float score, lazyprune::pi
   return bytes_field(1, bytes_field(1, text) + float_field(2, score) + number_field(3, static_cast<std::uint64_t>(type)));
 }
 
-/// <unk>, <s>, </s>.
+/// The pieces <unk>, <s> and </s>.
 inline std::string special_pieces() {
   using lazyprune::piece_type;
   return piece_field("<unk>", 0, piece_type::unknown) + piece_field("<s>", 0, piece_type::control) +

@@ -25,7 +25,7 @@ namespace {
 
 tokenizer pocket() { return tokenizer(lazyprune::parse_sentencepiece_model(read_text(pocket_model() / "tokenizer.model"), "t.model")); }
 
-/// Bytes as pieces, <s> before a text, and <|x|>.
+/// A byte-level pipeline with one piece per byte. It puts <s> before a text. Its added tokens are <s>, <|x|> and two spaces.
 tokenizer bytes() {
   using namespace lazyprune;
   std::vector<std::optional<std::string>> pieces;
@@ -43,7 +43,7 @@ tokenizer bytes() {
 
 }  // namespace
 
-TEST_CASE("SentencePiece behind the common face") {
+TEST_CASE("tokenizer with a SentencePiece model") {
   const tokenizer tokens = pocket();
   CHECK(tokens.kind() == "SentencePiece BPE");
   CHECK(tokens.size() == 2304);
@@ -64,7 +64,7 @@ TEST_CASE("SentencePiece behind the common face") {
   CHECK(error_of([&] { tokens.piece(2304); }) == at("tokenizer: token 2304", {"2304"}));
 }
 
-TEST_CASE("a pipeline behind the common face, also after a move") {
+TEST_CASE("tokenizer with a pipeline, also after a move") {
   tokenizer first = bytes();
   const tokenizer tokens = std::move(first);
   CHECK(tokens.size() == 260);
@@ -77,7 +77,7 @@ TEST_CASE("a pipeline behind the common face, also after a move") {
   CHECK(tokens.encode("a<s>", false) == ids{'a', 256});
   CHECK(tokens.decode(ids{256, 'a', 258, ' '}) == "a<|x|> ");
   CHECK(tokens.decode(ids{256, 'a'}, special_text::written) == "<s>a");
-  CHECK(tokens.decode(ids{257}) == "");  // a hole
+  CHECK(tokens.decode(ids{257}) == "");  // an id without a token
   CHECK(tokens.piece(' ') == "\xc4\xa0");
   CHECK(tokens.label(' ') == " ");
   CHECK(tokens.label(0xff) == "\xef\xbf\xbd");
@@ -90,11 +90,11 @@ TEST_CASE("a pipeline behind the common face, also after a move") {
   CHECK(decoder.push('b') == "b");
 }
 
-TEST_CASE("special tokens come from trusted runs of a chat alone, whole") {
+TEST_CASE("special tokens of a chat come only from within one trusted run") {
   const tokenizer tokens = bytes();
   CHECK(tokens.encode(std::vector<text_run>{{"<s>", true}, {"a<s>", false}}) == ids{256, 'a', '<', 's', '>'});
   CHECK(tokens.encode(std::vector<text_run>{{"<s", true}, {">", false}}) == ids{'<', 's', '>'});
-  CHECK(tokens.encode(std::vector<text_run>{{"<|x", false}, {"|>", true}}) == ids{258});  // not special
+  CHECK(tokens.encode(std::vector<text_run>{{"<|x", false}, {"|>", true}}) == ids{258});  // <|x|> is not special
   CHECK(tokens.encode(std::vector<text_run>{{"\xff", false}, {"<s>", true}}) == ids{0xef, 0xbf, 0xbd, 256});
   CHECK(tokens.encode(std::vector<text_run>{}).empty());
 
@@ -105,7 +105,7 @@ TEST_CASE("special tokens come from trusted runs of a chat alone, whole") {
   CHECK(pieces.encode(std::vector<text_run>{{"<s>", true}, {"a </s> b", false}, {"</s>", true}}) == expected);
 }
 
-TEST_CASE("a token whose text stands in the template's words is the template's alone, special or not; white space is anybody's") {
+TEST_CASE("an added token that stands in the template comes only from trusted runs, unless it is white space") {
   using runs = std::vector<text_run>;
   const tokenizer tokens = bytes();
   const ids spelled{'<', '|', 'x', '|', '>'};
@@ -133,7 +133,8 @@ TEST_CASE("a token whose text stands in the template's words is the template's a
   model.add_dummy_prefix = model.remove_extra_whitespaces = false;
   const tokenizer pieces(std::move(model));
   CHECK(pieces.encode(runs{{"\n", true}, {"<x<\n", false}}) == ids{7, 6, 7});
-  CHECK(pieces.encode(runs{{"<x<\n", true}, {"<x<\n", false}}) == ids{6, 7, 5, 3, 7});  // nor made of its parts
+  // Merges do not make the token <x< from a user's text either.
+  CHECK(pieces.encode(runs{{"<x<\n", true}, {"<x<\n", false}}) == ids{6, 7, 5, 3, 7});
   CHECK(pieces.encode(runs{{"x x<x", false}, {"<", true}}, "<x<, x x") == ids{4, 0, 4, 5, 3});
   CHECK(pieces.encode(runs{{"x x", true}, {"x x", false}}) == ids{8, 4, 0, 4});
 }
@@ -141,7 +142,7 @@ TEST_CASE("a token whose text stands in the template's words is the template's a
 TEST_CASE("special tokens in a text are parsed or spelled out") {
   const tokenizer tokens = bytes();
   CHECK(tokens.encode("a<s><|x|>") == ids{256, 'a', 256, 258});
-  CHECK(tokens.encode("a<s><|x|>", special_tokens::spelled_out) == ids{256, 'a', '<', 's', '>', 258});  // not special
+  CHECK(tokens.encode("a<s><|x|>", special_tokens::spelled_out) == ids{256, 'a', '<', 's', '>', 258});  // <|x|> is not special
   CHECK(tokens.encode("a<s>\xff", false, special_tokens::spelled_out) == ids{'a', '<', 's', '>', 0xef, 0xbf, 0xbd});
 
   const tokenizer pieces = pocket();

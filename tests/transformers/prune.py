@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What `lazyprune.prune` promises, on small random models: keep-all is plain transformers, a text has in a batch what it has alone, and caches
-go on, crop, fork and reorder.
+"""Tests of `lazyprune.prune` on small random models. With all tokens kept it equals plain transformers. A text has the same result in a batch
+and alone. Caches can be continued, cropped, forked and reordered.
 
 prune.py FOLDER_OF_THE_PACKAGE
 """
@@ -57,7 +57,7 @@ def random_model(config=LlamaConfig, kind=LlamaForCausalLM, **more):
     torch.manual_seed(1)
     model = kind(config(**{**SMALL, **more})).double().eval()
     with torch.no_grad():
-        for parameter in model.parameters():  # attention that looks at some tokens more than at others
+        for parameter in model.parameters():  # makes the attention prefer some tokens
             if parameter.ndim == 2:
                 parameter.normal_(std=0.15)
     return model
@@ -94,7 +94,7 @@ def greedy(model, inputs, tokens=12, **more):
 
 
 def takes_new_tokens_alone():
-    """Whether this transformers goes on with a cache where the new tokens come without the old ones: 5.2 does not."""
+    """Whether this transformers continues a cache if only the new tokens are passed. 5.2 does not."""
     model, mask = random_model(), torch.ones(1, 30, dtype=torch.long)
     with torch.no_grad():
         cache = model(ids(20))[CACHE]
@@ -115,7 +115,7 @@ class KeepAll(unittest.TestCase):
                     model = make()
                     model.set_attn_implementation(implementation)
                     plain, text = model(ids(50)).logits, greedy(model, ids(50))
-                    model = make()  # rotations by length remember the longest text
+                    model = make()  # a new model, because frequencies by length remember the longest text
                     model.set_attn_implementation(implementation)
                     with lazyprune.prune(model, "dense"):
                         self.assertLess((model(ids(50)).logits - plain).abs().max(), 1e-12)
@@ -153,7 +153,7 @@ class KeepAll(unittest.TestCase):
                 self.assertTrue(torch.equal(greedy(model, **inputs, prefill_chunk_size=16), plain))
 
     def test_chunks_of_a_configuration(self):
-        """It may say so in any of three places, and is what it was afterwards."""
+        """The chunk size may be set in three places, and the configurations are unchanged afterwards."""
         model = random_model()
         plain, sizes = greedy(model, ids(50)), []
         read = lazyprune.pruning.Pruning._run
@@ -188,15 +188,15 @@ class Pruned(unittest.TestCase):
         hook.remove()
         self.assertEqual(pruned.statistics.prefill_rows, (100, 100, 50, 50, 25, 25))
         self.assertGreater(pruned.statistics.revived, 0)
-        self.assertEqual(rows[0], 1)  # the last layer finishes the query's row alone
+        self.assertEqual(rows[0], 1)  # the last layer finishes only the query's row
         self.assertLess(pruned.statistics.rows, pruned.statistics.dense_rows)
 
-    def test_a_text_has_in_a_batch_what_it_has_alone(self):
+    def test_a_text_has_the_same_result_in_a_batch_and_alone(self):
         batch, mask = padded()
         for name, make in FAMILIES.items():
             model = make()
             policies = [PRUNED, "lazyllm_blocks --stages 2:0.5 --selector blocks:size=4 --decode dense", "static --stages 2:0.5", "streaming --schedule budget:after=0,tokens=20 --keep-first 2"]
-            if "length" in name:  # what a text is rotated by depends on the longest one
+            if "length" in name:  # the frequencies depend on the longest text
                 continue
             for policy in ["lazyllm --stages 2:0.5"] if "windows" in name else policies:
                 with self.subTest(name=name, policy=policy), lazyprune.prune(model, policy):
@@ -235,7 +235,7 @@ class Pruned(unittest.TestCase):
                 greedy(model, ids(40))
                 self.assertEqual(pruned.statistics.prefill_rows, (40, 40, 20, 20, 20, 20))
 
-    def test_a_scorer_of_ones_own(self):
+    def test_a_custom_scorer(self):
         model = random_model()
         calls = []
 
@@ -251,7 +251,7 @@ class Pruned(unittest.TestCase):
         recorder = lazyprune.TraceRecorder()
         with lazyprune.prune(model, "lazyllm --stages 3:0.5", scorer=lambda attention, positions: -positions.double(), trace=recorder):
             greedy(model, ids(20), tokens=1)
-        self.assertEqual(recorder.steps[0]["layers"][3]["active"], [*range(9), 19])  # the first ones, and the query
+        self.assertEqual(recorder.steps[0]["layers"][3]["active"], [*range(9), 19])  # the first tokens, and the query
 
     def test_policies_of_a_registry(self):
         library = lazyprune.Library(str(lazyprune.library.library_path()))
@@ -274,7 +274,7 @@ class Caches(unittest.TestCase):
     def setUp(self):
         self.model = random_model()
 
-    def test_conversations_go_on(self):
+    def test_conversations_continue(self):
         for policy in ("dense", PRUNED):
             with self.subTest(policy=policy), lazyprune.prune(self.model, policy) as pruned:
                 first = greedy(self.model, ids(30), tokens=6, return_dict_in_generate=True)
@@ -297,7 +297,7 @@ class Caches(unittest.TestCase):
             self.assertEqual(document.get_seq_length(), 30)
 
     def test_a_turn_in_chunks(self):
-        """The whole text, and the new tokens alone beside a mask of the whole text."""
+        """The turn is passed as the whole text, or as only the new tokens with a mask of the whole text."""
         with lazyprune.prune(self.model, PRUNED) as pruned:
             first = greedy(self.model, ids(40), tokens=6, return_dict_in_generate=True)
             mask, new = torch.ones(1, 45 + 30, dtype=torch.long), ids(30, seed=14)
@@ -382,7 +382,7 @@ class Caches(unittest.TestCase):
             self.assertTrue(torch.allclose(found, expected[order], atol=1e-12))
 
     def test_chunks_that_fail_are_forgotten(self):
-        """All of them, those before the fault too; what the cache had before stays."""
+        """If a chunk fails, the chunks before it are forgotten too. The earlier contents of the cache stay."""
         for known in (0, 30):
             with self.subTest(known=known), lazyprune.prune(self.model, PRUNED) as pruned, torch.no_grad():
                 cache = pruned.read(ids(known)) if known else pruned.cache()
@@ -396,7 +396,7 @@ class Caches(unittest.TestCase):
                 self.assertTrue(torch.equal(greedy(self.model, ids(60), cache=cache, prefill_chunk_size=8), expected))
 
     def test_both_names_of_a_cache(self):
-        """`past_key_values` until transformers 5.23, `cache` since."""
+        """The name is `past_key_values` up to transformers 5.23, and `cache` since."""
         with lazyprune.prune(self.model, PRUNED) as pruned, torch.no_grad():
             texts, logits = [], []
             for name in ("past_key_values", "cache"):
@@ -467,7 +467,7 @@ class Errors(unittest.TestCase):
             )
             refused = pruned.cache()
             self.fails("padding on the left", lambda: greedy(model, batch, attention_mask=mask.flip(1), cache=refused))
-            self.assertGreater(model(ids(10), cache=refused).logits.abs().max(), 0)  # which is no chunk
+            self.assertGreater(model(ids(10), cache=refused).logits.abs().max(), 0)  # the failed call left no chunk size behind
             self.fails("expected more than the 10 columns that the cache has, found 10", lambda: greedy(model, ids(10), cache=refused))
             asked = pruned.read(ids(30))
             greedy(model, ids(40), cache=asked)
@@ -490,7 +490,7 @@ class Errors(unittest.TestCase):
                 self.assertEqual(empty.get_seq_length(), 0)
         self.fails("PrunedCache: expected a model within lazyprune.prune", lambda: model(ids(1), **{CACHE: pruned.cache()}), Exception)
         self.fails("statistics: expected a forward pass before", lambda: lazyprune.prune(model).statistics)
-        lazyprune.prune(model).disable()  # what was not enabled
+        lazyprune.prune(model).disable()  # it was not enabled, and nothing happens
 
     def test_a_newer_transformers_is_told_of_once(self):
         newer, tested = "7.1.0.dev0", lazyprune.interface.TESTED + ".9"

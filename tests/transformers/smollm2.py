@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""SmolLM2-135M-Instruct in transformers beside `lazyprune run`, both in float32: five prompts of 1,700 tokens with a needle, the tokens that both
-keep, and what both say. Run by hand: it takes minutes.
+"""Compares SmolLM2-135M-Instruct in transformers with `lazyprune run`, both in float32: the tokens that both keep, and their answers, for five
+prompts of 1,700 tokens with a needle. Run it by hand: it takes minutes.
 
 smollm2.py FOLDER_OF_THE_PACKAGE PROGRAM REPOSITORY MODEL.gguf
 
-Two programs in float agree on a kept set where the gap of the scores at the cut is wider than their rounding: a step's record holds that gap
-(its margin), and a difference counts only where it is above MARGIN, which is a hundred roundings of float, as thirty layers gather them.
+Two programs in float keep the same tokens if the gap of the scores at the cut is wider than their rounding. The trace records this gap for each
+step (its margin). A difference is an error only if the margin is above MARGIN: a hundred roundings of float, as thirty layers may add up.
 """
 
 import json
@@ -40,7 +40,7 @@ def run(*words):
 
 
 def first_difference(ours, theirs):
-    """(step, layer, margin of the choice before that layer), or None."""
+    """Returns (step, layer, margin of the last choice before that layer), or None if there is no difference."""
     for a, b in zip(ours, theirs):
         if a["tokens"] != b["tokens"]:
             sys.exit(f"smollm2: step {a['step']}: expected the same tokens, found others")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# The package for transformers (examples/transformers), where Python has torch and transformers; elsewhere its tests are skipped.
+# Tests of the package for transformers (examples/transformers). They are skipped if Python has no torch or transformers.
 
 set(LAZYPRUNE_PYTHON python3 CACHE STRING "The Python of the tests of examples/transformers: one that has torch and transformers")
 find_program(python_of_transformers ${LAZYPRUNE_PYTHON} NO_CACHE)
@@ -8,7 +8,7 @@ if(NOT python_of_transformers)
   return()
 endif()
 
-# The package as an installation lays it out.
+# The package in the layout of an installation.
 set(package ${CMAKE_CURRENT_BINARY_DIR}/transformers)
 set(sources ${PROJECT_SOURCE_DIR}/examples/transformers/src/lazyprune)
 add_custom_target(lazyprune.tests.transformers ALL

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""The bundled model in transformers beside `lazyprune run`: on 20 prompts both keep, compute and revive the same tokens at every layer of every
-step, and say the same.
+"""Compares the bundled model in transformers with `lazyprune run`. On 20 prompts, both keep, compute and revive the same tokens at every layer
+of every step, and give the same answers.
 
-traces.py FOLDER_OF_THE_PACKAGE PROGRAM REPOSITORY [TOKENS]     so many of each prompt's last tokens; 0: all
+traces.py FOLDER_OF_THE_PACKAGE PROGRAM REPOSITORY [TOKENS]     TOKENS: how many of each prompt's last tokens are used; 0: all
 """
 
 import json
@@ -36,7 +36,7 @@ POLICIES = (
 )
 CHUNKS = (None, 37, 100)
 NEW_TOKENS = 4
-# transformers rotates and norms in float32 whatever the model's type is, the reference in double.
+# The tolerance. transformers computes rotations and norms in float32 whatever the model's type; the reference computes them in double.
 LOGITS = "1e-3"
 
 

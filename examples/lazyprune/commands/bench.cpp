@@ -27,7 +27,7 @@ namespace lazyprune {
 namespace program {
 namespace {
 
-/// Seconds of some repetitions.
+/// The seconds of each repetition.
 struct samples {
   std::vector<double> seconds;
 
@@ -39,8 +39,7 @@ struct samples {
     if (seconds.size() < 2) return 0.0;
     return std::sqrt(sum([=](double s) { return (tokens / s - middle) * (tokens / s - middle); }) / (count() - 1.0));
   }
-  /// The repetition in the middle (of an even number the lower one), which stands for all in ratios and shares: means are carried away by
-  /// whatever else the machine did.
+  /// The median repetition (of an even number, the lower one). Ratios and shares use it, because other work of the machine shifts means.
   std::size_t middle() const {
     std::vector<std::size_t> order(seconds.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
@@ -57,21 +56,21 @@ struct samples {
   }
 };
 
-/// What a prefill took, and its parts.
+/// The seconds of a prefill, and of its sections.
 struct timed_prefill {
   double seconds = 0;
-  step_seconds parts{};
+  step_seconds sections{};
 };
 
-/// One policy over one prompt length, and so many sequences.
+/// The measurements of one policy, prompt length and number of sequences.
 struct measured {
   samples prefill, decode;
-  std::vector<step_seconds> parts;      // of the prefills
-  std::optional<timed_prefill> waited;  // where each part had to be waited for: a prefill more, which counts for nothing else
+  std::vector<step_seconds> sections;   // of each prefill
+  std::optional<timed_prefill> waited;  // on a GPU, one more prefill that waits for each part; only its shares are used
   batch_run last;
 
-  /// The prefill by which shares are told.
-  timed_prefill typical() const { return waited ? *waited : timed_prefill{prefill.seconds[prefill.middle()], parts[prefill.middle()]}; }
+  /// The prefill whose sections the shares are taken from.
+  timed_prefill typical() const { return waited ? *waited : timed_prefill{prefill.seconds[prefill.middle()], sections[prefill.middle()]}; }
 };
 
 model_config shape_of(const std::string& name) try { return shape_named(name); } catch (const error& fault) {
@@ -112,7 +111,7 @@ class measuring {
           const auto [dense, pruned] = measure(prompt, sequences, [&] { bar.show(done++, all); });
           add_rows(prompt, dense, pruned);
         }
-      look_for_peak();  // what is shared with others may come and go: the best of before and after
+      look_for_peak();  // measured before and after, since other work of the machine comes and goes; the better counts
       if (!flags_.peak) continue;
       const bench_peak& peak = result_.peaks.at(engine_->threads());
       for (bench_row& row : std::span(result_.rows).subspan(first))
@@ -124,7 +123,7 @@ class measuring {
  private:
   void load_named() {
     const opened_model model(flags_.model);
-    spec_ = told_policy(spec_, model, policies_);
+    spec_ = policy_with_note(spec_, model, policies_);
     check_policy_and_length(model.config());
     result_.model = model.path().string();
     result_.dtype = dtype_name(model.loaded_type("model.embed_tokens.weight").value_or(dtype::f32));
@@ -133,7 +132,7 @@ class measuring {
 
   void load_random() {
     model_config config = shape_of(flags_.shape);
-    config.max_positions = std::max(config.max_positions, result_.longest + flags_.predict);  // speed does not depend on what was trained
+    config.max_positions = std::max(config.max_positions, result_.longest + flags_.predict);  // random weights have no trained limit
     check_policy_and_length(config);
     result_.model = flags_.shape;
     const auto type = flags_.backend.dtype == "f32" ? dtype::f32 : dtype::bf16;
@@ -148,7 +147,8 @@ class measuring {
     if (flags != flags_of(dense_spec(), layers_of(config), policies_)) result_.policy = flags;
     const std::size_t most = result_.longest + flags_.predict;
     if (most > config.max_positions)
-      throw error("--prompts", "", "prompts of at most " + std::to_string(config.max_positions) + " tokens, the -n generated ones included",
+      throw error("--prompts", "",
+                  "prompts of at most " + std::to_string(config.max_positions) + " tokens, together with the -n generated ones",
                   std::to_string(most), error_code::no_room);
   }
 
@@ -170,7 +170,7 @@ class measuring {
     return stored == dtype::bf16 ? "bf16" : "f32";
   }
 
-  /// Any ids do: the work hardly depends on them. Each sequence has others.
+  /// Arbitrary ids, different for each sequence. The work hardly depends on them.
   std::vector<std::vector<token_id>> prompts_of(std::size_t size, std::size_t sequences) const {
     std::vector<std::vector<token_id>> prompts(sequences, std::vector<token_id>(size));
     for (std::size_t s = 0; s < sequences; ++s)
@@ -190,11 +190,12 @@ class measuring {
     to.last = generated(spec, prompts, decode);
     if (!keep) return;
     to.prefill.seconds.push_back(to.last.prefill_seconds);
-    to.parts.push_back(to.last.parts);
+    to.sections.push_back(to.last.sections);
     if (decode > 0) to.decode.seconds.push_back(to.last.decode_seconds);
   }
 
-  /// Dense and pruned in turn, the first one now this, now that: what drifts, drifts for both. A first pair warms up and is forgotten.
+  /// Runs dense and pruned in turn and swaps their order each time, so that drift affects both alike. The first pair warms up and does not
+  /// count.
   template <class Progress>
   std::pair<measured, measured> measure(std::size_t size, std::size_t sequences, Progress progress) {
     const auto prompts = prompts_of(size, sequences);
@@ -210,7 +211,7 @@ class measuring {
     if (const std::function<void()> wait = engine_->waiting()) {
       const auto waited = [&](const policy_spec& spec) {
         const batch_run run = generated(spec, prompts, 0, wait);
-        return timed_prefill{run.prefill_seconds, run.parts};
+        return timed_prefill{run.prefill_seconds, run.sections};
       };
       result.first.waited = waited(dense_spec());
       if (prunes()) result.second.waited = waited(spec_);
@@ -252,7 +253,7 @@ class measuring {
                   .peak_bytes = engine_->weight_bytes() + m.last.memory.total()};
     if (prefill) {
       const timed_prefill typical = m.typical();
-      row.overhead = (typical.parts.policy + typical.parts.moving) / typical.seconds;
+      row.overhead = (typical.sections.policy + typical.sections.moving) / typical.seconds;
       row.work = prefill_cost({}, m);
     } else {
       row.work = static_cast<double>(tokens) * step_bytes(m);
@@ -260,23 +261,22 @@ class measuring {
     return row;
   }
 
-  /// Of all sequences.
+  /// The cost of the prefills of all sequences.
   double prefill_cost(const cost_model& costs, const measured& m) const {
     double sum = 0;
     for (const std::vector<std::size_t>& rows : m.last.prefill_rows) sum += costs.prefill(engine_->config(), rows);
     return sum;
   }
 
-  /// What a linear operation and one of the attention cost in the dense runs beside which the pruned ones stood. Units of a batch are as
-  /// many times larger as it has sequences, which their ratios do not see; what costs a single row of each sequence is the logits' there
-  /// too.
+  /// The costs of a linear operation and of one of the attention, as measured in the dense runs. With a batch both are larger by the number
+  /// of sequences, which cancels in their ratios. The logits cost one row of each sequence, as without a batch.
   cost_model costs_of(const measured& dense) const {
     const timed_prefill typical = dense.typical();
-    return measured_costs(engine_->config(), dense.last.prefill_rows.front(), typical.seconds, typical.parts.attention,
-                          typical.parts.logits);
+    return measured_costs(engine_->config(), dense.last.prefill_rows.front(), typical.seconds, typical.sections.attention,
+                          typical.sections.logits);
   }
 
-  /// What a step reads: the weights once for all sequences.
+  /// The bytes that a step reads. It reads the weights once for all sequences.
   double step_bytes(const measured& m) const {
     return static_cast<double>(engine_->step_weight_bytes()) + m.last.step_kv_rows * static_cast<double>(engine_->kv_row_bytes());
   }

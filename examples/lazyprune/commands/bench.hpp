@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// lazyprune bench: prefill and decode rates, dense and pruned side by side, and how much of the predicted speedup is reached.
+// lazyprune bench: measures prefill and decode rates, dense and pruned side by side, and the share of the predicted speedup that is
+// reached.
 #pragma once
 
 #include <cstddef>
@@ -20,17 +21,17 @@ namespace program {
 
 struct bench_flags {
   model_flags model;
-  std::string shape;  // of random weights; empty: a model
+  std::string shape;  // name of the shape of random weights; empty: `model` has the weights
   backend_flags backend;
   policy_spec policy;
   std::vector<std::size_t> prompts{512, 2048};
   std::size_t predict = 64;
   std::vector<int> threads{0};
-  std::vector<std::size_t> sequences{1};  // of a batch
+  std::vector<std::size_t> sequences{1};  // in a batch
   std::size_t repetitions = 5;
   bool peak = false;
   bool no_warmup = false;
-  bool after_each = false;  // generate after each prompt, and not after the longest alone
+  bool after_each = false;  // generate after each prompt, not only after the longest
   table_format output = table_format::md;
 };
 

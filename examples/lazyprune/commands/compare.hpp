@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// lazyprune compare: do two traces of one input agree? Does one follow from a model?
+// lazyprune compare: compares two traces of one input, or a trace with what a model computes.
 #pragma once
 
 #include <string>
@@ -17,13 +17,13 @@ namespace program {
 
 struct compare_flags {
   std::string a, b;
-  model_flags model;  // in the place of b; an empty path: none
+  model_flags model;  // instead of b; an empty path: none
   bool force_plan = false;
   policy_spec policy;
   double tolerance = 1e-4;
 };
 
-/// Returns the exit code: 0 where they agree, 2 where they differ.
+/// Returns the exit code: 0 if they agree, 2 if they differ.
 int compare(const compare_flags& flags, const policy_registry& policies);
 
 }  // namespace program

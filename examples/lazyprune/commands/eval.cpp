@@ -19,10 +19,10 @@ class evaluation {
  public:
   evaluation(const eval_flags& flags, const policy_registry& policies)
       : flags_(flags), run_(flags.model, flags.backend, flags.questions, policies), log_(run_, flags.predicted, flags.resume) {
-    setting_.policy = told_policy(flags.policy, run_.model(), policies);
+    setting_.policy = policy_with_note(flags.policy, run_.model(), policies);
     setting_.method = flags.method.empty() ? short_text(setting_.policy) : flags.method;
     for (std::size_t q = 0; q < run_.questions().size(); ++q) asks_.push_back({q, setting_, setting_.method});
-    // Samples that were answered side by side stand as they came, so that none is lost.
+    // With several jobs the samples stand in the order in which they were answered, so that an interrupt loses none.
     log_.take_up(false, [&](const eval_prediction& done, const std::string& place) {
       check_dense_time(done, place);
       return setting_;
@@ -48,7 +48,7 @@ class evaluation {
       throw error(flags_.predicted, place, flags_.compare ? "one with --compare" : "one without --compare", "the other");
   }
 
-  /// The dense run comes first now, then second: what drifts, drifts for both.
+  /// The dense run comes first for every other question, so that drift affects both alike.
   eval_prediction predict(const ask& asked) const {
     std::optional<double> dense;
     const bool dense_first = asked.question % 2 == 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// lazyprune eval: what a model under a policy answers to a benchmark's questions, what the answers score by the benchmark's own metrics,
-// and what they cost. Or what predictions that exist score.
+// lazyprune eval: answers a benchmark's questions with a model under a policy, scores the answers by the benchmark's own metrics, and
+// measures what they cost. It can also score predictions that exist.
 #pragma once
 
 #include <cstddef>
@@ -21,14 +21,14 @@ namespace program {
 struct eval_flags {
   model_flags model;
   backend_flags backend;
-  question_flags questions;  // no data: predictions
+  question_flags questions;  // without data, `predictions` are scored
   policy_spec policy;
-  std::string predictions;  // scored without a model; empty: data
-  std::string method;       // in the result; empty: the policy, or the predictions' file
-  std::string predicted;    // where predictions go; empty: nowhere
+  std::string predictions;  // a file, scored without a model; empty: the questions are answered
+  std::string method;       // its name in the result; empty: the policy, or the file of predictions
+  std::string predicted;    // the file to write predictions to; empty: none
   table_format output = table_format::md;
   bool compare = false, resume = false;
-  std::size_t jobs = 1;  // samples at once
+  std::size_t jobs = 1;  // samples at a time
 };
 
 /// Returns the exit code.

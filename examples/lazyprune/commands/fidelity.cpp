@@ -52,9 +52,9 @@ struct split_text {
   std::vector<token_id> prompt, rest;
 };
 
-/// What the dense model makes of a text, once for all that is compared with it.
+/// What the dense model computed on a text. All settings are compared with it.
 struct dense_run {
-  std::vector<std::vector<float>> logits;  // a step of the text's own tokens
+  std::vector<std::vector<float>> logits;  // of each step over the text's own tokens
   std::vector<token_id> said;
   double rows = 0;  // of the prefill
   double ttft_s = 0;
@@ -85,7 +85,7 @@ class comparison {
     for (const std::string& file : flags_.texts) add_texts(file, tokens);
   }
 
-  /// Of each setting one a text, and one of all where there are several.
+  /// For each setting, an entry for each text, and one for all texts together if there are several.
   std::vector<fidelity_entry> run() {
     engine_ = load_engine(flags_.backend, model_);
     warm_up();
@@ -96,7 +96,7 @@ class comparison {
     for (std::size_t t = 0; t < texts_.size(); ++t) {
       show();
       const dense_run dense = read_by_dense(texts_[t]);
-      // Each text begins with the next setting, so that what drifts, drifts for all alike.
+      // Each text begins with the next setting, so that drift affects all settings alike.
       for (std::size_t k = 0; k < settings_.size(); ++k) {
         show();
         const std::size_t s = (k + t) % settings_.size();
@@ -117,17 +117,17 @@ class comparison {
  private:
   static constexpr std::size_t default_steps = 128;
 
-  /// Without methods one, which has no name.
+  /// Without methods, one setting without a name.
   std::vector<eval_setting> settings() const {
-    if (!flags_.compares_methods()) return {{.method = "", .policy = told_policy(flags_.policy, model_, policies_)}};
+    if (!flags_.compares_methods()) return {{.method = "", .policy = policy_with_note(flags_.policy, model_, policies_)}};
     const kept_tokens kept{flags_.policy.keep_first.value_or(0), flags_.policy.keep_last.value_or(0)};
     std::vector<eval_setting> all = settings_of(flags_.methods, kept, model_.layers(), stages::parse(model_.stages_to_compare()));
-    all.erase(all.begin());  // dense, which all are compared with
+    all.erase(all.begin());  // dense: the others are compared with it
     if (all.empty()) throw error("--methods", "", "a method to compare with dense", "dense alone");
     return all;
   }
 
-  /// The file's text, or places of it.
+  /// Adds the file's text, or its places.
   void add_texts(const std::string& file, const tokenizer& tokens) {
     const std::string name = file == "-" ? "stdin" : file;
     const std::vector<token_id> ids = tokens.encode(file == "-" ? read_to_end(STDIN_FILENO, name) : read_to_end(file));
@@ -137,12 +137,12 @@ class comparison {
       texts_.push_back(split(name, ids));
   }
 
-  /// Places are cut from the tokens of the whole text, the first at its beginning and the last at its end. Where the text begins with BOS
-  /// each of them does, and has one token of the text less.
+  /// Cuts places out of the tokens of the whole text, the first at its beginning and the last at its end. If the text begins with BOS, each
+  /// place begins with BOS and has one token of the text less.
   void add_places(const std::string& name, std::span<const token_id> ids, std::optional<token_id> bos) {
     const std::size_t begin = bos && !ids.empty() && ids.front() == *bos ? 1 : 0;
     const std::size_t size = std::min(*length_.tokens, context_) + steps() - begin, between = flags_.places - 1;
-    // No token is compared twice, though prompts may overlap.
+    // Prompts may overlap, but no token is compared twice.
     if (const std::size_t least = begin + size + between * steps(); ids.size() < least)
       throw error(name, "", "at least " + std::to_string(least) + " tokens for --places " + std::to_string(flags_.places),
                   std::to_string(ids.size()));
@@ -157,7 +157,7 @@ class comparison {
 
   std::size_t steps() const { return std::min(flags_.predict > 0 ? flags_.predict : default_steps, context_); }
 
-  /// What does not fit into the context is cut off at the end.
+  /// Cuts off the end that does not fit into the context.
   split_text split(const std::string& name, std::span<const token_id> all) const {
     const std::span<const token_id> ids = all.first(std::min(all.size(), context_));
     if (ids.size() < 2) throw error(name, "", "at least 2 tokens", std::to_string(ids.size()));
@@ -168,12 +168,12 @@ class comparison {
     return {name, {ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(prompt)}, {rest.begin(), rest.end()}};
   }
 
-  /// What follows a prompt: the text's own tokens, and what the model says.
+  /// Two continuations of a prompt: over the text's own tokens, and as the model generates it.
   struct continuations {
     generation forced, said;
   };
 
-  /// Goes on from `prompt`, which stands for the text's own, for as many tokens as the text does.
+  /// Continues `prompt`, which replaces the text's own prompt, by as many tokens as the text has after its prompt.
   continuations read(const policy_spec& policy, std::span<const token_id> prompt, const split_text& text,
                      const std::function<void(std::span<const float>)>& on_forced_logits, const std::function<bool(token_id)>& on_said) {
     generation_options options;
@@ -188,7 +188,7 @@ class comparison {
     return {std::move(made[0]), std::move(made[1])};
   }
 
-  /// Threads started and the code in memory before a clock runs.
+  /// Starts the threads and brings the code into memory before a clock runs.
   void warm_up() {
     constexpr std::size_t enough = 64;
     split_text text = texts_.front();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// lazyprune fidelity: how near a pruned model, or several, stay to the dense one, on texts without labels. Of each text and setting the
-// prompt is read once, and its time is of that one reading.
+// lazyprune fidelity: measures how near one or several pruned models stay to the dense model, on texts without labels. It reads each prompt
+// once under each setting, and reports the time of that one reading.
 #pragma once
 
 #include <cstddef>
@@ -24,13 +24,13 @@ namespace program {
 struct fidelity_flags {
   model_flags model;
   backend_flags backend;
-  policy_spec policy;                 // with methods: the tokens that all of them keep
-  method_flags methods{};             // in the place of a policy; none named: none
+  policy_spec policy;                 // with methods: only the tokens that all methods keep
+  method_flags methods{};             // instead of one policy; may be empty
   std::vector<std::string> texts;     // files
-  std::optional<std::string> prefix;  // of a text, what is the prompt: a share, or tokens; none: 0.5
-  std::size_t places = 0;             // of each text, compared as texts of their own; 0: its beginning alone
-  std::size_t predict = 0;            // tokens after it; 0: 128
-  std::size_t context = 0;            // 0: the model's
+  std::optional<std::string> prefix;  // how much of a text is the prompt: a share, or a number of tokens; none: 0.5
+  std::size_t places = 0;             // places in each text, each compared as a text; 0: only its beginning
+  std::size_t predict = 0;            // tokens to compare after the prompt; 0: 128
+  std::size_t context = 0;            // 0: the model's limit
   table_format output = table_format::md;
 
   bool compares_methods() const { return !methods.names.empty() || !methods.variants.empty(); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The flags that several commands have.
+// Flags that several commands share.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,14 @@ namespace program {
 
 /// Flags that replace a model's chat template or set its variables.
 struct template_flags {
-  std::string file{};                    // a template in the place of the model's own; empty: none
-  std::vector<std::string> variables{};  // KEY=VALUE each
+  std::string file{};                    // a template instead of the model's own; empty: none
+  std::vector<std::string> variables{};  // each KEY=VALUE
 };
 
 struct model_flags {
   std::string path;  // empty: not named
   bool no_mmap = false;
-  std::string pruning_file{};  // in the place of the one in the model's folder; empty: none
+  std::string pruning_file{};  // instead of the one in the model's folder; empty: none
 };
 
 struct backend_flags {
@@ -28,16 +28,16 @@ struct backend_flags {
   bool exact = false;
 };
 
-/// Whose questions are answered, and how they are asked.
+/// Which questions are answered, and how they are asked.
 struct question_flags {
   std::vector<std::string> data;  // files
-  std::string task;               // empty: as the data say
+  std::string task;               // empty: what the data say
   std::string chat = "none";
   template_flags words{};
-  std::size_t predict = 0;     // tokens an answer; 0: as the task says
-  std::size_t context = 0;     // 0: the model's
-  std::size_t max_length = 0;  // of prompts, before the words of a chat; 0: as the context allows
-  std::size_t limit = 0;       // samples a file; 0: all
+  std::size_t predict = 0;     // most tokens of an answer; 0: as the task says
+  std::size_t context = 0;     // 0: the model's limit
+  std::size_t max_length = 0;  // most tokens of a prompt, before the words of a chat; 0: as the context allows
+  std::size_t limit = 0;       // samples of each file; 0: all
   bool strict = false;
 };
 

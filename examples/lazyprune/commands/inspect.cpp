@@ -86,7 +86,7 @@ json totals_json(const std::vector<tensor_entry>& tensors) {
   return {{"tensors", tensors.size()}, {"parameters", parameters}, {"bytes", bytes}, {"bits_per_weight", bits}};
 }
 
-/// The same for the tensors of each type.
+/// The totals of the tensors of each type.
 json types_json(const std::vector<tensor_entry>& tensors) {
   std::map<std::string, std::vector<tensor_entry>> by_type;
   for (const tensor_entry& tensor : tensors) by_type[tensor.type].push_back(tensor);
@@ -95,7 +95,7 @@ json types_json(const std::vector<tensor_entry>& tensors) {
   return result;
 }
 
-/// The name of a GGUF file's way to split text, if it has one.
+/// The name by which a GGUF file calls its pre-tokenizer; null if it names none.
 json pre_json(const opened_model& model) {
   const std::optional<std::string> pre = model.pre_tokenizer();
   return pre ? json(*pre) : json(nullptr);
@@ -118,21 +118,22 @@ json tokenizer_json(const model_words& words, const opened_model& model) {
           {"end_of_generation", end_of_generation(*tokens, model.config().eos)}};
 }
 
-/// The chat template's text, and, where it cannot be used, why.
+/// Adds the chat template's text, or why it cannot be used.
 void add_chat_template(json& all, const model_words& words) {
-  const found_part<chat_words> chat([&] { return words.find_chat(); });
+  const found_once<chat_words> chat([&] { return words.find_chat(); });
   all["chat_template"] = !chat.fault() && chat.get() ? json(chat.get()->source()) : json(nullptr);
   if (chat.fault()) all["chat_template_not_usable"] = chat.fault()->what();
 }
 
-/// True, or why the model, or text for it, is not computed here.
-json supported_json(const opened_model& model, const model_words& words) {
-  if (const auto fault = model.not_computed()) return fault->what();
+/// True, or why the model or its tokenizer cannot be used.
+json supported_json(const opened_model& model, const std::vector<tensor_entry>& tensors, const model_words& words) {
+  if (const auto fault = model.unsupported_reason()) return fault->what();
+  if (tensors.empty()) return error(model.path().string(), "tensors", "the weights of a model", "none").what();
   if (const auto& fault = words.tokens().fault()) return fault->what();
   return true;
 }
 
-/// The memory that the model and a context take on the cpu backend.
+/// The memory that the model and a context of so many tokens take on the cpu backend.
 json memory_json(const opened_model& model, std::size_t context) {
   const memory_forecast whole = forecast_memory(model, {}, context, context);
   const bool bf16 = model.loaded_type("model.layers.0.self_attn.k_proj.weight") == dtype::bf16;
@@ -146,14 +147,14 @@ json memory_json(const opened_model& model, std::size_t context) {
           {"stored_row_in_layers", static_cast<double>(memory.stored_row) / static_cast<double>(memory.kv_row)}};
 }
 
-/// What a chunk of a prompt does, which runs `first` of the layers.
+/// Says what a chunk of a prompt does, which runs the layers before `first`.
 std::string chunk_text(layer_id first, layer_id layers) {
   if (first == layers) return "none: a chunk of a prompt runs all layers";
   if (first == 0) return "0: a chunk of a prompt computes nothing";
-  return std::to_string(first) + ": a chunk of a prompt runs so many layers before its rows wait";
+  return std::to_string(first) + ": a chunk of a prompt runs so many layers, then its rows wait for the question";
 }
 
-/// Prints one line a value; a nested one is called "rope.theta".
+/// Prints a line for each value. A nested value has a name like "rope.theta".
 void print_lines(const json& object, const std::string& before = "  ") {
   for (const auto& [key, value] : object.items()) {
     if (value.is_object())
@@ -174,51 +175,50 @@ std::string stages_text(const json& all) {
   return stages + (from == name_of(stages_source::folder) ? ", by its lazyprune.json" : ", by --pruning-file");
 }
 
-void print_config(const json& all) {
+std::string totals_text(const json& totals) {
+  return three_digits(totals["parameters"].get<double>() * 1e-6) + " million parameters, " +
+         bytes_text(totals["bytes"].get<std::size_t>()) + ", " + three_digits(totals["bits_per_weight"].get<double>()) + " bits a weight";
+}
+
+std::string tokenizer_text(const json& tokens) {
+  if (tokens.is_null()) return "none: the model has no tokenizer";
+  if (tokens.contains("not_usable")) return "not usable: " + one_line(tokens["not_usable"].get<std::string>());
+  return tokens["kind"].get<std::string>() + ", " + tokens["vocabulary"].dump() + " tokens";
+}
+
+std::string chat_template_text(const json& all) {
+  if (all.contains("chat_template_not_usable")) return "not usable: " + one_line(all["chat_template_not_usable"].get<std::string>());
+  if (all["chat_template"].is_null()) return "none: the model has no chat template";
+  return std::to_string(all["chat_template"].get_ref<const std::string&>().size()) + " bytes; --json shows it";
+}
+
+std::string memory_text(const json& memory) {
+  const auto bytes = [&](const char* key) { return memory[key].get<std::size_t>(); };
+  return "about " + bytes_text(bytes("weight_bytes") + bytes("scratch_bytes") + bytes("kv_bytes")) + " with a context of " +
+         memory["context"].dump() + " tokens, dense";
+}
+
+/// Prints what a user asks first: does it run, how is it pruned, does it fit into memory?
+void print_summary(const json& all) {
+  const auto line = [](const char* label, const std::string& text) { std::cout << "  " << left(label, 24) << text << '\n'; };
   std::cout << one_line(all["model"].get<std::string>()) << "\n\n";
-  if (!all["supported"].is_boolean()) std::cout << "not supported: " << one_line(all["supported"].get<std::string>()) << "\n\n";
-  if (all["config"].is_null()) return;
-  std::cout << "config\n";
-  print_lines(all["config"]);
-  std::cout << "  " << left("recommended stages", 24) << stages_text(all) << "\n  " << left("first pruning layer", 24)
-            << chunk_text(all["first_pruning_layer"].get<layer_id>(), all["config"]["layers"].get<layer_id>()) << "\n\n";
-}
-
-void print_tensors(const json& all) {
-  std::cout << "tensors\n";
-  for (const json& tensor : all["tensors"])
-    std::cout << "  " << left(printable(tensor["name"].get<std::string>()), 52) << left(tensor["type"].get<std::string>(), 8)
-              << left(tensor["shape"].dump(), 16) << right(bytes_text(tensor["bytes"].get<std::size_t>()), 10) << '\n';
-  const json& totals = all["totals"];
-  std::cout << "  " << totals["tensors"] << " tensors, " << three_digits(totals["parameters"].get<double>() * 1e-6)
-            << " million parameters, " << bytes_text(totals["bytes"].get<std::size_t>()) << ", "
-            << three_digits(totals["bits_per_weight"].get<double>()) << " bits a weight\n";
-  if (all["types"].size() > 1)
-    for (const auto& [type, share] : all["types"].items())
-      std::cout << "  " << left(type, 8) << right(bytes_text(share["bytes"].get<std::size_t>()), 10) << " in " << share["tensors"]
-                << " tensors, " << three_digits(share["bits_per_weight"].get<double>()) << " bits a weight\n";
-}
-
-void print_words(const json& all) {
-  const json& tokens = all["tokenizer"];
-  std::cout << "\ntokenizer\n";
-  if (tokens.is_null())
-    std::cout << "  none: the model has no tokenizer\n";
-  else if (tokens.contains("not_usable"))
-    std::cout << "  not usable: " << one_line(tokens["not_usable"].get<std::string>()) << '\n';
+  if (all["supported"].is_boolean())
+    std::cout << "supported\n";
   else
-    print_lines(tokens);
-  std::cout << "\nchat template\n";
-  if (all.contains("chat_template_not_usable"))
-    std::cout << "  not usable: " << one_line(all["chat_template_not_usable"].get<std::string>()) << '\n';
-  else if (all["chat_template"].is_null())
-    std::cout << "  none: the model has no chat template\n";
-  else
-    std::cout << "  " << all["chat_template"].get_ref<const std::string&>().size() << " bytes; --json shows it\n";
+    std::cout << "not supported: " << one_line(all["supported"].get<std::string>()) << '\n';
+  if (!all["config"].is_null()) {
+    const json& config = all["config"];
+    line("family", config["family"].get<std::string>() + ", " + config["layers"].dump() + " layers");
+    line("recommended stages", stages_text(all));
+    line("first pruning layer", chunk_text(all["first_pruning_layer"].get<layer_id>(), config["layers"].get<layer_id>()));
+    line("memory", memory_text(all["memory"]));
+  }
+  line("weights", totals_text(all["totals"]));
+  line("tokenizer", tokenizer_text(all["tokenizer"]));
+  line("chat template", chat_template_text(all));
 }
 
 void print_memory(const json& memory) {
-  if (memory.is_null()) return;
   const double layers = memory["stored_row_in_layers"].get<double>();
   std::cout << "\nmemory of a context of " << memory["context"] << " tokens, dense\n  weights                 "
             << bytes_text(memory["weight_bytes"].get<std::size_t>()) << "\n  scratch, about          "
@@ -226,17 +226,36 @@ void print_memory(const json& memory) {
             << bytes_text(memory["kv_bytes"].get<std::size_t>()) << ", " << bytes_text(memory["kv_bytes_per_token"].get<std::size_t>())
             << " a token\n  a row of the aux store  " << bytes_text(memory["stored_row_bytes"].get<std::size_t>())
             << ", as much as the keys and values of " << three_digits(layers) << " layers:\n"
-            << "                          a token pruned with more layers than that above it saves memory\n";
+            << "                          pruning a token saves memory if more layers than that come after\n";
+}
+
+void print_tensors(const json& all) {
+  std::cout << "\ntensors\n";
+  for (const json& tensor : all["tensors"])
+    std::cout << "  " << left(printable(tensor["name"].get<std::string>()), 52) << left(tensor["type"].get<std::string>(), 8)
+              << left(tensor["shape"].dump(), 16) << right(bytes_text(tensor["bytes"].get<std::size_t>()), 10) << '\n';
+  std::cout << "  " << all["totals"]["tensors"] << " tensors, " << totals_text(all["totals"]) << '\n';
+  if (all["types"].size() > 1)
+    for (const auto& [type, share] : all["types"].items())
+      std::cout << "  " << left(type, 8) << right(bytes_text(share["bytes"].get<std::size_t>()), 10) << " in " << share["tensors"]
+                << " tensors, " << three_digits(share["bits_per_weight"].get<double>()) << " bits a weight\n";
 }
 
 void print(const json& all) {
-  print_config(all);
-  print_tensors(all);
-  print_words(all);
-  print_memory(all["memory"]);
-  std::cout << "\ncpu path: " << all["isa"].get<std::string>() << ", of ";
+  print_summary(all);
+  std::cout << "  " << left("cpu path", 24) << all["isa"].get<std::string>() << ", of ";
   for (const json& name : all["isas"]) std::cout << (name == all["isas"].front() ? "" : ", ") << name.get<std::string>();
   std::cout << "; LAZYPRUNE_ISA chooses\n";
+  if (!all["config"].is_null()) {
+    std::cout << "\nconfig\n";
+    print_lines(all["config"]);
+    print_memory(all["memory"]);
+  }
+  if (const json& tokens = all["tokenizer"]; !tokens.is_null() && !tokens.contains("not_usable")) {
+    std::cout << "\ntokenizer\n";
+    print_lines(tokens);
+  }
+  print_tensors(all);
 }
 
 }  // namespace
@@ -246,7 +265,7 @@ int inspect(const inspect_flags& flags, const policy_registry& policies) {
   const opened_model model = opened_model::described(flags.model);
   const model_words words(model);
   const std::vector<tensor_entry> tensors = model.tensors();
-  json all{{"version", 1}, {"model", model.path().string()}, {"supported", supported_json(model, words)}};
+  json all{{"version", 1}, {"model", model.path().string()}, {"supported", supported_json(model, tensors, words)}};
   for (const char* key : {"config", "stages", "stages_from", "first_pruning_layer", "memory"}) all[key] = nullptr;
   if (model.layers() > 0) {
     if (const auto stages = model.stages()) {

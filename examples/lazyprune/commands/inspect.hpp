@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// lazyprune inspect: what a model holds, the memory that a context takes, and where a policy first prunes.
+// lazyprune inspect: shows what a model holds, the memory that a context takes, and where a policy first prunes.
 #pragma once
 
 #include <cstddef>

@@ -16,7 +16,7 @@ namespace program {
 
 namespace {
 
-/// The part that a dense run has too.
+/// The keys that a dense run has, too.
 nlohmann::ordered_json json_of(const outcome& result) {
   const generation& run = result.run;
   nlohmann::ordered_json object;
@@ -72,7 +72,7 @@ void line(const std::string& label, const std::string& dense, const std::string&
             << (note.empty() ? "" : "   ") << note << '\n';
 }
 
-/// The share of the rows that each layer computed in the prefill; neighbours with the same share in one line.
+/// The share of the rows that each layer computed in the prefill. Neighbouring layers with the same share stand in one line.
 void report_layers(const statistics& cost) {
   std::cerr << "rows computed in the prefill, by layer\n";
   const std::vector<std::size_t>&rows = cost.prefill_rows, &dense = cost.prefill_dense_rows;
@@ -87,7 +87,7 @@ void report_layers(const statistics& cost) {
   }
 }
 
-/// What a chunk of the prompt computes.
+/// Says what a chunk of the prompt computes.
 std::string text_of(const chunk_reading& chunks, layer_id layers) {
   const std::string text = "chunks of " + std::to_string(chunks.tokens) + " tokens: each ";
   if (chunks.layers == 0) return text + "computes nothing; with this policy all layers come with the question";
@@ -95,7 +95,7 @@ std::string text_of(const chunk_reading& chunks, layer_id layers) {
   return text + "runs the first " + std::to_string(chunks.layers) + " of " + std::to_string(layers) + " layers; the rest with the question";
 }
 
-/// That the answer could have been longer; empty where it could not.
+/// Says that the answer could have been longer; empty if it could not.
 std::string cut_text(const outcome& result, const std::string& before) {
   if (result.cut_by.empty()) return "";
   return before + "ended after " + std::to_string(result.run.tokens.size()) + " tokens (" + std::string(result.cut_by) + ")";
@@ -114,7 +114,7 @@ std::string agreement(const outcome& result, const outcome& dense) {
 
 namespace {
 
-/// "1.20 s; dense 2.10 s, 1.75x faster".
+/// For example "1.20 s; dense 2.10 s, 1.75x faster".
 std::string beside_dense(double seconds, std::optional<double> dense, bool guessed) {
   std::string text = seconds_text(seconds);
   if (!dense || seconds <= 0 || *dense <= 0) return text;
@@ -122,7 +122,7 @@ std::string beside_dense(double seconds, std::optional<double> dense, bool guess
   return text + ", " + (*dense < seconds ? fixed(seconds / *dense, 2) + "x slower" : fixed(*dense / seconds, 2) + "x faster");
 }
 
-/// How long the answer took, beside the dense model's.
+/// Writes how long the answer took, and how long the dense model takes.
 void report_seconds(const outcome& result, const std::optional<outcome>& dense) {
   const answer_seconds ours = result.seconds();
   const std::optional<answer_seconds> theirs = dense ? std::optional(dense->seconds()) : result.dense_guess;
@@ -134,10 +134,10 @@ void report_seconds(const outcome& result, const std::optional<outcome>& dense) 
   line("time to last token:  ", &answer_seconds::last_token);
   constexpr double clearly = 1.05;
   if (theirs && ours.last_token > clearly * theirs->last_token)
-    std::cerr << "the steps after a pruned prompt are slower than dense ones here: --decode dense prunes the prompt alone\n";
+    std::cerr << "the steps after the pruned prompt are slower than dense steps here; --decode dense prunes only the prompt\n";
 }
 
-/// Rows and memory.
+/// Writes rows and memory, in a table.
 void report_details(const outcome& result, const std::optional<outcome>& dense) {
   const generation& run = result.run;
   const auto compared = [&](const std::string& label, auto value, const std::string& note = {}) {
@@ -167,7 +167,7 @@ void report_details(const outcome& result, const std::optional<outcome>& dense) 
 }  // namespace
 
 void report(const outcome& result, const std::optional<outcome>& dense, bool verbose) {
-  std::cerr << "policy: " << result.policy_text << '\n'
+  std::cerr << "policy: " << (verbose ? result.policy_text : result.policy_line) << '\n'
             << "prompt: " << result.prompt_tokens << " tokens; answer: " << result.run.tokens.size() << " tokens"
             << (result.cut_by.empty() ? "" : ", ended by " + std::string(result.cut_by)) << '\n';
   if (result.chunks) std::cerr << text_of(*result.chunks, static_cast<layer_id>(result.run.cost.prefill_rows.size())) << '\n';
@@ -186,18 +186,18 @@ void report_turn(const outcome& turn) {
 
 namespace {
 
-void report_shared(const std::string& who, const shared_part& shared) {
+void report_shared(const std::string& who, const shared_prefix& shared) {
   std::cerr << who << "shared: the first " << shared.tokens << " tokens of each prompt, read once in " << seconds_text(shared.seconds)
             << ": " << shared.rows << " rows\n";
 }
 
 }  // namespace
 
-void report(std::span<const question_outcome> answers, std::size_t asked) {
+void report(std::span<const question_outcome> answers, std::size_t asked, bool verbose) {
   double seconds = 0;
   if (!answers.empty()) {
     const auto& [first, first_dense] = answers.front();
-    std::cerr << "policy: " << first.policy_text << '\n';
+    std::cerr << "policy: " << (verbose ? first.policy_text : first.policy_line) << '\n';
     if (first.chunks) std::cerr << text_of(*first.chunks, static_cast<layer_id>(first.run.cost.prefill_rows.size())) << '\n';
     report_shared("", *first.shared);
     if (first_dense) report_shared("dense, ", *first_dense->shared);

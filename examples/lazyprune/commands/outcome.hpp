@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What came of one generation, for people and for machines.
+// The result of one generation, as text for people and as JSON.
 #pragma once
 
 #include <cstddef>
@@ -14,19 +14,19 @@
 namespace lazyprune {
 namespace program {
 
-/// What answers to several prompts have in common: what was read once for all of them.
-struct shared_part {
+/// The common prefix of several prompts, which was read once for all of them.
+struct shared_prefix {
   std::size_t tokens = 0, rows = 0;
   double seconds = 0;
 };
 
-/// A prompt was read so many tokens at a time, in so many layers, before the query's step.
+/// How a prompt was read before the query's step: so many tokens at a time, each through so many layers.
 struct chunk_reading {
   std::size_t tokens;
   layer_id layers;
 };
 
-/// Seconds from the ids of a prompt to tokens of its answer.
+/// Seconds from the ids of a prompt to the first and the last token of its answer.
 struct answer_seconds {
   double first_token, last_token;
 };
@@ -37,13 +37,14 @@ struct outcome {
   std::size_t prompt_tokens = 0;
   std::size_t weight_bytes = 0;
   std::string policy_name;
-  std::string policy_text;
-  std::string_view cut_by{};  // what ended the answer before the model did; empty: nothing
+  std::string policy_line;    // short, for people
+  std::string policy_text;    // all flags
+  std::string_view cut_by{};  // what ended the answer before the model ended it; empty: nothing did
   std::optional<chunk_reading> chunks{};
-  std::optional<answer_seconds> dense_guess{};  // the dense model's, by the cost model
-  bool speculates = false;                      // drafts are read with the tokens
-  std::optional<shared_part> shared{};          // the run has read the rest of the prompt
-  std::optional<std::size_t> kept{};            // tokens of the prompt that earlier turns of a conversation have read
+  std::optional<answer_seconds> dense_guess{};  // the dense model's seconds, estimated by the cost model
+  bool speculates = false;                      // steps read drafts, too
+  std::optional<shared_prefix> shared{};        // this run read the prompt after this prefix
+  std::optional<std::size_t> kept{};            // tokens of the prompt that earlier turns of the conversation read
 
   answer_seconds seconds() const { return {run.prefill_seconds, run.prefill_seconds + run.decode_seconds}; }
   std::size_t peak_bytes() const { return weight_bytes + run.memory.total(); }
@@ -54,31 +55,32 @@ struct outcome {
   static double rate(std::size_t tokens, double seconds) { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0.0; }
 };
 
-/// What the run's JSON begins with.
+/// The first keys of the run's JSON.
 struct run_heading {
   std::string model, backend, isa;
-  std::string device;  // the GPU that computed; empty: the processor did
+  std::string device;  // the GPU; empty: the processor computed
   std::uint64_t seed;
 };
 
-/// One line of JSON: the run, and in its key `dense` the dense one where there is one.
+/// One line of JSON: the run, and under the key `dense` the dense run, if there is one.
 std::string to_json(const run_heading& heading, const outcome& result, const std::optional<outcome>& dense);
 
-/// Some lines on stderr: the run, and the dense one beside it where there is one. `verbose`: with a table of rows and memory, as it is
-/// beside a dense run.
+/// Writes some lines about the run to stderr, beside the dense run if there is one. `verbose`: with all flags of the policy. With `verbose`
+/// or a dense run they have a table of rows and memory, too.
 void report(const outcome& result, const std::optional<outcome>& dense, bool verbose);
 
-/// A line on stderr, after one turn of many.
+/// Writes a line about one turn of a conversation to stderr.
 void report_turn(const outcome& turn);
 
-/// An answer to one of several prompts that begin alike, and the dense model's where it was asked, too.
+/// The answer to one of several prompts with a common prefix, and the dense model's answer if it was asked, too.
 struct question_outcome {
   outcome pruned;
   std::optional<outcome> dense;
 };
 
-/// Some lines on stderr: what was shared, a line for each question answered, and how many of those `asked` they are.
-void report(std::span<const question_outcome> answers, std::size_t asked);
+/// Writes to stderr the common prefix, a line for each answer, and how many of the `asked` questions were answered. `verbose`: with all
+/// flags of the policy.
+void report(std::span<const question_outcome> answers, std::size_t asked, bool verbose);
 
 }  // namespace program
 }  // namespace lazyprune

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "commands/outcome.hpp"
+#include "commands/prompt_run.hpp"
 #include "commands/run_chat.hpp"
 #include "commands/run_questions.hpp"
-#include "commands/text_run.hpp"
 #include "models/sessions.hpp"
 #include "pages/trace_page.hpp"
 #include "tables/number_text.hpp"
@@ -22,7 +22,7 @@ namespace lazyprune {
 namespace program {
 namespace {
 
-/// The text of -f and -p: a document, a blank line and a question, or one of them alone. Empty: ids, or a chat.
+/// The text of -f and -p: the document, a blank line and the question, or only one of them. It is empty with --ids and --messages.
 std::string asked_text(const run_flags& flags) {
   std::string text = flags.file ? read_prompt(*flags.file) : "";
   if (flags.prompt) {
@@ -32,10 +32,10 @@ std::string asked_text(const run_flags& flags) {
   return text;
 }
 
-/// The file that the trace goes to, opened before the work begins.
+/// The file for the trace. It is opened before the work begins, so that a file that cannot be written is an error at once.
 class trace_target {
  public:
-  /// An empty path: nowhere.
+  /// An empty path: no trace is wanted.
   explicit trace_target(const std::string& path) : html_(path.ends_with(".html")) {
     if (!path.empty()) file_.emplace(path);
   }
@@ -57,22 +57,22 @@ class trace_target {
 };
 
 /// The answer to one prompt.
-class prompt_run {
+class single_run {
  public:
-  /// `text`: of the prompt, where it is given as one.
-  prompt_run(const run_flags& flags, const std::string& text, const policy_registry& policies)
+  /// `text` is the text of -f and -p.
+  single_run(const run_flags& flags, const std::string& text, const policy_registry& policies)
       : flags_(flags), policies_(policies), trace_(flags.trace), run_(flags, policies) {
-    prompt_ = !flags_.ids.empty() ? flags_.ids : run_.chats() ? run_.encode(run_.rendered(chat_of(flags_, text))) : run_.encode(text);
+    prompt_ = run_.prompt_ids(text);
     run_.check_length(prompt_);
   }
 
   int run() {
     run_.load(prompt_);
-    // The pruned run comes first: its text is what is waited for, and what a second run gains by warm memory is the dense one's gain.
+    // The pruned run comes first: the user waits for its text, and the second run gains from warm memory, which must not favour pruning.
     const outcome result = generate(run_.pruned(), trace_.wanted(), !flags_.json);
     std::optional<outcome> dense;
     if (flags_.compare && !interrupted()) dense = generate(run_.dense(), false, false);
-    if (interrupted()) dense.reset();  // cut short, it compares with nothing
+    if (interrupted()) dense.reset();  // a run that was cut short cannot be compared
     if (flags_.json)
       std::cout << to_json(run_.heading(), result, dense);
     else
@@ -90,7 +90,7 @@ class prompt_run {
     });
   }
 
-  /// One token by itself, as the page labels it.
+  /// The page's label of a token.
   std::string label(token_id id) const {
     if (!run_.words() || id >= run_.words()->size()) return std::to_string(id);
     return run_.words()->label(id);
@@ -120,18 +120,18 @@ class prompt_run {
   run_flags flags_;
   const policy_registry& policies_;
   trace_target trace_;
-  text_run run_;
+  prompt_run run_;
   std::vector<token_id> prompt_;
 };
 
 }  // namespace
 
 int run(const run_flags& flags, const policy_registry& policies) {
-  const std::string text = asked_text(flags);  // Ctrl-C while it is typed ends the program at once
+  const std::string text = asked_text(flags);  // before catch_interrupts: Ctrl-C while the text is typed ends the program at once
   if (!flags.questions.empty()) return run_questions(flags, text, policies);
   if (flags.conversation) return run_chat(flags, text, policies);
   catch_interrupts();
-  return prompt_run(flags, text, policies).run();
+  return single_run(flags, text, policies).run();
 }
 
 }  // namespace program

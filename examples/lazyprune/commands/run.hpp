@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// lazyprune run: generates text, and says what it took.
+// lazyprune run: generates text, and reports time, rows and memory.
 #pragma once
 
 #include <cstddef>
@@ -24,18 +24,18 @@ struct run_flags {
   model_flags model;
   backend_flags backend;
   policy_spec policy;
-  std::optional<std::string> prompt;  // the prompt, or a question about the document that `file` names
+  std::optional<std::string> prompt;  // the prompt, or a question about the document in `file`
   std::optional<std::string> file;    // the prompt, or a document; "-": stdin
   std::vector<token_id> ids;
-  std::size_t predict = 1024;  // tokens at most
+  std::size_t predict = 1024;  // most tokens to generate
   std::size_t context = 0;
-  std::size_t chunk = 0;      // tokens of the prompt to read at a time; 0: all
-  std::size_t speculate = 0;  // tokens a step reads at most; 0: one, without drafts
-  std::string questions;      // a file of them about the document that `file` names; empty: none
-  bool chat = false;          // a prompt is a user's turn
-  bool conversation = false;  // turns are read from stdin; the first is about the document that `file` names, if any
-  bool raw = false;           // a document and a question are plain text, also where the model has a chat template
-  bool parse_special = true;  // control tokens are read in a plain prompt; else they are spelled out
+  std::size_t chunk = 0;      // tokens of the prompt to read at a time; 0: all at once
+  std::size_t speculate = 0;  // most tokens in a step, with drafts; 0: one token, no drafts
+  std::string questions;      // a file of questions about the document in `file`; empty: none
+  bool chat = false;          // the prompt is a user's turn
+  bool conversation = false;  // turns are read from stdin; the first begins with the document in `file`, if any
+  bool raw = false;           // document and question are plain text even if the model has a chat template
+  bool parse_special = true;  // control tokens in a plain prompt are read as such; false: as ordinary text
   template_flags words;
   std::string messages;  // a file with a whole chat; empty: none
   std::optional<std::string> system;
@@ -44,11 +44,11 @@ struct run_flags {
   std::vector<std::string> stops;
   std::vector<token_id> force;
   bool compare = false, verbose = false, json = false, trace_logits = false;
-  bool force_memory = false;  // loads what may not fit
+  bool force_memory = false;  // load the model even if it may not fit into memory
   std::string trace;
 };
 
-/// True for a document with a question or questions. Control tokens in such a prompt are spelled out.
+/// True for a document with one or more questions. Control tokens in such a prompt are read as ordinary text.
 inline bool has_document(const run_flags& flags) { return flags.file && (flags.prompt || !flags.questions.empty()); }
 
 /// Returns the exit code.

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "commands/outcome.hpp"
-#include "commands/text_run.hpp"
+#include "commands/prompt_run.hpp"
 #include "engine/engine.hpp"
 #include "terminal/interrupts.hpp"
 #include "terminal/typed_lines.hpp"
@@ -37,7 +37,7 @@ class chat_run {
       answer();
       if (!interrupted()) continue;
       if (!lines.typed()) break;
-      forget_interrupt();  // it ended the answer
+      forget_interrupt();  // Ctrl-C ended the answer, not the conversation
     }
     return 0;
   }
@@ -47,7 +47,7 @@ class chat_run {
     const std::vector<token_id>& prompt = ids_.next(run_.rendered(chat_));
     run_.check_length(prompt);
     const auto parting = std::ranges::mismatch(text_->tokens(), prompt).in2 - prompt.begin();
-    const std::size_t kept = std::min(static_cast<std::size_t>(parting), prompt.size() - 1);  // the last token is read to answer it
+    const std::size_t kept = std::min(static_cast<std::size_t>(parting), prompt.size() - 1);  // the last token is read anew, as the query
     if (kept < text_->tokens().size()) text_->truncate(kept);
     outcome turn = run_.answer(run_.pruned(), prompt, kept, !flags_.json,
                                [&](const generation_options& options) { return text_->go_on(std::span(prompt).subspan(kept), options); });
@@ -61,10 +61,10 @@ class chat_run {
   }
 
   run_flags flags_;
-  text_run run_;
+  prompt_run run_;
   chat_ids ids_;
   chat_request chat_;
-  std::string before_;  // the next turn's line
+  std::string before_;  // text before the next turn's line: the document, before the first
   std::unique_ptr<conversation> text_;
 };
 

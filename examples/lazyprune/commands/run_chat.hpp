@@ -11,11 +11,11 @@
 namespace lazyprune {
 namespace program {
 
-/// The chat of --messages, else one user turn of this text; --system before it. An answer follows. Throws `error` where the file holds no
-/// chat.
+/// The chat of --messages, or else one user turn with this text; --system comes before it. It awaits an answer. Throws `error` if the file
+/// holds no chat.
 chat_request chat_of(const run_flags& flags, const std::string& text);
 
-/// A conversation. The first turn begins with the document and a blank line, if there is one. Returns the exit code.
+/// Holds a conversation. The first turn begins with the document and a blank line, unless the document is empty. Returns the exit code.
 int run_chat(const run_flags& flags, const std::string& document, const policy_registry& policies);
 
 }  // namespace program

@@ -11,8 +11,7 @@
 #include <vector>
 
 #include "commands/outcome.hpp"
-#include "commands/run_chat.hpp"
-#include "commands/text_run.hpp"
+#include "commands/prompt_run.hpp"
 #include "engine/engine.hpp"
 #include "terminal/interrupts.hpp"
 #include "terminal/reading_progress.hpp"
@@ -34,7 +33,7 @@ std::vector<std::string> read_questions(const std::string& file) {
   return questions;
 }
 
-/// How many ids all prompts begin with alike. One of each prompt at least is left, to be its query.
+/// The length of the longest common prefix of all prompts, in tokens. At least one token of each prompt is left as its query.
 std::size_t shared_length(const std::vector<std::vector<token_id>>& prompts) {
   const std::vector<token_id>& first = prompts.front();
   std::size_t shared = first.size();
@@ -45,11 +44,11 @@ std::size_t shared_length(const std::vector<std::vector<token_id>>& prompts) {
   return shared;
 }
 
-/// A policy, and what it has read of all prompts.
+/// A policy, and the common prefix as read under it.
 struct reader {
   const named_policy& policy;
-  shared_part shared{};
-  std::unique_ptr<text_beginning> beginning{};
+  shared_prefix shared{};
+  std::unique_ptr<prompt_prefix> beginning{};
 };
 
 class questions_run {
@@ -57,8 +56,7 @@ class questions_run {
   questions_run(const run_flags& flags, const std::string& document, std::vector<std::string> questions, const policy_registry& policies)
       : flags_(flags), questions_(std::move(questions)), run_(flags, policies) {
     for (const std::string& question : questions_) {
-      const std::string text = document + '\n' + question;
-      prompts_.push_back(run_.chats() ? run_.encode(run_.rendered(chat_of(flags_, text))) : run_.encode(text));
+      prompts_.push_back(run_.prompt_ids(document + '\n' + question));
       run_.check_length(prompts_.back(), "question " + std::to_string(prompts_.size()));
     }
     const rope_kind rope = rope_of(prompts_.front());
@@ -70,18 +68,18 @@ class questions_run {
     reader pruned{run_.pruned()}, dense{run_.dense()};
     if (run_.load(prompts_.front()) && read(pruned) && (!flags_.compare || read(dense)))
       for (std::size_t i = 0; i < prompts_.size() && !interrupted(); ++i) ask(i, pruned, dense);
-    if (!flags_.json) report(results_, questions_.size());
+    if (!flags_.json) report(results_, questions_.size(), flags_.verbose);
     return 0;
   }
 
  private:
-  /// So many tokens can come to be known, with the answer.
+  /// The most tokens that this prompt and its answer can have.
   std::size_t length_with(const std::vector<token_id>& prompt) const {
     if (flags_.context > 0) return flags_.context;
     const std::size_t most = run_.model().context(0), wanted = flags_.force.empty() ? flags_.predict : flags_.force.size();
     return prompt.size() + std::min(wanted, most - prompt.size());
   }
-  /// What its length makes of its positions, with LongRoPE: texts that differ in that share nothing.
+  /// With LongRoPE the length of a text chooses the rotary factors. Prompts with different factors share no rows.
   rope_kind rope_of(const std::vector<token_id>& prompt) const { return rope_kind_for(run_.model().config(), length_with(prompt)); }
 
   bool read(reader& r) {
@@ -102,7 +100,7 @@ class questions_run {
     if (!flags_.json) std::cout << (number > 0 ? "\n" : "") << "> " << questions_[number] << '\n' << std::flush;
     question_outcome result{answer(number, pruned, !flags_.json), std::nullopt};
     if (flags_.compare && !interrupted()) result.dense = answer(number, dense, false);
-    if (interrupted()) result.dense.reset();  // cut short, it compares with nothing
+    if (interrupted()) result.dense.reset();  // a run that was cut short cannot be compared
     if (flags_.json) std::cout << to_json(run_.heading(), result.pruned, result.dense) << std::flush;
     results_.push_back(std::move(result));
   }
@@ -118,7 +116,7 @@ class questions_run {
 
   run_flags flags_;
   std::vector<std::string> questions_;
-  text_run run_;
+  prompt_run run_;
   std::vector<std::vector<token_id>> prompts_;
   std::size_t shared_ = 0;  // tokens
   std::vector<question_outcome> results_;

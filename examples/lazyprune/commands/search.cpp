@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One half of each task's samples, drawn, is searched on; what was found is scored on the other, which had no say in it.
+// A random half of each task's samples is searched on. The result is scored on the other half, which did not influence it.
 #include "commands/search.hpp"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace lazyprune {
 namespace program {
 namespace {
 
-/// Samples, or what is known of each, task by task.
+/// A value for each sample, task by task.
 template <class T>
 using by_task = std::vector<std::vector<T>>;
 
@@ -35,7 +35,7 @@ std::size_t count(const by_task<T>& all) {
   return n;
 }
 
-/// The mean of the tasks' means: each task weighs the same.
+/// The mean of the tasks' means, so that each task weighs the same.
 double mean(const by_task<double>& values) {
   double sum = 0;
   for (const std::vector<double>& task : values) sum += std::reduce(task.begin(), task.end()) / static_cast<double>(task.size());
@@ -51,7 +51,7 @@ by_task<double> difference(by_task<double> from, const by_task<double>& what) {
   return from;
 }
 
-/// Stages as flags.
+/// Flags that make stages. `any_share` stands for the share where only the layers matter.
 constexpr std::string_view no_stages = "--policy dense", stages_flag = "--stages ";
 constexpr double any_share = 0.5;
 std::string flag_of(const stages& when) { return when.list().empty() ? std::string(no_stages) : std::string(stages_flag) + when.text(); }
@@ -71,7 +71,7 @@ class searching {
     check_parts();
     make_directory(flags.directory);
     log_.emplace(run_, file_in(flags.directory, "search.jsonl"), flags.resume);
-    // An earlier search may have had fewer tries, or another bound.
+    // All predictions of the log are taken up: an earlier search may have had fewer tries, or another bound.
     log_->take_up(true, [&](const eval_prediction& done, const std::string& place) { return setting_that_made(done, place); });
   }
 
@@ -94,7 +94,7 @@ class searching {
       return score;
     });
     const searched_stages& best = result.trail[result.best];
-    share_up_to(std::exchange(shared_, 0));  // of other samples: the beginnings that are there give way
+    share_up_to(std::exchange(shared_, 0));  // the other samples come now: forget what was shared, and share their beginnings
 
     const by_task<double> dense = scores(stages{}, held_out_, "the others, dense"),
                           found = best.when.list().empty() ? dense : scores(best.when, held_out_, "the others");
@@ -115,21 +115,21 @@ class searching {
     return keeping({.method = flags, .budget = {}, .policy = std::move(policy)}, flags_.kept);
   }
 
-  /// Throws `error` where the model cannot be pruned in this way.
+  /// Throws `error` if the model cannot be pruned with these parts.
   void check_parts() const {
     layer_id after = 1;
     while (after < run_.layers() && !layers_.scores_attention_after(after)) ++after;
     if (after < run_.layers()) setting_of(flag_of({{after, any_share}})).description(layers_, run_.policies());
   }
 
-  /// What is asked from now on prunes after so many layers at the soonest, and shares what these compute.
+  /// All schedules from now on prune no earlier than after so many layers, and share what these layers compute.
   void share_up_to(layer_id layers) {
     if (flags_.jobs > 1 || layers >= run_.layers() || layers <= shared_) return;
     shared_ = layers;
     run_.share_with_those_to_come(setting_of(flag_of({{layers, any_share}})));
   }
 
-  /// Whether an earlier run has tried them.
+  /// True if an earlier run answered all samples under these stages.
   bool answered(const stages& when) const {
     const std::string name = flag_of(when);
     return std::ranges::all_of(searched_, [&](const auto& task) {
@@ -139,7 +139,7 @@ class searching {
 
   eval_setting setting_that_made(const eval_prediction& done, const std::string& place) const {
     const std::string method = done.cost ? done.cost->method : "", file = file_in(flags_.directory, "search.jsonl");
-    if (method != no_stages && !method.starts_with(stages_flag)) throw error(file, place, "one that a search made", "another");
+    if (method != no_stages && !method.starts_with(stages_flag)) throw error(file, place, "a prediction that a search made", "another one");
     eval_setting setting = setting_of(method);
     try {
       setting.description(layers_, run_.policies());
@@ -149,7 +149,7 @@ class searching {
     return setting;
   }
 
-  /// The score of each question, 0 to 100; asks what was not asked before.
+  /// The score of each question, 0 to 100. Only questions without an answer so far are asked.
   by_task<double> scores(const stages& when, const by_task<std::size_t>& questions, const std::string& what) {
     const eval_setting setting = setting_of(flag_of(when));
     std::vector<ask> asks;
@@ -164,7 +164,8 @@ class searching {
     return all;
   }
 
-  /// Writes all that was tried, in that order. `dense`, `found`: the scores held out, of the dense model and of the result.
+  /// Writes all schedules in the order in which they were tried. `dense`, `found`: the scores of the dense model and of the result on the
+  /// held-out samples.
   void write_csv(const stage_search_result& result, double dense, double found) const {
     const auto curve = best_trades(result.trail);
     table all{.columns = {{"stages"}, {"rows"}, {"score"}, {"holds"}, {"best_trade"}, {"held_out_score"}, {"loss"}}, .rows = {}};
@@ -209,7 +210,7 @@ class searching {
   model_layers layers_ = layers_of(run_.model().config());
   by_task<std::size_t> searched_, held_out_;  // questions
   std::optional<prediction_log> log_;
-  layer_id shared_ = 0;  // layers that all that is tried from now on computes whole
+  layer_id shared_ = 0;  // all schedules from now on compute so many layers whole
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// lazyprune search: the stages that prune most at a loss of score that can be borne.
+// lazyprune search: finds the stages that compute the fewest rows and lose at most so many points of score.
 #pragma once
 
 #include <cstddef>
@@ -20,15 +20,15 @@ struct search_flags {
   backend_flags backend;
   question_flags questions;
   kept_tokens kept;
-  policy_spec parts;      // of all schedules' policy
+  policy_spec parts;      // the other parts of the policy, the same for all schedules
   std::string directory;  // for the results
   bool resume = false;
-  std::size_t jobs = 1;         // samples at once
+  std::size_t jobs = 1;         // samples at a time
   double max_loss = 1;          // points of score
-  bool certain = false;         // by the end of the loss's interval
-  std::size_t tries = 100;      // schedules at most
-  double minutes = 0;           // after which no schedule is begun; 0: no end
-  std::size_t most_stages = 0;  // of a schedule; 0: any number
+  bool certain = false;         // bounds the upper end of the loss's interval instead of its mean
+  std::size_t tries = 100;      // most schedules to try
+  double minutes = 0;           // no schedule is begun after this time; 0: no limit
+  std::size_t most_stages = 0;  // in a schedule; 0: any number
 };
 
 /// Returns the exit code.

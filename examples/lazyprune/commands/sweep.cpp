@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Samples come outside and settings inside, the first of every file before the second of any, each beginning with the next setting: what
-// drifts drifts for all alike, and an end at any moment leaves as many of each file. What was predicted is in a file before the next is
-// asked.
+// The outer loop is over samples, the inner one over settings. The first samples of all files come before the second ones, so that an end
+// at any moment leaves as many samples of each file. Each sample begins with the next setting, so that drift affects all settings alike.
+// Each prediction is written to a file before the next question is asked.
 #include "commands/sweep.hpp"
 
 #include <algorithm>
@@ -28,17 +28,17 @@ namespace {
 
 /// A line of the table.
 struct candidate {
-  eval_setting setting;  // of its first seed
+  eval_setting setting;  // with its first seed
   std::string policy;
-  std::optional<stage> single{};  // one stage of the sensitivity
+  std::optional<stage> single{};  // the single stage of --sensitivity
 };
 
-/// What is run on a sample: a candidate, or one seed of it.
+/// What is run on a sample: a candidate, under one of its seeds.
 struct repeat {
-  std::size_t of;  // candidate
+  std::size_t of;  // index of the candidate
   eval_setting setting;
-  std::size_t seed;  // of a method that draws
-  std::string name;  // in its predictions
+  std::size_t seed;  // 0 for a method that does not draw
+  std::string name;  // the method's name in the file of predictions
 };
 
 class sweeping {
@@ -109,7 +109,7 @@ class sweeping {
     }
   }
 
-  /// Adds a stage after each layer after which one may stand, or after some spread evenly.
+  /// Adds candidates with one stage, after each layer that allows one, or after a few layers spread evenly.
   void add_single_stages() {
     constexpr layer_id most = 8;
     const layer_id layers = run_.layers(), n = std::min(layers - 1, most);
@@ -121,8 +121,8 @@ class sweeping {
     }
   }
 
-  /// Candidate `c` on a task, over the first `limit` samples of each file: seeds are taken together sample by sample, and each sample's
-  /// dense run stands beside it. None where nothing was asked.
+  /// Summarizes candidate `c` on a task, over the first `limit` samples of each file. The seeds of a sample are pooled, and its cost has
+  /// the times of its dense run, too. Returns none if no such sample was answered.
   std::optional<eval_summary> summary(std::size_t c, const eval_task& task, std::size_t limit) const {
     std::vector<eval_prediction> predictions;
     std::vector<double> scores, dense_scores;
@@ -172,7 +172,7 @@ class sweeping {
   std::vector<candidate> candidates_;  // dense first
   std::vector<repeat> repeats_;        // dense first
   std::vector<ask> asks_;              // in the order in which they are made
-  std::vector<bool> whole_;            // (questions) answered under every setting
+  std::vector<bool> whole_;            // for each question: answered under every setting
   std::optional<prediction_log> log_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// lazyprune sweep: methods at budgets on a benchmark's questions, in one process.
+// lazyprune sweep: compares methods at budgets on a benchmark's questions, in one process.
 #pragma once
 
 #include <cstddef>
@@ -22,10 +22,10 @@ struct sweep_flags {
   question_flags questions;
   method_flags methods{.names = {"lazyllm", "static", "random", "compression"}};
   kept_tokens kept;
-  std::size_t seeds = 5;        // of methods that draw
-  std::size_t timed = 0;        // samples of each file whose times are taken; 0: all
-  std::size_t sensitivity = 0;  // samples of each file for single stages at each layer; 0: none
-  double minutes = 0;           // after which no sample but the first is begun; 0: all are
+  std::size_t seeds = 5;        // runs of each method that draws at random
+  std::size_t timed = 0;        // samples of each file whose times are measured; 0: all
+  std::size_t sensitivity = 0;  // samples of each file that single stages after each layer are tried on; 0: none
+  double minutes = 0;           // no sample but the first is begun after this time; 0: no limit
   std::string directory;        // for the results
   bool resume = false;
 };

@@ -59,7 +59,7 @@ class tokenizing {
     return described(ids);
   }
 
-  /// A template alone has no ids.
+  /// The rendered text, and its ids if there is a tokenizer beside the template.
   json of_chat(const chat_request& request) {
     if (!chat_) chat_.emplace([&] { return std::optional(words_.chat_for("messages")); });
     const rendered_chat chat = chat_->get()->render(request);
@@ -81,7 +81,7 @@ class tokenizing {
   }
 
   static std::string text_of(const json& object, bool ascii) { return object.dump(-1, ' ', ascii, json::error_handler_t::replace); }
-  /// In ASCII: some readers of lines take other characters for ends of them, too.
+  /// In ASCII, since some programs take other characters, such as U+2028, for ends of lines.
   static std::string line_of(const json& object) { return text_of(object, true); }
 
   void print(const json& result) const {
@@ -94,7 +94,7 @@ class tokenizing {
         std::cout << result["ids"][i] << '\t' << one_line(result["pieces"][i].get_ref<const std::string&>()) << '\n';
   }
 
-  /// One object a line, whatever the line is; empty ones are skipped.
+  /// Prints one object for each line, whatever is in it. Empty lines are skipped.
   int answer_requests() {
     line_reader lines(flags_.requests, longest_json_line);
     std::size_t asked = 0, refused = 0;
@@ -107,7 +107,7 @@ class tokenizing {
         out = line_of(answer(*line, lines.name(), "line " + std::to_string(lines.number())));
       } catch (const chat_refused& refusal) {
         ++refused;
-        out = line_of({{"error", refusal.message()}});  // the template's words alone
+        out = line_of({{"error", refusal.message()}});  // only the template's own message
       } catch (const error& fault) {
         if (fault.code() == error_code::io || fault.code() == error_code::no_memory) throw;
         ++refused;
@@ -139,7 +139,7 @@ class tokenizing {
 
   const tokenize_flags& flags_;
   model_words words_;
-  std::optional<found_part<chat_words>> chat_;  // none until it is asked for
+  std::optional<found_once<chat_words>> chat_;  // none before the first chat
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// lazyprune tokenize: the ids and pieces of texts and chats, and the texts of ids.
+// lazyprune tokenize: shows the ids and pieces of texts and chats, and the texts of ids.
 #pragma once
 
 #include <optional>
@@ -18,9 +18,9 @@ struct tokenize_flags {
   std::optional<std::string> prompt, file;
   std::vector<token_id> ids;
   std::string messages;       // a file with a chat
-  std::string requests;       // a file with one a line
-  bool no_special = false;    // a text gets no BOS or EOS
-  bool parse_special = true;  // control tokens are read in a text; else they are spelled out
+  std::string requests;       // a file with a request a line
+  bool no_special = false;    // add no BOS or EOS to a text
+  bool parse_special = true;  // control tokens in a text are read as such; false: as ordinary text
   template_flags words;
   bool json = false;
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The engine of each backend. Each is compiled by itself: cpu_engine.cpp, reference_engine.cpp, and cuda_engine.cpp or without_cuda.cpp.
+// Loads the engine of each backend. Each backend is compiled in its own file: cpu_engine.cpp, reference_engine.cpp, and cuda_engine.cpp or
+// without_cuda.cpp.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Sequences that read their prompts together and then generate a token each a step: what bench measures.
+// Runs a batch of sequences for `bench`: one step reads all prompts, then every step generates one token per sequence.
 #pragma once
 
 #include <algorithm>
@@ -19,12 +19,12 @@
 namespace lazyprune {
 namespace program {
 
-/// Watches the sequences of a batch as one.
+/// Adds up memory and rows over all sequences of a batch.
 class batch_watch final : public step_observer {
  public:
-  /// The most at the end of any layer; of the scratch it has the rows that wait.
+  /// The peak memory, taken where layers end. Its `scratch` counts only the waiting rows (layer_end::waiting_bytes).
   const memory_use& most() const { return memory_.most(); }
-  /// Active tokens over layers, sequences and steps.
+  /// The number of active tokens, summed over layers, sequences and steps.
   std::size_t kv_rows() const { return kv_rows_; }
 
   void step_begins(std::span<const token_id>, std::size_t) override { enter(0); }
@@ -46,18 +46,19 @@ class batch_watch final : public step_observer {
   }
 
   layer_id layer_ = 0;
-  layer_end together_{};  // of the sequences that have left the layer
+  layer_end together_{};  // sums over the sequences that are done with the layer
   memory_watch memory_;
   std::size_t kv_rows_ = 0;
 };
 
-/// Before each part of a step begins, and before it counts as ended.
+/// Calls `wait` before each section of a step begins, and when it ends. Stands before the step_timer in a list of observers, so that the
+/// timer sees finished work. An empty `wait` does nothing.
 class waiting_observer final : public step_observer {
  public:
   explicit waiting_observer(const std::function<void()>& wait) : wait_(wait) {}
 
-  void part_begins(step_part) override { wait(); }
-  void part_ends(step_part) override { wait(); }
+  void section_begins(step_section) override { wait(); }
+  void section_ends(step_section) override { wait(); }
   void wait() const {
     if (wait_) wait_();
   }
@@ -66,9 +67,10 @@ class waiting_observer final : public step_observer {
   const std::function<void()>& wait_;
 };
 
-/// Generates greedily in new sequences, one a session: the prompts are one batch, and so is each of `steps` steps that follow. Where
-/// operations return before they are done, a prefill's parts take what they take only with `wait`, which waits for them, and the whole then
-/// takes longer. Throws `error` where the model yields logits that are no numbers, and as lazyprune::forward does.
+/// Generates greedily in one new sequence per session. All prompts are read in one batch; each of the `steps` decode steps is a batch, too.
+/// On a GPU, operations return before they are done. Pass a `wait` that blocks until they are done: without it, the times of the prefill's
+/// sections are wrong. With it, the whole prefill is slower. Throws `error` if a logit is not finite. Also throws what lazyprune::forward
+/// throws.
 template <tensor_backend Backend>
 batch_run run_batch(workspace<Backend>& work, std::vector<any_session> sessions, std::span<const std::vector<token_id>> prompts,
                     std::size_t steps, const std::function<void()>& wait = {}) {
@@ -80,15 +82,15 @@ batch_run run_batch(workspace<Backend>& work, std::vector<any_session> sessions,
   step_timer timer;
   waiting_observer waits(wait);
   step_observers in_prefill{&watch, &waits, &timer};
-  std::vector<sequence<Backend>> texts;
-  texts.reserve(count);
+  std::vector<sequence<Backend>> sequences;
+  sequences.reserve(count);
   std::vector<sequence_step<Backend>> batch;
   std::size_t most = 0;
   for (std::size_t i = 0; i < count; ++i) {
-    texts.emplace_back(work.model(), std::move(sessions[i]));
-    texts.back().expect(prompts[i].size() + steps);
-    texts.back().make_room(prompts[i].size() + steps);
-    batch.push_back({texts.back(), prompts[i], phase::prefill, 1, &in_prefill});
+    sequences.emplace_back(work.model(), std::move(sessions[i]));
+    sequences.back().expect(prompts[i].size() + steps);
+    sequences.back().make_room(prompts[i].size() + steps);
+    batch.push_back({sequences.back(), prompts[i], phase::prefill, 1, &in_prefill});
     result.tokens[i].reserve(steps + 1);
     most = std::max(most, prompts[i].size() + steps);
   }
@@ -99,21 +101,21 @@ batch_run run_batch(workspace<Backend>& work, std::vector<any_session> sessions,
     if (k == 0) work.reserve(most);
     if (!forward(work, batch)) break;
     if (k == 0) waits.wait();
-    timer.part_begins(step_part::logits);
+    timer.section_begins(step_section::logits);
     const auto logits = read_logits(work, 0, count);
-    timer.part_ends(step_part::logits);
+    timer.section_ends(step_section::logits);
     if (!std::ranges::all_of(logits, [](auto l) { return is_finite(l); }))
-      throw error("model", "step " + std::to_string(k) + ": logits", "finite numbers", "others");
+      throw error("model", "step " + std::to_string(k) + ": logits", "finite numbers", "infinity or NaN");
     for (std::size_t i = 0; i < count; ++i) result.tokens[i].push_back(greedy(logits.subspan(i * vocabulary, vocabulary)));
     (k == 0 ? result.prefill_seconds : result.decode_seconds) += std::chrono::duration<double>(clock::now() - start).count();
     if (k == 0) {
-      result.parts = timer.seconds();
+      result.sections = timer.seconds();
       prefill_kv_rows = watch.kv_rows();
     }
-    for (std::size_t i = 0; i < count; ++i) batch[i] = {texts[i], std::span(result.tokens[i]).last(1), phase::decode, 1, &watch};
+    for (std::size_t i = 0; i < count; ++i) batch[i] = {sequences[i], std::span(result.tokens[i]).last(1), phase::decode, 1, &watch};
   }
   if (steps > 0) result.step_kv_rows = static_cast<double>(watch.kv_rows() - prefill_kv_rows) / static_cast<double>(steps);
-  for (const sequence<Backend>& text : texts) result.prefill_rows.push_back(text.session().stats().prefill_rows);
+  for (const sequence<Backend>& seq : sequences) result.prefill_rows.push_back(seq.session().stats().prefill_rows);
   result.memory = watch.most();
   result.memory.scratch += work.bytes(most);
   return result;

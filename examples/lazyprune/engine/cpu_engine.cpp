@@ -16,7 +16,7 @@ class cpu_engine final : public loaded_engine<cpu> {
 
   std::size_t kv_row_bytes() const override { return packed_kv::slot_bytes(config().n_kv_heads, config().head_dim, kv_type()); }
 
-  /// Measured now.
+  /// Measures the rates; this takes time.
   std::optional<peak_rates> peaks() const override {
     constexpr std::size_t more_than_caches = std::size_t{512} << 20;
     const isa path = cpu(how()).instructions();
@@ -33,12 +33,12 @@ class cpu_engine final : public loaded_engine<cpu> {
   }
 };
 
-/// Throws `error` where it does not fit: a config may have any numbers.
+/// Throws `error` if the product overflows: a config may hold any numbers.
 std::size_t product(std::initializer_list<std::size_t> factors) {
   std::size_t result = 1;
   for (const std::size_t factor : factors)
     if (__builtin_mul_overflow(result, factor, &result))
-      throw error("config.json", "", "sizes whose memory can be counted", "too large ones");
+      throw error("config.json", "", "sizes whose bytes fit into 64 bits", "larger ones");
   return result;
 }
 
@@ -46,7 +46,7 @@ std::size_t product(std::initializer_list<std::size_t> factors) {
 
 context_memory memory_of(const model_config& config, bool bf16, std::size_t context) {
   const dtype type = bf16 ? dtype::bf16 : dtype::f32;
-  product({2, packed_kv::block_slots, config.n_kv_heads, config.head_dim + 31, sizeof(float)});  // of a block: it must fit
+  product({2, packed_kv::block_slots, config.n_kv_heads, config.head_dim + 31, sizeof(float)});  // a block must fit too
   context_memory memory{};
   memory.kv_row = packed_kv::slot_bytes(config.n_kv_heads, config.head_dim, type);
   memory.kv_token = product({config.layers, memory.kv_row});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The peak rates of this processor, measured when asked: multiply-adds on registers alone, and reading memory.
+// Measures the peak rates of this processor: multiply-adds on registers alone, and memory reads.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,8 @@ using namespace lazyprune::kernels;
 
 inline constexpr std::size_t fma_rounds = 100'000;
 
-/// Each returns the number of its floating-point operations. It has more sums than the latency of one instruction needs.
+// Each kernel returns the number of floating-point operations that it did. It keeps enough independent sums to hide the latency of one
+// instruction.
 inline double fma_portable() {
   using portable::batch;
   batch sums[12], x(0.999f), y(0.001f);
@@ -40,7 +41,7 @@ inline double fma_portable() {
 LAZYPRUNE_AVX2 inline double fma_avx2() {
   __m256 sums[12], x = _mm256_set1_ps(0.999f), y = _mm256_set1_ps(0.001f);
 #pragma GCC unroll 12
-  for (int i = 0; i < 12; ++i) asm volatile("" : "=x"(sums[i]));  // twelve unknown numbers, not one
+  for (int i = 0; i < 12; ++i) asm volatile("" : "=x"(sums[i]));  // so that the compiler does not merge the twelve sums into one
   for (std::size_t n = 0; n < fma_rounds; ++n) {
     asm volatile("" : "+x"(x), "+x"(y));
 #pragma GCC unroll 12
@@ -114,7 +115,7 @@ LAZYPRUNE_AVX2 inline void read_avx2(const std::byte* from, std::size_t lines) {
 
 #endif
 
-/// Reads `lines` cache lines, an even number.
+/// Reads `lines` cache lines of 64 bytes. `lines` must be even.
 inline void read(const std::byte* from, std::size_t lines) {
 #if defined(__x86_64__)
   if (has(isa::avx2)) return read_avx2(from, lines);
@@ -129,12 +130,13 @@ inline void read(const std::byte* from, std::size_t lines) {
 
 }  // namespace kernels
 
-/// Every rate is the best of short measurements, on `threads` threads at once.
+/// Each rate is the best of `times` short measurements on `threads` threads at once.
 class cpu_peaks {
  public:
   explicit cpu_peaks(int threads) : threads_(threads) {}
 
-  /// FLOP/s of the instruction that multiplies by weights of this type. Throws `error` if the processor lacks the instruction set.
+  /// Returns the FLOP/s of the instruction that multiplies by weights of this type. Throws `error` if the processor lacks the instruction
+  /// set.
   double arithmetic(isa i, [[maybe_unused]] dtype weights) const {
     if (!has(i)) throw error("", "peaks", "an instruction set of this processor", name_of(i));
 #if defined(__x86_64__)
@@ -147,7 +149,7 @@ class cpu_peaks {
 #endif
   }
 
-  /// B/s of reading `bytes` of memory; each thread reads its own part. Ask for more bytes than the caches hold.
+  /// Returns the B/s of reading `bytes` of memory. Each thread reads its own share. `bytes` must be larger than the caches.
   double reading(std::size_t bytes) const {
     aligned_array<std::byte> memory(bytes / 4096 * 4096 + 8192);
     const auto threads = static_cast<std::size_t>(threads_);
@@ -161,7 +163,7 @@ class cpu_peaks {
  private:
   static constexpr int times = 15;
 
-  /// Seconds.
+  /// Seconds of the fastest run.
   template <class Work>
   double fastest(const Work& work) const {
     double least = 1e9;

@@ -51,7 +51,7 @@ class cuda_engine final : public loaded_engine<cuda_backend> {
   int threads() const override { return 1; }
   std::function<void()> waiting() const override { return device::synchronize; }
 
-  /// By the clocks that the GPU names as its highest.
+  /// Computes the rates from the highest clocks that the GPU reports.
   std::optional<peak_rates> peaks() const override {
     return peaks_of({.capability = capability(),
                      .multiprocessors = attribute(cudaDevAttrMultiProcessorCount),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The GPU of the engine for CUDA: cuda_engine.cpp, which nvcc compiles where the program is built with CUDA; else without_cuda.cpp stands
-// in.
+// The GPU that the CUDA engine uses. nvcc compiles cuda_engine.cpp if the program is built with CUDA; otherwise without_cuda.cpp replaces
+// it.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ struct gpu {
   std::string isa;     // "sm_90"
 };
 
-/// The one that CUDA chooses: the first that CUDA_VISIBLE_DEVICES leaves. Throws `error` where there is none that the kernels can run on.
+/// Returns CUDA's current device, the first one in CUDA_VISIBLE_DEVICES. Throws `error` if there is no GPU or the kernels cannot run on it.
 const gpu& this_gpu();
 
 }  // namespace program

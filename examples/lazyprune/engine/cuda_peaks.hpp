@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What an NVIDIA GPU can do at most, from what it says of itself.
+// Computes the peak rates of an NVIDIA GPU from the properties that it reports.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +12,23 @@
 namespace lazyprune {
 namespace program {
 
-/// In CUDA's own terms and units.
+/// The device attributes, in CUDA's units.
 struct gpu_properties {
   int capability;  // 10 x major + minor
   int multiprocessors;
-  int clock_khz;         // at most
-  int memory_clock_khz;  // of which each edge moves a bit a line
+  int clock_khz;         // highest
+  int memory_clock_khz;  // highest; each line of the bus moves two bits per cycle
   int memory_bus_bits;
 };
 
-/// Of products with dense weights of this type, and of memory. NVIDIA's "A100 Tensor Core GPU Architecture" and "H100 Tensor Core GPU
-/// Architecture" papers say what a multiprocessor does a clock; none for other GPUs, where that differs by product.
+/// Returns the peak rates of matrix products with weights of this type (dense, not sparse), and of memory reads. The operations per
+/// multiprocessor and clock cycle are from NVIDIA's papers "A100 Tensor Core GPU Architecture" and "H100 Tensor Core GPU Architecture".
+/// Returns nullopt unless the GPU has the capability of one of these two (8.0, 9.0). On other GPUs the number of operations differs by
+/// product.
 inline std::optional<peak_rates> peaks_of(const gpu_properties& gpu, dtype weights) {
   struct rates {
     int capability;
-    double bf16, f32;  // floating-point operations a multiprocessor and clock, on tensor cores and off them
+    double bf16, f32;  // floating-point operations per multiprocessor and clock cycle: bf16 on tensor cores, f32 without them
   };
   for (const rates& known : {rates{80, 2048, 128}, rates{90, 4096, 256}}) {
     if (gpu.capability != known.capability) continue;

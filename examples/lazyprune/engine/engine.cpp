@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The one place that knows the backends by their names. Each is compiled in a file of its own, cuda by nvcc.
+// The only file that maps backend names to engines. Each backend is compiled in its own file, cuda by nvcc.
 #include "engine/engine.hpp"
 
 #include <cstdlib>
@@ -19,7 +19,7 @@ namespace lazyprune {
 namespace program {
 namespace {
 
-/// What the flags and LAZYPRUNE_ISA ask for.
+/// Combines the flags and LAZYPRUNE_ISA.
 execution execution_of(const backend_flags& flags) {
   execution how{.threads = flags.threads, .exact = flags.exact};
   const char* name = std::getenv("LAZYPRUNE_ISA");
@@ -34,7 +34,7 @@ std::unique_ptr<engine> load(const backend_flags& flags, const weights_source& f
   load_options options{.as = {}, .progress = [&](std::size_t done, std::size_t of) { bar.show(done, of); }};
   const execution how = execution_of(flags);
   if (flags.backend == "reference") {
-    options.as = dtype::f32;  // nothing is rounded: bf16 numbers stay what they are
+    options.as = dtype::f32;  // f32 holds every bf16 number exactly
     return flags.dtype == "f32" ? load_float_engine(how, options, from) : load_double_engine(how, options, from);
   }
   if (flags.dtype == "f32") options.as = dtype::f32;
@@ -47,7 +47,7 @@ std::unique_ptr<engine> load(const backend_flags& flags, const weights_source& f
 void check(const backend_flags& flags) {
   const std::string_view backends = built_with_cuda() ? "cpu, reference or cuda" : "cpu or reference";
   if (flags.backend == "cuda" && !built_with_cuda())
-    throw error("--backend", "", backends, "cuda, which is not built into this program: that takes nvcc and cmake -DLAZYPRUNE_CUDA=ON");
+    throw error("--backend", "", backends, "cuda; this program was built without it (build with nvcc and cmake -DLAZYPRUNE_CUDA=ON)");
   if (flags.backend != "cpu" && flags.backend != "reference" && flags.backend != "cuda")
     throw error("--backend", "", backends, flags.backend);
   const bool reference = flags.backend == "reference";
@@ -56,7 +56,7 @@ void check(const backend_flags& flags) {
     throw error("--dtype", "", (reference ? "auto, f64 or f32" : "auto, f32 or bf16") + (" with the " + flags.backend + " backend"),
                 flags.dtype);
   if (flags.backend == "cuda" && flags.threads > 0)
-    throw error("--threads", "", "none with the cuda backend, whose threads are the GPU's", std::to_string(flags.threads));
+    throw error("--threads", "", "no --threads with --backend cuda: the GPU computes", std::to_string(flags.threads));
   isa_of(flags);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A model loaded into the backend that was chosen at run time. Whoever includes this compiles no backend, transformer, weight or tokenizer.
+// A model loaded into the backend that was chosen at run time. This header includes no backend, transformer, weights or tokenizer, so files
+// that use it compile fast.
 #pragma once
 
 #include <cstddef>
@@ -25,63 +26,63 @@ class random_source;
 
 namespace program {
 
-/// What a batch took.
+/// The result of run_batch: the tokens, and what they cost.
 struct batch_run {
-  double prefill_seconds = 0;                            // from ids ready to every sequence's first token chosen
-  double decode_seconds = 0;                             // of the steps after it
-  step_seconds parts{};                                  // of the prefill
+  double prefill_seconds = 0;                            // from the prompts' token ids to the first generated token of every sequence
+  double decode_seconds = 0;                             // all decode steps together
+  step_seconds sections{};                               // the prefill's time by section
   std::vector<std::vector<std::size_t>> prefill_rows{};  // (sequences, layers): statistics::prefill_rows
-  double step_kv_rows = 0;                               // of keys and values that a later step reads, over layers and sequences
-  memory_use memory{};                                   // of all sequences at once
-  std::vector<std::vector<token_id>> tokens{};           // (sequences, steps + 1): generated
+  double step_kv_rows = 0;  // rows of keys and values that a decode step reads: mean over steps, summed over layers and sequences
+  memory_use memory{};      // peak, all sequences together
+  std::vector<std::vector<token_id>> tokens{};  // (sequences, steps + 1): generated
 };
 
-/// What a machine can do at most.
+/// The peak rates of a machine.
 struct peak_rates {
-  std::string_view instruction;  // of the products
-  double arithmetic;             // its FLOP/s
-  double reading;                // of memory, B/s
+  std::string_view instruction;  // the one that computes matrix products
+  double arithmetic;             // FLOP/s of that instruction
+  double reading;                // B/s of memory reads
 };
 
-/// What a prompt tells, token by token (lazyprune::self_information), and the memory that it took to find out, the weights aside.
+/// The self-information of each prompt token (lazyprune::self_information), and the peak memory of the pass that computed it.
 struct scored_prompt {
-  std::vector<double> information;
-  std::size_t bytes;
+  std::vector<double> information;  // (prompt)
+  std::size_t bytes;                // without the weights
 };
 
-/// The beginning of some texts, read once. It must not outlive the engine.
-class text_beginning {
+/// A prefix that several sequences share, read once. It must not outlive the engine.
+class prompt_prefix {
  public:
-  virtual ~text_beginning() = default;
+  virtual ~prompt_prefix() = default;
 
-  /// The rows that were computed for it.
+  /// The number of rows computed for the prefix.
   virtual std::size_t rows() const = 0;
-  /// Gives back its scratch, which the next `generate` makes anew: where many beginnings are kept for others to go on from.
+  /// Frees the scratch memory; the next `generate` allocates it again. Call this when many prefixes are kept at once.
   virtual void release_scratch() = 0;
-  /// Generates in a fork of it, after `rest` of the prompt; see lazyprune::generate. The rows of the beginning are left out of the cost;
-  /// `dense_rows` and `share_prompt` are of the whole prompt.
+  /// Generates in a fork of the prefix: reads `rest`, the tokens of the prompt after the prefix, then generates (see lazyprune::generate).
+  /// The cost leaves out the prefix's rows, but `dense_rows` and `share_prompt` cover the whole prompt.
   virtual generation generate(std::span<const token_id> rest, const generation_options& options) = 0;
 };
 
-/// One of some texts that are generated together. Where it goes on from a beginning, its session takes that over (sequence::fork), the
-/// prompt is the rest, and the cost that of the whole, without the beginning's seconds.
-struct text_request {
+/// One of several sequences that are generated together. If `after` is set, the session takes over that prefix (sequence::fork), and
+/// `prompt` holds the tokens after it. The cost then covers the whole prompt, except for the seconds spent on the prefix.
+struct sequence_request {
   any_session session;
   std::span<const token_id> prompt;
   const generation_options& options;
-  const text_beginning* after = nullptr;  // of the same engine
+  const prompt_prefix* after = nullptr;  // from the same engine
 };
 
-/// A text that grows turn by turn. It must not outlive the engine.
+/// A sequence that grows turn by turn. It must not outlive the engine.
 class conversation {
  public:
   virtual ~conversation() = default;
 
-  /// The tokens that were read; the last one generated was not.
+  /// The tokens that were read. The last generated token is not among them: no step has read it.
   virtual std::span<const token_id> tokens() const = 0;
-  /// Forgets the tokens from `tokens` <= those read on.
+  /// Keeps the first `tokens` tokens, at most as many as were read, and forgets the others.
   virtual void truncate(std::size_t tokens) = 0;
-  /// Reads on and answers; see lazyprune::generate. The cost is that of this turn.
+  /// Reads `prompt` and generates an answer; see lazyprune::generate. The cost covers this turn alone.
   virtual generation go_on(std::span<const token_id> prompt, const generation_options& options) = 0;
 };
 
@@ -91,62 +92,62 @@ class engine {
 
   /// Generates in a new sequence; see lazyprune::generate.
   virtual generation generate(any_session session, std::span<const token_id> prompt, const generation_options& options) = 0;
-  /// Generates several texts after one prompt, which is read once; see lazyprune::generate_alternatives.
+  /// Reads the prompt once and generates several answers to it; see lazyprune::generate_alternatives.
   virtual std::vector<generation> generate_alternatives(any_session session, std::span<const token_id> prompt,
                                                         std::span<const generation_options> options) = 0;
-  /// Generates in as many new sequences, the steps after the prompts together; see lazyprune::generate.
-  virtual std::vector<generation> generate(std::vector<text_request> requests) = 0;
-  /// Reads the beginning of some texts, as `options.chunk` says. Null where the observer stopped it.
-  virtual std::unique_ptr<text_beginning> read(any_session session, std::span<const token_id> tokens,
-                                               const generation_options& options) = 0;
-  /// A conversation without a turn yet.
+  /// Generates in one new sequence per request. The decode steps of all requests run as one batch; see lazyprune::generate.
+  virtual std::vector<generation> generate(std::vector<sequence_request> requests) = 0;
+  /// Reads a prefix that several sequences will share, `options.chunk` tokens at a time. Returns null if the observer stopped it.
+  virtual std::unique_ptr<prompt_prefix> read(any_session session, std::span<const token_id> tokens, const generation_options& options) = 0;
+  /// Begins a conversation, without any turn yet.
   virtual std::unique_ptr<conversation> begin(any_session session) = 0;
-  /// Generates in as many new sequences as there are prompts, a batch a step; see run_batch.
+  /// Generates in one new sequence per prompt, one batch per step; see run_batch.
   virtual batch_run generate_together(std::vector<any_session> sessions, std::span<const std::vector<token_id>> prompts, std::size_t steps,
                                       const std::function<void()>& wait = {}) = 0;
-  /// Scores a prompt by a dense pass over it. `expected`: sequence::expect.
+  /// Scores each token of a prompt by a dense pass over it. `expected`: see sequence::expect.
   virtual scored_prompt self_information(std::span<const token_id> prompt, std::size_t expected) = 0;
   virtual const model_config& config() const = 0;
   virtual std::size_t weight_bytes() const = 0;
-  /// The bytes of the weights that a step of one token reads.
+  /// Bytes of the weights that a step of one token reads.
   virtual std::size_t step_weight_bytes() const = 0;
-  /// The bytes that keys and values of one token take in one layer.
+  /// Bytes of the keys and values of one token in one layer.
   virtual std::size_t kv_row_bytes() const = 0;
-  /// Uses so many threads from the next generation on; 0: all that the process may use.
+  /// Sets the number of threads from the next generation on; 0: all that the process may use.
   virtual void use_threads(int threads) = 0;
   virtual int threads() const = 0;
-  /// With as many threads. None where nobody knows.
+  /// The peak rates with threads() threads; nullopt if they are not known.
   virtual std::optional<peak_rates> peaks() const = 0;
-  /// Where operations return before they are done: what waits until they are. Else null.
+  /// A function that blocks until all operations are done, if operations return before they are; otherwise null.
   virtual std::function<void()> waiting() const = 0;
 };
 
-/// Throws `error` where there is no such backend here, it does not compute in that type, or not with what LAZYPRUNE_ISA names.
+/// Throws `error` if this program lacks the backend, the backend does not compute in the type, or the processor lacks the instruction set
+/// that LAZYPRUNE_ISA names.
 void check(const backend_flags& flags);
 
-/// What the products are computed with: "avx2", ...; "sm_90", ... on a GPU; "generic" for the reference backend. Throws `error` where the
-/// processor lacks what LAZYPRUNE_ISA names, and where there is no such GPU.
+/// Returns the instruction set of the matrix products: "avx2", ...; "sm_90", ... on a GPU; "generic" for the reference backend. Throws
+/// `error` if the processor lacks the instruction set that LAZYPRUNE_ISA names, or if there is no usable GPU.
 std::string_view isa_of(const backend_flags& flags);
 
-/// The name of the GPU that computes, its memory, and what it is built for; empty where the processor does.
+/// Returns the name of the GPU, its memory and its architecture; empty for backends on the processor.
 std::string device_of(const backend_flags& flags);
 
-/// What LAZYPRUNE_ISA can name on this processor.
+/// The names of the instruction sets that LAZYPRUNE_ISA may hold on this processor.
 std::vector<std::string_view> isas_here();
 
-/// What a context takes on the cpu backend, in bytes.
+/// The memory of a context on the cpu backend, in bytes.
 struct context_memory {
   std::size_t kv_row;      // keys and values of one token in one layer
-  std::size_t kv_token;    // of one token in all layers
-  std::size_t kv;          // of the whole context
-  std::size_t stored_row;  // one row that is put aside
+  std::size_t kv_token;    // keys and values of one token in all layers
+  std::size_t kv;          // keys and values of the whole context
+  std::size_t stored_row;  // one row in the store (hidden state)
 };
 
-/// Keys, values and stored rows are in bf16 where the weights are, else in f32. Throws `error` where a number is too large: a config may
-/// have any.
+/// Keys, values and stored rows are in bf16 if `bf16`, otherwise in f32. Throws `error` if the config's numbers are so large that the bytes
+/// do not fit into std::size_t.
 context_memory memory_of(const model_config& config, bool bf16, std::size_t context);
 
-/// Names the GPU that computes, and draws a bar while it loads, on stderr.
+/// Loads a model from its files, or makes one of random weights. Prints the name of the GPU, if one computes, and a progress bar on stderr.
 std::unique_ptr<engine> load_engine(const backend_flags& flags, const opened_model& source);
 std::unique_ptr<engine> load_engine(const backend_flags& flags, const model_config& config, const random_source& source);
 

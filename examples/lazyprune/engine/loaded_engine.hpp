@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// An engine out of any backend. Only the file that makes a backend into an engine includes this: most of the program's compile time is
-// here.
+// Implements `engine` for any backend. Most of the program's compile time is here, so only the file that instantiates it for a backend
+// includes this.
 #pragma once
 
 #include <algorithm>
@@ -23,34 +23,34 @@ namespace lazyprune {
 namespace program {
 
 template <tensor_backend Backend>
-class forked_beginning final : public text_beginning {
+class forked_beginning final : public prompt_prefix {
  public:
   forked_beginning(const model<Backend>& net, const execution& how, any_session session)
-      : net_(net), how_(how), text_(net, std::move(session)) {}
+      : net_(net), how_(how), seq_(net, std::move(session)) {}
 
   bool read(std::span<const token_id> tokens, const generation_options& options) {
-    text_.expect(options.expected);
-    return tokens.empty() || read_beginning(work(), text_, tokens, options.chunk, options.observer);
+    seq_.expect(options.expected);
+    return tokens.empty() || read_beginning(work(), seq_, tokens, options.chunk, options.observer);
   }
 
-  std::size_t rows() const override { return text_.session().stats().rows; }
+  std::size_t rows() const override { return seq_.session().stats().rows; }
   void release_scratch() override { scratch_.reset(); }
 
   generation generate(std::span<const token_id> rest, const generation_options& options) override {
-    sequence<Backend> answer = text_.fork();
+    sequence<Backend> answer = seq_.fork();
     generation result = lazyprune::generate(work(), answer, rest, options);
-    const statistics& before = text_.session().stats();
+    const statistics& before = seq_.session().stats();
     result.cost.rows -= before.rows;
     std::ranges::transform(result.cost.prefill_rows, before.prefill_rows, result.cost.prefill_rows.begin(), std::minus());
     result.share_prompt = share_of_prompt(answer, rest);
     return result;
   }
 
-  sequence<Backend> fork(any_session under) const { return text_.fork(std::move(under)); }
+  sequence<Backend> fork(any_session under) const { return seq_.fork(std::move(under)); }
 
-  /// Of the whole prompt.
+  /// The share of the whole prompt (prefix and `rest`) that `answer` has computed.
   double share_of_prompt(const sequence<Backend>& answer, std::span<const token_id> rest) const {
-    return share_computed(answer.session().tokens(), 0, text_.known() + rest.size(), answer.session().layers());
+    return share_computed(answer.session().tokens(), 0, seq_.known() + rest.size(), answer.session().layers());
   }
 
  private:
@@ -68,21 +68,21 @@ class forked_beginning final : public text_beginning {
   const model<Backend>& net_;
   execution how_;
   std::optional<scratch> scratch_{};
-  sequence<Backend> text_;
+  sequence<Backend> seq_;
 };
 
 template <tensor_backend Backend>
-class growing_text final : public conversation {
+class growing_sequence final : public conversation {
  public:
-  growing_text(const model<Backend>& net, const execution& how, any_session session)
-      : backend_(how), work_(net, backend_), text_(net, std::move(session)) {}
+  growing_sequence(const model<Backend>& net, const execution& how, any_session session)
+      : backend_(how), work_(net, backend_), seq_(net, std::move(session)) {}
 
-  std::span<const token_id> tokens() const override { return text_.tokens(); }
-  void truncate(std::size_t tokens) override { text_.truncate(tokens); }
+  std::span<const token_id> tokens() const override { return seq_.tokens(); }
+  void truncate(std::size_t tokens) override { seq_.truncate(tokens); }
 
   generation go_on(std::span<const token_id> prompt, const generation_options& options) override {
-    const statistics before = text_.session().stats();
-    generation result = lazyprune::generate(work_, text_, prompt, options);
+    const statistics before = seq_.session().stats();
+    generation result = lazyprune::generate(work_, seq_, prompt, options);
     statistics& cost = result.cost;
     cost.steps -= before.steps;
     cost.rows -= before.rows;
@@ -96,55 +96,55 @@ class growing_text final : public conversation {
  private:
   Backend backend_;
   workspace<Backend> work_;
-  sequence<Backend> text_;
+  sequence<Backend> seq_;
 };
 
-/// What is a backend's own to say is overridden where it is made into an engine.
+/// What all backends have in common. A backend's own engine overrides the rest.
 template <tensor_backend Backend>
 class loaded_engine : public engine {
  public:
   loaded_engine(execution how, const load_options& options, const weights_source& from) : how_(how), model_(load(how, options, from)) {}
 
   generation generate(any_session session, std::span<const token_id> prompt, const generation_options& options) override {
-    Backend backend(how_);  // its own scratch, so that no run gains by the memory of another
+    Backend backend(how_);  // its own scratch: no run profits from the memory of an earlier one
     workspace<Backend> work(model_, backend);
-    sequence<Backend> text(model_, std::move(session));
-    return lazyprune::generate(work, text, prompt, options);
+    sequence<Backend> seq(model_, std::move(session));
+    return lazyprune::generate(work, seq, prompt, options);
   }
   std::vector<generation> generate_alternatives(any_session session, std::span<const token_id> prompt,
                                                 std::span<const generation_options> options) override {
     Backend backend(how_);
     workspace<Backend> work(model_, backend);
-    sequence<Backend> text(model_, std::move(session));
-    return lazyprune::generate_alternatives(work, text, prompt, options);
+    sequence<Backend> seq(model_, std::move(session));
+    return lazyprune::generate_alternatives(work, seq, prompt, options);
   }
-  std::vector<generation> generate(std::vector<text_request> requests) override {
+  std::vector<generation> generate(std::vector<sequence_request> requests) override {
     Backend backend(how_);
     workspace<Backend> work(model_, backend);
-    std::vector<sequence<Backend>> texts;
-    texts.reserve(requests.size());
+    std::vector<sequence<Backend>> sequences;
+    sequences.reserve(requests.size());
     std::vector<generation_request<Backend>> batch;
-    const auto beginning_of = [](const text_request& r) { return static_cast<const forked_beginning<Backend>*>(r.after); };
-    for (text_request& r : requests) {
+    const auto beginning_of = [](const sequence_request& r) { return static_cast<const forked_beginning<Backend>*>(r.after); };
+    for (sequence_request& r : requests) {
       if (const auto* beginning = beginning_of(r))
-        texts.push_back(beginning->fork(std::move(r.session)));
+        sequences.push_back(beginning->fork(std::move(r.session)));
       else
-        texts.emplace_back(model_, std::move(r.session));
-      batch.push_back({texts.back(), r.prompt, r.options});
+        sequences.emplace_back(model_, std::move(r.session));
+      batch.push_back({sequences.back(), r.prompt, r.options});
     }
     std::vector<generation> results = lazyprune::generate(work, batch);
     for (std::size_t i = 0; i < requests.size(); ++i)
       if (const auto* beginning = beginning_of(requests[i]))
-        results[i].share_prompt = beginning->share_of_prompt(texts[i], requests[i].prompt);
+        results[i].share_prompt = beginning->share_of_prompt(sequences[i], requests[i].prompt);
     return results;
   }
-  std::unique_ptr<text_beginning> read(any_session session, std::span<const token_id> tokens, const generation_options& options) override {
+  std::unique_ptr<prompt_prefix> read(any_session session, std::span<const token_id> tokens, const generation_options& options) override {
     auto beginning = std::make_unique<forked_beginning<Backend>>(model_, how_, std::move(session));
     if (!beginning->read(tokens, options)) return nullptr;
     return beginning;
   }
   std::unique_ptr<conversation> begin(any_session session) override {
-    return std::make_unique<growing_text<Backend>>(model_, how_, std::move(session));
+    return std::make_unique<growing_sequence<Backend>>(model_, how_, std::move(session));
   }
   batch_run generate_together(std::vector<any_session> sessions, std::span<const std::vector<token_id>> prompts, std::size_t steps,
                               const std::function<void()>& wait) override {
@@ -156,10 +156,10 @@ class loaded_engine : public engine {
     Backend backend(how_);
     any_session session(dense(), {.layers = static_cast<layer_id>(model_.config.layers)});
     workspace<Backend> work(model_, backend);
-    sequence<Backend> text(model_, std::move(session));
-    text.expect(std::max(expected, prompt.size()));
+    sequence<Backend> seq(model_, std::move(session));
+    seq.expect(std::max(expected, prompt.size()));
     memory_watch memory;
-    std::vector<double> information = lazyprune::self_information(work, text, prompt, &memory);
+    std::vector<double> information = lazyprune::self_information(work, seq, prompt, &memory);
     memory_use most = memory.most();
     most.scratch = work.bytes(prompt.size());
     return {std::move(information), most.total()};
@@ -167,7 +167,7 @@ class loaded_engine : public engine {
   const model_config& config() const override { return model_.config; }
   std::size_t weight_bytes() const override { return bytes_of(model_.weights); }
   std::size_t step_weight_bytes() const override {
-    return weight_bytes() - (model_.weights.head ? model_.weights.embedding.bytes() : 0);  // of which a step reads one row
+    return weight_bytes() - (model_.weights.head ? model_.weights.embedding.bytes() : 0);  // a step reads one row of the embedding
   }
   std::size_t kv_row_bytes() const override {
     const model_config& c = model_.config;
@@ -182,7 +182,7 @@ class loaded_engine : public engine {
   const execution& how() const { return how_; }
   /// The type of keys and values.
   dtype kv_type() const { return how_.kv.value_or(model_.kv_types().front()); }
-  /// Of the products.
+  /// The type of the weights in the products.
   dtype weight_type() const { return model_.weights.layers.front().q.type(); }
 
  private:

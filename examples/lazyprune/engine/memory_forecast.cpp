@@ -18,7 +18,7 @@ namespace lazyprune {
 namespace program {
 namespace {
 
-/// Bytes of a number of a tensor, loaded.
+/// Bytes of one number of the tensor after loading.
 std::size_t loaded_size(const tensor_entry& tensor, const backend_flags& flags) {
   if (flags.backend == "reference") return flags.dtype == "f32" ? sizeof(float) : sizeof(double);
   if (tensor.shape.size() < 2 || flags.dtype == "f32") return sizeof(float);
@@ -36,9 +36,9 @@ std::size_t weight_bytes(const opened_model& model, const backend_flags& flags) 
   return bytes;
 }
 
-/// A workspace's buffers, the inputs of a product as they are packed, and the rotary table.
+/// Counts the numbers in a workspace's buffers, in the packed inputs of a product and in the rotary table.
 std::size_t scratch_numbers(const model_config& c, std::size_t prompt, std::size_t length) {
-  constexpr std::size_t most_rows = 512;  // that are computed at a time
+  constexpr std::size_t most_rows = 512;  // computed at a time
   const std::size_t rows = std::min(prompt, most_rows), q = c.n_heads * c.head_dim, kv = c.n_kv_heads * c.head_dim;
   const std::size_t of_row = c.hidden + 2 * q + 2 * kv + c.ffn + std::max({c.hidden, c.ffn, q});
   return prompt * c.hidden + rows * of_row + 2 * c.vocabulary + (c.window_rope ? 2 : 1) * length * c.head_dim;
@@ -60,7 +60,7 @@ void check_memory(const memory_forecast& forecast, const backend_flags& flags) {
   const std::optional<std::uint64_t> left = gpu ? std::optional<std::uint64_t>(this_gpu().memory) : available_memory();
   if (!left || forecast.total() <= *left) return;
   throw error("memory", "",
-              "at most the " + bytes_text(*left) + (gpu ? " of the GPU" : " that are free here") + "; --force-memory tries it all the same",
+              "at most the " + bytes_text(*left) + (gpu ? " of the GPU" : " that are free") + " (--force-memory loads the model anyway)",
               bytes_text(forecast.weights) + " of weights, " + bytes_text(forecast.kv) + " of keys and values and " +
                   bytes_text(forecast.scratch) + " of scratch",
               error_code::no_memory);

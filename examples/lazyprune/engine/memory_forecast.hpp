@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The memory that a run will take, told before anything is loaded.
+// Estimates the memory of a run before anything is loaded.
 #pragma once
 
 #include <cstddef>
@@ -10,20 +10,21 @@
 namespace lazyprune {
 namespace program {
 
-/// In bytes, for a dense run. A pruned one takes hardly more, and keeps fewer keys and values.
+/// Bytes for a dense run. A pruned run needs at most a little more: it stores rows, but keeps fewer keys and values.
 struct memory_forecast {
-  std::size_t weights;  // as the backend holds them: a file of four bits a weight becomes larger
+  std::size_t weights;  // in the backend's types, so more bytes than a file of 4-bit weights has
   std::size_t kv;       // keys and values of the prompt and the answer
-  std::size_t scratch;  // about: what the rows of a step are computed in
+  std::size_t scratch;  // approximate: the buffers of a step
 
   std::size_t total() const { return weights + kv + scratch; }
 };
 
-/// What a prompt of `prompt` tokens takes, if the text with its answer gets `length` tokens long. Throws `error` where a number is too
-/// large.
+/// Estimates the memory for a prompt of `prompt` tokens. `length`: tokens of prompt and answer together. Throws `error` if the config's
+/// numbers are so large that the bytes do not fit into std::size_t.
 memory_forecast forecast_memory(const opened_model& model, const backend_flags& flags, std::size_t prompt, std::size_t length);
 
-/// Throws `error` (no_memory) where that is more than this process, or the GPU, may still take. Does nothing where nobody knows.
+/// Throws `error` (no_memory) if the forecast exceeds the free memory of this process, or the memory of the GPU. Does nothing if the free
+/// memory is not known.
 void check_memory(const memory_forecast& forecast, const backend_flags& flags);
 
 }  // namespace program

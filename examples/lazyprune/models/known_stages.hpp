@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Stages that were found for well-known models, whose own files say none.
+// Stages that the program knows for well-known models. The models' own files have none.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +11,13 @@
 namespace lazyprune {
 namespace program {
 
-/// Stages, and how many tokens a text needs for them: nobody tried them on shorter ones.
+/// Stages, and the shortest prompt, in tokens, that they were tried on.
 struct tried_stages {
   std::string_view stages;
   std::size_t least_tokens;
 };
 
-/// The stages for the model that GGUF files call so (`general.name`) and that has so many layers; none where nobody searched it.
+/// Returns the stages for the model with this name in its GGUF file (`general.name`) and this number of layers; nullopt if there are none.
 std::optional<tried_stages> known_stages(std::string_view name, layer_id layers);
 
 }  // namespace program

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The weights of a model, in a backend. They are compiled apart from what computes with them: who changes a file format compiles no
-// transformer.
+// Loads the weights of a model into a backend. The file formats are compiled apart from the transformer, so a change of a format does not
+// recompile it.
 #pragma once
 
 #include <lazyprune/backend/tensor_backend.hpp>
@@ -14,14 +14,14 @@ class random_source;
 
 namespace program {
 
-/// Where weights come from: a model's files, or numbers made up for a config. It owns none of them.
+/// The source of weights: a model's files, or random numbers for a config. It owns nothing.
 struct weights_source {
-  const checkpoint* files = nullptr;  // null: the numbers below
+  const checkpoint* files = nullptr;  // null: use `config` and `numbers`
   const model_config* config = nullptr;
   const random_source* numbers = nullptr;
 };
 
-/// Packs the weights. loading.cpp defines it for cpu, reference and faulty_reference, cuda_engine.cpp for cuda. Throws `error` as
+/// Loads and packs the weights. loading.cpp defines it for cpu, reference and faulty_reference, cuda_engine.cpp for cuda. Throws `error` as
 /// lazyprune::load_model does.
 template <tensor_backend Backend>
 model<Backend> load_weights(Backend& backend, const weights_source& from, const load_options& options);

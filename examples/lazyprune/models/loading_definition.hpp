@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What loading.hpp declares. Only the files that instantiate it for a backend include this.
+// Defines load_weights of loading.hpp. Only the files that instantiate it for a backend include this.
 #pragma once
 
 #include "models/loading.hpp"

@@ -19,7 +19,7 @@ namespace lazyprune {
 namespace program {
 namespace {
 
-/// The place of the model beside an installed program, seen from its own folder; else that in the source tree that it was built from.
+/// Returns the model installed with the program, found relative to the program's folder; otherwise the one in the source tree.
 std::filesystem::path bundled_model() {
   std::error_code failure;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failure);
@@ -32,18 +32,18 @@ std::filesystem::path bundled_model() {
   return LAZYPRUNE_MODEL_DIR;
 }
 
-/// A model's files, the first of which begin to be read before anybody asks for a weight.
+/// Opens a model's files and starts to read the first of them ahead, before a weight is asked for.
 std::shared_ptr<const checkpoint> coming_into_memory(const std::filesystem::path& path, file_access how) {
   struct read_files {
     checkpoint files;
     read_ahead ahead{};  // ends before the files
-    read_files(const std::filesystem::path& path, file_access how) : files(path, how) { files.come_into_memory(ahead); }
+    read_files(const std::filesystem::path& path, file_access how) : files(path, how) { files.prefetch(ahead); }
   };
   const auto opened = std::make_shared<read_files>(path, how);
   return {opened, &opened->files};
 }
 
-/// Tells on stderr what the user should know of the model.
+/// Prints the checkpoint's remarks on stderr.
 std::shared_ptr<const checkpoint> remarked_on(std::shared_ptr<const checkpoint> files) {
   for (const std::string& remark : files->remarks()) std::cerr << one_line(remark) << std::endl;
   return files;
@@ -69,7 +69,7 @@ opened_model opened_model::described(const model_flags& flags) {
   return {remarked_on(std::make_shared<const checkpoint>(model_path(flags), how, model_use::described)), flags.pruning_file};
 }
 
-std::optional<error> opened_model::not_computed() const { return files_->not_computed(); }
+std::optional<error> opened_model::unsupported_reason() const { return files_->unsupported_reason(); }
 
 const std::filesystem::path& opened_model::path() const { return files_->path(); }
 const model_config& opened_model::config() const { return files_->config(); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which model: the one named, or the one that comes with the program.
+// Opens the model that the flags name, or the one that comes with the program.
 #pragma once
 
 #include <cstddef>
@@ -25,58 +25,61 @@ enum class dtype : std::uint8_t;
 
 namespace program {
 
-/// The one named; else that of the environment variable LAZYPRUNE_MODEL; else the bundled model.
+/// Returns the model that the flags name; otherwise that of the environment variable LAZYPRUNE_MODEL; otherwise the bundled model.
 std::filesystem::path model_path(const model_flags& flags);
 
 enum class stages_source : std::uint8_t { pruning_file, folder, program };
 
-/// Stages that somebody found for a model.
+/// Stages recommended for a model.
 struct recommended_stages {
   std::string text;
   stages_source from;
-  std::string where;             // the file that has them; empty: the program
-  std::size_t least_tokens = 0;  // for shorter texts nobody tried them
+  std::string where;             // the file that holds them; empty: the program's own table
+  std::size_t least_tokens = 0;  // the shortest prompt that they were tried on; 0: not known
 };
 
-/// What a file says of a tensor.
+/// A tensor as its file describes it.
 struct tensor_entry {
   std::string name, type;
   std::vector<std::uint64_t> shape;
   std::size_t bytes;
 };
 
-/// A model's file or directory, whose weights are not loaded yet.
+/// An open model file or directory. The weights are not loaded yet.
 class opened_model {
  public:
-  /// Throws `error` where there is no model.
+  /// Throws `error` if there is no model, or this library cannot compute it.
   explicit opened_model(const model_flags& flags);
-  /// A model to be described: what is not computed here is no fault, and `not_computed` tells it.
+  /// Opens a model only to describe it. A model that this library cannot compute is not an error: see `unsupported_reason`.
   static opened_model described(const model_flags& flags);
 
-  /// Why it cannot be computed; none where it can, as far as config and types of tensors say. Where the config is why, config() is empty.
-  std::optional<error> not_computed() const;
+  /// Why this library cannot compute the model; nullopt if it can, judged by the config and the types of the tensors. If the reason is the
+  /// config, config() is empty.
+  std::optional<error> unsupported_reason() const;
 
   const checkpoint& files() const { return *files_; }
   const std::filesystem::path& path() const;
   const model_config& config() const;
   layer_id layers() const;
 
-  /// The stages of --pruning-file, else of the folder's lazyprune.json, else those that this program knows for the model; none where nobody
-  /// knows any. Throws `error` where the named file cannot be used.
+  /// The stages of --pruning-file; otherwise those of the folder's lazyprune.json; otherwise those that the program knows for the model;
+  /// otherwise nullopt. Throws `error` if the file of --pruning-file cannot be used.
   std::optional<recommended_stages> stages() const;
-  /// The same, or the stages that the paper draws for Llama 2, at the same shares of this model's layers. Nobody tried those on this model.
+  /// The same stages if there are any. Otherwise the stages of the paper's Llama 2 at the same shares of this model's layers; nobody has
+  /// tried those on this model.
   std::string stages_to_compare() const;
 
-  /// All tensors of its files, by name.
+  /// All tensors of the files, by name.
   std::vector<tensor_entry> tensors() const;
 
-  /// The type in which a tensor is loaded unless another is asked for; none where its files have no such tensor.
+  /// The type in which a tensor is loaded by default; nullopt if the files have no such tensor.
   std::optional<dtype> loaded_type(std::string_view tensor) const;
 
-  /// The name of a GGUF file's way to split text; none where it has none.
+  /// The name of a GGUF file's pre-tokenizer; nullopt if it names none.
   std::optional<std::string> pre_tokenizer() const;
 
-  /// The longest sequence: what was asked for, or with 0 the model's limit. Throws `error` where that is shorter.
+  /// The longest sequence in tokens: `asked`, or the model's limit if `asked` is 0. Throws `error` if the model's limit is smaller than
+  /// `asked`.
   std::size_t context(std::size_t asked) const;
 
  private:
@@ -86,7 +89,7 @@ class opened_model {
   std::string pruning_file_;
 };
 
-/// What people call a model: the bundled one by its name, any other by its folder's, or by its file's without .gguf.
+/// Returns a model's name for output: "pocket" for the bundled model, otherwise the folder's name, or the file's name without .gguf.
 std::string model_name(const std::filesystem::path& path);
 
 }  // namespace program

@@ -16,7 +16,7 @@ namespace {
 
 bool asks_for_pruning(const policy_spec& spec) { return !spec.preset.empty() || spec.stages || spec.schedule; }
 
-/// Throws `error` with the file's name where stages from a file do not fit the model.
+/// Throws `error` with the file's name if stages from a file do not fit the model.
 void check_stages(const recommended_stages& stages, const opened_model& model, const policy_registry& policies) {
   policy_spec alone;
   alone.stages = stages.text;
@@ -27,7 +27,7 @@ void check_stages(const recommended_stages& stages, const opened_model& model, c
   }
 }
 
-/// The first pruning flag that was given.
+/// The first pruning flag of the policy.
 std::string first_flag(const policy_spec& spec) {
   const std::string flags = flags_text(spec);
   return flags.substr(0, flags.find(' '));
@@ -49,7 +49,7 @@ chosen_policy policy_for(policy_spec asked, const opened_model& model, const pol
           first_flag(asked) + " has no effect: no stages are known for this model, so nothing is pruned. Add --stages. " + how};
 }
 
-policy_spec told_policy(policy_spec asked, const opened_model& model, const policy_registry& policies) {
+policy_spec policy_with_note(policy_spec asked, const opened_model& model, const policy_registry& policies) {
   chosen_policy chosen = policy_for(std::move(asked), model, policies);
   if (!chosen.note.empty()) std::cerr << chosen.note << std::endl;
   return std::move(chosen.spec);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the pruning flags make: sessions.
+// Turns the pruning flags into a policy and a session.
 #pragma once
 
 #include <string>
@@ -17,25 +17,25 @@ struct model_layers;
 
 namespace program {
 
-/// A policy, and a line for the user where nothing is pruned although nobody asked for that.
+/// A policy, and a note for the user if nothing is pruned although the user did not ask for a dense run.
 struct chosen_policy {
   policy_spec spec;
   std::string note;  // empty: nothing to say
 };
 
-/// The policy that the flags ask for. Without a preset, stages or a schedule among them the model's own stages prune. A model without any
-/// stays dense, whatever the other flags say. Throws `error` where recommended stages do not fit the model.
+/// Returns the policy that the flags ask for. If they name no preset, stages or schedule, the stages recommended for the model are used. If
+/// there are none, the policy is dense, whatever the other flags say. Throws `error` if the recommended stages do not fit the model.
 chosen_policy policy_for(policy_spec asked, const opened_model& model, const policy_registry& policies);
-/// The same, with the line on stderr.
-policy_spec told_policy(policy_spec asked, const opened_model& model, const policy_registry& policies);
+/// The same policy; prints the note on stderr.
+policy_spec policy_with_note(policy_spec asked, const opened_model& model, const policy_registry& policies);
 
-/// A session of the policy that the flags make.
+/// Makes a session of the policy that the flags describe.
 any_session new_session(const policy_spec& spec, const model_config& config, const policy_registry& policies);
 
-/// All flags of the policy, for a model of these layers; "--policy dense" where it never prunes.
+/// Returns all flags of the policy for a model of these layers; "--policy dense" if it never prunes.
 std::string flags_of(const policy_spec& spec, const model_layers& layers, const policy_registry& policies);
 
-/// Whether what it prunes is lost.
+/// True if pruned tokens are lost: the policy has no store.
 bool loses_tokens(const policy_spec& spec, const model_config& config, const policy_registry& policies);
 
 /// The policy that never prunes.

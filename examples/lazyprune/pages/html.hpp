@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the HTML pages are put together with: escaped text, layouts with places to fill.
+// Helpers for the HTML pages: escaped text, and layouts with placeholders.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +12,20 @@
 namespace lazyprune {
 namespace program {
 
-/// Text that cannot leave its place in HTML, be it an element's or a quoted attribute's: markup as references, bytes that are not
-/// UTF-8 and control characters as U+FFFD.
+/// Escapes text for an HTML element or a quoted attribute. Markup becomes character references. Control characters and bytes that are not
+/// UTF-8 become U+FFFD.
 std::string html_text(std::string_view text);
 
-/// The values in their places "@{name}". What is filled in is not looked at again.
+/// Replaces each placeholder "@{name}" with its value. Placeholders inside values are not replaced.
 std::string fill_in(std::string_view layout, std::initializer_list<std::pair<std::string_view, std::string_view>> values);
 
-/// Labels and values for a <dl class="facts">; those without a value are left out.
+/// Writes labels and values for a <dl class="facts">. Pairs with an empty value are left out.
 std::string facts_list(const std::vector<std::pair<std::string, std::string>>& facts);
 
-/// Which scripts a page's browser may run.
+/// The scripts that a browser may run in a page (its content security policy).
 enum class page_scripts : std::uint8_t { none, inline_ones };
 
-/// A whole page. `title` and `body` are HTML; `style` follows the one that all pages have.
+/// Writes a whole page. `title` and `body` are HTML. `style` is CSS that follows the common style.
 std::string html_page(std::string_view title, std::string_view style, std::string_view body, page_scripts scripts = page_scripts::none);
 
 }  // namespace program

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The style that all HTML pages begin with. Colours: Okabe and Ito's palette, which the colour-blind can tell apart.
+// The common style of all HTML pages. The colours are from Okabe and Ito's palette for colour-blind readers.
 #pragma once
 
 #include <string_view>

@@ -51,15 +51,15 @@ std::string chart_text(double x, double y, std::string_view more, std::string_vi
   return "<text x=\"" + coordinate(x) + "\" y=\"" + coordinate(y) + "\" " + std::string(more) + '>' + html_text(what) + "</text>\n";
 }
 
-/// Digits after the point that an axis' ticks need.
+/// The number of digits after the point for the ticks of an axis.
 int digits_of(const chart_axis& axis) { return std::max(0, -static_cast<int>(std::floor(std::log10(axis.step) + 1e-9))); }
 
-/// The field between the axes of one chart, in the units of the picture.
+/// The area between the axes of one chart. Converts values to SVG coordinates.
 class chart_field {
  public:
   explicit chart_field(const chart& c) : x_(c.x), y_(c.y) {}
 
-  /// Rules and ticks, and what the axes are called.
+  /// Grid lines, ticks and the labels of the axes.
   std::string axes() const {
     std::string out;
     for (double n = y_.first; n <= y_.last; ++n) {
@@ -84,7 +84,7 @@ class chart_field {
     return out + chart_line('M' + coordinate(left) + ' ' + coordinate(y) + 'H' + coordinate(right), chart_ink, "none");
   }
 
-  /// What is not finite is left out.
+  /// Points that are not finite are left out.
   std::string series(const chart_series& s) const {
     std::string path, marks;
     for (const chart_point& point : s.points) {
@@ -153,7 +153,7 @@ std::string chart_legend(std::span<const chart_series> series, const std::option
 
 std::string svg_chart_with_legend(const chart& c) {
   constexpr double legend_column_width = 190, line_height = 20, first_line = 20, left = chart_width + 8;
-  constexpr auto lines = static_cast<std::size_t>((chart_height - first_line) / line_height) + 1;  // of a column
+  constexpr auto lines = static_cast<std::size_t>((chart_height - first_line) / line_height) + 1;  // per column
   std::string legend;
   std::size_t items = 0;
   const auto item = [&](const std::string& drawn, const std::string& name) {

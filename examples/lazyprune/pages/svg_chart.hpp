@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Line charts as SVG, legible without colour: each series has its own dashes and its own mark.
+// Draws line charts as SVG. They are legible without colour: each series has its own dashes and its own mark.
 #pragma once
 
 #include <cstddef>
@@ -12,38 +12,39 @@
 namespace lazyprune {
 namespace program {
 
-/// One direction of a chart, from one tick to another.
+/// An axis of a chart. It begins and ends at a tick.
 struct chart_axis {
   std::string label;
-  double first, last;  // in steps
+  double first, last;  // the first and last tick, in steps
   double step;
   double low() const { return first * step; }
   double high() const { return last * step; }
 };
 
-/// The axis over [low, high] with the least step that makes at most six of it: 1, 2 or 5 times a power of ten, not below `least_step`.
+/// Returns the axis over [low, high] with the smallest step that divides it into at most six. Steps are 1, 2 or 5 times a power of ten, and
+/// at least `least_step`.
 chart_axis axis_over(std::string label, double low, double high, double least_step = 0);
 
 struct chart_point {
   double x, y;
-  std::string title;  // shown where the pointer is over it
+  std::string title;  // shown when the pointer is over the mark
 };
 
 struct chart_series {
   std::string name;
-  std::size_t style;  // series of one number look alike in all charts
+  std::size_t style;  // number for style_of; series with the same number look alike in all charts
   std::vector<chart_point> points;
 };
 
-/// A horizontal line, and the band of what cannot be told from it.
+/// A horizontal line, and a band around it: its confidence interval.
 struct chart_level {
   std::string name;
   double y, low, high;
 };
 
-/// Points lie within the axes. The series that come first are drawn above the others.
+/// All points must lie within the axes. Earlier series are drawn above later ones.
 struct chart {
-  std::string name;  // for those who cannot see it
+  std::string name;  // also the text for screen readers
   chart_axis x, y;
   std::vector<chart_series> series;
   std::optional<chart_level> level;
@@ -54,16 +55,16 @@ struct chart_style {
   bool filled;
 };
 
-/// The first 56 differ in colour and mark; dashes tell neighbours apart.
+/// Returns a style. The first 56 differ in colour or mark; neighbours also differ in dashes.
 chart_style style_of(std::size_t number);
 
-/// One <svg> element that needs nothing around it. What is not finite is left out.
+/// Draws the chart as one self-contained <svg> element. Values that are not finite are left out.
 std::string svg_chart(const chart& c);
 
-/// What the lines are, as a list: those of the series, then the level's.
+/// Writes the legend as an HTML list: the series, then the level.
 std::string chart_legend(std::span<const chart_series> series, const std::optional<chart_level>& level = {});
 
-/// The chart, and what its lines are to the right of it: a file of its own.
+/// Draws the chart with its legend at the right, as an SVG file of its own.
 std::string svg_chart_with_legend(const chart& c);
 
 }  // namespace program

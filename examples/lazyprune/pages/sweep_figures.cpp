@@ -19,7 +19,7 @@ namespace lazyprune {
 namespace program {
 namespace {
 
-/// The least and the greatest of what is finite.
+/// The minimum and maximum of the finite values that were added.
 struct chart_range {
   double low = std::numeric_limits<double>::infinity(), high = -low;
   void add(double value) {
@@ -75,7 +75,7 @@ std::vector<chart> accuracy_charts(const sweep_view& view) {
       }
     }
     if (scores.empty()) continue;
-    chart& drawn = charts.emplace_back();  // its x axis is that of all, below
+    chart& drawn = charts.emplace_back();  // the x axis is set below: all charts share it
     drawn.name = name;
     drawn.y = score_axis("score", scores.low, scores.high);
     drawn.series = std::move(series);
@@ -91,11 +91,11 @@ std::string accuracy_figure(const sweep_view& view) {
   const std::vector<chart> charts = accuracy_charts(view);
   if (charts.empty()) return "<p>Not drawn: no speedup was measured.</p>\n";
   std::string html =
-      "<p>One chart a task, one line a method, one mark a budget. Higher is more accurate, further right is faster: a method that keeps "
-      "what the paper claims stays in the grey band as it goes right. The horizontal line is the dense model, at 1x; the band is its "
-      "interval. The paper's figure shows Llama 2 7B on six tasks; its text gives 2.34x on Multi-Doc QA at a loss of at most 1&nbsp;%, "
-      "and 3x at a loss of at most 10&nbsp;%. Axes of scores need not begin at 0. The numbers stand under "
-      "<a href=\"#results\">All results</a>, and in each mark's tooltip.</p>\n" +
+      "<p>One chart per task, one line per method, one mark per budget. Higher is more accurate, further right is faster. If the paper's "
+      "claim holds for a method, its line stays in the grey band as it goes right. The horizontal line is the dense model, at 1x; the band "
+      "is its interval. The paper's figure shows Llama 2 7B on six tasks. Its text gives 2.34x on Multi-Doc QA at a loss of at most "
+      "1&nbsp;%, and 3x at a loss of at most 10&nbsp;%. The axes of scores need not begin at 0. The numbers are under "
+      "<a href=\"#results\">All results</a> and in each mark's tooltip.</p>\n" +
       chart_legend(charts.front().series, charts.front().level) + "<div class=\"charts\">\n";
   for (const chart& c : charts) html += chart_figure(c);
   return html + "</div>\n";
@@ -103,12 +103,12 @@ std::string accuracy_figure(const sweep_view& view) {
 
 namespace {
 
-/// The single stages that were run: mean scores over tasks, by the layers after which they prune and the shares that they keep.
+/// The results of the single stages: mean scores over tasks, by layer and by share kept.
 struct sensitivity_view {
   const sweep_table& table;
   std::vector<std::string> tasks;
   std::vector<layer_id> layers;  // ascending
-  std::vector<double> shares;    // mild to harsh
+  std::vector<double> shares;    // descending
 
   explicit sensitivity_view(const sweep_table& t) : table(t) {
     for (const sensitivity_entry& entry : table.sensitivity) {
@@ -177,11 +177,10 @@ std::string sensitivity_figure(const sweep_view& whole) {
   for (const chart_series& line : lines)
     for (const chart_point& point : line.points) scores.add(point.y);
 
-  std::string html = "<p>Pruned once, after one layer (across), to one share of the prompt's tokens (lines); the mean score over " +
+  std::string html = "<p>Each run prunes once, after one layer (across), to one share of the prompt's tokens (lines). Mean score over " +
                      std::to_string(view.tasks.size()) + (view.tasks.size() == 1 ? " task" : " tasks") +
-                     ". A line that rises to the right says that later layers can be pruned harder, which the paper's figure shows for "
-                     "10, 30, 50, 70 and 90 % kept in Llama 2 7B and XGen 7B. The grey band is the dense model's interval, on the same "
-                     "prompts.</p>\n";
+                     ". If a line rises to the right, later layers can be pruned harder. The paper's figure shows this for 10, 30, 50, 70 "
+                     "and 90 % kept in Llama 2 7B and XGen 7B. The grey band is the dense model's interval on the same prompts.</p>\n";
   if (!scores.empty()) {
     const auto first = static_cast<double>(view.layers.front()), last = static_cast<double>(view.layers.back());
     const chart drawn{"Pruned once, after one layer", axis_over("layers done before it prunes", first, last, 1),
@@ -193,7 +192,7 @@ std::string sensitivity_figure(const sweep_view& whole) {
 
 namespace {
 
-/// The mean of a setting's usage over tasks, (points, layers); empty where that of a task is not known.
+/// Returns the mean usage of a setting over tasks: (points, layers). Empty if the usage of one task is not known.
 std::vector<std::vector<double>> mean_usage(const sweep_view& view, std::string_view method, double budget) {
   std::vector<std::vector<double>> mean;
   for (const std::string& task : view.tasks) {
@@ -210,7 +209,7 @@ std::vector<std::vector<double>> mean_usage(const sweep_view& view, std::string_
   return mean;
 }
 
-/// Layers that have computed the same tokens at every point, from `begin` to before the returned one.
+/// Returns the end of the stage that begins at layer `begin`: its layers have computed the same share of tokens at every point.
 std::size_t end_of_stage(const std::vector<std::vector<double>>& usage, std::size_t begin, std::size_t layers) {
   std::size_t end = begin + 1;
   const auto alike = [&](const std::vector<double>& shares) { return std::abs(shares[end] - shares[begin]) < 1e-9; };
@@ -218,7 +217,7 @@ std::size_t end_of_stage(const std::vector<std::vector<double>>& usage, std::siz
   return end;
 }
 
-/// The chart of one setting, and its part of the table: one row a stage.
+/// The chart of one setting and its rows of the table, one per stage.
 struct usage_of_setting {
   chart drawn;
   std::string head, rows;
@@ -259,11 +258,11 @@ std::string usage_figure(const sweep_view& view) {
       rows += shown.rows;
     }
   }
-  if (charts.empty()) return "<p>Not drawn: no run of lazyllm says which tokens it computed when.</p>\n";
-  return "<p>What share of the prompt's tokens each stage, the layers between two prunings, has computed by then; mean over tasks. The "
-         "first stage reads the whole prompt. Where a later one begins is what the prefill computes there, and what it rises by are tokens "
-         "that came back. A line that ends below 100&nbsp;% is work that was never needed. The paper's figure shows it for four stages of "
-         "Llama 2 7B (layers 1–9, 10–19, 20–28, 29–32) over 1,000 prompts of LongBench.</p>\n<div class=\"charts\">\n" +
+  if (charts.empty()) return "<p>Not drawn: no run of lazyllm recorded which tokens it had computed at each step.</p>\n";
+  return "<p>A stage is the layers between two prunings. Each line shows the share of the prompt's tokens that a stage has computed so "
+         "far; mean over tasks. The first stage reads the whole prompt. The line of a later stage begins at the share that the prefill "
+         "computes, and rises by the tokens that come back. If it ends below 100&nbsp;%, the rest was never needed. The paper's figure "
+         "shows four stages of Llama 2 7B (layers 1–9, 10–19, 20–28, 29–32) over 1,000 LongBench prompts.</p>\n<div class=\"charts\">\n" +
          charts + "</div>\n<div class=\"wide\"><table>\n<thead><tr><th>setting</th><th>stage</th>" + head + "</tr></thead>\n<tbody>\n" +
          rows + "</tbody></table></div>\n";
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The paper's Figures 5, 6 and 7 from a sweep: HTML with charts, and with tables of what they show.
+// Draws the paper's Figures 5, 6 and 7 from a sweep: HTML with charts and with tables of their numbers.
 #pragma once
 
 #include <string>
@@ -11,19 +11,20 @@
 namespace lazyprune {
 namespace program {
 
-/// An axis of scores spans at least ten points, so that noise does not look like more than it is.
+/// Returns an axis of scores. It spans at least ten points, so that noise does not look large.
 chart_axis score_axis(std::string label, double low, double high);
 
-/// One a task, one line a method through its budgets; first that of their means. None where no speedup was measured.
+/// Returns one chart per task, with one line per method through its budgets. If there are several tasks, a chart of their means comes
+/// first. Empty if no speedup was measured.
 std::vector<chart> accuracy_charts(const sweep_view& view);
 
 /// Figure 5: scores over speedups.
 std::string accuracy_figure(const sweep_view& view);
 
-/// Figure 6: one line a share kept, over the layers after which it is kept; scores are means over tasks.
+/// Figure 6: one line per share kept, over the layer after which the model is pruned. Scores are means over tasks.
 std::string sensitivity_figure(const sweep_view& view);
 
-/// Figure 7: one chart a budget, one line a stage, the layers between two prunings, which have computed the same tokens.
+/// Figure 7: one chart per budget, one line per stage. A stage is the layers between two prunings; they have computed the same tokens.
 std::string usage_figure(const sweep_view& view);
 
 }  // namespace program

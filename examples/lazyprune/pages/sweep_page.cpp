@@ -18,7 +18,7 @@ namespace program {
 
 namespace {
 
-/// Which samples the times are of, where they are not of all; empty where they are.
+/// Says how many samples were timed; empty if all were, or if nothing was timed.
 std::string timed_text(const sweep_view& view) {
   std::uint64_t timed = 0, all = 0;
   for (const std::string& task : view.tasks) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The fixed parts of a sweep's page (pages/sweep_page.hpp): its body and style. "@{name}" marks where a value goes.
+// The template of a sweep's page (pages/sweep_page.hpp): its body and style. "@{name}" is a placeholder for a value.
 #pragma once
 
 #include <string_view>
@@ -10,8 +10,8 @@ namespace program {
 inline constexpr std::string_view sweep_page_body = R"html(<header>
 <h1>@{title}</h1>
 <p>LazyLLM (<a href="https://arxiv.org/abs/2407.14057">arXiv 2407.14057</a>) computes, at each layer, only the prompt tokens that matter for
-the next token, and claims the dense model's accuracy at less time to the first token (TTFT). This page redraws the paper's Tables 1 and 2
-and Figures 5, 6 and 7 from the runs of one model.</p>
+the next token. The paper claims the dense model's accuracy with a shorter time to the first token (TTFT). This page shows its Tables 1 and
+2 and its Figures 5, 6 and 7 with the results of one model.</p>
 <dl class="facts">
 @{facts}</dl>
 </header>
@@ -22,15 +22,15 @@ and Figures 5, 6 and 7 from the runs of one model.</p>
 <dl class="words">
 <dt>budget</dt><dd>the share of the dense prefill's rows that a method may compute; a row is one token at one layer. Methods
 with a dense prefill let the later steps see that share of the tokens instead.</dd>
-<dt>score</dt><dd>the task's own metric, from 0 to 100, mean over its samples.</dd>
-<dt>lost</dt><dd>points of score below the dense model's, sample by sample on the same prompts; below 0 where the method scores
-higher.</dd>
+<dt>score</dt><dd>the task's own metric, from 0 to 100; mean over its samples.</dd>
+<dt>lost</dt><dd>the dense model's score minus the method's, in points, sample by sample on the same prompts. It is below 0 if the method
+scores higher.</dd>
 <dt>TTFT speedup</dt><dd>the dense model's mean time to the first token over the method's, on the same prompts: 2x is half the time.</dd>
-<dt>overall speedup</dt><dd>the same of the time from the prompt to the last token, which includes TTFT. Answers may differ in length:
-the generated tokens stand beside it under <a href="#results">All results</a>.</dd>
+<dt>overall speedup</dt><dd>the same for the time from the prompt to the last token, including TTFT. Answers may differ in length: the
+numbers of generated tokens are under <a href="#results">All results</a>.</dd>
 <dt>intervals</dt><dd>below a number or in brackets: 95 %, by the percentile bootstrap over samples. A group of several tasks has the
-mean of its tasks' means; its interval takes the tasks as independent. One without width says that all these samples came out alike,
-all right say: not that all others would.</dd>
+mean of its tasks' means; its interval assumes that the tasks are independent. An interval of width 0 means that all these samples had the
+same result. Other samples may differ.</dd>
 </dl>
 @{tasks}
 <h3>The methods</h3>
@@ -41,16 +41,15 @@ all right say: not that all others would.</dd>
 
 <section>
 <h2>Table 1. Accuracy and TTFT speedup</h2>
-<p>As the paper's Table 1, for every budget instead of one setting a method. <b>Bold</b>: the interval of what is lost,
-sample by sample, reaches 0, so that these runs do not tell a loss from none; on few samples a loss can hide there. Last the mean over
-all tasks.</p>
+<p>The paper's Table 1, with every budget instead of one setting per method. <b>Bold</b>: the interval of the points lost reaches 0, so
+these runs show no certain loss. With few samples a real loss can stay hidden. The last rows are the mean over all tasks.</p>
 @{table1}</section>
 
 <section>
 <h2>Table 2. Prompt tokens computed, and overall speedup</h2>
-<p>As the paper's Table 2. Computed: of the prompt's rows, those that have been computed by the end of the generation. It is above the
-budget where tokens come back after the first token: work that has been put off, not saved. The share of compression leaves out its
-first, dense pass over the prompt, which its speedup includes.</p>
+<p>The paper's Table 2. Computed: the share of the prompt's rows that were computed by the end of the generation. It is above the budget if
+tokens come back after the first token: that work was postponed, not saved. For compression, the share leaves out the first, dense pass over
+the prompt; the speedup includes it.</p>
 @{table2}</section>
 
 <section>
@@ -62,17 +61,17 @@ first, dense pass over the prompt, which its speedup includes.</p>
 @{figure6}</section>
 
 <section>
-<h2>Figure 7. Prompt tokens used as the generation goes on</h2>
+<h2>Figure 7. Prompt tokens computed during the generation</h2>
 @{figure7}</section>
 
 <section id="results">
 <h2>All results</h2>
-<p>One row a setting and task: what the tables and figures above are made of. Where nothing was measured stands a dash.</p>
+<p>One row per setting and task: the data of the tables and figures above. A dash means that nothing was measured.</p>
 @{results}</section>
 
 <section>
 <h2>The settings</h2>
-<p>What makes each of them: flags of <code>lazyprune run</code>, where there are such.</p>
+<p>The flags of <code>lazyprune run</code> for each setting. Settings that do more than prune are described in words.</p>
 @{settings}</section>
 )html";
 

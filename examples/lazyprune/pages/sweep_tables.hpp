@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The tables of a sweep's page, in HTML: the paper's Tables 1 and 2, and all that was run.
+// Writes the tables of a sweep's page in HTML: the paper's Tables 1 and 2, and all results.
 #pragma once
 
 #include <string>
@@ -9,19 +9,20 @@
 namespace lazyprune {
 namespace program {
 
-/// The methods that were run, and what each does, for those who know only the paper.
+/// The methods that were run, each with a sentence for readers who know only the paper.
 std::string method_list(const sweep_view& view);
 
+/// The tasks, with their numbers of samples and the dense model's scores and times.
 std::string task_table(const sweep_view& view);
 
-/// Groups of tasks and methods down, budgets across, two quantities each. Bold, if asked for: the first one of a setting whose loss has an
-/// interval that reaches 0.
+/// A table with groups of tasks and methods down and budgets across. Each cell has two quantities. With `mark`, the first one is bold if
+/// the interval of the setting's loss reaches 0.
 std::string group_table(const sweep_view& view, const sweep_quantity& first, const sweep_quantity& second, bool mark);
 
 /// The flags of each setting.
 std::string setting_table(const sweep_view& view);
 
-/// Every entry.
+/// All entries, one row each.
 std::string result_table(const sweep_view& view);
 
 }  // namespace program

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A sweep's entries in order, and its quantities as the page shows them: what tables and figures are made of.
+// The data of a sweep's page: the entries in order, and the quantities that the page shows.
 #pragma once
 
 #include <algorithm>
@@ -15,12 +15,12 @@
 namespace lazyprune {
 namespace program {
 
-/// What is shown of a summary.
+/// One quantity of a summary, and its format.
 struct sweep_quantity {
   std::string_view head;
   std::optional<estimate> (*of)(const eval_summary&);
-  double scale;
-  int digits;
+  double scale;  // shown is the value times this
+  int digits;    // after the point
   std::string_view unit;
 };
 
@@ -32,33 +32,33 @@ std::string mean_text(const sweep_quantity& q, const estimate& e);
 /// The mean and its interval: "20.0 (17.0–24.0)".
 std::string whole_text(const sweep_quantity& q, const estimate& e);
 
-/// A cell of a table in HTML; a dash where there is nothing to show.
+/// A cell of an HTML table; a dash if there is no estimate.
 std::string html_cell(const sweep_quantity& q, const std::optional<estimate>& e, bool bold = false);
 
-/// Adds what the list does not have yet.
+/// Appends the value unless the list has it already.
 template <class T>
 void add_once(std::vector<T>& list, const T& value) {
   if (std::ranges::find(list, value) == list.end()) list.push_back(value);
 }
 
-/// What there is of each kind, and where an entry stands.
+/// The tasks, methods and budgets of a sweep, and a lookup of its entries.
 struct sweep_view {
   struct group {
     std::string name;
     std::vector<std::string> tasks;
   };
   const sweep_table& table;
-  std::vector<std::string> tasks, methods;  // methods: the dense one is none
-  std::vector<double> budgets;              // mild to harsh
+  std::vector<std::string> tasks, methods;  // methods: without dense
+  std::vector<double> budgets;              // descending
   std::vector<group> groups;
 
-  /// Throws `error` where the table has no entries.
+  /// Throws `error` if the table has no entries.
   explicit sweep_view(const sweep_table& t);
 
-  /// The entry of that setting and task; null where there is none. The dense entries have no budget, whatever `method` says.
+  /// Returns the entry of this setting and task; null if there is none. Without a budget, it is the dense entry, whatever `method` says.
   const sweep_entry* find(std::string_view method, std::optional<double> budget, std::string_view task) const;
 
-  /// The mean over tasks; none where one of them lacks it.
+  /// The mean over tasks; nullopt if one of them lacks the quantity.
   std::optional<estimate> mean(const sweep_quantity& q, std::string_view method, std::optional<double> budget,
                                const std::vector<std::string>& over) const;
   std::optional<estimate> dense(const sweep_quantity& q, const std::vector<std::string>& over) const {
@@ -66,7 +66,7 @@ struct sweep_view {
   }
 };
 
-/// "lazyllm" of "lazyllm@3+5".
+/// The name in a method with layers: "lazyllm" for "lazyllm@3+5".
 std::string_view name_in(std::string_view method);
 
 }  // namespace program

@@ -19,7 +19,7 @@ namespace lazyprune {
 namespace program {
 namespace {
 
-/// A JSON string that cannot end the script element around it, whatever it holds.
+/// Writes a JSON string that cannot end the script element around it.
 std::string script_string(std::string_view text) {
   constexpr std::string_view digits = "0123456789abcdef";
   std::string out = "\"";
@@ -37,7 +37,7 @@ std::string script_string(std::string_view text) {
   return out + '"';
 }
 
-/// The list [f(0), f(1), ...] as JSON.
+/// Writes the list [item(0), item(1), ...] as JSON.
 template <class Item>
 std::string script_list(std::size_t count, Item item) {
   std::string out = "[";
@@ -45,14 +45,14 @@ std::string script_list(std::size_t count, Item item) {
   return out + ']';
 }
 
-/// A share in percent, one digit after the point.
+/// Writes a share in percent with one digit after the point.
 std::string percent(std::size_t part, std::size_t whole) {
   const double value = whole == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
   return fixed(value, 1);
 }
 
-/// The trace as the page's script reads it. Each layer's active tokens are told by what changes from the layer above (at layer 0,
-/// from all known tokens): few tokens leave at a time, so a page stays small.
+/// Writes the trace as the page's script reads it. Each layer's active tokens are stored as the difference from the layer before (at layer
+/// 0: from all known tokens). Few tokens leave at a time, so the page stays small.
 std::string trace_data(const trace_document& document, const std::vector<std::string>& next_texts) {
   const std::vector<step_trace>& steps = document.steps;
   std::size_t known = 0;
@@ -81,7 +81,7 @@ std::string trace_data(const trace_document& document, const std::vector<std::st
          ",\"steps\":" + script_list(steps.size(), step_data) + '}';
 }
 
-/// The text of each step's next token.
+/// Returns the text of each step's next token.
 std::vector<std::string> texts_of_next(const trace_document& document) {
   std::map<token_id, std::string_view> text_of;
   std::size_t at = 0;
@@ -99,7 +99,7 @@ std::vector<std::string> texts_of_next(const trace_document& document) {
   return texts;
 }
 
-/// Rows of prompt tokens that each layer computed: in the prefill, and in all steps.
+/// The number of prompt rows that each layer computed: in the prefill, and in all steps.
 struct prompt_rows {
   std::vector<std::size_t> prefill, all;  // (layers)
 };
@@ -127,7 +127,7 @@ std::string share_bars(const prompt_rows& rows, std::size_t prompt) {
   return html;
 }
 
-/// One row a step, for readers without script.
+/// Writes a table with one row per step, for browsers without JavaScript.
 std::string trace_table(const trace_document& document, const std::vector<std::string>& next_texts) {
   std::string html;
   std::size_t at = 0;
@@ -168,7 +168,7 @@ std::string trace_page(const trace_document& document) {
       {"prompt", std::to_string(prompt) + " tokens"},
       {"steps", std::to_string(steps.size())},
       {"layers", std::to_string(layers)},
-      {"of the prompt computed in the prefill", percent(sum(rows.prefill), prompt * layers) + " %"},
+      {"prompt computed in the prefill", percent(sum(rows.prefill), prompt * layers) + " %"},
       {"by the end", percent(sum(rows.all), prompt * layers) + " %"},
       {"rows revived", std::to_string(revived)}};
   facts.insert(facts.end(), document.facts.begin(), document.facts.end());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A trace as one HTML page that needs nothing else: layers down, tokens across, a slider over the steps. It shows which tokens were
-// computed, revived, attended to or left out, at each layer of each step.
+// Writes a trace as one self-contained HTML page: layers down, tokens across, and a slider for the steps. It shows which tokens were
+// computed, revived, attended to or left out at each layer of each step.
 #pragma once
 
 #include <string>
@@ -12,20 +12,20 @@
 namespace lazyprune {
 namespace program {
 
-/// What the page shows. All but the steps may be empty; texts may hold any bytes.
+/// The content of the page. Everything but the steps may be empty. Texts may hold any bytes.
 struct trace_document {
   std::vector<step_trace> steps;
-  std::vector<std::string> token_texts;  // by position: prompt and generated tokens; ids stand in for those that are missing
+  std::vector<std::string> token_texts;  // by position: prompt and generated tokens; missing ones are shown as ids
   std::string title;
   std::string model;
-  std::string policy;                                      // the flags that make it
+  std::string policy;                                      // the pruning flags
   std::string answer;                                      // the generated text
   std::vector<std::pair<std::string, std::string>> facts;  // label and value, for the header: times, memory, ...
-  std::vector<std::string> next_texts;  // by step: the text of `next`; where missing, that of an equal id among the tokens
+  std::vector<std::string> next_texts;  // by step: the text of `next`; if missing, the text of the same id among the tokens
   bool pruned_is_lost = false;          // the policy keeps no store
 };
 
-/// The whole page. The trace must be one that `read_trace` would accept; throws `error` where it has no steps or layers.
+/// Writes the whole page. The trace must be one that `read_trace` would accept. Throws `error` if it has no steps or no layers.
 std::string trace_page(const trace_document& document);
 
 }  // namespace program

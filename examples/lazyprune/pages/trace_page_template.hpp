@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The fixed parts of the trace page (pages/trace_page.hpp): its body, style and script. "@{name}" marks where a value goes.
-// Marks in the cells say what the colours say.
+// The template of the trace page (pages/trace_page.hpp): its body, style and script. "@{name}" is a placeholder for a value. Marks in the
+// cells repeat what the colours say, for colour-blind readers.
 #pragma once
 
 #include <string_view>
@@ -22,7 +22,7 @@ inline constexpr std::string_view trace_page_body = R"html(<header>
 @{answer}</div>
 </header>
 <noscript>
-<p>The picture of tokens and layers needs JavaScript. The numbers:</p>
+<p>The picture of tokens and layers needs JavaScript. This table has its numbers.</p>
 <table>
 <thead><tr><th>step</th><th>new tokens</th><th>rows computed</th><th>revived</th><th>active tokens, by layer</th><th>next</th></tr></thead>
 <tbody>
@@ -40,7 +40,7 @@ inline constexpr std::string_view trace_page_body = R"html(<header>
 <p id="said" aria-live="polite"></p>
 <ul id="legend" aria-label="Colours, and how many (token, layer) pairs of this step have them"></ul>
 <h2>All tokens <small>layers down, tokens across<span id="stacked" hidden>, tokens narrower than a pixel stacked by colour</span>;
-point to look closer, click to hold</small></h2>
+point at a token to see it in the close-up, click to hold the close-up there</small></h2>
 <canvas id="overview" tabindex="0" role="img"></canvas>
 <h2>Close up
 <span class="zoom"><button id="narrower" type="button" aria-label="Narrower cells">&minus;</button>
@@ -48,7 +48,7 @@ point to look closer, click to hold</small></h2>
 <canvas id="closeup" tabindex="0" role="img"></canvas>
 <p id="readout" aria-live="polite"></p>
 <section id="reading">
-<h2>As text <small>the deeper the blue, the more layers use the token in this step</small></h2>
+<h2>As text <small>a deeper blue means that more layers use the token in this step</small></h2>
 <p id="text" dir="auto"></p>
 </section>
 <p class="help">Keys: <kbd>&larr;</kbd> <kbd>&rarr;</kbd> step, <kbd>space</kbd> play; in a picture <kbd>shift</kbd> with <kbd>&larr;</kbd>
@@ -126,7 +126,7 @@ const total = known[steps.length];
 const ids = steps.flatMap(step => step.tokens);
 const computedAt = new Int32Array(layers * total).fill(-1);  // the step that computed a cell
 const fromStore = new Uint8Array(layers * total);
-const again = steps.map(() => []);  // cells computed a second time: a fault of the engine that wrote the trace
+const again = steps.map(() => []);  // cells computed a second time: an error of the engine that wrote the trace
 
 function eachPosition(ranges, visit) {  // "0-45,47"
   for (const range of ranges ? ranges.split(',') : []) {
@@ -145,7 +145,7 @@ steps.forEach((step, s) => {
   }
 });
 
-// What a cell is in a step. Drawn in this order, from the bottom up, where tokens are narrower than a pixel.
+// The kinds of a cell in a step. If tokens are narrower than a pixel, kinds are stacked in this order, from the bottom up.
 const kinds = [
   {colour: '#0072b2', mark: '', label: 'computed in this step'},
   {colour: '#d55e00', mark: '\u2191', label: 'revived from the store and computed'},
@@ -157,7 +157,7 @@ const kinds = [
 ];
 const COMPUTED = 0, REVIVED = 1, ATTENDED = 2, IDLE = 3, STORED = 4, NEVER = 5, FAULTY = 6, ABSENT = 7;
 
-/// The kind of every cell in step s; `depth` counts the layers where a token is active.
+/// Returns the kind of every cell in step s; `depth` counts the layers at which a token is active.
 function replay(s) {
   const kind = new Uint8Array(layers * total).fill(ABSENT);
   const depth = new Uint16Array(total);
@@ -189,7 +189,7 @@ function replay(s) {
 
 // Words.
 const escaped = text => text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g,
-  c => '\\u' + c.charCodeAt(0).toString(16).padStart(4, '0'));  // control characters, and those that turn the direction of others
+  c => '\\u' + c.charCodeAt(0).toString(16).padStart(4, '0'));  // control characters, and those that change the text direction
 const visible = text => escaped(text).replace(/\n/g, '\u23ce').replace(/\t/g, '\u21e5').replace(/^ +| +$/g, m => '\u2423'.repeat(m.length));
 const textOf = t => t < texts.length ? visible(texts[t]) : 'id ' + ids[t];
 const number = n => n.toLocaleString('en');
@@ -214,8 +214,8 @@ function fate(s, l, t) {
 // The pictures.
 const overview = {canvas: byId('overview'), left: 46, top: 20};
 const closeup = {canvas: byId('closeup'), left: 46, right: 12, top: 20, below: 118};
-const at = {step: 0, token: 0, layer: 0};               // what is described
-const close = {centre: 0, held: false, cellWidth: 24};  // what the close-up shows
+const at = {step: 0, token: 0, layer: 0};               // the chosen cell
+const close = {centre: 0, held: false, cellWidth: 24};  // the range of the close-up
 const grid = document.createElement('canvas');          // the overview without its marks
 let now;
 
@@ -257,7 +257,7 @@ function drawGrid() {
   const view = overview;
   view.cell = Math.min(30, Math.max(4, Math.round(400 / layers)));
   const draw = prepare(view, grid, view.top + layers * view.cell + 16);
-  const wide = view.canvas.clientWidth < 760 ? 0 : 130;  // of the bars at the right
+  const wide = view.canvas.clientWidth < 760 ? 0 : 130;  // width of the bars at the right
   view.width = Math.max(60, Math.min(view.canvas.clientWidth - view.left - wide - 120, total * 28));
   const columns = Math.max(1, Math.floor(view.width * view.scale)), high = Math.max(1, Math.round(view.cell * view.scale));
   const gap = view.cell >= 8 ? 1 : 0;  // pixels between layers
@@ -285,7 +285,7 @@ function drawGrid() {
   labelLayers(draw, view);
   labelPositions(draw, view, 0, total, view.width);
 
-  // The same, summed up: one bar a layer.
+  // One bar per layer: its cells by kind.
   const left = view.left + view.width + 16, all = known[at.step + 1], every = Math.ceil(12 / view.cell);
   draw.fillStyle = '#56616a';
   draw.textAlign = 'left';
@@ -375,7 +375,7 @@ function drawCloseup() {
   }
 }
 
-// What surrounds them.
+// The texts around the pictures.
 function describe(element) {
   const {step, layer, token} = at, there = token < known[step + 1];
   element.replaceChildren(quoted(textOf(token)), ` position ${number(token)}, id ${ids[token]}` +
@@ -409,7 +409,7 @@ function drawStep() {
     `${number(sum(REVIVED))} of them revived; the dense model computes ${number(fresh * layers)} here.`);
   overview.canvas.setAttribute('aria-label', `Step ${s}: active tokens by layer, of ${known[s + 1]}: ` +
     now.counts.map(c => c[COMPUTED] + c[REVIVED] + c[ATTENDED] + c[FAULTY]).join(', '));
-  closeup.canvas.setAttribute('aria-label', 'Close-up of the tokens around the one that is chosen; described below');
+  closeup.canvas.setAttribute('aria-label', 'Close-up of the tokens around the chosen one; described below');
 }
 
 const spans = [];
@@ -464,7 +464,7 @@ function show(step) {
 function drawAll() { drawGrid(); drawPictures(); }
 
 let asked = false;
-function pick(token, layer, follow) {  // follow: the close-up moves there
+function pick(token, layer, follow) {  // follow: the close-up moves to the token
   token = Math.max(0, Math.min(total - 1, token));
   layer = Math.max(0, Math.min(layers - 1, layer));
   at.token = token;
@@ -476,7 +476,7 @@ function pick(token, layer, follow) {  // follow: the close-up moves there
   requestAnimationFrame(() => { asked = false; drawPictures(); });
 }
 
-// Hands.
+// Pointer and keys.
 function showTip(event) {
   const tip = byId('tip');
   describe(tip);

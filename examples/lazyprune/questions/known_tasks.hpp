@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The tasks that flags and data can name: LongBench's and RULER's, and those of this program, the pocket model's seven and two that ask for
-// quotes.
+// The tasks that flags and data can name: those of LongBench and RULER, seven for the pocket model, and two that ask for quotes.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +11,7 @@
 namespace lazyprune {
 namespace program {
 
-/// A prompt of the pocket model is the document, a space, and the beginning of the answer. The answer ends at a full stop.
+/// The prompt of a pocket task is the document, a space, and the beginning of the answer. The answer ends at " .".
 constexpr eval_task pocket_task(std::string_view name, std::string_view group) {
   return {name, group, "{context} {input}", 32, eval_metric::exact_match, false, false, " ."};
 }
@@ -27,13 +26,13 @@ inline constexpr std::array<eval_task, 7> pocket_tasks{{
     pocket_task("pocket_profile", "Multi-fact"),
 }};
 
-// Samples in RULER's form (bench/smollm2) that ask for a part of the text word for word: nothing of it may be missing.
+// These tasks ask for some sentences of the context, word for word. Their samples have RULER's form (bench/smollm2).
 inline constexpr std::array<eval_task, 2> quote_tasks{{
     {"quote_sentence", "Quotes", "{input}", 64, eval_metric::string_match_all},
     {"repeat_lines", "Quotes", "{input}", 96, eval_metric::string_match_all},
 }};
 
-/// The task of that name, the program's own or a benchmark's (lazyprune::find_task); null where there is none.
+/// Returns the task with this name, the program's own or a benchmark's (lazyprune::find_task); null if there is none.
 constexpr const eval_task* find_known_task(std::string_view name) {
   for (const eval_task& task : pocket_tasks)
     if (task.name == name) return &task;

@@ -18,16 +18,16 @@ namespace lazyprune {
 namespace program {
 namespace {
 
-/// The share to four digits after the point, and not nothing.
+/// Rounds the share to four digits after the point, and to 0.0001 at least.
 double to_four_digits(double share) {
   constexpr double digits = 1e4;
   return std::max(std::round(share * digits), 1.0) / digits;
 }
 
-/// The budget that stages come to.
+/// The share of a dense prefill's rows that the stages compute.
 double rows_of(const stages& when, layer_id layers) { return to_four_digits(rows_share(when, layers)); }
 
-/// Stages after those layers, with the one share that makes their rows the budget, to four digits after the point.
+/// Returns stages after these layers that all keep the same share, rounded to four digits, so that their rows meet the budget.
 stages equal_stages(std::span<const layer_id> after, double budget, layer_id layers) {
   const auto with_share = [&](double share) {
     std::vector<stage> list;
@@ -44,7 +44,7 @@ stages equal_stages(std::span<const layer_id> after, double budget, layer_id lay
 
 std::string scorer_that_draws(std::uint64_t seed) { return "random:seed=" + std::to_string(seed); }
 
-/// The flags, with those that `others` gives in the place of its own.
+/// Returns `flags` with every flag that is set in `others` replaced.
 policy_spec changed(policy_spec flags, policy_spec others) {
   const std::vector<parameter> from = parameters_of(others), to = parameters_of(flags);
   for (std::size_t i = 0; i < from.size(); ++i)
@@ -52,7 +52,7 @@ policy_spec changed(policy_spec flags, policy_spec others) {
   return flags;
 }
 
-/// What a method's policy is made from.
+/// The data that a method's policy is made from.
 struct request {
   const pruning_method& method;
   double budget;
@@ -61,12 +61,12 @@ struct request {
 
   policy_spec lazyllm() const { return {.preset = "lazyllm", .stages = equal_stages(method.after, budget, layers).text()}; }
 
-  /// Computes the prompt whole; then each step sees the budget's share of the tokens.
+  /// Computes the whole prompt; each decode step then attends to the budget's share of the tokens.
   policy_spec after_prompt(const char* scorer) const {
     return {.preset = "lazyllm", .stages = "1:" + share, .scorer = scorer, .store = "none", .decode = "only"};
   }
 
-  /// The best tokens by scores that were there before, as many as the budget leaves after the layers that found them.
+  /// Keeps the best tokens by given scores, as many as the budget allows after the layers of the look.
   policy_spec by_given_scores() const {
     const double left = budget - static_cast<double>(method.after.front()) / layers;
     return {.preset = "static", .stages = "0:" + text_of_number(to_four_digits(left)), .scorer = std::string(given_scores::name)};
@@ -86,74 +86,75 @@ struct method_kind {
   policy_spec (*policy_of)(const request&);
 };
 
-/// Every method, in the order of help and page.
+/// Every method, in the order of the help and of the sweep's page.
 constexpr std::array<method_kind, 13> kinds{{
-    {"dense", layers_of_method::none, "the model as it is; the paper's baseline.",
+    {"dense", layers_of_method::none, "the model without pruning. The paper's baseline.",
      [](const request&) { return policy_spec{.preset = "dense"}; }},
-    {"lazyllm", layers_of_method::several,
-     "the paper's method: prunes at several layers, and a pruned token can come back at a later step.",
+    {"lazyllm", layers_of_method::several, "the paper's method: prunes after several layers. A pruned token can come back in a later step.",
      [](const request& r) { return r.lazyllm(); }},
-    {"no_revival", layers_of_method::several, "lazyllm, but what is pruned is lost: shows what coming back is worth.",
+    {"no_revival", layers_of_method::several, "lazyllm, but pruned tokens are lost. Shows what their coming back is worth.",
      [](const request& r) {
        policy_spec policy = r.lazyllm();
        policy.store = "none";
        return policy;
      }},
-    {"dense_decode", layers_of_method::several, "lazyllm in the prefill only; the first step after it computes all that was left out.",
+    {"dense_decode", layers_of_method::several, "lazyllm in the prefill only. The first decode step computes everything that was pruned.",
      [](const request& r) {
        policy_spec policy = r.lazyllm();
        policy.decode = "dense";
        return policy;
      }},
-    {"static", layers_of_method::one, "prunes once, after one early layer; what is pruned is lost. The paper's static token pruning.",
+    {"static", layers_of_method::one, "prunes once, after one early layer; pruned tokens are lost. The paper's static token pruning.",
      [](const request& r) { return r.once(); }},
     {"random", layers_of_method::none,
-     "drops tokens at random before the first layer; of several draws each sample counts once, by their mean. The paper's random token "
-     "drop.",
+     "drops tokens at random before the first layer. With several draws, a sample counts by their mean. The paper's random token drop.",
      [](const request& r) { return policy_spec{.preset = "random", .stages = "0:" + r.share, .scorer = scorer_that_draws(0)}; }},
     {"compression", layers_of_method::none,
-     "the same model first reads the prompt and leaves out the tokens of its context that it could predict best (Selective Context); "
-     "instruction and question stay, where the task tells them from the context (RULER does not). Its times include that dense pass, its "
-     "share of rows computed does not. The paper's prompt compression.",
+     "the same model first reads the prompt in a dense pass, and the tokens of the context that it predicted best are left out (Selective "
+     "Context). Instruction and question stay if the task separates them from the context (RULER does not). The times include that pass, "
+     "the share of rows computed does not. The paper's prompt compression.",
      [](const request&) { return policy_spec{.preset = "dense"}; }},
     {"streaming", layers_of_method::none, "keeps the first four tokens and the last ones (StreamingLLM).",
      [](const request& r) { return policy_spec{.preset = "streaming", .schedule = "budget:after=0,cost=" + r.share, .keep_first = 4}; }},
-    {"snapkv", layers_of_method::none, "a dense prefill; then steps see only what the prompt's last tokens attend to (after SnapKV).",
+    {"snapkv", layers_of_method::none,
+     "a dense prefill. Decode steps then attend only to the tokens that the prompt's last tokens attend to (after SnapKV).",
      [](const request& r) { return r.after_prompt("prompt_window_attention"); }},
     {"h2o", layers_of_method::none,
-     "a dense prefill; then steps see only what the prompt's last token and the generated ones attended to most, and the last tokens "
-     "(after H2O, which counts the attention of every token of the prompt).",
+     "a dense prefill. Decode steps then attend only to the last tokens and to those with the most attention from the prompt's last token "
+     "and the generated tokens (after H2O, which counts the attention of every prompt token).",
      [](const request& r) {
        policy_spec policy = r.after_prompt("accumulated_attention");
        policy.keep_last = 32;
        return policy;
      }},
-    {"fastkv", layers_of_method::one, "selects once, early, by what the last tokens attend to; the rest is lost (after FastKV).",
+    {"fastkv", layers_of_method::one,
+     "selects once, after an early layer, by the attention of the last tokens; the rest is lost (after FastKV).",
      [](const request& r) {
        policy_spec policy = r.once();
        policy.scorer = "window_attention:window=8,kernel=7,pool=mean";
        policy.keep_last = 8;
        return policy;
      }},
-    {"gemfilter", layers_of_method::one, "selects once, early, by what the last token attends to; the rest is lost (after GemFilter).",
+    {"gemfilter", layers_of_method::one,
+     "selects once, after an early layer, by the attention of the last token; the rest is lost (after GemFilter).",
      [](const request& r) {
        policy_spec policy = r.once();
        policy.scorer = "window_attention:window=1,kernel=5,pool=mean";
        return policy;
      }},
     {"given", layers_of_method::one,
-     "the first layers look at the whole prompt, and then the model starts anew with the tokens that its end attended to there, at their own "
-     "positions; the rest is lost (after SpecPrefill, where a small model looks). Its times and its rows include the look.",
+     "the first layers look at the whole prompt. The model then starts again with the tokens that the prompt's end attended to there, at "
+     "their own positions; the rest is lost (after SpecPrefill, in which a small model looks). Times and rows include the look.",
      [](const request& r) { return r.by_given_scores(); }},
 }};
 
-/// The method of that name; null where there is none.
+/// Returns the method with this name; null if there is none.
 const method_kind* find_kind(std::string_view name) {
   const auto found = std::ranges::find(kinds, name, &method_kind::name);
   return found != kinds.end() ? &*found : nullptr;
 }
 
-/// The layers in "3+5", of a method that is called `text` as a whole.
+/// Reads the layers in "3+5". `text` is the whole method, for errors.
 std::vector<layer_id> read_layers(std::string_view list, std::string_view text, layer_id layers) {
   const auto fail = [&](const std::string& expected, std::string_view found) { throw error("--methods", text, expected, found); };
   std::vector<layer_id> after;
@@ -186,7 +187,7 @@ std::string eval_setting::description(const model_layers& layers, const policy_r
   }
   if (prompt_share == 1) return flags;
   std::string text = "the context compressed to leave " + text_of_number(prompt_share) + " of the prompt, ";
-  if (policy.keep_first || policy.keep_last)  // which the dense policy's flags do not say
+  if (policy.keep_first || policy.keep_last)  // the dense policy's flags leave these out
     text += "but none of its first " + std::to_string(policy.keep_first.value_or(0)) + " and last " +
             std::to_string(policy.keep_last.value_or(0)) + " tokens, ";
   return text + flags;
@@ -225,7 +226,7 @@ pruning_method read_variant(std::string_view text, layer_id layers, const stages
   const std::size_t equals = text.find('=');
   const std::string_view called = text.substr(0, equals), name = called.substr(0, called.find('@'));
   if (equals == text.npos || name.empty()) throw error(flag, text, "NAME=FLAGS, like last8=--scorer window_attention:window=8,kernel=1");
-  if (find_kind(name)) throw error(flag, text, "a name that no method has", name);
+  if (find_kind(name)) throw error(flag, text, "a name that is not a method's", name);
   pruning_method method;
   try {
     policy_spec flags = parse_policy(text.substr(equals + 1));
@@ -241,7 +242,7 @@ pruning_method read_variant(std::string_view text, layer_id layers, const stages
   const policy_spec& flags = *method.flags;
   if (flags == policy_spec{}) throw error(flag, text, "flags after the =", "none");
   if (!flags.preset.empty() || flags.schedule || (flags.stages && name != called))
-    throw error(flag, text, "flags of lazyllm, and --stages only in the place of layers", text.substr(equals + 1));
+    throw error(flag, text, "no --policy or --schedule, and --stages only if NAME has no @LAYER", text.substr(equals + 1));
   return method;
 }
 
@@ -266,7 +267,7 @@ eval_setting at_budget(const pruning_method& method, std::optional<double> budge
   const double least = method.after.empty() ? 0 : static_cast<double>(method.after.front()) / layers;
   if (*budget <= least)
     throw error("--budgets", method.text(),
-                "more than " + text_of_number(least) + ", what the layers up to the first that it prunes after compute", share);
+                "more than " + text_of_number(least) + ", the share of rows in the layers before it first prunes", share);
   return {.method = method.text(),
           .budget = budget,
           .policy = changed(kind.policy_of({method, *budget, share, layers}), method.flags.value_or(policy_spec{})),
@@ -302,7 +303,7 @@ std::vector<eval_setting> settings_of(const method_flags& flags, const kept_toke
       if (twin == settings.end())
         settings.push_back(std::move(next));
       else if (*twin != next)
-        throw error("--variant", method.text(), "a name that no other has", "two of them");
+        throw error("--variant", method.text(), "a name that no other variant has", "two different variants with this name");
     }
   return settings;
 }

@@ -16,18 +16,21 @@
 namespace lazyprune {
 namespace program {
 
-prediction_file::prediction_file(std::filesystem::path path, bool resume) : path_(std::move(path)), target_(behind_links(path_)), unfinished_(target_) {
+prediction_file::prediction_file(std::filesystem::path path, bool resume)
+    : path_(std::move(path)), target_(behind_links(path_)), unfinished_(target_) {
   if (!path_.has_filename() || std::filesystem::is_directory(path_)) throw error(path_.string(), "", "a file to write", "a directory");
   unfinished_ += ".unfinished";
   untouched_ = !std::filesystem::exists(unfinished_);
   replaces_ = !resume && std::filesystem::exists(path_);
-  if (!untouched_ && !resume) throw error(unfinished_.string(), "", "--resume, or no such file", "the predictions of a run that was ended");
+  if (!untouched_ && !resume) throw error(unfinished_.string(), "", "--resume, or no such file", "the predictions of an interrupted run");
   const bool finished = untouched_ && resume && std::filesystem::exists(path_);
   if (finished) read(path_);
-  file_ = open_file(unfinished_, O_RDWR | O_CREAT | O_APPEND, path_.string(), "a file that can be written", untouched_ && std::filesystem::exists(path_) ? 0600 : 0666);
+  file_ = open_file(unfinished_, O_RDWR | O_CREAT | O_APPEND, path_.string(), "a file that can be written",
+                    untouched_ && std::filesystem::exists(path_) ? 0600 : 0666);
   struct stat before {};
-  if (untouched_ && ::stat(target_.c_str(), &before) == 0 && !take_permissions(file_.get(), before)) fail("to give it the permissions of " + path_.string());
-  if (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) throw error(unfinished_.string(), "", "no other process at work on it", "one");
+  if (untouched_ && ::stat(target_.c_str(), &before) == 0 && !take_permissions(file_.get(), before))
+    fail("to give it the permissions of " + path_.string());
+  if (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) throw error(unfinished_.string(), "", "no other process that writes to it", "one");
   if (finished) {
     std::string all;
     for (const eval_prediction& prediction : done_) all += to_line(prediction) + '\n';
@@ -57,7 +60,7 @@ void prediction_file::commit() {
 
 void prediction_file::commit(std::span<const std::size_t> order) {
   if (std::ranges::is_sorted(order)) return commit();
-  sync();  // as long as the file in order is not whole, this one is
+  sync();  // until the ordered file is complete, this one is the only copy
   try {
     output_file file(path_);
     for (const std::size_t place : order) file.write(to_line(done_[place]) + '\n');
@@ -74,12 +77,12 @@ void prediction_file::sync() {
   if (::fsync(file_.get()) != 0 && errno != EINVAL) fail("to write all of it");
 }
 
-/// One write a line: the end of the program leaves whole lines behind it, but for the last perhaps.
+/// Writes one line with one call. If the program is killed, only the last line can be incomplete.
 void prediction_file::put(std::string_view line) {
   const auto write = [&](const char* at, std::size_t n) { return ::write(file_.get(), at, n); };
   if (write_fully(line, write)) return;
   const int reason = errno;
-  drop_half_line();  // other samples may be at work, whose predictions come after this one
+  drop_half_line();  // other threads may add predictions after this one
   errno = reason;
   fail("to add a prediction");
 }
@@ -96,7 +99,7 @@ void prediction_file::drop_half_line() {
     if (::pread(file_.get(), &last, 1, end - 1) != 1) fail("to read it");
     if (last == '\n') break;
   }
-  if (end < 0 || ::ftruncate(file_.get(), end) != 0) fail("to take half a line from its end");
+  if (end < 0 || ::ftruncate(file_.get(), end) != 0) fail("to remove an incomplete line from its end");
 }
 
 void prediction_file::fail(std::string_view expected) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A file of predictions that grows while a benchmark runs, and outlives an end by force: FILE.unfinished has every prediction that was
-// made, as they came, and becomes FILE when all are. Where FILE is a link, both are in the folder that it leads to.
+// A file of predictions that grows while a benchmark runs and survives a kill. FILE.unfinished holds every prediction in the order they
+// were made, and is renamed to FILE when all are made. If FILE is a symbolic link, both lie in the folder of its target.
 #pragma once
 
 #include <cstddef>
@@ -17,27 +17,27 @@ namespace program {
 
 class prediction_file {
  public:
-  /// `resume`: goes on where an earlier run was ended, or after the last prediction of a file that was finished. A line that the end cut in
-  /// two is dropped. Throws `error` where the name cannot be written to, another process writes there, what is there is no file of
-  /// predictions, or there is an unfinished file and no `resume`; one of code io where the disk fails.
+  /// `resume`: goes on after the last prediction of an earlier run, finished or not. An incomplete last line is dropped. Throws `error` if
+  /// the path cannot be written, another process writes to it, an existing file does not hold predictions, or there is an unfinished file
+  /// and `resume` is false. Throws `error` with code io if the disk fails.
   prediction_file(std::filesystem::path path, bool resume);
   prediction_file(const prediction_file&) = delete;
   prediction_file& operator=(const prediction_file&) = delete;
   ~prediction_file();
 
-  /// Those that are in the file, in their order.
+  /// The predictions in the file, in their order.
   const std::vector<eval_prediction>& done() const { return done_; }
 
-  /// Whether a finished file of that name will be replaced.
+  /// True if `commit` will replace a finished file.
   bool replaces() const { return replaces_; }
 
-  /// Throws one of code io where there is no room, or the disk fails. What was added before stays.
+  /// Adds a prediction. Throws `error` with code io if the disk is full or fails. Earlier predictions stay in the file.
   void add(eval_prediction prediction);
 
-  /// Gives the file its name.
+  /// Renames the file to its final name.
   void commit();
 
-  /// Gives the file its name, with the predictions in this order: of each, its place in `done()`, every one once.
+  /// Renames the file to its final name, with the predictions in this order: indices into `done()`, each once.
   void commit(std::span<const std::size_t> order);
 
  private:
@@ -47,8 +47,8 @@ class prediction_file {
   void drop_half_line();
   [[noreturn]] void fail(std::string_view expected) const;
 
-  std::filesystem::path path_, target_, unfinished_;  // target_: where the links of path_ lead
-  bool untouched_;  // nothing stands in the unfinished file that was not elsewhere before: it goes with us
+  std::filesystem::path path_, target_, unfinished_;  // target_: path_ without symbolic links
+  bool untouched_;                                    // the unfinished file holds nothing that is not elsewhere: the destructor removes it
   bool replaces_;
   file_descriptor file_;
   std::vector<eval_prediction> done_;

@@ -20,7 +20,7 @@ bool same_sample(const eval_prediction& prediction, const question& asked) {
   return prediction.id == asked.sample.id && prediction.answers == asked.sample.answers;
 }
 
-/// So many sequences of a job lie in memory at once at most.
+/// The most sequences that a job holds in memory at once.
 constexpr std::size_t most_together = 8;
 
 }  // namespace
@@ -61,29 +61,30 @@ void prediction_log::refuse(std::size_t prediction, const mismatch& why) const {
 }
 
 std::optional<prediction_log::mismatch> prediction_log::mismatch_of(const eval_prediction& earlier, const ask& asked) const {
-  if (!same_sample(earlier, run_.questions()[asked.question])) return mismatch{"that of the data's sample", "another's"};
-  if (!earlier.cost) return mismatch{"one that this program made", "somebody else's"};
+  if (!same_sample(earlier, run_.questions()[asked.question])) return mismatch{"the prediction of a sample in -d", "one of another sample"};
+  if (!earlier.cost) return mismatch{"a prediction that this program made", "one of another program"};
   if (earlier.cost->method != asked.name) return mismatch{asked.name, earlier.cost->method};
   const std::string model = run_.model().path().string();
   if (earlier.cost->model != model) return mismatch{model, earlier.cost->model};
   const std::string &then = earlier.cost->asked, now = run_.how_asked(asked);
   if (then == now) return std::nullopt;
-  return mismatch{now, then.empty() ? "nothing of how it was asked, which an earlier version did not say" : then};
+  return mismatch{now, then.empty() ? "no record of the flags: an earlier version made it" : then};
 }
 
 void prediction_log::take_up(std::span<const ask> asks) {
   if (done().size() > asks.size())
-    throw error(path_, "", "at most " + std::to_string(asks.size()) + " predictions, as this sweep makes", std::to_string(done().size()));
+    throw error(path_, "", "at most the " + std::to_string(asks.size()) + " predictions of this run", std::to_string(done().size()));
   std::map<std::string_view, std::vector<const ask*>> named;
   for (const ask& asked : asks) named[asked.name].push_back(&asked);
   for (std::size_t i = 0; i < done().size(); ++i) {
     const eval_prediction& earlier = done()[i];
     const auto made = [&](const ask* asked) {
-      return same_sample(earlier, run_.questions()[asked->question]) && !find(asked->question, asked->name) && !mismatch_of(earlier, *asked);
+      return same_sample(earlier, run_.questions()[asked->question]) && !find(asked->question, asked->name) &&
+             !mismatch_of(earlier, *asked);
     };
     const auto& alike = named[earlier.cost ? earlier.cost->method : ""];
     const auto found = std::ranges::find_if(alike, made);
-    if (found == alike.end()) refuse(i, mismatch_of(earlier, asks[i]).value_or(mismatch{"one that is not there yet", "the same again"}));
+    if (found == alike.end()) refuse(i, mismatch_of(earlier, asks[i]).value_or(mismatch{"each prediction once", "a second one"}));
     places_of((*found)->name)[(*found)->question] = i;
   }
 }
@@ -109,7 +110,7 @@ void prediction_log::take_up(bool untimed, const std::function<eval_setting(cons
       if (!why) why = other;
     }
     if (found) continue;
-    if (!why) why = {"that of a sample which has none yet", earlier.id.empty() ? "another" : "one of the sample " + earlier.id};
+    if (!why) why = {"a sample in -d that has no prediction yet", earlier.id.empty() ? "none" : "sample " + earlier.id};
     refuse(i, *why);
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The predictions of a run, in memory and in a file that outlives it; those of an earlier run are taken up, each checked against what is
-// asked now.
+// Holds the predictions of a run in memory and in a file. A run can take up the predictions of an earlier run and make only the missing
+// ones. Each earlier prediction is checked against the questions and settings of this run.
 #pragma once
 
 #include <cstddef>
@@ -21,28 +21,29 @@ namespace program {
 
 class prediction_log {
  public:
-  /// The answers of `run` go to the file; an empty path: to memory alone. Says on stderr where a finished file will be replaced. Throws as
-  /// prediction_file does.
+  /// The answers of `run` go to the file, or to memory alone if the path is empty. Prints a line on stderr if a finished file will be
+  /// replaced. Throws `error` as prediction_file does.
   prediction_log(const runner& run, const std::filesystem::path& path, bool resume);
 
-  /// Takes up the predictions of an earlier run, each of which must be that of an ask, in any order. Throws `error` where one is not: one of
-  /// another model, to another question, or to this one asked otherwise.
+  /// Takes up the predictions of an earlier run. Each must belong to one of `asks`, in any order. Throws `error` if one does not, because
+  /// its model, question or flags are others, or if two belong to the same ask.
   void take_up(std::span<const ask> asks);
 
-  /// Takes up the predictions of an earlier run in any order. `setting_of` says under which setting one must have been asked, by a name
-  /// that is the setting's method; `place` is for errors. `untimed`: those that were asked without a clock will do, too. Throws as above.
+  /// Takes up the predictions of an earlier run, in any order. `setting_of` returns the setting under which the prediction `done` must have
+  /// been made. The method of the prediction must be that of the setting. `place` names the prediction in errors. `untimed`: also accept
+  /// predictions that were not timed. Throws as above.
   void take_up(bool untimed, const std::function<eval_setting(const eval_prediction& done, const std::string& place)>& setting_of);
 
-  /// The prediction on a question by that name; null where it was not asked yet.
+  /// Returns the prediction for a question, by its ask::name; null if there is none yet.
   const eval_prediction* find(std::size_t question, const std::string& name) const;
 
   void add(const ask& asked, eval_prediction prediction);
 
-  /// Gives the file its name; where an order is given, with the predictions in it, all of them.
+  /// Renames the file to its final name. If `order` is not empty, it must have every prediction once, and the file is sorted by it.
   void commit(std::span<const ask> order = {});
 
  private:
-  using places = std::vector<std::optional<std::size_t>>;  // (questions), in done()
+  using places = std::vector<std::optional<std::size_t>>;  // (questions): indices into done()
 
   const std::vector<eval_prediction>& done() const { return file_ ? file_->done() : kept_; }
   places& places_of(const std::string& name);
@@ -50,19 +51,20 @@ class prediction_log {
   struct mismatch {
     std::string expected, found;
   };
-  /// How an earlier prediction differs from what `runner::predict` gives; none where it does not.
+  /// How an earlier prediction differs from one that `runner::predict` would make; nullopt if it does not.
   std::optional<mismatch> mismatch_of(const eval_prediction& earlier, const ask& asked) const;
   [[noreturn]] void refuse(std::size_t prediction, const mismatch& why) const;
 
   const runner& run_;
   std::string path_;
   std::optional<prediction_file> file_;
-  std::vector<eval_prediction> kept_;     // where there is no file
-  std::map<std::string, places> places_;  // by the name of what made them
+  std::vector<eval_prediction> kept_;     // the predictions, if there is no file
+  std::map<std::string, places> places_;  // by ask::name
 };
 
-/// Asks all that the log has no prediction of, `jobs` at once, with a bar that is called `what`. The model is loaded where anything is
-/// open. What may be answered together is. Past the limit, which is for one job, the question at work is asked to its end, and no other.
+/// Answers every ask that has no prediction in the log. `predict` gets groups of asks that may be answered together; `jobs` groups are
+/// answered at once. Loads the model if a prediction is missing. Draws a progress bar labelled `what`. `until` is a time limit; null: no
+/// limit. After it, only the current question is finished, under all its settings. A limit needs `jobs` == 1.
 void answer(runner& run, prediction_log& log, std::span<const ask> asks, std::size_t jobs, const std::string& what,
             const std::function<std::vector<eval_prediction>(std::span<const ask>)>& predict, const time_limit* until = nullptr);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a setting does to a prompt before the model answers: it compresses it, or looks at it.
+// Prepares a prompt before the model answers: compresses it, or finds scores for its tokens by a look (prompt_look.hpp).
 #pragma once
 
 #include <cstddef>
@@ -19,16 +19,16 @@ namespace program {
 
 class engine;
 
-/// What the model answers to, and what it took to prepare.
+/// The prompt that the model reads, and the cost of its preparation.
 struct prepared_prompt {
   std::vector<token_id> tokens;
-  policy_spec policy;  // with the scores that it is given
+  policy_spec policy;  // after a look, its scorer is given_scores with the look's scores
   double seconds = 0;
-  std::size_t bytes = 0;  // the most that it took, the weights aside
+  std::size_t bytes = 0;  // peak memory without the weights
 };
 
-/// Most settings leave the prompt as it is, which takes no time. `context`: the prompt's tokens that may be compressed away, less those
-/// that the setting keeps. `expected`: how long the whole prompt with its answer will get.
+/// Prepares the prompt for the setting. Most settings leave it as it is, at no cost. `context`: the tokens that compression may drop. The
+/// first and last tokens that the setting protects are never dropped. `expected`: the length of the whole prompt and its answer, in tokens.
 prepared_prompt prepared(std::span<const token_id> prompt, token_range context, const eval_setting& setting, std::size_t expected,
                          engine& model);
 

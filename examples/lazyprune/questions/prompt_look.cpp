@@ -16,11 +16,11 @@ namespace lazyprune {
 namespace program {
 namespace {
 
-/// Scores, and notes what it says.
+/// Scores by attention, and records the scores.
 struct noting_scorer {
   window_attention scorer{.window = 8, .kernel = 7, .pool = pooling::mean};
   std::size_t window = scorer.window;
-  std::vector<float>* noted;  // has room for all tokens: a scorer must not throw
+  std::vector<float>* noted;  // with capacity for all tokens: a scorer must not throw
 
   void score(const window_view& view, std::span<float> out) const {
     scorer.score(view, out);
@@ -48,7 +48,7 @@ prompt_look look_at(std::span<const token_id> prompt, layer_id layers, std::size
   options.expected = expected;
   options.observer = &observer;
   const auto start = std::chrono::steady_clock::now();
-  // The stage has the scorer asked after that layer; what it would keep does not matter.
+  // The stage makes the session ask the scorer after that layer. Its share does not matter.
   any_session session(policy{noting_scorer{.noted = &look.scores}, stages{{layers, 0.5}}, top_k{}, none{}},
                       {.layers = static_cast<layer_id>(model.config().layers)});
   look.bytes = model.generate(std::move(session), prompt, options).memory.total();

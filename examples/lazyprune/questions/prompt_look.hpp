@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A look at a prompt by the first layers of the model that will answer it, for scores that are given before it begins.
+// A look at a prompt, before the same model answers: the first layers read the prompt, and their attention scores its tokens.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +16,12 @@ class engine;
 struct prompt_look {
   std::vector<float> scores;  // (prompt)
   double seconds = 0;
-  std::size_t bytes = 0;  // the most that it took, the weights aside
+  std::size_t bytes = 0;  // peak memory without the weights
 };
 
-/// The attention of the prompt's last 8 queries in layer `layers` of the model, from 1 to one less than there are: the mean over its heads,
-/// and then of 7 neighbours. Nothing is computed after that layer. `expected`: how long the text with its answer will get, at least as long
-/// as the prompt (sequence::expect).
+/// Computes the first `layers` layers, and no later one. `layers` is at least 1 and less than the model's number of layers. Scores each
+/// token by the last computed layer's attention from the prompt's last 8 queries: the mean over queries and heads, then over the 7 tokens
+/// around it. `expected`: the length of prompt and answer in tokens, at least the length of the prompt (sequence::expect).
 prompt_look look_at(std::span<const token_id> prompt, layer_id layers, std::size_t expected, engine& model);
 
 }  // namespace program

@@ -19,10 +19,10 @@ namespace {
 
 constexpr std::string_view task_names = "the name of a LongBench, RULER, pocket or quote task";
 
-/// Tells on stderr which lines are left out: the first few of them, and in the end how many more there were.
+/// Prints the first few lines that are left out on stderr, and at the end how many more there were.
 class left_out_lines {
  public:
-  /// `strict`: no line may be left out.
+  /// `strict`: no line may be left out; a bad line is an error.
   explicit left_out_lines(bool strict) : strict_(strict) {}
   left_out_lines(const left_out_lines&) = delete;
   left_out_lines& operator=(const left_out_lines&) = delete;
@@ -30,7 +30,7 @@ class left_out_lines {
     if (lines_ > told) std::cerr << "left out: " << lines_ - told << " more" << std::endl;
   }
 
-  /// Readers of lines tell it a bad one; none where no line may be left out.
+  /// Returns the function that a reader calls with a bad line; an empty function if `strict`.
   std::function<void(const error&)> teller() {
     if (strict_) return {};
     return [this](const error& fault) {
@@ -47,20 +47,19 @@ class left_out_lines {
 
 std::string stem_of(const std::string& file) { return std::filesystem::path(file).stem().string(); }
 
-/// The task of that name. Throws `error` where there is none.
+/// Returns the task with this name. Throws `error` if there is none.
 const eval_task& task_named(const std::string& name) {
   if (const eval_task* task = find_known_task(name)) return *task;
   throw error("--task", "", task_names, name);
 }
 
-/// The task that the file is named after, its ending apart, as benchmarks name their files. Throws `error` where there is none of that
-/// name.
+/// Returns the task that the file is named after, without its extension, as benchmarks name their files. Throws `error` if there is none.
 const eval_task& task_of_file(const std::string& file) {
   if (const eval_task* task = find_known_task(stem_of(file))) return *task;
-  throw error("--task", "", task_names, "none, and none is called " + stem_of(file) + ", as the data are");
+  throw error("--task", "", task_names, "no flag, and no task is called " + stem_of(file) + ", as the file is");
 }
 
-/// What cannot be scored is not worth a run.
+/// Throws `error` if the task cannot score the sample, before any model runs.
 void check_scorable(const eval_task& task, const eval_sample& sample, const json_value& record) {
   try {
     score_of(task, {.text = "", .answers = sample.answers, .all_classes = sample.all_classes, .length = {}, .id = "", .cost = {}});
@@ -69,8 +68,8 @@ void check_scorable(const eval_task& task, const eval_sample& sample, const json
   }
 }
 
-/// The task is what --task says, else the sample itself, else the file's name. A sample that names none, or that its task cannot score, is
-/// a bad line.
+/// Reads a file's questions. The task is that of --task; otherwise the one that the sample names; otherwise the one that the file is named
+/// after. A sample that names an unknown task, or that its task cannot score, is a bad line.
 std::vector<question> questions_of(const std::string& file, const question_flags& flags) {
   const auto task_of = [&](const eval_sample& sample) {
     return !flags.task.empty() ? &task_named(flags.task) : find_known_task(sample.dataset.empty() ? stem_of(file) : sample.dataset);
@@ -78,7 +77,7 @@ std::vector<question> questions_of(const std::string& file, const question_flags
   const auto check = [&](const eval_sample& sample, const json_value& record) {
     const eval_task* task = task_of(sample);
     if (!task && !sample.dataset.empty()) record.at("dataset").refuse(task_names);
-    if (task) check_scorable(*task, sample, record);  // else no sample of the file has one
+    if (task) check_scorable(*task, sample, record);  // without a task, the file's name is at fault: see below
   };
   line_reader lines(file);
   left_out_lines left_out(flags.strict);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A benchmark's questions: samples from files, each with the task that says how it is asked and scored.
+// A benchmark's questions: samples from files, each with the task that defines its prompt and its metric.
 #pragma once
 
 #include <cstddef>
@@ -17,17 +17,18 @@ namespace program {
 struct question {
   eval_sample sample;
   const eval_task* task;
-  std::string file;    // that it stands in
-  std::size_t number;  // in that file, from 1
+  std::string file;    // the file of the sample
+  std::size_t number;  // the sample's number in that file, from 1
 };
 
-/// Scores a file of predictions that exist, without a model, by the task of that name or, where it is empty, of the file's. An empty
-/// `method` is the file's name. Throws `error` as the questions' reader does.
+/// Scores a file of existing predictions, without a model. An empty `task` means the task that the file is named after. An empty `method`
+/// means the file's name. Throws `error` if there is no such task or the file cannot be read.
 eval_summary scored_predictions(const std::string& file, const std::string& task, const std::string& method);
 
 class question_set {
  public:
-  /// Reads the files. Throws `error` where one has no question that can be read and scored, or has one that cannot and --strict is given.
+  /// Reads the files. Throws `error` if a file has no question that can be read and scored. With --strict, throws `error` if any question
+  /// cannot be.
   explicit question_set(const question_flags& flags);
 
   std::size_t size() const { return questions_.size(); }
@@ -35,10 +36,10 @@ class question_set {
   auto begin() const { return questions_.begin(); }
   auto end() const { return questions_.end(); }
 
-  /// The tasks in the order in which the questions come to them.
+  /// The tasks, in the order of their first questions.
   std::vector<const eval_task*> tasks() const;
 
-  /// The places of a task's questions.
+  /// The indices of a task's questions.
   std::vector<std::size_t> of_task(const eval_task& task) const;
 
  private:

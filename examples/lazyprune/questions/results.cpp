@@ -13,7 +13,7 @@ namespace program {
 void make_directory(const std::string& directory) {
   std::error_code failure;
   std::filesystem::create_directories(directory, failure);
-  if (failure) throw error(directory, "", "a directory, or a name for one", failure.message());
+  if (failure) throw error(directory, "", "a directory that exists or can be made", failure.message());
 }
 
 std::string file_in(const std::string& directory, std::string_view name) { return (std::filesystem::path(directory) / name).string(); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The folder that a sweep's or a search's results go to.
+// Writes the results of a sweep or a search into a folder.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@
 namespace lazyprune {
 namespace program {
 
-/// Makes the folder where it is not there. Throws `error` where it cannot.
+/// Makes the folder if it does not exist. Throws `error` if that fails.
 void make_directory(const std::string& directory);
 
 std::string file_in(const std::string& directory, std::string_view name);
 
-/// A file with this text, which is whole wherever it exists. Throws `error` as output_file does.
+/// Writes a file with this text. The file never exists half written. Throws `error` as output_file does.
 void write_whole(const std::string& file, std::string_view text);
 
 }  // namespace program

@@ -30,7 +30,7 @@ const chat_format& chat_named(const std::string& name) {
   throw error("--chat", "", "none, llama2, xgen or template", name);
 }
 
-/// The hexadecimal digits that stand for a text.
+/// Returns a 64-bit hash of the text in hexadecimal digits.
 std::string digest_of(std::string_view text) {
   std::uint64_t digest = text.size();
   for (const char c : text) digest = mix(digest, static_cast<unsigned char>(c));
@@ -39,7 +39,7 @@ std::string digest_of(std::string_view text) {
   return digits.str();
 }
 
-/// A chat of one turn, which an answer follows.
+/// Makes a chat of one user turn. The generation prompt follows, so that the model answers.
 chat_request asked_once(std::string_view text) {
   chat_request chat;
   chat.add("user", text);
@@ -47,21 +47,22 @@ chat_request asked_once(std::string_view text) {
   return chat;
 }
 
-/// The beginning of an answer as it stands in the model's turn: where the template's words end with a space or a line, without one.
+/// Returns the beginning of an answer, as it follows the rendered chat. If the chat ends with a space or a line break, leading spaces are
+/// dropped.
 std::string_view in_answer(const rendered_chat& chat, std::string_view answer_prefix) {
   if (chat.text().ends_with(' ') || chat.text().ends_with('\n'))
     answer_prefix.remove_prefix(std::min(answer_prefix.find_first_not_of(' '), answer_prefix.size()));
   return answer_prefix;
 }
 
-/// The prompt without the beginning of its answer.
+/// Returns the prompt without the beginning of its answer.
 std::string question_of(const eval_task& task, const eval_sample& sample) {
   std::string text = prompt_of(task, sample);
   text.resize(text.size() - sample.answer_prefix.size());
   return text;
 }
 
-/// How many of the first `prompt` tokens each layer has computed.
+/// Returns how many of the first `prompt` tokens each layer has computed: (layers).
 std::vector<std::uint64_t> computed_by_layer(const frontier_table& tokens, std::size_t prompt, std::size_t layers) {
   std::vector<std::uint64_t> frontiers(layers + 1, 0);
   for (std::size_t t = 0; t < prompt; ++t) ++frontiers[tokens.frontier(static_cast<position>(t))];
@@ -71,7 +72,7 @@ std::vector<std::uint64_t> computed_by_layer(const frontier_table& tokens, std::
   return computed;
 }
 
-/// The eleven steps that are nearest to 0 %, 10 % ... 100 % of them.
+/// Returns the eleven entries nearest to 0 %, 10 %, ..., 100 % of the steps.
 std::vector<std::vector<std::uint64_t>> tenths_of(const std::vector<std::vector<std::uint64_t>>& steps) {
   std::vector<std::vector<std::uint64_t>> usage;
   for (std::size_t tenth = 0; tenth <= 10; ++tenth) usage.push_back(steps[(tenth * (steps.size() - 1) + 5) / 10]);
@@ -97,8 +98,7 @@ runner::runner(const model_flags& model, const backend_flags& backend, const que
   if (flags_.max_length == 1) throw error("--max-length", "", "at least 2", "1");
   for (const question& asked : questions_) {
     if (new_tokens(*asked.task) + 2 > context_)
-      throw error("--ctx-size", "",
-                  "more than the " + std::to_string(new_tokens(*asked.task)) + " tokens of an answer, and two for the prompt",
+      throw error("--ctx-size", "", "at least " + std::to_string(new_tokens(*asked.task)) + " tokens for an answer, and 2 for the prompt",
                   std::to_string(context_));
   }
 }
@@ -172,7 +172,7 @@ token_range runner::context_in(const question& asked, std::span<const token_id> 
   return context_of(prompt, parts.before, parts.after, tokenizer_);
 }
 
-/// A prompt that was cut in the middle and encoded anew may have some tokens more than it was to have: it is then cut shorter by those.
+/// A prompt that is cut in the middle and encoded again may have a few tokens too many. The loop then cuts that many more.
 std::vector<token_id> runner::encoded(std::size_t place) const {
   const question& asked = questions_[place];
   const std::size_t room = context_ - new_tokens(*asked.task);
@@ -218,7 +218,8 @@ void runner::share(const eval_setting* setting, layer_id layers) {
 }
 
 layer_id runner::share(std::span<const eval_setting> settings) {
-  // The beginning that saves most: so many layers, for each setting that does not prune below them but the first.
+  // Choose the depth that saves the most. A depth saves its layers once for each setting that prunes no earlier, except for the one that
+  // computes the prefix.
   std::vector<layer_id> depths;
   for (const eval_setting& setting : settings) depths.push_back(layers_before_pruning(setting));
   const eval_setting* best = nullptr;
@@ -241,9 +242,10 @@ void runner::share_with_those_to_come(const eval_setting& setting, std::size_t b
   room_ = bytes;
 }
 
-std::pair<const text_beginning*, std::size_t> runner::beginning_for(const ask& asked, const any_session& session,
-                                                                    std::span<const token_id> read) const {
-  // Tokens that each setting reads for itself. Of fewer than 3, there or before them, attention on cpu cuts the keys otherwise.
+std::pair<const prompt_prefix*, std::size_t> runner::beginning_for(const ask& asked, const any_session& session,
+                                                                   std::span<const token_id> read) const {
+  // Each setting reads the last `query` tokens for itself. The shared prefix has `least` tokens or more: with fewer than 3 tokens in a
+  // step, attention on cpu splits the keys differently, and the rounding changes.
   constexpr std::size_t query = 16, least = 3;
   if (asked.timed || !sharing_ || asked.setting.prompt_share < 1 || read.size() < query + least) return {};
   if (session.chunk_layers(phase::prefill) < shared_layers_) return {};
@@ -258,22 +260,22 @@ std::pair<const text_beginning*, std::size_t> runner::beginning_for(const ask& a
   }
   generation_options options;
   options.expected = expected(read.size(), *questions_[asked.question].task);
-  const std::unique_ptr<text_beginning>& made = beginnings_[asked.question] =
+  const std::unique_ptr<prompt_prefix>& made = beginnings_[asked.question] =
       engine_->read(new_session(*sharing_, model_.config(), policies_), read.first(shared), options);
   if (keeps_beginnings_) made->release_scratch();
   return {made.get(), shared};
 }
 
-/// An answer in the making. Its options point into it.
+/// The state of one answer while it is generated. Not movable: `options` holds pointers to this object.
 struct runner::answering {
   const runner& run;
   const ask& asked;
   const question& q;
-  std::size_t whole;  // tokens of the prompt
+  std::size_t whole;  // tokens of the prompt before preparation
   prepared_prompt prompt;
   token_decoder decoder;
   std::string text{};
-  std::vector<std::vector<std::uint64_t>> steps{};  // computed_by_layer after each
+  std::vector<std::vector<std::uint64_t>> steps{};  // computed_by_layer after each step
   generation_options options{};
 
   answering(const runner& r, const ask& a, std::size_t prompt_tokens, prepared_prompt made)
@@ -285,21 +287,21 @@ struct runner::answering {
       steps.push_back(computed_by_layer(session.tokens(), prompt.tokens.size(), run.layers()));
     };
     options.on_token = [this](token_id id) {
-      if (id < run.tokenizer_.size()) text += decoder.push(id);  // a model's vocabulary may be larger, in fillers that stand for no text
+      if (id < run.tokenizer_.size()) text += decoder.push(id);  // larger ids pad the vocabulary and have no text
       return answer_in(*q.task, text).size() == text.size();
     };
   }
   answering(const answering&) = delete;
   answering& operator=(const answering&) = delete;
 
-  text_request request() const {
+  sequence_request request() const {
     any_session session = new_session(prompt.policy, run.model_.config(), run.policies_);
     const auto [beginning, read] = run.beginning_for(asked, session, prompt.tokens);
     return {std::move(session), std::span(prompt.tokens).subspan(read), options, beginning};
   }
 
   eval_prediction prediction(const generation& made) {
-    text += decoder.finish();
+    text += decoder.flush();
     const auto read = static_cast<double>(prompt.tokens.size());
     const layer_id looking = asked.setting.look;
     eval_cost cost;
@@ -333,11 +335,11 @@ std::vector<eval_prediction> runner::predict(std::span<const ask> asks) const {
   for (const ask& asked : asks) {
     const shared_prompt whole = prompt_of(asked.question);
     const question& q = questions_[asked.question];
-    // The context is asked for where it is needed alone: to find it the prompt is decoded.
+    // Only compression needs the context. To find it, the prompt has to be decoded.
     const token_range context = asked.setting.prompt_share < 1 ? context_in(q, *whole) : token_range{0, whole->size()};
     answers.emplace_back(*this, asked, whole->size(), prepared(*whole, context, asked.setting, expected(whole->size(), *q.task), *engine_));
   }
-  std::vector<text_request> requests;
+  std::vector<sequence_request> requests;
   for (const answering& a : answers) requests.push_back(a.request());
   const std::vector<generation> made = engine_->generate(std::move(requests));
   std::vector<eval_prediction> predictions;

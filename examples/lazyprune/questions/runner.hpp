@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Puts a benchmark's questions to a model under any setting: weights are loaded once, and every answer comes with what it cost.
+// Answers a benchmark's questions with a model under any setting. The weights are loaded once, and every answer comes with its cost.
 #pragma once
 
 #include <algorithm>
@@ -34,16 +34,16 @@ namespace program {
 
 /// A question under a setting.
 struct ask {
-  std::size_t question;  // its place
+  std::size_t question;  // index in the question_set
   eval_setting setting;
-  std::string name;   // what made the answer, as its prediction says
-  bool timed = true;  // else it may be asked together with others and share what it computes alike with them, and no times are told
+  std::string name;   // the prediction's method
+  bool timed = true;  // false: may run together with others and share computed rows with them; the prediction then has no times
 };
 
 class runner {
  public:
-  /// Reads the questions and opens the model, whose weights it does not load yet. Throws `error` where one cannot be asked in this context,
-  /// and as question_set does.
+  /// Reads the questions and opens the model without its weights. Throws `error` if an answer does not fit into the context, and as
+  /// question_set and opened_model do.
   runner(const model_flags& model, const backend_flags& backend, const question_flags& flags, const policy_registry& policies);
 
   const question_set& questions() const { return questions_; }
@@ -51,34 +51,36 @@ class runner {
   layer_id layers() const { return model_.layers(); }
   const policy_registry& policies() const { return policies_; }
 
-  /// What an answer depends on beside the model, as flags; a digest stands for the prompt.
+  /// Everything that an answer depends on beside the model, as flags, with a digest of the prompt.
   std::string how_asked(const ask& asked) const;
 
-  /// Loads the weights, starts the threads and brings the code to memory, before a clock runs; once. `jobs`: questions that are then asked
-  /// at once, each with its share of the threads, one at least, and without telling times, which would not be its own.
+  /// Loads the weights, starts the threads and warms up, before anything is timed. Later calls do nothing. `jobs`: the number of questions
+  /// that are then answered at once. Each job gets its share of the threads, at least one. With several jobs no times are reported, as a
+  /// question does not have the machine to itself.
   void load(std::size_t jobs = 1);
 
-  /// Says which settings every question will be put under, one after the other: asks that are not timed then go on from a beginning that
-  /// most of them share. The answers are the same. Returns how many layers it has; 0: nothing is shared.
+  /// Announces that each question will be asked under all these settings before the next question. Asks that are not timed then share a
+  /// prefix: the prompt without its end, read through the layers before pruning, chosen to save the most. The answers are the same. Returns
+  /// the number of layers of the prefix; 0: nothing is shared.
   layer_id share(std::span<const eval_setting> settings);
-  /// Says that settings will follow, one after the other and each for all questions, that prune no sooner than this one: asks that are not
-  /// timed then go on from beginnings of as many layers, each of which is kept until something else is shared. What does not fit into so
-  /// many bytes is read anew each time.
+  /// Announces settings that come one after the other, each for all questions, and that do not prune earlier than this one. Asks that are
+  /// not timed then share prefixes of that many layers. Each prefix is kept until another call of `share` or of this function. Prefixes
+  /// beyond `bytes` in all are not kept: those prompts are read again each time.
   void share_with_those_to_come(const eval_setting& setting, std::size_t bytes = std::size_t{2} << 30);
 
-  /// Answers a question under a setting. Several threads may ask, where nothing is shared.
+  /// Answers a question under a setting. Several threads may call it if nothing is shared.
   eval_prediction predict(const ask& asked) const { return std::move(predict(std::span(&asked, 1)).front()); }
-  /// Whether these may be answered together: they are not timed, and of one question where one beginning at a time is there.
+  /// True if these may be answered together: neither is timed, and if only one prefix is kept at a time, both are of the same question.
   bool together(const ask& one, const ask& other) const {
     return !one.timed && !other.timed && (one.question == other.question || !sharing_ || keeps_beginnings_);
   }
-  /// Answers what may be answered together: the weights are read once a token for all. The same answers.
+  /// Answers asks that may be answered together as one batch: each decode step reads the weights once for all. The answers are the same.
   std::vector<eval_prediction> predict(std::span<const ask> asks) const;
 
-  /// Seconds from a question to the dense model's first token.
+  /// Measures the seconds from a prompt's tokens to the dense model's first token.
   double dense_seconds(std::size_t question) const;
 
-  /// Says on stderr how many of the prompts that were read did not fit, and lost their middle.
+  /// Prints on stderr how many of the prompts did not fit and were truncated in the middle.
   void tell_of_cut_prompts() const;
 
  private:
@@ -86,32 +88,33 @@ class runner {
 
   std::size_t new_tokens(const eval_task& task) const { return flags_.predict > 0 ? flags_.predict : task.max_new; }
 
-  /// How long the text of such a prompt will get with its answer, as its rotary positions are chosen: what -c says, where it is given.
+  /// The number of tokens of such a prompt and its answer, as LongRoPE needs it: that of -c, if it is given (sequence::expect).
   std::size_t expected(std::size_t prompt, const eval_task& task) const {
     return flags_.context > 0 ? context_ : std::min(prompt + new_tokens(task), context_);
   }
 
-  /// The prompt's tokens, with room for the answer after them. The last one is remembered: sweeps ask the same many times.
+  /// The prompt's tokens, short enough that the answer fits into the context. The last prompt is cached: sweeps ask the same one many
+  /// times.
   shared_prompt prompt_of(std::size_t place) const;
   std::vector<token_id> encoded(std::size_t place) const;
 
-  /// A prompt's tokens, in the words of its chat, and those of the beginning of its answer.
+  /// The tokens of a prompt in its chat template, followed by those of the answer's beginning.
   std::vector<token_id> encoded(const eval_task& task, std::string_view text, std::string_view answer_prefix) const;
 
-  /// The prompt's tokens that are of the sample's context: not of the task's words, the question, or the chat model's words.
+  /// The range of the prompt's tokens that hold the sample's context, without the words of the task, the question and the chat template.
   token_range context_in(const question& asked, std::span<const token_id> prompt) const;
 
   double first_token_seconds(std::span<const token_id> prompt) const;
 
   struct answering;
 
-  /// How many layers compute the whole prompt whatever its query; none where it is changed before.
+  /// The number of layers that compute the whole prompt before the setting first prunes; 0 for compression, which changes the prompt.
   layer_id layers_before_pruning(const eval_setting& setting) const;
   void share(const eval_setting* setting, layer_id layers);
 
-  /// The beginning that the ask may go on from, and how many of its tokens that has.
-  std::pair<const text_beginning*, std::size_t> beginning_for(const ask& asked, const any_session& session,
-                                                              std::span<const token_id> read) const;
+  /// The shared prefix that the ask may go on from, and its number of tokens; null and 0 if there is none.
+  std::pair<const prompt_prefix*, std::size_t> beginning_for(const ask& asked, const any_session& session,
+                                                             std::span<const token_id> read) const;
 
   question_flags flags_;
   backend_flags backend_;
@@ -122,17 +125,17 @@ class runner {
   model_words words_;
   const tokenizer& tokenizer_;
   std::optional<chat_words> template_;  // with --chat template
-  std::vector<token_id> ends_;          // of a generation
+  std::vector<token_id> ends_;          // tokens that end a generation
   std::size_t context_;
   std::unique_ptr<engine> engine_;
   std::size_t jobs_ = 1;
 
-  // The policy whose chunks are the shared beginnings, and those that are there: the last question's, or all that were read.
+  // The policy under which shared prefixes are read, and the prefixes by question: the last one alone, or all that were read.
   std::optional<policy_spec> sharing_;
   layer_id shared_layers_ = 0;
   bool keeps_beginnings_ = false;
-  mutable std::map<std::size_t, std::unique_ptr<text_beginning>> beginnings_;
-  mutable std::size_t room_ = 0;  // bytes left, where they are kept
+  mutable std::map<std::size_t, std::unique_ptr<prompt_prefix>> beginnings_;
+  mutable std::size_t room_ = 0;  // bytes left for prefixes, if they are kept
 
   enum class reading : std::uint8_t { not_yet, whole, cut };
   mutable std::mutex reading_now_;

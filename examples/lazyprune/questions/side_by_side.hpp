@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Independent pieces of work, several at once.
+// Runs independent pieces of work on several threads.
 #pragma once
 
 #include <algorithm>
@@ -15,9 +15,9 @@
 namespace lazyprune {
 namespace program {
 
-/// Calls take(i, make(i)) for i = 0, 1, ... n - 1, making on up to `at_once` threads, of which the caller's is one, and taking one at a
-/// time. Of those that throw, the first is thrown again: no more are begun after it, and those at work are waited for, and taken. None is
-/// begun any more once `enough`, asked before each, says so.
+/// Calls take(i, make(i)) for i = 0, 1, ... n - 1. `make` runs on up to `at_once` threads, the caller's included; `take` runs one call at a
+/// time. `enough(i)` is asked before each piece; after it returns true, no further piece begins. If a call throws, no further piece begins,
+/// those already begun are finished and taken, and the first exception is thrown again.
 template <class Make, class Take>
 void side_by_side(std::size_t n, std::size_t at_once, const Make& make, const Take& take,
                   const std::function<bool(std::size_t)>& enough = {}) {

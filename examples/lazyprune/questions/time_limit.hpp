@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// After so long nothing more is begun.
+// A time limit after which no new work begins.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@ namespace program {
 
 class time_limit {
  public:
-  /// From now on; 0: no end.
+  /// The time starts now. If `minutes` is 0, there is no limit.
   explicit time_limit(double minutes = 0) : minutes_(minutes) {}
 
   bool over() const { return minutes_.count() > 0 && clock::now() - begun_ >= minutes_; }

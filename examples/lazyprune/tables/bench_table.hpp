@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Prefill and decode rates, dense and pruned side by side, written down.
+// Writes the table of `bench`: prefill and decode rates, dense and pruned side by side.
 #pragma once
 
 #include <cstddef>
@@ -13,42 +13,42 @@
 namespace lazyprune {
 namespace program {
 
-/// One test by one policy.
+/// One test under one policy.
 struct bench_row {
   int threads;
-  std::size_t sequences;  // of a batch
+  std::size_t sequences;  // in a batch
   std::string test;       // "pp512", "tg64", "tg64 @ d512"
   bool prefill;
-  std::string policy;               // "dense", or the flags that make it
-  double rate, deviation, seconds;  // tokens a second, over all sequences
-  std::optional<double> work;       // floating-point operations of a prefill; bytes read by a decode
+  std::string policy;               // "dense", or the pruning flags
+  double rate, deviation, seconds;  // tokens/s over all sequences; their standard deviation, in tokens/s; the median time in seconds
+  std::optional<double> work;       // prefill: floating-point operations; decode: bytes that are read
   std::optional<double> speedup, predicted, overhead, share_of_peak;
   std::size_t peak_bytes;
 };
 
-/// What a machine can do at most, as text.
+/// The peak rates of a machine.
 struct bench_peak {
-  std::string instruction;  // of the products
-  double arithmetic;        // its FLOP/s
-  double reading;           // of memory, B/s
+  std::string instruction;  // the one that computes matrix products
+  double arithmetic;        // FLOP/s of that instruction
+  double reading;           // B/s of memory reads
 };
 
 struct bench_table {
   std::string model, dtype, backend, isa;
-  std::string device{};  // the GPU that computes; empty: the processor does
+  std::string device{};  // the GPU; empty: the CPU computes
   std::size_t weight_bytes = 0;
-  std::string policy;               // the flags; empty: nothing is pruned
-  std::size_t predict = 0;          // tokens generated after the longest prompt alone
-  std::size_t longest = 0;          // prompt
-  std::map<int, bench_peak> peaks;  // by threads; empty: not measured
+  std::string policy;               // the pruning flags; empty: nothing is pruned
+  std::size_t predict = 0;          // tokens generated after the longest prompt; 0 also if tokens are generated after every prompt
+  std::size_t longest = 0;          // tokens of the longest prompt
+  std::map<int, bench_peak> peaks;  // by number of threads; empty: not measured
   std::vector<bench_row> rows;
 };
 
-/// Keys: model, isa, dtype, threads, sequences (in CSV where one is not 1), test, policy, tokens_per_s, seconds, speedup,
-/// predicted_speedup, overhead_share, share_of_peak, peak_bytes.
+/// The table for JSON and CSV. Keys: model, isa, dtype, threads, sequences (in CSV only if a row has a value other than 1), test, policy,
+/// tokens_per_s, seconds, speedup, predicted_speedup, overhead_share, share_of_peak, peak_bytes.
 table table_of(const bench_table& bench);
 
-/// The table for people.
+/// The Markdown table for people.
 std::string to_markdown(const bench_table& bench);
 
 }  // namespace program

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Numbers as people read them.
+// Formats numbers for people.
 #pragma once
 
 #include <cstddef>
@@ -8,13 +8,13 @@
 namespace lazyprune {
 namespace program {
 
-/// Writes so many digits after the point; a dash for what is no number.
+/// Writes `digits` digits after the point; a dash for infinity and NaN.
 std::string fixed(double value, int digits);
 
-/// Writes three digits that mean something: "0.123", "12.3", "1234".
+/// Writes at most three digits after the point, and three in all if there are any after it: "0.123", "12.3", "1234".
 std::string three_digits(double value);
 
-/// Writes it in the unit that suits: "12.3 ms", "1.50 KiB".
+/// Writes the value in a unit that suits its size: "12.3 ms", "1.50 KiB".
 std::string seconds_text(double seconds);
 std::string bytes_text(std::size_t bytes);
 

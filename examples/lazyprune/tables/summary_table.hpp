@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What methods scored and cost on tasks, written down.
+// Writes the table of `eval`: scores and costs of methods on tasks.
 #pragma once
 
 #include <span>
@@ -13,16 +13,17 @@
 namespace lazyprune {
 namespace program {
 
-/// Keys: task, method, metric, score (0 to 100), ci95 [low, high], n; then, where known, lost, prompt_tokens, generated_tokens, ttft_s,
-/// dense_ttft_s, speedup_ttft, total_s, speedup_total, share_computed and revived, each a mean with its KEY_ci95 after it; before
-/// share_computed, timed: how many of the n the times are of; and per_layer, usage (in JSON alone) and peak_bytes.
+/// The table for JSON and CSV. Keys: task, method, metric, score (0 to 100), ci95 [low, high], n. Then, if known: lost, prompt_tokens,
+/// generated_tokens, ttft_s, dense_ttft_s, speedup_ttft, total_s, speedup_total, timed (how many of the n samples were timed),
+/// share_computed, revived, per_layer, usage (JSON only) and peak_bytes. The keys from lost to revived hold means, except timed. The 95 %
+/// interval of a mean follows it as KEY_ci95.
 table table_of(std::span<const eval_summary> summaries);
 
-/// The columns after task and method, and what a summary has in them.
+/// Returns the columns that follow task and method. summary_cells returns a summary's cells for these columns.
 std::vector<column> summary_columns();
 std::vector<cell> summary_cells(const eval_summary& summary);
 
-/// The table for people has means with half the width of their intervals; columns that no summary has something in are left out.
+/// The Markdown table for people. After each mean stands half the width of its interval. Empty columns are left out.
 std::string to_markdown(std::span<const eval_summary> summaries);
 
 }  // namespace program

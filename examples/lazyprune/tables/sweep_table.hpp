@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a sweep over methods, budgets and tasks comes to, and how it is written down.
+// The results of a sweep over methods, budgets and tasks, and their tables.
 #pragma once
 
 #include <cstddef>
@@ -18,33 +18,33 @@ namespace program {
 /// One setting on one task.
 struct sweep_entry {
   std::string method;            // "lazyllm@3+5"
-  std::optional<double> budget;  // the share of the dense prefill's rows that it may compute; none: dense
-  std::string policy;            // the flags that make it
-  eval_summary summary;          // its speedups are over the dense entry of the same task
+  std::optional<double> budget;  // the share of the dense prefill's rows that the method may compute; nullopt: dense
+  std::string policy;            // the pruning flags
+  eval_summary summary;          // its speedups are relative to the dense entry of the same task
 };
 
-/// One stage only, as in the paper's Figure 6: after so many layers keep that share.
+/// A single stage, as in the paper's Figure 6: keep `share` of the tokens after `after` layers.
 struct sensitivity_entry {
   layer_id after;
   double share;
-  std::string policy;  // the flags that make it
+  std::string policy;  // the pruning flags
   eval_summary summary;
 };
 
 struct sweep_table {
   std::string model;  // its directory's name
   std::size_t layers;
-  std::vector<sweep_entry> entries;               // dense first; task by task inside a setting
+  std::vector<sweep_entry> entries;               // the dense entries first; each setting has one entry per task
   std::vector<sensitivity_entry> sensitivity{};   // empty: not run
-  std::vector<eval_summary> sensitivity_dense{};  // of the samples that `sensitivity` is of, one a task
+  std::vector<eval_summary> sensitivity_dense{};  // the dense model on the samples of `sensitivity`, one per task
 };
 
-/// The keys are those of summaries (tables/summary_table.hpp), with the method and its budget in two columns, and the policy's flags in
-/// one. The single stages of the sensitivity follow, which are of fewer samples: first the dense model on those, as the method "dense
-/// (single stages)", then single_stage@LAYER at the shares of rows that they are.
+/// The table for JSON and CSV. The keys are those of tables/summary_table.hpp, with budget and policy (the pruning flags) after method. The
+/// rows of the sensitivity come last; they are over fewer samples. The first of them are the dense model, with the method
+/// "dense (single stages)". The others have the method single_stage@LAYER. Their budget is their share of the dense prefill's rows.
 table table_of(const sweep_table& sweep);
 
-/// The table for people has one line a setting and task, and leaves the sensitivity out.
+/// The Markdown table for people: one line per setting and task, without the sensitivity.
 std::string to_markdown(const sweep_table& sweep);
 
 }  // namespace program

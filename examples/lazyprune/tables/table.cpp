@@ -135,7 +135,7 @@ std::string to_csv(const table& t) {
 std::string text_of(const table& t, table_format format) { return format == table_format::json ? to_json(t) : to_csv(t); }
 
 std::string markdown_table(const std::vector<markdown_column>& columns, const std::vector<std::vector<std::string>>& rows) {
-  std::vector<std::size_t> widths;  // 0: left out
+  std::vector<std::size_t> widths;  // 0: the column is left out
   for (std::size_t c = 0; c < columns.size(); ++c) {
     std::size_t& width = widths.emplace_back(std::max(columns[c].least_width, columns_of(escaped(columns[c].head))));
     for (const auto& row : rows) width = std::max(width, columns_of(escaped(row[c])));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Lines of text on a terminal: in columns, and one line whatever is in it.
+// Formats text for a terminal: columns, bars, and messages of one line.
 #pragma once
 
 #include <cstddef>
@@ -9,17 +9,17 @@
 namespace lazyprune {
 namespace program {
 
-/// Makes one line of the text, whatever bytes the names and values in it have: control bytes become \xHH.
+/// Makes one line of the text: control bytes become \xHH.
 std::string one_line(std::string_view text);
 
-/// Characters of UTF-8 text.
+/// The number of characters of UTF-8 text.
 std::size_t columns_of(std::string_view text);
 
-/// Fills the text up to at least `width` columns; it stands at their right or left end.
+/// Pads the text with spaces to at least `width` columns, aligned to the right or the left.
 std::string right(std::string_view text, std::size_t width);
 std::string left(std::string_view text, std::size_t width);
 
-/// A bar of at most `width` columns, for a share of them.
+/// A bar of `share` times `width` columns, for a share from 0 to 1.
 std::string bar(double share, std::size_t width);
 
 }  // namespace program

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Ctrl-C ends the work in order, and no signal leaves half a file.
+// Handles signals: Ctrl-C stops the work in order, and no signal leaves an unfinished file behind.
 #pragma once
 
 #include <lazyprune/model/observer.hpp>
@@ -7,21 +7,21 @@
 namespace lazyprune {
 namespace program {
 
-/// From now on signals that end the program first remove what it has written and not finished. Those that are ignored stay so (nohup).
-/// Ctrl-C is left to catch_interrupts: no other command has a file open for long.
+/// From now on a signal that ends the program first removes its unfinished output files. Ignored signals stay ignored (nohup). Ctrl-C is
+/// left to catch_interrupts: other commands have no file open for long.
 void remove_files_when_ended();
 
-/// From now on the first Ctrl-C is noted; the second ends the program, as if it had never been caught. Whoever started the program with
-/// Ctrl-C ignored, in the background of a shell say, wants it ignored.
+/// From now on the first Ctrl-C only sets `interrupted`; the second ends the program. If Ctrl-C was ignored when the program started, as in
+/// the background of a shell, it stays ignored.
 void catch_interrupts();
 
-/// Whether one was noted.
+/// True after the first Ctrl-C.
 bool interrupted();
 
-/// What was noted is over, and the next Ctrl-C counts as the first.
+/// Clears `interrupted`; the next Ctrl-C counts as the first.
 void forget_interrupt();
 
-/// Stops a step between two layers once there was one.
+/// Stops a step between two layers after a Ctrl-C.
 struct ends_when_interrupted final : step_observer {
   bool stops() override { return interrupted(); }
 };

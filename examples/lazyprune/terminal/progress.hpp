@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A bar on stderr while something takes long, and how long it may yet; nothing where nobody watches.
+// A progress bar on stderr with the time left. It draws nothing if stderr is not a terminal.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@ namespace program {
 
 class progress_bar {
  public:
-  /// `unit`: what is counted, where its rate tells something.
+  /// `what` is the label, and `unit` the unit that is counted. If `unit` is empty, neither a unit nor a rate is shown.
   explicit progress_bar(std::string what, std::string unit = {})
       : what_(std::move(what)), unit_(std::move(unit)), watched_(::isatty(STDERR_FILENO) == 1) {}
   progress_bar(const progress_bar&) = delete;
@@ -47,7 +47,7 @@ class progress_bar {
     return ", " + std::to_string(static_cast<std::size_t>(static_cast<double>(done - first_) / spent)) + ' ' + unit_ + "/s";
   }
 
-  /// Estimates by the rate so far, once that is of some seconds.
+  /// Estimates the time left from the rate so far; empty in the first three seconds.
   std::string time_left(std::size_t done, std::size_t of) const {
     const double spent = std::chrono::duration<double>(clock::now() - start_).count();
     if (done <= first_ || done >= of || spent < 3.0) return "";
@@ -60,7 +60,7 @@ class progress_bar {
   std::string what_, unit_;
   bool watched_;
   bool drawn_ = false;
-  std::size_t first_ = 0;  // done when the bar was drawn first, at start_
+  std::size_t first_ = 0;  // `done` when the bar was first drawn, at time `start_`
   clock::time_point start_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How far the reading of a prompt has come: a bar on a terminal, and an early word on how long the first token takes.
+// Shows the progress of a prefill: a bar on a terminal, and an early estimate of the time to the first token.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,8 @@
 namespace lazyprune {
 namespace program {
 
-/// The share of a prompt's work that is done: its rows, over layers. Layers to come count as if they computed as many rows as the last one
-/// did, so a prompt that is pruned is read sooner than the share says.
+/// The share of a prompt's rows that has been computed. One row is one token in one layer. The layers to come are assumed to compute as
+/// many rows as the last one did. A pruned prompt is therefore done sooner than the share says.
 class reading_share final : public step_observer {
  public:
   explicit reading_share(std::size_t prompt) : prompt_(prompt) {}
@@ -36,7 +36,7 @@ class reading_share final : public step_observer {
     done_ += rows_;
     ended_ = end.layer + 1;
     left_ = (prompt_ - std::min(prompt_, begun_)) * end.layers + rows_ * (end.layers - ended_);
-    if (is_chunk_ || ended_ <= waits_at_) left_ += waiting_ * (end.layers - waits_at_);  // later layers have them among their rows
+    if (is_chunk_ || ended_ <= waits_at_) left_ += waiting_ * (end.layers - waits_at_);  // later layers compute the waiting rows
   }
   void step_ends(const any_session&) override {
     waiting_ = is_chunk_ ? waiting_ + step_ : 0;
@@ -45,17 +45,17 @@ class reading_share final : public step_observer {
 
  private:
   std::size_t prompt_;
-  std::size_t done_ = 0, left_ = 0;         // rows, over layers
-  std::size_t begun_ = 0, step_ = 0;        // tokens
-  std::size_t rows_ = 0, ended_ = 0;        // of the last layer; layers of this step
-  std::size_t waiting_ = 0, waits_at_ = 0;  // tokens of chunks, and the layer that they wait at
+  std::size_t done_ = 0, left_ = 0;         // rows, summed over layers
+  std::size_t begun_ = 0, step_ = 0;        // tokens of all steps so far; tokens of this step
+  std::size_t rows_ = 0, ended_ = 0;        // rows of the last layer; layers of this step that are done
+  std::size_t waiting_ = 0, waits_at_ = 0;  // tokens of earlier chunks whose rows wait, and the layer where they wait
   bool is_chunk_ = false;
 };
 
-/// Draws it. It is of the prompt's steps alone.
+/// Draws the bar during the prefill.
 class reading_progress final : public step_observer {
  public:
-  /// `tells`: whether a line on stderr says how long the first token takes, where that is long.
+  /// `tells`: print the estimated time to the first token on stderr, if it is long.
   reading_progress(std::size_t prompt, bool tells) : prompt_(prompt), tells_(tells), share_(prompt) {}
 
   void step_begins(std::span<const token_id> tokens, std::size_t outputs) override {
@@ -72,11 +72,11 @@ class reading_progress final : public step_observer {
   }
   void step_ends(const any_session& session) override {
     share_.step_ends(session);
-    if (is_last_) finish();
+    if (is_last_) end();
   }
 
-  /// Takes the bar away.
-  void finish() {
+  /// Removes the bar.
+  void end() {
     is_read_ = true;
     bar_.reset();
   }
@@ -88,7 +88,7 @@ class reading_progress final : public step_observer {
     double share;
   };
 
-  /// Once, when there is a rate to go by. The first layer has none: it waits for memory and threads.
+  /// Prints the estimate once, as soon as the speed is known. The first layer does not count: it waits for memory and threads.
   void tell() {
     constexpr double enough = 0.3, long_wait = 5.0;  // seconds
     const clock::time_point now = clock::now();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Generated text on its way out: what may still turn out to be part of a stop text waits.
+// Passes generated text on and ends it before a stop text. Text that may be the beginning of a stop text is held back until that is clear.
 #pragma once
 
 #include <algorithm>
@@ -15,10 +15,10 @@ class text_stream {
  public:
   using sink = std::function<void(std::string_view)>;
 
-  /// The text ends before the first of the stop texts, none of them empty. What is fed in whole characters goes out in whole ones.
+  /// The text ends before the first stop text; no stop text may be empty. If whole characters are fed, whole characters go out.
   text_stream(std::vector<std::string> stops, sink out) : stops_(std::move(stops)), out_(std::move(out)) {}
 
-  /// Takes the next piece; false where a stop text has come and there is no more.
+  /// Takes the next piece. Returns false after a stop text: the text has ended.
   bool feed(std::string_view piece) {
     if (stopped_) return false;
     text_ += piece;
@@ -34,14 +34,14 @@ class text_stream {
     return true;
   }
 
-  /// Sends what waits: the generation is over.
-  void finish() { send(text_.size()); }
+  /// Sends the text that was held back: the generation is over.
+  void flush() { send(text_.size()); }
 
   /// The whole text so far, without the stop text.
   const std::string& text() const { return text_; }
 
  private:
-  /// Bytes at the end that could be the beginning of a stop text.
+  /// The number of bytes at the end that may be the beginning of a stop text.
   std::size_t waiting() const {
     const std::string_view unsent = std::string_view(text_).substr(sent_);
     std::size_t wait = 0;

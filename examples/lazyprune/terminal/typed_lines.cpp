@@ -19,7 +19,7 @@ namespace program {
 
 typed_lines::typed_lines() : typed_(::isatty(STDIN_FILENO) == 1) {}
 
-/// Waits for something to read; false after Ctrl-C. A read by itself would be taken up again.
+/// Waits for input. Returns false after Ctrl-C. A plain read would not notice Ctrl-C: it is restarted after a signal.
 bool typed_lines::wait() const {
   pollfd input{STDIN_FILENO, POLLIN, 0};
   while (!interrupted())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The lines of a conversation, as they are typed or come through a pipe.
+// Reads the lines of a conversation from stdin: typed, or from a pipe.
 #pragma once
 
 #include <optional>
@@ -12,18 +12,18 @@ class typed_lines {
  public:
   typed_lines();
 
-  /// Whether somebody sits at a terminal.
+  /// True if stdin is a terminal.
   bool typed() const { return typed_; }
 
-  /// The next line of stdin, without its end; none after the last, or after Ctrl-C where somebody types. Throws `error` where a line is too
-  /// long, one of code io where reading fails.
+  /// Returns the next line of stdin without its line break; nullopt after the last line or if `interrupted`. Throws `error` if a line is
+  /// longer than 2^28 bytes, and `error` with code io if reading fails.
   std::optional<std::string> next();
 
  private:
   bool wait() const;
 
   bool typed_;
-  std::string read_;  // what comes after the last line
+  std::string read_;  // bytes read after the last line returned
 };
 
 }  // namespace program

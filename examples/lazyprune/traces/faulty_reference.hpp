@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The reference backend with one of the faults that engines under LazyLLM have, to find out which one another engine has.
+// The reference backend with a planted fault, as engines that implement LazyLLM have it. A replay with each fault shows which one explains
+// another engine's logits.
 #pragma once
 
 #include <algorithm>
@@ -13,18 +14,18 @@
 namespace lazyprune {
 namespace program {
 
-/// Faults that a plan does not show, and logits do.
+/// Faults that show in the logits but not in the plan (which tokens are active, computed or revived).
 enum class hidden_fault : std::uint8_t {
   none,
-  next_position,    // rows that come back are rotated one place too far
-  last_position,    // ... by the text's last position
-  index_in_active,  // rows are rotated by their place among the active tokens
-  index_in_rows,    // ... among the rows of the step
-  reversed_slots,   // rows that come back are each other's, the last for the first
-  next_slot,        // ... each the next one's
-  ascending_slots,  // ... in the order of their slots
-  reversed_spills,  // rows are put aside in each other's slots, the last for the first
-  forgotten_keys,   // tokens that were put aside are not attended to at the layers that have their keys
+  next_position,    // revived rows are rotated by the next position instead of their own
+  last_position,    // revived rows are rotated by the last position of the sequence
+  index_in_active,  // rows are rotated by their index among the active tokens
+  index_in_rows,    // rows are rotated by their index among the rows of the step
+  reversed_slots,   // revived rows are read from the store in reverse order
+  next_slot,        // each revived row gets the content of the next one
+  ascending_slots,  // revived rows are read in the order of their slots
+  reversed_spills,  // rows are written to the store in reverse order
+  forgotten_keys,   // stored tokens are not attended to at layers that have their keys
 };
 inline constexpr std::array hidden_faults{hidden_fault::next_position,   hidden_fault::last_position,   hidden_fault::index_in_active,
                                           hidden_fault::index_in_rows,   hidden_fault::reversed_slots,  hidden_fault::next_slot,
@@ -45,18 +46,19 @@ constexpr std::string_view name_of(hidden_fault fault) {
   return names[static_cast<std::size_t>(fault)];
 }
 
-/// The reference backend with one of the faults. It looks on at the step, to know which rows come back.
+/// The reference backend with one of the faults. A step_observer fills `now` during a step, so that the backend knows which rows are
+/// revived.
 class faulty_reference : public reference<double> {
  public:
   using reference<double>::reference;
 
   struct view {
     hidden_fault fault = hidden_fault::none;
-    position last = 0;             // of the text
-    std::vector<position> active;  // of the layer
+    position last = 0;             // the last position of the sequence
+    std::vector<position> active;  // of the current layer, as are `rows` and `revived`
     std::vector<position> rows;
     std::vector<position> revived;
-    std::vector<position> aside;  // put aside when the step began
+    std::vector<position> aside;  // in the store when the step began
   };
   std::shared_ptr<view> now = std::make_shared<view>();
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A trace of another engine on a model of ours: what `compare --against` says of it.
+// Checks another engine's trace against a model, for `compare --against`.
 #pragma once
 
 #include <string>
@@ -17,10 +17,10 @@ namespace program {
 
 struct replay_answer {
   bool alike;
-  std::string text;  // lines for people
+  std::string text;  // a report of several lines
 };
 
-/// `file`: the trace's. See lazyprune::check_trace.
+/// Checks the trace in `file`; see check_trace. Throws `error` if the trace or the model cannot be used.
 replay_answer replay_against(const std::string& file, const opened_model& model, const policy_spec& policy, const policy_registry& policies,
                              bool force_plan, double tolerance);
 

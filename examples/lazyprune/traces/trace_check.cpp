@@ -31,11 +31,12 @@ void require_whole(const std::vector<step_trace>& trace, std::size_t layers) {
       const layer_trace& layer = trace[s].layers[l];
       const std::string place = "step " + std::to_string(s) + ", layer " + std::to_string(l);
       for (const std::vector<position>* list : {&layer.active, &layer.rows, &layer.revived})
-        if (std::ranges::adjacent_find(*list, std::ranges::greater_equal{}) != list->end()) refuse(place, "ascending positions", "others");
+        if (std::ranges::adjacent_find(*list, std::ranges::greater_equal{}) != list->end())
+          refuse(place, "ascending positions", "positions out of order");
       if (!layer.active.empty() && layer.active.back() >= known)
         refuse(place, "one of the " + std::to_string(known) + " positions known so far", std::to_string(layer.active.back()));
-      if (!std::ranges::includes(layer.active, layer.rows)) refuse(place, "rows that are active", "others");
-      if (!std::ranges::includes(layer.rows, layer.revived)) refuse(place, "revived tokens that are rows", "others");
+      if (!std::ranges::includes(layer.active, layer.rows)) refuse(place, "rows that are active", "a row that is not active");
+      if (!std::ranges::includes(layer.rows, layer.revived)) refuse(place, "revived tokens that are rows", "one that is no row");
       if (!layer.scores.empty() && layer.scores.size() != layer.active.size())
         refuse(place, std::to_string(layer.active.size()) + " scores, or none", std::to_string(layer.scores.size()));
     }
@@ -63,29 +64,30 @@ std::vector<position> best_positions(std::span<const position> positions, std::v
 
 namespace {
 
-/// Takes what it is shown for its scores: (1, active).
+/// Returns the evidence itself, (1, active), as scores.
 struct shown_scores {
   void score(const attention_view& shown, std::span<float> out) const { std::ranges::copy(shown.head(0), out.begin()); }
 };
 
-/// The tokens that a step can begin with: all but those dropped for good, and those lost before the first layer.
+/// Counts the tokens that can take part in a step: all except those dropped for good and those lost before the first layer.
 std::size_t able(const frontier_table& tokens) {
   std::size_t count = 0;
-  for (position t = 0; t < tokens.known(); ++t) count += !tokens.gone(t) && !(tokens.lost(t) && tokens.frontier(t) == 0);
+  for (position t = 0; t < tokens.known(); ++t) count += !tokens.dropped_for_good(t) && !(tokens.lost(t) && tokens.frontier(t) == 0);
   return count;
 }
 
-/// What a layer of a trace is held against: the plan, and the session that made it.
+/// The plan that a layer of a trace is compared with, and the token table of the session that made it.
 struct expected_layer {
   const layer_plan& plan;
   const frontier_table& tokens;
-  std::size_t before;  // tokens that took part in the layer before; of the first one those that could
+  std::size_t before;  // active tokens of the layer before; for the first layer, the tokens that can take part in the step
 
   bool has_keys(position t) const { return tokens.frontier(t) > plan.layer; }
   bool put_aside(position t) const { return tokens.frontier(t) == plan.layer && tokens.stored(t); }
 };
 
-/// The nearest other layer whose scores keep just the tokens that entered layer `entered` of the step; none: no other layer's do.
+/// Returns the nearest other layer whose scores select exactly the tokens that entered layer `entered` of the step; nullopt if there is
+/// none.
 std::optional<layer_id> layer_that_keeps(const step_trace& step, layer_id entered, const scores_of_layer& scores) {
   if (entered == 0) return std::nullopt;
   const std::vector<position>&from = step.layers[entered - 1].active, &kept = step.layers[entered].active;
@@ -95,7 +97,8 @@ std::optional<layer_id> layer_that_keeps(const step_trace& step, layer_id entere
   });
 }
 
-/// The difference of a layer's tokens from the plan, and its name; none where they are the same. `others`: see first_plan_difference.
+/// Compares a layer of the trace with the plan. Returns the difference and its kind; nullopt if there is none. `others`: see
+/// first_plan_difference.
 std::optional<plan_difference> difference_at(const step_trace& step, const expected_layer& expected, const scores_of_layer& others) {
   const layer_plan& plan = expected.plan;
   const layer_trace& seen = step.layers[plan.layer];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Is the plan of another engine what its policy makes of its scores? A session of that policy is driven by the scores, without any model,
-// and held against the trace; the first place where they part has a name, as far as the trace can tell.
+// Checks whether the plans in another engine's trace follow from its policy and its scores. The scores drive a session of that policy,
+// without any model. Each plan of the session is compared with the trace. The first difference is reported, with its cause if the trace
+// shows it.
 #pragma once
 
 #include <array>
@@ -20,14 +21,14 @@
 namespace lazyprune {
 namespace program {
 
-/// What an engine does wrong, by the name that people give it.
+/// A mistake of an engine.
 enum class plan_fault : std::uint8_t {
-  dropped_early_key,        // a token is left out at a layer whose keys it has, and where nothing is pruned
-  computed_twice,           // a row whose keys this layer has already
-  lost_revival,             // a token that was put aside is wanted again, and left out
-  scores_of_another_layer,  // the tokens kept are those of the scores of another layer
-  other_selection,          // the tokens kept are not those of the scores
-  other_rows,               // rows are missing, or come from elsewhere
+  dropped_early_key,        // a token is left out at a layer that has its key, although nothing is pruned just before
+  computed_twice,           // a row is computed although this layer already has its key
+  lost_revival,             // the plan revives a stored token, but the trace leaves it out
+  scores_of_another_layer,  // the kept tokens follow from the scores of another layer
+  other_selection,          // the kept tokens do not follow from the scores
+  other_rows,               // rows, or revived tokens, differ from the plan in another way
 };
 
 constexpr std::string_view name_of(plan_fault fault) {
@@ -40,35 +41,36 @@ constexpr std::string_view name_of(plan_fault fault) {
   return names[static_cast<std::size_t>(fault)];
 }
 
-/// The first place where a trace parts from the plan that its scores imply.
+/// The first place where a trace differs from the plan that its scores imply.
 struct plan_difference {
   std::size_t step;
   layer_id layer;
   plan_fault fault;
-  std::vector<position> missing;         // in the trace
-  std::vector<position> extra;           // in the trace
-  float margin;                          // of the choice that decided who enters the layer; NaN: there was none
-  std::optional<layer_id> scores_after;  // scores_of_another_layer: the one that gave them
+  std::vector<position> missing;         // in the plan, not in the trace
+  std::vector<position> extra;           // in the trace, not in the plan
+  float margin;                          // of the choice just before this layer (see step_trace::margin); NaN: there was none
+  std::optional<layer_id> scores_after;  // for scores_of_another_layer: the layer whose scores were used
 
-  /// A few lines for people, the last one ended.
+  /// A report of a few lines, each with its line break.
   std::string text() const;
 };
 
-/// The scores (active) that a layer of a step gave; empty: not known.
+/// Returns the scores (active) after a layer of a step. Empty if they are not known.
 using scores_of_layer = std::function<std::span<const float>(std::size_t step, layer_id layer)>;
 
-/// Reports `error` where a trace is not whole, as those that were read are: steps numbered from 0, each with tokens and so many layers;
-/// positions that ascend below the tokens known so far, rows that are active, revived ones that are rows, and as many scores as are active,
-/// or none.
+/// Reports `error` if the trace is malformed. A well-formed trace has steps numbered from 0, each with at least one token and `layers`
+/// layers. In a layer, positions ascend and are below the number of tokens known so far. Rows are a subset of the active tokens, and
+/// revived tokens a subset of the rows. A layer has one score per active token, or no scores.
 void require_whole(const std::vector<step_trace>& trace, std::size_t layers);
 
-/// The best `count` of the positions by these scores, the last position whatever its score; ascending.
+/// Returns the best `count` positions by these scores, ascending. The last position is always among them.
 std::vector<position> best_positions(std::span<const position> positions, std::vector<float> scores, std::size_t count);
 
-/// The scores of the wanted positions, out of those of `from`; empty where one is missing.
+/// Returns the scores of the wanted positions; `scores` belongs to the positions `from`. Empty if one is missing.
 std::vector<float> scores_at(std::span<const float> scores, std::span<const position> from, std::span<const position> wanted);
 
-/// The layer nearest to this one, below `layers`, of two as near the lower, of which that is true; none: of no other.
+/// Looks at the layers below `layers`, except `layer` itself. Returns the one nearest to `layer` for which `is` is true. Of two equally
+/// near layers, returns the lower. Returns nullopt if there is none.
 template <class Is>
 std::optional<layer_id> nearest_layer(layer_id layer, layer_id layers, const Is& is) {
   for (layer_id distance = 1; distance < layers; ++distance) {
@@ -78,13 +80,14 @@ std::optional<layer_id> nearest_layer(layer_id layer, layer_id layers, const Is&
   return std::nullopt;
 }
 
-/// The phase of a step of a trace, which does not say it: the prompt, and what comes several tokens at a time.
+/// Returns the phase of a trace's step. Traces do not store it: the first step and every step of several tokens count as prefill.
 constexpr phase phase_of(const step_trace& step) { return step.step == 0 || step.tokens.size() > 1 ? phase::prefill : phase::decode; }
 
-/// Drives a session of these parts by the scores, for a model of so many layers, and returns the first place where the trace is not what it
-/// plans; none: everywhere. A layer whose scores are not known, where they would be needed, ends the check: `checked` is then how many
-/// steps were held against the plan as a whole. `others`: scores of any layer, to tell whose they are where the choice is another one's.
-/// Each step is taken to have one output; see phase_of. Reports `error` where the trace is not whole (require_whole).
+/// Drives a session of these parts with the scores, for a model of `layers` layers. Returns the first place where the trace differs from
+/// the session's plan, or nullopt if there is none. The check ends early at a layer whose scores are needed but not known. `checked`
+/// becomes the number of steps that were compared completely. `others` gives the scores of any layer. They show whether a wrong selection
+/// used the scores of another layer. Every step is assumed to have one output, and the phase that phase_of returns. Reports `error` if the
+/// trace is malformed (require_whole).
 std::optional<plan_difference> first_plan_difference(const std::vector<step_trace>& trace, policy_parts parts, layer_id layers,
                                                      const scores_of_layer& scores, const scores_of_layer& others, std::size_t& checked);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Another engine's trace on the reference backend: its tokens, and where that is asked for its kept sets, go through a model of ours, which
-// yields the scores and logits that the engine should have had. Where logits differ, known faults are tried until one gives the engine's.
+// Replays another engine's trace on the reference backend. The trace's tokens run through a model; on request the replay keeps the tokens
+// that the trace kept. The result is the scores and logits that the engine should have had. If logits differ, known faults are planted in
+// the reference. The fault that gives the engine's logits is then the likely cause.
 #pragma once
 
 #include <algorithm>
@@ -24,20 +25,20 @@
 namespace lazyprune {
 namespace program {
 
-/// What the reference made of a trace.
+/// The reference's own trace of the same tokens.
 struct replayed_trace {
   std::vector<step_trace> steps;  // with logits, and the policy's scores of every layer but the last
-  /// The step and layer at which the session cannot plan what the trace says; none: it went to its end.
+  /// The step and layer at which the session's plan first differed from the trace; nullopt: the replay reached the end.
   std::optional<std::pair<std::size_t, layer_id>> stopped{};
 };
 
 namespace detail {
 
-/// What a replay notes of its policy, and what it is made to keep.
+/// The scores that a replay records, and the trace whose kept tokens it must keep.
 struct replay_log {
-  const std::vector<step_trace>* forced = nullptr;  // null: the policy decides
+  const std::vector<step_trace>* forced = nullptr;  // null: the policy selects
   std::size_t step = 0;
-  std::vector<std::vector<float>> scores{};  // (layers) of this step
+  std::vector<std::vector<float>> scores{};  // (layers, active) of this step
 };
 
 class watched_scorer {
@@ -65,7 +66,7 @@ class watched_schedule {
  public:
   watched_schedule(any_schedule inner, std::shared_ptr<replay_log> log) : inner_(std::move(inner)), log_(std::move(log)) {}
 
-  bool sees_scores() const { return true; }  // so that every layer yields them
+  bool sees_scores() const { return true; }  // so that scores are computed after every layer
   std::size_t keep(const layer_context&) const { return everything; }
   std::size_t keep(const layer_context& context, std::span<const float> scores) const {
     if (!log_->forced) return inner_.sees_scores() ? inner_.keep(context, scores) : inner_.keep(context);
@@ -78,10 +79,10 @@ class watched_schedule {
   std::shared_ptr<replay_log> log_;
 };
 
-/// Shows the backend which rows come back, and stops where a plan is not what it is forced to be.
+/// Tells the backend which rows are revived, and stops a forced step at the first plan that differs from the trace.
 class replay_watch final : public step_observer {
  public:
-  /// `forced`: the step's layers; null: any.
+  /// `forced`: the step whose layers the plans must match; null: any plan is right.
   replay_watch(faulty_reference::view& view, const step_trace* forced) : view_(view), forced_(forced) {}
 
   bool stops() override { return parted_.has_value(); }
@@ -104,8 +105,8 @@ class replay_watch final : public step_observer {
 
 }  // namespace detail
 
-/// Feeds the trace's tokens through the model: under the policy of these parts, or with `forced` keeping what the trace kept, as far as a
-/// session can. Throws `error` where a token is none of the model's, or the trace not whole.
+/// Feeds the trace's tokens through the model, under the policy of these parts. With `forced`, the replay keeps the tokens that the trace
+/// kept, as far as a session can. Throws `error` if a token id is outside the model's vocabulary or the trace is malformed.
 inline replayed_trace replay(const model<faulty_reference>& net, const std::vector<step_trace>& trace, policy_parts parts, bool forced,
                              hidden_fault fault = hidden_fault::none) {
   const auto layers = static_cast<layer_id>(net.config.layers);
@@ -127,10 +128,10 @@ inline replayed_trace replay(const model<faulty_reference>& net, const std::vect
   faulty_reference backend;
   backend.now->fault = fault;
   workspace<faulty_reference> work(net, backend);
-  sequence<faulty_reference> text(net, make_session(std::move(parts), {.layers = layers}));
+  sequence<faulty_reference> seq(net, make_session(std::move(parts), {.layers = layers}));
   std::size_t tokens = 0;
   for (const step_trace& s : trace) tokens += s.tokens.size();
-  text.expect(tokens);
+  seq.expect(tokens);
 
   std::optional<std::pair<std::size_t, layer_id>> stopped;
   trace_recorder record(true);
@@ -139,16 +140,16 @@ inline replayed_trace replay(const model<faulty_reference>& net, const std::vect
     log->step = s.step;
     log->scores.assign(layers, {});
     faulty_reference::view& view = *backend.now;
-    view.last = static_cast<position>(text.known() + s.tokens.size() - 1);
+    view.last = static_cast<position>(seq.known() + s.tokens.size() - 1);
     view.aside.clear();
-    for (position t = 0; t < text.known(); ++t)
-      if (text.session().tokens().stored(t)) view.aside.push_back(t);
+    for (position t = 0; t < seq.known(); ++t)
+      if (seq.session().tokens().stored(t)) view.aside.push_back(t);
     detail::replay_watch watch(view, forced ? &s : nullptr);
     step_observers both{&watch, &record};
-    const sequence_step<faulty_reference> step{text, s.tokens, phase_of(s), 1, &both};
+    const sequence_step<faulty_reference> step{seq, s.tokens, phase_of(s), 1, &both};
     const bool whole = forward(work, step);
     if (whole) scores.push_back(std::move(log->scores));
-    if (const auto parted = watch.parted()) {  // where that is at the last layer, which nothing follows, the step is whole
+    if (const auto parted = watch.parted()) {  // a step that differs only at its last layer is still complete
       stopped = {s.step, *parted};
       break;
     }
@@ -161,7 +162,8 @@ inline replayed_trace replay(const model<faulty_reference>& net, const std::vect
 
 namespace detail {
 
-/// The largest difference of two scores, over the largest of `b`, and where it is.
+/// Returns the largest difference between a score in `a` and the same score in `b`, and the index of these scores. The difference is
+/// divided by the largest magnitude in `b`, unless that is 0.
 inline std::pair<double, std::size_t> scores_apart(std::span<const float> a, std::span<const float> b) {
   double most = 0, largest = 0;
   std::size_t at = 0;
@@ -175,7 +177,8 @@ inline std::pair<double, std::size_t> scores_apart(std::span<const float> a, std
   return {largest > 0 ? most / largest : most, at};
 }
 
-/// The fault that gives the trace's logits from this step on, for most steps; none that is known: where none gives this step's.
+/// Returns the fault that reproduces the trace's logits for the most steps, counted from step `first` on. Returns hidden_fault::none if no
+/// fault reproduces the logits of step `first`.
 inline hidden_fault cause_of(const model<faulty_reference>& net, const std::vector<step_trace>& trace, const policy_parts& parts,
                              std::size_t first, double tolerance) {
   hidden_fault cause = hidden_fault::none;
@@ -193,38 +196,39 @@ inline hidden_fault cause_of(const model<faulty_reference>& net, const std::vect
 
 }  // namespace detail
 
-/// What the reference says of another engine's trace.
+/// The result of checking another engine's trace. Numbers of layers count a layer once for each step.
 struct trace_verdict {
   std::size_t steps = 0;                       // of the trace
-  bool forced = false;                         // its kept sets were kept
-  std::size_t by_trace = 0;                    // layers of steps whose selection was held against the trace's scores
-  std::size_t by_reference = 0;                // those where it has none: against the reference's
-  std::size_t selected = 0;                    // steps whose selection was held against scores, and followed from them
-  std::optional<plan_difference> selection{};  // where it first does not
-  std::size_t scored = 0;                      // layers of steps whose scores were held against the reference's
+  bool forced = false;                         // the replay kept the tokens that the trace kept
+  std::size_t by_trace = 0;                    // layers whose selection was checked with the trace's scores
+  std::size_t by_reference = 0;                // layers without scores in the trace, checked with the reference's scores
+  std::size_t selected = 0;                    // steps whose selection was checked and followed from the scores
+  std::optional<plan_difference> selection{};  // the first selection that does not follow from the scores
+  std::size_t scored = 0;                      // layers whose scores were compared with the reference's
   struct other_scores {
     std::size_t step;
     layer_id layer;
-    position token;                    // whose scores are furthest apart
-    double most;                       // their difference, over the largest score
-    std::optional<layer_id> are_of{};  // the layer whose they are
+    position token;                    // the position at which the scores differ most
+    double most;                       // that difference, relative to the largest score
+    std::optional<layer_id> are_of{};  // the layer that has these scores in the reference
   };
-  std::optional<other_scores> scores{};  // where they are first others
+  std::optional<other_scores> scores{};  // the first scores that differ from the reference's
   std::size_t with_logits = 0;           // steps whose logits were compared
-  double most = 0;                       // difference of a logit, before `logits`
+  double most = 0;                       // largest difference of the logits that agree within the tolerance
   double tolerance = 0;
-  std::optional<std::pair<std::size_t, double>> logits{};  // the first step whose logits do not follow from its plan, and by how much
-  hidden_fault cause = hidden_fault::none;                 // that explains them
+  std::optional<std::pair<std::size_t, double>> logits{};  // the first step whose logits differ, and their difference
+  hidden_fault cause = hidden_fault::none;                 // the fault that explains them
 
   bool alike() const { return !selection && !scores && !logits && selected == steps; }
-  /// A few lines for people, the last one ended.
+  /// A report of a few lines, each with its line break.
   std::string text() const;
 };
 
-/// Holds a trace against the reference: is its selection what its scores imply (or, where it has none, the reference's), are its scores the
-/// reference's, do its logits follow from its plan, and where they first do not. With `forced` the reference keeps what the trace keeps, so
-/// that each step is judged by itself; else it goes its own way, and logits are compared up to where the two part. Where logits do not
-/// follow, the trace is replayed once for each of `hidden_faults`.
+/// Checks a trace against the reference backend, with three questions. Does the selection follow from the trace's scores (or from the
+/// reference's, if the trace has none)? Are the scores those of the reference? Do the logits follow from the plan? The verdict names the
+/// first place of each difference. With `forced` the reference keeps the tokens that the trace keeps, so each step is judged by itself.
+/// Otherwise the reference follows its own policy, and logits are compared until the plans differ. If logits differ, the trace is replayed
+/// once with each of `hidden_faults`. Logits count as equal if they differ by at most `tolerance`.
 inline trace_verdict check_trace(const model<faulty_reference>& net, const std::vector<step_trace>& trace, const policy_parts& parts,
                                  bool forced, double tolerance = 1e-4) {
   const auto layers = static_cast<layer_id>(net.config.layers);
@@ -254,7 +258,7 @@ inline trace_verdict check_trace(const model<faulty_reference>& net, const std::
       const std::vector<float>& theirs = trace[s].layers[l].scores;
       const std::span<const float> expected = reference_scores(s, l);
       if (theirs.empty() || expected.size() != theirs.size() || !same_plan(trace[s], ours.steps[s], l + 1)) continue;
-      constexpr double as_floats = 1e-3;  // of an engine that computes in bf16 or float
+      constexpr double as_floats = 1e-3;  // allows for engines that compute in bf16 or float
       ++verdict.scored;
       const auto [most, at] = detail::scores_apart(theirs, expected);
       if (most <= as_floats) continue;

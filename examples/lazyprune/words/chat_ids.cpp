@@ -10,7 +10,7 @@ namespace lazyprune {
 namespace program {
 namespace {
 
-/// A model's vocabulary may be larger than its tokenizer's, in fillers that stand for no text.
+/// Decodes the ids. Skips ids beyond the tokenizer's vocabulary: a model may have filler tokens there, which have no text.
 std::string decoded(token_decoder& decoder, const tokenizer& tokens, std::span<const token_id> ids) {
   std::string text;
   for (const token_id id : ids)
@@ -31,14 +31,14 @@ std::vector<text_run> runs_after(std::vector<text_run> runs, std::size_t bytes) 
   return rest;
 }
 
-/// Encoded by itself, what is added must mean the same: it reads as its text, or it is what the whole chat's ids end with. SentencePiece
-/// may put a space before it.
+/// True if the added text may be encoded by itself: its ids decode to the text, or the ids of the whole chat end with them. SentencePiece
+/// may put a space before the text; then the ids do not fit.
 bool chat_ids::fits(std::span<const token_id> added, std::string_view text, std::span<const token_id> whole) const {
   if (added.size() <= whole.size() && std::ranges::equal(added, whole.last(added.size()))) return true;
   token_decoder decoder(*tokens_, special_text::written);
   decoded(decoder, *tokens_, ids_);
   decoder.begin_answer();
-  return decoded(decoder, *tokens_, added) + decoder.finish() == text;
+  return decoded(decoder, *tokens_, added) + decoder.flush() == text;
 }
 
 const std::vector<token_id>& chat_ids::next(const rendered_chat& chat) {
@@ -62,7 +62,7 @@ void chat_ids::add_answer(std::span<const token_id> generated) {
   token_decoder decoder(*tokens_, special_text::written);
   decoded(decoder, *tokens_, ids_);
   decoder.begin_answer();
-  text_ += decoded(decoder, *tokens_, generated) + decoder.finish();
+  text_ += decoded(decoder, *tokens_, generated) + decoder.flush();
   ids_.insert(ids_.end(), generated.begin(), generated.end());
 }
 

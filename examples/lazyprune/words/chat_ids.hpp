@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The token ids of a conversation. Those that were generated stay as they are, wherever the template still writes their text.
+// Keeps the token ids of a conversation. Generated ids are kept as they are, as long as the template still writes their text.
 #pragma once
 
 #include <span>
@@ -22,22 +22,22 @@ class chat_ids {
   /// The tokenizer must outlive it.
   explicit chat_ids(const tokenizer& tokens) : tokens_(&tokens) {}
 
-  /// The ids of the whole chat as it is now rendered: those before, followed by what is added; or, where the rendering does not begin with
-  /// the text so far, all anew.
+  /// Returns the ids of the whole rendered chat: the earlier ids, followed by those of the added text. If the rendering does not begin with
+  /// the earlier text, the whole chat is encoded again.
   const std::vector<token_id>& next(const rendered_chat& chat);
 
-  /// Takes in the answer, its EOS included.
+  /// Appends the ids of an answer, including its EOS.
   void add_answer(std::span<const token_id> generated);
 
  private:
   bool fits(std::span<const token_id> added, std::string_view text, std::span<const token_id> whole) const;
 
   const tokenizer* tokens_;
-  std::string text_;  // of the ids
+  std::string text_;  // the text of `ids_`
   std::vector<token_id> ids_;
 };
 
-/// The runs without the first `bytes` of their text.
+/// Returns the runs without the first `bytes` bytes of their text.
 std::vector<text_run> runs_after(std::vector<text_run> runs, std::size_t bytes);
 
 }  // namespace program

@@ -23,7 +23,7 @@ namespace lazyprune {
 namespace program {
 namespace {
 
-/// Unicode's tables, which many a tokenizer.json needs; null where the program was built without the libraries that have them.
+/// Returns the Unicode tables that many tokenizer.json files need; null if the program was built without a library that has them.
 const unicode* known_characters() {
 #ifdef LAZYPRUNE_HAVE_UNICODE
   return &installed_unicode();
@@ -36,7 +36,7 @@ model_chat template_in(const std::filesystem::path& path) {
   return {chat_template(read_to_end(path, chat_template::most_source), path.string()), {}};
 }
 
-/// The JSON that a text is, else the text itself.
+/// Reads the text as JSON; if it is not JSON, returns the text itself.
 jinja::value value_of(const std::string& text) {
   try {
     return jinja::read_json(text, "--template-var", chat_request::most_bytes);
@@ -47,7 +47,7 @@ jinja::value value_of(const std::string& text) {
 
 }  // namespace
 
-/// Where to look for both.
+/// The place to look for tokenizer and chat template.
 struct model_words::source {
   std::filesystem::path path;
   std::optional<opened_model> model{};
@@ -77,7 +77,7 @@ struct model_words::source {
 
 namespace {
 
-/// The template's bos_token and eos_token, where the model's files do not say: the tokenizer's own.
+/// Sets the template's bos_token and eos_token from the tokenizer if the model's files do not name them.
 void add_own_texts(model_chat& chat, const tokenizer& tokens) {
   if (!chat.own_texts.empty()) return;
   if (const auto bos = tokens.bos()) chat.own_texts.emplace_back("bos_token", tokens.piece(*bos));

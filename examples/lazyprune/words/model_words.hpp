@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a model makes of text: its tokenizer and its chat template. No weights are needed.
+// Finds a model's tokenizer and chat template. No weights are needed.
 #pragma once
 
 #include <memory>
@@ -25,13 +25,13 @@ struct model_chat;
 
 namespace program {
 
-/// What was found, or why it cannot be used, which matters only to those who need it.
+/// A T that was searched for once: found, absent, or broken. A broken one is an error only for callers that need it.
 template <class T>
-class found_part {
+class found_once {
  public:
-  /// `find` returns an optional. Faults of the machine are thrown at once.
+  /// `find` returns an optional<T>. Its errors with code io or no_memory are thrown at once; other errors are kept for `get`.
   template <class Find>
-  explicit found_part(Find find) {
+  explicit found_once(Find find) {
     try {
       part_ = find();
     } catch (const error& fault) {
@@ -41,7 +41,7 @@ class found_part {
   }
 
   const std::optional<error>& fault() const { return fault_; }
-  /// Returns none where there is none. Throws `error` where it cannot be used.
+  /// Returns nullopt if there is none. Throws `error` if it cannot be used.
   const std::optional<T>& get() const {
     if (fault_) throw *fault_;
     return part_;
@@ -52,16 +52,17 @@ class found_part {
   std::optional<error> fault_;
 };
 
-/// A model's chat template, with the texts that it counts as its own.
+/// A chat template together with the model's own texts for it, such as bos_token.
 class chat_words {
  public:
-  /// The variables are given to each rendering, KEY=VALUE each, the value in JSON or else a text. Throws `error` where one has no key.
+  /// Each variable is KEY=VALUE; the value is JSON, or a text if it is not JSON. Every rendering gets them. Throws `error` if one has no
+  /// key.
   explicit chat_words(model_chat chat, std::span<const std::string> variables = {});
 
   const std::string& source() const;
 
-  /// The chat's text. The variables come before those of the chat. The clock is SOURCE_DATE_EPOCH's where it is set. Throws `error` as
-  /// chat_template::render does.
+  /// Renders the chat. A variable of this object replaces the chat's variable of the same name. The clock is SOURCE_DATE_EPOCH if that is
+  /// set. Throws `error` as chat_template::render does.
   rendered_chat render(const chat_request& request) const;
 
  private:
@@ -71,19 +72,20 @@ class chat_words {
 
 class model_words {
  public:
-  /// Reads the tokenizer of a model that is open.
+  /// Reads the tokenizer of an open model.
   explicit model_words(const opened_model& model, template_flags chat = {});
-  /// Reads that of a model, a folder that holds nothing but tokenizer files, one such file, or a template alone (.jinja). What is none of
-  /// these has a tokenizer that cannot be used.
+  /// Reads the tokenizer of a model, of a folder with nothing but tokenizer files, or of one such file. A .jinja file has a template and no
+  /// tokenizer. Any other path yields a tokenizer that cannot be used; see `tokens`.
   explicit model_words(const model_flags& flags, template_flags chat = {});
 
-  const found_part<tokenizer>& tokens() const { return tokens_; }
-  /// Throws `error` where there is none, which `who` expected, or where it cannot be used.
+  const found_once<tokenizer>& tokens() const { return tokens_; }
+  /// Throws `error` if there is no tokenizer or it cannot be used. `who` is the flag or command that needs it.
   const tokenizer& tokenizer_for(std::string_view who) const;
 
-  /// Reads the template of --chat-template-file, else the model's; none where there is none. Throws `error` where it cannot be used.
+  /// Reads the template of --chat-template-file; without that flag the model's; nullopt if there is none. Throws `error` if it cannot be
+  /// used.
   std::optional<chat_words> find_chat() const;
-  /// Reads the template. Throws `error` where there is none, which `who` expected, or where it cannot be used.
+  /// Reads the template. Throws `error` if there is none or it cannot be used. `who` is the flag or command that needs it.
   chat_words chat_for(std::string_view who) const;
 
  private:
@@ -92,11 +94,11 @@ class model_words {
 
   std::shared_ptr<const source> from_;
   template_flags chat_;
-  found_part<tokenizer> tokens_;
+  found_once<tokenizer> tokens_;
 };
 
-/// A chat in a file: a list of messages, which an answer follows; or an object with messages and variables (chat_request::parse). Throws
-/// `error` where it is neither.
+/// Reads a chat from a file: a list of messages that an answer is to follow, or an object with messages and variables
+/// (chat_request::parse). Throws `error` if the file holds neither.
 chat_request read_chat(const std::string& path);
 
 }  // namespace program

@@ -15,12 +15,12 @@ namespace {
 
 constexpr std::string_view utf8_mark = "\xEF\xBB\xBF";
 
-/// Windows writes text files in UTF-16 with a mark; without one, every other byte of English text is NUL.
+/// Windows writes UTF-16 text files with a byte order mark. In English text without the mark, every other byte is NUL.
 void refuse_other_encodings(std::string_view text, const std::string& name) {
   if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF"))
     throw error(name, "", "a text in UTF-8; convert it with iconv", "UTF-16");
   if (const std::size_t nul = text.find('\0'); nul != text.npos)
-    throw error(name, "byte " + std::to_string(nul), "a text in UTF-8", "a NUL byte, which UTF-16 and binary files have");
+    throw error(name, "byte " + std::to_string(nul), "a text in UTF-8", "a NUL byte, as in UTF-16 and binary files");
 }
 
 }  // namespace

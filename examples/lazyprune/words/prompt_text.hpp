@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The text of a prompt, as editors and shells hand it over.
+// Reads the text of a prompt and removes what editors and shells add to it.
 #pragma once
 
 #include <string>
@@ -8,14 +8,14 @@
 namespace lazyprune {
 namespace program {
 
-/// The text of a file, or of stdin where the path is "-". A UTF-8 mark at its beginning is dropped, each CRLF becomes LF, and one line
-/// break at its end is dropped. Throws `error` where the file cannot be read, is empty, or is not UTF-8 text but UTF-16 or bytes.
+/// Returns the text of a file, or of stdin if the path is "-". Drops a UTF-8 byte order mark at the beginning and one line break at the
+/// end, and turns each CRLF into LF. Throws `error` if the file cannot be read, is empty, is in UTF-16 or has NUL bytes.
 std::string read_prompt(const std::string& path);
 
-/// The same of bytes that were read; `name` is for errors.
+/// The same for bytes that were already read; errors call them `name`.
 std::string prompt_text(std::string bytes, const std::string& name);
 
-/// Replaces \n, \t, \r, \\, \", \' and \xHH by the characters that they stand for, as llama.cpp's -e does. Other backslashes stay.
+/// Replaces \n, \t, \r, \\, \", \' and \xHH with the characters that they stand for, as llama.cpp's -e does. Other backslashes stay.
 std::string unescaped(std::string_view text);
 
 }  // namespace program

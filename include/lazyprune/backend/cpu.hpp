@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The backend for processors: kernels that are chosen when it is made, threads by OpenMP. Every operation is cut into pieces that do not
-// depend on the number of threads, and a piece is one thread's work from end to end, so that results are the same bits for any number of
-// them.
+// The CPU backend. It chooses its kernels when it is constructed, and its threads are OpenMP's. Every operation is cut into pieces that do
+// not depend on the number of threads. One thread does a whole piece, so results are the same bits for any number of threads.
 #pragma once
 
 #include <lazyprune/backend/cpu/attention.hpp>
@@ -18,8 +17,8 @@ inline namespace v0 {
 
 /// Computes in float, with weights in float or bf16. Scratch grows to the largest operation seen and is then reused.
 ///
-/// The order of additions in a product depends on nothing but the instructions and the number of inputs: the same bits for any number of
-/// threads and for a row in any company. What avx512_bf16 and amx round, and how to keep them from it: `execution::exact`.
+/// The order of additions in a product depends only on the instruction set and the number of inputs. So a row gets the same bits for any
+/// number of threads and in any batch. See `execution::exact` for what avx512_bf16 and amx round.
 class cpu : public host_backend<float> {
  public:
   using matrix = packed_matrix;
@@ -28,8 +27,8 @@ class cpu : public host_backend<float> {
 
   cpu() : cpu(execution{}) {}
 
-  /// Throws `error` for a negative number of threads, for keys and values in f16, and for instructions that the processor lacks. Without
-  /// OpenMP there is one thread.
+  /// Throws `error` if the number of threads is negative, if `e.kv` is f16, or if the processor lacks the instructions. Without OpenMP,
+  /// there is one thread.
   explicit cpu(const execution& e)
       : threads_(e.threads == 0 ? detail::available_threads() : e.threads),
         instructions_(isa_of(e)),
@@ -44,7 +43,7 @@ class cpu : public host_backend<float> {
   int threads() const { return threads_; }
   isa instructions() const { return instructions_; }
 
-  /// Scratch memory.
+  /// Returns the bytes of scratch memory.
   std::size_t bytes() const { return layers_.bytes() + attention_.bytes(); }
 
   matrix pack(std::span<const tensor> parts, dtype as) const { return matrix(parts, as, threads_); }
@@ -71,17 +70,17 @@ class cpu : public host_backend<float> {
 
   void multiply(rows_view<const float> x, const matrix& w, const parameters* bias, rows_view<float> out) {
     assert(x.columns == w.inputs() && out.columns == w.outputs() && !w.gated() && (!bias || bias->size() == w.outputs()));
-    layers_.multiply(x, w, bias ? bias->data() : nullptr, linear_layers::finish::store, out);
+    layers_.multiply(x, w, bias ? bias->data() : nullptr, linear_layers::epilogue::store, out);
   }
 
   void multiply_add(rows_view<const float> x, const matrix& w, const parameters* bias, rows_view<float> out) {
     assert(x.columns == w.inputs() && out.columns == w.outputs() && !w.gated() && (!bias || bias->size() == w.outputs()));
-    layers_.multiply(x, w, bias ? bias->data() : nullptr, linear_layers::finish::add, out);
+    layers_.multiply(x, w, bias ? bias->data() : nullptr, linear_layers::epilogue::add, out);
   }
 
   void gated_multiply(rows_view<const float> x, const matrix& w, const parameters* bias, gate_activation gate, rows_view<float> out) {
     assert(x.columns == w.inputs() && 2 * out.columns == w.outputs() && w.gated() && (!bias || bias->size() == w.outputs()));
-    using enum linear_layers::finish;
+    using enum linear_layers::epilogue;
     layers_.multiply(x, w, bias ? bias->data() : nullptr, gate == gate_activation::silu ? gate_silu : gate_gelu_tanh, out);
   }
 
@@ -103,7 +102,7 @@ class cpu : public host_backend<float> {
   void reserve_kept(row_store& store, std::size_t slots) const { store.hold(slots, dtype::f32); }
   void reserve_stored(row_store& store, std::size_t slots) const { store.hold(slots, kv_type_.value_or(store.type())); }
 
-  /// Rows of an empty cache decide in which type it keeps all that follow: execution::kv, or its own.
+  /// An empty cache takes the type execution::kv, if that is set. Otherwise the cache keeps its type.
   void put(kv_layer& kv, std::span<const std::uint32_t> slots, rows_view<const float> k, rows_view<const float> v) const {
     kv.put(slots, k, v, kv_type_.value_or(kv.type()), threads_);
   }
@@ -113,7 +112,7 @@ class cpu : public host_backend<float> {
     write_rows(x, rows, store, slots, dtype::f32);
   }
 
-  /// Rows of an empty store decide in which type it keeps all that follow: execution::kv, or its own.
+  /// An empty store takes the type execution::kv, if that is set. Otherwise the store keeps its type.
   void store_rows(rows_view<const float> x, std::span<const std::uint32_t> rows, row_store& store,
                   std::span<const std::uint32_t> slots) const {
     write_rows(x, rows, store, slots, kv_type_.value_or(store.type()));
@@ -139,7 +138,7 @@ class cpu : public host_backend<float> {
   }
 
  private:
-  /// For so many numbers, each of which is read, computed with a little and written.
+  /// The threads for an operation that reads, computes and writes this many numbers: about 1/4 ns each.
   int team_for(std::size_t numbers) const { return detail::threads_for(threads_, numbers / 4); }
 
   void write_rows(rows_view<const float> x, std::span<const std::uint32_t> rows, row_store& store, std::span<const std::uint32_t> slots,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The backend for NVIDIA's GPUs: products by cuBLASLt, all else in kernels of its own, everything in one stream. Compiled by nvcc wherever
-// it is included; target lazyprune::cuda.
+// The backend for NVIDIA GPUs: cuBLASLt for products, kernels of its own for everything else, all in one stream. Files that include it must
+// be compiled by nvcc (CMake target lazyprune::cuda).
 #pragma once
 
 #include <algorithm>
@@ -20,8 +20,8 @@
 #include <lazyprune/backend/cuda/locked_memory.hpp>
 #include <lazyprune/backend/cuda/memory.hpp>
 #include <lazyprune/backend/cuda/products.hpp>
+#include <lazyprune/backend/cuda/row_store.hpp>
 #include <lazyprune/backend/cuda/stored_kv.hpp>
-#include <lazyprune/backend/cuda/stored_rows.hpp>
 #include <lazyprune/backend/cuda/weight_upload.hpp>
 #include <lazyprune/backend/cuda/weights.hpp>
 #include <lazyprune/backend/execution.hpp>
@@ -34,21 +34,21 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Activations are float and lie on the device: rows_view points there. Weights are float or bf16; sums are float. Unless
-/// `execution::exact` is set, activations are rounded to bf16 where they meet weights in bf16; where it is, such weights are kept as float,
-/// in twice the memory.
+/// Activations are float and on the device: rows_view points there. Weights are float or bf16. Sums are float. By default activations are
+/// rounded to bf16 before a product with bf16 weights. With `execution::exact` they are not: bf16 weights are kept as float, in twice the
+/// memory.
 ///
-/// Operations return when they are given to the device, but for those that read numbers to the host. Scratch grows to the largest operation
-/// seen and is then reused. The same input gives the same bits from run to run; a row in other company may not. A context is used by one
-/// thread at a time; any number of contexts may be.
+/// Operations return when their work is queued on the device. Operations that read numbers to the host wait for them. Scratch grows to the
+/// largest operation seen and is then reused. The same input gives the same bits from run to run, but a row may get other bits in another
+/// batch. One thread at a time may use a context. There may be any number of contexts.
 class cuda_backend {
  public:
   using scalar = float;
   using matrix = device::weight;
   using buffer = row_buffer<float, device::array<float, device::purpose::activations>>;
   using kv_layer = device::stored_kv;
-  using row_store = device::stored_rows;
-  static constexpr std::size_t block_rows = 2048;  // each time weights are read anew, and some twenty kernels begin
+  using row_store = device::row_store;
+  static constexpr std::size_t block_rows = 2048;  // each block of rows reads the weights again, and launches some twenty kernels
 
   class parameters {
    public:
@@ -83,8 +83,8 @@ class cuda_backend {
 
   cuda_backend() : cuda_backend(execution{}) {}
 
-  /// Throws `error` for keys and values in f16, where there is no device, and where the thread's device is not that of the process's other
-  /// contexts. Threads pack weights; the processor's instructions mean nothing here.
+  /// Throws `error` if `e.kv` is f16, if there is no device, or if this thread's current device is not that of other contexts.
+  /// `e.threads` is the number of host threads that pack weights. `e.instructions` has no effect.
   explicit cuda_backend(const execution& e) : kv_type_(e.kv), exact_(e.exact), attention_(e.exact), upload_(e.threads) {
     device::check_device();
     if (e.kv == dtype::f16) throw error("", "kv", "f32 or bf16", name_of(*e.kv));
@@ -92,7 +92,7 @@ class cuda_backend {
 
   int threads() const { return 1; }  // of the host
 
-  /// Scratch memory, on the device.
+  /// Returns the bytes of scratch memory on the device.
   std::size_t bytes() const {
     return products_.bytes() + attention_.bytes() + lists_.bytes() + gated_.bytes() + moved_.bytes() + read_.bytes();
   }
@@ -152,7 +152,7 @@ class cuda_backend {
     launch_pieces(device::rotate_rows<float>, x.rows, x.columns, span(x), x.columns / head_dim, head_dim / 2, send(positions), rope.data());
   }
 
-  /// After it operations of these sizes allocate nothing, neither on the device nor page-locked memory of the host.
+  /// After this call, operations up to these sizes allocate nothing: neither device memory nor page-locked memory of the host.
   void reserve(const operation_sizes& most) {
     products_.reserve(most.block, most.inputs, !exact_);
     attention_.reserve(most);
@@ -167,7 +167,7 @@ class cuda_backend {
   void reserve_kept(row_store& store, std::size_t slots) const { store.hold(slots, dtype::f32); }
   void reserve_stored(row_store& store, std::size_t slots) const { store.hold(slots, kv_type_.value_or(store.type())); }
 
-  /// Rows of an empty cache decide in which type it keeps all that follow: execution::kv, or its own.
+  /// An empty cache takes the type execution::kv, if that is set. Otherwise the cache keeps its type.
   void put(kv_layer& kv, std::span<const std::uint32_t> slots, rows_view<const float> k, rows_view<const float> v) {
     assert(slots.size() == k.rows && k.rows == v.rows);
     kv.reserve(slots, kv_type_.value_or(kv.type()));
@@ -183,12 +183,13 @@ class cuda_backend {
     attention_.attend(q, kv, what, out, probe, lists_, back_);
   }
 
-  /// As if row by row: a row that is read after another was written there is that other. Within one buffer all rows are read, then written.
+  /// Gives the result of a copy row by row: a row that the list has overwritten before is read as overwritten. Within one buffer, all rows
+  /// are read before any is written.
   void copy_rows(rows_view<const float> from, std::span<const std::uint32_t> from_rows, rows_view<float> to,
                  std::span<const std::uint32_t> to_rows) {
     assert(from_rows.size() == to_rows.size() && from.columns == to.columns);
     if (from_rows.empty()) return;
-    // Rows may lie behind those that the views count: what was more rows before.
+    // Indices may exceed the rows of the views: the buffers may have had more rows before.
     const std::size_t from_end = *std::ranges::max_element(from_rows) + std::size_t{1},
                       to_end = *std::ranges::max_element(to_rows) + std::size_t{1};
     const bool within = from.data < to.row(to_end) && to.data < from.row(from_end);
@@ -218,7 +219,7 @@ class cuda_backend {
     write_rows(x, rows, store, slots, dtype::f32);
   }
 
-  /// Rows of an empty store decide in which type it keeps all that follow: execution::kv, or its own.
+  /// An empty store takes the type execution::kv, if that is set. Otherwise the store keeps its type.
   void store_rows(rows_view<const float> x, std::span<const std::uint32_t> rows, row_store& store, std::span<const std::uint32_t> slots) {
     write_rows(x, rows, store, slots, kv_type_.value_or(store.type()));
   }
@@ -245,7 +246,7 @@ class cuda_backend {
     return {rows.data, rows.stride};
   }
 
-  /// A block a row, of as many threads as `columns` have use for.
+  /// Launches one block of threads_for(columns) threads for each row.
   template <class... Parameters, class... Arguments>
   static void launch_rows(void (*kernel)(Parameters...), std::size_t rows, std::size_t columns, std::size_t shared_bytes,
                           Arguments&&... arguments) {
@@ -254,7 +255,7 @@ class cuda_backend {
                    std::forward<Arguments>(arguments)...);
   }
 
-  /// Blocks of as many threads for the pieces of each row.
+  /// Launches pieces_for(columns) blocks of threads_for(columns) threads for each row.
   template <class... Parameters, class... Arguments>
   static void launch_pieces(void (*kernel)(Parameters...), std::size_t rows, std::size_t columns, Arguments&&... arguments) {
     if (rows == 0 || columns == 0) return;
@@ -303,11 +304,11 @@ class cuda_backend {
   device::read_back back_;
   mutable device::weight_upload upload_;
   device::scratch<float> gated_;  // (rows, 2 ffn)
-  device::scratch<float> moved_;  // (rows, columns): on their way within one buffer
+  device::scratch<float> moved_;  // (rows, columns): rows that move within one buffer
   device::scratch<float> read_;   // (slots, kv_heads * head_dim)
   std::vector<const void*> blocks_;
   std::vector<device::row_move> moves_, leaving_;
-  std::vector<std::uint32_t> source_of_;  // of each row, as copy_rows finds
+  std::vector<std::uint32_t> source_of_;  // for copy_rows: the source of each row, or `none`
 };
 
 static_assert(tensor_backend<cuda_backend>);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What every backend is made from.
+// The settings that every backend is constructed from.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 #include <lazyprune/backend/tensor.hpp>
 
-// Attention hides keys behind infinities, and the bits of every operation are promised: such flags break both. Policies and sessions may be
-// compiled with them.
+// Attention hides keys by scores of -infinity, and the backends promise the bits of every operation. These flags break both. Files that use
+// only policies and sessions may be compiled with them.
 #if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
 #error "lazyprune's backends cannot be compiled with -ffast-math, -Ofast or -ffinite-math-only: leave the flag out for this file"
 #endif
@@ -17,9 +17,9 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// What the backend `cpu` computes with, each name with all that stand before it.
+/// The instruction sets of the backend `cpu`. Each one includes all that are listed before it.
 enum class isa : std::uint8_t {
-  portable,     // what every processor of its kind has: SSE2 on x86-64, NEON on 64-bit ARM
+  portable,     // what every processor of the architecture has: SSE2 on x86-64, NEON on 64-bit ARM
   avx2,         // AVX2, FMA, F16C
   avx512,       // AVX-512 F, BW, DQ, VL
   avx512_bf16,  // VDPBF16PS
@@ -34,15 +34,15 @@ constexpr std::string_view name_of(isa i) {
 }
 
 struct execution {
-  int threads = 0;  // 0: all that the process may use, by its processors and its CPU quota. Results do not depend on it
-  std::optional<isa> instructions = {};  // none: the best for this processor
-  /// How the backends `cpu` and `cuda` keep keys, values and stored rows: f32, or bf16 in half the memory. None: as the model's weights
-  /// that make them are, so that a model in bf16 is computed in bf16 throughout (model::kv_types).
+  int threads = 0;                       // 0: as many as the process's processors and CPU quota allow; results do not depend on it
+  std::optional<isa> instructions = {};  // nullopt: the fastest on this processor
+  /// The type in which `cpu` and `cuda` keep keys, values and stored rows: f32, or bf16 in half the memory. nullopt: the type of the
+  /// weights that compute them, so that a model in bf16 is computed in bf16 throughout (model::kv_types).
   std::optional<dtype> kv = {};
 
-  /// Activations stay float wherever they are multiplied. portable, avx2 and avx512 keep them so in any case. avx512_bf16 and amx round
-  /// them to bf16 where they meet weights in bf16, and queries and attention weights where they meet keys and values in bf16; where `exact`
-  /// is set, avx512's kernels take the place of theirs, and give the bits of avx512 and avx2.
+  /// If true, activations stay float in every product. portable, avx2 and avx512 always keep them so. By default avx512_bf16 and amx round
+  /// activations to bf16 before a product with bf16 weights. They also round queries and attention weights before a product with bf16 keys
+  /// and values. With `exact` they use the kernels of avx512 instead, and give the bits of avx512 and avx2.
   bool exact = false;
 };
 

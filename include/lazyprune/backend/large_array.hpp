@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Memory for weights: much of it, written once, read from end to end.
+// Memory for weights: large arrays that are written once and read from end to end.
 #pragma once
 
 #ifdef __linux__
@@ -15,9 +15,9 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Uninitialised memory on a cache line's boundary. From some hundred KB on it comes in pages of 2 MiB where the system has them: the first
-/// touch of small ones, one at a time, takes longer than writing them, and products would wait for their addresses. Arrays smaller than
-/// such a page lie in blocks with others, and a block goes back when the last of them does. Copies share the memory.
+/// Uninitialised memory, aligned to a cache line. Arrays of 256 KiB or more use huge pages of 2 MiB if the system has them. With small
+/// pages, the first touch of each takes longer than writing it, and products wait for address translation. Arrays of 256 KiB to 4 MiB share
+/// blocks of 16 MiB. A block is freed with its last array. Copies share the memory.
 class large_array {
  public:
   static constexpr std::size_t page = std::size_t{2} << 20;
@@ -47,7 +47,7 @@ class large_array {
     if (bytes < small) return fresh(bytes, line);
     if (bytes >= own_pages) return fresh(bytes, page);
     static shared_block blocks;
-    return blocks.part(bytes);
+    return blocks.take(bytes);
   }
 
   static memory fresh(std::size_t bytes, std::size_t alignment) {
@@ -55,15 +55,15 @@ class large_array {
     const memory data(static_cast<std::byte*>(::operator new(bytes, aligned)),
                       [aligned](std::byte* at) { ::operator delete(at, aligned); });
 #ifdef __linux__
-    if (alignment == page) ::madvise(data.get(), bytes, MADV_HUGEPAGE);  // a wish: nothing to do where it is not granted
+    if (alignment == page) ::madvise(data.get(), bytes, MADV_HUGEPAGE);  // a hint: it does no harm if it fails
 #endif
     return data;
   }
 
-  /// The block that parts are taken from, which it does not hold itself.
+  /// Gives out memory of one block after the other. Only the arrays own a block: this class has a weak pointer to it.
   class shared_block {
    public:
-    memory part(std::size_t bytes) {
+    memory take(std::size_t bytes) {
       const std::lock_guard lock(mutex_);
       memory block = block_.lock();
       if (!block || block_bytes - used_ < bytes) {

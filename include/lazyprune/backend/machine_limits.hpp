@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How much of the machine this process may use: processors and memory, by its control groups (Linux, versions 1 and 2) and the kernel.
+// The processors and the memory that this process may use, by the kernel and its control groups (Linux cgroups, versions 1 and 2).
 #pragma once
 
 #include <algorithm>
@@ -19,19 +19,20 @@ namespace lazyprune {
 inline namespace v0 {
 namespace detail {
 
-/// The first word of a file; none where there is no such file.
+/// Returns the first word of a file, or nullopt if there is no such file.
 inline std::optional<std::string> first_word(const std::string& path) {
   std::string word;
   return std::ifstream(path) >> word ? std::optional(word) : std::nullopt;
 }
 
-/// A word that is a whole number; none where it is another ("max", "-1").
+/// Returns a word as a whole number, or nullopt if it is not one ("max", "-1").
 inline std::optional<double> number_of(const std::optional<std::string>& word) {
   if (!word || word->empty() || word->find_first_not_of("0123456789") != word->npos) return std::nullopt;
   return std::strtod(word->c_str(), nullptr);
 }
 
-/// The number behind a name in a file of lines "NAME NUMBER" or "NAME: NUMBER"; none where there is no such line.
+/// Returns the number after `name` in a file of lines "NAME NUMBER" or "NAME: NUMBER", or nullopt if there is no such line. The colon is
+/// part of the name.
 inline std::optional<double> named_number(const std::string& path, std::string_view name) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -42,18 +43,18 @@ inline std::optional<double> named_number(const std::string& path, std::string_v
   return std::nullopt;
 }
 
-/// The smaller of two numbers, of those that are there.
+/// Returns the smaller of two numbers, or the only one that is set.
 inline std::optional<double> least(std::optional<double> a, std::optional<double> b) { return !a ? b : !b ? a : std::min(*a, *b); }
 
-/// The folders of the groups that this process is in for a controller, each group before the one around it. Those of version 2 come under
-/// the controller's empty name. A container may not see all of them.
+/// Returns the folders of this process's control groups for a controller, each group before its parent. The empty controller name means
+/// version 2. In a container, some of the folders may not be visible.
 inline std::vector<std::string> cgroup_folders(const std::string& root, std::string_view controller) {
   std::vector<std::string> folders;
   std::ifstream file(root + "/proc/self/cgroup");
   for (std::string line; std::getline(file, line);) {  // NUMBER:CONTROLLER,CONTROLLER:PATH
     const std::size_t first = line.find(':'), second = line.find(':', first + 1);
     if (second == line.npos) continue;
-    // Appended to, since GCC 12 warns of a text in front of a temporary string.
+    // These use append, because GCC 12 warns of operator+ with a literal and a temporary string.
     std::string names(1, ','), wanted(1, ','), own_mount(1, '/');
     names.append(line, first + 1, second - first - 1).append(1, ',');
     wanted.append(controller).append(1, ',');
@@ -74,8 +75,8 @@ inline std::vector<std::string> cgroup_folders(const std::string& root, std::str
 
 }  // namespace detail
 
-/// The processor time that this process may use, in processors: 1.5 are 150 ms in each 100 ms. None where nothing limits it. `root`: the
-/// folder that /proc and /sys are in.
+/// Returns the processor time that this process may use, in processors: 1.5 is 150 ms in each 100 ms. Returns nullopt if there is no limit.
+/// `root` is the folder that has /proc and /sys.
 inline std::optional<double> processor_quota(const std::string& root = "") {
   using namespace detail;
   std::optional<double> quota;
@@ -91,15 +92,15 @@ inline std::optional<double> processor_quota(const std::string& root = "") {
   return quota;
 }
 
-/// The processors that this process may keep busy: those it may run on, as far as processor_quota allows, and at least one.
+/// Returns how many processors this process may keep busy: those that it may run on, limited by processor_quota, and at least one.
 inline int usable_processors(const std::string& root = "") {
   const int there = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   const auto quota = processor_quota(root);
   return quota && *quota < there ? std::max(1, static_cast<int>(std::ceil(*quota))) : there;
 }
 
-/// The bytes of memory that this process may still take: what the kernel has available, and what its control groups leave, where pages of
-/// files that nobody has used lately count as free. None where the system does not say. `root`: as above.
+/// Returns the bytes of memory that this process may still take, or nullopt if the system does not say. It is the least of the kernel's
+/// available memory and what the control groups leave. File pages that were not used lately count as free. `root`: as above.
 inline std::optional<std::uint64_t> available_memory(const std::string& root = "") {
   using namespace detail;
   auto left = named_number(root + "/proc/meminfo", "MemAvailable:");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Checks of weights that a backend is to pack.
+// Checks of the weights that a backend packs.
 #pragma once
 
 #include <cstddef>
@@ -14,14 +14,14 @@ inline namespace v0 {
 
 namespace detail {
 
-/// The outputs of all parts together. Throws `error` unless all parts have the same inputs and `as` is f32 or bf16.
+/// Returns the number of outputs of all parts together. Throws `error` unless all parts have the same inputs and `as` is f32 or bf16.
 inline std::size_t stacked_outputs(std::span<const tensor> parts, dtype as) {
   if (as == dtype::f16) throw error("", "pack", "f32 or bf16", name_of(as));
-  if (parts.empty()) throw error("", "pack", "one part at least", "none");
+  if (parts.empty()) throw error("", "pack", "at least one tensor", "none");
   std::size_t outputs = 0;
   for (const tensor& part : parts) {
     if (part.columns != parts[0].columns)
-      throw error("", "pack", std::to_string(parts[0].columns) + " inputs in every part", std::to_string(part.columns));
+      throw error("", "pack", std::to_string(parts[0].columns) + " inputs in every tensor", std::to_string(part.columns));
     outputs += part.rows;
   }
   return outputs;

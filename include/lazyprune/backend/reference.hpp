@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The oracle: every operation of tensor_backend as plain loops, as close to its formula as can be read, in any floating-point type.
+// The oracle of the tests: every operation of tensor_backend as plain loops that follow its formula, in any floating-point type.
 #pragma once
 
 #include <numbers>
@@ -11,7 +11,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Weights are widened to T (after rounding to bf16 where that is asked for), so that only the arithmetic tells two backends apart.
+/// Weights are widened to T. If `as` is bf16, they are rounded to bf16 first, so that backends differ only in their arithmetic.
 template <std::floating_point T = double>
 class reference : public host_backend<T> {
  public:
@@ -34,7 +34,7 @@ class reference : public host_backend<T> {
   };
 
   reference() = default;
-  explicit reference(const execution&) {}  // one thread, whatever is asked for
+  explicit reference(const execution&) {}  // always one thread
 
   int threads() const { return 1; }
   std::size_t bytes() const { return 0; }  // of scratch
@@ -120,7 +120,7 @@ class reference : public host_backend<T> {
       float* const shown = probed ? probe.data + (r + probe.queries - q.rows) * probe.heads(what.shape) * probe.stride : nullptr;
       for (std::size_t h = 0; h < heads; ++h) {
         const T* query = q.row(r) + h * head_dim;
-        const std::size_t kv_at = h * kv_heads / heads * head_dim;  // of this head's keys and values in a slot
+        const std::size_t kv_at = h * kv_heads / heads * head_dim;  // offset of this head's key and value in a slot
         std::size_t first = 0, last = 0;                            // it sees the active tokens from first to last - 1
         while (last < active && what.active[last] <= what.rows[r]) ++last;
         while (window > 0 && what.rows[r] - what.active[first] >= window) ++first;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Stored numbers: a tensor as a checkpoint holds it, and how its types read as float.
+// A tensor as a checkpoint stores it, and the conversion of its numbers to float.
 #pragma once
 
 #include <bit>
@@ -21,36 +21,36 @@ constexpr std::string_view name_of(dtype type) { return type == dtype::f32 ? "f3
 
 struct tensor;
 
-/// Rows that do not lie in memory as numbers, one after the other: quantized ones, or others in another order.
+/// Reads rows that are not plain numbers in memory: quantized rows, or rows in another order.
 class row_reader {
  public:
   virtual ~row_reader() = default;
 
-  /// Parts of a row begin at multiples of this: no block of a quantized type is cut.
+  /// Reads begin at multiples of this many columns, so that they cut no block of a quantized type.
   static constexpr std::size_t unit = 256;
 
-  /// Writes `count` numbers of a row of the matrix, from column `first` on, a multiple of `unit`, in the matrix's type; `count` is one,
-  /// too, but at the row's end. Any number of threads may read.
+  /// Writes `count` numbers of a row of the matrix, from column `first` on, to `to` in the matrix's type. `first` is a multiple of `unit`.
+  /// `count` is a multiple of `unit`, except at the end of a row. Any number of threads may read at once.
   virtual void read(const tensor& matrix, std::size_t row, std::size_t first, std::size_t count, std::byte* to) const = 0;
 };
 
-/// A matrix (rows, columns), or a vector (1, columns), in row-major order, little-endian. Data and reader belong to the source
-/// that gave it; the data may be unaligned.
+/// A matrix (rows, columns), or a vector (1, columns), in row-major order, little-endian. The source of the tensor owns
+/// data and reader. The data may be unaligned.
 struct tensor {
   dtype type;
   std::size_t rows;
   std::size_t columns;
   const std::byte* data;
-  const row_reader* reader = nullptr;  // of a matrix whose data only it can read; none: the numbers themselves
-  std::size_t first_row = 0;           // of what the reader reads
-  std::shared_ptr<const void> held{};  // whoever reads the data keeps a copy of it; the source may be told when the last one goes
+  const row_reader* reader = nullptr;  // null: the data are the numbers; otherwise only the reader can read them
+  std::size_t first_row = 0;           // the reader's row that is row 0 of this tensor
+  std::shared_ptr<const void> held{};  // keep a copy while you read the data; the source may be told when the last copy goes
 
   std::size_t row_bytes() const { return columns * size_of(type); }
   std::size_t bytes() const { return rows * row_bytes(); }
 
-  /// The numbers of a row, where they lie or as they are read into `room` (row_bytes()).
+  /// Returns the numbers of a row: in the data or, if there is a reader, in `room` (row_bytes() bytes).
   const std::byte* row(std::size_t r, std::byte* room) const { return row(r, 0, columns, room); }
-  /// The same of a part of it: `count` numbers from column `first` on, as row_reader::read has them.
+  /// Returns `count` numbers of a row from column `first` on. row_reader::read has the rules for `first` and `count`.
   const std::byte* row(std::size_t r, std::size_t first, std::size_t count, std::byte* room) const {
     if (!reader) return data + r * row_bytes() + first * size_of(type);
     reader->read(*this, first_row + r, first, count, room);
@@ -77,7 +77,7 @@ constexpr float float_of_f16(std::uint16_t bits) {
   return sign ? -magnitude : magnitude;
 }
 
-/// `count` numbers of a tensor without reader from element `first` on, as T (float or double).
+/// Converts `count` numbers of a tensor without a reader, from element `first` on, to T (float or double).
 template <class T>
 void widen(const tensor& from, std::size_t first, std::size_t count, T* out) {
   assert(!from.reader);
@@ -95,7 +95,7 @@ void widen(const tensor& from, std::size_t first, std::size_t count, T* out) {
   }
 }
 
-/// All numbers of a tensor, as T.
+/// Converts all numbers of a tensor to T.
 template <class T>
 void widen(const tensor& from, T* out) {
   std::vector<std::byte> room(from.reader ? from.row_bytes() : 0);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * lazyprune for everything that can call C: the pruning session (LazyLLM, arXiv 2407.14057). The session plans; the engine computes and
- * owns all memory. The library is made of one file, examples/c_library/lazyprune.cpp. The C++ headers in include/lazyprune/session/
- * (step_machine.hpp, step.hpp) say in full what each call means; examples/EMBEDDING.md is the guide.
+ * The C interface of lazyprune's pruning session (LazyLLM, arXiv 2407.14057), for every language that can call C. The session plans; the
+ * engine computes and owns all memory. The library is built from one file, examples/c_library/lazyprune.cpp. The C++ headers in
+ * include/lazyprune/session/ (step_machine.hpp, step.hpp) document each call in full. examples/EMBEDDING.md is the guide.
  *
  *   lazyprune_session* session;
  *   lazyprune_session_options options = LAZYPRUNE_SESSION_OPTIONS;
  *   options.layers = 32;
  *   lazyprune_session_create(NULL, "lazyllm --stages 9:0.7,19:0.5", &options, &session);
  *
- *   lazyprune_request request = LAZYPRUNE_REQUEST;           a forward pass over `tokens` new ones
+ *   lazyprune_request request = LAZYPRUNE_REQUEST;           a forward pass over `tokens` new tokens
  *   request.tokens = tokens;
  *   request.outputs = 1;                                     0 for every piece of a prompt but its last
  *   lazyprune_step_begin(session, &request, &layers);
@@ -20,20 +20,20 @@
  *   }
  *   lazyprune_step_finish(session);
  *
- * Every call returns a status. Its message is "" or one line, and is the calling thread's until its next call that fails. A call that fails
- * has changed nothing, with one exception: where a callback fails, the step in progress can only be given up (lazyprune_session_abandon).
- * No exception leaves the library, and none may enter it: a callback returns, and neither throws nor jumps, nor calls into the session that
- * it is called from.
+ * Every call returns a status. Its message is "" or one line. It stays valid until the next failing call of the same thread. A failed call
+ * has changed nothing, with one exception: if a callback fails, the step in progress can only be given up (lazyprune_session_abandon).
+ * No exception leaves the library, and none may enter it. A callback must return: it must not throw or jump. It must not call into the
+ * session that called it.
  *
- * Structs that have an initializer here begin with their size, which it writes. The library reads and writes no more of such a struct than
- * its caller knows, so that a program goes on working with libraries that know more. Within one LAZYPRUNE_ABI these structs only grow, at
- * their ends. So do the structs that callbacks are shown (lazyprune_shown, lazyprune_layer): a callback reads a later member only where
- * struct_size covers it. The others (lazyprune_status, lazyprune_source, lazyprune_spill, lazyprune_probe) stay as they are. Members named
- * `reserved` fill a gap: a caller leaves them 0 where it writes the struct, and reads nothing from them where the library does.
+ * A struct with an initializer here begins with its size, which the initializer sets. The library reads and writes only the members that
+ * this size covers, so that a program also works with newer libraries. Within one LAZYPRUNE_ABI these structs only grow, at their ends. So
+ * do the structs that callbacks are shown (lazyprune_shown, lazyprune_layer): a callback may read a later member only if struct_size covers
+ * it. The other structs (lazyprune_status, lazyprune_source, lazyprune_spill, lazyprune_probe) never change. Members named `reserved` fill
+ * gaps. A caller sets them to 0 in structs that it writes, and ignores them in structs that the library writes.
  *
- * Threads: a registry may be used by several threads once nothing is added to it. A session, and the step in it, belong to one thread at a
- * time; different sessions are independent, but for those that were created with one scratch, which belong to one thread all together. A
- * clone shares its session's scratch. Callbacks come on the thread of the call that needs them, of sessions of several threads at once.
+ * Threads: several threads may use a registry once nothing is added to it any more. A session and its step belong to one thread at a time.
+ * Different sessions are independent, except that sessions with one scratch all belong to one thread. A clone shares its session's scratch.
+ * A callback runs on the thread of the call that needs it. Sessions of several threads may run it at the same time.
  */
 #ifndef LAZYPRUNE_C_LAZYPRUNE_H
 #define LAZYPRUNE_C_LAZYPRUNE_H
@@ -62,12 +62,12 @@ extern "C" {
 enum {
   LAZYPRUNE_OK = 0,
   LAZYPRUNE_BAD_INPUT = 1,   /* an argument is wrong */
-  LAZYPRUNE_WRONG_ORDER = 2, /* a call came before another that has to come first */
+  LAZYPRUNE_WRONG_ORDER = 2, /* another call has to come first */
   LAZYPRUNE_NO_ROOM = 3,     /* more tokens than were reserved */
   LAZYPRUNE_NO_MEMORY = 4,
-  LAZYPRUNE_UNSUPPORTED = 5, /* sound, but this library does not have it */
+  LAZYPRUNE_UNSUPPORTED = 5, /* valid, but this library does not implement it */
   LAZYPRUNE_INTERNAL = 6,    /* a defect of the library */
-  LAZYPRUNE_CALLBACK = 7     /* a callback failed; it may return any other code too, which is then the call's */
+  LAZYPRUNE_CALLBACK = 7     /* a callback failed; if it returns another code, the call returns that code */
 };
 
 typedef struct lazyprune_status {
@@ -76,7 +76,7 @@ typedef struct lazyprune_status {
   const char* message; /* "PLACE: expected ..., found ..." */
 } lazyprune_status;
 
-/* "0.2.0", and the LAZYPRUNE_ABI that the library was made for. */
+/* The library's version ("0.2.0"), and the LAZYPRUNE_ABI that it was built for. */
 LAZYPRUNE_API const char* lazyprune_version(void);
 LAZYPRUNE_API uint32_t lazyprune_abi(void);
 
@@ -84,42 +84,43 @@ LAZYPRUNE_API uint32_t lazyprune_abi(void);
 
 enum { LAZYPRUNE_PREFILL = 0, LAZYPRUNE_DECODE = 1 };
 
-/* Where the input of a row comes from, and where a spill goes. */
+/* The places where a row's input lies, and where a spill goes. A waiting row was computed by a chunk: a step without outputs. A later
+   step with outputs takes it into the next layer. */
 enum {
   LAZYPRUNE_EMBEDDING = 0, /* look the token at position `index` up in the embedding table */
   LAZYPRUNE_CARRIED = 1,   /* row `index` of the layer before, in this step */
   LAZYPRUNE_STORED = 2,    /* slot `index` of the aux store: the row is revived */
-  LAZYPRUNE_WAITING = 3    /* slot `index` of the rows that wait where a chunk ended */
+  LAZYPRUNE_WAITING = 3    /* slot `index` of the waiting rows */
 };
 
-/* What a scorer has to be shown. */
+/* The evidence that a scorer needs. */
 enum {
   LAZYPRUNE_NOTHING = 0,
   LAZYPRUNE_ATTENTION = 1, /* the query token's probabilities: data (heads, active), rows `stride` apart */
-  LAZYPRUNE_WINDOW = 2,    /* those of the last queries: data (queries, heads, active), 0 where a query does not see a token */
+  LAZYPRUNE_WINDOW = 2,    /* the same of the last queries: data (queries, heads, active), 0 if a query does not see a token */
   LAZYPRUNE_KEYS = 3,      /* cached keys after RoPE: data (active, kv_heads, head_dim), tokens `stride` apart */
-  LAZYPRUNE_VALUES = 4,    /* as ATTENTION, and values (active, kv_heads, head_dim), tokens `values_stride` apart */
-  LAZYPRUNE_HIDDEN = 5,    /* what the layer put out: data (rows, hidden), rows `stride` apart */
-  LAZYPRUNE_IDS = 6,       /* the text: ids (known), by position */
-  LAZYPRUNE_PROBES = 7     /* for later: no scorer of this version wants it. data (probes, active): what plan.probes names */
+  LAZYPRUNE_VALUES = 4,    /* like ATTENTION, and values (active, kv_heads, head_dim), tokens `values_stride` apart */
+  LAZYPRUNE_HIDDEN = 5,    /* the layer's outputs: data (rows, hidden), rows `stride` apart */
+  LAZYPRUNE_IDS = 6,       /* the token ids: ids (known), by position */
+  LAZYPRUNE_PROBES = 7     /* reserved: no scorer of this version wants it. data (probes, active), as plan.probes asks */
 };
 
-/* What a scorer reads of attention's heads: each of them, or no more than their mean or their maximum. */
+/* The values that a scorer reads of the heads of attention: each head, or only their mean or their maximum. */
 enum { LAZYPRUNE_EACH = 0, LAZYPRUNE_MEAN = 1, LAZYPRUNE_MAX = 2 };
 
-/* A schedule's answer where it does not prune. */
+/* The answer of a schedule that does not prune. */
 #define LAZYPRUNE_EVERYTHING SIZE_MAX
 
-/* The input of one row: `origin` is one of the above, `index` is a place in it. */
+/* The input of one row. `origin` is one of the above; `index` is an index into it. */
 typedef struct lazyprune_source {
   uint8_t origin;
   uint8_t reserved[3];
   uint32_t index;
 } lazyprune_source;
 
-/* A hidden state to save. From CARRIED, `row` is an index into plan.rows of the layer just left, and the hidden state is what that layer
-   put out for it, the next layer's input. From WAITING, `row` is a slot of the rows that wait. It goes to slot `slot` of `to`, STORED or
-   WAITING. Keep waiting rows as they were computed; stored rows may be rounded. */
+/* A hidden state to save. If `origin` is CARRIED, `row` is an index into plan.rows of the layer just left. The hidden state is then that
+   layer's output for the row, and the next layer's input. If `origin` is WAITING, `row` is a slot of the waiting rows. The hidden state
+   goes to slot `slot` of `to`, STORED or WAITING. Keep waiting rows exactly as they were computed. Stored rows may be rounded. */
 typedef struct lazyprune_spill {
   uint32_t row;
   uint32_t slot;
@@ -128,19 +129,19 @@ typedef struct lazyprune_spill {
   uint8_t reserved[2];
 } lazyprune_spill;
 
-/* For later: one row of attention that a scorer wants of the layer entered. */
+/* Reserved for later versions: one row of attention that a scorer wants of the entered layer. */
 typedef struct lazyprune_probe {
   uint32_t head;         /* query head, from 0 */
   uint32_t over_queries; /* LAZYPRUNE_LAST, LAZYPRUNE_MEAN or LAZYPRUNE_MAX over the last plan.probe_rows rows */
 } lazyprune_probe;
 enum { LAZYPRUNE_LAST = 0 };
 
-/* Evidence, in float. Query head h reads key head h * kv_heads / heads.
-   Strides count floats, not bytes. Counts say how many numbers a pointer points at, so that the library can refuse an array that is too
-   short for the other members; 0: not checked. Numbers that are not finite are BAD_INPUT, with the token's position. */
+/* Evidence, in float. Query head h reads key head h * kv_heads / heads. Strides count floats, not bytes. Each count says how many
+   numbers its pointer points at. The library refuses an array that is too short for the other members; a count of 0 is not checked.
+   Numbers that are not finite are BAD_INPUT; the message names the token's position. */
 typedef struct lazyprune_evidence {
   uint32_t struct_size;
-  uint32_t kind; /* what plan.wants says */
+  uint32_t kind; /* plan.wants */
   const float* data;
   size_t data_count;
   size_t stride;
@@ -153,22 +154,22 @@ typedef struct lazyprune_evidence {
   size_t values_count;
   size_t values_stride;
   const uint32_t* ids;
-  size_t ids_count; /* the tokens known; always checked */
-  /* For engines whose attention is fused and yields no probabilities. Where `data` is null, ATTENTION, WINDOW and VALUES are computed from
-     the queries (queries, heads, head_dim), of ATTENTION and VALUES one, and the keys (slots, kv_heads, head_dim), both after RoPE:
-     softmax of q.k / sqrt(head_dim). Scale the query where the model does otherwise. It costs one pass over the active keys a query, and
-     room for the probabilities, which the session keeps. */
+  size_t ids_count; /* the known tokens; always checked */
+  /* For engines whose fused attention yields no probabilities. If `data` is null, the library computes ATTENTION, WINDOW and VALUES
+     itself. It takes the queries (queries, heads, head_dim), one query for ATTENTION and VALUES, and the keys (slots, kv_heads,
+     head_dim), both after RoPE. It computes the softmax of q.k / sqrt(head_dim); scale the query if the model uses another factor. This
+     costs one pass over the active keys for each query, and memory for the probabilities, which the session keeps. */
   const float* query;
   size_t query_count;
   size_t query_stride; /* between queries; 0: heads * head_dim */
   const float* keys;
   size_t keys_count;
   size_t keys_stride;        /* between slots; 0: kv_heads * head_dim */
-  const uint32_t* key_slots; /* (active) where each active token's key lies; null: token i of the active ones in slot i */
+  const uint32_t* key_slots; /* (active) the slot of each active token's key; null: active token i is in slot i */
   size_t key_slots_count;
-  /* For later: a kept set in the place of `data`, by engines that select on their device. `chosen` (chosen_count) are indices into
-     plan.active, ascending, plan.quota of them; `chosen_scores` (active) are the scores that they were chosen by. This version takes none:
-     plan.quota is 0, and a set is UNSUPPORTED. */
+  /* Reserved for later versions: engines that select on their device will pass a kept set instead of `data`. `chosen` (chosen_count)
+     holds plan.quota indices into plan.active, ascending. `chosen_scores` (active) holds the scores that they were chosen by. In this
+     version plan.quota is 0, and a set is UNSUPPORTED. */
   const uint32_t* chosen;
   size_t chosen_count;
   const float* chosen_scores;
@@ -176,46 +177,46 @@ typedef struct lazyprune_evidence {
 #define LAZYPRUNE_EVIDENCE \
   { sizeof(lazyprune_evidence), 0, NULL, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, NULL, 0, NULL, 0, 0, NULL, 0, 0, NULL, 0, NULL, 0, NULL }
 
-/* ---- policies of one's own ---- */
+/* ---- custom policies ---- */
 
-/* Policies are chosen by their text, as the program's flags spell it: "lazyllm --stages 9:0.7". A registry has the library's own, and a
-   user's beside them, under a name that the text then uses: "lazyllm --scorer mine". Scorers and schedules can be a user's; selectors,
-   stores and presets are the library's.
+/* A policy is chosen by its text, which has the form of the program's flags: "lazyllm --stages 9:0.7". A registry holds the library's
+   own policies, and custom ones beside them. A custom one has a name that the text can then use: "lazyllm --scorer mine". Scorers and
+   schedules can be custom. Selectors, stores and presets are the library's.
 
-   Callbacks return a code: LAZYPRUNE_OK, or what went wrong, LAZYPRUNE_CALLBACK in most languages. They may write why into `message`, one
-   line of at most `message_room` bytes with its 0. Where a callback fails, nothing is dropped, the call that needed it returns the
-   callback's code and message, and the step can only be given up (lazyprune_session_abandon, or reset). */
+   Callbacks return a code: LAZYPRUNE_OK, or an error, in most languages LAZYPRUNE_CALLBACK. They may write the reason into `message`:
+   one line of at most `message_room` bytes, the final 0 included. If a callback fails, nothing is dropped, and the call that needed it
+   returns the callback's code and message. The step can then only be given up (lazyprune_session_abandon, or reset). */
 typedef struct lazyprune_registry lazyprune_registry;
 
-/* What a scorer is shown, valid for the call. */
+/* The input of a scorer. Valid during the call. */
 typedef struct lazyprune_shown {
   uint32_t struct_size;
-  uint32_t done;             /* layers that are done; the last of them gave the evidence */
+  uint32_t done;             /* number of layers done; the last of these layers gave the evidence */
   const uint32_t* positions; /* (active), ascending; the last one is the query token */
   size_t active;
   const uint32_t* rows; /* (rows_count) HIDDEN: the positions of its rows, ascending */
   size_t rows_count;
-  const lazyprune_evidence* evidence; /* null where the scorer wants NOTHING */
-  float* memory;                      /* (known), by position: of a scorer of every layer, zeroed when the sequence starts */
-  size_t known;                       /* 0 but for IDS, NOTHING and scorers of every layer */
+  const lazyprune_evidence* evidence; /* null if the scorer wants NOTHING */
+  float* memory;                      /* (known), by position; null unless the scorer wants every layer; zero when the sequence starts */
+  size_t known;                       /* 0, except for IDS, NOTHING and scorers that want every layer */
   char* message;                      /* (message_room) "" */
   size_t message_room;
 } lazyprune_shown;
 
 typedef struct lazyprune_scorer {
   uint32_t struct_size;
-  uint32_t wants;       /* evidence; NOTHING: positions are enough, and layer 0 can be pruned */
-  uint32_t every_layer; /* not 0: after every layer but the last, and memory */
-  uint32_t window;      /* WINDOW: queries, at least 1 */
-  uint32_t over_heads;  /* ATTENTION, WINDOW: all that it reads of the heads; plans pass it on */
+  uint32_t wants;       /* evidence; NOTHING: positions are enough, and pruning before layer 0 is possible */
+  uint32_t every_layer; /* not 0: wants evidence after every layer but the last, and memory */
+  uint32_t window;      /* WINDOW: number of queries, at least 1 */
+  uint32_t over_heads;  /* ATTENTION, WINDOW: what it reads of the heads; plans pass it on */
   uint32_t reserved;    /* 0 */
-  /* Writes the scores (active): larger is more important. Tokens that the step requires (its outputs) stay first, whatever their scores.
-     The others go by their scores. Scores of +infinity count towards the number of tokens kept like any other, and among them the later
-     position wins; NaN is the least score. */
+  /* Writes the scores (active); larger is more important. The outputs of the step are required: they stay first, whatever their scores.
+     The other tokens are ranked by their scores. Tokens with a score of +infinity count towards the number of kept tokens like any
+     other; among them the later position wins. NaN is the lowest score. */
   int32_t (*score)(void* user, const lazyprune_shown* shown, float* scores);
-  void* user; /* shared by all sessions: what belongs to one sequence goes into `memory` */
-  /* Called once, when the registry and the last session that has the scorer are freed, on the thread that frees them; not where adding
-     the scorer failed. Null is allowed. */
+  void* user; /* shared by all sessions; keep the state of one sequence in `memory` */
+  /* Called once, when the registry and the last session with this scorer have been freed, on the thread that frees them. It is not
+     called if adding the scorer failed. May be null. */
   void (*destroy)(void* user);
 } lazyprune_scorer;
 #define LAZYPRUNE_SCORER \
@@ -223,7 +224,7 @@ typedef struct lazyprune_scorer {
 
 typedef struct lazyprune_layer {
   uint32_t struct_size;
-  uint32_t done;   /* layers that are done: the answer decides who enters layer `done` */
+  uint32_t done;   /* number of layers done: the answer decides which tokens enter layer `done` */
   uint32_t layers; /* of the model */
   uint32_t phase;
   size_t active; /* tokens that took part in the layer just done */
@@ -234,36 +235,37 @@ typedef struct lazyprune_layer {
 
 typedef struct lazyprune_schedule {
   uint32_t struct_size;
-  uint32_t sees_scores; /* not 0: `scores` (active) come with every question; else they are null */
-  /* The least number of layers done at which it prunes, in any step: chunks of a prompt run so many layers. `keep` answers EVERYTHING
-     before. 0 costs speed, never truth. */
+  uint32_t sees_scores; /* not 0: `keep` always gets `scores` (active); 0: they are null */
+  /* The smallest number of done layers at which it prunes, in any step. Before that, `keep` answers EVERYTHING. Chunks of a prompt run
+     that many layers. 0 is always correct, but slower. */
   uint32_t first;
   uint32_t reserved; /* 0 */
-  /* Writes how many of the active tokens go on into `kept`, which holds EVERYTHING. */
+  /* Writes into `kept` how many of the active tokens go on. On entry `kept` holds EVERYTHING. */
   int32_t (*keep)(void* user, const lazyprune_layer* layer, const float* scores, size_t* kept);
   void* user;
-  void (*destroy)(void* user); /* as a scorer's */
-  /* The numbers of layers done after which it prunes, ascending (after_count): `keep` is asked there alone. Null: it may prune after any
-     number from `first` on. A session whose layers see windows (options.attention_after) takes no schedule that could prune elsewhere. */
+  void (*destroy)(void* user); /* like a scorer's */
+  /* The numbers of done layers after which it prunes, ascending (after_count). `keep` is called only there. Null: it may prune after any
+     number from `first` on. If some layers of the model see only a window (options.attention_after), a session refuses a schedule that
+     could prune after other layers. */
   const uint32_t* after;
   size_t after_count;
 } lazyprune_schedule;
 #define LAZYPRUNE_SCHEDULE \
   { sizeof(lazyprune_schedule), 0, 0, 0, NULL, NULL, NULL, NULL, 0 }
 
-/* A registry of the library's policies. Sessions copy what they use of it. */
+/* Creates a registry of the library's policies. Sessions copy what they need from it. */
 LAZYPRUNE_API lazyprune_status lazyprune_registry_create(lazyprune_registry** out);
 LAZYPRUNE_API void lazyprune_registry_free(lazyprune_registry* registry); /* null is allowed */
-/* Names are of lower-case letters, digits and underscores; bad_input where one of the kind has that name. */
+/* Names have lower-case letters, digits and underscores. BAD_INPUT if a scorer, or a schedule, already has that name. */
 LAZYPRUNE_API lazyprune_status lazyprune_registry_add_scorer(lazyprune_registry* registry, const char* name,
                                                              const lazyprune_scorer* scorer);
 LAZYPRUNE_API lazyprune_status lazyprune_registry_add_schedule(lazyprune_registry* registry, const char* name,
                                                                const lazyprune_schedule* schedule);
 
-/* Selection's scratch, about 28 bytes a token, that the sessions of one thread may share. */
+/* Working memory of a selection, about 28 bytes a token. The sessions of one thread may share it. */
 typedef struct lazyprune_scratch lazyprune_scratch;
 LAZYPRUNE_API lazyprune_status lazyprune_scratch_create(lazyprune_scratch** out);
-LAZYPRUNE_API void lazyprune_scratch_free(lazyprune_scratch* scratch); /* null is allowed; its sessions keep what they need */
+LAZYPRUNE_API void lazyprune_scratch_free(lazyprune_scratch* scratch); /* null is allowed; sessions that use it keep it alive */
 
 /* ---- sessions ---- */
 
@@ -272,9 +274,9 @@ typedef struct lazyprune_session lazyprune_session;
 typedef struct lazyprune_session_options {
   uint32_t struct_size;
   uint32_t layers;   /* of the model */
-  size_t max_tokens; /* reserved at once, and from then on a limit: a step beyond it is NO_ROOM. 0: grows with the sequence */
-  /* Where layers that see a window stand between layers that see all: after so many layers tokens may be dropped by attention, ascending;
-     null: after any. */
+  size_t max_tokens; /* reserved at once, and then the limit: a step beyond it is NO_ROOM. 0: grows with the sequence */
+  /* For models with layers that see only a window: the numbers of done layers after which tokens may be dropped by attention, ascending.
+     Null: after any number. */
   const uint32_t* attention_after;
   size_t attention_after_count;
   lazyprune_scratch* scratch; /* null: the session's own */
@@ -284,74 +286,77 @@ typedef struct lazyprune_session_options {
 #define LAZYPRUNE_SESSION_OPTIONS \
   { sizeof(lazyprune_session_options), 0, 0, NULL, 0, NULL, 0, 0 }
 
-/* While an engine is written: lazyprune_step_leave refuses probabilities that are below 0, whose rows do not sum to 1 within 2 %, or that
-   are not 0 where a query of a window does not see the token. It finds logits in their place, wrong strides and wrong numbers of heads.
-   Leave it out where rows of attention sum to less (attention sinks), or where something else is shown in their place. */
+/* A check for the development of an engine. lazyprune_step_leave refuses probabilities that are below 0, whose rows do not sum to 1
+   within 2 %, or that are not 0 for tokens that a query of a window does not see. This finds logits instead of probabilities, wrong
+   strides and wrong numbers of heads. Leave it out if rows of attention sum to less than 1 (attention sinks), or if the engine shows
+   other numbers as attention. */
 enum { LAZYPRUNE_CHECK_ATTENTION = 1 };
 
-/* `policy`: a preset's name, then flags: "lazyllm", "lazyllm_blocks --stages 15:0.3", "custom --schedule mine --scorer key_norm". Where no
-   name stands there, or "custom", what no flag says is lazyllm's. A null registry is the library's own.
-   The library knows no model by name: without --stages, "lazyllm" has the paper's stages, for a model of so many layers. `lazyprune run`
-   takes the stages that are known for its model instead. Name the stages to have the same. */
+/* `policy` is a preset's name, then flags: "lazyllm", "lazyllm_blocks --stages 15:0.3", "custom --schedule mine --scorer key_norm".
+   Without a name, or with "custom", flags that are not given are lazyllm's. A null registry stands for the library's own policies. The
+   library does not know models by name. Without --stages, "lazyllm" has the paper's stages for `options.layers` layers. `lazyprune run`
+   uses the stages that are recommended for its model instead; pass them in --stages to get the same. */
 LAZYPRUNE_API lazyprune_status lazyprune_session_create(const lazyprune_registry* registry, const char* policy,
                                                         const lazyprune_session_options* options, lazyprune_session** out);
 LAZYPRUNE_API void lazyprune_session_free(lazyprune_session* session); /* null is allowed */
 
-/* All flags of the policy, written out for a model: as many bytes as there is `room` for, with a 0 at their end; `length` is that of the
-   whole text, without the 0. */
+/* Writes all flags of the policy, as they are for this model: at most `room` bytes, the final 0 included. `length` is the length of the
+   whole text without the 0. */
 LAZYPRUNE_API lazyprune_status lazyprune_policy_text(const lazyprune_registry* registry, const char* policy,
                                                      const lazyprune_session_options* options, char* out, size_t room, size_t* length);
 
-/* What a registry knows, a kind a line: presets, scorers, schedules, selectors and stores, with the keys that they take. */
+/* Writes what a registry holds, one line for each kind: presets, scorers, schedules, selectors and stores, with their keys. */
 LAZYPRUNE_API lazyprune_status lazyprune_policy_help(const lazyprune_registry* registry, char* out, size_t room, size_t* length);
 
-/* Between steps; the rest of this section, too, where nothing else is said. */
+/* Call the functions of this section between steps, unless their comments say otherwise. */
 LAZYPRUNE_API lazyprune_status lazyprune_session_clone(const lazyprune_session* session, lazyprune_session** out);
 LAZYPRUNE_API lazyprune_status lazyprune_session_reserve(lazyprune_session* session, size_t max_tokens); /* as options.max_tokens */
 LAZYPRUNE_API lazyprune_status lazyprune_session_reset(lazyprune_session* session);                      /* at any time; statistics too */
 
-/* At any time: gives the step in progress up, and forgets its new tokens. Older tokens are lost (no later step can compute more of them)
-   where their row was carried from the layer before when the step stopped, and where it was in `spills` of the layer last left: spills
-   count as saved when the next layer is entered. Rows that were to leave their waiting slots go on waiting there. The engine takes back the
-   keys and values of a layer that was entered and not left. */
+/* Allowed at any time. Gives up the step in progress and forgets its new tokens. Some older tokens are lost: no later step can compute
+   more of them. They are those whose row was carried from the layer before when the step stopped, and those in `spills` of the layer
+   last left. Spills count as saved when the next layer is entered. Rows that were about to leave their waiting slots stay there and go
+   on waiting. The engine must take back the keys and values of a layer that was entered and not left. */
 LAZYPRUNE_API lazyprune_status lazyprune_session_abandon(lazyprune_session* session);
 
-/* Forgets the tokens from position `tokens` on: for drafts that were rejected. Nothing is undone of what their steps did to the tokens that
-   stay: who was dropped, lost or computed further remains so. To ask a second question of one text, clone before the first. */
+/* Forgets the tokens from position `tokens` on, for example rejected drafts. Effects of the forgotten steps on the remaining tokens
+   stay: which tokens were dropped, lost or computed further. To ask a second question about one text, clone the session before the
+   first. */
 LAZYPRUNE_API lazyprune_status lazyprune_session_truncate(lazyprune_session* session, size_t tokens);
 
-/* Takes in `tokens` more at the end of the sequence, whose keys and values the engine has at all layers. Allowed after tokens too, also
-   after chunks: the session asks nothing about how those keys were computed. */
+/* Adds `tokens` tokens at the end of the sequence, whose keys and values the engine has at all layers. Allowed after other tokens too,
+   and after chunks: the session does not ask how these keys were computed. */
 LAZYPRUNE_API lazyprune_status lazyprune_session_adopt(lazyprune_session* session, size_t tokens);
 
-/* A session without tokens goes on from where `other`, which has read chunks alone, stands: one document, many ways to prune it. */
+/* Continues the sequence of `other` in a session without tokens. `other` must have read chunks only. One document can thus be pruned in
+   many ways. */
 LAZYPRUNE_API lazyprune_status lazyprune_session_take_over(lazyprune_session* session, const lazyprune_session* other);
-/* The layers that a chunk of that phase runs. */
+/* The number of layers that a chunk of that phase runs. */
 LAZYPRUNE_API lazyprune_status lazyprune_session_chunk_layers(const lazyprune_session* session, uint32_t phase, uint32_t* layers);
 
 typedef struct lazyprune_session_state {
   uint32_t struct_size;
   uint32_t layers;
   size_t known;         /* tokens */
-  size_t slots;         /* rows that the aux store's memory needs: slots ever in use at once */
-  size_t stored;        /* in use now */
-  size_t waiting_slots; /* the same of the rows that wait */
+  size_t slots;         /* rows that the aux store must hold: the most slots in use at one time */
+  size_t stored;        /* slots in use now */
+  size_t waiting_slots; /* the same for the waiting rows */
   size_t waiting;
   size_t lost;
 } lazyprune_session_state;
 #define LAZYPRUNE_SESSION_STATE \
   { sizeof(lazyprune_session_state), 0, 0, 0, 0, 0, 0, 0 }
-/* At any time; so is what follows. */
+/* Allowed at any time, as are the functions that follow in this section. */
 LAZYPRUNE_API lazyprune_status lazyprune_session_get_state(const lazyprune_session* session, lazyprune_session_state* out);
 
 typedef struct lazyprune_token {
   uint32_t struct_size;
-  uint32_t frontier; /* the layers that have its keys and values */
+  uint32_t frontier; /* the number of layers that have its keys and values */
   uint32_t place;    /* STORED or WAITING, in `slot`; else CARRIED */
   uint32_t slot;
   uint32_t lost; /* not 0: its hidden state is gone, and its frontier stays */
   uint32_t gone; /* not 0: left out of every plan */
-  float score;   /* when it was last dropped */
+  float score;   /* its score when it was last dropped */
   uint32_t reserved;
 } lazyprune_token;
 #define LAZYPRUNE_TOKEN \
@@ -365,15 +370,15 @@ typedef struct lazyprune_statistics {
   uint64_t rows;       /* computed; one row is one token in one layer */
   uint64_t dense_rows; /* what the dense model computes in the same steps */
   uint64_t revived;
-  const size_t* prefill_rows;       /* (layers), of the prefill steps; valid until the session is used */
+  const size_t* prefill_rows;       /* (layers), of the prefill steps; valid until the session is next used */
   const size_t* prefill_dense_rows; /* (layers) */
 } lazyprune_statistics;
 #define LAZYPRUNE_STATISTICS \
   { sizeof(lazyprune_statistics), 0, 0, 0, 0, 0, NULL, NULL }
 LAZYPRUNE_API lazyprune_status lazyprune_session_get_statistics(const lazyprune_session* session, lazyprune_statistics* out);
 
-/* Tokens that no later plan contains: those that came since the last begin, ascending, valid until the session is next changed. Their keys
-   and values, and their pages, can be freed. */
+/* Tokens that no later plan contains: those since the last begin, ascending, valid until the session is next changed. Their keys and
+   values, and their pages, can be freed. */
 LAZYPRUNE_API lazyprune_status lazyprune_session_get_losses(const lazyprune_session* session, const uint32_t** positions, size_t* count);
 
 /* ---- one step ---- */
@@ -381,11 +386,11 @@ LAZYPRUNE_API lazyprune_status lazyprune_session_get_losses(const lazyprune_sess
 typedef struct lazyprune_request {
   uint32_t struct_size;
   uint32_t phase;
-  size_t tokens; /* new ones, at least 1, at the end of the sequence */
-  /* Has no default, so that no piece of a prompt is pruned by its own last token because a line was forgotten.
-     k >= 1: the last k new tokens are required at every layer and finished by the last one; the very last one scores. 1 for a prompt's last
-     piece and for a generated token, k for k - 1 drafts to be verified.
-     0: a chunk, a piece of a prompt of which more follows. It has no query, so that nothing is scored or dropped; its rows wait before the
+  size_t tokens; /* new tokens, at least 1, at the end of the sequence */
+  /* It has no default. With one, a forgotten line would let a chunk be pruned by its own last token.
+     k >= 1: the last k new tokens are required at every layer, and the last layer computes them to the end. The very last one is the
+     query token. Use 1 for a prompt's last piece and for a generated token, and k to verify k - 1 drafts.
+     0: a chunk, a piece of a prompt that more pieces follow. It has no query, so nothing is scored or dropped. Its rows wait before the
      first layer that could prune, and a later step with outputs takes them up. */
   size_t outputs;
 } lazyprune_request;
@@ -393,63 +398,65 @@ typedef struct lazyprune_request {
 #define LAZYPRUNE_REQUEST \
   { sizeof(lazyprune_request), LAZYPRUNE_PREFILL, 0, LAZYPRUNE_OUTPUTS_UNSET }
 
-/* Steps come in any order. A sequence may begin with a decode step. A chunk may follow a finished prompt: the next turn of a conversation
-   is read so, and its rows wait like those of the first. The phase says what the policy may do, and where statistics count the rows. */
+/* Steps may come in any order. A sequence may begin with a decode step. A chunk may follow a finished prompt: it reads the next turn of
+   a conversation, and its rows wait like those of the first. The phase decides what the policy may prune, and where statistics count the
+   rows. */
 
-/* Whether begin would take the request: for batches, whose requests are all checked before the first step begins. */
+/* Whether begin would accept the request. Use it for a batch: check all requests before the first step begins. */
 LAZYPRUNE_API lazyprune_status lazyprune_step_check(const lazyprune_session* session, const lazyprune_request* request);
 
-/* `layers`: those of this step. */
+/* Begins a step. `layers` is the number of layers in it. */
 LAZYPRUNE_API lazyprune_status lazyprune_step_begin(lazyprune_session* session, const lazyprune_request* request, uint32_t* layers);
 
 /* One layer. The arrays are valid until the layer is left. */
 typedef struct lazyprune_plan {
   uint32_t struct_size;
   uint32_t layer;
-  const uint32_t* active; /* (active_count) positions, ascending: the tokens that take part; all have keys and values here, or are rows */
+  const uint32_t* active; /* (active_count) positions, ascending: the tokens that take part; each has keys and values here, or is a row */
   size_t active_count;
-  const uint32_t* rows; /* (rows_count) positions, ascending: the tokens to compute; each attends to the active tokens up to itself */
+  const uint32_t* rows; /* (rows_count) positions, ascending: the tokens to compute; each sees the active tokens up to itself */
   const lazyprune_source* sources; /* (rows_count) where the input of each row lies */
   size_t rows_count;
-  size_t finish;   /* so many of the last rows need the layer's output, the others only keys and values: all of them (rows_count) but in the
-                      model's last layer, where it is the request's outputs */
-  uint32_t wants;  /* the evidence that lazyprune_step_leave has to be given */
-  uint32_t window; /* WINDOW: queries */
-  /* ATTENTION, WINDOW: all that the scorer reads of the heads. Evidence of one head that holds it does as well: so much less to bring from
-     a device. */
+  size_t finish;   /* the last `finish` rows need the layer's output, the others only keys and values. It is rows_count, but in the model's
+                      last layer it is the request's `outputs` */
+  uint32_t wants;  /* the evidence that lazyprune_step_leave needs */
+  uint32_t window; /* WINDOW: number of queries */
+  /* ATTENTION, WINDOW: what the scorer reads of the heads. If it is MEAN or MAX, evidence may have one head that holds it, and less has
+     to be copied from a device. */
   uint32_t over_heads;
   uint32_t reserved;
-  /* For later, null and 0 in this version. PROBES: the rows of attention (probes_count) that the scorer wants at this layer, each over the
-     last `probe_rows` rows. */
+  /* Reserved for later versions; null and 0 in this one. PROBES: the rows of attention (probes_count) that the scorer wants at this
+     layer, each over the last `probe_rows` rows. */
   const lazyprune_probe* probes;
   size_t probes_count;
   size_t probe_rows;
-  /* For later, 0 in this version: how many active tokens go on, where an engine may choose them on its device (evidence.chosen). */
+  /* Reserved for later versions; 0 in this one. The number of active tokens that go on, if an engine may choose them on its device
+     (evidence.chosen). */
   size_t quota;
 } lazyprune_plan;
 #define LAZYPRUNE_PLAN \
   { sizeof(lazyprune_plan), 0, NULL, 0, NULL, NULL, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0 }
 LAZYPRUNE_API lazyprune_status lazyprune_step_enter(lazyprune_session* session, uint32_t layer, lazyprune_plan* out);
 
-/* The numbers of the pages of `size` positions that hold an active token of the layer entered, ascending: as many as there is `room` for;
-   `count` is how many there are. */
+/* Writes the numbers of the pages of `size` positions that hold an active token of the entered layer, ascending, at most `room` of them.
+   `count` is the number of such pages. */
 LAZYPRUNE_API lazyprune_status lazyprune_step_pages(const lazyprune_session* session, size_t size, uint32_t* pages, size_t room,
                                                     size_t* count);
 
 /* Valid until the next enter. */
 typedef struct lazyprune_spills {
   uint32_t struct_size;
-  float margin; /* (least kept - best dropped) / |least kept| score where the selection is by score alone; else NaN */
+  float margin; /* (least kept - best dropped) / |least kept|, in scores, if the selection is by score alone; else NaN */
   const lazyprune_spill* items;
   size_t count;
 } lazyprune_spills;
 #define LAZYPRUNE_SPILLS \
   { sizeof(lazyprune_spills), 0.0f, NULL, 0 }
-/* The layer is done. `evidence`: what the plan wants, read during the call only; null where it wants nothing, and passed over there. Where
-   it is not what is wanted the call says so, and the layer is not left. */
+/* Ends the layer. `evidence` is what the plan wants, and is read only during the call. If the plan wants nothing, `evidence` may be null
+   and is ignored. If it is not what the plan wants, the call fails, and the layer is not left. */
 LAZYPRUNE_API lazyprune_status lazyprune_step_leave(lazyprune_session* session, const lazyprune_evidence* evidence, lazyprune_spills* out);
 
-/* All layers of the step are left. */
+/* Ends the step after all its layers. */
 LAZYPRUNE_API lazyprune_status lazyprune_step_finish(lazyprune_session* session);
 
 #ifdef __cplusplus

@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: MIT
-// The policies that can be replaced. Each concept asks for one expression; a policy is any small struct that has it.
+// The four parts of a policy, as concepts. Each concept asks for one expression. Any small struct that has this expression is such a part.
 //
-//   concept             expression               means
-//   importance_scorer   s.score(view, out)       out[i] = importance of active token i, larger is more important. `view` is the
-//                                                scorer's own choice of evidence (core/views.hpp), or every_layer<that view>,
-//                                                and exactly one of them; a scorer of window_view says how many queries in its
-//                                                member `window`
-//   head_reducing_scorer                         a scorer of attention that also has
-//                       s.over_heads()           the mean or the maximum, where that is all that it reads of the heads: engines then
-//                                                bring one row from their device
-//   layer_schedule      s.keep(context)          how many of the active tokens go on to the next layer, or `everything`
-//   adaptive_schedule   s.keep(context, scores)  the same, for schedules that must see the scores (active) to decide. A schedule has
-//                                                one of the two, unless it says by s.sees_scores() which to call
-//   foretelling_schedule                         a schedule that also has
-//                       s.first(phase, layers)   the least number of layers done at which it could prune in that phase, whatever the
-//                                                length of the sequence; `layers` where it never does
-//   layer_naming_schedule                        a schedule that also has
-//                       s.prunes_after(done, phase, layers)   whether it could prune after so many layers in that phase, whatever the
-//                                                length of the sequence
-//   token_selector      s.select(c, kept)        writes the indices of the kept tokens, ascending, into kept (room for all
-//                                                candidates; free to use as scratch), and returns how many. The session checks
-//                                                them: by a wrong list nothing is dropped, and step::finish reports it
-//   aux_store           s.admit(rows, kept)      the same for hidden states: which of the stored and the just dropped rows have a
-//                                                place; the others are lost. One with a member `for_good` that is true drops
-//                                                tokens for good: none of them comes back, and nothing is stored
+//   concept             expression               meaning
+//   importance_scorer   s.score(view, out)       Writes out[i], the importance of active token i. Larger is more important. The type of
+//                                                `view` says which evidence the scorer needs: exactly one view of core/views.hpp, or
+//                                                every_layer<that view>. A scorer of window_view has a member `window`, the number of
+//                                                queries
+//   head_reducing_scorer                         A scorer of attention that also has
+//                       s.over_heads()           the mean or the maximum, if the scorer reads nothing else of the heads. An engine then
+//                                                copies one row from its device instead of one for each head
+//   layer_schedule      s.keep(context)          Returns how many of the active tokens go on to the next layer, or `everything`
+//   adaptive_schedule   s.keep(context, scores)  The same, for schedules that decide by the scores (active). A schedule has only one of
+//                                                the two forms, unless s.sees_scores() says which one to call
+//   foretelling_schedule                         A schedule that also has
+//                       s.first(phase, layers)   the smallest number of done layers at which it could prune in that phase, for any
+//                                                length of the sequence; `layers` if it never prunes
+//   layer_naming_schedule                        A schedule that also has
+//                       s.prunes_after(done, phase, layers)   whether it could prune after `done` layers in that phase, for any length
+//                                                of the sequence
+//   token_selector      s.select(c, kept)        Writes the indices of the kept tokens, ascending, into kept. Returns their number. `kept`
+//                                                has room for all candidates and may serve as scratch. The session checks the list. If it
+//                                                is wrong, nothing is dropped and step::finish reports it
+//   aux_store           s.admit(rows, kept)      The same for hidden states: the rows that get a place, among the stored rows and those
+//                                                just dropped. The other rows are lost. If a store has a member `for_good` that is true,
+//                                                dropped tokens never come back, and nothing is stored
 //
-// Policies are values: copied into the session, compared with ==, never inherited from. Vary one by wrapping it. Their calls must
-// not throw and, for a session that never allocates, must not allocate.
+// Parts are values: they are copied into the session and compared with ==. They have no base class; to vary one, wrap it. Their calls must
+// not throw. A session that never allocates needs parts that never allocate.
 #pragma once
 
 #include <algorithm>
@@ -40,7 +40,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// A scorer of one kind of evidence.
+/// A scorer that accepts this view.
 template <class S, class View>
 concept scorer_of = std::copyable<S> && requires(S s, const View& view, std::span<float> out) {
   s.score(view, out);
@@ -95,16 +95,18 @@ struct evidence_type<every_layer<View>> {
 
 }  // namespace detail
 
-/// The view that a scorer takes: attention_view, every_layer<key_view>, ...; void if it is none of ours, or more than one.
+/// The view that a scorer takes: attention_view, every_layer<key_view>, ... It is void if the scorer takes no view of views.hpp, or
+/// several.
 template <class S>
 using view_of = typename detail::only_view<S>::type;
 
-/// A scorer that takes several views, as one of `const auto&` or of `const evidence&` does. Nothing says which of them it is to be shown.
+/// A scorer that takes several views, because its parameter is `const auto&` or `const evidence&`. The session cannot tell which one to
+/// show.
 template <class S>
 concept ambiguous_scorer = detail::count_views<S>(detail::views{})
 > 1;
 
-/// The evidence in that view, without every_layer.
+/// The view that a scorer takes, without every_layer.
 template <class S>
 using evidence_of = typename detail::evidence_type<view_of<S>>::type;
 
@@ -114,19 +116,19 @@ concept importance_scorer =
       { s.window } -> std::convertible_to<std::size_t>;
     });
 
-/// A scorer that was chosen at run time, of which only it can say what it needs. Its `every_layer<evidence>` holds that.
+/// A scorer that was chosen at run time. Its `needs()` says what it needs; its `every_layer<evidence>` holds evidence of that kind.
 template <class S>
 concept chosen_scorer = scorer_of<S, every_layer<evidence>> && requires(const S s) {
   { s.needs() } -> std::same_as<scorer_needs>;
 };
 
-/// A scorer that says what it makes of the heads. One that does not is shown each of them.
+/// A scorer that says how it reduces the heads. A scorer without `over_heads` is shown each head.
 template <class S>
 concept head_reducing_scorer = requires(const S s) {
   { s.over_heads() } -> std::convertible_to<std::optional<head_reduction>>;
 };
 
-/// What the engine has to show the scorer.
+/// The evidence that the engine has to show the scorer.
 template <class Scorer>
 constexpr scorer_needs needs_of(const Scorer& scorer) {
   if constexpr (chosen_scorer<Scorer>) {
@@ -152,13 +154,13 @@ concept adaptive_schedule = std::copyable<S> && requires(const S s, const layer_
 template <class S>
 concept any_kind_of_schedule = layer_schedule<S> || adaptive_schedule<S>;
 
-/// A schedule that was chosen at run time, of which only it can say whether it decides by the scores.
+/// A schedule that was chosen at run time. Its `sees_scores()` says whether it decides by the scores.
 template <class S>
 concept chosen_schedule = layer_schedule<S> && adaptive_schedule<S> && requires(const S s) {
   { s.sees_scores() } -> std::convertible_to<bool>;
 };
 
-/// A schedule that can be asked with and without scores, and does not say which it wants.
+/// A schedule that has both forms of `keep` and does not say which one to call.
 template <class S>
 concept ambiguous_schedule = layer_schedule<S> && adaptive_schedule<S> && !chosen_schedule<S>;
 
@@ -171,13 +173,13 @@ constexpr bool sees_scores(const Schedule& schedule) {
     return adaptive_schedule<Schedule>;
 }
 
-/// A schedule that says from where on it could prune: chunks of a prompt run so many layers.
+/// A schedule that says how early it could prune. Chunks of a prompt run that many layers.
 template <class S>
 concept foretelling_schedule = any_kind_of_schedule<S> && requires(const S s, phase step, layer_id layers) {
   { s.first(step, layers) } -> std::convertible_to<layer_id>;
 };
 
-/// The least number of layers done at which the schedule could prune, at most `layers`; 0 where it does not say.
+/// The smallest number of done layers at which the schedule could prune, at most `layers`; 0 if the schedule does not say.
 template <any_kind_of_schedule Schedule>
 constexpr layer_id first_pruning(const Schedule& schedule, phase step, layer_id layers) {
   if constexpr (foretelling_schedule<Schedule>)
@@ -192,7 +194,7 @@ concept layer_naming_schedule = any_kind_of_schedule<S> && requires(const S s, l
   { s.prunes_after(done, step, layers) } -> std::convertible_to<bool>;
 };
 
-/// Whether the schedule could prune with `done` layers done. One that does not say could do so from its first pruning on.
+/// Whether the schedule could prune after `done` layers. A schedule that does not say could prune at any layer from `first_pruning` on.
 template <any_kind_of_schedule Schedule>
 constexpr bool could_prune(const Schedule& schedule, layer_id done, phase step, layer_id layers) {
   if constexpr (layer_naming_schedule<Schedule>)
@@ -201,7 +203,7 @@ constexpr bool could_prune(const Schedule& schedule, layer_id done, phase step, 
     return done >= first_pruning(schedule, step, layers);
 }
 
-/// Asks a schedule of either kind; scores (active).
+/// The answer of a schedule of either kind. scores (active).
 template <any_kind_of_schedule Schedule>
 std::size_t ask(const Schedule& schedule, const layer_context& context, std::span<const float> scores) {
   if constexpr (adaptive_schedule<Schedule>)
@@ -220,7 +222,7 @@ concept aux_store = std::copyable<S> && requires(const S s, const stored_rows& r
   { s.admit(rows, kept) } -> std::convertible_to<std::size_t>;
 };
 
-/// A store that says, as a member or by a call, whether what is dropped is dropped for good.
+/// A store with a member, or a function, that says whether a dropped token is dropped for good.
 template <class S>
 concept store_saying_for_good = requires(const S s) {
   { s.for_good } -> std::convertible_to<bool>;
@@ -230,7 +232,7 @@ concept store_answering_for_good = requires(const S s) {
   { s.for_good() } -> std::convertible_to<bool>;
 };
 
-/// Whether a token that is dropped leaves every later plan.
+/// Whether every later plan leaves out a dropped token.
 template <aux_store Store>
 constexpr bool drops_for_good(const Store& store) {
   if constexpr (store_answering_for_good<Store>)

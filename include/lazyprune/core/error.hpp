@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The one exception type: which file or argument, which place in it, what was expected there, what was found, and a code to act on.
-// Floors 0 to 3 report through one hook, so that a build without exceptions has their errors too.
+// The one exception type. It names the file or argument, the place in it, what was expected, what was found, and a code to act on. Folders
+// core/ to registry/ report errors through one hook, so that builds without exceptions see them too.
 #pragma once
 
 #include <atomic>
@@ -17,11 +17,11 @@ inline namespace v0 {
 
 enum class error_code : std::uint8_t {
   bad_input,    // a file or an argument is wrong
-  wrong_order,  // a call came before another that has to come first
-  no_room,      // more than was reserved, or than the model has positions for
-  no_memory,    // memory could not be had
+  wrong_order,  // another call has to come first
+  no_room,      // more tokens than were reserved, or than the model has positions
+  no_memory,    // an allocation failed
   io,           // a read or a write failed: the machine is at fault, not the input
-  unsupported,  // sound, but not computed here
+  unsupported,  // valid, but not implemented here
 };
 
 constexpr std::string_view name_of(error_code code) {
@@ -29,37 +29,37 @@ constexpr std::string_view name_of(error_code code) {
   return names[static_cast<std::size_t>(code)];
 }
 
-/// `what()` reads "FILE: PLACE: expected EXPECTED, found FOUND"; parts left empty are left out.
+/// `what()` reads "FILE: PLACE: expected EXPECTED, found FOUND"; fields that are empty are left out.
 class error : public std::runtime_error {
  public:
   error(std::string_view file, std::string_view place, std::string_view expected, std::string_view found = {},
         error_code code = error_code::bad_input)
       : std::runtime_error(line(file, place, expected, found)),
-        parts_{std::string(file), std::string(place), std::string(expected), std::string(found)},
+        fields_{std::string(file), std::string(place), std::string(expected), std::string(found)},
         code_(code) {}
 
-  /// The same fault, in what was read from this file. The file that it was in before becomes part of the place.
+  /// The same fault, as part of another file. The file that `fault` named becomes part of the place.
   error(std::string_view file, const error& fault)
-      : std::runtime_error(one_line(std::string(file) + ": " + fault.what())), parts_(fault.parts_), code_(fault.code_) {
-    parts_.place = parts_.file + (parts_.file.empty() || parts_.place.empty() ? "" : ": ") + parts_.place;
-    parts_.file = file;
+      : std::runtime_error(one_line(std::string(file) + ": " + fault.what())), fields_(fault.fields_), code_(fault.code_) {
+    fields_.place = fields_.file + (fields_.file.empty() || fields_.place.empty() ? "" : ": ") + fields_.place;
+    fields_.file = file;
   }
 
-  const std::string& file() const noexcept { return parts_.file; }
-  const std::string& place() const noexcept { return parts_.place; }
-  const std::string& expected() const noexcept { return parts_.expected; }
-  const std::string& found() const noexcept { return parts_.found; }
+  const std::string& file() const noexcept { return fields_.file; }
+  const std::string& place() const noexcept { return fields_.place; }
+  const std::string& expected() const noexcept { return fields_.expected; }
+  const std::string& found() const noexcept { return fields_.found; }
   error_code code() const noexcept { return code_; }
 
  private:
-  struct parts {
+  struct fields {
     std::string file, place, expected, found;
   };
 
   static std::string line(std::string_view file, std::string_view place, std::string_view expected, std::string_view found) {
     std::string text;
-    for (const std::string_view part : {file, place})
-      if (!part.empty()) text.append(part).append(": ");
+    for (const std::string_view field : {file, place})
+      if (!field.empty()) text.append(field).append(": ");
     text.append("expected ").append(expected);
     if (!found.empty()) text.append(", found ").append(found);
     return one_line(std::move(text));
@@ -70,22 +70,22 @@ class error : public std::runtime_error {
     return text;
   }
 
-  parts parts_;
+  fields fields_;
   error_code code_;
 };
 
-/// Called with each error of floors 0 to 3 before it is thrown. In a build without exceptions it must not return: it may end the thread,
-/// or leave by longjmp; the program ends where it does return. One hook serves all threads.
+/// Called with each error of core/ to registry/ before it is thrown. In a build without exceptions the hook must not return: it may end the
+/// thread, or leave by longjmp. If it returns, the program ends. All threads share one hook.
 using error_hook = void (*)(const error&);
 
 namespace detail {
 inline std::atomic<error_hook> installed_error_hook{nullptr};
 }  // namespace detail
 
-/// Installs a hook, null for none, and returns the one before.
+/// Installs a hook (null: no hook) and returns the previous one.
 inline error_hook set_error_hook(error_hook hook) noexcept { return detail::installed_error_hook.exchange(hook); }
 
-/// Calls the hook where there is one, and throws; without exceptions it ends the program with the error's line on stderr.
+/// Calls the hook, if there is one, and throws `fault`. Without exceptions it prints the error on stderr and aborts the program.
 [[noreturn]] inline void report_error(const error& fault) {
   if (const error_hook hook = detail::installed_error_hook.load()) hook(fault);
 #ifdef __cpp_exceptions

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Evidence of any kind as one value, for scorers that are chosen at run time: what an engine shows, and what a scorer needs to see.
+// Evidence of any kind as one value: what an engine shows, and what a scorer needs. Scorers that are chosen at run time use it.
 #pragma once
 
 #include <concepts>
@@ -20,10 +20,10 @@ constexpr std::string_view name_of(evidence_kind kind) {
   return names[static_cast<std::size_t>(kind)];
 }
 
-/// The alternatives are in the order of evidence_kind. Positions need no engine, so that with `evidence{}` an engine shows nothing.
+/// The alternatives are in the order of evidence_kind. `evidence{}` stands for no evidence: the session knows the positions itself.
 using evidence = std::variant<token_view, attention_view, window_view, key_view, value_view, hidden_view, id_view>;
 
-/// What the engine has to deliver for this view.
+/// The kind of evidence that the engine has to deliver for this view.
 template <class View>
 constexpr evidence_kind kind_of() {
   if constexpr (std::same_as<View, attention_view>) return evidence_kind::attention;
@@ -35,7 +35,7 @@ constexpr evidence_kind kind_of() {
   return evidence_kind::none;
 }
 
-/// The active tokens that it tells of.
+/// The positions of the active tokens in this evidence.
 inline std::span<const position> positions_of(const evidence& shown) {
   return std::visit(
       [](const auto& view) {
@@ -47,13 +47,13 @@ inline std::span<const position> positions_of(const evidence& shown) {
       shown);
 }
 
-/// What a scorer says it needs (core/concepts.hpp), as a value.
+/// The needs of a scorer (core/concepts.hpp), as a value.
 struct scorer_needs {
-  evidence_kind kind;  // none: positions
-  bool every_layer;    // after every layer but the last, and memory
-  std::size_t window;  // queries of a window_view; else 0
-  /// Of attention and windows: all that the scorer reads of the heads. A view of one head that holds it gives the same scores to rounding,
-  /// so that an engine need not bring every head from where it computes. None: each head apart.
+  evidence_kind kind;  // none: positions are enough
+  bool every_layer;    // it needs evidence after every layer but the last, and memory
+  std::size_t window;  // queries of a window_view; 0 for other views
+  /// For attention and windows: the only thing that the scorer reads of the heads. An engine may then show one head that holds this mean or
+  /// maximum, and need not copy every head from its device. The scores are the same up to rounding. nullopt: the scorer reads each head.
   std::optional<head_reduction> over_heads = std::nullopt;
 };
 

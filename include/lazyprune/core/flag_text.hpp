@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Numbers, lists and names in the text of a flag: read to the last character or not at all, written as short as reads back the same.
+// Numbers, lists and names in the text of a flag. A number is read from the whole text or not at all. It is written in the shortest form
+// that reads back as the same number.
 #pragma once
 
 #include <array>
@@ -16,7 +17,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The whole text as a number; none where it is no number, has anything around it, or does not fit. Infinities and NaN are none.
+/// The whole text as a number. nullopt if it is not a number, has other characters around it, or does not fit. Infinity and NaN do not
+/// count as numbers.
 template <class T>
   requires std::integral<T> || std::floating_point<T> std::optional<T> number_in(std::string_view text) {
     T value{};
@@ -33,7 +35,7 @@ template <class T>
     return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr};
   }
 
-/// The pieces between the separators: one more than there are separators, and none of an empty text.
+/// The pieces between the separators: one more than there are separators. An empty text has no pieces.
 inline std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> pieces;
   if (text.empty()) return pieces;
@@ -45,7 +47,7 @@ inline std::vector<std::string_view> split(std::string_view text, char separator
   }
 }
 
-/// "one of a, b, c": the names of a range, or what `name_of` makes of its elements.
+/// "one of a, b, c": the elements of a range, or what `name_of` returns for each.
 template <class Range, class Projection = std::identity>
 std::string one_of_names(const Range& names, Projection name_of = {}) {
   std::string all;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One row of numbers for all heads, as most scorers read attention: engines that reduce where they compute and scorers that are shown every
-// head get the same bits. Sums are taken in double, head after head, and rounded once.
+// Reduces the attention of all heads to one row, as most scorers read it. An engine that reduces on its device gets the same bits as a
+// scorer that is shown every head. Sums are taken in double, in the order of the heads, and rounded once.
 #pragma once
 
 #include <algorithm>
@@ -11,13 +11,13 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// What becomes of a token's probabilities in several heads.
+/// How the probabilities that several heads give to a token become one number.
 enum class head_reduction : std::uint8_t { mean, max };
 
 namespace detail {
 
-/// Calls `use(i, sum)` for each of the active tokens. `add(first, sums)` adds to the sums of the tokens first, first + 1, ...: a few at a
-/// time, so that evidence is read along its rows and the sums stay at hand.
+/// Calls `use(i, sum)` for each active token i. `add(first, sums)` adds to the sums of the tokens first, first + 1, ... It gets 64 tokens
+/// at a time, so that evidence is read along its rows and the sums stay in cache.
 template <class Add, class Use>
 void sum_tokens(std::size_t active, Add add, Use use) {
   std::array<double, 64> buffer;
@@ -29,7 +29,7 @@ void sum_tokens(std::size_t active, Add add, Use use) {
   }
 }
 
-/// Adds the probabilities of the tokens first, first + 1, ... in all heads to their sums.
+/// Adds the probabilities in all heads to the sums of the tokens first, first + 1, ...
 inline void add_heads(const attention_view& attention, std::size_t first, std::span<double> sums) {
   for (std::size_t h = 0; h < attention.heads; ++h) {
     const auto row = attention.head(h).subspan(first, sums.size());
@@ -47,7 +47,7 @@ void mean_over_heads(const attention_view& attention, Use use) {
 
 }  // namespace detail
 
-/// out (active): each token's mean or maximum over the heads, one at least.
+/// out (active): each token's mean or maximum over the heads. There is at least one head.
 inline void reduce_heads(const attention_view& attention, head_reduction over, std::span<float> out) {
   if (over == head_reduction::mean)
     return detail::mean_over_heads(attention, [&](std::size_t i, double mean) { out[i] = static_cast<float>(mean); });

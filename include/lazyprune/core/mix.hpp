@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Numbers that look random and are a function of their input: SplitMix64 (https://prng.di.unimi.it/splitmix64.c), the same everywhere.
+// Pseudo-random numbers as a function of their input: SplitMix64 (https://prng.di.unimi.it/splitmix64.c). The same on every machine.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The n-th output of the generator that starts at `seed`: all bits depend on all bits.
+/// The n-th output of the generator that starts at `seed`. Every bit depends on all bits of both arguments.
 constexpr std::uint64_t mix(std::uint64_t seed, std::uint64_t n) {
   std::uint64_t z = seed + (n + 1) * 0x9e37'79b9'7f4a'7c15u;
   z = (z ^ z >> 30) * 0xbf58'476d'1ce4'e5b9u;

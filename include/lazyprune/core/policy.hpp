@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The four decisions of a pruning method in one value. Presets return it; the session consumes it.
+// A pruning method as one value with four parts. Presets return it; the session consumes it.
 #pragma once
 
 #include <utility>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Evidence for scorers: read-only views of the engine's memory, valid for the call. A scorer takes the view that it needs as its
-// parameter, and the engine computes no other. Probabilities, keys and values are float, whatever the engine computes in.
+// Evidence for scorers: read-only views of the engine's memory, valid during the call. The parameter of a scorer's `score` says which view
+// it needs, and the engine computes no other. Probabilities, keys and values are float, whatever type the engine computes in.
 #pragma once
 
 #include <lazyprune/core/types.hpp>
@@ -20,7 +20,7 @@ struct attention_view {
   float operator()(std::size_t h, std::size_t i) const { return data[h * stride + i]; }
 };
 
-/// The attention probabilities of the last queries that this step computed at one layer; 0 where a query does not see a token.
+/// The attention probabilities of the last queries that this step computed at one layer; 0 if a query does not see a token.
 struct window_view {
   const float* data;    // (queries, heads, active), rows `stride` floats apart
   std::size_t queries;  // min(the scorer's window, rows of this step); the last one is the query token
@@ -44,7 +44,7 @@ struct key_view {
   std::span<const float> head(std::size_t i, std::size_t h) const { return {data + i * stride + h * head_dim, head_dim}; }
 };
 
-/// The query token's attention probabilities and the values that they weigh. Query head h reads value head h * kv_heads / heads.
+/// The query token's attention probabilities and the values that they weigh. Query head h uses value head h * kv_heads / heads.
 struct value_view {
   attention_view attention;
   const float* values;  // (active, kv_heads, head_dim), tokens `stride` floats apart
@@ -56,7 +56,7 @@ struct value_view {
   std::span<const float> head(std::size_t i, std::size_t h) const { return {values + i * stride + h * head_dim, head_dim}; }
 };
 
-/// The hidden states that this layer put out. Only the rows computed in this step have one.
+/// The hidden states that this layer produced. Only the rows computed in this step have one.
 struct hidden_view {
   const float* data;  // (rows, hidden), rows `stride` floats apart
   std::size_t hidden;
@@ -68,7 +68,7 @@ struct hidden_view {
   std::span<const float> row(std::size_t r) const { return {data + r * stride, hidden}; }
 };
 
-/// Positions only: no evidence from the model. The one view that exists before layer 0.
+/// Positions only: no evidence from the model. No other view exists before layer 0.
 struct token_view {
   std::span<const position> positions;  // (active), ascending; the last one is the query token
   layer_id done;                        // layers that are done
@@ -77,7 +77,7 @@ struct token_view {
   std::size_t active() const { return positions.size(); }
 };
 
-/// The ids of all known tokens, beside the positions of the active ones: for scorers that look at the text.
+/// The ids of all known tokens, and the positions of the active ones: for scorers that look at the token ids themselves.
 struct id_view {
   std::span<const token_id> ids;        // (known), by position
   std::span<const position> positions;  // (active), ascending; the last one is the query token
@@ -86,12 +86,12 @@ struct id_view {
   token_id operator()(std::size_t i) const { return ids[positions[i]]; }
 };
 
-/// Asks for evidence after every layer but the last, not only where the schedule prunes, and for memory to gather it in.
-/// The session keeps the memory across layers and steps, zeroed when the sequence starts.
+/// Asks for evidence after every layer but the last, not only after layers at which the schedule prunes. It also asks for memory. The
+/// session keeps this memory across layers and steps. It is zero when the sequence starts.
 template <class View>
 struct every_layer {
   View now;
-  layer_id layer;           // the layer that gave it, from 0
+  layer_id layer;           // the layer that gave `now`, from 0
   std::span<float> memory;  // (known), by position
 
   std::size_t active() const { return now.active(); }

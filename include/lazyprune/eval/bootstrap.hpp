@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How sure a mean is: 95 % intervals by the percentile bootstrap (Efron 1979), the same at every run.
+// 95 % confidence intervals by the percentile bootstrap (Efron 1979). Every run gives the same intervals.
 #pragma once
 
 #include <algorithm>
@@ -23,9 +23,9 @@ struct bootstrap {
   std::size_t resamples = 10000;
   std::uint64_t seed = 1;
 
-  /// The interval of a statistic of `size` samples: `statistic(indices)` is asked of `resamples` draws of `size` of them, with replacement,
-  /// and the interval reaches from the 2.5th to the 97.5th percentile of what it says (linear between neighbours, as numpy.percentile has
-  /// it). Draw k of resample r is the high half of the product of `size` and mix(seed, r * size + k).
+  /// Returns the interval of a statistic of `size` samples. It draws `size` samples with replacement, `resamples` times, and calls
+  /// `statistic(indices)` for each draw. The interval reaches from the 2.5th to the 97.5th percentile of the results, linear between
+  /// neighbours as in numpy.percentile. Draw k of resample r is the high half of the product of `size` and mix(seed, r * size + k).
   template <class Statistic>
   interval operator()(std::size_t size, Statistic statistic) const {
     std::vector<std::size_t> drawn(size);
@@ -39,7 +39,7 @@ struct bootstrap {
     return {percentile(values, 0.025), percentile(values, 0.975)};
   }
 
-  /// The interval of the samples' mean.
+  /// Returns the interval of the samples' mean.
   interval operator()(std::span<const double> samples) const {
     return (*this)(samples.size(), [&](std::span<const std::size_t> drawn) {
       double sum = 0;

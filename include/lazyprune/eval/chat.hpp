@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The words that chat models want around a prompt, and what LongBench's pred.py takes from their answers: those of the paper's two models.
+// The chat formats of the paper's two models. A format has the text around a prompt, and the name that is removed from an answer. Both are
+// as in LongBench's pred.py.
 #pragma once
 
 #include <array>
@@ -13,8 +14,8 @@ inline namespace v0 {
 
 struct chat_format {
   std::string_view name;
-  std::string_view before, after;     // of the prompt
-  std::string_view name_of_answer{};  // taken from answers wherever it stands, the spaces around them too; empty: answers stay as they are
+  std::string_view before, after;     // text around the prompt
+  std::string_view name_of_answer{};  // removed from answers, as is the space around an answer; empty: answers stay unchanged
   friend bool operator==(const chat_format&, const chat_format&) = default;
 };
 
@@ -28,20 +29,20 @@ inline constexpr std::array<chat_format, 3> chat_formats{{
      "\n###", "Assistant:"},
 }};
 
-/// The format of that name; null where there is none.
+/// Returns the format of that name, or null.
 constexpr const chat_format* find_chat_format(std::string_view name) {
   for (const chat_format& format : chat_formats)
     if (format.name == name) return &format;
   return nullptr;
 }
 
-/// The prompt in the format's words, where the task wants them, and the beginning of the answer after them.
+/// Returns the prompt, followed by the beginning of the answer. The prompt is in the chat format if the task wants it.
 inline std::string in_chat(const chat_format& format, const eval_task& task, std::string_view prompt, std::string_view answer_prefix = {}) {
   if (!task.chat) return std::string(prompt).append(answer_prefix);
   return std::string(format.before).append(prompt).append(format.after).append(answer_prefix);
 }
 
-/// The answer without what the model says around it.
+/// Returns the answer without the white space around it, then without each `name_of_answer`. Returns it unchanged if that name is empty.
 inline std::string out_of_chat(const chat_format& format, std::string_view answer) {
   std::string out(answer);
   if (format.name_of_answer.empty()) return out;

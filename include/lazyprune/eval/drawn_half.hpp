@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Half of some samples, for a search, so that what it finds can be scored on the others.
+// Half of the samples, for a search. The other half then scores what the search found.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Says of each of `size` samples whether it is in the drawn half, the larger one where their number is odd. The half is drawn, and is not
-/// every other sample: data that repeat in their order, lengths say, would be parted by what they repeat. Every run draws the same.
+/// Returns for each of `size` samples whether it is in the drawn half, the larger half if `size` is odd. The half is random, since every
+/// other sample would be a biased half of data with a periodic order, of lengths for example. Every run draws the same half.
 inline std::vector<bool> drawn_half(std::size_t size, std::uint64_t seed = 0) {
   std::vector<std::size_t> order(size);
   std::iota(order.begin(), order.end(), std::size_t{0});

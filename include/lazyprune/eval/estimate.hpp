@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A mean and how sure it is: of samples, of a ratio of sums, of several tasks together.
+// A mean and its confidence interval: of samples, of a ratio of sums, or over several tasks.
 #pragma once
 
 #include <cmath>
@@ -21,14 +21,14 @@ struct estimate {
   friend bool operator==(const estimate&, const estimate&) = default;
 };
 
-/// The mean of samples, of which there is at least one.
+/// The mean of at least one value.
 inline estimate estimate_of(std::span<const double> values, const bootstrap& draws = {}) {
   double sum = 0;
   for (const double value : values) sum += value;
   return {sum / static_cast<double>(values.size()), draws(values)};
 }
 
-/// The sum of `upper` over the sum of `lower`, entry by entry of the same sample, which is drawn as one.
+/// The sum of `upper` over the sum of `lower`. Entry i of both belongs to sample i; the bootstrap draws samples, so it draws both together.
 inline estimate ratio_of(std::span<const double> upper, std::span<const double> lower, const bootstrap& draws = {}) {
   const auto ratio = [&](std::span<const std::size_t> drawn) {
     double above = 0, below = 0;
@@ -43,8 +43,8 @@ inline estimate ratio_of(std::span<const double> upper, std::span<const double> 
   return {ratio(all), draws(upper.size(), ratio)};
 }
 
-/// The mean over tasks of what `of` knows of each (optional<estimate>), none where it does not know one: each task weighs the same,
-/// whatever its samples. The tasks' distances to the ends of their intervals are added as deviations of independent means are.
+/// The mean over tasks. `of(task)` returns an optional<estimate>; if one is missing, the result is none. Each task has the same weight,
+/// whatever its number of samples. The distances to the interval's ends are combined as the deviations of independent means are.
 template <class Task, class Of>
 std::optional<estimate> mean_over(const std::vector<Task>& tasks, Of of) {
   double mean = 0, below = 0, above = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How near a pruned model stays to the dense one, on any text and without labels: both read a prompt and are then fed the text's next
-// tokens one by one, whatever they would have said.
+// How close a pruned model stays to the dense one, on any text and without labels. Both read a prompt. Then both are fed the next tokens of
+// the text, one by one, whatever they would have generated.
 #pragma once
 
 #include <algorithm>
@@ -19,16 +19,16 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// What both models make of one token to come. Probabilities are softmax(logits), computed in double.
+/// Both models' predictions of one next token. Probabilities are softmax(logits), computed in double.
 struct step_fidelity {
-  bool agrees;        // the most likely token is the same one (ties: the lower id)
+  bool agrees;        // both have the same most likely token (for equal logits, the lower id)
   double kl;          // KL(dense || pruned) = sum over tokens of p_dense (log p_dense - log p_pruned), nats; 0 for equal logits
-  double dense_loss;  // -log p_dense of the token that comes, nats
+  double dense_loss;  // -log p_dense of the actual next token, nats
   double loss;        // -log p_pruned
   friend bool operator==(const step_fidelity&, const step_fidelity&) = default;
 };
 
-/// Compares `dense` and `pruned`, (vocabulary) logits, at a place where the text goes on with `next`.
+/// Compares `dense` and `pruned`, (vocabulary) logits, at a place in the text with the next token `next`.
 inline step_fidelity fidelity_of(std::span<const float> dense, std::span<const float> pruned, token_id next) {
   const double dense_sum = log_sum_exp(dense), sum = log_sum_exp(pruned);
   double kl = 0;
@@ -37,43 +37,44 @@ inline step_fidelity fidelity_of(std::span<const float> dense, std::span<const f
     kl += std::exp(log_dense) * (log_dense - log_pruned);
   }
   return {.agrees = greedy(dense) == greedy(pruned),
-          .kl = std::max(kl, 0.0),  // which it is, but for rounding
+          .kl = std::max(kl, 0.0),  // negative only by rounding
           .dense_loss = dense_sum - dense[next],
           .loss = sum - pruned[next]};
 }
 
-/// How near two models stay on one text.
+/// How close two models stay on one text.
 struct text_fidelity {
   std::string text;  // its name
   std::size_t prompt_tokens = 0;
   std::vector<step_fidelity> steps;      // one for each token fed after the prompt
-  std::optional<std::size_t> parted_at;  // greedy texts after the prompt: the first step with different tokens, from 0; none: equal texts
-  double rows = 0;                       // of the dense model's in the prefill, the share computed
+  std::optional<std::size_t> parted_at;  // of the greedy texts: the first step with different tokens, from 0; none: equal texts
+  double rows = 0;                       // share of the dense model's prefill rows that the pruned model computes
   double ttft_s = 0;                     // time to first token
   double dense_ttft_s = 0;
   friend bool operator==(const text_fidelity&, const text_fidelity&) = default;
 };
 
-/// The first place where two texts differ; the end of the shorter one where it is the beginning of the other; none where they are equal.
+/// Returns the first place with different tokens. If one list is the beginning of the other, returns its end. Returns none if they are
+/// equal.
 inline std::optional<std::size_t> first_difference(std::span<const token_id> a, std::span<const token_id> b) {
   const auto at = static_cast<std::size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
   if (at == a.size() && at == b.size()) return std::nullopt;
   return at;
 }
 
-/// Means over steps, of one text or of several.
+/// Means over steps, of one text or several.
 struct fidelity_summary {
   std::string text;
   std::string policy;
   std::size_t texts = 1;
   std::size_t steps = 0;
   double prompt_tokens = 0;     // the mean
-  estimate agreement{};         // share of the steps
-  estimate kl{};                // nats a step
+  estimate agreement{};         // share of steps at which the models agree
+  estimate kl{};                // nats per step
   estimate dense_perplexity{};  // exp(mean loss)
   estimate perplexity{};
-  double equal_texts = 0;                  // share of the greedy texts that are the dense model's to the end
-  std::optional<std::size_t> parted_at{};  // of one text; of several, the earliest
+  double equal_texts = 0;                  // share of the texts whose greedy text equals the dense model's
+  std::optional<std::size_t> parted_at{};  // of one text; of several texts, the earliest
   double rows = 0;                         // the mean
   double ttft_s = 0, dense_ttft_s = 0;     // the means
   friend bool operator==(const fidelity_summary&, const fidelity_summary&) = default;
@@ -81,7 +82,7 @@ struct fidelity_summary {
 
 namespace detail {
 
-/// The steps that are drawn as one, as sums.
+/// Sums over the steps that the bootstrap draws as one unit.
 struct fidelity_unit {
   double steps = 0, agree = 0, kl = 0, dense_loss = 0, loss = 0;
 
@@ -114,9 +115,9 @@ inline void estimate_fidelity(fidelity_summary& summary, std::span<const fidelit
 
 }  // namespace detail
 
-/// Takes together at least one text, each of at least one step; every step counts alike. Intervals come of drawing whole texts anew. Where
-/// there is one text alone they come of drawing its steps, as if these knew nothing of each other: they then say how sure the means are for
-/// texts that go on like it.
+/// Summarizes at least one text, each with at least one step. Every step has the same weight. Intervals come from drawing whole texts. For
+/// a single text they come from drawing its steps, as if they were independent. They then describe the means for texts that continue in the
+/// same way.
 inline fidelity_summary summary_of(std::span<const text_fidelity> texts, std::string policy, const bootstrap& draws = {}) {
   fidelity_summary summary;
   summary.text = texts.size() == 1 ? texts.front().text : "all";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The metrics by name, and what a prediction with several answers scores.
+// The metrics by name, and the score of a prediction with several answers.
 #pragma once
 
 #include <algorithm>
@@ -43,9 +43,9 @@ constexpr std::string_view name_of(eval_metric metric) {
   return names[static_cast<std::size_t>(metric)];
 }
 
-/// What the prediction scores, from 0 to 1: against its best answer, or against all of them where the metric says so; 0 where there is no
-/// answer to compare with. `classes`: the names of all classes, which classification alone asks for. Throws `error` where answers or
-/// classes are not such as the metric needs.
+/// Returns the score of a prediction, from 0 to 1: against its best answer, or against all answers if the metric says so. It is 0 without
+/// an answer to compare with. `classes`: the names of all classes; only classification needs them. Throws `error` if the metric needs other
+/// answers or classes.
 inline double score_of(eval_metric metric, std::string_view prediction, const std::vector<std::string>& answers,
                        const std::vector<std::string>* classes = nullptr) {
   const auto best = [&](auto score) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Several runs of one sample, under different seeds say, taken as one.
+// Several runs of one sample, for example with different seeds, combined into one.
 #pragma once
 
 #include <algorithm>
@@ -16,20 +16,21 @@ namespace lazyprune {
 inline namespace v0 {
 
 struct pooled_prediction {
-  eval_prediction prediction;  // the first run's, with the costs of all: means, counts rounded; of peak_bytes the most
+  eval_prediction prediction;  // the first run's text, and the cost of all runs: means (counts rounded); for peak_bytes, the maximum
   double score;                // 0 to 1: the mean
 };
 
-/// Takes the runs of one sample as one, so that an interval over samples knows how many samples there are: five runs of one are not five.
-/// What not all runs have is left out.
-/// Throws `error` where there is no run, one does not say what it cost or counts other layers, and as `score_of` does.
+/// Combines the runs of one sample. An interval over samples must count samples: five runs of one sample are not five samples. Values that
+/// some run lacks are left out. Throws `error` if there is no run, if a run has no cost or another number of layers, and as `score_of`
+/// does.
 inline pooled_prediction pooled(const eval_task& task, std::span<const eval_prediction> runs) {
-  if (runs.empty()) throw error(task.name, "runs", "at least one of a sample", "none");
+  if (runs.empty()) throw error(task.name, "runs", "at least one run of the sample", "none");
   pooled_prediction all{runs.front(), 0};
   const auto n = static_cast<double>(runs.size());
   for (const eval_prediction& run : runs) {
     if (!run.cost || run.cost->rows.size() != runs.front().cost->rows.size())
-      throw error(task.name, "runs", "what each cost, layer by layer", run.cost ? "other layers" : "nothing");
+      throw error(task.name, "runs", "the cost of each run, over the same layers",
+                  run.cost ? "another number of layers" : "a run without a cost");
     all.score += score_of(task, run) / n;
   }
 

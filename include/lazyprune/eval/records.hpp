@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The records of benchmarks, one JSON object a line: samples as LongBench, RULER and the pocket tasks write them, and predictions in
-// LongBench's form, {"pred", "answers", "all_classes", "length"}. To it we add "_id", and "run" with what the prediction cost: keys that
-// LongBench's own eval.py passes over.
+// The records of benchmarks, one JSON object per line. Samples have the form of LongBench, RULER or the pocket tasks. Predictions have
+// LongBench's form, {"pred", "answers", "all_classes", "length"}. We add "_id" and "run", the cost of the prediction; LongBench's own
+// eval.py ignores both keys.
 #pragma once
 
 #include <cstdint>
@@ -40,13 +40,13 @@ inline std::string id_of(const json_value& object) {
   return {};
 }
 
-/// What samples and predictions have in common.
+/// Reads the keys that samples and predictions share.
 template <class Record>
 void read_answers(const json_value& object, Record& to) {
   to.answers = strings_of(object.has("outputs") ? object.at("outputs") : object.at("answers"));
   if (const auto classes = object.find("all_classes")) to.all_classes = strings_of(*classes);
   if (const auto length = object.find("length"); length && length->number() != -1)
-    to.length = length->whole_number();  // -1: RULER's unknown
+    to.length = length->whole_number();  // -1: unknown, in RULER
   to.id = id_of(object);
 }
 
@@ -101,9 +101,9 @@ inline eval_prediction prediction_of(const json_value& object) {
 
 }  // namespace detail
 
-/// Reads all samples. A line that is none is told to `on_bad` ("FILE: line 3: answers: expected ..., found ...") and left out; without
-/// `on_bad` it is thrown. So is one at which `check` throws `error`: it sees the sample and the record that it was read from, which has
-/// its place. Throws one of code io where reading fails.
+/// Reads all samples. A bad line is reported to `on_bad` ("FILE: line 3: answers: expected ..., found ...") and skipped; without `on_bad`,
+/// its error is thrown. A line is also bad if `check` throws `error`. `check` is called with the sample and its record, which knows its
+/// place. Throws `error` of code io if reading fails.
 inline std::vector<eval_sample> read_samples(line_reader& lines, const std::function<void(const error&)>& on_bad = {},
                                              const std::function<void(const eval_sample&, const json_value&)>& check = {}) {
   const auto read = [&](const json_value& record) {
@@ -114,12 +114,12 @@ inline std::vector<eval_sample> read_samples(line_reader& lines, const std::func
   return read_json_lines<eval_sample>(lines, read, on_bad);
 }
 
-/// Reads all predictions, LongBench's or RULER's; bad lines are treated as those of samples.
+/// Reads all predictions, LongBench's or RULER's. Bad lines are treated as in `read_samples`.
 inline std::vector<eval_prediction> read_predictions(line_reader& lines, const std::function<void(const error&)>& on_bad = {}) {
   return read_json_lines<eval_prediction>(lines, detail::prediction_of, on_bad);
 }
 
-/// The prediction as a line, without the line's end.
+/// Returns the prediction as a line, without a line break.
 inline std::string to_line(const eval_prediction& prediction) {
   nlohmann::ordered_json out{{"pred", prediction.text}, {"answers", prediction.answers}, {"all_classes", nullptr}};
   if (prediction.all_classes) out["all_classes"] = *prediction.all_classes;
@@ -144,8 +144,8 @@ inline std::string to_line(const eval_prediction& prediction) {
   return out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-/// Scores predictions that exist, without a model. A line that is none, or cannot be scored, is told to `on_bad` and left out; without it
-/// it is thrown. Throws `error` where no line is left.
+/// Scores existing predictions, without a model. A line that is bad or cannot be scored is reported to `on_bad` and skipped; without
+/// `on_bad`, its error is thrown. Throws `error` if no line is left.
 inline eval_summary score_predictions(line_reader& lines, const eval_task& task, std::string_view method,
                                       const std::function<void(const error&)>& on_bad = {}, const bootstrap& draws = {}) {
   std::vector<double> scores;

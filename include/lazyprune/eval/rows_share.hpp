@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a schedule costs before anything is run: the part of the dense prefill's rows that it computes.
+// The cost of a schedule, without running it: the share of the dense prefill's rows that it computes.
 #pragma once
 
 #include <lazyprune/policy/schedule/stages.hpp>
@@ -7,9 +7,9 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The share of the dense model's prefill rows that a model of so many layers computes under these stages. Rows are tokens times layers; at
-/// the last layer all tokens count, though most get keys and values there and no more. The share is that of a long prompt: with n tokens,
-/// counts are rounded up, which adds less than 1 / n for each stage above a layer.
+/// Returns the share of the dense model's prefill rows that a model of `layers` layers computes with these stages. Rows are tokens times
+/// layers. At the last layer all tokens count, although most get only keys and values there. The share is that of a long prompt. With n
+/// tokens, counts are rounded up, which adds less than 1 / n for each stage before a layer.
 inline double rows_share(const stages& when, layer_id layers) {
   double active = 1, sum = 0;
   for (layer_id done = 0; done < layers; ++done) {

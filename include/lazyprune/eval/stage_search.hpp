@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Which stages prune most at a loss of accuracy that can be borne? The paper draws one schedule and does not say how it was found; here
-// one is searched for a model and the samples of a task.
+// A search for the stages that prune most within a bound on the loss of accuracy. The paper shows one schedule and does not say how it was
+// found. This search finds one for a given model and the samples of a task.
 #pragma once
 
 #include <algorithm>
@@ -16,59 +16,61 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Stages that were tried.
+/// Stages that were evaluated.
 struct searched_stages {
   stages when;
-  double rows;   // share of the dense prefill's (rows_share)
+  double rows;   // share of the dense prefill's rows (rows_share)
   double score;  // 0 to 100
-  double loss;   // what is held against the bound
-  bool holds;    // its loss is within the bound
+  double loss;   // compared with the bound
+  bool holds;    // whether the loss is within the bound
   friend bool operator==(const searched_stages&, const searched_stages&) = default;
 };
 
-/// What an evaluation may say where it knows better than the score how much is lost.
+/// An evaluation may return this instead of a score, if it knows the loss better than the score tells.
 struct stage_score {
   double score;  // 0 to 100
-  double loss;   // points of score, as the caller counts them
+  double loss;   // points of score, as the caller defines them
 };
 
 struct stage_search_result {
-  std::vector<searched_stages> trail;  // in the order in which they were tried; the dense model first
-  std::size_t best = 0;                // in the trail: of those that hold, the one with the fewest rows
-  bool complete = true;                // ended neither by the limit of evaluations nor by `enough`
+  std::vector<searched_stages> trail;  // in the order of evaluation; the dense model first
+  std::size_t best = 0;                // index into `trail`: the stages that hold with the fewest rows
+  bool complete = true;                // false if the limit of evaluations or `enough` ended the search
   friend bool operator==(const stage_search_result&, const stage_search_result&) = default;
 };
 
-/// Local search over stages after each of a model's layers, each with a share of a grid or none:
-///  1. Lower: to the best stages so far add one stage, if there may be more, or lower the share of one, wherever that leaves the fewest
-///     rows. Of each layer the lowest share that holds is found by bisection, after a first try whether it can beat the best layer so far
-///     at all.
-///  2. Exchange, where 1 finds nothing: soften one stage (one share up, one layer later, or away) and lower as in 1, if that leaves fewer
-///     rows than the best stages have.
-/// Both repeat until neither finds anything. Deeper models are searched by 1 alone first, at about 8 layers spread evenly, then at twice
-/// as many, and so on. What prunes harder than stages that did not hold (at every layer no more tokens active) is taken not to hold either
-/// and is not tried; nothing is tried twice; and the result is a function of the scores and losses.
+/// Local search over stages. Each layer has at most one stage, with a share from a grid.
+///  1. Lower: add a stage to the best stages so far, if another is allowed, or lower the share of one of them. Take the change that leaves
+///     the fewest rows. For each layer, bisection finds the lowest share that holds. First, one evaluation checks whether the layer can
+///     beat the best layer so far at all.
+///  2. Exchange, if 1 finds nothing: soften one stage (take the next larger share, move it one layer later, or remove it), and lower as in
+///     1. Accept the result if it has fewer rows than the best stages.
+/// Both repeat until neither finds anything. A deep model is first searched by 1 alone, with new stages after about 8 evenly spaced layers.
+/// Then it is searched with twice as many, and so on. Stages that prune harder than stages that failed are not evaluated, but assumed to
+/// fail, too. (They prune harder if no layer has more active tokens.) Nothing is evaluated twice. The result depends only on the scores and
+/// losses.
 ///
-/// It finds a local optimum: no single change of a stage, nor an exchange, improves it. Scores that rise where more is pruned, by chance
-/// of few samples say, can hide better stages; and the best of many tries on some samples looks better than it is: score it on others, and
-/// of few samples take the loss to be what it may be (`stage_score`), not what it seems.
-/// A round of 1 tries about one schedule a layer and some more, one of 2 up to that for each softening; many are ruled out untried.
+/// It finds a local optimum: no change of one stage and no exchange improves it. If a score rises with more pruning, for example by chance
+/// with few samples, the search can miss better stages. Also, the best of many evaluations looks better than it is. So score the result on
+/// other samples. With few samples, return a `stage_score` whose loss is the largest plausible one.
+/// A round of 1 evaluates about one schedule per layer and a few more. A round of 2 evaluates up to that many for each softening. Many
+/// schedules are ruled out without an evaluation.
 struct stage_search {
   double max_loss = 1.0;                                           // points of score
-  std::vector<double> shares{0.9, 0.7, 0.5, 0.3, 0.2, 0.1, 0.05};  // falling, each in (0, 1)
-  std::size_t most_evaluations = 100;                              // the dense model's among them
-  std::size_t most_stages = 0;                                     // 0: as many as there are layers
-  std::optional<std::vector<layer_id>> after{};                    // so many layers may be done where a stage stands; none: any number
-  std::function<bool(const stages&)> enough{};                     // says before each evaluation but the first whether to leave it out
+  std::vector<double> shares{0.9, 0.7, 0.5, 0.3, 0.2, 0.1, 0.05};  // descending, each in (0, 1)
+  std::size_t most_evaluations = 100;                              // including the one of the dense model
+  std::size_t most_stages = 0;                                     // 0: one for each layer
+  std::optional<std::vector<layer_id>> after{};                    // numbers of completed layers after which a stage may stand; none: all
+  std::function<bool(const stages&)> enough{};                     // asked before each evaluation except the first; true skips it
 
-  /// Searches for a model of so many layers; evaluate(const stages&) gives a score from 0 to 100, whose loss is its distance to the dense
-  /// model's, or a `stage_score`; it is first asked for no stages, the dense model. Throws `error` where the shares are no such grid, and
-  /// what `evaluate` throws.
+  /// Searches stages for a model of `layers` layers. `evaluate(const stages&)` returns a score from 0 to 100, whose loss is its distance to
+  /// the dense model's score; or it returns a `stage_score`. The first call has no stages: it scores the dense model. Throws `error` if the
+  /// shares do not descend within (0, 1), and whatever `evaluate` throws.
   template <class Evaluate>
   stage_search_result operator()(layer_id layers, Evaluate evaluate) const;
 
-  /// Once these stages did not hold, for a model of so many layers: after how many layers whatever is tried from then on begins to prune,
-  /// at the soonest. A single stage with the largest share rules out what prunes there or sooner; others rule out no layer.
+  /// Returns after how many layers later evaluations can begin to prune, once the stages `failed` did not hold. If `failed` is a single
+  /// stage with the largest share, stages at its layer and before are ruled out. Otherwise returns 0.
   layer_id first_after(const stages& failed, layer_id layers) const {
     if (failed.list().size() != 1 || failed.list().front().share != shares.front()) return 0;
     layer_id next = failed.list().front().after + 1;
@@ -76,11 +78,11 @@ struct stage_search {
     return next;
   }
 
-  /// Whether a stage may stand after so many layers.
+  /// Whether a stage may stand after `done` layers.
   bool stands(layer_id done) const { return !after || std::ranges::find(*after, done) != after->end(); }
 };
 
-/// What was tried and nothing else beats: rows rise, and each has a higher score than all before it.
+/// Returns the Pareto front of the evaluated stages: rows ascend, and each score is higher than all before it.
 inline std::vector<searched_stages> best_trades(std::vector<searched_stages> tried) {
   std::ranges::stable_sort(tried, [](const auto& a, const auto& b) { return a.rows != b.rows ? a.rows < b.rows : a.score > b.score; });
   std::vector<searched_stages> best;
@@ -91,7 +93,7 @@ inline std::vector<searched_stages> best_trades(std::vector<searched_stages> tri
 
 namespace detail {
 
-/// notches[l]: the stage after layer l + 1: 0 for none, n for the grid's share n - 1.
+/// notches[l]: the stage after layer l + 1: 0 for none, n for share n - 1 of the grid.
 using notches = std::vector<std::size_t>;
 
 template <class Evaluate>
@@ -132,7 +134,8 @@ class stage_searcher {
     return std::nullopt;
   }
 
-  /// Lowers one share: of what then holds, returns what has the fewest rows; none where these are not below `bound`.
+  /// Tries to lower one share or to add one stage. Of the results that hold, returns the one with the fewest rows; none if no result has
+  /// fewer than `bound`.
   std::optional<notches> lowered(const notches& from, double bound) {
     std::optional<notches> best;
     const auto standing = static_cast<std::size_t>(std::ranges::count_if(from, [](std::size_t notch) { return notch > 0; }));
@@ -191,7 +194,7 @@ class stage_searcher {
     return result_.trail.back().holds;
   }
 
-  /// Whether at every layer no more tokens are active.
+  /// Whether no layer has more active tokens under `a` than under `b`.
   bool harder(const notches& a, const notches& b) const {
     double active_a = 1, active_b = 1;
     for (std::size_t l = 0; l < a.size(); ++l) {
@@ -202,14 +205,14 @@ class stage_searcher {
     return true;
   }
 
-  static constexpr layer_id coarse = 8;  // layers of a first, rough search
+  static constexpr layer_id coarse = 8;  // layers of the first, coarse search
   static constexpr double rounding = 1e-9;
 
   const stage_search& how_;
   layer_id layers_;
   layer_id apart_ = 1;  // new stages go after layers that are multiples of this
   Evaluate& evaluate_;
-  std::vector<notches> tried_;  // beside the trail
+  std::vector<notches> tried_;  // parallel to the trail
   stage_search_result result_;
 };
 
@@ -219,7 +222,7 @@ template <class Evaluate>
 stage_search_result stage_search::operator()(layer_id layers, Evaluate evaluate) const {
   double above = 1;
   for (const double share : shares) {
-    if (!(share > 0 && share < above)) throw error("", "stage_search", "shares that fall, each in (0, 1)", text_of_number(share));
+    if (!(share > 0 && share < above)) throw error("", "stage_search", "descending shares, each in (0, 1)", text_of_number(share));
     above = share;
   }
   return detail::stage_searcher(*this, layers, evaluate).run();

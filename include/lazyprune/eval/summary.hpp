@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the predictions of one method on one task come to: the score, and beside it what they cost (the paper's Tables 1 and 2).
+// The summary of one method's predictions on one task: the score and the cost (the paper's Tables 1 and 2).
 #pragma once
 
 #include <algorithm>
@@ -23,31 +23,31 @@ struct eval_summary {
   std::string task;
   std::string method;
   std::string metric;
-  std::size_t n = 0;  // predictions; samples, where several runs of one are taken together (eval/pooled.hpp)
+  std::size_t n = 0;  // predictions; or samples, if several runs of a sample are pooled (eval/pooled.hpp)
   estimate score{};   // 0 to 100
-  // Points of score below the dense model's, sample by sample (loss_of); none where it was not asked the same, and for itself.
+  // Points of score below the dense model, sample by sample (loss_of). None for the dense model itself, or if it answered other questions.
   std::optional<estimate> lost{};
-  // The following are known where all predictions say what they cost; times are those of the predictions that have them.
+  // The following are known if every prediction has a cost. Times are those of the predictions that have them.
   std::optional<estimate> prompt_tokens{};
-  std::optional<estimate> generated_tokens{};  // EOS included
+  std::optional<estimate> generated_tokens{};  // including EOS
   std::optional<estimate> ttft_s{};
   std::optional<estimate> dense_ttft_s{};
-  std::optional<estimate> speedup_ttft{};    // mean dense over mean pruned time to first token
-  std::optional<estimate> share_computed{};  // of prompt tokens and layers, by the end of the generation
-  std::optional<estimate> revived{};         // rows a prediction
+  std::optional<estimate> speedup_ttft{};    // mean dense time over mean pruned time to first token
+  std::optional<estimate> share_computed{};  // share of pairs of prompt token and layer computed by the end of the generation
+  std::optional<estimate> revived{};         // rows per prediction
   std::optional<estimate> total_s{};         // of the whole generation
   std::optional<estimate> speedup_total{};   // mean dense over mean pruned total_s
   std::optional<std::uint64_t> timed{};      // predictions that have times
-  std::vector<double> per_layer{};           // of prompt tokens, the share that each layer computed in the prefill
-  // (11, layers): of prompt tokens, the share that each layer has computed by 0 %, 10 % ... 100 % of the generated tokens.
+  std::vector<double> per_layer{};           // share of the prompt tokens that each layer computed in the prefill
+  // (11, layers): share of the prompt tokens that each layer has computed after 0 %, 10 % ... 100 % of the generated tokens.
   std::vector<std::vector<double>> usage{};
-  std::optional<std::uint64_t> peak_bytes{};  // the most of any prediction
+  std::optional<std::uint64_t> peak_bytes{};  // the maximum over predictions
   friend bool operator==(const eval_summary&, const eval_summary&) = default;
 };
 
 namespace detail {
 
-/// Counts of tokens, the same number of them in every prediction, as shares of the prompts' tokens; none where the numbers differ.
+/// Returns counts of tokens as shares of the prompts' tokens. Empty if predictions differ in how many counts they have.
 template <class Counts>
 std::vector<double> shares_of_tokens(std::span<const eval_prediction> predictions, Counts counts_of) {
   std::vector<double> shares(counts_of(*predictions.front().cost).size(), 0.0);
@@ -74,15 +74,15 @@ inline std::vector<std::vector<double>> shares_in_use(std::span<const eval_predi
 
 }  // namespace detail
 
-/// Points of score below the dense model's. Scores are from 0 to 1, entry by entry of the same sample: in pairs, what makes one sample
-/// harder than another falls out of the interval.
+/// Returns the points of score below the dense model. Entry i of both lists is the score of sample i, from 0 to 1. Pairs make the interval
+/// narrower: it does not include that some samples are harder than others.
 inline estimate loss_of(std::span<const double> dense, std::span<const double> scores, const bootstrap& draws = {}) {
   std::vector<double> lost;
   for (std::size_t i = 0; i < scores.size(); ++i) lost.push_back(100.0 * (dense[i] - scores[i]));
   return estimate_of(lost, draws);
 }
 
-/// Summarizes predictions with their `scores`, from 0 to 1. Throws `error` where there are none.
+/// Summarizes predictions with their `scores`, from 0 to 1. Throws `error` if there are none.
 inline eval_summary summary_of(const eval_task& task, std::string_view method, std::span<const eval_prediction> predictions,
                                std::vector<double> scores, const bootstrap& draws = {}) {
   if (scores.empty()) throw error(task.name, "", "at least one prediction", "none");
@@ -105,7 +105,7 @@ inline eval_summary summary_of(const eval_task& task, std::string_view method, s
   const auto all = [&](auto has) { return std::ranges::all_of(predictions, [&](const eval_prediction& p) { return has(*p.cost); }); };
   if (all([](const eval_cost& c) { return c.generated_tokens.has_value(); }))
     summary.generated_tokens = estimate_of(values([](const eval_cost& c) { return *c.generated_tokens; }), draws);
-  // Sets seconds and speedup over those predictions that have them; returns the dense model's seconds.
+  // Sets seconds and speedup over the predictions that have times. Returns the dense model's seconds.
   const auto time = [&](auto of, auto dense_of, std::optional<estimate>& seconds, std::optional<estimate>& speedup) -> std::vector<double> {
     std::vector<double> own, paired, dense;
     for (const eval_prediction& prediction : predictions) {
@@ -136,7 +136,7 @@ inline eval_summary summary_of(const eval_task& task, std::string_view method, s
   return summary;
 }
 
-/// Scores the predictions first. Throws `error` where one cannot be scored.
+/// Scores the predictions first. Throws `error` if one cannot be scored.
 inline eval_summary summary_of(const eval_task& task, std::string_view method, std::span<const eval_prediction> predictions,
                                const bootstrap& draws = {}) {
   std::vector<double> scores;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One task of a benchmark: how its samples become prompts, how long the answers are, and how they are scored.
+// A task of a benchmark: how its samples become prompts, how long answers may be, and how they are scored.
 #pragma once
 
 #include <algorithm>
@@ -15,24 +15,24 @@ inline namespace v0 {
 
 struct eval_task {
   std::string_view name;    // of the data set
-  std::string_view group;   // the row of the paper's Table 1 that it belongs to; "RULER"
-  std::string_view prompt;  // {context}, once at most, and {input} stand for the sample's
+  std::string_view group;   // its row in the paper's Table 1, or "RULER"
+  std::string_view prompt;  // {context}, at most once, and {input} are replaced by those of the sample
   std::size_t max_new;      // tokens to generate
   eval_metric metric;
-  bool first_line = false;     // only the first line of a prediction counts, the empty ones before it apart
-  bool chat = true;            // a chat model's own words go around the prompt
-  std::string_view stop = "";  // the answer ends before this text, empty lines before the answer apart; empty: at EOS
+  bool first_line = false;     // only the first line of a prediction counts, without the empty lines before it
+  bool chat = true;            // the prompt goes into the model's chat format
+  std::string_view stop = "";  // the answer ends before this text, but empty lines before the answer do not end it; empty: ends at EOS
   friend bool operator==(const eval_task&, const eval_task&) = default;
 };
 
-/// A prompt, without the words of a chat model around it: a sample's context, and what stands before and after it.
+/// A prompt without chat format: a sample's context, and the text before and after it.
 struct prompt_parts {
   std::string before, context, after;
   friend bool operator==(const prompt_parts&, const prompt_parts&) = default;
 };
 
-/// Fills in the task's prompt, and begins the answer (answer_prefix). One without a place for the context, as RULER's, is context as a
-/// whole.
+/// Fills in the task's prompt, and appends the sample's answer_prefix. If the prompt has no place for a context, as in RULER, all of it is
+/// context.
 inline prompt_parts prompt_parts_of(const eval_task& task, const eval_sample& sample) {
   constexpr std::string_view context = "{context}", input = "{input}";
   const auto with_input = [&](std::string_view text) {
@@ -47,20 +47,20 @@ inline prompt_parts prompt_parts_of(const eval_task& task, const eval_sample& sa
           with_input(task.prompt.substr(at + context.size())) + sample.answer_prefix};
 }
 
-/// The whole prompt, where no words of a chat stand before the beginning of the answer.
+/// Returns the whole prompt, for use without a chat format.
 inline std::string prompt_of(const eval_task& task, const eval_sample& sample) {
   const prompt_parts parts = prompt_parts_of(task, sample);
   return parts.before + parts.context + parts.after;
 }
 
-/// The part of generated text that is the answer: it ends at the task's stop text.
+/// Returns the part of generated text that is the answer: it ends at the task's stop text.
 inline std::string_view answer_in(const eval_task& task, std::string_view generated) {
   if (task.stop.empty()) return generated;
   const std::size_t begin = generated.find_first_not_of('\n');
   return begin == generated.npos ? generated : generated.substr(0, generated.find(task.stop, begin));
 }
 
-/// What the prediction scores, from 0 to 1. Throws `error` as the metric does.
+/// Returns the score of a prediction, from 0 to 1. Throws `error` as the metric does.
 inline double score_of(const eval_task& task, const eval_prediction& prediction) {
   std::string_view text = prediction.text;
   if (task.first_line) {

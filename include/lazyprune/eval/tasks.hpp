@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The tasks that are known by name: LongBench's 21 data sets (https://github.com/THUDM/LongBench, config/ and eval.py: prompts to the
-// letter, slips included) and RULER's 13 tasks (https://github.com/NVIDIA/RULER, scripts/).
+// The tasks that are known by name: LongBench's 21 data sets and RULER's 13 tasks. LongBench's prompts are copied exactly, including typing
+// errors, from config/ and eval.py of https://github.com/THUDM/LongBench. RULER's are from scripts/ of https://github.com/NVIDIA/RULER.
 #pragma once
 
 #include <array>
@@ -24,7 +24,8 @@ Answer the question based on the given passages. Only give me the answer and do 
 Question: {input}
 Answer:)";
 
-// A RULER sample brings its prompt whole; the beginning of the answer, which may stand apart in it, follows it (read_samples).
+// A RULER sample contains its whole prompt. Its key `answer_prefix`, if it has one, is the beginning of the answer. That text follows the
+// prompt (read_samples).
 constexpr eval_task ruler_task(std::string_view name, std::size_t max_new, eval_metric metric = eval_metric::string_match_all) {
   return {name, "RULER", "{input}", max_new, metric};
 }
@@ -209,7 +210,7 @@ inline constexpr std::array<eval_task, 13> ruler_tasks{{
     detail::ruler_task("qa_2", 32, eval_metric::string_match_part),
 }};
 
-/// The task of that name; null where there is none. LongBench's names with the _e of LongBench-E mean the same tasks.
+/// Returns the task of that name, or null. LongBench's names may end in _e, as in LongBench-E.
 constexpr const eval_task* find_task(std::string_view name) {
   const auto find = [&](const auto& tasks, std::string_view wanted) -> const eval_task* {
     for (const eval_task& task : tasks)

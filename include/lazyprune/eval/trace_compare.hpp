@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Two traces of one input, side by side: do two engines compute the same tokens at the same layers, where do they part, and is that
-// more than rounding? Once the kept sets differ, all later differences may follow from the first: only that one is told in full.
+// Compares two traces of one input. Do two engines compute the same tokens at the same layers? Where do they first differ, and can rounding
+// explain it? All differences after the first different kept set may follow from it. So only the first difference is reported in full.
 #pragma once
 
 #include <algorithm>
@@ -19,28 +19,31 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Scores are floats: two engines may choose differently where the least kept and the best dropped score are closer than this,
-/// relative to the least kept one.
+/// Scores are floats. Two engines may choose differently if the lowest kept and the highest dropped score are closer than this, relative to
+/// the lowest kept score.
 inline constexpr double rounding_margin = 1e-6;
 
-enum class trace_part : std::uint8_t { steps, layers, tokens, active, rows, revived, logits, next };
+enum class trace_field : std::uint8_t { steps, layers, tokens, active, rows, revived, logits, next };
 
-constexpr std::string_view name_of(trace_part part) {
+constexpr std::string_view name_of(trace_field part) {
   constexpr std::array<std::string_view, 8> names{"steps", "layers", "tokens", "active", "rows", "revived", "logits", "next"};
   return names[static_cast<std::size_t>(part)];
 }
 
-/// The first place where two traces part.
+/// The first difference between two traces.
 struct trace_difference {
   std::size_t step;
   std::optional<layer_id> layer;  // active, rows, revived
-  trace_part what;
-  std::vector<std::uint32_t> only_a;  // active, rows, revived: the positions that only A has, ascending. tokens: the first id that
-  std::vector<std::uint32_t> only_b;  // differs (none: no more tokens). next: the id. steps, layers, logits: how many there are
-  std::optional<double> margin_a;     // active: the margin of the choice that decided who enters this layer, where recorded
+  trace_field what;
+  // active, rows, revived: the positions that only this trace has, ascending.
+  // tokens: the first id that differs; empty if this trace has no more tokens.
+  // next: the id. steps, layers, logits: their number.
+  std::vector<std::uint32_t> only_a;
+  std::vector<std::uint32_t> only_b;
+  std::optional<double> margin_a;  // active: the margin of the choice that led to this layer, if recorded
   std::optional<double> margin_b;
 
-  /// The choice was so close, in one trace at least, that rounding can turn it.
+  /// Whether the choice was so close, in at least one trace, that rounding can change it.
   bool explained() const {
     const auto close = [](const std::optional<double>& margin) { return margin && std::abs(*margin) < rounding_margin; };
     return close(margin_a) || close(margin_b);
@@ -48,38 +51,39 @@ struct trace_difference {
   friend bool operator==(const trace_difference&, const trace_difference&) = default;
 };
 
-/// The largest absolute difference of a logit, over the steps that have logits in both traces.
+/// The largest absolute difference between logits, over the steps with logits in both traces.
 struct logits_distance {
   std::size_t steps = 0;  // compared
-  double most = 0;        // infinite where one of the two is not a number
+  double most = 0;        // infinite if one of the two is not a number
   std::size_t at = 0;     // the step of `most`
   friend bool operator==(const logits_distance&, const logits_distance&) = default;
 };
 
 struct trace_comparison {
-  bool alike;                             // the same in every part, and no logit further apart than the tolerance
-  std::optional<trace_difference> first;  // none: no part but the logits' values differs
+  bool alike;                             // everything is the same, and no logit differs by more than the tolerance
+  std::optional<trace_difference> first;  // none: nothing differs, except perhaps the values of logits
   std::size_t steps_a;
   std::size_t steps_b;
   std::size_t agreed;                       // steps before the first difference
   double tolerance;                         // of the logits
   logits_distance logits;                   // over all steps
-  logits_distance logits_before;            // over the steps before anything differs that logits depend on
-  std::optional<std::size_t> first_beyond;  // the first step whose logits are further apart than the tolerance
+  logits_distance logits_before;            // over the steps before the first difference in anything that logits depend on
+  std::optional<std::size_t> first_beyond;  // the first step whose logits differ by more than the tolerance
 
-  /// A few lines for people, the last one ended.
+  /// Returns a summary for readers: a few lines, each with a line break at its end.
   std::string text() const;
   friend bool operator==(const trace_comparison&, const trace_comparison&) = default;
 };
 
-/// The positions of `a` that are not in `b`; all three ascend.
+/// Returns the positions of `a` that are not in `b`. All three lists ascend.
 inline std::vector<position> only_in(std::span<const position> a, std::span<const position> b) {
   std::vector<position> rest;
   std::ranges::set_difference(a, b, std::back_inserter(rest));
   return rest;
 }
 
-/// The largest difference of a logit, of two steps that have as many; infinite where one is not a number.
+/// Returns the largest absolute difference between the logits of two steps. Both must have the same number of logits. Infinite if one of
+/// them is not a number.
 inline double logits_apart(const step_trace& a, const step_trace& b) {
   double most = 0;
   for (std::size_t i = 0; i < a.logits.size(); ++i) {
@@ -90,7 +94,7 @@ inline double logits_apart(const step_trace& a, const step_trace& b) {
   return most;
 }
 
-/// Three digits, where there are so many, and an exponent where that is shorter.
+/// Returns the number with up to three significant digits, and with an exponent if that is shorter.
 inline std::string brief(double value) {
   std::array<char, 32> digits;
   return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value, std::chars_format::general, 3).ptr};
@@ -98,7 +102,7 @@ inline std::string brief(double value) {
 
 namespace detail {
 
-inline trace_difference count_difference(std::size_t step, trace_part what, std::size_t a, std::size_t b) {
+inline trace_difference count_difference(std::size_t step, trace_field what, std::size_t a, std::size_t b) {
   return {step, {}, what, {static_cast<std::uint32_t>(a)}, {static_cast<std::uint32_t>(b)}, {}, {}};
 }
 
@@ -106,30 +110,30 @@ inline std::optional<double> margin_into(const step_trace& trace, std::size_t la
   return layer > 0 && layer <= trace.margin.size() ? trace.margin[layer - 1] : std::nullopt;
 }
 
-/// What differs in the part of a step that its logits depend on.
+/// Returns the first difference in what a step's logits depend on.
 inline std::optional<trace_difference> difference_before_logits(const step_trace& a, const step_trace& b) {
   if (a.tokens != b.tokens) {
     const auto [in_a, in_b] = std::ranges::mismatch(a.tokens, b.tokens);
-    trace_difference found{a.step, {}, trace_part::tokens, {}, {}, {}, {}};
+    trace_difference found{a.step, {}, trace_field::tokens, {}, {}, {}, {}};
     if (in_a != a.tokens.end()) found.only_a.push_back(*in_a);
     if (in_b != b.tokens.end()) found.only_b.push_back(*in_b);
     return found;
   }
-  if (a.layers.size() != b.layers.size()) return count_difference(a.step, trace_part::layers, a.layers.size(), b.layers.size());
+  if (a.layers.size() != b.layers.size()) return count_difference(a.step, trace_field::layers, a.layers.size(), b.layers.size());
   for (std::size_t l = 0; l < a.layers.size(); ++l) {
-    const auto compare = [&](trace_part what, std::vector<position> layer_trace::*part) -> std::optional<trace_difference> {
+    const auto compare = [&](trace_field what, std::vector<position> layer_trace::*part) -> std::optional<trace_difference> {
       const auto &in_a = a.layers[l].*part, &in_b = b.layers[l].*part;
       if (in_a == in_b) return {};
       trace_difference found{a.step, static_cast<layer_id>(l), what, only_in(in_a, in_b), only_in(in_b, in_a), {}, {}};
-      if (what == trace_part::active) {
+      if (what == trace_field::active) {
         found.margin_a = margin_into(a, l);
         found.margin_b = margin_into(b, l);
       }
       return found;
     };
-    if (auto found = compare(trace_part::active, &layer_trace::active)) return found;
-    if (auto found = compare(trace_part::rows, &layer_trace::rows)) return found;
-    if (auto found = compare(trace_part::revived, &layer_trace::revived)) return found;
+    if (auto found = compare(trace_field::active, &layer_trace::active)) return found;
+    if (auto found = compare(trace_field::rows, &layer_trace::rows)) return found;
+    if (auto found = compare(trace_field::revived, &layer_trace::revived)) return found;
   }
   return {};
 }
@@ -142,7 +146,7 @@ inline void add(logits_distance& distance, double apart, std::size_t step) {
 }
 
 inline std::string text_of(const trace_difference& d) {
-  std::string text = "part at step " + std::to_string(d.step);
+  std::string text = "differ first at step " + std::to_string(d.step);
   if (d.layer) text += ", layer " + std::to_string(*d.layer);
   text.append(": ").append(name_of(d.what)).append("\n");
   if (!d.layer) {
@@ -153,7 +157,7 @@ inline std::string text_of(const trace_difference& d) {
     return p.empty() ? "none" : position_ranges(p, 12) + " (" + std::to_string(p.size()) + ")";
   };
   text += "  positions only in A: " + positions(d.only_a) + "; only in B: " + positions(d.only_b) + "\n";
-  if (d.what != trace_part::active) return text + "  the active tokens are the same here: no close choice explains it\n";
+  if (d.what != trace_field::active) return text + "  the active tokens are the same here: no close choice explains it\n";
   const auto margin = [](const std::optional<double>& m) { return m ? brief(*m) : "not recorded"; };
   text += "  margin of the choice that led here: " + margin(d.margin_a) + " in A, " + margin(d.margin_b) + " in B: ";
   return text +
@@ -165,8 +169,8 @@ inline std::string text_of(const trace_difference& d) {
 
 }  // namespace detail
 
-/// Compares step by step, and a step's parts in the order in which they come about: tokens, the layers, logits, next. Positions must
-/// ascend, as they do in a trace that was read. A tolerance of 0 asks for equal logits.
+/// Compares two traces step by step. Within a step it compares in the order of computation: tokens, layers, logits, next. Positions must
+/// ascend, as in every trace that was read from a file. A tolerance of 0 asks for equal logits.
 inline trace_comparison compare_traces(const std::vector<step_trace>& a, const std::vector<step_trace>& b, double tolerance = 1e-4) {
   trace_comparison result{.alike = false,
                           .first = {},
@@ -187,13 +191,13 @@ inline trace_comparison compare_traces(const std::vector<step_trace>& a, const s
         detail::add(result.logits, apart, a[s].step);
         if (apart > tolerance && !result.first_beyond) result.first_beyond = a[s].step;
       } else if (!result.first) {
-        result.first = detail::count_difference(s, trace_part::logits, a[s].logits.size(), b[s].logits.size());
+        result.first = detail::count_difference(s, trace_field::logits, a[s].logits.size(), b[s].logits.size());
       }
     }
-    if (!result.first && a[s].next != b[s].next) result.first = {s, {}, trace_part::next, {a[s].next}, {b[s].next}, {}, {}};
+    if (!result.first && a[s].next != b[s].next) result.first = {s, {}, trace_field::next, {a[s].next}, {b[s].next}, {}, {}};
     if (!result.first) ++result.agreed;
   }
-  if (!result.first && a.size() != b.size()) result.first = detail::count_difference(common, trace_part::steps, a.size(), b.size());
+  if (!result.first && a.size() != b.size()) result.first = detail::count_difference(common, trace_field::steps, a.size(), b.size());
   result.alike = !result.first && !result.first_beyond;
   return result;
 }
@@ -205,11 +209,11 @@ inline std::string trace_comparison::text() const {
            std::to_string(std::max(steps_a, steps_b)) + "; what comes later may follow from it\n";
   else
     out += std::to_string(agreed) + " steps with the same tokens, active, rows, revived and next" + (alike ? "\n" : ", but not logits\n");
-  if (logits.steps == 0) return out + "logits: not in both\n";
+  if (logits.steps == 0) return out + "logits: not recorded in both traces\n";
   const auto distance = [](const logits_distance& d) { return brief(d.most) + " apart at most (step " + std::to_string(d.at) + ")"; };
   out += "logits: " + distance(logits) + ", tolerance " + brief(tolerance);
   if (first_beyond) out += ", exceeded first at step " + std::to_string(*first_beyond);
-  if (first && logits_before.steps > 0) out += "; before the traces part " + distance(logits_before);
+  if (first && logits_before.steps > 0) out += "; before the first difference " + distance(logits_before);
   return out + "\n";
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Prompts that are longer than a model's limit, cut in the middle as LongBench's pred.py does it: instructions stand at both ends.
+// Shortens prompts that exceed the model's limit. Cuts out the middle, as LongBench's pred.py does: instructions stand at both ends.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +15,10 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Returns the text itself where it has at most `most` tokens, else the text of its first most / 2 tokens joined with that of its last
-/// most / 2.
-/// encode(text) gives the ids as the model reads them, BOS included, which counts; decode(ids) gives their text without special tokens.
-/// Encoded anew, the result may have a few tokens more or less, where the halves meet. Throws `error` where `most` is below 2.
+/// Returns the text itself if it has at most `most` tokens. Otherwise returns the text of its first most / 2 tokens, followed by the text
+/// of its last most / 2 tokens. `encode(text)` returns the ids that the model reads; BOS counts. `decode(ids)` returns their text without
+/// special tokens. Encoding the result again may give a few tokens more or fewer, because the text where the halves meet is new. Throws
+/// `error` if `most` is below 2.
 template <class Encode, class Decode>
 std::string middle_truncated(std::string_view text, std::size_t most, Encode encode, Decode decode) {
   if (most < 2) throw error("", "prompt", "a limit of at least 2 tokens", std::to_string(most));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A model on disk: a GGUF file, whole or in parts, or a directory as Hugging Face lays it out: config.json, weights in one safetensors file
-// or in shards, and, where they are there, generation_config.json, a tokenizer's files and our own lazyprune.json.
+// A model on disk. It is a GGUF file, whole or in shards, or a folder with Hugging Face's layout. Such a folder has config.json and the
+// weights in one safetensors file or in shards. It may also have generation_config.json, a tokenizer's files and our own lazyprune.json.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +37,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// A tensor, and the file that it lies in.
+/// A tensor and the file that contains it.
 struct placed_tensor {
   const stored_tensor* stored;
   const mapped_file* file;
@@ -47,19 +47,19 @@ struct placed_tensor {
   }
 };
 
-/// What a model is opened for. Of one that is only described, what is not computed here is no fault.
+/// The purpose of opening a model. A model that is only described may be one that this library does not support.
 enum class model_use : std::uint8_t { computed, described };
 
-/// Every member function that is const may be called by any number of threads at a time.
+/// Several threads may call const member functions at once.
 class checkpoint {
  public:
-  /// `path`: a GGUF file, the first of its parts, or a folder. Where a folder holds weights of both kinds, safetensors are taken. Throws
-  /// `error` where a file is missing, malformed, or asks for what is not computed.
+  /// `path`: a GGUF file, the first shard of one, or a folder. If a folder has weights of both kinds, safetensors are used. Throws `error`
+  /// if a file is missing, malformed, or asks for something unsupported.
   explicit checkpoint(std::filesystem::path path, file_access how = file_access::map, model_use use = model_use::computed)
       : path_(std::move(path)), use_(use) {
     std::error_code failure;
     if (is_gguf_path(path_))
-      open_gguf_parts(path_, how);
+      open_gguf_shards(path_, how);
     else if (std::filesystem::is_directory(path_, failure))
       open_folder(how);
     else
@@ -69,9 +69,9 @@ class checkpoint {
   const std::filesystem::path& path() const { return path_; }
   const model_config& config() const { return config_; }
 
-  /// Why the model cannot be computed; none where it can, as far as config and types of tensors say. Where the config is why, config() is
-  /// empty.
-  std::optional<error> not_computed() const {
+  /// Returns why the model cannot be computed. None if the config and the types of tensors are supported. If the config is the reason,
+  /// config() is empty.
+  std::optional<error> unsupported_reason() const {
     if (config_fault_) return config_fault_;
     try {
       for (const auto& [name, t] : tensors_) check_type(t);
@@ -81,42 +81,42 @@ class checkpoint {
     return std::nullopt;
   }
 
-  /// Throws `error` where the tensor's type is none that is read here.
+  /// Throws `error` if the tensor's type is not supported.
   void check_type(const placed_tensor& t) const {
     const ggml_type* const type = ggml_type_of(t.stored->type);
     if (!plain_type(t.stored->type) && (!type || !type->dequantize)) t.refuse(types_read(), t.stored->type, error_code::unsupported);
   }
-  /// The types whose numbers are taken as they lie in the file.
+  /// Returns the dtype of a type whose numbers are used as they are in the file, or none.
   static std::optional<dtype> plain_type(std::string_view type) {
     for (const auto& [name, plain] : {std::pair(std::string_view("F32"), dtype::f32), {"F16", dtype::f16}, {"BF16", dtype::bf16}})
       if (type == name) return plain;
     return std::nullopt;
   }
 
-  /// What the user should know of a model that is computed: sentences that begin with the file and the key that they are about.
+  /// Notes for the user about a model that is computed. Each sentence begins with the file and the key that it is about.
   const std::vector<std::string>& remarks() const { return remarks_; }
 
-  /// The stages that lazyprune.json recommends, as stages::parse reads them.
+  /// The stages that lazyprune.json recommends, in the syntax of stages::parse.
   const std::optional<std::string>& stages() const { return stages_; }
 
-  /// Every tensor, by its name in the file. The views live as long as the checkpoint.
+  /// All tensors, by their name in the file. The views are valid while the checkpoint exists.
   const std::map<std::string_view, placed_tensor>& tensors() const { return tensors_; }
 
-  /// Asks for the beginning of the first file with weights, where it is mapped: it comes into memory while the caller does other things.
-  /// `ahead` must not outlive this.
-  void come_into_memory(read_ahead& ahead) const {
+  /// Starts to read the beginning of the first file with weights, if it is mapped, while the caller does other things. `ahead` must not
+  /// outlive this.
+  void prefetch(read_ahead& ahead) const {
     constexpr std::size_t beginning = std::size_t{128} << 20;
-    if (!is_gguf() && files_.empty()) return;  // an index of nothing
-    const mapped_file& first = is_gguf() ? parts_[0].file() : files_.begin()->second.file();
+    if (!is_gguf() && files_.empty()) return;  // an index without tensors
+    const mapped_file& first = is_gguf() ? shards_[0].file() : files_.begin()->second.file();
     if (first.mapped()) ahead.ask(first, first.bytes().first(std::min(beginning, first.bytes().size())));
   }
 
-  bool is_gguf() const { return !parts_.empty(); }
-  /// The file with the metadata, the first of its parts; null where it is no GGUF model.
-  const gguf_file* gguf() const { return parts_.empty() ? nullptr : &parts_[0]; }
+  bool is_gguf() const { return !shards_.empty(); }
+  /// The file with the metadata, the first shard. Null if this is not a GGUF model.
+  const gguf_file* gguf() const { return shards_.empty() ? nullptr : &shards_[0]; }
 
-  /// The name in the file of the tensor that Hugging Face calls so. Beside a model of images it stands under language_model, in files of
-  /// transformers before 4.52 as language_model.model.NAME, since then as model.language_model.NAME.
+  /// Returns the name in the file of the tensor with this Hugging Face name. In a model of text and images, the text model's tensors are
+  /// under language_model. Transformers before 4.52 wrote language_model.model.NAME; later versions write model.language_model.NAME.
   std::string stored_name(std::string_view name) const {
     if (family_) return gguf_name_of(name, family_->tensors);
     if (!wrapped_) return std::string(name);
@@ -126,20 +126,20 @@ class checkpoint {
     return std::string("model.language_model.").append(name.substr(model.size()));
   }
 
-  /// Null where there is none that Hugging Face calls so.
+  /// Returns the tensor with this Hugging Face name, or null.
   const placed_tensor* find(std::string_view name) const {
     const auto at = tensors_.find(stored_name(name));
     return at == tensors_.end() ? nullptr : &at->second;
   }
   bool contains(std::string_view name) const { return find(name) != nullptr; }
 
-  /// The tensor that Hugging Face calls so; throws `error` where there is none.
+  /// Returns the tensor with this Hugging Face name. Throws `error` if there is none.
   const placed_tensor& at(std::string_view name, std::string_view expected) const {
     if (const placed_tensor* found = find(name)) return *found;
     throw error(weights_name_, "tensor " + printable(stored_name(name)), expected, "none of that name");
   }
 
-  /// The same, of a type that is read here and of this shape; with one row it may also be a vector. Throws `error` otherwise.
+  /// The same, but also throws `error` if the type is not supported or the shape is another. With one row, the tensor may also be a vector.
   const placed_tensor& of_shape(std::string_view name, std::size_t rows, std::size_t columns) const {
     const std::vector<std::uint64_t> shape = rows == 1 ? std::vector<std::uint64_t>{columns} : std::vector<std::uint64_t>{rows, columns};
     const std::string expected = "shape " + detail::shape_text(shape);
@@ -151,26 +151,27 @@ class checkpoint {
     return placed;
   }
 
-  /// Whether the rows of a tensor's heads are interleaved in the file: GGUF's llama rotates neighbours.
+  /// Whether the file interleaves the rows of the tensor's heads. GGUF files do so for q and k of a llama, whose RoPE there rotates
+  /// neighbouring rows.
   bool interleaves(std::string_view name) const {
     if (!family_ || !family_->interleaved) return false;
     return name.find(".self_attn.q_proj.") != name.npos || name.find(".self_attn.k_proj.") != name.npos;
   }
 
-  /// Throws `error` where the files hold a weight beside these, since the config then leaves out a part of the model. Passes over rotary
-  /// frequencies (old files store them), the head of a tied model, and the model of images that a text model stands beside.
+  /// Throws `error` if the files have a weight with another name, since the config then leaves out a part of the model. Ignores rotary
+  /// frequencies (old checkpoints store them), the head of a tied model, and the image model beside a text model.
   void refuse_all_but(const std::set<std::string, std::less<>>& names) const {
     std::set<std::string, std::less<>> known;
     for (const std::string& name : names) known.insert(stored_name(name));
     for (const auto& [name, t] : tensors_) {
       const bool rotary = name.ends_with("rotary_emb.inv_freq") || is_rotary_divisor(name) || name.ends_with(".attn_rot_embd.weight");
       if (!known.contains(name) && !rotary && !(wrapped_ && sees_images(name)) && !(config_.tied && name == stored_name("lm_head.weight")))
-        t.refuse("a weight that the model of " + std::string(parts_.empty() ? "config.json" : "the metadata") + " has",
-                 "one that it has not");
+        t.refuse("a weight of the model that " + std::string(shards_.empty() ? "config.json describes" : "the metadata describes"),
+                 "a weight that is no part of it");
     }
   }
 
-  /// The number of token ids; none where the config says nothing that is computed.
+  /// The number of token ids; none if the config is not supported.
   std::optional<std::size_t> vocabulary() const { return config_fault_ ? std::nullopt : std::optional(config_.vocabulary); }
 
  private:
@@ -188,7 +189,7 @@ class checkpoint {
   void open_folder(file_access how) {
     const model_folder folder(path_);
     if (const auto gguf = folder.gguf()) {
-      open_gguf_parts(*gguf, how);
+      open_gguf_shards(*gguf, how);
     } else {
       if (!folder.has("config.json")) throw error(path_.string(), "", "a model: config.json with safetensors, or a .gguf file", "neither");
       read_configs(folder);
@@ -210,7 +211,7 @@ class checkpoint {
     return "one of " + names;
   }
 
-  /// `read` returns it.
+  /// `read` returns the config. If the model is only described and the config is not supported, notes the reason instead.
   template <class Read>
   void read_config(const Read& read) {
     try {
@@ -252,16 +253,16 @@ class checkpoint {
     });
   }
 
-  void open_gguf_parts(const std::filesystem::path& first, file_access how) {
+  void open_gguf_shards(const std::filesystem::path& first, file_access how) {
     weights_name_ = first.string();
-    parts_ = open_gguf(first, how);
-    read_config([&] { return model_config_of(parts_); });
+    shards_ = open_gguf(first, how);
+    read_config([&] { return model_config_of(shards_); });
     family_ = find_family(&model_family::name, config_.family);
-    for (const gguf_file& part : parts_)
-      for (const stored_tensor& t : part.tensors()) tensors_.emplace(t.name, placed_tensor{&t, &part.file()});
+    for (const gguf_file& shard : shards_)
+      for (const stored_tensor& t : shard.tensors()) tensors_.emplace(t.name, placed_tensor{&t, &shard.file()});
   }
 
-  /// The index may name files of this directory only. They may be links: download caches keep the files elsewhere.
+  /// The index may only name files in this folder. They may be links, since download caches keep the files elsewhere.
   std::filesystem::path path_of(const json_value& shard) const {
     const std::string& name = shard.string();
     if (name.empty() || name == "." || name == ".." || name.find_first_of(std::string_view("/\\\0", 3)) != name.npos)
@@ -275,13 +276,13 @@ class checkpoint {
   model_use use_;
   model_config config_;
   std::optional<error> config_fault_;
-  const model_family* family_ = nullptr;  // of a GGUF file
-  bool wrapped_ = false;                  // the text model is a part of one that sees images
+  const model_family* family_ = nullptr;  // of a GGUF model
+  bool wrapped_ = false;                  // the text model is in the config of a model of text and images
   std::optional<std::string> stages_;
   std::vector<std::string> remarks_;
-  std::string weights_name_;  // the file that says which tensors there are
+  std::string weights_name_;  // the file that lists the tensors
   std::map<std::string, safetensors_file, std::less<>> files_;
-  std::vector<gguf_file> parts_;  // or these
+  std::vector<gguf_file> shards_;  // files_ is empty if there are any
   std::map<std::string_view, placed_tensor> tensors_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The weights of a checkpoint, as load_model asks for them: those of plain types as they lie in the file, quantized ones through a reader
-// that widens them.
+// The weights of a checkpoint as a source for load_model. Plain types are used as they are in the file. Quantized types have a reader that
+// widens them.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The shapes of a checkpoint's tensors, and no numbers: to find what is missing or wrong before anything is widened and packed.
+/// The shapes of a checkpoint's tensors without their numbers. It finds missing and wrong tensors before anything is widened and packed.
 class checkpoint_shapes {
  public:
   /// The checkpoint must outlive it.
@@ -38,7 +38,7 @@ class checkpoint_shapes {
 
   bool contains(std::string_view name) const { return files_.contains(name); }
 
-  /// A tensor of this shape, of float: a vector of zeros, a matrix without data. Throws `error` where the file has another shape, or no
+  /// Returns a float tensor of this shape: a vector of zeros, or a matrix without data. Throws `error` if the file has another shape or no
   /// such tensor.
   tensor get(std::string_view name, std::size_t rows, std::size_t columns) const {
     files_.of_shape(name, rows, columns);
@@ -48,34 +48,34 @@ class checkpoint_shapes {
     return {dtype::f32, rows, columns, reinterpret_cast<const std::byte*>(zeros_.back().data())};
   }
 
-  /// The names that `get` was called with.
+  /// The names that were passed to `get`.
   const std::set<std::string, std::less<>>& asked() const { return asked_; }
 
  private:
   const checkpoint& files_;
-  // A source is asked through const functions.
+  // load_model calls const functions.
   mutable std::vector<std::vector<float>> zeros_;
   mutable std::set<std::string, std::less<>> asked_;
 };
 
-/// A checkpoint's tensors, as load_model asks for them: those of plain types as they lie in the file, those of quantized types with a
-/// reader that widens them.
+/// A checkpoint's tensors as a source for load_model. Plain types are used as they are in the file. Quantized types have a reader that
+/// widens them.
 class checkpoint_weights {
  public:
-  /// `widened`: what quantized matrices become, bf16 or f32; vectors become f32. The checkpoint must outlive it.
+  /// `widened`: the type of widened matrices, bf16 or f32; vectors become f32. The checkpoint must outlive it.
   explicit checkpoint_weights(const checkpoint& files, dtype widened = dtype::bf16) : files_(files), widened_(widened) {}
 
   bool contains(std::string_view name) const { return files_.contains(name); }
 
-  /// The tensor, which must have this shape; with one row it may also be a vector. Throws `error` otherwise. It is about to be read, so
-  /// where it is mapped it begins to come into memory, and when the last copy of a matrix goes, it does not stand there any more. It is
-  /// valid as long as this object and the checkpoint are.
+  /// Returns the tensor. Throws `error` if it has another shape; with one row, it may also be a vector. If the file is mapped, this starts
+  /// to read the tensor into memory. Its pages are released with the last matrix that uses them. Valid while this object and the checkpoint
+  /// exist.
   tensor get(std::string_view name, std::size_t rows, std::size_t columns) const {
     const placed_tensor& placed = files_.of_shape(name, rows, columns);
     const stored_tensor& t = *placed.stored;
     const auto plain = checkpoint::plain_type(t.type);
     const std::size_t head_dim = files_.interleaves(name) ? files_.config().head_dim : 0;
-    come_into_memory(placed);
+    prefetch(placed);
 
     tensor result{plain.value_or(rows == 1 ? dtype::f32 : widened_), rows, columns, t.data.data()};
     if (rows > 1) result.held = {t.data.data(), [file = placed.file, read = t.data](const void*) { file->release(read); }};
@@ -88,7 +88,7 @@ class checkpoint_weights {
     return result;
   }
 
-  /// The file that has the tensor, and where in it; of one that is missing: before all others.
+  /// Returns the file of the tensor and its offset there. Missing tensors come before all others.
   std::pair<std::string_view, std::size_t> place(std::string_view name) const {
     const placed_tensor* const t = files_.find(name);
     if (!t) return {};
@@ -96,7 +96,7 @@ class checkpoint_weights {
   }
 
  private:
-  /// The numbers of a vector of whole blocks, in their own order.
+  /// Returns the numbers of a vector of whole blocks. Undoes the interleaving.
   const std::byte* numbers_of(const tensor& vector, const ggml_type& type, std::size_t head_dim) const {
     const std::size_t unit = size_of(vector.type);
     std::vector<std::byte> in_file(vector.bytes()), numbers(vector.bytes());
@@ -106,9 +106,9 @@ class checkpoint_weights {
     return vectors_.emplace_back(std::move(numbers)).data();
   }
 
-  /// The tensor's bytes and those behind it come into memory while it is packed: most files have the order of the layers. What was asked
-  /// for is not asked for again.
-  void come_into_memory(const placed_tensor& t) const {
+  /// Starts to read the tensor and the 64 MiB after it, since most files have the order of the layers. Does not ask for the same bytes
+  /// twice.
+  void prefetch(const placed_tensor& t) const {
     if (!t.file->mapped()) return;
     constexpr std::size_t ahead = std::size_t{64} << 20;
     const std::span<const std::byte> file = t.file->bytes(), own = t.stored->data;
@@ -123,17 +123,17 @@ class checkpoint_weights {
 
   const checkpoint& files_;
   dtype widened_;
-  // A source is asked through const functions.
+  // load_model calls const functions.
   mutable std::map<std::pair<std::uint32_t, std::size_t>, ggml_rows> readers_;  // by type and head_dim
   mutable std::vector<std::vector<std::byte>> vectors_;
-  mutable std::map<const mapped_file*, std::pair<std::size_t, std::size_t>> asked_;  // from which byte to which they are read ahead
+  mutable std::map<const mapped_file*, std::pair<std::size_t, std::size_t>> asked_;  // first and last byte that were asked for
   mutable read_ahead ahead_;
 };
 
 static_assert(tensor_source<checkpoint_weights> && tensor_source<checkpoint_shapes>);
 
-/// Packs a checkpoint's weights; quantized ones are widened to bf16 where `options.as` does not say. Throws `error` where one is missing,
-/// has another shape than the config says, or is not of the model.
+/// Packs a checkpoint's weights. Quantized weights become bf16, unless `options.as` says otherwise. Throws `error` if a weight is missing,
+/// has another shape than the config says, or is no part of the model.
 template <tensor_backend Backend>
 model<Backend> load_model(Backend& backend, const checkpoint& files, const load_options& options = {}) {
   const checkpoint_shapes shapes(files);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A Hugging Face config.json, read as transformers reads it: what all families have, and what is a family's own (files/family/). What we do
-// not compute exactly is refused by its name, never ignored.
+// Reads a Hugging Face config.json as transformers reads it. The keys that all families share are read here, those of one family in
+// files/family/. A key that asks for something unsupported is refused by its name, never ignored.
 #pragma once
 
 #include <algorithm>
@@ -25,23 +25,23 @@ namespace detail {
 inline void expect_architecture(const json_value& config, std::string_view name) {
   if (const auto list = config.find("architectures"))
     for (const json_value& architecture : list->items())
-      if (architecture.string() != name) architecture.not_computed(name);
+      if (architecture.string() != name) architecture.refuse_unsupported(name);
 }
 
 inline const model_family& family_of(const json_value& config) {
   const json_value type = config.at("model_type");
   const model_family* const family = find_family(&model_family::model_type, type.string());
-  if (!family) type.not_computed(family_names(&model_family::model_type));
+  if (!family) type.refuse_unsupported(family_names(&model_family::model_type));
   expect_architecture(config, family->architecture);
   return *family;
 }
 
-/// The family whose model this config.json holds in text_config, beside one of images; null where it holds none so.
+/// Returns the family whose text model is under text_config, in a model of text and images. Null for all other models.
 inline const model_family* wrapped_family(const json_value& config) {
   return find_family(&model_family::wrapper_type, config.at("model_type").string());
 }
 
-/// The object that describes the text model: config.json itself, or its text_config with transformers' defaults.
+/// Returns the object that describes the text model: config.json itself, or its text_config with transformers' defaults.
 inline json_value text_config_of(const json_value& config) {
   const model_family* const family = wrapped_family(config);
   if (!family) return config;
@@ -53,10 +53,10 @@ inline json_value text_config_of(const json_value& config) {
 
 inline void refuse_quantization(const json_value& config) {
   for (const std::string_view key : {"quantization_config", "compression_config"})
-    if (const auto value = config.find(key)) value->not_computed("no such key: it is not computed here");
+    if (const auto value = config.find(key)) value->refuse_unsupported("no such key: it is not computed here");
 }
 
-/// Refuses keys of other families' arithmetic, unless their value changes nothing. `c` has the model's shape.
+/// Refuses keys that other families compute with, unless their value changes nothing. `c` has the model's shape.
 inline void refuse_other_keys(const json_value& config, const model_family& family, const model_config& c) {
   struct other_key {
     std::string_view name;
@@ -76,11 +76,11 @@ inline void refuse_other_keys(const json_value& config, const model_family& fami
   refuse_quantization(config);
   for (const other_key& key : keys)
     if (const auto value = config.find(key.name); value && std::ranges::find(family.keys, key.name) == family.keys.end())
-      if (!value->is_number() || value->number() != key.changes_nothing) value->not_computed("no such key: it is not computed here");
+      if (!value->is_number() || value->number() != key.changes_nothing) value->refuse_unsupported("no such key: it is not computed here");
   if (!family.mlp_bias) refuse_flag(config, "mlp_bias");
 }
 
-/// The widths of the model, and how many of each there are.
+/// Reads the sizes of the model.
 inline void read_shape(const json_value& config, const model_family& family, model_config& c) {
   const auto size = [](const json_value& value, std::size_t most) { return static_cast<std::size_t>(value.whole_number(1, most)); };
   constexpr std::size_t most_wide = std::size_t{1} << 20;
@@ -107,7 +107,7 @@ inline void read_shape(const json_value& config, const model_family& family, mod
 
 }  // namespace detail
 
-/// The token ids under `key`: a number, a list of them, or nothing; -1 and 2^32 - 1 stand for nothing in some files.
+/// Returns the token ids under `key`: a number, a list, or nothing. In some files, -1 and 2^32 - 1 mean nothing.
 inline std::vector<token_id> token_ids_of(const json_value& config, std::string_view key, std::size_t vocabulary) {
   std::vector<token_id> ids;
   const auto value = config.find(key);
@@ -141,8 +141,8 @@ inline model_config text_model_config_of(const json_value& config) {
 
 }  // namespace detail
 
-/// The text model that a config.json describes, alone or in text_config beside one of images. Throws `error` where a key is missing, out of
-/// its range, or asks for what is not computed.
+/// Returns the config of the text model that a config.json describes, alone or under text_config in a model of text and images. Throws
+/// `error` if a key is missing, out of range, or asks for something unsupported.
 inline model_config model_config_of(const json_value& config) {
   const model_family* const wrapped = detail::wrapped_family(config);
   if (wrapped) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// POSIX file descriptors: closed when they go, calls that signals interrupt repeated, and whose fault a failed call is.
+// POSIX file descriptors. They close themselves, repeat interrupted calls, and tell faults of the machine from those of the user.
 #pragma once
 
 #include <algorithm>
@@ -41,15 +41,15 @@ class file_descriptor {
   ~file_descriptor() { close(); }
 
   int get() const { return number_; }
-  /// False, with errno, where the last of what was written is lost. EINTR is no fault: the descriptor is closed.
+  /// Returns false, with errno set, if written bytes may be lost. EINTR is not an error: the descriptor is closed.
   bool close() { return number_ < 0 || ::close(std::exchange(number_, -1)) == 0 || errno == EINTR; }
 
  private:
   int number_;
 };
 
-/// Throws `error` where the name or its permissions are at fault, one of code io where the machine is. Both speak of the file `name`.
-/// `mode`: the permissions of a file that is created, less the umask.
+/// Opens a file. Throws `error` if its name or permissions are at fault, and `error` of code io if the machine is. The errors name the file
+/// `name`. `mode`: the permissions of a new file, before the umask.
 inline file_descriptor open_file(const std::filesystem::path& path, int flags, const std::string& name, std::string_view expected,
                                  mode_t mode = 0666) {
   file_descriptor file(repeat_if_interrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC, mode); }));
@@ -60,7 +60,7 @@ inline file_descriptor open_file(const std::filesystem::path& path, int flags, c
   throw error(name, "", expected, reason_of(code));
 }
 
-/// The file that a name leads to, from link to link. It need not exist.
+/// Returns the file that a name leads to through symbolic links. It need not exist.
 inline std::filesystem::path behind_links(std::filesystem::path path) {
   std::error_code failure;
   for (int links = 0; links < 40 && std::filesystem::is_symlink(path, failure); ++links) {
@@ -71,22 +71,22 @@ inline std::filesystem::path behind_links(std::filesystem::path path) {
   return path;
 }
 
-/// Gives a new file the owner and permissions of the file that it will replace. A process that may not give files away keeps its own as
-/// the owner. False, with errno, where the permissions cannot be set.
+/// Gives a new file the owner and permissions of the file that it will replace. If the process may not change owners, it stays the owner.
+/// Returns false, with errno set, if the permissions cannot be set.
 inline bool take_permissions(int descriptor, const struct stat& of) {
   if (::fchown(descriptor, of.st_uid, of.st_gid) != 0 && ::fchown(descriptor, static_cast<uid_t>(-1), of.st_gid) != 0) errno = 0;
   return ::fchmod(descriptor, of.st_mode & 0777) == 0;
 }
 
-/// Syncs the folder of a file that has got its name, so that the name too outlives a power failure. False, with errno, where the disk
-/// fails. A folder that cannot be opened or synced is no fault.
+/// Syncs the folder of a file that was renamed, so that its name survives a power failure, too. Returns false, with errno set, if the disk
+/// fails. A folder that cannot be opened or synced is not an error.
 inline bool sync_folder_of(const std::filesystem::path& file) {
   const std::filesystem::path parent = file.has_parent_path() ? file.parent_path() : ".";
   const file_descriptor folder(repeat_if_interrupted([&] { return ::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
   return folder.get() < 0 || ::fsync(folder.get()) == 0 || errno != EIO;
 }
 
-/// Fills `out`. `read(at, bytes)` is POSIX read: it may give less than asked for, and 0 at the end of the file.
+/// Fills `out`. `read(at, bytes)` is POSIX read: it may return fewer bytes than asked for, and 0 at the end of the file.
 template <class Read>
 void read_fully(std::span<std::byte> out, const std::string& file, Read read) {
   constexpr std::size_t most = std::size_t{1} << 30;  // some systems refuse to read more at once
@@ -99,7 +99,8 @@ void read_fully(std::span<std::byte> out, const std::string& file, Read read) {
   }
 }
 
-/// Writes all of `text`; false, with errno, where that fails. `write(at, bytes)` is POSIX write: it may take less than given.
+/// Writes all of `text`. Returns false, with errno set, if that fails. `write(at, bytes)` is POSIX write: it may write fewer bytes than
+/// given.
 template <class Write>
 bool write_fully(std::string_view text, Write write) {
   while (!text.empty()) {

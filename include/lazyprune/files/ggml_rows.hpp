@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What cannot be handed on as it lies in a file: matrices of quantized types, and those whose rows stand in another order. A row becomes
-// numbers when it is packed, so that nothing as large as the matrix is written for it.
+// Reads matrices that cannot be used as they are in a file: quantized ones, and ones with interleaved rows. It converts a row when the row
+// is packed, so there is never a converted copy of the whole matrix.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,8 @@ inline namespace v0 {
 
 namespace detail {
 
-/// The place, among the rows of a llama in a GGUF file, of a row of its q or k: there each head's two halves are interleaved, for a rotary
-/// embedding that turns neighbours.
+/// Returns the place of a row of q or k in a llama's GGUF file. The file interleaves the two halves of each head, because its RoPE rotates
+/// neighbouring rows.
 constexpr std::size_t interleaved_row(std::size_t row, std::size_t head_dim) {
   const std::size_t in_head = row % head_dim, half = head_dim / 2;
   return row - in_head + in_head % half * 2 + in_head / half;
@@ -26,10 +26,10 @@ constexpr std::size_t interleaved_row(std::size_t row, std::size_t head_dim) {
 
 }  // namespace detail
 
-/// Reads matrices of one type whose rows are whole blocks: of a plain type as they are, of a quantized one as float or bf16.
+/// Reads matrices of one type whose rows are whole blocks. Plain types are copied; quantized types become float or bf16.
 class ggml_rows final : public row_reader {
  public:
-  /// `head_dim`: of matrices whose rows are interleaved, else 0.
+  /// `head_dim`: of the heads, if the file interleaves their rows; else 0.
   explicit ggml_rows(const ggml_type& type, std::size_t head_dim = 0) : type_(type), head_dim_(head_dim) {}
 
   void read(const tensor& matrix, std::size_t row, std::size_t first, std::size_t count, std::byte* to) const override {
@@ -40,9 +40,9 @@ class ggml_rows final : public row_reader {
       std::memcpy(to, from, count * type_.bytes);
       return;
     }
-    float values[part];
-    for (std::size_t done = 0; done < count; done += part) {
-      const std::size_t some = std::min(part, count - done), blocks = some / type_.values;
+    float values[piece];
+    for (std::size_t done = 0; done < count; done += piece) {
+      const std::size_t some = std::min(piece, count - done), blocks = some / type_.values;
       type_.dequantize(from, blocks, values);
       from += blocks * type_.bytes;
       to = store(values, some, matrix.type, to);
@@ -50,16 +50,16 @@ class ggml_rows final : public row_reader {
   }
 
  private:
-  // A part of a row at a time, so that what is written as bf16 is rounded while the nearest cache has it.
-  static constexpr std::size_t part = 1024;
-  static_assert(part % unit == 0);
+  // Values converted at a time: few enough that rounding to bf16 finds them in the L1 cache.
+  static constexpr std::size_t piece = 1024;
+  static_assert(piece % unit == 0);
 
   static std::byte* store(const float* values, std::size_t count, dtype as, std::byte* to) {
     if (as == dtype::f32) {
       std::memcpy(to, values, count * 4);
       return to + count * 4;
     }
-    std::uint16_t bits[part];  // of its own, so that the loop is vectorized: bytes might be anything, the floats as well
+    std::uint16_t bits[piece];  // a copy, so that the loop is vectorized: `to` points to bytes, which may alias the floats
     for (std::size_t i = 0; i < count; ++i) bits[i] = bf16_of_float(values[i]);
     std::memcpy(to, bits, count * 2);
     return to + count * 2;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The types of tensors in GGUF files (github.com/ggml-org/ggml): blocks of a few numbers with common scales, and the floats that they stand
-// for, the same bits as gguf-py gives. No rounding but the last matters: a scale of f16 has 11 bits, the whole numbers that it is
-// multiplied by have 13 together, so that every product is exact in float, and a compiler that fuses it with the sum that follows changes
-// nothing.
+// The tensor types of GGUF files (github.com/ggml-org/ggml): blocks of a few numbers with common scales. They are dequantized to the same
+// bits as in gguf-py. Only the last rounding matters. An f16 scale has 11 bits, and the whole numbers multiplied by it have at most 13 bits
+// together. So every product is exact in float, and a compiler may fuse it with the next sum without changing the result.
 #pragma once
 
 #include <array>
@@ -21,13 +20,13 @@ struct ggml_type {
   std::uint32_t id;  // in files
   std::string_view name;
   std::uint32_t values, bytes;  // of a block
-  /// Reads so many blocks as float; null: not computed here. Plain types have blocks of one value.
+  /// Dequantizes `blocks` blocks to float; null: not supported. Plain types have blocks of one value.
   void (*dequantize)(const std::byte* from, std::size_t blocks, float* out) = nullptr;
 };
 
 namespace detail {
 
-/// The bytes of a block, as numbers.
+/// A block's bytes as numbers.
 struct block_bytes {
   const std::byte* at;
   int operator[](std::size_t i) const { return std::to_integer<int>(at[i]); }
@@ -47,17 +46,17 @@ void read_plain(const std::byte* from, std::size_t count, float* out) {
   widen({Type, 1, count, from}, 0, count, out);
 }
 
-// `out` overlaps no block (__restrict): a byte may be anything, floats as well, and a compiler that cannot rule that out takes the bytes
-// one by one. Where values are looked up or put together of two bytes, it is no faster, or slower.
+// `out` overlaps no block (__restrict). Bytes may alias floats, and a compiler that cannot rule that out reads the bytes one by one.
+// Functions that look values up or combine two bytes have no __restrict: there it is no faster, or slower.
 
 inline void read_q8_0(block_bytes b, float* __restrict out) {
   const float d = b.half(0);
   for (std::size_t j = 0; j < 32; ++j) out[j] = d * static_cast<float>(b.signed_byte(2 + j));
 }
 
-// Q4_0, Q4_1, Q5_0 and Q5_1: the low halves of the bytes are the first sixteen values, the high halves the others; the fifth bits, where
-// there are any, lie together. Both halves are one loop in another: GCC 12 unrolls two loops of sixteen one after the other before it looks
-// for vectors, and finds none with AVX2, which takes five times as long.
+// Q4_0, Q4_1, Q5_0 and Q5_1: the low halves of the bytes are the first 16 values, the high halves the other 16. The fifth bits, if any, are
+// stored together. The two halves are a nested loop. GCC 12 would unroll two separate loops of 16 before it vectorizes, and then finds no
+// vectors for AVX2. That takes five times as long.
 
 inline void read_q4_0(block_bytes b, float* __restrict out) {
   const float d = b.half(0);
@@ -71,7 +70,7 @@ inline void read_q4_1(block_bytes b, float* __restrict out) {
     for (std::size_t j = 0; j < 16; ++j) out[16 * i + j] = d * static_cast<float>(b[4 + j] >> 4 * i & 15) + m;
 }
 
-/// `b`: four bytes of fifth bits, sixteen of the others.
+/// `b`: four bytes of fifth bits, then sixteen bytes of the other bits.
 template <class Store>
 void each_of_five_bits(block_bytes b, Store store) {
   const int low = b.word(0), high = b.word(2);
@@ -91,7 +90,7 @@ inline void read_q5_1(block_bytes b, float* __restrict out) {
   each_of_five_bits(b + 4, [&](std::size_t i, int q) { out[i] = d * static_cast<float>(q) + m; });
 }
 
-// The K types: 256 values in groups of 16 or 32, a scale each, which are whole numbers times a common one.
+// The K types: 256 values in groups of 16 or 32. The scale of a group is a whole number times a common scale.
 
 inline void read_q2_k(block_bytes b, float* __restrict out) {
   const float d = b.half(80), least = b.half(82);
@@ -109,7 +108,7 @@ inline void read_q3_k(block_bytes b, float* __restrict out) {
     const int scale = (scales[i % 8] >> 4 * (i / 8) & 15) | (scales[8 + i % 4] >> 2 * (i / 4) & 3) << 4;
     const float group = d * static_cast<float>(scale - 32);
     const block_bytes q = b + 32 + 32 * (i / 8) + 16 * (i % 2),
-                      third = b + 16 * (i % 2);  // third bits, each of which lies lower by 4 where unset
+                      third = b + 16 * (i % 2);  // third bits; an unset one makes the value less by 4
     for (std::size_t j = 0; j < 16; ++j)
       out[16 * i + j] = group * static_cast<float>((q[j] >> 2 * (i % 8 / 2) & 3) + (third[j] >> i / 2 & 1) * 4 - 4);
   }
@@ -119,7 +118,7 @@ struct scale_and_least {
   int scale, least;
 };
 
-/// The i-th of the eight pairs of six bits that Q4_K and Q5_K pack into twelve bytes.
+/// Returns pair i of the eight pairs of 6-bit numbers that Q4_K and Q5_K pack into twelve bytes.
 inline scale_and_least packed_scale(block_bytes b, std::size_t i) {
   if (i < 4) return {b[i] & 63, b[4 + i] & 63};
   return {(b[4 + i] & 15) | (b[i - 4] >> 6) << 4, b[4 + i] >> 4 | (b[i] >> 6) << 4};
@@ -159,10 +158,10 @@ inline void read_q6_k(block_bytes b, float* out) {
   }
 }
 
-// Four bits that choose one of sixteen numbers.
+// Types whose four bits select one of sixteen values.
 
 inline constexpr std::array<float, 16> iq4_values = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-inline constexpr std::array<float, 16> mxfp4_values = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};  // doubled
+inline constexpr std::array<float, 16> mxfp4_values = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};  // twice the real values
 
 inline void read_chosen(block_bytes b, float scale, const std::array<float, 16>& values, float* out) {
   for (std::size_t j = 0; j < 16; ++j) {
@@ -181,7 +180,7 @@ inline void read_iq4_xs(block_bytes b, float* out) {
   }
 }
 
-/// The scale is an exponent: 2^(e - 127), halved since the values are doubled; the two least are subnormal.
+/// The scale is 2^(e - 127), halved because the values are doubled. The two smallest scales are subnormal.
 inline void read_mxfp4(block_bytes b, float* out) {
   const auto e = static_cast<std::uint32_t>(b[0]);
   read_chosen(b + 1, std::bit_cast<float>(e < 2 ? 0x0020'0000u << e : (e - 1) << 23), mxfp4_values, out);
@@ -226,14 +225,14 @@ inline constexpr ggml_type ggml_types[] = {
 
 }  // namespace detail
 
-/// Null where no type has this number: 4, 5, 31 to 33 and 36 to 38 were types once.
+/// Returns the type with this number, or null. The numbers 4, 5, 31 to 33 and 36 to 38 were types once.
 constexpr const ggml_type* ggml_type_of(std::uint32_t id) {
   for (const ggml_type& type : detail::ggml_types)
     if (type.id == id) return &type;
   return nullptr;
 }
 
-/// Null where no type has this name.
+/// Returns the type with this name, or null.
 constexpr const ggml_type* ggml_type_of(std::string_view name) {
   for (const ggml_type& type : detail::ggml_types)
     if (type.name == name) return &type;

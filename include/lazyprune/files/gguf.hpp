@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The GGUF format (github.com/ggml-org/ggml/blob/master/docs/gguf.md), versions 2 and 3, little-endian: metadata, a table of tensors, the
-// tensors' bytes. All that the format promises is checked before a value or a byte of a tensor is given out.
+// The GGUF format (github.com/ggml-org/ggml/blob/master/docs/gguf.md), versions 2 and 3, little-endian: metadata, a table of tensors, and
+// the tensors' bytes. The whole file is checked against the format before any value or byte of a tensor is returned.
 #pragma once
 
 #include <algorithm>
@@ -32,14 +32,14 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The types of metadata, under the numbers that files have for them.
+/// The types of metadata, with their numbers in files.
 enum class gguf_type : std::uint8_t { u8, i8, u16, i16, u32, i32, f32, boolean, string, array, u64, i64, f64 };
 
 namespace detail {
 
 inline constexpr std::string_view gguf_magic = "GGUF";
 inline constexpr std::uint32_t gguf_types = 13;
-inline constexpr std::size_t gguf_type_bytes[gguf_types] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};  // 0: they differ
+inline constexpr std::size_t gguf_type_bytes[gguf_types] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};  // 0: variable
 inline constexpr std::string_view gguf_type_names[gguf_types] = {"u8",      "i8",     "u16",   "i16", "u32", "i32", "f32",
                                                                  "boolean", "string", "array", "u64", "i64", "f64"};
 static_assert(std::endian::native == std::endian::little);
@@ -51,8 +51,8 @@ T number_at(const std::byte* at) {
   return value;
 }
 
-/// The number that the shortest decimal text of this float stands for: 1e-5 where the float is the one nearest to 1e-5. What a converter
-/// read from decimal text is so the same number again.
+/// Returns the number in the shortest decimal text of this float: 1e-5 for the float nearest to 1e-5. So a number that a converter read
+/// from decimal text becomes the same number again.
 inline double decimal_of(float value) {
   if (!is_finite(value)) return value;
   char text[32];
@@ -65,12 +65,12 @@ inline double decimal_of(float value) {
 struct gguf_entry {
   std::string_view key;
   gguf_type type;
-  std::span<const std::byte> bytes;  // an array's begin with the type and the number of its values
+  std::span<const std::byte> bytes;  // an array begins with the type and the number of its values
 };
 
 }  // namespace detail
 
-/// One value of a file's metadata. The getters throw `error` where it is something else. It lives as long as the file.
+/// One value of a file's metadata. The getters throw `error` if it has another type. Valid while the file exists.
 class gguf_value {
  public:
   gguf_value(std::string_view file, const detail::gguf_entry& entry) : file_(file), entry_(entry) {}
@@ -88,25 +88,26 @@ class gguf_value {
     need(is_string(), "a string");
     return text_at(entry_.bytes.data());
   }
-  /// Any type of whole number.
+  /// A whole number of any type.
   std::uint64_t whole_number(std::uint64_t least = 0, std::uint64_t most = std::uint64_t{1} << 63) const {
     const auto value = whole(entry_.type, entry_.bytes.data());
     need(value && *value >= least && *value <= most, "a whole number from " + std::to_string(least) + " to " + std::to_string(most));
     return *value;
   }
-  /// Any finite number; one of type f32 as its shortest decimal text says it.
+  /// A finite number of any type. An f32 has the value of its shortest decimal text.
   double number() const {
     const auto value = real(entry_.type, entry_.bytes.data());
     need(value && is_finite(*value), "a finite number");
     return *value;
   }
 
-  /// The values of an array.
+  /// The number of values in an array.
   std::size_t size() const {
     need(is_array(), "an array");
     return detail::number_at<std::uint64_t>(entry_.bytes.data() + 4);
   }
-  /// At most `most` of them: an array of nothing but empty strings takes less in the file than its views in memory.
+  /// An array of at most `most` strings. The limit bounds memory: an empty string takes fewer bytes in the file than its view does in
+  /// memory.
   std::vector<std::string_view> strings(std::size_t most = std::size_t{1} << 24) const {
     need(is_array() && element() == gguf_type::string, "an array of strings");
     if (size() > most) refuse("at most " + std::to_string(most) + " strings");
@@ -115,7 +116,7 @@ class gguf_value {
     for (const std::byte* at = values(); all.size() < size(); at += 8 + all.back().size()) all.push_back(text_at(at));
     return all;
   }
-  /// `count` of them, of any type of number; not a number where a whole number is negative or greater than 2^63.
+  /// An array of `count` numbers of any type.
   std::vector<double> numbers(std::size_t count) const {
     need(is_array() && real(element(), values_or_zero()), "an array of numbers");
     if (size() != count) refuse(std::to_string(count) + " numbers");
@@ -126,7 +127,7 @@ class gguf_value {
     return all;
   }
 
-  /// What all of an array's `count` numbers are; the value itself where it is something else.
+  /// If this is an array of `count` equal numbers, returns that number; otherwise returns the value itself.
   gguf_value if_equal(std::uint64_t count) const {
     if (!is_array() || size() != count || count == 0) return *this;
     const std::size_t bytes = detail::gguf_type_bytes[static_cast<std::size_t>(element())];
@@ -139,12 +140,12 @@ class gguf_value {
   /// Whether it is this number.
   bool is(double number) const { return real(entry_.type, entry_.bytes.data()) == number; }
 
-  /// Refuses the value, in the words of its getters.
+  /// Throws `error` about this value, as the getters do.
   [[noreturn]] void refuse(std::string_view expected, error_code code = error_code::bad_input) const {
     throw error(file_, "metadata: " + printable(entry_.key), expected, describe(), code);
   }
-  /// Refuses what the value means, which is sound and not computed here.
-  [[noreturn]] void not_computed(std::string_view expected) const { refuse(expected, error_code::unsupported); }
+  /// Throws `error` about a value that is valid but not supported.
+  [[noreturn]] void refuse_unsupported(std::string_view expected) const { refuse(expected, error_code::unsupported); }
 
  private:
   static std::string_view text_at(const std::byte* at) {
@@ -221,13 +222,13 @@ class gguf_value {
     if (!holds) refuse(expected);
   }
 
-  static constexpr std::size_t array_head = 4 + 8;  // bytes of the type and the number of an array's values
+  static constexpr std::size_t array_head = 4 + 8;  // bytes of the type and the number of values before an array's values
 
   std::string file_;
   detail::gguf_entry entry_;
 };
 
-/// What a file holds. Keys and data are views of its bytes.
+/// The contents of a file. Keys and data are views of its bytes.
 struct gguf_contents {
   std::vector<detail::gguf_entry> metadata;  // ascending by key
   std::vector<stored_tensor> tensors;        // ascending by name
@@ -235,14 +236,14 @@ struct gguf_contents {
 
 namespace detail {
 
-/// Reads a file from its begin to its end; what it says of its own sizes is held against the bytes that are left before it is believed.
+/// Parses a file from beginning to end. Each size that the file states is checked against the remaining bytes before it is used.
 class gguf_parser {
  public:
   gguf_parser(std::span<const std::byte> bytes, std::string_view file) : bytes_(bytes), file_(file) {}
 
   gguf_contents parse() {
     const auto [tensors, keys] = header();
-    part_ = "metadata";
+    section_ = "metadata";
     for (index_ = 0; index_ < keys; ++index_) entry();
     name_ = {};
     std::ranges::sort(contents_.metadata, {}, &gguf_entry::key);
@@ -250,7 +251,7 @@ class gguf_parser {
     if (twice != contents_.metadata.end()) throw error(file_, "metadata: " + printable(twice->key), "the key once", "it twice");
     read_alignment();
 
-    part_ = "tensor";
+    section_ = "tensor";
     std::vector<place> places;
     for (index_ = 0; index_ < tensors; ++index_) places.push_back(info());
     settle(places);
@@ -266,7 +267,7 @@ class gguf_parser {
   };
   struct place {
     std::uint64_t begin, bytes;
-    std::size_t tensor;  // its index in contents_
+    std::size_t tensor;  // index in contents_.tensors
     friend auto operator<=>(const place&, const place&) = default;
   };
 
@@ -276,11 +277,11 @@ class gguf_parser {
   std::uint64_t left() const { return bytes_.size() - at_; }
 
   [[noreturn]] void fail(std::string_view expected, std::string_view found, error_code code = error_code::bad_input) const {
-    std::string where(part_);
+    std::string where(section_);
     if (!name_.empty())
-      where.append(part_ == "tensor" ? " " : ": ").append(printable(name_));
-    else if (part_ != "header")
-      where.append(part_ == "tensor" ? " " : ": key ").append(std::to_string(index_));
+      where.append(section_ == "tensor" ? " " : ": ").append(printable(name_));
+    else if (section_ != "header")
+      where.append(section_ == "tensor" ? " " : ": key ").append(std::to_string(index_));
     throw error(file_, where, expected, found, code);
   }
 
@@ -302,12 +303,12 @@ class gguf_parser {
   std::uint64_t count(std::string_view what, std::uint64_t least_bytes) {
     const auto n = number<std::uint64_t>("a number");
     const std::uint64_t most = left() / least_bytes;
-    if (n > most) fail("at most " + std::to_string(most) + " " + std::string(what) + " in what is left", std::to_string(n));
+    if (n > most) fail("at most " + std::to_string(most) + " " + std::string(what) + " in the rest of the file", std::to_string(n));
     return n;
   }
 
   counts header() {
-    part_ = "header";
+    section_ = "header";
     const auto magic = std::string_view(reinterpret_cast<const char*>(bytes_.data()), std::min<std::size_t>(bytes_.size(), 4));
     if (magic != gguf_magic) fail("a GGUF file", bytes_.empty() ? "no bytes" : in_quotes(magic));
     take(4, "a mark");
@@ -316,10 +317,11 @@ class gguf_parser {
     if (version == 1) fail("version 2 or 3", "version 1, whose lengths have 32 bits", error_code::unsupported);
     if (version != 2 && version != 3) fail("version 2 or 3", std::to_string(version));
     const auto tensors = number<std::uint64_t>("the number of tensors"), keys = number<std::uint64_t>("the number of keys");
-    // Both follow, the keys first: what is left must hold the smallest of either.
+    // Keys and then tensors follow. The rest of the file must have room for the smallest of each.
     const std::uint64_t most_keys = std::min(left() / least_key, most_entries), most_tensors = std::min(left() / least_info, most_entries);
-    if (keys > most_keys) fail("at most " + std::to_string(most_keys) + " keys in what is left", std::to_string(keys));
-    if (tensors > most_tensors) fail("at most " + std::to_string(most_tensors) + " tensors in what is left", std::to_string(tensors));
+    if (keys > most_keys) fail("at most " + std::to_string(most_keys) + " keys in the rest of the file", std::to_string(keys));
+    if (tensors > most_tensors)
+      fail("at most " + std::to_string(most_tensors) + " tensors in the rest of the file", std::to_string(tensors));
     return {tensors, keys};
   }
 
@@ -341,7 +343,7 @@ class gguf_parser {
     return static_cast<gguf_type>(type);
   }
 
-  /// Passes over a value and holds it to what the format says.
+  /// Skips a value and checks it against the format.
   void skip(gguf_type type, std::size_t depth) {
     if (type == gguf_type::string)
       string("a string");
@@ -409,8 +411,8 @@ class gguf_parser {
 
   std::uint64_t padded(std::uint64_t size) const { return (size + alignment_ - 1) / alignment_ * alignment_; }
 
-  /// Gives the tensors their bytes. Sorted by their place, each begins where the one before ends, at the next multiple of the alignment: no
-  /// holes, no overlap, no byte without an owner but these.
+  /// Assigns the tensors their bytes. Sorted by offset, each tensor begins where the one before ends, at the next multiple of the
+  /// alignment. So tensors do not overlap, and every other byte is padding.
   void settle(std::vector<place>& places) {
     std::ranges::sort(places);
     const std::uint64_t first = std::min<std::uint64_t>(padded(at_), bytes_.size());
@@ -434,21 +436,20 @@ class gguf_parser {
   std::size_t at_ = 0;
   std::uint64_t alignment_ = 32;
   gguf_contents contents_;
-  // What is being read, for errors.
-  std::string_view part_, name_;
+  // For errors: where in the file the parser is.
+  std::string_view section_, name_;
   std::uint64_t index_ = 0;
 };
 
 }  // namespace detail
 
-/// What a GGUF file holds whose bytes these are. `file` is for errors. Throws `error` where it is not what the format says, to the last
-/// byte.
+/// Parses the bytes of a GGUF file. `file` is the name in errors. Throws `error` if any byte does not follow the format.
 inline gguf_contents parse_gguf(std::span<const std::byte> bytes, std::string_view file) {
   return detail::gguf_parser(bytes, file).parse();
 }
 
-/// Whether a path is a GGUF file, by its first bytes whatever its name: caches name files by their hash. A name that ends in .gguf counts
-/// too, so that a reader says what is wrong with the file.
+/// Whether a path is a GGUF file. Its first bytes decide, because caches name files by their hash. A name that ends in .gguf counts, too,
+/// so that a reader can report what is wrong with the file.
 inline bool is_gguf_path(const std::filesystem::path& path) {
   std::error_code failure;
   if (!std::filesystem::is_regular_file(path, failure)) return false;
@@ -460,25 +461,25 @@ inline bool is_gguf_path(const std::filesystem::path& path) {
 
 class gguf_file {
  public:
-  /// Throws `error` where the file is not what the format says, to the last byte.
+  /// Throws `error` if any byte of the file does not follow the format.
   explicit gguf_file(mapped_file file) : file_(std::move(file)), contents_(parse_gguf(file_.bytes(), file_.name())) {}
 
   const std::string& name() const { return file_.name(); }
   const mapped_file& file() const { return file_; }
   std::span<const stored_tensor> tensors() const { return contents_.tensors; }  // ascending by name
 
-  /// The metadata under this key; none where there is none.
+  /// Returns the metadata under this key, or none.
   std::optional<gguf_value> find(std::string_view key) const {
     const auto at = std::ranges::lower_bound(contents_.metadata, key, {}, &detail::gguf_entry::key);
     if (at == contents_.metadata.end() || at->key != key) return std::nullopt;
     return gguf_value(name(), *at);
   }
-  /// The same, which must be there.
+  /// The same, but throws `error` if there is none.
   gguf_value at(std::string_view key) const {
     if (auto value = find(key)) return std::move(*value);
     throw error(name(), "metadata", "the key " + in_quotes(key), "none");
   }
-  /// All that is under keys that begin so, ascending.
+  /// Returns all values whose key begins with `begin`, ascending by key.
   std::vector<gguf_value> values_under(std::string_view begin) const {
     std::vector<gguf_value> all;
     auto at = std::ranges::lower_bound(contents_.metadata, begin, {}, &detail::gguf_entry::key);
@@ -491,46 +492,47 @@ class gguf_file {
   gguf_contents contents_;
 };
 
-/// Null where none of the files has a tensor of that name.
-inline const stored_tensor* find_tensor(std::span<const gguf_file> parts, std::string_view name) {
-  for (const gguf_file& part : parts) {
-    const auto at = std::ranges::lower_bound(part.tensors(), name, {}, &stored_tensor::name);
-    if (at != part.tensors().end() && at->name == name) return &*at;
+/// Returns the tensor with that name in any of the files, or null.
+inline const stored_tensor* find_tensor(std::span<const gguf_file> shards, std::string_view name) {
+  for (const gguf_file& shard : shards) {
+    const auto at = std::ranges::lower_bound(shard.tensors(), name, {}, &stored_tensor::name);
+    if (at != shard.tensors().end() && at->name == name) return &*at;
   }
   return nullptr;
 }
 
-/// A model's file, or all parts of one that is split into NAME-00001-of-0000N.gguf, the first of which is named. Throws `error` also where
-/// a part is missing or does not belong to the others.
+/// Opens a model's file, or all shards of a model split into NAME-00001-of-0000N.gguf; `path` is the first shard. Also throws `error` if a
+/// shard is missing or does not belong to the others.
 inline std::vector<gguf_file> open_gguf(const std::filesystem::path& path, file_access how = file_access::map) {
-  std::vector<gguf_file> parts;
-  parts.emplace_back(mapped_file(path, how));
-  const auto of = parts[0].find("split.count");
+  std::vector<gguf_file> shards;
+  shards.emplace_back(mapped_file(path, how));
+  const auto of = shards[0].find("split.count");
   const std::uint64_t count = of ? of->whole_number(0, 99999) : 0;
-  if (count == 0) return parts;
+  if (count == 0) return shards;
   const auto number_text = [](std::uint64_t n) {
     return std::string(5 - std::min<std::size_t>(std::to_string(n).size(), 5), '0') + std::to_string(n);
   };
   const auto ending = [&](std::uint64_t n) { return "-" + number_text(n + 1) + "-of-" + number_text(count) + ".gguf"; };
   const std::string name = path.filename().string();
-  if (parts[0].at("split.no").whole_number() != 0) parts[0].at("split.no").refuse("0: the first part of a model is the one to name");
+  if (shards[0].at("split.no").whole_number() != 0) shards[0].at("split.no").refuse("0: give the path of the model's first shard");
   if (count > 1 && !name.ends_with(ending(0))) throw error(path.string(), "", "a name that ends in " + ending(0), in_quotes(name));
 
   std::set<std::string_view> names;
   std::uint64_t tensors = 0;
   for (std::uint64_t n = 0; n < count; ++n) {
-    if (n > 0) parts.emplace_back(mapped_file(path.parent_path() / (name.substr(0, name.size() - ending(0).size()) + ending(n)), how));
-    const gguf_file& part = parts.back();
-    const gguf_value own = part.at("split.no"), all = part.at("split.count");
+    if (n > 0) shards.emplace_back(mapped_file(path.parent_path() / (name.substr(0, name.size() - ending(0).size()) + ending(n)), how));
+    const gguf_file& shard = shards.back();
+    const gguf_value own = shard.at("split.no"), all = shard.at("split.count");
     if (own.whole_number() != n) own.refuse(std::to_string(n));
-    if (all.whole_number() != count) all.refuse(std::to_string(count) + ", as in the first part");
-    for (const stored_tensor& t : part.tensors())
-      if (!names.insert(t.name).second) throw error(part.name(), "tensor " + printable(t.name), "one of that name in all parts", "two");
-    tensors += part.tensors().size();
+    if (all.whole_number() != count) all.refuse(std::to_string(count) + ", as in the first shard");
+    for (const stored_tensor& t : shard.tensors())
+      if (!names.insert(t.name).second)
+        throw error(shard.name(), "tensor " + printable(t.name), "one tensor of that name in all shards", "two");
+    tensors += shard.tensors().size();
   }
-  if (const auto expected = parts[0].find("split.tensors.count"); expected && expected->whole_number() != tensors)
-    expected->refuse(std::to_string(tensors) + ", what the parts hold");
-  return parts;
+  if (const auto expected = shards[0].find("split.tensors.count"); expected && expected->whole_number() != tensors)
+    expected->refuse(std::to_string(tensors) + ", the number of tensors in the shards");
+  return shards;
 }
 
 }  // namespace v0

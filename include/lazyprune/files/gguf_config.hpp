@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A model's shape by the metadata and tensors of its GGUF file, and its tensors' names there: what all families have, and what is a
-// family's own (files/family/). What we do not compute exactly is refused by its name, never ignored.
+// Reads a model's config from the metadata and tensors of its GGUF file, and maps the names of tensors. Keys that all families share are
+// read here, those of one family in files/family/. A key that asks for something unsupported is refused by its name, never ignored.
 #pragma once
 
 #include <algorithm>
@@ -25,8 +25,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The name that a tensor has in GGUF files, by the one that Hugging Face gives it; empty where it has none. `of_family`: the family's own
-/// names, which come before those that all have.
+/// Returns the name in GGUF files of the tensor with this Hugging Face name, or an empty string. `of_family`: the family's own names, which
+/// have precedence.
 inline std::string gguf_name_of(std::string_view name, std::span<const tensor_name> of_family = {}) {
   constexpr tensor_name whole[] = {{"model.embed_tokens", "token_embd"}, {"model.norm", "output_norm"}, {"lm_head", "output"}};
   constexpr tensor_name of_layer[] = {
@@ -57,10 +57,10 @@ namespace detail {
 /// Reads the metadata of one architecture.
 class gguf_config_reader {
  public:
-  gguf_config_reader(const model_family& family, std::span<const gguf_file> parts) : family_(family), keys_(parts, family.gguf) {}
+  gguf_config_reader(const model_family& family, std::span<const gguf_file> shards) : family_(family), keys_(shards, family.gguf) {}
 
   model_config read() {
-    if (const auto type = keys_.file().find("general.type"); type && type->string() != "model") type->not_computed("model");
+    if (const auto type = keys_.file().find("general.type"); type && type->string() != "model") type->refuse_unsupported("model");
     refuse_other_keys();
     read_shape();
     read_rope();
@@ -75,7 +75,8 @@ class gguf_config_reader {
   }
 
  private:
-  /// A key of the architecture that is none of these belongs to other arithmetic, unless its value changes nothing.
+  /// Refuses the other keys of the architecture, unless their value changes nothing. They belong to computations that this library does not
+  /// support.
   void refuse_other_keys() const {
     constexpr std::string_view read_here[] = {"vocab_size",
                                               "context_length",
@@ -101,12 +102,12 @@ class gguf_config_reader {
     for (const gguf_value& value : keys_.all()) {
       const std::string_view name = value.key().substr(keys_.architecture().size() + 1);
       if (!reads(read_here, name) && !reads(family_.gguf_keys, name) && !changes_nothing(name, value))
-        value.not_computed("no such key: it is not computed here");
+        value.refuse_unsupported("no such key: it is not computed here");
     }
-    if (const auto causal = keys_.find("attention.causal"); causal && !causal->boolean()) causal->not_computed("true");
+    if (const auto causal = keys_.find("attention.causal"); causal && !causal->boolean()) causal->refuse_unsupported("true");
   }
 
-  /// Whether a model without this key computes the same.
+  /// Whether the model computes the same without this key.
   bool changes_nothing(std::string_view name, const gguf_value& value) const {
     if (value.says_no()) return true;
     const auto is_one_of = [&](auto... names) { return ((name == names) || ...); };
@@ -158,7 +159,7 @@ class gguf_config_reader {
       if (const auto value = keys_.find(same); value && value->whole_number() != c.head_dim) {
         const std::uint64_t found = value->whole_number();
         if (same == "attention.value_length" || !family_.partial_rotation)
-          value->not_computed(std::to_string(c.head_dim) + ", the width of a head");
+          value->refuse_unsupported(std::to_string(c.head_dim) + ", the width of a head");
         if (found < 2 || found > c.head_dim || found % 2 != 0) value->refuse("an even number up to " + std::to_string(c.head_dim));
         c.rotary_dim = static_cast<std::size_t>(found);
       }
@@ -170,7 +171,7 @@ class gguf_config_reader {
     const std::size_t half = (config_.rotary_dim ? config_.rotary_dim : config_.head_dim) / 2;
     if (const auto theta = keys_.find("rope.freq_base")) rope.theta = positive(*theta);
     read_scaling(rope);
-    rope.divisors = keys_.divisors("rope_freqs.weight", half);  // what Llama 3's scaling comes to
+    rope.divisors = keys_.divisors("rope_freqs.weight", half);  // how converters store Llama 3's scaling
     if (rope.scaling == rope_scaling::yarn && !rope.divisors.empty())
       keys_.refuse_tensor("rope_freqs.weight", "no such tensor beside yarn", "one", error_code::unsupported);
     read_longrope(rope, half);
@@ -180,15 +181,15 @@ class gguf_config_reader {
     const auto type = keys_.find("rope.scaling.type"), old_factor = keys_.find("rope.scale_linear"),
                factor = keys_.find("rope.scaling.factor");
     const auto& stated = factor ? factor : old_factor;
-    const bool scales = stated && stated->number() != 0.0 && stated->number() != 1.0;  // 0 stands for none
-    const std::string_view kind = type ? type->string() : scales ? "linear" : "none";  // a factor alone is linear, as llama.cpp reads it
+    const bool scales = stated && stated->number() != 0.0 && stated->number() != 1.0;  // 0 means none
+    const std::string_view kind = type ? type->string() : scales ? "linear" : "none";  // like llama.cpp, reads a factor alone as linear
     if (kind == "linear" || kind == "yarn") {
       const gguf_value of = stated ? *stated : keys_.at("rope.scaling.factor");
       rope.factor = of.number();
       if (rope.factor < 1.0 || rope.factor > 1e6) of.refuse("a number from 1 to a million");
       rope.scaling = kind == "linear" ? rope_scaling::linear : rope_scaling::yarn;
     } else if (kind != "none" && kind != "longrope") {
-      type->not_computed("none, linear, yarn or longrope");
+      type->refuse_unsupported("none, linear, yarn or longrope");
     }
     if (rope.scaling == rope_scaling::yarn) {
       if (rope.theta <= 1.0) keys_.find("rope.freq_base")->refuse("a number above 1 with yarn");
@@ -199,7 +200,7 @@ class gguf_config_reader {
     }
   }
 
-  /// Two tensors say that it is LongRoPE; the type of the scaling need not.
+  /// Two tensors mark LongRoPE; the type of the scaling need not.
   void read_longrope(rope_config& rope, std::size_t half) {
     constexpr std::string_view names[] = {"rope_factors_short.weight", "rope_factors_long.weight"};
     const auto type = keys_.find("rope.scaling.type");
@@ -221,7 +222,7 @@ class gguf_config_reader {
     rope.attention_factor = longrope_scale(rope.factor, rope.original_positions);
   }
 
-  /// The vocabulary, and the ids that begin and end a text.
+  /// Reads the vocabulary size, and the ids that begin and end a sequence.
   void read_tokens() {
     constexpr std::size_t most_tokens = std::size_t{1} << 24;
     const auto tokens = keys_.file().find("tokenizer.ggml.tokens");
@@ -234,10 +235,10 @@ class gguf_config_reader {
       config_.vocabulary = embedding->shape[0];
 
     if (const auto kind = keys_.file().find("tokenizer.ggml.model"); kind && kind->string() != "llama" && kind->string() != "gpt2")
-      kind->not_computed("llama or gpt2");
+      kind->refuse_unsupported("llama or gpt2");
     const auto numbers_of = [&](std::string_view name) {
       const auto value = keys_.file().find(name);
-      return value ? value->numbers(config_.vocabulary) : std::vector<double>{};  // one a token
+      return value ? value->numbers(config_.vocabulary) : std::vector<double>{};  // one for each token
     };
     numbers_of("tokenizer.ggml.scores");
     const std::vector<double> types = numbers_of("tokenizer.ggml.token_type");
@@ -261,12 +262,12 @@ class gguf_config_reader {
 
 }  // namespace detail
 
-/// Throws `error` where a key is missing, out of its range, or asks for what is not computed.
-inline model_config model_config_of(std::span<const gguf_file> parts) {
-  const gguf_value architecture = parts[0].at("general.architecture");
+/// Returns the config of a GGUF model. Throws `error` if a key is missing, out of range, or asks for something unsupported.
+inline model_config model_config_of(std::span<const gguf_file> shards) {
+  const gguf_value architecture = shards[0].at("general.architecture");
   const model_family* const family = find_family(&model_family::gguf, architecture.string());
-  if (!family) architecture.not_computed(family_names(&model_family::gguf));
-  return detail::gguf_config_reader(*family, parts).read();
+  if (!family) architecture.refuse_unsupported(family_names(&model_family::gguf));
+  return detail::gguf_config_reader(*family, shards).read();
 }
 
 }  // namespace v0

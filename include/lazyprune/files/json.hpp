@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// JSON from files that nobody vouches for: parsed strictly, and read by getters whose errors name the file and the place in it.
-// Beyond what the grammar refuses, these are refused: a key twice in one object, nesting deeper than 64, numbers that overflow, a byte
-// order mark, and more bytes than the caller allows.
+// Reads JSON from untrusted files. Parsing is strict, and the getters' errors name the file and the place in it. Besides errors of grammar,
+// it refuses: a key twice in one object, nesting deeper than 64, numbers that overflow, a byte order mark, and more bytes than the caller
+// allows.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ inline namespace v0 {
 
 namespace detail {
 
-/// What all our readers of JSON refuse alike. Derived classes say what to do with the values.
+/// The checks that all our JSON readers share. Derived classes handle the values.
 class strict_json : public nlohmann::json_sax<nlohmann::json> {
  public:
   strict_json(std::string_view file, std::string_view where) : file_(file), where_(where) {}
@@ -37,7 +37,7 @@ class strict_json : public nlohmann::json_sax<nlohmann::json> {
       if (const std::size_t end = found.find(before); end != found.npos) found.remove_prefix(end + before.size());
     fail("byte " + std::to_string(at == 0 ? 0 : at - 1), "JSON", printable(found));
   }
-  bool binary(nlohmann::json::binary_t&) override { fail("", "JSON", "binary data"); }  // not in the text form
+  bool binary(nlohmann::json::binary_t&) override { fail("", "JSON", "binary data"); }  // does not occur in JSON text
 
  protected:
   [[noreturn]] void fail(const std::string& at, std::string_view expected, std::string_view found) const {
@@ -54,10 +54,10 @@ class strict_json : public nlohmann::json_sax<nlohmann::json> {
   std::size_t depth_ = 0;
 };
 
-/// Runs the text through the reader, which throws at the first fault. No recursion, whatever the text.
+/// Runs the text through the reader, which throws at the first error. Does not recurse, whatever the text is.
 inline void parse_strictly(std::string_view text, strict_json& reader, std::string_view file, std::string_view where = {}) {
   const std::string at = where.empty() ? "" : std::string(where) + ": ";
-  if (const std::size_t nul = text.find('\0'); nul != text.npos)  // to the parser it would be the end of the text
+  if (const std::size_t nul = text.find('\0'); nul != text.npos)  // the parser would take it for the end of the text
     throw error(file, at + "byte " + std::to_string(nul), "JSON", "a zero byte");
   if (text.starts_with("\xef\xbb\xbf")) throw error(file, at + "byte 0", "JSON", "a byte order mark");
   nlohmann::json::sax_parse(text.begin(), text.end(), &reader);
@@ -110,17 +110,17 @@ class json_builder : public strict_json {
 
   nlohmann::json root_;
   std::vector<nlohmann::json*> open_;  // from the root to the innermost object or array
-  nlohmann::json* member_ = nullptr;   // of the innermost object: where the value of the last key goes
+  nlohmann::json* member_ = nullptr;   // in the innermost object: place for the value of the last key
 };
 
 }  // namespace detail
 
-/// A value in a JSON text. It knows its place, and keeps the whole text's values alive. The getters throw where the value is of
-/// another kind: "FILE: rope_scaling.factor: expected a number, found "two"".
+/// A value in a JSON text. It knows its place, and keeps the values of the whole text alive. The getters throw `error` if it has another
+/// type: "FILE: rope_scaling.factor: expected a number, found "two"".
 class json_value {
  public:
-  /// `where` stands before every place in errors: "line 3" of a file with many texts. Throws `error` where the text has more than
-  /// `limit` bytes, or is not strict JSON.
+  /// `where` is put before each place in errors: "line 3" in a file with one text per line. Throws `error` if the text has more than
+  /// `limit` bytes or is not strict JSON.
   static json_value parse(std::string_view text, std::string_view file, std::size_t limit, std::string_view where = {}) {
     if (text.size() > limit) throw error(file, where, "at most " + std::to_string(limit) + " bytes", std::to_string(text.size()));
     detail::json_builder builder(file, where);
@@ -137,26 +137,26 @@ class json_value {
   bool is_string() const { return value_->is_string(); }
   bool is_number() const { return value_->is_number(); }
 
-  /// Whether this object has such a member, be it null.
+  /// Whether this object has such a member; null counts.
   bool has(std::string_view key) const {
     need(value_->is_object(), "an object");
     return value_->contains(key);
   }
-  /// The member of this object; none where it is missing or null.
+  /// Returns the member of this object. None if it is missing or null.
   std::optional<json_value> find(std::string_view key) const {
     need(value_->is_object(), "an object");
     const auto at = value_->find(key);
     if (at == value_->end() || at->is_null()) return std::nullopt;
     return member(key, *at);
   }
-  /// The member of this object, which must be there.
+  /// Returns the member of this object. Throws `error` if it is missing.
   json_value at(std::string_view key) const {
     need(value_->is_object(), "an object");
     const auto at = value_->find(key);
     if (at == value_->end()) fail("the key " + in_quotes(key), "none");
     return member(key, *at);
   }
-  /// This object with the members of another, a JSON text, that it has not. It keeps its place.
+  /// Returns this object, with the members that it lacks from `others`, a JSON text. The place stays the same.
   json_value with_defaults(std::string_view others) const {
     need(value_->is_object(), "an object");
     nlohmann::json all = nlohmann::json::parse(others);
@@ -166,16 +166,16 @@ class json_value {
     return {std::move(whole), root, place_};
   }
 
-  /// Throws, with this code, where this object has any other key.
+  /// Throws `error` with this code if this object has any other key.
   void allow_only(std::initializer_list<std::string_view> keys, error_code code = error_code::bad_input) const {
     for (const auto& [key, value] : members())
       if (std::find(keys.begin(), keys.end(), key) == keys.end()) value.refuse("no such key", code);
   }
 
-  /// How many members this object has, or how many items this array; 0 for anything else.
+  /// The number of members of this object, or of items of this array; 0 for anything else.
   std::size_t size() const { return value_->is_structured() ? value_->size() : 0; }
-  /// Calls with(key, value) for each member of this object, or with(value) for each item of this array: those of large ones are best taken
-  /// one at a time.
+  /// Calls with(key, value) for each member of this object, or with(value) for each item of this array. For large ones, this needs less
+  /// memory than a list.
   template <class With>
   void each_member(const With& with) const {
     need(value_->is_object(), "an object");
@@ -212,18 +212,18 @@ class json_value {
     need(fits, "a whole number from " + std::to_string(least) + " to " + std::to_string(most));
     return value_->get<std::uint64_t>();
   }
-  /// Any number; all that were parsed are finite.
+  /// Any number. Numbers that were parsed are finite.
   double number() const {
     need(value_->is_number(), "a number");
     return value_->get<double>();
   }
 
-  /// Refuses the value, in the words of its getters.
+  /// Throws `error` about this value, as the getters do.
   [[noreturn]] void refuse(std::string_view expected, error_code code = error_code::bad_input) const {
     fail(expected, describe(*value_), code);
   }
-  /// Refuses what the value means, which is sound and not computed here.
-  [[noreturn]] void not_computed(std::string_view expected) const { refuse(expected, error_code::unsupported); }
+  /// Throws `error` about a value that is valid but not supported.
+  [[noreturn]] void refuse_unsupported(std::string_view expected) const { refuse(expected, error_code::unsupported); }
 
  private:
   struct document {

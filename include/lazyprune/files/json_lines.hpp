@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// JSON Lines: a file with one JSON object a line.
+// JSON Lines: a file with one JSON object per line.
 #pragma once
 
 #include <cstddef>
@@ -14,12 +14,12 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Bytes that a line of JSON Lines may have.
+/// The most bytes in a line.
 inline constexpr std::size_t longest_json_line = std::size_t{1} << 28;
 
-/// What `read` makes of each line, which is no empty one: read(json_value) returns a Record. Where a line is no JSON, or `read` throws
-/// `error`, that is told to `on_bad` ("FILE: line 3: answers: expected ..., found ...") and the line left out; without `on_bad` it is
-/// thrown. Throws one of code io where reading fails.
+/// Calls read(json_value) for each line that is not empty, and returns the Records that it returns. If a line is not JSON, or `read` throws
+/// `error`, that error is passed to `on_bad` ("FILE: line 3: answers: expected ..., found ...") and the line is skipped; without `on_bad`
+/// it is thrown. Throws `error` of code io if reading fails.
 template <class Record, class Read>
 std::vector<Record> read_json_lines(line_reader& lines, Read read, const std::function<void(const error&)>& on_bad = {}) {
   std::vector<Record> records;

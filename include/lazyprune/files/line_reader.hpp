@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The lines of a file, a pipe or stdin, one after the other: no more than one line is held.
+// Reads the lines of a file, a pipe or stdin, one at a time. It holds at most one line.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,7 @@ inline namespace v0 {
 
 class line_reader {
  public:
-  /// "-" is stdin. Lines may have `limit` bytes. Throws `error` where there is no such file, it cannot be opened, or is a
-  /// directory.
+  /// "-" is stdin. A line may have up to `limit` bytes. Throws `error` if the file is missing, cannot be opened, or is a directory.
   explicit line_reader(const std::filesystem::path& path, std::size_t limit = std::size_t{1} << 28)
       : name_(path == "-" ? "stdin" : path.string()), limit_(limit) {
     if (path != "-") file_ = open_file(path, O_RDONLY, name_, "a file that can be read");
@@ -28,8 +27,9 @@ class line_reader {
     if (S_ISDIR(status.st_mode)) throw error(name_, "", "a file to read", "a directory");
   }
 
-  /// The next line without its end; none after the last. What follows the last end of line is a line, unless it is empty. Throws `error`
-  /// where the line is too long (the one after it comes next), one of code io where reading fails.
+  /// Returns the next line without its line break, or none after the last. Bytes after the last line break are a line, unless there are
+  /// none. Throws `error` if the line is too long; the next call then returns the line after it. Throws `error` of code io if reading
+  /// fails.
   std::optional<std::string> next() {
     std::string line;
     bool any = false, too_long = false;
@@ -49,7 +49,7 @@ class line_reader {
     return std::nullopt;
   }
 
-  /// The number of the last line given or complained of, from 1.
+  /// The number of the last line that was returned or refused, from 1.
   std::size_t number() const { return number_; }
   const std::string& name() const { return name_; }
 
@@ -68,7 +68,7 @@ class line_reader {
   std::size_t limit_;
   file_descriptor file_;  // none: stdin
   std::string buffer_;
-  std::string_view rest_;  // of the buffer
+  std::string_view rest_;  // of the buffer, not read yet
   std::size_t number_ = 0;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A file's bytes, mapped or read. A mapped file must not change or shrink while it is in use: the system then kills the process
-// (SIGBUS); `file_access::read` has no such condition, and costs its size in memory.
+// The bytes of a file, mapped or read. A mapped file must not change or shrink while it is in use, or the system kills the process
+// (SIGBUS). `file_access::read` has no such condition, but takes the file's size in memory.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ enum class file_access : std::uint8_t { map, read };
 
 namespace detail {
 
-/// Gives a file's bytes back: to the system where they are mapped, else to the heap.
+/// Returns a file's bytes to the system if they are mapped, else to the heap.
 struct file_bytes_deleter {
   std::size_t mapped = 0;
   void operator()(const std::byte* at) const {
@@ -41,15 +41,15 @@ struct file_bytes_deleter {
 
 class mapped_file {
  public:
-  /// Throws `error` where there is no such file, it cannot be opened, is no plain file, or has more than `limit` bytes; one of code io
-  /// where reading fails.
+  /// Throws `error` if the file is missing, cannot be opened, is not a plain file, or has more than `limit` bytes. Throws `error` of code
+  /// io if reading fails.
   explicit mapped_file(const std::filesystem::path& path, file_access how = file_access::map,
                        std::size_t limit = std::numeric_limits<std::size_t>::max())
       : name_(path.string()) {
-    // Opening a pipe for reading would wait for its writer, without O_NONBLOCK.
+    // Without O_NONBLOCK, opening a pipe would wait for its writer.
     const file_descriptor file = open_file(path, O_RDONLY | O_NONBLOCK, name_, "a file that can be read");
     struct stat status {};
-    if (::fstat(file.get(), &status) != 0) throw error(name_, "stat", "to know its size", reason_of(errno), error_code::io);
+    if (::fstat(file.get(), &status) != 0) throw error(name_, "stat", "to read its size", reason_of(errno), error_code::io);
     if (S_ISDIR(status.st_mode)) throw error(name_, "", "a file", "a directory");
     if (!S_ISREG(status.st_mode)) throw error(name_, "", "a plain file", "a pipe or device");
     size_ = static_cast<std::size_t>(status.st_size);
@@ -69,26 +69,26 @@ class mapped_file {
 
   const std::string& name() const { return name_; }
   std::span<const std::byte> bytes() const { return {data_.get(), size_}; }
-  /// Whether its pages come into memory as they are read, or are there.
+  /// Whether its pages are read into memory on first use.
   bool mapped() const { return data_.get_deleter().mapped != 0; }
-  /// Reads this part, where it is mapped, so that others find it in memory.
-  void come_into_memory(std::span<const std::byte> part) const {
+  /// Reads this part into memory, if the file is mapped, so that others need not wait for it.
+  void prefetch(std::span<const std::byte> part) const {
 #ifdef MADV_POPULATE_READ
-    // Pages come as a reader's do: some hundred KB in one piece, ahead of what is waited for. Those of MADV_WILLNEED come one by one, which
-    // takes ten times the system's time, and who needs one of them waits for it alone.
+    // This reads pages as a reader would: some hundred KB at a time, ahead of the page that is needed. MADV_WILLNEED makes pages available
+    // one by one. That takes ten times the system time, and a reader waits for each page alone.
     if (advise(part, MADV_POPULATE_READ)) return;
 #endif
-    constexpr std::size_t at_once = std::size_t{1} << 19;  // Linux reads no more ahead than a device's read_ahead_kb, whatever is asked for
+    constexpr std::size_t at_once = std::size_t{1} << 19;  // Linux reads at most a device's read_ahead_kb ahead, however much is asked for
     for (; !part.empty(); part = part.subspan(std::min(at_once, part.size())))
       advise(part.first(std::min(at_once, part.size())), MADV_WILLNEED);
   }
-  /// Says that this part will not be read soon: where it is mapped, it no longer counts as this process's memory.
+  /// Tells the system that this part is not needed soon. A mapped part then no longer counts as this process's memory.
   void release(std::span<const std::byte> part) const { advise(part, MADV_DONTNEED); }
   std::string_view text() const { return {reinterpret_cast<const char*>(data_.get()), size_}; }
 
  private:
-  /// Advises about the pages that the part has a share in. It is no more than a hint, so that a failure does not matter: systems differ in
-  /// what they know.
+  /// Gives advice about all pages that the part touches. It is only a hint, and systems differ in what they know, so a failure does not
+  /// matter.
   bool advise(std::span<const std::byte> part, int advice) const {
     if (!mapped() || part.empty()) return true;
     const auto first = static_cast<std::size_t>(part.data() - data_.get()), page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));

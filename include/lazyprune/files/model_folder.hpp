@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A folder that holds a model's files, by their names, and which of them are the model: config.json with safetensors, or one GGUF model.
+// A folder with a model's files: either config.json with safetensors files, or one GGUF file or its shards.
 #pragma once
 
 #include <algorithm>
@@ -30,19 +30,19 @@ class model_folder {
   const std::filesystem::path& path() const { return path_; }
 
   bool has(std::string_view name) const {
-    std::error_code ignored;  // a link that leads nowhere is there: opening it says what is wrong with it
+    std::error_code ignored;  // counts a broken link as present: opening it then reports the fault
     return std::filesystem::symlink_status(path_ / name, ignored).type() != std::filesystem::file_type::not_found;
   }
   bool has_safetensors() const { return has(one_file) || has(index_file); }
 
-  /// Reads a small file. Throws `error` where it cannot be read, or has more than `limit` bytes.
+  /// Reads a small file. Throws `error` if it cannot be read or has more than `limit` bytes.
   mapped_file open(std::string_view name, std::size_t limit) const { return mapped_file(path_ / name, file_access::read, limit); }
   json_value read_json(std::string_view name, std::size_t limit) const {
     const mapped_file file = open(name, limit);
     return json_value::parse(file.text(), file.name(), limit);
   }
 
-  /// The names of all entries, ascending. Throws `error` of code io where the folder cannot be read.
+  /// Returns the names of all entries, ascending. Throws `error` with code io if the folder cannot be read.
   std::vector<std::string> names() const {
     std::vector<std::string> all;
     std::error_code failure;
@@ -53,19 +53,20 @@ class model_folder {
     return all;
   }
 
-  /// The GGUF model that the folder is, by the first of its parts; none where config.json and safetensors are the model, or nothing is.
-  /// Of several files those that say that they are no language model are passed over. Throws `error` where several are left.
+  /// Returns the path of the folder's GGUF model, or of its first shard. Returns nullopt if the folder has config.json and safetensors, or
+  /// no model. If there are several GGUF files, ignores those whose metadata say that they are not language models. Throws `error` if
+  /// several remain.
   std::optional<std::filesystem::path> gguf() const {
     if (has("config.json") && has_safetensors()) return std::nullopt;
     std::vector<std::string> models = names();
-    std::erase_if(models, [&](const std::string& name) { return is_later_part(name) || !is_gguf_path(path_ / name); });
+    std::erase_if(models, [&](const std::string& name) { return is_later_shard(name) || !is_gguf_path(path_ / name); });
     if (models.size() > 1) std::erase_if(models, [&](const std::string& name) { return serves_a_model(path_ / name); });
     if (models.size() > 1) throw error(path_.string(), "", "one model", list_text(models));
     return models.empty() ? std::nullopt : std::optional(path_ / models[0]);
   }
 
  private:
-  /// Whether a GGUF file belongs beside a model: the part that sees images (mmproj-NAME.gguf), an adapter, an importance matrix.
+  /// Whether a GGUF file only accompanies a model: an image encoder (mmproj-NAME.gguf), an adapter, an importance matrix.
   static bool serves_a_model(const std::filesystem::path& path) {
     try {
       const gguf_file file{mapped_file(path)};
@@ -76,12 +77,12 @@ class model_folder {
       return says_other("general.type", [](std::string_view type) { return type != "model"; }) ||
              says_other("general.architecture", [](std::string_view name) { return name == "clip"; });
     } catch (const error&) {
-      return false;  // whoever opens it says what is wrong with it
+      return false;  // opening it as a model reports the fault
     }
   }
 
   /// Whether a name ends in -0000K-of-0000N.gguf, K above 1.
-  static bool is_later_part(std::string_view name) {
+  static bool is_later_shard(std::string_view name) {
     constexpr std::string_view form = "-00000-of-00000.gguf";
     if (name.size() < form.size()) return false;
     name.remove_prefix(name.size() - form.size());

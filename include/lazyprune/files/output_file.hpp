@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A file that is whole wherever it exists: written beside its place and renamed once all of it is on the disk.
+// A file that is complete or absent: it is written beside its place, and renamed once all of it is on disk.
 #pragma once
 
 #include <atomic>
@@ -21,8 +21,8 @@ inline namespace v0 {
 
 namespace detail {
 
-/// The names of files that this process has not finished, for a signal handler: a file is in at most one slot, and whoever takes it out of
-/// the slot removes it. What finds no slot is left where a signal ends the process.
+/// The names of unfinished files of this process, for a signal handler. A name is in at most one slot. Whoever takes it out of the slot
+/// removes the file. Without a free slot, a signal leaves the file behind.
 class unfinished_files {
  public:
   static std::atomic<const char*>* add(const char* path) {
@@ -44,13 +44,13 @@ class unfinished_files {
 
 }  // namespace detail
 
-/// Removes what this process has written and not committed. For handlers of signals that end it: it is async-signal-safe.
+/// Removes the files that this process has not committed. It is async-signal-safe, for handlers of signals that end the process.
 inline void remove_unfinished_files() noexcept { detail::unfinished_files::remove_all(); }
 
 class output_file {
  public:
-  /// Throws `error` where the name cannot be written to. A device or pipe (/dev/stdout) is written to as it is. A link stays: the file
-  /// that it leads to is replaced. A file that was there keeps its permissions.
+  /// Throws `error` if the file cannot be written. A device or pipe (/dev/stdout) is written directly. A symbolic link stays: the file that
+  /// it leads to is replaced. The new file has the permissions of the old one.
   explicit output_file(std::filesystem::path path) : path_(std::move(path)), target_(behind_links(path_)) {
     struct stat status {};
     const bool exists = ::stat(path_.c_str(), &status) == 0;
@@ -65,11 +65,9 @@ class output_file {
   }
   output_file(const output_file&) = delete;
   output_file& operator=(const output_file&) = delete;
-  ~output_file() {
-    remove();
-  }
+  ~output_file() { remove(); }
 
-  /// Throws one of code io where there is no room, or the disk fails.
+  /// Throws `error` of code io if there is no space or the disk fails.
   void write(std::string_view text) {
     if (buffer_.size() + text.size() > buffer_bytes) flush();
     if (text.size() > buffer_bytes)
@@ -78,7 +76,7 @@ class output_file {
       buffer_.append(text);
   }
 
-  /// Gives the file its name. Without it, nothing is left of what was written, and what stood there before stays.
+  /// Gives the file its name. Without it, the written bytes are removed and an older file stays.
   void commit() {
     flush();
     const bool stored = !unfinished_ || ::fsync(file_.get()) == 0 || errno == EINVAL;  // EINVAL: this kind cannot be synced
@@ -87,18 +85,18 @@ class output_file {
     if (std::rename(unfinished_->c_str(), target_.c_str()) != 0) fail("to rename it from " + unfinished_->string());
     take_back();
     unfinished_.reset();
-    if (!sync_folder_of(target_)) throw error(path_.string(), "", "to keep its name on the disk", reason_of(errno), error_code::io);
+    if (!sync_folder_of(target_)) throw error(path_.string(), "", "to write its name to the disk", reason_of(errno), error_code::io);
   }
 
  private:
   static constexpr std::size_t buffer_bytes = 1 << 16;
   static constexpr std::string_view writable = "a file that can be written";
 
-  /// Opens a file of a new name beside the target. `before`: what stands there; null where nothing does.
+  /// Opens a file with a new name beside the target. `before`: the file there now, or null.
   void open_beside(const struct stat* before) {
     struct stat status {};
     std::filesystem::path name;
-    // Nobody else writes to this name: it is of this process, and not left over by an earlier one with its number.
+    // Only this process writes to this name: it contains the process id, and no earlier process has left a file with it.
     for (int n = 0;; ++n) {
       name = target_;
       name += ".unfinished-" + std::to_string(::getpid()) + "-" + std::to_string(n);
@@ -110,10 +108,10 @@ class output_file {
     if (!before || take_permissions(file_.get(), *before)) return;
     const int code = errno;
     remove();
-    throw error(path_.string(), "", "to give it the permissions that it had", reason_of(code), error_code::io);
+    throw error(path_.string(), "", "to set the permissions of the old file", reason_of(code), error_code::io);
   }
 
-  /// Takes the name back from the handler of signals. One that runs now may still read it: then it is never freed.
+  /// Takes the name back from the signal handler. If a handler runs now, it may still read the name, so the name is never freed.
   void take_back() {
     if (slot_ && !std::exchange(slot_, nullptr)->exchange(nullptr)) unfinished_.release();
   }
@@ -139,8 +137,8 @@ class output_file {
   }
 
   std::filesystem::path path_, target_;
-  std::unique_ptr<const std::filesystem::path> unfinished_;  // null where there is nothing to rename or remove
-  std::atomic<const char*>* slot_ = nullptr;                 // of unfinished_, in detail::unfinished_files
+  std::unique_ptr<const std::filesystem::path> unfinished_;  // null: nothing to rename or remove
+  std::atomic<const char*>* slot_ = nullptr;                 // the slot of unfinished_
   file_descriptor file_;
   std::string buffer_;
 };

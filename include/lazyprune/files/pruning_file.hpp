@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How a model is best pruned, in a file: lazyprune.json in the model's folder, or one that the user names.
+// The pruning that is recommended for a model: lazyprune.json in the model's folder, or a file that the user names.
 #pragma once
 
 #include <cstddef>
@@ -17,9 +17,9 @@ struct pruning_file {
   static constexpr std::string_view name = "lazyprune.json";  // in a model's folder
   static constexpr std::size_t most_bytes = std::size_t{1} << 20;
 
-  std::string stages;  // as stages::parse reads them
+  std::string stages;  // in the syntax of stages::parse
 
-  /// Throws `error` where the file cannot be read or holds something else.
+  /// Throws `error` if the file cannot be read or has other contents.
   static pruning_file read(const std::filesystem::path& path) {
     const mapped_file file(path, file_access::read, most_bytes);
     const json_value all = json_value::parse(file.text(), file.name(), most_bytes);

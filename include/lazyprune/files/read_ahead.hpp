@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Files come into memory while others compute: a thread of its own waits for them.
+// Reads files into memory on a thread of its own, while other threads compute.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Asks for parts of files, one after the other. The files must outlive it; what is still to be asked for when it ends is forgotten.
+/// Reads parts of files, one after another. The files must outlive it. Its destructor drops all parts that wait.
 class read_ahead {
  public:
   void ask(const mapped_file& file, std::span<const std::byte> part) {
@@ -30,12 +30,12 @@ class read_ahead {
     try {
       if (!thread_.joinable()) thread_ = std::jthread([this](const std::stop_token& stop) { work(stop); });
       more_.notify_one();
-    } catch (const std::system_error&) {  // no thread to be had: pages come when they are read
+    } catch (const std::system_error&) {  // no thread: pages are read on first use
     }
   }
 
  private:
-  static constexpr std::size_t at_once = std::size_t{4} << 20;  // so that its end is not waited for
+  static constexpr std::size_t at_once = std::size_t{4} << 20;  // small, so that the destructor does not wait long
 
   void work(const std::stop_token& stop) {
     std::unique_lock lock(mutex_);
@@ -43,7 +43,7 @@ class read_ahead {
       const auto [file, part] = parts_.front();
       parts_.pop_front();
       lock.unlock();
-      file->come_into_memory(part);
+      file->prefetch(part);
       lock.lock();
     }
   }
@@ -51,7 +51,7 @@ class read_ahead {
   std::mutex mutex_;
   std::condition_variable_any more_;
   std::deque<std::pair<const mapped_file*, std::span<const std::byte>>> parts_;
-  std::jthread thread_;  // the last member: it ends before what it uses
+  std::jthread thread_;  // the last member, so that it ends before the others
 };
 
 }  // namespace v0

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Text from wherever a user has it: a file, a pipe, the terminal.
+// Reads text from a file, a pipe or the terminal.
 #pragma once
 
 #include <algorithm>
@@ -16,11 +16,12 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// What is not a plain file may have no end.
+/// The limit for input that may be endless because it is not a plain file.
 inline constexpr std::size_t most_streamed_bytes = std::size_t{1} << 30;
 
-/// What the open descriptor gives to its end; `name` is for errors. Throws `error` where it cannot be read or gives more than `limit`
-/// bytes, or most_streamed_bytes if it is no plain file; one of code io where reading fails.
+/// Reads the open descriptor to its end. `name` is the name in errors. If the descriptor is not a plain file, `limit` is lowered to
+/// most_streamed_bytes. Throws `error` if the descriptor is a folder, is not open for reading, or has more than `limit` bytes. Throws
+/// `error` of code io if the system fails to read it.
 inline std::string read_to_end(int descriptor, const std::string& name, std::size_t limit = std::numeric_limits<std::size_t>::max()) {
   struct stat status {};
   if (::fstat(descriptor, &status) != 0) throw error(name, "stat", "to know what it is", reason_of(errno), error_code::io);
@@ -38,7 +39,7 @@ inline std::string read_to_end(int descriptor, const std::string& name, std::siz
   }
 }
 
-/// The same of a path. Throws `error` also where it cannot be opened. A pipe that has no writer yet is waited for.
+/// The same for a path. Also throws `error` if it cannot be opened. If the path is a pipe without a writer, waits for a writer.
 inline std::string read_to_end(const std::filesystem::path& path, std::size_t limit = std::numeric_limits<std::size_t>::max()) {
   const std::string name = path.string();
   const file_descriptor file = open_file(path, O_RDONLY | O_NOCTTY, name, "a file that can be read");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The safetensors format (github.com/huggingface/safetensors): eight bytes of header size, a JSON header, the tensors' bytes. All
-// that the format promises is checked before a byte of a tensor is given out.
+// The safetensors format (github.com/huggingface/safetensors): the size of the header in 8 bytes, a JSON header, and the tensors' bytes.
+// The whole file is checked against the format before any byte of a tensor is returned.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +37,8 @@ inline constexpr safetensors_type safetensors_types[] = {
     {"U32", 32},    {"F32", 32},        {"C64", 64},        {"F64", 64},    {"I64", 64}, {"U64", 64},
 };
 
-/// The header, as it is parsed: no tree of values is built, so that memory stays near what the table itself takes.
+/// Collects the table of tensors while the header is parsed. No tree of JSON values is built, so it needs little more memory than the
+/// table.
 class safetensors_header : public strict_json {
  public:
   struct entry {
@@ -130,14 +131,15 @@ class safetensors_header : public strict_json {
   std::vector<entry> entries_;
   std::set<std::string> metadata_keys_;
   bool has_metadata_ = false;
-  bool metadata_ = false;       // the member being read is __metadata__
-  field field_ = field::type;   // the field being read
-  std::array<bool, 3> seen_{};  // the fields that the tensor being read has
+  bool metadata_ = false;       // reading a member of __metadata__
+  field field_ = field::type;   // being read
+  std::array<bool, 3> seen_{};  // the fields that this tensor has so far
 };
 
 }  // namespace detail
 
-/// The tensors of a safetensors file whose bytes these are, ascending by name. `file` is for errors.
+/// Returns the tensors in the bytes of a safetensors file, ascending by name. `file` is the name in errors. Throws `error` if any byte does
+/// not follow the format.
 inline std::vector<stored_tensor> parse_safetensors(std::span<const std::byte> bytes, std::string_view file) {
   const auto fail = [&](const std::string& where, std::string_view expected, const std::string& found) {
     throw error(file, where, expected, found);
@@ -156,7 +158,7 @@ inline std::vector<stored_tensor> parse_safetensors(std::span<const std::byte> b
   const std::span<const std::byte> data = bytes.subspan(header_bytes);
   auto entries = header.take();
 
-  // Sorted by their place, each tensor begins where the one before ends: no holes, no overlap, no byte without an owner.
+  // In the order of offsets, each tensor must begin where the one before ends. So there are no holes, overlaps or unused bytes.
   std::ranges::sort(entries, {}, &detail::safetensors_header::entry::offsets);
   std::vector<stored_tensor> tensors;
   tensors.reserve(entries.size());
@@ -188,7 +190,7 @@ inline std::vector<stored_tensor> parse_safetensors(std::span<const std::byte> b
 
 class safetensors_file {
  public:
-  /// Throws `error` where the file is not what the format says, to the last byte.
+  /// Throws `error` if any byte of the file does not follow the format.
   explicit safetensors_file(mapped_file file) : file_(std::move(file)), tensors_(parse_safetensors(file_.bytes(), file_.name())) {}
 
   const std::string& name() const { return file_.name(); }
@@ -196,7 +198,7 @@ class safetensors_file {
 
   const mapped_file& file() const { return file_; }
 
-  /// Null where there is none of that name.
+  /// Returns the tensor with that name, or null.
   const stored_tensor* find(std::string_view name) const {
     const auto at = std::ranges::lower_bound(tensors_, name, {}, &stored_tensor::name);
     return at != tensors_.end() && at->name == name ? &*at : nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A tensor as a file holds it, whichever format the file has.
+// A tensor in a file, in any format.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// One tensor of a file. `data` is little-endian, in row-major order, and may lie at any address.
+/// One tensor of a file. `data` is little-endian, row-major, and may be at any address.
 struct stored_tensor {
   std::string name;
   std::string_view type;             // as the format spells it: "F32", "BF16", "Q4_K", ...

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Traces as JSON Lines, one object a step, the format that other engines write too:
+// Traces as JSON Lines, one object per step. Other engines write this format, too:
 //   {"step":0,"tokens":[1,5,9],"layers":[{"active":[0,1,2],"rows":[0,1,2],"revived":[]}, ...],"next":17}
-// and, where recorded, "logits":[...] and "margin":[0.01,null, ...] (layers - 1), and in a layer "scores":[0.1,0.7,0.2] (active), or null
-// where none were asked for. Keys that we do not know are passed over.
+// Optional keys are "logits":[...], "margin":[0.01,null, ...] (layers - 1), and in a layer "scores":[0.1,0.7,0.2] (active). "scores" is
+// null if none were recorded. Unknown keys are ignored.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@ void append_list(std::string& out, std::string_view key, const List& list, Appen
   out += ']';
 }
 
-/// The shortest digits that read back as the same number. JSON has no infinities and no NaN.
+/// Appends the shortest digits that read back as the same number. Throws `error` for infinity and NaN, which JSON does not have.
 inline void append_exactly(std::string& out, double value, std::size_t step, std::string_view key, std::size_t index) {
   std::array<char, 32> digits;
   const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
@@ -42,12 +42,12 @@ inline void append_exactly(std::string& out, double value, std::size_t step, std
   out += text == "-0" ? "-0.0" : text;  // an integer has no negative zero
 }
 
-/// Reads one line as it is parsed: a trace has millions of numbers, too many to build a tree of values from them first.
+/// Reads a line while it is parsed. A trace has millions of numbers, too many for a tree of values.
 class trace_line : public strict_json {
  public:
   using strict_json::strict_json;
 
-  /// The step, once the line is parsed: complete, and sound in itself.
+  /// Returns the step after parsing. Throws `error` if a key is missing or values contradict each other.
   step_trace take(std::size_t tokens_before) {
     require_all(line_keys, 4, seen_, "");
     if (step_.tokens.empty()) fail("tokens", "at least one token", "none");
@@ -145,8 +145,8 @@ class trace_line : public strict_json {
 
  private:
   enum class place : std::uint8_t { text, line, tokens, layers, layer, positions, scores, logits, margin };
-  enum layer_member : std::size_t { active, rows, revived, scores };              // the first three must be there
-  enum line_member : std::size_t { step, tokens, layers, next, logits, margin };  // the first four must be there
+  enum layer_member : std::size_t { active, rows, revived, scores };              // the first three are required
+  enum line_member : std::size_t { step, tokens, layers, next, logits, margin };  // the first four are required
   static constexpr std::array<std::string_view, 6> line_keys{"step", "tokens", "layers", "next", "logits", "margin"};
   static constexpr std::array<std::string_view, 4> layer_keys{"active", "rows", "revived", "scores"};
 
@@ -158,7 +158,7 @@ class trace_line : public strict_json {
     return member_ == 0 ? layer.active : member_ == 1 ? layer.rows : layer.revived;
   }
 
-  /// The place of the value that comes next.
+  /// The place of the next value.
   std::string here() {
     const auto entry = [](std::string_view list, std::size_t index) { return std::string(list) + '[' + std::to_string(index) + ']'; };
     const std::string layer = entry("layers", std::max<std::size_t>(step_.layers.size(), 1) - 1) + '.';
@@ -209,7 +209,7 @@ class trace_line : public strict_json {
   }
 
   bool scalar(std::optional<std::uint64_t> whole, std::optional<double> number, std::string_view found, bool is_null = false) {
-    if (skip() || (at_ == place::layer && member_ == scores && is_null)) return true;  // null: none were asked for
+    if (skip() || (at_ == place::layer && member_ == scores && is_null)) return true;  // null: no scores recorded
     const bool small = whole && *whole <= std::numeric_limits<std::uint32_t>::max();
     if (at_ == place::positions && small)
       positions().push_back(static_cast<position>(*whole));
@@ -253,15 +253,15 @@ class trace_line : public strict_json {
 
   step_trace step_{};
   place at_ = place::text;
-  std::size_t member_ = 0;                 // the last key, in line_keys or layer_keys
-  bool unknown_ = false;                   // it is in neither
-  std::size_t skipped_ = 0;                // open objects and arrays of an unknown key
-  unsigned seen_ = 0, seen_in_layer_ = 0;  // bit k: key k was there
+  std::size_t member_ = 0;                 // last key, as index into line_keys or layer_keys
+  bool unknown_ = false;                   // the last key is in neither
+  std::size_t skipped_ = 0;                // open objects and arrays inside an unknown key
+  unsigned seen_ = 0, seen_in_layer_ = 0;  // bit k: key k has occurred
 };
 
 }  // namespace detail
 
-/// The step as a line of the trace, without the line's end. Throws `error` where a logit, margin or score is infinite or NaN.
+/// Returns the step as a line of a trace, without a line break. Throws `error` if a logit, margin or score is infinite or NaN.
 inline std::string to_line(const step_trace& step) {
   std::string out = "{\"step\":" + std::to_string(step.step) + ',';
   const auto whole = [&](std::uint32_t value, std::size_t) { out += std::to_string(value); };
@@ -299,8 +299,8 @@ inline std::string to_line(const step_trace& step) {
   return out + '}';
 }
 
-/// All steps of a trace, from a file or a pipe. Throws `error` where the file is missing, a line is not a step as the format wants it, or
-/// the steps do not belong together: "t.jsonl: line 3: layers[2].rows: expected ..., found ..."; one of code io where reading fails.
+/// Reads all steps of a trace from a file or pipe. Throws `error` if the file is missing, a line is not a valid step, or the steps do not
+/// fit together: "t.jsonl: line 3: layers[2].rows: expected ..., found ...". Throws `error` of code io if reading fails.
 inline std::vector<step_trace> read_trace(const std::filesystem::path& path) {
   const std::string file = path.string(), all = read_to_end(path);
   std::string_view rest = all;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// UTF-8, and how the bytes of others are shown in an error line.
+// UTF-8, and how to show bytes from files in a line of an error.
 #pragma once
 
 #include <algorithm>
@@ -11,13 +11,13 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Bytes that a UTF-8 character with this first byte has; 1 where no character begins with it.
+/// Returns the number of bytes of a UTF-8 character with this first byte; 1 if no character begins with it.
 constexpr std::size_t utf8_length(char first) {
   const auto byte = static_cast<unsigned char>(first);
   return byte >= 0xf0 && byte < 0xf8 ? 4 : byte >= 0xe0 && byte < 0xf0 ? 3 : byte >= 0xc0 && byte < 0xe0 ? 2 : 1;
 }
 
-/// Bytes of the well-formed UTF-8 character (RFC 3629) that the text begins with; 0 where it begins with none.
+/// Returns the number of bytes of the well-formed UTF-8 character (RFC 3629) at the beginning of the text; 0 if there is none.
 constexpr std::size_t utf8_prefix(std::string_view text) {
   if (text.empty()) return 0;
   const auto first = static_cast<unsigned char>(text[0]);
@@ -35,14 +35,14 @@ constexpr std::size_t utf8_prefix(std::string_view text) {
   return code < least[length] || code > 0x10ffff || surrogate ? 0 : length;
 }
 
-/// Where the first byte stands that is not well-formed UTF-8; the size of the text if all are.
+/// Returns the place of the first byte that is not well-formed UTF-8; the size of the text if there is none.
 constexpr std::size_t utf8_end(std::string_view text) {
   std::size_t at = 0;
   while (const std::size_t length = utf8_prefix(text.substr(at))) at += length;
   return at;
 }
 
-/// The code point of a well-formed character.
+/// Returns the code point of a well-formed character.
 constexpr char32_t utf8_code(std::string_view character) {
   if (character.size() == 1) return static_cast<unsigned char>(character[0]);
   char32_t code = static_cast<unsigned char>(character[0]) & (0x7fu >> character.size());
@@ -50,7 +50,7 @@ constexpr char32_t utf8_code(std::string_view character) {
   return code;
 }
 
-/// Writes a code point below U+110000 at the end of the text.
+/// Appends a code point below U+110000 to the text.
 inline void append_utf8(std::string& text, char32_t code) {
   const auto tail = [&](unsigned shift) { text += static_cast<char>(0x80u | (code >> shift & 0x3fu)); };
   if (code < 0x80) {
@@ -75,14 +75,14 @@ struct utf8_character {
   std::size_t size;  // bytes
 };
 
-/// The first character of a text that is not empty. A byte that is not UTF-8 counts as one character, U+FFFD.
+/// Returns the first character of a non-empty text. A byte that is not UTF-8 counts as one character, U+FFFD.
 constexpr utf8_character first_character(std::string_view text) {
   const std::size_t size = utf8_prefix(text);
   if (size == 0) return {0xfffd, 1};
   return {utf8_code(text.substr(0, size)), size};
 }
 
-/// The last character of a text that is not empty. A byte that is not UTF-8 counts as one character, U+FFFD.
+/// Returns the last character of a non-empty text. A byte that is not UTF-8 counts as one character, U+FFFD.
 constexpr utf8_character last_character(std::string_view text) {
   std::size_t back = 1;
   while (back < 4 && back < text.size() && (static_cast<unsigned char>(text[text.size() - back]) & 0xc0u) == 0x80u) ++back;
@@ -91,17 +91,17 @@ constexpr utf8_character last_character(std::string_view text) {
   return {0xfffd, 1};
 }
 
-/// Unicode's property White_Space, which tokenizers ask for. It has not changed since Unicode 6.3.
+/// Unicode's property White_Space, for tokenizers. It has not changed since Unicode 6.3.
 constexpr bool is_unicode_white_space(char32_t c) {
   return (c >= 0x09 && c <= 0x0d) || c == ' ' || c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 ||
          c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
-/// Python's str.isspace(), which chat templates and the metrics of benchmarks ask for: White_Space and the separators U+001C to U+001F.
+/// Python's str.isspace(), for chat templates and the metrics of benchmarks: White_Space and the separators U+001C to U+001F.
 constexpr bool is_python_space(char32_t c) { return is_unicode_white_space(c) || (c >= 0x1c && c <= 0x1f); }
 
-/// Bytes at the beginning of the text that could be the beginning of one well-formed character and are not yet it; 0 where none could.
-/// These are the "maximal subparts" that one U+FFFD each stands for (Unicode 15, section 3.9).
+/// Returns the number of bytes at the beginning of the text that begin a well-formed character but do not complete it; 0 if there are none.
+/// These are the "maximal subparts" that one U+FFFD each replaces (Unicode 15, section 3.9).
 constexpr std::size_t utf8_beginning(std::string_view text) {
   if (text.empty()) return 0;
   const auto first = static_cast<unsigned char>(text[0]);
@@ -115,7 +115,7 @@ constexpr std::size_t utf8_beginning(std::string_view text) {
   return size;
 }
 
-/// The text with U+FFFD for every byte that is not of a well-formed character.
+/// Returns the text with U+FFFD in place of each byte outside of well-formed characters.
 inline std::string well_formed(std::string_view text) {
   std::string out;
   while (!text.empty()) {
@@ -127,7 +127,7 @@ inline std::string well_formed(std::string_view text) {
   return out;
 }
 
-/// The characters of UTF-8 text; each byte that is none of it is U+FFFD.
+/// Returns the characters of UTF-8 text, with U+FFFD in place of each byte outside of well-formed characters.
 inline std::u32string characters_of(std::string_view text) {
   std::u32string out;
   out.reserve(text.size());
@@ -139,7 +139,8 @@ inline std::u32string characters_of(std::string_view text) {
   return out;
 }
 
-/// A name or value from a file, fit for one line of text: control bytes and what is not UTF-8 as \xHH, cut after 60 characters.
+/// Returns a name or value from a file for one line of text. Control bytes and bytes that are not UTF-8 become \xHH. It is cut after 60
+/// characters.
 inline std::string printable(std::string_view text) {
   constexpr std::string_view digits = "0123456789abcdef";
   std::string out;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a prefill ought to cost, from the rows that each layer computes: the measure for a measured speedup. Floating-point operations are
-// counted; scoring, selecting and moving rows are not, so that what they cost shows as the share of the speedup that is not reached.
+// The expected cost of a prefill, from the rows that each layer computes. Compare a measured speedup with it. It counts floating-point
+// operations. It leaves out scoring, selecting and moving rows, so their cost shows as the speedup that is missing.
 #pragma once
 
 #include <algorithm>
@@ -11,30 +11,30 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// What an operation costs, in any unit: 1 each makes the costs floating-point operations.
+/// The cost of one operation, in any unit. With 1 for each, costs are floating-point operations.
 struct cost_model {
   double linear = 1.0;     // in the linear layers
   double attention = 1.0;  // in the attention
-  double single = 1.0;     // in a linear layer that computes one row: the whole weight is read for it
+  double single = 1.0;     // in a linear layer that computes one row, because it reads the whole weight for that row
 
-  /// One layer over `rows` tokens, of which the last `finish` are wanted: the others get keys and values and nothing more. They see
-  /// themselves and those before them, the nearest `window` of them at most.
-  double layer(const model_config& c, std::size_t rows, std::size_t finish, std::size_t window) const {
+  /// The cost of one layer over `rows` tokens. Only the last `outputs` rows are computed in full; the others get keys and values only. A
+  /// row attends to itself and the rows before it, at most the nearest `window` of them.
+  double layer(const model_config& c, std::size_t rows, std::size_t outputs, std::size_t window) const {
     const double hidden = static_cast<double>(c.hidden), ffn = static_cast<double>(c.ffn);
     const double q_size = static_cast<double>(c.n_heads * c.head_dim), kv_size = static_cast<double>(c.n_kv_heads * c.head_dim);
-    const double all = static_cast<double>(rows), finished = static_cast<double>(finish);
+    const double all = static_cast<double>(rows), finished = static_cast<double>(outputs);
     const double before = all - finished, seen = std::min(all, static_cast<double>(window));
-    const double growing = std::clamp(seen - before, 0.0, finished);  // so many finished rows see one token more than the row before
+    const double growing = std::clamp(seen - before, 0.0, finished);  // output rows that see one token more than the row before
     const double pairs = growing * (2.0 * before + growing + 1.0) / 2.0 + (finished - growing) * seen;
-    return product(rows) * all * 2.0 * hidden * 2.0 * kv_size + product(finish) * finished * 2.0 * hidden * (2.0 * q_size + 3.0 * ffn) +
+    return product(rows) * all * 2.0 * hidden * 2.0 * kv_size + product(outputs) * finished * 2.0 * hidden * (2.0 * q_size + 3.0 * ffn) +
            attention * pairs * 4.0 * q_size;
   }
 
   /// The logits of one token.
   double logits(const model_config& c) const { return single * 2.0 * static_cast<double>(c.hidden) * static_cast<double>(c.vocabulary); }
 
-  /// A first prefill that computes rows[l] tokens in layer l (statistics::prefill_rows), and the logits of its last token. Which tokens are
-  /// left is not known: where layers have windows, these are taken to hold as large a share of them as of all.
+  /// A first prefill that computes rows[l] tokens in layer l (statistics::prefill_rows), and the logits of its last token. It is not known
+  /// which tokens are kept. So a layer's window is assumed to hold the same share of the kept tokens as of all tokens.
   double prefill(const model_config& c, std::span<const std::size_t> rows) const {
     double cost = logits(c);
     for (std::size_t l = 0; l < rows.size(); ++l) {
@@ -44,7 +44,7 @@ struct cost_model {
     return cost;
   }
 
-  /// The step of one token in a dense sequence that then has `known` tokens, and its logits.
+  /// A decode step of one token in a dense sequence that then has `known` tokens, and its logits.
   double decode_step(const model_config& c, std::size_t known) const {
     double cost = logits(c);
     for (std::size_t l = 0; l < c.layers; ++l) {
@@ -60,9 +60,9 @@ struct cost_model {
   double product(std::size_t rows) const { return rows == 1 ? single : linear; }
 };
 
-/// The units in seconds, from a first prefill that computed rows[l] tokens in layer l: it took `seconds`, of which `attention` passed in
-/// the attention and `logits` in the product that yields the logits. What is left is the linear layers' and what goes with their rows:
-/// norms, rotations, additions.
+/// Returns the units in seconds, from a first prefill that computed rows[l] tokens in layer l. It took `seconds` in all, `attention`
+/// seconds in attention and `logits` seconds in the head's product. The rest counts for the linear layers, together with norms, rotations
+/// and additions.
 inline cost_model measured_costs(const model_config& c, std::span<const std::size_t> rows, double seconds, double attention,
                                  double logits) {
   const auto share = [](double cost, double operations) { return operations > 0 ? std::max(cost, 0.0) / operations : 0.0; };
@@ -75,7 +75,7 @@ inline cost_model measured_costs(const model_config& c, std::span<const std::siz
           .single = single};
 }
 
-/// How many times faster than the dense prefill a pruned one ought to be.
+/// Returns how many times faster than the dense prefill a pruned prefill is expected to be.
 inline double predicted_speedup(const cost_model& costs, const model_config& c, std::span<const std::size_t> dense_rows,
                                 std::span<const std::size_t> rows) {
   return costs.prefill(c, dense_rows) / costs.prefill(c, rows);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a caller asks of a generation, and what it gets back. Neither needs the model: generator.hpp does the work.
+// The options of a generation and its result. Neither needs the model: generator.hpp does the work.
 #pragma once
 
 #include <cstddef>
@@ -27,34 +27,34 @@ constexpr std::string_view name_of(finish_reason reason) {
 
 struct generation_options {
   std::size_t max_new = 64;   // tokens to generate
-  std::size_t context = 0;    // longest sequence; 0: the model's. A session's limit is one, too
-  std::size_t expected = 0;   // how long the text will get in all, where that is known: sequence::expect; 0: context, or what max_new says
-  std::size_t chunk = 0;      // so many tokens of the prompt are read at a time, and the last ones up to two more; 0: all
-  std::size_t speculate = 0;  // tokens a step after the prompt reads at most: the last one and guesses at those to come; 0: it alone
+  std::size_t context = 0;    // longest sequence, in tokens; 0: the model's limit. The session's limit holds as well
+  std::size_t expected = 0;   // length of the whole sequence, if known: see sequence::expect; 0: `context`, or what max_new allows
+  std::size_t chunk = 0;      // prompt tokens read at a time; the last chunk may have up to two more; 0: the whole prompt
+  std::size_t speculate = 0;  // tokens that a decode step reads at most: the last token and drafts of the next ones; 0: no drafts
   sampling sampler{};
   bool ignore_eos = false;
-  std::vector<token_id> eos{};                              // tokens that end the text, beside those of the model's config
-  std::vector<token_id> force{};                            // teacher: so many steps, each of these in the place of the token generated
+  std::vector<token_id> eos{};                              // tokens that end the sequence, besides those in the model's config
+  std::vector<token_id> force{};                            // teacher forcing: each of these replaces a generated token; one step each
   bool trace = false;                                       // record a step_trace for each step
   bool trace_logits = false;                                // and the logits in it
-  std::function<void(std::span<const float>)> on_logits{};  // called with those of each token, while no clock runs
-  std::function<void(const any_session&)> on_step{};        // called after each step, while no clock runs
-  std::function<bool(token_id)> on_token{};                 // called with each token but a last EOS; false ends the text ("stop")
-  step_observer* observer = nullptr;                        // told of each step; ends the text where it stops one ("stop")
+  std::function<void(std::span<const float>)> on_logits{};  // called with the logits of each token, outside the measured time
+  std::function<void(const any_session&)> on_step{};        // called after each step, outside the measured time
+  std::function<bool(token_id)> on_token{};                 // called with each token except a final EOS; false ends the sequence ("stop")
+  step_observer* observer = nullptr;                        // sees each step; if it stops a step, the sequence ends ("stop")
 };
 
 struct generation {
-  std::vector<token_id> tokens;  // generated, EOS included where it came
+  std::vector<token_id> tokens;  // generated, including a final EOS
   finish_reason reason = finish_reason::length;
-  double prefill_seconds = 0;  // time to first token: from ids ready to the first token chosen
-  double decode_seconds = 0;   // of the steps after it
+  double prefill_seconds = 0;  // time to first token: from token ids to the first chosen token
+  double decode_seconds = 0;   // of the decode steps
   std::size_t decode_steps = 0;
-  std::size_t drafted = 0;   // tokens guessed
-  std::size_t accepted = 0;  // guesses that were right: each step of decode_steps gives one token, and these
-  statistics cost;           // of the sequence, earlier turns included
-  double share_prompt = 0;   // prompt tokens and layers computed by the end, of all (the paper's Table 2)
+  std::size_t drafted = 0;   // drafts
+  std::size_t accepted = 0;  // drafts that were right. Each decode step yields one token, and these besides
+  statistics cost;           // of the whole sequence, including earlier turns
+  double share_prompt = 0;   // share of prompt tokens times layers that is computed by the end (the paper's Table 2)
   memory_use memory;
-  step_seconds parts;  // of the prefill
+  step_seconds sections;  // of the prefill
   std::vector<step_trace> trace;
 };
 

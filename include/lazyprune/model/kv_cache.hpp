@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Keys and values of one sequence: per layer, rows in the order they were computed, and where each token's row lies. Memory follows
-// what was computed, not context times layers; only the slot numbers, 4 bytes a token and layer, are there for all. Copies share the
-// rows' memory, block by block, until one of them writes.
+// Keys and values of one sequence. Each layer has rows in the order in which they were computed, and the slot of each token's row. Memory
+// grows with the rows that were computed, not with context times layers. Only the slot numbers, 4 bytes for each token and layer, exist for
+// all tokens. Copies share the memory of rows, block by block, until one of them writes.
 #pragma once
 
 #include <algorithm>
@@ -20,12 +20,12 @@ inline namespace v0 {
 template <tensor_backend Backend>
 class kv_cache {
  public:
-  /// `types` (layers): what each layer's rows are kept in where the backend leaves that open; empty: f32.
+  /// `types` (layers): the dtype of each layer's rows, if the backend lets the caller choose; empty: f32.
   explicit kv_cache(const model_config& config, std::span<const dtype> types = {}) {
     for (std::size_t l = 0; l < config.layers; ++l) layers_.push_back({new_layer(config, types.empty() ? dtype::f32 : types[l])});
   }
 
-  /// Memory of the backend for so many tokens at every layer.
+  /// Reserves the backend's memory for `tokens` tokens at every layer.
   void reserve(Backend& backend, std::size_t tokens) {
     for (layer_rows& at : layers_) {
       backend.reserve(at.rows, tokens);
@@ -33,7 +33,7 @@ class kv_cache {
     }
   }
 
-  /// The tokens' rows, k and v (tokens, kv_heads * head_dim), take the layer's free slots, ascending, and then the next ones.
+  /// Stores the rows of the tokens, k and v (tokens, kv_heads * head_dim). They take the layer's free slots, ascending, and then new ones.
   void put(Backend& backend, layer_id layer, std::span<const position> tokens, rows_view<const typename Backend::scalar> k,
            rows_view<const typename Backend::scalar> v) {
     if (tokens.empty()) return;
@@ -52,14 +52,14 @@ class kv_cache {
 
   const typename Backend::kv_layer& rows(layer_id layer) const { return layers_[layer].rows; }
 
-  /// The slots of these tokens, all of them cached.
+  /// Writes the slots of these tokens to `out`. Each token must have a row.
   void slots(layer_id layer, std::span<const position> tokens, std::vector<std::uint32_t>& out) const {
     out.resize(tokens.size());
     for (std::size_t i = 0; i < tokens.size(); ++i) out[i] = layers_[layer].slots[tokens[i]];
   }
   std::uint32_t slot(layer_id layer, position token) const { return layers_[layer].slots[token]; }
 
-  /// Forgets the rows of tokens for which `has(layer, token)` is false, and keeps the memory for those to come.
+  /// Forgets the rows of tokens for which `has(layer, token)` is false. Keeps their memory for new rows.
   template <class Has>
   void retain(const Has& has) noexcept {
     for (layer_id l = 0; l < layers_.size(); ++l) {
@@ -80,7 +80,7 @@ class kv_cache {
     }
   }
 
-  /// Forgets the rows of the tokens from `tokens` on, likewise.
+  /// Forgets the rows of tokens >= `tokens`. Keeps their memory.
   void truncate(std::size_t tokens) noexcept {
     for (layer_rows& at : layers_) {
       std::size_t count = 0, least = at.rows.size();
@@ -97,7 +97,7 @@ class kv_cache {
     }
   }
 
-  /// Forgets the rows of these tokens in all layers, likewise.
+  /// Forgets the rows of these tokens in all layers. Keeps their memory.
   void forget(std::span<const position> tokens) noexcept {
     for (layer_rows& at : layers_)
       for (const position t : tokens)
@@ -122,9 +122,9 @@ class kv_cache {
 
   struct layer_rows {
     typename Backend::kv_layer rows;
-    std::vector<std::uint32_t> slots{};                   // (tokens): of each token that has a row
-    std::vector<std::uint32_t> free{};                    // slots among the rows that no token has
-    enum { sorted, unsorted, unknown } free_is = sorted;  // descending; or to be sorted, or to be found
+    std::vector<std::uint32_t> slots{};                   // (tokens): the slot of each token; `none`: it has no row
+    std::vector<std::uint32_t> free{};                    // slots below rows.size() that no token has
+    enum { sorted, unsorted, unknown } free_is = sorted;  // `free` is descending; or not sorted; or to be found again
 
     void release(std::uint32_t slot) noexcept {
       if (free.size() == free.capacity()) free_is = unknown;

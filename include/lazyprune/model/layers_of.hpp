@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// After which layers of a model tokens may be dropped by their attention.
+// After which layers of a model the attention of that layer may prune tokens.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Where layers with a window and others alternate, after the others alone: those with a window would drop whatever is far. Where all
-/// layers are of one kind, after any: a window in every layer is what the model is.
+/// If some layers have a window and others do not, only those without one: a layer with a window would drop every distant token. If all
+/// layers have a window, or none has, every layer but the last.
 inline model_layers layers_of(const model_config& c) {
   const auto layers = static_cast<layer_id>(c.layers);
   if (std::ranges::all_of(c.windows, [](std::size_t w) { return w > 0; })) return layers;

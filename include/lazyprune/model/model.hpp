@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A model: its shape, its weights as a backend holds them, and its rotary tables. It is made once and shared by all threads and sequences.
+// A model: its config, its weights in a backend's memory, and its rotary tables. It is loaded once and shared by all threads and sequences.
 #pragma once
 
 #include <algorithm>
@@ -21,10 +21,10 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The type that rounds neither: bf16 for two of bf16, else f32.
+/// The type that rounds neither: bf16 if both are bf16, else f32.
 constexpr dtype common_type(dtype a, dtype b) { return a == dtype::bf16 && b == dtype::bf16 ? dtype::bf16 : dtype::f32; }
 
-/// Nothing of it changes, but that any thread may make a rotary table longer.
+/// Immutable, except that any thread may extend a rotary table.
 template <tensor_backend Backend>
 struct model {
   model_config config;
@@ -36,15 +36,14 @@ struct model {
   const rotary_table<Backend>& rope(rope_kind kind = rope_kind::usual) const { return ropes[static_cast<std::size_t>(kind)]; }
   const typename Backend::matrix& head() const { return weights.head ? *weights.head : weights.embedding; }
 
-  /// (layers) The type that a layer's keys and values are kept in where execution::kv leaves it open: bf16 where the weights that make them
-  /// both are, else f32.
+  /// (layers) The type of each layer's keys and values if execution::kv does not say: bf16 if the weights of both are bf16, else f32.
   std::vector<dtype> kv_types() const {
     std::vector<dtype> types(weights.layers.size(), dtype::f32);
     if constexpr (requires(const typename Backend::matrix& w) { w.type(); })
       std::ranges::transform(weights.layers, types.begin(), [](const auto& l) { return common_type(l.k.type(), l.v.type()); });
     return types;
   }
-  /// The same for rows put aside, which come from all layers.
+  /// The same for stored and waiting rows, which come from all layers.
   dtype stored_type() const {
     const std::vector<dtype> types = kv_types();
     return std::accumulate(types.begin(), types.end(), types.front(), common_type);
@@ -52,13 +51,13 @@ struct model {
 };
 
 struct load_options {
-  std::optional<dtype> as;  // f32 or bf16; none: bf16 where the source has the matrix so, all its parts, else f32
-  std::function<void(std::size_t done, std::size_t of)> progress{};  // layers asked for, which are packed soon after
+  std::optional<dtype> as;  // f32 or bf16; none: bf16 if all tensors of the matrix are bf16 in the source, else f32
+  std::function<void(std::size_t done, std::size_t of)> progress{};  // layers taken from the source, soon packed
 };
 
 namespace detail {
 
-/// Throws `error` for a shape that no model has.
+/// Throws `error` if the numbers of the config contradict each other.
 inline void check_shape(const model_config& c) {
   const auto positive = [](std::string_view what, std::size_t number) {
     if (number == 0) throw error("model", what, "at least 1", "0");
@@ -77,10 +76,10 @@ inline void check_shape(const model_config& c) {
   if (c.rotary_dim % 2 != 0 || c.rotary_dim > c.head_dim)
     throw error("model", "rotary_dim", "an even number up to head_dim, " + std::to_string(c.head_dim), std::to_string(c.rotary_dim));
   if (!c.windows.empty() && c.windows.size() != c.layers)
-    throw error("model", "windows", std::to_string(c.layers) + ", one a layer, or none", std::to_string(c.windows.size()));
+    throw error("model", "windows", std::to_string(c.layers) + ", one for each layer, or none", std::to_string(c.windows.size()));
 }
 
-/// Rows of a matrix, or numbers of a vector. One without data yields parts without.
+/// Returns rows of a matrix, or numbers of a vector. A slice of a tensor without data has no data either.
 inline tensor slice(const tensor& t, std::size_t first, std::size_t count) {
   if (t.reader) return {t.type, count, t.columns, t.data, t.reader, t.first_row + first, t.held};
   const std::size_t unit = t.rows == 1 ? size_of(t.type) : t.row_bytes();
@@ -111,10 +110,10 @@ class model_loader {
  private:
   model_weights<Backend> load_all() const {
     const std::string embedding = "model.embed_tokens.weight", head = "lm_head.weight";
-    // Tied models may be stored either way.
+    // A checkpoint may store the matrix of a tied model under either name.
     const bool only_head = config_.tied && !source_.contains(embedding) && source_.contains(head);
     progress(0);
-    // In this order files have them, mostly.
+    // Most files have this order.
     return {.embedding = packed(only_head ? head : embedding, config_.vocabulary, config_.hidden),
             .layers = all_layers(),
             .norm = norm("model.norm.weight", config_.hidden),
@@ -123,8 +122,8 @@ class model_loader {
 
   static std::string name_of(std::size_t layer) { return "model.layers." + std::to_string(layer) + "."; }
 
-  /// The layers in the order in which the source has them, where it says so: many files have layer 10 behind layer 1, and to wait for one
-  /// far behind would be to wait for all before it.
+  /// The layers in the order of the source, if it gives one. Many files have layer 10 right after layer 1. Waiting for a layer far back in
+  /// the file means waiting for everything before it.
   std::vector<std::size_t> order() const {
     std::vector<std::size_t> layers(config_.layers);
     std::iota(layers.begin(), layers.end(), std::size_t{0});
@@ -149,7 +148,7 @@ class model_loader {
     const std::string attention = at + "self_attn.", mlp = at + "mlp.";
     const std::size_t hidden = config_.hidden, ffn = config_.ffn, d = config_.head_dim;
     const std::size_t q_size = config_.n_heads * d, kv_size = config_.n_kv_heads * d;
-    const bool post = config_.post_norms;  // where both stand, the norm before the feed-forward has the longer name
+    const bool post = config_.post_norms;  // with both norms, the one before the feed-forward has the longer name
     auto [q, k, v] = packed_qkv(attention, q_size, kv_size);
     return {
         .attention_norm = norm(at + "input_layernorm.weight", hidden),
@@ -190,7 +189,7 @@ class model_loader {
     return backend_.pack_gated(gate, up, type_for(gate, up));
   }
 
-  /// `rotates`: q and k, whose rows stand in rotary order.
+  /// `rotates`: for q and k, whose rows are put in rotary order.
   matrix packed(const std::string& name, std::size_t outputs, std::size_t inputs, bool rotates = false) const {
     return pack(source_.get(name, outputs, inputs), rotates);
   }
@@ -198,8 +197,8 @@ class model_loader {
     return backend_.pack(rotates ? rotary_order(t) : std::vector{t}, type_for(t, t));
   }
 
-  /// The rows of q or k in parts, or the numbers of a vector that goes with them: in the order in which those that rotate together stand
-  /// half a head apart. Where heads rotate as a whole, that is the order that they have. Scores do not change, since q and k share it.
+  /// Slices of q or k, or of a vector that goes with them, in rotary order: numbers that rotate together are half a head apart. Heads that
+  /// rotate as a whole already have this order. Scores do not change, since q and k have the same order.
   std::vector<tensor> rotary_order(const tensor& t) const {
     const std::size_t d = config_.head_dim, rotary = config_.rotary_dim, rest = d - rotary;
     if (rotary == 0 || rest == 0) return {t};
@@ -211,14 +210,14 @@ class model_loader {
     return parts;
   }
 
-  /// A norm's weights, of which some families store what they are more than 1.
+  /// A norm's weights. Some families store them minus 1.
   parameters norm(const std::string& name, std::size_t size, bool rotates = false) const {
     tensor t = source_.get(name, 1, size);
     std::vector<float> whole;
     if (config_.norms_less_one) {
       whole.resize(size);
       widen(t, 0, size, whole.data());
-      for (float& value : whole) value += 1.0f;  // as transformers does, in float
+      for (float& value : whole) value += 1.0f;  // in float, as transformers does
       t = {dtype::f32, 1, size, reinterpret_cast<const std::byte*>(whole.data())};
     }
     return backend_.load(rotates ? rotary_order(t) : std::vector{t});
@@ -238,7 +237,7 @@ class model_loader {
     return backend_.load(std::array{source_.get(one, 1, size), source_.get(other, 1, size)});
   }
 
-  /// The type of a matrix that holds both.
+  /// The type of a matrix made from both.
   dtype type_for(const tensor& a, const tensor& b) const { return options_.as.value_or(common_type(a.type, b.type)); }
   void progress(std::size_t done) const {
     if (options_.progress) options_.progress(done, config_.layers);
@@ -250,7 +249,7 @@ class model_loader {
   const load_options& options_;
 };
 
-/// Packs nothing: to ask a source without reading it.
+/// Packs nothing. It serves to ask a source for tensors without reading them.
 struct no_packer {
   struct matrix {};
   struct parameters {};
@@ -262,7 +261,7 @@ struct no_packer {
 
 }  // namespace detail
 
-/// Asks a source for everything that a model takes and packs nothing. Throws `error` as load_model does.
+/// Asks a source for every tensor of a model and packs nothing. Throws `error` as load_model does.
 template <tensor_source Source>
 void ask_for_weights(const model_config& config, const Source& source) {
   detail::check_shape(config);
@@ -271,8 +270,8 @@ void ask_for_weights(const model_config& config, const Source& source) {
   detail::model_loader<detail::no_packer, Source>(nothing, config, source, options).load();
 }
 
-/// Packs a model's weights. Throws `error` where the config's numbers do not go together, and where the source lacks a tensor or its shape
-/// is not the config's.
+/// Packs the weights of a model. Throws `error` if the numbers of the config contradict each other. Throws `error` if a tensor is missing
+/// or has another shape than the config says.
 template <tensor_backend Backend, tensor_source Source>
 model<Backend> load_model(Backend& backend, const model_config& config, const Source& source, const load_options& options = {}) {
   detail::check_shape(config);

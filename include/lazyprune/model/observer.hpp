@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Observers look on while a step runs: they record what it did and what it took in time and memory. A step that nobody looks at pays for
-// checks of a null pointer and reads no clock.
+// Observers watch a step while it runs. They record what it did, and its time and memory. Without an observer, a step only checks null
+// pointers and reads no clock.
 #pragma once
 
 #include <algorithm>
@@ -20,53 +20,52 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// What a step's time is divided into; the rest passes in the linear layers, norms and rotations.
-enum class step_part : std::uint8_t {
+/// The sections of a step's time. The rest goes to the linear layers, norms and rotations.
+enum class step_section : std::uint8_t {
   policy,  // scoring, selecting, planning
-  moving,  // gathering, spilling and reviving rows; in a batch nobody is told of the gathering, which is done for all at once
+  moving,  // gathering, spilling and reviving rows. A batch with several observers reports no gathering: it is done for all at once
   attention,
-  logits,  // the product of the rows whose logits are read with the head
+  logits,  // the product of the head with the rows whose logits are read
 };
 
-/// What there is to know when a layer is done and its spilled rows are saved.
+/// The state at the end of a layer, after its spilled rows are saved.
 struct layer_end {
   layer_id layer;
-  layer_id layers;                // of the model
+  layer_id layers;                // in the model
   float margin;                   // step::margin
-  std::size_t kv_bytes;           // keys and values, of the whole sequence
-  std::size_t stored_bytes;       // rows put aside
-  std::size_t waiting_bytes = 0;  // rows that wait where a chunk ended
+  std::size_t kv_bytes;           // keys and values of the whole sequence
+  std::size_t stored_bytes;       // stored rows (Aux Cache)
+  std::size_t waiting_bytes = 0;  // waiting rows: their chunk ended before the last layer
 };
 
-/// One that is told of a sequence's steps while they run, also in a batch with those of others. What is not overridden does nothing. An
-/// observer may throw: the step is then abandoned, a batch with all its steps.
+/// Base class of observers. An observer is told of one sequence's steps while they run, alone or in a batch. Functions that are not
+/// overridden do nothing. An observer may throw; that abandons the step, or all steps of the batch.
 class step_observer {
  public:
   virtual ~step_observer() = default;
 
-  /// Asked before each layer: true ends the step there, as if it had not been asked for (step_machine::abandon); a batch with all its
-  /// steps.
+  /// Asked before each layer. True stops the step there and abandons it (step_machine::abandon); in a batch, it stops all steps.
   virtual bool stops() { return false; }
 
-  /// Of the new tokens the last `outputs` are finished; none in a chunk.
+  /// `outputs`: how many of the last new tokens are outputs; 0 for a chunk.
   virtual void step_begins([[maybe_unused]] std::span<const token_id> tokens, [[maybe_unused]] std::size_t outputs) {}
   /// The plan is valid during the call.
   virtual void layer_begins([[maybe_unused]] const layer_plan& plan) {}
   virtual void layer_ends([[maybe_unused]] const layer_end& end) {}
-  virtual void part_begins([[maybe_unused]] step_part part) {}
-  /// Does not come where the part failed.
-  virtual void part_ends([[maybe_unused]] step_part part) {}
-  /// Whether a batch has to read the logits for it. Where `forward` returns them, it is told of them anyway.
+  virtual void section_begins([[maybe_unused]] step_section section) {}
+  /// Not called if the section failed.
+  virtual void section_ends([[maybe_unused]] step_section section) {}
+  /// Whether a batch must read the logits for this observer. A `forward` that returns logits always reports them.
   virtual bool wants_logits() const { return false; }
-  /// The logits after the step's last token (vocabulary), in the backend's scalars. A step that is stopped has none, and neither has a
-  /// chunk.
+  /// The logits after the step's last token, (vocabulary), in the backend's scalar type. A chunk has no logits, and neither has a stopped
+  /// step.
   virtual void logits([[maybe_unused]] std::span<const float> logits) {}
   virtual void logits([[maybe_unused]] std::span<const double> logits) {}
-  /// Comes after all else, and not for a step that is stopped or fails.
+  /// Called last. Not called for a step that was stopped or failed.
   virtual void step_ends([[maybe_unused]] const any_session& session) {}
 };
 
-/// Tells several observers, in order. Null pointers are left out.
+/// Tells several observers, in order. Ignores null pointers.
 class step_observers final : public step_observer {
  public:
   step_observers(std::initializer_list<step_observer*> all) : step_observers(std::span<step_observer* const>(all)) {}
@@ -86,11 +85,11 @@ class step_observers final : public step_observer {
   void layer_ends(const layer_end& end) override {
     for (step_observer* o : all_) o->layer_ends(end);
   }
-  void part_begins(step_part part) override {
-    for (step_observer* o : all_) o->part_begins(part);
+  void section_begins(step_section section) override {
+    for (step_observer* o : all_) o->section_begins(section);
   }
-  void part_ends(step_part part) override {
-    for (step_observer* o : all_) o->part_ends(part);
+  void section_ends(step_section section) override {
+    for (step_observer* o : all_) o->section_ends(section);
   }
   bool wants_logits() const override {
     return std::ranges::any_of(all_, [](const step_observer* o) { return o->wants_logits(); });
@@ -109,7 +108,7 @@ class step_observers final : public step_observer {
   std::vector<step_observer*> all_;
 };
 
-/// The seconds of a step's parts.
+/// Seconds in each section of a step.
 struct step_seconds {
   double policy = 0;
   double moving = 0;
@@ -117,16 +116,16 @@ struct step_seconds {
   double logits = 0;
 };
 
-/// Adds up what the parts of steps take.
+/// Adds up the seconds of each section over all steps.
 class step_timer final : public step_observer {
  public:
   const step_seconds& seconds() const { return seconds_; }
 
-  void part_begins(step_part) override { start_ = clock::now(); }
-  void part_ends(step_part part) override {
+  void section_begins(step_section) override { start_ = clock::now(); }
+  void section_ends(step_section section) override {
     const double passed = std::chrono::duration<double>(clock::now() - start_).count();
     constexpr double step_seconds::*of[] = {&step_seconds::policy, &step_seconds::moving, &step_seconds::attention, &step_seconds::logits};
-    seconds_.*of[static_cast<std::size_t>(part)] += passed;
+    seconds_.*of[static_cast<std::size_t>(section)] += passed;
   }
 
  private:
@@ -135,19 +134,19 @@ class step_timer final : public step_observer {
   step_seconds seconds_;
 };
 
-/// Bytes beside the weights: the most that each kind came to.
+/// Memory in addition to the weights, in bytes: the largest amount of each kind.
 struct memory_use {
   std::size_t kv = 0;
   std::size_t store = 0;
-  std::size_t scratch = 0;   // a workspace, of the model's rotary table what the sequence's length takes, and rows that wait
-  std::size_t together = 0;  // keys, values and stored rows at once: the one grows as the other is taken back
+  std::size_t scratch = 0;   // the workspace, the sequence's part of the rotary tables, and waiting rows
+  std::size_t together = 0;  // keys, values and stored rows at one moment: one may grow while the other shrinks
   std::size_t total() const { return together + scratch; }
 };
 
-/// Notes the most memory that keys, values and stored rows take.
+/// Records the largest memory of keys, values, stored and waiting rows.
 class memory_watch final : public step_observer {
  public:
-  /// Of the scratch it has the rows that wait: workspace::bytes says the rest.
+  /// `scratch` holds only the waiting rows; the caller adds workspace::bytes.
   const memory_use& most() const { return most_; }
 
   void layer_ends(const layer_end& end) override {
@@ -161,18 +160,18 @@ class memory_watch final : public step_observer {
   memory_use most_;
 };
 
-/// Writes down what each step of a sequence does. Chunks belong to the step with a query that follows them: they make one record, as if the
-/// whole had been one step. It does not know which of them the sequence has forgotten since.
+/// Records each step of a sequence as a trace. Chunks are merged into the record of the next step with a query, as if all were one step.
+/// Steps that the sequence forgets later stay in the record.
 class trace_recorder final : public step_observer {
  public:
   explicit trace_recorder(bool with_logits = false) : with_logits_(with_logits) {}
 
-  /// The finished steps, numbered from 0.
+  /// The complete steps, numbered from 0.
   const std::vector<step_trace>& steps() const { return steps_; }
   std::vector<step_trace> take() { return std::move(steps_); }
 
   void step_begins(std::span<const token_id> tokens, std::size_t outputs) override {
-    if (steps_.size() == steps_.capacity()) steps_.reserve(2 * steps_.size() + 1);  // a step that has ended is not to fail
+    if (steps_.size() == steps_.capacity()) steps_.reserve(2 * steps_.size() + 1);  // so that step_ends cannot fail
     now_ = chunks_;
     now_.step = steps_.size();
     now_.tokens.insert(now_.tokens.end(), tokens.begin(), tokens.end());
@@ -208,7 +207,7 @@ class trace_recorder final : public step_observer {
   bool with_logits_;
   bool is_chunk_ = false;
   step_trace now_{};
-  step_trace chunks_{};  // before the next step with a query
+  step_trace chunks_{};  // chunks before the next step with a query
   std::vector<step_trace> steps_;
 };
 

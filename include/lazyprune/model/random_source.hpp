@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Made-up weights, for a model of any shape to measure with where there is no file. Speed does not depend on their values.
+// Random weights for a model of any shape, to measure speed without a checkpoint. Speed does not depend on their values.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// A shape of the field by its name, as published.
+/// The config of a published model, by name.
 struct known_shape {
   std::string_view name;
   model_config config;
@@ -59,16 +59,16 @@ inline const std::vector<known_shape>& known_shapes() {
   return shapes;
 }
 
-/// Throws `error` where the name is none of known_shapes.
+/// Throws `error` if known_shapes has no such name.
 inline const model_config& shape_named(std::string_view name) {
   for (const known_shape& s : known_shapes())
     if (s.name == name) return s.config;
   throw error("shape", "", one_of_names(known_shapes(), &known_shape::name), name);
 }
 
-/// Every tensor is a stretch of one pool of numbers, uniform in +-0.035 (a deviation of 0.02, what models are initialised with); where
-/// it begins depends on its name. So the source takes the memory of the largest tensor only. Norms are 1. The numbers are the same on every
-/// platform and for any number of threads.
+/// A tensor_source of random weights. Each tensor is a slice of one pool of numbers, and its name decides where the slice begins. So the
+/// memory is that of the largest tensor only. Numbers are uniform in [-0.035, 0.035), a deviation of 0.02 as in freshly initialised models.
+/// Norms are 1. The numbers are the same on every platform and for any number of threads.
 class random_source {
  public:
   /// `type`: f32 or bf16.
@@ -86,7 +86,7 @@ class random_source {
 
   bool contains(std::string_view name) const { return name != "lm_head.weight" || !tied_; }
 
-  /// Throws `error` where a model of the config has no tensor so large.
+  /// Throws `error` if the tensor is larger than any of this config.
   tensor get(std::string_view name, std::size_t rows, std::size_t columns) const {
     const bool norm = name.ends_with("norm.weight");
     if (const std::size_t most = norm ? ones_.size() / size_of(type_) : largest_; rows > 0 && columns > most / rows)
@@ -106,7 +106,7 @@ class random_source {
     return h;
   }
 
-  /// The number at this place of the pool, in [-0.035, 0.035).
+  /// Returns number `place` of the pool, in [-0.035, 0.035).
   static float number(std::uint64_t place) { return (static_cast<float>(mix(0, place) >> 40) * 0x1p-23f - 1.0f) * 0.035f; }
 
   static void store(std::byte* at, dtype type, float value) {
@@ -129,7 +129,7 @@ class random_source {
 
   dtype type_;
   bool tied_;
-  std::size_t largest_ = 0;  // numbers of a tensor, at most; the pool has `shifts` more
+  std::size_t largest_ = 0;  // numbers in the largest tensor; the pool has `shifts` more
   std::unique_ptr<std::byte[]> pool_;
   std::vector<std::byte> ones_;
 };

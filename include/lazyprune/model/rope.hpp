@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Rotary frequencies of a model, stretched as its config says. Positions stay whole numbers: scaling works on the frequencies.
+// Rotary frequencies of a model, scaled as its config says. Scaling changes the frequencies; positions stay whole numbers.
 #pragma once
 
 #include <algorithm>
@@ -13,19 +13,19 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Which of a model's rotary positions: those of a text, of a text so long that LongRoPE has other frequencies for it, and of layers with
-/// a window where these have their own.
+/// The rotary tables of a model: the usual one; one for long sequences (LongRoPE has other frequencies for them); one for layers with a
+/// window (they may have frequencies of their own).
 enum class rope_kind : std::uint8_t { usual, extended, windowed };
 inline constexpr std::size_t rope_kinds = 3;
 
 struct rope_frequencies {
-  std::vector<double> radians;  // (head_dim / 2), per position; 0: the pair stays as it is
-  double scale = 1.0;           // of the cosines and sines
+  std::vector<double> radians;  // (head_dim / 2), radians per position; 0: the pair does not rotate
+  double scale = 1.0;           // multiplies cosines and sines
 };
 
 namespace detail {
 
-/// Llama 3.1: wave lengths beyond the original length are stretched, short ones kept, those between interpolated.
+/// Llama 3.1: divides frequencies with long waves, keeps those with short waves, and interpolates between.
 inline double llama3_frequency(const rope_config& rope, double frequency) {
   const double wave_length = 2.0 * std::numbers::pi / frequency;
   const auto original = static_cast<double>(rope.original_positions);
@@ -35,8 +35,8 @@ inline double llama3_frequency(const rope_config& rope, double frequency) {
   return (1.0 - smooth) * frequency / rope.factor + smooth * frequency;
 }
 
-/// YaRN (arXiv 2309.00071, section 3.2): dimensions that turn more than beta_fast times over the original length are kept, those
-/// that turn less than beta_slow times are stretched, a ramp between.
+/// YaRN (arXiv 2309.00071, section 3.2). Dimensions with more than beta_fast rotations over the original length keep their frequency.
+/// Dimensions with fewer than beta_slow rotations are divided by `factor`. A ramp lies between.
 inline std::vector<double> yarn_frequencies(const rope_config& rope, std::size_t head_dim) {
   const auto dimension_of = [&](double rotations) {
     return static_cast<double>(head_dim) * std::log(static_cast<double>(rope.original_positions) / (rotations * 2.0 * std::numbers::pi)) /
@@ -49,7 +49,7 @@ inline std::vector<double> yarn_frequencies(const rope_config& rope, std::size_t
   }
   low = std::max(low, 0.0);
   high = std::min(high, static_cast<double>(head_dim) - 1.0);
-  if (low == high) high += 0.001;  // as transformers does: no division by zero
+  if (low == high) high += 0.001;  // avoids a division by zero, as transformers does
   std::vector<double> radians(head_dim / 2);
   for (std::size_t i = 0; i < radians.size(); ++i) {
     const double frequency = std::pow(rope.theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
@@ -61,7 +61,7 @@ inline std::vector<double> yarn_frequencies(const rope_config& rope, std::size_t
 
 }  // namespace detail
 
-/// Of heads that rotate as a whole. `extended`: of a text longer than the original length.
+/// The frequencies of heads that rotate as a whole. `extended`: for a sequence longer than the original length.
 inline rope_frequencies frequencies_of(const rope_config& rope, std::size_t head_dim, bool extended = false) {
   if (rope.scaling == rope_scaling::yarn) return {detail::yarn_frequencies(rope, head_dim), rope.attention_factor};
   const std::vector<double>& divisors = extended && !rope.long_divisors.empty() ? rope.long_divisors : rope.divisors;
@@ -76,12 +76,13 @@ inline rope_frequencies frequencies_of(const rope_config& rope, std::size_t head
   return result;
 }
 
-/// The rotary positions, of layers without a window, of a text that gets so long.
+/// The kind of rotary table for a sequence of that length, in layers without a window.
 inline rope_kind rope_kind_for(const model_config& c, std::size_t length) {
   return c.rope.scaling == rope_scaling::longrope && length > c.rope.original_positions ? rope_kind::extended : rope_kind::usual;
 }
 
-/// Of a model's heads: where a part of each rotates, the frequencies of its pairs come first, and the other pairs stay as they are.
+/// The frequencies of a model's heads, (head_dim / 2). If only the first rotary_dim numbers of a head rotate, their frequencies come first
+/// and the rest are 0.
 inline rope_frequencies frequencies_of(const model_config& c, rope_kind kind) {
   const rope_config& rope = kind == rope_kind::windowed && c.window_rope ? *c.window_rope : c.rope;
   rope_frequencies result = frequencies_of(rope, c.rotary_dim ? c.rotary_dim : c.head_dim, kind == rope_kind::extended);

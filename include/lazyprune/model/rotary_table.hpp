@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A model's cosines and sines by position, shared by all threads. Sequences are mostly much shorter than a model allows, so the table
-// reaches as far as the longest one so far: a longer one makes a new table, and whoever holds the old one goes on reading it.
+// Cosines and sines of a model by position, shared by all threads. Most sequences are much shorter than the model allows. So the table is
+// only as long as the longest sequence so far. A longer sequence makes a new table; the old one lives as long as somebody holds it.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,8 @@ inline namespace v0 {
 template <tensor_backend Backend>
 class rotary_table {
  public:
-  /// One table, which never changes.
-  struct part {
+  /// One immutable table.
+  struct table {
     std::size_t positions;  // from 0 on
     typename Backend::rope_table values;
     std::size_t bytes_of(std::size_t rows) const { return values.bytes() / positions * rows; }
@@ -27,16 +27,16 @@ class rotary_table {
   explicit rotary_table(const model_config& c, rope_kind kind = rope_kind::usual)
       : frequencies_(frequencies_of(c, kind)), most_(c.max_positions), made_(std::make_unique<guarded>()) {}
 
-  /// The table for so many of the model's positions, or for more. The first one made has exactly these, and each later one is at least
-  /// twice as long as the one before, so that a sequence that grows token by token makes few. Any thread may ask at any time. Where memory
-  /// runs out nothing has changed.
-  std::shared_ptr<const part> reach(Backend& backend, std::size_t positions) const {
+  /// Returns a table for at least `positions` positions. The first table has exactly that many. Each later one is at least twice as long as
+  /// the one before. So a sequence that grows token by token makes few tables. Safe to call from any thread. If memory runs out, nothing
+  /// has changed.
+  std::shared_ptr<const table> reach(Backend& backend, std::size_t positions) const {
     assert(positions > 0 && positions <= most_);
     const std::lock_guard lock(made_->mutex);
-    std::shared_ptr<const part>& last = made_->last;
+    std::shared_ptr<const table>& last = made_->last;
     if (!last || last->positions < positions) {
       const std::size_t n = std::max(positions, last ? std::min(2 * last->positions, most_) : 0);
-      last = std::make_shared<const part>(part{n, backend.make_rope(frequencies_.radians, frequencies_.scale, n)});
+      last = std::make_shared<const table>(table{n, backend.make_rope(frequencies_.radians, frequencies_.scale, n)});
     }
     return last;
   }
@@ -44,7 +44,7 @@ class rotary_table {
  private:
   struct guarded {
     std::mutex mutex;
-    std::shared_ptr<const part> last;
+    std::shared_ptr<const table> last;
   };
 
   rope_frequencies frequencies_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The next token is chosen from logits: greedy, or drawn after top-k, top-p, min-p and temperature, in that order (as in llama.cpp's
-// default chain). A repeat penalty changes the logits before either.
+// Chooses the next token from logits. It is greedy, or it draws after top-k, top-p, min-p and temperature, in this order (the order of
+// llama.cpp's default chain). A repeat penalty changes the logits before that.
 #pragma once
 
 #include <algorithm>
@@ -18,23 +18,22 @@ inline namespace v0 {
 
 struct sampling {
   double temperature = 0.0;  // 0: greedy
-  std::size_t top_k = 40;    // tokens with the highest logits; 0: all
-  double top_p = 0.95;       // the fewest of those with this much probability; 1: all
-  double min_p = 0.05;       // those that have at least this share of the best one's probability; 0: all
-  // Divides the positive logits of tokens that came lately, and multiplies their negative ones (arXiv 1909.05858, section 4.1). 1: off
+  std::size_t top_k = 40;    // keeps the tokens with the highest logits; 0: all
+  double top_p = 0.95;       // of these, keeps the fewest whose probabilities sum to at least this; 1: all
+  double min_p = 0.05;       // of these, keeps those with at least this share of the best token's probability; 0: all
+  // Divides the positive logits of recent tokens and multiplies their negative ones (arXiv 1909.05858, section 4.1). 1: off
   double repeat_penalty = 1.0;
   std::uint64_t seed = 0;
   friend bool operator==(const sampling&, const sampling&) = default;
 };
 
-/// The lowest id among the largest logits.
+/// Returns the token with the largest logit; for equal logits, the lowest id.
 template <class Scalar>
 token_id greedy(std::span<const Scalar> logits) {
   return static_cast<token_id>(std::ranges::max_element(logits) - logits.begin());
 }
 
-/// The logarithm of the sum of the logits' exponentials, in double: less a token's logit it is -log of the probability that the softmax
-/// gives to that token, in nats.
+/// Returns log(sum(exp(logits))), computed in double. This minus a token's logit is -log of the token's softmax probability, in nats.
 template <class Scalar>
 double log_sum_exp(std::span<const Scalar> logits) {
   const double most = *std::ranges::max_element(logits);
@@ -43,16 +42,16 @@ double log_sum_exp(std::span<const Scalar> logits) {
   return most + std::log(sum);
 }
 
-/// Draws are a function of the seed and the logits seen so far, the same on every platform. With a repeat penalty they also depend on the
-/// tokens that `accept` was told of.
+/// Draws depend only on the seed and the logits so far, on every platform. With a repeat penalty they also depend on the tokens given to
+/// `accept`.
 class sampler {
  public:
-  /// The repeat penalty counts so many of the last tokens, as in llama.cpp (--repeat-last-n).
+  /// The repeat penalty looks at this many of the last tokens, as in llama.cpp (--repeat-last-n).
   static constexpr std::size_t repeat_window = 64;
 
   explicit sampler(sampling s = {}) : sampling_(s) {}
 
-  /// Tells it of tokens of the text: of the prompt, and of each token that was chosen.
+  /// Takes in tokens of the sequence: the prompt, and each chosen token.
   void accept(std::span<const token_id> tokens) {
     if (sampling_.repeat_penalty == 1.0) return;
     tokens = tokens.last(std::min(tokens.size(), repeat_window));
@@ -69,7 +68,7 @@ class sampler {
   }
 
  private:
-  /// A token that came several times counts once.
+  /// Penalizes a repeated token once.
   template <class Scalar>
   void penalize_repeats(std::span<Scalar> logits) const {
     const auto penalty = static_cast<Scalar>(sampling_.repeat_penalty);
@@ -90,7 +89,7 @@ class sampler {
                               [&](token_id a, token_id b) { return logits[a] != logits[b] ? logits[a] > logits[b] : a < b; });
     order_.resize(k);
 
-    // Who stays is decided before the temperature.
+    // Top-p and min-p look at the probabilities before the temperature.
     weights_.resize(k);
     const double best = logits[order_.front()];
     for (std::size_t i = 0; i < k; ++i) weights_[i] = std::exp(static_cast<double>(logits[order_[i]]) - best);
@@ -112,9 +111,9 @@ class sampler {
 
   sampling sampling_;
   std::uint64_t draws_ = 0;
-  std::vector<token_id> recent_;  // of the text, at most repeat_window; empty without a penalty
-  std::vector<token_id> order_;   // by falling logit
-  std::vector<double> weights_;   // (order), relative to the best
+  std::vector<token_id> recent_;  // tokens of the sequence, at most repeat_window; empty without a penalty
+  std::vector<token_id> order_;   // tokens by descending logit
+  std::vector<double> weights_;   // (order_), each token's probability divided by that of the best token
 };
 
 }  // namespace v0

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One conversation: its tokens, their keys and values, the rows put aside, and the session that plans for them. They change together, and
-// so always belong together. It forks, and it goes back.
+// A sequence: its tokens, their keys and values, its stored and waiting rows, and the session that plans for them. One class holds them, so
+// that they always change together. A sequence can be forked and truncated.
 #pragma once
 
 #include <algorithm>
@@ -20,11 +20,11 @@ inline namespace v0 {
 template <tensor_backend Backend>
 class transformer;
 
-/// The model must outlive it. A step that fails or is stopped is abandoned (step_machine::abandon): its new tokens are forgotten.
+/// The model must outlive it. A step that fails or is stopped is abandoned (step_machine::abandon): the sequence forgets its new tokens.
 template <tensor_backend Backend>
 class sequence {
  public:
-  /// A new sequence. Throws `error` where the session is for another number of layers, or has begun.
+  /// An empty sequence. Throws `error` if the session has another number of layers than the model, or already has tokens.
   sequence(const lazyprune::model<Backend>& m, any_session session)
       : model_(&m), session_(std::move(session)), kv_(m.config, m.kv_types()), stored_(new_store(m)), waiting_(m.config.hidden) {
     if (session_.layers() != m.config.layers)
@@ -35,12 +35,12 @@ class sequence {
   sequence(sequence&&) noexcept = default;
   sequence& operator=(sequence&&) noexcept = default;
 
-  /// Between steps: a sequence that goes on as this one would, with the same limit. The two share memory, block by block, until one of them
-  /// writes: any number of answers take up one document.
+  /// Returns a copy that continues as this one would, with the same limit. Call it between steps. The two share memory, block by block,
+  /// until one of them writes. So any number of answers share the memory of one document.
   sequence fork() const { return sequence(*this, session_.clone()); }
 
-  /// The same under another policy, that of a session without tokens: many ways to prune go on from one beginning, each as if it had read
-  /// that itself. Throws `error` where they may not, see step_machine::take_over.
+  /// Returns a copy under another policy: `under` is a session without tokens. So several policies can continue from one beginning, each as
+  /// if it had read that itself. Throws `error` if the policies do not allow that, see step_machine::take_over.
   sequence fork(any_session under) const {
     under.take_over(session_);
     return sequence(*this, std::move(under));
@@ -51,33 +51,33 @@ class sequence {
   std::size_t known() const { return tokens_.size(); }
   const any_session& session() const { return session_; }
   const kv_cache<Backend>& kv() const { return kv_; }
-  const typename Backend::row_store& stored_rows() const { return stored_; }    // (slots, hidden): the Aux Cache's
-  const typename Backend::row_store& waiting_rows() const { return waiting_; }  // (slots, hidden): where chunks ended
+  const typename Backend::row_store& aux_cache() const { return stored_; }      // (slots, hidden): the Aux Cache
+  const typename Backend::row_store& waiting_rows() const { return waiting_; }  // (slots, hidden): waiting rows
 
-  /// Says, before the first token comes, how long the text will get in all: with LongRoPE its frequencies are chosen by that, once. What is
-  /// reserved says so too, and so does the first step.
+  /// Says how long the whole sequence will get. Call it before the first token: LongRoPE then chooses its frequencies, once. `reserve` and
+  /// the first step call it, too.
   void expect(std::size_t tokens) {
     if (known() == 0) expected_ = std::max(expected_, tokens);
   }
-  /// The rotary positions of its layers without a window.
+  /// The kind of rotary table for layers without a window.
   rope_kind rope() const { return rope_kind_for(model_->config, expected_); }
 
-  /// Makes room in the session for a text of so many tokens, or of its limit where that is less. It sets no limit and changes none.
+  /// Makes room in the session for `tokens` tokens, or for its limit if that is less. Does not set or change the limit.
   void make_room(std::size_t tokens) {
     session_.make_room(tokens);
     tokens_.reserve(std::min(tokens, session_.limit()));
   }
 
-  /// Makes room in the session for so many tokens, which is a limit from then on.
+  /// Makes room in the session for `tokens` tokens. They are its limit from then on.
   void reserve(std::size_t tokens) {
     expect(tokens);
     tokens_.reserve(tokens);
     session_.reserve(tokens);
   }
 
-  /// The same, and the backend's memory, so that steps allocate none of it for this sequence: keys and values of so many tokens at every
-  /// layer, and rows put aside, `stored` of them at a time for the Aux Cache and `waiting` where chunks end, each `tokens` at most. It
-  /// stays where tokens are forgotten, and forks have none of it. What they share is still copied when one of them writes.
+  /// Also reserves the backend's memory, so that steps of this sequence do not allocate any. It covers keys and values of `tokens` tokens
+  /// at every layer, `stored` rows in the Aux Cache and `waiting` waiting rows; each count is at most `tokens`. The memory stays when
+  /// tokens are forgotten. Forks do not get it, and a write to a shared block still copies that block.
   void reserve(Backend& backend, std::size_t tokens, std::size_t stored, std::size_t waiting) {
     reserve(tokens);
     kv_.reserve(backend, tokens);
@@ -85,7 +85,7 @@ class sequence {
     backend.reserve_kept(waiting_, waiting);
   }
 
-  /// Forgets the tokens from `tokens` <= known on, and keeps the memory of their keys and values for those to come; see
+  /// Forgets all but the first `tokens` tokens, at most known(). Keeps the memory of the keys and values for new tokens. See
   /// step_machine::truncate.
   void truncate(std::size_t tokens) {
     session_.truncate(tokens);
@@ -95,7 +95,7 @@ class sequence {
     retain_rows();
   }
 
-  /// Forgets all tokens, and the statistics. The memory of keys and values is kept for those to come.
+  /// Forgets all tokens and the statistics. Keeps the memory of the keys and values for new tokens.
   void clear() {
     const forgets_with_session afterwards{*this};
     session_.reset();
@@ -105,7 +105,7 @@ class sequence {
  private:
   friend class transformer<Backend>;
 
-  /// Its rows take the type of the weights where the backend leaves that open.
+  /// Rows have the type of the weights, if the backend lets the caller choose.
   static typename Backend::row_store new_store(const lazyprune::model<Backend>& m) {
     if constexpr (std::constructible_from<typename Backend::row_store, std::size_t, dtype>)
       return typename Backend::row_store(m.config.hidden, m.stored_type());
@@ -124,7 +124,7 @@ class sequence {
     tokens_ = other.tokens_;
   }
 
-  /// Makes room for so many tokens more, so that taking them in cannot fail.
+  /// Makes room for `tokens` more tokens, so that adding them cannot fail.
   void grow_by(std::size_t tokens) {
     const std::size_t needed = known() + tokens;
     if (needed > tokens_.capacity()) tokens_.reserve(std::max(needed, 2 * tokens_.capacity()));
@@ -135,18 +135,19 @@ class sequence {
     session_.abandon();
   }
 
-  /// Forgets what the session knows nothing of any more, also where the session throws: a user's policy that could not be made anew.
+  /// Forgets all that the session does not know any more. It also does so if the session throws because a user's policy could not be
+  /// constructed again.
   struct forgets_with_session {
-    sequence& text;
+    sequence& seq;
     ~forgets_with_session() {
-      const frontier_table& table = text.session_.tokens();
-      text.tokens_.resize(table.known());
-      text.kv_.retain([&](layer_id l, position t) { return t < table.known() && l < table.frontier(t) && !table.gone(t); });
-      text.retain_rows();
+      const frontier_table& table = seq.session_.tokens();
+      seq.tokens_.resize(table.known());
+      seq.kv_.retain([&](layer_id l, position t) { return t < table.known() && l < table.frontier(t) && !table.dropped_for_good(t); });
+      seq.retain_rows();
     }
   };
 
-  /// Gives back the memory of rows in slots that the session has freed.
+  /// Frees the rows in slots that the session has freed.
   void retain_rows() noexcept {
     const frontier_table& table = session_.tokens();
     retain_rows(stored_, table.stored_count(), &frontier_table::stored);
@@ -165,7 +166,7 @@ class sequence {
   const lazyprune::model<Backend>* model_;
   any_session session_;
   std::vector<token_id> tokens_;
-  std::size_t expected_ = 0;  // tokens in all
+  std::size_t expected_ = 0;  // length of the whole sequence, in tokens
   kv_cache<Backend> kv_;
   typename Backend::row_store stored_;
   typename Backend::row_store waiting_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The model families (RMSNorm, RoPE, grouped-query attention, a gated feed-forward), written once over any backend and driven by a pruning
-// session: each layer computes the rows that the session plans and attends over the tokens that it calls active. The dense model is the
-// same code under a policy that keeps everything.
+// The forward pass of all model families (RMSNorm, RoPE, grouped-query attention, gated feed-forward), written once over any backend. A
+// pruning session drives it: each layer computes the planned rows and attends to the active tokens. The dense model is the same code under
+// a policy that keeps every token.
 #pragma once
 
 #include <algorithm>
@@ -24,39 +24,39 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// One sequence's step in a batch: what `step_request` asks for. The sequence and the tokens must be there until the step is done.
+/// One sequence's step in a batch, with the fields of `step_request`. The sequence and the tokens must stay valid until the step ends.
 template <tensor_backend Backend>
 struct sequence_step {
-  std::reference_wrapper<sequence<Backend>> text;
-  std::span<const token_id> tokens;  // new ones, at least 1
+  std::reference_wrapper<sequence<Backend>> seq;
+  std::span<const token_id> tokens;  // new tokens, at least 1
   lazyprune::phase phase = lazyprune::phase::prefill;
-  std::size_t outputs = 1;  // 0..tokens: so many of the last tokens are finished, and their logits can be read; 0: a chunk
+  std::size_t outputs = 1;  // 0..tokens: how many of the last tokens are outputs, whose logits can be read; 0: a chunk
   step_observer* observer = nullptr;
 };
 
-/// Throws `error` where a token is none of the model's.
+/// Throws `error` if a token id is outside the vocabulary.
 inline void check_ids(const model_config& config, std::span<const token_id> tokens) {
   for (const token_id id : tokens)
     if (id >= config.vocabulary)
       throw error("tokens", "token id", "below the vocabulary's " + std::to_string(config.vocabulary), std::to_string(id));
 }
 
-/// Throws the `error` that `forward` throws before anything is changed, for this step alone.
+/// Throws the `error` that `forward` would throw for this step alone, before it changes anything.
 template <tensor_backend Backend>
 void check_step(const workspace<Backend>& work, const sequence_step<Backend>& step) {
   const model_config& config = work.model().config;
-  const sequence<Backend>& text = step.text;
-  if (&text.model() != &work.model()) throw error("sequence", "model", "the workspace's", "another");
+  const sequence<Backend>& seq = step.seq;
+  if (&seq.model() != &work.model()) throw error("sequence", "model", "the workspace's model", "another model");
   check_ids(config, step.tokens);
-  const std::size_t known = text.known() + step.tokens.size();
+  const std::size_t known = seq.known() + step.tokens.size();
   if (known > config.max_positions)
     throw error("tokens", "length", "at most the model's " + std::to_string(config.max_positions) + " positions", std::to_string(known),
                 error_code::no_room);
-  text.session().check({step.tokens.size(), step.phase, step.outputs});
+  seq.session().check({step.tokens.size(), step.phase, step.outputs});
 }
 
-/// Steps of some sequences in the making: it takes the rows that their sessions plan through the layers of a model, those of all sequences
-/// as one batch. `forward` and its kin make one each time.
+/// The steps of several sequences in progress. It takes the rows that their sessions plan through the layers of the model, as one batch.
+/// `forward` and `read_logits` construct one for each call.
 template <tensor_backend Backend>
 class transformer {
  public:
@@ -66,18 +66,18 @@ class transformer {
   explicit transformer(workspace<Backend>& work)
       : config_(work.model().config), weights_(work.model().weights), backend_(work.backend()), work_(work) {}
 
-  /// The layers of all steps. False where an observer stopped them. Of steps with outputs whose observer wants them, or of all, it reads
-  /// the logits after the last token: those of the last step stay in the workspace.
+  /// Runs the layers of all steps. Returns false if an observer stopped them. For steps with outputs, it reads the logits after the last
+  /// token if `read_logits_of_all` is set or the step's observer wants them. The logits that were read last stay in the workspace.
   bool run(batch steps, bool read_logits_of_all) {
     work_.outputs_ = 0;
     check(steps);
-    for (const sequence_step<Backend>& s : steps) {  // what throws here leaves the sequences as they were
-      sequence<Backend>& text = s.text;
-      text.grow_by(s.tokens.size());
-      const std::size_t expected = text.known() == 0 ? std::max(text.expected_, s.tokens.size()) : text.expected_;
-      work_.reserve(rope_kind_for(config_, expected), text.known() + s.tokens.size());
+    for (const sequence_step<Backend>& s : steps) {  // if this throws, the sequences are unchanged
+      sequence<Backend>& seq = s.seq;
+      seq.grow_by(s.tokens.size());
+      const std::size_t expected = seq.known() == 0 ? std::max(seq.expected_, s.tokens.size()) : seq.expected_;
+      work_.reserve(rope_kind_for(config_, expected), seq.known() + s.tokens.size());
     }
-    parts_.reserve(steps.size());
+    items_.reserve(steps.size());
     try {
       begin(steps);
       if (!layers()) {
@@ -88,25 +88,25 @@ class transformer {
         work_.outputs_ += s.outputs;
         if (s.outputs > 0 && (read_logits_of_all || (s.observer && s.observer->wants_logits()))) read_last(s.observer);
       }
-      for (const part& p : parts_) p.step.check_finish();  // all are finished, or none
-      for (part& p : parts_) p.step.finish();
+      for (const batch_item& p : items_) p.step.check_finish();  // so that all steps finish, or none
+      for (batch_item& p : items_) p.step.finish();
     } catch (...) {
       work_.outputs_ = 0;
       abandon();
       throw;
     }
-    for (const part& p : parts_) p.text->kv_.forget(p.text->session_.losses());
+    for (const batch_item& p : items_) p.seq->kv_.forget(p.seq->session_.losses());
     for (const sequence_step<Backend>& s : steps)
-      if (s.observer) s.observer->step_ends(s.text.get().session());
+      if (s.observer) s.observer->step_ends(s.seq.get().session());
     return true;
   }
 
-  std::span<const scalar> logits() const { return work_.logits_; }  // that were read last
+  std::span<const scalar> logits() const { return work_.logits_; }  // those that were read last
 
-  /// The logits of the rows that the steps finished, in their order, from `first` on: (count, vocabulary).
+  /// Returns the logits of the steps' outputs, in their order, from `first` on: (count, vocabulary).
   std::span<const scalar> read_logits(std::size_t first, std::size_t count) {
     if (first > work_.outputs_ || count > work_.outputs_ - first)
-      throw error("workspace", "read_logits", "rows below the " + std::to_string(work_.outputs_) + " that the last step finished",
+      throw error("workspace", "read_logits", "a range within the " + std::to_string(work_.outputs_) + " outputs of the last step",
                   std::to_string(first) + " to " + std::to_string(first + count), error_code::wrong_order);
     work_.logits_.resize(count * config_.vocabulary);
     const rows x = work_.x_.view().slice(first, count), norm = room(work_.norm_, count), logits = room(work_.logits_rows_, count);
@@ -125,31 +125,31 @@ class transformer {
   using origin = row_source::origin;
   static constexpr std::size_t block_rows = Backend::block_rows;
 
-  /// One sequence's share of the batch.
-  struct part {
-    sequence<Backend>* text;
+  /// One sequence in the batch.
+  struct batch_item {
+    sequence<Backend>* seq;
     step_observer* observer;
     lazyprune::step<any_session> step;
-    std::size_t expected_before;                 // of the sequence: its length in all
-    layer_plan plan{};                           // of the layer entered
-    std::size_t first = 0;                       // work_.x_ holds its rows from here on: all of the plan, or those to be finished
-    std::size_t first_before = 0;                // the same of the layer before
-    std::size_t skipped = 0;                     // the plan's first rows that are not among them
-    std::size_t queries = 0;                     // the last rows, whose probabilities are evidence
-    std::optional<head_reduction> over_heads{};  // all that is read of their heads
-    std::size_t probabilities = 0;               // which begin here in work_.probabilities_
+    std::size_t expected_before;                 // the sequence's expected length before this step
+    layer_plan plan{};                           // of the current layer
+    std::size_t first = 0;                       // its first row in work_.x_: of the whole plan, or of the outputs after move_to_front
+    std::size_t first_before = 0;                // `first` of the layer before
+    std::size_t skipped = 0;                     // rows at the front of the plan that move_to_front left out
+    std::size_t queries = 0;                     // last rows whose probabilities the scorer reads
+    std::optional<head_reduction> over_heads{};  // how the backend reduces their heads, if the scorer reads nothing else
+    std::size_t probabilities = 0;               // where they begin in work_.probabilities_
 
     std::size_t count() const { return plan.rows.size() - skipped; }
     std::size_t end() const { return first + count(); }
   };
 
-  /// work(), with the observer told of its beginning and end. It is not told of the end of work that throws; what it throws itself ends the
-  /// step.
+  /// Calls work() and tells the observer of its beginning and end. If work() throws, the observer is not told of the end. If the observer
+  /// throws, the step fails.
   template <class Work>
-  static void during(step_observer* observer, step_part part, Work&& work) {
-    if (observer) observer->part_begins(part);
+  static void during(step_observer* observer, step_section section, Work&& work) {
+    if (observer) observer->section_begins(section);
     work();
-    if (observer) observer->part_ends(part);
+    if (observer) observer->section_ends(section);
   }
 
   static const parameters* get(const std::optional<parameters>& p) { return p ? &*p : nullptr; }
@@ -162,30 +162,30 @@ class transformer {
   void check(batch steps) const {
     for (const sequence_step<Backend>& s : steps) {
       check_step(work_, s);
-      const sequence<Backend>& text = s.text;
-      if (std::ranges::count(steps, &text, [](const auto& other) { return &other.text.get(); }) > 1)
-        throw error("sequence", "batch", "each sequence once", "one of " + std::to_string(text.known()) + " tokens twice");
+      const sequence<Backend>& seq = s.seq;
+      if (std::ranges::count(steps, &seq, [](const auto& other) { return &other.seq.get(); }) > 1)
+        throw error("sequence", "batch", "each sequence once", "a sequence of " + std::to_string(seq.known()) + " tokens twice");
     }
   }
 
   void begin(batch steps) {
     for (const sequence_step<Backend>& s : steps) {
-      sequence<Backend>& text = s.text;
-      parts_.push_back({&text, s.observer, text.session_.begin({s.tokens.size(), s.phase, s.outputs}), text.expected_});
-      text.expect(s.tokens.size());
-      text.tokens_.insert(text.tokens_.end(), s.tokens.begin(), s.tokens.end());
+      sequence<Backend>& seq = s.seq;
+      items_.push_back({&seq, s.observer, seq.session_.begin({s.tokens.size(), s.phase, s.outputs}), seq.expected_});
+      seq.expect(s.tokens.size());
+      seq.tokens_.insert(seq.tokens_.end(), s.tokens.begin(), s.tokens.end());
     }
     for (const sequence_step<Backend>& s : steps)
       if (s.observer) s.observer->step_begins(s.tokens, s.outputs);
   }
 
-  /// All of them, also where one throws.
+  /// Abandons all steps, even if one of them throws.
   void abandon() {
     std::exception_ptr thrown;
-    for (const part& p : parts_) {
+    for (const batch_item& p : items_) {
       try {
-        p.text->expected_ = p.expected_before;
-        p.text->abandon();
+        p.seq->expected_ = p.expected_before;
+        p.seq->abandon();
       } catch (...) {
         thrown = std::current_exception();
       }
@@ -193,37 +193,37 @@ class transformer {
     if (thrown) std::rethrow_exception(thrown);
   }
 
-  /// The logits after the last token of a step, the last one that work_.outputs_ counts.
+  /// Reads the logits after the last token of a step, the last row in work_.outputs_.
   void read_last(step_observer* observer) {
-    during(observer, step_part::logits, [&] { read_logits(work_.outputs_ - 1, 1); });
+    during(observer, step_section::logits, [&] { read_logits(work_.outputs_ - 1, 1); });
     if (observer) observer->logits(logits());
   }
 
-  /// False where an observer stopped them. A chunk leaves the batch where it ends.
+  /// Runs the layers. Returns false if an observer stopped them. A chunk leaves the batch after its last layer.
   bool layers() {
     for (layer_id l = 0; l < config_.layers; ++l) {
-      for (const part& p : parts_)
+      for (const batch_item& p : items_)
         if (p.observer && p.observer->stops()) return false;
       running_.clear();
-      for (part& p : parts_)
+      for (batch_item& p : items_)
         if (l < p.step.layers()) running_.push_back(&p);
       if (running_.empty()) return true;
 
       std::size_t n = 0;
-      for (part* p : running_) {
+      for (batch_item* p : running_) {
         enter(*p, l, n);
         n += p->count();
       }
       gather(l, n);
       compute(l, n);
-      for (part* p : running_) leave(*p, l);
+      for (batch_item* p : running_) leave(*p, l);
     }
     return true;
   }
 
-  void enter(part& p, layer_id l, std::size_t first) {
-    during(p.observer, step_part::policy, [&] { p.plan = p.step.enter(l); });
-    p.text->retain_rows();  // what waited and was dropped is saved, or lost
+  void enter(batch_item& p, layer_id l, std::size_t first) {
+    during(p.observer, step_section::policy, [&] { p.plan = p.step.enter(l); });
+    p.seq->retain_rows();  // frees waiting rows that were dropped: they are in the store by now, or lost
     p.first_before = std::exchange(p.first, first);
     p.skipped = 0;
     p.queries = probe_queries(p.step);
@@ -231,53 +231,54 @@ class transformer {
     if (p.observer) p.observer->layer_begins(p.plan);
   }
 
-  void leave(part& p, layer_id l) {
-    sequence<Backend>& text = *p.text;
-    work_.from_rows_.clear();  // the slots that the layer has read
+  void leave(batch_item& p, layer_id l) {
+    sequence<Backend>& seq = *p.seq;
+    work_.from_rows_.clear();  // the slots that this layer has read
     work_.to_rows_.clear();
     for (const row_source& s : p.plan.sources) {
       if (s.from == origin::stored) work_.from_rows_.push_back(s.index);
       if (s.from == origin::waiting) work_.to_rows_.push_back(s.index);
     }
-    during(p.observer, step_part::policy, [&] { p.step.leave(look(p)); });
-    during(p.observer, step_part::moving, [&] {
-      text.stored_.release(work_.from_rows_);
-      text.waiting_.release(work_.to_rows_);
+    during(p.observer, step_section::policy, [&] { p.step.leave(look(p)); });
+    during(p.observer, step_section::moving, [&] {
+      seq.stored_.release(work_.from_rows_);
+      seq.waiting_.release(work_.to_rows_);
       save(p);
     });
     if (p.observer)
-      p.observer->layer_ends({l, text.session_.layers(), p.step.margin(), text.kv_.bytes(), text.stored_.bytes(), text.waiting_.bytes()});
+      p.observer->layer_ends({l, seq.session_.layers(), p.step.margin(), seq.kv_.bytes(), seq.stored_.bytes(), seq.waiting_.bytes()});
   }
 
-  /// Brings the layer's input together in work_.x_: embeddings, rows of the layer before, revived rows and those that waited.
+  /// Gathers the layer's input in work_.x_: embeddings, rows carried from the layer before, revived rows and waiting rows.
   void gather(layer_id l, std::size_t n) {
     step_observer* observer = running_.front()->observer;
-    if (!std::ranges::all_of(running_, [&](const part* p) { return p->observer == observer; })) observer = nullptr;  // nobody's alone
-    during(observer, step_part::moving, [&] {
+    // With several observers, none is told, since one gathering serves all sequences.
+    if (!std::ranges::all_of(running_, [&](const batch_item* p) { return p->observer == observer; })) observer = nullptr;
+    during(observer, step_section::moving, [&] {
       work_.positions_.clear();
-      for (const part* p : running_) work_.positions_.insert(work_.positions_.end(), p->plan.rows.begin(), p->plan.rows.end());
+      for (const batch_item* p : running_) work_.positions_.insert(work_.positions_.end(), p->plan.rows.begin(), p->plan.rows.end());
       const rows x = room(work_.x_, n);
       if (l == 0) return embed(x);
-      if (std::ranges::all_of(running_, [](const part* p) { return in_place(*p); })) return;
-      // Carried rows stay in order: those that move to the front give way to each other from the front on, those that revived rows push
-      // back do so from the back on, and neither kind is in the way of the other.
+      if (std::ranges::all_of(running_, [](const batch_item* p) { return in_place(*p); })) return;
+      // Carried rows keep their order. First the rows that move toward the front move, from the front on. Then the rows that revived rows
+      // push back move, from the back on. Neither group overwrites rows of the other.
       move_carried(x, false);
       move_carried(x, true);
-      for (const part* p : running_) {
-        take(*p, origin::stored, p->text->stored_, x);
-        take(*p, origin::waiting, p->text->waiting_, x);
+      for (const batch_item* p : running_) {
+        take(*p, origin::stored, p->seq->stored_, x);
+        take(*p, origin::waiting, p->seq->waiting_, x);
       }
     });
   }
 
   void embed(rows x) {
     work_.from_rows_.clear();
-    for (const part* p : running_)
-      for (const position t : p->plan.rows) work_.from_rows_.push_back(p->text->tokens_[t]);
+    for (const batch_item* p : running_)
+      for (const position t : p->plan.rows) work_.from_rows_.push_back(p->seq->tokens_[t]);
     backend_.embed(weights_.embedding, work_.from_rows_, config_.embedding_scale, x);
   }
 
-  static bool in_place(const part& p) {
+  static bool in_place(const batch_item& p) {
     if (p.first != p.first_before) return false;
     std::size_t i = 0;
     while (i < p.plan.sources.size() && p.plan.sources[i] == row_source{origin::carried, static_cast<std::uint32_t>(i)}) ++i;
@@ -287,7 +288,7 @@ class transformer {
   void move_carried(rows x, bool to_the_back) {
     work_.from_rows_.clear();
     work_.to_rows_.clear();
-    for (const part* p : running_)
+    for (const batch_item* p : running_)
       for (std::size_t i = 0; i < p->plan.sources.size(); ++i) {
         const row_source& s = p->plan.sources[i];
         const std::size_t from = p->first_before + s.index, to = p->first + i;
@@ -302,7 +303,7 @@ class transformer {
     backend_.copy_rows(x, work_.from_rows_, x, work_.to_rows_);
   }
 
-  void take(const part& p, origin from, const typename Backend::row_store& store, rows x) {
+  void take(const batch_item& p, origin from, const typename Backend::row_store& store, rows x) {
     work_.from_rows_.clear();
     work_.to_rows_.clear();
     for (std::size_t i = 0; i < p.plan.sources.size(); ++i) {
@@ -313,8 +314,8 @@ class transformer {
     backend_.take_rows(store, work_.from_rows_, x, work_.to_rows_);
   }
 
-  void save(part& p) {
-    sequence<Backend>& text = *p.text;
+  void save(batch_item& p) {
+    sequence<Backend>& seq = *p.seq;
     const auto list = [&](origin from, origin to, std::size_t first) {
       work_.from_rows_.clear();
       work_.to_rows_.clear();
@@ -327,8 +328,8 @@ class transformer {
     };
     if (p.step.spills().empty()) return;
     const rows x = work_.x_.view();
-    if (list(origin::carried, origin::stored, p.first)) backend_.store_rows(x, work_.from_rows_, text.stored_, work_.to_rows_);
-    if (list(origin::carried, origin::waiting, p.first)) backend_.keep_rows(x, work_.from_rows_, text.waiting_, work_.to_rows_);
+    if (list(origin::carried, origin::stored, p.first)) backend_.store_rows(x, work_.from_rows_, seq.stored_, work_.to_rows_);
+    if (list(origin::carried, origin::waiting, p.first)) backend_.keep_rows(x, work_.from_rows_, seq.waiting_, work_.to_rows_);
     if (!list(origin::waiting, origin::stored, 0)) return;
     work_.slots_.resize(std::min(work_.from_rows_.size(), block_rows));
     std::iota(work_.slots_.begin(), work_.slots_.end(), 0u);
@@ -337,39 +338,40 @@ class transformer {
       const std::size_t n = std::min(block_rows, all_from.size() - done);
       const std::span<const std::uint32_t> between_rows = std::span(work_.slots_).first(n);
       const rows between = room(work_.norm_, n);
-      backend_.take_rows(text.waiting_, all_from.subspan(done, n), between, between_rows);
-      backend_.store_rows(between, between_rows, text.stored_, all_to.subspan(done, n));
+      backend_.take_rows(seq.waiting_, all_from.subspan(done, n), between, between_rows);
+      backend_.store_rows(between, between_rows, seq.stored_, all_to.subspan(done, n));
     }
   }
 
-  /// Computes the plans' rows: keys and values of all, the rest of the layer for those that are to be finished, which the last layer moves
-  /// to the front of work_.x_. Works through them in blocks; a row's keys are in the cache before any row that may see them attends.
+  /// Computes the rows of the plans, block by block. All rows get keys and values; output rows get the rest of the layer. If some rows are
+  /// not outputs, the output rows first move to the front of work_.x_. A row's keys are in the cache before any row that may see them
+  /// attends.
   void compute(layer_id l, std::size_t n) {
     std::size_t probabilities = 0, most = block_rows;
-    for (part* p : running_) {
+    for (batch_item* p : running_) {
       p->probabilities = probabilities;
       probabilities += p->queries * shown_heads(*p) * p->plan.active.size();
       most = std::max(most, p->queries);
     }
     work_.probabilities_.resize(probabilities);
 
-    const bool all = std::ranges::all_of(running_, [](const part* p) { return p->plan.finish == p->plan.rows.size(); });
+    const bool all = std::ranges::all_of(running_, [](const batch_item* p) { return p->plan.output_rows == p->plan.rows.size(); });
     for_blocks(n, most, [&](std::size_t first, std::size_t last) {
       const rows norm = normed(l, first, last);
       keys_and_values(l, first, norm);
-      if (all) finish_rows(l, first, norm);
+      if (all) compute_outputs(l, first, norm);
     });
     if (all) return;
     const std::size_t finished = move_to_front();
-    for_blocks(finished, most, [&](std::size_t first, std::size_t last) { finish_rows(l, first, normed(l, first, last)); });
+    for_blocks(finished, most, [&](std::size_t first, std::size_t last) { compute_outputs(l, first, normed(l, first, last)); });
   }
 
-  /// work(first, last) for blocks of rows of the batch. The odd block comes first, so that fewer rows never need more scratch; the rows of
-  /// a sequence that are probed lie in one block.
+  /// Calls work(first, last) for blocks of at most `most` rows of the batch. The block with fewer rows comes first, so that fewer rows
+  /// never need more scratch. All probed rows of a sequence are in one block.
   template <class Work>
   void for_blocks(std::size_t n, std::size_t most, const Work& work) const {
     const auto cut = [&](std::size_t at) {
-      for (const part* p : running_)
+      for (const batch_item* p : running_)
         if (p->end() - p->queries < at && at < p->end()) return p->end() - p->queries;
       return std::min(at, n);
     };
@@ -378,21 +380,21 @@ class transformer {
       if (first < last) work(first, last);
   }
 
-  /// The rows that are to be finished, out of all. Returns how many they are.
+  /// Moves the output rows to the front of work_.x_. Returns their number.
   std::size_t move_to_front() {
     work_.from_rows_.clear();
     work_.to_rows_.clear();
     work_.positions_.clear();
     std::size_t n = 0;
-    for (part* p : running_) {
-      p->skipped = p->plan.rows.size() - p->plan.finish;
-      for (std::size_t i = 0; i < p->plan.finish; ++i) {
+    for (batch_item* p : running_) {
+      p->skipped = p->plan.rows.size() - p->plan.output_rows;
+      for (std::size_t i = 0; i < p->plan.output_rows; ++i) {
         work_.from_rows_.push_back(static_cast<std::uint32_t>(p->first + p->skipped + i));
         work_.to_rows_.push_back(static_cast<std::uint32_t>(n + i));
         work_.positions_.push_back(p->plan.rows[p->skipped + i]);
       }
       p->first = n;
-      n += p->plan.finish;
+      n += p->plan.output_rows;
     }
     const rows x = work_.x_.view();
     backend_.copy_rows(x, work_.from_rows_, x, work_.to_rows_);
@@ -409,10 +411,10 @@ class transformer {
     return std::span<const position>(work_.positions_).subspan(first, count);
   }
 
-  /// work(part, first, count) for what each sequence has of the rows from `first` on.
+  /// Calls work(item, first, count) for each sequence with rows among the `count` rows from `first` on.
   template <class Work>
-  void for_parts(std::size_t first, std::size_t count, const Work& work) {
-    for (part* p : running_) {
+  void for_items(std::size_t first, std::size_t count, const Work& work) {
+    for (batch_item* p : running_) {
       const std::size_t from = std::max(first, p->first), to = std::min(first + count, p->end());
       if (from < to) work(*p, from, to - from);
     }
@@ -424,21 +426,21 @@ class transformer {
     backend_.multiply(norm, w.k, get(w.k_bias), k);
     backend_.multiply(norm, w.v, get(w.v_bias), v);
     rotate(l, k, w.k_norm, first);
-    for_parts(first, norm.rows, [&](part& p, std::size_t from, std::size_t count) {
-      p.text->kv_.put(backend_, l, positions(from, count), k.slice(from - first, count), v.slice(from - first, count));
+    for_items(first, norm.rows, [&](batch_item& p, std::size_t from, std::size_t count) {
+      p.seq->kv_.put(backend_, l, positions(from, count), k.slice(from - first, count), v.slice(from - first, count));
     });
   }
 
-  /// The rest of the layer, after the attention's norm.
-  void finish_rows(layer_id l, std::size_t first, rows norm) {
+  /// The rest of the layer for output rows, after the attention norm.
+  void compute_outputs(layer_id l, std::size_t first, rows norm) {
     const layer_weights<Backend>& w = weights_.layers[l];
     const std::size_t n = norm.rows;
     const rows out = work_.x_.view().slice(first, n);
     const rows q = room(work_.q_, n), attended = room(work_.attended_, n);
     backend_.multiply(norm, w.q, get(w.q_bias), q);
     rotate(l, q, w.q_norm, first);
-    for_parts(first, n, [&](part& p, std::size_t from, std::size_t count) {
-      during(p.observer, step_part::attention,
+    for_items(first, n, [&](batch_item& p, std::size_t from, std::size_t count) {
+      during(p.observer, step_section::attention,
              [&] { attend(p, l, from, q.slice(from - first, count), attended.slice(from - first, count)); });
     });
     add_product(attended, w.o, w.o_bias, w.o_norm, norm, out);
@@ -449,7 +451,7 @@ class transformer {
     add_product(ffn, w.down, w.down_bias, w.down_norm, norm, out);
   }
 
-  /// out += x w^T + bias, or the norm of that where the family has one (Gemma). `between`: scratch, like out.
+  /// out += x w^T + bias, or the norm of that product if the family has one (Gemma). `between`: scratch, shaped like out.
   void add_product(rows x, const matrix& w, const std::optional<parameters>& bias, const std::optional<parameters>& norm, rows between,
                    rows out) {
     if (!norm) return backend_.multiply_add(x, w, get(bias), out);
@@ -458,39 +460,39 @@ class transformer {
     backend_.add(between, out);
   }
 
-  /// Applies the norm of each head where the family has one (Qwen3), then RoPE, to rows of the batch from `first` on.
+  /// Applies the norm of each head if the family has one (Qwen3), then RoPE. `x`: the rows of the batch from `first` on.
   void rotate(layer_id l, rows x, const std::optional<parameters>& norm, std::size_t first) {
     if (norm) {
       const std::size_t heads = x.columns / config_.head_dim;
-      const rows by_head{x.data, x.rows * heads, config_.head_dim, config_.head_dim};  // the buffers are contiguous
+      const rows by_head{x.data, x.rows * heads, config_.head_dim, config_.head_dim};  // buffers are contiguous
       backend_.rms_norm(by_head, *norm, config_.rms_epsilon, by_head);
     }
     const auto turn = [&](rows some, std::size_t from, rope_kind kind) {
       backend_.rotate(some, config_.head_dim, positions(from, some.rows), work_.rope(kind));
     };
     if (config_.window_rope && config_.window(l) > 0) return turn(x, first, rope_kind::windowed);
-    const rope_kind kind = running_.front()->text->rope();
-    if (std::ranges::all_of(running_, [&](const part* p) { return p->text->rope() == kind; })) return turn(x, first, kind);
-    for_parts(first, x.rows,
-              [&](const part& p, std::size_t from, std::size_t count) { turn(x.slice(from - first, count), from, p.text->rope()); });
+    const rope_kind kind = running_.front()->seq->rope();
+    if (std::ranges::all_of(running_, [&](const batch_item* p) { return p->seq->rope() == kind; })) return turn(x, first, kind);
+    for_items(first, x.rows,
+              [&](const batch_item& p, std::size_t from, std::size_t count) { turn(x.slice(from - first, count), from, p.seq->rope()); });
   }
 
-  /// Row `first` of the batch and those that follow it, in q.
-  void attend(const part& p, layer_id l, std::size_t first, rows q, rows out) {
+  /// Attention of one sequence's rows, from row `first` of the batch on: `q` holds their queries.
+  void attend(const batch_item& p, layer_id l, std::size_t first, rows q, rows out) {
     const std::span<const position> tokens = positions(first, q.rows);
     const auto seen = static_cast<std::size_t>(std::ranges::upper_bound(p.plan.active, tokens.back()) - p.plan.active.begin());
     const std::span<const position> active = p.plan.active.first(seen);
-    p.text->kv_.slots(l, active, work_.slots_);
+    p.seq->kv_.slots(l, active, work_.slots_);
     attention_probe probe;
     if (p.queries > 0 && first + q.rows == p.end())
       probe = {
           .data = work_.probabilities_.data() + p.probabilities, .queries = p.queries, .stride = active.size(), .over_heads = p.over_heads};
-    backend_.attend(q, p.text->kv_.rows(l),
+    backend_.attend(q, p.seq->kv_.rows(l),
                     attention_rows{{config_.n_heads, config_.n_kv_heads, config_.head_dim},
                                    tokens,
                                    active,
                                    work_.slots_,
-                                   p.plan.finish,
+                                   p.plan.output_rows,
                                    {config_.attention_scale, config_.attention_soft_cap, config_.window(l)}},
                     out, probe);
   }
@@ -507,19 +509,19 @@ class transformer {
     }
   }
 
-  /// Heads of the probabilities that come back: one where the backend reduces them.
-  std::size_t shown_heads(const part& p) const { return p.over_heads ? 1 : config_.n_heads; }
+  /// The number of heads in the probabilities: one if the backend reduces them.
+  std::size_t shown_heads(const batch_item& p) const { return p.over_heads ? 1 : config_.n_heads; }
 
-  /// Brings the evidence that the scorer asked for, and no other.
-  evidence look(const part& p) {
+  /// Collects the evidence that the scorer asks for, and nothing else.
+  evidence look(const batch_item& p) {
     const layer_plan& plan = p.plan;
     const std::size_t heads = shown_heads(p), kv_size = config_.n_kv_heads * config_.head_dim, active = plan.active.size();
     const float* const probabilities = work_.probabilities_.data() + p.probabilities;
     const attention_view attention{probabilities, heads, active, plan.active};
     const auto read_cache = [&](auto read) {
-      p.text->kv_.slots(plan.layer, plan.active, work_.slots_);
+      p.seq->kv_.slots(plan.layer, plan.active, work_.slots_);
       work_.values_.resize(active * kv_size);
-      (backend_.*read)(p.text->kv_.rows(plan.layer), work_.slots_, work_.values_.data());
+      (backend_.*read)(p.seq->kv_.rows(plan.layer), work_.slots_, work_.values_.data());
     };
     switch (p.step.wants()) {
       case evidence_kind::none:
@@ -542,7 +544,7 @@ class transformer {
         return hidden_view{work_.values_.data(), config_.hidden, config_.hidden, plan.rows, plan.active};
       }
       case evidence_kind::ids:
-        return id_view{p.text->tokens_, plan.active};
+        return id_view{p.seq->tokens_, plan.active};
     }
     return {};
   }
@@ -551,56 +553,57 @@ class transformer {
   const model_weights<Backend>& weights_;
   Backend& backend_;
   workspace<Backend>& work_;
-  std::vector<part> parts_;
-  std::vector<part*> running_;  // those that the layer belongs to
+  std::vector<batch_item> items_;
+  std::vector<batch_item*> running_;  // those that take part in the current layer
 };
 
-/// One step of each of some sequences, which differ in length, policy and phase as they like: their rows are one batch in every product.
-/// False where an observer stopped it. `read_logits` then reads the logits of the outputs. Throws `error` where tokens are none of the
-/// model's, exceed its positions or the session's room, or a request makes no sense, a sequence is of another model than the workspace, or
-/// comes twice; and then nothing has changed. Whatever is thrown later, and where the step was stopped, all the sequences' steps are
-/// abandoned (step_machine::abandon); but what an observer throws when it is told of the end comes too late for that.
+/// Runs one step for each of several sequences. They may differ in length, policy and phase; every matrix product takes all their rows as
+/// one batch. Returns false if an observer stopped it. `read_logits` then reads the logits of the outputs.
+/// Throws `error` and changes nothing in these cases: a token id is outside the vocabulary; the tokens exceed the model's positions or the
+/// session's limit; a request has the wrong number of outputs; a sequence belongs to another model than the workspace, or is given twice.
+/// If anything throws later, or an observer stops a step, all steps are abandoned (step_machine::abandon). But when an observer throws in
+/// `step_ends`, the steps are already done.
 template <tensor_backend Backend>
 [[nodiscard]] bool forward(workspace<Backend>& work, std::type_identity_t<std::span<const sequence_step<Backend>>> steps) {
   return transformer<Backend>(work).run(steps, false);
 }
 
-/// The same of one sequence.
+/// The same for one sequence.
 template <tensor_backend Backend>
 [[nodiscard]] bool forward(workspace<Backend>& work, const sequence_step<Backend>& step) {
   return forward(work, std::span(&step, 1));
 }
 
-/// The logits of what the workspace's last step finished: the outputs of all sequences, in the order in which those were given. Those from
-/// number `first` on: (count, vocabulary), valid until the workspace is used again. Many are better read some at a time: these numbers are
-/// the widest of all. Throws `error` (wrong_order) where there are not so many outputs.
+/// Reads logits of the workspace's last step: (count, vocabulary), from output `first` on. The outputs of all sequences are numbered in the
+/// order of the steps. Valid until the workspace is used again. Logits take more memory than any other rows, so read many of them in
+/// several calls. Throws `error` (wrong_order) if the step has fewer outputs.
 template <tensor_backend Backend>
 std::span<const typename Backend::scalar> read_logits(workspace<Backend>& work, std::size_t first, std::size_t count = 1) {
   return transformer<Backend>(work).read_logits(first, count);
 }
 
-/// One step over new tokens of a sequence. Returns the logits (vocabulary) after the last one, valid until the workspace is used again;
-/// nothing where the observer stopped the step. Throws as a batch does.
+/// Runs one step over new tokens of a sequence. Returns the logits (vocabulary) after the last token, valid until the workspace is used
+/// again. Empty if the observer stopped the step. Throws as a batch does.
 template <tensor_backend Backend>
-std::span<const typename Backend::scalar> forward(workspace<Backend>& work, sequence<Backend>& text, std::span<const token_id> tokens,
+std::span<const typename Backend::scalar> forward(workspace<Backend>& work, sequence<Backend>& seq, std::span<const token_id> tokens,
                                                   phase phase, step_observer* observer = nullptr) {
-  const sequence_step<Backend> step{text, tokens, phase, 1, observer};
+  const sequence_step<Backend> step{seq, tokens, phase, 1, observer};
   transformer<Backend> pass(work);
   if (!pass.run(std::span(&step, 1), true)) return {};
   return pass.logits();
 }
 
-/// How much each token tells: -log p(token | those before it) in nats, infinity for the first, which nothing comes before. One prefill of a
-/// new sequence that finishes all its rows, and so drops none. Throws as `forward` does, and where the sequence is not new. Empty where the
-/// observer stopped the step.
+/// Returns the self-information of each token: -log p(token | tokens before it), in nats, and infinity for the first token. It runs one
+/// prefill of a new sequence. All rows are outputs, so no token is pruned. Throws as `forward` does, and if the sequence is not new. Empty
+/// if the observer stopped the step.
 template <tensor_backend Backend>
-std::vector<double> self_information(workspace<Backend>& work, sequence<Backend>& text, std::span<const token_id> tokens,
+std::vector<double> self_information(workspace<Backend>& work, sequence<Backend>& seq, std::span<const token_id> tokens,
                                      step_observer* observer = nullptr) {
-  if (text.known() > 0) throw error("sequence", "tokens", "none yet", std::to_string(text.known()));
-  const sequence_step<Backend> step{text, tokens, phase::prefill, tokens.size(), observer};
+  if (seq.known() > 0) throw error("sequence", "tokens", "none yet", std::to_string(seq.known()));
+  const sequence_step<Backend> step{seq, tokens, phase::prefill, tokens.size(), observer};
   if (!forward(work, step)) return {};
   std::vector<double> information{std::numeric_limits<double>::infinity()};
-  constexpr std::size_t block = 64;  // rows: logits are the widest of all
+  constexpr std::size_t block = 64;  // rows; they bound the memory of the logits
   for (std::size_t first = 0; first + 1 < tokens.size(); first += block) {
     const std::size_t n = std::min(block, tokens.size() - 1 - first), vocabulary = work.model().config.vocabulary;
     const auto logits = read_logits(work, first, n);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The weights of a model as a backend holds them, packed once and never changed, under the names that Hugging Face gives them.
+// The weights of a model in a backend's memory, under their Hugging Face names. They are packed once and never changed.
 #pragma once
 
 #include <concepts>
@@ -13,10 +13,10 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Where weights come from: a checkpoint, or numbers made up. `get` throws where the tensor is missing or has another shape
-/// (rows 1: a vector); `contains` is for tensors that may be missing. What `get` gave is read later, by any thread, and must stay until the
-/// model is loaded, or until the last copy of tensor::held goes. A source may have `place(name)`, which says by anything that can be
-/// compared where it has a tensor: layers are then asked for in the order of their places.
+/// A source of weights: a checkpoint, or random numbers. `get` throws if the tensor is missing or has another shape (one row: a vector).
+/// `contains` asks for tensors that may be missing. Any thread may read a tensor later: its data must stay valid until the model is loaded,
+/// or until the last copy of tensor::held is gone. A source may have `place(name)`, which returns where the tensor is, as any ordered type.
+/// Layers are then taken in the order of their places.
 template <class S>
 concept tensor_source = requires(const S s, std::string_view name, std::size_t n) {
   { s.get(name, n, n) } -> std::convertible_to<tensor>;
@@ -35,13 +35,13 @@ struct layer_weights {
   std::optional<parameters> q_norm, k_norm;  // (head_dim)
   matrix o;                                  // (hidden, n_heads * head_dim)
   std::optional<parameters> o_bias;          // (hidden)
-  std::optional<parameters> o_norm;          // (hidden): of what attention adds
+  std::optional<parameters> o_norm;          // (hidden): norm of the attention's output
   parameters ffn_norm;                       // (hidden)
   matrix gate_up;                            // two of (ffn, hidden)
-  std::optional<parameters> gate_up_bias;    // (2 ffn)
+  std::optional<parameters> gate_up_bias;    // two matrices (ffn, hidden), packed as one
   matrix down;                               // (hidden, ffn)
   std::optional<parameters> down_bias;       // (hidden)
-  std::optional<parameters> down_norm;       // (hidden): of what the feed-forward adds
+  std::optional<parameters> down_norm;       // (hidden): norm of the feed-forward's output
 };
 
 template <weight_packer Backend>
@@ -49,10 +49,10 @@ struct model_weights {
   typename Backend::matrix embedding;  // (vocabulary, hidden)
   std::vector<layer_weights<Backend>> layers;
   typename Backend::parameters norm;             // (hidden)
-  std::optional<typename Backend::matrix> head;  // (vocabulary, hidden); none: tied to the embedding
+  std::optional<typename Backend::matrix> head;  // (vocabulary, hidden); none: the embedding table serves as head
 };
 
-/// Bytes that the weights take in the backend's memory.
+/// Returns the bytes of the weights in the backend's memory.
 template <tensor_backend Backend>
 std::size_t bytes_of(const model_weights<Backend>& weights) {
   const auto of = [](const auto&... parts) { return (parts.bytes() + ...); };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a running thread of work computes in: a backend, which is its execution context, and memory for the rows of one step at a time.
-// Any number of sequences of the model take turns in it.
+// The working state of one thread: a backend (its execution context) and memory for the rows of one step. Any number of sequences of the
+// model can use it, one step after the other, or in a batch.
 #pragma once
 
 #include <algorithm>
@@ -18,16 +18,16 @@ inline namespace v0 {
 template <tensor_backend Backend>
 class transformer;
 
-/// The most that a workspace's steps are, for `reserve`.
+/// The largest sizes of a workspace's steps, for `reserve`.
 struct step_sizes {
-  std::size_t tokens;           // of the longest sequence, in all
-  std::size_t rows = 0;         // of a layer, of all sequences of a batch, those that come back too; 0: as many as tokens
-  std::size_t outputs = 1;      // whose logits are read at a time
-  std::size_t queries = 1;      // whose probabilities a scorer looks at: a window's are more than one
-  bool keys_or_values = false;  // whether a scorer looks at those
+  std::size_t tokens;           // of the longest sequence
+  std::size_t rows = 0;         // in one layer, over all sequences of a batch, including revived and waiting rows; 0: as many as `tokens`
+  std::size_t outputs = 1;      // rows whose logits are read at a time
+  std::size_t queries = 1;      // rows whose attention a scorer reads; more than one for a window_view
+  bool keys_or_values = false;  // whether a scorer reads keys or values
 };
 
-/// Grows to the largest step seen and is then reused. The model and the backend must outlive it.
+/// The memory grows to the largest step and is then reused. The model and the backend must outlive the workspace.
 template <tensor_backend Backend>
 class workspace {
  public:
@@ -48,29 +48,30 @@ class workspace {
   const lazyprune::model<Backend>& model() const { return *model_; }
   Backend& backend() const { return *backend_; }
 
-  /// Takes the model's rotary tables for so many positions, the length of a whole sequence. Without this call they grow with the
+  /// Makes the model's rotary tables long enough for a whole sequence of `positions` tokens. Without this call, the tables grow with the
   /// sequences.
   void reserve(std::size_t positions) { reserve(rope_kind_for(model_->config, positions), positions); }
-  /// The same, of a sequence whose layers without a window have positions of this kind.
+  /// The same, but layers without a sliding window use the table of this kind.
   void reserve(rope_kind kind, std::size_t positions) {
     const model_config& c = model_->config;
     reach(kind, positions);
     if (c.window_rope && !c.windows.empty()) reach(rope_kind::windowed, positions);
   }
 
-  /// All the memory ahead that steps of these sizes need of the backend. They then allocate nothing on a device: keys, values and rows put
-  /// aside are the sequences' (sequence::reserve). Throws `error` (no_room) for no tokens, and for more than the model's positions.
+  /// Reserves all of the backend's memory that steps of these sizes need. Such steps then allocate nothing on a device. Keys, values,
+  /// stored and waiting rows belong to the sequences: see sequence::reserve. Throws `error` (no_room) for 0 tokens or more tokens than the
+  /// model has positions.
   void reserve(const step_sizes& most) {
     const model_config& c = model_->config;
     if (most.tokens == 0 || most.tokens > c.max_positions)
       throw error("workspace", "reserve", "1 to the model's " + std::to_string(c.max_positions) + " positions", std::to_string(most.tokens),
                   error_code::no_room);
     const std::size_t rows = most.rows > 0 ? most.rows : most.tokens, block = std::min(rows, std::max(Backend::block_rows, most.queries));
-    // With LongRoPE short sequences have other angles than long ones.
+    // LongRoPE has other frequencies for long sequences than for short ones.
     for (const std::size_t length : {std::size_t{1}, most.tokens}) reserve(rope_kind_for(c, length), most.tokens);
     x_.reserve(rows);
     for (buffer* b : {&norm_, &q_, &k_, &v_, &attended_, &ffn_}) b->reserve(block);
-    norm_.reserve(std::max(most.outputs, std::min(most.tokens, Backend::block_rows)));  // logits; rows that go from waiting to the store
+    norm_.reserve(std::max(most.outputs, std::min(most.tokens, Backend::block_rows)));  // also for logits, and for waiting rows to store
     logits_rows_.reserve(most.outputs);
     backend_->reserve({.rows = rows,
                        .columns = c.hidden,
@@ -83,7 +84,7 @@ class workspace {
                        .read = most.keys_or_values ? most.tokens : 0});
   }
 
-  /// The bytes that are here, the backend's scratch, and the part of the shared rotary table that so many tokens need.
+  /// Returns the bytes of the buffers, the backend's scratch, and the first `tokens` positions of the shared rotary tables.
   std::size_t bytes(std::size_t tokens) const {
     std::size_t scratch = backend_->bytes();
     for (const auto& rope : ropes_) scratch += rope ? rope->bytes_of(tokens) : 0;
@@ -104,20 +105,20 @@ class workspace {
 
   const lazyprune::model<Backend>* model_;
   Backend* backend_;
-  std::array<std::shared_ptr<const typename rotary_table<Backend>::part>, rope_kinds> ropes_;
+  std::array<std::shared_ptr<const typename rotary_table<Backend>::table>, rope_kinds> ropes_;
 
-  buffer x_;                    // (rows of a layer, of all sequences, hidden): the residual stream
-  std::size_t outputs_ = 0;     // so many rows, the first of x_, are what the last step finished
+  buffer x_;                    // (rows of a layer, over all sequences; hidden): the residual stream
+  std::size_t outputs_ = 0;     // rows at the front of x_ that are outputs of the last step
   buffer norm_;                 // (block, hidden)
   buffer q_, k_, v_;            // (block, heads * head_dim)
   buffer attended_;             // (block, heads * head_dim)
   buffer ffn_;                  // (block, ffn)
   buffer logits_rows_;          // (rows whose logits are read, vocabulary)
-  std::vector<scalar> logits_;  // (rows that were read last, vocabulary)
+  std::vector<scalar> logits_;  // (rows that were last read, vocabulary)
   std::vector<std::uint32_t> slots_, from_rows_, to_rows_;
   std::vector<position> positions_;  // (rows of a layer)
   std::vector<scalar> hidden_rows_;
-  std::vector<float> probabilities_;  // (queries, heads, active) of each sequence; one head where that is all that is read
+  std::vector<float> probabilities_;  // (queries, heads, active) of each sequence; one head if the backend reduces the heads
   std::vector<float> values_;         // (active, kv_heads * head_dim), or (rows, hidden)
 };
 

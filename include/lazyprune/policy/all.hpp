@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Every policy that can be chosen by its name. A new one has a file of its own and, beside that, is named here alone.
+// Every part of a policy that can be chosen by name. A new part gets a file of its own. No file but this one names it.
 #pragma once
 
 #include <lazyprune/policy/schedule/adaptive.hpp>
@@ -28,14 +28,14 @@ namespace lazyprune {
 inline namespace v0 {
 
 template <class... Policies>
-struct policy_list {};
+struct part_list {};
 
-/// Help and messages name them in this order.
-using all_policies = policy_list<last_query_attention, accumulated_attention, window_attention, prompt_window_attention,
-                                 value_weighted_attention, key_norm, recency, random_score, given_scores,  // scorers
-                                 every, linear, cosine, budget, adaptive,                                  // schedules, beside stages
-                                 top_k, top_p, threshold, blocks,                                          // selectors
-                                 keep_all, bounded, none>;                                                 // stores
+/// All parts with a name, except `stages`, which has its own flag. Help and error messages list them in this order.
+using all_policies = part_list<last_query_attention, accumulated_attention, window_attention, prompt_window_attention,
+                               value_weighted_attention, key_norm, recency, random_score, given_scores,  // scorers
+                               every, linear, cosine, budget, adaptive,                                  // schedules, except `stages`
+                               top_k, top_p, threshold, blocks,                                          // selectors
+                               keep_all, bounded, none>;                                                 // stores
 
 }  // namespace v0
 }  // namespace lazyprune

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What policies are made of, and how they name it. Numbers can only hold what makes sense, so that policies stay aggregates and a wrong
-// number is reported where it is written: `every{.n = 4, .share = 1.5}`. A policy names itself and its parameters once; its text, the
-// checks of that text and its help follow (registry/parameters.hpp):
+// The types of a part's parameters, and how a part names them. A type admits only valid numbers. Parts can therefore stay aggregates, and a
+// wrong number is reported where it is written: `every{.n = 4, .share = 1.5}`. A part names itself and its parameters once. Its text, the
+// checks of that text and its help are derived from these names (registry/parameters.hpp):
 //
 //   struct window_attention {
 //     static constexpr std::string_view name = "window_attention";
@@ -15,15 +15,15 @@
 //     }
 //   };
 //
-//   visit("key", member)                  a number, which is checked as its type says, a bool, a type with a text of its own, or an
-//                                         optional one of these
-//   visit("key", member, {"a", "b"})      an enumerator, by its name; the names are in its order
+//   visit("key", member)                  a number, which is checked as its type says, a bool, a type with a text form of its own, or
+//                                         an optional of these
+//   visit("key", member, {"a", "b"})      an enumerator, by its name; the names are in the order of the enumerators
 //   visit("key", member, layer_range{})   a number of layers, which depends on the model
 //   visit(required("key"), ...)           a text must give it; the member's own default prunes nothing
-//   visit(named_where_set("key"), ...)    a bool, which the text names only where it is true
-//   visit.just_one("a", one, "b", other)  two optional members of which a text gives one
+//   visit(named_where_set("key"), ...)    a bool, which the text names only if it is true
+//   visit.just_one("a", one, "b", other)  two optional members; a text gives exactly one of them
 //
-// A policy without parameters describes none: `template <class Visitor> void describe(Visitor&) {}`.
+// A part without parameters describes none: `template <class Visitor> void describe(Visitor&) {}`.
 #pragma once
 
 #include <algorithm>
@@ -40,7 +40,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// A share in (0, 1]; reports `error` for any other number. It has no == of its own: it compares as the double that it converts to.
+/// A share in (0, 1]. Throws `error` for any other number. It has no == of its own: it compares as the double that it converts to.
 class fraction {
  public:
   using number = double;
@@ -56,7 +56,7 @@ class fraction {
   double value_;
 };
 
-/// A count of at least 1; reports `error` for 0. It compares as the number that it converts to.
+/// A count of at least 1. Throws `error` for 0. It compares as the number that it converts to.
 class positive {
  public:
   using number = std::size_t;
@@ -72,13 +72,13 @@ class positive {
   std::size_t value_;
 };
 
-/// Which numbers of layers a parameter can be, in a model of some number of them.
+/// Which numbers of layers a parameter can have. The upper bound depends on the model.
 struct layer_range {
-  std::optional<layer_id> least{};  // none: as early as the scorer knows anything, which is 0 or 1
-  bool before_last = false;         // at most one layer less than the most that a selection can follow
+  std::optional<layer_id> least{};  // nullopt: 0 if the scorer needs only positions, else 1
+  bool before_last = false;         // the upper bound is one layer lower than for other parameters
 };
 
-/// A parameter's key.
+/// The key of a parameter.
 struct parameter_key {
   std::string_view name;
   bool required = false;
@@ -91,11 +91,11 @@ struct parameter_key {
 /// The key of a parameter that a text must give.
 constexpr parameter_key required(std::string_view key) { return {key, true, false}; }
 
-/// The key of a bool that a text names only where it is true.
+/// The key of a bool that a text names only if it is true.
 constexpr parameter_key named_where_set(std::string_view key) { return {key, false, true}; }
 
-/// So many of n >= 1 tokens are `share` of them: ceil(share * n - 1e-9), at least 1, at most n. The small constant makes 0.1 of 30
-/// tokens 3 of them, not the 4 of its rounding error.
+/// The number of tokens in a share of n >= 1 tokens: ceil(share * n - 1e-9), at least 1, at most n. The small constant corrects rounding
+/// errors: 0.1 of 30 tokens is 3, not 4.
 inline std::size_t share_of(double share, std::size_t n) {
   const double count = std::ceil(share * static_cast<double>(n) - 1e-9);
   return static_cast<std::size_t>(std::clamp(count, 1.0, static_cast<double>(n)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Places in a sequence, as spans of positions: "0-63,900-930".
+// Positions in a sequence, as spans: "0-63,900-930".
 #pragma once
 
 #include <algorithm>
@@ -17,19 +17,19 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Both ends belong to it.
+/// The positions from `first` to `last`, both included.
 struct position_span {
   position first;
   position last;
   friend bool operator==(const position_span&, const position_span&) = default;
 };
 
-/// Ascending, and none touches the next.
+/// Spans in ascending order. There is a gap between each span and the next.
 class position_spans {
  public:
   position_spans() = default;
 
-  /// In any order; those that overlap or touch become one. Reports `error` where one ends before it begins.
+  /// Takes spans in any order, and merges spans that overlap or touch. Throws `error` if a span ends before it begins.
   position_spans(std::initializer_list<position_span> spans) : position_spans(std::vector(spans)) {}
   explicit position_spans(std::vector<position_span> spans) {
     for (const position_span& s : spans)
@@ -42,8 +42,8 @@ class position_spans {
         list_.back().last = std::max(list_.back().last, s.last);
   }
 
-  /// Reads "0-63,900-930", or "7" for one position; the empty text is no position. Reports `error` with the piece that is wrong, in what
-  /// the `flag` was given.
+  /// Reads "0-63,900-930", or "7" for one position. The empty text has no positions. Throws `error` if a piece is wrong. The error
+  /// names `flag` as its file, and the wrong piece.
   static position_spans parse(std::string_view text, std::string_view flag = "positions") {
     std::vector<position_span> list;
     for (const std::string_view piece : split(text, ',')) {
@@ -65,7 +65,7 @@ class position_spans {
     return text;
   }
 
-  /// Valid as long as this object.
+  /// The spans. Valid as long as this object.
   std::span<const position_span> list() const& { return list_; }
   std::span<const position_span> list() && = delete;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A session for a policy that was chosen at run time, by its text.
+// Makes a session for a policy that was chosen at run time, by its text.
 #pragma once
 
 #include <utility>
@@ -23,14 +23,14 @@ inline any_schedule in_phase(any_schedule schedule, pruned_steps when) {
 
 }  // namespace detail
 
-/// The parts' schedule, in the steps that it prunes and from so many tokens on.
+/// The schedule of the parts, limited to the steps that `when` names and to sequences of at least `least_tokens` tokens.
 inline any_schedule whole_schedule(policy_parts& parts) {
   any_schedule schedule = detail::in_phase(std::move(parts.schedule), parts.when);
   if (parts.least_tokens == 0) return schedule;
   return at_least(std::move(schedule), parts.least_tokens);
 }
 
-/// Of parts that were read, and may have been changed since.
+/// A session of these parts. The caller may have changed them since they were read.
 inline any_session make_session(policy_parts parts, const session_options& options) {
   any_schedule schedule = whole_schedule(parts);
   return any_session(
@@ -39,14 +39,14 @@ inline any_session make_session(policy_parts parts, const session_options& optio
       options);
 }
 
-/// For a model of these layers, whatever the options say of their number. Reports `error` with the flag that is wrong.
+/// A session for a model of these layers; `options.layers` is ignored. Throws `error` with the flag that is wrong.
 inline any_session make_session(const policy_spec& spec, const model_layers& layers, session_options options,
                                 const policy_registry& policies) {
   options.layers = layers.count;
   return make_session(parts_of(spec, layers, policies), options);
 }
 
-/// For a model whose layers see alike, as many as the options say.
+/// A session for a model with `options.layers` layers that all see the same tokens.
 inline any_session make_session(const policy_spec& spec, session_options options, const policy_registry& policies) {
   return make_session(spec, model_layers(options.layers), options, policies);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The layers of a model, as the flags of a policy are held against them: how many there are, and after which of them attention tells
-// of all tokens. Where layers that see no more than a window stand between others, scores of their attention would drop whatever is far.
+// The layers of a model, against which the flags of a policy are checked: how many there are, and which of them see all tokens. If a layer
+// sees only a window, its attention says nothing about distant tokens. Scores by this attention would drop all of them.
 #pragma once
 
 #include <algorithm>
@@ -19,10 +19,10 @@ inline namespace v0 {
 
 struct model_layers {
   layer_id count = 0;
-  /// So many layers may be done where tokens are dropped by their attention, ascending; none: any number.
+  /// The numbers of done layers after which tokens may be dropped by attention, ascending; nullopt: any number.
   std::optional<std::vector<layer_id>> attention_after{};
 
-  /// Layers that see alike.
+  /// Layers that all see the same tokens.
   model_layers(layer_id layers) : count(layers) {}
   model_layers(layer_id layers, std::optional<std::vector<layer_id>> after) : count(layers), attention_after(std::move(after)) {}
 
@@ -30,24 +30,25 @@ struct model_layers {
     return !attention_after || std::ranges::find(*attention_after, done) != attention_after->end();
   }
 
-  /// "after 6, 12 or 18 layers, of which the last sees all tokens", as errors say what they expect.
+  /// The `expected` text of an error: "pruning after 6, 12 or 18 layers, when the layer just done sees all tokens".
   std::string text() const {
     std::string text;
     for (std::size_t i = 0; attention_after && i < attention_after->size(); ++i)
       text.append(i == 0 ? "" : i + 1 == attention_after->size() ? " or " : ", ").append(std::to_string((*attention_after)[i]));
-    if (text.empty()) return "no pruning by attention: no layer but the last sees all tokens";
-    return "pruning after " + text + " layers, of which the last sees all tokens";
+    if (text.empty()) return "no pruning by attention, because only the last layer sees all tokens";
+    return "pruning after " + text + " layers, when the layer just done sees all tokens";
   }
 
   friend bool operator==(const model_layers&, const model_layers&) = default;
 };
 
-/// Whether a scorer goes by attention.
+/// Whether the scorer needs attention probabilities.
 constexpr bool scores_attention(const scorer_needs& needs) {
   return needs.kind == evidence_kind::attention || needs.kind == evidence_kind::window || needs.kind == evidence_kind::values;
 }
 
-/// The stages moved to the nearest layers after which they may stand, of two as near to the later; none to a layer that has one.
+/// The stages, each moved to the nearest layer after which it is allowed, and to the later one of two equally near. A stage is left out if
+/// its new layer already has one.
 inline stages moved_to(const model_layers& layers, const stages& when) {
   if (!layers.attention_after) return when;
   std::vector<stage> list;
@@ -62,7 +63,7 @@ inline stages moved_to(const model_layers& layers, const stages& when) {
   return stages(std::move(list));
 }
 
-/// The first number of layers done after which the schedule could prune and a scorer of attention may not; none if there is no such.
+/// The first number of done layers after which the schedule could prune although attention must not score there; nullopt if there is none.
 inline std::optional<layer_id> pruned_in_a_window(const model_layers& layers, const any_schedule& schedule) {
   for (layer_id done = 1; done < layers.count; ++done) {
     if (layers.scores_attention_after(done)) continue;

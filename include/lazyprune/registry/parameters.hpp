@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The parameters that a policy describes (policy/arguments.hpp), as values: what parsing, canonical text and help work on.
+// The parameters that a part describes (policy/arguments.hpp), as values. Parsing, canonical text and help use them.
 #pragma once
 
 #include <concepts>
@@ -17,16 +17,16 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// One parameter of one object, which must outlive it.
+/// One parameter of one object. The object must outlive it.
 struct parameter {
   std::string_view key;
   bool required;                                       // a text must give it
-  std::string expected{};                              // what its value can be: "a whole number"
-  std::vector<std::string_view> choices{};             // the names that its value has; empty: numbers
-  std::optional<layer_range> layers{};                 // for numbers of layers; the model then says what is expected
-  std::string_view instead_of{};                       // a text gives this key or that one
-  std::function<std::optional<std::string>()> text{};  // of its value; none: an optional one that is missing
-  std::function<bool(std::string_view)> set{};         // false, and the value stays, where the text is not what is expected
+  std::string expected{};                              // what its value can be, for error messages: "a whole number"
+  std::vector<std::string_view> choices{};             // the names that its value can have; empty: its value has no names
+  std::optional<layer_range> layers{};                 // set if the value is a number of layers; the model then limits it
+  std::string_view instead_of{};                       // the other key, if a text must give exactly one of the two
+  std::function<std::optional<std::string>()> text{};  // the text of its value; nullopt: an optional value that is missing
+  std::function<bool(std::string_view)> set{};         // returns false and keeps the value if the text is not valid
 };
 
 namespace detail {
@@ -36,14 +36,14 @@ struct is_optional : std::false_type {};
 template <class T>
 struct is_optional<std::optional<T>> : std::true_type {};
 
-/// A number whose type says what it can hold, as `positive` does.
+/// A number whose type restricts its values, as `positive` does.
 template <class T>
 concept restricted_number = requires(typename T::number number) {
   { T::holds(number) } -> std::convertible_to<bool>;
   { T::expected() } -> std::convertible_to<std::string>;
 };
 
-/// A value that has a text of its own, as `position_scores` does.
+/// A value with a text form of its own, as `position_scores` has.
 template <class T>
 concept value_with_text = requires(const T value, std::string_view text) {
   { T::read(text) } -> std::same_as<std::optional<T>>;
@@ -87,7 +87,7 @@ std::string text_of_value(const T& value) {
     return text_of_number(value);
 }
 
-/// The visitor that `describe` is given here.
+/// The visitor that collects the parameters of `describe`.
 class parameter_collector {
  public:
   std::vector<parameter> list;
@@ -166,9 +166,9 @@ concept describes_parameters = requires(T object, detail::parameter_collector& v
   object.describe(visit);
 };
 
-/// A policy that text can choose.
+/// A part of a policy that a text can choose.
 template <class P>
-concept described_policy = std::default_initializable<P> && describes_parameters<P> && requires {
+concept described_part = std::default_initializable<P> && describes_parameters<P> && requires {
   { P::name } -> std::convertible_to<std::string_view>;
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A policy as text, NAME[:key=value,...]: taken apart, read into the parameters that a policy describes, written with all that it has.
+// A part of a policy as text, NAME[:key=value,...]. Takes the text apart, reads it into the part's parameters, and writes it with all of
+// them.
 #pragma once
 
 #include <algorithm>
@@ -17,18 +18,18 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The flag that sets what is called so: two hyphens, and hyphens for underscores.
+/// The flag with this name: two hyphens, then the name with hyphens for underscores.
 inline std::string flag_of(std::string_view name) {
   std::string flag = "--" + std::string(name);
   std::ranges::replace(flag, '_', '-');
   return flag;
 }
 
-/// Where a policy can prune, in a model of so many layers.
+/// After which layers a policy can prune, in a model with `layers` layers.
 struct pruning_layers {
   layer_id layers;
-  layer_id least = 1;          // layers done: 0 where the scorer knows something before the first layer
-  std::string_view knowing{};  // the scorers that do: "random and recency"
+  layer_id least = 1;          // the least number of done layers: 0 if the scorer needs only positions
+  std::string_view knowing{};  // the names of the scorers that need only positions: "random and recency"
 
   layer_id least_in(const layer_range& range) const { return range.least.value_or(least); }
   layer_id most_in(const layer_range& range) const {
@@ -45,10 +46,10 @@ struct pruning_layers {
   }
 };
 
-/// NAME[:key=value,...], taken apart. Errors name the flag and the whole text.
+/// NAME[:key=value,...], taken apart. Errors name the flag and give the whole text.
 class part_text {
  public:
-  /// `part`: scorer, schedule, selector or store. Reports `error` where the text has another form, or a key twice.
+  /// `part`: scorer, schedule, selector or store. Throws `error` if the text has another form, or gives a key twice.
   part_text(std::string_view part, std::string_view text) : flag_(flag_of(part)), text_(text) {
     const std::size_t colon = text.find(':');
     name_ = text.substr(0, colon);
@@ -58,15 +59,15 @@ class part_text {
       const std::size_t equals = piece.find('=');
       if (equals == piece.npos || equals == 0) fail("key=value", piece.empty() ? "nothing" : piece);
       const std::string_view key = piece.substr(0, equals);
-      if (value_of(key)) fail("each key once", key);
+      if (value_of(key)) fail("each key once", std::string(key) + " twice");
       values_.emplace_back(key, piece.substr(equals + 1));
     }
   }
 
   const std::string& name() const { return name_; }
 
-  /// Sets the parameters to the values that the text gives. Reports `error` with the key that is unknown or missing, or whose value is
-  /// not what it can be.
+  /// Sets the parameters to the values that the text gives. Throws `error` with the key that is unknown or missing, or whose value is not
+  /// valid.
   void read_into(std::span<parameter> parameters, const pruning_layers& where) const {
     allow(parameters);
     for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -76,7 +77,7 @@ class part_text {
     }
   }
 
-  /// There is no policy of this name; `known`: those that there are.
+  /// Throws the `error` of an unknown name. `known` lists the names that exist.
   [[noreturn]] void unknown_name(std::string_view known) const { fault("", known, name_.empty() ? "nothing" : name_); }
 
  private:
@@ -117,7 +118,7 @@ class part_text {
   std::vector<std::pair<std::string, std::string>> values_;
 };
 
-/// The text of a policy of that name, with every parameter that has a value: "window_attention:window=32,kernel=7,pool=max".
+/// The text of the part of that name, with every parameter that has a value: "window_attention:window=32,kernel=7,pool=max".
 inline std::string text_of(std::string_view name, std::span<const parameter> parameters) {
   std::string text(name);
   char before = ':';
@@ -129,12 +130,12 @@ inline std::string text_of(std::string_view name, std::span<const parameter> par
   return text;
 }
 
-template <described_policy P>
+template <described_part P>
 std::string text_of(P policy) {
   return text_of(P::name, parameters_of(policy));
 }
 
-/// What help says of it: the name, the keys, and the choices where there are some: "window_attention:window=,kernel=,pool=max|mean".
+/// The help text of a part: its name, its keys, and the choices of each key: "window_attention:window=,kernel=,pool=max|mean".
 inline std::string help_of(std::string_view name, std::span<const parameter> parameters) {
   std::string text(name);
   char before = ':';

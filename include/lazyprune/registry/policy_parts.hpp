@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the flags of a policy mean for a model of so many layers: its parts, and the text of all its flags.
+// Reads the flags of a policy for a model with a certain number of layers. The result is the four parts, and the text of all flags.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Which steps are pruned, by the names same, dense and only.
+/// Which steps are pruned. In text the names are same, dense and only.
 enum class pruned_steps : std::uint8_t { all, prefill, decode };
 
 struct policy_parts {
@@ -37,7 +37,7 @@ struct policy_parts {
   position_spans keep;
   std::size_t least_tokens;
   pruned_steps when;
-  std::string text;  // the flags that make it, all of them; the dense policy's name where nothing is ever pruned
+  std::string text;  // all flags of the policy; the dense policy's name if it never prunes
 };
 
 namespace detail {
@@ -56,12 +56,12 @@ inline stages read_stages(const std::string& text, const pruning_layers& where) 
   return list;
 }
 
-/// The preset's parts, and in their place those that are given.
+/// The flags of the preset, replaced by those that are given.
 inline policy_spec complete(policy_spec given, layer_id layers, const policy_registry& policies) {
   const std::string stages_flag = flag_of("stages"), schedule_flag = flag_of("schedule");
   if (given.stages && given.schedule) report_error(error(schedule_flag, "", "either " + stages_flag + " or " + schedule_flag, "both"));
   if (given.preset == dense_policy && (given.schedule || (given.stages && !given.stages->empty())))
-    report_error(error(flag_of("policy"), dense_policy, "no " + stages_flag + " and no " + schedule_flag + ", it never prunes",
+    report_error(error(flag_of("policy"), dense_policy, "no " + stages_flag + " and no " + schedule_flag + ", because dense never prunes",
                        given.schedule ? *given.schedule : *given.stages));
   policy_spec all = policies.preset(given.preset.empty() ? default_policy : given.preset, layers);
   if (given.stages || given.schedule) {
@@ -76,8 +76,8 @@ inline policy_spec complete(policy_spec given, layer_id layers, const policy_reg
 
 }  // namespace detail
 
-/// The parts of the policy, for a model of these layers. A preset's stages move to where they may stand. Reports `error` with the flag and
-/// the place in it that is wrong.
+/// The parts of the policy, for a model of these layers. A preset's stages move to layers after which they are allowed. Throws `error` with
+/// the flag, and the place in it, that is wrong.
 inline policy_parts parts_of(const policy_spec& spec, const model_layers& layers, const policy_registry& policies) {
   policy_spec flags = detail::complete(spec, layers.count, policies);
   flags.preset.clear();
@@ -100,7 +100,7 @@ inline policy_parts parts_of(const policy_spec& spec, const model_layers& layers
                      .text = {}};
 
   if (parts.scorer.needs().kind == evidence_kind::none) where.least = 0;
-  if (layers.count < 2 && where.least > 0 && !spec.schedule && flags.schedule) {  // a preset has no layer to prune after
+  if (layers.count < 2 && where.least > 0 && !spec.schedule && flags.schedule) {  // the preset's schedule has no layer to prune after
     flags.schedule.reset();
     flags.stages = "";
   }
@@ -132,7 +132,7 @@ inline policy_parts parts_of(const policy_spec& spec, const model_layers& layers
   return parts;
 }
 
-/// The flags that make the policy, all of them; the dense policy's name where it never prunes. Reports errors as `parts_of` does.
+/// All flags of the policy; the dense policy's name if it never prunes. Throws the errors of `parts_of`.
 inline std::string text(const policy_spec& spec, const model_layers& layers, const policy_registry& policies) {
   return parts_of(spec, layers, policies).text;
 }

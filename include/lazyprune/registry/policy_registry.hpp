@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The policies and presets that can be chosen by name: those of the library (`shipped_policies`), and a user's own beside them.
+// The parts and presets that can be chosen by name: those of the library (`shipped_policies`), and the user's own.
 //
 //   lazyprune::policy_registry policies = lazyprune::shipped_policies();
 //   policies.add<my_scorer, my_schedule>();
@@ -28,7 +28,7 @@ inline namespace v0 {
 
 namespace detail {
 
-/// Names stand in texts, between colons, commas and spaces.
+/// Throws `error` unless the name can stand in a text, between colons, commas and spaces.
 inline void check_name(std::string_view name) {
   const auto fits = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; };
   if (name.empty() || !std::ranges::all_of(name, fits))
@@ -37,21 +37,21 @@ inline void check_name(std::string_view name) {
 
 }  // namespace detail
 
-/// A policy that was read, and the text that makes it again.
+/// A part that was read, and the canonical text that makes it again.
 template <class Any>
-struct read_policy {
+struct read_part {
   Any policy;
   std::string text;
 };
 
-/// The policies of one kind; Any: any_scorer, any_schedule, any_selector or any_store.
+/// The parts of one kind. `Any` is any_scorer, any_schedule, any_selector or any_store.
 template <class Any>
-class policies_of_a_kind {
+class parts_of_a_kind {
  public:
   struct entry {
     std::string name;
     std::string help;  // the name and the keys
-    std::function<read_policy<Any>(const part_text& text, const pruning_layers& where)> read;
+    std::function<read_part<Any>(const part_text& text, const pruning_layers& where)> read;
   };
 
   template <class P>
@@ -62,27 +62,27 @@ class policies_of_a_kind {
            std::vector<parameter> parameters = parameters_of(chosen);
            text.read_into(parameters, where);
            std::string canonical = text_of(P::name, parameters);
-           return read_policy<Any>{Any(chosen), std::move(canonical)};
+           return read_part<Any>{Any(chosen), std::move(canonical)};
          }});
   }
 
-  /// One that is there already, without keys.
+  /// Adds a part that already exists. Its text has no keys.
   void add(std::string_view name, Any policy) {
     add({std::string(name), std::string(name), [policy = std::move(policy)](const part_text& text, const pruning_layers& where) {
            text.read_into({}, where);
-           return read_policy<Any>{policy, text.name()};
+           return read_part<Any>{policy, text.name()};
          }});
   }
 
   std::span<const entry> entries() const { return entries_; }
 
-  read_policy<Any> read(const part_text& text, const pruning_layers& where) const {
+  read_part<Any> read(const part_text& text, const pruning_layers& where) const {
     const auto at = find(text.name());
     if (at != entries_.end()) return at->read(text, where);
     text.unknown_name(one_of_names(entries_, &entry::name));
   }
 
-  /// All of them with their keys, between spaces.
+  /// All names with their keys, separated by spaces.
   std::string help() const {
     std::string text;
     for (const entry& e : entries_) text.append(text.empty() ? "" : " ").append(e.help);
@@ -92,7 +92,8 @@ class policies_of_a_kind {
  private:
   void add(entry e) {
     detail::check_name(e.name);
-    if (find(e.name) != entries_.end()) report_error(error("registry", e.name, "one policy of that name", "two"));
+    if (find(e.name) != entries_.end())
+      report_error(error("registry", e.name, "a name that is not in use", "another policy with this name"));
     entries_.push_back(std::move(e));
   }
 
@@ -101,24 +102,23 @@ class policies_of_a_kind {
   std::vector<entry> entries_;
 };
 
-/// A whole policy with a name.
+/// A whole policy with a name of its own.
 struct policy_preset {
   std::string name;
-  std::string what;                            // in half a sentence; empty where the name says it
-  std::function<policy_spec(layer_id)> flags;  // all parts, for a model of so many layers
+  std::string what;                            // what it does, in half a sentence; empty if the name says it
+  std::function<policy_spec(layer_id)> flags;  // all flags, for a model with that many layers
 };
 
 class policy_registry {
  public:
-  /// Each is a scorer, a schedule, a selector or a store that describes itself. Reports `error` where its name is not of lower-case
-  /// letters, digits and underscores, or where one of its kind has it.
+  /// Adds scorers, schedules, selectors or stores that describe themselves. A name has lower-case letters, digits and underscores. Throws
+  /// `error` for other names, and for a name that another part of the same kind has.
   template <class... Policies>
   void add() {
     (add_one<Policies>(), ...);
   }
 
-  /// A policy that was made at run time, under a name that its text then consists of: `policies.add("mine", any_scorer(...))`. Reports
-  /// `error` as above.
+  /// Adds a part that was made at run time: `policies.add("mine", any_scorer(...))`. Its text is this name alone. Throws `error` as above.
   void add(std::string_view name, any_scorer scorer) {
     const bool of_positions = scorer.needs().kind == evidence_kind::none;
     scorers_.add(name, std::move(scorer));
@@ -126,12 +126,12 @@ class policy_registry {
   }
   void add(std::string_view name, any_schedule schedule) { schedules_.add(name, std::move(schedule)); }
 
-  /// `make(layers)` is a policy of described parts. Reports `error` where a preset has that name.
+  /// Adds a preset. `make(layers)` returns a policy of described parts. Throws `error` if a preset has that name.
   template <class Make>
   void add_preset(std::string_view name, std::string_view what, Make make) {
     detail::check_name(name);
     if (std::ranges::find(presets_, name, &policy_preset::name) != presets_.end())
-      report_error(error("registry", name, "one preset of that name", "two"));
+      report_error(error("registry", name, "a name that is not in use", "another preset with this name"));
     presets_.push_back({std::string(name), std::string(what), [name = std::string(name), make](layer_id layers) {
                           policy_spec spec = spec_of(make(layers));
                           spec.preset = name;
@@ -139,20 +139,20 @@ class policy_registry {
                         }});
   }
 
-  const policies_of_a_kind<any_scorer>& scorers() const { return scorers_; }
-  const policies_of_a_kind<any_schedule>& schedules() const { return schedules_; }  // beside stages, which have a flag of their own
-  const policies_of_a_kind<any_selector>& selectors() const { return selectors_; }
-  const policies_of_a_kind<any_store>& stores() const { return stores_; }
+  const parts_of_a_kind<any_scorer>& scorers() const { return scorers_; }
+  const parts_of_a_kind<any_schedule>& schedules() const { return schedules_; }  // without `stages`, which has a flag of its own
+  const parts_of_a_kind<any_selector>& selectors() const { return selectors_; }
+  const parts_of_a_kind<any_store>& stores() const { return stores_; }
   std::span<const policy_preset> presets() const { return presets_; }
 
-  /// All parts of the preset of that name, for a model of so many layers.
+  /// All flags of the preset of that name, for a model with `layers` layers. Throws `error` if there is no such preset.
   policy_spec preset(std::string_view name, layer_id layers) const {
     const auto at = std::ranges::find(presets_, name, &policy_preset::name);
     if (at != presets_.end()) return at->flags(layers);
     report_error(error(flag_of("policy"), "", one_of_names(presets_, &policy_preset::name), name));
   }
 
-  /// The names of the presets, with what they are: "lazyllm; static: what the stages drop is lost; dense".
+  /// The names of the presets, with what they do: "lazyllm; static: prunes only the prompt, and pruned tokens are lost; dense".
   std::string preset_help() const {
     std::string text;
     for (const policy_preset& p : presets_) {
@@ -162,7 +162,7 @@ class policy_registry {
     return text;
   }
 
-  /// The scorers of positions, which know something before the first layer: "random and recency".
+  /// The names of the scorers that need only positions and can therefore prune before the first layer: "random and recency".
   std::string scorers_of_positions() const {
     std::vector<std::string> names = names_of_position_scorers_;
     std::ranges::sort(names);
@@ -176,11 +176,11 @@ class policy_registry {
   void add_one() {
     static_assert(importance_scorer<P> || any_kind_of_schedule<P> || token_selector<P> || aux_store<P>,
                   "A registry takes scorers (score), schedules (keep), selectors (select) and stores (admit)");
-    static_assert(described_policy<P>,
+    static_assert(described_part<P>,
                   "A policy of the registry needs: static constexpr std::string_view name; template <class Visitor> void describe(Visitor& "
                   "visit); and defaults for all its members");
-    if constexpr (!described_policy<P>) {
-      return;  // the sentence above is all that there is to say
+    if constexpr (!described_part<P>) {
+      return;  // so that the static_assert above is the only error
     } else if constexpr (importance_scorer<P>) {
       scorers_.template add<P>();
       if (std::same_as<view_of<P>, token_view>) names_of_position_scorers_.emplace_back(P::name);
@@ -193,10 +193,10 @@ class policy_registry {
     }
   }
 
-  policies_of_a_kind<any_scorer> scorers_;
-  policies_of_a_kind<any_schedule> schedules_;
-  policies_of_a_kind<any_selector> selectors_;
-  policies_of_a_kind<any_store> stores_;
+  parts_of_a_kind<any_scorer> scorers_;
+  parts_of_a_kind<any_schedule> schedules_;
+  parts_of_a_kind<any_selector> selectors_;
+  parts_of_a_kind<any_store> stores_;
   std::vector<policy_preset> presets_;
   std::vector<std::string> names_of_position_scorers_;
 };

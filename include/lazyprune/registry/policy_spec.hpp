@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
-// A policy as flags spell it: which parts were given, and as what. What they mean for a model is in registry/policy_parts.hpp.
+// A policy as its flags spell it: which flags were given, with which values. registry/policy_parts.hpp reads them for a model.
 //
-//   policy       a preset's name: what the other parts are where they are not given
-//   stages       9:0.7,19:0.5: after 9 layers keep 70 % of the tokens then active, after 19 half of those; empty: never prune
-//   schedule     another schedule, in the place of stages
+//   policy       a preset's name; the preset supplies every flag that is not given
+//   stages       9:0.7,19:0.5: after 9 layers keep 70 % of the tokens then active, after 19 layers half of those; empty: never prune
+//   schedule     another schedule, in place of stages
 //   scorer, selector, store
-//   keep_first, keep_last   tokens that are never pruned
+//   keep_first, keep_last   numbers of tokens at the ends that are never pruned
 //   keep         0-63,900-930: positions that are never pruned, both ends included; empty: none
 //   least_tokens nothing is pruned while fewer tokens are known
-//   decode       same; dense: only the prompt is pruned; only: only the steps after it are
+//   decode       same: all steps are pruned; dense: only the prompt is pruned; only: only the steps after the prompt are pruned
 //
-// Policies are written NAME[:key=value,...]; the keys are those that the policy of that name describes.
+// Parts are written NAME[:key=value,...]. The keys are those that the part of that name describes.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The parts as they were given. Those that are not given are the preset's.
+/// The flags as they were given. Flags that are not given are the preset's.
 struct policy_spec {
   std::string preset{};  // empty: lazyllm
   std::optional<std::string> stages{};
@@ -66,10 +66,10 @@ struct policy_spec {
   friend bool operator==(const policy_spec&, const policy_spec&) = default;
 };
 
-/// The policy that never prunes, and the one that is meant where none is named.
+/// The policy that never prunes, and the policy that is used if none is named.
 inline constexpr std::string_view dense_policy = "dense", default_policy = "lazyllm";
 
-/// The flags that are given, in one order, each followed by its value.
+/// The flags that are given, in a fixed order, each followed by its value.
 inline std::string flags_text(policy_spec spec) {
   std::string text;
   for (const parameter& p : parameters_of(spec)) {
@@ -80,14 +80,14 @@ inline std::string flags_text(policy_spec spec) {
   return text;
 }
 
-/// What to call it: "dense" where it never prunes, the preset, or "custom" where parts are given and no preset.
+/// A short name: "dense" if the policy never prunes, else the preset's name, or "custom" if flags are given without a preset.
 inline std::string name_of(const policy_spec& spec) {
   if (spec.stages && spec.stages->empty()) return std::string(dense_policy);
   if (!spec.preset.empty()) return spec.preset;
   return spec.schedule || spec.scorer || spec.selector || spec.store || spec.decode ? "custom" : std::string(default_policy);
 }
 
-/// That name, and then the flags that are given. `parse_policy` reads it.
+/// `name_of` the policy, and then the flags that are given. `parse_policy` reads this text.
 inline std::string short_text(policy_spec spec) {
   const std::string name = name_of(spec);
   if (name == dense_policy) return name;
@@ -96,8 +96,8 @@ inline std::string short_text(policy_spec spec) {
   return flags.empty() ? name : name + " " + flags;
 }
 
-/// Reads an optional name, and flags with their values, as `short_text` and the text of policy_parts have it: words between spaces. The
-/// name is a preset's, or "custom", which is none: what no flag says is then lazyllm's. Reports `error` with the word that is wrong.
+/// Reads an optional name, then flags with their values, separated by spaces: the form that `short_text` and policy_parts::text have. The
+/// name is a preset's, or "custom" for no preset; flags that are not given are then lazyllm's. Throws `error` with the word that is wrong.
 inline policy_spec parse_policy(std::string_view text) {
   policy_spec spec;
   auto words = split(text, ' ');
@@ -114,11 +114,11 @@ inline policy_spec parse_policy(std::string_view text) {
     const auto name_of = [](const parameter& p) { return flag_of(p.key); };
     const auto flag = std::ranges::find(flags, *word, name_of);
     if (flag == flags.end()) report_error(error("policy", text, one_of_names(flags, name_of), *word));
-    if (std::ranges::find(seen, *word) != seen.end()) report_error(error("policy", text, "each flag once", *word));
+    if (std::ranges::find(seen, *word) != seen.end()) report_error(error("policy", text, "each flag once", std::string(*word) + " twice"));
     seen.push_back(*word);
     const std::string_view name = *word;
     if (++word == words.end()) report_error(error(name, "", "a value", "nothing"));
-    const auto first = word;  // an empty value where no other follows: no stages
+    const auto first = word;  // the value is empty if no other word follows: no stages
     skip_spaces();
     if (word == words.end() || word->starts_with("--")) word = first;
     if (!flag->set(*word)) report_error(error(name, "", flag->expected, *word));
@@ -130,9 +130,9 @@ inline policy_spec parse_policy(std::string_view text) {
 namespace detail {
 
 template <class Schedule>
-void note_schedule(policy_spec& spec, const at_least<Schedule>& schedule);  // which may be around the others or inside them
+void note_schedule(policy_spec& spec, const at_least<Schedule>& schedule);  // it may wrap the other wrappers, or be inside them
 inline void note_schedule(policy_spec& spec, const stages& schedule) { spec.stages = schedule.text(); }
-template <described_policy Schedule>
+template <described_part Schedule>
 void note_schedule(policy_spec& spec, const Schedule& schedule) {
   spec.schedule = text_of(schedule);
 }
@@ -155,7 +155,7 @@ void note_schedule(policy_spec& spec, const at_least<Schedule>& schedule) {
   if (schedule.tokens > 0) spec.least_tokens = schedule.tokens;
 }
 
-template <described_policy Selector>
+template <described_part Selector>
 void note_selector(policy_spec& spec, const Selector& selector) {
   spec.selector = text_of(selector);
 }
@@ -169,7 +169,7 @@ void note_selector(policy_spec& spec, const protect<Selector>& selector) {
 
 }  // namespace detail
 
-/// All parts of a policy of described ones, as flags spell them. Reports `error` where they cannot: two schedules, one for each phase.
+/// All flags of a policy with described parts. Throws `error` if flags cannot express it: if it has a schedule for each phase.
 template <class Scorer, class Schedule, class Selector, class Store>
 policy_spec spec_of(const policy<Scorer, Schedule, Selector, Store>& policy) {
   policy_spec spec{.scorer = text_of(policy.scorer), .store = text_of(policy.store), .keep_first = 0, .keep_last = 0, .decode = "same"};

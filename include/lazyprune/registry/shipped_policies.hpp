@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The registry of the library's own policies and presets. It instantiates all of them: include it in one translation unit of a program, and
-// pass the registry on.
+// The registry of the library's own parts and presets. It instantiates all of them, so include this file in one translation unit of a
+// program and pass the registry on.
 #pragma once
 
 #include <lazyprune/policy/all.hpp>
@@ -12,7 +12,7 @@ inline namespace v0 {
 namespace detail {
 
 template <class... Policies>
-void add_all(policy_registry& registry, policy_list<Policies...>) {
+void add_all(policy_registry& registry, part_list<Policies...>) {
   registry.add<Policies...>();
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What becomes of the tokens that a selection drops: the store decides which hidden states have a place; the others are lost.
+// Handles the tokens that a selection drops. The store decides which hidden states get a place; the others are lost.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// After a selection with `done` layers done: `active` and `rows` are the kept tokens and the rows of the layer just done.
+/// The state after a selection with `done` layers done. `active` holds the kept tokens, `rows` the rows of the layer just done.
 struct admission {
   layer_id done;
   std::span<const position> active;
@@ -23,13 +23,13 @@ struct admission {
   frontier_table& table;
   selection_scratch& scratch;
 
-  /// Takes the dropped tokens from the scratch. Appends the hidden states to save to `spills`, and to `losses` the tokens that no later
-  /// plan will contain. Returns the fault in the store's list where it is wrong; every row then has a place.
+  /// Handles the dropped tokens that the selection left in the scratch. Appends the hidden states to save to `spills`. Appends to `losses`
+  /// the tokens that no later plan will contain. If the store's list is wrong, returns the fault; every row then gets a place.
   template <aux_store Store>
   std::optional<index_fault> admit(const Store& store, std::vector<spill>& spills, std::vector<position>& losses) const {
     if (drops_for_good(store)) {
-      for (const position t : scratch.candidates) {
-        table.leave_out(t);
+      for (const position t : scratch.eligible) {
+        table.drop_for_good(t);
         losses.push_back(t);
       }
       return std::nullopt;
@@ -43,7 +43,7 @@ struct admission {
         store.admit(stored_rows{.scores = scratch.stored_scores, .positions = scratch.stored, .embeddings = embeddings()}, kept);
     const std::optional<index_fault> fault = fault_in(kept, admitted);
     if (!fault) lose_others(kept.first(admitted), losses);
-    if (!embeddings()) take_in(spills);  // embeddings are looked up again when wanted
+    if (!embeddings()) take_in(spills);  // the engine looks embeddings up again
     return fault;
   }
 
@@ -53,9 +53,9 @@ struct admission {
 
   void note_arrivals() const {
     scratch.arrivals.clear();
-    for (std::size_t i = 0; i < scratch.candidates.size(); ++i) {
-      const position t = scratch.candidates[i];
-      table.rescore(t, scratch.candidate_scores[i]);
+    for (std::size_t i = 0; i < scratch.eligible.size(); ++i) {
+      const position t = scratch.eligible[i];
+      table.rescore(t, scratch.eligible_scores[i]);
       if (at_hand(t) && !table.stored(t)) scratch.arrivals.push_back(t);
     }
   }
@@ -79,7 +79,7 @@ struct admission {
       scratch.stored_scores.push_back(read_next(t) ? std::numeric_limits<float>::infinity() : table.score(t));
   }
 
-  /// A row that is about to be read stays, whatever the store says.
+  /// Loses the stored rows and arrivals that the store did not admit. A row that is about to be read stays in any case.
   void lose_others(std::span<const std::uint32_t> admitted, std::vector<position>& losses) const {
     auto next = admitted.begin();
     for (std::size_t i = 0; i < scratch.stored.size(); ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A session of any policy behind one type: what a model drives.
+// A session of any policy behind one type. Models run such a session.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Means what the session in it does (session, step_machine).
+/// Every call means what it means for the session inside (session, step_machine).
 class any_session {
  public:
   template <class Scorer, class Schedule, class Selector, class Store>
@@ -20,7 +20,7 @@ class any_session {
   template <class Scorer, class Schedule, class Selector, class Store>
   any_session(policy<Scorer, Schedule, Selector, Store> p, const session_options& options) : any_session(session(std::move(p), options)) {}
 
-  /// The evidence of any kind is checked when a layer is left.
+  /// A step accepts every view. `leave` checks at run time whether it is the kind that the scorer needs.
   template <class View>
   static constexpr bool takes = true;
 
@@ -31,7 +31,7 @@ class any_session {
 
   void check(const step_request& request) const { machine_->check(request); }
 
-  /// A session that goes on as this one would, with the same limit; between steps.
+  /// A session that goes on as this one would, with the same limit. Call it between steps.
   any_session clone() const { return any_session(machine_->clone()); }
 
   void reserve(std::size_t max_tokens) { machine_->reserve(max_tokens); }

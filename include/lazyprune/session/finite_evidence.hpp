@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The check of the numbers that an engine shows. A probability, key, value or hidden state that is not finite is the engine's fault, and
-// a score made of it means nothing.
+// Checks the numbers that an engine shows. If a probability, key, value or hidden state is not finite, the engine is at fault, and a score
+// computed from it is meaningless.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// NaN or an infinity, and the token that it belongs to.
+/// A NaN or infinity, and the token that it belongs to.
 struct number_not_finite {
   position token;
   float value;
@@ -23,7 +23,7 @@ struct number_not_finite {
 
 namespace detail {
 
-/// One pass without a branch. The inner loop has a constant length, so that compilers vectorise it at -O2 too.
+/// One pass without branches. The inner loop has a constant length, so that compilers vectorise it even at -O2.
 inline bool all_finite(std::span<const float> numbers) noexcept {
   constexpr std::size_t block = 64;
   std::uint32_t others = 0;
@@ -79,7 +79,7 @@ inline std::optional<number_not_finite> not_finite(const id_view&) noexcept { re
 
 }  // namespace detail
 
-/// The first number that is not finite. None where all are, and for evidence without numbers.
+/// The first number that is not finite; nullopt if all are finite, or if the evidence has no numbers.
 inline std::optional<number_not_finite> find_not_finite(const evidence& shown) noexcept {
   return std::visit([](const auto& view) { return detail::not_finite(view); }, shown);
 }

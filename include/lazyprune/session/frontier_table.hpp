@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What is known of every token of a sequence: its frontier (the layers that have its keys and values), the slot that holds its hidden
-// state, and whether that state is lost. A slot is of the aux store, or of the rows that wait where a chunk ended. It is freed when the
-// frontier moves on.
+// The state of every token of a sequence. A token's frontier is the number of layers that have its keys and values. Its slot holds its
+// hidden state: a slot of the aux store, or of the waiting rows. The slot is freed when the frontier moves on. A token is lost if its
+// hidden state is gone.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Slots of an engine's memory, each with one row or free. The memory needs `size()` of them.
+/// The slots of an engine's memory. Each holds one row or is free. The memory needs `size()` slots.
 class slot_pool {
  public:
   void reserve(std::size_t slots) { free_.reserve(slots); }
@@ -27,9 +27,9 @@ class slot_pool {
     free_.pop_back();
     return slot;
   }
-  void give(std::uint32_t slot) noexcept { free_.push_back(slot); }  // never more than the tokens reserved for
+  void give(std::uint32_t slot) noexcept { free_.push_back(slot); }  // allocates nothing: no more slots are free than tokens were reserved
 
-  /// Slots that were ever in use at once.
+  /// The largest number of slots that were in use at one time.
   std::size_t size() const noexcept { return size_; }
   std::size_t in_use() const noexcept { return size_ - free_.size(); }
 
@@ -59,7 +59,7 @@ class frontier_table {
     waiting_.clear();
   }
 
-  /// Adds tokens at the end of the sequence; `frontier`: the layers that have their keys and values already.
+  /// Adds tokens at the end of the sequence. `frontier` is the number of layers that already have their keys and values.
   void append(std::size_t tokens, layer_id frontier = 0) {
     const std::size_t known = frontier_.size() + tokens;
     frontier_.resize(known, frontier);
@@ -68,7 +68,7 @@ class frontier_table {
     state_.resize(known, 0);
   }
 
-  /// Forgets the tokens from `tokens` <= known on, and frees their slots.
+  /// Forgets all tokens from position `tokens` <= known on, and frees their slots.
   void truncate(std::size_t tokens) noexcept {
     for (auto t = static_cast<position>(tokens); t < known(); ++t) {
       refused_ -= lost(t) && has_slot(t);
@@ -86,23 +86,23 @@ class frontier_table {
   bool stored(position t) const noexcept { return has_slot(t) && !waiting(t); }
   bool waiting(position t) const noexcept { return (state_[t] & is_waiting) != 0; }
   bool has_slot(position t) const noexcept { return slot_[t] != no_slot; }
-  std::uint32_t slot(position t) const noexcept { return slot_[t]; }  // among the stored rows, or among those that wait
-  float score(position t) const noexcept { return score_[t]; }        // the one it had when it was last dropped
+  std::uint32_t slot(position t) const noexcept { return slot_[t]; }  // a slot of the stored rows, or of the waiting rows
+  float score(position t) const noexcept { return score_[t]; }        // its score when it was last dropped
 
-  /// A token is lost where neither its hidden state nor deeper keys and values can be had any more.
+  /// Whether the token's hidden state is gone. No deeper keys and values can then be computed for it.
   bool lost(position t) const noexcept { return (state_[t] & is_lost) != 0; }
   std::size_t lost_count() const noexcept { return lost_count_; }
 
-  /// Left out of every plan, whatever keys and values it has.
-  bool gone(position t) const noexcept { return (state_[t] & is_gone) != 0; }
+  /// Whether every plan leaves the token out, although it may have keys and values.
+  bool dropped_for_good(position t) const noexcept { return (state_[t] & is_gone) != 0; }
 
-  /// Nothing can change for it any more: it has been through all layers, or it never will.
+  /// Whether nothing can change for the token any more. It has been through all layers, or never will.
   bool settled(position t, layer_id layers) const noexcept { return frontier_[t] == layers || (state_[t] & (is_lost | is_gone)) != 0; }
 
-  /// Slots that were ever in use at once: the rows an engine's aux memory needs.
+  /// The number of rows that the engine's aux store must hold: the most slots in use at one time.
   std::size_t slots() const noexcept { return stored_.size(); }
   std::size_t stored_count() const noexcept { return stored_.in_use(); }
-  /// The same of the rows that wait, which an engine keeps as it computed them.
+  /// The same for the waiting rows. The engine keeps them exactly as it computed them.
   std::size_t waiting_slots() const noexcept { return waiting_.size(); }
   std::size_t waiting_count() const noexcept { return waiting_.in_use(); }
 
@@ -122,7 +122,7 @@ class frontier_table {
     state_[t] |= is_waiting;
   }
 
-  /// Gives a row that waits a slot of the store, and returns the one that it waited in, which stays taken until `free_waiting`.
+  /// Moves a waiting row to a slot of the store, and returns the slot that it leaves. This slot stays taken until `free_waiting`.
   std::uint32_t store_waiting(position t) noexcept {
     assert(waiting(t));
     const std::uint32_t from = slot_[t];
@@ -133,7 +133,7 @@ class frontier_table {
   }
   void free_waiting(std::uint32_t slot) noexcept { waiting_.give(slot); }
 
-  /// Loses a row that waits; its slot stays taken until `free_refused`.
+  /// Loses a waiting row. Its slot stays taken until `free_refused`.
   void refuse_waiting(position t) noexcept {
     assert(waiting(t) && !lost(t));
     state_[t] |= is_lost;
@@ -143,7 +143,7 @@ class frontier_table {
   void free_refused() noexcept {
     for_refused([this](position t) { release(t); });
   }
-  /// Undoes refuse_waiting, of all.
+  /// Undoes all calls of refuse_waiting since the last free_refused.
   void take_back_refusals() noexcept {
     for_refused([this](position t) {
       state_[t] &= static_cast<std::uint8_t>(~is_lost);
@@ -164,8 +164,8 @@ class frontier_table {
     ++lost_count_;
   }
 
-  /// Drops it for good.
-  void leave_out(position t) noexcept {
+  /// Drops the token for good.
+  void drop_for_good(position t) noexcept {
     release(t);
     state_[t] |= is_gone;
   }
@@ -195,7 +195,7 @@ class frontier_table {
   std::vector<std::uint8_t> state_;  // (known)
   slot_pool stored_, waiting_;
   std::size_t lost_count_ = 0;
-  std::size_t refused_ = 0;  // lost, and still in the slots that they waited in
+  std::size_t refused_ = 0;  // tokens that are lost but still hold their waiting slots
 };
 
 }  // namespace v0

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The check of what a selector or a store writes. Its indices are the user's: a wrong list must not write past a span or drop a token
-// unseen.
+// Checks the indices that a selector or a store writes. The user may have written that selector or store. A wrong list must not make the
+// session write past a span or drop a token silently.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +14,13 @@ inline namespace v0 {
 
 /// Why a list of indices is wrong.
 struct index_fault {
-  std::size_t below;     // the choices: each index is below this number, and there are at most so many
-  std::size_t count;     // indices that were announced
-  std::uint32_t index;   // the first wrong one; meaningless where too many were announced
-  std::uint32_t before;  // the one before it; 0 for the first
+  std::size_t below;     // the number of choices: every index must be below it, and there may be at most `below` indices
+  std::size_t count;     // the number of indices that the selector or store returned
+  std::uint32_t index;   // the first wrong index; meaningless if `count` is too large
+  std::uint32_t before;  // the index before it; 0 for the first
 
   bool too_many() const { return count > below; }
-  /// What was found, for an error: "13 of them", "12" or "7 after 9".
+  /// The `found` text of an error: "13 of them", "12" or "7 after 9".
   std::string found() const {
     if (too_many()) return std::to_string(count) + " of them";
     return std::to_string(index) + (index < below ? " after " + std::to_string(before) : "");
@@ -28,8 +28,8 @@ struct index_fault {
   friend bool operator==(const index_fault&, const index_fault&) = default;
 };
 
-/// The first fault in the `count` indices that were written to the front of `room`, which has a place for each choice. None where they
-/// ascend and each names a choice. O(count).
+/// The first fault in the `count` indices at the front of `room`. `room` has a place for each choice. nullopt if the indices ascend and
+/// each names a choice. O(count).
 inline std::optional<index_fault> fault_in(std::span<const std::uint32_t> room, std::size_t count) noexcept {
   const std::size_t below = room.size();
   if (count > below) return index_fault{below, count, 0, 0};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Which of the active tokens go on to the next layer: the selector chooses among those that can, and the tokens that the step requires stay
-// whatever it says. They are set apart before any score is compared, so that no score of another token can take their place.
+// Which of the active tokens go on to the next layer. The selector chooses among the tokens that can go on. The tokens that the step
+// requires stay in any case: they are set apart before scores are compared, so that no other score can displace them.
 #pragma once
 
 #include <algorithm>
@@ -16,52 +16,52 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// What a session works in while a layer is left; nothing in it outlives the call. The sessions of one thread can share one.
+/// The memory that a session works in during `step::leave`. Nothing in it outlives the call. The sessions of one thread can share one.
 struct selection_scratch {
-  std::vector<float> scores;            // (active)
-  std::vector<position> candidates;     // active tokens that can go on, ascending; after the selection those of them that are dropped
-  std::vector<float> candidate_scores;  // (candidates)
-  std::vector<std::uint32_t> kept;      // indices that a selector or a store writes
-  std::vector<position> arrivals;       // dropped rows that want a slot, ascending
-  std::vector<position> stored;         // they and the rows stored, ascending
-  std::vector<float> stored_scores;     // (stored)
+  std::vector<float> scores;           // (active)
+  std::vector<position> eligible;      // active tokens that can go on, ascending; after the selection, the dropped ones among them
+  std::vector<float> eligible_scores;  // (eligible)
+  std::vector<std::uint32_t> kept;     // indices that a selector or a store writes
+  std::vector<position> arrivals;      // dropped rows that need a slot, ascending
+  std::vector<position> stored;        // the arrivals and the rows already stored, ascending
+  std::vector<float> stored_scores;    // (stored)
 
   static constexpr std::size_t bytes_per_token = 4 * sizeof(position) + 3 * sizeof(float);
 
   void reserve(std::size_t tokens) {
-    for (auto* positions : {&candidates, &arrivals, &stored}) positions->reserve(tokens);
-    for (auto* numbers : {&scores, &candidate_scores, &stored_scores}) numbers->reserve(tokens);
+    for (auto* positions : {&eligible, &arrivals, &stored}) positions->reserve(tokens);
+    for (auto* numbers : {&scores, &eligible_scores, &stored_scores}) numbers->reserve(tokens);
     if (kept.size() < tokens) kept.resize(tokens);
   }
 };
 
-/// What is asked of a selection.
+/// The input of a selection.
 struct selection_request {
-  std::size_t quota;       // what the schedule answered: so many of the active tokens go on
-  position required_from;  // the tokens from here on stay; the query token is one of them
+  std::size_t quota;       // the schedule's answer: how many active tokens go on
+  position required_from;  // tokens from this position on must stay, the query token among them
 };
 
-/// What a selection comes to.
+/// The result of a selection.
 struct selection_outcome {
   float margin = std::numeric_limits<float>::quiet_NaN();  // step::margin
-  std::optional<index_fault> fault = std::nullopt;         // the selector's list was wrong, and nothing was dropped
+  std::optional<index_fault> fault = std::nullopt;         // set if the selector's list was wrong; nothing was then dropped
 };
 
-/// The score of a token that is not required, as a selector may see it: +inf means required there. NaN is the least. A scorer's own +inf
-/// becomes the largest finite number, so that tokens of that score tie by position within the budget.
+/// The score that a selector sees of a token that is not required. NaN becomes -inf. +inf becomes the largest finite number, because +inf
+/// means "required" to a selector. Tokens of that score tie by position within the budget.
 inline float comparable(float score) {
   constexpr float infinity = std::numeric_limits<float>::infinity();
   return is_nan(score) ? -infinity : std::min(score, std::numeric_limits<float>::max());
 }
 
-/// Chooses among the active tokens that `can_go_on`, by scratch.scores (active). Afterwards `active` holds those that are kept, and the
-/// scratch the dropped `candidates` and their scores.
+/// Chooses among the active tokens that `can_go_on`, by scratch.scores (active). Afterwards `active` holds the kept tokens. The scratch
+/// holds the dropped tokens (`eligible`) and their scores.
 template <token_selector Selector, class CanGoOn>
 selection_outcome select(const Selector& selector, const selection_request& request, std::vector<position>& active,
                          selection_scratch& scratch, CanGoOn can_go_on) {
   constexpr float infinity = std::numeric_limits<float>::infinity();
-  std::vector<position>& tokens = scratch.candidates;
-  std::vector<float>& scores = scratch.candidate_scores;
+  std::vector<position>& tokens = scratch.eligible;
+  std::vector<float>& scores = scratch.eligible_scores;
   tokens.clear();
   scores.clear();
   for (std::size_t i = 0; i < active.size(); ++i) {
@@ -105,7 +105,7 @@ selection_outcome select(const Selector& selector, const selection_request& requ
     } else {
       best_dropped = std::max(best_dropped, scores[i]);
       tokens[dropped] = tokens[i];
-      scores[dropped++] = comparable(scores[i]);  // a decorator may have raised it
+      scores[dropped++] = comparable(scores[i]);  // a wrapper of the selector may have raised it
     }
   }
   tokens.resize(dropped);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The pruning session: LazyLLM's bookkeeping for one sequence (arXiv 2407.14057, section 3; the Aux Cache). It plans; the engine
-// computes and owns all memory. Every token has a frontier, the number of layers that have its keys and values; it only grows, so no
-// (token, layer) is ever computed twice. Each step starts anew from all known tokens, which is what lets a pruned token come back.
+// The pruning session: LazyLLM's bookkeeping for one sequence (arXiv 2407.14057, section 3; the Aux Cache). The session plans; the engine
+// computes and owns all memory. Every token has a frontier: the number of layers that have its keys and values. Frontiers only grow, so no
+// token is computed twice at a layer. Each step starts from all known tokens, and so a pruned token can come back.
 //
 //   lazyprune::session s{policy, {.layers = L, .max_tokens = n}};
 //   auto step = s.begin({.tokens = m, .phase = phase::prefill});
@@ -9,7 +9,7 @@
 //     const layer_plan& p = step.enter(l);      // gather p.sources, compute p.rows, attend over p.active
 //     if (step.wants_scores()) step.leave(view_over_my_attention_row);
 //     else                     step.leave();
-//     for (const spill& s : step.spills()) ...  // save row s.row in slot s.slot; s.from and s.to say of which memory
+//     for (const spill& s : step.spills()) ...  // save row s.row in slot s.slot; s.from and s.to name the memories
 //   }
 //   step.finish();
 #pragma once
@@ -27,14 +27,14 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// A policy's session. Between steps it can be copied: the copy goes on as the session would. A step costs no more than a look at each
-/// known token in each layer, and where nothing is pruned or revived nothing but its new ones. After `reserve` (or with max_tokens) nothing
-/// allocates. Between steps calls report errors; in a step `finish` alone does.
+/// The session of one policy. It can be copied between steps; the copy goes on as the session would. In each layer a step looks at most
+/// once at each known token. If nothing is pruned or revived, it looks only at its new tokens. After `reserve` (or with max_tokens) nothing
+/// allocates. Calls between steps report errors at once; in a step, only `finish` reports them.
 template <class Scorer, class Schedule, class Selector, class Store>
 class session final : public step_machine {
  public:
   using policy_type = policy<Scorer, Schedule, Selector, Store>;
-  using evidence_type = evidence_of<Scorer>;  // the view that the scorer takes, or `evidence` where it was chosen at run time
+  using evidence_type = evidence_of<Scorer>;  // the view that the scorer takes; `evidence` if it was chosen at run time
 
   session(policy_type policy, const session_options& options)
       : step_machine(options, needs_of(policy.scorer).every_layer), pristine_(std::move(policy)), policy_(pristine_) {}
@@ -43,8 +43,8 @@ class session final : public step_machine {
   session& operator=(const session& other) { return *this = session(other); }
   session& operator=(session&&) noexcept = default;
 
-  /// Begins a forward pass over tokens that follow those known. Reports `error` where there is no room for them, where the request makes no
-  /// sense, or where the step before was neither finished nor abandoned; and then nothing has changed.
+  /// Begins a forward pass over tokens that follow the known ones. Throws `error` if there is no room for them, if the request is not
+  /// valid, or if the previous step was neither finished nor abandoned. Nothing has then changed.
   step<session> begin(const step_request& request) {
     step_machine::begin(request);
     return step<session>(*this);
@@ -52,7 +52,8 @@ class session final : public step_machine {
 
   const policy_type& policy_in_use() const noexcept { return pristine_; }
 
-  /// A chunk stops where the evidence at the first pruning is still whole in the step of the query.
+  /// A chunk stops before the first pruning. If the evidence covers the rows of a step (window, hidden), the chunk stops one layer earlier.
+  /// The step with the query then computes all rows of that layer, so that the evidence is complete.
   layer_id chunk_layers(phase phase) const noexcept override {
     if constexpr (is_policy)
       return layers_of_chunk(phase);
@@ -60,20 +61,21 @@ class session final : public step_machine {
       return 0;
   }
 
-  /// Whether a layer can be left with this view.
+  /// Whether `step::leave` accepts this view.
   template <class View>
   static constexpr bool takes = chosen_scorer<Scorer> || std::same_as<View, evidence_type> || std::same_as<View, evidence>;
 
  private:
   using view_type = view_of<Scorer>;
 
-  /// If it is false, the static_asserts in `policy` say why. The session then calls none of the parts, so that they are the only errors.
+  /// If it is false, the static_asserts in `policy` say why. The session then calls no part, so that the static_asserts are the only
+  /// errors.
   static constexpr bool is_policy =
       importance_scorer<Scorer> && any_kind_of_schedule<Schedule> && token_selector<Selector> && aux_store<Store>;
 
   layer_id layers_of_chunk(phase phase) const noexcept {
     const scorer_needs needs = this->needs();
-    const bool of_rows = needs.kind == evidence_kind::window || needs.kind == evidence_kind::hidden;  // of those computed in the step
+    const bool of_rows = needs.kind == evidence_kind::window || needs.kind == evidence_kind::hidden;  // about the rows of this step
     if (of_rows && needs.every_layer) return 0;
     layer_id first = first_pruning(policy_.schedule, phase, layers());
     if (needs.kind != evidence_kind::none) first = std::max(first, layer_id{1});
@@ -87,14 +89,14 @@ class session final : public step_machine {
   void forget_policy() override { policy_ = pristine_; }
   std::unique_ptr<step_machine> clone() const override { return std::make_unique<session>(*this); }
 
-  /// `everything` where the schedule has to see the scores first.
+  /// The schedule's answer; `everything` if the schedule must see the scores first.
   std::size_t quota_without_scores(layer_id done) noexcept {
     if constexpr (layer_schedule<Schedule>)
       if (!by_scores()) return checked(policy_.schedule.keep(context(done)), done);
     return everything;
   }
 
-  /// What the schedule answered. `everything` where it prunes sooner than it says, which is a fault of the step.
+  /// The schedule's answer. If it prunes earlier than its `first` says, notes a fault of the step and returns `everything`.
   std::size_t checked(std::size_t quota, layer_id done) noexcept {
     if (quota == everything) return quota;
     const layer_id first = first_pruning(policy_.schedule, context(done).step, layers());
@@ -127,7 +129,7 @@ class session final : public step_machine {
       drop_stuck();
   }
 
-  /// Into scratch().scores (active). False where the evidence is not what is wanted, or not finite.
+  /// Writes scratch().scores (active). Returns false if the evidence is not what the session wants, or is not finite.
   bool score(const evidence& shown) noexcept {
     const auto whole = [this]<class View>(const View& view) {
       if constexpr (std::same_as<View, window_view>)
@@ -159,7 +161,7 @@ class session final : public step_machine {
     return true;
   }
 
-  /// A scorer of positions needs nothing from the engine. Returns false where the scorer is not one, or where its scores decide nothing.
+  /// Scores by positions, without evidence from the engine. Returns false if the scorer needs evidence, or if its scores decide nothing.
   bool score_positions() noexcept {
     if (needs().kind != evidence_kind::none || !(by_scores() || quota_ != everything)) return false;
     scratch().scores.resize(active().size());
@@ -173,7 +175,7 @@ class session final : public step_machine {
 
   policy_type pristine_;
   policy_type policy_;
-  std::size_t quota_ = everything;  // what the schedule answered: so many tokens go on
+  std::size_t quota_ = everything;  // the schedule's answer: how many tokens go on
 };
 
 }  // namespace v0

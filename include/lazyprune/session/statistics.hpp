@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a sequence cost so far, counted in rows: one row is one token computed by one layer.
+// The cost of a sequence so far, counted in rows. One row is one token computed by one layer.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One forward pass, as an engine drives it: enter and leave each layer in order, then finish.
+// One forward pass, as an engine runs it: enter and leave each layer in order, then finish.
 #pragma once
 
 #include <concepts>
@@ -10,30 +10,32 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// A handle on the step that a session (or any_session) has begun; it must not outlive the session. A step that is dropped before it is
-/// finished leaves hidden states behind that nobody has: the session then refuses the next one until that is abandoned, or all reset.
+/// A handle of the step that a session (or any_session) has begun. It must not outlive the session. If it is dropped before the step is
+/// finished, some hidden states are in nobody's memory. The session then refuses the next step until `abandon` or `reset`.
 template <class Session>
 class step {
  public:
   explicit step(step_machine& machine) noexcept : machine_(&machine) {}
 
-  /// The layers of this step: all of them, or those that a chunk runs.
+  /// The number of layers in this step: all of them, or those that a chunk runs.
   layer_id layers() const noexcept { return machine_->depth_; }
 
-  /// The plan of the next layer, which must be `layer`. Valid until the layer is left. Out of order the plan is empty, and the step
-  /// counts as unfinished.
+  /// The plan of the next layer; `layer` must be that layer's number. Valid until the layer is left. If the call is out of order, the plan
+  /// is empty, and the step stays unfinished.
   const layer_plan& enter(layer_id layer) noexcept { return machine_->enter(layer); }
 
-  /// The evidence that the layer entered has to yield; none where nothing is decided.
+  /// The evidence that the entered layer has to yield; none if nothing is decided there.
   evidence_kind wants() const noexcept { return machine_->wanted(); }
   bool wants_scores() const noexcept { return wants() != evidence_kind::none; }
-  /// Queries that a window_view has to hold here: min(the scorer's window, rows of this layer).
+  /// The number of queries that a window_view must have here: min(the scorer's window, rows of this layer).
   std::size_t window() const noexcept { return machine_->window(); }
-  /// All that the scorer reads of the heads: an attention_view or window_view of one head that holds it does as well. None: each of them.
+  /// The only thing that the scorer reads of the heads. An attention_view or window_view may then have one head that holds it. nullopt: the
+  /// scorer reads each head.
   std::optional<head_reduction> over_heads() const noexcept { return machine_->heads_read(); }
 
-  /// The layer is done. `shown` is the evidence where it is wanted: read during the call only. Where it does not come, is of another kind
-  /// or size, or has a number that is not finite, nothing is pruned, and `finish` reports it. Evidence that is not wanted decides nothing.
+  /// Ends the layer. `shown` is the evidence, if the layer wants any; it is read only during the call. If the evidence is missing, has
+  /// another kind or size, or has a number that is not finite, nothing is pruned and `finish` reports it. Evidence that is not wanted is
+  /// ignored.
   void leave(const evidence& shown = {}) noexcept { machine_->leave(shown); }
   template <class View>
     requires std::constructible_from<evidence, const View&>
@@ -42,24 +44,25 @@ class step {
     machine_->leave(view);
   }
 
-  /// Rows whose outputs are to be saved before they are overwritten, of the layer just left. Valid until the next enter.
+  /// The rows of the layer just left that must be saved before they are overwritten. Valid until the next enter.
   std::span<const spill> spills() const noexcept { return machine_->spills(); }
 
-  /// How clear the selection after the layer just left was, where it is by score alone (top_k): (least kept - best dropped) / |least kept|
-  /// score, the tokens that are kept whatever their score aside. NaN where nothing was chosen, or where a lower score was kept than one
-  /// dropped (blocks). It says nothing of how close a count was that the scores decided (top_p, adaptive).
+  /// How clear the selection after the layer just left was: (least kept - best dropped) / |least kept|, in scores. Tokens that are kept
+  /// whatever their score do not count. Defined for selection by score alone (top_k). NaN if nothing was chosen, or if a kept token scored
+  /// lower than a dropped one (blocks). If the scores also decide the number of tokens (top_p, adaptive), the margin says nothing about
+  /// that number.
   float margin() const noexcept { return machine_->margin(); }
 
-  /// Writes, ascending, the numbers of the pages of `size` >= 1 positions that hold an active token of the layer entered, as many as
-  /// `out` has room for, and returns how many there are: at most ceil(known / size). Outside a layer there are none.
+  /// Pages that hold an active token of the entered layer, for pages of `size` >= 1 positions. Writes their numbers to `out`, ascending, as
+  /// many as fit. Returns how many there are, at most ceil(known / size). Outside a layer there are none.
   std::size_t pages(std::size_t size, std::span<std::uint32_t> out) const noexcept { return machine_->pages(size, out); }
 
-  /// All layers are left. Reports `error` where something went wrong in the step, and the first such fault: evidence that was wanted did
-  /// not come (wrong_order); evidence has a number that is not finite, a selector or a store wrote a list that is wrong, or a schedule
-  /// prunes sooner than it says (bad_input). The step is then unfinished, as it is where layers are missing: the next `begin` says so.
+  /// Ends the step after all its layers. Throws `error` for the first fault in the step. The code is wrong_order if wanted evidence did not
+  /// come. It is bad_input if evidence has a number that is not finite, a selector or a store wrote a wrong list, or a schedule pruned too
+  /// early. The step is then unfinished, as it is if layers are missing; the next `begin` reports that.
   void finish() { machine_->finish(); }
 
-  /// Reports the error that `finish` would, and changes nothing: for a batch whose steps are to be finished all or none.
+  /// Throws the error that `finish` would throw, and changes nothing. Use it for a batch that must finish all steps or none.
   void check_finish() const { machine_->check_finish(); }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What an engine or a policy did wrong in a step. The calls inside a step do not throw, so the session notes the first fault, drops nothing
-// by it, and reports it when the step is finished.
+// The faults of an engine or a policy in a step. Calls inside a step do not throw. The session therefore notes the first fault, drops
+// nothing because of it, and reports it when the step is finished.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The evidence did not come, or is of another kind or size.
+/// The evidence did not come, or has another kind or size.
 struct missed_evidence {
   evidence_kind wanted, came;
 };
@@ -26,31 +26,31 @@ struct wrong_evidence {
   number_not_finite number;
 };
 
-/// A selector or a store wrote a list that is wrong.
+/// A selector or a store wrote a wrong list.
 struct wrong_indices {
   std::string_view by;  // "selector" or "store"
   index_fault fault;
 };
 
-/// A schedule prunes with fewer layers done than its `first` says. Chunks of the prompt have then gone too far.
+/// A schedule prunes after fewer layers than its `first` says. Chunks of the prompt have then already run too many layers.
 struct early_schedule {
   layer_id first;
 };
 
-/// The first fault of a step, with so many layers done.
+/// The first fault of a step. It happened with `done` layers done.
 struct step_fault {
   layer_id done;
   std::variant<missed_evidence, wrong_evidence, wrong_indices, early_schedule> what;
 };
 
-/// The error to report: wrong_order where evidence is missing, else bad_input.
+/// The error to report: wrong_order if evidence is missing, else bad_input.
 inline error error_of(const step_fault& fault) {
   const auto session_error = [](const std::string& expected, const std::string& found, error_code code = error_code::bad_input) {
     return error("session", "finish", expected, found, code);
   };
   const std::string place = fault.done == 0 ? "before layer 0" : "after layer " + std::to_string(fault.done - 1);
   if (const auto* missed = std::get_if<missed_evidence>(&fault.what))
-    return session_error("layer " + std::to_string(fault.done - 1) + " left with " + std::string(name_of(missed->wanted)),
+    return session_error("leave() of layer " + std::to_string(fault.done - 1) + " with " + std::string(name_of(missed->wanted)),
                          missed->came == missed->wanted ? "another number of tokens or queries" : std::string(name_of(missed->came)),
                          error_code::wrong_order);
   if (const auto* wrong = std::get_if<wrong_evidence>(&fault.what))
@@ -62,7 +62,7 @@ inline error error_of(const step_fault& fault) {
         wrong->fault.found());
   return session_error("a schedule that prunes nothing before " + std::to_string(std::get<early_schedule>(fault.what).first) +
                            " layers are done, as its `first` says",
-                       "fewer tokens wanted " + place);
+                       "pruning " + place);
 }
 
 }  // namespace v0

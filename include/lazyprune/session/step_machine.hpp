@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The order of a session's calls and the bookkeeping that no policy decides: which rows a layer computes and where their inputs lie, what
-// is undone when a step is abandoned or the sequence is cut, and the counts. A session adds the policy (session/session.hpp).
+// Checks the order of a session's calls and keeps the books that no policy decides. It knows which rows a layer computes and where their
+// inputs lie. It undoes what an abandoned step or a truncated sequence leaves, and counts rows. A session adds the policy
+// (session/session.hpp).
 #pragma once
 
 #include <algorithm>
@@ -23,29 +24,29 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// What a step is asked to do.
+/// The input of a step.
 struct step_request {
-  std::size_t tokens;  // new ones, at least 1, at the end of the sequence
+  std::size_t tokens;  // new tokens, at least 1, at the end of the sequence
   lazyprune::phase phase = lazyprune::phase::prefill;
-  /// The last so many new tokens, 0 to all, are required at every layer, and the last layer finishes them; the last one alone scores. Where
-  /// all are outputs, no new token is pruned. Without outputs the step is a chunk: it has no query, it ends before the first layer that
-  /// could prune, and its rows wait there for a step with a query.
+  /// How many of the last new tokens are outputs, 0 to all. Outputs are required at every layer, and the last layer computes them to the
+  /// end. The very last one is the query token. If all new tokens are outputs, none of them is pruned. A step without outputs is a chunk,
+  /// and has no query. It ends before the first layer that could prune. Its rows wait there for a step with a query.
   std::size_t outputs = 1;
 };
 
 struct session_options {
   layer_id layers;                       // of the model
-  std::size_t max_tokens = 0;            // reserved at once; 0: grows with the sequence
-  selection_scratch* scratch = nullptr;  // shared by sessions of one thread, which it must outlive; null: the session's own
+  std::size_t max_tokens = 0;            // reserved at once, and the limit; 0: grows with the sequence
+  selection_scratch* scratch = nullptr;  // shared by sessions of one thread; must outlive them; null: the session's own
 };
 
 template <class Session>
 class step;
 
-/// What every session is, whatever its policy.
+/// The part of a session that does not depend on its policy.
 class step_machine {
  public:
-  /// A session reserves so much for each token, beside the scratch, and 4 more where the scorer asks for evidence at every layer.
+  /// The bytes that a session reserves for each token, without the scratch. 4 more if the scorer asks for evidence at every layer.
   static constexpr std::size_t bytes_per_token =
       frontier_table::bytes_per_token + 4 * sizeof(position) + sizeof(row_source) + sizeof(spill);
 
@@ -56,42 +57,44 @@ class step_machine {
   const frontier_table& tokens() const noexcept { return table_; }
   const statistics& stats() const noexcept { return statistics_; }
 
-  /// The layers that a chunk of that phase runs before its rows wait, whatever its length: those below the first pruning that the policy
-  /// could do, less one where the evidence there has to be computed whole in the query's step. All layers where nothing can be pruned.
+  /// The number of layers that a chunk of that phase runs before its rows wait. It does not depend on the chunk's length. It counts the
+  /// layers before the first possible pruning. It is one less if the step with the query must compute all rows of the layer that gives the
+  /// evidence. All layers if nothing can be pruned.
   virtual layer_id chunk_layers(phase phase) const noexcept = 0;
 
-  /// No later plan will contain these tokens, and their keys and values can be freed. They are those that were lost so since the last
-  /// `begin`, ascending; valid until the session is next changed. Those of a step that is abandoned stay, but for its new tokens.
+  /// Tokens that no later plan will contain; their keys and values can be freed. Lists those since the last `begin`, ascending. Valid until
+  /// the session is next changed. After `abandon` the list stays, without the tokens that the step added.
   std::span<const position> losses() const noexcept { return losses_; }
 
-  /// Reports the `error` that `begin` would.
+  /// Throws the `error` that `begin` would throw.
   void check(const step_request& request) const {
     require_between_steps("begin");
     if (request.tokens == 0) report_error(error("session", "begin", "at least one new token", "none"));
     if (request.outputs > request.tokens)
-      report_error(error("session", "begin", "at most as many outputs as new tokens (" + std::to_string(request.tokens) + ")",
+      report_error(error("session", "begin", "at most " + std::to_string(request.tokens) + " outputs, the number of new tokens",
                          std::to_string(request.outputs)));
     require_room("begin", request.tokens);
   }
 
-  /// Makes room for sequences of so many tokens, between steps; from then on it is a limit, and nothing allocates.
+  /// Makes room for a sequence of `max_tokens` tokens and sets this limit. From then on nothing allocates. Call it between steps. Throws
+  /// `error` if fewer tokens than the known ones, or 2^32 - 1 or more, are asked for.
   void reserve(std::size_t max_tokens) {
     require_between_steps("reserve");
     if (max_tokens < known() || max_tokens >= frontier_table::no_slot)
-      report_error(error("session", "reserve", "the tokens known (" + std::to_string(known()) + ") or more, below 2^32 - 1",
+      report_error(error("session", "reserve", "at least the " + std::to_string(known()) + " known tokens, and fewer than 2^32 - 1",
                          std::to_string(max_tokens)));
     grow(max_tokens);
     limit_ = max_tokens;
   }
 
-  /// Makes room for sequences of so many tokens, or of `limit()` where that is less: steps up to that length allocate nothing. It sets no
-  /// limit and changes none.
+  /// Makes room for a sequence of `tokens` tokens, but at most `limit()`. Steps up to that length allocate nothing. Does not change the
+  /// limit.
   void make_room(std::size_t tokens) { grow(std::min(tokens, limit())); }
 
-  /// The most tokens that the sequence can have: what was reserved, or all that positions can count.
+  /// The largest number of tokens that the sequence can have: the reserved number, or the number of positions.
   std::size_t limit() const noexcept { return limit_ > 0 ? limit_ : frontier_table::no_slot - 1; }
 
-  /// Forgets the sequence: tokens, statistics and what the scorer remembered.
+  /// Forgets the sequence: its tokens, the statistics, and what the scorer remembers.
   void reset() {
     forget_from(0);
     std::ranges::fill(statistics_.prefill_rows, 0);
@@ -99,17 +102,18 @@ class step_machine {
     statistics_ = {.prefill_rows = std::move(statistics_.prefill_rows), .prefill_dense_rows = std::move(statistics_.prefill_dense_rows)};
   }
 
-  /// Forgets the tokens from `tokens` <= known on, between steps. Nothing is undone of what forgotten steps did to the tokens that stay:
-  /// frontiers that moved on, losses, scores, what a scorer gathered. `truncate(0)` is `reset` but for the statistics.
+  /// Forgets all tokens from position `tokens` <= known on. Call it between steps. Effects of the forgotten steps on the remaining tokens
+  /// stay: frontiers that moved on, losses, scores, and what the scorer gathered. `truncate(0)` is `reset`, but keeps the statistics.
+  /// Throws `error` if `tokens` is greater than the number of known tokens.
   void truncate(std::size_t tokens) {
     require_between_steps("truncate");
     if (tokens > known())
-      report_error(error("session", "truncate", "at most the tokens known (" + std::to_string(known()) + ")", std::to_string(tokens)));
+      report_error(error("session", "truncate", "at most the " + std::to_string(known()) + " known tokens", std::to_string(tokens)));
     forget_from(tokens);
   }
 
-  /// Takes in `tokens` more whose keys and values somebody has computed at all layers, between steps. They are counted nowhere. Reports
-  /// `error` where there is no room for them.
+  /// Adds `tokens` tokens whose keys and values already exist at all layers. Call it between steps. Statistics do not count them. Throws
+  /// `error` if there is no room for them.
   void adopt(std::size_t tokens) {
     require_between_steps("adopt");
     require_room("adopt", tokens);
@@ -117,10 +121,10 @@ class step_machine {
     append(tokens, layers_);
   }
 
-  /// Goes on from where `other` stands, under this session's own policy; both between steps, this one without a token yet. What a chunk
-  /// computes does not depend on the policy, so `other` may have read chunks alone (an unfinished document, many ways to prune it), and
-  /// none that ran more layers than this policy's chunks do (`chunk_layers`). Reports `error` otherwise. Counts and slots become
-  /// those of `other`: its waiting rows go on waiting, in a copy of its memory.
+  /// Continues the sequence of `other` under this session's own policy. Call it between steps of both; this session must have no tokens
+  /// yet. `other` may only have read chunks. Chunks do not depend on the policy, so one unfinished document can be pruned in many ways. The
+  /// chunks of `other` may run at most as many layers as this policy's chunks (`chunk_layers`). Throws `error` otherwise. Counts and slots
+  /// become those of `other`. Its waiting rows go on waiting, in a copy of its memory.
   void take_over(const step_machine& other) {
     require_between_steps("take_over");
     other.require_between_steps("take_over");
@@ -128,15 +132,16 @@ class step_machine {
       report_error(error("session", "take_over", expected, found));
     };
     if (known() > 0) refuse("a session without tokens", std::to_string(known()));
-    if (layers_ != other.layers_) refuse("as many layers", std::to_string(other.layers_) + " and not " + std::to_string(layers_));
+    if (layers_ != other.layers_)
+      refuse("a session with as many layers", std::to_string(other.layers_) + " and not " + std::to_string(layers_));
     require_room("take_over", other.known());
     const layer_id most = chunk_layers(phase::prefill);
-    if (other.queried_) refuse("one that has read chunks alone", "a step with a query");
+    if (other.queried_) refuse("a session that has only read chunks", "one that ran a step with a query");
     for (position t = 0; t < other.known(); ++t)
       if (other.table_.frontier(t) > most || other.table_.lost(t))
-        refuse("tokens of chunks of at most this policy's layers", "token " + std::to_string(t) + " after layer " +
-                                                                       std::to_string(other.table_.frontier(t)) + ", and not " +
-                                                                       std::to_string(most));
+        refuse("tokens that went no deeper than this policy's chunks", "token " + std::to_string(t) + " after layer " +
+                                                                           std::to_string(other.table_.frontier(t)) + ", and not " +
+                                                                           std::to_string(most));
     grow_by(other.known());
     table_ = other.table_;
     statistics_ = other.statistics_;
@@ -144,16 +149,16 @@ class step_machine {
     if (remembers_) memory_.assign(known(), 0.0f);
   }
 
-  /// Gives up the step in progress. Its new tokens are forgotten, and older ones are lost where their hidden state was carried from one
-  /// layer to the next. Spills count as saved once the next layer is entered. Frontiers that moved on stay where they are. The keys of a
-  /// layer that was entered and not left are to be taken back.
+  /// Gives up the step in progress and forgets its new tokens. An older token is lost if its hidden state was on its way from one layer to
+  /// the next. Spills count as saved once the next layer is entered. Frontiers that moved on stay where they are. The engine must take back
+  /// the keys of a layer that was entered and not left.
   void abandon() {
     if (in_step_) {
       const auto older = static_cast<position>(known() - request_.tokens);
       lose_unsaved();
       for (position t = 0; t < older; ++t)
         if (table_.frontier(t) > 0 && !table_.settled(t, layers_) && !table_.has_slot(t)) table_.lose(t);
-      count_dense_rows(std::size_t{0} - request_.tokens);  // takes them back, modulo 2^64
+      count_dense_rows(std::size_t{0} - request_.tokens);  // subtracts them, modulo 2^64
       forget_from(older);
     } else {
       end_step();
@@ -169,7 +174,7 @@ class step_machine {
     if (options.max_tokens > 0) reserve(options.max_tokens);
   }
 
-  /// Between steps. The copy has the same limit, and the same room reserved.
+  /// Call it between steps. The copy has the same limit and reserves the same room.
   step_machine(const step_machine& other) : step_machine({.layers = other.layers_, .scratch = other.shared_scratch_}, other.remembers_) {
     other.require_between_steps("copy");
     grow(other.capacity_);
@@ -200,12 +205,12 @@ class step_machine {
     count_dense_rows(request.tokens);
   }
 
-  // What the policy decides. `prune` is called before layer 0, with no evidence, and after each layer but the last of a step with a query:
-  // it chooses who goes on to layer `layers_done()`.
-  virtual evidence_kind ask_schedule() noexcept = 0;  // inside a layer: the evidence that it has to yield
+  // The decisions of the policy. `prune` chooses the tokens that go on to layer `layers_done()`. In a step with a query it is called after
+  // each layer but the last, and once before layer 0, without evidence.
+  virtual evidence_kind ask_schedule() noexcept = 0;  // inside a layer: the evidence that the layer has to yield
   virtual void prune(const evidence& shown) noexcept = 0;
   virtual std::size_t most_queries() const noexcept = 0;
-  /// All that the scorer reads of attention's heads; none: each of them.
+  /// The only thing that the scorer reads of the heads of attention; nullopt if it reads each head.
   virtual std::optional<head_reduction> heads_read() const noexcept = 0;
   virtual void forget_policy() = 0;
   virtual std::unique_ptr<step_machine> clone() const = 0;
@@ -220,20 +225,20 @@ class step_machine {
   evidence_kind wanted() const noexcept { return wanted_; }
   selection_scratch& scratch() noexcept { return shared_scratch_ ? *shared_scratch_ : own_scratch_; }
   std::span<float> memory() noexcept { return memory_; }
-  /// Notes what went wrong with so many layers done, where it is the first fault of the step.
+  /// Notes a fault after `done` layers, if it is the first one of the step.
   void note_fault(layer_id done, const decltype(step_fault::what)& what) noexcept {
     if (!fault_) fault_ = {done, what};
   }
 
-  /// Its next layer is the one to come, and its hidden state is gone.
+  /// Whether the token cannot enter the next layer, because its hidden state is gone.
   bool stuck(position t) const noexcept { return table_.frontier(t) == layer_ && table_.lost(t); }
 
   void drop_stuck() noexcept {
     if (table_.lost_count() > 0 && std::erase_if(active_, [&](position t) { return stuck(t); }) > 0) listed_ = 0;
   }
 
-  /// By the scores in the scratch (active): at most `quota` tokens go on, and the store decides what becomes of the others. A list of
-  /// theirs that is wrong is noted, and nothing is lost by it.
+  /// Lets at most `quota` tokens go on, chosen by the scores in the scratch (active). The store decides what happens to the others. If the
+  /// selector or the store writes a wrong list, notes the fault; nothing is lost because of it.
   template <class Selector, class Store>
   void select_and_admit(const Selector& selector, const Store& store, std::size_t quota) noexcept {
     const std::size_t before = active_.size(), losses = losses_.size();
@@ -256,8 +261,8 @@ class step_machine {
 
   void require_between_steps(const char* what) const {
     if (in_step_ || out_of_order_)
-      report_error(error("session", what, "the last step finished, abandon() or reset()", "a step that was left unfinished",
-                         error_code::wrong_order));
+      report_error(
+          error("session", what, "finish(), abandon() or reset() before this call", "an unfinished step", error_code::wrong_order));
   }
 
   void require_room(const char* what, std::size_t tokens) const {
@@ -279,7 +284,7 @@ class step_machine {
     sources_.reserve(tokens);
     spills_.reserve(tokens);
     if (remembers_) memory_.reserve(tokens);
-    capacity_ = tokens;  // last: what throws on the way changes nothing
+    capacity_ = tokens;  // last, so that an allocation that throws changes nothing
   }
 
   void append(std::size_t tokens, layer_id frontier) noexcept {
@@ -301,10 +306,10 @@ class step_machine {
     end_step();
     if (tokens > 0) return;
     queried_ = false;
-    forget_policy();  // last: a user's may throw
+    forget_policy();  // last, because copying a user's policy may throw
   }
 
-  /// Nothing of the last step is left to see, and the next one may begin.
+  /// Clears what the last step left visible. The next step may begin.
   void end_step() noexcept {
     in_step_ = inside_ = out_of_order_ = false;
     fault_.reset();
@@ -325,7 +330,7 @@ class step_machine {
     if (!in_step_ || inside_ || out_of_order_ || layer != layer_ || layer_ >= depth_) {
       out_of_order_ = true;
       wanted_ = evidence_kind::none;
-      plan_ = {.layer = layer, .active = {}, .rows = {}, .sources = {}, .finish = 0};
+      plan_ = {.layer = layer, .active = {}, .rows = {}, .sources = {}, .output_rows = 0};
       return plan_;
     }
     spills_are_saved();
@@ -334,7 +339,7 @@ class step_machine {
     inside_ = true;
     const bool last = layer_ + 1 == layers_;
     wanted_ = last || request_.outputs == 0 ? evidence_kind::none : ask_schedule();
-    plan_ = {.layer = layer_, .active = active_, .rows = rows_, .sources = sources_, .finish = last ? request_.outputs : rows_.size()};
+    plan_ = {.layer = layer_, .active = active_, .rows = rows_, .sources = sources_, .output_rows = last ? request_.outputs : rows_.size()};
     return plan_;
   }
 
@@ -359,14 +364,14 @@ class step_machine {
 
   bool can_finish() const noexcept { return in_step_ && !inside_ && !out_of_order_ && layer_ == depth_; }
 
-  /// Reports the fault of a step whose layers are all left.
+  /// Throws the fault of a step after its last layer.
   void check_finish() const {
     if (can_finish() && fault_) report_error(error_of(*fault_));
   }
 
   void finish() {
     check_finish();
-    if (!can_finish()) {  // finished too early it is not finished
+    if (!can_finish()) {  // too early: the step stays unfinished
       out_of_order_ = true;
       return;
     }
@@ -393,12 +398,12 @@ class step_machine {
     return count;
   }
 
-  /// All known tokens take part in layer 0, less those dropped for good, and less those that a method of positions drops before it. Where
-  /// the last step dropped no others, only the new ones are missing in the list.
+  /// Lists the active tokens of layer 0: all known tokens, except those dropped for good and those that a scorer of positions drops before
+  /// it. If the last step dropped no others, only the new tokens are missing from the list.
   void list_all() noexcept {
     if (listed_ == 0) active_.clear();
     for (auto t = static_cast<position>(listed_); t < known(); ++t)
-      if (!table_.gone(t)) active_.push_back(t);
+      if (!table_.dropped_for_good(t)) active_.push_back(t);
     listed_ = known();
     if (request_.outputs > 0)
       prune({});
@@ -406,7 +411,8 @@ class step_machine {
       drop_stuck();
   }
 
-  /// The active tokens whose next layer this is. None is among the settled ones, with which the sequence begins.
+  /// Finds the rows of this layer: the active tokens whose frontier is this layer. The first `settled_` tokens of the sequence have no
+  /// rows.
   void find_rows() noexcept {
     rows_.swap(last_rows_);
     rows_.clear();
@@ -430,7 +436,7 @@ class step_machine {
     if (request_.phase == phase::prefill) statistics_.prefill_rows[layer_] += rows_.size();
   }
 
-  /// A chunk ends: its rows wait for a step with a query.
+  /// Ends a chunk. Its rows wait for a step with a query.
   void wait() noexcept {
     for (std::uint32_t row = 0; row < rows_.size(); ++row) {
       table_.wait(rows_[row]);
@@ -445,13 +451,13 @@ class step_machine {
     spills_.clear();
   }
 
-  /// Carried rows that were to be saved are lost. Rows that were to leave their waiting slots, for the store or for good, go on waiting.
+  /// Loses the carried rows that were to be saved. Waiting rows that were about to leave their slots stay in them and go on waiting.
   void lose_unsaved() noexcept {
     auto moved = spills_.begin();
     const auto next_moved = [&] {
       return moved = std::find_if(moved, spills_.end(), [](const spill& s) { return s.from == origin::waiting; });
     };
-    for (position t = 0; next_moved() != spills_.end(); ++t)  // ascending by token, as the spills are
+    for (position t = 0; next_moved() != spills_.end(); ++t)  // the spills are in the order of the tokens
       if (table_.stored(t) && table_.slot(t) == moved->slot) table_.wait_again(t, (moved++)->row);
     for (const spill& s : spills_)
       if (s.from == origin::carried) table_.lose(rows_[s.row]);
@@ -460,29 +466,29 @@ class step_machine {
   }
 
   layer_id layers_;
-  bool remembers_;            // the scorer asks for evidence at every layer, and for memory
-  std::size_t limit_ = 0;     // tokens, by reserve; 0: none
+  bool remembers_;            // the scorer asks for evidence at every layer and for memory
+  std::size_t limit_ = 0;     // in tokens, set by reserve; 0: no limit
   std::size_t capacity_ = 0;  // tokens
   frontier_table table_;
   statistics statistics_;
   std::vector<position> losses_;  // ascending
-  std::vector<float> memory_;     // (known), of a scorer that remembers
+  std::vector<float> memory_;     // (known), if the scorer asks for memory
   selection_scratch own_scratch_;
   selection_scratch* shared_scratch_;
 
   std::vector<position> active_;  // ascending
-  std::size_t listed_ = 0;        // active_ holds every one of the first so many tokens that is not dropped for good; 0: it is made anew
-  std::size_t settled_ = 0;       // the first so many tokens are settled
-  bool queried_ = false;          // a step had outputs, so that the policy may have had its say
+  std::size_t listed_ = 0;        // active_ has all of the first `listed_` tokens that are not dropped for good; 0: rebuild it
+  std::size_t settled_ = 0;       // the first `settled_` tokens are settled
+  bool queried_ = false;          // a step had outputs, so that the policy may have pruned
 
   // The step in progress.
   step_request request_{.tokens = 0};
-  layer_id depth_ = 0;  // the layers of this step
-  layer_id layer_ = 0;  // entered or to be entered; its number is also that of the layers done
+  layer_id depth_ = 0;  // the number of layers in this step
+  layer_id layer_ = 0;  // the layer entered, or to be entered next; also the number of layers done
   bool in_step_ = false;
-  bool inside_ = false;  // a layer is entered and not yet left
+  bool inside_ = false;  // a layer is entered, and not yet left
   bool out_of_order_ = false;
-  std::optional<step_fault> fault_;  // the first in this step
+  std::optional<step_fault> fault_;  // the first fault in this step
   evidence_kind wanted_ = evidence_kind::none;
   float margin_ = std::numeric_limits<float>::quiet_NaN();
   layer_plan plan_{};

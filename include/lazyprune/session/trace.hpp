@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The record of a run: what every layer of every step saw, computed and revived. Engines fill it beside the session; two records of
-// one input can be compared (eval/trace_compare.hpp) and kept (files/trace_file.hpp); the program draws them.
+// The record of a run: what every layer of every step saw, computed and revived. Engines fill it beside the session. Two records of the
+// same input can be compared (eval/trace_compare.hpp), and a record can be written to a file (files/trace_file.hpp).
 #pragma once
 
 #include <algorithm>
@@ -15,12 +15,12 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// One layer of one step. All ascending; `revived` is a subset of `rows`, and `rows` of `active`.
+/// One layer of one step. All lists ascend. `revived` is a subset of `rows`, and `rows` of `active`.
 struct layer_trace {
   std::vector<position> active;   // the tokens that took part
-  std::vector<position> rows;     // those that were computed
-  std::vector<position> revived;  // those that were read from the aux store
-  std::vector<float> scores{};    // (active), that this layer gave, or empty: none were asked for, or not recorded
+  std::vector<position> rows;     // the tokens that were computed
+  std::vector<position> revived;  // the tokens whose rows were read from the aux store
+  std::vector<float> scores{};    // (active), after this layer; empty if none were computed or recorded
   friend bool operator==(const layer_trace&, const layer_trace&) = default;
 };
 
@@ -32,7 +32,7 @@ inline std::vector<position> revived_rows(const layer_plan& plan) {
   return revived;
 }
 
-/// Adds what a plan says to a layer's record: the chunks of a prompt and the step that answers it are one.
+/// Adds a plan to a layer's record. The chunks of a prompt and the step that ends it share one record.
 inline void add_plan(layer_trace& to, const layer_plan& plan) {
   const auto add = [](std::vector<position>& list, std::span<const position> more) {  // both ascending
     std::vector<position> all;
@@ -50,10 +50,10 @@ struct step_trace {
   std::size_t step;                 // from 0
   std::vector<token_id> tokens;     // the new tokens of this step
   std::vector<layer_trace> layers;  // (layers)
-  token_id next;                    // the arg-max of the logits; ties: the lower id
-  std::vector<double> logits;       // (vocabulary), or empty: not recorded
-  /// (layers - 1), or empty: not recorded. The gap between the least kept and the best dropped score after layer i, over the least kept
-  /// one's size; none: nothing was chosen by score.
+  token_id next;                    // the arg-max of the logits; the lower id among equal logits
+  std::vector<double> logits;       // (vocabulary); empty if not recorded
+  /// (layers - 1); empty if not recorded. For layer i, the gap between the least kept and the best dropped score after it, divided by the
+  /// absolute value of the least kept score. nullopt: nothing was chosen by score.
   std::vector<std::optional<double>> margin;
   friend bool operator==(const step_trace&, const step_trace&) = default;
 };

@@ -9,10 +9,10 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// SentencePiece writes and reads upper-case digits alone. The decoders of tokenizer.json read both.
+/// SentencePiece accepts only upper-case digits. The decoders of tokenizer.json accept both cases.
 enum class hex_letters : std::uint8_t { upper, both };
 
-/// The byte that a piece stands for; none if it is not a byte piece.
+/// Returns the byte that a piece stands for, or nullopt if it is not a byte piece.
 constexpr std::optional<std::uint8_t> byte_of_piece(std::string_view piece, hex_letters letters) {
   if (piece.size() != 6 || !piece.starts_with("<0x") || piece[5] != '>') return std::nullopt;
   unsigned value = 0;

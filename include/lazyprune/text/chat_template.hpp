@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Chat templates: Jinja as transformers sets it up, run by a small interpreter with bounds. What comes out are runs of the template's own
-// text and of the user's (text_run.hpp says what a tokenizer does with them), so that no message, tool or variable can become a special
-// token, or another one that the template writes.
+// Chat templates: Jinja as transformers configures it, run by a small interpreter with limits. The result is a list of runs, each written
+// by the template or by the user. The tokenizer uses this (text_run.hpp): no message, tool or variable can become a special token, or
+// another token that the template writes.
 #pragma once
 
 #include <algorithm>
@@ -30,13 +30,13 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The template itself refused the chat, by raise_exception.
+/// Thrown when the template itself refused the chat with raise_exception.
 class chat_refused : public error {
  public:
   chat_refused(std::string_view file, std::string_view place, std::string message)
-      : error(file, place, "a chat that the template takes", one_line(message)), message_(std::move(message)) {}
+      : error(file, place, "a chat that the template accepts", one_line(message)), message_(std::move(message)) {}
 
-  /// The template's words, as they are; in `what()` control characters are escaped.
+  /// The template's words, unchanged. In `what()`, control characters are escaped.
   const std::string& message() const noexcept { return message_; }
 
  private:
@@ -50,10 +50,9 @@ class chat_refused : public error {
   std::string message_;
 };
 
-/// What a template is given: messages, and variables such as tools. All of it is the user's text, but for what `set_own` sets, and for a
-/// role that is one of the words that all templates know (user, assistant, system, tool, ...): templates write special tokens around roles,
-/// and
-/// '<|' + role + '|>' is one of them only where such a word counts as the template's.
+/// The inputs of a template: messages, and variables such as tools. All of it counts as the user's text, with two exceptions: the variables
+/// that `set_own` sets, and roles that all templates know (user, assistant, system, tool, ...). Known roles count as the template's because
+/// a template may build a special token as '<|' + role + '|>'.
 class chat_request {
  public:
   static constexpr std::size_t most_bytes = std::size_t{64} << 20;  // of JSON
@@ -65,8 +64,8 @@ class chat_request {
     set("add_generation_prompt", jinja::value(false));
   }
 
-  /// A request in JSON: {"messages": [...], "add_generation_prompt": true, ...variables}. Throws `error` where it is not an object with
-  /// messages as below; `where` stands before each place in it.
+  /// Parses a request in JSON: {"messages": [...], "add_generation_prompt": true, ...variables}. Throws `error` if it is not an object with
+  /// messages as set_messages takes them. The place in an error begins with `where`.
   static chat_request parse(std::string_view json, std::string_view file, std::string_view where = {}) {
     const jinja::value all = jinja::read_json(json, file, most_bytes, where);
     if (!all.dict()) throw error(file, where, "an object", jinja::described(all));
@@ -79,12 +78,12 @@ class chat_request {
     return request;
   }
 
-  /// One more message, after those before it.
+  /// Adds a message at the end.
   void add(std::string_view role, std::string_view content) { insert(role, content, false); }
-  /// A message before all others.
+  /// Adds a message before all others.
   void add_first(std::string_view role, std::string_view content) { insert(role, content, true); }
-  /// All messages: a JSON list of {"role", "content", ...}. Throws `error` where one has no role, or a content that is neither text, nor a
-  /// list of parts, nor null; whether it needs one, its template says.
+  /// Sets all messages, from a JSON list of {"role", "content", ...}. Throws `error` if a message has no role, or if its content is not a
+  /// string, a list or null. A message may have no content: the template decides whether it needs one.
   void set_messages(std::string_view json, std::string_view file) {
     jinja::value all = jinja::read_json(json, file, most_bytes);
     check(all, file, "");
@@ -93,7 +92,7 @@ class chat_request {
   }
   void set_add_generation_prompt(bool adds) { set("add_generation_prompt", jinja::value(adds)); }
 
-  /// A variable of the user's; `messages` too.
+  /// Sets a variable, `messages` included. Its strings count as the user's text.
   void set(std::string_view name, jinja::value v) {
     if (name == "messages") v = with_known_roles(v);
     if (jinja::value* old = find(name))
@@ -101,13 +100,13 @@ class chat_request {
     else
       variables_.emplace_back(name, std::move(v));
   }
-  /// A text of the model's own, such as bos_token: where the user gave a variable of that name, the user's stays.
+  /// Sets a variable that counts as the template's text, such as bos_token. A variable of this name that was set before stays.
   void set_own(std::string_view name, std::string_view text) {
     if (!find(name)) variables_.emplace_back(name, jinja::template_text(text));
   }
 
   const std::vector<std::pair<std::string, jinja::value>>& variables() const { return variables_; }
-  /// About so many bytes were given: what a rendering may cost grows with them.
+  /// Returns about how many bytes were given. The limit of steps for a rendering grows with it.
   std::size_t bytes() const { return bytes_; }
 
  private:
@@ -163,7 +162,7 @@ class chat_request {
   std::size_t bytes_ = 0;
 };
 
-/// A chat's text, and whose its parts are.
+/// The text of a chat, with the origin (template or user) of each stretch.
 class rendered_chat {
  public:
   /// `template_words`: see the accessor.
@@ -171,10 +170,10 @@ class rendered_chat {
       : text_(std::move(text)), template_words_(std::move(template_words)) {}
 
   const std::string& text() const { return text_.bytes(); }
-  /// For a tokenizer. They point into this object.
+  /// Returns the text in runs, for a tokenizer. They point into this object.
   std::vector<text_run> runs() const { return text_.runs(); }
-  /// Every text that stands in the template, a line each, whether this chat has it or not; then the template's own runs. For a tokenizer:
-  /// no message becomes a token whose text stands here.
+  /// Returns every text and string in the template's source, one per line, whether this chat uses it or not; then the trusted runs. For a
+  /// tokenizer: no message may become an added token whose text stands here.
   std::string template_words() const {
     std::string words = *template_words_;
     for (const text_run& run : runs())
@@ -191,8 +190,8 @@ class chat_template {
  public:
   static constexpr std::size_t most_source = std::size_t{1} << 20;  // bytes
 
-  /// `name` is the file in errors. Throws `error`, with line and column, where the source is no template, or needs what is not computed
-  /// here.
+  /// Parses a template. `name` is the file in errors. Throws `error`, with line and column, if the source is malformed or uses something
+  /// that is not supported.
   explicit chat_template(std::string source, std::string name = "chat template") : source_(std::move(source)), name_(std::move(name)) {
     if (source_.size() > most_source)
       throw error(name_, "", "at most " + std::to_string(most_source) + " bytes", std::to_string(source_.size()));
@@ -208,8 +207,8 @@ class chat_template {
   const std::string& source() const { return source_; }
   const std::string& name() const { return name_; }
 
-  /// The chat's text. `now` is asked where the template calls strftime_now. Throws `chat_refused` where the template refuses the chat,
-  /// `error` where it stumbles or takes too long. Several threads may render at once.
+  /// Renders a chat. `now` is called if the template calls strftime_now. Throws `chat_refused` if the template refuses the chat. Throws
+  /// `error` if the template fails or takes too many steps. Several threads may render at the same time.
   rendered_chat render(
       const chat_request& request, const std::function<std::tm()>& now = [] { return jinja::template_time(nullptr); }) const {
     jinja::scope variables;
@@ -231,7 +230,7 @@ class chat_template {
 
   std::string source_, name_;
   std::shared_ptr<const jinja::block> tree_;
-  std::shared_ptr<const std::string> words_;  // of rendered_chat::template_words
+  std::shared_ptr<const std::string> words_;  // the source's part of rendered_chat::template_words
 };
 
 }  // namespace v0

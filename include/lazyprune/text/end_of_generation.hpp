@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The tokens at which a generation ends. Few configs list them all: a chat model's config often names the end of a text alone, and its
-// turns end in another token.
+// The tokens that end a generation. Few configs list them all: a chat model's config often names only the end of a text, but its turns end
+// with another token.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ inline namespace v0 {
 
 namespace detail {
 
-/// The names by which llama.cpp's vocabulary code knows the ends of texts, turns and calls, and of what a code model fills in.
+/// Texts of tokens that end a text, a turn, a tool call or a code completion, as in llama.cpp's vocabulary code.
 inline constexpr std::string_view end_names[] = {"<|eot_id|>",
                                                  "<|im_end|>",
                                                  "<|end|>",
@@ -58,9 +58,9 @@ inline bool ends_generation(std::string_view name) { return std::ranges::find(en
 
 }  // namespace detail
 
-/// Ascending: the ids that the model's config names, the tokenizer's EOS, and the tokens whose names end a generation in llama.cpp. They
-/// are the same for a model's folder and its GGUF file. Where others end a message's calls, `<|end|>` only parts messages, and `</s>` is no
-/// end beside `<|tool_response>`.
+/// Returns, ascending: the ids in the model's config, the tokenizer's EOS, and the tokens whose names end a generation in llama.cpp. A
+/// model's folder and its GGUF file give the same ids. Two names do not count in some vocabularies: `<|end|>` separates messages if
+/// `<|return|>` and `<|call|>`, or `<|calls|>` and `<|flush|>`, exist; `</s>` is not an end if `<|tool_response>` exists.
 inline std::vector<token_id> end_of_generation(const tokenizer& tokens, std::span<const token_id> of_config) {
   std::vector<token_id> all;
   std::set<std::string_view> names;

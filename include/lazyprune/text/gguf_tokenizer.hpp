@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The vocabulary in a GGUF file's metadata: SentencePiece's BPE ("llama") or byte-level BPE ("gpt2"). Others are refused by name.
+// Reads the tokenizer in a GGUF file's metadata: SentencePiece's BPE ("llama") or byte-level BPE ("gpt2"). Another kind is an error that
+// names it.
 #pragma once
 
 #include <cmath>
@@ -21,7 +22,7 @@
 #include <lazyprune/text/tokenizer.hpp>
 #include <lazyprune/text/tokenizer/added_tokens.hpp>
 #include <lazyprune/text/tokenizer/bpe.hpp>
-#include <lazyprune/text/tokenizer/named_words.hpp>
+#include <lazyprune/text/tokenizer/named_pre_tokenizer.hpp>
 #include <lazyprune/text/tokenizer/post_processor.hpp>
 #include <lazyprune/text/tokenizer/text_pattern.hpp>
 #include <lazyprune/text/tokenizer/unicode.hpp>
@@ -37,7 +38,7 @@ inline bool gguf_flag(const gguf_file& file, std::string_view key, bool otherwis
   return value ? value->boolean() : otherwise;
 }
 
-/// Makes control pieces of the user-defined ones that begin and end texts and turns, as llama.cpp does.
+/// Turns user-defined pieces into control pieces if they begin or end a text or a turn, as llama.cpp does.
 inline void guard_turns(const gguf_file& file, std::vector<sentencepiece>& pieces) {
   const auto guard = [](sentencepiece& piece) {
     if (piece.type == piece_type::user_defined) piece.type = piece_type::control;
@@ -48,14 +49,15 @@ inline void guard_turns(const gguf_file& file, std::vector<sentencepiece>& piece
     if (ends_generation(piece.text)) guard(piece);
 }
 
-/// All tokens of the vocabulary; `needs_scores`: without a score or a type, they are refused, else they have none and are normal.
+/// Returns all tokens of the vocabulary. With `needs_scores`, the keys for scores and types must exist. Without it, a missing score is 0
+/// and a missing type is normal. Throws `error` if a list is missing or a token is malformed.
 inline std::vector<sentencepiece> gguf_pieces(const gguf_file& file, bool needs_scores) {
   const gguf_value tokens = file.at("tokenizer.ggml.tokens");
   const std::vector<std::string_view> texts = tokens.strings();
   if (texts.empty() || texts.size() > vocabulary::most_ids) tokens.refuse("1 to " + std::to_string(vocabulary::most_ids) + " tokens");
   const auto numbers = [&](std::string_view key) {
     const auto value = needs_scores ? file.at(key) : file.find(key);
-    return value ? value->numbers(texts.size()) : std::vector<double>{};  // one a token
+    return value ? value->numbers(texts.size()) : std::vector<double>{};  // one per token
   };
   const std::vector<double> scores = numbers("tokenizer.ggml.scores"), types = numbers("tokenizer.ggml.token_type");
   std::vector<sentencepiece> pieces;
@@ -74,8 +76,8 @@ inline std::vector<sentencepiece> gguf_pieces(const gguf_file& file, bool needs_
   return pieces;
 }
 
-/// Writes U+2581 for the spaces of user-defined pieces, as SentencePiece does: converters write spaces there. A piece stays as it is where
-/// another one has that text.
+/// Replaces the spaces of user-defined pieces by U+2581, as SentencePiece does, because converters to GGUF write spaces. A piece stays as
+/// it is if another piece already has the new text.
 inline void escape_spaces(std::vector<sentencepiece>& pieces) {
   static const text_pattern space{std::string(" ")};
   std::unordered_set<std::string> others;
@@ -89,13 +91,13 @@ inline void escape_spaces(std::vector<sentencepiece>& pieces) {
 }
 
 inline tokenizer gguf_sentencepiece_of(const gguf_file& file) {
-  if (gguf_flag(file, "tokenizer.ggml.add_eos_token", false)) file.at("tokenizer.ggml.add_eos_token").not_computed("false");
-  if (const auto map = file.find("tokenizer.ggml.precompiled_charsmap"); map && map->size() > 0) map->not_computed("none");
+  if (gguf_flag(file, "tokenizer.ggml.add_eos_token", false)) file.at("tokenizer.ggml.add_eos_token").refuse_unsupported("false");
+  if (const auto map = file.find("tokenizer.ggml.precompiled_charsmap"); map && map->size() > 0) map->refuse_unsupported("none");
   sentencepiece_model model;
   model.pieces = gguf_pieces(file, true);
   escape_spaces(model.pieces);
   for (const sentencepiece& piece : model.pieces) model.byte_fallback = model.byte_fallback || piece.type == piece_type::byte;
-  // No key says what Phi 3's own tokenizer.json does: most of its control tokens take the line break that its template writes behind them.
+  // In Phi 3's tokenizer.json, most control tokens swallow the line break that the template writes after them. No GGUF key says so.
   if (const auto family = file.find("general.architecture"); family && family->string() == "phi3")
     for (sentencepiece& piece : model.pieces)
       piece.rstrip = piece.type == piece_type::control && piece.text != "<s>" && piece.text != "<|endoftext|>";
@@ -111,7 +113,7 @@ inline tokenizer gguf_sentencepiece_of(const gguf_file& file) {
   return tokenizer(std::move(model), adds_bos);
 }
 
-/// Each merge is two pieces with a space between.
+/// Reads the merges. Each is two pieces with a space between them.
 inline void read_gguf_merges(const gguf_file& file, bpe& model) {
   const gguf_value list = file.at("tokenizer.ggml.merges");
   const std::vector<std::string_view> merges = list.strings();
@@ -129,7 +131,7 @@ inline void read_gguf_merges(const gguf_file& file, bpe& model) {
   }
 }
 
-/// The tokens that come before and behind a text.
+/// Returns the tokens that come before and after a text.
 inline post_processor gguf_tokens_around(const gguf_file& file, bool adds_bos, std::optional<token_id> bos, std::optional<token_id> eos) {
   post_processor around;
   const auto add = [&](std::string_view which, bool otherwise, std::optional<token_id> id, std::vector<token_id>& to) {
@@ -144,9 +146,9 @@ inline post_processor gguf_tokens_around(const gguf_file& file, bool adds_bos, s
 
 inline tokenizer gguf_byte_level_of(const gguf_file& file, const unicode* characters) {
   const gguf_value pre = file.at("tokenizer.ggml.pre");
-  const named_words* const how = find_named_words(pre.string());
-  if (!how) pre.not_computed("a way to split texts into words that is known here");
-  if (!characters) pre.not_computed("none that needs regular expressions, in a build without PCRE2 and utf8proc");
+  const named_pre_tokenizer* const how = find_pre_tokenizer(pre.string());
+  if (!how) pre.refuse_unsupported("a pre-tokenizer that is supported");
+  if (!characters) pre.refuse_unsupported("no pre-tokenizer with regular expressions, since this build has no PCRE2 and utf8proc");
   std::vector<sentencepiece> tokens = gguf_pieces(file, false);
   const auto bos = gguf_token_id(file, "tokenizer.ggml.bos_token_id", tokens.size()),
              eos = gguf_token_id(file, "tokenizer.ggml.eos_token_id", tokens.size());
@@ -179,14 +181,14 @@ inline tokenizer gguf_byte_level_of(const gguf_file& file, const unicode* charac
 
 }  // namespace detail
 
-/// Returns none where the file has no vocabulary. `characters`: see parse_tokenizer_json; SentencePiece needs none. Throws `error` where it
-/// cannot be used.
+/// Returns the tokenizer in a GGUF file, or nullopt if the file has no vocabulary. `characters`: see parse_tokenizer_json; SentencePiece
+/// needs none. Throws `error` if the tokenizer cannot be used.
 inline std::optional<tokenizer> gguf_tokenizer_of(const gguf_file& file, const unicode* characters = nullptr) {
   const auto kind = file.find("tokenizer.ggml.model");
   if (!kind) return std::nullopt;
   if (kind->string() == "llama") return detail::gguf_sentencepiece_of(file);
   if (kind->string() == "gpt2") return detail::gguf_byte_level_of(file, characters);
-  kind->not_computed("llama or gpt2");
+  kind->refuse_unsupported("llama or gpt2");
 }
 
 }  // namespace v0

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Upper, lower and title case as Unicode 14 has them, of single characters and of characters in a text.
+// Upper, lower and title case of characters, by the rules of Unicode 14.
 #pragma once
 
 #include <algorithm>
@@ -105,7 +105,7 @@ template <std::size_t N>
 constexpr std::uint32_t mapped(const case_range (&ranges)[N], std::uint32_t code) {
   const auto* at =
       std::upper_bound(std::begin(ranges), std::end(ranges), code, [](std::uint32_t c, const case_range& r) { return c < r.first; });
-  // Ranges of stride 2 may interleave: the one before may hold the code too.
+  // Two ranges of stride 2 may interleave, so the range before this one may hold the code too.
   for (int back = 0; back < 2 && at != std::begin(ranges); ++back) {
     --at;
     if (code <= at->last && (code - at->first) % at->stride == 0)
@@ -114,7 +114,7 @@ constexpr std::uint32_t mapped(const case_range (&ranges)[N], std::uint32_t code
   return code;
 }
 
-/// Null where the letter has none.
+/// Null if the letter has no special case.
 template <std::size_t N>
 const special_case* special_of(const std::array<special_case, N>& cases, char32_t letter) {
   const auto at = std::ranges::lower_bound(cases, letter, {}, &special_case::letter);
@@ -124,7 +124,7 @@ inline std::u32string letters_of(const special_case& special) {
   return {std::begin(special.becomes), std::ranges::find(special.becomes, U'\0')};
 }
 
-/// A set of characters, told by the distances between the places where it begins and ends.
+/// A set of characters, stored as the places at which membership changes. `steps` holds the distances between these places.
 template <std::size_t N>
 class character_set {
  public:
@@ -143,7 +143,7 @@ class character_set {
 inline constexpr character_set cased_characters(cased_steps);
 inline constexpr character_set ignorable_characters(ignorable_steps);
 
-/// A sigma that ends a word is written otherwise: a cased letter stands before it and none after it, the ignorable ones not counted.
+/// Whether the sigma at `at` ends a word: a cased letter stands before it and none stands after it. Ignorable characters do not count.
 inline bool is_final_sigma(std::u32string_view text, std::size_t at) {
   std::size_t before = at, after = at + 1;
   while (before > 0 && ignorable_characters.contains(text[before - 1])) --before;
@@ -167,23 +167,23 @@ constexpr std::uint32_t upper_case(std::uint32_t code) {
 /// Whether the character has a case: upper, lower or title.
 constexpr bool is_cased(char32_t letter) { return detail::cased_characters.contains(letter); }
 
-/// The upper case of a letter: up to three characters.
+/// Returns the upper case of a letter: up to three characters.
 inline std::u32string upper_letters(char32_t letter) {
   const detail::special_case* special = detail::special_of(detail::upper_special, letter);
   return special ? detail::letters_of(*special) : std::u32string(1, upper_case(letter));
 }
-/// The letter at the beginning of a capitalized word: up to three characters.
+/// Returns the title case of a letter, which begins a capitalized word: up to three characters.
 inline std::u32string title_letters(char32_t letter) {
   const detail::special_case* special = detail::special_of(detail::title_special, letter);
   return special ? detail::letters_of(*special) : upper_letters(letter);
 }
-/// The lower case of the letter that stands at `at`: up to two characters. A capital sigma becomes another letter at the end of a word.
+/// Returns the lower case of the letter at `at`: up to two characters. A capital sigma at the end of a word becomes U+03C2.
 inline std::u32string lower_letters(std::u32string_view text, std::size_t at) {
   if (text[at] == 0x130) return U"i\u0307";
   if (text[at] == 0x3a3) return detail::is_final_sigma(text, at) ? U"\u03c2" : U"\u03c3";
   return std::u32string(1, lower_case(text[at]));
 }
-/// The letter at `at` in the other case: title case stays.
+/// Returns the letter at `at` in the other case. A letter in title case stays as it is.
 inline std::u32string swapped_letters(std::u32string_view text, std::size_t at) {
   const std::u32string letter(1, text[at]), lower = lower_letters(text, at), upper = upper_letters(text[at]);
   if (lower != letter && upper != letter) return letter;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Where a model, a folder or a GGUF file, keeps its chat template, and the texts that the template counts as its own.
+// Finds a model's chat template, in a folder or a GGUF file. Finds the texts of its special tokens too, which the template may write.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ struct model_chat {
   chat_template format;
   std::vector<std::pair<std::string, std::string>> own_texts;  // bos_token, eos_token and the like, with their values
 
-  /// The chat's text; the request's variables come before the model's own texts.
+  /// Renders the chat. A variable of the request takes precedence over one of the model's own texts.
   rendered_chat render(
       chat_request request, const std::function<std::tm()>& now = [] { return jinja::template_time(nullptr); }) const {
     for (const auto& [name, text] : own_texts) request.set_own(name, text);
@@ -36,7 +36,7 @@ struct model_chat {
 
 namespace detail {
 
-/// The special tokens that a tokenizer_config.json names, each a string or an object with its content.
+/// Returns the names and texts of the special tokens in a tokenizer_config.json. Each is a string or an object with the key `content`.
 inline std::vector<std::pair<std::string, std::string>> own_texts_of(const json_value& config) {
   std::vector<std::pair<std::string, std::string>> all;
   for (const std::string_view name : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"})
@@ -44,7 +44,8 @@ inline std::vector<std::pair<std::string, std::string>> own_texts_of(const json_
   return all;
 }
 
-/// The key chat_template: a source, or a list of named ones, of which `default` counts. None where it is missing.
+/// Returns the value of chat_template: a source, or from a list of named sources the one named `default`. Returns nullopt if the key is
+/// missing. Throws `error` if a list has no `default`.
 inline std::optional<std::string> template_source_of(const json_value& config) {
   const auto found = config.find("chat_template");
   if (!found) return std::nullopt;
@@ -54,10 +55,10 @@ inline std::optional<std::string> template_source_of(const json_value& config) {
     if (named.at("name").string() == "default") return named.at("template").string();
     names += (names.empty() ? "" : ", ") + named.at("name").string();
   }
-  throw error(found->file(), found->place(), "a template of the name \"default\"", names.empty() ? "none" : in_quotes(names));
+  throw error(found->file(), found->place(), "a template named \"default\"", names.empty() ? "none" : in_quotes(names));
 }
 
-/// The special tokens that a file's metadata names by their ids.
+/// Returns the names and texts of the special tokens that a GGUF file's metadata names by id.
 inline std::vector<std::pair<std::string, std::string>> own_texts_of(const gguf_file& file) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 6> keys{{{"bos_token", "tokenizer.ggml.bos_token_id"},
                                                                                {"eos_token", "tokenizer.ggml.eos_token_id"},
@@ -72,7 +73,7 @@ inline std::vector<std::pair<std::string, std::string>> own_texts_of(const gguf_
   for (const auto& [name, key] : keys) {
     const auto id = file.find(key);
     if (!id) continue;
-    const double number = id->number();  // -1 or 2^32 - 1 where there is none
+    const double number = id->number();  // -1 or 2^32 - 1 if there is no such token
     if (number >= 0 && number < static_cast<double>(texts.size())) all.emplace_back(name, texts[id->whole_number()]);
   }
   return all;
@@ -80,8 +81,8 @@ inline std::vector<std::pair<std::string, std::string>> own_texts_of(const gguf_
 
 }  // namespace detail
 
-/// The chat template of a model folder: chat_template.jinja, else that of tokenizer_config.json; none where the folder has neither. Throws
-/// `error` where a file cannot be read or the template needs what is not computed here.
+/// Returns the chat template of a model folder: chat_template.jinja, else the one in tokenizer_config.json. Returns nullopt if the folder
+/// has neither. Throws `error` if a file cannot be read, or if the template needs something that is not supported.
 inline std::optional<model_chat> find_model_chat(const model_folder& folder) {
   constexpr std::string_view file = "chat_template.jinja";
   std::vector<std::pair<std::string, std::string>> own_texts;
@@ -100,8 +101,8 @@ inline std::optional<model_chat> find_model_chat(const model_folder& folder) {
   return model_chat{chat_template(*std::move(source), std::move(name)), std::move(own_texts)};
 }
 
-/// The chat template in a GGUF file's metadata: tokenizer.chat_template, else the one named `default`; none where it has none. Throws
-/// `error` as above.
+/// Returns the chat template in a GGUF file's metadata: tokenizer.chat_template, else the one named `default`. Returns nullopt if the file
+/// has no template. Throws `error` if it has only templates with other names, or if the template needs something that is not supported.
 inline std::optional<model_chat> find_model_chat(const gguf_file& file) {
   constexpr std::string_view key = "tokenizer.chat_template";
   auto source = file.find(key);
@@ -115,7 +116,7 @@ inline std::optional<model_chat> find_model_chat(const gguf_file& file) {
   for (const gguf_value& named : file.values_under(before))
     names.append(names.empty() ? "" : ", ").append(named.key().substr(before.size()));
   if (names.empty()) return std::nullopt;
-  throw error(file.name(), "metadata: " + std::string(key), "a template of the name \"default\"", in_quotes(names));
+  throw error(file.name(), "metadata: " + std::string(key), "a template named \"default\"", in_quotes(names));
 }
 
 }  // namespace v0

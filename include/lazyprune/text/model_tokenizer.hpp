@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Where a model keeps its tokenizer: in a folder tokenizer.json, else tokenizer.model, with tokenizer_config.json beside them; in a GGUF
-// file the metadata. One such file alone is a tokenizer too.
+// Finds a model's tokenizer. A folder has tokenizer.json or tokenizer.model, with tokenizer_config.json beside it. A GGUF file has it in
+// its metadata. One of these files alone can be loaded too.
 #pragma once
 
 #include <algorithm>
@@ -36,17 +36,18 @@ inline namespace v0 {
 
 namespace detail {
 
-// Bytes. The largest that are known: 33 MB of tokenizer.json (262,144 pieces), 5 MB of tokenizer.model.
+// Largest accepted files, in bytes. The largest known files have 33 MB (tokenizer.json, 262,144 pieces) and 5 MB (tokenizer.model).
 inline constexpr std::size_t most_tokenizer_json = std::size_t{128} << 20, most_tokenizer_model = std::size_t{64} << 20;
 
-/// What a tokenizer is made with, beside its file.
+/// The inputs of a tokenizer beside its own file.
 struct tokenizer_place {
   std::optional<json_value> config = {};  // tokenizer_config.json
-  tokens_beside beside = {};              // of it, and of added_tokens.json
+  side_file_tokens beside = {};           // from tokenizer_config.json and added_tokens.json
   const unicode* characters = nullptr;
-  std::size_t most_pieces = vocabulary::most_ids;  // the vocabulary of the model
+  std::size_t most_pieces = vocabulary::most_ids;  // the model's vocabulary size
 
-  /// Tokens that were added to the pieces may lie beyond: models without images have tokenizers with tokens for them.
+  /// Throws `error` if there are more than `most_pieces` pieces. Added tokens are not counted, since their ids may be beyond the model's
+  /// vocabulary: tokenizers of text models may have tokens for images.
   void check(std::size_t pieces, const mapped_file& file) const {
     if (pieces > most_pieces)
       throw error(file.name(), "pieces", "at most " + std::to_string(most_pieces) + ", the vocabulary of the model",
@@ -54,8 +55,8 @@ struct tokenizer_place {
   }
 };
 
-/// The parts of tokenizer.json say all but which of the tokens are BOS and EOS. As in transformers 5, its post-processor decides what comes
-/// around a text: add_bos_token and add_eos_token of tokenizer_config.json are of tokenizer.model alone.
+/// tokenizer.json does not say which tokens are BOS and EOS, so their names come from tokenizer_config.json. As in transformers 5, the
+/// post-processor decides which tokens surround a text: add_bos_token and add_eos_token apply to tokenizer.model only.
 inline tokenizer read_tokenizer_json(const mapped_file& file, const tokenizer_place& place) {
   token_pipeline parts = parse_tokenizer_json(file.text(), file.name(), place.characters, place.beside);
   place.check(parts.pieces().size(), file);
@@ -70,13 +71,14 @@ inline tokenizer read_tokenizer_json(const mapped_file& file, const tokenizer_pl
   return tokenizer(std::move(parts), bos, eos);
 }
 
-/// What tokenizer_config.json says on top of a SentencePiece model: whether a text begins with BOS.
+/// Whether tokenizer_config.json says that a text begins with BOS. Throws `error` if it contradicts the SentencePiece model, or asks for
+/// EOS after a text.
 inline bool adds_bos_by(const json_value& config, const sentencepiece_model& model) {
   const auto says = [&](std::string_view key, bool otherwise) {
     const auto value = config.find(key);
     return value ? value->boolean() : otherwise;
   };
-  if (says("add_eos_token", false)) config.at("add_eos_token").not_computed("false");
+  if (says("add_eos_token", false)) config.at("add_eos_token").refuse_unsupported("false");
   if (says("add_prefix_space", model.add_dummy_prefix) != model.add_dummy_prefix)
     config.at("add_prefix_space").refuse("the same as tokenizer.model's add_dummy_prefix");
   if (const auto text = token_text_of(config, "bos_token"); text && text->string() != model.bos_piece)
@@ -84,7 +86,7 @@ inline bool adds_bos_by(const json_value& config, const sentencepiece_model& mod
   return says("add_bos_token", true);
 }
 
-/// SentencePiece, or the ranks of tiktoken: both have files of this name.
+/// Reads a tokenizer.model. SentencePiece models and tiktoken ranks both use this file name.
 inline tokenizer read_tokenizer_model(const mapped_file& file, const tokenizer_place& place) {
   if (is_tiktoken(file.text())) {
     token_pipeline parts = parse_tiktoken(file.text(), file.name(), place.characters);
@@ -101,24 +103,24 @@ inline tokenizer read_tokenizer_model(const mapped_file& file, const tokenizer_p
   return tokenizer(std::move(model), adds_bos);
 }
 
-/// Refuses a folder whose tokenizer is in none of the files that are read, but in one of these.
+/// Throws `error` if the folder has a tokenizer in a file format that is not supported.
 inline void refuse_other_tokenizers(const model_folder& folder) {
   const auto refuse = [&](const std::string& name, std::string_view what) {
     throw error((folder.path() / name).string(), "", "tokenizer.json or tokenizer.model instead", what, error_code::unsupported);
   };
   for (const std::string& name : folder.names()) {
     if (name.starts_with("tokenization_") && name.ends_with(".py")) refuse(name, "a tokenizer that is code");
-    if (name.ends_with(".tiktoken")) refuse(name, "ranks whose pattern and special tokens are not known here");
+    if (name.ends_with(".tiktoken")) refuse(name, "tiktoken ranks with an unknown pattern and unknown special tokens");
     for (const std::string_view other : {"tekken.json", "vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model"})
-      if (name == other) refuse(name, "a form of tokenizer that is not read here");
+      if (name == other) refuse(name, "a tokenizer format that is not supported");
   }
 }
 
 }  // namespace detail
 
-/// The tokenizer of a folder as Hugging Face lays it out: tokenizer.json, which transformers takes before all others, else tokenizer.model.
-/// Returns none where the folder has none. `characters`: see parse_tokenizer_json. Throws `error` where it cannot be used, is of a form
-/// that is not read here, or has more than `most_pieces`.
+/// Returns the tokenizer of a Hugging Face model folder: tokenizer.json if it exists, as in transformers, else tokenizer.model. Returns
+/// nullopt if the folder has no tokenizer. `characters`: see parse_tokenizer_json. Throws `error` if the tokenizer cannot be used, is in a
+/// file format that is not supported, or has more than `most_pieces` pieces.
 inline std::optional<tokenizer> find_tokenizer(const model_folder& folder, const unicode* characters,
                                                std::size_t most_pieces = vocabulary::most_ids) {
   const bool has_json = folder.has("tokenizer.json");
@@ -132,15 +134,15 @@ inline std::optional<tokenizer> find_tokenizer(const model_folder& folder, const
   return detail::read_tokenizer_model(folder.open("tokenizer.model", detail::most_tokenizer_model), place);
 }
 
-/// The tokenizer of an opened model; none where its folder has no tokenizer, or the GGUF file no vocabulary. `characters`: see
-/// parse_tokenizer_json. Throws `error` where it cannot be used.
+/// Returns the tokenizer of an opened model, or nullopt if its folder has no tokenizer or its GGUF file no vocabulary. `characters`: see
+/// parse_tokenizer_json. Throws `error` if the tokenizer cannot be used.
 inline std::optional<tokenizer> find_tokenizer(const checkpoint& model, const unicode* characters = nullptr) {
   if (model.is_gguf()) return gguf_tokenizer_of(*model.gguf(), characters);
   return find_tokenizer(model_folder(model.path()), characters, model.vocabulary().value_or(vocabulary::most_ids));
 }
 
-/// The tokenizer of a model, or of a folder that holds nothing but a tokenizer's files, or of one such file: a GGUF file, tokenizer.json or
-/// tokenizer.model, which then has no tokenizer_config.json. Throws `error` where there is none or it cannot be used.
+/// Loads a tokenizer. `path` is a model, a folder with only a tokenizer's files, or one file: a GGUF file, tokenizer.json or
+/// tokenizer.model. One file is read without tokenizer_config.json. Throws `error` if there is no tokenizer or it cannot be used.
 inline tokenizer load_tokenizer(const std::filesystem::path& path, const unicode* characters = nullptr) {
   std::error_code failure;
   std::filesystem::path file = path;
@@ -155,8 +157,8 @@ inline tokenizer load_tokenizer(const std::filesystem::path& path, const unicode
   }
   const detail::tokenizer_place place{.characters = characters};
   if (is_gguf_path(file)) {
-    const std::vector<gguf_file> parts = open_gguf(file);
-    if (auto found = gguf_tokenizer_of(parts[0], characters)) return std::move(*found);
+    const std::vector<gguf_file> shards = open_gguf(file);
+    if (auto found = gguf_tokenizer_of(shards[0], characters)) return std::move(*found);
     throw error(file.string(), "metadata", "a vocabulary", "none");
   }
   if (file.extension() == ".json")

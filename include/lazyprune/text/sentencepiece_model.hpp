@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A SentencePiece model file (tokenizer.model): the pieces and the few settings that BPE needs, out of its protocol buffer
-// (github.com/google/sentencepiece, src/sentencepiece_model.proto). Models that need more are refused by name.
+// Reads a SentencePiece model file (tokenizer.model): the pieces and the settings that BPE needs. The file is a protocol buffer
+// (github.com/google/sentencepiece, src/sentencepiece_model.proto). A setting that is not supported is an error that names it.
 #pragma once
 
 #include <algorithm>
@@ -24,36 +24,36 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The numbers are the format's own.
+/// The numbers are those of the file format.
 enum class piece_type : std::uint8_t { normal = 1, unknown, control, user_defined, unused, byte };
 
 struct sentencepiece {
-  std::string text;  // spaces are U+2581
-  float score = 0;   // BPE merges the pair whose piece has the highest
+  std::string text;  // U+2581 stands for a space
+  float score = 0;   // BPE merges the pair whose piece has the highest score
   piece_type type = piece_type::normal;
-  bool rstrip = false;  // a control piece in a chat takes the white space behind it
+  bool rstrip = false;  // a control piece in a chat swallows the white space after it
 };
 
 struct sentencepiece_model {
   std::vector<sentencepiece> pieces;  // (size), by token id
-  bool byte_fallback = false;         // characters that are no piece become byte pieces, all 256 of which exist
-  bool add_dummy_prefix = true;       // a space before the text
+  bool byte_fallback = false;         // a character without a piece becomes byte pieces; all 256 byte pieces exist
+  bool add_dummy_prefix = true;       // puts a space before the text
   bool remove_extra_whitespaces = true;
   bool escape_whitespaces = true;
-  std::string unknown_surface = " \xe2\x81\x87 ";  // what the unknown piece decodes to
+  std::string unknown_surface = " \xe2\x81\x87 ";  // the decoded text of the unknown piece
   std::string bos_piece = "<s>", eos_piece = "</s>";
   token_id unknown = 0;
-  std::array<token_id, 256> bytes{};  // by value, with byte_fallback
+  std::array<token_id, 256> bytes{};  // the id of each byte's piece; used with byte_fallback
 };
 
 namespace detail {
 
-/// Reads the fields of one protocol buffer message, in order. Every length is checked against what is left.
+/// Reads the fields of one protocol buffer message, in order. Every length is checked against the bytes that are left.
 class wire_reader {
  public:
   wire_reader(std::string_view message, std::string_view file, std::size_t offset = 0) : message_(message), file_(file), offset_(offset) {}
 
-  /// False at the end of the message.
+  /// Goes to the next field. Returns false at the end of the message.
   bool next() {
     if (at_ == message_.size()) return false;
     field_at_ = at_;
@@ -152,7 +152,7 @@ inline sentencepiece piece_of(wire_reader message) {
   return piece;
 }
 
-/// TrainerSpec: what kind of model it is.
+/// Reads TrainerSpec: the kind of model and its special pieces.
 inline void read_trainer(wire_reader message, sentencepiece_model& model, std::uint64_t& kind) {
   while (message.next()) switch (message.number()) {
       case 3:
@@ -179,7 +179,7 @@ inline void read_trainer(wire_reader message, sentencepiece_model& model, std::u
     }
 }
 
-/// NormalizerSpec: what happens to a text first.
+/// Reads NormalizerSpec: how a text is changed before it is split.
 inline void read_normalizer(wire_reader message, sentencepiece_model& model) {
   while (message.next()) switch (message.number()) {
       case 2:
@@ -200,8 +200,8 @@ inline void read_normalizer(wire_reader message, sentencepiece_model& model) {
     }
 }
 
-/// Checks all pieces together, and finds the unknown and the byte pieces. `unknown` is the id that the file names for unknown characters,
-/// whatever the type of its piece: in GGUF files of Gemma it is a control piece. Without a name it is the one piece of the type `unknown`.
+/// Checks all pieces, and finds the unknown piece and the byte pieces. `unknown` is the id that the file names for unknown characters. Its
+/// piece may have any type: in GGUF files of Gemma it is a control piece. Without `unknown`, the one piece of the type `unknown` is used.
 inline void check_pieces(sentencepiece_model& model, std::string_view file, std::optional<token_id> unknown = std::nullopt) {
   std::unordered_map<std::string_view, std::size_t> seen;
   std::array<bool, 256> have{};
@@ -232,11 +232,12 @@ inline void check_pieces(sentencepiece_model& model, std::string_view file, std:
 
 }  // namespace detail
 
-/// Throws `error` where the bytes are no such model, or one that is not BPE or normalises its text.
+/// Parses the bytes of a tokenizer.model. Throws `error` if they are not a SentencePiece model, or if the model is not BPE or has rules to
+/// normalise text.
 inline sentencepiece_model parse_sentencepiece_model(std::string_view bytes, std::string_view file) {
   constexpr std::size_t most_pieces = std::size_t{1} << 24;
   sentencepiece_model model;
-  std::uint64_t kind = 1;  // unigram, where the file says nothing
+  std::uint64_t kind = 1;  // unigram, the format's default
   detail::wire_reader message(bytes, file);
   while (message.next()) {
     if (message.number() == 1) {

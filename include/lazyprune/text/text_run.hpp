@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
-// What a rendered chat hands to a tokenizer: its text in runs, each the template's own or the user's.
+// A run: a stretch of a rendered chat that was written either by the template (trusted) or by the user.
 //
-// How a tokenizer reads the runs: the text is all runs joined. A reserved token is recognised only where every byte of it lies in one
-// trusted run; runs alternate, so that no two trusted ones touch. Reserved are special tokens (those that the tokenizer's files mark as
-// special or control), and every added token whose text stands in the template's words: the trusted runs, and what the template says
-// elsewhere. So bytes of a user never make a token that the template's text makes. Added tokens of white space alone are not reserved:
+// The tokenizer joins all runs to one text. It recognises a reserved token only if all its bytes lie in one trusted run. Trusted and other
+// runs alternate. Reserved tokens are:
+// - the special tokens: those that the tokenizer's files mark as special or control;
+// - every added token whose text stands in the template's words: in a trusted run, or elsewhere in the template.
+// So the bytes of a user never become a token that the template's text makes. Added tokens of white space alone are not reserved, since
 // every text has them.
 //
-// What lies between two recognised tokens is encoded as one text, across the borders of runs, as if reserved tokens did not exist there;
-// other added tokens are recognised anywhere. No BOS or EOS is added: the template has written its own.
+// The text between two recognised tokens is encoded as one text, across the borders of runs. There are no reserved tokens in it. Other
+// added tokens are recognised anywhere. No BOS or EOS is added, since the template writes its own.
 #pragma once
 
 #include <string_view>
@@ -18,7 +19,7 @@ inline namespace v0 {
 
 struct text_run {
   std::string_view text;
-  bool trusted = false;  // the template's own words, bos_token and their like; else the words of users, tools and documents
+  bool trusted = false;  // true: text of the template, bos_token and the like; false: text of users, tools and documents
   friend bool operator==(const text_run&, const text_run&) = default;
 };
 

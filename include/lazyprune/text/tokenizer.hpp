@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Text to token ids and back, whatever file a model's vocabulary came in: SentencePiece's BPE (tokenizer.model), or the parts that a
-// tokenizer.json names. Every member function that is const may be called by any number of threads at a time.
+// Converts text to token ids and back. One class covers both kinds of tokenizer: SentencePiece's BPE (tokenizer.model), and the pipeline of
+// a tokenizer.json. Any number of threads may call const member functions at the same time.
 #pragma once
 
 #include <algorithm>
@@ -27,25 +27,25 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// What a text makes where the text of a special token (a control piece, BOS and their like) stands in it: the token, as transformers and
-/// llama.cpp read a raw prompt, or the tokens of its characters, as they read a document that must not control the model.
+/// How the text of a special token (a control piece, BOS, ...) is read when it stands in a text. `parsed`: as the token, like transformers
+/// and llama.cpp read a raw prompt. `spelled_out`: as the tokens of its characters, for a document that must not control the model.
 enum class special_tokens : std::uint8_t { parsed, spelled_out };
 
-/// What becomes of special tokens (control pieces, BOS and their like) in decoded text.
+/// Whether decoded text shows special tokens (control pieces, BOS, ...).
 enum class special_text : std::uint8_t { left_out, written };
 
 class tokenizer {
  public:
-  /// `adds_bos`: whether a text begins with BOS where the caller does not say.
+  /// `adds_bos`: whether a text begins with BOS by default.
   explicit tokenizer(sentencepiece_model model, bool adds_bos = true) : how_(sentencepiece_bpe(std::move(model), adds_bos)) {
     bos_ = std::get<sentencepiece_bpe>(how_).bos();
     eos_ = std::get<sentencepiece_bpe>(how_).eos();
   }
-  /// A pipeline does not say which of its tokens are BOS and EOS.
+  /// `bos` and `eos` are arguments because a pipeline does not know which of its tokens they are.
   explicit tokenizer(token_pipeline parts, std::optional<token_id> bos = {}, std::optional<token_id> eos = {})
       : how_(std::move(parts)), bos_(bos), eos_(eos) {}
 
-  /// One more than the largest id. There may be ids below that stand for nothing.
+  /// Returns one more than the largest id. Some ids below it may have no token.
   std::size_t size() const {
     return std::visit([](const auto& how) { return how.size(); }, how_);
   }
@@ -59,42 +59,43 @@ class tokenizer {
     if (const auto* const parts = pipeline()) return std::visit([](const auto& model) { return falls_back(model); }, parts->model);
     return std::get<sentencepiece_bpe>(how_).model().byte_fallback;
   }
-  /// Whether a text begins with BOS where the caller does not say.
+  /// Whether a text begins with BOS by default.
   bool adds_bos() const {
     if (const auto* const parts = pipeline()) return bos_ && std::ranges::find(parts->around.before, *bos_) != parts->around.before.end();
     return std::get<sentencepiece_bpe>(how_).adds_bos();
   }
-  /// For people: "BPE, byte-level".
+  /// A description for people, such as "BPE, byte-level".
   std::string kind() const { return pipeline() ? pipeline()->kind : "SentencePiece BPE"; }
 
-  /// The token as its file has it; empty where the id stands for nothing. Throws `error` where it is not below size().
+  /// Returns the token as its file spells it, or an empty string if the id has no token. Throws `error` unless id < size().
   std::string_view piece(token_id id) const {
     if (id >= size()) throw error("tokenizer", "token " + std::to_string(id), "an id below " + std::to_string(size()));
     if (const auto* const parts = pipeline()) return parts->piece(id).value_or("");
     return std::get<sentencepiece_bpe>(how_).piece(id).text;
   }
 
-  /// The token by itself, for people: with its spaces, and U+FFFD for what is not UTF-8.
+  /// Returns the text of one token for people: with its spaces, and with U+FFFD for bytes that are not UTF-8.
   std::string label(token_id id) const {
     const std::string_view text = piece(id);
     if (kind().ends_with("byte-level")) return well_formed(from_byte_alphabet(text).value_or(std::string(text)));
-    static const text_pattern space{std::string("\xe2\x96\x81")};  // U+2581, which pieces have for a space
+    static const text_pattern space{std::string("\xe2\x96\x81")};  // U+2581 stands for a space in pieces
     return space.replaced(text, " ");
   }
 
-  /// Whether the token's text is none that a user wrote: it is left out of decoded text.
+  /// Whether the token is special (a control piece, BOS, ...). Decoded text leaves such tokens out by default.
   bool is_special(token_id id) const {
     if (const auto* const parts = pipeline()) return parts->is_special(id);
     return std::get<sentencepiece_bpe>(how_).piece(id).type == piece_type::control;
   }
 
-  /// With the tokens that the model's own rule puts around a text: BOS, mostly.
+  /// Returns the token ids of a text, with the tokens that the model puts around a text by default (mostly BOS).
   std::vector<token_id> encode(std::string_view text, special_tokens special = special_tokens::parsed) const {
     return encode(text, pipeline() || adds_bos(), special);
   }
 
-  /// Takes any bytes: what is not UTF-8 is read as U+FFFD, byte by byte. Time grows as n log n. `with_special`: with the tokens around it.
-  /// Throws `error` where BOS is asked for and there is none.
+  /// Returns the token ids of a text. `with_special`: also the tokens around it. Any bytes are accepted: each byte that is not UTF-8 is
+  /// read as U+FFFD. The time grows as n log n. Throws `error` if `with_special` is true and a SentencePiece model has no BOS token, or if
+  /// the text has more than 2^30 bytes.
   std::vector<token_id> encode(std::string_view text, bool with_special, special_tokens special = special_tokens::parsed) const {
     const bool parses = special == special_tokens::parsed;
     const auto own_at = [&](text_range) { return parses; };
@@ -120,8 +121,8 @@ class tokenizer {
     return ids;
   }
 
-  /// A rendered chat. Its reserved tokens are made of trusted runs alone, and no token is put around it. See text_run for which are
-  /// reserved; `template_words` are texts of the template beside those in the runs.
+  /// Returns the token ids of a rendered chat. Only trusted runs become reserved tokens (text_run.hpp says which tokens are reserved). No
+  /// token is put around the chat. `template_words`: texts of the template beyond those in the runs.
   std::vector<token_id> encode(std::span<const text_run> runs, std::string_view template_words = {}) const {
     std::string text;
     std::vector<text_range> trusted;
@@ -146,7 +147,7 @@ class tokenizer {
         text, [&](token_id id) { return how.is_special(id) || marks.contains(id); }, own_at);
   }
 
-  /// The whole text of some tokens; see token_decoder for one at a time.
+  /// Returns the text of a sequence. `token_decoder` decodes one token at a time.
   std::string decode(std::span<const token_id> tokens, special_text special = special_text::left_out) const;
 
  private:
@@ -166,7 +167,7 @@ class tokenizer {
       throw error("tokenizer", "text", "at most " + std::to_string(most_text) + " bytes", std::to_string(text.size()));
   }
 
-  /// Adds the tokens whose text stands in this one: added ones that are neither special nor white space.
+  /// Adds the ids of the added tokens whose text stands in `text`. Special tokens and white space are left out.
   void add_marks(std::string_view text, std::unordered_set<token_id>& marks) const {
     const auto add = [&](token_id id) { marks.insert(id); };
     if (const auto* const parts = pipeline())
@@ -179,36 +180,37 @@ class tokenizer {
   std::optional<token_id> bos_, eos_;
 };
 
-/// Decodes token by token. Feed it the prompt first, then begin the answer: it has its spaces right.
+/// Decodes one token at a time. Push the prompt first and then call begin_answer(), so that the answer begins with the right spaces.
 class token_decoder {
  public:
   /// The tokenizer must outlive it.
   explicit token_decoder(const tokenizer& tokens, special_text special = special_text::left_out)
       : tokens_(&tokens), writes_special_(special == special_text::written), state_(state_of(tokens, writes_special_)) {}
 
-  /// The text that is certain once this token is known; what may still change is held back. What can never be UTF-8 becomes U+FFFD.
+  /// Returns the text that is final once this token is known. Text that may still change is held back. Bytes that cannot become UTF-8 are
+  /// returned as U+FFFD.
   std::string push(token_id id) {
-    if (auto* const state = std::get_if<sentencepiece_decoding>(&state_)) return state->push(id);
+    if (auto* const state = std::get_if<sentencepiece_decoder>(&state_)) return state->push(id);
     const std::string_view piece = tokens_->piece(id);
     const token_pipeline& parts = *tokens_->pipeline();
     if (!parts.piece(id) || (!writes_special_ && parts.is_special(id))) return "";
-    return std::get<decoding>(state_).push(piece);
+    return std::get<piece_decoder>(state_).push(piece);
   }
 
-  /// After a prompt: what is held back is the prompt's, and all text from here on the answer's.
-  void begin_answer() { finish(); }
+  /// Call this after the prompt. It drops the held-back text, which belongs to the prompt, so that all later text is the answer's.
+  void begin_answer() { flush(); }
 
-  /// What is held back, at the end of the text.
-  std::string finish() {
-    return std::visit([](auto& state) { return state.finish(); }, state_);
+  /// Returns the text that is held back. Call this at the end of the text.
+  std::string flush() {
+    return std::visit([](auto& state) { return state.flush(); }, state_);
   }
 
  private:
-  using either = std::variant<sentencepiece_decoding, decoding>;
+  using either = std::variant<sentencepiece_decoder, piece_decoder>;
 
   static either state_of(const tokenizer& tokens, bool writes_special) {
-    if (const auto* const parts = tokens.pipeline()) return decoding(parts->from_pieces);
-    return sentencepiece_decoding(std::get<sentencepiece_bpe>(tokens.how_), writes_special);
+    if (const auto* const parts = tokens.pipeline()) return piece_decoder(parts->from_pieces);
+    return sentencepiece_decoder(std::get<sentencepiece_bpe>(tokens.how_), writes_special);
   }
 
   const tokenizer* tokens_;
@@ -220,7 +222,7 @@ inline std::string tokenizer::decode(std::span<const token_id> tokens, special_t
   token_decoder decoder(*this, special);
   std::string text;
   for (const token_id id : tokens) text += decoder.push(id);
-  return text + decoder.finish();
+  return text + decoder.flush();
 }
 
 }  // namespace v0

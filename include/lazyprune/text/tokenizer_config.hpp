@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// tokenizer_config.json, as transformers writes it beside a tokenizer: its special tokens, and how a text begins.
+// Reads tokenizer_config.json, which transformers writes beside a tokenizer: the special tokens and the added tokens.
 #pragma once
 
 #include <charconv>
@@ -21,24 +21,24 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The folder's tokenizer_config.json; none where it has none. Throws `error` where it is no JSON, or has more than 16 MiB: the largest
-/// that is known, which lists thousands of added tokens, has 1.2 MB.
+/// Returns the folder's tokenizer_config.json, or nullopt if there is none. Throws `error` if it is not JSON or has more than 16 MiB. The
+/// largest known file has 1.2 MB; it lists thousands of added tokens.
 inline std::optional<json_value> find_tokenizer_config(const model_folder& folder) {
   constexpr std::string_view name = "tokenizer_config.json";
   if (!folder.has(name)) return std::nullopt;
   return folder.read_json(name, std::size_t{16} << 20);
 }
 
-/// The text of a special token: "<s>", or {"content": "<s>"}; none where it is missing or null.
+/// Returns the text of a special token, written as "<s>" or {"content": "<s>"}. Returns nullopt if it is missing or null.
 inline std::optional<json_value> token_text_of(const json_value& config, std::string_view key) {
   auto token = config.find(key);
   return !token || token->is_string() ? std::move(token) : token->at("content");
 }
 
-/// What tokenizer_config.json and added_tokens.json add to the folder's tokenizer: the tokens that they list with ids, and the names of
-/// those that are special. Throws `error` where a list is none.
-inline tokens_beside find_tokens_beside(const model_folder& folder, const std::optional<json_value>& config) {
-  tokens_beside all;
+/// Returns what tokenizer_config.json and added_tokens.json add to the folder's tokenizer: the tokens that they list with ids, and the
+/// texts of special tokens. Throws `error` if one of these values has the wrong type or an id is out of range.
+inline side_file_tokens find_tokens_beside(const model_folder& folder, const std::optional<json_value>& config) {
+  side_file_tokens all;
   const auto special = [&](const json_value& token) {
     const json_value text = token.is_string() ? token : token.at("content");
     all.special.push_back(text.string());

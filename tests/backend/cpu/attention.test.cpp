@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Rows in any company, and keys in bf16; against the definition with keys in float: tensor_backend.test.cpp.
+// Rows in different batches, and keys in bf16. tensor_backend.test.cpp compares float keys with the definition.
 #include <lazyprune/backend/cpu/attention.hpp>
 
 #include <doctest/doctest.h>
@@ -21,7 +21,7 @@ TEST_CASE("a row alone, a few rows and many rows agree" ON_EVERY_PATH) {
   CHECK(few_against_many(backend, attention_sample({6, 2, 24}, 2700, 40, attention_sample::layout::late_run, 2), 4) <= together_or_not);
 }
 
-TEST_CASE("a row in a window has the same bits in any company, and whether the caller knows of the tokens before it or not" ON_EVERY_PATH) {
+TEST_CASE("a row with a window gets the same bits in any batch, whether or not tokens before the window are passed" ON_EVERY_PATH) {
   using layout = attention_sample::layout;
   for (const dtype type : {dtype::f32, dtype::bf16})
     for (const auto where : {layout::late_run, layout::scattered})
@@ -51,11 +51,11 @@ TEST_CASE("a row in a window has the same bits in any company, and whether the c
         what = s.what();
         what.rows_of_layer = 80;
         backend.attend(q.view(), kv, what, few.view(), {});
-        CHECK(many == few);  // a window that holds everything is none
+        CHECK(many == few);  // a window that has all tokens gives the bits of no window
       }
 }
 
-TEST_CASE("what a window leaves out is not read" ON_EVERY_PATH) {
+TEST_CASE("tokens outside all windows are not read" ON_EVERY_PATH) {
   tested_cpu backend;
   const attention_shape shape{2, 1, 16};
   const std::size_t tokens = 2000, width = 16, rows = 100, window = 300;
@@ -73,7 +73,7 @@ TEST_CASE("what a window leaves out is not read" ON_EVERY_PATH) {
     return out;
   };
   const auto clean = attended();
-  // The first row sees from 1601 on. A tile of 32 keys is read whole, and one that nobody sees not at all: infinities there harm nobody.
+  // The first row sees the tokens from 1601 on. Tiles of 32 keys that no row sees are not read, so infinities in them do no harm.
   const std::size_t unread = (tokens - rows - window + 1) / 32 * 32 * width;
   std::fill_n(k.begin(), unread, std::numeric_limits<float>::infinity());
   std::fill_n(v.begin(), unread, std::numeric_limits<float>::infinity());
@@ -105,9 +105,9 @@ TEST_CASE("keys and values in bf16" ON_EVERY_PATH) {
     guarded<double> exact(n, s.q_width());
     guarded<float> exact_probe(heads, count);
     oracle.attend(exact_q.view(), s.cache(oracle), s.what(), exact.view(), {exact_probe.view().data, 1, exact_probe.view().stride});
-    // Where the products take bf16 only, queries are rounded to it, by 2^-8 of each at most and as often up as down: a score is off by
-    // 0.42 * 2^-8 times the root of its terms' squares (path_tolerance.hpp), and six times that beyond any doubt. Weights are rounded
-    // likewise.
+    // If products take only bf16, queries are rounded to it: by at most 2^-8 of each number, and as often up as down. The error of a score
+    // is then 0.42 * 2^-8 times the root of its terms' sum of squares (path_tolerance.hpp), and six times that beyond any doubt. Attention
+    // weights are rounded likewise.
     double worst_out = 0, worst_probe = 0;
     const auto note = [](double& worst, double error, double allowed) { worst = std::max(worst, std::abs(error) / allowed); };
     for (std::size_t r = 0; r < n; ++r)

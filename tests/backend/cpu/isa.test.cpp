@@ -11,12 +11,12 @@ using namespace lazyprune;
 using lazyprune_test::error_of;
 using lazyprune_test::unsupported;
 
-TEST_CASE("each instruction set has all that stand before it") {
+TEST_CASE("a processor with an instruction set has all that are listed before it") {
   for (std::size_t i = 1; i < std::size(every_isa); ++i)
     if (has(every_isa[i])) CHECK(has(every_isa[i - 1]));
 }
 
-TEST_CASE("what the compiler's library finds is found, and no more") {
+TEST_CASE("the instruction sets found are those that the compiler's library finds") {
 #if defined(__x86_64__)
   __builtin_cpu_init();
   if (has(isa::avx2)) CHECK((__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")));
@@ -25,13 +25,13 @@ TEST_CASE("what the compiler's library finds is found, and no more") {
            __builtin_cpu_supports("avx512vl")));
   if (!__builtin_cpu_supports("avx2")) CHECK(!has(isa::avx2));
 #else
-  CHECK(!has(isa::avx2));  // those of x86-64
+  CHECK(!has(isa::avx2));  // only x86-64 has it
 #endif
   CHECK(detail::this_processor().l1 >= 8 << 10);
   CHECK(detail::this_processor().l2 >= detail::this_processor().l1);
 }
 
-TEST_CASE("without a wish it is the best that there is; where activations stay exact, none that rounds them") {
+TEST_CASE("the default is the fastest instruction set; with `exact`, the fastest that does not round activations") {
   CHECK(isa_of({}) == best_isa());
   for (const isa i : every_isa) {
     if (!has(i)) continue;
@@ -42,7 +42,7 @@ TEST_CASE("without a wish it is the best that there is; where activations stay e
   }
 }
 
-TEST_CASE("an instruction set that is not there, or no instruction set, is refused when the backend is made") {
+TEST_CASE("a missing or unknown instruction set is refused when the backend is constructed") {
   std::string available;
   for (const isa i : every_isa)
     if (has(i)) available += (available.empty() ? "" : ", ") + std::string(name_of(i));

@@ -7,7 +7,7 @@
 
 using namespace lazyprune;
 
-TEST_CASE("ranks: the index of a slot's token among the active, and what of a tile can be seen") {
+TEST_CASE("the rank of a slot is the index of its token among the active ones, and tells which tiles a row sees") {
   key_ranks ranks;
   std::vector<std::uint32_t> slots;
   for (std::uint32_t i = 0; i < 40; ++i) slots.push_back(32 + i);  // all of tile 1, some of tile 2
@@ -28,19 +28,19 @@ TEST_CASE("ranks: the index of a slot's token among the active, and what of a ti
   CHECK(ranks.any(1, {31, 41}));
   CHECK_FALSE(ranks.any(1, {0, 0}));
   CHECK_FALSE(ranks.any(1, {32, 41}));
-  CHECK_FALSE(ranks.any(2, {40, 41}));  // the slots that are not active are no reason
+  CHECK_FALSE(ranks.any(2, {40, 41}));  // inactive slots do not count
   CHECK(ranks.all(1, {0, 32}));
   CHECK_FALSE(ranks.all(1, {0, 31}));
   CHECK_FALSE(ranks.all(1, {1, 32}));
-  CHECK_FALSE(ranks.all(2, {0, 1000}));  // slots that nobody has, or that are not active
+  CHECK_FALSE(ranks.all(2, {0, 1000}));  // it has inactive slots
   CHECK_FALSE(ranks.any(3, {0, 1000}));
 
-  std::ranges::reverse(slots);  // the same tile, its tokens the other way round
+  std::ranges::reverse(slots);  // the same tiles, with their tokens in reverse order
   ranks.set(slots, {0, 41});
   CHECK_FALSE(ranks.in_order(1));
 }
 
-TEST_CASE("only blocks that hold what is asked for are looked at") {
+TEST_CASE("ranks are set only for the blocks of the requested tokens") {
   key_ranks ranks;
   std::vector<std::uint32_t> slots(3000);
   std::iota(slots.begin(), slots.end(), 0u);
@@ -52,7 +52,7 @@ TEST_CASE("only blocks that hold what is asked for are looked at") {
   CHECK(few.end_block() == 10);
   CHECK(few.bytes() < all / 4);
   CHECK(few.of_tile(72)[0] == 2304);
-  CHECK(few.of_tile(71)[30] == key_ranks::inactive);  // before what is asked for
+  CHECK(few.of_tile(71)[30] == key_ranks::inactive);  // before the requested tokens
   CHECK(few.of_tile(71)[31] == 2303);
   CHECK(few.any(71, {2303, 2400}));
   CHECK_FALSE(few.any(70, {2303, 2400}));

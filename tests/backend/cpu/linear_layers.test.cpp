@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Against the definition: tensor_backend.test.cpp.
+// tensor_backend.test.cpp compares products with the definition.
 #include <lazyprune/backend/cpu/linear_layers.hpp>
 
 #include <doctest/doctest.h>
@@ -12,7 +12,7 @@
 using namespace lazyprune;
 using namespace lazyprune_test;
 
-TEST_CASE("a row's product does not depend on its company, nor on where it stands" ON_EVERY_PATH) {
+TEST_CASE("a row's product does not depend on its batch, nor on its place in it" ON_EVERY_PATH) {
   tested_cpu backend;
   const std::size_t inputs = 333, outputs = 131, all = 600;
   const guarded<float> input(all, inputs, normal_floats(all * inputs, 1));
@@ -39,9 +39,9 @@ TEST_CASE("a row's product does not depend on its company, nor on where it stand
   }
 }
 
-TEST_CASE("nor on how long rows and groups of tiles are cut" ON_EVERY_PATH) {
+TEST_CASE("a row's product does not depend on how inputs and groups of tiles are cut" ON_EVERY_PATH) {
   tested_cpu backend;
-  const std::size_t inputs = 2100, outputs = 520, all = 50;  // several parts of the inputs, groups of several tiles
+  const std::size_t inputs = 2100, outputs = 520, all = 50;  // several cuts of the inputs, groups of several tiles
   const guarded<float> input(all, inputs, normal_floats(all * inputs, 1));
   const stored part(normal_floats(outputs * inputs, 2), outputs, inputs, dtype::f32);
   for (const dtype as : {dtype::f32, dtype::bf16}) {
@@ -55,7 +55,7 @@ TEST_CASE("nor on how long rows and groups of tiles are cut" ON_EVERY_PATH) {
     const auto together = product(0, all);
     std::size_t different = 0;
     for (const std::size_t r : {0u, 1u, 13u, 31u, 32u, 49u}) {
-      const auto alone = product(r, 1);  // in one piece
+      const auto alone = product(r, 1);  // one row is not cut
       for (std::size_t n = 0; n < outputs; ++n) different += alone(0, n) != together(r, n);
     }
     CHECK(different == 0);

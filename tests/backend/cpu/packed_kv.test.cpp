@@ -15,7 +15,7 @@ using namespace lazyprune_test;
 
 namespace {
 
-/// The rows take the next slots.
+/// Puts the rows into the next slots.
 void append(packed_kv& kv, rows_view<const float> k, rows_view<const float> v, dtype as, int threads) {
   std::vector<std::uint32_t> slots(k.rows);
   std::iota(slots.begin(), slots.end(), static_cast<std::uint32_t>(kv.size()));
@@ -24,7 +24,7 @@ void append(packed_kv& kv, rows_view<const float> k, rows_view<const float> v, d
 
 }  // namespace
 
-TEST_CASE("what was put is there, in f32 exactly and in bf16 rounded, and lies as a packed weight does") {
+TEST_CASE("keys and values are read as they were put, exactly in f32 and rounded in bf16, in the layout of packed weights") {
   for (const dtype type : {dtype::f32, dtype::bf16})
     for (const std::size_t d : {1u, 16u, 33u, 64u}) {
       CAPTURE(d);
@@ -33,7 +33,7 @@ TEST_CASE("what was put is there, in f32 exactly and in bf16 rounded, and lies a
       const auto k = normal_floats(rows * 2 * d, 1), v = normal_floats(rows * 2 * d, 2);
       const guarded<float> keys(rows, 2 * d, k), values(rows, 2 * d, v);
       append(kv, keys.view().slice(0, 7), values.view().slice(0, 7), type, 1);
-      append(kv, keys.view().slice(7, rows - 7), values.view().slice(7, rows - 7), dtype::f32, 2);  // it keeps its type
+      append(kv, keys.view().slice(7, rows - 7), values.view().slice(7, rows - 7), dtype::f32, 2);  // the cache keeps its type
       REQUIRE(kv.size() == rows);
       REQUIRE(kv.type() == type);
       const auto stored = [&](float x) { return type == dtype::f32 ? x : float_of_bf16(bf16_of_float(x)); };
@@ -60,7 +60,7 @@ TEST_CASE("what was put is there, in f32 exactly and in bf16 rounded, and lies a
     }
 }
 
-TEST_CASE("memory grows in blocks, by the type's size, and stays when the slots are forgotten") {
+TEST_CASE("memory grows by blocks, has the size of the type, and stays when slots are forgotten") {
   packed_kv f32(4, 64), bf16(4, 64);
   const guarded<float> rows(257, 256, normal_floats(257 * 256, 1));
   CHECK(f32.bytes() == 0);
@@ -83,7 +83,7 @@ TEST_CASE("memory grows in blocks, by the type's size, and stays when the slots 
   CHECK(f32.value(0, 1, 3) == float_of_bf16(bf16_of_float(rows(6, 64 + 3))));
 }
 
-TEST_CASE("nothing of an earlier sequence is left where no slot is") {
+TEST_CASE("unused slots have no numbers of an earlier sequence") {
   packed_kv kv(1, 16);
   const guarded<float> bad(300, 16, std::vector<float>(300 * 16, std::numeric_limits<float>::quiet_NaN())),
       good(5, 16, normal_floats(80, 1));
@@ -93,7 +93,7 @@ TEST_CASE("nothing of an earlier sequence is left where no slot is") {
   for (std::size_t slot = 5; slot < packed_kv::block_slots; ++slot) CHECK(kv.value(slot, 0, 3) == 0);
 }
 
-TEST_CASE("a block that is cut has numbers where its slots were, whatever they held, and shares none of it") {
+TEST_CASE("slots that truncate forgets are zeroed before reuse, even after NaN, and not in copies") {
   for (const dtype type : {dtype::f32, dtype::bf16}) {
     packed_kv kv(2, 16);
     const guarded<float> bad(300, 32, std::vector<float>(300 * 32, std::numeric_limits<float>::quiet_NaN())),

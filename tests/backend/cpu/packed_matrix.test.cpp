@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Every number has one place in the panels, and everything else there is zero; what products make of it: tensor_backend.test.cpp.
+// Every number has one place in the panels, and everything else there is zero. tensor_backend.test.cpp tests the products.
 #include <lazyprune/backend/cpu/packed_matrix.hpp>
 
 #include <doctest/doctest.h>
@@ -14,7 +14,7 @@ using namespace lazyprune_test;
 
 namespace {
 
-/// What the layout says about output `n` and input `i`: the number in lane n % 16 of a panel.
+/// The number of input `i` in lane n % 16 of a panel, by the layout: the weight of output `n`.
 float number_at(const packed_matrix& w, std::size_t panel, std::size_t lane, std::size_t input) {
   const bool wide = w.type() == dtype::f32;
   const std::byte* at = w.panel(panel) + input / (wide ? 1 : 2) * 64 + lane * 4 + (wide ? 0 : input % 2 * 2);
@@ -30,7 +30,7 @@ float as_stored(float number, dtype type) { return type == dtype::f32 ? number :
 
 }  // namespace
 
-TEST_CASE("panels of 16 outputs, an even number of them, zeros where there is nothing") {
+TEST_CASE("there is an even number of panels of 16 outputs, padded with zeros") {
   for (const dtype as : {dtype::f32, dtype::bf16})
     for (const std::size_t outputs : {1u, 15u, 16u, 17u, 32u, 33u, 100u})
       for (const std::size_t inputs : {1u, 2u, 15u, 16u, 31u, 32u, 33u, 70u}) {
@@ -65,7 +65,7 @@ TEST_CASE("panels of 16 outputs, an even number of them, zeros where there is no
       }
 }
 
-TEST_CASE("panels of gate and up take turns") {
+TEST_CASE("panels of gate and up alternate") {
   for (const dtype as : {dtype::f32, dtype::bf16})
     for (const std::size_t ffn : {1u, 16u, 17u, 40u}) {
       const std::size_t inputs = 33;
@@ -88,7 +88,7 @@ TEST_CASE("panels of gate and up take turns") {
     }
 }
 
-TEST_CASE("rows longer than a part of one, matrices larger than a task: read or not, by one thread or more, the same bits") {
+TEST_CASE("long rows and large matrices get the same bits with or without a reader, for any number of threads") {
   for (const dtype type : {dtype::f32, dtype::bf16})
     for (const dtype as : {dtype::f32, dtype::bf16})
       for (const std::size_t inputs : {1041u, 2079u, 1024u}) {
@@ -117,7 +117,7 @@ TEST_CASE("rows longer than a part of one, matrices larger than a task: read or 
       }
 }
 
-TEST_CASE("what a matrix is made from is held while it is made, and no longer; a copy of it has the same numbers") {
+TEST_CASE("a matrix holds its tensors only while it is filled, and a copy has the same numbers") {
   const auto numbers = normal_floats(100 * 33, 1);
   const stored part(numbers, 100, 33, dtype::f32);
   tensor t = part;
@@ -126,7 +126,7 @@ TEST_CASE("what a matrix is made from is held while it is made, and no longer; a
   for (const int threads : {1, 3}) {
     std::optional<packed_matrix> w;
     detail::with_tasks(threads, [&] {
-      for (int i = 0; i < 20; ++i) w.emplace(std::span(&t, 1), dtype::bf16, threads);  // most are gone before they are whole
+      for (int i = 0; i < 20; ++i) w.emplace(std::span(&t, 1), dtype::bf16, threads);  // most are replaced before they are complete
     });
     CHECK(held.use_count() == 2);
     const packed_matrix copy = *w;
@@ -137,7 +137,7 @@ TEST_CASE("what a matrix is made from is held while it is made, and no longer; a
   }
 }
 
-TEST_CASE("f16 is read for what it is") {
+TEST_CASE("f16 tensors are read with their values") {
   const std::uint16_t bits[] = {0x3c00, 0xc000, 0x3800, 0x7bff, 0x0001, 0x0000};
   const float expected[] = {1, -2, 0.5f, 65504, 0x1p-24f, 0};
   const tensor f16{dtype::f16, 2, 3, reinterpret_cast<const std::byte*>(bits)};

@@ -15,7 +15,7 @@ using namespace lazyprune;
 
 namespace {
 
-/// Which thread did each task, after checking that each was done once.
+/// Returns the thread of each task, and checks that each task was done once.
 template <class Loop>
 std::vector<std::size_t> done_by(const Loop& loop, int threads, std::size_t tasks) {
   std::vector<int> times(tasks);
@@ -31,27 +31,27 @@ std::vector<std::size_t> done_by(const Loop& loop, int threads, std::size_t task
 
 }  // namespace
 
-TEST_CASE("every task is done once, by neighbours or in turn, whatever the numbers") {
+TEST_CASE("every task is done once, in ranges or in turn, for any numbers of threads and tasks") {
   for (const int threads : {1, 2, 3, 8})
     for (const std::size_t tasks : {0u, 1u, 2u, 7u, 8u, 9u, 100u}) {
       CAPTURE(threads);
       CAPTURE(tasks);
       const auto runs = done_by([](int n, std::size_t count, auto body) { detail::for_tasks(n, count, body); }, threads, tasks);
-      CHECK(std::ranges::is_sorted(runs));  // a run of neighbours each
+      CHECK(std::ranges::is_sorted(runs));  // each thread has one range
       const auto turns = done_by([](int n, std::size_t count, auto body) { detail::for_tasks_in_turn(n, count, body); }, threads, tasks);
       for (std::size_t i = static_cast<std::size_t>(threads); i < tasks; ++i)
         CHECK(turns[i] == turns[i - static_cast<std::size_t>(threads)]);
     }
 }
 
-TEST_CASE("little work is one thread's, and more is for all of them") {
+TEST_CASE("little work gets one thread, more work gets all") {
   CHECK(detail::threads_for(8, 0) == 1);
   CHECK(detail::threads_for(8, 3999) == 1);
   CHECK(detail::threads_for(8, 4000) == 8);
   CHECK(detail::threads_for(1, 1'000'000) == 1);
 }
 
-TEST_CASE("scratch memory stays where it is until it must grow") {
+TEST_CASE("scratch memory is kept until it must grow") {
   detail::scratch_memory space;
   CHECK(space.bytes() == 0);
   float* first = space.take(100);
@@ -67,12 +67,12 @@ static_assert(detail::whole_lines(0) == 0 && detail::whole_lines(1) == 16 && det
               detail::whole_lines(17) == 32);
 
 #ifdef _OPENMP
-TEST_CASE("the threads that there are: no more than the processors that may be kept busy, unless OMP_NUM_THREADS says so") {
+TEST_CASE("there are no more threads than usable processors, unless OMP_NUM_THREADS is set") {
   CHECK(detail::available_threads() >= 1);
   if (!std::getenv("OMP_NUM_THREADS")) CHECK(detail::available_threads() <= usable_processors());
 }
 
-TEST_CASE("a child of fork() answers after a parallel step of its parent") {
+TEST_CASE("a child of fork() can compute after a parallel loop of its parent") {
   const auto sum = [] {
     std::vector<int> done(100);
     detail::for_tasks(2, done.size(), [&](std::size_t task, std::size_t) { done[task] = static_cast<int>(task); });
@@ -82,7 +82,7 @@ TEST_CASE("a child of fork() answers after a parallel step of its parent") {
   CHECK(sum() == 5050);
   const pid_t child = ::fork();
   if (child == 0) {
-    ::alarm(60);  // it would wait for threads that it has not
+    ::alarm(60);  // on failure it would wait forever for threads that it does not have
     ::_exit(sum() == 5050 ? 0 : 1);
   }
   int status = -1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Everything is computed once, and what is prefetched is what comes next. What products make of it: linear_layers.test.cpp.
+// Everything is computed once, and the prefetched lines are those that are read next. linear_layers.test.cpp tests the products.
 #include <lazyprune/backend/cpu/product_plan.hpp>
 
 #include <doctest/doctest.h>
@@ -19,7 +19,7 @@ packed_matrix zeros(std::size_t outputs, std::size_t inputs, dtype as) {
   return {only(stored(std::vector<float>(outputs * inputs), outputs, inputs, dtype::f32)), as, 1};
 }
 
-/// With these caches, whatever this one has.
+/// A processor with caches of these sizes, in bytes.
 detail::processor processor_with(std::size_t l1, std::size_t l2) {
   detail::processor here = detail::this_processor();
   here.l1 = l1;
@@ -27,14 +27,14 @@ detail::processor processor_with(std::size_t l1, std::size_t l2) {
   return here;
 }
 
-/// f(part) in the order of one thread.
+/// Calls f(block) for all blocks, in the order of one thread.
 template <class F>
-void for_parts(const product_plan& plan, F f) {
+void for_blocks(const product_plan& plan, F f) {
   for (std::size_t g = 0; g < plan.groups(); ++g)
-    for (product_part p = plan.first_part(g); p.first == plan.first_part(g).first; p = plan.after(p)) f(p);
+    for (product_block p = plan.first_block(g); p.first == plan.first_block(g).first; p = plan.after(p)) f(p);
 }
 
-/// Some memory, and which of its cache lines were marked.
+/// A range of memory, and a mark for each of its cache lines.
 class marked_lines {
  public:
   marked_lines(const std::byte* data, std::size_t bytes) : data_(data), marks_(bytes / kernels::line_bytes + 1) {}
@@ -57,7 +57,7 @@ class marked_lines {
   std::vector<bool> marks_;
 };
 
-/// The lines that a kernel prefetches: one each time it goes on to more inputs, AMX as many as there are.
+/// The lines that a kernel prefetches: one line for each step over the inputs, or with AMX all lines of the step's bytes.
 template <class F>
 void for_lines(const kernels::product_kernel& kernel, const product_plan& plan, kernels::prefetch_run run, std::size_t depth, F f) {
   if (kernel.granule > 1) {
@@ -70,7 +70,7 @@ void for_lines(const kernels::product_kernel& kernel, const product_plan& plan, 
 
 }  // namespace
 
-TEST_CASE("parts hold every tile and input once, and what is prefetched is there") {
+TEST_CASE("blocks have every tile and input once, and prefetches stay inside the data") {
   for (const dtype as : {dtype::f32, dtype::bf16}) {
     const packed_matrix w = zeros(700, 2100, as);
     for (const isa path : every_isa)
@@ -87,8 +87,8 @@ TEST_CASE("parts hold every tile and input once, and what is prefetched is there
           const auto inside = [](const std::byte* at, const std::byte* data, std::size_t bytes) { return at >= data && at < data + bytes; };
           std::vector<int> times(w.panels() / 2 * w.depth());
           std::size_t lines = 0, outside = 0;
-          for_parts(plan, [&](const product_part& p) {
-            const part_prefetch prefetch(plan, p, packed.data());
+          for_blocks(plan, [&](const product_block& p) {
+            const block_prefetch prefetch(plan, p, packed.data());
             for (std::size_t t = p.first; t < p.last; ++t) {
               for (std::size_t k = p.k; k < p.k + p.count; ++k) ++times[t * w.depth() + k];
               for (std::size_t s = 0; s < plan.strips(); ++s)
@@ -107,7 +107,7 @@ TEST_CASE("parts hold every tile and input once, and what is prefetched is there
   }
 }
 
-TEST_CASE("rows are shared out evenly among strips") {
+TEST_CASE("rows are divided evenly among strips") {
   const packed_matrix w = zeros(64, 64, dtype::bf16);
   for (const isa path : every_isa) {
     const kernels::product_kernel& kernel = kernels::kernels_of(path).product(dtype::bf16);
@@ -127,7 +127,7 @@ TEST_CASE("rows are shared out evenly among strips") {
   }
 }
 
-TEST_CASE("where L2 is small, groups are: a part and the next one have room in it") {
+TEST_CASE("if L2 is small, groups are small, so that a block and the next one fit") {
   for (const dtype as : {dtype::f32, dtype::bf16}) {
     const packed_matrix w = zeros(4096, 1024, as);
     for (const isa path : every_isa)
@@ -146,17 +146,17 @@ TEST_CASE("where L2 is small, groups are: a part and the next one have room in i
   }
 }
 
-TEST_CASE("nothing is prefetched where L2 has no room for it") {
+TEST_CASE("nothing is prefetched if L2 has no room for it") {
   const packed_matrix w = zeros(700, 2100, dtype::f32);
   const std::byte packed{};
   for (const isa path : every_isa) {
     const product_plan plan(kernels::kernels_of(path).product(dtype::f32), 40, w, 1, processor_with(32 << 10, 128 << 10));
     CHECK_FALSE(plan.prefetches());
-    for_parts(plan, [&](const product_part& p) { CHECK(part_prefetch(plan, p, &packed).of(0, 0).step == 0); });
+    for_blocks(plan, [&](const product_block& p) { CHECK(block_prefetch(plan, p, &packed).of(0, 0).step == 0); });
   }
 }
 
-TEST_CASE("while a part is computed, the lines of the next one are prefetched, and of many strips each one's before it is met") {
+TEST_CASE("a block prefetches the lines of the next block and, with many strips, the lines of each next strip") {
   for (const dtype as : {dtype::f32, dtype::bf16}) {
     const packed_matrix w = zeros(1024, 2048, as);
     for (const isa path : every_isa)
@@ -170,10 +170,10 @@ TEST_CASE("while a part is computed, the lines of the next one are prefetched, a
           const product_plan plan(kernel, strips * kernel.strip, w, threads, processor_with(48 << 10, 2 << 20));
           REQUIRE(plan.strips() == strips);
           const std::vector<std::byte> packed(strips * plan.strip_bytes());
-          for_parts(plan, [&](const product_part& p) {
-            const product_part next = plan.after(p);
-            if (next.last <= next.first) return;  // nothing comes after the last one
-            const part_prefetch prefetch(plan, p, packed.data());
+          for_blocks(plan, [&](const product_block& p) {
+            const product_block next = plan.after(p);
+            if (next.last <= next.first) return;  // this is the last block
+            const block_prefetch prefetch(plan, p, packed.data());
             marked_lines weights(w.panel(0), w.bytes()), rows(packed.data(), packed.size());
             for (std::size_t s = 0; s < strips; ++s)
               for (std::size_t i = 0; i < p.last - p.first; ++i)

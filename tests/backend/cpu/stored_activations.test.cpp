@@ -8,7 +8,7 @@
 using namespace lazyprune;
 using namespace lazyprune_test;
 
-TEST_CASE("rows come back as they were written, in bf16 rounded, at every length") {
+TEST_CASE("rows are read as they were written, rounded in bf16, at every length") {
   for (const dtype type : {dtype::f32, dtype::bf16})
     for (const std::size_t columns : {1u, 7u, 8u, 9u, 64u, 131u}) {
       CAPTURE(columns);
@@ -17,7 +17,7 @@ TEST_CASE("rows come back as they were written, in bf16 rounded, at every length
       stored_activations store(columns);
       for (std::size_t r = 0; r < rows; ++r) {
         const std::uint32_t slot[] = {static_cast<std::uint32_t>(r)};
-        store.reserve(slot, r == 0 ? type : dtype::f32);  // it keeps its type
+        store.reserve(slot, r == 0 ? type : dtype::f32);  // the store keeps its type
         store.write(r, numbers.data() + r * columns);
       }
       REQUIRE(store.type() == type);
@@ -35,7 +35,7 @@ TEST_CASE("rows come back as they were written, in bf16 rounded, at every length
     }
 }
 
-TEST_CASE("memory comes in blocks, by the type's size, and goes with a block's last row") {
+TEST_CASE("memory comes in blocks, has the size of the type, and is freed with a block's last row") {
   using ids = std::vector<std::uint32_t>;
   stored_activations f32(128), bf16(128);
   CHECK(f32.bytes() == 0);
@@ -43,7 +43,7 @@ TEST_CASE("memory comes in blocks, by the type's size, and goes with a block's l
   CHECK(f32.bytes() == 64 * 128 * 4);
   f32.reserve(ids{63, 1}, dtype::f32);
   CHECK(f32.bytes() == 64 * 128 * 4);
-  f32.reserve(ids{200}, dtype::f32);  // what lies between takes none
+  f32.reserve(ids{200}, dtype::f32);  // the blocks between have no memory
   CHECK(f32.bytes() == 2 * 64 * 128 * 4);
   bf16.reserve(ids{64, 0}, dtype::bf16);
   CHECK(bf16.bytes() == 2 * 64 * 128 * 2);
@@ -56,7 +56,7 @@ TEST_CASE("memory comes in blocks, by the type's size, and goes with a block's l
   CHECK(f32.type() == dtype::f32);
   f32.release(ids{63, 200});
   CHECK(f32.bytes() == 0);
-  f32.reserve(ids{5}, dtype::bf16);  // empty, it takes another type
+  f32.reserve(ids{5}, dtype::bf16);  // an empty store may change its type
   CHECK(f32.bytes() == 64 * 128 * 2);
   std::vector<float> row(128, 1.5f), out(128);
   f32.write(5, row.data());

@@ -13,7 +13,7 @@
 
 using namespace lazyprune;
 
-TEST_CASE("a queue: in order, done by who works, or by who gives where many wait") {
+TEST_CASE("tasks run in order, in `work` or, if many wait, in `give`") {
   detail::task_queue tasks;
   std::vector<int> order;
   for (int i = 0; i < 100; ++i) tasks.give([&order, i] { order.push_back(i); });
@@ -22,13 +22,13 @@ TEST_CASE("a queue: in order, done by who works, or by who gives where many wait
   tasks.work();
   REQUIRE(order.size() == 100);
   for (int i = 0; i < 100; ++i) CHECK(order[static_cast<std::size_t>(i)] == i);
-  tasks.work();  // closed and empty: nothing to wait for
+  tasks.work();  // returns, because the queue is closed and empty
   CHECK(order.size() == 100);
 }
 
-TEST_CASE("tasks that are given are each done once, and before with_tasks returns") {
+TEST_CASE("each task is done once, before with_tasks returns") {
   for (const int threads : {1, 2, 5})
-    for (const std::size_t tasks : {0u, 1u, 7u, 5000u}) {  // more than a team lets wait
+    for (const std::size_t tasks : {0u, 1u, 7u, 5000u}) {  // the last is more than the queue lets wait
       CAPTURE(threads);
       CAPTURE(tasks);
       std::vector<int> times(tasks);
@@ -41,7 +41,7 @@ TEST_CASE("tasks that are given are each done once, and before with_tasks return
     }
 }
 
-TEST_CASE("the tasks of a with_tasks in another are those of the outer one; outside of both they are done at once") {
+TEST_CASE("an inner with_tasks gives its tasks to the outer one; outside of both, tasks are done at once") {
   int alone = 0;
   detail::give_task([&] { ++alone; });
   CHECK(alone == 1);
@@ -54,7 +54,7 @@ TEST_CASE("the tasks of a with_tasks in another are those of the outer one; outs
   CHECK(alone == 2);
 }
 
-TEST_CASE("tasks of threads that each have a team of their own are done when theirs returns") {
+TEST_CASE("threads with teams of their own each get their tasks done") {
   std::vector<int> right(4);
   {
     std::vector<std::jthread> running;
@@ -88,7 +88,7 @@ TEST_CASE("tasks of threads that each have a team of their own are done when the
 #endif
 }
 
-TEST_CASE("what the body throws is thrown when its tasks are done, and the next one begins anew") {
+TEST_CASE("an exception of the body is rethrown when its tasks are done, and later tasks run as usual") {
   for (const int threads : {1, 4}) {
     std::vector<int> times(300);
     CHECK_THROWS_WITH_AS(detail::with_tasks(threads,
@@ -105,7 +105,7 @@ TEST_CASE("what the body throws is thrown when its tasks are done, and the next 
 }
 
 #ifdef _OPENMP
-TEST_CASE("tasks are done in a child of fork(), too, after a parallel step of its parent") {
+TEST_CASE("tasks are done in a child of fork() after a parallel loop of its parent") {
   const auto done = [] {
     std::atomic<int> count = 0;
     lazyprune::detail::with_tasks(2, [&] {
@@ -116,7 +116,7 @@ TEST_CASE("tasks are done in a child of fork(), too, after a parallel step of it
   CHECK(done());
   const pid_t child = ::fork();
   if (child == 0) {
-    ::alarm(60);  // it would wait for threads that it has not
+    ::alarm(60);  // on failure it would wait forever for threads that it does not have
     ::_exit(done() ? 0 : 1);
   }
   int status = -1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Keys and values in bf16, on tensor cores and not; in float, against the definition: the contract, in cuda.test.cpp.
+// Attention with keys and values in bf16, with and without tensor cores. For keys and values in float, cuda.test.cpp has the contract.
 #include <lazyprune/backend/cuda/attention.hpp>
 
 #include <doctest/doctest.h>
@@ -35,14 +35,14 @@ std::vector<attention_grid_case> cases() {
           {{64, 8, 33}, 31, 18, run, {.window = 1}},
           {{8, 1, 24}, 300, 300, late_run, {.window = 256}},
           {{3, 3, 5}, 129, 128, scattered},
-          // Between the tiles at both edges of what a row sees there are some that all rows of a warp see.
+          // All rows of a warp see some tiles. These lie between the tiles at both ends of a row's range.
           {{1, 1, 64}, 400, 130, run, {.window = 230}},
           {{2, 2, 96}, 330, 90, scattered, {.soft_cap = 20, .window = 700}, dtype::bf16, false, 40},
           {{2, 1, 40}, 300, 80, late_run, {.window = 200}},
           {{1, 1, 128}, 200, 70, scattered, {.scale = -0.1}}};
 }
 
-/// So many heads that tiles of 128 queries are used. The last tile is not full.
+/// Enough heads for tiles of 128 queries. The last tile is not full.
 std::vector<attention_grid_case> wide_cases() {
   using enum attention_sample::layout;
   return {{{64, 64, 32}, 300, 300, run},
@@ -61,14 +61,14 @@ void check_against_reference(const std::vector<attention_grid_case>& all, bool e
       c.exact = exact;
       most = std::max(most, off_by(c, ++seed));
     }
-  CHECK(most > 0.01);  // what is rounded is what is said to be
+  CHECK(most > 0.01);  // the allowed error is not far too large
 }
 
 __global__ void powers_of_two(device::global<const float> x, device::global<float> to) {
   to[threadIdx.x] = device::exp2_fast(x[threadIdx.x]);
 }
 
-/// What a kernel's comment says that it may take.
+/// The budget in a kernel's comment.
 struct budget {
   std::size_t registers, shared_bytes, blocks, threads;
 };
@@ -85,8 +85,8 @@ std::map<std::string, budget> budgets() {
   return all;
 }
 
-/// How many such blocks live side by side: a warp's registers are had in units of 256 from one of four files of 16,384, shared memory in
-/// units of 128 bytes (CUDA's occupancy calculator, compute capability 8.0).
+/// Returns how many such blocks fit on a multiprocessor. A warp's registers are allocated in units of 256 from one of four files of 16,384,
+/// shared memory in units of 128 bytes (CUDA's occupancy calculator, compute capability 8.0).
 std::size_t blocks_on_multiprocessor(const budget& b) {
   const std::size_t warps = b.threads / 32, of_warp = (b.registers * 32 + 255) / 256 * 256;
   const std::size_t by_registers = 16384 / of_warp * 4 / warps, by_shared = 164 * 1024 / ((b.shared_bytes + 127) / 128 * 128 + 1024);
@@ -100,7 +100,7 @@ void check_budgets(const std::map<std::string, budget>& all) {
     REQUIRE(all.contains(name));
     CHECK(all.at(name).shared_bytes == shared_bytes);
     CHECK(all.at(name).threads == threads);
-    CHECK(shared_bytes <= 99 * 1024);  // what a block may have at most on compute capability 8.6, 8.9 and 12.0, which have least
+    CHECK(shared_bytes <= 99 * 1024);  // the most for a block on compute capability 8.6, 8.9 and 12.0, which have the least
   };
   const std::string d = std::to_string(D);
   check("attend_tensor<" + d + ", 64>", device::tensor_attention<D, 64>::shared_bytes, device::tensor_attention<D, 64>::threads);
@@ -112,7 +112,7 @@ void check_budgets(const std::map<std::string, budget>& all) {
 
 }  // namespace
 
-TEST_CASE("kernels' budgets of shared memory are what their launches ask for, and their occupancies follow from them") {
+TEST_CASE("launches ask for the shared memory of their kernels' budgets, and the budgets give the stated numbers of blocks") {
   const auto all = budgets();
   check_budgets<32>(all);
   check_budgets<64>(all);
@@ -130,11 +130,11 @@ TEST_CASE("kernels' budgets of shared memory are what their launches ask for, an
   CHECK(others.shared_bytes == others.threads / device::warp_lanes * sizeof(float));
 }
 
-TEST_CASE("on tensor cores: as the reference, but for attention weights in bf16") { check_against_reference(cases(), false); }
+TEST_CASE("on tensor cores, only attention weights in bf16 differ from the reference") { check_against_reference(cases(), false); }
 
 TEST_CASE("on tensor cores, in tiles of 128 queries") { check_against_reference(wide_cases(), false); }
 
-TEST_CASE("keys and values in bf16 under queries in float") { check_against_reference(cases(), true); }
+TEST_CASE("keys and values in bf16 with queries in float") { check_against_reference(cases(), true); }
 
 TEST_CASE("few rows over many keys, which are split") {
   using enum attention_sample::layout;
@@ -148,12 +148,12 @@ TEST_CASE("few rows over many keys, which are split") {
   for (attention_grid_case c : all)
     for (const dtype type : {dtype::f32, dtype::bf16}) {
       c.kv = type;
-      c.exact = true;  // as few rows are in any case
+      c.exact = true;  // few rows are always computed in float
       off_by(c, ++seed);
     }
 }
 
-TEST_CASE("keys and values are stored as they are, wherever their rows lie") {
+TEST_CASE("keys and values are stored unchanged from rows at any address") {
   for (const dtype type : {dtype::f32, dtype::bf16})
     for (const std::size_t head_dim : {64u, 8u, 36u, 5u})
       for (const std::size_t gap : {5u, 8u}) {
@@ -177,7 +177,7 @@ TEST_CASE("keys and values are stored as they are, wherever their rows lie") {
       }
 }
 
-TEST_CASE("powers of two are as near as they are said to be, and 0 far down") {
+TEST_CASE("exp2_fast has the documented error, and is 0 far down") {
   std::vector<float> x{-3.4028234663852886e38f, -std::numeric_limits<float>::infinity(), -127, -150};
   while (x.size() < 512) x.push_back(static_cast<float>(x.size()) * -0.2451f);
   on_device<float> from(x), to(x.size());
@@ -192,7 +192,7 @@ TEST_CASE("powers of two are as near as they are said to be, and 0 far down") {
   CHECK(got[1] == 0);
 }
 
-TEST_CASE("a row among few, whose keys are split, and among many agrees") {
+TEST_CASE("a row gets nearly the same numbers among few rows, with split keys, and among many") {
   for (const dtype type : {dtype::f32, dtype::bf16}) {
     hosted_cuda backend({.kv = type, .exact = true});
     const double apart = few_against_many(backend, attention_sample({6, 2, 24}, 700, 40, attention_sample::layout::late_run, 2), 10);
@@ -201,7 +201,7 @@ TEST_CASE("a row among few, whose keys are split, and among many agrees") {
   }
 }
 
-TEST_CASE("the same bits whatever order the threads take") {
+TEST_CASE("the same bits for any order of threads") {
   const attention_sample s({4, 2, 64}, 300, 40, attention_sample::layout::scattered, 3);
   const auto attended = [&](std::uint64_t seed, std::size_t rows) {
     shuffle_threads(seed);
@@ -217,7 +217,7 @@ TEST_CASE("the same bits whatever order the threads take") {
   for (const std::size_t rows : {3u, 40u}) CHECK(attended(1, rows) == attended(77, rows));
 }
 
-TEST_CASE("nothing is allocated once it was seen; heads that are too wide are refused") {
+TEST_CASE("an operation allocates nothing the second time; too wide heads are refused") {
   hosted_cuda backend({.kv = dtype::bf16});
   const attention_sample s({4, 2, 64}, 300, 40, attention_sample::layout::run, 3);
   const auto kv = s.cache(backend);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Attention of every shape on the device against the reference: one case, and a walk through all of them.
+// Attention on the device against the reference: one case, and a walk through cases of every shape.
 #pragma once
 
 #include <lazyprune/backend/tensor_backend.hpp>
@@ -29,19 +29,19 @@ struct attention_grid_case {
   lazyprune::attention_variant variant = {};
   lazyprune::dtype kv = lazyprune::dtype::bf16;
   bool exact = false;
-  std::size_t furthest = 3;  // positions between active tokens, at most
+  std::size_t furthest = 3;  // the largest distance of neighbouring active tokens, in positions
 
-  /// Multiplications of scores, and as many of values.
+  /// The multiplications of scores. Values need as many.
   std::size_t work() const { return shape.heads * shape.head_dim * rows * active; }
 };
 
-/// The largest error of a case, in units of what is allowed; probabilities are checked here.
+/// Returns the largest error of a case, in units of the allowed error. Checks the probabilities itself.
 ///
-/// How far may a result be off? The reference gets keys and values as they are stored, and where they are bf16 and the backend is not
-/// exact, queries in bf16, too, as tensor cores do. There alone the attention weights are rounded, each by at most 2^-8 of itself: so much
-/// of the sum of the absolute values of its terms. All else is float: a sum of
-/// head_dim terms is off by 0.42 sqrt(head_dim / 2) 2^-24 of itself (path_tolerance.hpp), which makes 5e-6 of the largest scores here, 16
-/// with heads of 256 numbers; an attention weight is off by that share of itself, twice that is allowed.
+/// The allowed error: the reference gets keys and values as they are stored. If they are bf16 and the backend is not exact, it also gets
+/// queries in bf16, as tensor cores do. Only then are attention weights rounded, each by at most 2^-8 of itself. The result may differ by
+/// this share of the sum of the absolute values of its terms. Everything else is float. A sum of head_dim terms is off by
+/// 0.42 sqrt(head_dim / 2) 2^-24 of itself (path_tolerance.hpp). For the largest scores here, 16 with heads of 256 numbers, that is 5e-6.
+/// An attention weight is off by this share of itself, and twice that is allowed.
 inline double off_by(const attention_grid_case& c, std::uint32_t seed) {
   using namespace lazyprune;
   CAPTURE(c.shape.heads);
@@ -100,10 +100,11 @@ inline double off_by(const attention_grid_case& c, std::uint32_t seed) {
   return worst;
 }
 
-/// Cases of at most so much work, each with values of all axes that were drawn: until no draw has met a new pair of values for long.
+/// Cases with random values of all axes. It leaves out cases with more than `most_work`, and those without a new pair of values. It ends
+/// after 2000 draws in a row without a new case.
 struct attention_walk {
   std::vector<attention_grid_case> cases;
-  bool every_value = true;  // of every axis is in some case
+  bool every_value = true;  // whether every value of every axis is in some case
   std::size_t pairs = 0, all_pairs = 0;
 
   explicit attention_walk(std::size_t most_work) {
@@ -112,10 +113,10 @@ struct attention_walk {
     constexpr std::array<std::size_t, 4> groups{1, 2, 4, 64};  // heads that share keys: the largest divisor up to this
     constexpr std::array<std::size_t, 10> head_dims{32, 64, 128, 256, 5, 8, 33, 48, 80, 96};
     constexpr std::array<std::size_t, 8> rows{0, 1, 2, 15, 16, 17, 64, 300};
-    constexpr std::array<std::size_t, 4> others{0, 1, 30, 290};  // active tokens that are no rows
+    constexpr std::array<std::size_t, 4> others{0, 1, 30, 290};  // active tokens that are not rows
     constexpr std::array<std::size_t, 3> furthest{1, 3, 40};     // all tokens, some, few
     constexpr std::array layouts{run, late_run, scattered};
-    constexpr std::array<std::size_t, 4> windows{0, 1, 17, 256};  // 1: every row alone
+    constexpr std::array<std::size_t, 4> windows{0, 1, 17, 256};  // 1: every row sees only itself
     constexpr std::array<double, 2> caps{0, 20}, scales{0, 0.2};
     constexpr std::array<std::size_t, 4> kinds{0, 1, 2, 3};  // of keys and values, and of the arithmetic
     const std::array sizes{heads.size(),   groups.size(),  head_dims.size(), rows.size(),   others.size(), furthest.size(),

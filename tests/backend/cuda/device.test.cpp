@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The words of kernels on the imitated device: they do what CUDA says, and each fault that the device is there to find is planted here
-// once.
+// The device operations of kernels on the emulated device do what CUDA's manual says. Each kind of fault that the emulated device detects
+// is planted here once.
 #include <lazyprune/backend/cuda/device.hpp>
 
 #include <lazyprune/backend/cuda/launch.hpp>
@@ -23,7 +23,7 @@ using device::shared_memory;
 
 namespace {
 
-/// Memory of the device, filled with the numbers given or with nothing.
+/// Device memory, with the given numbers or never written.
 template <class T>
 class array {
  public:
@@ -55,7 +55,7 @@ void run(void (*kernel)(Parameters...), unsigned blocks, unsigned threads, std::
   cudaDeviceSynchronize();
 }
 
-/// Kernels that are wrong under some orders alone are found under all: with each of some seeds the work throws a fault that says so.
+/// A kernel that is wrong under only some orders of threads is detected under all: `work` throws a fault that has `says`, with each seed.
 template <class Work>
 void check_fault(const std::string& says, Work work) {
   for (const std::uint64_t seed : {1u, 2u, 3u, 4u, 5u}) {
@@ -103,7 +103,7 @@ __global__ void warp_words(global<int> out) {
   out[96 + threadIdx.x] = __any_sync(0xffffffffu, lane == 31) * 2 + __all_sync(0xffffffffu, lane < 31);
 }
 
-/// In which order the threads get past a barrier.
+/// Writes the order in which the threads pass a barrier.
 __global__ void order(global<unsigned> counter, global<unsigned> out) {
   __syncthreads();
   out[atomicAdd(counter, 1u)] = threadIdx.x;
@@ -116,11 +116,11 @@ __global__ void warp_exchange(global<int> out) {
   if (Ordered)
     __syncwarp();
   else
-    __shfl_sync(0xffffffffu, 0, 0u);  // meets, and orders nothing
+    __shfl_sync(0xffffffffu, 0, 0u);  // the lanes meet, but no memory access is ordered
   out[threadIdx.x] = numbers[threadIdx.x ^ 1u];
 }
 
-/// Blocks add up their parts; the last one to finish sums the parts.
+/// Each block writes its parts, and the last block to finish sums all parts.
 template <bool Releases, bool Acquires>
 __global__ void last_block_sums(global<int> parts, global<unsigned> finished, global<int> out) {
   const shared<unsigned> mine = shared_memory<unsigned>(0);
@@ -138,8 +138,8 @@ __global__ void last_block_sums(global<int> parts, global<unsigned> finished, gl
   out[0] = sum;
 }
 
-/// Two blocks, whose lanes read their block's number each; one of them tells of it, for all or for itself alone, and whoever was told last
-/// writes the other block's.
+/// The lanes of two blocks read their block's number. One lane of each block publishes the reads: those of all lanes, or only its own. The
+/// block that publishes last writes the other block's number.
 template <bool All>
 __global__ void last_block_writes(global<int> x, global<unsigned> finished, unsigned teller) {
   const int read = x[blockIdx.x];
@@ -172,7 +172,7 @@ __global__ void read_wide(global<const float> from, global<float> to) { to[0] = 
 __global__ void read_shared(global<int> out) { out[0] = shared_memory<int>(0)[threadIdx.x]; }
 __global__ void write_shared() { shared_memory<int>(0)[threadIdx.x] = 1; }
 
-/// One way to lay out a fragment wrongly, each.
+/// The ways to lay out a fragment wrongly.
 enum class mistake { none, a_registers, a_halves, b_registers, b_rows, sum_registers };
 
 template <mistake Made>
@@ -192,7 +192,7 @@ __global__ void product(global<const std::uint16_t> a, global<const std::uint16_
   for (unsigned r = 0; r < 4; ++r) out[(group + r / 2 * 8) * 8 + pair + r % 2] = sum[r];
 }
 
-/// What every lane holds of fragments that are given, and what it gets.
+/// Multiplies the given fragments, and writes each lane's results.
 __global__ void product_of_fragments(global<const std::uint32_t> a, global<const std::uint32_t> b, global<float> out) {
   std::uint32_t left[4], right[2];
   for (unsigned r = 0; r < 4; ++r) left[r] = a[threadIdx.x * 4 + r];
@@ -212,7 +212,7 @@ __global__ void matrices(global<const std::uint16_t> x, global<std::uint32_t> ou
   for (unsigned r = 0; r < 4; ++r) out[threadIdx.x * 4 + r] = got[r];
 }
 
-/// A copy into shared memory, in two groups, and its last numbers read by another thread.
+/// Copies into shared memory in two groups, and reads numbers that another thread has copied.
 template <bool Waits, bool Barrier>
 __global__ void copied(global<const int> x, global<int> out) {
   const shared<int> there = shared_memory<int>(0);
@@ -261,7 +261,7 @@ const void* followed = nullptr;
 
 }  // namespace
 
-TEST_CASE("every thread of a grid runs once, where it stands in it") {
+TEST_CASE("every thread of a grid runs once, with its own indices") {
   const array<int> x(counted(100)), out(100);
   run(squares, 4, 32, 0, x.data(), out.data(), 100);
   const auto numbers = out.numbers();
@@ -305,13 +305,13 @@ TEST_CASE("the order of threads follows from a seed") {
   CHECK(orders.size() == 20);
 }
 
-TEST_CASE("a launch of no blocks is none; one that no device takes is a fault") {
+TEST_CASE("a launch without blocks does nothing, and a launch that no device allows is a fault") {
   run(diverging, 0, 32, 0, true);
   check_fault("a launch of blocks of 2048 threads", [] { run(diverging, 1, 2048, 0, true); });
   check_fault("a launch of blocks of 33 threads", [] { run(diverging, 1, 33, 0, true); });
 }
 
-TEST_CASE("streams do what they are given when somebody waits for it, in order") {
+TEST_CASE("streams do their work in order, when the host waits for it") {
   const array<int> x(1), out(1);
   cudaStream_t stream;
   cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
@@ -319,14 +319,14 @@ TEST_CASE("streams do what they are given when somebody waits for it, in order")
   cudaMemcpyAsync(x.data(), &number, sizeof number, cudaMemcpyHostToDevice, stream);
   launch(squares, {1}, {32}, 0, stream, x.data(), out.data(), 1);
   cudaMemcpyAsync(&read, out.data(), sizeof read, cudaMemcpyDeviceToHost, stream);
-  number = 7;  // it is read later
+  number = 7;  // the copy has not read it yet
   CHECK(read == 0);
   cudaStreamSynchronize(stream);
   CHECK(read == 49);
   cudaStreamDestroy(stream);
 }
 
-TEST_CASE("memory of the device is had as long as there is any, and given back") {
+TEST_CASE("device memory is allocated until none is left, and freed") {
   emulated::memory& m = emulated::the_device().store;
   const std::size_t held = m.held();
   m.capacity = held + 1000;
@@ -343,7 +343,7 @@ TEST_CASE("memory of the device is had as long as there is any, and given back")
 TEST_CASE("mma multiplies by the manual's fragments") {
   std::vector<std::uint32_t> a(32 * 4), b(32 * 2);
   float left[16][16], right[16][8];
-  const auto number = [](unsigned i) { return static_cast<float>(static_cast<int>(i * 37 % 61) - 30); };  // which bf16 holds
+  const auto number = [](unsigned i) { return static_cast<float>(static_cast<int>(i * 37 % 61) - 30); };  // exact in bf16
   for (unsigned i = 0; i < 256; ++i) left[i / 16][i % 16] = number(i);
   for (unsigned i = 0; i < 128; ++i) right[i / 8][i % 8] = number(i + 1000);
   for (unsigned lane = 0; lane < 32; ++lane) {
@@ -401,7 +401,7 @@ TEST_CASE("planted: a wrong fragment layout") {
   CHECK(count_wrong(product<mistake::sum_registers>) > 0);
 }
 
-TEST_CASE("ldmatrix deals out the rows of four matrices, or their columns") {
+TEST_CASE("ldmatrix distributes the rows of four matrices, or their columns") {
   std::vector<std::uint16_t> x(256);
   std::iota(x.begin(), x.end(), std::uint16_t{0});  // matrix m, row r, column c holds 64 m + 8 r + c
   const array<std::uint16_t> x_there(x);
@@ -424,7 +424,7 @@ TEST_CASE("ldmatrix deals out the rows of four matrices, or their columns") {
   check_fault("not in shared memory", [&] { run(matrix_from_global, 1, 32, 0, x_there.data()); });
 }
 
-TEST_CASE("copies into shared memory are there when somebody waited for them, and others when all did") {
+TEST_CASE("a thread sees its copies into shared memory after a wait, and other threads' copies after a barrier") {
   const array<int> x(counted(256)), out(64);
   run(copied<true, true>, 1, 64, 2048, x.data(), out.data());
   const auto got = out.numbers();
@@ -436,14 +436,14 @@ TEST_CASE("copies into shared memory are there when somebody waited for them, an
   }
 }
 
-TEST_CASE("blocks tell each other by fences and atomics") {
+TEST_CASE("blocks exchange numbers by fences and atomics") {
   const array<int> parts(16), out(1);
   const array<unsigned> finished(std::vector<unsigned>{0});
   run(last_block_sums<true, true>, 8, 32, 4, parts.data(), finished.data(), out.data());
   CHECK(out.numbers()[0] == 28 * 2 + 8);
 }
 
-TEST_CASE("planted: an atomic without a fence before it, or behind it") {
+TEST_CASE("planted: an atomic without a fence before or after it") {
   const auto races = [](auto kernel) {
     check_fault("a race with the write", [kernel] {
       const array<int> parts(16), out(1);
@@ -456,14 +456,14 @@ TEST_CASE("planted: an atomic without a fence before it, or behind it") {
   races(last_block_sums<false, false>);
 }
 
-TEST_CASE("planted: a fence of one thread for what others read") {
+TEST_CASE("planted: one thread's fence after reads of other threads") {
   const auto written = [](auto kernel, unsigned teller) {
     const array<int> x(std::vector<int>(2, 7));
     const array<unsigned> finished(std::vector<unsigned>{0});
     run(kernel, 2, 32, 0, x.data(), finished.data(), teller);
     return x.numbers()[0] + x.numbers()[1];
   };
-  for (unsigned teller = 0; teller < 32; ++teller) {  // also the last one that read
+  for (unsigned teller = 0; teller < 32; ++teller) {  // the last one that reads, too
     CHECK(written(last_block_writes<true>, teller) == 7 + 8);
     check_fault("a race with the read", [&] { written(last_block_writes<false>, teller); });
   }
@@ -471,7 +471,7 @@ TEST_CASE("planted: a fence of one thread for what others read") {
 
 TEST_CASE("planted: a missing barrier") {
   const array<int> x(counted(256)), out(32);
-  for (std::uint64_t seed = 1; seed <= 20; ++seed) {  // thread 0 finds nothing, or what nothing orders: by the order of the warps
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {  // by the order of warps, thread 0 reads unwritten numbers or has a race
     emulated::the_device().threads.seed = seed;
     CHECK_THROWS_AS(run(block_sum<false>, 1, 256, 8 * sizeof(int), x.data(), out.data()), emulated::fault);
   }
@@ -479,7 +479,7 @@ TEST_CASE("planted: a missing barrier") {
   check_fault("a race with the", [&] { run(write_after_read, 1, 64, 0, x.data()); });
 }
 
-TEST_CASE("planted: an index past the end, and memory that was given back") {
+TEST_CASE("planted: an index past the end, and freed memory") {
   const array<int> x(counted(100)), out(100);
   check_fault("of 400: out of bounds", [&] { run(squares, 4, 32, 0, x.data(), out.data(), 101); });
   int* gone = nullptr;
@@ -509,12 +509,12 @@ TEST_CASE("planted: memory that was never written") {
   check_fault("never written", [&] { nothing.numbers(); });
 }
 
-TEST_CASE("planted: an address that is no multiple of what is read there") {
+TEST_CASE("planted: a misaligned address") {
   const array<float> x(std::vector<float>(8)), out(8);
   check_fault("no multiple", [&] { run(read_wide, 1, 32, 0, x.data() + 1, out.data()); });
 }
 
-TEST_CASE("planted: a pointer of the host in a kernel") {
+TEST_CASE("planted: a host pointer in a kernel") {
   const array<int> out(1);
   const int here = 1;
   check_fault("an address of the host", [&] { run(follow, 1, 32, 0, &here, out.data()); });
@@ -524,7 +524,7 @@ TEST_CASE("planted: a pointer of the host in a kernel") {
   });
 }
 
-TEST_CASE("planted: a pointer of the device on the host") {
+TEST_CASE("planted: a device pointer on the host") {
   const array<int> x(counted(8));
   check_fault("on the host", [&] { static_cast<void>(static_cast<int>(global<int>(x.data())[0])); });
 

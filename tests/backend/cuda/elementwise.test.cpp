@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The kernels alone, where the contract of the backend (cuda.test.cpp) does not look: what is rounded, and rows in rows.
+// The kernels alone, for cases beyond the backend's contract (cuda.test.cpp): rounding, and rows inside other rows.
 #include <lazyprune/backend/cuda/elementwise.cuh>
 
 #include <doctest/doctest.h>
@@ -26,7 +26,7 @@ __global__ void sum_and_most(device::global<const float> in, device::global<floa
   to[2 * threadIdx.x + 1] = most;
 }
 
-/// Rows on the device which begin at a multiple of 16 bytes, or do not, and what is between them.
+/// Rows on the device with numbers between them. Rows begin at a multiple of 16 bytes if `aligned`.
 template <class T>
 class placed {
  public:
@@ -37,7 +37,7 @@ class placed {
   device::row_span<T> span() { return {memory_.data() + first_, stride_}; }
   device::row_span<const T> view() { return {memory_.data() + first_, stride_}; }
 
-  /// The rows' numbers; what is between them is as it was.
+  /// Returns the rows' numbers, and checks that the numbers between them have not changed.
   std::vector<T> rows() const {
     const auto all = memory_.numbers();
     std::vector<T> found;
@@ -66,7 +66,7 @@ class placed {
 
 }  // namespace
 
-TEST_CASE("rows give the same bits wherever they lie, in any number of pieces") {
+TEST_CASE("rows give the same bits at any alignment, in any number of pieces") {
   constexpr std::size_t rows = 3, half = 8;
   for (const std::size_t columns : {16u, 48u, 2064u, 4112u, 5216u}) {
     CAPTURE(columns);
@@ -137,7 +137,7 @@ TEST_CASE("rows give the same bits wherever they lie, in any number of pieces") 
   }
 }
 
-TEST_CASE("rows become bf16 with zeros behind them") {
+TEST_CASE("rows are rounded to bf16 and padded with zeros") {
   const auto x = normal_floats(3 * 7, 1);
   on_device<float> from(x);
   on_device<std::uint16_t> to(3 * 16);
@@ -147,7 +147,7 @@ TEST_CASE("rows become bf16 with zeros behind them") {
   for (std::size_t i = 0; i < rounded.size(); ++i) CHECK(rounded[i] == (i % 16 < 7 ? bf16_of_float(x[i / 16 * 7 + i % 16]) : 0));
 }
 
-TEST_CASE("whole rows become bf16, four numbers at a time") {
+TEST_CASE("aligned rows are rounded to bf16, four numbers at a time") {
   for (const std::size_t columns : {16u, 20u, 2056u}) {
     const std::size_t stride = (columns + 7) / 8 * 8;
     const auto x = normal_floats(3 * columns, 1);
@@ -161,7 +161,7 @@ TEST_CASE("whole rows become bf16, four numbers at a time") {
   }
 }
 
-TEST_CASE("rows move from type to type") {
+TEST_CASE("move_rows converts between types") {
   const auto x = normal_floats(2 * 5, 1);
   on_device<float> from(x), back(2 * 5);
   on_device<std::uint16_t> halves(2 * 5);
@@ -173,7 +173,7 @@ TEST_CASE("rows move from type to type") {
   for (std::size_t i = 0; i < 10; ++i) CHECK(numbers[i] == float_of_bf16(bf16_of_float(x[(i + 5) % 10])));
 }
 
-TEST_CASE("a block's sum and largest number are those of all its threads, the same in each") {
+TEST_CASE("every thread gets the block's sum and maximum") {
   for (const unsigned warps : {1u, 3u, 8u}) {
     std::vector<float> x(warps * 32);
     for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * 7 % 97) - 200;
@@ -189,7 +189,7 @@ TEST_CASE("a block's sum and largest number are those of all its threads, the sa
   }
 }
 
-TEST_CASE("as many threads as a row has use for") {
+TEST_CASE("a row gets as many threads as it needs") {
   CHECK(device::threads_for(1) == 32);
   CHECK(device::threads_for(128) == 32);
   CHECK(device::threads_for(129) == 64);

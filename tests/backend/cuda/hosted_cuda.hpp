@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The backend cuda for tests whose rows lie in host memory: each operation takes them to the device, gaps between them and all, and back.
+// The backend cuda for tests with rows in host memory. Each operation copies rows to the device and back, with the gaps between them.
 #pragma once
 
 #include <lazyprune/backend/cuda.hpp>
@@ -25,7 +25,7 @@ class hosted_cuda {
 
   explicit hosted_cuda(const lazyprune::execution& e = {}) : made_(e), exact_(e.exact) {}
 
-  /// Whether products with weights in bf16 round what they are multiplied by.
+  /// Whether products with bf16 weights round activations to bf16.
   bool rounds() const { return !exact_; }
   std::size_t bytes() const { return made_.bytes(); }
 
@@ -73,11 +73,11 @@ class hosted_cuda {
   using memory = lazyprune::device::array<float, lazyprune::device::purpose::activations>;
   struct guest {
     memory there;
-    float* back = nullptr;  // where to; null: only read
+    float* back = nullptr;  // the host rows to write; null: the rows are only read
     std::size_t size;
   };
 
-  /// Rows on the device, the same for the same rows of the host until `leave`.
+  /// Returns a copy of the rows on the device: until `leave`, the same copy for the same rows.
   template <class T>
   lazyprune::rows_view<T> visit(lazyprune::rows_view<T> rows) {
     const std::size_t size = rows.rows > 0 ? (rows.rows - 1) * rows.stride + rows.columns : 0;
@@ -90,7 +90,7 @@ class hosted_cuda {
     return {found->second.there.data(), rows.rows, rows.columns, rows.stride};
   }
 
-  /// Those that were written come back.
+  /// Copies written rows back to the host.
   void leave() {
     for (auto& [from, g] : guests_)
       if (g.back) cudaMemcpyAsync(g.back, g.there.data(), g.size * sizeof(float), cudaMemcpyDeviceToHost, lazyprune::device::stream());

@@ -18,7 +18,7 @@ using namespace lazyprune_test;
 
 namespace {
 
-/// Adds to each of the numbers, by way of the last of the shared memory.
+/// Adds `more` to each number, through the last bytes of shared memory.
 __global__ void add(device::global<int> x, std::size_t shared_bytes, int more) {
   const auto last = device::shared_memory<int>(shared_bytes - blockDim.x * sizeof(int));
   last[threadIdx.x] = x[blockIdx.x * blockDim.x + threadIdx.x];
@@ -30,7 +30,7 @@ __global__ void does_not_ask() {}
 
 }  // namespace
 
-TEST_CASE("a kernel gets what it was called with, and as much shared memory as was said") {
+TEST_CASE("a kernel gets its arguments and its shared memory") {
   std::vector<int> numbers(64);
   std::iota(numbers.begin(), numbers.end(), 0);
   on_device<int> x(numbers);
@@ -46,7 +46,7 @@ TEST_CASE("more shared memory than the device has is refused") {
         at("cuda: shared memory", {"1048576", "cudaErrorInvalidValue"}, error_code::io));
 }
 
-TEST_CASE("planted: shared memory beyond 48 KiB that nobody asked for") {
+TEST_CASE("planted: more than 48 KiB of shared memory without permission") {
   CHECK(cudaLaunchKernel(does_not_ask, {1}, {32}, nullptr, device::shared_without_asking, device::stream()) == cudaSuccess);
   CHECK(cudaLaunchKernel(does_not_ask, {1}, {32}, nullptr, device::shared_without_asking + 1, device::stream()) == cudaErrorInvalidValue);
   CHECK(cudaFuncSetAttribute(does_not_ask, cudaFuncAttributeMaxDynamicSharedMemorySize, 99 * 1024) == cudaSuccess);

@@ -19,7 +19,7 @@ std::span<const T> list(const std::vector<T>& numbers) {
   return numbers;
 }
 
-/// Copies to the device, and their bytes, since the last call.
+/// The copies to the device, and their bytes, since the last call.
 struct sent {
   std::size_t copies, bytes;
   friend bool operator==(const sent&, const sent&) = default;
@@ -35,7 +35,7 @@ sent sent_now() {
 
 }  // namespace
 
-TEST_CASE("what lies on the device is not sent again; what does not goes in one copy") {
+TEST_CASE("lists on the device are not sent again; all others go in one copy") {
   device::lists all;
   const std::vector<std::uint32_t> a{1, 2, 3, 4, 5}, b(100, 7);
   const std::vector<std::uint64_t> c{1};
@@ -51,7 +51,7 @@ TEST_CASE("what lies on the device is not sent again; what does not goes in one 
   CHECK(numbers_at(first_b, 100) == b);
   CHECK(numbers_at(first_c, 1) == c);
 
-  std::vector<std::uint32_t> other = b;  // the same but in its middle, where no hash looks
+  std::vector<std::uint32_t> other = b;  // differs only in the middle, which the hash does not read
   other[50] = 8;
   const auto [there, same] = all.send(list(other), list(other));
   CHECK(sent_now().copies == 1);
@@ -62,7 +62,7 @@ TEST_CASE("what lies on the device is not sent again; what does not goes in one 
   CHECK(sent_now() == sent{0, 0});
 }
 
-TEST_CASE("the room goes round: nothing that was given before is overwritten before it is read, and all is sent anew") {
+TEST_CASE("a full buffer is filled again: no list is overwritten before it is read, and all are sent again") {
   device::lists all;
   std::mt19937 random(1);
   std::vector<std::uint32_t> expected(3 * 3000), got(expected.size());
@@ -80,7 +80,7 @@ TEST_CASE("the room goes round: nothing that was given before is overwritten bef
     note(3 * i + 1, there_b, b);
     note(3 * i + 2, there_always, always);
   }
-  CHECK(sent_now().bytes > 2 * all.bytes());  // it did go round
+  CHECK(sent_now().bytes > 2 * all.bytes());  // the buffer was filled more than twice
   CHECK(got == expected);
   CHECK(all.bytes() == 1 << 20);
 
@@ -90,7 +90,7 @@ TEST_CASE("the room goes round: nothing that was given before is overwritten bef
   CHECK(numbers_at(std::get<0>(all.send(list(always))), 3) == always);
 }
 
-TEST_CASE("room that was reserved is all that lists of that size take") {
+TEST_CASE("lists of the reserved size allocate nothing more") {
   device::lists all;
   all.reserve(1 << 20);
   device::synchronize();

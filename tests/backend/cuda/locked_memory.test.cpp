@@ -11,7 +11,7 @@
 using namespace lazyprune;
 using namespace lazyprune_test;
 
-TEST_CASE("rows are read back, few of them and more than the page-locked room takes") {
+TEST_CASE("few rows are read back, and more than fit into the page-locked buffer") {
   const std::size_t room = device::read_back::room_bytes / sizeof(int);
   device::read_back back;
   for (const std::size_t rows : {std::size_t{0}, std::size_t{3}, room / 4, room}) {
@@ -25,7 +25,7 @@ TEST_CASE("rows are read back, few of them and more than the page-locked room ta
   }
 }
 
-TEST_CASE("page-locked memory is moved and given back") {
+TEST_CASE("page-locked memory is moved and freed") {
   device::locked_memory a(16, "a test"), b = std::move(a);
   CHECK(a.data() == nullptr);
   CHECK(b.size() == 16);

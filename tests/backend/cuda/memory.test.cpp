@@ -17,7 +17,7 @@ using lazyprune_test::error_of;
 
 namespace {
 
-using numbers = device::array<int, device::purpose::stored_rows>;
+using numbers = device::array<int, device::purpose::aux_cache>;
 
 void write(int* there, std::vector<int> here) {
   cudaMemcpyAsync(there, here.data(), here.size() * sizeof(int), cudaMemcpyHostToDevice, device::stream());
@@ -26,8 +26,8 @@ void write(int* there, std::vector<int> here) {
 
 }  // namespace
 
-TEST_CASE("memory of the device is had, moved, enlarged and given back") {
-  device::synchronize();  // what was given back before is
+TEST_CASE("device memory is allocated, moved, enlarged and freed") {
+  device::synchronize();  // completes earlier frees
   const std::size_t held = bytes_held();
   {
     numbers a(3);
@@ -44,7 +44,7 @@ TEST_CASE("memory of the device is had, moved, enlarged and given back") {
   CHECK(bytes_held() == held);
 }
 
-TEST_CASE("too little memory: an error says what asked for how much") {
+TEST_CASE("too little memory is an error with the purpose and the bytes") {
   CHECK(error_of([&] { numbers(std::size_t{1} << 50); }) ==
         at("cuda: stored rows", {"4503599627370496", "cudaErrorMemoryAllocation"}, error_code::no_memory));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Numbers on their way to the device and back.
+// Copies of numbers to the device and back.
 #pragma once
 
 #include <lazyprune/backend/cuda/memory.hpp>
@@ -9,7 +9,7 @@
 
 namespace lazyprune_test {
 
-/// What lies on the device from there on.
+/// Returns `count` numbers from `there` on, an address on the device.
 template <class T>
 std::vector<T> numbers_at(const T* there, std::size_t count) {
   std::vector<T> here(count);
@@ -18,7 +18,7 @@ std::vector<T> numbers_at(const T* there, std::size_t count) {
   return here;
 }
 
-/// A copy on the device of numbers of the host; without any, memory that was never written.
+/// A copy of host numbers on the device, or device memory that was never written.
 template <class T>
 class on_device {
  public:

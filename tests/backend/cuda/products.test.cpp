@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What cuBLASLt is asked for; the products themselves: the contract, in cuda.test.cpp.
+// The calls of cuBLASLt. The contract in cuda.test.cpp tests the products themselves.
 #include <lazyprune/backend/cuda/products.hpp>
 
 #include <doctest/doctest.h>
@@ -11,7 +11,7 @@
 using namespace lazyprune;
 using namespace lazyprune_test;
 
-TEST_CASE("rows anywhere in other rows are multiplied, with a bias and what was there before") {
+TEST_CASE("rows inside other rows are multiplied, with a bias and added to earlier numbers") {
   const std::size_t inputs = 5, outputs = 3;
   const std::vector<float> w{1, 2, 3, 4, 5, -1, 0, 1, 0, 1, 2, 2, 2, 2, 2};
   device::weight_upload upload;
@@ -25,10 +25,10 @@ TEST_CASE("rows anywhere in other rows are multiplied, with a bias and what was 
   products.multiply({x.data() + 1, 2, inputs, 6}, weight, nullptr, false, {out.data(), 2, outputs, 4});
   CHECK(out.numbers() == std::vector<float>{15, 1, 10, 100, 11, 1, 6});
   products.multiply({x.data() + 1, 0, inputs, 6}, weight, nullptr, false, {out.data(), 0, outputs, 4});
-  CHECK((products.bytes() == 0 || products.bytes() == std::size_t{32} << 20));  // as the algorithms want it
+  CHECK((products.bytes() == 0 || products.bytes() == std::size_t{32} << 20));  // the algorithms choose
 }
 
-TEST_CASE("a weight in bf16 rounds what it is multiplied by") {
+TEST_CASE("a weight in bf16 rounds activations to bf16") {
   device::weight_upload upload;
   const device::weight weight(only(stored({1.0f + 0x1p-9f, 1}, 1, 2, dtype::f32)), dtype::bf16, dtype::bf16, upload);
   on_device<float> x(std::vector<float>{1.0f + 0x1p-9f, 0x1p-20f}), out(1);

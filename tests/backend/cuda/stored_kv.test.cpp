@@ -6,7 +6,7 @@
 using namespace lazyprune;
 using ids = std::vector<std::uint32_t>;
 
-TEST_CASE("blocks come with their slots, in the type that the first of them is given") {
+TEST_CASE("blocks are allocated with their slots, in the type of the first slots") {
   device::stored_kv kv(2, 5);
   CHECK(kv.pitch() == 8);
   CHECK(kv.width() == 16);
@@ -22,7 +22,7 @@ TEST_CASE("blocks come with their slots, in the type that the first of them is g
   CHECK(kv.bytes() == 2 * 256 * 16 * 4);
 }
 
-TEST_CASE("a copy has the same blocks until a slot of one is to be written") {
+TEST_CASE("a copy shares blocks until one of their slots is reserved for writing") {
   device::stored_kv kv(1, 8);
   kv.reserve(ids{0, 300}, dtype::f32);
   device::stored_kv copy = kv;

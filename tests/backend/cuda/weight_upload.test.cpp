@@ -14,7 +14,7 @@ using namespace lazyprune_test;
 
 namespace {
 
-/// Rows of `columns` numbers, counted on from row to row, as several threads send them.
+/// Sends rows of `columns` consecutive numbers by several threads, and returns what arrives.
 std::vector<int> sent(device::weight_upload& upload, std::size_t rows, std::size_t columns) {
   on_device<int> there(rows * columns);
   upload.send(reinterpret_cast<std::byte*>(there.data()), rows, columns * sizeof(int),
@@ -34,7 +34,7 @@ std::vector<int> counted(std::size_t size) {
 
 }  // namespace
 
-TEST_CASE("rows arrive in their order, however many buffers they fill and however long a row is") {
+TEST_CASE("rows arrive in order, for any number of buffers and any length of rows") {
   device::weight_upload upload(3);
   CHECK(sent(upload, 0, 4).empty());
   CHECK(sent(upload, 1, 1) == counted(1));

@@ -9,14 +9,14 @@
 using namespace lazyprune;
 using ids = std::vector<std::uint32_t>;
 
-TEST_CASE("rows move within one buffer, one after the other") {
+TEST_CASE("copy_rows moves rows within one buffer, one after the other") {
   std::vector<double> numbers{0, 1, 10, 11, 20, 21, 30, 31};
   const rows_view<double> rows{numbers.data(), 4, 2, 2};
   host_backend<double>{}.copy_rows(rows, ids{1, 3, 2}, rows, ids{0, 1, 2});
   CHECK(numbers == std::vector<double>{10, 11, 30, 31, 20, 21, 30, 31});
 }
 
-TEST_CASE("stored rows come back at other places") {
+TEST_CASE("stored rows are read back to other rows") {
   const host_backend<double> backend;
   std::vector<double> numbers{0, 1, 10, 11, 20, 21};
   const rows_view<double> rows{numbers.data(), 3, 2, 2};

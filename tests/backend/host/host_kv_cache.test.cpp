@@ -8,7 +8,7 @@
 
 using namespace lazyprune;
 
-TEST_CASE("a cache grows by blocks and never moves what is there") {
+TEST_CASE("a cache grows by blocks and never moves its slots") {
   host_kv_cache<float> kv(2, 3);
   CHECK(kv.width() == 6);
   CHECK(kv.bytes() == 0);

@@ -10,7 +10,7 @@
 using namespace lazyprune;
 using namespace lazyprune_test;
 
-TEST_CASE("parameters: parts of any type, joined") {
+TEST_CASE("parameters join vectors of any type") {
   const std::vector<float> a{1, 2.5f}, b{-3};
   const stored first(a, 1, 2, dtype::f32), second(b, 1, 1, dtype::bf16);
   const tensor parts[] = {first, second};

@@ -7,7 +7,7 @@
 
 using namespace lazyprune;
 
-TEST_CASE("an array begins on a cache line, and refuses a size that no memory has") {
+TEST_CASE("an array begins on a cache line, and an impossible size is refused") {
   for (const std::size_t size : {1u, 3u, 1000u}) {
     const aligned_array<float> array(size);
     CHECK(array.size() == size);

@@ -7,7 +7,7 @@
 
 using namespace lazyprune;
 
-TEST_CASE_TEMPLATE("a buffer grows and keeps what is in it", T, float, double) {
+TEST_CASE_TEMPLATE("a buffer grows and keeps its rows", T, float, double) {
   row_buffer<T> buffer(7);
   CHECK(buffer.view().rows == 0);
   CHECK(buffer.bytes() == 0);
@@ -32,7 +32,7 @@ TEST_CASE_TEMPLATE("a buffer grows and keeps what is in it", T, float, double) {
   CHECK(buffer.bytes() <= 1500 * 7 * sizeof(T));
 }
 
-TEST_CASE("row after row, a buffer is copied seldom") {
+TEST_CASE("a buffer that grows row by row is seldom copied") {
   row_buffer<float> buffer(1);
   int copies = 0;
   std::size_t bytes = 0;
@@ -41,5 +41,5 @@ TEST_CASE("row after row, a buffer is copied seldom") {
     copies += buffer.bytes() != bytes;
     bytes = buffer.bytes();
   }
-  CHECK(copies < 30);  // log(10000) / log(1.5) = 23, and a few at the start, where half a row is none
+  CHECK(copies < 30);  // log(10000) / log(1.5) = 23, and a few at the start, when half of the rows is no whole row
 }

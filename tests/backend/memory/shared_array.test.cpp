@@ -8,7 +8,7 @@
 
 using namespace lazyprune;
 
-TEST_CASE("an array that is shared is copied by who writes first, and no more once it is alone") {
+TEST_CASE("the first write to a shared array copies it, and later writes do not") {
   shared_array<float> one(3);
   std::iota(one.own(), one.own() + 3, 1.0f);
   const float* const first = one.data();

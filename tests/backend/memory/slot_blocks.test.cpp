@@ -21,7 +21,7 @@ void write(slot_blocks<int>& rows, std::uint32_t slot, int value) {
 
 }  // namespace
 
-TEST_CASE("rows stay where they are while memory grows by blocks, and a block goes with its last slot") {
+TEST_CASE("memory grows by blocks without moving rows, and a block is freed with its last slot") {
   slot_blocks<int> rows(3);
   CHECK(rows.bytes() == 0);
   write(rows, 63, 10);
@@ -39,7 +39,7 @@ TEST_CASE("rows stay where they are while memory grows by blocks, and a block go
   CHECK(rows.bytes() == block_bytes);
 }
 
-TEST_CASE("held memory is there before its slots are used, and stays when they are released") {
+TEST_CASE("held memory is allocated before its slots are used, and stays when they are released") {
   slot_blocks<int> rows(3);
   rows.hold(65);
   CHECK(rows.bytes() == 2 * block_bytes);
@@ -53,7 +53,7 @@ TEST_CASE("held memory is there before its slots are used, and stays when they a
   CHECK(rows.bytes() == 2 * block_bytes);
 }
 
-TEST_CASE("a copy shares rows until one of the two reserves them to write") {
+TEST_CASE("a copy shares rows until one of the two reserves them for writing") {
   slot_blocks<int> rows(3);
   write(rows, 5, 50);
   const slot_blocks<int> copy = rows;
@@ -63,7 +63,7 @@ TEST_CASE("a copy shares rows until one of the two reserves them to write") {
   CHECK(rows.row(5)[0] == 60);
 }
 
-TEST_CASE("retain frees all slots but those that are named") {
+TEST_CASE("retain frees all slots but those that it is given") {
   slot_blocks<int> rows(3);
   for (const std::uint32_t slot : {1u, 2u, 70u, 130u}) write(rows, slot, static_cast<int>(slot));
   rows.retain([](const auto& keep) {

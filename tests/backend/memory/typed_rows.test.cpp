@@ -9,7 +9,7 @@
 using namespace lazyprune;
 using ids = std::vector<std::uint32_t>;
 
-TEST_CASE("rows take a type while there are none, and keep it while there is one") {
+TEST_CASE("an empty store may change its type, and any other keeps it") {
   typed_rows<> rows(10);
   rows.hold(64, dtype::bf16);
   CHECK(rows.type() == dtype::bf16);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The C library from a C program: a scorer of its own in a session. */
+/* A C program with a scorer of its own in a session. */
 #include <lazyprune/c/lazyprune.h>
 
 /* The newest tokens matter. */

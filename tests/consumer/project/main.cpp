@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A policy of one's own in a session, with what is standard library only.
+// A policy of this program in a session, with the standard library only.
 #ifdef LAZYPRUNE_BY_SINGLE_HEADER
 #include <lazyprune_single.hpp>
 #else

@@ -7,13 +7,13 @@
 
 using namespace lazyprune;
 
-TEST_CASE("classification is LongBench's") {
+TEST_CASE("classification agrees with LongBench's") {
   check_best("classification", [](const auto& p, const auto& a, const auto& classes) { return classification_score(p, a, classes); });
 }
 
 TEST_CASE("classification, by hand") {
   CHECK(classification_score("Food or Law", "Food", {"Food", "Law", "Sport"}) == 0.5);
   CHECK(classification_score("Law", "Food", {"Food", "Law"}) == 0.0);
-  // "a" is taken from [a, ab, abc]; the walk goes on at the place after it, which is abc's: ab stays.
+  // "a" is removed from [a, ab, abc]. The iteration continues at the next place, now that of abc, so ab stays.
   CHECK(classification_score("abc", "abc", {"a", "ab", "abc"}) == 0.5);
 }

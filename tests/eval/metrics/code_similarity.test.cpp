@@ -7,17 +7,17 @@
 
 using namespace lazyprune;
 
-TEST_CASE("code similarity is LongBench's") {
+TEST_CASE("code similarity agrees with LongBench's") {
   check_best("code_sim", [](const auto& p, const auto& a, const auto&) { return code_similarity(p, a); });
 }
 
-TEST_CASE("the first line that is code counts") {
+TEST_CASE("the first line of code counts") {
   CHECK(code_similarity("\n\n```python\n# one\n  x = 1;  // two\nx = 1\ny = 2", "x = 1") == 1.0);
   CHECK(code_similarity("# none", "x") == 0.0);
   CHECK(code_similarity("# none", "") == 1.0);
 }
 
-TEST_CASE("whole hundredths, halves to the even one") {
+TEST_CASE("scores are whole hundredths; a half is rounded to the even one") {
   CHECK(code_similarity("abcd", "abcf") == 0.75);          // 2 * 3 / 8
   CHECK(code_similarity("a", "abbbbbbbbbbbbbb") == 0.12);  // 2 / 16 = 0.125: not 0.13
 }

@@ -10,13 +10,13 @@ using namespace lazyprune;
 using lazyprune_test::at;
 using lazyprune_test::error_of;
 
-TEST_CASE("count and retrieval are LongBench's") {
+TEST_CASE("count and retrieval agree with LongBench's") {
   check_best("count", [](const auto& p, const auto& a, const auto&) { return count_score(p, a); });
   check_best("retrieval", [](const auto& p, const auto& a, const auto&) { return retrieval_score(p, a); });
   check_best("retrieval_zh", [](const auto& p, const auto& a, const auto&) { return retrieval_zh_score(p, a); });
 }
 
-TEST_CASE("the share of right numbers, by hand") {
+TEST_CASE("the share of right numbers, computed by hand") {
   CHECK(count_score("7 of 7, not 17", "7") == doctest::Approx(2.0 / 3).epsilon(1e-15));
   CHECK(count_score("seven", "7") == 0.0);
   CHECK(retrieval_score("Paragraph 3", "Paragraph Paragraph 3") == 1.0);

@@ -7,7 +7,7 @@
 
 using namespace lazyprune;
 
-TEST_CASE("ROUGE-L is that of the package rouge") {
+TEST_CASE("ROUGE-L agrees with the package rouge") {
   check_best("rouge_l", [](const auto& p, const auto& a, const auto&) { return rouge_l(p, a); });
 }
 
@@ -15,14 +15,14 @@ TEST_CASE("ROUGE-L over characters") {
   check_best("rouge_l_chars", [](const auto& p, const auto& a, const auto&) { return rouge_l_chars(p, a); });
 }
 
-TEST_CASE("equal texts are a little below 1, texts without a sentence 0") {
+TEST_CASE("equal texts score a little below 1, texts without a sentence 0") {
   CHECK(rouge_l("one two", "one two") == 2.0 * (1.0 / (2.0 + 1e-8)));
   CHECK(rouge_l("", "") == 0.0);
   CHECK(rouge_l("...", "a") == 0.0);
   CHECK(rouge_l("a", ".") == 0.0);
 }
 
-TEST_CASE("sentences longer than Python recurses have a score") {
+TEST_CASE("sentences longer than Python's recursion limit have a score") {
   std::string numbers;
   for (int i = 0; i < 3000; ++i) numbers += std::to_string(i) + " ";
   CHECK(rouge_l(numbers, numbers) == 2.0 * (1.0 / (2.0 + 1e-8)));

@@ -10,13 +10,13 @@ using namespace lazyprune;
 using lazyprune_test::at;
 using lazyprune_test::error_of;
 
-TEST_CASE("string matches are RULER's") {
+TEST_CASE("string matches agree with RULER's") {
   for (const std::string_view metric : {"string_match_all", "string_match_part"}) {
     const auto score = metric == "string_match_all" ? string_match_all : string_match_part;
     for (const metric_case& c : metric_cases(metric)) {
       CAPTURE(c.prediction);
       if (c.value)
-        CHECK(score(c.prediction, c.answers) == *c.value);  // a quotient of the same two whole numbers
+        CHECK(score(c.prediction, c.answers) == *c.value);  // the quotient of the same two whole numbers
       else
         CHECK_THROWS_AS(score(c.prediction, c.answers), error);
     }

@@ -7,7 +7,7 @@
 
 #include <set>
 
-TEST_CASE("every family has names of its own, and they are listed in order") {
+TEST_CASE("every family has its own names, and family_names lists them in order") {
   using namespace lazyprune;
   std::set<std::string_view> names, types, architectures, ggufs;
   for (const model_family* family : all_families) {

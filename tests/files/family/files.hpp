@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the tests of families share: a config.json of text, and the metadata of a small GGUF file.
+// Shared by the tests of model families. Makes a model_config from JSON or from the metadata of a small GGUF file.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +21,13 @@ inline lazyprune::model_config config_of_json(const nlohmann::json& config) {
   return lazyprune::model_config_of(lazyprune::json_value::parse(config.dump(), "c", 1 << 20));
 }
 
-/// What is said of a config.json with these keys changed (null: taken out); "no error" where nothing is.
+/// The error for a config.json with these keys changed (null: removed), or "no error".
 inline fault said_of(nlohmann::json config, const nlohmann::json& patch) {
   config.merge_patch(patch);
   return error_of([&] { config_of_json(config); });
 }
 
-/// The metadata of a small model of an architecture, to change: 4 layers, 2 heads of 8 numbers.
+/// The metadata of a small GGUF model with 4 layers and 2 heads of head_dim 8. Tests change single keys.
 struct small_gguf {
   std::string architecture;
   std::map<std::string, std::string> keys{};

@@ -5,7 +5,7 @@
 
 #include "files.hpp"
 
-TEST_CASE("gemma2: gemma-2-2b-it, as published") {
+TEST_CASE("gemma2: the published config of gemma-2-2b-it") {
   using namespace lazyprune_test;
   nlohmann::json config = nlohmann::json::parse(R"({"architectures": ["Gemma2ForCausalLM"], "attention_bias": false,
     "attn_logit_softcapping": 50.0, "bos_token_id": 2, "eos_token_id": [1, 107], "final_logit_softcapping": 30.0, "head_dim": 256,
@@ -19,13 +19,13 @@ TEST_CASE("gemma2: gemma-2-2b-it, as published") {
   CHECK(c.norms_less_one);
   CHECK(c.activation == lazyprune::gate_activation::gelu_tanh);
   CHECK(c.embedding_scale == 48.0);
-  CHECK(c.attention_scale == 0.0);  // that of the width of a head
+  CHECK(c.attention_scale == 0.0);  // follows from the width of a head
   CHECK(c.attention_soft_cap == 50.0);
   CHECK(c.logit_soft_cap == 30.0);
   CHECK(c.window(0) == 4096);
   CHECK(c.window(1) == 0);
   CHECK(c.window(24) == 4096);
-  config["query_pre_attn_scalar"] = 144;  // as the largest
+  config["query_pre_attn_scalar"] = 144;  // as in the largest model
   config.erase("attn_logit_softcapping");
   config["final_logit_softcapping"] = nullptr;
   c = config_of_json(config);
@@ -38,7 +38,7 @@ TEST_CASE("gemma2: gemma-2-2b-it, as published") {
   CHECK(said_of(config, {{"logit_scale", 2}}) == unsupported("c: logit_scale", {", found 2"}));
 }
 
-TEST_CASE("gemma2: GGUF files; the largest scales its queries by other widths") {
+TEST_CASE("gemma2: GGUF files; the largest model has another scale of queries") {
   using namespace lazyprune_test;
   const auto c = small_gguf("gemma2").config();
   CHECK(c.windows == window_list{4096, 0, 4096, 0});

@@ -20,7 +20,7 @@ const nlohmann::json gemma = nlohmann::json::parse(R"({"architectures": ["Gemma3
 
 }  // namespace
 
-TEST_CASE("gemma3: gemma-3-1b-it, as published") {
+TEST_CASE("gemma3: the published config of gemma-3-1b-it") {
   const auto c = config_of_json(gemma);
   CHECK(c.family == "gemma3");
   CHECK(c.qk_norm);
@@ -33,7 +33,7 @@ TEST_CASE("gemma3: gemma-3-1b-it, as published") {
   CHECK(c.logit_soft_cap == 0.0);
 }
 
-TEST_CASE("gemma3: positions in the keys of transformers 4 and 5") {
+TEST_CASE("gemma3: rotary positions in the keys of transformers 4 and 5") {
   nlohmann::json config = gemma;
   config["rope_scaling"] = {{"factor", 8.0}, {"rope_type", "linear"}};
   const auto old_style = config_of_json(config);
@@ -51,14 +51,14 @@ TEST_CASE("gemma3: positions in the keys of transformers 4 and 5") {
   CHECK(said_of(gemma, {{"rope_scaling", {{"rope_type", "yarn"}, {"factor", 8.0}}}}) == unsupported("c: rope_scaling"));
 }
 
-TEST_CASE("gemma3: a cap on attention is refused; a model of text and images has its text_config") {
+TEST_CASE("gemma3: a cap on attention is refused; a model of text and images has text_config") {
   CHECK(said_of(gemma, {{"attn_logit_softcapping", 50.0}}) == unsupported("c: attn_logit_softcapping", {"50.0"}));
   CHECK(said_of(gemma, {{"model_type", "gemma3"}, {"architectures", nullptr}}) == at("c", {"\"text_config\""}));
   CHECK(said_of(gemma, {{"architectures", {"Gemma3ForConditionalGeneration"}}}) ==
         unsupported("c: architectures[0]", {"\"Gemma3ForConditionalGeneration\""}));
 }
 
-TEST_CASE("gemma3: gemma-3-4b-it and 27b-it, as published: what text_config leaves out are the defaults of its class") {
+TEST_CASE("gemma3: the published configs of gemma-3-4b-it and 27b-it: missing keys of text_config have transformers' defaults") {
   const auto published = nlohmann::json::parse(R"({"architectures": ["Gemma3ForConditionalGeneration"], "boi_token_index": 255999,
     "eos_token_id": [1, 106], "image_token_index": 262144, "mm_tokens_per_image": 256, "model_type": "gemma3",
     "text_config": {"hidden_size": 2560, "intermediate_size": 10240, "model_type": "gemma3_text", "num_hidden_layers": 34,
@@ -92,7 +92,7 @@ TEST_CASE("gemma3: gemma-3-4b-it and 27b-it, as published: what text_config leav
   CHECK(said_of(published, {{"architectures", {"Gemma3ForCausalLM"}}}) == unsupported("c: architectures[0]"));
 }
 
-TEST_CASE("gemma3: GGUF files; five layers of six have the window where they do not say") {
+TEST_CASE("gemma3: GGUF files; by default, five layers of six have the window") {
   const auto file = [] { return small_gguf("gemma3").number("attention.sliding_window", 16); };
   CHECK(file().config().windows == window_list(4, 16));
   CHECK(file().number("attention.sliding_window_pattern", 2).config().windows == window_list{16, 0, 16, 0});

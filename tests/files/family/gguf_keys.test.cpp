@@ -5,7 +5,7 @@
 
 #include "files.hpp"
 
-TEST_CASE("the keys of an architecture, and small tensors of divisors") {
+TEST_CASE("gguf_keys reads the keys of an architecture, and small tensors of divisors") {
   using namespace lazyprune_test;
   const temporary_folder folder;
   std::vector<lazyprune::gguf_file> parts;
@@ -20,5 +20,5 @@ TEST_CASE("the keys of an architecture, and small tensors of divisors") {
   CHECK(keys.divisors("d", 2) == std::vector<double>{1.5, 2.0});
   CHECK(keys.divisors("none", 2).empty());
   CHECK(error_of([&] { keys.divisors("d", 3); }).ends_with("tensor d: expected shape [3], found [2]"));
-  CHECK(error_of([&] { keys.divisors("wrong", 1); }).ends_with("tensor wrong: expected numbers above 0, found another"));
+  CHECK(error_of([&] { keys.divisors("wrong", 1); }).ends_with("tensor wrong: expected only numbers above 0, found another number"));
 }

@@ -5,7 +5,7 @@
 
 #include "files.hpp"
 
-TEST_CASE("llama: xgen-7b-8k-base, as published") {
+TEST_CASE("llama: the published config of xgen-7b-8k-base") {
   using namespace lazyprune_test;
   const nlohmann::json xgen = nlohmann::json::parse(R"({"architectures": ["LlamaForCausalLM"], "bos_token_id": 50256, "eos_token_id": 50256,
     "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02, "intermediate_size": 11008, "max_position_embeddings": 8192,

@@ -5,7 +5,7 @@
 
 #include "files.hpp"
 
-TEST_CASE("mistral: a window in every layer, 4096 where the key is missing, none where it is null") {
+TEST_CASE("mistral: a window in every layer, 4096 if the key is missing, none if it is null") {
   using namespace lazyprune_test;
   const nlohmann::json config = nlohmann::json::parse(R"({"architectures": ["MistralForCausalLM"], "bos_token_id": 1, "eos_token_id": 2,
     "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 14336, "max_position_embeddings": 32768, "model_type": "mistral",
@@ -22,10 +22,10 @@ TEST_CASE("mistral: a window in every layer, 4096 where the key is missing, none
   CHECK(said_of(config, {{"layer_types", {"full_attention", "full_attention", "chunked_attention", "full_attention"}}}) ==
         unsupported("c: layer_types[2]", {"full_attention", "sliding_attention", "\"chunked_attention\""}));
   CHECK(said_of(config, {{"attention_bias", true}}) == unsupported("c: attention_bias"));
-  CHECK(lazyprune::families::mistral.gguf.empty());  // it is a llama there
+  CHECK(lazyprune::families::mistral.gguf.empty());  // GGUF files call it llama
 }
 
-TEST_CASE("mistral: Mistral-Small-3.1-24B-Instruct-2503, as published: a model of text and images") {
+TEST_CASE("mistral: the published config of Mistral-Small-3.1-24B-Instruct-2503, a model of text and images") {
   using namespace lazyprune_test;
   const nlohmann::json config = nlohmann::json::parse(R"({"architectures": ["Mistral3ForConditionalGeneration"], "image_token_index": 10,
     "model_type": "mistral3", "multimodal_projector_bias": false, "projector_hidden_act": "gelu", "spatial_merge_size": 2,

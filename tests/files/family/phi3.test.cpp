@@ -18,7 +18,7 @@ const nlohmann::json phi = nlohmann::json::parse(R"({"architectures": ["Phi3ForC
 
 }  // namespace
 
-TEST_CASE("phi3: LongRoPE by the ratio of the lengths; a window; tensors of several") {
+TEST_CASE("phi3: LongRoPE by the ratio of the lengths; a window; fused tensors") {
   const lazyprune::model_config c = config_of_json(phi);
   CHECK(c.fused);
   CHECK(c.n_kv_heads == 4);
@@ -36,7 +36,7 @@ TEST_CASE("phi3: LongRoPE by the ratio of the lengths; a window; tensors of seve
   CHECK(config_of_json(plain).rms_epsilon == 1e-5);
 }
 
-TEST_CASE("phi3: a part of each head rotates") {
+TEST_CASE("phi3: only a part of each head may rotate") {
   nlohmann::json part = phi;
   part["rope_scaling"] = {{"long_factor", {1, 2, 3}}, {"short_factor", {1, 2, 3}}, {"type", "longrope"}};
   part["partial_rotary_factor"] = 0.75;
@@ -46,7 +46,7 @@ TEST_CASE("phi3: a part of each head rotates") {
   CHECK(said_of(part, {{"partial_rotary_factor", 1.5}}) == at("c: partial_rotary_factor"));
 }
 
-TEST_CASE("phi3: what is wrong, or not computed") {
+TEST_CASE("phi3: wrong and unsupported keys") {
   CHECK(said_of(phi, {{"rope_scaling", {{"type", "linear"}, {"factor", 2.0}, {"long_factor", nullptr}, {"short_factor", nullptr}}}}) ==
         unsupported("c: rope_scaling.type", {"\"linear\""}));
   CHECK(said_of(phi, {{"rope_scaling", {{"long_factor", nullptr}}}}) == at("c: rope_scaling", {"\"long_factor\""}));
@@ -54,7 +54,7 @@ TEST_CASE("phi3: what is wrong, or not computed") {
   CHECK(said_of(phi, {{"attention_bias", true}}) == unsupported("c: attention_bias"));
 }
 
-TEST_CASE("phi3: GGUF files say the window, and by two tensors that it is LongRoPE") {
+TEST_CASE("phi3: GGUF files give the window, and two tensors mark LongRoPE") {
   const auto phi_file = [] { return small_gguf("phi3").number("attention.sliding_window", 0); };
   CHECK(phi_file().config().windows.empty());
   CHECK(phi_file().config().fused);
@@ -71,7 +71,7 @@ TEST_CASE("phi3: GGUF files say the window, and by two tensors that it is LongRo
   const auto c = longrope().floats("rope_factors_long.weight", {4, 5, 6, 7}).config();
   CHECK(c.rope.scaling == rope_scaling::longrope);
   CHECK(c.rope.long_divisors == std::vector<double>{4, 5, 6, 7});
-  CHECK(c.rope.attention_factor == doctest::Approx(std::sqrt(1.5)));  // 64 positions of 16
+  CHECK(c.rope.attention_factor == doctest::Approx(std::sqrt(1.5)));  // 64 positions, scaled from 16
   const auto given = longrope().floats("rope_factors_long.weight", {4, 5, 6, 7}).real("rope.scaling.attn_factor", 1.25f).config();
   CHECK(given.rope.attention_factor == 1.25);
   CHECK(phi_file().real("rope.scaling.attn_factor", 1.25f).said() ==

@@ -5,7 +5,7 @@
 
 #include "files.hpp"
 
-TEST_CASE("qwen2: windows in the upper layers, where they are in force, or by layer_types") {
+TEST_CASE("qwen2: use_sliding_window gives a window to the layers from max_window_layers on, or to those that layer_types names") {
   using namespace lazyprune_test;
   const nlohmann::json config = nlohmann::json::parse(R"({"architectures": ["Qwen2ForCausalLM"], "hidden_size": 64, "intermediate_size": 96,
     "max_position_embeddings": 512, "max_window_layers": 3, "model_type": "qwen2", "num_attention_heads": 4, "num_hidden_layers": 4,

@@ -22,7 +22,7 @@ std::size_t keep(const adaptive& when, const std::vector<float>& scores) {
   return when.keep({when.from, 32, scores.size(), 2 * scores.size(), phase::prefill}, scores);
 }
 
-TEST_CASE("prunes from a layer on, at its distance") {
+TEST_CASE("adaptive prunes after `from` layers, and then after each `every` layers") {
   const std::vector<float> scores(10, 1.0f);
   std::vector<layer_id> pruned;
   for (layer_id done = 0; done < 20; ++done)
@@ -30,21 +30,21 @@ TEST_CASE("prunes from a layer on, at its distance") {
   CHECK(pruned == std::vector<layer_id>{3, 8, 13, 18});
 }
 
-TEST_CASE("the fewest tokens that hold the mass, but the least share") {
+TEST_CASE("adaptive keeps the fewest tokens that hold the mass, but at least the share `least`") {
   CHECK(keep({.mass = 0.5, .least = 1e-9}, {0.1f, 0.4f, 0.2f, 0.3f}) == 2);
   CHECK(keep({.mass = 0.5, .least = 0.7}, {0.1f, 0.4f, 0.2f, 0.3f}) == 3);
   CHECK(keep({.mass = 1.0, .least = 1e-9}, {0.5f, 0.0f, 0.5f, 0.0f}) == 2);
 }
 
-TEST_CASE("what is no mass: NaN, negative, infinite") {
+TEST_CASE("NaN, negative and infinite scores have no mass") {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   CHECK(keep({.mass = 1.0, .least = 1e-9}, {nan, -3.0f, 1.0f, -inf}) == 1);
-  CHECK(keep({.mass = 0.5, .least = 1e-9}, {0.25f, 0.5f, 0.25f, inf}) == 2);  // the infinite one and 0.5
+  CHECK(keep({.mass = 0.5, .least = 1e-9}, {0.25f, 0.5f, 0.25f, inf}) == 2);  // the infinite score and 0.5
   CHECK(keep({.mass = 1.0, .least = 1e-9}, {-1.0f, -2.0f, 0.0f}) == 1);
   CHECK(keep({.mass = 1.0, .least = 1e-9}, {nan}) == 1);
 }
 
-TEST_CASE("agrees with taking one token after another") {
+TEST_CASE("adaptive keeps what taking one token after another keeps") {
   std::mt19937 random(19);
   for (int run = 0; run < 5'000; ++run) {
     CAPTURE(run);

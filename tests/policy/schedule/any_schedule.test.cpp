@@ -32,7 +32,7 @@ TEST_CASE_TEMPLATE_INVOKE(schedule_contract, schedules);
 const std::vector<float> sharp{8.0f, 1.0f, 1.0f};
 constexpr layer_context prompt{1, 8, 3, 3, phase::prefill}, token{1, 8, 3, 3, phase::decode};
 
-TEST_CASE("does what the chosen one does, and sees the scores where that one does") {
+TEST_CASE("any_schedule does what the schedule in it does, and sees the scores if it does") {
   const any_schedule plain = every{.n = 1, .share = 0.1};
   CHECK(!plain.sees_scores());
   CHECK(plain.keep({2, 8, 100, 100, phase::prefill}) == 10);
@@ -41,7 +41,7 @@ TEST_CASE("does what the chosen one does, and sees the scores where that one doe
   CHECK(by_score.keep(prompt, sharp) == 1);
 }
 
-TEST_CASE("so do decorators of one") {
+TEST_CASE("so do wrappers of any_schedule") {
   const prompt_only plain(any_schedule(stages{{1, 0.5}})), by_score(any_schedule(adaptive{.mass = 0.5}));
   CHECK(!plain.sees_scores());
   CHECK(plain.keep(prompt) == 2);
@@ -59,7 +59,7 @@ TEST_CASE("so do decorators of one") {
   CHECK(one.keep(token, sharp) == 1);
 }
 
-TEST_CASE("what a schedule does not say is 0, through every decorator") {
+TEST_CASE("first is 0 if the schedule does not say, through every wrapper") {
   struct halves {
     std::size_t keep(const layer_context& c) const { return c.done < 5 ? everything : (c.active + 1) / 2; }
   };
@@ -71,12 +71,12 @@ TEST_CASE("what a schedule does not say is 0, through every decorator") {
   CHECK(first_pruning(says_it_wrong{}, phase::prefill, 8) == 0);
   CHECK(any_schedule(halves{}).first(phase::prefill, 8) == 0);
   CHECK(prompt_only(any_schedule(halves{})).first(phase::prefill, 8) == 0);
-  CHECK(prompt_only(halves{}).first(phase::decode, 8) == 8);  // it never prunes there, whatever the schedule
+  CHECK(prompt_only(halves{}).first(phase::decode, 8) == 8);  // prompt_only never prunes a decode step
   CHECK(by_phase(halves{}, every{.n = 3, .share = 0.5}).first(phase::prefill, 8) == 0);
   CHECK(by_phase(halves{}, any_schedule(every{.n = 3, .share = 0.5})).first(phase::decode, 8) == 3);
 }
 
-TEST_CASE("copies are values, and the schedule in it can be looked at") {
+TEST_CASE("copies are values, and target() returns the schedule") {
   any_schedule schedule = stages{{2, 0.5}};
   const any_schedule copy = schedule;
   schedule = stages{{3, 0.5}};

@@ -24,7 +24,7 @@ struct budget_values {
 };
 TEST_CASE_TEMPLATE_INVOKE(schedule_contract, budget_values);
 
-TEST_CASE("a number of tokens, once") {
+TEST_CASE("a budget of tokens prunes once, after its layer") {
   const budget when({.after = 4, .tokens = 512});
   CHECK(when.keep({3, 32, 1000, 1000, phase::prefill}) == everything);
   CHECK(when.keep({4, 32, 1000, 1000, phase::prefill}) == 512);
@@ -32,7 +32,7 @@ TEST_CASE("a number of tokens, once") {
   CHECK(when.keep({4, 32, 100, 1000, phase::decode}) == 100);
 }
 
-TEST_CASE("a cost: the fewest tokens that spend it") {
+TEST_CASE("a budget of cost keeps the fewest tokens that use it up") {
   CHECK(budget({.after = 8, .cost = 0.5}).keep({8, 32, 1200, 1200, phase::prefill}) == 400);  // 8 * 1200 + 24 * 400 = half of 32 * 1200
   for (std::uint64_t percent = 1; percent <= 100; percent += 3)
     for (layer_id layers = 1; layers < 24; ++layers)
@@ -48,7 +48,7 @@ TEST_CASE("a cost: the fewest tokens that spend it") {
         }
 }
 
-TEST_CASE("just one of tokens and cost") {
+TEST_CASE("a budget needs exactly one of tokens and cost") {
   const auto fault = [](const budget_target& target) { return error_of([&] { budget{target}; }); };
   CHECK(fault({.after = 8}) == at("budget"));
   CHECK(fault({.after = 8, .tokens = 5, .cost = 0.5}) == at("budget"));

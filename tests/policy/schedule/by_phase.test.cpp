@@ -31,13 +31,13 @@ struct nested {
 };
 TEST_CASE_TEMPLATE_INVOKE(schedule_contract, two_layer_schedules, adaptive_prefill, adaptive_decode, nested);
 
-TEST_CASE("one schedule for each phase") {
+TEST_CASE("by_phase uses one schedule for each phase") {
   const by_phase when{every{.n = 1, .share = 0.5}, every{.n = 1, .share = 0.25}};
   CHECK(when.keep({1, 8, 100, 100, phase::prefill}) == 50);
   CHECK(when.keep({1, 8, 100, 100, phase::decode}) == 25);
 }
 
-TEST_CASE("only the one that wants the scores sees them") {
+TEST_CASE("only the schedule that needs the scores sees them") {
   const std::vector<float> scores{0.0f, 1.0f, 0.0f, 2.0f};
   const adaptive sharpest{.mass = 0.5};
   CHECK(by_phase{sharpest, halve}.keep({1, 8, 4, 4, phase::prefill}, scores) == 1);

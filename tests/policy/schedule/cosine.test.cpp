@@ -20,9 +20,9 @@ struct cosine_values {
 };
 TEST_CASE_TEMPLATE_INVOKE(schedule_contract, cosine_values);
 
-TEST_CASE("falls slowly, then fast, then slowly, to the share before the last layer") {
+TEST_CASE("cosine falls slowly, then fast, then slowly, to the share before the last layer") {
   const cosine when{.from = 1, .share = 0.2};
-  // 6 steps for 8 layers; (1 + cos) / 2 is 0.933, 3/4, 1/2, 1/4, 0.067, 0: times 0.8, plus 0.2, of 1000
+  // For 8 layers there are 6 steps. (1 + cos) / 2 is 0.933, 3/4, 1/2, 1/4, 0.067, 0. 0.8 times this plus 0.2 is the share of 1000 tokens.
   const std::size_t expected[] = {everything, everything, 947, 800, 600, 400, 254, 200};
   for (layer_id done = 0; done < 8; ++done) {
     CAPTURE(done);
@@ -30,7 +30,7 @@ TEST_CASE("falls slowly, then fast, then slowly, to the share before the last la
   }
 }
 
-TEST_CASE("agrees with cos^2 of half the angle, meets the line at the middle and at the end") {
+TEST_CASE("cosine follows cos^2 of half the angle, and meets linear at the middle and at the end") {
   for (const double share : {0.01, 0.3, 0.77, 1.0})
     for (layer_id layers = 2; layers < 40; ++layers)
       for (layer_id done = 1; done < layers; ++done)
@@ -44,6 +44,6 @@ TEST_CASE("agrees with cos^2 of half the angle, meets the line at the middle and
         }
 }
 
-TEST_CASE("no more go on than are active") { CHECK(cosine{.share = 0.5}.keep({2, 3, 30, 100, phase::decode}) == 30); }
+TEST_CASE("at most the active tokens go on") { CHECK(cosine{.share = 0.5}.keep({2, 3, 30, 100, phase::decode}) == 30); }
 
 }  // namespace

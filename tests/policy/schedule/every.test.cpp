@@ -16,7 +16,7 @@ struct every_values {
 };
 TEST_CASE_TEMPLATE_INVOKE(schedule_contract, every_values);
 
-TEST_CASE("after each n layers, never before the first") {
+TEST_CASE("every prunes after each n layers, never before the first") {
   std::vector<layer_id> pruned;
   for (layer_id done = 0; done < 32; ++done) {
     const std::size_t keep = every{.n = 8, .share = 0.25}.keep({done, 32, 100, 400, phase::prefill});
@@ -27,7 +27,7 @@ TEST_CASE("after each n layers, never before the first") {
   CHECK(pruned == std::vector<layer_id>{8, 16, 24});
 }
 
-TEST_CASE("there is no every 0 layers, and no share of 0") {
+TEST_CASE("n = 0 and share = 0 are refused") {
   CHECK_THROWS_AS(static_cast<void>(every{.n = 0, .share = 0.5}), error);
   CHECK_THROWS_AS(static_cast<void>(every{.n = 1, .share = 0.0}), error);
 }

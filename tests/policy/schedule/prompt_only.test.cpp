@@ -21,14 +21,14 @@ struct prompt_only_adaptive_values {
 };
 TEST_CASE_TEMPLATE_INVOKE(schedule_contract, prompt_only_layer_values, prompt_only_adaptive_values);
 
-TEST_CASE("the prompt as the schedule says, then everything") {
+TEST_CASE("prompt_only follows the schedule in the prompt, then keeps everything") {
   const prompt_only when{every{.n = 2, .share = 0.5}};
   CHECK(when.keep({2, 8, 10, 10, phase::prefill}) == 5);
   CHECK(when.keep({3, 8, 10, 10, phase::prefill}) == everything);
   CHECK(when.keep({2, 8, 10, 10, phase::decode}) == everything);
 }
 
-TEST_CASE("a schedule that sees the scores sees them") {
+TEST_CASE("prompt_only passes the scores to a schedule that sees them") {
   const prompt_only when{adaptive{.mass = 0.5}};
   const std::vector<float> scores{0.0f, 1.0f, 0.0f, 2.0f};
   CHECK(when.keep({1, 8, 4, 4, phase::prefill}, scores) == 1);

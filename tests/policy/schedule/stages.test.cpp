@@ -28,7 +28,7 @@ fault stage_fault(const std::string& text) {
   return error_of([&] { stages::parse(text); });
 }
 
-TEST_CASE("prunes after the layers given, to the share of the active tokens") {
+TEST_CASE("stages prune after their layers, to a share of the active tokens") {
   const stages when{{0, 0.9}, {9, 0.7}, {19, 0.5}};
   for (layer_id done = 0; done < 32; ++done) {
     CAPTURE(done);
@@ -38,7 +38,7 @@ TEST_CASE("prunes after the layers given, to the share of the active tokens") {
   CHECK(stages{}.keep({.done = 1, .layers = 2, .active = 10, .known = 10, .step = phase::prefill}) == everything);
 }
 
-TEST_CASE("layers ascend, shares are shares") {
+TEST_CASE("layers that do not ascend and invalid shares are refused") {
   CHECK_THROWS_AS(static_cast<void>(stages{{9, 0.7}, {9, 0.5}}), error);
   CHECK_THROWS_AS(static_cast<void>(stages{{9, 0.7}, {8, 0.5}}), error);
   CHECK_THROWS_AS(static_cast<void>(stages{{9, 0.0}}), error);
@@ -46,14 +46,14 @@ TEST_CASE("layers ascend, shares are shares") {
   CHECK(stage_fault("9:0.7,9:0.5") == at("stages: stage 2", {"after 9", ", found 9"}));
 }
 
-TEST_CASE("text: what it reads") {
+TEST_CASE("parse reads LAYER:SHARE lists") {
   CHECK(stages::parse("9:0.7,19:0.5,28:0.3") == stages{{9, 0.7}, {19, 0.5}, {28, 0.3}});
   CHECK(stages::parse("0:1") == stages{{0, 1.0}});
   CHECK(stages::parse("4294967295:5e-1") == stages{{4294967295u, 0.5}});
   CHECK(stages::parse("") == stages{});
 }
 
-TEST_CASE("text: what it refuses, naming the piece") {
+TEST_CASE("parse refuses other texts and names the wrong piece") {
   for (const std::string piece :
        {"x",     "9",         "9:",     ":0.5",   ":",      "9:0.7x", "9x:0.7", "9:0",    "9:-0.5",  "9:1.1",          "9:nan",
         "9:inf", "9:0.7:0.5", " 9:0.7", "9: 0.7", "9:0.7 ", "-1:0.7", "+9:0.7", "9:+0.7", "9.0:0.7", "4294967296:0.7", "9:0x1p-1",
@@ -68,7 +68,7 @@ TEST_CASE("text: what it refuses, naming the piece") {
   CHECK(stage_fault(std::string("9:0.7\0", 6)) == at("stages: stage 1"));
 }
 
-TEST_CASE("text: written and read, the same stages") {
+TEST_CASE("the text of stages reads back as the same stages") {
   CHECK(stages{{9, 0.7}, {19, 0.5}, {28, 1.0}}.text() == "9:0.7,19:0.5,28:1");
   CHECK(stages{}.text() == "");
   std::mt19937_64 random(17);

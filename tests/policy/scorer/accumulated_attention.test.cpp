@@ -24,7 +24,7 @@ struct accumulated_attention_values {
 };
 TEST_CASE_TEMPLATE_INVOKE(scorer_contract, accumulated_attention_values);
 
-TEST_CASE("gathers by position, for the tokens that are active") {
+TEST_CASE("attention is accumulated by position, for the active tokens") {
   const std::vector<position> positions{1, 3};
   const std::vector<float> data{0.5f, 0.25f, 0.0f, 0.75f};  // (2 heads, 2 tokens)
   std::vector<float> memory{9.0f, 0.5f, 9.0f, 0.25f};
@@ -38,7 +38,7 @@ TEST_CASE("gathers by position, for the tokens that are active") {
   CHECK(memory == std::vector<float>{9.0f, 0.75f, 9.0f, 0.75f});
 }
 
-TEST_CASE("a step of its own: the first layer forgets, for all positions") {
+TEST_CASE("since = step: the first layer clears the memory of all positions") {
   const std::vector<position> positions{1, 3};
   const std::vector<float> data{0.5f, 0.25f};
   std::vector<float> memory{9.0f, 9.0f, 9.0f, 9.0f};
@@ -50,7 +50,7 @@ TEST_CASE("a step of its own: the first layer forgets, for all positions") {
   CHECK(out == std::vector<float>{1.0f, 0.5f});
 }
 
-TEST_CASE("agrees with a record of everything seen") {
+TEST_CASE("the scores follow a record of all attention seen") {
   std::mt19937 random(37);
   for (const accumulated_attention scorer : accumulated_attention_values::all())
     for (int run = 0; run < 50; ++run) {
@@ -75,7 +75,7 @@ TEST_CASE("agrees with a record of everything seen") {
             values.push_back(mean);
             const double expected = scorer.over == layer_reduction::sum ? std::accumulate(values.begin(), values.end(), 0.0)
                                                                         : *std::max_element(values.begin(), values.end());
-            // each of at most 15 terms rounds the memory to float once
+            // adding a term rounds the memory to float once; there are at most 15 terms
             REQUIRE(close(out[i], expected, 16 * 0x1p-24));
           }
         }

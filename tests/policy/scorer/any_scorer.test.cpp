@@ -29,7 +29,7 @@ void needs(const any_scorer& scorer, evidence_kind kind, bool every_layer, std::
   CHECK(scorer.needs().window == window);
 }
 
-TEST_CASE("needs what the chosen one needs") {
+TEST_CASE("any_scorer needs the evidence that the scorer in it needs") {
   needs(last_query_attention{}, evidence_kind::attention, false, 0);
   needs(accumulated_attention{}, evidence_kind::attention, true, 0);
   needs(window_attention{.window = 8}, evidence_kind::window, false, 8);
@@ -43,7 +43,7 @@ const std::vector<position> positions{2, 5, 7};
 const std::vector<float> numbers{0.5f, 0.25f, 0.25f, 0.125f, 0.375f, 0.5f};
 const attention_view attention{numbers.data(), 2, 3, positions};
 
-TEST_CASE("scores as the chosen one does") {
+TEST_CASE("any_scorer gives the scores of the scorer in it") {
   std::vector<float> out(3), expected(3);
   any_scorer scorer = last_query_attention{head_reduction::max};
   scorer.score({attention, 1, {}}, out);
@@ -55,7 +55,7 @@ TEST_CASE("scores as the chosen one does") {
   CHECK(out == std::vector<float>{2.0f, 5.0f, 7.0f});
 }
 
-TEST_CASE("a view of one head, of what a scorer says it reads of the heads, gives the same scores") {
+TEST_CASE("evidence with the heads reduced as over_heads says gives the same scores") {
   constexpr std::size_t queries = 3, heads = 4, n = 11;
   std::mt19937 random(5);
   std::vector<float> all(queries * heads * n);
@@ -95,7 +95,7 @@ TEST_CASE("a view of one head, of what a scorer says it reads of the heads, give
   CHECK(!any_scorer(key_norm{}).needs().over_heads);
 }
 
-TEST_CASE("what it gathers is in the memory that it is handed") {
+TEST_CASE("a scorer in any_scorer accumulates in the memory of the view") {
   any_scorer scorer = accumulated_attention{};
   std::vector<float> memory(8), expected_memory(8), out(3), expected(3);
   for (layer_id layer = 0; layer < 3; ++layer) {
@@ -107,13 +107,13 @@ TEST_CASE("what it gathers is in the memory that it is handed") {
   CHECK(memory[2] > 0.0f);
 }
 
-/// Holds state of its own.
+/// A scorer with its own state.
 struct counting {
   float calls = 0;
   void score(const attention_view&, std::span<float> out) { std::ranges::fill(out, ++calls); }
 };
 
-TEST_CASE("copies have a state of their own") {
+TEST_CASE("copies of any_scorer copy the state of the scorer") {
   any_scorer scorer = counting{};
   std::vector<float> out(3);
   scorer.score({attention, 0, {}}, out);

@@ -30,7 +30,7 @@ std::vector<float> score(const given_scores& scorer, const std::vector<position>
   return out;
 }
 
-TEST_CASE("each position has the score that was given for it, and one beyond them the highest") {
+TEST_CASE("a position has the score given for it; later positions have the highest score") {
   const given_scores scorer{position_scores({0.25f, 3.0f, -1.0f})};
   CHECK(score(scorer, {0, 1, 2}) == std::vector<float>{0.25f, 3.0f, -1.0f});
   CHECK(score(scorer, {2}) == std::vector<float>{-1.0f});
@@ -38,7 +38,7 @@ TEST_CASE("each position has the score that was given for it, and one beyond the
   CHECK(score(given_scores{}, {0, 5}) == std::vector<float>{0.0f, 0.0f});
 }
 
-TEST_CASE("what no score was given for stays before all that have one") {
+TEST_CASE("tokens without a given score stay before all tokens with one") {
   const std::vector<position> positions{0, 1, 2, 3, 4};
   std::vector<float> scores = score({position_scores({0.25f, 3.0f, -1.0f})}, positions);
   std::vector<std::uint32_t> kept(5);
@@ -46,7 +46,7 @@ TEST_CASE("what no score was given for stays before all that have one") {
   CHECK(std::vector(kept.begin(), kept.begin() + 2) == std::vector<std::uint32_t>{3, 4});
 }
 
-TEST_CASE("scores as text") {
+TEST_CASE("scores are read from text and written as text") {
   for (const std::vector<float>& scores : {std::vector{0.1f}, {0.1f, 1e20f, -3e-9f, 0.0f}, {16777216.0f, 1.0f / 3}}) {
     const position_scores written(scores);
     CAPTURE(written.text());
@@ -59,7 +59,7 @@ TEST_CASE("scores as text") {
   }
 }
 
-TEST_CASE("copies share the numbers, equal ones are equal wherever they lie") {
+TEST_CASE("copies share their numbers, and equality compares the numbers") {
   const position_scores one({1.0f, 2.0f}), other({1.0f, 2.0f});
   CHECK(one == other);
   CHECK(one != position_scores({1.0f}));
@@ -67,7 +67,7 @@ TEST_CASE("copies share the numbers, equal ones are equal wherever they lie") {
   CHECK(given_scores{one} != given_scores{});
 }
 
-TEST_CASE("no scores at all, or some that are no numbers, are refused") {
+TEST_CASE("an empty list and scores that are not finite are refused") {
   const auto fault = [](std::vector<float> scores) { return error_of([&] { position_scores made(std::move(scores)); }); };
   CHECK(fault({}) == at("scores"));
   CHECK(fault({1.0f, inf}) == at("scores: position 1", {", found inf"}));

@@ -20,7 +20,7 @@ struct key_norm_values {
 };
 TEST_CASE_TEMPLATE_INVOKE(scorer_contract, key_norm_values);
 
-TEST_CASE("minus the mean length of the keys") {
+TEST_CASE("the score is minus the mean length of the keys") {
   const std::vector<float> keys{3.0f, -4.0f, 5.0f, 12.0f, 0.0f, 0.0f, -6.0f, 8.0f};  // (2 tokens, 2 heads, 2)
   const std::vector<position> positions{0, 1};
   std::vector<float> out(2);
@@ -28,7 +28,7 @@ TEST_CASE("minus the mean length of the keys") {
   CHECK(out == std::vector<float>{-9.0f, -5.0f});
 }
 
-TEST_CASE("agrees with the formula, for every head width") {
+TEST_CASE("the scores follow the formula for every head width") {
   std::mt19937 random(41);
   for (std::size_t head_dim = 1; head_dim < 150; ++head_dim) {
     const std::size_t n = 1 + random() % 5, kv_heads = 1 + random() % 3;
@@ -48,7 +48,7 @@ TEST_CASE("agrees with the formula, for every head width") {
         }
         sum += std::sqrt(squares);
       }
-      // all in double, rounded to float once
+      // computed in double, rounded to float once
       REQUIRE(close(-out[i], sum / static_cast<long double>(kv_heads), 0x1p-24 + 0x1p-44));
     }
   }

@@ -19,7 +19,7 @@ struct last_query_attention_values {
 };
 TEST_CASE_TEMPLATE_INVOKE(scorer_contract, last_query_attention_values);
 
-TEST_CASE("the mean or the maximum over the heads of each token's column") {
+TEST_CASE("the score is the mean or the maximum over the heads") {
   // (heads, active), rows 4 apart
   const std::vector<float> data{0.5f, 0.25f, 0.25f, 9.0f, 0.0f, 0.75f, 0.25f, 9.0f};
   const std::vector<position> positions{0, 5, 7};
@@ -31,7 +31,7 @@ TEST_CASE("the mean or the maximum over the heads of each token's column") {
   CHECK(out == std::vector<float>{0.5f, 0.75f, 0.25f});
 }
 
-TEST_CASE("the mean is that of exact sums, rounded once") {
+TEST_CASE("the mean is summed in double and rounded once") {
   std::mt19937 random(23);
   for (const std::size_t n : sizes)
     for (const std::size_t heads : {1u, 3u, 32u, 128u}) {
@@ -42,7 +42,8 @@ TEST_CASE("the mean is that of exact sums, rounded once") {
       for (std::size_t i = 0; i < n; ++i) {
         long double sum = 0;
         for (std::size_t h = 0; h < heads; ++h) sum += data[h * n + i];
-        // 128 additions in double lose 2^-46 of the sum: the float is the nearest one, or its neighbour where two are as near.
+        // 128 additions in double lose at most 2^-46 of the sum. The result is the nearest float, or its neighbour if both are almost
+        // equally near.
         REQUIRE(close(out[i], sum / static_cast<long double>(heads), 0x1p-24 + 0x1p-46));
       }
     }

@@ -23,7 +23,7 @@ TEST_CASE_TEMPLATE_INVOKE(scorer_contract, prompt_window_attention_values);
 
 constexpr float foremost = std::numeric_limits<float>::max();
 
-/// Layer `layer` of a sequence whose last query sees so much of each token, in one head.
+/// Shows layer `layer` of a sequence. `seen` is the last query's attention to each token, in one head.
 std::vector<float> score(const prompt_window_attention& scorer, layer_id layer, std::vector<float>& memory,
                          const std::vector<position>& positions, const std::vector<float>& seen) {
   std::vector<float> out(positions.size());
@@ -31,7 +31,7 @@ std::vector<float> score(const prompt_window_attention& scorer, layer_id layer, 
   return out;
 }
 
-TEST_CASE("the prompt's layers add up, and its window stays first") {
+TEST_CASE("the scores of the prompt's layers are summed, and its last tokens rank first") {
   const prompt_window_attention scorer{.window = 1, .kernel = 1};
   std::vector<float> memory(4);
   CHECK(score(scorer, 0, memory, {0, 1, 2, 3}, {0.5f, 0.25f, 0.0f, 0.25f})[0] == 0.5f);
@@ -39,7 +39,7 @@ TEST_CASE("the prompt's layers add up, and its window stays first") {
   CHECK(memory == std::vector<float>{0.75f, 0.25f, 0.5f, 0.5f});
 }
 
-TEST_CASE("steps of one token are scored by what the prompt left, and come before it") {
+TEST_CASE("one-token steps use the prompt's sums, and their tokens rank before the prompt") {
   const prompt_window_attention scorer{.window = 2, .kernel = 1};
   std::vector<float> memory(4);
   score(scorer, 0, memory, {0, 1, 2, 3}, {0.5f, 0.25f, 0.0f, 0.25f});
@@ -57,7 +57,7 @@ TEST_CASE("steps of one token are scored by what the prompt left, and come befor
   CHECK(memory[1] == 0.75f);
 }
 
-TEST_CASE("another turn of many tokens is gathered like the first") {
+TEST_CASE("a later turn of many tokens is summed like the first") {
   const prompt_window_attention scorer{.window = 1, .kernel = 1};
   std::vector<float> memory(2);
   score(scorer, 0, memory, {0, 1}, {0.5f, 0.5f});
@@ -68,7 +68,7 @@ TEST_CASE("another turn of many tokens is gathered like the first") {
         std::vector<float>{0.75f, 0.5f, foremost, 0.25f, foremost});
 }
 
-TEST_CASE("pooled as window_attention pools") {
+TEST_CASE("pooling is that of window_attention") {
   const std::vector<position> positions{0, 1, 2, 3, 4};
   const std::vector<float> seen{0.0f, 0.5f, 0.0f, 0.0f, 0.5f};
   for (const pooling pool : {pooling::max, pooling::mean}) {

@@ -19,7 +19,7 @@ struct recency_values {
 };
 TEST_CASE_TEMPLATE_INVOKE(scorer_contract, recency_values);
 
-TEST_CASE("the position itself; it never falls, however far") {
+TEST_CASE("the score is the position, and never decreases") {
   const std::vector<position> positions{0, 1, 16'777'216, 16'777'217, 4'294'967'295u};
   std::vector<float> out(5);
   recency{}.score({positions, 0, 4'294'967'296u}, out);

@@ -20,7 +20,7 @@ struct value_weighted_attention_values {
 };
 TEST_CASE_TEMPLATE_INVOKE(scorer_contract, value_weighted_attention_values);
 
-TEST_CASE("each query head weighs the values of its own value head") {
+TEST_CASE("a query head uses the values of its value head") {
   const std::vector<float> attention{0.5f, 0.5f, 1.0f, 0.0f, 0.25f, 0.75f, 0.0f, 1.0f};  // (4 heads, 2 tokens)
   const std::vector<float> values{3.0f, -4.0f, 1.0f, 0.0f, 0.0f, 0.0f, -6.0f, 8.0f};     // (2 tokens, 2 value heads, 2)
   const std::vector<position> positions{0, 1};
@@ -34,7 +34,7 @@ TEST_CASE("each query head weighs the values of its own value head") {
   CHECK(out[1] == (0.5f * 0 + 0.0f * 0 + 0.75f * 14 + 1.0f * 14) / 4);
 }
 
-TEST_CASE("agrees with the formula") {
+TEST_CASE("the scores follow the formula") {
   std::mt19937 random(29);
   for (const std::size_t n : sizes)
     for (const auto& [heads, kv_heads] :
@@ -58,7 +58,7 @@ TEST_CASE("agrees with the formula") {
             }
             sum += attention[h * n + i] * (norm == vector_norm::l2 ? std::sqrt(squares) : sizes_sum);
           }
-          // all in double, rounded to float once
+          // computed in double, rounded to float once
           REQUIRE(close(out[i], sum / static_cast<long double>(heads), 0x1p-24 + 0x1p-44));
         }
       }

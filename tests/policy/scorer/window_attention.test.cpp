@@ -26,7 +26,7 @@ struct window_attention_values {
 };
 TEST_CASE_TEMPLATE_INVOKE(scorer_contract, window_attention_values);
 
-TEST_CASE("the mean over the queries and heads") {
+TEST_CASE("without pooling, the score is the mean over the queries and heads") {
   const std::vector<float> data{0.5f, 0.5f, 0.0f, 1.0f, 0.25f, 0.75f, 0.25f, 0.75f};  // (2 queries, 2 heads, 2 tokens)
   const std::vector<position> positions{3, 4};
   std::vector<float> out(2);
@@ -34,9 +34,9 @@ TEST_CASE("the mean over the queries and heads") {
   CHECK(out == std::vector<float>{0.25f, 0.75f});
 }
 
-TEST_CASE("pooled over neighbours that exist") {
+TEST_CASE("pooling takes the active neighbours that exist") {
   const std::vector<float> data{0.0f, 0.5f, 0.0f, 0.0f, 0.25f};
-  const std::vector<position> positions{0, 1, 20, 21, 22};  // neighbours are active ones, however far
+  const std::vector<position> positions{0, 1, 20, 21, 22};  // the neighbours are the next active tokens, at any distance
   std::vector<float> out(5);
   window_attention{.window = 1, .kernel = 3}.score({data.data(), 1, 1, 5, positions}, out);
   CHECK(out == std::vector<float>{0.5f, 0.5f, 0.5f, 0.25f, 0.25f});
@@ -44,7 +44,7 @@ TEST_CASE("pooled over neighbours that exist") {
   CHECK(out == std::vector<float>{0.25f, static_cast<float>(0.5 / 3), static_cast<float>(0.5 / 3), static_cast<float>(0.25 / 3), 0.125f});
 }
 
-TEST_CASE("agrees with the formula, for every kernel") {
+TEST_CASE("the scores follow the formula for every kernel") {
   std::mt19937 random(31);
   for (const std::size_t n : sizes)
     for (std::size_t kernel = 1; kernel <= pooling_kernel::largest; kernel += 2) {
@@ -75,7 +75,7 @@ TEST_CASE("agrees with the formula, for every kernel") {
     }
 }
 
-TEST_CASE("kernels have a middle and an end") {
+TEST_CASE("a kernel must be odd and at most 63") {
   for (const std::size_t bad : {0u, 2u, 8u, 64u, 65u}) CHECK_THROWS_AS(static_cast<void>(window_attention{.kernel = bad}), error);
   CHECK_THROWS_AS(static_cast<void>(window_attention{.window = 0}), error);
   CHECK(error_of([] { pooling_kernel{8}; }) == at("", {"63", ", found 8"}));

@@ -22,7 +22,7 @@ struct selectors {
 };
 TEST_CASE_TEMPLATE_INVOKE(selector_contract, selectors);
 
-TEST_CASE("does what the chosen one does") {
+TEST_CASE("any_selector keeps what the selector in it keeps") {
   std::vector<float> scores{8.0f, 1.0f, 1.0f, inf};
   const std::vector<position> positions{0, 1, 2, 3};
   std::vector<std::uint32_t> kept(4);
@@ -30,7 +30,7 @@ TEST_CASE("does what the chosen one does") {
   CHECK(any_selector(top_p{0.5}).select(candidates{scores, positions, 4}, kept) == 2);
 }
 
-TEST_CASE("copies are values, and the selector in it can be looked at") {
+TEST_CASE("copies are values, and target() returns the selector") {
   any_selector selector = top_p{0.5};
   const any_selector copy = selector;
   selector = top_p{0.25};

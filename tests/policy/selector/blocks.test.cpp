@@ -25,7 +25,7 @@ indices select(std::size_t size, std::vector<float> scores, const std::vector<po
   return kept;
 }
 
-/// The definition: a table of pages, sorted.
+/// The definition: sorts a table of pages.
 indices by_pages(std::size_t size, const std::vector<float>& scores, const std::vector<position>& positions, std::size_t keep) {
   std::map<std::size_t, indices> members;
   std::map<std::size_t, float> best;
@@ -45,25 +45,25 @@ indices by_pages(std::size_t size, const std::vector<float>& scores, const std::
   return kept;
 }
 
-TEST_CASE("whole pages of positions, the best first, until there are enough tokens") {
+TEST_CASE("blocks keeps whole pages, the best first, until there are enough tokens") {
   const std::vector<position> positions{0, 1, 2, 3, 4, 5, 6, 7};
   CHECK(select(2, {9, 0, 1, 1, 8, 0, 0, inf}, positions, 3) == indices{0, 1, 6, 7});
   CHECK(select(2, {9, 0, 1, 1, 8, 0, 0, inf}, positions, 5) == indices{0, 1, 4, 5, 6, 7});
   CHECK(select(3, {9, 0, 1, 1, 8, 0, 0, inf}, positions, 3) == indices{0, 1, 2, 6, 7});  // the last page has two tokens only
 }
 
-TEST_CASE("pages are of positions, not of candidates") {
+TEST_CASE("pages are made of positions, not of candidate indices") {
   CHECK(select(4, {1, 5, 1, inf}, {3, 4, 7, 8}, 2) == indices{1, 2, 3});
   CHECK(select(4, {5, 1, 1, inf}, {3, 4, 7, 8}, 2) == indices{0, 3});
 }
 
-TEST_CASE("equal pages: the later first, and no more than it takes") {
+TEST_CASE("of equal pages the later ones are kept, and no more than needed") {
   CHECK(select(2, {1, 1, 1, 1, 1, 1, inf, 1}, {0, 1, 2, 3, 4, 5, 6, 7}, 3) == indices{4, 5, 6, 7});
   CHECK(select(4, {1, 1, 1, 1, 1, inf}, {0, 1, 2, 3, 4, 9}, 2) == indices{4, 5});
   CHECK(select(4, {1, 1, 1, 1, 1, inf}, {0, 1, 2, 3, 4, 9}, 3) == indices{0, 1, 2, 3, 4, 5});
 }
 
-TEST_CASE("agrees with a table of pages") {
+TEST_CASE("blocks keeps what a sorted table of pages keeps") {
   std::mt19937 random(9);
   for (int run = 0; run < 20'000; ++run) {
     CAPTURE(run);

@@ -49,7 +49,7 @@ indices select(const Selector& selector, std::vector<float> scores, const std::v
   return kept;
 }
 
-/// Shows what the inner selector is given.
+/// A selector that records the candidates that it gets.
 struct witness {
   candidates* seen;
   std::size_t select(const candidates& c, std::span<std::uint32_t>) const {
@@ -59,7 +59,7 @@ struct witness {
 };
 static_assert(token_selector<witness> && token_selector<protect<witness>>);
 
-TEST_CASE("the first positions and the last ones stay, and count") {
+TEST_CASE("the first and the last positions stay, and count towards keep") {
   const std::vector<position> positions{0, 1, 3, 6, 8, 9};
   CHECK(select(protect{top_k{}, 2}, {0, 0, 7, 8, 9, inf}, positions, 4) == indices{0, 1, 4, 5});
   CHECK(select(protect{top_k{}, 3}, {0, 0, 7, 8, 9, inf}, positions, 4) == indices{0, 1, 4, 5});     // no token at position 2 left
@@ -67,7 +67,7 @@ TEST_CASE("the first positions and the last ones stay, and count") {
   CHECK(select(protect{top_k{}, 0, 1}, {5, 6, 7, 0, 0, inf}, positions, 2) == indices{2, 5});        // the query token alone
 }
 
-TEST_CASE("the positions in the spans stay, and count") {
+TEST_CASE("the positions in the spans stay, and count towards keep") {
   const std::vector<position> positions{0, 1, 3, 6, 8, 9};
   CHECK(select(protect{top_k{}, 0, 0, {{1, 3}}}, {9, 0, 0, 8, 7, inf}, positions, 4) == indices{0, 1, 2, 5});
   CHECK(select(protect{top_k{}, 0, 0, {{2, 2}, {7, 8}}}, {9, 0, 0, 8, 7, inf}, positions, 2) == indices{4, 5});
@@ -75,12 +75,12 @@ TEST_CASE("the positions in the spans stay, and count") {
   CHECK(select(protect{top_k{}, 0, 0, {{10, 99}}}, {9, 0, 0, 8, 7, inf}, positions, 2) == indices{0, 5});
 }
 
-TEST_CASE("more protected than asked for: those alone") {
+TEST_CASE("if more tokens are protected than keep asks for, only they are kept") {
   CHECK(select(protect{top_k{}, 2, 2}, {0, 0, 7, 8, 0, inf}, {0, 1, 3, 6, 8, 9}, 1) == indices{0, 1, 4, 5});
   CHECK(select(protect{top_k{}, 100, 100}, {0, 0, 7, inf}, {0, 1, 3, 6}, 1) == indices{0, 1, 2, 3});
 }
 
-TEST_CASE("the inner selector gets raised scores, their mass, and room for them") {
+TEST_CASE("the inner selector gets +inf for protected tokens, their mass, and room for them") {
   candidates seen{};
   std::vector<float> scores{0.25f, -1.0f, -inf, 0.5f, 0.125f, inf};
   const std::vector<position> positions{0, 1, 2, 5, 8, 9};
@@ -90,14 +90,14 @@ TEST_CASE("the inner selector gets raised scores, their mass, and room for them"
   CHECK(seen.scores.data() == scores.data());
   CHECK(seen.positions.data() == positions.data());
   CHECK(seen.keep == 5);
-  CHECK(seen.required_mass == 1.375f);  // 1 + 0.25 + 0.125; what has no mass adds none
+  CHECK(seen.required_mass == 1.375f);  // 1 + 0.25 + 0.125; scores without mass add nothing
 
   protect{witness{&seen}, 3, 2}.select(candidates{scores, positions, 6, 1.375f}, kept);
   CHECK(seen.keep == 6);
-  CHECK(seen.required_mass == 1.375f);  // what was required before is not counted twice
+  CHECK(seen.required_mass == 1.375f);  // tokens that were required before are not counted twice
 }
 
-TEST_CASE("agrees with marking the protected tokens by hand") {
+TEST_CASE("protecting tokens is the same as setting their scores to +inf") {
   std::mt19937 random(11);
   for (int run = 0; run < 5'000; ++run) {
     CAPTURE(run);

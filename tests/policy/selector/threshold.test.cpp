@@ -24,7 +24,7 @@ indices select(float score, std::vector<float> scores, std::size_t keep) {
   return kept;
 }
 
-TEST_CASE("all that reach the score, at most keep") {
+TEST_CASE("threshold keeps all tokens that reach the score, at most keep") {
   CHECK(select(0.5f, {0.5f, 0.4f, 0.6f, inf}, 4) == indices{0, 2, 3});
   CHECK(select(0.5f, {0.5f, 0.4f, 0.6f, inf}, 2) == indices{2, 3});
   CHECK(select(0.5f, {0.5f, 0.5f, 0.5f, inf}, 2) == indices{2, 3});
@@ -32,13 +32,13 @@ TEST_CASE("all that reach the score, at most keep") {
   CHECK(select(2.0f, {0.5f, 0.4f, 0.6f, inf}, 4) == indices{3});
 }
 
-TEST_CASE("agrees with filtering") {
+TEST_CASE("threshold keeps what filtering keeps") {
   std::mt19937 random(5);
   for (int run = 0; run < 5'000; ++run) {
     CAPTURE(run);
     const std::vector<float> scores = some_scores(1 + random() % 40, random);
     const std::size_t keep = 1 + random() % scores.size();
-    const float least = scores[random() % scores.size()];  // one that is met exactly
+    const float least = scores[random() % scores.size()];  // a threshold that one score meets exactly
     indices expected;
     for (const std::uint32_t i : best_by_sorting(scores, keep))
       if (scores[i] >= least) expected.push_back(i);

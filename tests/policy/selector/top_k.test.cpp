@@ -22,32 +22,32 @@ std::vector<std::uint32_t> select(std::vector<float> scores, std::size_t keep) {
   return kept;
 }
 
-TEST_CASE("equal scores: the later positions stay") {
+TEST_CASE("among equal scores the later positions stay") {
   CHECK(select({1, 1, 1, 1}, 2) == std::vector<std::uint32_t>{2, 3});
   CHECK(select({5, 1, 5, 1, 5}, 4) == std::vector<std::uint32_t>{0, 2, 3, 4});
   CHECK(select({0.0f, -0.0f, 0.0f}, 1) == std::vector<std::uint32_t>{2});
-  CHECK(select({0.0f, -0.0f}, 1) == std::vector<std::uint32_t>{1});  // zero has no sign here
+  CHECK(select({0.0f, -0.0f}, 1) == std::vector<std::uint32_t>{1});  // -0 and +0 are equal
 }
 
-TEST_CASE("more than there are: all of them") { CHECK(select({3, 1, 2}, 9) == std::vector<std::uint32_t>{0, 1, 2}); }
+TEST_CASE("all tokens are kept if keep asks for more than exist") { CHECK(select({3, 1, 2}, 9) == std::vector<std::uint32_t>{0, 1, 2}); }
 
-TEST_CASE("more required than asked for: those and nothing else") {
+TEST_CASE("if more tokens are required than keep asks for, only they are kept") {
   CHECK(select({inf, 9, inf, 8, inf}, 2) == std::vector<std::uint32_t>{0, 2, 4});
   CHECK(select({inf, 9, inf, 8, inf}, 3) == std::vector<std::uint32_t>{0, 2, 4});
   CHECK(select({inf, 9, inf, 8, inf}, 4) == std::vector<std::uint32_t>{0, 1, 2, 4});
 }
 
-TEST_CASE("the order of floats: the smallest, the largest, the infinite") {
+TEST_CASE("the smallest, the largest and infinite floats are ordered correctly") {
   constexpr float tiny = std::numeric_limits<float>::denorm_min(), huge = std::numeric_limits<float>::max();
   CHECK(select({0.0f, tiny, -tiny}, 1) == std::vector<std::uint32_t>{1});
   CHECK(select({-inf, -huge, -inf}, 1) == std::vector<std::uint32_t>{1});
   CHECK(select({huge, inf, huge}, 1) == std::vector<std::uint32_t>{1});
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  CHECK(select({nan, -inf, -nan}, 1) == std::vector<std::uint32_t>{1});  // lowest, whatever its sign
+  CHECK(select({nan, -inf, -nan}, 1) == std::vector<std::uint32_t>{1});  // NaN of either sign is lowest
   CHECK(select({nan, 0.0f, -nan}, 2) == std::vector<std::uint32_t>{1, 2});
 }
 
-TEST_CASE("agrees with sorting, whatever the scores") {
+TEST_CASE("top_k keeps what sorting keeps") {
   std::mt19937 random(1);
   for (int run = 0; run < 20'000; ++run) {
     CAPTURE(run);
@@ -57,7 +57,7 @@ TEST_CASE("agrees with sorting, whatever the scores") {
   }
 }
 
-TEST_CASE("orders that are hard to partition: sorted, reversed, all equal, sawtooth") {
+TEST_CASE("top_k handles orders that are hard to partition: sorted, reversed, all equal, sawtooth") {
   for (const std::size_t n : {1u, 2u, 255u, 256u, 257u, 4097u}) {
     CAPTURE(n);
     std::vector<float> rising(n), equal(n, 0.25f), saw(n);

@@ -24,7 +24,7 @@ std::vector<std::uint32_t> select(double mass, std::vector<float> scores, std::s
 
 using indices = std::vector<std::uint32_t>;
 
-/// The definition: one token after another, from the best, until the mass is held.
+/// The definition: takes one token after another, the best first, until they hold the mass.
 indices one_by_one(double mass, const std::vector<float>& scores, std::size_t keep, double required_mass) {
   double total = required_mass;
   for (const float s : scores)
@@ -41,20 +41,20 @@ indices one_by_one(double mass, const std::vector<float>& scores, std::size_t ke
   return best_by_sorting(scores, count);
 }
 
-TEST_CASE("the fewest tokens that hold the mass") {
+TEST_CASE("top_p keeps the fewest tokens that hold the mass") {
   CHECK(select(0.5, {0.1f, 0.4f, 0.2f, 0.3f}, 4) == indices{1, 3});
-  CHECK(select(0.7, {0.1f, 0.4f, 0.2f, 0.3f}, 4) == indices{1, 3});  // 0.4f + 0.3f holds 0.7 of 1, whatever the rounding
+  CHECK(select(0.7, {0.1f, 0.4f, 0.2f, 0.3f}, 4) == indices{1, 3});  // 0.4f + 0.3f counts as 0.7 of 1 in spite of rounding
   CHECK(select(0.71, {0.1f, 0.4f, 0.2f, 0.3f}, 4) == indices{1, 2, 3});
   CHECK(select(1.0, {0.1f, 0.4f, 0.2f, 0.3f}, 4) == indices{0, 1, 2, 3});
   CHECK(select(1.0, {0.5f, 0.0f, 0.5f, -1.0f}, 4) == indices{0, 2});
 }
 
-TEST_CASE("equal scores: as few as hold it, the later ones") {
+TEST_CASE("of equal scores, it keeps as few as needed, the later ones") {
   CHECK(select(0.3, std::vector<float>(10, 0.1f), 10) == indices{7, 8, 9});
   CHECK(select(0.31, std::vector<float>(10, 0.1f), 10) == indices{6, 7, 8, 9});
 }
 
-TEST_CASE("keep is the most, required tokens apart") {
+TEST_CASE("at most keep tokens are kept, unless more are required") {
   CHECK(select(1.0, {0.1f, 0.4f, 0.2f, 0.3f}, 2) == indices{1, 3});
   CHECK(select(1.0, {inf, 0.4f, inf, inf}, 2) == indices{0, 2, 3});
 }
@@ -65,23 +65,23 @@ TEST_CASE("the mass of required tokens counts") {
   CHECK(select(0.5, {0.125f, 0.25f, 0.125f, inf}, 4) == indices{1, 3});
 }
 
-TEST_CASE("no mass at all: what is required") {
+TEST_CASE("if no score has mass, only the required tokens are kept") {
   CHECK(select(0.9, {0.0f, -1.0f, -inf, inf}, 4) == indices{3});
   CHECK(select(0.9, {-1.0f, -2.0f, inf}, 3, -5.0f) == indices{2});
   CHECK(select(0.9, {-1.0f, 2.0f, inf}, 3, std::numeric_limits<float>::quiet_NaN()) == indices{1, 2});
 }
 
-TEST_CASE("scores far apart and at the ends of float") {
+TEST_CASE("top_p handles scores of very different sizes, up to the limits of float") {
   constexpr float tiny = std::numeric_limits<float>::denorm_min(), huge = std::numeric_limits<float>::max();
   CHECK(select(0.75, {tiny, tiny, tiny, tiny}, 4) == indices{1, 2, 3});
-  CHECK(select(1.0, {tiny, huge, 1.0f}, 3) == indices{1});  // the others are less than 1e-9 of it
+  CHECK(select(1.0, {tiny, huge, 1.0f}, 3) == indices{1});  // the others hold less than 1e-9 of the mass
   CHECK(select(0.6, {huge, huge, huge}, 3) == indices{1, 2});
 }
 
-TEST_CASE("rounding does not ask for one more, or for more than there are") {
+TEST_CASE("rounding errors never add a token, or ask for more tokens than exist") {
   CHECK(select(0.1, std::vector<float>(30, 1.0f), 30).size() == 3);  // 0.1 * 30 is 3.0000000000000004 in double
 
-  // A target that is met to the last bit by one order of the same sum, and missed by another.
+  // One order of summation reaches this target exactly; another order of the same sum misses it in the last bit.
   std::mt19937 random(2);
   std::uniform_real_distribution<float> middle(0x1p-7f, 0x1p-5f), low(0x1p-9f, 0x1p-7f);
   for (int run = 0; run < 2'000; ++run) {
@@ -98,7 +98,7 @@ TEST_CASE("rounding does not ask for one more, or for more than there are") {
   }
 }
 
-TEST_CASE("agrees with taking one token after another") {
+TEST_CASE("top_p keeps what taking one token after another keeps") {
   std::mt19937 random(3);
   for (int run = 0; run < 20'000; ++run) {
     CAPTURE(run);

@@ -21,7 +21,7 @@ struct stores {
 };
 TEST_CASE_TEMPLATE_INVOKE(store_contract, stores);
 
-TEST_CASE("does what the chosen one does") {
+TEST_CASE("any_store admits what the store in it admits") {
   const std::vector<float> scores{8.0f, 1.0f, 1.0f, 2.0f};
   const std::vector<position> positions{0, 1, 2, 3};
   std::vector<std::uint32_t> kept(4);
@@ -29,14 +29,14 @@ TEST_CASE("does what the chosen one does") {
   CHECK(any_store(bounded{2}).admit(stored_rows{scores, positions}, kept) == 2);
 }
 
-TEST_CASE("drops for good where the chosen one does") {
+TEST_CASE("any_store drops for good if the store in it does") {
   CHECK(any_store(none{.for_good = true}).for_good());
   CHECK(drops_for_good(any_store(none{.for_good = true})));
   CHECK(!any_store(none{}).for_good());
   CHECK(!drops_for_good(any_store(keep_all{})));
 }
 
-TEST_CASE("copies are values, and the store in it can be looked at") {
+TEST_CASE("copies are values, and target() returns the store") {
   any_store store = bounded{2};
   const any_store copy = store;
   store = bounded{3};

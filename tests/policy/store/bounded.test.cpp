@@ -26,21 +26,21 @@ indices admit(std::size_t rows, const std::vector<float>& scores, bool embedding
   return kept;
 }
 
-TEST_CASE("the least is refused; of equals the earlier goes") {
+TEST_CASE("bounded refuses the lowest scores, and the earlier ones among equals") {
   CHECK(admit(2, {0.3f, 0.1f, 0.2f}) == indices{0, 2});
   CHECK(admit(2, {0.1f, 0.1f, 0.1f}) == indices{1, 2});
   CHECK(admit(0, {0.3f, 0.1f}) == indices{});
 }
 
-TEST_CASE("rows about to be read stay, beyond the bound too") {
+TEST_CASE("rows that are about to be read stay, even beyond the bound") {
   CHECK(admit(1, {inf, 0.9f, inf, 0.1f}) == indices{0, 2});
   CHECK(admit(0, {inf, 0.9f}) == indices{0});
   CHECK(admit(3, {inf, 0.9f, inf, 0.1f}) == indices{0, 1, 2});
 }
 
-TEST_CASE("embeddings take no memory") { CHECK(admit(1, {0.3f, -inf, 0.2f}, true) == indices{0, 1, 2}); }
+TEST_CASE("bounded admits all embeddings") { CHECK(admit(1, {0.3f, -inf, 0.2f}, true) == indices{0, 1, 2}); }
 
-TEST_CASE("agrees with sorting") {
+TEST_CASE("bounded admits what sorting keeps") {
   std::mt19937 random(13);
   for (int run = 0; run < 5'000; ++run) {
     CAPTURE(run);

@@ -16,7 +16,7 @@ struct keep_all_values {
 };
 TEST_CASE_TEMPLATE_INVOKE(store_contract, keep_all_values);
 
-TEST_CASE("everything has a place") {
+TEST_CASE("keep_all admits everything") {
   const std::vector<float> scores{0.5f, -inf, inf, 0.0f};
   const std::vector<position> positions{1, 4, 5, 9};
   for (const bool embeddings : {false, true}) {

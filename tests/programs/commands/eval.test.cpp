@@ -459,7 +459,8 @@ TEST_CASE("what makes no sense") {
   for (const std::vector<std::string>& with : {std::vector<std::string>{"--compare"}, {"--predictions", "x"}}) {
     std::vector<std::string> arguments{"eval", "-j", "2"};
     arguments.insert(arguments.end(), with.begin(), with.end());
-    CHECK(complaint(lazyprune_program(arguments)) == complaint_at("arguments", {"`lazyprune eval --help`", with[0] + " excludes --jobs"}));
+    CHECK(complaint(lazyprune_program(arguments)) ==
+          complaint_at("arguments", {"`lazyprune eval --help-all`", with[0] + " excludes --jobs"}));
   }
   CHECK(complaint(lazyprune_program({"eval", "-d", prompts("few_shot"), "-j", "0"})) == complaint_at("--jobs"));
   CHECK(complaint(lazyprune_program({"eval", "-d", prompts("few_shot"), "--chat", "x"})) ==

@@ -206,7 +206,7 @@ TEST_CASE("what makes no sense") {
     return complaint(lazyprune_program(arguments, input));
   };
   CHECK(fault({}) == complaint_at("fidelity", {"-f"}));
-  CHECK(fault({"-f", "-", "-d", "x"}) == complaint_at("arguments", {"`lazyprune fidelity --help`", ", found -d"}));
+  CHECK(fault({"-f", "-", "-d", "x"}) == complaint_at("arguments", {"`lazyprune fidelity --help-all`", ", found -d"}));
   CHECK(fault({"-f", "-", "--prefix", "1.5"}) == complaint_at("--prefix", {", found 1.5"}));
   CHECK(fault({"-f", "-", "--prefix", "0"}) == complaint_at("--prefix", {", found 0"}));
   CHECK(fault({"-f", "-", "--prefix", "99"}) == complaint_at("stdin", {"99 of --prefix"}));

@@ -52,8 +52,17 @@ TEST_CASE("for people") {
   REQUIRE(result.code == 0);
   for (const char* part :
        {"n_kv_heads", "model.layers.5.mlp.up_proj.weight", "1.48 million parameters, ", ", 16.0 bits a weight", "adds_bos",
-        "of 4096 tokens", "cpu path: ", "first pruning layer     3: a chunk of a prompt runs so many layers", "; LAZYPRUNE_ISA chooses"})
+        "of 4096 tokens", "cpu path ", "first pruning layer     3: a chunk of a prompt runs so many layers", "; LAZYPRUNE_ISA chooses"})
     CHECK_MESSAGE(result.out.find(part) != std::string::npos, part);
+  // A screen of what matters comes first, and the tensors come last.
+  std::size_t last = 0;
+  for (const char* part : {"supported\n", "recommended stages", "memory  ", "tokenizer  ", "\nconfig\n", "\nmemory of a context",
+                           "\ntokenizer\n", "\ntensors\n", "  57 tensors, 1.48 million parameters, "}) {
+    const std::size_t at = result.out.find(part, last);
+    REQUIRE_MESSAGE(at != result.out.npos, part);
+    last = at;
+  }
+  CHECK(result.out.find('\n', last) == result.out.size() - 1);
   CHECK(complaint(lazyprune_program({"inspect", "-c", "5000"})) == complaint_at("--ctx-size", {"4096", ", found 5000"}));
 }
 
@@ -96,7 +105,7 @@ TEST_CASE("LAZYPRUNE_ISA takes a path that the processor has; any other is an er
                                                     {"bench", "-P", "8"},
                                                     {"bench", "--random-weights", "pocket"}})
       CHECK(complaint(lazyprune_program(command, "", {"LAZYPRUNE_ISA=" + name})) ==
-            complaint_at("LAZYPRUNE_ISA", {names + ", found " + name}));
+            complaint_at("LAZYPRUNE_ISA", {names, ", found " + name}));
   }
   const program_result reference = lazyprune_program({"run", "--ids", "1", "-n", "1", "--backend", "reference"}, "", {"LAZYPRUNE_ISA=sse"});
   CHECK(reference.code == 0);  // which has no instructions of its own
@@ -165,6 +174,23 @@ TEST_CASE("the stages to prune by, and who says them: lazyprune.json, else the p
     CHECK(lazyprune_program({"inspect", "-m", folder.path()}).out.find("\n  recommended stages      none known: dense ") !=
           std::string::npos);
   }
+}
+
+TEST_CASE("a GGUF file without tensors is not supported") {
+  using lazyprune_test::gguf_key;
+  const temporary_folder folder;
+  const std::vector<std::string> keys{gguf_key("general.architecture", "llama"),
+                                      gguf_key("llama.embedding_length", std::uint32_t{4}),
+                                      gguf_key("llama.block_count", std::uint32_t{2}),
+                                      gguf_key("llama.vocab_size", std::uint32_t{6}),
+                                      gguf_key("llama.context_length", std::uint32_t{64}),
+                                      gguf_key("llama.feed_forward_length", std::uint32_t{8}),
+                                      gguf_key("llama.attention.head_count", std::uint32_t{2}),
+                                      gguf_key("llama.attention.layer_norm_rms_epsilon", 1e-5f)};
+  write_file(folder / "m.gguf", lazyprune_test::gguf_model(keys, {}));
+  const auto all = inspected(folder / "m.gguf");
+  CHECK(complaint_line(1, all["supported"].get<std::string>()) == complaint_at((folder / "m.gguf") + ": tensors"));
+  CHECK(all["tensors"].empty());
 }
 
 TEST_CASE("a model that is not computed here is described, and why") {

@@ -176,7 +176,7 @@ TEST_CASE("questions and answers go to stdout, and what it took to stderr") {
   CHECK(result.code == 0);
   CHECK(result.out.starts_with("> " + questions[0] + "\n temples\n\n> " + questions[1] + "\n theatres\n\n> " + questions[2] + "\n"));
   const auto says = [&](const std::string& what) { return result.err.find(what) != std::string::npos; };
-  CHECK(says("policy: --stages 3:0.3,5:0.1 "));
+  CHECK(says("policy: lazyllm --stages 3:0.3,5:0.1\n"));
   CHECK(says("shared: the first "));
   CHECK(says("question   prompt   time to first token   rows computed   decode, tokens/s\n       1 "));
   CHECK(says("answered 3 of 3 questions in "));

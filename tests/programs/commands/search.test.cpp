@@ -191,7 +191,7 @@ TEST_CASE("what cannot be searched") {
   for (const auto& [flag, value] :
        {std::pair{"--methods", "lazyllm"}, {"--variant", "x=--store none"}, {"--budgets", "0.5"}, {"--seeds", "2"}, {"--sensitivity", "3"}})
     CHECK(fault({"--out", files.path(), flag, value}) ==
-          complaint_at("arguments", {"`lazyprune search --help`", ", found " + std::string(flag)}));
+          complaint_at("arguments", {"`lazyprune search --help-all`", ", found " + std::string(flag)}));
   for (const std::vector<std::string>& flag : std::vector<std::vector<std::string>>{{"--max-loss", "2"},
                                                                                     {"--tries", "3"},
                                                                                     {"--jobs", "2"},
@@ -203,7 +203,7 @@ TEST_CASE("what cannot be searched") {
                                                                                     {"--certain"}}) {
     std::vector<std::string> sweep{"sweep", "-d", prompts("few_shot"), "--out", files.path()};
     sweep.insert(sweep.end(), flag.begin(), flag.end());
-    CHECK(complaint(lazyprune_program(sweep)) == complaint_at("arguments", {"`lazyprune sweep --help`", ", found " + flag.front()}));
+    CHECK(complaint(lazyprune_program(sweep)) == complaint_at("arguments", {"`lazyprune sweep --help-all`", ", found " + flag.front()}));
   }
   CHECK(fault({"--out", files / "parts", "--decode", "only"}) == complaint_at("--decode", {"same or dense", ", found only"}));
   CHECK(fault({"--out", files / "parts", "--selector", "nonsense"}) == complaint_at("--selector"));

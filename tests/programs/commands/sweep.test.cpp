@@ -269,7 +269,7 @@ TEST_CASE("an interrupted sweep goes on without losing or repeating a prediction
   CHECK(file_text(whole + "/sweep.csv") == csv);
 
   CHECK(complaint(sweep(whole, {"--methods", "static@3", "--budgets", "0.75", "--resume"})) ==
-        complaint_at(whole + "/predictions.jsonl", {"most 8", ", found 70"}));
+        complaint_at(whole + "/predictions.jsonl", {" 8 ", ", found 70"}));
   resumed[1] = "lazyllm@4+5,random,compression";
   CHECK(complaint(sweep(whole, resumed)) == complaint_at(whole + "/predictions.jsonl: prediction 2", {"lazyllm@4+5 0.75: --stages 4:0."}));
 }

@@ -33,7 +33,7 @@ std::vector<token_id> prompt_of(std::size_t size, token_id first) {
   return ids;
 }
 
-/// A model, and a session for each of some sequences: dense ones and pruned ones.
+/// A model with several sessions, some dense and some pruned.
 template <class Backend>
 struct many {
   Backend backend{execution{}};
@@ -63,7 +63,7 @@ struct many {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("a batch generates and computes what each of its sequences does alone", Backend, reference<float>, cpu) {
+TEST_CASE_TEMPLATE("each sequence of a batch generates and computes the same as alone", Backend, reference<float>, cpu) {
   many<Backend> of;
   const std::vector<std::vector<token_id>> prompts{prompt_of(9, 1), prompt_of(5, 2), prompt_of(20, 3)};
   const batch_run batch = of.together(prompts, 4);
@@ -79,19 +79,19 @@ TEST_CASE_TEMPLATE("a batch generates and computes what each of its sequences do
     largest = std::max(largest, alone.memory.kv);
   }
   CHECK(batch.step_kv_rows == static_cast<double>(kv_rows) / 4.0);
-  CHECK(batch.memory.kv == kv_bytes);  // they only grow
+  CHECK(batch.memory.kv == kv_bytes);  // keys and values only grow
   CHECK(batch.memory.kv > largest);
   CHECK(batch.memory.store > 0);
   CHECK(batch.memory.together <= batch.memory.kv + batch.memory.store);
   CHECK(batch.memory.together >= batch.memory.kv);
   CHECK(batch.prefill_seconds > 0);
   CHECK(batch.decode_seconds > 0);
-  CHECK(batch.parts.attention > 0);
-  CHECK(batch.parts.moving > 0);
-  CHECK(batch.parts.logits > 0);
+  CHECK(batch.sections.attention > 0);
+  CHECK(batch.sections.moving > 0);
+  CHECK(batch.sections.logits > 0);
 }
 
-TEST_CASE("a batch of one takes the memory that it takes alone") {
+TEST_CASE("a batch of one sequence takes the same memory as the sequence alone") {
   many<reference<float>> of;
   const batch_run batch = of.together({prompt_of(12, 1)}, 3);
   const generation alone = of.alone(0, prompt_of(12, 1), 3);
@@ -100,7 +100,7 @@ TEST_CASE("a batch of one takes the memory that it takes alone") {
   CHECK(batch.memory.together == alone.memory.together);
 }
 
-TEST_CASE("without steps there is a prefill, and a token") {
+TEST_CASE("with 0 decode steps the prefill still generates one token") {
   many<reference<float>> of;
   const batch_run batch = of.together({prompt_of(3, 1), prompt_of(4, 1)}, 0);
   CHECK(batch.tokens[1].size() == 1);
@@ -108,7 +108,7 @@ TEST_CASE("without steps there is a prefill, and a token") {
   CHECK(batch.decode_seconds == 0);
 }
 
-TEST_CASE("a model whose logits are no numbers is an error") {
+TEST_CASE("logits that are not finite are an error") {
   many<reference<float>> of;
   tensor broken = random_source(tiny(), dtype::f32).get("model.norm.weight", 1, 16);
   std::vector<float> norm(16, std::numeric_limits<float>::quiet_NaN());

@@ -6,9 +6,9 @@
 using namespace lazyprune;
 using lazyprune::program::cpu_peaks;
 
-TEST_CASE("what the processor has is measured, what it lacks is refused") {
+TEST_CASE("instruction sets of this processor are measured, others are refused") {
   const cpu_peaks here(1);
-  // A processor of today does between a hundred million and ten thousand billion operations a second on a thread, on a busy machine too.
+  // Today's processors do between 1e8 and 1e13 operations/s per thread, even on a busy machine.
   for (const isa i : every_isa)
     for (const dtype weights : {dtype::f32, dtype::bf16}) {
       CAPTURE(name_of(i));

@@ -15,7 +15,7 @@
 using namespace lazyprune;
 using namespace lazyprune::program;
 
-TEST_CASE("answers under other policies go on from a beginning, together: they are the same, and the rest alone is computed") {
+TEST_CASE("answers under several policies share a prefix: they are the same as alone, and only the rest is computed") {
   const lazyprune_test::pocket_prompt pocket;
   const std::span<const token_id> prompt = pocket.tokens;
   constexpr std::size_t shared = 70;
@@ -24,13 +24,13 @@ TEST_CASE("answers under other policies go on from a beginning, together: they a
   generation_options options;
   options.max_new = 4;
   options.expected = prompt.size() + options.max_new;
-  const std::unique_ptr<text_beginning> beginning = pocket.model->read(session(first), prompt.first(shared), options);
+  const std::unique_ptr<prompt_prefix> beginning = pocket.model->read(session(first), prompt.first(shared), options);
   REQUIRE(beginning);
   CHECK(beginning->rows() == 3 * shared);
 
   options.trace = true;
   const std::vector<stages> policies{stages{}, stages{{5, 0.1}}, first};
-  std::vector<text_request> requests;
+  std::vector<sequence_request> requests;
   for (const stages& where : policies) {
     requests.push_back({session(where), prompt.subspan(shared), options, beginning.get()});
     requests.push_back({session(where), prompt, options});

@@ -13,7 +13,7 @@ using json = nlohmann::json;
 
 namespace {
 
-/// The forecast for a run of the bundled model, and what it took.
+/// Compares the forecast for a run of the bundled model with the memory that the run took.
 void check_forecast(const std::vector<std::string>& more, const backend_flags& flags) {
   std::string ids = "1";
   for (int i = 1; i < 700; ++i) ids += "," + std::to_string(3 + i);
@@ -30,21 +30,21 @@ void check_forecast(const std::vector<std::string>& more, const backend_flags& f
     CHECK(share >= least);
     CHECK(share <= most);
   };
-  near("weights", forecast.weights, 0.85, 1.05);  // panels are filled up
-  near("kv", forecast.kv, 0.7, 1.05);             // so are blocks of keys
+  near("weights", forecast.weights, 0.85, 1.05);  // panels are padded
+  near("kv", forecast.kv, 0.7, 1.05);             // blocks of keys are padded, too
   near("scratch", forecast.scratch, 0.5, 2.0);
   CHECK(forecast.total() == forecast.weights + forecast.kv + forecast.scratch);
 }
 
 }  // namespace
 
-TEST_CASE("the forecast is near what a run takes") {
+TEST_CASE("the forecast is close to the memory that a run takes") {
   check_forecast({}, {});
   check_forecast({"--dtype", "f32"}, {.dtype = "f32"});
   check_forecast({"--backend", "reference", "--dtype", "f32"}, {.backend = "reference", .dtype = "f32"});
 }
 
-TEST_CASE("what no machine has is refused, unless it is forced") {
+TEST_CASE("a run that needs more memory than any machine has is refused unless forced") {
   try {
     check_memory({.weights = std::numeric_limits<std::size_t>::max() / 2, .kv = 7, .scratch = 7}, {});
     FAIL("nothing was thrown");

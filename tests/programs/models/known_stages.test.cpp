@@ -5,7 +5,7 @@
 
 #include <lazyprune/policy/schedule/stages.hpp>
 
-TEST_CASE("a model is known by its name and its layers") {
+TEST_CASE("stages are found by the model's name and number of layers") {
   using lazyprune::program::known_stages;
   const auto smollm2 = known_stages("Smollm2 135M 8k Lc100K Mix1 Ep2", 30);
   REQUIRE(smollm2);

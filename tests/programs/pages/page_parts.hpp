@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Finding one's way in the text of a page.
+// Helpers to search the text of a page.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ inline std::size_t count(std::string_view text, std::string_view part) {
   return n;
 }
 
-/// What stands between the first `from` and the next `to`.
+/// Returns the text between the first `from` and the next `to`.
 inline std::string between(const std::string& text, const std::string& from, const std::string& to) {
   const std::size_t at = text.find(from);
   REQUIRE(at != text.npos);
@@ -27,7 +27,7 @@ inline std::string between(const std::string& text, const std::string& from, con
   return text.substr(at + from.size(), end - at - from.size());
 }
 
-/// Elements closed in their order, attributes quoted, no bare & or <.
+/// True if elements are closed in order, attributes are quoted, and there is no bare & or <.
 inline bool well_formed_xml(std::string_view xml) {
   std::vector<std::string_view> open;
   const auto references_end = [](std::string_view text) {

@@ -19,7 +19,7 @@ using namespace lazyprune;
 using namespace lazyprune::program;
 using lazyprune_test::between, lazyprune_test::count, lazyprune_test::well_formed_xml;
 
-/// All charts and keys of a page.
+/// Returns all SVG elements of a page: its charts and legends.
 std::vector<std::string> pictures_of(const std::string& page) {
   std::vector<std::string> all;
   for (std::size_t at = page.find("<svg"); at != page.npos; at = page.find("<svg", at + 1))
@@ -27,7 +27,7 @@ std::vector<std::string> pictures_of(const std::string& page) {
   return all;
 }
 
-/// What holds for every page.
+/// Checks the properties that every page has.
 void check_whole(const std::string& page) {
   for (const std::string& picture : pictures_of(page)) {
     CAPTURE(picture);
@@ -58,7 +58,7 @@ eval_summary summary(std::string_view task, const estimate& score, std::optional
   return s;
 }
 
-/// Two tasks of one group and one of another, dense and two methods at two budgets; static lacks one task at the lower budget.
+/// Two tasks of one group and one of another, with dense and two methods at two budgets. static lacks one task at the lower budget.
 sweep_table small_table() {
   sweep_table table{"tiny", 4, {}, {}, {}};
   const auto add = [&](std::string method, std::optional<double> budget, std::string policy, const eval_summary& s) {
@@ -83,7 +83,7 @@ sweep_table small_table() {
 
 }  // namespace
 
-TEST_CASE("an axis of scores spans ten of them, and holds all") {
+TEST_CASE("an axis of scores spans at least ten points and contains all scores") {
   const auto ends = [](double low, double high) {
     const chart_axis axis = score_axis("score", low, high);
     return std::pair(axis.low(), axis.high());
@@ -94,16 +94,16 @@ TEST_CASE("an axis of scores spans ten of them, and holds all") {
   CHECK(ends(3, 97) == std::pair(0.0, 100.0));
 }
 
-TEST_CASE("Table 1: means of groups, bold where no loss can be told, a dash where a task is missing") {
+TEST_CASE("Table 1: means of groups, bold if no loss is certain, a dash if a task is missing") {
   const std::string page = sweep_page(small_table());
   check_whole(page);
   CHECK(between(page, "<title>", "</title>") == "Token pruning on tiny: accuracy and speed");
   const std::string table = section_of(page, "Table 1");
-  CHECK(table.find("budget 0.6") < table.find("budget 0.3"));  // mild first
+  CHECK(table.find("budget 0.6") < table.find("budget 0.3"));  // the larger budget first
   const std::string single = between(table, "<th rowspan=\"3\">Single-Doc QA</th>", "</tbody>");
-  // Means of 20 and 40; the intervals' ends are 3 and 4 below them, 4 and 3 above: 5 together, 2.5 for a mean of two.
+  // The mean of 20 and 40. The ends of their intervals are 3 and 4 below and 4 and 3 above: sqrt(3^2 + 4^2) = 5, and 2.5 for a mean of two.
   CHECK(count(single, "<td class=\"all\" colspan=\"4\">30.0 (27.5–32.5), 1.00x</td>") == 1);
-  // Half the root of two. Lost: one point in the mean, the interval's end half the hypotenuse of 2 and 0.5 below it: beyond 0.
+  // The half widths are sqrt(1 + 1) / 2 = 0.7. Lost: 1 point in the mean; its interval ends sqrt(2^2 + 0.5^2) / 2 = 1.03 below: beyond 0.
   const std::string lazyllm = between(single, "<th>lazyllm@2+3</th>", "</tr>");
   CHECK(count(lazyllm, "<td><b>29.0</b><small>28.3–29.7</small></td>") == 2);
   CHECK(count(lazyllm, "<td>2.00x<small>1.93–2.07</small></td>") == 1);
@@ -111,7 +111,7 @@ TEST_CASE("Table 1: means of groups, bold where no loss can be told, a dash wher
   CHECK(between(single, "<th>static@2</th>", "</tr>") ==
         "<td>15.0<small>14.3–15.7</small></td><td>1.50x<small>1.43–1.57</small></td>"
         "<td>–</td><td>–</td>");
-  // Lost: from 0.1 on, and from 0 on. Of static nothing is known, or it is much.
+  // lazyllm's intervals of the loss begin at 0.1 and at 0. The loss of static is large, or not known.
   const std::string code = between(table, "<th rowspan=\"3\">Code</th>", "</tbody>");
   CHECK(count(code, "<b>58.0</b>") == 1);
   CHECK(count(code, "<td>57.9<small>") == 1);
@@ -132,13 +132,13 @@ TEST_CASE("Table 2: tokens computed and the overall speedup") {
   CHECK(count(text, "<b>") == 0);
 }
 
-TEST_CASE("Figure 5: a chart of the means and one a task, a line a method through its budgets") {
+TEST_CASE("Figure 5: a chart of the means and one per task, with a line per method through its budgets") {
   const std::string figure = section_of(sweep_page(small_table()), "Figure 5");
   CHECK(count(figure, "<figure>") == 4);
   CHECK(count(figure, "<li>") == 3);
   const std::string lcc = between(figure, "<figcaption>lcc</figcaption>", "</figure>");
   CHECK(count(lcc, "<title>lazyllm@2+3, budget 0.6: score 58.0 (57.0–59.0), TTFT 1.50x (1.40–1.60)</title>") == 1);
-  // Across from 1 (dense) to 4 (narrativeqa): 106 units each. Up from 30 to 70: 49.5 units for ten.
+  // The x axis runs from 1 (dense) to 4 (narrativeqa), 106 units each; the y axis from 30 to 70, 49.5 units for ten points.
   CHECK(count(lcc, "<path d=\"M103.0 69.4L262.0 69.9\" fill") == 1);
   CHECK(count(lcc, "<path d=\"M103.0 208.0L262.0 208.0\" fill") == 1);
   CHECK(count(lcc, "\">1.0</text>") == 1);
@@ -155,7 +155,7 @@ TEST_CASE("Figure 5: a chart of the means and one a task, a line a method throug
   CHECK(count(section_of(page, "Figure 5"), "no speedup was measured") == 1);
 }
 
-TEST_CASE("Figure 5's first chart is a file of its own, with a legend; none where no speedup was measured") {
+TEST_CASE("Figure 5's first chart is also a file of its own with a legend, unless no speedup was measured") {
   const std::string figure = sweep_figure(small_table());
   CHECK(figure.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 570 250\""));
   CHECK(count(figure, "<svg") == 3);
@@ -169,7 +169,7 @@ TEST_CASE("Figure 5's first chart is a file of its own, with a legend; none wher
   CHECK(sweep_figure(untimed).empty());
 }
 
-TEST_CASE("Figure 6: mean scores over layers, a line a share; left out where it was not run") {
+TEST_CASE("Figure 6: mean scores over layers, one line per share; left out if it was not run") {
   sweep_table table = small_table();
   CHECK(count(section_of(sweep_page(table), "Figure 6"), "<svg") == 0);
   CHECK(count(section_of(sweep_page(table), "Figure 6"), "<table") == 0);
@@ -185,7 +185,7 @@ TEST_CASE("Figure 6: mean scores over layers, a line a share; left out where it 
   CHECK(count(between(figure, "<tr><th>dense</th>", "</tr>"), "<td>35.0<small>") == 2);  // not the 40 of all samples
   CHECK(count(figure, "over 2 tasks") == 1);
   CHECK(count(figure, "<th>after 1</th><th>after 3</th>") == 1);
-  // 0.9 * 30 + 1 and + 3; 0.1 * 30 + 3. One task is missing after layer 1 at 0.1.
+  // The means are 0.9 * 30 + 1, 0.9 * 30 + 3 and 0.1 * 30 + 3. One task is missing after layer 1 at share 0.1.
   CHECK(between(figure, "<tr><th>90 % kept</th>", "</tr>") == "<td>28.0<small>25.9–30.1</small></td><td>30.0<small>27.9–32.1</small></td>");
   CHECK(between(figure, "<tr><th>10 % kept</th>", "</tr>") == "<td>–</td><td>6.0<small>3.9–8.1</small></td>");
   CHECK(count(figure, "<title>90 % kept after layer 1: 28.0 (25.9–30.1)</title>") == 1);
@@ -193,17 +193,17 @@ TEST_CASE("Figure 6: mean scores over layers, a line a share; left out where it 
   CHECK(figure.find("90 % kept") < figure.find("10 % kept"));
 }
 
-TEST_CASE("Figure 7: layers that have computed the same are one stage") {
+TEST_CASE("Figure 7: layers that have computed the same tokens are one stage") {
   sweep_table table = small_table();
   CHECK(count(section_of(sweep_page(table), "Figure 7"), "<svg") == 0);
   for (sweep_entry& entry : table.entries) {
     if (entry.budget != 0.3) continue;
-    const double more = entry.summary.task == "lcc" ? 0.3 : 0;  // 0.1 in the mean of three tasks
+    const double more = entry.summary.task == "lcc" ? 0.3 : 0;  // adds 0.1 to the mean of three tasks
     entry.summary.usage = {{1, 1, 0.25, 0.25}, {1, 1, 0.25, 0.25 + more}, {1, 1, 0.5, 0.5}};
   }
   const std::string page = sweep_page(table), figure = section_of(page, "Figure 7");
   check_whole(page);
-  CHECK(count(figure, "<figure>") == 1);  // of lazyllm; static lacks a task, and has no stages
+  CHECK(count(figure, "<figure>") == 1);  // for lazyllm; static lacks a task and has no stages
   CHECK(count(figure, "<figcaption>lazyllm@2+3, budget 0.3</figcaption>") == 1);
   CHECK(count(figure, "<th>0 %</th><th>50 %</th><th>100 %</th>") == 1);
   CHECK(count(figure, "<td class=\"text\">layers 1–2</td><td>100.0</td><td>100.0</td><td>100.0</td>") == 1);
@@ -213,7 +213,7 @@ TEST_CASE("Figure 7: layers that have computed the same are one stage") {
   CHECK(count(figure, "<title>layer 4 after 50 % of the generated tokens: 35.0 %</title>") == 1);
 }
 
-TEST_CASE("all results and settings stand in tables") {
+TEST_CASE("all results and settings are in tables") {
   const std::string page = sweep_page(small_table());
   const std::string results = section_of(page, "All results"), settings = section_of(page, "The settings");
   CHECK(count(results, "<tr><th>") == 1 + 14);
@@ -229,10 +229,10 @@ TEST_CASE("all results and settings stand in tables") {
   CHECK(count(page, "<dt>random</dt>") == 0);
 }
 
-TEST_CASE("how many samples the times are of, where they are not of all") {
+TEST_CASE("the page says how many samples were timed, if not all were") {
   sweep_table table = small_table();
   const auto facts = [&] { return between(sweep_page(table), "<dl class=\"facts\">", "</dl>"); };
-  CHECK(count(facts(), "<dt>times</dt>") == 0);  // of tables without times
+  CHECK(count(facts(), "<dt>times</dt>") == 0);  // a table without times
   for (sweep_entry& entry : table.entries) entry.summary.timed = 10;
   CHECK(count(facts(), "<dt>times</dt>") == 0);
   for (sweep_entry& entry : table.entries) entry.summary.timed = entry.summary.task == "lcc" ? 10 : 4;
@@ -240,7 +240,7 @@ TEST_CASE("how many samples the times are of, where they are not of all") {
   CHECK(count(facts(), "<dt>times</dt><dd>over 18 of 30 samples</dd>") == 1);
 }
 
-TEST_CASE("a table of one entry; of none") {
+TEST_CASE("a table with one entry has a page; an empty table is an error") {
   check_whole(sweep_page({"tiny", 4, {{"dense", {}, "", summary("lcc", around(100, 0))}}, {}, {}}));
   check_whole(sweep_page({"tiny", 4, {{"lazyllm@2", 0.5, "", summary("lcc", around(0, 0), around(2, 0))}}, {}, {}}));
   CHECK(section_of(sweep_page({"tiny", 4, {{"lazyllm@2", 0.5, "", summary("lcc", around(0, 0), around(2, 0))}}, {}, {}}), "Figure 5")
@@ -248,7 +248,7 @@ TEST_CASE("a table of one entry; of none") {
   CHECK(lazyprune_test::error_of([] { sweep_page({"tiny", 4, {}, {}, {}}); }) == lazyprune_test::at("sweep"));
 }
 
-TEST_CASE("names that are markup, and numbers that are none") {
+TEST_CASE("names with markup, and numbers that are not finite") {
   const double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
   sweep_table table{"</title><script>", 2, {}, {}, {}};
   eval_summary bad = summary("<img alt=x>", around(nan, 0), around(infinity, 1));

@@ -40,7 +40,7 @@ std::vector<position> positions_of(const std::string& ranges) {
   return list;
 }
 
-/// The trace that the page's script sees, less what it does not need.
+/// Reads the trace back from the page's data. Fields that the script does not need are missing.
 std::vector<step_trace> trace_in(const nlohmann::json& data) {
   std::vector<step_trace> steps;
   std::size_t known = 0;
@@ -62,7 +62,8 @@ std::vector<step_trace> trace_in(const nlohmann::json& data) {
   return steps;
 }
 
-/// Two steps of three layers; 4 prompt tokens, of which 4, 2, 1 are computed at first, and one more at each of the upper layers later.
+/// Two steps of three layers with 4 prompt tokens. The prefill computes 4, 2 and 1 of them; the decode step computes one more at layers 1
+/// and 2.
 trace_document small_trace() {
   return {.steps = {{.step = 0,
                      .tokens = {10, 11, 12, 13},
@@ -88,7 +89,7 @@ trace_document small_trace() {
 
 }  // namespace
 
-TEST_CASE("the page holds the trace, whatever was kept") {
+TEST_CASE("the page holds the whole trace, whichever tokens were kept") {
   std::mt19937 random(5);
   for (int run = 0; run < 40; ++run) {
     CAPTURE(run);
@@ -102,14 +103,14 @@ TEST_CASE("the page holds the trace, whatever was kept") {
     for (step_trace& step : expected) step.next = 0, step.margin.clear();
     REQUIRE(trace_in(data_of(trace_page(document))) == expected);
   }
-  // Also a trace that breaks the rules: tokens that come back from one layer to the next.
+  // A trace that breaks the rules works, too: here tokens come back from one layer to the next.
   trace_document odd = small_trace();
   odd.steps[1].layers[0].active = {0, 4};
   odd.steps[0].next = odd.steps[1].next = 0;
   CHECK(trace_in(data_of(trace_page(odd))) == odd.steps);
 }
 
-TEST_CASE("the header sums the trace up") {
+TEST_CASE("the header summarizes the trace") {
   const std::string page = trace_page(small_trace());
   CHECK(between(page, "<title>", "</title>") == "A title");
   CHECK(between(page, "<h1>", "</h1>") == "A title");
@@ -119,8 +120,8 @@ TEST_CASE("the header sums the trace up") {
   CHECK(fact("prompt") == "4 tokens");
   CHECK(fact("steps") == "2");
   CHECK(fact("layers") == "3");
-  CHECK(fact("of the prompt computed in the prefill") == "58.3 %");  // 7 of 12
-  CHECK(fact("by the end") == "75.0 %");                             // 9 of 12: the generated token does not count
+  CHECK(fact("prompt computed in the prefill") == "58.3 %");  // 7 of 12
+  CHECK(fact("by the end") == "75.0 %");                      // 9 of 12: the generated token does not count
   CHECK(fact("rows revived") == "1");
   CHECK(fact("dense") == "2.5 s");
   CHECK(count(page, "nothing") == 0);
@@ -130,14 +131,14 @@ TEST_CASE("the header sums the trace up") {
   CHECK(count(page, "<b style=\"height:25.0%\"></b><b style=\"height:25.0%\"></b>") == 1);  // the last layer
 }
 
-TEST_CASE("without script: a row a step") {
+TEST_CASE("the table for browsers without JavaScript has one row per step") {
   const std::string table = between(trace_page(small_trace()), "<noscript>", "</noscript>");
   CHECK(count(table, "<tr><td>") == 2);
   CHECK(table.find("<tr><td>0</td><td>&lt;s&gt; one two three</td><td>7</td><td>0</td><td>4 2 1 </td><td> one</td></tr>") != table.npos);
   CHECK(table.find("<tr><td>1</td><td> one</td><td>5</td><td>1</td><td>5 3 2 </td><td>id 99</td></tr>") != table.npos);
 }
 
-TEST_CASE("the next token's text: as given, that of an equal id, or the id") {
+TEST_CASE("the next token's text is the given one, that of the same id, or the id itself") {
   trace_document document = small_trace();
   CHECK(data_of(trace_page(document)).at("next") == nlohmann::json({" one", "id 99"}));
   document.next_texts = {" ONE", " last"};
@@ -150,7 +151,7 @@ TEST_CASE("the next token's text: as given, that of an equal id, or the id") {
   CHECK(page.find("<td>id 10 id 11 id 12 id 13 </td>") != page.npos);
 }
 
-TEST_CASE("no text leaves its place") {
+TEST_CASE("texts with markup, control characters and broken UTF-8 are escaped") {
   const std::string nasty = "</script><script>alert(1)</script><!--<b a='\"&amp;\n\t\x01\x7f\\ @{data} \xff\xc3 \xed\xa0\x80 \u2028 \u65e5";
   trace_document document = small_trace();
   document.token_texts = {nasty, nasty, nasty, nasty, nasty};
@@ -180,7 +181,7 @@ TEST_CASE("no text leaves its place") {
   CHECK(between(page, "<blockquote dir=\"auto\">", "</blockquote>") == shown);
 }
 
-TEST_CASE("the page needs nothing else, and no value is missing") {
+TEST_CASE("the page is self-contained, and no placeholder is left") {
   const std::string page = trace_page(small_trace());
   for (const char* outside : {"http:", "https:", "src=", "href=", "url(", "@import", "import(", "fetch(", "@{"}) {
     CAPTURE(outside);
@@ -188,7 +189,7 @@ TEST_CASE("the page needs nothing else, and no value is missing") {
   }
   CHECK(page.starts_with("<!DOCTYPE html>"));
   CHECK(page.ends_with("</html>\n"));
-  // Each element that the script asks for is there.
+  // Each element that the script looks up exists.
   const std::string script(lazyprune::program::trace_page_script);
   std::size_t asked = 0;
   for (std::size_t at = script.find("byId('"); at != script.npos; at = script.find("byId('", at + 1), ++asked) {
@@ -210,7 +211,7 @@ TEST_CASE("empty parts are left out") {
   CHECK(count(page, "<blockquote") == 0);
 }
 
-TEST_CASE("a store that keeps nothing is said to the script") {
+TEST_CASE("the script knows whether pruned tokens are lost") {
   trace_document document = small_trace();
   CHECK(data_of(trace_page(document)).at("lost") == false);
   document.pruned_is_lost = true;
@@ -226,7 +227,7 @@ TEST_CASE("a long trace stays below 5 MB") {
   CHECK(page.size() < 5'000'000);
 }
 
-TEST_CASE("nothing to draw") {
+TEST_CASE("a trace without steps is an error") {
   using lazyprune_test::at;
   using lazyprune_test::error_of;
   CHECK(error_of([] { trace_page({}); }) == at("trace"));

@@ -8,7 +8,7 @@
 using namespace lazyprune;
 using namespace lazyprune::program;
 
-TEST_CASE("quotes are asked for and scored as RULER does it") {
+TEST_CASE("the quote tasks use RULER's prompt and metric") {
   for (const auto& [name, tokens] : {std::pair{"quote_sentence", 64u}, {"repeat_lines", 96u}}) {
     const eval_task* task = find_known_task(name);
     REQUIRE(task);
@@ -18,7 +18,7 @@ TEST_CASE("quotes are asked for and scored as RULER does it") {
   }
 }
 
-TEST_CASE("the program's names are different from each other and from those of the benchmarks") {
+TEST_CASE("the names of all tasks are different") {
   std::set<std::string_view> names;
   const auto add = [&](const auto& tasks) {
     for (const eval_task& task : tasks) {

@@ -18,7 +18,8 @@ namespace {
 
 const stages drawn = lazyllm_stages(32);  // after 9, 19 and 28
 
-/// The share of a dense prefill's rows, of so many tokens, that a session of the setting plans. Scorers see the same of each token.
+/// Returns the share of a dense prefill's rows that a session of the setting plans, for a prompt of this many tokens. All tokens have the
+/// same evidence.
 double planned_share(const eval_setting& setting, layer_id layers, std::size_t tokens) {
   any_session session = make_session(setting.policy, {.layers = layers}, ::policies());
   auto step = session.begin({tokens, phase::prefill});
@@ -47,7 +48,7 @@ eval_setting setting(std::string_view method, double budget, layer_id layers) {
 
 }  // namespace
 
-TEST_CASE("methods are read with their layers, or have those recommended") {
+TEST_CASE("methods are read with their layers, or use the recommended layers") {
   CHECK(read_method("dense", 32, drawn) == pruning_method{"dense"});
   CHECK(read_method("lazyllm", 32, drawn) == pruning_method{"lazyllm", {9, 19, 28}});
   CHECK(read_method("no_revival", 32, stages{{0, 0.5}, {4, 0.5}}) == pruning_method{"no_revival", {4}});
@@ -106,7 +107,7 @@ TEST_CASE("the flags of each method") {
   CHECK(setting("dense", 0.75, 6).text() == "dense");
 }
 
-TEST_CASE("given scores: a look by the first layers, and what is left of the budget from the first layer on") {
+TEST_CASE("method `given`: the look takes its layers from the budget, and the rest decides the share kept") {
   const eval_setting given = setting("given@2", 0.75, 6);
   CHECK(given.look == 2);
   CHECK(given.text() == "given@2 0.75");
@@ -122,7 +123,7 @@ TEST_CASE("given scores: a look by the first layers, and what is left of the bud
         }) == at("--methods: given@2", {"after 3", "after 2"}, error_code::unsupported));
 }
 
-TEST_CASE("a variant is lazyllm but for its flags, at the same budgets") {
+TEST_CASE("a variant is lazyllm with its own flags, at the same budgets") {
   const pruning_method last8 = read_variant("last8@3+5=--scorer window_attention:window=8,kernel=1 --store none", 6, drawn);
   CHECK(last8.text() == "last8@3+5");
   CHECK(read_variant("last8=--scorer key_norm", 32, drawn).text() == "last8@9+19+28");
@@ -154,7 +155,7 @@ TEST_CASE("a variant is lazyllm but for its flags, at the same budgets") {
   CHECK(said("x@3=--stages 3:0.5") == at("--variant: x@3=--stages 3:0.5", {", found --stages 3:0.5"}));
 }
 
-TEST_CASE("a variant with stages of its own stands for itself, whatever the budget") {
+TEST_CASE("a variant with its own stages ignores the budgets") {
   const pruning_method found = read_variant("found=--stages 3:0.5,5:0.2 --decode dense", 6, drawn);
   CHECK(found.text() == "found");
   const eval_setting own = at_budget(found, 0.9, 6);
@@ -165,7 +166,7 @@ TEST_CASE("a variant with stages of its own stands for itself, whatever the budg
   CHECK(error_of([&] { read_variant("x=--stages 3:2", 6, drawn); }) == at("--variant: x=--stages 3:2"));
 }
 
-TEST_CASE("tokens that every method keeps, and those that keep more of their own") {
+TEST_CASE("every method keeps the given first and last tokens; some methods keep more") {
   const auto flags = [](std::string_view method, const kept_tokens& kept) {
     return keeping(setting(method, 0.75, 6), kept).description(6, policies());
   };
@@ -188,7 +189,7 @@ TEST_CASE("tokens that every method keeps, and those that keep more of their own
     CHECK(planned_share(keeping(setting(method, 0.5, 6), {4, 64}), 6, 4000) == doctest::Approx(0.5).epsilon(1e-3));
 }
 
-TEST_CASE("settings: dense first, each method at each budget, every one once") {
+TEST_CASE("settings: dense first, then each method at each budget, each setting once") {
   const auto settings = [](const method_flags& flags) {
     std::string text;
     for (const eval_setting& s : settings_of(flags, {.first = 4}, 6, drawn)) {
@@ -214,7 +215,7 @@ TEST_CASE("the common share of several stages") {
   CHECK(setting("lazyllm@3", 0.500001, 6).policy.stages == "3:1e-04");
 }
 
-TEST_CASE("one stage is lazyllm at its budget, by another name") {
+TEST_CASE("a single stage is lazyllm at its budget, under another name") {
   eval_setting single = one_stage(3, 0.5, 6);
   CHECK(single.text() == "single_stage@3 0.75");
   single.method = "lazyllm@3";
@@ -232,10 +233,10 @@ TEST_CASE("a session computes the budget") {
         CHECK(planned_share(setting(method, budget, layers), layers, 4000) == doctest::Approx(budget).epsilon(1e-3));
       }
   for (const std::string_view method : {"dense", "snapkv", "h2o", "compression"})
-    CHECK(planned_share(setting(method, 0.5, 6), 6, 400) == 1.0);  // compression: of the prompt that is left
+    CHECK(planned_share(setting(method, 0.5, 6), 6, 400) == 1.0);  // compression: all rows of the compressed prompt
 }
 
-TEST_CASE("a budget that a method cannot reach") {
+TEST_CASE("a budget that a method cannot reach is an error") {
   CHECK(error_of([] { setting("lazyllm@3", 0.5, 6); }) == at("--budgets: lazyllm@3", {"0.5", ", found 0.5"}));
   CHECK(error_of([] { setting("static@1", 0.25, 4); }) == at("--budgets: static@1", {"0.25"}));
   CHECK(error_of([] { setting("random", 0, 6); }) == at("--budgets: random", {", found 0"}));

@@ -27,7 +27,7 @@ std::string line(std::string text) { return to_line(prediction(std::move(text)))
 
 }  // namespace
 
-TEST_CASE("every prediction is in the unfinished file at once, and the file has its name in the end") {
+TEST_CASE("every prediction is written to the unfinished file at once; commit renames it") {
   const temporary_folder folder;
   prediction_file file(folder / "p", false);
   file.add(prediction("one"));
@@ -41,7 +41,7 @@ TEST_CASE("every prediction is in the unfinished file at once, and the file has 
   CHECK(folder.files() == 1);
 }
 
-TEST_CASE("a link stays, and the file behind it keeps its permissions") {
+TEST_CASE("a symbolic link stays, and its target keeps its permissions") {
   const temporary_folder folder, elsewhere;
   const auto target = elsewhere.write("target", line("old"));
   REQUIRE(::chmod(target.c_str(), 0600) == 0);
@@ -58,7 +58,7 @@ TEST_CASE("a link stays, and the file behind it keeps its permissions") {
   CHECK(folder.files() + elsewhere.files() == 2);
 }
 
-TEST_CASE("a run that was ended goes on, whatever its last line had come to") {
+TEST_CASE("an interrupted run goes on, even after an incomplete last line") {
   const std::string two = line("one") + line("two");
   for (std::size_t end = 0; end <= two.size(); ++end) {
     const temporary_folder folder;
@@ -72,7 +72,7 @@ TEST_CASE("a run that was ended goes on, whatever its last line had come to") {
   }
 }
 
-TEST_CASE("a finished file goes on after its last prediction, and stands until then") {
+TEST_CASE("a finished file can be extended, and stays in place until the new one is committed") {
   const temporary_folder folder;
   folder.write("p", line("one"));
   prediction_file file(folder / "p", true);
@@ -83,7 +83,7 @@ TEST_CASE("a finished file goes on after its last prediction, and stands until t
   CHECK(read_text(folder / "p") == line("one") + line("two"));
 }
 
-TEST_CASE("predictions that came in another order are put in order in the end") {
+TEST_CASE("commit sorts predictions that came in another order") {
   const temporary_folder folder;
   folder.write("p.unfinished", line("three") + line("one"));
   {
@@ -96,7 +96,7 @@ TEST_CASE("predictions that came in another order are put in order in the end") 
   CHECK(folder.files() == 1);
 }
 
-TEST_CASE("of a prediction that the disk has no room for nothing is left, and what comes after it is whole") {
+TEST_CASE("a prediction that does not fit on the disk leaves nothing behind, and later ones are complete") {
   const temporary_folder folder;
   ::rlimit before{};
   REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
@@ -116,7 +116,7 @@ TEST_CASE("of a prediction that the disk has no room for nothing is left, and wh
   CHECK(read_text(folder / "p") == line("one") + line("three"));
 }
 
-TEST_CASE("where nothing was added nothing is left") {
+TEST_CASE("without predictions no file is left") {
   const temporary_folder folder;
   { const prediction_file file(folder / "p", false); }
   CHECK(folder.files() == 0);
@@ -143,7 +143,7 @@ TEST_CASE("without resume a finished file is replaced, an unfinished one is not"
   CHECK(read_text(folder / "p.unfinished") == line("one"));
 }
 
-TEST_CASE("one writer at a time, and nothing but predictions") {
+TEST_CASE("a second writer is refused, and so is a file that does not hold predictions") {
   const temporary_folder folder;
   {
     prediction_file file(folder / "p", true);

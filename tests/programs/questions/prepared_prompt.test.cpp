@@ -19,7 +19,7 @@
 using namespace lazyprune;
 using namespace lazyprune::program;
 
-TEST_CASE("a prompt stays as it is, is looked at, or loses what the model could guess of its context") {
+TEST_CASE("a prompt stays as it is, is looked at, or loses the context's most predictable tokens") {
   const lazyprune_test::pocket_prompt pocket;
   const opened_model& files = pocket.files;
   const std::unique_ptr<engine>& model = pocket.model;
@@ -51,7 +51,7 @@ TEST_CASE("a prompt stays as it is, is looked at, or loses what the model could 
   CHECK(std::equal(prompt.end() - 30, prompt.end(), kept.tokens.end() - 30));
 }
 
-TEST_CASE("what looks at a prompt, or scores it, has the rotary positions of the text that it will be with its answer") {
+TEST_CASE("looks and compression use the RoPE frequencies of the expected length, answer included") {
   model_config config = lazyprune_test::tiny_config();
   config.rope = {.scaling = rope_scaling::longrope, .original_positions = 100, .divisors = {1.0, 1.5}, .long_divisors = {3.0, 5.0}};
   model_config near = config, far = config;

@@ -19,7 +19,7 @@
 using namespace lazyprune;
 using namespace lazyprune::program;
 
-TEST_CASE("a look has the scores by which a session prunes after so many layers") {
+TEST_CASE("a look returns the scores by which a session prunes after the same layer") {
   const lazyprune_test::pocket_prompt pocket;
   const opened_model& files = pocket.files;
   const std::unique_ptr<engine>& model = pocket.model;

@@ -20,7 +20,7 @@ namespace {
 
 const std::string bundled = LAZYPRUNE_SOURCE_DIR "/examples/pocket/";
 
-/// Notes how often it was made from its text.
+/// Counts how often it was made from flags.
 struct noted_attention {
   static constexpr std::string_view name = "noted_attention";
   static inline int made = 0;
@@ -49,13 +49,13 @@ runner few_questions(const policy_registry& policies) {
 
 }  // namespace
 
-TEST_CASE("settings share the beginning that saves most layers") {
+TEST_CASE("settings share the prefix that saves the most layers") {
   const policy_registry policies = shipped_policies();
   runner run = few_questions(policies);
   const auto shared = [&](const std::vector<eval_setting>& settings) { return run.share(settings); };
-  CHECK(shared({dense_setting, early_setting, late_setting}) == 3);  // twice, before 5 layers once
+  CHECK(shared({dense_setting, early_setting, late_setting}) == 3);  // 3 layers are saved twice, 5 only once
   CHECK(shared({dense_setting, late_setting}) == 5);
-  CHECK(shared({dense_setting, early_setting, late_setting, later_setting}) == 5);  // twice, before 3 layers three times
+  CHECK(shared({dense_setting, early_setting, late_setting, later_setting}) == 5);  // 5 are saved twice, 3 three times
   CHECK(shared({dense_setting, dense_setting}) == 6);
   CHECK(shared({early_setting, half_prompt}) == 0);
   CHECK(shared({dense_setting, early_setting, half_prompt}) == 3);
@@ -63,14 +63,14 @@ TEST_CASE("settings share the beginning that saves most layers") {
   CHECK(shared({}) == 0);
 }
 
-TEST_CASE("a question's beginning is read once, for the first setting that is not timed, and its answers are those of each alone") {
+TEST_CASE("a question's prefix is read once, for the first setting that is not timed; its answers are the same as alone") {
   policy_registry policies = shipped_policies();
   policies.add<noted_attention>();
   const eval_setting noted = setting_named("noted", {.stages = "3:0.5", .scorer = "noted_attention"});
   runner run = few_questions(policies);
   run.load();
   REQUIRE(run.share(std::vector{dense_setting, noted, late_setting}) == 3);
-  // Asked under other settings, its policy is made where a beginning is read under it.
+  // Prefixes are read under the policy `noted`, so the policy is made as often as a prefix is read under other settings.
   const auto beginnings = [&](std::size_t question, const eval_setting& setting, bool timed) {
     const int before = noted_attention::made;
     run.predict({question, setting, setting.method, timed});
@@ -109,7 +109,7 @@ TEST_CASE("a question's beginning is read once, for the first setting that is no
   }
 }
 
-TEST_CASE("for settings to come each question's beginning is kept, and questions are answered together") {
+TEST_CASE("share_with_those_to_come keeps each question's prefix, and questions are answered together") {
   policy_registry policies = shipped_policies();
   policies.add<noted_attention>();
   const eval_setting noted = setting_named("noted", {.stages = "3:0.5", .scorer = "noted_attention"});
@@ -128,7 +128,7 @@ TEST_CASE("for settings to come each question's beginning is kept, and questions
   CHECK(two > 0);
   CHECK(beginnings({first, second}) == 0);
   CHECK(beginnings({{0, later_setting, "m", false}, {1, dense_setting, "m", false}}) == 0);
-  const std::vector<program::ask> asks{first, sooner, second};  // one of which goes on from none
+  const std::vector<program::ask> asks{first, sooner, second};  // `sooner` prunes too early to use a prefix
   const std::vector<eval_prediction> together = run.predict(asks);
   for (std::size_t i = 0; i < asks.size(); ++i) {
     CAPTURE(i);
@@ -141,14 +141,14 @@ TEST_CASE("for settings to come each question's beginning is kept, and questions
   CHECK(beginnings({first}) == two / 2);
   CHECK(run.share(std::vector<eval_setting>{}) == 0);
   CHECK_FALSE(beginnings({second}));
-  run.share_with_those_to_come(noted, 0);  // no room
+  run.share_with_those_to_come(noted, 0);  // 0 bytes: no prefix is kept
   CHECK_FALSE(beginnings({first, second}));
   CHECK(run.predict(first).text == run.predict({0, late_setting, "m", true}).text);
 }
 
 namespace {
 
-/// What the bundled model, with a chat template, makes of a prompt and the beginning of its answer.
+/// Asks the bundled model a question in the chat template `words`, with the beginning of an answer.
 struct asked_in_words {
   lazyprune_test::temporary_folder folder;
   policy_registry policies = shipped_policies();
@@ -178,13 +178,13 @@ struct asked_in_words {
 
 }  // namespace
 
-TEST_CASE("after words that end with a line or a space, an answer begins without its spaces") {
+TEST_CASE("if the chat template ends with a line break or a space, the answer's leading spaces are dropped") {
   const std::string words = "{{ bos_token }}{{ messages[0].content }} answer :";
   for (const char* end : {"{{ '\\n' }}", "{{ ' ' }}"}) {
     CAPTURE(end);
     const asked_in_words model(words + end);
     CHECK(model.same("   the door", "the door"));
-    CHECK(model.same(" the  door ", "the  door "));  // at its beginning alone
+    CHECK(model.same(" the  door ", "the  door "));  // only the leading spaces
     CHECK_FALSE(model.same("the  door", "the door"));
     CHECK(model.same("   ", ""));
     CHECK(model.tokens("the door") > model.tokens(""));

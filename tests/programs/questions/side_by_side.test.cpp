@@ -12,7 +12,7 @@
 
 using namespace lazyprune::program;
 
-TEST_CASE("each piece is made once, never more at once than were asked for, and taken, one at a time") {
+TEST_CASE("each piece is made once, on at most `at_once` threads, and taken one at a time") {
   for (const std::size_t at_once : {1u, 2u, 5u, 100u})
     for (const std::size_t n : {0u, 1u, 4u, 50u}) {
       CAPTURE(at_once);
@@ -42,7 +42,7 @@ TEST_CASE("each piece is made once, never more at once than were asked for, and 
     }
 }
 
-TEST_CASE("two are at work together") {
+TEST_CASE("two pieces run at the same time") {
   std::atomic<int> at_work{0};
   std::atomic<bool> met{false};
   const auto wait_for_other = [&](std::size_t) {
@@ -57,7 +57,7 @@ TEST_CASE("two are at work together") {
   CHECK(met);
 }
 
-TEST_CASE("one at a time goes in order, on the thread that asks") {
+TEST_CASE("with one thread, pieces run in order on the caller's thread") {
   std::vector<std::size_t> order;
   const auto here = std::this_thread::get_id();
   bool elsewhere = false;
@@ -70,7 +70,7 @@ TEST_CASE("one at a time goes in order, on the thread that asks") {
   CHECK_FALSE(elsewhere);
 }
 
-TEST_CASE("nothing is begun from where there is enough, and what is at work is taken") {
+TEST_CASE("after `enough` no piece begins, and running pieces are taken") {
   for (const std::size_t at_once : {1u, 4u})
     for (const std::size_t most : {0u, 1u, 7u}) {
       std::vector<std::size_t> taken;
@@ -84,7 +84,7 @@ TEST_CASE("nothing is begun from where there is enough, and what is at work is t
     }
 }
 
-TEST_CASE("after a failure nothing is begun, and what is at work is taken") {
+TEST_CASE("after an exception no piece begins, and running pieces are taken") {
   for (const std::size_t at_once : {1u, 4u})
     for (const bool while_taking : {false, true}) {
       std::atomic<int> begun{0};

@@ -41,7 +41,7 @@ bench_table some() {
 
 }  // namespace
 
-TEST_CASE("for people") {
+TEST_CASE("Markdown") {
   CHECK(to_markdown(some()) ==
         "model m, bf16, 2.00 KiB, cpu (avx2)\n"
         "pruned: --stages 1:0.5\n"
@@ -54,7 +54,7 @@ TEST_CASE("for people") {
         "|       1 |   pp64 | pruned |       640.00 \xc2\xb1 1.50 |   1.50x |     2.00x |    0.75 |   0.10 % |  2.00 KiB |\n");
 }
 
-TEST_CASE("where the peak was measured it has a line, and the shares of it a column") {
+TEST_CASE("a measured peak has a line, and the shares of the peak have a column") {
   bench_table bench = some();
   bench.peaks[1] = {"256-bit FMA", 5e10, 1.25e10};
   bench.rows.front().share_of_peak = 0.5;
@@ -64,7 +64,7 @@ TEST_CASE("where the peak was measured it has a line, and the shares of it a col
   CHECK(text.find("|   0.10 % |  50.0 % |  2.00 KiB |\n") != std::string::npos);
 }
 
-TEST_CASE("batches have a column, and single sequences none but in JSON") {
+TEST_CASE("batches have a column for the number of sequences; single sequences have it only in JSON") {
   bench_table bench = some();
   CHECK(to_json(table_of(bench)).find("\"sequences\": 1") != std::string::npos);
   bench.rows.back().sequences = 16;
@@ -76,7 +76,7 @@ TEST_CASE("batches have a column, and single sequences none but in JSON") {
   CHECK(text.find("|       1 |        16 |   pp64 | pruned |") != std::string::npos);
 }
 
-TEST_CASE("for programs: what has no meaning is left out") {
+TEST_CASE("JSON and CSV leave out values without a meaning") {
   CHECK(to_csv(table_of(some())) ==
         "model,isa,dtype,threads,test,policy,tokens_per_s,seconds,speedup,predicted_speedup,overhead_share,share_of_peak,peak_bytes\n"
         "\"m\",\"avx2\",\"bf16\",1,\"pp64\",\"dense\",640.0,0.1,,,0.001,,4096\n"

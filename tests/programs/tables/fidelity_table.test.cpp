@@ -62,7 +62,7 @@ TEST_CASE("CSV") {
       "\"all\",\"--stages \"\"3:0.5\"\"\",,,2,4,100.0,0.75,0.25,1.0,0.125,0.0,0.25,8.0,4.0,16.0,10.0,5.0,20.0,1.0,,0.5,0.0,0.5,\n");
 }
 
-TEST_CASE("a table") {
+TEST_CASE("Markdown") {
   std::vector<fidelity_entry> entries = rated();
   entries[1].summary.perplexity.mean = 2e6;
   CHECK(to_markdown(entries) ==
@@ -80,7 +80,7 @@ TEST_CASE("a table") {
         " 500.0 |         |\n");
 }
 
-TEST_CASE("methods are named, in a table for people on the line of all texts") {
+TEST_CASE("methods are named; in Markdown each has one line, for all texts") {
   std::vector<fidelity_entry> entries;
   for (const double budget : {0.5, 0.9})
     for (fidelity_entry entry : rated()) {

@@ -41,7 +41,7 @@ eval_summary with_costs() {
 
 }  // namespace
 
-TEST_CASE("JSON has the keys of the contract, and what is not known is left out") {
+TEST_CASE("JSON has the documented keys, and leaves out unknown values") {
   const nlohmann::json list = nlohmann::json::parse(to_json(table_of(std::vector{scores_only(), with_costs()})));
   CHECK(list[0] ==
         nlohmann::json{
@@ -92,7 +92,7 @@ TEST_CASE("CSV has a column for everything") {
         "8.0,1.0 0.5,3145728\n");
 }
 
-TEST_CASE("a table has the columns that have something in them") {
+TEST_CASE("Markdown has only columns that are not empty") {
   CHECK(to_markdown(std::vector{scores_only()}) ==
         "| task   | method     | metric |   n |        score |\n"
         "| ------ | ---------- | ------ | --: | -----------: |\n"

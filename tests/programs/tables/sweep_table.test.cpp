@@ -31,7 +31,7 @@ const sweep_table sweep{
 
 }  // namespace
 
-TEST_CASE("CSV: the method, its budget and its policy, then what a summary has") {
+TEST_CASE("CSV: the method, its budget and its policy, then the columns of a summary") {
   const std::string none = ",,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,\n";
   const std::string of_summaries = to_csv(table_of(std::span<const eval_summary>())), before = "task,method,";
   REQUIRE(of_summaries.starts_with(before));
@@ -43,7 +43,7 @@ TEST_CASE("CSV: the method, its budget and its policy, then what a summary has")
                                        "\"qasper\",\"single_stage@3\",0.75,\"--stages 3:0.5 --scorer x\",\"qa_f1\",10.0,9.0,11.0,2" + none);
 }
 
-TEST_CASE("a table with the budget beside the method") {
+TEST_CASE("Markdown: the budget is beside the method") {
   CHECK(to_markdown(sweep) ==
         "| task   | method          | metric |   n |        score |\n"
         "| ------ | --------------- | ------ | --: | -----------: |\n"

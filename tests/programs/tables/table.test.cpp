@@ -16,7 +16,7 @@ const table every_kind{
 
 }  // namespace
 
-TEST_CASE("CSV: a column for each number; what is null or not known is empty") {
+TEST_CASE("CSV: a column for each number; null and unknown values are empty") {
   CHECK(to_csv(every_kind) ==
         "name,n,x,x_low,x_high,ci_low,ci_high,at,list\n"
         "\"a \"\"b\"\"\",3,0.5,0.25,1.0,1.0,2.0,,1.0 0.5\n"
@@ -24,7 +24,7 @@ TEST_CASE("CSV: a column for each number; what is null or not known is empty") {
   CHECK(text_of(every_kind, table_format::csv) == to_csv(every_kind));
 }
 
-TEST_CASE("JSON: null is told, what is not known is left out") {
+TEST_CASE("JSON: null is written, unknown values are left out") {
   CHECK(text_of(every_kind, table_format::json) == R"([
  {
   "name": "a \"b\"",
@@ -62,7 +62,7 @@ TEST_CASE("JSON: null is told, what is not known is left out") {
   CHECK(to_json({}) == "[]\n");
 }
 
-TEST_CASE("Markdown: aligned, a bar in a text is none of the table's, empty columns are left out unless they must stand") {
+TEST_CASE("Markdown: columns are aligned, bars in texts are escaped, empty columns are left out unless they must appear") {
   CHECK(markdown_table({{.head = "text", .at = align::none},
                         {.head = "left", .at = align::left, .least_width = 6},
                         {.head = "empty"},
@@ -75,7 +75,7 @@ TEST_CASE("Markdown: aligned, a bar in a text is none of the table's, empty colu
         "| c    |        |  10 |       |\n");
 }
 
-TEST_CASE("formats by name, and a mean with half its interval") {
+TEST_CASE("formats are found by name, and a mean is written with half the width of its interval") {
   CHECK(find_table_format("csv") == table_format::csv);
   CHECK_FALSE(find_table_format("xml"));
   CHECK(with_interval(lazyprune::estimate{0.5, {0.25, 0.75}}, 100, 1, " %") == "50.0 \xc2\xb1 25.0 %");

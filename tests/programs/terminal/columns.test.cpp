@@ -5,7 +5,7 @@
 
 using namespace lazyprune::program;
 
-TEST_CASE("one line, whatever bytes are in it") {
+TEST_CASE("one_line escapes control bytes") {
   CHECK(one_line("a b") == "a b");
   CHECK(one_line("a\nb\x7f\t") == "a\\x0ab\\x7f\\x09");
   CHECK(one_line("é") == "é");
@@ -18,7 +18,7 @@ TEST_CASE("columns are characters, not bytes") {
   CHECK(right("long", 2) == "long");
 }
 
-TEST_CASE("a bar has the share of the columns") {
+TEST_CASE("a bar fills its share of the columns") {
   CHECK(columns_of(bar(0.5, 10)) == 5);
   CHECK(bar(0, 10).empty());
 }

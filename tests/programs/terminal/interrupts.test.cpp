@@ -9,7 +9,7 @@
 
 #include "../program.hpp"
 
-TEST_CASE("a signal that ends the program leaves no half file") {
+TEST_CASE("a signal that ends the program leaves no unfinished file") {
   std::string ids = "1";
   for (int i = 1; i < 3000; ++i) ids += ",5";
   for (const int signal : {SIGTERM, SIGHUP, SIGQUIT, SIGINT}) {
@@ -17,9 +17,9 @@ TEST_CASE("a signal that ends the program leaves no half file") {
     const temporary_folder files;
     running_program program({"run", "--ids", ids, "-n", "1", "--backend", "reference", "-t", "1", "--trace", files / "t.jsonl"});
     while (!program.catches(signal) || std::filesystem::is_empty(files.path())) ::usleep(1000);
-    program.computes(0.6);  // by now it is in the first layer of six, each of which takes seconds
+    program.computes(0.6);  // now it computes the first of six layers; each takes seconds
     program.send(signal);
-    for (; signal == SIGINT && program.catches(signal); ::usleep(1000)) program.send(signal);  // the first one is only noted
+    for (; signal == SIGINT && program.catches(signal); ::usleep(1000)) program.send(signal);  // the first Ctrl-C does not end the program
     CHECK(program.wait().code == 128 + signal);
     CHECK(std::filesystem::is_empty(files.path()));
   }

@@ -12,7 +12,7 @@ using lazyprune::program::reading_share;
 
 namespace {
 
-/// Tells of a step which computes so many rows in each of its layers, the first of them; returns the share after each layer.
+/// Reports a step that computes rows[l] rows in layer l, for its first rows.size() layers. Returns the share after each layer.
 std::vector<double> after_layers(reading_share& progress, std::size_t tokens, std::size_t outputs, const std::vector<std::size_t>& rows) {
   constexpr layer_id layers = 4;
   const std::vector<token_id> ids(tokens);
@@ -33,13 +33,13 @@ std::vector<double> after_layers(reading_share& progress, std::size_t tokens, st
 
 }  // namespace
 
-TEST_CASE("a prompt read at once: a layer is as much as another") {
+TEST_CASE("a prompt read in one step: every layer has the same share") {
   reading_share progress(10);
   CHECK(progress.share() == 0);
   CHECK(after_layers(progress, 10, 1, {10, 10, 10, 10}) == std::vector{0.25, 0.5, 0.75, 1.0});
 }
 
-TEST_CASE("pruning moves the end nearer") {
+TEST_CASE("pruning increases the share, as less is left to compute") {
   reading_share progress(10);
   CHECK(after_layers(progress, 10, 1, {10, 10, 5, 5}) == std::vector{0.25, 0.5, 25.0 / 30, 1.0});
 }
@@ -50,7 +50,7 @@ TEST_CASE("chunks that run all layers") {
   CHECK(after_layers(progress, 4, 1, {4, 4, 4, 4}) == std::vector{20.0 / 32, 24.0 / 32, 28.0 / 32, 1.0});
 }
 
-TEST_CASE("chunks whose rows wait are done when the question's step takes them up") {
+TEST_CASE("waiting rows of chunks count when the query's step computes them") {
   reading_share progress(12);
   CHECK(after_layers(progress, 4, 0, {4, 4}) == std::vector{4.0 / 48, 8.0 / 48});
   CHECK(after_layers(progress, 4, 0, {4, 4}) == std::vector{12.0 / 48, 16.0 / 48});

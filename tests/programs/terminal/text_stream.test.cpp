@@ -7,7 +7,7 @@ using namespace lazyprune::program;
 
 namespace {
 
-/// What came out, piece by piece.
+/// Collects the pieces that were sent.
 struct listener {
   std::vector<std::string> pieces;
   text_stream::sink sink() {
@@ -19,16 +19,16 @@ using pieces = std::vector<std::string>;
 
 }  // namespace
 
-TEST_CASE("text goes out as it comes") {
+TEST_CASE("text without a stop text is sent at once") {
   listener out;
   text_stream stream({}, out.sink());
   CHECK(stream.feed("Hello"));
   CHECK(stream.feed(", you"));
-  stream.finish();
+  stream.flush();
   CHECK(out.pieces == pieces{"Hello", ", you"});
 }
 
-TEST_CASE("the stop text does not go out, nor does what could be its beginning before it is clear") {
+TEST_CASE("a stop text is not sent, and a possible beginning of one is held back until it is clear") {
   listener out;
   text_stream stream({" .", "END"}, out.sink());
   CHECK(stream.feed("the "));
@@ -39,7 +39,7 @@ TEST_CASE("the stop text does not go out, nor does what could be its beginning b
   CHECK(out.pieces == pieces{"the", " ", "EEx "});
   CHECK_FALSE(stream.feed("D of it"));
   CHECK_FALSE(stream.feed("more"));
-  stream.finish();
+  stream.flush();
   CHECK(stream.text() == "the EEx ");
   CHECK(out.pieces == pieces{"the", " ", "EEx "});
 }
@@ -51,7 +51,7 @@ TEST_CASE("the earliest stop text counts, in one piece or in many") {
     const std::string text = "abccddee";
     for (std::size_t at = 0; at < text.size(); at += size)
       if (!stream.feed(std::string_view(text).substr(at, size))) break;
-    stream.finish();
+    stream.flush();
     std::string all;
     for (const std::string& piece : out.pieces) all += piece;
     CHECK(stream.text() == "abc");
@@ -59,13 +59,13 @@ TEST_CASE("the earliest stop text counts, in one piece or in many") {
   }
 }
 
-TEST_CASE("what waited for a stop text that did not come goes out at the end") {
+TEST_CASE("text held back for a stop text that did not come is sent at the end") {
   listener out;
   text_stream stream({"abcabd"}, out.sink());
   stream.feed("abcab");
   CHECK(out.pieces.empty());
   stream.feed("c");
-  CHECK(out.pieces == pieces{"abc"});  // "abc" again could begin it
-  stream.finish();
+  CHECK(out.pieces == pieces{"abc"});  // the second "abc" may begin the stop text
+  stream.flush();
   CHECK(out.pieces == pieces{"abc", "abc"});
 }

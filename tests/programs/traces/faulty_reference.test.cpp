@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What each fault does to an operation; what it does to a whole model is in trace_replay.test.cpp.
+// Tests what each fault does to a single operation. trace_replay.test.cpp tests whole models.
 #include "traces/faulty_reference.hpp"
 
 #include <doctest/doctest.h>
@@ -13,7 +13,7 @@ namespace {
 
 using row_store = faulty_reference::row_store;
 
-/// Three rows, put aside in slots 4, 0 and 2, and brought back in the order of the rows.
+/// Stores three rows in slots 4, 0 and 2, and reads them back in the order of the rows.
 std::vector<double> through_the_store(hidden_fault fault) {
   faulty_reference backend;
   backend.now->fault = fault;
@@ -25,7 +25,7 @@ std::vector<double> through_the_store(hidden_fault fault) {
   return back;
 }
 
-/// The positions that three rows are rotated by: 2 and 5 come back, 9 is the last of the text.
+/// Returns the positions by which three rows are rotated: 2 and 5 are revived, 9 is the last position of the sequence.
 std::vector<position> turned_by(hidden_fault fault) {
   faulty_reference backend;
   *backend.now = {fault, 9, {0, 2, 4, 5, 9}, {2, 5, 9}, {2, 5}, {2, 5}};
@@ -40,7 +40,7 @@ std::vector<position> turned_by(hidden_fault fault) {
 
 }  // namespace
 
-TEST_CASE("rows that come back") {
+TEST_CASE("the slots from which each fault reads revived rows") {
   using faults = hidden_fault;
   CHECK(through_the_store(faults::none) == std::vector<double>{1, 2, 3});
   CHECK(through_the_store(faults::reversed_slots) == std::vector<double>{3, 2, 1});
@@ -50,7 +50,7 @@ TEST_CASE("rows that come back") {
   CHECK(through_the_store(faults::forgotten_keys) == std::vector<double>{1, 2, 3});
 }
 
-TEST_CASE("rotations") {
+TEST_CASE("the positions by which each fault rotates rows") {
   using faults = hidden_fault;
   CHECK(turned_by(faults::none) == std::vector<position>{2, 5, 9});
   CHECK(turned_by(faults::next_position) == std::vector<position>{3, 6, 9});
@@ -59,7 +59,7 @@ TEST_CASE("rotations") {
   CHECK(turned_by(faults::index_in_rows) == std::vector<position>{0, 1, 2});
 }
 
-TEST_CASE("each fault has a name of its own") {
+TEST_CASE("each fault has its own name") {
   std::vector<std::string_view> names;
   for (const hidden_fault fault : hidden_faults) names.push_back(name_of(fault));
   std::ranges::sort(names);

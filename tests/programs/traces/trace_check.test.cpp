@@ -28,7 +28,7 @@ float noise(std::size_t i) {
 policy_parts parts(const char* text) { return parts_of(parse_policy(text), layers, policies()); }
 const char* const lazy = "lazyllm --stages 2:0.5,3:0.5";
 
-/// What a sound engine writes down: 12 tokens, then four more; scores at every layer that has them.
+/// The trace of a correct engine: a prompt of 12 tokens, then four decode steps, with scores at every layer that has them.
 trace sound(const char* text = lazy) {
   any_session session = make_session(parse_policy(text), {.layers = layers}, policies());
   trace steps;
@@ -67,8 +67,8 @@ checked_trace check(const trace& t, const char* text = lazy) {
 void erase(std::vector<position>& list, position t) { std::erase(list, t); }
 void insert(std::vector<position>& list, position t) { list.insert(std::ranges::lower_bound(list, t), t); }
 
-/// The layer as an engine writes it down that leaves a token out, or takes one in.
-void leave_out(layer_trace& layer, position t) {
+/// The trace of a layer at which an engine leaves a token out, or adds one.
+void drop_for_good(layer_trace& layer, position t) {
   layer.scores.erase(layer.scores.begin() + (std::ranges::lower_bound(layer.active, t) - layer.active.begin()));
   for (auto* list : {&layer.active, &layer.rows, &layer.revived}) erase(*list, t);
 }
@@ -79,7 +79,7 @@ void take_in(layer_trace& layer, position t) {
 
 }  // namespace
 
-TEST_CASE("a sound trace follows from its scores, under every policy") {
+TEST_CASE("the trace of a correct engine follows from its scores, under every policy") {
   for (const char* text : {lazy, "dense", "lazyllm --stages 2:0.4 --store none", "streaming --schedule budget:after=0,tokens=6",
                            "lazyllm --schedule adaptive:mass=0.5 --selector blocks:size=2 --keep-first 2", "lazyllm --decode dense"}) {
     CAPTURE(text);
@@ -89,7 +89,7 @@ TEST_CASE("a sound trace follows from its scores, under every policy") {
   }
 }
 
-TEST_CASE("scores that are not known end the check") {
+TEST_CASE("the check ends at a layer whose scores are not known") {
   trace t = sound();
   t[2].layers[1].scores.clear();
   const checked_trace result = check(t);
@@ -97,7 +97,7 @@ TEST_CASE("scores that are not known end the check") {
   CHECK(result.steps == 2);
 }
 
-TEST_CASE("the first fault has a name, a place, and its tokens") {
+TEST_CASE("the first fault is reported with its name, place and tokens") {
   const auto fault = [](auto&& plant) {
     trace t = sound();
     plant(t);
@@ -105,7 +105,7 @@ TEST_CASE("the first fault has a name, a place, and its tokens") {
     REQUIRE(result.found);
     return *result.found;
   };
-  const plan_difference early = fault([](trace& t) { leave_out(t[1].layers[0], 3); });
+  const plan_difference early = fault([](trace& t) { drop_for_good(t[1].layers[0], 3); });
   CHECK(early.step == 1);
   CHECK(early.layer == 0);
   CHECK(early.fault == plan_fault::dropped_early_key);
@@ -127,7 +127,7 @@ TEST_CASE("the first fault has a name, a place, and its tokens") {
   std::size_t step = 1;
   while (whole[step].layers[2].revived.empty()) ++step;
   const position back = whole[step].layers[2].revived.front();
-  const plan_difference revival = fault([&](trace& t) { leave_out(t[step].layers[2], back); });
+  const plan_difference revival = fault([&](trace& t) { drop_for_good(t[step].layers[2], back); });
   CHECK(revival.fault == plan_fault::lost_revival);
   CHECK(revival.missing == std::vector<position>{back});
   CHECK(fault([&](trace& t) {
@@ -136,12 +136,12 @@ TEST_CASE("the first fault has a name, a place, and its tokens") {
         }).fault == plan_fault::lost_revival);
   CHECK(fault([&](trace& t) { erase(t[step].layers[2].revived, back); }).fault == plan_fault::other_rows);
 
-  // Another token in the place of one that is kept.
+  // A wrong token is kept instead of the right one.
   const std::vector<position>& kept = whole[0].layers[2].active;
   position other = 0;
   while (std::ranges::binary_search(kept, other)) ++other;
   const plan_difference chosen = fault([&](trace& t) {
-    leave_out(t[0].layers[2], kept.front());
+    drop_for_good(t[0].layers[2], kept.front());
     take_in(t[0].layers[2], other);
   });
   CHECK(chosen.step == 0);
@@ -153,7 +153,7 @@ TEST_CASE("the first fault has a name, a place, and its tokens") {
   CHECK(chosen.text().find("  margin of the choice by the scores: ") != std::string::npos);
 }
 
-TEST_CASE("tokens that the scores of another layer keep") {
+TEST_CASE("a selection by the scores of another layer is recognized") {
   trace t = sound();
   const trace whole = sound();
   const auto kept = best_positions(whole[0].layers[1].active, whole[0].layers[0].scores, 6);
@@ -165,30 +165,30 @@ TEST_CASE("tokens that the scores of another layer keep") {
   CHECK(result.found->text().find("  the scores after layer 0 keep just these\n") != std::string::npos);
 }
 
-TEST_CASE("before the first layer a policy of positions may leave tokens out, and then it is its selection") {
+TEST_CASE("a policy by positions may select before the first layer") {
   const char* const text = "custom --scorer recency --schedule budget:after=0,tokens=6 --store none";
   trace t = sound(text);
   CHECK(!check(t, text).found);
-  leave_out(t[0].layers[0], t[0].layers[0].active.front());
+  drop_for_good(t[0].layers[0], t[0].layers[0].active.front());
   const checked_trace result = check(t, text);
   REQUIRE(result.found);
   CHECK(result.found->fault == plan_fault::other_selection);
 }
 
-TEST_CASE("an early key is dropped also where tokens left for good before") {
+TEST_CASE("a dropped early key is found even if other tokens were lost earlier") {
   const char* const text = "tova --schedule budget:after=2,tokens=8";
   trace t = sound(text);
   CHECK(!check(t, text).found);
   const std::vector<position>& first = t[2].layers[0].active;
-  REQUIRE(first.size() < 14);  // some are gone
-  leave_out(t[2].layers[0], first.front());
+  REQUIRE(first.size() < 14);  // some are lost
+  drop_for_good(t[2].layers[0], first.front());
   const checked_trace result = check(t, text);
   REQUIRE(result.found);
   CHECK(result.found->step == 2);
   CHECK(result.found->fault == plan_fault::dropped_early_key);
 }
 
-TEST_CASE("a trace that is not whole is refused") {
+TEST_CASE("a malformed trace is refused") {
   const auto refused = [](trace t) { return error_of([&] { check(t); }); };
   trace t = sound();
   CHECK(refused({}) == at("trace"));

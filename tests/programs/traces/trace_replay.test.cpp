@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Whole engines with planted faults are in c/planted_faults; here is what a replay does with traces of our own.
+// Tests replays of our own traces. c/planted_faults tests whole engines with planted faults.
 #include "traces/trace_replay.hpp"
 #include <fault.hpp>
 
@@ -24,7 +24,7 @@ const char* const twice_halved = "lazyllm --stages 1:0.5,3:0.6";
 
 policy_parts parts_of_text(const char* text) { return parts_of(parse_policy(text), depth, policies()); }
 
-/// 20 tokens and five more, as the transformer itself writes them down; with a fault, as one that has it.
+/// The trace of 20 prompt tokens and five decode steps as the transformer writes it, with or without a fault.
 std::vector<step_trace> written(const model<faulty_reference>& net, const char* text = twice_halved,
                                 hidden_fault fault = hidden_fault::none) {
   std::vector<step_trace> tokens;
@@ -42,7 +42,7 @@ std::vector<step_trace> written(const model<faulty_reference>& net, const char* 
 
 }  // namespace
 
-TEST_CASE("a replay under the policy is what the transformer does") {
+TEST_CASE("a replay under the policy gives the transformer's own trace") {
   faulty_reference backend;
   const auto net = tiny_model(backend);
   reference<double> plain;
@@ -79,7 +79,7 @@ TEST_CASE("a forced replay keeps what the trace keeps, whatever the policy") {
       for (layer_id l = 0; l < depth; ++l) CHECK(ours.steps[s].layers[l].rows == trace[s].layers[l].rows);
     }
   }
-  auto impossible = trace;  // a token that is left out of one layer, and takes part in the next
+  auto impossible = trace;  // a token is left out of one layer and active in the next
   std::vector<layer_trace>& planted = impossible[1].layers;
   const position gone = planted[1].active.front();
   for (layer_trace& l : planted) l.scores.clear();
@@ -91,7 +91,7 @@ TEST_CASE("a forced replay keeps what the trace keeps, whatever the policy") {
   CHECK(stopped.stopped->first == 1);
 }
 
-TEST_CASE("each hidden fault is told from the others") {
+TEST_CASE("each hidden fault is distinguished from the others") {
   faulty_reference backend;
   const auto net = tiny_model(backend);
   const auto sound = written(net);
@@ -101,7 +101,7 @@ TEST_CASE("each hidden fault is told from the others") {
     auto trace = written(net, twice_halved, fault);
     for (step_trace& s : trace)
       for (layer_trace& l : s.layers) l.scores.clear();
-    if (std::ranges::equal(trace, sound, {}, &step_trace::logits, &step_trace::logits)) continue;  // it does nothing here
+    if (std::ranges::equal(trace, sound, {}, &step_trace::logits, &step_trace::logits)) continue;  // it changes nothing in this trace
     const trace_verdict verdict = check_trace(net, trace, parts_of_text(twice_halved), true, 1e-9);
     CHECK(verdict.logits);
     CHECK(!verdict.alike());
@@ -114,7 +114,7 @@ TEST_CASE("each hidden fault is told from the others") {
   CHECK(check_trace(net, written(net), parts_of_text(twice_halved), false).alike());
 }
 
-TEST_CASE("where a layer has no scores, the reference's decide, and the verdict says so") {
+TEST_CASE("a layer without scores is checked with the reference's scores, and the verdict says so") {
   faulty_reference backend;
   const auto net = tiny_model(backend);
   auto trace = written(net);
@@ -128,7 +128,7 @@ TEST_CASE("where a layer has no scores, the reference's decide, and the verdict 
         std::string::npos);
 }
 
-TEST_CASE("what belongs to another model") {
+TEST_CASE("a trace of another model is refused") {
   faulty_reference backend;
   const auto net = tiny_model(backend);
   auto trace = written(net);

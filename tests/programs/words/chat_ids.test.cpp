@@ -18,7 +18,7 @@ rendered_chat chat_of(std::vector<text_run> runs) {
   return rendered_chat(std::move(text), std::make_shared<const std::string>());
 }
 
-/// Letters, and "bc" as one token.
+/// A tokenizer of single letters, and "bc" as one token.
 tokenizer letters(bool prefix) {
   sentencepiece_model model;
   const auto add = [&](const char* text, float score, piece_type type = piece_type::normal) {
@@ -39,15 +39,15 @@ using ids = std::vector<token_id>;
 
 }  // namespace
 
-TEST_CASE("what a rendering adds comes after the ids that were generated") {
+TEST_CASE("text that a rendering adds is encoded after the generated ids") {
   const tokenizer tokens = letters(false);
   chat_ids chat(tokens);
   CHECK(chat.next(chat_of({{"<s>", true}, {"a", false}})) == ids{1, 3});
-  chat.add_answer(ids{4, 5, 2});  // "b", "c": as one text they would be one token
+  chat.add_answer(ids{4, 5, 2});  // "b", "c": encoding the text "bc" would give one token
   CHECK(chat.next(chat_of({{"<s>", true}, {"abc", false}, {"</s>", true}, {"ab", false}})) == ids{1, 3, 4, 5, 2, 3, 4});
 }
 
-TEST_CASE("an answer that was cut: its end is added") {
+TEST_CASE("a truncated answer: the template's end of turn is added") {
   const tokenizer tokens = letters(false);
   chat_ids chat(tokens);
   chat.next(chat_of({{"<s>", true}, {"a", false}}));
@@ -55,7 +55,7 @@ TEST_CASE("an answer that was cut: its end is added") {
   CHECK(chat.next(chat_of({{"<s>", true}, {"abc", false}, {"</s>", true}, {"c", false}})) == ids{1, 3, 4, 5, 2, 5});
 }
 
-TEST_CASE("a rendering that is not what was said before is read anew") {
+TEST_CASE("a rendering that does not begin with the earlier text is encoded again") {
   const tokenizer tokens = letters(false);
   chat_ids chat(tokens);
   chat.next(chat_of({{"<s>", true}, {"a", false}}));
@@ -63,17 +63,17 @@ TEST_CASE("a rendering that is not what was said before is read anew") {
   CHECK(chat.next(chat_of({{"<s>", true}, {"abc", false}, {"a", false}})) == ids{1, 3, 7, 3});
 }
 
-TEST_CASE("a tokenizer that puts a space before texts puts none into one") {
+TEST_CASE("a tokenizer that puts a space before texts puts none in the middle of a chat") {
   const tokenizer tokens = letters(true);
   chat_ids chat(tokens);
   CHECK(chat.next(chat_of({{"<s>", true}, {"a", false}})) == ids{1, 6, 3});
   chat.add_answer(ids{4, 5});
-  CHECK(chat.next(chat_of({{"<s>", true}, {"abca", false}})) == ids{1, 6, 3, 7, 3});  // anew
+  CHECK(chat.next(chat_of({{"<s>", true}, {"abca", false}})) == ids{1, 6, 3, 7, 3});  // encoded again
   chat.add_answer(ids{2});
   CHECK(chat.next(chat_of({{"<s>", true}, {"abca", false}, {"</s>", true}, {"b", false}})) == ids{1, 6, 3, 7, 3, 2, 6, 4});
 }
 
-TEST_CASE("the runs after a part of their text") {
+TEST_CASE("runs_after drops the first bytes of the runs") {
   const std::vector<text_run> runs{{"ab", true}, {"c", false}, {"de", true}};
   CHECK(runs_after(runs, 0) == runs);
   CHECK(runs_after(runs, 1) == std::vector<text_run>{{"b", true}, {"c", false}, {"de", true}});

@@ -11,14 +11,14 @@ using lazyprune_test::at;
 using lazyprune_test::error_of;
 using namespace std::string_literals;
 
-TEST_CASE("what editors add to a text is dropped") {
+TEST_CASE("byte order mark, CRLF and the last line break are dropped") {
   CHECK(prompt_text("a\nb", "F") == "a\nb");
   CHECK(prompt_text("a\nb\n", "F") == "a\nb");
-  CHECK(prompt_text("a\n\n", "F") == "a\n");  // one line break alone
+  CHECK(prompt_text("a\n\n", "F") == "a\n");  // only one line break
   CHECK(prompt_text("\xEF\xBB\xBF"
                     "a\r\nb\r\n",
                     "F") == "a\nb");
-  CHECK(prompt_text("a\rb\r", "F") == "a\rb\r");  // no CRLF
+  CHECK(prompt_text("a\rb\r", "F") == "a\rb\r");  // a lone CR stays
   CHECK(prompt_text("a\r\r\nb", "F") == "a\r\nb");
   CHECK(prompt_text("a\xEF\xBB\xBF"
                     "b",
@@ -27,7 +27,7 @@ TEST_CASE("what editors add to a text is dropped") {
         "b");  // not at the beginning
 }
 
-TEST_CASE("what is no text in UTF-8, or nothing, is refused") {
+TEST_CASE("UTF-16, NUL bytes and an empty text are refused") {
   CHECK(error_of([] { prompt_text("\xFF\xFEh\0i\0"s, "F"); }) == at("F", {"UTF-16"}));
   CHECK(error_of([] { prompt_text("\xFE\xFF\0h\0i"s, "F"); }) == at("F", {"UTF-16"}));
   CHECK(error_of([] { prompt_text("h\0i\0"s, "F"); }) == at("F: byte 1", {"NUL"}));

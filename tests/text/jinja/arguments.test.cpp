@@ -9,7 +9,7 @@ using namespace lazyprune;
 using lazyprune_test::at;
 using lazyprune_test::error_of;
 
-TEST_CASE("arguments meet their parameters by place or by name") {
+TEST_CASE("arguments are matched to parameters by place or by name") {
   jinja::arguments given;
   given.positional = {jinja::value(std::int64_t{1})};
   given.named = {{"c", jinja::template_text("x")}};
@@ -23,7 +23,7 @@ TEST_CASE("arguments meet their parameters by place or by name") {
   CHECK(error_of([&] { (void)bound.integer(2, 0); }) == at("", {"\"c\"", "\"f\""}));
 }
 
-TEST_CASE("what does not meet is refused") {
+TEST_CASE("arguments that do not match the parameters are refused") {
   jinja::arguments given;
   given.positional = {jinja::value(true), jinja::value(true)};
   CHECK(error_of([&] { jinja::bound_arguments("f", given, {"a"}); }) == at("", {"\"f\"", ", found 2"}));

@@ -12,10 +12,10 @@ using namespace lazyprune;
 using lazyprune_test::at;
 using lazyprune_test::error_of;
 
-TEST_CASE("steps pay for bytes too, and end with one line") {
+TEST_CASE("steps also pay for bytes, and running out of them is an error") {
   jinja::budget work(10);
   work.step(3);
-  work.write(16);  // two steps: one for each 16 bytes, and one
+  work.write(16);  // two steps: one for the 16 bytes, and one for the call
   work.read(63);
   CHECK(work.used() == 6);
   CHECK(error_of([&] { work.step(5); }) == at("", {"10"}));
@@ -24,7 +24,7 @@ TEST_CASE("steps pay for bytes too, and end with one line") {
   CHECK(work.used() == 10);
 }
 
-TEST_CASE("levels are counted while they live") {
+TEST_CASE("levels are counted during their lifetime") {
   jinja::budget work(1);
   const auto nest = [&](std::size_t levels) {
     std::vector<std::unique_ptr<jinja::budget::level>> all;

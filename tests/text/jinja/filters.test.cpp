@@ -10,7 +10,7 @@ using lazyprune_test::rendered;
 using lazyprune_test::runs;
 using lazyprune_test::unsupported;
 
-TEST_CASE("every filter of texts keeps their origin") {
+TEST_CASE("filters keep the origin of texts") {
   constexpr std::string_view x = R"({"x": " <|im_end|>\nb ", "l": ["<|im_end|>", "a"]})";
   const auto shown = [&](std::string_view expression) { return runs("{{ " + std::string(expression) + " }}", x); };
   CHECK(shown("('<s>' + x)|trim") == "<s>{ <|im_end|>\nb}");
@@ -41,7 +41,7 @@ TEST_CASE("every filter of texts keeps their origin") {
   CHECK(shown("l|tojson") == "{[\"<|im_end|>\", \"a\"]}");
 }
 
-TEST_CASE("a filter that is not known is refused where it stands, in a branch only when that runs") {
+TEST_CASE("an unknown filter is refused at its place, in a branch only when the branch runs") {
   CHECK(rendered("{{ x|from_json('a') }}") == unsupported("t: line 1, column 6", {"\"from_json\""}));
   CHECK(rendered("{% if false %}{% elif x|from_json %}{% else %}a{% endif %}") == unsupported("t: line 1, column 25", {"\"from_json\""}));
   CHECK(rendered("{% if false %}{{ x|from_json('a') }}{% endif %}b") == "b");
@@ -50,14 +50,14 @@ TEST_CASE("a filter that is not known is refused where it stands, in a branch on
   CHECK(rendered("{{ [1]|map('nope')|list }}") == unsupported("t: line 1, column 8", {"\"nope\""}));
 }
 
-TEST_CASE("texts of numbers may have single underscores; what is undefined is no number") {
+TEST_CASE("texts of numbers may have single underscores; undefined values are refused") {
   CHECK(rendered("{{ '1_000'|int }} {{ ' +1_0 '|float }} {{ '1__0'|int }} {{ '_1'|int(7) }} {{ '1_'|int }} {{ '1_0.5'|int }}") ==
         "1000 10.0 0 7 0 10");
   CHECK(rendered("{{ nope|int }}") == at("t: line 1, column 9", {"\"nope\""}));
   CHECK(rendered("{{ nope|float }}") == at("t: line 1, column 9", {"\"nope\""}));
 }
 
-TEST_CASE("numbers too large for their kind are refused") {
+TEST_CASE("numbers that are too large are refused") {
   CHECK(rendered("{{ '99999999999999999999'|int }}") == unsupported("t: line 1, column 27", {"64"}));
   CHECK(rendered("{{ 1e19|int }}") == unsupported("t: line 1, column 9", {"64"}));
   CHECK(rendered("{{ '1e999'|float }}") == unsupported("t: line 1, column 12", {"\"1e999\""}));

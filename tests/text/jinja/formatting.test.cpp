@@ -13,7 +13,7 @@ using lazyprune_test::rendered;
 using lazyprune_test::runs;
 using lazyprune_test::unsupported;
 
-TEST_CASE("formats and their padding keep the format's origin, texts keep theirs, numbers count as the user's") {
+TEST_CASE("formats and padding keep the format's origin, strings keep theirs, numbers count as the user's") {
   constexpr std::string_view x = R"({"x": "é", "f": "[%3s]", "g": "[{:>3}]"})";
   const auto shown = [&](std::string_view expression) { return runs("{{ " + std::string(expression) + " }}", x); };
   CHECK(shown("'<%3s>%-3s<%s>' % (x, x, '<s>')") == "<  {é}>{é}  <<s>>");
@@ -29,11 +29,11 @@ TEST_CASE("formats and their padding keep the format's origin, texts keep theirs
   CHECK(shown("'%a' % x") == "{'\\xe9'}");
 }
 
-TEST_CASE("names that a user writes for a format's values stay the user's") {
+TEST_CASE("names of arguments that a user wrote stay the user's text") {
   CHECK(runs("{{ '%s'|format(**{x: 1, 'b': 2}) }}", R"({"x": "<s>"})") == "{{'}b{': 2, '<s>': 1}}");
 }
 
-TEST_CASE("numbers have no width of 64 bits on their way to text") {
+TEST_CASE("long numbers are formatted without overflow") {
   CHECK(rendered("{{ '%d %x %o' % (-9223372036854775807 - 1, -9223372036854775807 - 1, 9223372036854775807) }}") ==
         "-9223372036854775808 -8000000000000000 777777777777777777777");
   CHECK(rendered("{{ '{:,} {:#_b}'.format(-9223372036854775807 - 1, 257) }}") == "-9,223,372,036,854,775,808 0b1_0000_0001");
@@ -41,7 +41,7 @@ TEST_CASE("numbers have no width of 64 bits on their way to text") {
   CHECK(rendered("{{ ('%.400f' % 0.1)|length }}") == "402");
 }
 
-TEST_CASE("what a format cannot do is refused where it stands") {
+TEST_CASE("faulty formats are refused with their place") {
   CHECK(rendered("{{ '%q' % 1 }}") == at("t: line 1, column 9", {"\"%q\""}));
   CHECK(rendered("{{ '%s' % (1, 2) }}") == at("t: line 1, column 9", {"1"}));
   CHECK(rendered("{{ '%(a)s' % {'b': 1} }}") == at("t: line 1, column 12", {"\"a\""}));

@@ -41,14 +41,14 @@ TEST_CASE("small templates render as jinja2 renders them") {  // golden.jsonl is
   CHECK(refused > 20);
 }
 
-TEST_CASE("scopes: a loop's names end with its turn, a namespace's stay, an if has none of its own") {
+TEST_CASE("scopes: a loop's names end with each turn, a namespace's stay, an if has no scope of its own") {
   CHECK(rendered("{% set x = 0 %}{% for i in [1, 2] %}{{ x }}{% set x = i %}{{ x }}{% endfor %}{{ x }}") == "01020");
   CHECK(rendered("{% if 1 %}{% set x = 1 %}{% endif %}{{ x }}{% with %}{% set x = 2 %}{% endwith %}{{ x }}") == "11");
   CHECK(rendered("{% macro m() %}{% set x = 5 %}{{ x }}{% endmacro %}{{ m() }}{{ x }}") == "5");
   CHECK(rendered("{% generation %}a{% endgeneration %}") == "a");
 }
 
-TEST_CASE("what a template keeps of a scope that has ended can still be used") {
+TEST_CASE("macros and loops of a scope that has ended can still be used") {
   CHECK(
       rendered(
           "{% set ns = namespace() %}{% for i in [1, 2] %}{% macro m() %}{{ i }}{% endmacro %}{% set ns.m = m %}{% endfor %}{{ ns.m() }}") ==
@@ -59,7 +59,7 @@ TEST_CASE("what a template keeps of a scope that has ended can still be used") {
   CHECK(rendered("{% set ns = namespace() %}{% set ns.x = [ns] %}{{ ns.x[0] == ns }}") == "True");
 }
 
-TEST_CASE("captured text keeps its origins: set blocks, macros, calls, filters") {
+TEST_CASE("captured text keeps its origin: set blocks, macros, calls, filters") {
   constexpr std::string_view x = R"({"x": "hi"})";
   CHECK(runs("{% set y %}<s>{{ x }}</s>{% endset %}{{ y }}", x) == "<s>{hi}</s>");
   CHECK(runs("{% macro m(a) %}<{{ a }}>{% endmacro %}{{ m(x) + m('y') }}", x) == "<{hi}><y>");
@@ -68,7 +68,7 @@ TEST_CASE("captured text keeps its origins: set blocks, macros, calls, filters")
   CHECK(runs("{{ bos_token }}{% for c in x %}{{ c }}{{ loop.index }}{% endfor %}{{ x if x else '' }}", x) == "<s>{h1i2hi}");
 }
 
-TEST_CASE("hostile templates end: steps pay for all that takes time or memory") {  // what does not end, ctest's limit ends
+TEST_CASE("hostile templates end: steps pay for all that takes time or memory") {  // ctest's time limit catches endless templates
   const char* const hostile[] = {
       "{% for a in range(100000) %}{% for b in range(100000) %}x{% endfor %}{% endfor %}",
       "{{ range(1000000000000)|list }}",
@@ -118,7 +118,7 @@ TEST_CASE("targets unpack tuples within tuples, and members of namespaces") {
   CHECK(rendered("{% for ns.a in [1] %}{% endfor %}") == at("t: line 1, column 10"));
 }
 
-TEST_CASE("a joiner and a cycler keep the origins of what they give, in loops and macros alike") {
+TEST_CASE("the items of a joiner or a cycler keep their origin, in loops and in macros") {
   constexpr std::string_view x = R"({"x": "-"})";
   CHECK(runs("{% set j = joiner(x) %}{% for i in 'abc' %}{{ j() }}{{ i }}{% endfor %}", x) == "a{-}b{-}c");
   CHECK(runs("{% macro m(j) %}{{ j() }}{% endmacro %}{% set j = joiner('<s>') %}{{ m(j) }}{{ m(j) }}{{ j() }}") == "<s><s>");
@@ -140,7 +140,7 @@ TEST_CASE("arguments are unpacked from sequences and dictionaries") {
   CHECK(runs("{% for k in dict(**{'b': 2}) %}{{ k }}{% endfor %}") == "b");
 }
 
-TEST_CASE("keys of dictionaries are of any kind that Python hashes here") {
+TEST_CASE("keys of dictionaries are of the kinds that Python can hash") {
   CHECK(rendered("{% set d = {none: 'n', 1.5: 'f', true: 't', (0, 1): 'p'} %}{{ d[none] }}{{ d[1.5] }}{{ d[true] }}{{ d[(0, 1)] }}") ==
         "nftp");
   CHECK(rendered("{% set d = {1: 'a', true: 'b', 1.0: 'c'} %}{{ d }}{{ d[1] }}") == "{1: 'c'}c");

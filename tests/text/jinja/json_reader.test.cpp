@@ -24,14 +24,14 @@ static lazyprune_test::fault read(std::string_view text) {
   return said == "no error" ? shown : said;
 }
 
-TEST_CASE("values come in the text's order, and strings are the user's") {
+TEST_CASE("values keep the order of the text, and strings count as the user's") {
   CHECK(read(R"({"z": 1, "a": [2.0, -3, true, null, "x"], "m": {}})") == "{'z': 1, 'a': [2.0, -3, True, None, 'x'], 'm': {}}");
   const jinja::value v = jinja::read_json(R"({"<s>": "</s>"})", "f.json", 100);
   CHECK_FALSE(v.dict()->entries[0].key.text()->trusted());
   CHECK_FALSE(v.dict()->entries[0].item.text()->trusted());
 }
 
-TEST_CASE("what is not strict, and whole numbers beyond 64 bits, are refused") {
+TEST_CASE("JSON that is not strict and whole numbers beyond 64 bits are refused") {
   CHECK(read(R"({"a": 1, "a": 2})") == at("f.json: a"));
   CHECK(read("9223372036854775807") == "9223372036854775807");
   CHECK(read("9223372036854775808") == at("f.json", {"64", "9223372036854775808"}));

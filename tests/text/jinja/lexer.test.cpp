@@ -12,7 +12,7 @@ using namespace lazyprune;
 using lazyprune_test::at;
 using lazyprune_test::error_of;
 
-/// The texts and tags, with a bar between them.
+/// Returns the texts and tags, with bars between them.
 static std::string cut(std::string_view source) {
   std::string shown;
   for (const jinja::token& t : jinja::lexer(source, "t").run()) {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Writes golden.jsonl: what jinja2 makes of small templates, set up as transformers does it.
+# Writes golden.jsonl: small templates and their renderings by jinja2, configured as in transformers.
 # python3 make_golden.py > golden.jsonl        (jinja2 3.1)
 import datetime
 import json
@@ -374,6 +374,6 @@ for template in TEMPLATES:
     line = {"template": template}
     try:
         line["expected"] = env.from_string(template).render(**VARIABLES)
-    except Exception as refused:  # ours refuses in its own words
+    except Exception as refused:  # the message is not compared
         line["refused"] = str(refused)
     print(json.dumps(line, ensure_ascii=False))

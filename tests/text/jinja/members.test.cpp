@@ -8,13 +8,13 @@
 using lazyprune_test::at;
 using lazyprune_test::rendered;
 
-TEST_CASE("a point finds methods first, brackets find keys first") {
+TEST_CASE("a.b prefers methods, a[b] prefers keys") {
   constexpr std::string_view x = R"({"x": {"items": 1, "role": "user"}})";
   CHECK(rendered("{{ x.role }}{{ x['role'] }}{{ x['items'] }}{{ x.items()|length }}{{ x.items is callable }}", x) == "useruser12True");
   CHECK(rendered("{{ x['keys']()|list }}", x) == "['items', 'role']");
 }
 
-TEST_CASE("what is not there is undefined, and its own members are an error") {
+TEST_CASE("a missing member is undefined, and asking for a member of it is an error") {
   CHECK(rendered("{{ x.a }}|{{ x['a'] }}|{{ x[0] }}|{{ none.a }}", R"({"x": {}})") == "|||");
   CHECK(rendered("{{ x.a.b }}", R"({"x": {}})") == at("t: line 1, column 7", {"\"a\""}));
   CHECK(rendered("{{ x['a']['b'] }}", R"({"x": {}})") == at("t: line 1, column 10", {"\"a\""}));
@@ -27,7 +27,7 @@ TEST_CASE("paths of attributes") {
   CHECK(rendered("{{ ['ab']|map(attribute=0)|list }}") == "['a']");
 }
 
-TEST_CASE("a loop that is kept stays as it was") {
+TEST_CASE("a loop variable that is kept after the loop stays at the last item") {
   CHECK(
       rendered(
           "{% set ns = namespace() %}{% for i in [1, 2] %}{% set ns.l = loop %}{% endfor %}{{ ns.l.index }}{{ ns.l.previtem }}{{ ns.l.last }}") ==

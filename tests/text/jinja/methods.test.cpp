@@ -10,7 +10,7 @@ using lazyprune_test::rendered;
 using lazyprune_test::runs;
 using lazyprune_test::unsupported;
 
-TEST_CASE("methods of strings keep origins") {
+TEST_CASE("methods of strings keep apart what the user wrote and what the template wrote") {
   constexpr std::string_view x = R"({"x": " a,b\nc "})";
   const auto shown = [&](std::string_view expression) { return runs("{{ " + std::string(expression) + " }}", x); };
   CHECK(shown("('<' + x + '>').strip('<')") == "{ a,b\nc }>");
@@ -29,14 +29,14 @@ TEST_CASE("methods of strings keep origins") {
   CHECK(shown("x.title().strip()") == "{A,B\nC}");
 }
 
-TEST_CASE("what would change a value, and what is not known, is refused") {
+TEST_CASE("methods that change their object, and unknown methods, are refused") {
   CHECK(rendered("{{ [].append(1) }}") == unsupported("t: line 1, column 13", {"\"append\""}));
   CHECK(rendered("{{ {}.update({}) }}") == unsupported("t: line 1, column 13", {"\"update\""}));
   CHECK(rendered("{{ 'a'.encode() }}") == unsupported("t: line 1, column 14", {"\"encode\""}));
   CHECK(rendered("{{ 'a'.nope() }}") == at("t: line 1, column 12", {"\"nope\""}));
 }
 
-TEST_CASE("what becomes several characters, or looks at its neighbours, does so across origins") {
+TEST_CASE("letter case works across the borders between user text and template text") {
   constexpr std::string_view x = R"({"x": "ß", "s": "Σ", "bad": "a"})";
   CHECK(runs("{{ ('<' + x + 'ß>')|upper }}", x) == "<{SS}SS>");
   CHECK(runs("{{ ('Α' + s + '.')|lower }}{{ ('Α' + s + 'Α')|lower }}{{ (s + 'Σ')|lower }}", x) == "α{ς}.α{σ}α{σ}ς");

@@ -9,7 +9,7 @@ using lazyprune_test::at;
 using lazyprune_test::rendered;
 using lazyprune_test::runs;
 
-TEST_CASE("whole numbers are of 64 bits, and a result beyond is refused") {
+TEST_CASE("whole numbers have 64 bits, and a result beyond that is refused") {
   CHECK(rendered("{{ 9223372036854775807 }}") == "9223372036854775807");
   for (const char* beyond : {"9223372036854775807 + 1", "-9223372036854775807 - 2", "9223372036854775807 * 2", "2 ** 63",
                              "(-9223372036854775807 - 1) // -1", "-(-9223372036854775807 - 1)", "(-9223372036854775807 - 1)|abs"}) {
@@ -20,7 +20,7 @@ TEST_CASE("whole numbers are of 64 bits, and a result beyond is refused") {
   CHECK(rendered("{{ 1 / 0 }}") == at("t: line 1, column 6", {", found 0"}));
 }
 
-TEST_CASE("slices of any bounds") {
+TEST_CASE("slices with any bounds") {
   CHECK(rendered("{{ 'abc'[9223372036854775807:-9223372036854775807:-9223372036854775807] }}") == "c");
   CHECK(rendered("{{ [1, 2, 3][::9223372036854775807] }}") == "[1]");
   CHECK(rendered("{{ ''[::-1] }}{{ [][5:1:-2] }}") == "[]");
@@ -33,12 +33,12 @@ TEST_CASE("sums and products keep origins") {
   CHECK(runs("{{ '%s|%s' % (x, '<s>') }}{{ '{}|{y}'.format(x, y='<s>') }}", R"({"x": "a"})") == "{a}|<s>{a}|<s>");
 }
 
-TEST_CASE("what safe marks escapes what is added to it, as Markup does") {
+TEST_CASE("a text that is added to a safe text is escaped, as with Markup") {
   CHECK(runs("{{ '<s>'|safe + x }}{{ x + ('<s>'|safe) }}", R"({"x": "<a>"})") == "<s>{&lt;a&gt;&lt;a&gt;}<s>");
   CHECK(rendered("{{ '<s>'|safe ~ '<a>' }}") == "<s><a>");
 }
 
-TEST_CASE("operands of the wrong kind are named") {
+TEST_CASE("errors name operands of the wrong kind") {
   CHECK(rendered("{{ 'a' + none }}") == at("t: line 1, column 8"));
   CHECK(rendered("{{ 'a' + x }}") == at("t: line 1, column 8", {"\"x\""}));
   CHECK(rendered("{{ 1 < 'a' }}") == at("t: line 1, column 4"));

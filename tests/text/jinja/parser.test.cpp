@@ -14,7 +14,7 @@ using lazyprune_test::code_of;
 using lazyprune_test::rendered;
 using lazyprune_test::unsupported;
 
-TEST_CASE("what is not of our part of Jinja is refused with its place") {
+TEST_CASE("constructs of Jinja that are not supported are refused with their place") {
   constexpr std::string_view statements = "expected if, for, set, macro, call, filter, with, break, continue, generation or raw, found ";
   CHECK(rendered("a\n  {% include 'x' %}") == "t: line 2, column 6: " + std::string(statements) + "\"include\"");
   CHECK(rendered("{% endif %}") == "t: line 1, column 4: " + std::string(statements) + "\"endif\"");
@@ -27,7 +27,7 @@ TEST_CASE("what is not of our part of Jinja is refused with its place") {
   CHECK(code_of([] { chat_template("{% block x %}"); }) == error_code::unsupported);
 }
 
-TEST_CASE("faults of grammar are named with their place") {
+TEST_CASE("syntax errors are named with their place") {
   CHECK(rendered("{% if x %}a") == at("t: line 1, column 12"));
   CHECK(rendered("{{ }}") == at("t: line 1, column 4", {"\"}}\""}));
   CHECK(rendered("{{ a b }}") == at("t: line 1, column 6", {"\"}}\"", "\"b\""}));
@@ -43,13 +43,13 @@ TEST_CASE("faults of grammar are named with their place") {
   CHECK(rendered("{{ 'a' 1 }}") == at("t: line 1, column 8", {"\"}}\"", "\"1\""}));
 }
 
-TEST_CASE("operators bind as in jinja2") {
+TEST_CASE("operators have the precedence of jinja2") {
   CHECK(rendered("{{ 1 + 2 * 3 ** 2 }}{{ (1 + 2) * 3 }}{{ 2 ** 3 ** 2 }}{{ -2 ** 2 }}") == "199644");
   CHECK(rendered("{{ 1 ~ 2 * 3 }}{{ not 1 == 2 }}{{ 1 if 0 else 2 if 0 else 3 }}{{ 'a' 'b'|upper }}") == "16True3AB");
   CHECK(rendered("{{ 'a' ~ 'b'|upper ~ 'c' }}{{ -1|abs }}{{ [1, 2,] }}{{ {'a': 1,} }}{{ 1, 2 }}") == "aBc1[1, 2]{'a': 1}(1, 2)");
 }
 
-TEST_CASE("nesting of every form ends") {
+TEST_CASE("nesting of every form has a limit") {
   const auto many = [](std::string_view what, std::size_t times = 20'000) {
     std::string all;
     for (std::size_t i = 0; i < times; ++i) all += what;
@@ -79,5 +79,5 @@ TEST_CASE("nesting of every form ends") {
     CAPTURE(form.first.substr(0, 20));
     CHECK(rendered(form.first + form.second).ends_with("expected at most 200 nested levels, found more"));
   }
-  CHECK(rendered("{% if 0 %}" + many("{% elif 0 %}") + "{% else %}x{% endif %}") == "x");  // wide, not deep
+  CHECK(rendered("{% if 0 %}" + many("{% elif 0 %}") + "{% else %}x{% endif %}") == "x");  // many branches are not nested
 }

@@ -15,7 +15,7 @@ using lazyprune_test::rendered;
 using lazyprune_test::runs;
 using lazyprune_test::unsupported;
 
-TEST_CASE("floats are written as Python's repr writes them") {
+TEST_CASE("floats are printed as by Python's repr") {
   CHECK(real_text(1.0) == "1.0");
   CHECK(real_text(-0.0) == "-0.0");
   CHECK(real_text(0.1) == "0.1");
@@ -30,7 +30,7 @@ TEST_CASE("floats are written as Python's repr writes them") {
   CHECK(real_text(NAN) == "nan");
 }
 
-TEST_CASE("repr quotes as Python does, and is the user's but for the template's strings") {
+TEST_CASE("repr quotes as in Python; only the template's strings are trusted in it") {
   CHECK(rendered("{{ [x] }}", R"({"x": "it's"})") == R"(["it's"])");
   CHECK(rendered("{{ [x] }}", R"({"x": "it's \"so\"\\"})") == R"(['it\'s "so"\\'])");
   CHECK(rendered("{{ [x] }}", R"({"x": "a\n\t\r\u0007\u200b\ue000é"})") == "['a\\n\\t\\r\\x07\\u200b\\ue000\xc3\xa9']");
@@ -39,7 +39,7 @@ TEST_CASE("repr quotes as Python does, and is the user's but for the template's 
   CHECK(runs("{{ [x, '<s>'] }}", R"({"x": "</s>"})") == "{['</s>', '}<s>{']}");
 }
 
-TEST_CASE("what cannot be printed is refused by its name") {
+TEST_CASE("values that cannot be printed are refused by name") {
   CHECK(rendered("{{ range }}") == unsupported("t: line 1, column 4"));
   CHECK(rendered("{{ namespace() }}") == unsupported("t: line 1, column 13"));
   CHECK(rendered("{{ [1]|select }}") == unsupported("t: line 1, column 8"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the tests of templates share: a source rendered with variables, as text, as runs, or as the error's line.
+// Helpers of the template tests: they render a source with variables to a text, to runs, or to the line of an error.
 #pragma once
 
 #include <ctime>
@@ -22,14 +22,14 @@ inline lazyprune::rendered_chat render(std::string_view source, std::string_view
   return lazyprune::chat_template(std::string(source), "t").render(request, july);
 }
 
-/// The text, or the error's line.
+/// Returns the rendered text, or the line of the error.
 inline fault rendered(std::string_view source, std::string_view variables = "{}") {
   fault shown;
   const fault said = error_of([&] { shown.assign(render(source, variables).text()); });
   return said == "no error" ? shown : said;
 }
 
-/// The text with the user's parts in braces: "<|user|>{Hi}".
+/// Returns the rendered text with the user's runs in braces: "<|user|>{Hi}".
 inline std::string runs(std::string_view source, std::string_view variables = "{}") {
   const lazyprune::rendered_chat chat = render(source, variables);
   std::string shown;

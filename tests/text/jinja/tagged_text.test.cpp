@@ -10,7 +10,7 @@
 using namespace lazyprune;
 using jinja::tagged_text;
 
-TEST_CASE("neighbours of one origin are one run") {
+TEST_CASE("neighbours of the same origin become one run") {
   tagged_text text("<|im_", true);
   text.append("", false);
   text.append("start|>", true);
@@ -18,13 +18,13 @@ TEST_CASE("neighbours of one origin are one run") {
   CHECK(text.bytes() == "<|im_start|>Hi");
   CHECK(text.runs() == std::vector<text_run>{{"<|im_start|>", true}, {"Hi", false}});
   CHECK_FALSE(text.trusted());
-  CHECK(text.part(0, 5).trusted());
+  CHECK(text.substr(0, 5).trusted());
   CHECK(tagged_text().trusted());
   CHECK(text.trusted_at(11));
   CHECK_FALSE(text.trusted_at(12));
 }
 
-TEST_CASE("parts and sums keep every byte's origin, as a mask of bytes does") {
+TEST_CASE("substrings and sums keep the origin of every byte") {
   std::mt19937 random(1);
   const auto below = [&](std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random); };
   for (int round = 0; round < 2000; ++round) {

@@ -25,7 +25,7 @@ TEST_CASE("values know their kind") {
   CHECK(jinja::make_list({jinja::value(1.0)}, work).sequence()->items.size() == 1);
 }
 
-TEST_CASE("dictionaries keep their keys' order and find them, few or many") {
+TEST_CASE("dictionaries keep the order of their keys, and find few or many keys") {
   jinja::dict d;
   for (int round = 0; round < 2; ++round)  // the second sets the same keys again
     for (int i = 0; i < 100; ++i) {
@@ -42,7 +42,7 @@ TEST_CASE("dictionaries keep their keys' order and find them, few or many") {
   CHECK(*copy.find("k7")->integer() == 107);
 }
 
-TEST_CASE("keys may be whole numbers, few or many, and are no strings") {
+TEST_CASE("few or many whole numbers can be keys, apart from strings") {
   jinja::dict d;
   for (std::int64_t i = 0; i < 20; ++i) {
     d.set(jinja::value(i), jinja::value(i * i));
@@ -53,7 +53,7 @@ TEST_CASE("keys may be whole numbers, few or many, and are no strings") {
   CHECK_FALSE(d.find(jinja::value(jinja::none_type{})));
 }
 
-TEST_CASE("lists within lists end") {
+TEST_CASE("nesting of lists has a limit") {
   jinja::budget work(100'000);
   jinja::value v = jinja::make_list({}, work);
   for (std::size_t i = 1; i < jinja::most_height; ++i) v = jinja::make_list({v}, work);

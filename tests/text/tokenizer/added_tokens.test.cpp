@@ -18,7 +18,7 @@ using lazyprune::text_range;
 
 namespace {
 
-/// The stretches with bars between, tokens as <id>.
+/// Returns the stretches with bars between them, and tokens as <id>.
 std::string cut(const added_tokens& tokens, std::string_view text, bool normalized = false, bool special = true) {
   std::string all;
   const auto may_be = [&](const added_token& token, text_range) { return special || !token.special; };
@@ -29,7 +29,7 @@ std::string cut(const added_tokens& tokens, std::string_view text, bool normaliz
 
 }  // namespace
 
-TEST_CASE("the longest at a place; the search goes on behind it") {
+TEST_CASE("the longest token at a place is taken; the search continues after it") {
   const added_tokens tokens({{.text = "<a>", .id = 1, .special = true}, {.text = "<a><b>", .id = 2}, {.text = "<b>", .id = 3}}, {},
                             nullptr);
   CHECK(cut(tokens, "x<a><b<a><b>") == "x|<1>|<b|<2>|");
@@ -40,7 +40,7 @@ TEST_CASE("the longest at a place; the search goes on behind it") {
   CHECK(tokens.find(4) == nullptr);
 }
 
-TEST_CASE("white space beside a token is part of it where it says so") {
+TEST_CASE("lstrip and rstrip swallow white space beside a token") {
   const added_tokens tokens({{.text = "[l]", .id = 1, .lstrip = true},
                              {.text = "[r]", .id = 2, .rstrip = true},
                              {.text = "[b]", .id = 3, .lstrip = true, .rstrip = true}},
@@ -50,14 +50,14 @@ TEST_CASE("white space beside a token is part of it where it says so") {
   CHECK(cut(tokens, "a [r]  [l] b [b] ") == "a |<2>|<1>| b|<3>|");
 }
 
-TEST_CASE("in normalized text its own normalized text is looked for") {
+TEST_CASE("in normalized text, the normalized text of the token is searched for") {
   const lazyprune::normalizer normal({lazyprune::normalizer::replace{lazyprune::text_pattern(std::string("-")), "+"}});
   const added_tokens tokens({{.text = "a-b", .id = 1, .normalized = true}, {.text = "c-d", .id = 2}}, normal, nullptr);
   CHECK(cut(tokens, "a-b c-d") == "a-b |<2>|");
   CHECK(cut(tokens, "a+b c+d", true) == "<1>| c+d|");
 }
 
-TEST_CASE("the tokens that stand in a text, but for special ones and white space") {
+TEST_CASE("each_mark finds the tokens in a text, except special tokens and white space") {
   const added_tokens tokens({{.text = "<a>", .id = 1, .special = true},
                              {.text = "<b>", .id = 2},
                              {.text = "<b><c>", .id = 3, .normalized = true},
@@ -73,7 +73,7 @@ TEST_CASE("the tokens that stand in a text, but for special ones and white space
   CHECK(marks("<b").empty());
 }
 
-TEST_CASE("single words") {
+TEST_CASE("single_word matches only if no word character stands beside the token") {
   const auto* const characters = known_unicode();
   if (!characters) return;
   added_tokens first({{.text = "ab", .id = 1, .single_word = true}}, {}, characters);
@@ -81,7 +81,7 @@ TEST_CASE("single words") {
   CHECK(cut(tokens, "ab, ab xab ab_ -ab- ab\xcc\x81 ab\xc3\xa9") == "<1>|, |<1>| xab ab_ -|<1>|- ab\xcc\x81 ab\xc3\xa9|");
 }
 
-TEST_CASE("what cannot be looked for") {
+TEST_CASE("tokens that cannot be searched for are refused") {
   const lazyprune::normalizer empties({lazyprune::normalizer::replace{lazyprune::text_pattern(std::string("a")), ""}});
   CHECK(error_of([&] { added_tokens({{.text = "a", .normalized = true}}, empties, nullptr); }) == unsupported("", {"512", "\"a\""}));
   CHECK(error_of([&] { added_tokens({{.text = "a", .single_word = true}}, {}, nullptr); }) == unsupported("", {"single_word", "\"a\""}));

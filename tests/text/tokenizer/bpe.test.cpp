@@ -35,7 +35,7 @@ ids encoded(const bpe& model, std::string_view word) {
 
 }  // namespace
 
-TEST_CASE("merges by rank, the leftmost first; unknown characters: all as tokenizers 0.23 does it") {
+TEST_CASE("merges by rank, the leftmost first, and unknown characters, as in tokenizers 0.23") {
   const auto with = [](std::optional<token_id> unknown, bool fuse, bool bytes, bool ignore_merges) {
     return small({unknown, fuse, bytes, ignore_merges});
   };
@@ -50,12 +50,12 @@ TEST_CASE("merges by rank, the leftmost first; unknown characters: all as tokeni
   CHECK(encoded(fused, "axyb") == ids{1, 0, 2});
   CHECK(encoded(fused, "x\xc3\xa9x") == ids{0});
   CHECK(encoded(bytes, "a\xc3\xa9x") == ids{1, 7, 8, 0});
-  CHECK(encoded(bytes, "x\xc3\xa9x") == ids{7, 8, 0, 0});  // what is unknown waits for the next known character
+  CHECK(encoded(bytes, "x\xc3\xa9x") == ids{7, 8, 0, 0});  // the unknown token is written before the next known character
   CHECK(encoded(whole, "abc") == ids{5});
   CHECK(encoded(whole, "abcc") == ids{10});
 }
 
-TEST_CASE("random merges: again and again the pair of the lowest rank, the leftmost among equals") {
+TEST_CASE("random merges: always the pair with the lowest rank, the leftmost among equals") {
   std::mt19937 random(7);
   for (int round = 0; round < 100; ++round) {
     std::vector<std::optional<std::string>> pieces{"a", "b", "c"};
@@ -74,7 +74,7 @@ TEST_CASE("random merges: again and again the pair of the lowest rank, the leftm
 
     std::vector<std::string> parts;
     for (const char c : word) parts.emplace_back(1, c);
-    for (const auto& [left, right] : merges) {  // a merge makes pairs of higher ranks only: its pieces are older than it
+    for (const auto& [left, right] : merges) {  // a merge makes only pairs of higher rank, since its pieces are older
       std::vector<std::string> next;
       for (std::size_t i = 0; i < parts.size(); ++i) {
         const bool merges_here = i + 1 < parts.size() && parts[i] == left && parts[i + 1] == right;
@@ -89,7 +89,7 @@ TEST_CASE("random merges: again and again the pair of the lowest rank, the leftm
   }
 }
 
-TEST_CASE("a merge of pieces that the vocabulary lacks; a word of a million characters") {
+TEST_CASE("a merge of unknown pieces is refused; a word of a million characters is encoded") {
   bpe model = small({});
   CHECK(lazyprune_test::error_of([&] { model.merge("a", "x"); }) == lazyprune_test::at("", {"\"x\""}));
   CHECK(lazyprune_test::error_of([&] { model.merge("c", "c"); }) == lazyprune_test::at("", {"\"cc\""}));

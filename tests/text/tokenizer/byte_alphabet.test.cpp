@@ -8,7 +8,7 @@
 using lazyprune::from_byte_alphabet;
 using lazyprune::in_byte_alphabet;
 
-TEST_CASE("all bytes go there and back") {
+TEST_CASE("every byte survives a round trip") {
   std::string bytes;
   for (int byte = 0; byte < 256; ++byte) bytes += static_cast<char>(byte);
   const std::string text = in_byte_alphabet(bytes);

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Holds the ids and texts of `lazyprune tokenize` against those of the package `tokenizers` (0.23) on mixed text: prose and code that is
-given, several scripts, white space, digits, random Unicode.
+"""Compares the ids and texts of `lazyprune tokenize` with those of the package `tokenizers` (0.23) on mixed text: the given prose and code,
+several scripts, white space, digits, random Unicode.
 usage: compare_with_tokenizers.py PROGRAM FOLDER_OR_FILE... [--texts FILE...] [--megabytes 10] [--seed 1]
-Each folder holds a tokenizer.json. Exit code 1 where any text differs; the first few of each tokenizer are shown."""
+Each folder holds a tokenizer.json. The exit code is 1 if any text differs. The first few differences of each tokenizer are shown."""
 import argparse, json, os, random, subprocess, sys, tempfile, unicodedata
 
 from tokenizers import Tokenizer
@@ -16,11 +16,11 @@ SPACES = [" ", "  ", "\n", "\r\n", "\t", "\n\n", "   ", "\u00a0", "\u2003", "\u3
 JOINTS = ["'s", "'LL", "’t", ", ", ". ", " - ", "/", "://", "_", "...", "!?", "(", ")", "{\n", "};\n", "<s>", "</s>", "<|im_start|>", "=="]
 
 
-COMPATIBLE_SINCE_14 = {*range(0xA7F2, 0xA7F5), *range(0x10780, 0x107BB)}  # which the normal forms of `tokenizers` 0.23 do not know
+COMPATIBLE_SINCE_14 = {*range(0xA7F2, 0xA7F5), *range(0x10780, 0x107BB)}  # characters that the normal forms of `tokenizers` 0.23 do not know
 
 
 def known(code):
-    """Whether Python's Unicode has this character (14 in 3.11): other versions of it class newer ones in other ways."""
+    """Whether Python's Unicode (14 in Python 3.11) has this character. Versions of Unicode differ in newer characters."""
     return unicodedata.category(chr(code)) not in ("Cn", "Cs") and code not in COMPATIBLE_SINCE_14
 
 
@@ -49,7 +49,7 @@ def mixed(rng):
 
 
 def pieces_of(texts, rng, size):
-    """Stretches of the given texts, of one line to many, at any place."""
+    """Yields stretches of the given texts, from any place, with one line or many."""
     while size > 0 and texts:
         text = rng.choice(texts)
         begin = rng.randrange(len(text))

@@ -12,8 +12,8 @@
 
 using namespace lazyprune_test;
 using lazyprune::decoder;
-using lazyprune::decoding;
 using lazyprune::json_value;
+using lazyprune::piece_decoder;
 
 namespace {
 
@@ -21,13 +21,13 @@ decoder parse(std::string_view json, const lazyprune::unicode* characters = null
   return decoder_of(json_value::parse(json, "t.json", 1000), characters);
 }
 std::string decoded(const decoder& how, std::initializer_list<std::string_view> pieces) {
-  decoding state(how);
+  piece_decoder state(how);
   std::string text;
   for (const std::string_view piece : pieces) {
     text += state.push(piece);
     REQUIRE(lazyprune::utf8_end(text) == text.size());
   }
-  return text + state.finish();
+  return text + state.flush();
 }
 
 const std::string fffd = "\xef\xbf\xbd";
@@ -36,7 +36,7 @@ const std::string_view llama = R"({"type": "Sequence", "decoders": [{"type": "Re
 
 }  // namespace
 
-TEST_CASE("each kind, as tokenizers 0.23 does it") {
+TEST_CASE("each kind of decoder, as in tokenizers 0.23") {
   CHECK(decoded(parse(R"({"type": "Strip", "content": " ", "start": 2, "stop": 1})"), {"   a  ", " b"}) == " a b");
   CHECK(decoded(parse(R"({"type": "Metaspace", "replacement": "_"})"), {"_a_b", "_c"}) == "ab c");
   CHECK(decoded(parse(R"({"type": "Metaspace", "replacement": "_", "prepend_scheme": "never"})"), {"_a", "_c"}) == " a c");
@@ -62,27 +62,28 @@ TEST_CASE("each kind, as tokenizers 0.23 does it") {
             {"a", "b", "bc"}) == "Xc");
 }
 
-TEST_CASE("text comes as soon as it is certain") {
+TEST_CASE("text is returned as soon as it is final") {
   const decoder bytes = parse(R"({"type": "ByteLevel"})"), pieces = parse(llama);
-  decoding first(bytes), second(pieces);
-  CHECK(first.push("\xc3\xa2\xc4\xa4").empty());  // two bytes of three
+  piece_decoder first(bytes), second(pieces);
+  CHECK(first.push("\xc3\xa2\xc4\xa4").empty());  // two bytes of a character of three
   CHECK(first.push("\xc2\xac") == "\xe2\x82\xac");
   CHECK(first.push("ab") == "ab");
-  CHECK(first.finish().empty());
+  CHECK(first.flush().empty());
   CHECK(second.push("_Once") == "Once");
   CHECK(second.push("_upon") == " upon");
-  CHECK(second.push("<0x41>").empty());  // what comes next may turn it into U+FFFD
+  CHECK(second.push("<0x41>").empty());  // the next piece may turn it into U+FFFD
   CHECK(second.push("!") == "A!");
 }
 
-TEST_CASE("what a part of the sequence holds back does not stand in the next part, which goes on where that ended") {
-  const auto after = [](const decoder& how, std::initializer_list<std::string_view> prompt, std::initializer_list<std::string_view> answer) {
-    decoding state(how);
+TEST_CASE("flush separates a prompt from its answer, which does not begin a new text") {
+  const auto after = [](const decoder& how, std::initializer_list<std::string_view> prompt,
+                        std::initializer_list<std::string_view> answer) {
+    piece_decoder state(how);
     for (const std::string_view piece : prompt) state.push(piece);
-    state.finish();
+    state.flush();
     std::string text;
     for (const std::string_view piece : answer) text += state.push(piece);
-    return text + state.finish();
+    return text + state.flush();
   };
   const decoder pieces = parse(llama), bytes = parse(R"({"type": "ByteLevel"})");
   CHECK(after(pieces, {"_hi", "<0x0A>"}, {"_bi"}) == " bi");
@@ -102,7 +103,7 @@ TEST_CASE("unknown kinds and options are refused by name") {
   CHECK(said(R"({"type": "Strip", "content": " ", "start": -1, "stop": 0})") == at("t.json: start"));
 }
 
-TEST_CASE("a text without end is refused") {
+TEST_CASE("a text that grows without end is refused") {
   const std::string replace = R"({"type": "Replace", "pattern": {"String": "a"}, "content": "aaaaaaaa"})";
   const decoder growing =
       parse(R"({"type": "Sequence", "decoders": [)" + replace + "," + replace + "," + replace + "," + replace + "," + replace + "]}");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Unicode's tables where the tests were built with the libraries that have them.
+// The Unicode tables for tests, if the tests were built with PCRE2 and utf8proc.
 #pragma once
 
 #include <lazyprune/text/tokenizer/unicode.hpp>
@@ -11,7 +11,7 @@
 
 namespace lazyprune_test {
 
-/// Null where they are not there: the test then skips what needs them.
+/// Returns the tables, or null if the build has none. The test then skips the checks that need them.
 inline const lazyprune::unicode* known_unicode() {
 #if LAZYPRUNE_HAVE_UNICODE
   return &lazyprune::installed_unicode();

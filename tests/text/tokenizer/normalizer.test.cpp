@@ -26,7 +26,7 @@ fault said(std::string_view text) {
 
 }  // namespace
 
-TEST_CASE("steps in their order") {
+TEST_CASE("steps are applied in order") {
   const normalizer llama = parse(R"({"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "_"},
                                      {"type": "Replace", "pattern": {"String": " "}, "content": "__"}]})");
   CHECK(llama.apply("a b").text == "_a__b");
@@ -50,7 +50,7 @@ TEST_CASE("normal forms and letter case") {
   CHECK(parse(R"({"type": "NFD"})", characters).apply("\xc3\xa9").text == "e\xcc\x81");
 }
 
-TEST_CASE("unknown kinds and options are refused by name; so is a text without end") {
+TEST_CASE("unknown kinds and options are refused by name, and a text that grows without end is refused") {
   CHECK(said(R"({"type": "Nmt"})") == unsupported("t.json: type", {"\"Nmt\""}));
   CHECK(said(R"({"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "a", "append": "b"}]})") ==
         unsupported("t.json: normalizers[0].append", {"\"b\""}));

@@ -12,27 +12,27 @@ using lazyprune::pcre2_of_oniguruma;
 using lazyprune_test::error_of;
 using lazyprune_test::unsupported;
 
-TEST_CASE("what means the same stays as it is; groups do not capture") {
+TEST_CASE("constructs with the same meaning are copied; groups do not capture") {
   for (const std::string_view same :
        {R"(\p{L}+|\p{N}{1,3}| ?a++b*?)", R"((?i:ab)(?:x)(?=y)(?!z)(?>q)(?<=r)(?<!s))", R"([^\r\n]?[a-z\-\]])", "(?i)ab"})
     CHECK(pcre2_of_oniguruma(same) == same);
   CHECK(pcre2_of_oniguruma("(a)(b|c)") == "(?:a)(?:b|c)");
 }
 
-TEST_CASE("what PCRE2 writes otherwise") {
+TEST_CASE("constructs that PCRE2 spells differently are translated") {
   CHECK(pcre2_of_oniguruma(R"(\d\D\v)") == R"(\p{Nd}\P{Nd}\x{b})");
   CHECK(pcre2_of_oniguruma(R"(\p{^L}\P{^N}\p{Han})") == R"(\P{L}\p{N}\p{sc:Han})");
   CHECK(pcre2_of_oniguruma(R"(\h[\h])") == "[0-9A-Fa-f][0-9A-Fa-f]");
   CHECK(pcre2_of_oniguruma(R"(\u00e9\x41\x{1F600})") == R"(\x{0000e9}\x{000041}\x{01f600})");
   CHECK(pcre2_of_oniguruma("a$") == R"(a(?=\n|\z))");
-  CHECK(pcre2_of_oniguruma("[a[bc]d]") == "[abcd]");  // a union
-  // What comes after an interval repeats it; it does not make it possessive, nor reluctant where there is no comma.
+  CHECK(pcre2_of_oniguruma("[a[bc]d]") == "[abcd]");  // a class in a class is a union
+  // A sign after an interval repeats it. It does not make it possessive, nor lazy if there is no comma.
   CHECK(pcre2_of_oniguruma(R"(x\p{N}{1,3}+)") == R"(x(?:\p{N}{1,3})+)");
   CHECK(pcre2_of_oniguruma("(ab){2}?") == "(?:(?:ab){2})?");
   CHECK(pcre2_of_oniguruma("a{1,2}?") == "a{1,2}?");
 }
 
-TEST_CASE("what is not known here is refused by name") {
+TEST_CASE("unsupported constructs are refused by name") {
   for (const std::string_view unknown :
        {R"(\b)",      R"(\R)",         R"(\X)",      R"(\K)",       R"(\1)",   R"(\Qa\E)", "(?m:a)",  "a(?i)b",
         "(?<name>a)", "(?#c)",         "[a&&b]",     "[[:alpha:]]", "[a[^b]]", "[]a]",     "[a-[b]]", "a{,2}",

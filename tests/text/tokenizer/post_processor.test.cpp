@@ -31,7 +31,7 @@ const std::string around =
 
 }  // namespace
 
-TEST_CASE("what comes before and behind a text") {
+TEST_CASE("the tokens before and after a text") {
   const post_processor both = parse(R"({"type": "Sequence", "processors": [{"type": "ByteLevel", "trim_offsets": true}, )" + around + "]}");
   CHECK(both.before == ids{1, 7});
   CHECK(both.after == ids{2});
@@ -42,7 +42,7 @@ TEST_CASE("what comes before and behind a text") {
   CHECK(parse(R"({"type": "ByteLevel"})").before.empty());
 }
 
-TEST_CASE("what is not known here is refused by name") {
+TEST_CASE("unknown kinds and options are refused by name") {
   CHECK(said(R"({"type": "Mirror"})") ==
         unsupported("t.json: type", {"TemplateProcessing", "ByteLevel", "RobertaProcessing", "BertProcessing", "\"Mirror\""}));
   CHECK(said(R"({"type": "Sequence", "processors": [)" + around + ", " + around + "]}") == unsupported("t.json: processors[1]"));

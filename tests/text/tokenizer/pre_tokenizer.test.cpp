@@ -16,7 +16,7 @@ using lazyprune::text_piece;
 
 namespace {
 
-/// The words with bars between; expectations are what tokenizers 0.23 says.
+/// Returns the words with bars between them. The expected words are those of tokenizers 0.23.
 std::string words(std::string_view json, std::string_view text, const lazyprune::unicode* characters = nullptr) {
   std::string all;
   for (const text_piece& piece : pre_tokenizer_of(json_value::parse(json, "t.json", 1000), characters).apply(std::string(text), true))
@@ -86,7 +86,7 @@ TEST_CASE("unknown kinds and options are refused by name") {
   CHECK(said(R"({"type": "ByteLevel", "add_prefix_space": false})") == unsupported("t.json: type", {"\"ByteLevel\""}));
 }
 
-TEST_CASE("a text without end is refused") {
+TEST_CASE("a text that grows without end is refused") {
   const auto* const characters = known_unicode();
   if (!characters) return;
   const std::string bytes = R"({"type": "ByteLevel", "add_prefix_space": false, "use_regex": false})";

@@ -22,7 +22,7 @@ std::vector<std::pair<std::size_t, token_id>> found(const prefix_search& search,
 
 }  // namespace
 
-TEST_CASE("the shortest first; of equal ones the first") {
+TEST_CASE("the shortest piece comes first; of equal pieces, the first one counts") {
   const prefix_search search({{"ab", 0}, {"a", 1}, {"abc\xff", 2}, {"b", 3}, {"a", 4}});
   CHECK(found(search,
               "abc\xff"
@@ -33,7 +33,7 @@ TEST_CASE("the shortest first; of equal ones the first") {
   CHECK(found(prefix_search(), "a").empty());
 }
 
-TEST_CASE("random pieces: those that the text begins with") {
+TEST_CASE("random pieces: it finds those that the text begins with") {
   std::mt19937 random(3);
   const auto word = [&](std::size_t most) {
     std::string text(1 + random() % most, 'a');

@@ -28,7 +28,7 @@ namespace {
 
 using ids = std::vector<token_id>;
 using tokenizer = lazyprune::sentencepiece_bpe;
-using token_decoder = lazyprune::sentencepiece_decoding;
+using token_decoder = lazyprune::sentencepiece_decoder;
 
 tokenizer tokenizer_of(std::string_view bytes) { return tokenizer(parse_sentencepiece_model(bytes, "t.model")); }
 
@@ -37,13 +37,13 @@ std::string streamed(const tokenizer& tokens, const ids& all) {
   std::string text;
   for (const token_id id : all) {
     const std::string part = decoder.push(id);
-    REQUIRE(lazyprune::utf8_end(part) == part.size());  // a terminal never sees half a character
+    REQUIRE(lazyprune::utf8_end(part) == part.size());  // whole characters only
     text += part;
   }
-  return text + decoder.finish();
+  return text + decoder.flush();
 }
 
-/// Definition of the merging: again and again the best pair, the leftmost among equals. No user-defined or unused pieces.
+/// Merging by its definition: always the best pair, the leftmost among equals. There are no user-defined or unused pieces.
 ids by_definition(const tokenizer& tokens, const std::string& text) {
   std::map<std::string, token_id> known;
   for (token_id id = 0; id < tokens.size(); ++id)
@@ -69,7 +69,7 @@ ids by_definition(const tokenizer& tokens, const std::string& text) {
   return out;
 }
 
-/// Texts that a tokenizer may meet: words, runs of spaces, all planes of Unicode, broken UTF-8, and pieces of the model itself.
+/// Random texts: words, runs of spaces, all planes of Unicode, broken UTF-8, and pieces of the model.
 class text_source {
  public:
   text_source(const tokenizer& tokens, unsigned seed) : tokens_(tokens), random_(seed) {}
@@ -119,7 +119,7 @@ class text_source {
   static constexpr std::string_view words_[] = {
       "the", "Hello", "world", "<s>", "</s>", "<unk>", "<0x41>", "\n", "\t", "1234", "\xc3\xa9", "\xf0\x9f\x98\x80", "\xe2\x80\x8d"};
 
-  /// Surrogates too: they are broken UTF-8.
+  /// Surrogates are included: they are broken UTF-8.
   static void append_character(std::string& text, std::uint32_t code) {
     const auto put = [&](std::initializer_list<std::uint32_t> bytes) {
       for (const std::uint32_t byte : bytes) text += static_cast<char>(byte);
@@ -139,7 +139,7 @@ class text_source {
   std::mt19937 random_;
 };
 
-/// A small model with user-defined symbols, one a prefix of another, and perhaps unused pieces.
+/// A small model with user-defined pieces, one a prefix of another, and perhaps unused pieces.
 std::string small_model(bool byte_fallback, bool dummy_prefix, bool trim, bool escape, bool unused) {
   std::string model = special_pieces();
   if (byte_fallback) model += byte_pieces();
@@ -188,7 +188,7 @@ TEST_CASE("the bundled tokenizer: words, spaces, bytes") {
   CHECK(error_of([&] { tokens.decode(ids{5, 4'000'000'000u}); }) == at("tokenizer: token 4000000000", {"2304"}));
 }
 
-TEST_CASE("a model without control pieces has no BOS, and says so") {
+TEST_CASE("a model without control pieces refuses to add BOS") {
   const tokenizer tokens = tokenizer_of(piece_field("<unk>", 0, piece_type::unknown) + piece_field("a", 0) + trainer(false));
   CHECK_FALSE(tokens.bos().has_value());
   CHECK_FALSE(tokens.eos().has_value());
@@ -197,7 +197,7 @@ TEST_CASE("a model without control pieces has no BOS, and says so") {
   CHECK(error_of([&] { tokens.encode("a", true); }) == at("tokenizer"));
 }
 
-TEST_CASE("it may be moved") {
+TEST_CASE("a tokenizer can be moved") {
   tokenizer first = tokenizer_of(read_text(pocket_model() / "tokenizer.model"));
   const ids expected = first.encode("some words");
   tokenizer second = std::move(first);
@@ -215,7 +215,7 @@ TEST_CASE("merging follows its definition: best score first, leftmost among equa
     std::string text;
     for (std::size_t n = 2 + random() % 4; n > 0; --n) text += std::string(1, static_cast<char>('a' + random() % 3));
     if (random() % 4 == 0) text = "\xe2\x96\x81" + text;
-    if (!std::exchange(seen[text], true)) bytes += piece_field(text, -static_cast<float>(random() % 8));  // few scores: many ties
+    if (!std::exchange(seen[text], true)) bytes += piece_field(text, -static_cast<float>(random() % 8));  // few scores make many ties
   }
   const tokenizer tokens = tokenizer_of(bytes + trainer(false) + normalizer(true, false));
   for (int run = 0; run < 3'000 / one_in(5); ++run) {
@@ -233,7 +233,7 @@ TEST_CASE("streaming gives the same text as decoding at once, in whole character
     const ids all = source.next_ids();
     REQUIRE(streamed(tokens, all) == tokens.decode(all));
   }
-  // Bytes of one character are held back until it is whole, or cannot become so.
+  // The bytes of a character are held back until it is complete or cannot be completed.
   token_decoder decoder(tokens);
   const auto byte = [&](unsigned value) { return decoder.push(tokens.model().bytes[value]); };
   CHECK(byte(0xe2) == "");
@@ -244,11 +244,11 @@ TEST_CASE("streaming gives the same text as decoding at once, in whole character
   CHECK(decoder.push(*tokens.eos()) == "\xef\xbf\xbd\xef\xbf\xbd");
   CHECK(byte(0xff) == "\xef\xbf\xbd");
   CHECK(byte(0xc3) == "");
-  CHECK(decoder.finish() == "\xef\xbf\xbd");
-  CHECK(decoder.finish() == "");
+  CHECK(decoder.flush() == "\xef\xbf\xbd");
+  CHECK(decoder.flush() == "");
 }
 
-TEST_CASE("text that goes on after a prompt keeps its first space") {
+TEST_CASE("text after a prompt keeps its first space") {
   const tokenizer tokens = tokenizer_of(read_text(pocket_model() / "tokenizer.model"));
   const ids prompt = tokens.encode("the", true), more = tokens.encode("world", false);
   token_decoder decoder(tokens);
@@ -259,7 +259,7 @@ TEST_CASE("text that goes on after a prompt keeps its first space") {
   CHECK(text == "the world");
 }
 
-TEST_CASE("long texts: no recursion, and time that grows as the text does") {
+TEST_CASE("long texts need no recursion and take time in n log n") {
   const tokenizer tokens = tokenizer_of(read_text(pocket_model() / "tokenizer.model"));
   for (const std::string part : {"a", " ", "the ", "\xff", "\xf0\x9f\x98\x80"}) {
     std::string text;
@@ -267,7 +267,7 @@ TEST_CASE("long texts: no recursion, and time that grows as the text does") {
     const ids all = tokens.encode(text, false);
     if (part != "\xff") CHECK(tokens.decode(all) == text);
   }
-  // An unused piece made of unused pieces, as deep as a piece may be long.
+  // Unused pieces made of unused pieces, nested as deeply as the longest piece allows.
   std::string model = special_pieces() + piece_field("a", -1e6f), piece = "a";
   for (int i = 0; i < 3'000; ++i) {
     piece += 'a';
@@ -289,7 +289,7 @@ TEST_CASE("the published vectors of llama.cpp" NEEDS("data")) {
     const std::size_t end = inputs.find(separator, at);
     const std::string text = inputs.substr(at, end == inputs.npos ? end : end - at);
     std::string line;
-    if (end == inputs.npos) break;  // what follows the last separator
+    if (end == inputs.npos) break;  // the rest after the last separator
     REQUIRE(std::getline(outputs, line));
     std::istringstream numbers(line);
     ids expected;
@@ -305,7 +305,7 @@ TEST_CASE("the published vectors of llama.cpp" NEEDS("data")) {
 
 namespace {
 
-/// Debian's libsentencepiece: the oracle.
+/// The reference: Debian's libsentencepiece.
 class oracle {
  public:
   explicit oracle(const std::string& bytes) { REQUIRE(processor_.LoadFromSerializedProto(bytes).ok()); }

@@ -18,7 +18,7 @@ using lazyprune::text_pattern;
 
 namespace {
 
-/// The stretches with bars between.
+/// Returns the stretches with bars between them.
 std::string split(std::string_view text, std::vector<text_cut> cuts, delimiter behaviour) {
   std::string all;
   for (const auto [begin, end] : split_by(std::move(cuts), behaviour)) all.append(text.substr(begin, end - begin)).append("|");
@@ -29,7 +29,7 @@ json_value json(std::string_view text) { return json_value::parse(text, "t.json"
 
 }  // namespace
 
-TEST_CASE("what becomes of matches, as tokenizers 0.23 does it") {
+TEST_CASE("each treatment of matches, as in tokenizers 0.23") {
   const std::string text = "ab--c-d--";
   const auto by = [&](delimiter behaviour, bool inverted) {
     std::vector<text_cut> cuts = text_pattern(std::string("-")).cuts(text);
@@ -48,7 +48,7 @@ TEST_CASE("what becomes of matches, as tokenizers 0.23 does it") {
   CHECK(by(delimiter::contiguous, true) == "ab|--|c|-|d|--|");
 }
 
-TEST_CASE("characters of a kind") {
+TEST_CASE("cutting at characters of a kind") {
   const auto is_b = [](char32_t code) { return code == U'\u00e9'; };
   CHECK(split("a\xc3\xa9\xc3\xa9"
               "c",
@@ -59,7 +59,7 @@ TEST_CASE("characters of a kind") {
   CHECK(lazyprune::cuts_at("", is_b).empty());
 }
 
-TEST_CASE("a literal, or an expression with empty matches") {
+TEST_CASE("cutting at a literal, or at an expression with empty matches") {
   CHECK(text_pattern(std::string("ab")).replaced("xababy ab", "-") == "x--y -");
   CHECK(text_pattern(std::string("ab")).cuts("").empty());
   const auto* const characters = known_unicode();
@@ -71,7 +71,7 @@ TEST_CASE("a literal, or an expression with empty matches") {
   CHECK(text_pattern_of(json(R"({"Regex": "a+"})"), characters).replaced("caaat a", "<>") == "c<>t <>");
 }
 
-TEST_CASE("malformed and unknown patterns have their place") {
+TEST_CASE("errors of malformed and unknown patterns have a place") {
   const auto said = [](std::string_view text) { return error_of([&] { text_pattern_of(json(text), nullptr); }); };
   CHECK(said(R"({"String": ""})") == at("t.json: String", {"\"\""}));
   CHECK(said(R"({"Glob": "*"})") == unsupported("t.json: Glob", {"\"*\""}));

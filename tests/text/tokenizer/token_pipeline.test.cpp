@@ -18,7 +18,7 @@ using ids = std::vector<token_id>;
 
 namespace {
 
-/// Letters a and b and a space; "_" is put before every stretch, "<s>" is special, "ab" is not.
+/// A pipeline with the letters a and b and a space. "_" is put before every stretch, "<s>" is special, "ab" is not.
 token_pipeline small() {
   normalizer normal({normalizer::prepend{"_"}});
   lazyprune::added_tokens added(
@@ -35,7 +35,7 @@ ids encoded(const token_pipeline& tokens, std::string_view text, text_range trus
 
 }  // namespace
 
-TEST_CASE("added tokens first, then the normalizer for what lies between, then the model") {
+TEST_CASE("added tokens first, then the normalizer for the text between them, then the model") {
   const token_pipeline tokens = small();
   CHECK(tokens.size() == 8);
   CHECK(tokens.piece(7) == "ab");
@@ -45,14 +45,14 @@ TEST_CASE("added tokens first, then the normalizer for what lies between, then t
   CHECK(encoded(tokens, "").empty());
 }
 
-TEST_CASE("special tokens come from where they may alone; others from anywhere") {
+TEST_CASE("special tokens come only from allowed ranges; others from anywhere") {
   const token_pipeline tokens = small();
   CHECK(encoded(tokens, "<s>ab<s>", {0, 5}) == ids{5, 7, 3, 4});
-  CHECK(encoded(tokens, "<n>b") == ids{6, 1});             // "_<n>", as it is normalized
-  CHECK(encoded(tokens, "<n>b", {0, 3}) == ids{3, 4, 1});  // the changed text is not all of the trusted run
+  CHECK(encoded(tokens, "<n>b") == ids{6, 1});             // "_<n>" after normalization
+  CHECK(encoded(tokens, "<n>b", {0, 3}) == ids{3, 4, 1});  // only a part of the changed text is trusted
 }
 
-TEST_CASE("any token may be reserved; the model makes none that is") {
+TEST_CASE("any token may be reserved, and the model does not make reserved tokens") {
   const token_pipeline tokens = small();
   const auto encoded_without = [&](token_id reserved, std::string_view text) {
     return tokens.encode(
@@ -62,7 +62,7 @@ TEST_CASE("any token may be reserved; the model makes none that is") {
   CHECK(encoded_without(1, "ab<s>b") == ids{7, 5, 3});
 }
 
-TEST_CASE("words that come again are as they were") {
+TEST_CASE("repeated words have the same tokens") {
   const token_pipeline plain{
       "BPE", {}, {}, lazyprune::pre_tokenizer({lazyprune::pre_tokenizer::whitespace_split{}}), bpe(vocabulary({"a", "b"}), {}), {}, {}};
   CHECK(encoded(plain, "ab b ab x b x") == ids{0, 1, 1, 0, 1, 1});

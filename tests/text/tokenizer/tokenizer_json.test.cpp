@@ -28,7 +28,7 @@ using ids = std::vector<token_id>;
 
 namespace {
 
-/// The smallest file that is sound: letters a and b, merged.
+/// The smallest valid file: the letters a and b and their merge.
 nlohmann::json small() {
   return nlohmann::json::parse(R"({"version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
     "pre_tokenizer": null, "post_processor": null, "decoder": null,
@@ -64,13 +64,13 @@ std::vector<known_tokenizer> read_all() {
   return found;
 }
 
-/// Every tokenizer of the test data; none where there is no such data.
+/// Returns every tokenizer of the test data, or none if there is no test data.
 const std::vector<known_tokenizer>& every_kind() {
   static const std::vector<known_tokenizer> all = read_all();
   return all;
 }
 
-/// Calls with(name, tokenizer, folder) for each of them.
+/// Calls with(name, tokenizer, folder) for each tokenizer of the test data.
 template <class With>
 void each_kind(const With& with) {
   for (const known_tokenizer& known : every_kind()) with(known.folder.filename().string(), known.tokens, known.folder);
@@ -93,12 +93,12 @@ std::string streamed(const tokenizer& tokens, const ids& all, special_text speci
     REQUIRE(lazyprune::utf8_end(part) == part.size());
     text += part;
   }
-  return text + decoder.finish();
+  return text + decoder.flush();
 }
 
 }  // namespace
 
-TEST_CASE("every case of the test data: ids and texts are those of tokenizers 0.23" NEEDS("data")) {
+TEST_CASE("in all test data, ids and texts are those of tokenizers 0.23" NEEDS("data")) {
   each_kind([](const std::string& name, const tokenizer& tokens, const std::filesystem::path& folder) {
     each_line(folder / "cases.jsonl", [&](const nlohmann::json& line) {
       const std::string text = line["text"];
@@ -116,7 +116,7 @@ TEST_CASE("every case of the test data: ids and texts are those of tokenizers 0.
   });
 }
 
-TEST_CASE("random Unicode comes back whole from every byte-level tokenizer that does not change its text" NEEDS("data")) {
+TEST_CASE("byte-level tokenizers that do not normalize decode random Unicode to the same text" NEEDS("data")) {
   each_kind([](const std::string& name, const tokenizer& tokens, const std::filesystem::path&) {
     if (name.find("gpt") == name.npos && name.find("llama3") == name.npos && name.find("deepseek") == name.npos && name != "starcoder")
       return;
@@ -132,13 +132,13 @@ TEST_CASE("random Unicode comes back whole from every byte-level tokenizer that 
   });
 }
 
-TEST_CASE("bytes that are no UTF-8 are read as U+FFFD, one by one" NEEDS("data")) {
+TEST_CASE("each byte that is not UTF-8 is read as U+FFFD" NEEDS("data")) {
   each_kind([](const std::string& name, const tokenizer& tokens, const std::filesystem::path&) {
     CHECK_MESSAGE(tokens.encode("a\xff\xe2\x82z") == tokens.encode("a\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbdz"), name);
   });
 }
 
-TEST_CASE("the smallest file, and what may be left out of it") {
+TEST_CASE("the smallest file, and the keys that may be missing") {
   CHECK(parse(small()).encode("abba") == ids{2, 1, 0});
   CHECK(parse(small()).decode(ids{2, 1}) == "ab b");  // without a decoder
   CHECK(parse(small()).kind() == "BPE");
@@ -157,10 +157,10 @@ TEST_CASE("the smallest file, and what may be left out of it") {
   CHECK(parse(unigram).unknown() == 0u);
 }
 
-TEST_CASE("the model makes no special token of a user's text, be it one of its pieces") {
+TEST_CASE("the model makes no special token from a user's text, even if the token is a piece") {
   using runs = std::vector<lazyprune::text_run>;
   nlohmann::json json = small();
-  json["added_tokens"] = nlohmann::json::array({added(2, "ab")});  // GCC reads {one} as an array, Clang as the one
+  json["added_tokens"] = nlohmann::json::array({added(2, "ab")});  // GCC reads {x} as an array, Clang as x
   for (const bool whole_words : {false, true}) {
     json["model"]["ignore_merges"] = whole_words;
     CHECK(parse(json).encode(runs{{"ab", true}, {"abab", false}}) == ids{2, 0, 1, 0, 1});
@@ -170,15 +170,15 @@ TEST_CASE("the model makes no special token of a user's text, be it one of its p
   CHECK(parse(json).encode("aab") == ids{1, 2});
 }
 
-TEST_CASE("added tokens have the ids of their pieces, or the next ones, whatever the file says; empty and repeated ones are passed over") {
+TEST_CASE("added tokens have the ids of their pieces, or the next ids; empty and repeated tokens are skipped") {
   nlohmann::json json = small();
   json["added_tokens"] = {added(7, "<x>"), added(9, ""), added(3, "<x>"), added(8, "ab"), added(3, "<y>")};
   CHECK(parse(json).encode("<x>ab<y>") == ids{3, 2, 4});
-  json["model"]["vocab"] = {{"a", 0}, {"b", 1}, {"ab", 300}};  // a hole: the count of pieces is the next id
+  json["model"]["vocab"] = {{"a", 0}, {"b", 1}, {"ab", 300}};  // with a gap, the next id is the number of pieces
   CHECK(parse(json).encode("<x>ab<y>") == ids{3, 300, 4});
 }
 
-TEST_CASE("files that are wrong, or ask for what is not known here, are refused with their place") {
+TEST_CASE("malformed files and unsupported features are refused with their place") {
   const auto with = [](std::string_view pointer, nlohmann::json value) {
     nlohmann::json json = small();
     json[nlohmann::json::json_pointer(std::string(pointer))] = std::move(value);
@@ -205,12 +205,12 @@ TEST_CASE("files that are wrong, or ask for what is not known here, are refused 
   nlohmann::json newer = small();
   newer["version"] = "2.0";
   newer["lora"] = 1;
-  CHECK(said(newer) == unsupported("t.json: version", {"\"2.0\""}));  // before any detail
+  CHECK(said(newer) == unsupported("t.json: version", {"\"2.0\""}));  // the version is checked first
   CHECK(with("/post_processor", {{"type", "BertProcessing"}, {"sep", {"x", 7}}, {"cls", {"a", 0}}}) == at("t.json: post_processor"));
   CHECK(error_of([] { parse_tokenizer_json("{\"model\": ", "t.json", nullptr); }).starts_with("t.json: byte "));
 }
 
-TEST_CASE("a genuine file, cut off or with a byte changed, is refused or read, and its text never crashes" NEEDS("data")) {
+TEST_CASE("a real file that is cut or changed is refused or read, without a crash" NEEDS("data")) {
   const std::filesystem::path file = test_data("tokenizer-json/added-tokens/tokenizer.json");
   const auto* const characters = known_unicode();
   if (file.empty() || !characters) return;

@@ -27,7 +27,7 @@ ids encoded(const unigram& model, std::string_view word) {
 
 }  // namespace
 
-TEST_CASE("the greatest sum of scores, as tokenizers 0.23 finds it") {
+TEST_CASE("the split with the greatest sum of scores, as in tokenizers 0.23") {
   const unigram plain = small(false), bytes = small(true);
   CHECK(encoded(plain, "abc") == ids{3, 5});
   CHECK(encoded(plain, "abxyc") == ids{3, 0, 5});
@@ -38,10 +38,10 @@ TEST_CASE("the greatest sum of scores, as tokenizers 0.23 finds it") {
   CHECK(encoded(bytes,
                 "a\xc3\xa9"
                 "b") == ids{1, 6, 7, 2});
-  CHECK(encoded(bytes, "a\xc3\xa9xb") == ids{1, 0, 2});  // a run of unknown characters falls back whole, or not at all
+  CHECK(encoded(bytes, "a\xc3\xa9xb") == ids{1, 0, 2});  // a run of unknown characters falls back as a whole or not at all
 }
 
-TEST_CASE("without an unknown token; a piece that is too long; a long word") {
+TEST_CASE("a missing unknown token and a piece that is too long are errors; a long word is encoded") {
   CHECK(lazyprune_test::error_of([] { encoded(small(false, {}), "x"); }) == lazyprune_test::at("tokenizer: text"));
   CHECK(lazyprune_test::error_of([] { unigram(vocabulary({std::string(600, 'a')}), {0}, {}, false); }) ==
         lazyprune_test::unsupported("", {"512", "600"}));

@@ -13,7 +13,7 @@ using lazyprune::vocabulary;
 using lazyprune_test::at;
 using lazyprune_test::error_of;
 
-TEST_CASE("pieces and ids, with a hole, also after a move") {
+TEST_CASE("a vocabulary with a gap in its ids finds pieces and ids, also after a move") {
   vocabulary first({"a", std::nullopt, "bc"});
   const vocabulary pieces = std::move(first);
   CHECK(pieces.size() == 3);
@@ -25,7 +25,7 @@ TEST_CASE("pieces and ids, with a hole, also after a move") {
   CHECK_FALSE(pieces.piece(3).has_value());
 }
 
-TEST_CASE("a piece twice, and one that is too long") {
+TEST_CASE("a repeated piece and a piece that is too long are refused") {
   CHECK(error_of([] { vocabulary({"a", "a"}); }) == at("", {"\"a\""}));
   CHECK(error_of([] { vocabulary({std::string(65'537, 'a')}); }) == at("", {"65536", "65537"}));
 }

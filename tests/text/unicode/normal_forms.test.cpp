@@ -27,7 +27,7 @@ std::string by_library(const std::string& text, int options) {
 }  // namespace
 
 TEST_CASE("examples of each form") {
-  const std::string text = "e\xcc\x81\xef\xac\x81\xe2\x84\xab";  // e and an acute, the ligature fi, the angstrom sign
+  const std::string text = "e\xcc\x81\xef\xac\x81\xe2\x84\xab";  // e with an acute, the ligature fi, the angstrom sign
   CHECK(normalized_by_utf8proc(text, normal_form::nfc) == "\xc3\xa9\xef\xac\x81\xc3\x85");
   CHECK(normalized_by_utf8proc(text, normal_form::nfd) ==
         "e\xcc\x81\xef\xac\x81"
@@ -42,11 +42,11 @@ TEST_CASE("examples of each form") {
   CHECK(normalized_by_utf8proc(std::string("a\0b", 3), normal_form::nfkc) == std::string("a\0b", 3));
 }
 
-TEST_CASE("every character among others is as utf8proc's own function has it") {
+TEST_CASE("every character among others is normalized as by utf8proc's own function") {
   const int stable = UTF8PROC_STABLE;
   for (char32_t code = 1; code < 0x30000; code += code < 0x3400 || (code > 0xf8ff && code < 0x10000) || code > 0x1d000 ? 1 : 17) {
     if (code >= 0xd800 && code < 0xe000) continue;
-    std::string text = "x\xcc\x95";  // a mark of class 232 before the character, one of class 220 and one of class 230 behind it
+    std::string text = "x\xcc\x95";  // a mark of class 232 stands before the character, marks of classes 220 and 230 after it
     lazyprune::append_utf8(text, code);
     text += "\xcc\xa3\xcc\x81 ";
     const bool same = normalized_by_utf8proc(text, normal_form::nfc) == by_library(text, stable | UTF8PROC_COMPOSE) &&
@@ -57,7 +57,7 @@ TEST_CASE("every character among others is as utf8proc's own function has it") {
   }
 }
 
-TEST_CASE("a million marks in the wrong order") {
+TEST_CASE("a million marks in the wrong order are sorted") {
   std::string text = "a", sorted = "a";
   for (int i = 0; i < 500'000; ++i) text += "\xcc\x95\xcc\xa3";
   const std::string out = normalized_by_utf8proc(text, normal_form::nfd);

@@ -19,7 +19,7 @@ using lazyprune_test::unsupported;
 
 namespace {
 
-/// All matches, with bars between.
+/// Returns all matches, with a bar after each.
 std::string matches(std::string_view pattern, const std::string& text) {
   const pcre2_regex expression(pattern);
   std::string all;
@@ -34,7 +34,7 @@ std::string matches(std::string_view pattern, const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("classes of characters are Oniguruma's") {
+TEST_CASE("character classes match as in Oniguruma") {
   CHECK(matches(R"(\s)",
                 "a\xe1\xa0\x8e"
                 "b\xc2\x85"
@@ -46,25 +46,25 @@ TEST_CASE("classes of characters are Oniguruma's") {
                 "c\xe2\x85\xa0\xe2\x93\x90 \xe2\x91\xa0") == "a\xcc\x81_b|c\xe2\x85\xa0\xe2\x93\x90|");  // no joiner, no circled digit
   CHECK(matches(R"(\d+)", "12\xd9\xa3\xc2\xb2") == "12\xd9\xa3|");
   CHECK(matches(R"(\p{Han}+)", "a\xe6\x97\xa5\xe6\x9c\xac\xe3\x83\xbc\xe3\x80\x85") ==
-        "\xe6\x97\xa5\xe6\x9c\xac|\xe3\x80\x85|");  // by script, not its extensions
+        "\xe6\x97\xa5\xe6\x9c\xac|\xe3\x80\x85|");  // by script, without script extensions
   CHECK(matches("(?i:'s)", "'s 'S '\xc5\xbf 'x") == "'s|'S|'\xc5\xbf|");
 }
 
-TEST_CASE("lines and dots are Ruby's") {
+TEST_CASE("line ends and dots match as in Ruby") {
   CHECK(matches("^a", "a\na a") == "a|a|");
   CHECK(matches(R"(\s++$|a)", "x a  ") == "a|  |");
   CHECK(matches(".", "a\r\n") == "a|\r|");
   CHECK(matches(R"(\p{N}{1,3}+)", "a1234567") == "1234567|");
 }
 
-TEST_CASE("a search sees what is before it begins") {
+TEST_CASE("a search may look behind the place at which it begins") {
   const pcre2_regex behind("(?<=a)b");
   CHECK(behind.find("ab", 1) == text_range{1, 2});
   CHECK_FALSE(behind.find("xb", 1).has_value());
   CHECK_FALSE(behind.find("", 0).has_value());
 }
 
-TEST_CASE("malformed patterns, and those that never end") {
+TEST_CASE("malformed patterns and searches without end are refused") {
   CHECK(error_of([] { pcre2_regex("(?<=a+)b"); }) == at("", {"\"(?<=a+)b\""}));
   CHECK(error_of([] { pcre2_regex("*"); }) != "no error");
   CHECK(error_of([] { pcre2_regex(std::string(100'000, 'a')); }) == at("", {"65536", "100000"}));
@@ -72,7 +72,7 @@ TEST_CASE("malformed patterns, and those that never end") {
   CHECK(error_of([&] { endless.find(std::string(5000, 'a'), 0); }) == unsupported(""));
 }
 
-TEST_CASE("long runs, on many threads") {
+TEST_CASE("long runs are matched on many threads") {
   const pcre2_regex words(R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{M}]*[\p{Ll}\p{Lo}\p{M}]+(?i:'s|'t)?|\s*[\r\n]+|\s+(?!\S)|\s+)");
   std::atomic<int> right = 0;
   std::vector<std::thread> threads;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What is remembered of the texts of a batch: a session each, keys and values by position, and the hidden states that were put aside."""
+"""The state of a batch of texts. Each text has a session, keys and values by position, and saved hidden states."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from .decoder import Decoder
 
 
 def with_room(tensor: torch.Tensor | None, room: int, dim: int, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
-    """A tensor of that shape, `like` in type and device, with at least `room` along `dim`; what there was stays."""
+    """Returns `tensor` if it has at least `room` along `dim`. Else returns a larger copy with this shape, in the type and on the device of
+    `like`."""
     if tensor is not None and tensor.shape[dim] >= room:
         return tensor
     grown = like.new_empty([room if d == dim else n for d, n in enumerate(shape)])
@@ -27,16 +28,16 @@ def with_room(tensor: torch.Tensor | None, room: int, dim: int, shape: tuple[int
 
 
 class Text:
-    """One text. Positions count its tokens, whatever the batch pads it with."""
+    """The state of one text. Positions count its tokens and no padding."""
 
     def __init__(self, session: c.Session, layers: int) -> None:
         self.session = session
         self.ids = np.zeros(0, np.uint32)  # (known)
-        self.room = 0  # for so many tokens
+        self.room = 0  # how many tokens the keys and values have room for
         self.keys: list[torch.Tensor | None] = [None] * layers  # each (kv_heads, room, head_dim), after RoPE
         self.values: list[torch.Tensor | None] = [None] * layers
         self.stored: torch.Tensor | None = None  # (slots, hidden): the Aux Cache
-        self.waiting: torch.Tensor | None = None  # (slots, hidden): where chunks ended
+        self.waiting: torch.Tensor | None = None  # (slots, hidden): rows that wait since a chunk
 
     def clone(self) -> Text:
         other = copy.copy(self)
@@ -48,12 +49,12 @@ class Text:
         return other
 
     def make_room(self, tokens: int) -> None:
-        """For so many, and as a rule for an answer: by halves from then on."""
+        """Makes room for this number of tokens and usually for an answer. After that the room grows by half."""
         if tokens > self.room:
             self.room = max(tokens + 256, self.room * 3 // 2)
 
     def put(self, layer: int, rows: torch.Tensor | slice, keys: torch.Tensor, values: torch.Tensor) -> None:
-        """Keys and values (kv_heads, rows, head_dim) of the tokens at these positions."""
+        """Writes keys and values (kv_heads, rows, head_dim) of the tokens at these positions."""
         for cache, new in ((self.keys, keys), (self.values, values)):
             cache[layer] = there = with_room(cache[layer], self.room, 1, (new.shape[0], 0, new.shape[2]), new)
             if isinstance(rows, slice):
@@ -62,7 +63,7 @@ class Text:
                 there.index_copy_(1, rows, new)
 
     def take(self, layer: int, active: torch.Tensor | slice) -> tuple[torch.Tensor, torch.Tensor]:
-        """Keys and values (kv_heads, active, head_dim) of the tokens at these positions, which the layer has."""
+        """Returns keys and values (kv_heads, active, head_dim) of the tokens at these positions, which were written before."""
         keys, values = self.keys[layer], self.values[layer]
         assert keys is not None and values is not None
         if isinstance(active, slice):
@@ -76,12 +77,12 @@ class Text:
 
 @dataclasses.dataclass(frozen=True)
 class Statistics:
-    """One row is one token in one layer; those of all texts of a batch together."""
+    """The cost of all texts of a batch. One row is one token in one layer."""
 
-    rows: int  # computed
-    dense_rows: int  # what the dense model computes in the same steps
-    revived: int  # of `rows`: those of tokens that had been dropped and came back
-    prefill_rows: tuple[int, ...]  # by layer, of the prompts
+    rows: int  # rows computed
+    dense_rows: int  # rows that the dense model computes in the same steps
+    revived: int  # how many of `rows` are of tokens that had been dropped and came back
+    prefill_rows: tuple[int, ...]  # by layer, for the prompts
     prefill_dense_rows: tuple[int, ...]
 
     @staticmethod
@@ -98,32 +99,32 @@ class Statistics:
 
 
 class PrunedCache(Cache):
-    """The cache of a pruned model, in the place of DynamicCache: `generate` returns it (return_dict_in_generate), takes it back for the
-    next turn (cache), crops it, and reorders it; copy.deepcopy forks it. Forks belong to one thread all together."""
+    """The cache of a pruned model, which takes the place of DynamicCache. `generate` returns it (return_dict_in_generate), takes it for the
+    next turn (cache), crops it, and reorders it. copy.deepcopy forks it. A cache and all its forks must stay on one thread."""
 
     def __init__(self, library: c.Library, policy: str, decoder: Decoder) -> None:
         super().__init__(layers=[])
         self._library, self._policy, self._decoder = library, policy, decoder
         self._scratch = library.scratch()
         self.texts: list[Text] = []
-        self.mask = np.zeros((0, 0), bool)  # (batch, columns): which columns are tokens, and not padding
-        self.prompt_chunk: int | None = None  # the next columns are a prompt, which is read so many at a time; None: they need not be one
-        self.angles: tuple[torch.Tensor, torch.Tensor] | None = None  # cosines and sines (1, places, head_dim)
-        self._new_session()  # a policy that is wrong is told of at once
+        self.mask = np.zeros((0, 0), bool)  # (batch, columns): True for tokens, False for padding
+        self.prompt_chunk: int | None = None  # the next columns are a prompt, read this many at a time; None: they may be something else
+        self.angles: tuple[torch.Tensor, torch.Tensor] | None = None  # cosines and sines (1, positions, head_dim)
+        self._new_session()  # raises the error of a wrong policy at once
 
     def _new_session(self) -> c.Session:
         layers = len(self._decoder.windows)
         return self._library.session(self._policy, layers, 0, self._decoder.attention_after, self._scratch)
 
     def begin(self, new: np.ndarray) -> None:
-        """Takes in columns (batch, new) of a step that is about to begin: True where there is a token."""
+        """Adds the columns of a step that is about to begin. `new` (batch, columns): True where there is a token."""
         if not self.texts:
             self.texts = [Text(self._new_session(), len(self._decoder.windows)) for _ in range(len(new))]
             self.mask = np.zeros((len(new), 0), bool)
         self.mask = np.concatenate([self.mask, new], 1)
 
     def expect(self, policy: str, decoder: Decoder) -> None:
-        """ValueError where it was made under another policy, or for another model."""
+        """Raises ValueError if the cache was made for another policy or another model."""
         if self._policy != policy or self._decoder.model is not decoder.model:
             raise ValueError(f"cache: expected a cache of this model under {policy!r}, found {self!r}")
 
@@ -131,7 +132,7 @@ class PrunedCache(Cache):
     def statistics(self) -> Statistics:
         return Statistics.of(text.session for text in self.texts)
 
-    # What transformers asks of a cache.
+    # The interface that transformers expects of a cache.
 
     def __len__(self) -> int:
         return len(self._decoder.windows)
@@ -161,7 +162,8 @@ class PrunedCache(Cache):
         self.texts, self.mask, self.prompt_chunk = [], np.zeros((0, 0), bool), None
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Forgets the last -tokens_to_remove columns. A positive number is, as in earlier versions of transformers, that of those to stay."""
+        """Forgets the last -tokens_to_remove columns. A positive number is the number of columns to keep, as in earlier versions of
+        transformers."""
         columns = self.mask.shape[1]
         if tokens_to_remove < -columns:
             raise ValueError(f"crop: expected {-columns} and more, found {tokens_to_remove}")
@@ -170,7 +172,7 @@ class PrunedCache(Cache):
             text.truncate(tokens)
 
     def _select(self, chosen: Sequence[int]) -> None:
-        """Text i is from now on what text chosen[i] was. What is chosen once is moved, what is chosen again is copied."""
+        """Makes text i what text chosen[i] was. A text is moved the first time it is chosen and copied after that."""
         taken: set[int] = set()
         selected = []
         for i in chosen:
@@ -188,7 +190,7 @@ class PrunedCache(Cache):
         self._select([i for i in range(len(self.texts)) for _ in range(repeats)])
 
     def activate_past_recording(self) -> None:
-        """Drafts are about to be taken back by `crop`."""
+        """Called before drafts, which `crop` may take back."""
         self.is_croppable = True
 
     @property
@@ -203,7 +205,7 @@ class PrunedCache(Cache):
     def is_initialized(self) -> bool:
         return bool(self.texts)
 
-    # Tokens that a forgotten one brought back, or lost, stay so: a step is taken back only for drafts, which ask for it.
+    # A cropped step may have revived or dropped earlier tokens, and crop() does not undo that. So only drafts, which ask for it, are cropped.
     is_croppable = False
 
     @property

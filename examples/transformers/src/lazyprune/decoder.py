@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What there is to know of a model: its layers, what each may see, and where its tokens' places become angles."""
+"""The parts of a model that the package uses: its layers, their windows, and the angles of its rotary embedding."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .interface import attention_implementation
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 IMPLEMENTATIONS = ("sdpa", "eager")
-# Frequencies that depend on how long the text is by now: they are computed anew in each step, as the model does.
+# Types of RoPE whose frequencies depend on the current length of the text. Their angles are computed again in each step, as the model does.
 _BY_LENGTH = ("dynamic", "longrope")
 
 
@@ -21,11 +21,11 @@ class Decoder:
     """A causal language model of one of FAMILIES."""
 
     model: PreTrainedModel
-    windows: tuple[int | None, ...]  # of each layer: it sees so many tokens, itself among them; None: all
+    windows: tuple[int | None, ...]  # for each layer: how many tokens a query sees, its own included; None: all
 
     @staticmethod
     def of(model: torch.nn.Module) -> Decoder:
-        """Finds it in a model, or in what wraps one. ValueError where it is none that is known."""
+        """Finds the language model in `model`, which may wrap it. Raises ValueError if there is none or it is not supported."""
         inner = next((m for m in model.modules() if isinstance(m, PreTrainedModel) and isinstance(m, GenerationMixin)), None)
         if inner is None:
             raise ValueError(f"model: expected a language model of transformers, found {type(model).__name__}")
@@ -50,13 +50,14 @@ class Decoder:
 
     @property
     def attention_after(self) -> list[int] | None:
-        """Where layers of both kinds stand: after so many layers attention tells of all tokens."""
+        """Returns the layers, except the last, whose attention has no window. Each is given as the number of layers done after it. Returns
+        None if all layers have a window, or if none has one."""
         if all(self.windows) or not any(self.windows):
             return None
         return [layer + 1 for layer, window in enumerate(self.windows[:-1]) if window is None]
 
     def angles(self, positions: int, like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Cosines and sines (1, positions, head_dim) of the places 0, 1, ..."""
+        """Returns cosines and sines (1, positions, head_dim) of the positions 0, 1, ..."""
         return self.model.model.rotary_emb(like, torch.arange(positions, device=like.device)[None])
 
     @property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the policies want to see, made on the device where the layer computes, and brought to the host in one piece."""
+"""The evidence for the policies. It is made on the device of the layer and copied to the host in one piece."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 def _float(tensor: torch.Tensor) -> torch.Tensor:
-    """At least float: scores decide who stays."""
+    """Returns the tensor in float, or in double if it is. Scores decide which tokens stay, so half precision is not enough."""
     return tensor if tensor.dtype == torch.float64 else tensor.float()
 
 
 def probabilities(
     query: torch.Tensor, keys: torch.Tensor, seen: torch.Tensor | None, scaling: float
 ) -> torch.Tensor:
-    """The attention (heads, queries, active) of queries (heads, queries, head_dim) to keys (kv_heads, active, head_dim): one more product,
-    since fused attention yields none. seen (queries, active), or None for everything."""
+    """Returns the attention (heads, queries, active) of queries (heads, queries, head_dim) to keys (kv_heads, active, head_dim). It is one more
+    product, since fused attention yields no probabilities. seen: (queries, active), or None if each query sees all tokens."""
     heads, queries, head_dim = query.shape
     grouped = _float(query).reshape(keys.shape[0], -1, head_dim)  # the query heads of a group follow each other
     logits = (grouped @ _float(keys).mT).reshape(heads, queries, -1) * scaling
@@ -35,7 +35,7 @@ def probabilities(
 def look(
     step: Step, part: Part, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, window: int | None, scaling: float
 ) -> dict[str, Any]:
-    """Of the layer entered. query (heads, finish, head_dim); keys, values (kv_heads, active, head_dim)."""
+    """Returns the evidence of the layer entered. query: (heads, finish, head_dim). keys, values: (kv_heads, active, head_dim)."""
     kind = part.plan.wants
     shown: dict[str, Any] = {"kind": kind}
     if kind in (c.ATTENTION, c.WINDOW, c.VALUES):
@@ -63,7 +63,7 @@ def look(
 
 
 def to_host(step: Step, x: torch.Tensor) -> list[dict[str, Any]]:
-    """The evidence of each text, as the library reads it. x (rows, hidden): what the layer put out."""
+    """Returns the evidence of each text in the form that the library reads. x (rows, hidden): the layer's output."""
     shown = []
     for part in step.parts:
         if part.plan.wants == c.HIDDEN:

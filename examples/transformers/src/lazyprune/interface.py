@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The names of transformers that its documentation does not promise, and what hides them from the rest of the package. README.md gives the reason
-for each; the parts of a model are in decoder.py, the methods of a cache in cache.py."""
+"""The names of transformers that its documentation does not promise, wrapped so that the rest of the package does not depend on them. README.md
+gives the reason for each. Two other files use such names: decoder.py those of a model, cache.py those of a cache."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TESTED = "5.24"  # the newest release that the tests passed with; pyproject.toml
 
 _NAMES = ("cache", "past_key_values")
 _FIELDS = {field.name for field in dataclasses.fields(CausalLMOutputWithPast)}
-CACHE = next(name for name in _NAMES if name in _FIELDS)  # as this transformers calls it
+CACHE = next(name for name in _NAMES if name in _FIELDS)  # the name in this version of transformers
 
 
 def _release(version: str) -> tuple[int, ...]:
@@ -30,8 +30,8 @@ def _release(version: str) -> tuple[int, ...]:
 
 @functools.cache
 def warn_if_newer() -> None:
-    """Says once, to the caller's caller, that this transformers is newer than what was tested. Nothing is refused: a name that changed shows as an
-    error where it is used."""
+    """Warns once, at the caller's caller, if this transformers is newer than the tested ones. Nothing is refused: a name that changed raises an
+    error when it is used."""
     if _release(VERSION) > _release(TESTED):
         warnings.warn(
             f"lazyprune was tested with transformers up to {TESTED}, found {VERSION}: "
@@ -41,7 +41,7 @@ def warn_if_newer() -> None:
 
 
 def taken_cache(words: dict[str, Any]) -> object:
-    """The cache among a call's keywords, under either name; it is taken out. None where there is none."""
+    """Removes the cache from a call's keywords, under either name, and returns it. Returns None if there is none."""
     found = [words.pop(name, None) for name in _NAMES]
     return next((cache for cache in found if cache is not None), None)
 
@@ -56,7 +56,7 @@ def attention_implementation(config: Any) -> str:
 
 @contextlib.contextmanager
 def attention_replaced(config: Any, name: str) -> Iterator[None]:
-    """Within it the layers call the attention function that was registered by this name."""
+    """Within this context, the layers call the attention function that is registered under this name."""
     before = config._attn_implementation
     config._attn_implementation = name
     try:
@@ -66,6 +66,6 @@ def attention_replaced(config: Any, name: str) -> Iterator[None]:
 
 
 def attention_of(config: Any, layer: torch.nn.Module) -> Callable[..., Any]:
-    """The attention function that the model was loaded with."""
+    """Returns the attention function with which the model was loaded."""
     eager = getattr(sys.modules[type(layer).__module__], "eager_attention_forward", None)
     return ALL_ATTENTION_FUNCTIONS.get_interface(config._attn_implementation, eager)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The shared library that plans: it lies beside this file, or where $LAZYPRUNE_LIBRARY says."""
+"""Finds the shared library that plans: beside this file, or at the path in $LAZYPRUNE_LIBRARY."""
 
 from __future__ import annotations
 
@@ -25,5 +25,6 @@ def library_path() -> str:
 
 @functools.cache
 def shared_library() -> Library:
-    """The library's policies, and those that were added to it by name (Library.add_scorer, Library.add_schedule)."""
+    """Returns the library that all calls share by default, with the policies that were added to it (Library.add_scorer,
+    Library.add_schedule)."""
     return Library(library_path())

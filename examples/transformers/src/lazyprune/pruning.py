@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A model under a policy, for as long as a `with` lasts."""
+"""Runs a model under a policy, within a `with` block."""
 
 from __future__ import annotations
 
@@ -30,24 +30,25 @@ def prune(
     library: c.Library | None = None,
     trace: TraceRecorder | None = None,
 ) -> Pruning:
-    """Within `with prune(model, policy):` the model's forward pass and `generate` compute the tokens that the policy's plans ask for.
+    """Within `with prune(model, policy):` the model's forward pass and `generate` compute only the tokens that the policy's plans ask for.
 
-    policy: a preset's name and flags, as the program lazyprune takes them: "lazyllm --stages 9:0.7,19:0.7", "lazyllm_blocks --stages
-        15:0.3 --decode dense", "dense"; Library.policy_help() lists what there is.
-    scorer: a function of one's own in the place of the policy's last_query_attention: it gets the last query's attention (heads, active) and
-        the active tokens' places in the text (active), both on the model's device, and returns their importance (active), larger is more
-        important.
-    library: where the policy's names are looked up; shared_library() if None.
+    policy: a preset's name and flags, as in the program lazyprune: "lazyllm --stages 9:0.7,19:0.7", "lazyllm_blocks --stages 15:0.3 --decode
+        dense", "dense". Library.policy_help() lists all names.
+    scorer: your own function, in the place of the policy's last_query_attention. It gets the last query's attention (heads, active) and the
+        positions of the active tokens in the text (active), both on the model's device. It returns their importance (active); larger is
+        more important.
+    library: the library that knows the policy's names; shared_library() if None.
     trace: records what each layer saw and computed.
 
-    Raises ValueError where the model is none of the families that are known, and Error where the policy is wrong.
+    Raises ValueError if the model's family is not supported, and Error if the policy is wrong.
     """
     interface.warn_if_newer()
     return Pruning(model, policy, scorer, library or shared_library(), trace)
 
 
 class Pruning:
-    """What `prune` returns. `enable` and `disable` do what `with` does. Threads that use the model take turns, a forward pass each."""
+    """The result of `prune`. `enable` and `disable` do what entering and leaving `with` do. Threads that use the model take turns, one forward
+    pass at a time."""
 
     def __init__(
         self, model: torch.nn.Module, policy: str, scorer: Scorer | None, library: c.Library, trace: TraceRecorder | None
@@ -61,18 +62,18 @@ class Pruning:
                 raise ValueError(f"{name}: expected {expected}, found {type(given).__name__}")
         self.decoder = Decoder.of(model)
         self.policy, self.scorer, self.library, self.trace = policy, scorer, library, trace
-        self._sessions: list[c.Session] = []  # of the last forward pass
-        self._before: dict[str, Any] = {}  # what the model's own attributes were
-        self._dense: dict[str, Any] = {}  # what they called
+        self._sessions: list[c.Session] = []  # the sessions of the last forward pass
+        self._before: dict[str, Any] = {}  # attributes of the model instance that `enable` replaced
+        self._dense: dict[str, Any] = {}  # the model's own forward and generate
         self._turn = threading.RLock()
-        self.cache()  # a policy that is wrong is told of at once
+        self.cache()  # raises the error of a wrong policy at once
         if scorer is not None:
             text = library.policy_text(policy, len(self.decoder.windows), self.decoder.attention_after)
             if "--scorer last_query_attention" not in text:
                 raise ValueError(f"scorer: expected a policy of last_query_attention, whose place it takes, found {text}")
 
     def cache(self) -> PrunedCache:
-        """An empty cache, for `generate` and for the model (cache=, and past_key_values= as transformers called it before 5.24)."""
+        """Returns an empty cache for `generate` and for the model. Pass it as cache=, or as past_key_values= before transformers 5.24."""
         return PrunedCache(self.library, self.policy, self.decoder)
 
     @torch.inference_mode(False)
@@ -80,8 +81,8 @@ class Pruning:
     def read(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor | None = None, cache: PrunedCache | None = None
     ) -> PrunedCache:
-        """A cache that has read these columns, (batch, columns), as far as no question decides: below the first layer that could prune.
-        `generate` takes it, or a copy (copy.deepcopy), with a prompt that begins with them."""
+        """Reads columns (batch, columns) and returns the cache. Only the layers below the first one that could prune read them, since a later
+        question decides the rest. Pass the cache or a copy (copy.deepcopy) to `generate`, with a prompt that begins with these columns."""
         self._expect_enabled("read")
         ids = _ids(input_ids)
         cache = self.cache() if cache is None else self._own(cache)
@@ -93,7 +94,7 @@ class Pruning:
 
     @property
     def statistics(self) -> Statistics:
-        """What the texts of the last forward pass have cost so far, all turns of a conversation and what was read for it among them."""
+        """The cost so far of the texts in the last forward pass. It includes all turns of a conversation and all that was read for it."""
         if not self._sessions:
             raise ValueError("statistics: expected a forward pass before, found none")
         return Statistics.of(self._sessions)
@@ -128,9 +129,9 @@ class Pruning:
         if not self._dense:
             raise ValueError(f"{call}: expected a call within `with prune(...)`, found one outside")
 
-    # In the place of the model's own.
+    # These replace the model's own methods.
 
-    @torch.inference_mode(False)  # a cache may be filled within inference mode, and go on outside of it
+    @torch.inference_mode(False)  # a cache may be filled within inference mode and used outside of it
     @torch.no_grad()
     def forward(
         self,
@@ -143,8 +144,8 @@ class Pruning:
         return_dict: bool | None = None,
         **kwargs: Any,
     ) -> CausalLMOutputWithPast | tuple[Any, ...]:
-        """input_ids (batch, columns): new ones; attention_mask (batch, columns so far): 0 where a column is padding. The logits are those of
-        the last `logits_to_keep` columns, 0: of all, which drops no new token; those of padding are 0."""
+        """input_ids (batch, columns): the new columns. attention_mask (batch, all columns so far): 0 where a column is padding. Returns the
+        logits of the last `logits_to_keep` columns. 0 means all columns; then no new token is dropped. The logits of padding are 0."""
         given = interface.taken_cache(kwargs) if cache is None else cache
         ids = _ids(input_ids)
         unknown = sorted(name for name, value in kwargs.items() if value is not None and value is not False and name != "cache_position")
@@ -158,7 +159,7 @@ class Pruning:
         columns = ids.shape[1]
         outputs = logits_to_keep or columns
         prompt = cache.mask.shape[1] == 0 or cache.prompt_chunk is not None
-        # Drafted tokens are checked with an output each: tokens of the text that goes on, as a single one is.
+        # Several outputs without a prompt are drafts that are checked. They belong to the answer, like a single token.
         phase = c.PREFILL if prompt or outputs < columns else c.DECODE
         with self._turn:
             hidden = self._in_chunks(cache, ids, new, phase, outputs)
@@ -173,10 +174,10 @@ class Pruning:
     def generate(
         self, inputs: torch.Tensor | None = None, generation_config: GenerationConfig | None = None, *args: Any, **kwargs: Any
     ) -> Any:
-        """The model's own `generate`, with a cache of this package. The prompt, or the next turn of a conversation, is read whole or in
-        chunks (prefill_chunk_size)."""
+        """Calls the model's own `generate` with a cache of this package. The prompt, or the next turn of a conversation, is read as a whole or
+        in chunks (prefill_chunk_size)."""
         self._expect_enabled("generate")
-        self._sessions = []  # nothing of the texts before is held while others are read
+        self._sessions = []  # releases the earlier texts while others are read
         configs = (generation_config, self.decoder.model.generation_config)
 
         def asked(name: str) -> Any:
@@ -195,7 +196,7 @@ class Pruning:
             ids = _ids(ids)
             _check_continuation(cache, ids, kwargs.get("attention_mask"))
             cache.prompt_chunk = ids.shape[1] if chunk is None else chunk
-        # These are done with; transformers would read chunks of its own, and make a cache.
+        # These options are handled here. transformers would read its own chunks and make its own cache.
         done = {name: None for name in ("cache_implementation", "prefill_chunk_size") if asked(name) is not None}
         try:
             return self._dense["generate"](inputs, generation_config, *args, **{**kwargs, **done, interface.CACHE: cache})
@@ -209,7 +210,8 @@ class Pruning:
         return cache
 
     def _in_chunks(self, cache: PrunedCache, ids: np.ndarray, new: np.ndarray, phase: int, outputs: int) -> torch.Tensor:
-        """`_run`, so many columns at a time as the cache says of a prompt: the last of them yield the outputs. A failure forgets them all."""
+        """Calls `_run` for as many columns at a time as cache.prompt_chunk says. The last columns yield the outputs. If a call fails, all of
+        the columns are forgotten."""
         before, columns = cache.mask.shape[1], ids.shape[1]
         chunk = min(cache.prompt_chunk or columns, columns)
         cache.prompt_chunk = None
@@ -228,7 +230,7 @@ class Pruning:
             raise
 
     def _run(self, cache: PrunedCache, ids: np.ndarray, new: np.ndarray, phase: int, outputs: int) -> torch.Tensor | None:
-        """The hidden states (batch, outputs, hidden) of the last columns; None where no outputs are asked for."""
+        """Computes the columns. Returns the hidden states (batch, outputs, hidden) of the last ones, or None if `outputs` is 0."""
         tokens = [row[here].astype(np.uint32) for row, here in zip(ids, new)]
         step = Step(self.decoder, cache, self.scorer)
         if self.trace is not None:
@@ -237,7 +239,7 @@ class Pruning:
         cache.begin(new)
         try:
             look = self.trace.look if self.trace is not None else lambda *_: None
-            rows = step.run(tokens, phase, outputs, look) if new.any() else []  # a chunk may be padding alone
+            rows = step.run(tokens, phase, outputs, look) if new.any() else []  # a chunk may have only padding
         except BaseException:
             cache.mask = before
             if before.shape[1] == 0:
@@ -258,7 +260,7 @@ class Pruning:
 
 
 def _ids(input_ids: object) -> np.ndarray:
-    """(batch, columns), on the host."""
+    """Returns the ids (batch, columns) on the host."""
     if not isinstance(input_ids, torch.Tensor) or input_ids.ndim != 2 or input_ids.shape[1] == 0:
         found = tuple(input_ids.shape) if isinstance(input_ids, torch.Tensor) else None if input_ids is None else type(input_ids).__name__
         raise ValueError(f"input_ids: expected (batch, columns), found {found}")
@@ -266,7 +268,7 @@ def _ids(input_ids: object) -> np.ndarray:
 
 
 def _new_columns(cache: PrunedCache, shape: tuple[int, int], attention_mask: torch.Tensor | None, chunk: bool) -> np.ndarray:
-    """(batch, new columns): True where there is a token."""
+    """Returns (batch, new columns): True where there is a token."""
     batch, columns = shape
     before = cache.mask.shape[1]
     if cache.texts and len(cache.texts) != batch:
@@ -275,7 +277,7 @@ def _new_columns(cache: PrunedCache, shape: tuple[int, int], attention_mask: tor
         return np.ones(shape, bool)
     if tuple(attention_mask.shape) != (batch, before + columns):
         raise ValueError(f"attention_mask: expected ({batch}, {before + columns}), found {tuple(attention_mask.shape)}")
-    single = before > 0 and columns == 1  # as `generate` goes on: no look back, and little to wait for with every token
+    single = before > 0 and columns == 1  # a decode step of `generate`: compares no earlier columns, to transfer little per token
     mask = (attention_mask[:, -1:] if single else attention_mask).cpu().numpy() != 0
     if not single and before and not np.array_equal(mask[:, :before], cache.mask):
         raise ValueError("attention_mask: expected the columns of the cache as they were, found others")
@@ -285,8 +287,8 @@ def _new_columns(cache: PrunedCache, shape: tuple[int, int], attention_mask: tor
 
 
 def _check_continuation(cache: PrunedCache, ids: np.ndarray, attention_mask: torch.Tensor | None) -> None:
-    """A prompt is new tokens alone, beside a mask of the whole text, or it begins with what the cache has read. As transformers tells the one
-    from the other: by the mask's width."""
+    """Checks that a prompt continues the cache. It may begin with what the cache has read. Or it has only new tokens, with a mask of the whole
+    text. As in transformers, the width of the mask tells which."""
     past, given = cache.get_seq_length(), ids.shape[1]
     if attention_mask is not None and attention_mask.shape[1] != given:
         return
@@ -303,8 +305,8 @@ def _check_continuation(cache: PrunedCache, ids: np.ndarray, attention_mask: tor
 
 
 def _check_positions(cache: PrunedCache, new: np.ndarray, position_ids: torch.Tensor | None) -> None:
-    """Tokens are where they stand in their text; a model that was told otherwise would compute something else. A single column is what
-    `generate` counts itself."""
+    """Raises ValueError if position_ids are not the tokens' positions in their texts, because the pruned model always uses these. A single
+    column is not checked, since `generate` counts it itself."""
     if position_ids is None or new.shape[1] == 1:
         return
     known = cache.mask.sum(1, keepdims=True) if cache.mask.size else np.zeros((len(new), 1), int)

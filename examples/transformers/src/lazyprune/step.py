@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""One forward pass of a batch under its sessions' plans. The rows of all texts are one batch in every product, without padding; attention,
-plans and what the policies are shown are each text's own. The model's own layers compute: they are handed fewer rows, each with its place in
-the text, and an attention function that brings the rows' keys and values into the cache and attends over the active tokens."""
+"""One forward pass of a batch under the plans of its sessions. The rows of all texts form one batch in every product, without padding. Each
+text has its own plan, its own attention, and its own evidence for the policy. The model's own layers compute. They receive fewer rows, each
+with its position in the text, and another attention function. This one writes the rows' keys and values to the cache and attends over the
+active tokens."""
 
 from __future__ import annotations
 
@@ -18,11 +19,12 @@ from .cache import PrunedCache, Text, with_room
 from .decoder import Decoder
 from .interface import attention_implementation, attention_of, attention_replaced
 
-ATTENTION = "lazyprune"  # the attention function's name among those of transformers
+ATTENTION = "lazyprune"  # the name under which transformers finds the attention function below
 
 
 class Positions:
-    """Ascending places in a text, on the host, and on the device where they are needed. A run of them is a slice, which copies nothing."""
+    """Ascending positions in a text, on the host, and on a device when they are needed there. Consecutive positions become a slice, which
+    copies nothing."""
 
     def __init__(self, positions: np.ndarray) -> None:
         self.host = positions
@@ -44,7 +46,7 @@ class Positions:
         return self if count == len(self) else Positions(self.host[len(self) - count :])
 
     def same(self, positions: np.ndarray) -> Positions:
-        """These, where they are the same, with what is known of them."""
+        """Returns this object if it has the same positions, which keeps its tensor on the device. Else returns a new object."""
         return self if np.array_equal(self.host, positions) else Positions(positions)
 
 
@@ -53,7 +55,7 @@ _NOWHERE = Positions(np.zeros(0, np.uint32))
 
 @dataclasses.dataclass
 class Part:
-    """A text's part of the step, in the layer entered."""
+    """One text's share of the step, in the layer entered."""
 
     text: Text
     outputs: int
@@ -61,8 +63,8 @@ class Part:
     active: Positions = _NOWHERE
     rows: Positions = _NOWHERE
     finish: int = 0
-    first: int = 0  # of its rows in the batch
-    shown: dict[str, Any] = dataclasses.field(default_factory=dict)  # what the policy wants to see, still on the device
+    first: int = 0  # where its rows begin in the batch
+    shown: dict[str, Any] = dataclasses.field(default_factory=dict)  # the evidence for the policy, still on the device
     masks: dict[tuple, torch.Tensor | None] = dataclasses.field(default_factory=dict)
 
     def enter(self, layer: int) -> c.Plan:
@@ -74,19 +76,20 @@ class Part:
         return plan
 
     def visible(self, queries: Positions, window: int | None, device: torch.device) -> torch.Tensor:
-        """(queries, active): each sees the active tokens up to itself, of them those within its window."""
+        """Returns (queries, active): True where a query sees a token, which is an active one up to itself and within its window."""
         key, query = self.active.tensor(device)[None], queries.tensor(device)[:, None]
         seen = key <= query
         return seen if window is None else seen & (key > query - window)
 
     def is_causal(self, window: int | None) -> bool:
-        """Whether the i-th query sees the first i active tokens: every one is a row, so that rows are gathered, and nothing is masked."""
+        """Whether the i-th query sees exactly the first i active tokens: each active token is a row that is finished. Then the rows' own keys
+        and values suffice, and no mask is needed."""
         inside = window is None or not len(self.active) or int(self.active.host[-1]) - int(self.active.host[0]) < window
         return inside and self.finish == len(self.rows) == len(self.active)
 
     def mask(self, window: int | None, added_to: torch.Tensor | None, device: torch.device) -> torch.Tensor | None:
-        """(1, 1, finish, active): True where a query sees, or, where it is to be added to logits of that type, 0 there and the least number
-        elsewhere. None where every query sees all."""
+        """Returns a mask (1, 1, finish, active): True where a query sees a token. With `added_to`, the mask is to be added to logits of that
+        type: 0 where a query sees a token, the lowest number elsewhere. Returns None if every query sees all tokens."""
         if (window, device) not in self.masks:
             queries = self.rows.last(self.finish)
             far = window is not None and int(queries.host[-1]) - int(self.active.host[0]) >= window
@@ -111,23 +114,24 @@ def attention(
     lazyprune: Step,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
-    """query (1, heads, rows, head_dim), key and value (1, kv_heads, rows, head_dim), after RoPE. Returns (1, rows, heads, head_dim)."""
+    """The attention function for transformers. Takes query (1, heads, rows, head_dim), key and value (1, kv_heads, rows, head_dim), after
+    RoPE. Returns (1, rows, heads, head_dim)."""
     return lazyprune.attend(module, query, key[0], value[0], scaling), None
 
 
 class Step:
-    """`scorer`: (heads, active), (active) -> (active), in the place of the policy's own."""
+    """One step of all texts. `scorer`: (heads, active), (active) -> (active), replaces the policy's scorer."""
 
     def __init__(self, decoder: Decoder, cache: PrunedCache, scorer: Callable[..., torch.Tensor] | None) -> None:
         self.decoder, self.cache, self.scorer = decoder, cache, scorer
         self.parts: list[Part] = []
-        self.keys_alone = False  # the layer is asked for the keys and values of the rows that it does not finish
+        self.keys_alone = False  # the attention is called for rows that need only keys and values
         self._layer_entered = 0
         self._angles_of: tuple[list[Positions], torch.device] | None = None
 
     def run(self, tokens: list[np.ndarray], phase: int, outputs: int, look: Callable[[Part, int], None]) -> list[torch.Tensor]:
-        """Reads the tokens of each text; in a chunk some may have none. Returns the hidden states (outputs, hidden) of each behind all
-        layers, those of the last tokens. A failure forgets the new tokens, of all texts."""
+        """Reads the tokens of each text; in a chunk, some texts may have none. Returns for each text the hidden states (outputs, hidden) of its
+        last tokens after all layers. If it fails, the new tokens of all texts are forgotten."""
         texts, tokens = zip(*((s, ids) for s, ids in zip(self.cache.texts, tokens) if len(ids)))
         self.parts = [Part(s, min(outputs, len(ids))) for s, ids in zip(texts, tokens)]
         for part, ids in zip(self.parts, tokens):
@@ -172,7 +176,7 @@ class Step:
         if not any(len(rows) for rows in unfinished):
             x = self._call(module, x, None)
         else:
-            # Keys and values are all that the last layer is asked for of most tokens.
+            # Most rows need only keys and values in the last layer.
             self.keys_alone = True
             alone = torch.from_numpy(np.concatenate(unfinished)).to(x.device)
             module.get_submodule("self_attn")(module.get_submodule("input_layernorm")(x[alone])[None], **self._words(alone))
@@ -190,14 +194,15 @@ class Step:
         return (y[0] if isinstance(y, tuple) else y)[0]
 
     def _words(self, rows: torch.Tensor | None) -> dict[str, Any]:
-        """What the layer is told beside the hidden states, of these rows of the batch."""
+        """Returns the layer's keyword arguments for these rows of the batch, or for all rows if None."""
         cos, sin = self._cos, self._sin
         if rows is not None:
             cos, sin = cos[:, rows], sin[:, rows]
         return {"position_embeddings": (cos, sin), "attention_mask": None, "lazyprune": self}
 
     def _angles_of_places(self) -> None:
-        """Of all places that there is room for, kept by the cache; where frequencies depend on the text's length, of each step anew."""
+        """Computes the angles of all positions that the cache has room for. The cache keeps them. If the frequencies depend on the text's
+        length, they are computed anew in each step."""
         known = max(len(p.text.ids) for p in self.parts)
         if self.decoder.angles_by_length or self.cache.angles is None or self.cache.angles[0].shape[1] < known:
             embedding = self.decoder.model.get_input_embeddings().get_parameter("weight")
@@ -205,7 +210,7 @@ class Step:
             self.cache.angles = self.decoder.angles(places, embedding)
 
     def _read_angles(self, x: torch.Tensor) -> None:
-        """Of the rows of the batch, each by its place in its text."""
+        """Reads the angles of the rows of the batch, by each row's position in its text."""
         rows = [p.rows for p in self.parts]
         if self._angles_of == (rows, x.device):
             return
@@ -215,7 +220,8 @@ class Step:
         self._cos, self._sin, self._angles_of = cos[:, index].to(x.device), sin[:, index].to(x.device), (rows, x.device)
 
     def _gather(self, layer: int, x: torch.Tensor | None, look: Callable[[Part, int], None]) -> torch.Tensor:
-        """The inputs (rows, hidden) of the layer's rows: from the embedding table, the layer before, the Aux Cache, and where chunks wait."""
+        """Returns the inputs (rows, hidden) of the layer's rows: from the embedding table, the layer before, the Aux Cache, and the waiting
+        rows."""
         pieces, same, first = [], x is not None, 0
         for part in self.parts:
             before, rows_before = part.first, len(part.rows)
@@ -242,7 +248,7 @@ class Step:
             assert memory is not None
             return memory.index_select(0, torch.from_numpy(index + (before if place == c.CARRIED else 0)).to(memory.device))
 
-        places = np.unique(origin).tolist() or [c.CARRIED]  # of no rows
+        places = np.unique(origin).tolist() or [c.CARRIED]  # without rows, any origin gives an empty result
         if len(places) == 1:
             return read(places[0], index)
         out = None
@@ -262,7 +268,7 @@ class Step:
         out = query.new_zeros(1, query.shape[2], query.shape[1], query.shape[3])
         first = 0
         for part in self.parts:
-            # Of a layer that finishes some rows alone, the others came in a call before.
+            # If a layer finishes only some rows, an earlier call had the other ones.
             count = len(part.rows) - part.finish if self.keys_alone else part.finish
             rows = Positions(part.rows.host[:count]) if self.keys_alone else part.rows.last(count)
             here = slice(first, first + count)
@@ -298,7 +304,7 @@ class Step:
         return attended[0]
 
     def _leave(self, x: torch.Tensor) -> None:
-        """Shows the policies what they want to see, brought to the host at once, and saves the rows that they drop."""
+        """Shows the policies their evidence, which is copied to the host in one piece, and saves the rows that they drop."""
         for part, shown in zip(self.parts, evidence.to_host(self, x)):
             session = part.text.session
             spills = session.leave(**shown)
@@ -311,7 +317,7 @@ class Step:
     def _save(self, part: Part, to: int, place: int, spills: np.ndarray, x: torch.Tensor) -> None:
         name = "waiting" if to == c.WAITING else "stored"
         memory, room = getattr(part.text, name), int(spills["slot"].max()) + 1
-        if memory is None or memory.shape[0] < room:  # by halves
+        if memory is None or memory.shape[0] < room:  # grows by half
             memory = with_room(memory, room if memory is None else max(room, memory.shape[0] * 3 // 2), 0, (0, x.shape[1]), x)
         rows = spills["row"].astype(np.int64)
         source, index = (part.text.waiting, rows) if place == c.WAITING else (x, rows + part.first)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What each layer of each step saw and computed, as `lazyprune compare` reads it (examples/VALIDATING.md)."""
+"""Records what each layer of each step saw and computed, in the format that `lazyprune compare` reads (examples/VALIDATING.md)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from . import c
 
 
 class TraceRecorder:
-    """`prune(model, policy, trace=recorder)` records runs of one text; `steps` are those so far, `write(path)` writes them as JSON Lines.
-    Chunks of a prompt belong to the step that answers it."""
+    """`prune(model, policy, trace=recorder)` records runs of one text. `steps` has the steps so far, and `write(path)` writes them as JSON
+    Lines. The chunks of a prompt belong to the step that answers it."""
 
     def __init__(self, logits: bool = False) -> None:
         self.steps: list[dict[str, Any]] = []
@@ -36,11 +36,11 @@ class TraceRecorder:
         here["revived"].update(rows[part.plan.origin == c.STORED].tolist())
 
     def abandon(self) -> None:
-        """The step failed; of a prompt in chunks, all of it."""
+        """Drops the record of a step that failed, with all chunks of its prompt."""
         self._layers, self._tokens = [], []
 
     def finish(self, logits: torch.Tensor) -> None:
-        """Logits (vocabulary) of the last token."""
+        """Ends a step. `logits` (vocabulary): those of the last token."""
         layers = [{name: sorted(positions) for name, positions in layer.items()} for layer in self._layers]
         step = {"step": len(self.steps), "tokens": self._tokens, "layers": layers, "next": int(logits.argmax())}
         if self._logits:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Attention without the matrix of all scores: strips of queries meet blocks of keys, and a running softmax joins what they yield
-// (FlashAttention, arXiv 2205.14135). Queries of all heads that share a key/value head stand in one strip. Keys are taken in the order
-// of their slots, whichever tokens they belong to, so that a whole prefill, a subset of active tokens and revived rows are one computation.
+// Attention without the full matrix of scores: strips of queries are multiplied by blocks of keys, and a running softmax joins the results
+// (FlashAttention, arXiv 2205.14135). The queries of all heads that share a key/value head are in the same strips. Keys are read in the
+// order of their slots, whatever their tokens are. So a full prefill, a subset of active tokens and revived rows are one computation.
 #pragma once
 
 #include <algorithm>
@@ -16,12 +16,12 @@ namespace lazyprune {
 inline namespace v0 {
 namespace detail {
 
-/// Keys and values of one head, in one block: as they are stored, or widened.
+/// The keys and values of one head in one block, as stored or widened to float.
 class head_block {
  public:
   head_block(const packed_kv& kv, std::size_t block, std::size_t head) : kv_(&kv), block_(block), head_(head) {}
 
-  /// Tiles begin to end - 1 of the cache, which are the block's, widened into `keys` and `values`.
+  /// Widens the tiles `begin` to `end - 1` into `keys` and `values`. Tiles are numbered in the whole cache; these are in this block.
   void widen(const kernels::product_kernel& product, std::size_t begin, std::size_t end, float* keys, float* values) {
     const std::size_t slot = begin % packed_kv::block_tiles * kernels::tile_outputs, slots = (end - begin) * kernels::tile_outputs;
     for (std::size_t p = 2 * begin; p < 2 * end; ++p) {
@@ -50,10 +50,10 @@ class head_block {
   const packed_kv* kv_;
   std::size_t block_;
   std::size_t head_;
-  const float *keys_ = nullptr, *values_ = nullptr;  // null: as they are stored
+  const float *keys_ = nullptr, *values_ = nullptr;  // null: not widened
 };
 
-/// What all tasks of one call share.
+/// One call of `attend`: the data that all its tasks share.
 class attention_call {
  public:
   using rank_range = kernels::rank_range;
@@ -77,7 +77,7 @@ class attention_call {
 
   const attention_layout layout;
 
-  /// The rows meet the keys of blocks first to last - 1, and leave what they found in `state`.
+  /// Attends the rows to the keys of the blocks `first` to `last - 1`, and leaves the results in `state`.
   void run(const query_rows& rows, std::size_t first, std::size_t last, float* state, float* local) const {
     const attention_layout::scratch scratch = layout.scratch_of(local);
     const std::size_t strips = layout.strips(rows.count);
@@ -94,17 +94,17 @@ class attention_call {
         block.widen(product_, begin, end, scratch.wide_keys, scratch.wide_values);
       }
       for (std::size_t s = 0; s < strips; ++s)
-        meet(rows, layout.strip_of(rows, s), block, layout.packed_queries(local, s), layout.state_of(state, s), scratch);
+        attend_block(rows, layout.strip_of(rows, s), block, layout.packed_queries(local, s), layout.state_of(state, s), scratch);
     }
     product_.leave();
   }
 
-  /// Joins what the segments' states hold, in their order, and writes the rows.
-  void finish(const query_rows& rows, float* states, std::size_t segments, rows_view<float> out) const {
+  /// Joins the states of the segments, in their order, and writes the output rows and the probe.
+  void write_rows(const query_rows& rows, float* states, std::size_t segments, rows_view<float> out) const {
     for (std::size_t s = 0; s < layout.strips(rows.count); ++s) {
       const auto [from, count] = layout.strip_of(rows, s);
       const attention_layout::strip_state state = layout.state_of(states, s);
-      for (std::size_t part = 1; part < segments; ++part) join(state, layout.state_of(states + part * layout.state_floats(), s), count);
+      for (std::size_t i = 1; i < segments; ++i) join(state, layout.state_of(states + i * layout.state_floats(), s), count);
       float by[attention_layout::most_strip];
       for (std::size_t i = 0; i < count; ++i) {
         float mass = 0;
@@ -117,7 +117,7 @@ class attention_call {
         for (std::size_t e = 0; e < d; e += kernels::tile_outputs)
           std::copy_n(state.sums + e / kernels::tile_outputs * layout.tile_floats() + i * kernels::tile_outputs,
                       std::min(kernels::tile_outputs, d - e), out.row(row) + head * d + e);
-        if (row >= unprobed_) finish_probe(probe_row(row, head), seen_[row], state.largest[i], by[i]);
+        if (row >= unprobed_) write_probe(probe_row(row, head), seen_[row], state.largest[i], by[i]);
       }
     }
   }
@@ -130,17 +130,17 @@ class attention_call {
     std::size_t begin, end;
   };
 
-  /// What queries and keys are multiplied with, so that the sum is the score, or the share of the cap that tanh is to be taken of.
+  /// The factor of the queries. A scaled query times a key is then the score or, with a soft cap, the argument of tanh: score / cap.
   static float query_scale(const attention_rows& what) {
     const attention_variant& v = what.variant;
     const float scale = v.scale != 0 ? static_cast<float>(v.scale) : 1.0f / std::sqrt(static_cast<float>(what.shape.head_dim));
     return v.soft_cap > 0 ? scale / static_cast<float>(v.soft_cap) : scale;
   }
 
-  /// What the rows from first to last see together: both ends of what a row sees grow with its position.
+  /// The range that the rows `first` to `last` see together. Both ends of a row's range grow with its position.
   rank_range seen_by(std::size_t first, std::size_t last) const { return {seen_[first].first, seen_[last].end}; }
 
-  /// The block's tiles that somebody sees who sees these active tokens.
+  /// The block's tiles from the first to the last that has an active token in `seen`.
   tile_range tiles_seen(std::size_t block, const rank_range& seen) const {
     std::size_t begin = block * packed_kv::block_tiles, end = begin + packed_kv::block_tiles;
     while (begin < end && !ranks_.any(begin, seen)) ++begin;
@@ -154,7 +154,7 @@ class attention_call {
     std::fill_n(state.mass, product_.strip * kernels::mass_lanes, 0.0f);
   }
 
-  /// The strip's queries, scaled.
+  /// Scales and packs the strip's queries.
   void pack_queries(const query_rows& rows, const strip& of, float* scaled, float* packed) const {
     const std::size_t d = shape_.head_dim;
     for (std::size_t i = 0; i < of.count; ++i) {
@@ -164,9 +164,9 @@ class attention_call {
     product_.pack(scaled, d, of.count, d, kv_.key_depth(), reinterpret_cast<std::byte*>(packed));
   }
 
-  /// One strip meets one block.
-  void meet(const query_rows& rows, const strip& of, const head_block& block, const float* queries, const strip_state& state,
-            const attention_layout::scratch& scratch) const {
+  /// Adds one block of keys and values to the state of one strip.
+  void attend_block(const query_rows& rows, const strip& of, const head_block& block, const float* queries, const strip_state& state,
+                    const attention_layout::scratch& scratch) const {
     rank_range seen[attention_layout::most_strip] = {};
     for (std::size_t i = 0; i < of.count; ++i) seen[i] = seen_[layout.row_of(rows, of.from + i)];
     const rank_range seen_by_any{seen[0].first, seen[of.count - 1].end}, seen_by_all{seen[of.count - 1].first, seen[0].end};
@@ -175,7 +175,7 @@ class attention_call {
     score(tiles, of.count, block, queries, scratch.scores);
     if (cap_ > 0) kernel_.soft_cap(scratch.scores, layout.tile_floats(), tiles.end - tiles.begin, of.count, cap_);
 
-    bool all = true;  // of the keys count for every query
+    bool all = true;  // whether every query sees every key of the tiles
     for (std::size_t t = tiles.begin; t < tiles.end; ++t) all = all && ranks_.all(t, seen_by_all);
     float fade[attention_layout::most_strip];
     kernel_.soften(scratch.scores, layout.tile_floats(), tiles.end - tiles.begin, of.count, all ? nullptr : ranks_.of_tile(tiles.begin),
@@ -220,14 +220,14 @@ class attention_call {
     return probe_.data + ((row - unprobed_) * shape_.heads + head) * probe_.stride;
   }
 
-  /// The scores that were noted become probabilities.
-  void finish_probe(float* row, const rank_range& seen, float largest, float by) const {
+  /// Turns the scores that `note` wrote into probabilities.
+  void write_probe(float* row, const rank_range& seen, float largest, float by) const {
     std::fill_n(row, seen.first, 0.0f);
-    kernel_.finish(row + seen.first, static_cast<std::size_t>(seen.end - seen.first), largest, by);
+    kernel_.exponentiate(row + seen.first, static_cast<std::size_t>(seen.end - seen.first), largest, by);
     std::fill(row + seen.end, row + active_, 0.0f);
   }
 
-  /// Scores of probed rows.
+  /// Writes the scores of probed rows to the probe.
   void note(const query_rows& rows, const strip& of, const tile_range& tiles, const float* scores) const {
     for (std::size_t i = 0; i < of.count; ++i) {
       const std::size_t row = layout.row_of(rows, of.from + i);
@@ -296,14 +296,14 @@ class attention_layer {
     const kernels::rank_range together{seen_.front().first, seen_.back().end};
     ranks_.set(what.slots, together);
 
-    attention_probe each = probe;  // head by head
+    attention_probe each = probe;  // one row for each head
     if (probe.queries > 0 && probe.over_heads) {
       const std::size_t active = what.active.size();
       each = {of_heads_.take(probe.queries * what.shape.heads * active), probe.queries, active};
     }
     const detail::attention_call call(*kernels_, ranks_, seen_.data(), q, kv, what, each);
     const attention_layout& layout = call.layout;
-    // A query alone must keep all threads busy: its keys are cut into segments, the same ones for any number of threads.
+    // A few queries must keep all threads busy, so their keys are cut into segments: the same ones for any number of threads.
     const std::size_t rows_of_layer = std::max(what.rows_of_layer, q.rows);
     const std::size_t segment = rows_of_layer <= few_rows ? segment_blocks : kv.blocks();
     const std::size_t first_segment = ranks_.first_block() / segment, segments = (ranks_.end_block() - 1) / segment + 1 - first_segment;
@@ -311,7 +311,7 @@ class attention_layer {
     const auto threads = static_cast<std::size_t>(threads_);
     float* states = states_.take((segments == 1 ? threads : layout.tasks() * segments) * layout.state_floats());
     float* local = local_.take(threads * layout.local_floats());
-    const std::size_t numbers = q.rows * q.columns;  // each meets a number of every active token's key and value
+    const std::size_t numbers = q.rows * q.columns;  // each is multiplied by a number of every active token's key and value
     const int team = detail::threads_for(threads_, numbers * static_cast<std::size_t>(together.end - together.first) / 32);
     detail::for_tasks_in_turn(team, layout.tasks() * segments, [&](std::size_t i, std::size_t thread) {
       const std::size_t task = i / segments, part = i % segments;
@@ -319,11 +319,11 @@ class attention_layer {
       const std::size_t begin = (first_segment + part) * segment;
       call.run(layout.task(task), std::max(begin, ranks_.first_block()), std::min(begin + segment, ranks_.end_block()), state,
                local + thread * layout.local_floats());
-      if (segments == 1) call.finish(layout.task(task), state, 1, out);
+      if (segments == 1) call.write_rows(layout.task(task), state, 1, out);
     });
     if (segments > 1)
       detail::for_tasks(detail::threads_for(threads_, numbers * segments / 4), layout.tasks(), [&](std::size_t task, std::size_t) {
-        call.finish(layout.task(task), states + task * segments * layout.state_floats(), segments, out);
+        call.write_rows(layout.task(task), states + task * segments * layout.state_floats(), segments, out);
       });
     if (probe.over_heads) reduce(each, what, probe);
   }
@@ -347,17 +347,17 @@ class attention_layer {
     return {window == 0 || row < window ? 0 : after(row - static_cast<position>(window)), after(row)};
   }
 
-  static constexpr std::size_t few_rows = 2;          // of a layer: too few tasks for many threads
+  static constexpr std::size_t few_rows = 2;          // up to so many rows of a layer give too few tasks for many threads
   static constexpr std::size_t segment_blocks = 4;    // of keys
-  static constexpr std::size_t reduced_tokens = 512;  // at a time
+  static constexpr std::size_t reduced_tokens = 512;  // in a task
 
   const kernels::kernel_set* kernels_;
   int threads_;
   key_ranks ranks_;
-  std::vector<kernels::rank_range> seen_;  // (rows): active tokens that each may look at
+  std::vector<kernels::rank_range> seen_;  // (rows): the active tokens that each row sees
   detail::scratch_memory states_;
   detail::scratch_memory local_;
-  detail::scratch_memory of_heads_;  // (queries, heads, active): probabilities on their way to one row a query
+  detail::scratch_memory of_heads_;  // (queries, heads, active): probabilities before they are reduced
 };
 
 }  // namespace v0

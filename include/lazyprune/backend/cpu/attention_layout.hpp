@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How attention is cut into tasks, and where in a task's memory things are.
+// How attention is cut into tasks, and the layout of a task's memory.
 #pragma once
 
 #include <algorithm>
@@ -14,18 +14,18 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Some rows of q, for one key/value head.
+/// A range of rows of q, for one key/value head.
 struct query_rows {
   std::size_t first;
   std::size_t count;
   std::size_t kv_head;
 };
 
-/// A task is a run of rows for one key/value head. The query heads that share it make a stack of (rows, group) queries, which is cut into
-/// strips, the last of them shorter.
+/// A task is a range of rows for one key/value head. The query heads that share this head give a stack of (rows, group) queries. The stack
+/// is cut into strips. The last strip may be shorter.
 class attention_layout {
  public:
-  static constexpr std::size_t most_strip = 32;  // queries, of any kernel
+  static constexpr std::size_t most_strip = 32;  // queries in a strip of any kernel, at most
 
   attention_layout(const kernels::product_kernel& product, const attention_shape& shape, const packed_kv& kv, std::size_t rows)
       : shape_(shape),
@@ -44,8 +44,8 @@ class attention_layout {
   }
 
   std::size_t group() const { return group_; }              // query heads that share a key/value head
-  std::size_t tile_floats() const { return tile_floats_; }  // of a strip's sums with 32 outputs
-  bool widens() const { return widens_; }                   // a block in bf16, once for all strips that meet it
+  std::size_t tile_floats() const { return tile_floats_; }  // of a strip's sums for 32 outputs
+  bool widens() const { return widens_; }                   // whether a block in bf16 is widened once for all strips
 
   std::size_t tasks() const { return (rows_ + task_rows_ - 1) / task_rows_ * shape_.kv_heads; }
   query_rows task(std::size_t i) const {
@@ -55,18 +55,18 @@ class attention_layout {
 
   std::size_t strips(std::size_t rows) const { return (rows * group_ + strip_ - 1) / strip_; }
 
-  /// A strip's queries: numbers `from` to `from + count - 1` of the stack.
+  /// A strip: the queries `from` to `from + count - 1` of the stack.
   struct strip {
     std::size_t from, count;
   };
   strip strip_of(const query_rows& rows, std::size_t s) const { return {s * strip_, std::min(strip_, rows.count * group_ - s * strip_)}; }
 
-  /// The row of q, and the query head, that a number of the stack stands for.
+  /// The row of q, and the query head, of the query with this number in the stack.
   std::size_t row_of(const query_rows& rows, std::size_t number) const { return rows.first + number / group_; }
   std::size_t head_of(const query_rows& rows, std::size_t number) const { return rows.kv_head * group_ + number % group_; }
 
-  /// What a task has found so far: of each strip the sums of values (value tiles, strip, 32), the largest scores (strip) and their mass
-  /// (strip, 16).
+  /// A task's results so far, for one strip: the weighted sums of values (value tiles, strip, 32), the largest scores (strip), and the mass
+  /// (strip, 16). attention_kernel.hpp defines the mass.
   struct strip_state {
     float* sums;
     float* largest;
@@ -82,11 +82,11 @@ class attention_layout {
 
   /// A thread's memory while it works on a task.
   struct scratch {
-    float* scores;          // of one strip that meets one block: (tiles, strip, 32)
+    float* scores;          // of one strip and one block: (tiles, strip, 32)
     float* weights;         // (strip, block_slots)
     float* packed_weights;  // the same, packed
     float* scaled;          // (strip, head_dim): queries, before they are packed
-    float* wide_keys;       // of a block, where it is widened
+    float* wide_keys;       // of a block, if it is widened
     float* wide_values;
   };
   std::size_t local_floats() const {
@@ -102,7 +102,7 @@ class attention_layout {
   }
 
  private:
-  static constexpr std::size_t strips_together = 16;  // that meet a block of keys while it is in the cache
+  static constexpr std::size_t strips_together = 16;  // of a task: they share a block of keys while it is in a cache
 
   std::size_t packed_floats(const kernels::product_kernel& product, std::size_t depth) const {
     return detail::whole_lines(product.padded(strip_) * depth * product.element / sizeof(float)) + 16;

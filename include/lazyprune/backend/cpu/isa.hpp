@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which instruction sets the processor has, the operating system saves, and the process may use; and which of them to compute with.
+// The instruction sets that the processor has, the operating system saves and the process may use, and the choice among them.
 #pragma once
 
 #if defined(__x86_64__)
@@ -20,8 +20,8 @@
 #include <lazyprune/backend/execution.hpp>
 #include <lazyprune/core/error.hpp>
 
-/// Before a function: compile it for these instruction sets, whatever the flags of the translation unit. The tests define it empty where
-/// they run the functions on registers of their own.
+/// Put before a function, this compiles it for these instruction sets, whatever the flags of the translation unit. Tests define it as empty
+/// to run the functions on emulated registers.
 #ifndef LAZYPRUNE_TARGET
 #define LAZYPRUNE_TARGET(instructions) __attribute__((target(instructions)))
 #endif
@@ -31,9 +31,9 @@ inline namespace v0 {
 namespace detail {
 
 struct processor {
-  bool has[std::size(every_isa)] = {true};                 // by isa
-  bool fast_bf16 = false;                                  // VDPBF16PS does more than FMA
-  std::size_t l1 = 32 << 10, l2 = std::size_t{512} << 10;  // bytes of data cache; these where it does not say
+  bool has[std::size(every_isa)] = {true};                 // indexed by isa
+  bool fast_bf16 = false;                                  // VDPBF16PS is faster than FMA
+  std::size_t l1 = 32 << 10, l2 = std::size_t{512} << 10;  // bytes of data cache; defaults if the processor does not say
 };
 
 #if defined(__x86_64__)
@@ -42,7 +42,7 @@ struct cpuid_registers {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
 };
 
-/// All zero for a leaf that the processor lacks.
+/// Returns zeros for a leaf that the processor lacks.
 inline cpuid_registers cpuid(unsigned leaf, unsigned subleaf = 0) {
   cpuid_registers r;
   __get_cpuid_count(leaf, subleaf, &r.eax, &r.ebx, &r.ecx, &r.edx);
@@ -51,10 +51,10 @@ inline cpuid_registers cpuid(unsigned leaf, unsigned subleaf = 0) {
 
 constexpr bool has_bit(unsigned bits, unsigned bit) { return bits >> bit & 1; }
 
-/// Which registers the operating system saves.
+/// Returns a bit for each kind of registers that the operating system saves.
 LAZYPRUNE_TARGET("xsave") inline unsigned saved_registers() { return static_cast<unsigned>(_xgetbv(0)); }
 
-/// Linux gives a process the tiles' registers when it asks.
+/// Asks Linux for the tile registers of AMX, and returns true if this process may use them. Linux gives them only when asked.
 inline bool may_use_tiles() {
 #ifdef __linux__
   constexpr long request_permission = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
@@ -76,7 +76,7 @@ inline processor look_at_processor() {
                      has_bit(extended.ebx, 31);
   has(isa::avx512_bf16) = has(isa::avx512) && has_bit(more.eax, 5);
   has(isa::amx) = has(isa::avx512_bf16) && saves(0x600e6) && has_bit(extended.edx, 22) && has_bit(extended.edx, 24) && may_use_tiles();
-  found.fast_bf16 = !intel;  // Intel's runs at half the rate of its FMA: there the tiles are what bf16 is for
+  found.fast_bf16 = !intel;  // Intel's VDPBF16PS has half the rate of its FMA; for bf16 Intel has AMX
 
   for (unsigned i = 0; i < 8; ++i) {
     const cpuid_registers cache = cpuid(intel ? 4 : 0x8000'001d, i);
@@ -102,10 +102,10 @@ inline const processor& this_processor() {
 
 }  // namespace detail
 
-/// Whether this process can compute with it.
+/// Returns true if this process can use the instruction set.
 inline bool has(isa i) { return detail::this_processor().has[static_cast<std::size_t>(i)]; }
 
-/// The fastest that there is.
+/// Returns the fastest instruction set that this process can use.
 inline isa best_isa() {
   if (has(isa::amx)) return isa::amx;
   if (has(isa::avx512_bf16) && detail::this_processor().fast_bf16) return isa::avx512_bf16;
@@ -113,8 +113,8 @@ inline isa best_isa() {
   return has(isa::avx2) ? isa::avx2 : isa::portable;
 }
 
-/// The instruction set of that name, which `place` (a variable, a flag) asks for. Throws `error` where there is none, or this processor
-/// lacks it.
+/// Returns the instruction set of this name. Errors name `place`, the variable or flag that has the name. Throws `error` if there is no
+/// such instruction set, or if this processor lacks it.
 inline isa isa_named(std::string_view name, std::string_view place) {
   std::string available;
   for (const isa i : every_isa) {
@@ -122,10 +122,10 @@ inline isa isa_named(std::string_view name, std::string_view place) {
     if (name == name_of(i)) return i;
     available += (available.empty() ? "" : ", ") + std::string(name_of(i));
   }
-  throw error("", place, "what this processor has: " + available, name, error_code::unsupported);
+  throw error("", place, "an instruction set of this processor: " + available, name, error_code::unsupported);
 }
 
-/// What a backend made from `e` computes with. Throws `error` where the processor lacks what was asked for.
+/// Returns the instruction set of a backend that is constructed from `e`. Throws `error` if the processor lacks `e.instructions`.
 inline isa isa_of(const execution& e) {
   const isa path = e.instructions ? isa_named(name_of(*e.instructions), "instructions") : best_isa();
   return e.exact ? std::min(path, isa::avx512) : path;

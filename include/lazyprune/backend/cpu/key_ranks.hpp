@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which keys a row may look at: slots hold tokens in any order, and a comparison of ranks tells who sees whom.
+// The keys that a row may see. Slots hold tokens in any order, so rows compare the ranks of slots.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The rank of a slot is the index of its token among the active ones. Ranks are known in a run of blocks, which holds every slot that is
-/// asked for.
+/// The rank of a slot is the index of its token among the active tokens. The object has the ranks of the blocks from the first to the last
+/// slot that was asked for.
 class key_ranks {
  public:
   using rank_range = kernels::rank_range;
@@ -23,7 +23,7 @@ class key_ranks {
   static constexpr std::int32_t inactive = std::numeric_limits<std::int32_t>::max();
   static constexpr std::size_t tile = kernels::tile_outputs;
 
-  /// The active tokens lie in these slots, and those in `asked_for`, one at least, will be asked for.
+  /// Sets the ranks of the active tokens in `asked_for`, at least one. `slots` are the slots of all active tokens.
   void set(std::span<const std::uint32_t> slots, const rank_range& asked_for) {
     std::uint32_t first = slots[static_cast<std::size_t>(asked_for.first)], last = first;
     for (std::int32_t i = asked_for.first; i < asked_for.end; ++i) {
@@ -38,7 +38,7 @@ class key_ranks {
     tiles_.resize(ranks_.size() / tile);
     for (std::size_t t = 0; t < tiles_.size(); ++t) {
       const std::int32_t* const ranks = ranks_.data() + t * tile;
-      std::int32_t least = inactive, most = -1, most_active = -1;  // apart from the tile's own, so that they stay in registers
+      std::int32_t least = inactive, most = -1, most_active = -1;  // locals, so that they stay in registers
       for (std::size_t i = 0; i < tile; ++i) {
         least = std::min(least, ranks[i]);
         most = std::max(most, ranks[i]);
@@ -54,11 +54,11 @@ class key_ranks {
   /// (32)
   const std::int32_t* of_tile(std::size_t t) const { return ranks_.data() + (t - first_tile()) * tile; }
 
-  /// Whether somebody who sees these active tokens may see any of the tile; whether it is all of it.
+  /// Returns false if the tile has no token in `seen`; returns true if all its tokens are in `seen`.
   bool any(std::size_t t, const rank_range& seen) const { return of(t).least < seen.end && of(t).most_active >= seen.first; }
   bool all(std::size_t t, const rank_range& seen) const { return of(t).most < seen.end && of(t).least >= seen.first; }
 
-  /// Whether the tile's tokens follow each other.
+  /// Returns true if the tile has 32 successive active tokens in order.
   bool in_order(std::size_t t) const {
     return of(t).most - of(t).least == static_cast<std::int32_t>(tile) - 1 && std::is_sorted(of_tile(t), of_tile(t) + tile);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Products of rows with a packed weight on several threads, and what becomes of a tile's sums.
+// Products of rows with a packed weight on several threads, and the epilogues that write a tile's sums.
 #pragma once
 
 #include <algorithm>
@@ -11,17 +11,18 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The sums are the same bits for any number of threads and, row by row, in any company.
+/// The sums of a row are the same bits for any number of threads and in any batch.
 class linear_layers {
  public:
-  enum class finish { store, add, gate_silu, gate_gelu_tanh };
+  enum class epilogue { store, add, gate_silu, gate_gelu_tanh };
 
   linear_layers(const kernels::kernel_set& set, int threads) : kernels_(&set), threads_(threads) {}
 
   std::size_t bytes() const { return packed_.bytes() + sums_.bytes() + wide_.bytes(); }
 
-  /// out (rows, outputs) = x w^T + bias, or += that; or (rows, ffn) = silu or GELU of (x gate^T + b) * (x up^T + b').
-  void multiply(rows_view<const float> x, const packed_matrix& w, const float* bias, finish how, rows_view<float> out) {
+  /// Computes out (rows, outputs) = x w^T + bias (store) or out += x w^T + bias (add). With a gated weight, computes
+  /// out (rows, ffn) = act(x gate^T + b) * (x up^T + b'), where act is silu or GELU.
+  void multiply(rows_view<const float> x, const packed_matrix& w, const float* bias, epilogue how, rows_view<float> out) {
     const kernels::product_kernel& kernel = kernels_->product(w.type());
     const std::size_t blocks = (x.rows + most_rows - 1) / most_rows;
     for (std::size_t b = 0; b < blocks; ++b) {
@@ -31,19 +32,19 @@ class linear_layers {
   }
 
  private:
-  static constexpr std::size_t most_rows = 512;  // that share one reading of the weights
+  static constexpr std::size_t most_rows = 512;  // rows that share one pass over the weights
 
-  /// What is done with a part's sums when they are complete.
+  /// The epilogue of complete sums, and its operands.
   struct ending {
-    finish how;
-    const float* bias;  // null: none
+    epilogue how;
+    const float* bias;  // null: no bias
     rows_view<float> out;
   };
 
-  /// A thread's memory.
+  /// A thread's scratch memory.
   struct thread_floats {
     float* sums;  // of tiles
-    float* wide;  // a part's weights, widened
+    float* wide;  // a block's weights, widened
   };
 
   void multiply_block(const kernels::product_kernel& kernel, rows_view<const float> x, const packed_matrix& w, const ending& end) {
@@ -58,39 +59,39 @@ class linear_layers {
     const std::size_t wide_floats = plan.widens() ? 2 * plan.group() * plan.panel_floats() : 0;
     float* const sums = sums_.take(threads * sum_floats);
     float* const wide = wide_.take(threads * wide_floats);
-    // A multiplication takes about 1/64 ns; of fewer than four rows, reading the weights takes as long as four.
+    // A multiplication takes about 1/64 ns. With fewer than four rows, reading the weights takes as long as the products of four rows.
     const std::size_t nanoseconds = w.outputs() * w.depth() / 64 * std::max<std::size_t>(x.rows, 4);
     detail::for_tasks(detail::threads_for(threads_, nanoseconds), plan.groups(), [&](std::size_t group, std::size_t thread) {
       kernel.enter();
-      product_part part = plan.first_part(group);
-      for (const std::size_t first = part.first; part.first == first; part = plan.after(part))
-        multiply_part(kernel, plan, part, packed, {sums + thread * sum_floats, wide + thread * wide_floats}, end);
+      product_block block = plan.first_block(group);
+      for (const std::size_t first = block.first; block.first == first; block = plan.after(block))
+        multiply_block(kernel, plan, block, packed, {sums + thread * sum_floats, wide + thread * wide_floats}, end);
       kernel.leave();
     });
   }
 
-  static void multiply_part(const kernels::product_kernel& kernel, const product_plan& plan, const product_part& part,
-                            const std::byte* packed, const thread_floats& room, const ending& end) {
+  static void multiply_block(const kernels::product_kernel& kernel, const product_plan& plan, const product_block& block,
+                             const std::byte* packed, const thread_floats& room, const ending& end) {
     const packed_matrix& w = plan.weight();
-    const part_prefetch prefetch(plan, part, packed);
-    const bool complete = part.k + part.count == w.depth();
+    const block_prefetch prefetch(plan, block, packed);
+    const bool complete = block.k + block.count == w.depth();
     const auto multiply = plan.widens() ? kernel.multiply_wide : kernel.multiply;
-    const auto wide = [&](std::size_t p) { return room.wide + (p - 2 * part.first) * plan.panel_floats(); };
-    const auto panel = [&](std::size_t p) { return plan.widens() ? reinterpret_cast<const std::byte*>(wide(p)) : w.panel(p, part.k); };
-    for (std::size_t p = 2 * part.first; plan.widens() && p < 2 * part.last; ++p) kernel.widen(w.panel(p, part.k), part.count, wide(p));
+    const auto wide = [&](std::size_t p) { return room.wide + (p - 2 * block.first) * plan.panel_floats(); };
+    const auto panel = [&](std::size_t p) { return plan.widens() ? reinterpret_cast<const std::byte*>(wide(p)) : w.panel(p, block.k); };
+    for (std::size_t p = 2 * block.first; plan.widens() && p < 2 * block.last; ++p) kernel.widen(w.panel(p, block.k), block.count, wide(p));
     for (std::size_t s = 0; s < plan.strips(); ++s)
-      for (std::size_t t = part.first; t < part.last; ++t) {
-        float* const tile = room.sums + (plan.cut() ? s * plan.group() + t - part.first : 0) * plan.tile_floats();
-        multiply(packed + plan.packed_offset(s, part.k), plan.rows_of(s), panel(2 * t), panel(2 * t + 1), part.count, tile,
-                 {part.k > 0, prefetch.of(s, t - part.first)});
-        if (complete) finish_tile(kernel, tile, t, end.bias, end.how, end.out.slice(s * plan.strip(), plan.rows_of(s)));
+      for (std::size_t t = block.first; t < block.last; ++t) {
+        float* const tile = room.sums + (plan.cut() ? s * plan.group() + t - block.first : 0) * plan.tile_floats();
+        multiply(packed + plan.packed_offset(s, block.k), plan.rows_of(s), panel(2 * t), panel(2 * t + 1), block.count, tile,
+                 {block.k > 0, prefetch.of(s, t - block.first)});
+        if (complete) apply_epilogue(kernel, tile, t, end.bias, end.how, end.out.slice(s * plan.strip(), plan.rows_of(s)));
       }
   }
 
-  /// Tile t of the weight, with `sums` for the rows of `out`.
-  static void finish_tile(const kernels::product_kernel& kernel, const float* sums, std::size_t t, const float* bias, finish how,
-                          rows_view<float> out) {
-    const bool gated = how == finish::gate_silu || how == finish::gate_gelu_tanh;
+  /// Applies the epilogue to `sums`, those of tile t of the weight and the rows of `out`.
+  static void apply_epilogue(const kernels::product_kernel& kernel, const float* sums, std::size_t t, const float* bias, epilogue how,
+                             rows_view<float> out) {
+    const bool gated = how == epilogue::gate_silu || how == epilogue::gate_gelu_tanh;
     const std::size_t width = gated ? kernels::panel_outputs : kernels::tile_outputs, first = t * width;
     const std::size_t columns = std::min(width, out.columns - std::min(out.columns, first));
     if (columns == 0) return;
@@ -99,10 +100,10 @@ class linear_layers {
       std::copy_n(bias + first, columns, some);
       if (gated) std::copy_n(bias + out.columns + first, columns, some + width);
     }
-    const auto apply = how == finish::store       ? kernel.store
-                       : how == finish::add       ? kernel.add
-                       : how == finish::gate_silu ? kernel.gate_silu
-                                                  : kernel.gate_gelu_tanh;
+    const auto apply = how == epilogue::store       ? kernel.store
+                       : how == epilogue::add       ? kernel.add
+                       : how == epilogue::gate_silu ? kernel.gate_silu
+                                                    : kernel.gate_gelu_tanh;
     if (columns == width) return apply(sums, out.rows, some, out.row(0) + first, out.stride);
     for (std::size_t r = 0; r < out.rows; ++r) {
       float row[kernels::tile_outputs] = {};
@@ -114,7 +115,7 @@ class linear_layers {
 
   const kernels::kernel_set* kernels_;
   int threads_;
-  detail::scratch_memory packed_;  // a block of rows
+  detail::scratch_memory packed_;  // the packed rows
   detail::scratch_memory sums_;    // of each thread's tiles
   detail::scratch_memory wide_;    // each thread's weights, widened
 };

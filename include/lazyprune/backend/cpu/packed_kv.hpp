@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Keys and values of one layer, in the order in which products read them. A block of slots holds each head's keys as a packed weight with
-// an output for each slot and an input for each dimension, and its values as one with an output for each dimension and an input for each
-// slot. So attention is two products, for a prefill and for one token, and nothing is packed again. Copies share blocks until one writes.
+// The KV cache of one layer, packed in the order in which products read it. A block of slots has two packed weights for each head. The
+// keys have an output for each slot and an input for each dimension. The values have an output for each dimension and an input for each
+// slot. So attention is two products, in prefill and in decode steps, and nothing is packed again. Copies share blocks until one writes.
 #pragma once
 
 #include <algorithm>
@@ -39,7 +39,7 @@ class packed_kv {
   std::size_t blocks() const { return (size_ + block_slots - 1) / block_slots; }
   std::size_t bytes() const { return (blocks_.size() + spare_.size()) * block_bytes(); }
 
-  /// What a slot of a cache of this type takes, padding included.
+  /// Returns the bytes of a slot in a cache of this type, padding included.
   static std::size_t slot_bytes(std::size_t kv_heads, std::size_t head_dim, dtype type) {
     return kv_heads * packed_kv(kv_heads, head_dim, type).head_bytes() / block_slots;
   }
@@ -50,14 +50,14 @@ class packed_kv {
     size_ = std::min(size_, size);
   }
 
-  /// Memory for the slots below `slots`, in the type that they will have.
+  /// Allocates memory for the slots below `slots`. An empty cache takes the type `as`.
   void reserve(std::size_t slots, dtype as) {
     take_type(as);
     spare_.reserve((slots + block_slots - 1) / block_slots, blocks_.size(), block_bytes());
   }
 
-  /// The rows of k and v (rows, kv_heads * head_dim) are written to these slots, ascending; those that are missing are made. An empty cache
-  /// takes the type `as`, f32 or bf16; one that is not empty keeps its own.
+  /// Writes the rows of k and v (rows, kv_heads * head_dim) to these slots, which ascend. Creates missing slots. An empty cache takes the
+  /// type `as`, f32 or bf16; any other cache keeps its type.
   void put(std::span<const std::uint32_t> slots, rows_view<const float> k, rows_view<const float> v, dtype as, int threads) {
     assert(slots.size() == k.rows && k.rows == v.rows && k.columns == width() && v.columns == width());
     if (slots.empty()) return;
@@ -65,7 +65,7 @@ class packed_kv {
     const std::size_t before = blocks(), size = std::max<std::size_t>(size_, slots.back() + 1);
     const std::size_t after = (size + block_slots - 1) / block_slots;
     while (blocks_.size() < after) blocks_.push_back(spare_.take(block_bytes()));
-    for (std::size_t b = before; b < after; ++b)  // what no slot has yet is multiplied with 0, and must be a number
+    for (std::size_t b = before; b < after; ++b)  // attention multiplies unused slots by 0, so they must be finite
       std::memset(blocks_[b].own(), 0, block_bytes());
     for (const std::uint32_t slot : slots) blocks_[slot / block_slots].own();
     if (written_ > size_ && size_ % block_slots != 0) wipe(size_, std::min(written_, before * block_slots));
@@ -78,7 +78,7 @@ class packed_kv {
     });
   }
 
-  /// Panel 0 or 1 of a tile of keys: 16 slots of the block.
+  /// A panel of keys: 16 slots of the block. Tile t of the block has the panels 2 t and 2 t + 1.
   const std::byte* key_panel(std::size_t block, std::size_t head, std::size_t panel) const {
     return head_of(block, head) + panel * key_panel_bytes();
   }
@@ -92,7 +92,7 @@ class packed_kv {
   float value(std::size_t slot, std::size_t head, std::size_t i) const { return read(value_at(slot, head, i)); }
 
  private:
-  /// An empty cache takes another type, and other blocks.
+  /// Changes the type of an empty cache, and frees its blocks.
   void take_type(dtype as) {
     if (size_ > 0 || as == type_) return;
     type_ = as;
@@ -100,7 +100,7 @@ class packed_kv {
     spare_ = {};
   }
 
-  /// What forgotten slots of a block held may have been no number, and is multiplied with 0.
+  /// Zeroes forgotten slots of a block: attention multiplies them by 0, and they may have numbers that are not finite.
   void wipe(std::size_t first, std::size_t last) {
     blocks_[first / block_slots].own();
     const std::vector<float> zeros(head_dim_);
@@ -161,7 +161,7 @@ class packed_kv {
   std::size_t value_tiles_;
   dtype type_;
   std::size_t size_ = 0;
-  std::size_t written_ = 0;  // the slots up to here have held something since their block was wiped, if they are more than size_
+  std::size_t written_ = 0;                      // if more than size_: slots below it may hold numbers that were forgotten
   std::vector<shared_array<std::byte>> blocks_;  // (kv_heads, keys and values)
   block_pool<std::byte> spare_;
 };

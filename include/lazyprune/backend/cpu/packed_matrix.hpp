@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// A weight in memory, packed once in the order in which the products read it.
+// A weight, packed once in the order in which products read it.
 //
-// A panel is 16 outputs; a line of it, one cache line, is one input of each (f32) or two (bf16, the first in the lower half of 32 bits).
-// Panels follow each other, filled up with zeros to an even number of them and, in bf16, to a multiple of 32 inputs. In a gated weight,
-// panels of the gate and of the up projection take turns, so that a tile holds both.
+// A panel is 16 outputs. A line of a panel is one cache line: one input of each output (f32), or two inputs (bf16, the first in the lower
+// half of 32 bits). Panels follow each other. Zeros pad the weight to an even number of panels and, in bf16, to a multiple of 32 inputs. In
+// a gated weight, panels of the gate and of the up projection alternate, so that a tile has both.
 #pragma once
 
 #if defined(__SSE2__)
@@ -26,30 +26,30 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Nothing of it changes, and copies share the memory. One made in the body of detail::with_tasks is whole when that returns.
+/// Immutable; copies share the memory. A matrix that is made in the body of detail::with_tasks is complete when with_tasks returns.
 class packed_matrix {
  public:
   static constexpr std::size_t panel_outputs = kernels::panel_outputs;
 
-  /// The parts stacked along the outputs. Throws `error` unless they have the same inputs and `as` is f32 or bf16.
+  /// Stacks the parts along the outputs. Throws `error` unless they have the same inputs and `as` is f32 or bf16.
   packed_matrix(std::span<const tensor> parts, dtype as, int threads) : packed_matrix(parts, as, threads, false) {}
 
-  /// A gated weight: outputs 0 to ffn - 1 are the gate's, the next ffn the up projection's. Throws as above, or where they differ in rows.
+  /// A gated weight: outputs 0 to ffn - 1 are the gate's, the next ffn the up projection's. Throws as above, or if they differ in rows.
   packed_matrix(const tensor& gate, const tensor& up, dtype as, int threads)
       : packed_matrix((detail::check_gated(gate, up), std::array{gate, up}), as, threads, true) {}
 
   std::size_t outputs() const { return outputs_; }
   std::size_t inputs() const { return inputs_; }
-  std::size_t depth() const { return depth_; }  // inputs with their padding
+  std::size_t depth() const { return depth_; }  // padded inputs
   std::size_t panels() const { return panels_; }
   dtype type() const { return type_; }
   bool gated() const { return gated_; }
   std::size_t bytes() const { return values_.bytes(); }
 
-  /// The lines of panel p from input `first` on, a multiple of the inputs in a line.
+  /// The lines of panel p from input `first` on. `first` is a multiple of the inputs in a line.
   const std::byte* panel(std::size_t p, std::size_t first = 0) const { return values_.data() + p * panel_bytes_ + offset(first); }
 
-  /// The weights of one output, as float (inputs).
+  /// Writes the weights of one output (inputs) as float.
   void read(std::size_t output, float* to) const {
     const auto [p, lane] = place(output);
     for (std::size_t i = 0; i < inputs_; ++i) {
@@ -91,16 +91,16 @@ class packed_matrix {
     return {2 * (n / panel_outputs) + up, n % panel_outputs};
   }
 
-  /// Numbers of an output, as they are stored; none: zeros.
+  /// The numbers of an output as they are stored; null: zeros.
   struct source_row {
     dtype type = dtype::f32;
     const std::byte* numbers = nullptr;
   };
 
-  /// Part of a row at a time, so that 16 of them, as they are read, fit into a near cache and need no memory but the stack's.
+  /// The inputs that are read at a time. Those of 16 rows fit into a near cache, and on the stack.
   static constexpr std::size_t part_inputs = 4 * row_reader::unit;
 
-  /// A task is about a page of the memory: enough to be worth giving, and cleared, when it is first touched, by who fills it.
+  /// Each task fills about one large_array::page: enough work for a task. The system clears a page when its thread first touches it.
   void fill(std::span<const tensor> parts, int threads) {
     struct filling {
       packed_matrix matrix;  // shares the memory, which must outlive the tasks
@@ -117,7 +117,7 @@ class packed_matrix {
   }
 
   void fill_panel(std::span<const tensor> parts, std::size_t p) {
-    // A cache line more apart than a power of two: rows are taken side by side.
+    // Rows are read side by side. Their distance is a cache line more than a power of two, to avoid cache conflicts.
     alignas(64) std::byte rooms[panel_outputs][part_inputs * 4 + kernels::line_bytes];
     for (std::size_t first = 0; first < depth_; first += part_inputs) {
       const std::size_t end = std::min(first + part_inputs, depth_), inputs = std::min(end, inputs_) - std::min(first, inputs_);
@@ -127,7 +127,7 @@ class packed_matrix {
     }
   }
 
-  /// Where `count` numbers from input `first` on lie, or as they are read into `room`.
+  /// The `count` numbers of an output from input `first` on: where they are stored, or read into `room`.
   source_row source_of(std::span<const tensor> parts, std::size_t panel, std::size_t lane, std::size_t first, std::size_t count,
                        std::byte* room) const {
     std::size_t row = panel * panel_outputs + lane;
@@ -142,8 +142,8 @@ class packed_matrix {
     return {};
   }
 
-  /// Lines of `inputs` numbers of each output. A block of 16 lines takes a cache line of numbers from each, from where they lie if they are
-  /// stored as they are to be.
+  /// Fills lines with `inputs` numbers of each output. A block of 16 lines takes a cache line of numbers from each output. Numbers that are
+  /// stored in this matrix's type are read in place.
   void fill_lines(const source_row (&sources)[panel_outputs], std::size_t inputs, std::size_t lines, std::byte* to) const {
     constexpr std::size_t block_lines = kernels::line_bytes / 4;
     const std::size_t numbers = kernels::line_bytes / size_of(type_);
@@ -162,11 +162,11 @@ class packed_matrix {
     }
   }
 
-  /// `count` numbers of an output as this matrix has them, and zeros up to a cache line.
+  /// Converts `count` numbers of an output to this matrix's type, padded with zeros to a cache line.
   const std::byte* convert(const source_row& source, std::size_t first, std::size_t count, std::byte* to) const {
     constexpr std::size_t most = kernels::line_bytes / 2;
     const std::size_t numbers = kernels::line_bytes / size_of(type_);
-    alignas(64) std::byte some[most * 4] = {};  // what there is of a line, with the zeros
+    alignas(64) std::byte some[most * 4] = {};  // an incomplete line, padded with zeros
     const std::byte* from = some;
     const dtype type = source.numbers ? source.type : type_;
     if (source.numbers) {
@@ -183,7 +183,7 @@ class packed_matrix {
     return to;
   }
 
-  /// The first `lines` columns of 16 rows of 32 bits become lines.
+  /// Writes the first `lines` columns of 16 rows as lines. Elements have 32 bits.
   static void transpose(const std::byte* const (&rows)[panel_outputs], std::size_t lines, std::byte* to) {
 #if defined(__SSE2__)
     const auto load = [&](std::size_t row, std::size_t column) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Loops over tasks on several threads. Who does which task is fixed, and no task depends on how many threads there are.
+// Loops over tasks on several threads. The thread of each task is fixed, and no task depends on the number of threads.
 #pragma once
 
 #include <algorithm>
@@ -20,8 +20,8 @@ namespace lazyprune {
 inline namespace v0 {
 namespace detail {
 
-/// All that the process may use: OMP_NUM_THREADS where it is set, else its processors as far as its CPU quota goes (threads that wait for
-/// one another stand still when the quota is used up); 1 without OpenMP.
+/// Returns the number of threads that the process may use: OMP_NUM_THREADS if it is set, otherwise its processors, limited by its CPU
+/// quota. Beyond the quota, threads that wait for one another would stand still. Returns 1 without OpenMP.
 inline int available_threads() {
 #ifdef _OPENMP
   static const int usable = std::getenv("OMP_NUM_THREADS") ? std::numeric_limits<int>::max() : usable_processors();
@@ -31,23 +31,23 @@ inline int available_threads() {
 #endif
 }
 
-/// The threads to give to work that takes one of them about so many nanoseconds: all, or one where a team would take longer to start than
-/// it saves. Nothing between: OpenMP ends the threads that a smaller team does not need, and would have to start them again.
+/// Returns the number of threads for work that takes one thread about `nanoseconds`: all, or one if a team takes longer to start than it
+/// saves. There is nothing in between: OpenMP ends the threads that a smaller team does not need, and starts them again later.
 constexpr int threads_for(int threads, std::size_t nanoseconds) { return nanoseconds < 4000 ? 1 : threads; }
 
-/// True where the threads of an earlier team are gone. GNU OpenMP keeps them for the next team, and waits for them forever in a child of
-/// fork(), where they are not: there the caller does all tasks, which gives the same results. LLVM's OpenMP starts new ones.
+/// Returns true if the threads of an earlier team are gone. GNU OpenMP keeps its threads for the next team. A child of fork() does not have
+/// them, and GNU OpenMP would wait for them forever. There the caller does all tasks, with the same results. LLVM's OpenMP starts new ones.
 inline bool team_is_lost() {
 #if defined(_OPENMP) && defined(__GNUC__) && !defined(__clang__)
   static std::atomic<bool> lost = false;
-  [[maybe_unused]] static const int watched = pthread_atfork(nullptr, nullptr, [] { lost = true; });  // once there is a team to lose
+  [[maybe_unused]] static const int watched = pthread_atfork(nullptr, nullptr, [] { lost = true; });  // from the first team on
   return lost.load(std::memory_order_relaxed);
 #else
   return false;
 #endif
 }
 
-/// body(task, thread) for each task, which must not throw: every thread does one run of neighbours.
+/// Calls body(task, thread) for each task. `body` must not throw. Each thread does one range of neighbouring tasks.
 template <class Body>
 void for_tasks([[maybe_unused]] int threads, std::size_t tasks, const Body& body) {
 #ifdef _OPENMP
@@ -60,7 +60,7 @@ void for_tasks([[maybe_unused]] int threads, std::size_t tasks, const Body& body
   for (std::size_t task = 0; task < tasks; ++task) body(task, std::size_t{0});
 }
 
-/// The same, in turn: for tasks of which later ones are larger.
+/// The same, but threads take turns at the tasks: for loops in which later tasks are larger.
 template <class Body>
 void for_tasks_in_turn([[maybe_unused]] int threads, std::size_t tasks, const Body& body) {
 #ifdef _OPENMP
@@ -73,13 +73,13 @@ void for_tasks_in_turn([[maybe_unused]] int threads, std::size_t tasks, const Bo
   for (std::size_t task = 0; task < tasks; ++task) body(task, std::size_t{0});
 }
 
-/// Memory for the course of one operation: grows to the largest one seen and stays.
+/// Memory that an operation uses while it runs. It grows to the largest operation seen, and is kept.
 class scratch_memory {
  public:
-  /// Room for `count` floats, on a cache line's boundary; what is in it is lost.
+  /// Returns memory for `count` floats, aligned to a cache line. Earlier contents are lost.
   float* take(std::size_t count) {
     if (count > memory_.size()) {
-      memory_ = {};  // first, so that both are never there at once
+      memory_ = {};  // freed first, so that both never exist at once
       memory_ = aligned_array<float>(count);
     }
     return memory_.data();
@@ -90,7 +90,7 @@ class scratch_memory {
   aligned_array<float> memory_;
 };
 
-/// Floats up to whole cache lines.
+/// Rounds a number of floats up to whole cache lines.
 constexpr std::size_t whole_lines(std::size_t floats) { return (floats + 15) / 16 * 16; }
 
 }  // namespace detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How the product of a block of rows and a weight is cut, so that what is read again stays in a cache and what is read next is in one.
+// How the product of rows and a weight is cut into blocks: numbers that are read again stay in a cache, and the next ones are prefetched.
 #pragma once
 
 #include <algorithm>
@@ -11,13 +11,13 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// A group of neighbouring tiles of the weight, and a run of their inputs: every strip of rows meets it before the next one.
-struct product_part {
+/// A group of neighbouring tiles of the weight, and a range of their inputs. Every strip of rows is multiplied by it before the next block.
+struct product_block {
   std::size_t first, last;  // tiles
   std::size_t k, count;     // inputs
 };
 
-/// Rows in strips, outputs in tiles, inputs in runs. What is computed does not depend on it, only when.
+/// Cuts rows into strips, outputs into tiles, and inputs into ranges. The cuts change the order of the work, and never the results.
 class product_plan {
  public:
   product_plan(const kernels::product_kernel& kernel, std::size_t rows, const packed_matrix& w, int threads,
@@ -36,7 +36,7 @@ class product_plan {
       const std::size_t weights = depth_ * panel_input_bytes(), wide = panel_floats() * sizeof(float);
       return 2 * group_ * (weights + (widens_ ? wide : weights)) <= here.l2 * 3 / 4;
     };
-    // A few rows wait for their weights: a smaller group with the next part on its way is faster than a larger one without.
+    // With few rows, products wait for weights. A smaller group that can prefetch the next block is faster than a larger one that cannot.
     while (group_ > 2 && !fits()) group_ = group_ / 4 * 2;
     prefetches_ = fits();
   }
@@ -44,46 +44,46 @@ class product_plan {
   const packed_matrix& weight() const { return w_; }
   std::size_t strips() const { return strips_; }
   std::size_t strip() const { return strip_; }                           // rows; the last strip may have fewer
-  std::size_t groups() const { return (tiles_ + group_ - 1) / group_; }  // for threads to share
-  std::size_t group() const { return group_; }                           // tiles in one
-  bool cut() const { return depth_ < w_.depth(); }                       // whether a tile's sums come from several parts
-  bool widens() const { return widens_; }                                // a part's weights, before they are multiplied
+  std::size_t groups() const { return (tiles_ + group_ - 1) / group_; }  // the threads share them
+  std::size_t group() const { return group_; }                           // tiles in a group
+  bool cut() const { return depth_ < w_.depth(); }                       // whether a tile's sums come from several blocks
+  bool widens() const { return widens_; }                                // whether a block's weights are widened before the product
   bool prefetches() const { return prefetches_; }
 
   std::size_t strip_input_bytes() const { return kernel_.padded(strip_) * kernel_.element; }   // of a strip, for each input
   std::size_t panel_input_bytes() const { return kernels::line_bytes / kernel_.line_inputs; }  // of a panel, for each input
   std::size_t strip_bytes() const { return detail::whole_lines(strip_input_bytes() * w_.depth() / 4 + 16) * 4; }
   std::size_t tile_floats() const { return kernel_.padded(strip_) * kernels::tile_outputs; }
-  std::size_t panel_floats() const { return depth_ * kernels::panel_outputs; }  // of a part, widened
+  std::size_t panel_floats() const { return depth_ * kernels::panel_outputs; }  // of a block, widened
 
   std::size_t rows_of(std::size_t strip) const { return std::min(strip_, rows_ - strip * strip_); }
 
-  /// Where in the packed rows a strip's inputs from k on begin, in bytes.
+  /// The offset in bytes of a strip's inputs from k on in the packed rows.
   std::size_t packed_offset(std::size_t strip, std::size_t k) const {
     return strip * strip_bytes() + k * kernel_.padded(rows_of(strip)) * kernel_.element;
   }
 
-  product_part first_part(std::size_t group) const { return part_of(group, 0); }
+  product_block first_block(std::size_t group) const { return block_of(group, 0); }
 
-  /// The group's next inputs; the next group's first ones after the last.
-  product_part after(const product_part& p) const {
-    return p.k + p.count < w_.depth() ? part_of(p.first / group_, p.k + p.count) : part_of(p.first / group_ + 1, 0);
+  /// The block of the group's next inputs. After the last ones, the first block of the next group.
+  product_block after(const product_block& p) const {
+    return p.k + p.count < w_.depth() ? block_of(p.first / group_, p.k + p.count) : block_of(p.first / group_ + 1, 0);
   }
 
  private:
-  static constexpr std::size_t widening_strips = 4;  // from so many on, weights are widened once for all
+  static constexpr std::size_t widening_strips = 4;  // from this many on, weights are widened once for all strips
 
-  product_part part_of(std::size_t group, std::size_t k) const {
+  product_block block_of(std::size_t group, std::size_t k) const {
     return {group * group_, std::min(tiles_, (group + 1) * group_), k, std::min(depth_, w_.depth() - k)};
   }
 
-  /// Few enough that every thread has some groups; even, for tiles that take turns, where there is more than one.
+  /// The tiles of a group: few enough that every thread has some groups, and one or an even number, because prefetches alternate by tile.
   std::size_t group_size(int threads) const {
     const std::size_t fair = std::clamp<std::size_t>(tiles_ / (8 * static_cast<std::size_t>(threads)), 1, kernel_.group);
     return fair == 1 ? 1 : fair / 2 * 2;
   }
 
-  /// Inputs to take at a time, so that what is read again stays in a cache.
+  /// The inputs of a block: few enough that the numbers that are read again stay in a cache.
   std::size_t cut_depth(const detail::processor& here) const {
     const std::size_t strip_bytes = kernel_.strip * kernel_.element, weight_bytes = kernel_.group * 2 * panel_input_bytes();
     const std::size_t fitting = std::max<std::size_t>(32, kernel_.strip_in_l1 ? here.l1 * 3 / 4 / strip_bytes : here.l2 / 4 / weight_bytes);
@@ -96,33 +96,33 @@ class product_plan {
   std::size_t rows_, strips_, tiles_;
   std::size_t strip_;  // rows
   std::size_t group_;
-  std::size_t depth_;  // inputs of a part
+  std::size_t depth_;  // inputs of a block
   bool widens_;
-  bool prefetches_ = false;  // where L2 has room for the next part beside this one
+  bool prefetches_ = false;  // whether L2 has room for the next block beside this one
 };
 
-/// What is prefetched while a part is computed. The strips share the weights of the next part's i-th tile when they meet the i-th of this
-/// one; of many strips, which together do not stay in L2, every other tile's take the two tiles', and the tiles between share the next
-/// strip.
-class part_prefetch {
+/// The prefetches while a block is computed. While a strip is multiplied by tile i of this block, it prefetches a share of the weights of
+/// tile i of the next block. Many strips do not fit into L2 together. Then tiles alternate: at an even tile, a strip prefetches
+/// a share of the next strip; at an odd tile i, the strips prefetch the weights of the next block's tiles i - 1 and i.
+class block_prefetch {
  public:
-  part_prefetch(const product_plan& plan, const product_part& part, const std::byte* packed)
-      : plan_(plan), part_(part), next_(plan.after(part)), packed_(packed), pairs_(plan.strips() >= many_strips && plan.group() > 1) {
-    const auto rounded_up = [](std::size_t bytes, std::size_t parts) { return parts == 0 ? 0 : (bytes + parts - 1) / parts; };
+  block_prefetch(const product_plan& plan, const product_block& block, const std::byte* packed)
+      : plan_(plan), block_(block), next_(plan.after(block)), packed_(packed), pairs_(plan.strips() >= many_strips && plan.group() > 1) {
+    const auto rounded_up = [](std::size_t bytes, std::size_t blocks) { return blocks == 0 ? 0 : (bytes + blocks - 1) / blocks; };
     row_step_ = rounded_up(plan.strip_input_bytes(), plan.group() >> pairs_);
     shares_ = plan.strips() >> (1 + pairs_);
     const std::size_t bytes = next_.count * plan.panel_input_bytes();
     share_bytes_ = shares_ == 0 ? 0 : bytes / shares_;
-    weight_step_ = rounded_up(bytes, shares_ * part.count);
+    weight_step_ = rounded_up(bytes, shares_ * block.count);
   }
 
-  /// While a strip meets the i-th tile of the part.
+  /// The prefetch while a strip is multiplied by tile i of the block.
   kernels::prefetch_run of(std::size_t strip, std::size_t i) const {
-    const kernels::prefetch_run nothing = kernels::no_prefetch(packed_ + plan_.packed_offset(strip, part_.k));
+    const kernels::prefetch_run nothing = kernels::no_prefetch(packed_ + plan_.packed_offset(strip, block_.k));
     if (!plan_.prefetches()) return nothing;
     if (pairs_ && i % 2 == 0) {
-      const std::size_t from = strip + 1 < plan_.strips() ? plan_.packed_offset(strip + 1, part_.k) : plan_.packed_offset(0, next_.k);
-      return {packed_ + from + i / 2 * row_step_ * part_.count, row_step_};
+      const std::size_t from = strip + 1 < plan_.strips() ? plan_.packed_offset(strip + 1, block_.k) : plan_.packed_offset(0, next_.k);
+      return {packed_ + from + i / 2 * row_step_ * block_.count, row_step_};
     }
     const std::size_t share = strip >> (1 + pairs_), panel = strip & (pairs_ ? 3u : 1u);
     if (share >= shares_ || next_.first + i >= next_.last) return nothing;
@@ -134,11 +134,11 @@ class part_prefetch {
   static constexpr std::size_t many_strips = 8;
 
   const product_plan& plan_;
-  product_part part_, next_;
+  product_block block_, next_;
   const std::byte* packed_;  // the rows
-  bool pairs_;               // of tiles
+  bool pairs_;               // whether tiles alternate
   std::size_t row_step_;     // bytes of the next strip, for each input
-  std::size_t shares_;       // of a panel of the next part's weights: so many strips take one each
+  std::size_t shares_;       // of a panel of the next block's weights; a strip prefetches one share
   std::size_t share_bytes_;
   std::size_t weight_step_;  // bytes of a share, for each input
 };

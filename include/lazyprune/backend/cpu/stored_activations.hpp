@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Rows of activations put aside (the Aux Cache's), as float or in half the memory.
+// Stored rows of activations (the Aux Cache), as f32, or as bf16 in half the memory.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Tasks that a team of threads takes up while they are still being given: where each operation had a team of its own, all would wait for
-// the slowest at the end of every one.
+// A queue of tasks. A team of threads works on it while more tasks are added. If each operation had its own team, all threads would wait
+// for the slowest one at the end of every operation.
 #pragma once
 
 #include <condition_variable>
@@ -21,10 +21,10 @@ namespace lazyprune {
 inline namespace v0 {
 namespace detail {
 
-/// Tasks, which must not throw, in the order in which they are given.
+/// Runs tasks in the order in which they are given. Tasks must not throw.
 class task_queue {
  public:
-  /// Leaves the task to those who work; where many wait already, the caller does the first of these.
+  /// Adds a task for the threads in `work`. If many tasks wait already, the caller runs the first of them.
   void give(std::function<void()> task) {
     std::unique_lock lock(mutex_);
     tasks_.push_back(std::move(task));
@@ -38,7 +38,7 @@ class task_queue {
     more_.notify_all();
   }
 
-  /// Does tasks until it is closed and none is left.
+  /// Runs tasks until the queue is closed and empty.
   void work() {
     std::unique_lock lock(mutex_);
     for (;;) {
@@ -67,17 +67,17 @@ class task_queue {
   bool closed_ = false;
 };
 
-/// Of the with_tasks that this thread is in the body of.
+/// The queue of the with_tasks call whose body this thread runs, or null.
 inline constinit thread_local task_queue* tasks_here = nullptr;
 
-/// Calls body, on this thread, and returns when the tasks that it gives are done as well: the other threads begin with them meanwhile. What
-/// body throws is thrown when they are done. In the body of another one it only calls: that one waits.
+/// Calls body on this thread, and returns when the tasks that body gives are done. Meanwhile other threads start on these tasks. An
+/// exception of body is rethrown when the tasks are done. Inside the body of another with_tasks, it only calls body: the outer call waits.
 template <class Body>
 void with_tasks([[maybe_unused]] int threads, const Body& body) {
 #ifdef _OPENMP
   if (threads > 1 && !tasks_here && !team_is_lost()) {
     task_queue tasks;
-    std::exception_ptr fault;  // none may leave a parallel region
+    std::exception_ptr fault;  // no exception may leave a parallel region
 #pragma omp parallel num_threads(threads)
     {
       if (omp_get_thread_num() == 0) {
@@ -99,7 +99,7 @@ void with_tasks([[maybe_unused]] int threads, const Body& body) {
   body();
 }
 
-/// Leaves a task to the threads of with_tasks; outside of it, does it now.
+/// Gives a task to the threads of with_tasks. Outside with_tasks, runs it now.
 template <class Task>
 void give_task(const Task& task) {
   if (tasks_here)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Attention of rows over a cache on the device: what kernels are told, which of them, and how keys are split among them.
+// Attention of rows over a KV cache on the device: the choice of kernels, their arguments, and how keys are split among blocks.
 #pragma once
 
 #include <algorithm>
@@ -24,20 +24,20 @@ namespace device {
 
 class attention_layer {
  public:
-  /// `exact`: queries and weights stay float also where they meet keys and values in bf16.
+  /// `exact`: queries and attention weights stay float even if keys and values are bf16.
   explicit attention_layer(bool exact) : exact_(exact) {}
 
   std::size_t bytes() const { return parts_.bytes() + scores_.bytes(); }
 
-  /// Scratch for attention of these sizes.
+  /// Reserves scratch for attention up to these sizes.
   void reserve(const operation_sizes& most) {
     const auto [heads, kv_heads, head_dim] = most.shape;
     if (splits_of(most.active) > 1) parts_.reserve(part_floats(splits_of(most.active), std::min(most.block, few_rows), heads, head_dim));
     scores_.reserve(most.queries * heads * most.active);
   }
 
-  /// out = attention of q (rows, heads * head_dim). The probe's numbers are on the host when this returns: one row a query crosses where
-  /// its heads are reduced. Throws `error` (unsupported) for heads of more than 256 numbers.
+  /// out = attention of q (rows, heads * head_dim). When this returns, the probe's numbers are on the host. If heads are reduced, only one
+  /// row a query is copied to the host. Throws `error` (unsupported) if heads have more than 256 numbers.
   void attend(rows_view<const float> q, const stored_kv& kv, const attention_rows& what, rows_view<float> out, const attention_probe& probe,
               lists& lists, read_back& back) {
     if (q.rows == 0) return;
@@ -59,9 +59,9 @@ class attention_layer {
   }
 
  private:
-  static constexpr std::size_t few_rows = 16;     // up to so many, there are too few tiles of queries to fill a device: keys are split
+  static constexpr std::size_t few_rows = 16;     // up to so many give too few tiles of queries to fill a device: keys are split
   static constexpr std::size_t least_split = 64;  // keys
-  // So many tiles of 128 queries are faster than twice as many of 64. Fewer do not fill a device.
+  // From this many tiles of 128 queries on, they are faster than twice as many tiles of 64. Fewer tiles do not fill a device.
   static constexpr std::size_t wide_tiles = 192;
 
   attention_task task_of(rows_view<const float> q, const stored_kv& kv, const attention_rows& what, rows_view<float> out, lists& lists) {
@@ -115,7 +115,7 @@ class attention_layer {
 
   static std::size_t rows_of_layer(const attention_rows& what) { return what.rows_of_layer > 0 ? what.rows_of_layer : what.rows.size(); }
 
-  // For few rows: the active tokens of a split, how many splits there are, and what they leave behind.
+  // For few rows: the active tokens of a split, the number of splits, and the floats of their results.
   static std::size_t split_of(std::size_t active) { return std::max<std::size_t>(least_split, (active + most_splits - 1) / most_splits); }
   static std::size_t splits_of(std::size_t active) { return (active + split_of(active) - 1) / split_of(active); }
   static std::size_t part_floats(std::size_t splits, std::size_t rows, std::size_t heads, std::size_t head_dim) {

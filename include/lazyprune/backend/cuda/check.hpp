@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the CUDA runtime and cuBLASLt answer, as the one exception type.
+// Status codes of the CUDA runtime and cuBLASLt, thrown as `error`.
 #pragma once
 
 #include <cublasLt.h>
@@ -14,8 +14,8 @@ namespace lazyprune {
 inline namespace v0 {
 namespace device {
 
-/// Throws `error` unless the call went well: where it was made, what was to be had of it, and what CUDA says. The runtime forgets the error
-/// then, so that the next call does not answer with it again.
+/// Throws `error` unless the call succeeded. The message has `where`, what was `expected`, and CUDA's name and description of the failure.
+/// Clears the runtime's last error, so that the next call does not return it again.
 inline void check(cudaError_t answer, std::string_view where, std::string_view expected = "success") {
   if (answer == cudaSuccess) return;
   cudaGetLastError();

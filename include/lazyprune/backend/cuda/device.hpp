@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The words that kernels are written with where CUDA's own would tie them to a real device: pointers into its memory, and what is said
-// in PTX. All else is CUDA's: threadIdx, __syncthreads, __shfl_xor_sync. The tests have another header of this name, under which the same
-// kernels run thread by thread on an imitated device (tests/backend/cuda/emulated).
+// The device operations of kernels that an emulated device must replace: pointers into device memory, and PTX instructions. Everything else
+// in kernels is plain CUDA: threadIdx, __syncthreads, __shfl_xor_sync. The tests have another header of this name. With it, the same
+// kernels run thread by thread on an emulated device (tests/backend/cuda/emulated).
 #pragma once
 
 #include <cuda_bf16.h>
@@ -10,28 +10,28 @@
 #include <cstddef>
 #include <cstdint>
 
-/// Before a loop whose numbers live in registers.
+/// Put before a loop whose arrays live in registers.
 #define LAZYPRUNE_UNROLL _Pragma("unroll")
 
 namespace lazyprune {
 inline namespace v0 {
 namespace device {
 
-/// A pointer into the device's memory, or into that of a block: followed by threads of the device alone, number by number with [], or
-/// several at once with load and store.
+/// Pointers into device memory (global) and into a block's shared memory (shared). Only device threads dereference them: by [] for one
+/// number, or by load and store for several at once.
 template <class T>
 using global = T*;
 template <class T>
 using shared = T*;
 
-/// The block's shared memory, of which the launch said how much there is, from this byte on.
+/// The block's dynamic shared memory from byte `offset` on. The launch sets its size.
 template <class T>
 __device__ __forceinline__ shared<T> shared_memory(std::size_t offset) {
   extern __shared__ uint4 bytes_of_the_block[];
   return reinterpret_cast<T*>(reinterpret_cast<unsigned char*>(bytes_of_the_block) + offset);
 }
 
-/// All the numbers that a Wide (float4, uint4) holds, from one that lies at a multiple of its size.
+/// Loads or stores all the numbers of a Wide (float4, uint4) at once. The address is a multiple of its size.
 template <class Wide, class T>
 __device__ __forceinline__ Wide load(T* from) {
   return *reinterpret_cast<const Wide*>(from);
@@ -47,8 +47,8 @@ __device__ __forceinline__ bool fits(T* at) {
   return reinterpret_cast<std::uintptr_t>(at) % sizeof(Wide) == 0;
 }
 
-/// 16 bytes from global into shared memory, or zeros where they are not there: begun, and done when somebody waits for the group that the
-/// next commit_copies closes (PTX: cp.async). Only the thread that waited sees them; others do after a barrier.
+/// Starts a copy of 16 bytes from global to shared memory, or of zeros if not `there` (PTX: cp.async). The next commit_copies closes the
+/// copy's group, and the copy is complete when this thread has waited for the group. Other threads see it only after a barrier.
 template <class T>
 __device__ __forceinline__ void copy_async(T* to, const T* from, bool there) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(static_cast<unsigned>(__cvta_generic_to_shared(to))), "l"(from),
@@ -56,38 +56,38 @@ __device__ __forceinline__ void copy_async(T* to, const T* from, bool there) {
                : "memory");
 }
 __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;\n" ::: "memory"); }
-/// Until all groups of this thread are done but so many, the last ones.
+/// Waits for all groups of this thread except the last `But`.
 template <unsigned But>
 __device__ __forceinline__ void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;\n" ::"n"(But) : "memory");
 }
 
-// bf16 as its bits, as the host has it; rounded to nearest, ties to even.
+// A bf16 number is its bits, as on the host. Rounding is to nearest, ties to even.
 __device__ __forceinline__ float widen(std::uint16_t bits) { return __uint_as_float(static_cast<unsigned>(bits) << 16); }
 __device__ __forceinline__ std::uint16_t round_to_bf16(float value) { return __bfloat16_as_ushort(__float2bfloat16_rn(value)); }
-/// Two of them: the first in the lower half.
+/// Rounds two numbers to bf16, with `low` in the lower half.
 __device__ __forceinline__ std::uint32_t pair_of_bf16(float low, float high) {
   std::uint32_t pair;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;\n" : "=r"(pair) : "f"(high), "f"(low));
   return pair;
 }
 
-/// 2^x, off by 2^-22 of itself at most; 0 where that would be a subnormal number (PTX: ex2.approx.ftz).
+/// 2^x with a relative error of at most 2^-22; 0 if the result would be subnormal (PTX: ex2.approx.ftz).
 __device__ __forceinline__ float exp2_fast(float x) {
   float power;
   asm("ex2.approx.ftz.f32 %0, %1;\n" : "=f"(power) : "f"(x));
   return power;
 }
 
-/// Four matrices of 8 x 8 numbers of bf16 out of shared memory (PTX: ldmatrix .x4): lane i brings the address of row i % 8 of matrix i / 8,
-/// at a multiple of 16 bytes, and gets of each matrix the numbers 2 (i % 4) and the next of row i / 4.
+/// Loads four matrices of 8 x 8 bf16 numbers from shared memory (PTX: ldmatrix .x4). Lane i passes the address of row i % 8 of matrix
+/// i / 8, a multiple of 16 bytes. It gets the numbers 2 (i % 4) and 2 (i % 4) + 1 of row i / 4 of each matrix.
 __device__ __forceinline__ void ldmatrix(std::uint32_t (&to)[4], const std::uint16_t* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\n"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                : "r"(static_cast<unsigned>(__cvta_generic_to_shared(row)))
                : "memory");
 }
-/// The same of the transposed matrices: numbers i / 4 of the rows 2 (i % 4) and the next.
+/// The same for the transposed matrices: lane i gets number i / 4 of the rows 2 (i % 4) and 2 (i % 4) + 1 of each matrix.
 __device__ __forceinline__ void ldmatrix_transposed(std::uint32_t (&to)[4], const std::uint16_t* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];\n"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -95,7 +95,7 @@ __device__ __forceinline__ void ldmatrix_transposed(std::uint32_t (&to)[4], cons
                : "memory");
 }
 
-/// d += a b of a warp, a (16, 16) and b (16, 8) in bf16, d (16, 8) in float, in the fragments of PTX's mma .m16n8k16.
+/// d += a b for a warp: a (16, 16) and b (16, 8) in bf16, d (16, 8) in float. The fragments are those of PTX's mma .m16n8k16.
 __device__ __forceinline__ void mma(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
   asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\n"
                : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])

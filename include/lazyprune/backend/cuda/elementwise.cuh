@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Kernels of everything but products and attention. Each is bound by the memory that it reads and writes once; a block is a row, or a piece
-// of one. A thread has four neighbouring numbers at a time, in one access where rows lie so that they can be read like that, and the next
-// four are its neighbour's.
+// Kernels for everything but products and attention. Each is bound by memory: it reads and writes its numbers once. A block has a row, or a
+// piece of a row. A thread takes four neighbouring numbers at a time, in one access if the rows are aligned for that. The next four are the
+// next thread's.
 //
-// Kernels state what they may take: registers of a thread, shared memory of a block, and how many blocks of so many threads that leaves
-// room for on a multiprocessor of compute capability 8.0, which has 65,536 registers, 164 KiB of which each block takes one more than it
-// asks for, and 2,048 threads. The tests read these lines: what ptxas says is held against the first number, launches against the others.
-// What waits for memory wants every thread that there is room for:
+// Kernels state their budget: registers of a thread, shared memory of a block, and how many blocks of how many threads then fit on a
+// multiprocessor of compute capability 8.0. It has 65,536 registers, 2,048 threads, and 164 KiB of shared memory. Each block takes 1 KiB
+// more than it asks for. The tests read these lines: they compare the first number with ptxas's, and the others with the launches.
+// Kernels that wait for memory use all the threads that fit:
 /// budget of every other kernel: 32 registers, 32 bytes of shared memory, 8 blocks of 256 threads
 #pragma once
 
@@ -24,7 +24,7 @@ namespace device {
 
 inline constexpr unsigned all_lanes = 0xffffffffu, warp_lanes = 32;
 
-/// Rows of the device, `stride` numbers apart, as kernels get them.
+/// Rows in device memory, `stride` numbers apart, as an argument of kernels.
 template <class T>
 struct row_span {
   global<T> data;
@@ -33,7 +33,7 @@ struct row_span {
   __device__ __forceinline__ global<T> row(std::size_t r) const { return data + r * stride; }
 };
 
-/// Of what type a stored number is: float, or bf16 as its bits.
+/// Convert a stored number, a float or the bits of a bf16, to float, and back.
 __device__ __forceinline__ float to_float(float value) { return value; }
 __device__ __forceinline__ float to_float(std::uint16_t bits) { return widen(bits); }
 template <class T>
@@ -44,7 +44,7 @@ __device__ __forceinline__ T from_float(float value) {
     return round_to_bf16(value);
 }
 
-/// The sum of a warp's numbers, in all of its lanes: the same bits in each.
+/// The sum, and the maximum, of a warp's numbers, in all lanes: the same bits in each.
 __device__ __forceinline__ float warp_sum(float value) {
   for (unsigned by = warp_lanes / 2; by > 0; by /= 2) value += __shfl_xor_sync(all_lanes, value, by);
   return value;
@@ -54,7 +54,7 @@ __device__ __forceinline__ float warp_most(float value) {
   return value;
 }
 
-/// The same of a block's, by way of `room`, a number of shared memory for each warp, which may be used again after the next barrier.
+/// The same for a block. `room` is shared memory, one float for each warp. It may be used again after the next barrier.
 template <class Join>
 __device__ __forceinline__ float block_join(float of_the_warp, shared<float> room, Join join) {
   if (threadIdx.x % warp_lanes == 0) room[threadIdx.x / warp_lanes] = of_the_warp;
@@ -70,7 +70,7 @@ __device__ __forceinline__ float block_most(float value, shared<float> room) {
   return block_join(warp_most(value), room, [](float a, float b) { return fmaxf(a, b); });
 }
 
-/// Four stored numbers, side by side.
+/// Four adjacent stored numbers.
 template <class T>
 using four_of = std::conditional_t<sizeof(T) == sizeof(float), float4, uint2>;
 
@@ -80,7 +80,8 @@ __device__ __forceinline__ bool by_four(row_span<T> rows, std::size_t columns) {
   return fits<four_of<T>>(rows.data) && rows.stride % 4 == 0 && columns % 4 == 0;
 }
 
-/// The numbers of a row from `at` on as floats. `Wide`: in one access; else those before `columns`, and zeros.
+/// Load, and store, four numbers of a row from `at` on. `Wide`: in one access. Otherwise numbers from `columns` on are read as 0 and not
+/// written.
 template <bool Wide, class T>
 __device__ __forceinline__ float4 load_four(global<const T> row, unsigned at, unsigned columns) {
   if constexpr (!Wide) {
@@ -119,7 +120,7 @@ __device__ __forceinline__ void for_fours(unsigned columns, Load load, Use use) 
   }
 }
 
-/// Calls body(std::true_type) where rows are `wide`, and body(std::false_type) where they are not.
+/// Calls body(std::true_type) if `wide`, otherwise body(std::false_type).
 template <class Body>
 __device__ __forceinline__ void wide_or_not(bool wide, Body body) {
   if (wide)
@@ -128,7 +129,7 @@ __device__ __forceinline__ void wide_or_not(bool wide, Body body) {
     body(std::false_type{});
 }
 
-// All but norm_rows give each piece of a row a block: grid (rows, pieces_for(columns)).
+// All kernels but norm_rows have one block for each piece of a row: grid (rows, pieces_for(columns)).
 
 /// out[r] = table[ids[r]] * scale.
 template <class Stored>
@@ -147,8 +148,8 @@ __global__ void embed_rows(row_span<const Stored> table, global<const std::uint3
   });
 }
 
-/// out = x / sqrt(mean(x^2) + epsilon) * weight: a block a row, with a number of shared memory for each warp. out may be x. The first
-/// numbers of a row stay in registers, four by four: those of 4096 with 256 threads.
+/// out = x / sqrt(mean(x^2) + epsilon) * weight. One block for each row, with one float of shared memory for each warp. out may be x. The
+/// first numbers of a row stay in registers, 16 in each thread: 4096 with 256 threads.
 /// budget norm_rows: 56 registers, 32 bytes of shared memory, 4 blocks of 256 threads
 template <class Scalar>
 __global__ void __launch_bounds__(256, 4)
@@ -170,15 +171,15 @@ __global__ void __launch_bounds__(256, 4)
     LAZYPRUNE_UNROLL for (unsigned i = 0; i < kept; ++i) add(four[i]);
     for (unsigned at = first + kept * step; at < count; at += step) add(load_four<in_one>(from, at, count));
     const float root = sqrtf(block_sum(squares, shared_memory<float>(0)) / static_cast<float>(columns) + epsilon);
-    const auto finish = [&](unsigned at, float4 v) {
+    const auto write = [&](unsigned at, float4 v) {
       const float4 w = load_four<in_one>(weight, at, count);
       store_four<in_one>(to, at, count, {v.x / root * w.x, v.y / root * w.y, v.z / root * w.z, v.w / root * w.w});
     };
     LAZYPRUNE_UNROLL for (unsigned i = 0; i < kept; ++i) {
       const unsigned at = first + i * step;
-      if (at < count) finish(at, four[i]);
+      if (at < count) write(at, four[i]);
     }
-    for (unsigned at = first + kept * step; at < count; at += step) finish(at, load_four<in_one>(from, at, count));
+    for (unsigned at = first + kept * step; at < count; at += step) write(at, load_four<in_one>(from, at, count));
   });
 }
 
@@ -206,7 +207,7 @@ __global__ void __launch_bounds__(256, 6) add_rows(row_span<const Scalar> x, std
   });
 }
 
-/// x in bf16, with zeros from `columns` up to the width of out.
+/// out = x rounded to bf16, with zeros from `columns` up to the width of out.
 template <class Scalar>
 __global__ void round_rows(row_span<const Scalar> x, std::size_t columns, row_span<std::uint16_t> out) {
   const global<const float> from = x.row(blockIdx.x);
@@ -229,7 +230,7 @@ __device__ __forceinline__ float activated(gate_activation activation, float x) 
   return x / 2 * (1 + tanhf(root_of_2_over_pi * (x + 0.044715f * x * x * x)));
 }
 
-/// out = gate(x[.. ffn)) * x[ffn ..): x (2 ffn) and out (ffn).
+/// out (ffn) = gate(first half of x) * second half of x, for x (2 ffn).
 /// budget gate_rows: 48 registers, 0 bytes of shared memory, 5 blocks of 256 threads
 template <class Scalar>
 __global__ void __launch_bounds__(256, 5)
@@ -252,7 +253,7 @@ __global__ void __launch_bounds__(256, 5)
   });
 }
 
-/// RoPE in place: a thread has pairs (i, i + half) of a head. table (positions, 2, half): cosines, sines.
+/// RoPE in place. Each thread has pairs (i, i + half) of a head. table (positions, 2, half): cosines, sines.
 template <class Scalar>
 __global__ void rotate_rows(row_span<Scalar> x, std::size_t heads, std::size_t half, global<const std::uint32_t> positions,
                             global<const float> table) {
@@ -278,13 +279,13 @@ __global__ void rotate_rows(row_span<Scalar> x, std::size_t heads, std::size_t h
   }
 }
 
-/// Where a row comes from and where it goes, in the device's memory.
+/// The source and the destination of a row, in device memory.
 struct row_move {
   const void* from;
   void* to;
 };
 
-/// Each row of the list: from any type to any.
+/// Copies each row of the list, and converts it from From to To.
 template <class From, class To>
 __global__ void move_rows(global<const row_move> moves, std::size_t columns) {
   const row_move move = moves[blockIdx.x];
@@ -299,13 +300,13 @@ __global__ void move_rows(global<const row_move> moves, std::size_t columns) {
   });
 }
 
-/// How many threads for rows of so many numbers: the same for the same number, since the order of sums follows from it.
+/// Returns the threads of a block for rows of this many numbers. It depends on `columns` alone, because it decides the order of sums.
 inline unsigned threads_for(std::size_t columns) {
   const std::size_t warps = (columns + 4 * warp_lanes - 1) / (4 * warp_lanes);
   return warp_lanes * static_cast<unsigned>(std::min<std::size_t>(std::max<std::size_t>(warps, 1), 8));
 }
 
-/// How many blocks of threads_for(columns) share a row of so many numbers: a thread has eight of them.
+/// Returns how many blocks of threads_for(columns) threads share a row of this many numbers: eight numbers for each thread.
 inline unsigned pieces_for(std::size_t columns) {
   const std::size_t piece = 8 * threads_for(columns);
   return static_cast<unsigned>((columns + piece - 1) / piece);

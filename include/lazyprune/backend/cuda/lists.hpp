@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The host's lists on the device: positions, slots, ranges, addresses. What lies there already is not sent again, so that layers with the
-// same tokens share their lists.
+// Copies of the host's lists on the device: positions, slots, ranges, addresses. A list that is there already is not sent again, so that
+// layers with the same tokens share their lists.
 #pragma once
 
 #include <algorithm>
@@ -21,10 +21,9 @@ namespace lazyprune {
 inline namespace v0 {
 namespace device {
 
-/// Lists are put one behind the other into a room of page-locked memory, and copied from there to the same place of a room on the device.
-/// What was put there stays until the room is full. Then everything that was given to the device is waited for, all is forgotten, and the
-/// room is filled from its beginning: nothing is overwritten that a copy or a kernel still reads, and what is remembered is what lies
-/// there.
+/// Lists are appended to a page-locked buffer on the host, and copied from there to the same offsets of a buffer on the device. They stay
+/// until the buffer is full. Then the object waits for all work on the device, forgets all lists, and fills the buffer from its beginning.
+/// So it overwrites nothing that a copy or a kernel still reads, and the lists that it knows are on the device.
 class lists {
  public:
   lists() = default;
@@ -34,17 +33,17 @@ class lists {
 
   std::size_t bytes() const { return there_.bytes(); }
 
-  /// The device's addresses of an operation's lists, null where one is empty, valid for what is given to the device until the next call.
-  /// All that are not there yet go in one copy.
+  /// Returns the device addresses of an operation's lists; null for an empty list. They are valid for work that is queued before the next
+  /// call. All lists that are not on the device yet are sent in one copy.
   template <class... T>
   std::tuple<const T*...> send(std::span<const T>... given) {
     static_assert((std::is_trivially_copyable_v<T> && ...));
-    std::array<text, sizeof...(T)> all{text(reinterpret_cast<const char*>(given.data()), given.size_bytes())...};
+    std::array<list_bytes, sizeof...(T)> all{list_bytes(reinterpret_cast<const char*>(given.data()), given.size_bytes())...};
     find_or_put(all);
     return std::apply([this](const auto&... list) { return std::tuple<const T*...>(reinterpret_cast<const T*>(address(list))...); }, all);
   }
 
-  /// Room for operations whose lists have so many bytes together: these then allocate nothing.
+  /// Makes room for operations whose lists have up to `size` bytes together. These then allocate nothing.
   void reserve(std::size_t size) {
     if (size <= there_.size()) return;
     end();
@@ -55,26 +54,26 @@ class lists {
   }
 
  private:
-  using text = std::string_view;  // a list's bytes
+  using list_bytes = std::string_view;
   static constexpr std::size_t alignment = 16, least = std::size_t{1} << 20;
 
-  /// Of a list's size and both of its ends: a long one is read once, where it is compared.
+  /// Hashes a list's size and both of its ends. So a long list is read in full only once, when it is compared.
   struct hash {
-    std::size_t operator()(text list) const {
+    std::size_t operator()(list_bytes list) const {
       const std::size_t end = std::min<std::size_t>(list.size(), 64);
-      const std::hash<text> of;
+      const std::hash<list_bytes> of;
       return (of(list.substr(0, end)) * 31 + of(list.substr(list.size() - end))) * 31 + list.size();
     }
   };
 
-  static std::size_t padded(text list) { return (list.size() + alignment - 1) / alignment * alignment; }
-  const std::byte* address(text here) const { return here.empty() ? nullptr : there_.data() + (here.data() - begin()); }
+  static std::size_t padded(list_bytes list) { return (list.size() + alignment - 1) / alignment * alignment; }
+  const std::byte* address(list_bytes here) const { return here.empty() ? nullptr : there_.data() + (here.data() - begin()); }
   char* begin() const { return reinterpret_cast<char*>(here_.data()); }
 
-  /// Each list becomes its copy in `here_`.
+  /// Replaces each list by its copy in `here_`, and sends the lists that are missing there.
   template <std::size_t Count>
-  void find_or_put(std::array<text, Count>& all) {
-    std::array<text, Count> found;
+  void find_or_put(std::array<list_bytes, Count>& all) {
+    std::array<list_bytes, Count> found;
     std::size_t missing = 0, size = 0;
     for (std::size_t i = 0; i < Count; ++i) {
       const auto known = known_.find(all[i]);
@@ -90,7 +89,7 @@ class lists {
     for (std::size_t i = 0; i < Count; ++i) {
       if (found[i].size() == all[i].size()) continue;
       std::memcpy(begin() + used_, all[i].data(), all[i].size());
-      found[i] = text(begin() + used_, all[i].size());
+      found[i] = list_bytes(begin() + used_, all[i].size());
       used_ += padded(all[i]);
     }
     all = found;
@@ -117,7 +116,7 @@ class lists {
   locked_memory here_;
   array<std::byte, purpose::scratch> there_;  // the same bytes on the device
   std::size_t used_ = 0;
-  std::unordered_set<text, hash> known_;  // those in `here_`
+  std::unordered_set<list_bytes, hash> known_;  // the lists in `here_`
 };
 
 }  // namespace device

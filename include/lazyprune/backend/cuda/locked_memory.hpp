@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Page-locked memory of the host: the device copies to and from it at the full rate of the link, while the host goes on.
+// Page-locked memory of the host. The device copies to and from it at the full rate of the link, while the host continues.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -17,11 +17,11 @@ namespace lazyprune {
 inline namespace v0 {
 namespace device {
 
-/// So many bytes of uninitialised page-locked memory. Whoever gives the device a copy waits for it before this object ends.
+/// `size` bytes of uninitialised page-locked memory. Wait for all copies that use it before this object ends.
 class locked_memory {
  public:
   locked_memory() = default;
-  /// Throws `error` (no_memory) that says what asked for how much.
+  /// Throws `error` (no_memory) that names `what` and the bytes.
   locked_memory(std::size_t size, std::string_view what) : size_(size) {
     check(cudaMallocHost(&data_, size), what, std::to_string(size) + " bytes of page-locked memory");
   }
@@ -43,8 +43,8 @@ class locked_memory {
   std::size_t size_ = 0;
 };
 
-/// Numbers on their way from the device to memory of the host that is not page-locked. Small copies go through a page-locked room, which
-/// takes a few microseconds where the driver's own way takes tens; the driver splits large ones itself.
+/// Copies numbers from the device to memory of the host that is not page-locked. Small copies go through a page-locked buffer. This takes a
+/// few microseconds; the driver's own way takes tens. Large copies are left to the driver, which splits them itself.
 class read_back {
  public:
   static constexpr std::size_t room_bytes = std::size_t{4} << 20;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The device's memory, and the stream in which everything happens there.
+// Device memory, and the stream of all work on the device.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -29,9 +29,9 @@ struct stream_of_device {
   int device;
 };
 
-/// The device of the thread that came first, and the stream in which all contexts of this process work: sequences that share memory may
-/// belong to different ones, and a single order of everything needs no events between them. Memory that is given back to the driver's pool
-/// stays there and is had again without asking the system.
+/// The current device of the first caller's thread, and the stream of all contexts of this process. Sequences that share memory may belong
+/// to different contexts. One stream orders all their work without events. Freed memory stays in the driver's pool, so that it can be
+/// allocated again without a call to the system.
 inline const stream_of_device& the_stream() {
   static const stream_of_device one = [] {
     stream_of_device made{nullptr, current_device()};
@@ -47,7 +47,7 @@ inline const stream_of_device& the_stream() {
 
 inline cudaStream_t stream() { return the_stream().stream; }
 
-/// Throws `error` (unsupported) where this thread's current device is not the process's.
+/// Throws `error` (unsupported) if this thread's current device is not the process's.
 inline void check_device() {
   const int expected = the_stream().device, found = current_device();
   if (found != expected)
@@ -55,19 +55,19 @@ inline void check_device() {
                 std::to_string(found), error_code::unsupported);
 }
 
-/// Until the device has done all that it was given.
+/// Waits until all queued work is done.
 inline void synchronize() { check(cudaStreamSynchronize(stream()), "the device's work"); }
 
-/// What memory is for, as errors have it.
-enum class purpose : std::uint8_t { weights, activations, keys_and_values, stored_rows, scratch };
+/// The use of memory, for error messages.
+enum class purpose : std::uint8_t { weights, activations, keys_and_values, aux_cache, scratch };
 
 constexpr std::string_view name_of(purpose p) {
   constexpr std::string_view names[] = {"weights", "activations", "keys and values", "stored rows", "scratch"};
   return names[static_cast<std::size_t>(p)];
 }
 
-/// Uninitialised memory of the device for `size` numbers, had and given back in the stream's order: what was given to the device before the
-/// end of this object is still done with it. Throws `error` (no_memory) that says what asked for how much.
+/// Uninitialised device memory for `size` numbers. It is allocated and freed in the stream's order, so work that was queued before the end
+/// of this object may still use it. Throws `error` (no_memory) that names the purpose and the bytes.
 template <class T, purpose Purpose>
 class array {
  public:
@@ -92,7 +92,7 @@ class array {
   std::size_t size() const { return size_; }
   std::size_t bytes() const { return size_ * sizeof(T); }
 
-  /// Memory for `size` numbers, the first `kept` of which are the first of this.
+  /// New memory for `size` numbers, with a copy of the first `kept` numbers of this.
   array resized(std::size_t size, std::size_t kept) const {
     array other(size);
     if (kept > 0) check(cudaMemcpyAsync(other.data_, data_, kept * sizeof(T), cudaMemcpyDeviceToDevice, stream()), name_of(Purpose));
@@ -104,7 +104,7 @@ class array {
   std::size_t size_ = 0;
 };
 
-/// Scratch of at least so many numbers, which grows to the most that was ever asked for. What it held is lost where it grows.
+/// Scratch memory for numbers. It grows to the largest size that was ever reserved. Its contents are lost when it grows.
 template <class T>
 class scratch {
  public:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Keys and values of one layer on the device, in blocks of slots: memory grows by blocks, and copies share them until one of them writes.
+// The KV cache of one layer on the device, in blocks of slots. Memory grows by blocks. Copies share blocks until one of them writes.
 #pragma once
 
 #include <algorithm>
@@ -36,13 +36,13 @@ class stored_kv {
   /// Forgets the slots from `size` on and keeps the memory.
   void truncate(std::size_t size) noexcept { size_ = std::min(size_, size); }
 
-  /// Memory for the slots below `slots`, in the type that they will have.
+  /// Allocates memory for the slots below `slots`. An empty cache takes the type `as`.
   void reserve(std::size_t slots, dtype as) {
     take_type(as);
     spare_.reserve((slots + block_slots - 1) / block_slots, blocks_.size(), block_bytes());
   }
 
-  /// Room for these slots, to be written. An empty cache takes the type `as`, f32 or bf16; one that is not empty keeps its own.
+  /// Makes room for these slots, so that they can be written. An empty cache takes the type `as`, f32 or bf16; any other keeps its type.
   void reserve(std::span<const std::uint32_t> slots, dtype as) {
     take_type(as);
     for (const std::uint32_t slot : slots) {
@@ -52,8 +52,8 @@ class stored_kv {
     }
   }
 
-  /// The blocks' addresses on the device, to be read, or to be written where there is room for slots of theirs since they were last shared.
-  /// They lie in `room`.
+  /// Returns the device addresses of the blocks, which it puts into `room`. All blocks may be read. A block may be written if `reserve` was
+  /// called for one of its slots since the cache was last copied.
   std::span<const void* const> addresses(std::vector<const void*>& room) const {
     room.clear();
     for (const auto& block : blocks_) room.push_back(block.data());

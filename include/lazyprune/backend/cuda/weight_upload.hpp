@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How weights reach the device: the host's threads pack rows into one page-locked buffer while the other one is copied.
+// The upload of weights to the device: host threads pack rows into one page-locked buffer while the other buffer is copied.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -21,7 +21,7 @@ namespace device {
 
 class weight_upload {
  public:
-  /// `threads` that pack; 0: as many as the process may keep busy.
+  /// `threads`: how many threads pack; 0: usable_processors().
   explicit weight_upload(int threads = 0)
       : threads_(threads > 0 ? static_cast<std::size_t>(threads) : static_cast<std::size_t>(usable_processors())) {}
 
@@ -37,7 +37,7 @@ class weight_upload {
       locked_memory& buffer = buffers_[now];
       if (buffer.size() < at_a_time * row_bytes) buffer = locked_memory(std::max(buffer_bytes, row_bytes), "weights");
       pack_rows(first, last, row_bytes, buffer.data(), pack);
-      synchronize();  // the other buffer's copy, which went on while this one was packed
+      synchronize();  // waits for the copy of the other buffer, which ran while this one was packed
       check(cudaMemcpyAsync(to + first * row_bytes, buffer.data(), (last - first) * row_bytes, cudaMemcpyHostToDevice, stream()),
             "weights");
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A weight on the device, as cuBLASLt multiplies by it.
+// A weight on the device, in the layout that cuBLASLt reads.
 #pragma once
 
 #include <algorithm>
@@ -21,8 +21,8 @@ namespace device {
 /// (outputs, inputs), float or bf16, rows a multiple of 16 bytes apart.
 class weight {
  public:
-  /// The parts stacked along the outputs, their numbers rounded to `as` and kept in the type `stored`. Throws `error` unless they can be
-  /// stacked and `as` is a dtype to compute with.
+  /// Stacks the parts along the outputs. Rounds their numbers to `as` and keeps them in the type `stored`. Throws `error` unless the parts
+  /// have the same inputs and `as` is f32 or bf16.
   weight(std::span<const tensor> parts, dtype as, dtype stored, weight_upload& upload)
       : outputs_(lazyprune::detail::stacked_outputs(parts, as)),
         inputs_(parts[0].columns),
@@ -55,7 +55,7 @@ class weight {
  private:
   std::size_t row_bytes() const { return pitch_ * size_of(type_); }
 
-  /// One row, rounded to `as`, followed by zeros up to the pitch. `numbers`: room for a row.
+  /// Writes one row, rounded to `as`, followed by zeros up to the pitch. `numbers`: room for a row.
   void write_row(const tensor& row, dtype as, float* numbers, std::byte* out) const {
     const std::size_t size = inputs_ * size_of(type_);
     std::memset(out + size, 0, row_bytes() - size);

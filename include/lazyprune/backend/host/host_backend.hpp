@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What every backend in host memory shares.
+// The base class of the backends in host memory.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Buffers, caches and the operations that move rows; tensor_backend.hpp says what each operation means.
+/// Buffers, caches and the operations that move rows. tensor_backend.hpp describes each operation.
 template <std::floating_point T>
 class host_backend {
  public:

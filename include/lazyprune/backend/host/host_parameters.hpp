@@ -13,7 +13,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Vectors of weights, joined, as numbers of type T.
+/// Joined vectors of weights, as numbers of type T.
 template <class T>
 class host_parameters {
  public:

@@ -11,15 +11,14 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Activations (rows, columns), one row right after the other. `Memory` is as aligned_array is. Memory that nobody has written holds any
-/// numbers.
+/// Activations (rows, columns), one row right after the other. `Memory` is a class with the members of aligned_array. Unwritten memory has
+/// arbitrary numbers.
 template <class T, class Memory = aligned_array<T>>
 class row_buffer {
  public:
   explicit row_buffer(std::size_t columns) : columns_(columns) {}
 
-  /// Room for at least `rows` rows; the rows that are there stay. Memory grows by half, so that adding one row after the other costs
-  /// little.
+  /// Makes room for at least `rows` rows and keeps the existing ones. Memory grows by half, so that adding rows one by one is cheap.
   void reserve(std::size_t rows) {
     const std::size_t needed = rows * columns_;
     if (needed > memory_.size()) memory_ = memory_.resized(std::max(needed, memory_.size() + memory_.size() / 2), rows_ * columns_);

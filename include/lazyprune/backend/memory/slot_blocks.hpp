@@ -30,7 +30,7 @@ class slot_blocks {
   /// Allocates memory for the slots below `count`. It stays allocated when no slot is in use.
   void hold(std::size_t count) { spare_.reserve((count + block_slots - 1) / block_slots, used_, block_numbers()); }
 
-  /// Room for these slots, to be written.
+  /// Makes room for these slots, so that they can be written.
   void reserve(std::span<const std::uint32_t> slots) {
     for (const std::uint32_t slot : slots) {
       if (blocks_.size() <= slot / block_slots) blocks_.resize(slot / block_slots + 1);
@@ -45,7 +45,7 @@ class slot_blocks {
     }
   }
 
-  /// (columns), to be written. Call `reserve` for the slot first, and again after this was copied.
+  /// (columns), writable. Call `reserve` for the slot first, and again after this was copied.
   T* row(std::size_t slot) { return const_cast<T*>(std::as_const(*this).row(slot)); }
   /// (columns). The slot is in use.
   const T* row(std::size_t slot) const {

@@ -13,7 +13,7 @@ namespace lazyprune {
 inline namespace v0 {
 
 /// Rows (slots, columns) in f32 or bf16. The backend rounds and reads the numbers. Copies share memory until one of them writes. `Memory`
-/// is as aligned_array<std::byte> is.
+/// is a class with the members of aligned_array<std::byte>.
 template <class Memory = aligned_array<std::byte>>
 class typed_rows {
  public:
@@ -25,7 +25,7 @@ class typed_rows {
   std::size_t size() const { return blocks_.size(); }  // slots in use
   std::size_t bytes() const { return blocks_.bytes(); }
 
-  /// Room for these slots. An empty store takes the type `as`, f32 or bf16; any other keeps its type.
+  /// Makes room for these slots. An empty store takes the type `as`, f32 or bf16; any other keeps its type.
   void reserve(std::span<const std::uint32_t> slots, dtype as) {
     take_type(as);
     blocks_.reserve(slots);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Text as Python's str sees it: the benchmarks' metrics are defined by Python programs, so that what is a word, a digit, a space or a
-// lower-case letter is what Python says.
+// Functions that split and change texts as Python's str does. The benchmarks define their metrics by Python programs, so Python decides
+// what is a word, a digit, a space or a lower-case letter.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ inline constexpr character_set digit_characters(digit_steps);
 constexpr bool is_word(char32_t c) { return word_characters.contains(c); }
 constexpr bool is_digit(char32_t c) { return digit_characters.contains(c); }
 
-/// string.punctuation.
+/// Whether Python's string.punctuation has the character.
 constexpr bool is_ascii_punctuation(char32_t c) {
   return (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') || (c >= '{' && c <= '~');
 }
@@ -36,7 +36,7 @@ inline std::u32string lower(std::u32string_view text) {
   return out;
 }
 
-/// The longest stretches of characters that belong, as views into the text.
+/// Returns the maximal runs of characters for which `belongs` is true, as views into the text.
 template <class Belongs>
 std::vector<std::u32string_view> stretches(std::u32string_view text, Belongs belongs) {
   std::vector<std::u32string_view> out;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// LongBench's classification score: is the right class named in the prediction, and how many others with it?
+// LongBench's classification score: does the prediction name the right class, and how many other classes?
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Scores from 0 to 1. Classes whose names are parts of the answer's do not count as others, but for one after each that is left out:
-/// LongBench takes entries from the list that it walks along.
+/// Returns a score from 0 to 1. A class whose name is part of the answer's name does not count as another class. But the class after each
+/// removed one is skipped, since LongBench removes entries from the list that it iterates over.
 inline double classification_score(std::string_view prediction, std::string_view answer, const std::vector<std::string>& classes) {
   std::vector<std::string_view> named;
   for (const std::string& name : classes)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// LongBench's code_sim_score: how alike are the first line of code in a prediction and the right one? It is the fuzz.ratio of the Python
-// package `fuzzywuzzy`, as LongBench's requirements install it: without python-Levenshtein it compares by difflib's SequenceMatcher, whose
-// ratio is defined below; with it, by another distance, and scores differ.
+// LongBench's code_sim_score: how similar is the first line of code in a prediction to the right line? It is fuzz.ratio of the Python
+// package `fuzzywuzzy`, as LongBench's requirements install it. Without python-Levenshtein, the package compares by difflib's
+// SequenceMatcher, whose ratio is computed below. With python-Levenshtein it uses another distance, and the scores differ.
 #pragma once
 
 #include <algorithm>
@@ -20,16 +20,16 @@ inline namespace v0 {
 
 namespace detail {
 
-/// difflib.SequenceMatcher(None, a, b): the longest common block, then the same to the left and to the right of it.
+/// difflib.SequenceMatcher(None, a, b): finds the longest common block, then searches on its left and right.
 class sequence_matcher {
  public:
   sequence_matcher(std::u32string_view a, std::u32string_view b) : a_(a), b_(b) {
     for (std::size_t j = 0; j < b.size(); ++j) places_[b[j]].push_back(j);
-    // A character that is more than a hundredth of a long text begins no block.
+    // In a long text, a character that makes up more than 1 % begins no block.
     if (b.size() >= 200) std::erase_if(places_, [&](const auto& entry) { return entry.second.size() > b.size() / 100 + 1; });
   }
 
-  /// Twice the characters in blocks, over the characters of both texts.
+  /// Returns twice the characters in blocks, over the characters of both texts.
   double ratio() {
     std::size_t matches = 0;
     std::vector<range> open{{0, a_.size(), 0, b_.size()}};
@@ -54,10 +54,10 @@ class sequence_matcher {
     std::size_t a, b, size;
   };
 
-  /// The longest block; of equally long ones that which begins first in a, then first in b.
+  /// Returns the longest block. Among equally long blocks, the first in a wins, then the first in b.
   block longest(const range& r) const {
     block best{r.a_begin, r.b_begin, 0};
-    std::unordered_map<std::size_t, std::size_t> lengths, next;  // of the blocks that end at a[i - 1] and b[j]
+    std::unordered_map<std::size_t, std::size_t> lengths, next;  // of blocks that end at a[i - 1] and b[j]
     for (std::size_t i = r.a_begin; i < r.a_end; ++i) {
       next.clear();
       if (const auto places = places_.find(a_[i]); places != places_.end())
@@ -83,7 +83,7 @@ class sequence_matcher {
   std::unordered_map<char32_t, std::vector<std::size_t>> places_;  // in b, ascending
 };
 
-/// fuzz.ratio: a whole number from 0 to 100, halves to the even one.
+/// fuzz.ratio: a whole number from 0 to 100; a half is rounded to the even number.
 inline double fuzz_ratio(std::u32string_view a, std::u32string_view b) {
   if (a == b) return 100.0;
   if (a.empty() || b.empty()) return 0.0;
@@ -92,7 +92,8 @@ inline double fuzz_ratio(std::u32string_view a, std::u32string_view b) {
 
 }  // namespace detail
 
-/// Scores from 0 to 1, in hundredths, the first line of the prediction in which there is no `, # or //; an empty line where each has one.
+/// Returns a score from 0 to 1, in hundredths. It compares the first line of the prediction without `, # or //, or an empty line if there
+/// is none.
 inline double code_similarity(std::string_view prediction, std::string_view answer) {
   std::string_view rest = prediction.substr(std::min(prediction.find_first_not_of('\n'), prediction.size()));
   std::string_view line;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// LongBench's scores of numbers: what share of the numbers in a prediction is the right one?
+// LongBench's scores for numbers: the share of the numbers in a prediction that are right.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ inline double share_of_numbers(std::string_view prediction, std::u32string_view 
   return static_cast<double>(std::ranges::count(numbers, right)) / static_cast<double>(numbers.size());
 }
 
-/// The digits that follow the first `word` that is followed by any; none where there is none.
+/// Returns the digits after the first `word` that has digits after it, or none.
 inline std::optional<std::u32string> number_after(std::u32string_view word, std::u32string_view text) {
   for (std::size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1)) {
     const std::u32string_view rest = text.substr(at + word.size());
@@ -42,17 +42,17 @@ inline double retrieval_score(std::string_view prediction, std::string_view answ
 
 }  // namespace detail
 
-/// LongBench's count_score, from 0 to 1. The answer is the digits alone.
+/// LongBench's count_score, from 0 to 1. The answer must consist of digits.
 inline double count_score(std::string_view prediction, std::string_view answer) {
   return detail::share_of_numbers(prediction, characters_of(answer));
 }
 
-/// LongBench's retrieval_score, from 0 to 1. Throws `error` where the answer does not name a paragraph ("Paragraph 7").
+/// LongBench's retrieval_score, from 0 to 1. Throws `error` if the answer does not name a paragraph ("Paragraph 7").
 inline double retrieval_score(std::string_view prediction, std::string_view answer) {
   return detail::retrieval_score(prediction, answer, "Paragraph ");
 }
 
-/// LongBench's retrieval_zh_score, the same with the Chinese word.
+/// LongBench's retrieval_zh_score: the same with the Chinese word.
 inline double retrieval_zh_score(std::string_view prediction, std::string_view answer) {
   return detail::retrieval_score(prediction, answer, "\xe6\xae\xb5\xe8\x90\xbd");
 }

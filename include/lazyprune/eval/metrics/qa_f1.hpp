@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// LongBench's F1 of words: how many words a prediction and an answer share, over how many they have.
+// LongBench's F1 score of words: how many words the prediction and the answer share, relative to how many they have.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ inline namespace v0 {
 
 namespace detail {
 
-/// F1 of two bags of tokens, whatever their order; 0 where they share none.
+/// F1 of two bags of tokens, in any order; 0 if they share none.
 template <class Token>
 double f1_of(std::vector<Token> prediction, std::vector<Token> answer) {
   std::ranges::sort(prediction);
@@ -30,8 +30,8 @@ double f1_of(std::vector<Token> prediction, std::vector<Token> answer) {
   return 2 * precision * recall / (precision + recall);
 }
 
-/// The words that count: in lower case, without punctuation and articles. `a` in "a\u2019" is an article: what is no part of a word and
-/// no ASCII punctuation stays, but parts words.
+/// Returns the words that count: in lower case, without ASCII punctuation and articles. Other punctuation stays, but ends a word: `a` in
+/// "a\u2019" is an article.
 inline std::vector<std::u32string> answer_words(std::string_view text) {
   std::u32string plain = lower(characters_of(text));
   std::erase_if(plain, is_ascii_punctuation);
@@ -52,7 +52,7 @@ inline std::vector<std::u32string> answer_words(std::string_view text) {
   return words;
 }
 
-/// The characters that count: in lower case, without spaces, ASCII punctuation and that of LongBench's list.
+/// Returns the characters that count: in lower case, without spaces, ASCII punctuation and the punctuation in LongBench's list.
 inline std::vector<char32_t> answer_characters(std::string_view text) {
   constexpr std::u32string_view punctuation =
       U"\uff01\uff1f\uff61\u3002\uff02\uff03\uff04\uff05\uff06\uff07\uff08\uff09\uff0a\uff0b\uff0c\uff0d\uff0f\uff1a\uff1b\uff1c\uff1d"
@@ -76,8 +76,8 @@ inline double qa_f1(std::string_view prediction, std::string_view answer) {
   return detail::f1_of(detail::answer_words(prediction), detail::answer_words(answer));
 }
 
-/// F1 of characters, from 0 to 1: in the place of LongBench's qa_f1_zh_score, whose words are those that the program jieba cuts. It is
-/// not that score: one is above the other now and then.
+/// F1 of characters, from 0 to 1. It replaces LongBench's qa_f1_zh_score, whose words come from the program jieba. It is another score:
+/// sometimes higher, sometimes lower.
 inline double qa_f1_chars(std::string_view prediction, std::string_view answer) {
   return detail::f1_of(detail::answer_characters(prediction), detail::answer_characters(answer));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// ROUGE-L as the Python package `rouge` 1.0.1 computes it, which LongBench calls: by sentences, which end at '.', and over sets of words.
+// ROUGE-L as in the Python package `rouge` 1.0.1, which LongBench uses: by sentences, which end at '.', and over sets of words.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace detail {
 
 using sentence = std::vector<std::uint32_t>;  // words, as numbers
 
-/// Two texts as sentences of words, the same word the same number in both.
+/// Reads texts as sentences of words. The same word gets the same number in all of them.
 class sentence_reader {
  public:
   std::vector<sentence> read(std::u32string_view text) {
@@ -29,7 +29,7 @@ class sentence_reader {
     for (const std::u32string_view piece : stretches(text, [](char32_t c) { return c != U'.'; })) {
       sentence words;
       for (const std::u32string_view word : words_of(piece)) words.push_back(number_of(word));
-      if (words.empty()) words.push_back(number_of({}));  // spaces alone: one word, the empty one
+      if (words.empty()) words.push_back(number_of({}));  // only spaces: one word, the empty one
       out.push_back(std::move(words));
     }
     return out;
@@ -42,11 +42,11 @@ class sentence_reader {
   std::unordered_map<std::u32string, std::uint32_t> numbers_;
 };
 
-/// Adds the words of a longest common subsequence of the two to the set. Where there are several, it is the one that is found from the end,
-/// a step back in `b` coming before one in `a`: which words it has depends on that.
+/// Adds the words of a longest common subsequence to the set. If there are several, it takes the one found from the end that steps back in
+/// `b` before it steps back in `a`. The choice decides which words are added.
 inline void add_common_subsequence(const sentence& a, const sentence& b, std::unordered_set<std::uint32_t>& to) {
   const std::size_t width = b.size();
-  std::vector<std::uint32_t> above(width + 1, 0), row(width + 1, 0);  // lengths for the first i words of a, the first j of b
+  std::vector<std::uint32_t> above(width + 1, 0), row(width + 1, 0);  // lengths for the first i words of a and the first j of b
   std::vector<bool> upwards(a.size() * width);                        // longer without a's word than without b's
   for (std::size_t i = 1; i <= a.size(); ++i) {
     for (std::size_t j = 1; j <= width; ++j) {
@@ -86,13 +86,13 @@ inline double rouge_l(std::u32string_view prediction, std::u32string_view answer
 
 }  // namespace detail
 
-/// LongBench's rouge_score, from 0 to 1 (a little below 1 for equal texts). Memory: a bit for each pair of words of two sentences.
-/// The package recurses over the words of two sentences: where those are more than Python's recursion limit (1,000), LongBench says 0.
+/// LongBench's rouge_score, from 0 to 1 (a little below 1 for equal texts). Memory: one bit for each pair of words of two sentences. The
+/// package recurses over the words of two sentences. LongBench returns 0 if they have more words than Python's recursion limit (1,000).
 inline double rouge_l(std::string_view prediction, std::string_view answer) {
   return detail::rouge_l(characters_of(prediction), characters_of(answer));
 }
 
-/// ROUGE-L over characters, from 0 to 1: in the place of LongBench's rouge_zh_score, whose words are those that the program jieba cuts.
+/// ROUGE-L over characters, from 0 to 1. It replaces LongBench's rouge_zh_score, whose words come from the program jieba.
 inline double rouge_l_chars(std::string_view prediction, std::string_view answer) {
   const auto apart = [](std::string_view text) {
     std::u32string out;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// RULER's scores: are the answers in the prediction? And the pocket tasks': is the prediction the answer?
+// RULER's scores: does the prediction contain the answers? And the pocket tasks' score: does the prediction equal the answer?
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,8 @@ inline namespace v0 {
 
 namespace detail {
 
-/// How many of the answers are in the prediction. RULER reads control characters as ends of lines, and compares in lower case.
+/// Returns how many of the answers the prediction contains. Like RULER, it reads control characters as line breaks and compares in lower
+/// case.
 inline double answers_in(std::string_view prediction, const std::vector<std::string>& answers) {
   if (answers.empty()) throw error("", "answers", "at least one", "none");
   std::u32string text(stripped(characters_of(prediction)));
@@ -28,17 +29,17 @@ inline double answers_in(std::string_view prediction, const std::vector<std::str
 
 }  // namespace detail
 
-/// RULER's string_match_all, from 0 to 1: the share of the answers that is in the prediction. Throws `error` where there are none.
+/// RULER's string_match_all, from 0 to 1: the share of the answers that the prediction contains. Throws `error` if there are no answers.
 inline double string_match_all(std::string_view prediction, const std::vector<std::string>& answers) {
   return detail::answers_in(prediction, answers) / static_cast<double>(answers.size());
 }
 
-/// RULER's string_match_part, 0 or 1: whether one of the answers is in the prediction. Throws `error` where there are none.
+/// RULER's string_match_part, 0 or 1: whether the prediction contains one of the answers. Throws `error` if there are no answers.
 inline double string_match_part(std::string_view prediction, const std::vector<std::string>& answers) {
   return detail::answers_in(prediction, answers) > 0 ? 1.0 : 0.0;
 }
 
-/// 0 or 1: whether the prediction is the answer and nothing else, the spaces around it apart.
+/// 0 or 1: whether the prediction equals the answer, except for spaces around it.
 inline double exact_match(std::string_view prediction, std::string_view answer) {
   const std::u32string a = characters_of(prediction), b = characters_of(answer);
   return detail::stripped(a) == detail::stripped(b) ? 1.0 : 0.0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// All families of models: a new one is a file beside this one and a line here.
+// The list of all model families. A new family is a file in this folder and a line here.
 #pragma once
 
 #include <string>
@@ -20,14 +20,14 @@ inline constexpr const model_family* all_families[] = {
     &families::llama, &families::mistral, &families::qwen2, &families::qwen3, &families::phi3, &families::gemma2, &families::gemma3,
 };
 
-/// The family whose member, one of its names, is this; null where there is none.
+/// Returns the family with this name, or null. `member`: which of the names to compare.
 constexpr const model_family* find_family(std::string_view model_family::*member, std::string_view name) {
   for (const model_family* family : all_families)
     if (!name.empty() && family->*member == name) return family;
   return nullptr;
 }
 
-/// "llama, mistral or qwen2": one of each family's names, as errors list them.
+/// Returns one name of each family, for errors: "llama, mistral or qwen2".
 inline std::string family_names(std::string_view model_family::*member) {
   std::string text;
   std::size_t last = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Gemma 2: GELU, norms before and after attention and feed-forward, soft caps, a window in every other layer.
+// Gemma 2: GELU, norms before and after attention and feed-forward, soft caps, and a window in every other layer.
 #pragma once
 
 #include <lazyprune/files/family/detail/gemma_keys.hpp>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Gemma 3's text models, alone (1B, 270M) or in a model of text and images (4B to 27B): as Gemma 2 without a cap on attention, with norms
-// of the heads of q and k, and a window in five layers of six, which rotate by a base of their own.
+// Gemma 3's text models, alone (1B, 270M) or in a model of text and images (4B to 27B). Unlike Gemma 2, they have no soft cap on attention
+// scores, and they normalize each head of the queries and keys. Five of every six layers have a window. These layers share another RoPE
+// base.
 #pragma once
 
 #include <lazyprune/files/family/detail/gemma_keys.hpp>
@@ -15,7 +16,8 @@ inline constexpr std::string_view gguf_names[] = {"attention.sliding_window", "a
                                                   "final_logit_softcapping"};
 inline constexpr double global_base = 1e6, local_base = 1e4;
 
-/// transformers 4 has one base beside the other, and a scaling that is of the full layers alone; transformers 5 an object for each kind.
+/// In a config of transformers 4, both RoPE bases are top-level keys, and `rope_scaling` holds only for the layers without a window. In a
+/// config of transformers 5, `rope_parameters` has one object for each kind of layer.
 inline void read_rope(const json_value& config, model_config& c) {
   const detail::rope_objects objects(config);
   const auto& [old_style, new_style] = objects;
@@ -30,10 +32,10 @@ inline void read_rope(const json_value& config, model_config& c) {
   objects.expect(reader.read(old_style, theta) == c.rope);
   for (const rope_config& rope : {c.rope, *c.window_rope})
     if (rope.scaling != rope_scaling::none && rope.scaling != rope_scaling::linear)
-      objects.either()->not_computed("default or linear positions");
+      objects.either()->refuse_unsupported("default or linear positions");
 }
 
-/// All layers but every n-th have a window.
+/// Every n-th layer has no window; all others have one.
 inline auto but_every(std::size_t nth) {
   return [nth](std::size_t layer) { return (layer + 1) % nth != 0; };
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A model's metadata in its GGUF files: the keys of its architecture.
+// The metadata keys that belong to the architecture of a GGUF model.
 #pragma once
 
 #include <cstddef>
@@ -21,29 +21,29 @@ class gguf_keys {
  public:
   static constexpr std::size_t most_wide = std::size_t{1} << 20;
 
-  /// The first part holds the metadata.
-  gguf_keys(std::span<const gguf_file> parts, std::string_view architecture) : parts_(parts), architecture_(architecture) {}
+  /// The first shard holds the metadata.
+  gguf_keys(std::span<const gguf_file> shards, std::string_view architecture) : shards_(shards), architecture_(architecture) {}
 
-  const gguf_file& file() const { return parts_[0]; }
+  const gguf_file& file() const { return shards_[0]; }
   std::string_view architecture() const { return architecture_; }
 
-  /// The whole key: "llama.block_count" of "block_count".
+  /// Returns the full key: "llama.block_count" for "block_count".
   std::string key(std::string_view name) const { return std::string(architecture_).append(".").append(name); }
 
-  /// Numbers that a file gives for each layer are read as one where all are equal.
+  /// Returns the value of a key, or nullopt. An array of one number per layer is read as one number if all of them are equal.
   std::optional<gguf_value> find(std::string_view name) const {
     const auto value = file().find(key(name));
     return value ? std::optional(of_all_layers(*value)) : std::nullopt;
   }
   gguf_value at(std::string_view name) const { return of_all_layers(file().at(key(name))); }
-  /// All keys of the architecture, ascending.
+  /// Returns the values of all keys of the architecture, ascending by key.
   std::vector<gguf_value> all() const {
     std::vector<gguf_value> values = file().values_under(key(""));
     for (gguf_value& value : values) value = of_all_layers(value);
     return values;
   }
 
-  /// A whole number from 1 on.
+  /// Returns a whole number from 1 to `most`. Throws `error` if the key is missing or its value is another one.
   std::size_t size(std::string_view name, std::size_t most = most_wide) const {
     return static_cast<std::size_t>(at(name).whole_number(1, most));
   }
@@ -52,10 +52,11 @@ class gguf_keys {
     return value ? std::optional(static_cast<std::size_t>(value->whole_number(1, most))) : std::nullopt;
   }
 
-  /// In any part; null where there is none.
-  const stored_tensor* tensor(std::string_view name) const { return find_tensor(parts_, name); }
+  /// Returns a tensor from any shard, or null.
+  const stored_tensor* tensor(std::string_view name) const { return find_tensor(shards_, name); }
 
-  /// The numbers of a small tensor that says what rotary frequencies are divided by; none where there is no such tensor.
+  /// Returns the `count` numbers of an F32 tensor. Each divides one rotary frequency. Empty if there is no such tensor. Throws `error` if
+  /// the tensor has another type or shape, or a number that is not above 0.
   std::vector<double> divisors(std::string_view name, std::size_t count) const {
     const stored_tensor* const t = tensor(name);
     if (!t) return {};
@@ -65,7 +66,7 @@ class gguf_keys {
     std::vector<double> values;
     for (std::size_t i = 0; i < count; ++i) {
       values.push_back(detail::number_at<float>(t->data.data() + 4 * i));
-      if (!(is_finite(values.back()) && values.back() > 0)) refuse_tensor(name, "numbers above 0", "another");
+      if (!(is_finite(values.back()) && values.back() > 0)) refuse_tensor(name, "only numbers above 0", "another number");
     }
     return values;
   }
@@ -81,7 +82,7 @@ class gguf_keys {
     return layers && !layers->is_array() ? value.if_equal(layers->whole_number()) : value;
   }
 
-  std::span<const gguf_file> parts_;
+  std::span<const gguf_file> shards_;
   std::string_view architecture_;
 };
 

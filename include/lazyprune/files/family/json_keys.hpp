@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Keys of config.json that families share, read as transformers reads them: flags, sliding windows, rotary positions.
+// Keys of config.json that several families share, read as transformers reads them: flags, sliding windows, rotary positions.
 #pragma once
 
 #include <algorithm>
@@ -31,30 +31,30 @@ inline bool flag(const json_value& config, std::string_view key, bool otherwise 
 }
 
 inline void refuse_flag(const json_value& config, std::string_view key, std::string_view expected = "false") {
-  if (flag(config, key)) config.at(key).not_computed(expected);
+  if (flag(config, key)) config.at(key).refuse_unsupported(expected);
 }
 
 inline constexpr std::size_t most_positions = std::size_t{1} << 30;
 
 inline std::size_t positions_of(const json_value& value) { return static_cast<std::size_t>(value.whole_number(1, most_positions)); }
 
-/// For families whose layers all see everything before a token. A window as long as the longest sequence changes nothing.
+/// For families without sliding windows. A window as long as the longest sequence changes nothing.
 inline void refuse_windows(const json_value& config, const model_config& c) {
   if (const auto types = config.find("layer_types"))
     for (const json_value& type : types->items())
-      if (type.string() != "full_attention") type.not_computed("full_attention");
+      if (type.string() != "full_attention") type.refuse_unsupported("full_attention");
   if (const auto window = config.find("sliding_window"); window && positions_of(*window) < c.max_positions)
-    window->not_computed("null: this family has no sliding windows");
+    window->refuse_unsupported("null, because this family has no sliding windows");
 }
 
-/// sliding_window: transformers' default where there is no such key, none where it is null.
+/// Returns sliding_window. If there is no such key, returns `otherwise`, transformers' default. If it is null, returns none.
 inline std::optional<std::size_t> sliding_window(const json_value& config, std::size_t otherwise) {
   if (!config.has("sliding_window")) return otherwise;
   const auto value = config.find("sliding_window");
   return value ? std::optional(positions_of(*value)) : std::nullopt;
 }
 
-/// Gives this window to the layers that `windowed(layer)` says.
+/// Sets this window in the layers for which `windowed(layer)` is true.
 template <class Windowed>
 void set_windows(std::size_t window, Windowed windowed, model_config& c) {
   c.windows.assign(c.layers, 0);
@@ -62,17 +62,17 @@ void set_windows(std::size_t window, Windowed windowed, model_config& c) {
     if (windowed(l)) c.windows[l] = window;
 }
 
-/// Gives each layer its window: by layer_types; where the file has none, to those that `windowed(layer)` says.
+/// Sets the window of each layer. If the file has no layer_types, `windowed(layer)` says which layers have one.
 template <class Windowed>
 void read_windows(const json_value& config, std::optional<std::size_t> window, Windowed windowed, model_config& c) {
   if (const auto types = config.find("layer_types")) {
     c.windows.assign(c.layers, 0);
-    if (types->size() != c.layers) types->refuse(std::to_string(c.layers) + " items, one a layer");
+    if (types->size() != c.layers) types->refuse(std::to_string(c.layers) + " items, one for each layer");
     const std::vector<json_value> list = types->items();
     for (std::size_t l = 0; l < c.layers; ++l) {
       if (list[l].string() == "full_attention") continue;
-      if (list[l].string() != "sliding_attention") list[l].not_computed("full_attention or sliding_attention");
-      if (!window) list[l].refuse("full_attention: there is no sliding window in force");
+      if (list[l].string() != "sliding_attention") list[l].refuse_unsupported("full_attention or sliding_attention");
+      if (!window) list[l].refuse("full_attention, because no sliding window is set");
       c.windows[l] = *window;
     }
   } else {
@@ -81,23 +81,23 @@ void read_windows(const json_value& config, std::optional<std::size_t> window, W
   if (std::ranges::all_of(c.windows, [](std::size_t w) { return w == 0; })) c.windows.clear();
 }
 
-/// transformers' `get_mscale`: how much YaRN scales cosines and sines (arXiv 2309.00071, section 3.4).
+/// transformers' `get_mscale`: the factor of cosines and sines under YaRN (arXiv 2309.00071, section 3.4).
 inline double yarn_scale(double factor, double weight = 1.0) { return factor <= 1.0 ? 1.0 : 0.1 * weight * std::log(factor) + 1.0; }
 
-/// How much LongRoPE scales cosines and sines where a file does not say (arXiv 2402.13753).
+/// The factor of cosines and sines under LongRoPE, if the file does not give it (arXiv 2402.13753).
 inline double longrope_scale(double factor, std::size_t original) {
   return factor <= 1.0 ? 1.0 : std::sqrt(1.0 + std::log(factor) / std::log(static_cast<double>(original)));
 }
 
-/// Reads the rotary positions that one object of config.json describes.
+/// Reads one object of config.json that describes rotary positions.
 class rope_reader {
  public:
-  /// `rotary`: numbers of each head that are rotated. `original`: transformers' default for the length before stretching; none: the
+  /// `rotary`: how many numbers of each head rotate. `original`: transformers' default for the longest sequence before scaling; none: the
   /// model's.
   rope_reader(const json_value& config, std::size_t max_positions, std::size_t rotary, std::optional<std::size_t> original = {})
       : config_(config), max_positions_(max_positions), rotary_(rotary), original_(original) {}
 
-  /// `theta`: where `scaling` has none.
+  /// `theta`: the base, if `scaling` has none.
   rope_config read(const std::optional<json_value>& scaling, double theta) const {
     rope_config rope{.theta = theta};
     if (!scaling) return rope;
@@ -116,7 +116,7 @@ class rope_reader {
   }
 
  private:
-  /// An object without a kind is of kind default. Where it has keys of another kind, nobody knows what they ask for.
+  /// An object without a kind has the kind default. Keys of another kind then have no clear meaning.
   static void refuse_stretching(const json_value& scaling) {
     scaling.each_member([&](const std::string& key, const json_value& value) {
       if (key != "rope_theta" && key != "partial_rotary_factor" && key != "original_max_position_embeddings" && !value.is_null())
@@ -130,7 +130,8 @@ class rope_reader {
     return value;
   }
 
-  /// The length before stretching, where the file says it: beside the object, which transformers prefers, or in it.
+  /// Returns the longest sequence before scaling, if the file gives it. transformers prefers the key outside of the object to the one
+  /// inside.
   std::optional<std::size_t> original(const json_value& scaling) const {
     if (const auto beside = config_.find("original_max_position_embeddings")) return positions_of(*beside);
     if (original_) return original_;
@@ -149,7 +150,7 @@ class rope_reader {
     } else if (kind.string() == "longrope" || kind.string() == "su") {
       read_longrope(scaling, rope);
     } else if (kind.string() != "default") {
-      kind.not_computed("default, linear, llama3, yarn or longrope");
+      kind.refuse_unsupported("default, linear, llama3, yarn or longrope");
     }
   }
 
@@ -163,7 +164,7 @@ class rope_reader {
     if (rope.high_frequency <= rope.low_frequency) scaling.at("high_freq_factor").refuse("a number above low_freq_factor");
   }
 
-  /// `kind` is the value that says "yarn": complaints about several keys together name it.
+  /// `kind` is the value "yarn". Errors about several keys name it.
   void read_yarn(const json_value& scaling, const json_value& kind, rope_config& rope) const {
     const auto positive_or = [&](std::string_view key, double otherwise) {
       const auto value = scaling.find(key);
@@ -172,7 +173,7 @@ class rope_reader {
     rope.scaling = rope_scaling::yarn;
     const auto before = original(scaling);
     rope.original_positions = before.value_or(max_positions_);
-    // As in transformers, a null factor is the ratio of the lengths.
+    // As in transformers, without a factor it is the ratio of the lengths.
     rope.factor = scaling.find("factor") || !before ? factor_of(scaling) : ratio_to(rope.original_positions);
     rope.beta_fast = positive_or("beta_fast", rope.beta_fast);
     rope.beta_slow = positive_or("beta_slow", rope.beta_slow);
@@ -200,7 +201,7 @@ class rope_reader {
   }
 
   std::vector<double> divisors(const json_value& list) const {
-    if (list.size() != rotary_ / 2) list.refuse(std::to_string(rotary_ / 2) + " numbers, one a frequency");
+    if (list.size() != rotary_ / 2) list.refuse(std::to_string(rotary_ / 2) + " numbers, one for each frequency");
     std::vector<double> values;
     list.each_item([&](const json_value& value) { values.push_back(positive(value)); });
     return values;
@@ -213,23 +214,23 @@ class rope_reader {
   std::optional<std::size_t> original_;
 };
 
-/// What describes rotary positions: transformers 4's `rope_scaling`, beside a top-level `rope_theta`, or transformers 5's
-/// `rope_parameters`, with everything inside. A file may have both: they must then say the same.
+/// The objects that describe rotary positions. transformers 4 has `rope_scaling` and a top-level `rope_theta`; transformers 5 has
+/// `rope_parameters` with everything inside. A file may have both; they must then agree.
 struct rope_objects {
   std::optional<json_value> old_style, new_style;
 
   explicit rope_objects(const json_value& config) : old_style(config.find("rope_scaling")), new_style(config.find("rope_parameters")) {}
 
-  /// Whichever is there; the new one where both are.
+  /// Returns the object that is there; the new one if both are.
   const std::optional<json_value>& either() const { return new_style ? new_style : old_style; }
-  /// Throws `error` where there are both and `same` is false.
+  /// Throws `error` if both are there and `same` is false.
   void expect(bool same) const {
     if (old_style && new_style && !same) old_style->refuse("the same as rope_parameters");
   }
 };
 
-/// Keys that transformers passes over, as we do, and another engine computes with: "FILE: rope_scaling.attn_factor: ...", one sentence
-/// each.
+/// Returns notes about keys that transformers ignores, as we do, but another engine uses: "FILE: rope_scaling.attn_factor: ...", one
+/// sentence for each.
 inline std::vector<std::string> passed_over(const json_value& config) {
   std::vector<std::string> sentences;
   for (const auto& object : {config.find("rope_scaling"), config.find("rope_parameters")}) {
@@ -237,20 +238,21 @@ inline std::vector<std::string> passed_over(const json_value& config) {
     if (!type || type->string() != "yarn") continue;
     for (const std::string_view key : {"attn_factor", "extrapolation_factor"})
       if (const auto value = object->find(key); value && value->number() != 1.0)
-        sentences.push_back(value->file() + ": " + value->place() + ": passed over, as transformers does; vLLM computes with it");
+        sentences.push_back(value->file() + ": " + value->place() + ": ignored, as in transformers; vLLM uses it");
   }
   return sentences;
 }
 
-/// A base of rotary positions: the one under this key where the file has it, which must then agree with `inner` of one of its objects;
-/// else `inner`; else `otherwise`.
+/// Returns a RoPE base: the value of `key` if the file has it, else `inner`, else `otherwise`. `inner` is the value in one of the objects,
+/// which must agree with `key`.
 inline double rope_base(const json_value& config, std::string_view key, const std::optional<json_value>& inner, double otherwise) {
   const auto stated = config.find(key);
   if (stated && inner && inner->number() != positive(*stated)) inner->refuse("the same as the other rope_theta");
   return stated ? positive(*stated) : inner ? positive(*inner) : otherwise;
 }
 
-/// The rotary positions of most families. `original`: transformers' default for the length before stretching; none: the model's.
+/// Reads the rotary positions of most families. `original`: transformers' default for the longest sequence before scaling; none: the
+/// model's.
 inline void read_rope(const json_value& config, model_config& c, std::optional<std::size_t> original = {}) {
   const rope_objects objects(config);
   const auto base_in = [](const auto& object) { return object ? object->find("rope_theta") : std::nullopt; };
@@ -258,30 +260,30 @@ inline void read_rope(const json_value& config, model_config& c, std::optional<s
   const rope_reader reader(config, c.max_positions, c.rotary_dim ? c.rotary_dim : c.head_dim, original);
   c.rope = reader.read(objects.either(), theta);
   objects.expect(reader.read(objects.old_style, theta) == c.rope);
-  if (c.rope.scaling == rope_scaling::yarn)  // Qwen's files give the length before stretching
+  if (c.rope.scaling == rope_scaling::yarn)  // Qwen's files give the length before scaling as max_position_embeddings
     c.max_positions = std::max(c.max_positions, static_cast<std::size_t>(static_cast<double>(c.rope.original_positions) * c.rope.factor));
 }
 
-/// The part of each head that is rotated, its first numbers.
+/// Reads how much of each head rotates: its first numbers.
 inline void read_partial_rotation(const json_value& factor, model_config& c) {
   const double part = factor.number();
   const auto rotary = part > 0 && part <= 1 ? static_cast<std::size_t>(static_cast<double>(c.head_dim) * part) : 0;
   if (rotary < 2 || rotary % 2 != 0)
-    factor.refuse("a part of " + std::to_string(c.head_dim) + ", the width of a head, that is an even number");
+    factor.refuse("a share of the " + std::to_string(c.head_dim) + " numbers of a head that gives an even number");
   if (rotary < c.head_dim) c.rotary_dim = rotary;
 }
 
-/// For families that rotate whole heads.
+/// For families whose heads rotate as a whole.
 inline void refuse_partial_rotation(const json_value& config) {
   for (const auto& holder : {std::optional(config), config.find("rope_scaling"), config.find("rope_parameters")})
     if (holder)
-      if (const auto factor = holder->find("partial_rotary_factor"); factor && factor->number() != 1.0) factor->not_computed("1");
+      if (const auto factor = holder->find("partial_rotary_factor"); factor && factor->number() != 1.0) factor->refuse_unsupported("1");
 }
 
-/// The activation of the feed-forward's gate, by the key that names it; it must be this one. transformers also calls SiLU "swish".
+/// Refuses any other activation of the feed-forward's gate. transformers also calls SiLU "swish".
 inline void expect_activation(const json_value& config, std::string_view key, std::string_view expected) {
   const auto name = config.find(key);
-  if (name && (name->string() == "swish" ? "silu" : name->string()) != expected) name->not_computed(expected);
+  if (name && (name->string() == "swish" ? "silu" : name->string()) != expected) name->refuse_unsupported(expected);
 }
 
 }  // namespace detail

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Llama 1 to 3, and the many models that are built like it.
+// Llama 1 to 3, and the many models with the same architecture.
 #pragma once
 
 #include <lazyprune/files/family/json_keys.hpp>

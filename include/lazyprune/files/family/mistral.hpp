@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Mistral: a llama, in its first versions with a sliding window in every layer. In GGUF files it is one, and its window is not kept there:
-// such a file is computed as it says, without one. Mistral Small 3.1 and 3.2 hold one in a model of text and images.
+// Mistral: like Llama; its first versions have a sliding window in every layer. GGUF files call it llama and do not store the window, so it
+// is then computed without one. Mistral Small 3.1 and 3.2 are models of text and images that contain one.
 #pragma once
 
 #include <lazyprune/files/family/json_keys.hpp>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What tells a family of models from the others, in files: its names, transformers' defaults where a config.json does not say, and how the
-// keys that are its own are read. One value a family, one family a file; files/family/all.hpp lists them. What it computes is in
-// model_config.
+// How a family of models differs from others in its files: its names, transformers' defaults for missing keys of config.json, and how its
+// own keys are read. Each family is one value in one file; files/family/all.hpp lists them. What it computes is in model_config.
 #pragma once
 
 #include <cstddef>
@@ -17,36 +16,36 @@ inline namespace v0 {
 class json_value;
 class gguf_keys;
 
-/// A tensor's name in both kinds of files, without ".weight" or ".bias"; of a layer's tensors without the layer's.
+/// The two names of a tensor, without ".weight" or ".bias". For a layer's tensor, also without the layer.
 struct tensor_name {
   std::string_view hugging_face, gguf;
 };
 
 struct model_family {
-  std::string_view name;          // of model_config
+  std::string_view name;          // in model_config
   std::string_view model_type;    // in config.json
-  std::string_view architecture;  // there too
-  std::string_view gguf{};        // general.architecture in GGUF files; empty: they have no name of its own for it
+  std::string_view architecture;  // in config.json, too
+  std::string_view gguf{};        // general.architecture in GGUF files; empty: the family has no name there
 
-  std::size_t max_positions;              // where the file says nothing; transformers' defaults, like the following
+  std::size_t max_positions;              // for files that do not say; transformers' default, like the members below
   std::optional<std::size_t> head_dim{};  // none: hidden / heads
-  bool own_kv_heads = false;              // the file must say how many; else as many as query heads
+  bool own_kv_heads = false;              // the file must give num_key_value_heads; otherwise it defaults to n_heads
   double rms_epsilon = 1e-6;
   bool tied = false;
-  bool attention_bias = false, mlp_bias = false;  // the keys mean something
-  bool partial_rotation = false;                  // GGUF files may rotate less than a whole head
+  bool attention_bias = false, mlp_bias = false;  // whether these keys have a meaning
+  bool partial_rotation = false;                  // GGUF files may rotate only a part of each head
 
-  std::span<const std::string_view> keys{};       // of config.json, of those that belong to other models' arithmetic elsewhere
-  std::span<const std::string_view> gguf_keys{};  // of the architecture, beside those that all have
-  std::span<const tensor_name> tensors{};         // beside those that all have, or in their place
-  bool interleaved = false;                       // GGUF files hold the rows of q and k for a rotary embedding that turns neighbours
+  std::span<const std::string_view> keys{};       // keys of config.json that this family reads, although they are refused for others
+  std::span<const std::string_view> gguf_keys{};  // keys of the architecture, besides those that all families have
+  std::span<const tensor_name> tensors{};         // besides those of all families, or instead of them
+  bool interleaved = false;                       // GGUF files interleave the rows of q and k, because their RoPE rotates neighbouring rows
 
-  // Models of text and images around one of this family, whose config.json holds it in text_config: their names there, and transformers'
-  // defaults of the keys that files leave out of it, as a JSON object.
+  // For models of text and images whose config.json has a model of this family under text_config: their names, and transformers' defaults
+  // for the keys that files omit there, as a JSON object.
   std::string_view wrapper_type{}, wrapper_architecture{};
   std::string_view text_defaults = "{}";
 
-  /// Read what is the family's own, once all else is read. They throw `error` for what is not computed.
+  /// Read the family's own keys, after all others. They throw `error` for anything unsupported.
   void (*read_json)(const json_value& config, model_config& c);
   void (*read_gguf)(const lazyprune::gguf_keys& file, model_config& c) = [](const lazyprune::gguf_keys&, model_config&) {};
 };

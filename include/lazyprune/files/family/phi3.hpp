@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Phi 3, 3.5 and 4: a llama whose q, k and v, and whose gate and up, are stored as one. The long ones have LongRoPE, Phi-4-mini rotates a
-// part of each head only, and the first have a sliding window in every layer.
+// Phi 3, 3.5 and 4: like Llama, but one tensor stores q, k and v, and another gate and up. Versions for long sequences have LongRoPE.
+// Phi-4-mini rotates only a part of each head. The first versions have a sliding window in every layer.
 #pragma once
 
 #include <optional>
@@ -35,19 +35,19 @@ inline void read_json(const json_value& config, model_config& c) {
   detail::read_rope(config, c, 4096);
   if (c.rope.scaling != rope_scaling::none && c.rope.scaling != rope_scaling::longrope)
     (objects.either()->find("rope_type") ? objects.either()->at("rope_type") : objects.either()->at("type"))
-        .not_computed("default or longrope");
+        .refuse_unsupported("default or longrope");
 }
 
 inline void read_gguf(const gguf_keys& file, model_config& c) {
   c.fused = true;
-  // Files from before the key was written had a window that nobody can know.
+  // Files older than this key had a window, too, but do not tell its size.
   const auto window = file.at("attention.sliding_window").whole_number(0, detail::most_positions);
   if (window > 0) c.windows.assign(c.layers, static_cast<std::size_t>(window));
   if (const auto factor = file.find("rope.scaling.attn_factor")) {
     if (c.rope.scaling == rope_scaling::longrope)
       c.rope.attention_factor = detail::positive(*factor);
     else if (factor->number() != 1.0)
-      factor->not_computed("1, or tensors of LongRoPE");
+      factor->refuse_unsupported("1, or tensors of LongRoPE");
   }
 }
 

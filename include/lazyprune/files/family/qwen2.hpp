@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Qwen2 and Qwen2.5: a llama with biases of q, k and v. Where its sliding window is in force, it is so in the layers from max_window_layers
-// on.
+// Qwen2 and Qwen2.5: like Llama, with biases of q, k and v. A sliding window, if enabled, holds in the layers from max_window_layers on.
 #pragma once
 
 #include <lazyprune/files/family/detail/qwen_keys.hpp>

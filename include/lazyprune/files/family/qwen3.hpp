@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Qwen3: a llama with norms of the heads of q and k. Where its sliding window is in force, it is so in the layers from max_window_layers
-// on.
+// Qwen3: like Llama, with norms on the heads of q and k. A sliding window, if enabled, holds in the layers from max_window_layers on.
 #pragma once
 
 #include <lazyprune/files/family/detail/qwen_keys.hpp>

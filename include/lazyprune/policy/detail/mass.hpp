@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How many of the best tokens hold a share of all scores, in four passes over the scores and without memory for them.
+// Counts the best tokens that together hold a share of all scores: four passes over the scores, without allocating.
 #pragma once
 
 #include <algorithm>
@@ -14,9 +14,9 @@ namespace lazyprune {
 inline namespace v0 {
 namespace detail {
 
-/// The least number of tokens, taken by falling score, that holds `share` of the mass: all +inf scores, which stand for
-/// `required_mass` together, and then as many of the positive ones as it takes. Other scores have no mass. Summed in double; 1e-9 of
-/// the mass may be missing, so that rounding never asks for one token more.
+/// The smallest number of tokens, taken by falling score, that holds `share` of the mass. All +inf scores come first; together they have
+/// `required_mass`. Then come as many positive scores as are needed. Other scores have no mass. The sums are in double. Up to 1e-9 of the
+/// mass may be missing, so that rounding never adds a token.
 inline std::size_t fewest_holding(std::span<const float> scores, double share, double required_mass) {
   constexpr float inf = std::numeric_limits<float>::infinity();
   std::size_t count = 0;
@@ -29,7 +29,7 @@ inline std::size_t fewest_holding(std::span<const float> scores, double share, d
   const double target = share * total * (1.0 - 1e-9);
   if (held >= target) return count;
 
-  // Positive floats order like their bits: find those of the least score that is needed, a byte in each pass.
+  // Positive floats order like their bits. Find the bits of the smallest score that is needed, one byte in each pass.
   struct bin {
     std::size_t count = 0;
     double mass = 0.0;
@@ -45,7 +45,7 @@ inline std::size_t fewest_holding(std::span<const float> scores, double share, d
       ++b.count;
       b.mass += score;
     }
-    // The sums of two passes may differ in their last bits: the lowest bin is enough, whatever they say.
+    // The sums of two passes may differ in their last bits. The loop therefore stops at the lowest bin that is not empty.
     const auto lowest = static_cast<std::uint32_t>(std::ranges::find_if(bins, [](const bin& b) { return b.count > 0; }) - bins.begin());
     std::uint32_t digit = 255;
     for (; digit > lowest && held + bins[digit].mass < target; --digit) {

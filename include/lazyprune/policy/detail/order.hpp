@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The one order of scores and the one selection by it: higher first, equal scores later first, NaN lowest, +inf never left out.
+// How tokens are ordered and selected by score: higher scores first, then later tokens. NaN is lowest, and +inf is never left out.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace lazyprune {
 inline namespace v0 {
 namespace detail {
 
-/// Orders like the float does, as an integer: NaN < -inf < ... < -0 = +0 < ... < +inf.
+/// An integer that orders as the score does: NaN < -inf < ... < -0 = +0 < ... < +inf.
 constexpr std::uint32_t ascending_key(float score) {
   if (score != score) return 0;
   const auto bits = std::bit_cast<std::uint32_t>(score + 0.0f);
@@ -22,13 +22,15 @@ constexpr std::uint32_t ascending_key(float score) {
 
 inline constexpr std::uint32_t required_key = ascending_key(std::numeric_limits<float>::infinity());
 
-/// Where a selection splits the tokens: those with a higher key go on, and `room` of those with this key.
+/// The ascending_key of the score at which a selection splits the tokens. It keeps all tokens with a higher key, and `room` tokens with
+/// this key.
 struct cut {
   std::uint32_t key;
   std::size_t room;
 };
 
-/// The cut that leaves keep <= keys.size() tokens, or all required ones where they are more. Reorders the keys. Linear on average.
+/// Returns the cut that keeps `keep` <= keys.size() tokens, or all tokens with required_key if there are more. Reorders the keys. Linear
+/// time on average.
 inline cut cut_at(std::span<std::uint32_t> keys, std::size_t keep) {
   if (keep == 0) return {required_key, everything};
   const auto split = keys.begin() + static_cast<std::ptrdiff_t>(keep - 1);
@@ -37,9 +39,9 @@ inline cut cut_at(std::span<std::uint32_t> keys, std::size_t keep) {
   return {*split, keep - static_cast<std::size_t>(std::ranges::count_if(keys.first(keep), [&](auto key) { return key > *split; }))};
 }
 
-/// Keeps whole groups of neighbouring tokens, the best first, until at least `keep` tokens are kept: writes their indices, ascending,
-/// into kept (n), which serves as scratch before, and returns how many. A group starts where the last one ends, at `end_of(begin)`;
-/// all with a key of `key_of(begin, end)` = required_key are kept.
+/// Keeps whole groups of neighbouring tokens, the best first, until at least `keep` tokens are kept. Writes their indices, ascending, into
+/// kept (n), and returns their number. Before that, kept serves as scratch. A group that starts at `begin` ends before `end_of(begin)`.
+/// Every group whose `key_of(begin, end)` is required_key is kept.
 template <class End, class Key>
 std::size_t best_groups(std::size_t n, std::size_t keep, std::span<std::uint32_t> kept, End end_of, Key key_of) {
   const auto keys = kept.first(n);
@@ -57,14 +59,14 @@ std::size_t best_groups(std::size_t n, std::size_t keep, std::span<std::uint32_t
     if (key < cut.key) continue;
     if (key == cut.key) {
       equal -= end - begin;
-      if (equal >= cut.room) continue;  // the later ones suffice
+      if (equal >= cut.room) continue;  // the later groups are enough
     }
     for (std::size_t i = begin; i < end; ++i) kept[count++] = static_cast<std::uint32_t>(i);
   }
   return count;
 }
 
-/// Keeps the `keep` best scores, or all +inf ones where they are more. See best_groups.
+/// Keeps the `keep` best scores, or all +inf scores if there are more. See best_groups.
 inline std::size_t best(std::span<const float> scores, std::size_t keep, std::span<std::uint32_t> kept) {
   return best_groups(
       scores.size(), keep, kept, [](std::size_t i) { return i + 1; }, [&](std::size_t i, std::size_t) { return ascending_key(scores[i]); });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Lets the scores decide how many tokens go on: few where the attention is sharp, many where it is flat.
+// Lets the scores decide how many tokens go on: few if the attention is sharp, many if it is flat.
 #pragma once
 
 #include <algorithm>
@@ -12,9 +12,9 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// With `from`, from + every, from + 2 * every, ... layers done, keeps the fewest tokens whose scores hold `mass` of the sum, but at least
-/// `least` of the active ones. Only positive scores have mass; +inf counts as a token without one. Sums are exact to 1e-9 of the whole.
-/// It has to see the scores to decide, so the engine is asked for evidence after every layer.
+/// Prunes after from, from + every, from + 2 * every, ... layers. Keeps the fewest tokens whose scores hold `mass` of the sum, but at least
+/// `least` of the active tokens. Only positive scores have mass; +inf counts as a token without mass. Sums are exact to 1e-9 of the total.
+/// The schedule decides by the scores, so the engine is asked for evidence after every layer.
 struct adaptive {
   static constexpr std::string_view name = "adaptive";
   layer_id from = 1;

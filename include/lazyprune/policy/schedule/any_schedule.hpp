@@ -7,7 +7,7 @@
 #include <span>
 
 #include <lazyprune/core/concepts.hpp>
-#include <lazyprune/policy/detail/erased_policy.hpp>
+#include <lazyprune/policy/detail/erased_part.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
@@ -40,14 +40,14 @@ struct schedule_calls {
 
 }  // namespace detail
 
-/// `any_schedule chosen = flat ? any_schedule(adaptive{}) : stages{{9, 0.5}};` Asks for evidence only if the schedule in it does.
-class any_schedule : public detail::erased_policy<detail::schedule_calls> {
+/// `any_schedule chosen = flat ? any_schedule(adaptive{}) : stages{{9, 0.5}};` Sees the scores only if the schedule in it does.
+class any_schedule : public detail::erased_part<detail::schedule_calls> {
  public:
-  using erased_policy::erased_policy;
+  using erased_part::erased_part;
 
   bool sees_scores() const { return calls().sees_scores(policy()); }
 
-  /// Asks a schedule that does not see the scores.
+  /// The answer of a schedule that does not see the scores.
   std::size_t keep(const layer_context& context) const {
     assert(!sees_scores());
     return calls().keep(policy(), context, {});
@@ -56,10 +56,10 @@ class any_schedule : public detail::erased_policy<detail::schedule_calls> {
   /// scores (active)
   std::size_t keep(const layer_context& context, std::span<const float> scores) const { return calls().keep(policy(), context, scores); }
 
-  /// 0 if the schedule in it does not say.
+  /// The smallest number of done layers at which it could prune; 0 if the schedule in it does not say.
   layer_id first(phase step, layer_id layers) const { return calls().first(policy(), step, layers); }
 
-  /// From its first pruning on if the schedule in it does not say.
+  /// Whether it could prune after `done` layers. If the schedule in it does not say, any number from `first` on is possible.
   bool prunes_after(layer_id done, phase step, layer_id layers) const { return calls().prunes_after(policy(), done, step, layers); }
 };
 

@@ -9,8 +9,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// `at_least{stages{{9, 0.5}}, 512}`: what the schedule says once 512 tokens are known, pruned ones included, and everything before. Sees
-/// the scores if the schedule does.
+/// `at_least{stages{{9, 0.5}}, 512}` keeps everything until 512 tokens are known, pruned ones included. From then on the inner schedule
+/// decides. Sees the scores if the inner schedule does.
 template <class Schedule>
 struct at_least {
   static_assert(any_kind_of_schedule<Schedule>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Prunes once, to what a budget leaves: a number of tokens, or a share of what the dense model computes.
+// Prunes once, to a budget: a number of tokens, or a share of the rows that the dense model computes.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// What is left after `after` layers: just one of `tokens` and `cost`.
+/// The budget that applies after `after` layers. Exactly one of `tokens` and `cost` gives it.
 struct budget_target {
   layer_id after = 0;
   std::optional<positive> tokens = {};
@@ -20,9 +20,10 @@ struct budget_target {
   friend bool operator==(const budget_target&, const budget_target&) = default;
 };
 
-/// `budget({.after = 8, .tokens = 512})`: at most 512 tokens go on after 8 layers. `budget({.after = 8, .cost = 0.5})`: so many that all
-/// layers together see half of the rows of a dense step: after * n + (layers - after) * k = cost * layers * n, with n tokens known and k
-/// kept, rounded up; 1 where the first layers alone cost as much or more.
+/// `budget({.after = 8, .tokens = 512})`: at most 512 tokens go on after 8 layers. `budget({.after = 8, .cost = 0.5})`: all layers together
+/// see half of the rows of a dense step. Let n be the number of known tokens, and k the number that go on. Then k is the solution of
+///   after * n + (layers - after) * k = cost * layers * n,
+/// rounded up. It is 1 if the first `after` layers alone use up the cost.
 class budget {
  public:
   static constexpr std::string_view name = "budget";
@@ -30,7 +31,7 @@ class budget {
   /// Keeps everything.
   budget() = default;
 
-  /// Reports `error` unless just one of `tokens` and `cost` is given.
+  /// Throws `error` unless exactly one of `tokens` and `cost` is given.
   explicit budget(const budget_target& target) : target_(target) {
     if (target.tokens.has_value() == target.cost.has_value())
       report_error(error("", "budget", "either tokens or cost", target.tokens ? "both" : "neither"));

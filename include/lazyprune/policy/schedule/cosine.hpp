@@ -13,7 +13,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// As `linear`, but with t = the part of the way from `from` to layers - 1, s = share + (1 - share) * (1 + cos(pi * t)) / 2.
+/// Like `linear`, but with s = share + (1 - share) * (1 + cos(pi * t)) / 2. Here t rises from 0 to 1 between `from` and layers - 1 layers
+/// done.
 struct cosine {
   static constexpr std::string_view name = "cosine";
   layer_id from = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Prunes at regular distances, each time to the same share of the tokens still active.
+// Prunes at regular intervals of layers, each time to the same share of the active tokens.
 #pragma once
 
 #include <string_view>
@@ -10,7 +10,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// After each `n` layers keeps `share` of the tokens then active; never before the first layer.
+/// After every `n` layers, keeps `share` of the tokens active then. Never prunes before the first layer.
 struct every {
   static constexpr std::string_view name = "every";
   positive n = 1;

@@ -11,9 +11,9 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Keeps all tokens while no more than `from` layers are done; then ceil(s * known - 1e-9) of them, at most the active ones, where s falls
-/// in equal steps from 1, with `from` layers done, to `share`, with all layers done but the last. `known` counts pruned tokens too, so s is
-/// the share of the sequence that the next layer sees. Never prunes where `from` >= layers - 1.
+/// Keeps all tokens while at most `from` layers are done. After that it keeps a share s of the sequence. The share falls in equal steps,
+/// from 1 after `from` layers to `share` after all layers but the last. The number of tokens is ceil(s * known - 1e-9), at most the active
+/// ones; `known` counts pruned tokens too. Never prunes if `from` >= layers - 1.
 struct linear {
   static constexpr std::string_view name = "linear";
   layer_id from = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Prunes in the prefill only: steps that decode keep every token there is.
+// Prunes in the prefill only. Decode steps keep every token that there is.
 #pragma once
 
 #include <utility>
@@ -9,7 +9,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// `prompt_only{stages{{9, 0.5}}}`. Sees the scores if the schedule does.
+/// `prompt_only{stages{{9, 0.5}}}`. Sees the scores if the inner schedule does.
 template <class Schedule>
 struct prompt_only {
   static_assert(any_kind_of_schedule<Schedule>,

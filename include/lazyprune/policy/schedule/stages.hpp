@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The paper's schedule (section 3.2, Figure 4): prune at a few layers, each time to a share of the tokens still active.
+// The paper's schedule (section 3.2, Figure 4): prunes after a few layers, each time to a share of the tokens still active.
 #pragma once
 
 #include <algorithm>
@@ -16,15 +16,15 @@ namespace lazyprune {
 inline namespace v0 {
 
 struct stage {
-  layer_id after;  // prunes when this many layers are done; 0: before the first
+  layer_id after;  // prunes when this many layers are done; 0: before the first layer
   fraction share;  // of the tokens then active
   friend bool operator==(const stage&, const stage&) = default;
 };
 
 class stages {
  public:
-  /// `stages{{9, 0.7}, {19, 0.5}}`: after 9 layers keep 70 %, after 19 layers half of those. Reports `error` where the layers do not
-  /// ascend. An empty list never prunes.
+  /// `stages{{9, 0.7}, {19, 0.5}}`: after 9 layers keep 70 % of the tokens, after 19 layers half of those. An empty list never prunes.
+  /// Throws `error` if the layers do not ascend.
   stages(std::initializer_list<stage> list) : stages(std::vector(list)) {}
   explicit stages(std::vector<stage> list) : list_(std::move(list)) {
     for (std::size_t i = 1; i < list_.size(); ++i)
@@ -33,7 +33,7 @@ class stages {
                            std::to_string(list_[i].after)));
   }
 
-  /// Reads "9:0.7,19:0.5,28:0.3", LAYER:SHARE pieces; the empty text is no stage. Reports `error` with the piece that is wrong.
+  /// Reads LAYER:SHARE pieces such as "9:0.7,19:0.5,28:0.3". The empty text has no stages. Throws `error` with the piece that is wrong.
   static stages parse(std::string_view text) {
     std::vector<stage> list;
     while (!text.empty()) {
@@ -56,7 +56,7 @@ class stages {
     return text;
   }
 
-  /// The stages ascend by `after`; the span is valid as long as this object.
+  /// The stages, ascending by `after`. The span is valid as long as this object.
   std::span<const stage> list() const& { return list_; }
   std::span<const stage> list() && = delete;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Attention gathered across layers and steps: the sum, as H2O ranks its heavy hitters (arXiv 2306.14048), or the maximum, as CLAA does
-// across layers (arXiv 2602.16054).
+// Attention accumulated over layers and steps: the sum, as H2O ranks its heavy hitters (arXiv 2306.14048), or the maximum, as CLAA takes it
+// over layers (arXiv 2602.16054).
 #pragma once
 
 #include <algorithm>
@@ -15,9 +15,9 @@ inline namespace v0 {
 enum class layer_reduction : std::uint8_t { sum, max };
 enum class memory_span : std::uint8_t { sequence, step };
 
-/// The score is the query token's attention, the mean over its heads, summed over the layers done where the token was active, or its
-/// maximum. `since` says since when: the start of the sequence, or the start of the step, as CLAA needs. H2O sums over all queries, here it
-/// is the query token of each step. Memory (known): what is gathered for each position.
+/// The score is the query token's attention, averaged over its heads. It is summed, or its maximum taken, over the layers done at which the
+/// token was active. `since` says where this begins: at the start of the sequence, or at the start of the step, as CLAA does. H2O sums over
+/// all queries; here only the query token of each step counts. Memory (known): the sum or maximum for each position.
 struct accumulated_attention {
   static constexpr std::string_view name = "accumulated_attention";
   layer_reduction over = layer_reduction::sum;

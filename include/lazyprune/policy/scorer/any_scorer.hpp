@@ -8,7 +8,7 @@
 #include <variant>
 
 #include <lazyprune/core/concepts.hpp>
-#include <lazyprune/policy/detail/erased_policy.hpp>
+#include <lazyprune/policy/detail/erased_part.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
@@ -45,15 +45,15 @@ struct scorer_calls {
 
 }  // namespace detail
 
-/// `any_scorer chosen = fused ? any_scorer(key_norm{}) : last_query_attention{};` The engine is asked for what the scorer in it needs. One
-/// indirect call a layer.
-class any_scorer : public detail::erased_policy<detail::scorer_calls> {
+/// `any_scorer chosen = fused ? any_scorer(key_norm{}) : last_query_attention{};` The engine is asked for the evidence that this scorer
+/// needs. Costs one indirect call per layer.
+class any_scorer : public detail::erased_part<detail::scorer_calls> {
  public:
-  using erased_policy::erased_policy;
+  using erased_part::erased_part;
 
   scorer_needs needs() const { return calls().needs(policy()); }
 
-  /// `shown.now` is of the kind that is needed; `shown.memory` is empty unless it is needed at every layer.
+  /// `shown.now` must be of the kind that `needs()` names. `shown.memory` is empty unless the scorer needs every layer.
   void score(const every_layer<evidence>& shown, std::span<float> out) { calls().score(policy(), shown, out); }
 };
 

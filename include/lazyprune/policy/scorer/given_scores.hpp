@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Scores that somebody else gives: a small model that reads the prompt first, as SpecPrefill has it (arXiv 2502.02789), or a look by the
-// model's own first layers.
+// Scores that the caller gives. They may come from a small model that reads the prompt first, as in SpecPrefill (arXiv 2502.02789), or from
+// the model's own first layers.
 #pragma once
 
 #include <algorithm>
@@ -19,14 +19,14 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// A score for each of the first positions, at least one: "0.25/0.5/0.125". Copies share them, and nobody changes them.
+/// A score for each of the first positions, for at least one position: "0.25/0.5/0.125". Immutable; copies share the scores.
 class position_scores {
  public:
-  static std::string expected() { return "numbers with slashes between them"; }
+  static std::string expected() { return "numbers separated by slashes"; }
 
-  /// Reports `error` where there is none, or one is not finite.
+  /// Throws `error` if there are no scores, or if one is not finite.
   explicit position_scores(std::vector<float> scores) {
-    if (scores.empty()) report_error(error("scores", "", "at least one", "none"));
+    if (scores.empty()) report_error(error("scores", "", "at least one score", "none"));
     const auto wrong = std::ranges::find_if_not(scores, [](float s) { return is_finite(s); });
     if (wrong != scores.end())
       report_error(error("scores", "position " + std::to_string(wrong - scores.begin()), "a finite number", std::to_string(*wrong)));
@@ -34,7 +34,7 @@ class position_scores {
     list_ = std::make_shared<const std::vector<float>>(std::move(scores));
   }
 
-  /// None where the text is anything else.
+  /// The scores in a text such as "0.25/0.5/0.125"; nullopt if the text has another form.
   static std::optional<position_scores> read(std::string_view text) {
     std::vector<float> scores;
     for (const std::string_view piece : split(text, '/')) {
@@ -53,7 +53,8 @@ class position_scores {
     return text;
   }
 
-  /// A position beyond them has the highest: of equal scores the later ones stay, so that it stays before all that have one.
+  /// The score of a position. Positions beyond the given scores get the highest score. They rank first, because among equal scores the
+  /// later positions stay.
   float operator[](position p) const { return p < list_->size() ? (*list_)[p] : highest_; }
 
   friend bool operator==(const position_scores& a, const position_scores& b) { return *a.list_ == *b.list_; }
@@ -63,7 +64,7 @@ class position_scores {
   float highest_;
 };
 
-/// The score is the one given for the token's position, at every layer and step. Where none are given all tokens are worth the same.
+/// The score is the one given for the token's position, at every layer and step. If no scores are given, all tokens score 0.
 struct given_scores {
   static constexpr std::string_view name = "given_scores";
   std::optional<position_scores> scores{};

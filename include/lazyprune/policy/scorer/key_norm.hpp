@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Keys of small norm draw attention (Devoto et al., arXiv 2406.11430): a score that needs no attention probabilities.
+// Scores a token by the norm of its keys, without attention probabilities: keys of small norm draw attention (Devoto et al., arXiv
+// 2406.11430).
 #pragma once
 
 #include <string_view>
@@ -10,7 +11,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The score is minus the mean over the key heads of the key's Euclidean length. It is never positive, and so has no mass for top_p or
+/// The score is minus the Euclidean length of the key, averaged over the key heads. It is never positive, so it has no mass for top_p or
 /// adaptive.
 struct key_norm {
   static constexpr std::string_view name = "key_norm";

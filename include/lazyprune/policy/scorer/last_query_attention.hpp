@@ -10,7 +10,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The score is the mean over the query heads, or the probability in the head that looks at the token most. It is in [0, 1].
+/// The score is the mean or the maximum of the probabilities in the query heads. It is in [0, 1].
 struct last_query_attention {
   static constexpr std::string_view name = "last_query_attention";
   head_reduction over = head_reduction::mean;  // the paper's choice

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// SnapKV's score, remembered: what the end of a prompt attends to decides which of its tokens the generation after it sees
-// (arXiv 2404.14469).
+// SnapKV's score, remembered after the prompt (arXiv 2404.14469). The attention of the prompt's last queries decides which prompt tokens
+// are seen during generation.
 #pragma once
 
 #include <algorithm>
@@ -12,12 +12,14 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The score is the window_attention of the prompt, summed over the layers done where the token was active. A step of one token adds
-/// nothing: it is scored by what the prompt left, so that each of them chooses alike. The prompt's last `window` tokens and those generated
-/// since come before all others, later ones first. SnapKV chooses for every layer and head apart; here all keep the same tokens. It is made
-/// for schedules that prune the steps after the prompt alone, and for selectors that count or compare (top_k, blocks, threshold): those
-/// that come first have the largest float as their score, beside which the others hold no mass for top_p or an adaptive schedule. Memory
-/// (known): what is gathered for each position, +inf for tokens that came alone.
+/// The score is the window_attention of the prompt, summed over the layers done at which the token was active. A step of one token adds
+/// nothing: the sums of the prompt score it, so that every such step chooses alike. The prompt's last `window` tokens and the tokens
+/// generated since rank before all others, later ones first. SnapKV chooses for every layer and head separately; here all keep the same
+/// tokens.
+///
+/// Use it with schedules that prune only the steps after the prompt, and with selectors that count or compare scores (top_k, blocks,
+/// threshold). The tokens that rank first have the largest float as their score. Beside it the others hold no mass for top_p or an adaptive
+/// schedule. Memory (known): the sum for each position, +inf for tokens of one-token steps.
 struct prompt_window_attention {
   static constexpr std::string_view name = "prompt_window_attention";
   positive window = 32;
@@ -26,7 +28,7 @@ struct prompt_window_attention {
 
   void score(const every_layer<window_view>& view, std::span<float> out) const {
     constexpr float alone = std::numeric_limits<float>::infinity(), foremost = std::numeric_limits<float>::max();
-    constexpr float least = std::numeric_limits<float>::min();  // gathered is never 0: only new tokens have nothing
+    constexpr float least = std::numeric_limits<float>::min();  // a gathered sum is never 0, so that 0 marks a new token
     const std::span<const position> positions = view.now.positions;
     const std::size_t n = positions.size();
     float& query = view.memory[positions.back()];
@@ -35,7 +37,7 @@ struct prompt_window_attention {
       window_attention{window, kernel, pool}.score(view.now, out);
       for (std::size_t i = 0; i < n; ++i) view.memory[positions[i]] += std::max(out[i], least);
     }
-    std::size_t newest = window;  // of the prompt, still to come
+    std::size_t newest = window;  // of the prompt's last `window` tokens, how many are still to come
     for (std::size_t i = n; i-- > 0;) {
       const float gathered = view.memory[positions[i]];
       const bool first = gathered == alone || newest > 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A number drawn for each token: the baseline of random token drop (paper, section 4).
+// A random number for each token: the baseline of random token drop (paper, section 4).
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Scores are uniform in [0, 1), in steps of 2^-24: the top bits of the number at `position` in the stream of SplitMix64 that `seed` starts
-/// (Steele, Lea, Flood, OOPSLA 2014). A token has the same number at every layer and step, and on every machine.
+/// Scores are uniform in [0, 1), in steps of 2^-24. A token's score is the top bits of number `position` in the SplitMix64 stream that
+/// starts at `seed` (Steele, Lea, Flood, OOPSLA 2014). It is the same at every layer and step, and on every machine.
 struct random_score {
   static constexpr std::string_view name = "random";
   std::uint64_t seed = 0;

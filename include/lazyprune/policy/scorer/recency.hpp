@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The later a token, the more important: the baseline of sliding windows.
+// Scores later tokens higher. This is the sliding-window baseline.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// The score is the position itself. Positions from 2^24 on may round to equal floats, and of equal scores the later positions stay.
+/// The score is the position itself. Positions from 2^24 on may round to equal floats. Among equal scores the later positions stay.
 struct recency {
   static constexpr std::string_view name = "recency";
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Attention weighed by the values it fetches, after VATP (arXiv 2406.12335): attention sinks have large probabilities and small values.
+// Attention weighted by the size of the values, after VATP (arXiv 2406.12335). Attention sinks have large probabilities and small values.
 #pragma once
 
 #include <array>
@@ -14,16 +14,16 @@ inline namespace v0 {
 
 enum class vector_norm : std::uint8_t { l2, l1 };
 
-/// The score is the mean over the query heads h of a(h, i) * |v(i, the value head of h)|. It is not negative.
+/// The score is the mean over the query heads h of a(h, i) * |v(i, the value head of h)|. It is never negative.
 struct value_weighted_attention {
   static constexpr std::string_view name = "value_weighted_attention";
-  vector_norm norm = vector_norm::l2;  // the length that the output moves; the paper takes l1
+  vector_norm norm = vector_norm::l2;  // the paper takes l1; l2 is the distance by which the value moves the output
 
   void score(const value_view& view, std::span<float> out) const {
     const std::size_t heads = view.attention.heads;
     const auto add = [&](std::size_t first, std::span<double> sums) {
       for (std::size_t v = 0; v < view.kv_heads; ++v) {
-        // Query head h reads value head h * kv_heads / heads, rounded down.
+        // The query heads `begin` to `end` - 1 use value head v: query head h uses value head h * kv_heads / heads, rounded down.
         const std::size_t begin = (v * heads + view.kv_heads - 1) / view.kv_heads;
         const std::size_t end = ((v + 1) * heads + view.kv_heads - 1) / view.kv_heads;
         for (std::size_t i = 0; i < sums.size(); ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// SnapKV's score (arXiv 2404.14469): what the last queries of the prompt attend to, pooled so that a token's neighbours stay with it.
+// SnapKV's score (arXiv 2404.14469): the attention of the prompt's last queries, pooled so that a token's neighbours stay with it.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// So many neighbouring tokens are pooled, the token in their middle: odd, 1 (no pooling) to 63. Reports `error` for other numbers. It
-/// compares as the number that it converts to.
+/// How many neighbouring tokens are pooled, with the token in their middle: an odd number from 1 (no pooling) to 63. Throws `error` for
+/// other numbers. It compares as the number that it converts to.
 class pooling_kernel {
  public:
   static constexpr std::size_t largest = 63;
@@ -35,9 +35,9 @@ class pooling_kernel {
 
 enum class pooling : std::uint8_t { max, mean };
 
-/// The score is the mean over the heads and the last `window` queries of this step, then the maximum or mean over the `kernel` active
-/// tokens around each; at the ends over those that exist. SnapKV does so for every head apart; here all heads keep the same tokens. The
-/// defaults are those of the paper's LongBench runs; its code defaults to the mean of 5.
+/// The mean over the heads and the last `window` queries of this step, pooled. Pooling takes the maximum or mean over the `kernel` active
+/// tokens around each token, fewer at the ends. SnapKV does this for every head separately; here all heads keep the same tokens. The
+/// defaults are those of the paper's LongBench runs. SnapKV's code pools with the mean of 5.
 struct window_attention {
   static constexpr std::string_view name = "window_attention";
   positive window = 32;
@@ -67,7 +67,7 @@ struct window_attention {
  private:
   void pool_in_place(std::span<float> scores) const {
     const std::size_t reach = kernel / 2;
-    std::array<float, pooling_kernel::largest + 1> around;  // a ring: the score of token j, as it was, at j % 64
+    std::array<float, pooling_kernel::largest + 1> around;  // a ring buffer: the original score of token j is at j % 64
     std::size_t end = 0;
     for (std::size_t i = 0; i < scores.size(); ++i) {
       for (; end < scores.size() && end <= i + reach; ++end) around[end % around.size()] = scores[end];

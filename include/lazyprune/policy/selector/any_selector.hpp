@@ -7,7 +7,7 @@
 #include <span>
 
 #include <lazyprune/core/concepts.hpp>
-#include <lazyprune/policy/detail/erased_policy.hpp>
+#include <lazyprune/policy/detail/erased_part.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
@@ -27,10 +27,10 @@ struct selector_calls {
 
 }  // namespace detail
 
-/// `any_selector chosen = sharp ? any_selector(top_p{0.9}) : top_k{};` One indirect call a selection.
-class any_selector : public detail::erased_policy<detail::selector_calls> {
+/// `any_selector chosen = sharp ? any_selector(top_p{0.9}) : top_k{};` Costs one indirect call per selection.
+class any_selector : public detail::erased_part<detail::selector_calls> {
  public:
-  using erased_policy::erased_policy;
+  using erased_part::erased_part;
 
   std::size_t select(const candidates& c, std::span<std::uint32_t> kept) const { return calls().select(policy(), c, kept); }
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Keeps whole pages of the sequence, for engines whose key/value cache is paged.
+// Keeps whole pages of the sequence, for engines with a paged KV cache.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Page p holds the positions p * size to (p + 1) * size - 1, and scores what its best candidate does. Pages are taken by falling score,
-/// equal scores: the later page first, until at least `keep` tokens are kept. Pages with a required token come first and all stay.
+/// Page p holds the positions p * size to (p + 1) * size - 1. Its score is that of its best candidate. Pages are taken by falling score,
+/// the later one of equal pages first, until at least `keep` tokens are kept. Pages with a required token come first, and all of them stay.
 struct blocks {
   static constexpr std::string_view name = "blocks";
   positive size = 16;  // vLLM's default page

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Makes any selector keep the first tokens (attention sinks, arXiv 2309.17453), the most recent ones, and those at places that are named.
+// Makes any selector keep the first tokens (attention sinks, arXiv 2309.17453), the most recent tokens, and named positions.
 #pragma once
 
 #include <algorithm>
@@ -12,9 +12,9 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// `protect{top_k{}, 4, 64, {{900, 930}}}`: the candidates at positions 0..first-1, at the `last` positions up to the query token, itself
-/// included, and in the spans become required; they count towards `keep`, and are kept alone where they are more. Their positive scores go
-/// to `required_mass`.
+/// Makes candidates required by position: the `first` positions of the sequence, the `last` ones up to the query token, and the spans.
+/// `protect{top_k{}, 4, 64, {{900, 930}}}` does so for the first 4, the last 64, and 900 to 930. Required tokens count towards `keep`. If
+/// there are more than `keep` of them, they alone are kept. Their positive scores are added to `required_mass`.
 template <class Selector>
 struct protect {
   static_assert(token_selector<Selector>, "Selector needs: std::size_t select(const candidates&, std::span<std::uint32_t> kept) const");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Keeps the tokens whose score reaches a fixed number, whatever their share.
+// Keeps the tokens whose score reaches a fixed number, however many they are.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Keeps all tokens with a score of at least `score`, which is in the scorer's unit; at most `keep`, the best of them (equal scores: the
-/// later positions), unless more are required.
+/// Keeps all tokens with a score of at least `score`, in the scorer's unit. It keeps at most `keep` tokens, the best ones, unless more are
+/// required. Among equal scores the later positions stay.
 struct threshold {
   static constexpr std::string_view name = "threshold";
   float score = -std::numeric_limits<float>::infinity();

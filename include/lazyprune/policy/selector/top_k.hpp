@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The paper's selector (section 3.2, by percentile): the tokens with the highest scores; among equal scores, the later positions.
+// The paper's selector (section 3.2, by percentile): keeps the tokens with the highest scores, and the later positions among equal scores.
 #pragma once
 
 #include <string_view>
@@ -10,7 +10,7 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Keeps `keep` tokens; all required ones, and nothing else, where they are more. Linear in the candidates, on average.
+/// Keeps `keep` tokens. If more are required, it keeps the required tokens and no others. Linear in the candidates, on average.
 struct top_k {
   static constexpr std::string_view name = "top_k";
 

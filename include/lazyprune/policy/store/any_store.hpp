@@ -7,7 +7,7 @@
 #include <span>
 
 #include <lazyprune/core/concepts.hpp>
-#include <lazyprune/policy/detail/erased_policy.hpp>
+#include <lazyprune/policy/detail/erased_part.hpp>
 
 namespace lazyprune {
 inline namespace v0 {
@@ -29,14 +29,14 @@ struct store_calls {
 
 }  // namespace detail
 
-/// `any_store chosen = rows > 0 ? any_store(bounded{rows}) : none{};` One indirect call a layer at which rows are dropped.
-class any_store : public detail::erased_policy<detail::store_calls> {
+/// `any_store chosen = rows > 0 ? any_store(bounded{rows}) : none{};` Costs one indirect call per layer at which rows are dropped.
+class any_store : public detail::erased_part<detail::store_calls> {
  public:
-  using erased_policy::erased_policy;
+  using erased_part::erased_part;
 
   std::size_t admit(const stored_rows& rows, std::span<std::uint32_t> kept) const { return calls().admit(policy(), rows, kept); }
 
-  /// Whether tokens that are dropped leave every later plan.
+  /// Whether every later plan leaves out a dropped token.
   bool for_good() const { return calls().for_good(policy()); }
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// An Aux Cache of limited size: the pruned tokens that mattered most can come back, the others are lost.
+// An Aux Cache of limited size. The pruned tokens that scored highest can come back; the others are lost.
 #pragma once
 
 #include <limits>
@@ -13,8 +13,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Keeps the `rows` rows with the highest scores at the time they were dropped; equal scores: the later positions. More only where more
-/// are about to be read. Embeddings take no memory and are all admitted.
+/// Keeps the `rows` rows that had the highest scores when they were dropped, and the later positions among equal scores. It keeps more only
+/// if more are about to be read. Embeddings take no memory, so all of them are admitted.
 struct bounded {
   static constexpr std::string_view name = "bounded";
   std::size_t rows = std::numeric_limits<std::size_t>::max();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// No Aux Cache: a pruned token is lost, also one that was dropped before layer 0. Pruning is then static (paper, section 4).
+// No Aux Cache: a pruned token is lost, even one that was dropped before layer 0. Pruning is then static (paper, section 4).
 #pragma once
 
 #include <string_view>
@@ -11,8 +11,8 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// Admits nothing but rows that are about to be read, and there are none of those where nothing is ever stored. A token that was dropped
-/// still takes part in the layers that have its keys and values; with `for_good` it leaves every later plan, so that they can be freed.
+/// Admits only rows that are about to be read. If nothing is ever stored, there are no such rows. A dropped token still takes part in the
+/// layers that have its keys and values. With `for_good` it leaves every later plan, so its keys and values can be freed.
 struct none {
   static constexpr std::string_view name = "none";
   bool for_good = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What Unicode 14.0.0 says of characters, as far as Python's str uses it: made by tests/text/make_unicode_tables.py.
+// The properties of characters in Unicode 14.0.0 that Python's str uses. Written by tests/text/make_unicode_tables.py.
 #pragma once
 
 #include <array>
@@ -10,9 +10,9 @@ inline namespace v0 {
 namespace detail {
 
 // clang-format off
-// Sets of characters: where each begins and ends, in turn, as the distance from the last such place.
+// Sets of characters: the places at which a set begins and ends, in turn, each as the distance from the previous place.
 
-/// isalnum() or _: what a word consists of in a regular expression.
+/// isalnum() or _: \w in a regular expression.
 inline constexpr std::array<std::uint32_t, 1468> word_steps{
   48, 10, 7, 26, 4, 1, 1, 26, 47, 1, 7, 2, 1, 1, 3, 2, 1, 3, 1, 23, 1, 31, 1, 458, 4, 12, 14, 5, 7, 1, 1, 1, 129, 5, 1, 2, 2, 4, 1, 1, 6, 1,
   1, 3, 1, 1, 1, 20, 1, 83, 1, 139, 8, 166, 1, 38, 2, 1, 6, 41, 71, 27, 4, 4, 45, 43, 21, 10, 4, 2, 1, 99, 1, 1, 15, 2, 7, 15, 2, 1, 16, 1,
@@ -126,7 +126,7 @@ inline constexpr std::array<special_case, 102> upper_special{{
   {0xfb06, {0x53, 0x54}}, {0xfb13, {0x544, 0x546}}, {0xfb14, {0x544, 0x535}}, {0xfb15, {0x544, 0x53b}}, {0xfb16, {0x54e, 0x546}},
   {0xfb17, {0x544, 0x53d}}}};
 
-/// Letters that begin a word otherwise than with their upper case.
+/// Letters whose title case differs from their upper case.
 inline constexpr std::array<special_case, 135> title_special{{
   {0xdf, {0x53, 0x73}}, {0x1c4, {0x1c5}}, {0x1c5, {0x1c5}}, {0x1c6, {0x1c5}}, {0x1c7, {0x1c8}}, {0x1c8, {0x1c8}}, {0x1c9, {0x1c8}},
   {0x1ca, {0x1cb}}, {0x1cb, {0x1cb}}, {0x1cc, {0x1cb}}, {0x1f1, {0x1f2}}, {0x1f2, {0x1f2}}, {0x1f3, {0x1f2}}, {0x587, {0x535, 0x582}},

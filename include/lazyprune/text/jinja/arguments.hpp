@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The arguments of a call, matched with the names of its parameters as Python does it.
+// The arguments of a call, matched to the names of the parameters as in Python.
 #pragma once
 
 #include <algorithm>
@@ -23,13 +23,13 @@ namespace jinja {
 struct arguments {
   std::vector<value> positional;
   std::vector<std::pair<std::string, value>> named;
-  std::size_t named_by_user = 0;  // so many of `named`, the last ones, have names that are a user's text
+  std::size_t named_by_user = 0;  // how many of `named`, at its end, have names that are a user's text
 };
 
-/// The value of each parameter. The arguments must outlive it.
+/// The values of the parameters. The arguments must outlive this object.
 class bound_arguments {
  public:
-  /// Throws where there are too many, where one has no such name or comes twice, and where one of the first `required` is missing.
+  /// Throws `error` if there are too many arguments, or if one has an unknown name or comes twice. The first `required` ones must be given.
   bound_arguments(std::string_view callee, const arguments& given, std::initializer_list<std::string_view> names, std::size_t required = 0)
       : callee_(callee), names_(names), values_(names.size()) {
     if (given.positional.size() > names_.size())

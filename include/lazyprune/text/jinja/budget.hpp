@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a rendering may cost: steps, which also pay for bytes that are read and written, and levels of nesting. It bounds time and memory
-// alike.
+// The budget of a rendering: a number of steps and of nested levels. Steps also pay for bytes that are read and written, so that the budget
+// limits both time and memory.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace lazyprune {
 inline namespace v0 {
 namespace jinja {
 
-/// A fault in a rendering, without its place: who runs the template adds that.
+/// Throws an `error` without file and place. chat_template::render adds these.
 [[noreturn]] inline void refuse(std::string_view expected, std::string_view found = {}, error_code code = error_code::bad_input) {
   throw error("", "", expected, found, code);
 }
@@ -28,12 +28,12 @@ class budget {
     if (count > left_) refuse("a template that ends within " + std::to_string(steps_) + " steps", "more");
     left_ -= count;
   }
-  /// To be called before the bytes are there: memory is refused, not regretted.
+  /// Pays for bytes to write. Call this before the bytes are allocated, so that the budget limits memory.
   void write(std::size_t bytes) { step(bytes / bytes_written_per_step + 1); }
   void read(std::size_t bytes) { step(bytes / bytes_read_per_step + 1); }
   std::size_t used() const { return steps_ - left_; }
 
-  /// A level of nesting, while it lives.
+  /// Counts one level of nesting during its lifetime. The constructor throws `error` if there are too many levels.
   class level {
    public:
     explicit level(budget& work) : work_(work) {

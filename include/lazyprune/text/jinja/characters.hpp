@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Characters of UTF-8 as Python's strings count and class them.
+// Counts and classifies the characters of UTF-8 text as Python's strings do.
 #pragma once
 
 #include <algorithm>
@@ -21,14 +21,14 @@ constexpr std::size_t count_characters(std::string_view text) {
   return count;
 }
 
-/// Where the character number `index` begins; the size where there are fewer.
+/// Returns the byte at which character `index` begins, or the size of the text if it has fewer characters.
 constexpr std::size_t character_offset(std::string_view text, std::size_t index) {
   std::size_t at = 0;
   for (; index > 0 && at < text.size(); --index) at += first_character(text.substr(at)).size;
   return at;
 }
 
-/// Where str.splitlines ends a line.
+/// Whether str.splitlines ends a line at this character.
 constexpr bool is_line_end(std::uint32_t code) {
   return (code >= 10 && code <= 13) || (code >= 0x1c && code <= 0x1e) || code == 0x85 || code == 0x2028 || code == 0x2029;
 }
@@ -46,7 +46,7 @@ constexpr bool is_printable(std::uint32_t code) {
   return at == std::begin(hidden) || code > (*std::prev(at))[1];
 }
 
-/// The text without leading (str.lstrip) and trailing (str.rstrip) white space.
+/// Return the text without leading (str.lstrip) or trailing (str.rstrip) white space.
 constexpr std::string_view without_leading_space(std::string_view text) {
   while (!text.empty() && is_python_space(first_character(text).code)) text.remove_prefix(first_character(text).size);
   return text;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// strftime_now: the time a template is told, and how it writes it (in the C locale).
+// The function strftime_now: the current time for a template, and its text in the C locale.
 #pragma once
 
 #include <charconv>
@@ -21,7 +21,8 @@ namespace lazyprune {
 inline namespace v0 {
 namespace jinja {
 
-/// The local time; or, where `source_date_epoch` is not null (the environment's SOURCE_DATE_EPOCH), that many seconds after 1970 in UTC.
+/// Returns the local time. If `source_date_epoch` (the environment's SOURCE_DATE_EPOCH) is not null, returns that many seconds after 1970
+/// in UTC instead. Throws `error` if it is not a number of seconds before the year 10000.
 inline std::tm template_time(const char* source_date_epoch) {
   std::tm parts{};
   if (!source_date_epoch) {
@@ -34,13 +35,13 @@ inline std::tm template_time(const char* source_date_epoch) {
   const auto [end, fault] = std::from_chars(source_date_epoch, last, seconds);
   constexpr std::int64_t year_10000 = 253402300800;
   if (fault != std::errc{} || end != last || seconds < 0 || seconds >= year_10000)
-    throw error("SOURCE_DATE_EPOCH", "", "seconds since 1970, of a year below 10000", in_quotes(source_date_epoch));
+    throw error("SOURCE_DATE_EPOCH", "", "seconds since 1970, before the year 10000", in_quotes(source_date_epoch));
   const auto time = static_cast<std::time_t>(seconds);
   ::gmtime_r(&time, &parts);
   return parts;
 }
 
-/// strftime, whose directives may have glibc's flags (%-d); the text is the template's own where the format is.
+/// Returns strftime of a time. Directives may have glibc's flags (%-d). The text is trusted if the whole format is.
 inline tagged_text written_time(const std::tm& time, const tagged_text& format, budget& work) {
   const std::string_view form = format.bytes();
   std::string out;
@@ -56,7 +57,7 @@ inline tagged_text written_time(const std::tm& time, const tagged_text& format, 
       refuse("a directive of strftime", in_quotes(form.substr(percent, end + 1 - percent)), error_code::unsupported);
     ++end;
     if (form[end - 1] == 'f') {
-      out += "000000";  // of a second: the clock counts whole ones
+      out += "000000";  // microseconds; the clock counts whole seconds
     } else {
       char buffer[128];
       const std::string directive(form.substr(percent, end - percent));

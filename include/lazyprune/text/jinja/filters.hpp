@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// jinja2's filters as far as chat templates use them, and transformers' tojson. Each keeps the origin of the texts that it takes.
+// The filters of jinja2 that chat templates use, and the tojson of transformers. Each filter keeps the origin of its input texts.
 #pragma once
 
 #include <algorithm>
@@ -30,15 +30,15 @@ namespace lazyprune {
 inline namespace v0 {
 namespace jinja {
 
-/// Takes the value, the arguments and the name it was called by.
+/// Takes the value, the arguments and the name by which the filter was called.
 using filter_function = value (*)(const value&, const arguments&, std::string_view, budget&);
 
-/// The filter of that name; null where there is none.
+/// Returns the filter with this name, or null if there is none.
 inline filter_function find_filter(std::string_view name);
 
 namespace detail {
 
-// Texts
+// Filters of texts
 
 inline value text_filter(const value& v, const arguments& given, std::string_view name, budget& work) {
   bound_arguments(name, given, {});
@@ -54,10 +54,10 @@ inline value text_filter(const value& v, const arguments& given, std::string_vie
   return marked;
 }
 
-/// Words stand between white space and - ( { [ <. Each begins with an upper letter and goes on in lower ones.
+/// Gives each word an upper-case first letter and lower-case letters after it. White space and - ( { [ < separate words.
 inline value title_filter(const value& v, const arguments& given, std::string_view name, budget& work) {
   bound_arguments(name, given, {});
-  std::size_t begin = 0, end = 0;  // of the word, or of what stands between two
+  std::size_t begin = 0, end = 0;  // the bounds of the current word, or of the separators between two words
   return mapped(*text_of(v, work), work, [&](std::u32string_view all, std::size_t at) {
     if (at < end) return lower_letters(all.substr(begin + 1, end - begin - 1), at - begin - 1);
     const auto between = [&](std::size_t i) { return is_python_space(all[i]) || std::u32string_view(U"-({[<").find(all[i]) != all.npos; };
@@ -81,7 +81,7 @@ inline value replace_filter(const value& v, const arguments& given, std::string_
 inline value format_filter(const value& v, const arguments& given, std::string_view, budget& work) {
   const text_ptr format = text_of(v, work);
   if (given.named.empty()) return formatted(*format, make_sequence(sequence_kind::tuple, given.positional, work), work);
-  if (!given.positional.empty()) refuse("values that are all named, or values without a name", "both");
+  if (!given.positional.empty()) refuse("only named values or only values without a name", "both");
   dict members;
   const std::size_t written = given.named.size() - given.named_by_user;
   for (std::size_t i = 0; i < given.named.size(); ++i) {
@@ -143,7 +143,7 @@ inline value tojson_filter(const value& v, const arguments& given, std::string_v
   return json_writer(format, work).write(v);
 }
 
-// Sequences
+// Filters of sequences
 
 inline value length_filter(const value& v, const arguments& given, std::string_view name, budget& work) {
   bound_arguments(name, given, {});
@@ -189,15 +189,15 @@ inline value items_filter(const value& v, const arguments& given, std::string_vi
   return make_sequence(sequence_kind::generator, call_dict_method(name, *v.dict(), {}, work).sequence()->items, work);
 }
 
-/// The argument that stands for what is not there; undefined where it is none or not given.
+/// Returns the argument with the value for missing items, or undefined if the argument is none or not given.
 inline value preset_of(const bound_arguments& a, std::size_t i) { return a.has(i) && !a[i].is_none() ? a[i] : value(); }
 
-/// What order goes by: strings without their case unless that counts.
+/// Returns the key to sort by: strings in lower case, unless `case_counts` is true.
 inline value order_key(const value& v, bool case_counts, budget& work) {
   return v.text() && !case_counts ? value(lower(*v.text(), work)) : v;
 }
 
-/// Sorts by keys, stably.
+/// Returns the items in the order of their keys. Equal keys keep their order.
 inline std::vector<value> sorted_by(std::vector<std::pair<value, value>> keyed, bool reverse, budget& work) {
   work.write(2 * keyed.size() * sizeof(std::pair<value, value>));
   std::ranges::stable_sort(
@@ -210,7 +210,7 @@ inline std::vector<value> sorted_by(std::vector<std::pair<value, value>> keyed, 
 
 inline value sort_filter(const value& v, const arguments& given, std::string_view name, budget& work) {
   const bound_arguments a(name, given, {"reverse", "case_sensitive", "attribute"});
-  std::vector<attribute_path> paths;  // "a,b": by a, among equals by b
+  std::vector<attribute_path> paths;  // "a,b" sorts by a and then by b
   if (!a.has(2) || !a[2].text()) paths.emplace_back(a.or_else(2, none_type{}));
   for (std::string_view rest = a.has(2) && a[2].text() ? std::string_view(a.text(2).bytes()) : ""; !rest.empty();) {
     const std::string_view part = rest.substr(0, rest.find(','));
@@ -269,7 +269,7 @@ inline value unique_filter(const value& v, const arguments& given, std::string_v
   return make_sequence(sequence_kind::generator, std::move(items), work);
 }
 
-/// The arguments from the one numbered `first` on.
+/// Returns the arguments without the first `first` positional ones.
 inline arguments rest_of(const arguments& given, std::size_t first) {
   arguments rest = given;
   rest.positional.erase(rest.positional.begin(), rest.positional.begin() + static_cast<std::ptrdiff_t>(first));
@@ -281,7 +281,7 @@ inline const tagged_text& name_argument(const arguments& given, std::size_t i, s
   return *given.positional[i].text();
 }
 
-/// select, reject, and by an attribute selectattr, rejectattr
+/// select and reject, or by an attribute: selectattr and rejectattr.
 inline value select_filter(const value& v, const arguments& given, std::string_view name, budget& work) {
   const bool by_attribute = name.ends_with("attr"), rejects = name.starts_with("reject");
   if (by_attribute && given.positional.empty()) refuse("the name of an attribute", "none");
@@ -293,7 +293,7 @@ inline value select_filter(const value& v, const arguments& given, std::string_v
   if (given.positional.size() > at) {
     test_name = name_argument(given, at, "test").bytes();
     holds = find_test(test_name);
-    if (!holds) refuse("a test that is known here", in_quotes(test_name), error_code::unsupported);
+    if (!holds) refuse("a test that is supported", in_quotes(test_name), error_code::unsupported);
     rest = rest_of(given, at + 1);
   }
   std::vector<value> kept;
@@ -314,7 +314,7 @@ inline value map_filter(const value& v, const arguments& given, std::string_view
   } else {
     const std::string_view other = name_argument(given, 0, "filter").bytes();
     const filter_function apply = find_filter(other);
-    if (!apply) refuse("a filter that is known here", in_quotes(other), error_code::unsupported);
+    if (!apply) refuse("a filter that is supported", in_quotes(other), error_code::unsupported);
     const arguments rest = rest_of(given, 1);
     const budget::level deeper(work);
     for (value& item : items) item = apply(item, rest, other, work);
@@ -322,7 +322,7 @@ inline value map_filter(const value& v, const arguments& given, std::string_view
   return make_sequence(sequence_kind::generator, std::move(items), work);
 }
 
-/// Tuples of a key and the items that have it, in the order of the keys.
+/// Returns tuples of a key and the items with this key, in the order of the keys.
 inline value groupby_filter(const value& v, const arguments& given, std::string_view name, budget& work) {
   const bound_arguments a(name, given, {"attribute", "default", "case_sensitive"}, 1);
   const attribute_path path(a[0], preset_of(a, 1));
@@ -345,7 +345,7 @@ inline value groupby_filter(const value& v, const arguments& given, std::string_
 inline value batch_filter(const value& v, const arguments& given, std::string_view name, budget& work) {
   const bound_arguments a(name, given, {"linecount", "fill_with"}, 1);
   const std::int64_t size = a.integer(0, 1);
-  if (size < 1) refuse("at least 1 item a batch", std::to_string(size));
+  if (size < 1) refuse("at least 1 item per batch", std::to_string(size));
   std::vector<value> batches, batch;
   for (const value& item : items_of(v, work)) {
     if (batch.size() == static_cast<std::size_t>(size)) batches.push_back(make_list(std::exchange(batch, {}), work));
@@ -361,7 +361,7 @@ inline value batch_filter(const value& v, const arguments& given, std::string_vi
   return make_sequence(sequence_kind::generator, std::move(batches), work);
 }
 
-// Numbers and the rest
+// Filters of numbers, and other filters
 
 inline value default_filter(const value& v, const arguments& given, std::string_view name, budget&) {
   const bound_arguments a(name, given, {"default_value", "boolean"});
@@ -374,8 +374,8 @@ inline value abs_filter(const value& v, const arguments& given, std::string_view
   return v.number() < 0 ? negated(v) : v.is(kind::boolean) ? value(*v.integer()) : v;
 }
 
-/// The text of a number as from_chars reads it: without the white space around it, a plus sign, and single underscores between digits. One
-/// with other underscores stays as it is, and is none.
+/// Returns the text of a number in the form that from_chars reads: without white space around it, without a plus sign, and without single
+/// underscores between digits. Any other underscore stays, so that from_chars refuses it.
 inline std::string number_text(std::string_view text) {
   text = without_trailing_space(without_leading_space(text));
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
@@ -436,7 +436,7 @@ inline value round_filter(const value& v, const arguments& given, std::string_vi
   if (precision < 0 || precision > 15) refuse("a precision from 0 to 15", std::to_string(precision), error_code::unsupported);
   if (method == "common" && v.integer()) return value(*v.integer());
   if (!std::isfinite(v.number())) refuse("a finite number", real_text(v.number()));
-  if (method == "common") {  // to the nearest decimal, as printing it correctly rounded does
+  if (method == "common") {  // printing with `precision` digits rounds correctly
     char buffer[400];
     const auto end = std::to_chars(buffer, buffer + sizeof buffer, v.number(), std::chars_format::fixed, static_cast<int>(precision)).ptr;
     double number = 0;

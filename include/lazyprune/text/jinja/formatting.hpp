@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// '%5.2f' % x and '{:>5}'.format(x), as Python's strings format values. The format's own bytes and the padding keep the format's origin,
-// texts keep theirs, and numbers count as the user's.
+// Formats values as Python does with '%5.2f' % x and '{:>5}'.format(x). The format's own bytes and the padding keep the format's origin.
+// Strings keep their own origin, and numbers count as the user's text.
 #pragma once
 
 #include <algorithm>
@@ -26,14 +26,14 @@ inline namespace v0 {
 namespace jinja {
 namespace detail {
 
-/// How a value is laid out.
+/// The layout of a formatted value.
 struct layout {
   tagged_text fill{" ", false};  // one character
-  char align = '\0';             // < > ^, = pads between the sign and the digits; none: texts at the left, numbers at the right
-  char sign = '\0';              // + and space: what stands before numbers that are not negative
+  char align = '\0';             // < > ^, or = to pad between sign and digits; '\0': strings at the left, numbers at the right
+  char sign = '\0';              // + or space: stands before numbers that are not negative
   bool alternate = false;        // #
   char grouping = '\0';          // , or _ between groups of digits
-  std::size_t width = 0;         // in characters, at least
+  std::size_t width = 0;         // the least number of characters
   std::optional<std::size_t> precision{};
   char type = '\0';
 };
@@ -107,7 +107,7 @@ inline number_parts integer_parts(std::int64_t number, const layout& how) {
   return out;
 }
 
-/// The digits of a finite number that is not negative, for e, f or g, or as Python prints it where `how.type` is none.
+/// Returns the digits of a finite number that is not negative, for e, f or g. Without `how.type`, the digits that Python prints.
 inline std::string real_digits(double number, const layout& how, budget& work) {
   const auto with_point = [&](std::string text) {
     if (text.find('.') == text.npos) text.insert(std::min(text.find('e'), text.size()), ".");
@@ -127,7 +127,7 @@ inline std::string real_digits(double number, const layout& how, budget& work) {
     std::string text = written(type == 'e' ? std::chars_format::scientific : std::chars_format::fixed, precision);
     return how.alternate ? with_point(std::move(text)) : text;
   }
-  precision = std::max<std::size_t>(precision, 1);  // of g: digits in all
+  precision = std::max<std::size_t>(precision, 1);  // for g, the precision counts all digits
   std::string text = written(std::chars_format::scientific, precision - 1);
   int exponent = 0;
   const std::size_t e = text.find('e');
@@ -159,7 +159,7 @@ inline number_parts real_parts(double number, const layout& how, budget& work) {
   return out;
 }
 
-/// repr with what is not ASCII escaped.
+/// Returns ascii(v): repr(v) with all characters beyond ASCII escaped.
 inline tagged_text ascii_of(const value& v, budget& work) {
   tagged_text shown, out;
   append_repr(v, shown, work);
@@ -179,7 +179,7 @@ inline tagged_text ascii_of(const value& v, budget& work) {
   return out;
 }
 
-/// str, repr or ascii of a value, as `how` names them: s, r, a. A format that is marked safe escapes what is not.
+/// Returns str(v), repr(v) or ascii(v), for `how` s, r or a. If the format is safe, a text that is not safe is escaped for HTML.
 inline tagged_text shown_as(char how, const value& v, bool safe, budget& work) {
   tagged_text text;
   if (how == 's') {
@@ -193,7 +193,7 @@ inline tagged_text shown_as(char how, const value& v, bool safe, budget& work) {
   return safe && !text.safe ? escaped(text, work) : text;
 }
 
-/// The text of a character with this number.
+/// Returns the character with this code point.
 inline tagged_text character_of(std::int64_t code) {
   if (code < 0 || code > 0x10ffff || (code >= 0xd800 && code < 0xe000)) refuse("a character's number", std::to_string(code));
   std::string bytes;
@@ -203,12 +203,12 @@ inline tagged_text character_of(std::int64_t code) {
 
 inline tagged_text cut(const tagged_text& text, const std::optional<std::size_t>& characters, budget& work) {
   work.read(text.size());
-  return characters ? text.part(0, character_offset(text.bytes(), *characters)) : text;
+  return characters ? text.substr(0, character_offset(text.bytes(), *characters)) : text;
 }
 
 // %
 
-/// What a directive of % makes of a value.
+/// Formats a value by one directive of %.
 inline tagged_text directed(const value& v, layout how, bool safe, budget& work) {
   switch (how.type) {
     case 's':
@@ -255,11 +255,12 @@ inline tagged_text directed(const value& v, layout how, bool safe, budget& work)
 }
 
 inline constexpr std::int64_t widest = 1 << 30;
-inline constexpr char zero_padded = '0';  // alignment of a field with 0 before its width: numbers as with =, texts at the left
+inline constexpr char zero_padded = '0';  // the alignment of a field with 0 before its width: = for numbers, left for strings
 
 }  // namespace detail
 
-/// format % given: a tuple has a value for each directive, a dictionary the ones that directives name, all else is the one value.
+/// Returns format % given. A tuple has one value for each directive. A dictionary has the values that directives name. Any other value is
+/// the only one.
 inline tagged_text formatted(const tagged_text& format, const value& given, budget& work) {
   const sequence* several = given.sequence();
   const bool is_tuple = several && several->kind == sequence_kind::tuple;
@@ -270,10 +271,10 @@ inline tagged_text formatted(const tagged_text& format, const value& given, budg
   tagged_text out;
   std::size_t used = 0, at = 0;
   const auto next_value = [&]() -> const value& {
-    if (used >= values.size()) refuse("a value for each directive", std::to_string(values.size()));
+    if (used >= values.size()) refuse("a value for each directive", std::to_string(values.size()) + " values");
     return values[used++];
   };
-  /// A number, or * for one among the values; none where there is neither.
+  /// Reads a number, or * for the next value as a number. Returns nullopt if there is neither.
   const auto number_here = [&]() -> std::optional<std::int64_t> {
     std::int64_t number = 0;
     if (at < form.size() && form[at] == '*') {
@@ -336,7 +337,7 @@ inline tagged_text formatted(const tagged_text& format, const value& given, budg
     how.type = form[at++];
     if (how.type == 'i' || how.type == 'u') how.type = 'd';
     if (std::string_view("sracdoxXeEfFgG").find(how.type) == std::string_view::npos)
-      refuse("a directive that is known", in_quotes(form.substr(percent, at - percent)));
+      refuse("a directive that is supported", in_quotes(form.substr(percent, at - percent)));
     how.fill = tagged_text(zeros && !left ? "0" : " ", format.trusted_at(percent));
     how.align = left ? '<' : zeros ? '=' : '>';
     const tagged_text text = detail::directed(named ? *named : next_value(), std::move(how), format.safe, work);
@@ -353,7 +354,7 @@ namespace detail {
 
 // {}
 
-/// [[fill]align][sign][#][0][width][grouping][.precision][type]
+/// Reads [[fill]align][sign][#][0][width][grouping][.precision][type].
 inline layout read_layout(const tagged_text& text) {
   layout how;
   std::string_view rest = text.bytes();
@@ -376,7 +377,7 @@ inline layout read_layout(const tagged_text& text) {
   how.fill = tagged_text(" ", text.trusted());
   const bool fills = is_align(rest.substr(first));
   if (fills) {
-    how.fill = text.part(0, first);
+    how.fill = text.substr(0, first);
     rest.remove_prefix(first);
   }
   how.align = takes("<>^=");
@@ -393,11 +394,11 @@ inline layout read_layout(const tagged_text& text) {
     if (!how.precision) refuse("a precision after the point", in_quotes(text.bytes()));
   }
   how.type = takes("sbcdoxXneEfFgG%");
-  if (!rest.empty()) refuse("a format that is known here", in_quotes(text.bytes()), error_code::unsupported);
+  if (!rest.empty()) refuse("a format that is supported", in_quotes(text.bytes()), error_code::unsupported);
   return how;
 }
 
-/// format(v, spec)
+/// Returns format(v, spec).
 inline tagged_text laid_out(const value& v, const tagged_text& spec, bool safe, budget& work) {
   if (spec.empty()) return shown_as('s', v, safe, work);
   layout how = read_layout(spec);
@@ -429,13 +430,13 @@ inline tagged_text laid_out(const value& v, const tagged_text& spec, bool safe, 
   return laid_out(real_parts(v.number(), how, work), how, work);
 }
 
-/// The values that the fields of a format name.
+/// The values for the fields of a format.
 struct field_values {
   const std::vector<value>* positional;
   const std::vector<std::pair<std::string, value>>* named;
-  const dict* members;  // of format_map; else null
+  const dict* members;  // the argument of format_map, else null
   std::size_t used = 0;
-  bool counts = false, numbers = false;  // fields without a name, with a number
+  bool counts = false, numbers = false;  // there were fields without a name; there were fields with a number
 
   value of(std::string_view name, budget& work) {
     std::size_t number = 0;
@@ -443,7 +444,7 @@ struct field_values {
     const bool is_number = fault == std::errc{} && end == name.data() + name.size();
     counts = counts || name.empty();
     numbers = numbers || is_number;
-    if (counts && numbers) refuse("fields that are all counted or all numbered", "both");
+    if (counts && numbers) refuse("only fields without a number or only fields with one", "both");
     if (name.empty()) number = used++;
     if (name.empty() || is_number) {
       if (number < positional->size()) return (*positional)[number];
@@ -458,7 +459,7 @@ struct field_values {
   }
 };
 
-/// What `name`, with members and elements behind it, is: "x.y[0]".
+/// Returns the value of a field: a name with members and elements after it, such as "x.y[0]".
 inline value field_value(std::string_view field, field_values& values, budget& work) {
   std::size_t at = std::min(field.find_first_of(".["), field.size());
   value v = values.of(field.substr(0, at), work);
@@ -478,7 +479,7 @@ inline value field_value(std::string_view field, field_values& values, budget& w
 }
 
 inline tagged_text fields_filled(const tagged_text& format, field_values& values, int levels, budget& work) {
-  if (levels == 0) refuse("fields in a field's format, and no deeper", "more");
+  if (levels == 0) refuse("fields nested in a format at most once", "more");
   const std::string_view form = format.bytes();
   work.write(form.size());
   tagged_text out;
@@ -515,7 +516,7 @@ inline tagged_text fields_filled(const tagged_text& format, field_values& values
       colon += 2;
     }
     const tagged_text spec =
-        colon == end ? tagged_text() : fields_filled(format.part(colon + 1, end - colon - 1), values, levels - 1, work);
+        colon == end ? tagged_text() : fields_filled(format.substr(colon + 1, end - colon - 1), values, levels - 1, work);
     const tagged_text text = laid_out(v, spec, format.safe, work);
     work.write(text.size());
     out.append(text);
@@ -527,12 +528,12 @@ inline tagged_text fields_filled(const tagged_text& format, field_values& values
 
 }  // namespace detail
 
-/// format.format(...)
+/// Returns format.format(...).
 inline tagged_text formatted_by_fields(const tagged_text& format, const arguments& given, budget& work) {
   detail::field_values values{&given.positional, &given.named, nullptr};
   return detail::fields_filled(format, values, 2, work);
 }
-/// format.format_map(members)
+/// Returns format.format_map(members).
 inline tagged_text formatted_by_fields(const tagged_text& format, const dict& members, budget& work) {
   const arguments none;
   detail::field_values values{&none.positional, &none.named, &members};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Renders a template's tree. Scopes, macros, loops and namespaces live until the rendering ends, so that nothing that a template keeps of
-// them dangles, and no two of them own each other.
+// Renders a template's syntax tree. Scopes, macros, loops and namespaces live until the rendering ends, because values point to them. They
+// do not own each other.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +35,7 @@ namespace lazyprune {
 inline namespace v0 {
 namespace jinja {
 
-/// Names and their values, within those of `outer`. The names' bytes outlive the rendering.
+/// The names of a scope and their values. `outer` is the enclosing scope, or null. The bytes of the names outlive the rendering.
 struct scope {
   const scope* outer = nullptr;
   std::vector<std::pair<std::string_view, value>> names{};
@@ -64,25 +64,25 @@ struct macro {
   const scope* home;
 };
 
-/// What raise_exception threw: the template refuses the chat, in these words.
+/// Thrown by raise_exception: the template refuses the chat with this message.
 struct raised_exception {
   std::string message;
 };
 
 class interpreter {
  public:
-  /// `variables` and `now` must outlive it.
+  /// `variables`, `now` and `work` must outlive this object.
   interpreter(const scope& variables, const std::function<std::tm()>& now, budget& work) : work_(work), now_(now) {
     scopes_.push_back({&variables});
     scope_ = &scopes_.back();
   }
   interpreter(const interpreter&) = delete;
   interpreter& operator=(const interpreter&) = delete;
-  ~interpreter() {  // what refers to each other goes before what it refers to
+  ~interpreter() {  // the members are released first, because they may point to other namespaces, macros and loops
     for (name_space& space : spaces_) space.members.clear();
   }
 
-  /// Throws `error` without a file, or `raised_exception`: `where()` then says where.
+  /// Renders the template. Throws `error` without file and place, or `raised_exception`. After that, `where()` returns the place.
   tagged_text render(const block& all) {
     run(all);
     return std::move(*out_);
@@ -154,7 +154,7 @@ class interpreter {
       assign(s.target, loop.items[loop.index]);
       if (run(s.body) == flow::broke) break;
     }
-    if (loop.index == loop.items.size()) --loop.index;  // as its last turn left it
+    if (loop.index == loop.items.size()) --loop.index;  // after the loop, `loop` stays at the last item
     return flow::on;
   }
 
@@ -197,7 +197,7 @@ class interpreter {
     return run(s.body);
   }
 
-  /// A scope within the one in force, while it lives.
+  /// Opens a scope for the lifetime of this object. It lies within the current scope, or within `outer`.
   class inner_scope {
    public:
     explicit inner_scope(interpreter& owner) : inner_scope(owner, owner.scope_) {}
@@ -215,7 +215,7 @@ class interpreter {
     scope* before_;
   };
 
-  /// What a block renders, as a text.
+  /// Renders a block and returns its text.
   value captured(const block& body) {
     const inner_scope inside(*this);
     return captured_here(body);
@@ -251,7 +251,7 @@ class interpreter {
     return static_cast<const macro*>(&macros_.back());
   }
 
-  // Expressions. Each sets `at_` again before it applies what it is: its parts have moved it.
+  // Expressions. Evaluating the operands moves `at_`, so each expression sets it again before it applies its own operation.
 
   value eval(const expression_ptr& e, const value* filtered_block = nullptr) {
     const budget::level deeper(work_);
@@ -287,7 +287,7 @@ class interpreter {
       const value name = eval(key);
       at_ = at;
       work_.write(sizeof(dict::entry) + 2 * key_size(name));
-      if (!key_bytes(name)) refuse("a string, a number, none or a tuple of such for a key", described(name));
+      if (!key_bytes(name)) refuse("a string, a number, none or a tuple of these as a key", described(name));
       made.set(name, eval(item));
     }
     return std::make_shared<const dict>(std::move(made));
@@ -389,7 +389,7 @@ class interpreter {
     const arguments given = eval(e.arguments);
     at_ = at;
     const filter_function apply = find_filter(e.name);
-    if (!apply) refuse("a filter that is known here", in_quotes(e.name), error_code::unsupported);
+    if (!apply) refuse("a filter that is supported", in_quotes(e.name), error_code::unsupported);
     return apply(operand, given, e.name, work_);
   }
   value eval(const tested& e, position at) {
@@ -397,7 +397,7 @@ class interpreter {
     const arguments given = eval(e.arguments);
     at_ = at;
     const test_function holds = find_test(e.name);
-    if (!holds) refuse("a test that is known here", in_quotes(e.name), error_code::unsupported);
+    if (!holds) refuse("a test that is supported", in_quotes(e.name), error_code::unsupported);
     return value(holds(operand, given, e.name, work_));
   }
 
@@ -413,7 +413,7 @@ class interpreter {
     work_.write(members.dict()->entries.size() * sizeof(dict::entry));
     for (const bool trusted : {true, false})
       for (const auto& [key, item] : members.dict()->entries) {
-        if (!key.text()) refuse("strings for names of arguments", described(key));
+        if (!key.text()) refuse("strings as names of arguments", described(key));
         if (key.text()->trusted() != trusted) continue;
         const std::string& name = key.text()->bytes();
         if (std::ranges::any_of(given.named, [&](const auto& n) { return n.first == name; }))
@@ -428,7 +428,7 @@ class interpreter {
   // Calls
 
   value eval(const call& e, position at, const value* caller = nullptr) {
-    if (const auto* m = std::get_if<member>(&e.callee->form)) {  // a method, which need not be made a value first
+    if (const auto* m = std::get_if<member>(&e.callee->form)) {  // a method is called at once, without a bound_method
       const value object = eval(m->object);
       at_ = at;
       need_defined(object);
@@ -571,7 +571,7 @@ class interpreter {
     spaces_.emplace_back();
     work_.write(sizeof(name_space) + made.entries.size() * sizeof(dict::entry));
     for (const auto& [key, item] : made.entries) {
-      if (!key.text()) refuse("strings for a namespace's members", described(key));
+      if (!key.text()) refuse("strings as names of a namespace's members", described(key));
       spaces_.back().members[key.text()->bytes()] = item;
     }
     return &spaces_.back();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// JSON to values for templates: in the order of the text, every string the user's.
+// Parses JSON to values for templates. Keys keep their order, and every string counts as the user's text.
 #pragma once
 
 #include <cstddef>
@@ -90,7 +90,8 @@ class value_builder : public lazyprune::detail::strict_json {
 
 }  // namespace detail
 
-/// Throws `error` where the text has more than `limit` bytes or is not strict JSON; `where` stands before each place in it.
+/// Parses a JSON text. The place in an error begins with `where`. Throws `error` if the text has more than `limit` bytes or is not strict
+/// JSON.
 inline value read_json(std::string_view text, std::string_view file, std::size_t limit, std::string_view where = {}) {
   if (text.size() > limit) throw error(file, where, "at most " + std::to_string(limit) + " bytes", std::to_string(text.size()));
   detail::value_builder builder(file, where);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The filter tojson, as transformers has it: Python's json.dumps without escapes for what is not ASCII. Strings keep their origin.
+// The filter tojson of transformers: Python's json.dumps without escapes for characters beyond ASCII. Strings keep their origin.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace jinja {
 
 struct json_format {
   bool only_ascii = false, sorted = false;
-  std::optional<tagged_text> indent;  // a level of it; none: all on one line
+  std::optional<tagged_text> indent;  // the indentation of one level; nullopt: all on one line
   tagged_text between_items{", ", false}, after_key{": ", false};
 };
 
@@ -72,12 +72,12 @@ class json_writer {
       default:
         break;
     }
-    refuse("a value that JSON has", described(v));
+    refuse("a value that JSON can hold", described(v));
   }
 
   void put_key(const value& key) {
     if (key.text()) return put_string(*key.text());
-    if (key.sequence()) refuse("a key that JSON has", described(key));
+    if (key.sequence()) refuse("a key that JSON can hold", described(key));
     plain("\"");
     put(key);
     plain("\"");

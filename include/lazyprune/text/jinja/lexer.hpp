@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A template's source cut into text and tokens, with jinja2's white space control: trim_blocks and lstrip_blocks are set, a newline at the
-// end goes, line ends become \n.
+// Cuts a template's source into text and tokens, with jinja2's white space control: trim_blocks and lstrip_blocks are set, a newline at the
+// end is removed, and all line ends become \n.
 #pragma once
 
 #include <cstddef>
@@ -29,10 +29,10 @@ enum class token_kind : std::uint8_t { text, begin_output, end_output, begin_blo
 struct token {
   token_kind kind;
   position at;
-  std::string text;  // of strings: with their escapes resolved
+  std::string text;  // for strings: with escapes resolved
 };
 
-/// Throws `error` where the source has no such tokens; `name` is the file in errors.
+/// `name` is the file in errors. run() throws `error` if the source has something that is not a token.
 class lexer {
  public:
   lexer(std::string_view source, std::string_view name) : name_(name), source_(normal(source)) {}
@@ -71,7 +71,7 @@ class lexer {
     throw error(name_, place(where(at)), expected, found);
   }
 
-  /// Line and column of a byte. Asked for in ascending order, it costs one walk through the source.
+  /// Returns the line and column of a byte. Calls with ascending `at` walk through the source once in total.
   position where(std::size_t at) {
     if (at < walked_) {
       walked_ = 0;
@@ -104,7 +104,7 @@ class lexer {
     tokens_.push_back({kind, where(begin), source_.substr(begin, end - begin)});
   }
 
-  /// The text before a tag, with the white space that its sign takes away.
+  /// Adds the text before a tag, without the white space that the tag's sign (- or +) or lstrip_blocks removes.
   void put_text_before(std::size_t tag, char sign, bool is_output) {
     std::string_view text = std::string_view(source_).substr(at_, tag - at_);
     if (sign == '-') {
@@ -117,7 +117,7 @@ class lexer {
     put_text(text);
   }
 
-  /// Goes on after a tag that ended at `at_`: white space goes where its sign says so, else one newline after blocks.
+  /// Continues after a tag that ended at `at_`. Skips all white space if `strips` is true, else one newline if `takes_newline` is true.
   void leave_tag(bool strips, bool takes_newline) {
     const std::size_t begin = at_;
     if (strips)
@@ -151,7 +151,7 @@ class lexer {
     leave_tag(sign == '-', sign != '+');
   }
 
-  /// `{% raw %}`, and all up to `{% endraw %}`; false where the block is another.
+  /// Reads `{% raw %}` and all text up to `{% endraw %}`. Returns false if the block is another one.
   bool try_raw(std::size_t open) {
     std::size_t at = after_space(at_);
     if (!starts(at, "raw")) return false;
@@ -232,7 +232,7 @@ class lexer {
     const std::size_t begin = at_;
     bool whole = true;
     read_digits();
-    // "1.2" is a number; the "2" of "x.1.2" is not part of one
+    // "1.2" is a real number, but in "x.1.2" the point after 1 is a member access
     if (starts(at_, ".") && at_ + 1 < source_.size() && is_digit(source_[at_ + 1]) && (begin == 0 || source_[begin - 1] != '.')) {
       ++at_;
       read_digits();
@@ -264,7 +264,7 @@ class lexer {
     tokens_.push_back({token_kind::string, where(begin), std::move(text)});
   }
 
-  /// What a backslash means in Python; before other characters it stays as it is.
+  /// Reads an escape of Python's strings. A backslash before any other character stays as it is.
   void read_escape(std::string& text) {
     const std::size_t begin = at_++;
     if (at_ == source_.size()) return;
@@ -281,10 +281,10 @@ class lexer {
             at_ < source_.size()
                 ? hex.find(source_[at_] >= 'A' && source_[at_] <= 'F' ? static_cast<char>(source_[at_] + 32) : source_[at_])
                 : hex.npos;
-        if (digit == hex.npos) fail(begin, std::to_string(digits) + " hexadecimal digits", "an escape that has fewer");
+        if (digit == hex.npos) fail(begin, std::to_string(digits) + " hexadecimal digits in an escape", "fewer");
         code = code << 4 | static_cast<std::uint32_t>(digit);
       }
-      if (code > 0x10ffff || (code >= 0xd800 && code < 0xe000)) fail(begin, "an escape for a character", "none of Unicode's");
+      if (code > 0x10ffff || (code >= 0xd800 && code < 0xe000)) fail(begin, "an escape of a Unicode character", "another number");
       append_utf8(text, code);
     } else if (c >= '0' && c <= '7') {
       std::uint32_t code = static_cast<std::uint32_t>(c - '0');
@@ -292,7 +292,7 @@ class lexer {
         code = code * 8 + static_cast<std::uint32_t>(source_[at_++] - '0');
       append_utf8(text, code);
     } else if (c == 'N') {
-      throw error(name_, place(where(begin)), "no characters by their names", {}, error_code::unsupported);
+      throw error(name_, place(where(begin)), "no character by its name (\\N{...})", {}, error_code::unsupported);
     } else if (c != '\n') {
       text += '\\';
       text += c;
@@ -302,7 +302,7 @@ class lexer {
   std::string name_, source_;
   std::size_t at_ = 0;
   bool line_starts_ = true;  // the text at `at_` begins a line
-  std::size_t walked_ = 0;   // up to here `place_` counts
+  std::size_t walked_ = 0;   // the byte that `place_` belongs to
   position place_;
   std::vector<token> tokens_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What `a.b` and `a[b]` find: methods, members, elements, and what a loop knows of itself.
+// Evaluates `a.b` and `a[b]`: methods, members, elements, and the members of `loop`.
 #pragma once
 
 #include <charconv>
@@ -22,11 +22,11 @@ namespace lazyprune {
 inline namespace v0 {
 namespace jinja {
 
-/// The variable `loop`. It owns the items, so that it may be kept beyond the loop.
+/// The variable `loop`. It owns the items, so that a template may use it after the loop.
 struct loop_state {
   std::vector<value> items;
   std::size_t index = 0;
-  mutable std::optional<std::vector<value>> seen;  // by changed()
+  mutable std::optional<std::vector<value>> seen;  // the last arguments of changed()
 };
 
 namespace detail {
@@ -52,7 +52,7 @@ inline value missing(const value& object, std::string_view name) {
   return make_undefined("no " + in_quotes(name) + " in " + described(object));
 }
 
-/// The method of that name, or what a namespace, a loop, a cycler or a group holds under it.
+/// Returns the method with this name, or the member of a namespace, loop, cycler or group. Returns nullopt if there is neither.
 inline std::optional<value> attribute(const value& object, std::string_view name) {
   if (const std::string_view* method = find_method(object, name))
     return std::make_shared<const bound_method>(bound_method{object, *method});
@@ -87,7 +87,7 @@ inline std::optional<value> item(const value& object, const value& key, budget& 
 
 }  // namespace detail
 
-/// object.name: an attribute first, then an item; undefined where there is neither. Throws where the object itself is undefined.
+/// Returns object.name: an attribute, else an item, else undefined. Throws `error` if the object itself is undefined.
 inline value member_of(const value& object, std::string_view name, budget& work) {
   work.step(2);
   need_defined(object);
@@ -99,7 +99,7 @@ inline value member_of(const value& object, std::string_view name, budget& work)
   return detail::missing(object, name);
 }
 
-/// object[key]: an item first, then an attribute.
+/// Returns object[key]: an item, else an attribute, else undefined. Throws `error` if the object itself is undefined.
 inline value item_of(const value& object, const value& key, budget& work) {
   work.step(2);
   need_defined(object);
@@ -111,8 +111,8 @@ inline value item_of(const value& object, const value& key, budget& work) {
   return make_undefined("no such element in " + described(object));
 }
 
-/// What filters call an attribute: names or numbers with points between them; none is the value itself. Where one leads to nothing, the
-/// preset stands there.
+/// The argument `attribute` of filters: names or numbers with points between them. `none` stands for the value itself. If a name or number
+/// finds nothing, the preset takes its place.
 class attribute_path {
  public:
   explicit attribute_path(const value& attribute, value preset = {}) : preset_(std::move(preset)) {
@@ -143,7 +143,7 @@ class attribute_path {
   }
 
  private:
-  value preset_;  // undefined where there is none
+  value preset_;  // undefined: there is no preset
   std::vector<value> keys_;
 };
 

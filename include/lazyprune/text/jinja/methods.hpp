@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The methods of Python's strings, dictionaries and lists that templates call. What a method makes of a text keeps that text's origin.
+// The methods of Python's strings, dictionaries and lists that templates call. The result of a string method keeps the string's origin.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace lazyprune {
 inline namespace v0 {
 namespace jinja {
 
-/// What strip takes away: the characters of `set`, or white space where it is null.
+/// Strips the characters of `set`, or white space if it is null.
 inline tagged_text stripped(const tagged_text& text, const tagged_text* set, bool left, bool right, budget& work) {
   work.read(text.size());
   work.write(text.size());
@@ -46,11 +46,11 @@ inline tagged_text stripped(const tagged_text& text, const tagged_text* set, boo
     if (!goes(c, rest.substr(rest.size() - c.size))) break;
     rest.remove_suffix(c.size);
   }
-  return text.part(begin, rest.size());
+  return text.substr(begin, rest.size());
 }
 
-/// The text with each character mapped; a run keeps its origin, and bytes that are not UTF-8 stay. `map` gets all characters and the place
-/// of the one to map.
+/// Returns the text with each character mapped. Runs keep their origin, and bytes that are not UTF-8 stay. `map` receives all characters
+/// and the index of the one to map.
 template <class Map>
 tagged_text mapped(const tagged_text& text, budget& work, Map map) {
   work.write(sizeof(char32_t) * text.size());
@@ -78,12 +78,12 @@ inline tagged_text upper(const tagged_text& text, budget& work) {
 }
 inline tagged_text lower(const tagged_text& text, budget& work) { return mapped(text, work, lower_letters); }
 inline tagged_text swapped_case(const tagged_text& text, budget& work) { return mapped(text, work, swapped_letters); }
-/// The first character as in a title, the others lower.
+/// Returns str.capitalize(): the first character in title case, the others in lower case.
 inline tagged_text capitalized(const tagged_text& text, budget& work) {
   return mapped(text, work,
                 [](std::u32string_view all, std::size_t at) { return at == 0 ? title_letters(all[at]) : lower_letters(all, at); });
 }
-/// str.title: letters with a case that follow one are lower, the others as in a title.
+/// Returns str.title(): a character after a cased letter in lower case, the others in title case.
 inline tagged_text titled(const tagged_text& text, budget& work) {
   return mapped(text, work, [](std::u32string_view all, std::size_t at) {
     return at > 0 && is_cased(all[at - 1]) ? lower_letters(all, at) : title_letters(all[at]);
@@ -101,7 +101,7 @@ inline tagged_text replaced(const tagged_text& text, const tagged_text& old, con
     out.append(text, copied, at - copied);
     out.append(fresh);
     copied = at + old.size();
-    // An empty text lies before each character and at the end.
+    // An empty `old` is found before each character and at the end.
     at = !old.empty()       ? search.find(text.bytes(), copied)
          : at < text.size() ? at + first_character(std::string_view(text.bytes()).substr(at)).size
                             : std::string::npos;
@@ -110,14 +110,14 @@ inline tagged_text replaced(const tagged_text& text, const tagged_text& old, con
   return out;
 }
 
-/// The parts between the lines' ends, which go.
+/// Returns the lines of a text, with their line ends if `keep_ends` is true.
 inline std::vector<tagged_text> lines_of(const tagged_text& text, bool keep_ends, budget& work) {
   work.read(text.size());
   const std::string_view bytes = text.bytes();
   std::vector<tagged_text> lines;
   const auto put = [&](std::size_t begin, std::size_t end) {
     work.write(end - begin + sizeof(tagged_text));
-    lines.push_back(text.part(begin, end - begin));
+    lines.push_back(text.substr(begin, end - begin));
   };
   std::size_t begin = 0;
   for (std::size_t at = 0; at < bytes.size();) {
@@ -145,7 +145,7 @@ inline value list_of_texts(std::vector<tagged_text> texts, budget& work) {
   return make_list(std::move(items), work);
 }
 
-/// At runs of white space: the first `most` of them, the last where `from_right`, all where it is negative.
+/// Splits at runs of white space: at the first `most` of them, or at the last if `from_right` is true. A negative `most` means all.
 inline std::vector<tagged_text> split_at_spaces(method_text text, std::int64_t most, bool from_right, budget& work) {
   const std::string_view bytes = text.bytes();
   std::vector<std::pair<std::size_t, std::size_t>> words;  // begin, end
@@ -161,7 +161,7 @@ inline std::vector<tagged_text> split_at_spaces(method_text text, std::int64_t m
     inside = !space;
     if (inside) words.back().second = at;
   }
-  if (most >= 0 && words.size() > static_cast<std::size_t>(most)) {  // what is not split is one piece, with the space at its far end
+  if (most >= 0 && words.size() > static_cast<std::size_t>(most)) {  // the rest is one piece, with the white space at its far end
     const auto splits = static_cast<std::ptrdiff_t>(most);
     if (from_right) {
       words.erase(words.begin(), words.end() - splits - 1);
@@ -174,7 +174,7 @@ inline std::vector<tagged_text> split_at_spaces(method_text text, std::int64_t m
   std::vector<tagged_text> parts;
   for (const auto& [begin, end] : words) {
     work.write(end - begin + sizeof(tagged_text));
-    parts.push_back(text.part(begin, end - begin));
+    parts.push_back(text.substr(begin, end - begin));
   }
   return parts;
 }
@@ -189,7 +189,7 @@ inline std::vector<tagged_text> split_at(method_text text, method_text separator
       work.write(sizeof at);
       cuts.push_back(at);
     }
-  } else {  // mirrored: cuts are chosen from the right
+  } else {  // searches the mirrored text, so that the matches are chosen from the right
     std::string mirrored(text.bytes().rbegin(), text.bytes().rend()), needle(separator.bytes().rbegin(), separator.bytes().rend());
     work.write(mirrored.size());
     const searcher back(needle, work);
@@ -205,7 +205,7 @@ inline std::vector<tagged_text> split_at(method_text text, method_text separator
   cuts.push_back(text.size());
   for (const std::size_t cut : cuts) {
     work.write(cut - begin + sizeof(tagged_text));
-    parts.push_back(text.part(begin, cut - begin));
+    parts.push_back(text.substr(begin, cut - begin));
     begin = cut + separator.size();
   }
   return parts;
@@ -235,7 +235,7 @@ inline value partition(std::string_view name, method_text text, const arguments&
   return make_sequence(sequence_kind::tuple, std::move(items), work);
 }
 
-/// startswith, endswith: of a string, or of any of a tuple.
+/// startswith and endswith. The argument is a string or a tuple of strings, any of which may match.
 inline value has_affix(std::string_view name, method_text text, const arguments& given, budget& work) {
   const bound_arguments a(name, given, {"prefix"}, 1);
   const auto fits = [&](const value& affix) {
@@ -252,12 +252,12 @@ inline value without_affix(std::string_view name, method_text text, const argume
   const bound_arguments a(name, given, {"affix"}, 1);
   const std::string& affix = a.text(0).bytes();
   work.write(text.size());
-  if (name == "removeprefix" && text.bytes().starts_with(affix)) return text.part(affix.size());
-  if (name == "removesuffix" && text.bytes().ends_with(affix)) return text.part(0, text.size() - affix.size());
+  if (name == "removeprefix" && text.bytes().starts_with(affix)) return text.substr(affix.size());
+  if (name == "removesuffix" && text.bytes().ends_with(affix)) return text.substr(0, text.size() - affix.size());
   return text;
 }
 
-/// find, rfind, index, rindex, count: in characters.
+/// find, rfind, index, rindex and count. Places are counted in characters.
 inline value look_for(std::string_view name, method_text text, const arguments& given, budget& work) {
   const bound_arguments a(name, given, {"sub", "start", "end"}, 1);
   const std::size_t length = count_characters(text.bytes());
@@ -270,7 +270,7 @@ inline value look_for(std::string_view name, method_text text, const arguments& 
   work.read(4 * text.size() + a.text(0).size());
   const searcher search(a.text(0).bytes(), work);
   const std::size_t step = a.text(0).size();
-  const bool beyond = bound(1).value_or(0) > static_cast<std::int64_t>(length);  // not even an empty string is found there
+  const bool beyond = bound(1).value_or(0) > static_cast<std::int64_t>(length);  // beyond the end, not even an empty string is found
   if (name == "count") {
     if (beyond) return value(std::int64_t{0});
     if (step == 0) return value(static_cast<std::int64_t>(count_characters(inside)) + 1);
@@ -305,7 +305,7 @@ inline value join_texts(method_text separator, const value& several, budget& wor
   return out;
 }
 
-/// center, ljust, rjust, zfill
+/// center, ljust, rjust and zfill.
 inline value padded(std::string_view name, method_text text, const arguments& given, budget& work) {
   const bool zeros = name == "zfill";
   const bound_arguments a(name, given, {"width", "fillchar"}, 1);
@@ -317,14 +317,14 @@ inline value padded(std::string_view name, method_text text, const arguments& gi
   work.step(static_cast<std::size_t>(missing));
   const std::int64_t left = name == "ljust" ? 0 : name == "center" ? missing / 2 + (missing & width & 1) : missing;
   const bool sign = zeros && (text.bytes().starts_with('-') || text.bytes().starts_with('+'));
-  tagged_text out = text.part(0, sign ? 1 : 0);
+  tagged_text out = text.substr(0, sign ? 1 : 0);
   for (std::int64_t i = 0; i < left; ++i) out.append(fill);
   out.append(text, sign ? 1 : 0, text.size());
   for (std::int64_t i = left; i < missing; ++i) out.append(fill);
   return out;
 }
 
-/// isalpha and its like; whether all characters are such, and there is one.
+/// isalpha and similar methods. Returns whether the text is not empty and all its characters are of the class.
 inline value is_class(std::string_view name, method_text text, budget& work) {
   work.read(text.size());
   bool any = false;
@@ -339,7 +339,7 @@ inline value is_class(std::string_view name, method_text text, budget& work) {
       continue;
     }
     if (code >= 0x80 && name != "isspace" && !is_lower && !is_upper)
-      refuse("a text whose characters " + std::string(name) + " knows here", in_quotes(text.bytes()), error_code::unsupported);
+      refuse("a text with characters that " + std::string(name) + " supports", in_quotes(text.bytes()), error_code::unsupported);
     const bool letter = is_lower || is_upper;
     if (name == "isspace" ? !is_python_space(code) : name == "isalpha" ? !letter : name == "isalnum" ? !letter && !digit : !digit)
       return value(false);
@@ -401,7 +401,7 @@ inline value call_string_method(std::string_view name, method_text text, const a
     work.read(text.size());
     return value(std::ranges::all_of(text.bytes(), [](char c) { return static_cast<unsigned char>(c) < 0x80; }));
   }
-  refuse("a method of strings that is known here", in_quotes(name), error_code::unsupported);
+  refuse("a method of strings that is supported", in_quotes(name), error_code::unsupported);
 }
 
 inline value call_dict_method(std::string_view name, const dict& d, const arguments& given, budget& work) {
@@ -427,7 +427,7 @@ inline value call_dict_method(std::string_view name, const dict& d, const argume
     }
     return make_sequence(sequence_kind::view, std::move(items), work);
   }
-  refuse("a method that leaves the dictionary as it is", in_quotes(name), error_code::unsupported);
+  refuse("a method that does not change the dictionary", in_quotes(name), error_code::unsupported);
 }
 
 inline value call_list_method(std::string_view name, const sequence& s, const arguments& given, budget& work) {
@@ -446,7 +446,7 @@ inline value call_list_method(std::string_view name, const sequence& s, const ar
     bound_arguments(name, given, {});
     return make_list(s.items, work);
   }
-  refuse("a method that leaves the list as it is", in_quotes(name), error_code::unsupported);
+  refuse("a method that does not change the list", in_quotes(name), error_code::unsupported);
 }
 
 inline value call_cycler_method(std::string_view name, turns& t, const arguments& given) {
@@ -458,7 +458,7 @@ inline value call_cycler_method(std::string_view name, turns& t, const arguments
 
 }  // namespace detail
 
-/// The known name of the method that the value has; null where it has none of that name.
+/// Returns the name of a method of this value, or null if the value has no such method. The name lives as long as the program.
 inline const std::string_view* find_method(const value& self, std::string_view name) {
   const auto among = [&](std::span<const std::string_view> names) -> const std::string_view* {
     const auto at = std::ranges::find(names, name);
@@ -474,8 +474,7 @@ inline const std::string_view* find_method(const value& self, std::string_view n
   return nullptr;
 }
 
-/// Calls the method, which the value must have. Methods that would change a list or a dictionary are refused, as transformers' sandbox
-/// does.
+/// Calls a method, which the value must have. Throws `error` for methods that change a list or a dictionary, as in transformers' sandbox.
 inline value call_method(const value& self, std::string_view name, const arguments& given, budget& work) {
   if (const tagged_text* t = self.text()) return detail::call_string_method(name, *t, given, work);
   if (const dict* d = self.dict()) return detail::call_dict_method(name, *d, given, work);

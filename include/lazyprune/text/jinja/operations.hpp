@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What Python's operators do with values: truth, equality and order, membership, arithmetic, indices and slices.
+// Python's operators on values: truth, equality and order, membership, arithmetic, indices and slices.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace lazyprune {
 inline namespace v0 {
 namespace jinja {
 
-/// Throws where the value is undefined: what is done with it needs one.
+/// Throws `error` if the value is undefined.
 inline void need_defined(const value& v) {
   if (v.is_undefined()) refuse("a value", described(v));
 }
@@ -51,7 +51,7 @@ inline bool truth(const value& v) {
   }
 }
 
-/// Bytes that are read to find this key in a dictionary.
+/// Returns the number of bytes that a lookup of this key reads.
 inline std::size_t key_size(const value& key) {
   if (key.text()) return key.text()->size();
   std::size_t size = sizeof(std::int64_t);
@@ -60,7 +60,7 @@ inline std::size_t key_size(const value& key) {
   return size;
 }
 
-/// a == b. Depth is bounded by the values' heights.
+/// Returns a == b. The depth of recursion is at most the height of the values.
 inline bool equal(const value& a, const value& b, budget& work) {
   work.step();
   if (a.is_number() && b.is_number()) {
@@ -106,7 +106,7 @@ inline bool equal(const value& a, const value& b, budget& work) {
   }
 }
 
-/// a < b; throws where they have no order.
+/// Returns a < b. Throws `error` if the two values have no order.
 inline bool less(const value& a, const value& b, budget& work) {
   work.step();
   need_defined(a);
@@ -117,7 +117,7 @@ inline bool less(const value& a, const value& b, budget& work) {
   }
   if (a.text() && b.text()) {
     work.read(std::min(a.text()->size(), b.text()->size()));
-    return a.text()->bytes() < b.text()->bytes();  // UTF-8 orders as its characters do
+    return a.text()->bytes() < b.text()->bytes();  // the order of UTF-8 bytes is the order of code points
   }
   const sequence *x = a.sequence(), *y = b.sequence();
   if (x && y && x->kind == y->kind && x->kind <= sequence_kind::tuple) {
@@ -128,8 +128,8 @@ inline bool less(const value& a, const value& b, budget& work) {
   refuse("two values that have an order", described(a) + " and " + described(b));
 }
 
-/// The items that iterating yields: of a list its elements, of a dictionary its keys, of a string its characters. A generator is spent by
-/// it.
+/// Returns the items of an iteration: the elements of a list, the keys of a dictionary, the characters of a string. A generator is empty
+/// afterwards.
 inline std::vector<value> items_of(const value& v, budget& work) {
   if (const sequence* s = v.sequence()) {
     work.write(s->items.size() * sizeof(value));
@@ -144,7 +144,7 @@ inline std::vector<value> items_of(const value& v, budget& work) {
     for (std::size_t at = 0; at < t->size();) {
       work.write(sizeof(tagged_text) + sizeof(value));
       const std::size_t size = first_character(std::string_view(t->bytes()).substr(at)).size;
-      items.emplace_back(t->part(at, size));
+      items.emplace_back(t->substr(at, size));
       at += size;
     }
   } else if (!v.is_undefined()) {
@@ -153,7 +153,7 @@ inline std::vector<value> items_of(const value& v, budget& work) {
   return items;
 }
 
-/// len(v); none where it has no length.
+/// Returns len(v), or nullopt if the value has no length.
 inline std::optional<std::size_t> length_of(const value& v, budget& work) {
   if (const tagged_text* t = v.text()) {
     work.read(t->size());
@@ -165,7 +165,7 @@ inline std::optional<std::size_t> length_of(const value& v, budget& work) {
   return std::nullopt;
 }
 
-/// item in container
+/// Returns whether `item` is in `container`.
 inline bool contains(const value& container, const value& item, budget& work) {
   if (const tagged_text* t = container.text()) {
     if (!item.text()) refuse("a string to look for in a string", described(item));
@@ -182,7 +182,7 @@ inline bool contains(const value& container, const value& item, budget& work) {
   return std::ranges::any_of(items, [&](const value& each) { return equal(each, item, work); });
 }
 
-/// The text with <, >, &, " and ' written as HTML wants them.
+/// Returns the text with <, >, &, " and ' escaped for HTML.
 inline tagged_text escaped(const tagged_text& text, budget& work) {
   tagged_text out;
   const std::string_view bytes = text.bytes();
@@ -265,7 +265,7 @@ inline value integer_result(operation what, std::int64_t a, std::int64_t b) {
     default: {
       if (b == 0) refuse("a divisor that is not 0", "0");
       if (what == operation::divide) return value(static_cast<double>(a) / static_cast<double>(b));
-      if (b == -1) {  // the one quotient that may not fit
+      if (b == -1) {  // the only divisor whose quotient may not fit
         if (what == operation::modulo) return value(std::int64_t{0});
         over = __builtin_sub_overflow(std::int64_t{0}, a, &out);
         break;
@@ -301,7 +301,8 @@ inline value real_result(operation what, double a, double b) {
 
 }  // namespace detail
 
-/// a OP b; throws where Python does, and where a whole number would take more than 64 bits. `%` of a string is for those who format.
+/// Returns a OP b. Throws `error` if Python would, or if a whole number would need more than 64 bits. `%` of a string is not handled here;
+/// see `formatted`.
 inline value arithmetic(operation what, const value& a, const value& b, budget& work) {
   need_defined(a);
   need_defined(b);
@@ -334,24 +335,24 @@ inline value negated(const value& v) {
   refuse("a number", described(v));
 }
 
-/// The element of that index, from the end where it is negative; null where there is none.
+/// Returns the element at `index`, or null if there is none. A negative index counts from the end.
 inline const value* element(const sequence& s, std::int64_t index) {
   const auto size = static_cast<std::int64_t>(s.items.size());
   if (index < 0) index += size;
   return index < 0 || index >= size ? nullptr : &s.items[static_cast<std::size_t>(index)];
 }
 
-/// The character of that index of a string; none where there is none.
+/// Returns the character of a string at `index`, or nullopt if there is none. A negative index counts from the end.
 inline std::optional<value> character_at(const tagged_text& t, std::int64_t index, budget& work) {
   work.read(t.size());
   if (index < 0) index += static_cast<std::int64_t>(count_characters(t.bytes()));
   if (index < 0) return std::nullopt;
   const std::size_t begin = character_offset(t.bytes(), static_cast<std::size_t>(index));
   if (begin == t.size()) return std::nullopt;
-  return t.part(begin, first_character(std::string_view(t.bytes()).substr(begin)).size);
+  return t.substr(begin, first_character(std::string_view(t.bytes()).substr(begin)).size);
 }
 
-/// The indices that start:stop:step selects among so many.
+/// The indices that start:stop:step selects among `count` elements.
 struct slice_bounds {
   std::int64_t start, stop, step;
 
@@ -373,7 +374,7 @@ struct slice_bounds {
   }
 };
 
-/// v[start:stop:step]; none where the value has no slices. Throws where the step is 0.
+/// Returns v[start:stop:step], or nullopt if the value has no slices. Throws `error` if the step is 0.
 inline std::optional<value> sliced(const value& v, const std::optional<std::int64_t>& start, const std::optional<std::int64_t>& stop,
                                    const std::optional<std::int64_t>& step, budget& work) {
   const tagged_text* t = v.text();
@@ -394,7 +395,7 @@ inline std::optional<value> sliced(const value& v, const std::optional<std::int6
   if (by == 1) {
     const std::size_t begin = character_offset(bytes, static_cast<std::size_t>(bounds.start));
     const auto count = static_cast<std::size_t>(std::max<std::int64_t>(bounds.stop - bounds.start, 0));
-    return t->part(begin, character_offset(bytes.substr(begin), count));
+    return t->substr(begin, character_offset(bytes.substr(begin), count));
   }
   std::vector<std::size_t> offsets;
   for (std::size_t at = 0; at < bytes.size(); at += first_character(bytes.substr(at)).size) offsets.push_back(at);

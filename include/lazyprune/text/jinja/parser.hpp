@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Tokens to a tree, by jinja2's grammar. What is not of our part of it is refused with its line and column.
+// Parses tokens to a tree, by jinja2's grammar. A construct that is not supported is an error with line and column.
 #pragma once
 
 #include <algorithm>
@@ -39,7 +39,8 @@ class parser {
   }
 
  private:
-  static constexpr std::size_t most_levels = 200;  // of nested expressions and blocks, so that no tree is deeper than its readers can go
+  /// The limit of nested expressions and blocks, which bounds the recursion of all code that walks the tree.
+  static constexpr std::size_t most_levels = 200;
 
   class level {
    public:
@@ -104,15 +105,15 @@ class parser {
   }
   [[noreturn]] void fail_here(std::string_view expected) const { fail(expected, shown()); }
 
-  /// A filter or test that is not known is a fault of the template, as in jinja2, but not in a branch: there it is one where the branch
-  /// runs.
+  /// Notes a filter or test that is not supported. As in jinja2, it is an error of the template. In a branch it is an error only when the
+  /// branch runs.
   void note_unknown(position at, std::string_view expected, std::string_view name) {
     if (branches_ == 0 && !unknown_) unknown_.emplace(name_, place(at), expected, in_quotes(name), error_code::unsupported);
   }
 
   // Statements
 
-  /// Up to the end, or to a block that begins with one of these words: that word is then the next token.
+  /// Parses up to the end, or up to a block tag that begins with one of these words. That word is then the next token.
   block parse_block(std::initializer_list<std::string_view> ends) {
     const level deeper(*this);
     block all;
@@ -165,7 +166,7 @@ class parser {
         into.emplace_back(at, continue_loop{});
       return;
     }
-    if (skip_name("generation")) {  // marks what the model said; it renders its body in a scope of its own
+    if (skip_name("generation")) {  // marks the model's own words; its body is rendered in a scope of its own
       expect_end_of_block();
       with_block marked;
       marked.body = parse_body("endgeneration");
@@ -176,7 +177,7 @@ class parser {
     fail_unknown_block();
   }
 
-  /// A block's inside and its closing tag, which is consumed.
+  /// Parses the inside of a block and its closing tag.
   block parse_body(std::string_view end) {
     block body = parse_block({end});
     take();
@@ -289,7 +290,7 @@ class parser {
     return macro;
   }
 
-  /// The body of what becomes a text: break and continue do not leave it.
+  /// Parses a body whose text is captured. break and continue cannot leave it.
   block parse_captured_body(std::string_view end) {
     const std::size_t outside = std::exchange(loops_, 0);
     block body = parse_body(end);
@@ -333,14 +334,14 @@ class parser {
     return made;
   }
 
-  // Expressions, from the loosest to the tightest
+  // Expressions, from the lowest precedence to the highest
 
   template <class Node>
   static expression_ptr make(position at, Node node) {
     return std::make_unique<expression>(at, std::move(node));
   }
 
-  /// One expression, or several with commas between them: a tuple.
+  /// Parses one expression, or a tuple of several with commas between them.
   expression_ptr parse_tuple(bool with_conditional = true) {
     const position at = now().at;
     expression_ptr first = with_conditional ? parse_expression() : parse_or();
@@ -371,7 +372,7 @@ class parser {
     return e;
   }
 
-  /// Reads `operand (operator operand)*`, leftmost first; `link` reads an operator and its right side, or returns null.
+  /// Parses `operand (operator operand)*`, grouped from the left. `link` parses an operator and its right side, or returns null.
   template <class Operand, class Link>
   expression_ptr parse_chain(Operand operand, Link link) {
     const std::size_t outside = levels_;
@@ -437,7 +438,7 @@ class parser {
     return make(at, std::move(all));
   }
 
-  /// `left OP right` where the next symbol is one of these.
+  /// Parses `left OP right` if the next symbol is one of these. Else returns null.
   template <class Operand>
   expression_ptr link(expression_ptr& left, std::initializer_list<std::pair<std::string_view, operation>> symbols, Operand operand) {
     const position at = now().at;
@@ -501,7 +502,7 @@ class parser {
                        });
   }
 
-  /// Filters, tests and calls of what they yield.
+  /// Parses filters, tests, and calls of their results.
   expression_ptr parse_filters(expression_ptr e) {
     return parse_chain([&] { return std::move(e); },
                        [&](expression_ptr& left) -> expression_ptr {
@@ -572,7 +573,7 @@ class parser {
     return make(at, member{std::move(object), expect_name()});
   }
 
-  /// One index, a slice, or a tuple of any other number of indices: a[i], a[i:j:k], a[i, j], a[].
+  /// Parses one index, a slice, or a tuple of any other number of indices: a[i], a[i:j:k], a[i, j], a[].
   expression_ptr parse_subscript(position at, expression_ptr object) {
     expression_ptr start, stop, step;
     if (!is_symbol(":") && !is_symbol("]")) start = parse_expression();
@@ -662,7 +663,7 @@ class parser {
   std::string name_;
   std::vector<token> tokens_;
   std::size_t next_ = 0, levels_ = 0, loops_ = 0, branches_ = 0;
-  std::optional<error> unknown_;  // the first filter or test that is not known, outside all branches
+  std::optional<error> unknown_;  // the first unsupported filter or test outside all branches
 };
 
 }  // namespace jinja

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Values as text: Python's str and repr. Strings keep their origin; all that printing adds counts as the user's, so that nothing printed
-// from a user's structure can complete a special token.
+// Python's str and repr of values. Strings keep their origin. All characters that printing adds count as the user's text, so that a printed
+// structure of the user cannot complete a special token.
 #pragma once
 
 #include <charconv>
@@ -19,7 +19,7 @@ namespace lazyprune {
 inline namespace v0 {
 namespace jinja {
 
-/// What a value is called in errors.
+/// Returns a description of a value for errors.
 inline std::string described(const value& v) {
   switch (v.kind()) {
     case kind::undefined:
@@ -64,7 +64,7 @@ inline std::string described(const value& v) {
   return "a value";
 }
 
-/// repr of a float: the shortest digits that read back as the same number.
+/// Returns repr of a float: the shortest digits that read back as the same number.
 inline std::string real_text(double number) {
   if (std::isnan(number)) return "nan";
   if (std::isinf(number)) return number < 0 ? "-inf" : "inf";
@@ -86,7 +86,7 @@ namespace detail {
 
 inline constexpr std::string_view hex_digits = "0123456789abcdef";
 
-/// `\`, the letter and so many hexadecimal digits.
+/// Appends `\`, the letter and this number of hexadecimal digits.
 inline void append_escape(tagged_text& out, char letter, std::uint32_t code, int digits) {
   char buffer[10] = {'\\', letter};
   for (int i = 0; i < digits; ++i) buffer[2 + i] = hex_digits[code >> 4 * (digits - 1 - i) & 15];
@@ -125,7 +125,7 @@ inline void append_quoted(const tagged_text& text, tagged_text& out) {
 
 }  // namespace detail
 
-/// Appends repr(v). Depth is bounded by the value's height.
+/// Appends repr(v). The depth of recursion is at most the height of the value.
 inline void append_repr(const value& v, tagged_text& out, budget& work) {
   work.write(16);
   const auto put = [&](std::string_view text) { out.append(text, false); };
@@ -172,7 +172,7 @@ inline void append_repr(const value& v, tagged_text& out, budget& work) {
   refuse("a value that can be printed", described(v), error_code::unsupported);
 }
 
-/// str(v): strings as they are, nothing for what is undefined, all else as repr.
+/// Returns str(v): a string as it is, an empty text for undefined, repr(v) for all else.
 inline text_ptr text_of(const value& v, budget& work) {
   if (const auto* text = v.get_if<text_ptr>()) return *text;
   tagged_text out;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Finding a text in a text in linear time, whatever the two are (Knuth, Morris, Pratt).
+// Finds a text in another in linear time (Knuth, Morris, Pratt).
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace jinja {
 
 class searcher {
  public:
-  /// The needle must outlive it.
+  /// The needle must outlive this object.
   searcher(std::string_view needle, budget& work) : needle_(needle) {
     if (needle.size() <= shortest) return;
     work.write(needle.size() * sizeof(std::size_t));
@@ -26,7 +26,7 @@ class searcher {
     }
   }
 
-  /// Where the needle first begins at or after `from`; npos where it does not. An empty one is found everywhere up to the end.
+  /// Returns the first place at or after `from` at which the needle begins, or npos. An empty needle is found at every place up to the end.
   std::size_t find(std::string_view text, std::size_t from = 0) const {
     if (borders_.empty()) return text.find(needle_, from);
     for (std::size_t i = from, matched = 0; i < text.size(); ++i) {
@@ -38,10 +38,10 @@ class searcher {
   }
 
  private:
-  static constexpr std::size_t shortest = 16;  // up to here trying every place is fast enough
+  static constexpr std::size_t shortest = 16;  // up to this size, trying every place is fast enough
 
   std::string_view needle_;
-  std::vector<std::size_t> borders_;  // of each prefix: the longest proper prefix that it ends with
+  std::vector<std::size_t> borders_;  // for each prefix, the size of the longest proper prefix that it ends with
 };
 
 }  // namespace jinja

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A template as a tree: the expressions and statements of Jinja that chat templates use.
+// The syntax tree of a template: the expressions and statements of Jinja that chat templates use.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ using expression_ptr = std::unique_ptr<expression>;
 struct call_arguments {
   std::vector<expression_ptr> positional;
   std::vector<std::pair<std::string, expression_ptr>> named;
-  expression_ptr items, members;  // *items, **members; null where there are none
+  expression_ptr items, members;  // *items, **members; each may be null
 };
 
 enum class operation : std::uint8_t { add, subtract, multiply, divide, floor_divide, modulo, power };
@@ -73,14 +73,14 @@ struct member {  // a.b
 struct subscript {  // a[b]
   expression_ptr object, index;
 };
-struct slice {  // a[b:c:d], each of which may be null
+struct slice {  // a[b:c:d]; b, c and d may be null
   expression_ptr object, start, stop, step;
 };
 struct call {
   expression_ptr callee;
   call_arguments arguments;
 };
-struct filtered {  // a | f(b); without a, what a filter block or set block has rendered
+struct filtered {  // a | f(b); a null operand stands for the text of a filter block or set block
   expression_ptr operand;
   std::string name;
   call_arguments arguments;
@@ -103,17 +103,17 @@ struct expression {
 struct statement;
 using block = std::vector<statement>;
 
-/// What a `for`, `set` or `with` gives values to: a name, a member of a namespace (`set` alone), or a tuple of targets.
+/// The target of `for`, `set` or `with`: a name, a member of a namespace (only in `set`), or a tuple of targets.
 struct assignment_target {
   std::string name{};
-  std::string member{};                    // of the namespace `name`; else empty
-  bool unpacks = false;                    // a tuple, be it of one
-  std::vector<assignment_target> parts{};  // of the tuple
+  std::string member{};                    // a member of the namespace `name`, or empty
+  bool unpacks = false;                    // the target is a tuple, perhaps of one
+  std::vector<assignment_target> parts{};  // the targets of the tuple
 };
 
 struct parameter {
   std::string name;
-  expression_ptr preset;  // null: undefined where no value is given
+  expression_ptr preset;  // the default value; null: undefined
 };
 
 struct plain_text {
@@ -137,7 +137,7 @@ struct assignment {
 };
 struct block_assignment {  // {% set x | f %}...{% endset %}
   assignment_target target;
-  expression_ptr filters;  // null, or filters around nothing
+  expression_ptr filters;  // null, or filters whose innermost operand is null
   block body;
 };
 struct macro_definition {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A string that knows where its bytes came from: the template (trusted), or the user. All that strings are made from goes through `append`.
+// A string that knows the origin of each byte: the template (trusted) or the user. All its bytes are added by `append`.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,7 @@ class tagged_text {
       runs_.push_back({bytes_.size(), trusted});
   }
   void append(const tagged_text& other) { append(other, 0, other.size()); }
-  /// The bytes of `other` from `begin` on, `size` of them or as many as there are.
+  /// Appends up to `size` bytes of `other` from `begin` on.
   void append(const tagged_text& other, std::size_t begin, std::size_t size) {
     begin = std::min(begin, other.size());
     const std::size_t end = begin + std::min(size, other.size() - begin);
@@ -45,7 +45,7 @@ class tagged_text {
     }
   }
 
-  tagged_text part(std::size_t begin, std::size_t size = std::string::npos) const {
+  tagged_text substr(std::size_t begin, std::size_t size = std::string::npos) const {
     tagged_text out;
     out.append(*this, begin, size);
     return out;
@@ -54,7 +54,7 @@ class tagged_text {
   /// Whether the byte at `at` is the template's own.
   bool trusted_at(std::size_t at) const { return run_at(at)->trusted; }
 
-  /// The runs of equal origin, none empty and no two neighbours alike. They point into this text.
+  /// Returns the runs of equal origin. No run is empty, and neighbours differ in origin. The runs point into this text.
   std::vector<text_run> runs() const {
     std::vector<text_run> out;
     std::size_t begin = 0;
@@ -65,7 +65,7 @@ class tagged_text {
     return out;
   }
 
-  /// Marked by the filter `safe`: adding to it escapes the other text for HTML, as it does in jinja2.
+  /// Set by the filter `safe`. As in jinja2, a text that is added to a safe text is escaped for HTML.
   bool safe = false;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// jinja2's tests: `x is defined` and its like.
+// jinja2's tests, such as `x is defined`.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace lazyprune {
 inline namespace v0 {
 namespace jinja {
 
-/// Takes the value, the arguments and the name it was called by.
+/// Takes the value, the arguments and the name by which the test was called.
 using test_function = bool (*)(const value&, const arguments&, std::string_view, budget&);
 
 namespace detail {
@@ -36,7 +36,7 @@ inline bool compare_test(const value& v, const arguments& given, std::string_vie
   return less(a[0], v, work) || equal(v, a[0], work);  // ge, >=
 }
 
-/// The tests that ask for a kind of value.
+/// The tests for the kind of a value.
 inline bool kind_test(const value& v, const arguments& given, std::string_view name, budget&) {
   bound_arguments(name, given, {});
   if (name == "defined") return !v.is_undefined();
@@ -94,7 +94,7 @@ inline constexpr named_test tests[] = {
 
 }  // namespace detail
 
-/// The test of that name; null where there is none.
+/// Returns the test with this name, or null if there is none.
 inline test_function find_test(std::string_view name) {
   const auto* at = std::ranges::find(detail::tests, name, &detail::named_test::name);
   return at == std::end(detail::tests) ? nullptr : at->holds;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What an expression yields: Python's values as far as templates know them. All but namespaces are immutable; strings carry their origin.
+// The values of expressions: those of Python that templates use. All except namespaces are immutable. Strings carry their origin.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ namespace jinja {
 class value;
 struct sequence;
 struct dict;
-struct name_space;  // these live as long as the rendering, which owns them
+struct name_space;  // the interpreter owns namespaces, loops, turns and macros; values only point to them
 struct loop_state;
 struct turns;
 struct macro;
@@ -33,13 +33,13 @@ struct bound_method;
 
 using text_ptr = std::shared_ptr<const tagged_text>;
 
-/// A name or member that is not there: empty where it is printed or iterated, an error where more is asked of it.
+/// A missing name or member. It is empty when it is printed or iterated. Any other use is an error.
 struct undefined {
   std::shared_ptr<const std::string> why;  // "'x' is undefined"
 };
 struct none_type {};
 
-/// The functions that every template sees.
+/// The global functions of every template.
 enum class function : std::uint8_t { range, dict, namespace_, joiner, cycler, raise_exception, strftime_now };
 
 /// In the order of value's alternatives.
@@ -100,7 +100,7 @@ class value {
     const auto* found = get_if<std::shared_ptr<const jinja::dict>>();
     return found ? found->get() : nullptr;
   }
-  /// A whole number; true and false count as 1 and 0. Null where it is none.
+  /// Returns the value as a whole number, with true as 1 and false as 0. Returns null if it is not one.
   const std::int64_t* integer() const {
     static constexpr std::int64_t of_boolean[] = {0, 1};
     if (const bool* b = get_if<bool>()) return &of_boolean[*b ? 1 : 0];
@@ -123,18 +123,18 @@ inline value make_undefined(std::string why) { return undefined{std::make_shared
 inline value template_text(std::string_view bytes) { return tagged_text(bytes, true); }
 inline value user_text(std::string_view bytes) { return tagged_text(bytes, false); }
 
-/// Lists within lists; more is refused, so that none of what walks through values recurses without end.
+/// The limit of nested lists and dictionaries, which bounds the recursion of all code that walks through values.
 inline constexpr std::size_t most_height = 100;
 
-/// Levels of lists and dictionaries in the value.
+/// Returns the number of nested lists and dictionaries in the value.
 inline std::size_t height_of(const value& v);
 
 enum class sequence_kind : std::uint8_t {
   list,
   tuple,
   range,
-  view,      // of a dictionary: it has a length, and no element is asked for by its number
-  generator  // what filters yield: without a length, and empty once it has been iterated
+  view,      // a view of a dictionary: it has a length, but its elements have no index
+  generator  // the result of a filter: it has no length and is empty after one iteration
 };
 
 struct sequence {
@@ -142,7 +142,7 @@ struct sequence {
   std::vector<value> items;
   std::size_t height = 1;
   mutable bool spent = false;  // a generator that has been iterated
-  bool grouped = false;        // a tuple of the filter groupby: its items are called "grouper" and "list" too
+  bool grouped = false;        // a tuple of the filter groupby: its items also have the names "grouper" and "list"
 };
 
 inline value make_sequence(sequence_kind kind, std::vector<value> items, budget& work) {
@@ -154,7 +154,7 @@ inline value make_sequence(sequence_kind kind, std::vector<value> items, budget&
 }
 inline value make_list(std::vector<value> items, budget& work) { return make_sequence(sequence_kind::list, std::move(items), work); }
 
-/// A whole number, be it a truth value or a real one; none where the value is none of them.
+/// Returns the value as a whole number, also for a truth value or a real number without a fraction. Else returns nullopt.
 inline std::optional<std::int64_t> whole_number_of(const value& v) {
   if (v.integer()) return *v.integer();
   const double* real = v.get_if<double>();
@@ -162,7 +162,8 @@ inline std::optional<std::int64_t> whole_number_of(const value& v) {
   return static_cast<std::int64_t>(*real);
 }
 
-/// The same bytes for two keys that are equal, else others; none where the value cannot be a key. Depth is bounded by the value's height.
+/// Returns bytes that are the same for two keys if and only if the keys are equal. Returns nullopt if the value cannot be a key. The depth
+/// of recursion is at most the height of the value.
 inline std::optional<std::string> key_bytes(const value& v) {
   if (v.is_none()) return "n";
   if (v.text()) return "s" + std::to_string(v.text()->size()) + ":" + v.text()->bytes();
@@ -178,8 +179,8 @@ inline std::optional<std::string> key_bytes(const value& v) {
   return all + ")";
 }
 
-/// A dictionary, in the order in which its keys came. They are strings, numbers, truth values, none, and tuples of such; a key that comes
-/// again keeps its place and gets the new value.
+/// A dictionary in insertion order. Keys are strings, numbers, truth values, none, and tuples of these. A key that is set again keeps its
+/// place and gets the new value.
 struct dict {
   struct entry {
     value key, item;
@@ -188,7 +189,7 @@ struct dict {
   std::size_t height = 1;
 
   const value* find(std::string_view key) const { return item_at(place_of(key)); }
-  /// Null also where the key is of a kind that no key has.
+  /// Returns null also if the value cannot be a key.
   const value* find(const value& key) const { return item_at(place_of(key)); }
 
   /// The key must have key_bytes.
@@ -213,7 +214,7 @@ struct dict {
   }
 
  private:
-  static constexpr std::size_t few = 8;  // looked at one by one
+  static constexpr std::size_t few = 8;  // up to this size, entries are searched one by one
 
   const value* item_at(std::size_t at) const { return at == entries.size() ? nullptr : &entries[at].item; }
 
@@ -237,9 +238,9 @@ struct dict {
     return at == places.end() ? entries.size() : at->second;
   }
 
-  std::unordered_map<std::string_view, std::size_t> texts_;  // into the keys' bytes, which stay where they are
+  std::unordered_map<std::string_view, std::size_t> texts_;  // points into the keys' bytes, which do not move
   std::unordered_map<std::int64_t, std::size_t> numbers_;
-  std::unordered_map<std::string, std::size_t> others_;  // by their bytes
+  std::unordered_map<std::string, std::size_t> others_;  // by key_bytes
 };
 
 inline std::size_t height_of(const value& v) {
@@ -248,12 +249,13 @@ inline std::size_t height_of(const value& v) {
   return 0;
 }
 
-/// What `namespace()` makes: the one thing whose members a template may set. Values refer to it and do not own it.
+/// The result of `namespace()`: the only object whose members a template may set. Values point to it and do not own it.
 struct name_space {
   std::unordered_map<std::string, value> members;
 };
 
-/// What `joiner` and `cycler` make: items that come in turn. A cycler begins again after the last one; a joiner stays there, and is called.
+/// The result of `joiner` or `cycler`: items that come in turn. After the last item, a cycler begins again and a joiner stays. A template
+/// calls a joiner itself, but a cycler's method `next`.
 struct turns {
   std::vector<value> items;
   std::size_t at = 0;
@@ -266,7 +268,7 @@ struct turns {
   }
 };
 
-/// A method that was looked up and not called.
+/// A method that was looked up but not yet called.
 struct bound_method {
   value self;
   std::string_view name;  // one of the known names

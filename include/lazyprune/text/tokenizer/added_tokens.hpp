@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The tokens that a tokenizer.json adds to its model: they are cut out of a text before anything else, some before it is normalized, some
-// after. Of those that match at a place the longest is taken, and the search goes on behind it.
+// The tokens that a tokenizer.json adds to its model. They are cut out of a text first: some before the text is normalized, some after. If
+// several match at a place, the longest is taken, and the search continues after it.
 #pragma once
 
 #include <algorithm>
@@ -28,20 +28,20 @@ inline namespace v0 {
 struct added_token {
   std::string text;
   token_id id = 0;
-  bool single_word = false;  // taken only where no word goes on before or behind it
-  bool lstrip = false;       // takes the white space before it
-  bool rstrip = false;       // takes the white space behind it
-  bool normalized = false;   // looked for, normalized itself, in the normalized text
+  bool single_word = false;  // matches only if no word character stands beside it
+  bool lstrip = false;       // swallows the white space before it
+  bool rstrip = false;       // swallows the white space after it
+  bool normalized = false;   // its normalized text is searched for in the normalized text
   bool special = false;
 };
 
 namespace detail {
 
-/// Whether the text is white space alone: such tokens are made of any text, and mark nothing.
+/// Whether the text is only white space. Tokens of white space are never reserved (text_run.hpp), because every text has them.
 inline bool is_blank(std::string_view text) {
   while (!text.empty()) {
     const auto [code, bytes] = first_character(text);
-    constexpr char32_t written_space = 0x2581;  // how pieces write a space
+    constexpr char32_t written_space = 0x2581;  // SentencePiece's character for a space
     if (code != written_space && !is_unicode_white_space(code)) return false;
     text.remove_prefix(bytes);
   }
@@ -52,17 +52,18 @@ inline bool is_blank(std::string_view text) {
 
 class added_tokens {
  public:
-  /// Longest text of one in bytes: the time for a text grows with it.
+  /// The most bytes that the text of a token may have. The search time grows with them.
   static constexpr std::size_t most_text = 512;
 
-  /// A stretch of text, or an added token.
+  /// A stretch of text, without an id, or an added token, with its id.
   struct piece {
     text_range range;
     std::optional<token_id> id;
   };
 
   added_tokens() = default;
-  /// Throws `error` with no file and no place where one cannot be looked for.
+  /// `normal` normalizes the tokens that are searched for in normalized text. Throws `error` without file and place if a token is too long
+  /// or empty, or if it is a single_word and `characters` is null.
   added_tokens(std::vector<added_token> tokens, const normalizer& normal, const unicode* characters)
       : tokens_(std::move(tokens)), characters_(characters) {
     std::vector<prefix_search::entry> raw, normalized, marks;
@@ -74,7 +75,7 @@ class added_tokens {
         if (searched_.back().empty() || searched_.back().size() > most_text)
           throw error("", "", "added tokens of 1 to " + std::to_string(most_text) + " bytes", in_quotes(one.text), error_code::unsupported);
         if (one.single_word && !characters)
-          throw error("", "", "no single_word, in a build without PCRE2 and utf8proc", in_quotes(one.text), error_code::unsupported);
+          throw error("", "", "no single_word, since this build has no PCRE2 and utf8proc", in_quotes(one.text), error_code::unsupported);
         (one.normalized ? normalized : raw).emplace_back(searched_.back(), static_cast<token_id>(&one - tokens_.data()));
       }
     searches_[0] = prefix_search(std::move(raw));
@@ -84,7 +85,7 @@ class added_tokens {
     marks_ = prefix_search(std::move(marks));
     for (const added_token& one : tokens_) by_id_.emplace(one.id, static_cast<std::size_t>(&one - tokens_.data()));
   }
-  // Its tables point into its texts.
+  // No copies: the tables point into the texts.
   added_tokens(const added_tokens&) = delete;
   added_tokens& operator=(const added_tokens&) = delete;
   added_tokens(added_tokens&&) = default;
@@ -92,21 +93,21 @@ class added_tokens {
 
   const std::vector<added_token>& all() const { return tokens_; }
 
-  /// The added token with this id; null where there is none.
+  /// Returns the added token with this id, or null if there is none.
   const added_token* find(token_id id) const {
     const auto at = by_id_.find(id);
     return at == by_id_.end() ? nullptr : &tokens_[at->second];
   }
 
-  /// Calls found(id) for each token whose text stands in this one, special tokens and white space left out.
+  /// Calls found(id) for each mark in `text`. Marks are the added tokens that are neither special nor white space.
   template <class Found>
   void each_mark(std::string_view text, const Found& found) const {
     for (std::size_t at = 0; at < text.size() && !marks_.empty(); ++at)
       marks_.each(text.substr(at), [&](std::size_t, token_id id) { found(id); });
   }
 
-  /// Cuts a well-formed text at the tokens that are looked for in it: those of normalized text, or the others. `may_be(token, range)` says
-  /// whether the token may stand there at all.
+  /// Cuts a well-formed text at the added tokens in it. `normalized`: whether the text is normalized. Only the tokens for such texts are
+  /// searched for. A token is recognised only if `may_be(token, range)` is true.
   template <class MayBe>
   std::vector<piece> cut(std::string_view text, bool normalized, const MayBe& may_be) const {
     std::vector<piece> out;
@@ -127,7 +128,7 @@ class added_tokens {
       text_range range{at, at + size};
       at += size;
       const added_token& token = tokens_[longest];
-      if (token.single_word && !is_single(text, range)) continue;
+      if (token.single_word && !is_single_word(text, range)) continue;
       if (token.lstrip) range.begin = std::max(range.begin - detail::trailing_space(text.substr(0, range.begin)), done);
       if (token.rstrip) range.end += detail::leading_space(text.substr(range.end));
       if (done < range.begin) out.push_back({{done, range.begin}, std::nullopt});
@@ -139,22 +140,22 @@ class added_tokens {
   }
 
  private:
-  bool is_single(std::string_view text, text_range range) const {
+  bool is_single_word(std::string_view text, text_range range) const {
     const std::string_view before = text.substr(0, range.begin), behind = text.substr(range.end);
     return (before.empty() || !characters_->is_word(last_character(before).code)) &&
            (behind.empty() || !characters_->is_word(first_character(behind).code));
   }
 
   std::vector<added_token> tokens_;
-  std::vector<std::string> searched_;  // the text of each as it is looked for
+  std::vector<std::string> searched_;  // the texts that are searched for, those of special tokens first
   const unicode* characters_ = nullptr;
-  prefix_search searches_[2];  // in the text as it is, in normalized text; to the index in tokens_
-  prefix_search marks_;        // to the id: all that are neither special nor white space
+  prefix_search searches_[2];  // for the original text and for normalized text; finds indices of tokens_
+  prefix_search marks_;        // finds ids of tokens that are neither special nor white space
   std::unordered_map<token_id, std::size_t> by_id_;
 };
 
-/// An added token but for its id, which stands in the object or is its key. Throws `error`, with the place, where it has options that are
-/// not known here.
+/// Reads an added token from its JSON object, except for the id. The id is a member of the object, or its key. Throws `error`, with the
+/// place, if an option is not supported.
 inline added_token added_token_of(const json_value& json) {
   json.allow_only({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special", "__type"}, error_code::unsupported);
   added_token one;
@@ -167,7 +168,8 @@ inline added_token added_token_of(const json_value& json) {
   return one;
 }
 
-/// The list `added_tokens` of a tokenizer.json, with the ids that stand there. Throws `error` as above.
+/// Returns the list `added_tokens` of a tokenizer.json, with the ids of the file. Throws `error` as added_token_of does, and if
+/// there are too many tokens or an id is too large.
 inline std::vector<added_token> added_tokens_of(const json_value& list) {
   std::vector<added_token> all;
   list.each_item([&](const json_value& json) {
@@ -178,11 +180,11 @@ inline std::vector<added_token> added_tokens_of(const json_value& list) {
   return all;
 }
 
-/// What the files beside a tokenizer.json add to it.
-struct tokens_beside {
-  std::vector<added_token> added{};    // by ascending id
+/// The tokens that the files beside a tokenizer add to it.
+struct side_file_tokens {
+  std::vector<added_token> added{};    // ascending by id
   std::vector<std::string> special{};  // texts of tokens that are special, whatever tokenizer.json says
-  std::string file{};                  // which says so, for errors
+  std::string file{};                  // the file that lists them, for errors
 };
 
 }  // namespace v0

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Byte-pair encoding of one word by ranked merges, as the `tokenizers` library does it: the pair of the lowest rank is merged first, the
-// leftmost among equals; characters that are no piece fall back to bytes, or are unknown.
+// Byte-pair encoding of one word by ranked merges, as in the `tokenizers` library. The pair with the lowest rank is merged first, the
+// leftmost among equals. A character without a piece falls back to bytes or is unknown.
 #pragma once
 
 #include <array>
@@ -25,10 +25,10 @@ namespace lazyprune {
 inline namespace v0 {
 
 struct bpe_options {
-  std::optional<token_id> unknown;  // without one, unknown characters are passed over
-  bool fuse_unknown = false;        // a run of unknown characters is one token
-  bool byte_fallback = false;       // an unknown character becomes its bytes' pieces <0x..>, where all of them are there
-  bool ignore_merges = false;       // a word that is a piece is that piece, merges or not
+  std::optional<token_id> unknown;  // nullopt: unknown characters are dropped
+  bool fuse_unknown = false;        // a run of unknown characters becomes one token
+  bool byte_fallback = false;       // an unknown character becomes the pieces <0x..> of its bytes, if all of these exist
+  bool ignore_merges = false;       // a word that is a piece becomes that piece without merging
 };
 
 class bpe {
@@ -44,10 +44,10 @@ class bpe {
   const vocabulary& pieces() const { return pieces_; }
   const bpe_options& options() const { return options_; }
 
-  /// Makes room for so many merges.
+  /// Makes room for this number of merges.
   void reserve(std::size_t merges) { merges_.reserve(merges); }
 
-  /// Adds the merge of the next rank. Throws `error` with no file and no place where one of its pieces is not in the vocabulary.
+  /// Adds the merge with the next rank. Throws `error` without file and place if one of its pieces is not in the vocabulary.
   void merge(std::string_view left, std::string_view right) {
     const auto known = [&](std::string_view piece) {
       const auto id = pieces_.find(piece);
@@ -59,8 +59,8 @@ class bpe {
   }
   void merge(token_id left, token_id right, token_id whole) { merges_.set(left, right, {ranks_++, whole}); }
 
-  /// Adds every pair of pieces that makes a piece, under the rank of what they make: its id. Such are vocabularies that come without
-  /// merges.
+  /// Adds a merge for every two pieces that together make a piece. Its rank is the id of the piece that they make. This is for vocabularies
+  /// without a list of merges.
   void merge_by_rank() {
     for (token_id whole = 0; whole < pieces_.size(); ++whole) {
       const std::string_view text = pieces_.piece(whole).value_or("");
@@ -72,8 +72,8 @@ class bpe {
     }
   }
 
-  /// Writes the tokens of a well-formed word after those in `out`; none but those that `may_be(id)` holds of, and the unknown one. Time
-  /// grows as n log n.
+  /// Encodes a well-formed word and appends its tokens to `out`. Uses only ids for which `may_be(id)` is true, byte pieces, and the unknown
+  /// token. The time grows as n log n.
   template <class MayBe>
   void encode(std::string_view word, std::vector<token_id>& out, const MayBe& may_be) const {
     if (options_.ignore_merges)
@@ -90,7 +90,7 @@ class bpe {
  private:
   static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
 
-  struct symbol {  // in a list from left to right
+  struct symbol {  // a token in the word, in a list from left to right
     token_id id;
     std::uint32_t previous, next;
     bool gone;
@@ -111,7 +111,7 @@ class bpe {
       const auto at = static_cast<std::uint32_t>(symbols.size());
       symbols.push_back({id, at - 1, at + 1, false});
     };
-    bool unknown = false;  // before here, and not yet written
+    bool unknown = false;  // unknown characters stand before this one, and their token is not added yet
     const auto flush = [&] {
       if (unknown) add(*options_.unknown);
       unknown = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// GPT-2's alphabet for bytes: a printable character for each of the 256. Vocabularies of byte-level BPE are written in it.
+// GPT-2's byte alphabet: a printable character for each of the 256 bytes. Vocabularies of byte-level BPE are written in it.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ namespace detail {
 
 struct byte_alphabet {
   std::array<char32_t, 256> of_byte{};
-  std::array<std::int16_t, 0x144> of_character{};  // -1: none
+  std::array<std::int16_t, 0x144> of_character{};  // -1: the character stands for no byte
 
   constexpr byte_alphabet() {
     of_character.fill(-1);
@@ -34,7 +34,7 @@ inline constexpr byte_alphabet bytes_as_characters;
 
 }  // namespace detail
 
-/// The bytes, each written as its character.
+/// Returns the bytes, each written as its character of the alphabet.
 inline std::string in_byte_alphabet(std::string_view bytes) {
   std::string out;
   out.reserve(bytes.size() + bytes.size() / 4);
@@ -42,7 +42,7 @@ inline std::string in_byte_alphabet(std::string_view bytes) {
   return out;
 }
 
-/// The bytes that a well-formed text stands for; none where one of its characters stands for none.
+/// Returns the bytes that a well-formed text stands for, or nullopt if one of its characters stands for no byte.
 inline std::optional<std::string> from_byte_alphabet(std::string_view text) {
   std::string out;
   for (std::size_t size; !text.empty(); text.remove_prefix(size)) {

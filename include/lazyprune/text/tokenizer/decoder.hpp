@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The decoders of tokenizer.json: from the pieces of tokens to their text, all at once or as the tokens come. A sequence of them is one
-// list of steps, each of which takes pieces and makes pieces.
+// The decoders of tokenizer.json: they turn the pieces of tokens into text, one token at a time. A Sequence of decoders becomes one list of
+// steps. Each step takes pieces and makes pieces.
 #pragma once
 
 #include <algorithm>
@@ -27,21 +27,21 @@ namespace lazyprune {
 inline namespace v0 {
 
 struct decoder {
-  struct join {};  // what a file without a decoder asks for: a space between pieces
+  struct join {};  // puts a space between pieces; the rule of a file without a decoder
   struct replace {
     text_pattern pattern;
     std::string content;
   };
-  struct byte_fallback {};  // runs of <0x..> become the bytes they name; U+FFFD for each where the run is not UTF-8
-  struct fuse {};           // all pieces become one
-  struct strip {            // of each piece
+  struct byte_fallback {};  // a run of <0x..> becomes the bytes it names, or one U+FFFD per byte if the run is not UTF-8
+  struct fuse {};           // joins all pieces to one
+  struct strip {            // removes up to `start` and `stop` characters from both ends of each piece
     std::string character;
     std::size_t start, stop;
   };
-  struct byte_level {};  // pieces in the byte alphabet; all become one
+  struct byte_level {};  // decodes pieces from the byte alphabet and joins them to one
   struct metaspace {
     std::string replacement;
-    bool drops_first;  // in the first piece it stands for no space
+    bool drops_first;  // in the first piece, `replacement` is dropped instead of becoming a space
   };
   using step = std::variant<join, replace, byte_fallback, fuse, strip, byte_level, metaspace>;
 
@@ -50,7 +50,8 @@ struct decoder {
 
 namespace detail {
 
-/// Moves from `held` to `out` what is certain: U+FFFD for what can never be UTF-8. What may yet become a character stays, but at the end.
+/// Moves the final bytes of `held` to `out`. Bytes that cannot become UTF-8 are written as U+FFFD. An incomplete character stays in `held`,
+/// unless `at_end` is true.
 inline void release_utf8(std::string& held, std::string& out, bool at_end) {
   std::string_view rest = held;
   while (!rest.empty()) {
@@ -70,13 +71,14 @@ inline void release_utf8(std::string& held, std::string& out, bool at_end) {
 
 }  // namespace detail
 
-/// The decoding of one sequence of tokens, piece by piece.
-class decoding {
+/// Decodes one sequence of tokens, piece by piece.
+class piece_decoder {
  public:
-  /// The decoder must outlive it.
-  explicit decoding(const decoder& how) : how_(&how), states_(how.steps.size()) {}
+  /// The decoder must outlive this object.
+  explicit piece_decoder(const decoder& how) : how_(&how), states_(how.steps.size()) {}
 
-  /// The text that is certain once this piece is known. Throws `error` where the text grows beyond all measure.
+  /// Returns the text that is final once this piece is known. Throws `error` if a step makes more than 4096 bytes plus 64 per byte of the
+  /// pieces so far.
   std::string push(std::string_view piece) {
     std::string out;
     most_ += 64 * piece.size();
@@ -84,8 +86,9 @@ class decoding {
     return out;
   }
 
-  /// What is held back, at the end of the sequence, or of a part of it that counts by itself: more may follow.
-  std::string finish() {
+  /// Returns the text that is held back. Call this at the end of the sequence, or between stretches that are decoded apart. More pieces may
+  /// follow.
+  std::string flush() {
     std::string out;
     for (std::size_t at = 0; at < states_.size(); ++at) end(at, out);
     return out;
@@ -94,11 +97,11 @@ class decoding {
  private:
   struct state {
     std::string held;
-    std::size_t count = 0;  // pieces so far; of strip: characters cut off
-    bool open = false;      // strip, after fuse: it has met something else
+    std::size_t count = 0;  // pieces so far; for strip: characters removed so far
+    bool open = false;      // strip after fuse: another character has come, so no more are removed
   };
 
-  /// Whether the pieces that come to this step are parts of a single one.
+  /// Whether an earlier step joins all pieces to one, so that this step receives that piece in fragments.
   bool fused_before(std::size_t at) const {
     return std::any_of(how_->steps.begin(), how_->steps.begin() + static_cast<std::ptrdiff_t>(at), [](const decoder::step& one) {
       return std::holds_alternative<decoder::fuse>(one) || std::holds_alternative<decoder::byte_level>(one);
@@ -107,7 +110,7 @@ class decoding {
 
   void feed(std::size_t at, std::string_view piece, std::string& out) {
     if (piece.size() > most_)
-      throw error("tokenizer", "decoder", "at most 64 bytes for one of the pieces", std::to_string(piece.size()) + " bytes",
+      throw error("tokenizer", "decoder", "at most 64 bytes for each byte of the pieces", std::to_string(piece.size()) + " bytes",
                   error_code::unsupported);
     if (at == states_.size()) {
       out += piece;
@@ -171,12 +174,12 @@ class decoding {
     feed(at + 1, text_pattern(one.replacement).replaced(piece, first && one.drops_first ? "" : " "), out);
   }
 
-  /// The start of the one piece that all pieces are parts of.
-  void strip_start(const decoder::strip& one, std::size_t at, std::string_view part, std::string& out) {
+  /// Strips the start of a joined piece that arrives in fragments.
+  void strip_start(const decoder::strip& one, std::size_t at, std::string_view next, std::string& out) {
     state& now = states_[at];
-    for (; !now.open && now.count < one.start && part.starts_with(one.character); ++now.count) part.remove_prefix(one.character.size());
-    now.open = now.open || !part.empty();
-    feed(at + 1, part, out);
+    for (; !now.open && now.count < one.start && next.starts_with(one.character); ++now.count) next.remove_prefix(one.character.size());
+    now.open = now.open || !next.empty();
+    feed(at + 1, next, out);
   }
 
   void flush_bytes(std::size_t at, std::string& out) {
@@ -188,7 +191,7 @@ class decoding {
 
   const decoder* how_;
   std::vector<state> states_;
-  std::size_t most_ = 4096;  // bytes that a step may make of the pieces so far
+  std::size_t most_ = 4096;  // limit in bytes for one piece between two steps; grows with the pieces
 };
 
 namespace detail {
@@ -222,13 +225,13 @@ inline void read_decoder_steps(const json_value& json, const unicode* characters
     const pre_tokenizer::metaspace how = metaspace_of(json);
     steps.push_back(decoder::metaspace{how.replacement, how.scheme != pre_tokenizer::prepend_scheme::never});
   } else {
-    kind.not_computed("Replace, ByteFallback, Fuse, Strip, ByteLevel, Metaspace or Sequence");
+    kind.refuse_unsupported("Replace, ByteFallback, Fuse, Strip, ByteLevel, Metaspace or Sequence");
   }
 }
 
 }  // namespace detail
 
-/// The decoder in a tokenizer.json. Throws `error`, with its place, where it is of a kind or has an option that is not known here.
+/// Returns the decoder in a tokenizer.json. Throws `error`, with the place, if its kind or one of its options is not supported.
 inline decoder decoder_of(const json_value& json, const unicode* characters) {
   decoder out;
   detail::read_decoder_steps(json, characters, out.steps);

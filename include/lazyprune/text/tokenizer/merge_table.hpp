@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The merges of a BPE model by the two tokens that they merge: one open table, since a text asks it for every pair of neighbours.
+// The merges of a BPE model, found by the two tokens that they merge. It is one hash table with open addressing, because encoding looks up
+// every pair of neighbours.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +21,7 @@ class merge_table {
     token_id whole;
   };
 
-  /// Makes room for so many merges.
+  /// Makes room for `count` merges.
   void reserve(std::size_t count) {
     std::size_t slots = 16;
     while (slots < 2 * count) slots *= 2;
@@ -30,7 +31,7 @@ class merge_table {
       if (one.left != none) slots_[place(one.left, one.right)] = one;
   }
 
-  /// A pair that is there already gets the new rank.
+  /// Adds a merge. A pair that exists already gets the new rank and token.
   void set(token_id left, token_id right, merged what) {
     if (2 * (count_ + 1) > slots_.size()) reserve(2 * (count_ + 1));
     slot& at = slots_[place(left, right)];
@@ -38,7 +39,7 @@ class merge_table {
     at = {left, right, what};
   }
 
-  /// Null where these two are not merged.
+  /// Returns null if these two tokens are not merged.
   const merged* find(token_id left, token_id right) const {
     if (slots_.empty()) return nullptr;
     const slot& at = slots_[place(left, right)];
@@ -53,7 +54,7 @@ class merge_table {
     merged what{};
   };
 
-  /// Where the pair is, or the free slot for it.
+  /// Returns the index of the pair's slot, or of the free slot for it.
   std::size_t place(token_id left, token_id right) const {
     const std::uint64_t mixed = (std::uint64_t{left} << 32 | right) * 0x9e3779b97f4a7c15;
     for (std::size_t at = mixed >> 32;; ++at) {
@@ -62,7 +63,7 @@ class merge_table {
     }
   }
 
-  std::vector<slot> slots_;  // a power of two, at most half of them taken
+  std::vector<slot> slots_;  // the size is a power of two; at most half of the slots are taken
   std::size_t count_ = 0;
 };
 

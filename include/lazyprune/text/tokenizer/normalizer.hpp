@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The normalizers of tokenizer.json: what happens to a text before it is split. A sequence of them is one list of steps.
+// The normalizers of tokenizer.json: they change a text before it is split. A Sequence of normalizers becomes one list of steps.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ inline namespace v0 {
 
 namespace detail {
 
-/// Calls the one of several functions that takes what a variant holds.
+/// Several functions as one visitor of a variant.
 template <class... Functions>
 struct overloaded : Functions... {
   using Functions::operator()...;
@@ -29,7 +29,7 @@ struct overloaded : Functions... {
 template <class... Functions>
 overloaded(Functions...) -> overloaded<Functions...>;
 
-/// The bytes of white space at the start of a text.
+/// Returns the number of bytes of white space at the start of a text.
 inline std::size_t leading_space(std::string_view text) {
   std::size_t size = 0;
   while (size < text.size()) {
@@ -40,7 +40,7 @@ inline std::size_t leading_space(std::string_view text) {
   return size;
 }
 
-/// The bytes of white space at the end of a text.
+/// Returns the number of bytes of white space at the end of a text.
 inline std::size_t trailing_space(std::string_view text) {
   std::size_t size = 0;
   while (size < text.size()) {
@@ -76,20 +76,20 @@ class normalizer {
 
   struct result {
     std::string text;
-    bool from_start;  // it begins with what the text before began with, or with what was put before that
+    bool from_start;  // no step has removed the beginning of the text; steps may have replaced it, or put text before it
   };
 
   normalizer() = default;
   explicit normalizer(std::vector<step> steps) : steps_(std::move(steps)) {}
 
-  /// Takes well-formed text. Throws `error` where the text grows beyond all measure.
+  /// Returns the normalized form of a well-formed text. Throws `error` if the result has more than 4096 bytes plus 64 per byte of the text.
   result apply(std::string_view text) const {
     result now{std::string(text), true};
     const std::size_t most = 4096 + 64 * text.size();
     for (const step& next : steps_) {
       std::visit([&](const auto& one) { take(one, now, most); }, next);
       if (now.text.size() > most)
-        throw error("tokenizer", "normalizer", "at most 64 bytes for one of the text", std::to_string(now.text.size()) + " bytes",
+        throw error("tokenizer", "normalizer", "at most 64 bytes for each byte of the text", std::to_string(now.text.size()) + " bytes",
                     error_code::unsupported);
     }
     return now;
@@ -146,13 +146,13 @@ inline void read_normalizer_steps(const json_value& json, const unicode* charact
     only({"type", "strip_left", "strip_right"});
     steps.push_back(normalizer::strip{json.at("strip_left").boolean(), json.at("strip_right").boolean()});
   } else {
-    kind.not_computed("NFC, NFD, NFKC, NFKD, Replace, Prepend, Lowercase, Strip or Sequence");
+    kind.refuse_unsupported("NFC, NFD, NFKC, NFKD, Replace, Prepend, Lowercase, Strip or Sequence");
   }
 }
 
 }  // namespace detail
 
-/// The normalizer in a tokenizer.json. Throws `error`, with its place, where it is of a kind or has an option that is not known here.
+/// Returns the normalizer in a tokenizer.json. Throws `error`, with the place, if its kind or one of its options is not supported.
 inline normalizer normalizer_of(const json_value& json, const unicode* characters) {
   std::vector<normalizer::step> steps;
   detail::read_normalizer_steps(json, characters, steps);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Patterns of tokenizer.json are Oniguruma's, in Ruby's syntax. This writes them for PCRE2 (UTF, UCP, multi-line, newline LF) so that they
-// match the same; what has no such writing is refused by name.
+// Translates regular expressions from Oniguruma (Ruby's syntax), which tokenizer.json uses, to PCRE2 (UTF, UCP, multi-line, newline LF).
+// The result has the same matches. A construct without such a translation is an error that names it.
 #pragma once
 
 #include <algorithm>
@@ -41,7 +41,7 @@ class oniguruma_reader {
         out_ += c;
         ++at_;
         literal_ = 0;
-      } else if (c == '$') {  // Ruby's end of a line
+      } else if (c == '$') {  // the end of a line in Ruby
         out_ += "(?=\\n|\\z)";
         ++at_;
         literal_ = 0;
@@ -63,8 +63,8 @@ class oniguruma_reader {
 
  private:
   struct group {
-    std::size_t begin;  // in what is written
-    bool ignores_case;  // of what comes after it
+    std::size_t begin;  // where the group begins in out_
+    bool ignores_case;  // whether case is ignored after the group
   };
 
   [[noreturn]] static void refuse(std::string_view expected, std::string_view found, error_code code = error_code::unsupported) {
@@ -78,7 +78,8 @@ class oniguruma_reader {
     atom_ = out_.size();
   }
 
-  /// A character for itself. Two in a row may be the folding of one, which PCRE2 does not know: (?i)ss is also sharp s.
+  /// Writes a character that stands for itself. Refuses two in a row that one character folds to, since PCRE2 does not know such foldings:
+  /// in Oniguruma, (?i)ss also matches the sharp s.
   void literal(std::string_view character) {
     const char lower =
         character.size() == 1 && character[0] >= 'A' && character[0] <= 'Z' ? static_cast<char>(character[0] + 32) : character[0];
@@ -107,7 +108,7 @@ class oniguruma_reader {
         return;
       }
     const bool ignores = next_is("(?i:"), minds = next_is("(?-i:");
-    if (next_is("(?i)") && at_ == 0) {  // for the whole pattern; elsewhere Ruby reads it as a group of its own
+    if (next_is("(?i)") && at_ == 0) {  // applies to the whole pattern; elsewhere Ruby reads it as a group of its own
       ignores_case_ = true;
       groups_.pop_back();
       out_ += "(?i)";
@@ -131,7 +132,7 @@ class oniguruma_reader {
     literal_ = 0;
   }
 
-  /// {n}, {n,} or {n,m}. A + after it repeats the whole in Ruby; in PCRE2 it would be possessive.
+  /// Translates {n}, {n,} or {n,m}. In Ruby, a + after it repeats the whole; in PCRE2 it would be possessive.
   void interval() {
     std::size_t end = at_ + 1;
     bool comma = false, digits = false;
@@ -146,13 +147,13 @@ class oniguruma_reader {
     at_ = end + 1;
     literal_ = 0;
     if (next_is("+") || next_is("?") || next_is("*") || next_is("{")) {
-      if (next_is("?") && comma) return;  // as few as possible, in both
+      if (next_is("?") && comma) return;  // lazy in both syntaxes
       out_.insert(atom_, "(?:");
       out_ += ')';
     }
   }
 
-  /// In a class and outside of one: \s and \w are written out, since PCRE2's differ.
+  /// Translates an escape, in a character class or outside. \s and \w are written out because PCRE2's differ from Ruby's.
   void escape(bool in_class) {
     static constexpr std::string_view space =
         "\\x{9}-\\x{d} \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}";
@@ -162,7 +163,7 @@ class oniguruma_reader {
     const char c = pattern_[at_ + 1];
     at_ += 2;
     const auto set = [&](std::string_view members, bool negated) {
-      if (in_class && negated) refuse("no \\S, \\W or \\H in a class but [^\\S]'s kind", in_quotes(pattern_));
+      if (in_class && negated) refuse("no \\W or \\H in a class", in_quotes(pattern_));
       if (in_class)
         out_ += members;
       else
@@ -215,12 +216,12 @@ class oniguruma_reader {
     }
     const auto byte = static_cast<unsigned char>(c);
     if (byte >= 0x80 || (byte >= '0' && byte <= '9') || (byte >= 'A' && byte <= 'Z') || (byte >= 'a' && byte <= 'z') || byte < 0x20)
-      refuse("an escape that is known here", in_quotes(pattern_.substr(at_ - 2, 2)));
+      refuse("an escape that is supported", in_quotes(pattern_.substr(at_ - 2, 2)));
     out_.append("\\").append(1, c);
     if (!in_class) literal_ = 0;
   }
 
-  /// \xHH (ASCII alone: it is a byte there), \x{H...}, \uHHHH
+  /// Translates \xHH (only ASCII, since it is a byte in Oniguruma), \x{H...} and \uHHHH.
   void code_point(char kind) {
     const bool braces = kind == 'x' && next_is("{");
     if (braces) ++at_;
@@ -243,7 +244,7 @@ class oniguruma_reader {
     out_ += '}';
   }
 
-  /// \p{L}, \p{^L}, \P{L}; general categories by their short names, and scripts.
+  /// Translates \p{L}, \p{^L} and \P{L}, for general categories by their short names and for scripts.
   void property(bool negated) {
     static constexpr std::array<std::string_view, 37> categories = {
         "C", "Cc", "Cf", "Cn", "Co", "L",  "Ll", "Lm", "Lo", "Lt", "Lu", "M",  "Mc", "Me", "Mn", "N",  "Nd", "Nl", "No",
@@ -265,7 +266,7 @@ class oniguruma_reader {
     at_ = end + 1;
   }
 
-  /// What stands between [ and ]. A class in a class is a union: its members are written as the outer one's.
+  /// Translates a character class from [ to ]. A class within a class is a union: its members become members of the outer class.
   void char_class() {
     ++at_;
     if (next_is("^")) {
@@ -284,7 +285,7 @@ class oniguruma_reader {
         if (first) refuse("a class with members", in_quotes(pattern_));
         --depth;
         ++at_;
-      } else if (c == '[') {  // written inline, its ends must not become those of a range
+      } else if (c == '[') {  // its members are written inline, so a - beside it would become a range
         if (out_.back() == '-' || next_is("[-")) refuse("no - beside a class in a class", in_quotes(pattern_));
         ++depth;
         ++at_;
@@ -300,15 +301,15 @@ class oniguruma_reader {
   std::string_view pattern_;
   std::size_t at_ = 0;
   std::string out_;
-  std::size_t atom_ = 0;  // where in what is written the last atom begins
+  std::size_t atom_ = 0;  // where the last atom begins in out_
   std::vector<group> groups_;
   bool ignores_case_ = false;
-  char literal_ = 0;  // the character just before, where it stood for itself
+  char literal_ = 0;  // the previous character if it stood for itself, else 0
 };
 
 }  // namespace detail
 
-/// The pattern for PCRE2. Throws `error` with no file and no place where it cannot be written.
+/// Returns the pattern for PCRE2. Throws `error` without file and place if the pattern is malformed or cannot be translated.
 inline std::string pcre2_of_oniguruma(std::string_view pattern) { return detail::oniguruma_reader(pattern).translated(); }
 
 }  // namespace v0

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The post-processors of tokenizer.json, as far as they make tokens: what comes before and behind those of a text.
+// The post-processors of tokenizer.json: the tokens that they put before and after those of a text.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ namespace detail {
 
 inline token_id token_id_of(const json_value& json) { return static_cast<token_id>(json.whole_number(0, vocabulary::most_ids - 1)); }
 
-/// The part for one text alone: special tokens around the sequence A.
+/// Reads the template for a single text: special tokens around the sequence A.
 inline post_processor template_of(const json_value& json) {
   json.allow_only({"type", "single", "pair", "special_tokens"}, error_code::unsupported);
   const json_value single = json.at("single"), specials = json.at("special_tokens");
@@ -32,7 +32,7 @@ inline post_processor template_of(const json_value& json) {
   for (const json_value& part : single.items()) {
     part.allow_only({"SpecialToken", "Sequence"}, error_code::unsupported);
     if (const auto sequence = part.find("Sequence")) {
-      if (sequence->at("id").string() != "A" || inside) sequence->not_computed("the sequence A, once");
+      if (sequence->at("id").string() != "A" || inside) sequence->refuse_unsupported("the sequence A, once");
       inside = true;
       continue;
     }
@@ -42,11 +42,11 @@ inline post_processor template_of(const json_value& json) {
     special.allow_only({"id", "ids", "tokens"}, error_code::unsupported);
     for (const json_value& id : special.at("ids").items()) (inside ? out.after : out.before).push_back(token_id_of(id));
   }
-  if (!inside) single.not_computed("the sequence A, once");
+  if (!inside) single.refuse_unsupported("the sequence A, once");
   return out;
 }
 
-/// ["</s>", 2]
+/// Returns the id in a pair like ["</s>", 2].
 inline token_id named_token_of(const json_value& pair) {
   const std::vector<json_value> items = pair.items();
   if (items.size() != 2 || !items[0].is_string()) pair.refuse("a token and its id");
@@ -55,12 +55,12 @@ inline token_id named_token_of(const json_value& pair) {
 
 }  // namespace detail
 
-/// The post-processor in a tokenizer.json. Throws `error`, with its place, where it is of a kind or has an option that is not known here.
+/// Returns the post-processor in a tokenizer.json. Throws `error`, with the place, if its kind or one of its options is not supported.
 inline post_processor post_processor_of(const json_value& json) {
   const json_value kind = json.at("type");
   const std::string& name = kind.string();
   const auto only = [&](std::initializer_list<std::string_view> keys) { json.allow_only(keys, error_code::unsupported); };
-  if (name == "ByteLevel") {  // offsets in the text alone
+  if (name == "ByteLevel") {  // changes only the tokens' offsets in the text
     only({"type", "add_prefix_space", "trim_offsets", "use_regex"});
     return {};
   }
@@ -69,13 +69,13 @@ inline post_processor post_processor_of(const json_value& json) {
     only({"type", "sep", "cls", "trim_offsets", "add_prefix_space"});
     return {{detail::named_token_of(json.at("cls"))}, {detail::named_token_of(json.at("sep"))}};
   }
-  if (name != "Sequence") kind.not_computed("TemplateProcessing, ByteLevel, RobertaProcessing, BertProcessing or Sequence");
+  if (name != "Sequence") kind.refuse_unsupported("TemplateProcessing, ByteLevel, RobertaProcessing, BertProcessing or Sequence");
   only({"type", "processors"});
   post_processor all;
   for (const json_value& one : json.at("processors").items()) {
     post_processor next = post_processor_of(one);
     const bool adds = !next.before.empty() || !next.after.empty();
-    if (adds && (!all.before.empty() || !all.after.empty())) one.not_computed("one processor that adds tokens");
+    if (adds && (!all.before.empty() || !all.after.empty())) one.refuse_unsupported("one processor that adds tokens");
     if (adds) all = std::move(next);
   }
   return all;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The pre-tokenizers of tokenizer.json: how a normalized text is split into words, which the model then takes one by one. A sequence of
-// them is one list of steps.
+// The pre-tokenizers of tokenizer.json: they split a normalized text into words, which the model encodes one by one. A Sequence of
+// pre-tokenizers becomes one list of steps.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ inline namespace v0 {
 /// A stretch of text on its way to the model.
 struct text_piece {
   std::string text;
-  bool first = false;  // it begins where the whole text begins
+  bool first = false;  // this stretch begins where the whole text begins
 };
 
 class pre_tokenizer {
@@ -40,7 +40,7 @@ class pre_tokenizer {
   };
   struct byte_level {
     bool add_prefix_space;
-    std::optional<text_pattern> words;  // as GPT-2 splits
+    std::optional<text_pattern> words;  // the pattern of GPT-2; nullopt: the text is not split
   };
   enum class prepend_scheme : std::uint8_t { always, first, never };
   struct metaspace {
@@ -56,20 +56,20 @@ class pre_tokenizer {
     const unicode* characters;
     delimiter behaviour;
   };
-  struct whitespace {  // words, and runs of what is neither a word nor white space
+  struct whitespace {  // splits into words and into runs of characters that are neither word nor white space
     const unicode* characters;
   };
   struct whitespace_split {};
   using step = std::variant<split, byte_level, metaspace, digits, punctuation, whitespace, whitespace_split>;
 
-  /// How GPT-2 splits, and ByteLevel where it has use_regex.
+  /// The pattern of GPT-2. ByteLevel uses it if use_regex is true.
   static constexpr std::string_view gpt2_words = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
   pre_tokenizer() = default;
   explicit pre_tokenizer(std::vector<step> steps) : steps_(std::move(steps)) {}
 
-  /// The words of a well-formed text that is not empty, in order. `first`: the text begins where the whole text begins. Throws `error`
-  /// where the text grows beyond all measure.
+  /// Returns the words of a well-formed text that is not empty, in order. `first`: the text begins where the whole text begins. Throws
+  /// `error` if the words together have more than 4096 bytes plus 64 per byte of the text.
   std::vector<text_piece> apply(std::string text, bool first) const {
     std::vector<text_piece> pieces, next;
     const std::size_t most = 4096 + 64 * text.size();
@@ -85,7 +85,7 @@ class pre_tokenizer {
       std::size_t bytes = 0;
       for (const text_piece& piece : pieces) bytes += piece.text.size();
       if (bytes > most)
-        throw error("tokenizer", "pre-tokenizer", "at most 64 bytes for one of the text", std::to_string(bytes) + " bytes",
+        throw error("tokenizer", "pre-tokenizer", "at most 64 bytes for each byte of the text", std::to_string(bytes) + " bytes",
                     error_code::unsupported);
     }
     return pieces;
@@ -177,7 +177,7 @@ inline bool flag_or(const json_value& json, std::string_view key, bool otherwise
   return value ? value->boolean() : otherwise;
 }
 
-/// The replacement and the scheme; the decoder of this name has them too. Old files have add_prefix_space alone.
+/// Reads a Metaspace, as a pre-tokenizer or as a decoder. Old files have add_prefix_space instead of prepend_scheme.
 inline pre_tokenizer::metaspace metaspace_of(const json_value& json) {
   json.allow_only({"type", "replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep"}, error_code::unsupported);
   using scheme = pre_tokenizer::prepend_scheme;
@@ -191,7 +191,7 @@ inline pre_tokenizer::metaspace metaspace_of(const json_value& json) {
     if (known == std::end(all)) name->refuse("always, first or never");
     how = known->second;
     if (const auto old = json.find("add_prefix_space"); old && !old->boolean() && how != scheme::never)
-      old->refuse("what prepend_scheme says");
+      old->refuse("the same as prepend_scheme");
   } else if (!flag_or(json, "add_prefix_space", true)) {
     how = scheme::never;
   }
@@ -231,13 +231,13 @@ inline void read_pre_tokenizer_steps(const json_value& json, const unicode* char
     only({"type"});
     steps.push_back(pre_tokenizer::whitespace_split{});
   } else {
-    kind.not_computed("ByteLevel, Split, Digits, Metaspace, Whitespace, WhitespaceSplit, Punctuation or Sequence");
+    kind.refuse_unsupported("ByteLevel, Split, Digits, Metaspace, Whitespace, WhitespaceSplit, Punctuation or Sequence");
   }
 }
 
 }  // namespace detail
 
-/// The pre-tokenizer in a tokenizer.json. Throws `error`, with its place, where it is of a kind or has an option that is not known here.
+/// Returns the pre-tokenizer in a tokenizer.json. Throws `error`, with the place, if its kind or one of its options is not supported.
 inline pre_tokenizer pre_tokenizer_of(const json_value& json, const unicode* characters) {
   std::vector<pre_tokenizer::step> steps;
   detail::read_pre_tokenizer_steps(json, characters, steps);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which of many pieces a text begins with. The pieces lie sorted; a search narrows the range of them byte by byte.
+// Finds all pieces that a text begins with. The pieces are sorted, and a search narrows the range of candidates byte by byte.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ class prefix_search {
   using entry = std::pair<std::string_view, token_id>;
 
   prefix_search() = default;
-  /// The pieces must outlive it, and are not empty. Of equal ones the first counts.
+  /// No piece may be empty. The bytes of the pieces must outlive this object. If two pieces are equal, the first one counts.
   explicit prefix_search(std::vector<entry> pieces) : pieces_(std::move(pieces)) {
     std::ranges::stable_sort(pieces_, {}, &entry::first);
     const auto equal = [](const entry& a, const entry& b) { return a.first == b.first; };
@@ -31,7 +31,7 @@ class prefix_search {
 
   bool empty() const { return pieces_.empty(); }
 
-  /// Calls found(bytes, id) with every piece that the text begins with, the shortest first.
+  /// Calls found(bytes, id) for every piece that the text begins with, the shortest first. `bytes`: the size of the piece.
   template <class Found>
   void each(std::string_view text, const Found& found) const {
     if (text.empty()) return;
@@ -52,7 +52,7 @@ class prefix_search {
 
  private:
   std::vector<entry> pieces_;
-  std::array<std::size_t, 257> begins_{};  // by first byte: where its pieces begin
+  std::array<std::size_t, 257> begins_{};  // for each first byte: the index of its first piece
 };
 
 }  // namespace v0

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Text to token ids and back, as SentencePiece's BPE does it (Llama, Mistral): pairs are merged in the order of their pieces'
-// scores, the leftmost first among equals; characters that are no piece fall back to bytes. Control pieces come only from text that the
-// caller calls its own.
+// SentencePiece's BPE (Llama, Mistral): text to token ids and back. The pair whose piece has the highest score is merged first, the
+// leftmost among equals. A character without a piece falls back to bytes. Control pieces come only from text that the caller trusts.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +33,7 @@ inline namespace v0 {
 
 class sentencepiece_bpe {
  public:
-  /// `adds_bos`: whether a text begins with BOS where the caller does not say.
+  /// `adds_bos`: whether a text begins with BOS by default.
   explicit sentencepiece_bpe(sentencepiece_model model, bool adds_bos = true) : model_(std::move(model)), adds_bos_(adds_bos) {
     for (std::size_t i = 0; i < model_.pieces.size(); ++i) {
       const std::string_view text = model_.pieces[i].text;
@@ -49,7 +48,7 @@ class sentencepiece_bpe {
     link_symbols();
     find_marks();
   }
-  // Its tables point into its pieces.
+  // No copies: the tables point into the pieces.
   sentencepiece_bpe(const sentencepiece_bpe&) = delete;
   sentencepiece_bpe& operator=(const sentencepiece_bpe&) = delete;
   sentencepiece_bpe(sentencepiece_bpe&&) = default;
@@ -62,7 +61,7 @@ class sentencepiece_bpe {
   bool adds_bos() const { return adds_bos_ && bos_.has_value(); }
   const sentencepiece_model& model() const { return model_; }
 
-  /// Throws `error` where there is no such token.
+  /// Returns the piece of a token. Throws `error` unless id < size().
   const sentencepiece& piece(token_id id) const {
     if (id >= size()) throw error("tokenizer", "token " + std::to_string(id), "an id below " + std::to_string(size()));
     return model_.pieces[id];
@@ -70,7 +69,8 @@ class sentencepiece_bpe {
 
   std::vector<token_id> encode(std::string_view text) const { return encode(text, adds_bos()); }
 
-  /// Takes any bytes: what is not UTF-8 is read as U+FFFD, byte by byte. Time grows as n log n.
+  /// Returns the token ids of a text. Any bytes are accepted: each byte that is not UTF-8 is read as U+FFFD. The time grows as n log n.
+  /// Throws `error` if `with_bos` is true and the model has no BOS token, or if the text has more than 2^30 bytes.
   std::vector<token_id> encode(std::string_view text, bool with_bos) const {
     std::vector<token_id> out;
     if (with_bos) {
@@ -81,14 +81,14 @@ class sentencepiece_bpe {
     return out;
   }
 
-  /// Whether the piece never comes from a text by itself: a control piece, or the unknown one.
+  /// Whether the token is a control piece or the unknown piece. Merging never makes such a piece.
   bool is_special(token_id id) const {
     const piece_type type = piece(id).type;
     return type == piece_type::control || type == piece_type::unknown;
   }
 
-  /// Without BOS. Tokens for which `reserved(id)` is true, which all special ones must be, come only from stretches for which
-  /// `own_at(range)` is true. What lies between them is encoded by itself.
+  /// Returns the token ids of a text, without BOS. A token for which `reserved(id)` is true is recognised only at ranges for which
+  /// `own_at(range)` is true. All special tokens must be reserved. The text between two recognised tokens is encoded by itself.
   template <class Reserved, class OwnAt>
   std::vector<token_id> encode(std::string_view text, const Reserved& reserved, const OwnAt& own_at) const {
     std::vector<token_id> out;
@@ -115,7 +115,7 @@ class sentencepiece_bpe {
     return out;
   }
 
-  /// Calls found(id) for each user-defined piece whose text stands in this one, white space left out.
+  /// Calls found(id) for each user-defined piece whose text stands in `text`, except white space.
   template <class Found>
   void each_mark(std::string_view text, const Found& found) const {
     for (std::size_t at = 0; at < text.size(); ++at)
@@ -124,27 +124,27 @@ class sentencepiece_bpe {
       });
   }
 
-  /// The whole text of some tokens; see sentencepiece_decoding for one at a time.
+  /// Returns the text of a sequence. `sentencepiece_decoder` decodes one token at a time.
   std::string decode(std::span<const token_id> tokens) const;
 
  private:
-  friend class sentencepiece_decoding;
+  friend class sentencepiece_decoder;
 
   static constexpr std::string_view space = "\xe2\x96\x81";        // U+2581, written for a space
   static constexpr std::string_view replacement = "\xef\xbf\xbd";  // U+FFFD
   static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
-  static constexpr std::size_t most_text = std::size_t{1} << 30;  // normalised it is three times as long at most: indices fit 32 bits
+  static constexpr std::size_t most_text = std::size_t{1} << 30;  // bytes; normalised at most three times as long, so indices fit 32 bits
 
   struct symbol {  // a user-defined piece
     std::string_view text;
     token_id id;
-    std::uint32_t shorter;  // the longest other symbol that it begins with
+    std::uint32_t shorter;  // the index of the longest other symbol that this one begins with, or none
   };
 
-  struct part {  // of the text, in a list from left to right
+  struct fragment {  // a stretch of the text, in a list from left to right
     std::uint32_t begin, size;
     std::uint32_t previous, next;
-    bool whole;  // a user-defined symbol: never merged
+    bool whole;  // it is a user-defined piece, which is never merged
   };
 
   struct pair {  // two neighbours that make a piece
@@ -155,7 +155,7 @@ class sentencepiece_bpe {
     friend bool operator<(const pair& a, const pair& b) { return a.score != b.score ? a.score < b.score : a.left > b.left; }
   };
 
-  /// Two characters next to each other, as a number.
+  /// Returns a number that identifies two neighbouring characters.
   static std::uint64_t joint(std::string_view left, std::string_view right) {
     std::uint64_t bytes = 0;
     for (const std::string_view character : {left, right}) {
@@ -176,8 +176,9 @@ class sentencepiece_bpe {
     }
   }
 
-  /// Bytes of the text up to the first two characters that stand side by side in no piece: merging never crosses there, so the
-  /// stretches can be merged one by one. (Unused pieces are taken apart by what was merged last, anywhere in the text.)
+  /// Returns the size in bytes of the first stretch that can be merged by itself. It ends between two characters that are neighbours in no
+  /// piece, since no merge crosses such a border. With unused pieces the stretch is the whole text: how such a piece is split depends on
+  /// the merge that made it last, anywhere in the text.
   std::size_t stretch_of(std::string_view text) const {
     if (has_unused_) return text.size();
     std::size_t begin = 0, end = utf8_length(text[0]);
@@ -199,7 +200,7 @@ class sentencepiece_bpe {
     }
   }
 
-  /// The pieces that are looked for in a text before it is merged, with their spaces as texts have them.
+  /// Collects the pieces that `encode` looks for before it merges a text, with plain spaces in place of U+2581.
   void find_marks() {
     std::vector<prefix_search::entry> marks;
     for (const sentencepiece& piece : model_.pieces) {
@@ -213,8 +214,7 @@ class sentencepiece_bpe {
     marks_ = prefix_search(std::move(marks));
   }
 
-  /// Writes the tokens of a text that is encoded by itself after those in `out`. Of user-defined pieces only those for which `may_be(id)`
-  /// is true.
+  /// Encodes a text by itself and appends its tokens to `out`. Uses only pieces for which `may_be(id)` is true.
   template <class MayBe>
   void merge_stretches(std::string_view text, std::vector<token_id>& out, const MayBe& may_be) const {
     if (text.size() > most_text)
@@ -228,8 +228,8 @@ class sentencepiece_bpe {
     }
   }
 
-  /// Bytes of the longest user-defined symbol that the text begins with and that may be; 0 where it begins with none. All symbols that it
-  /// begins with are prefixes of the last symbol not above it.
+  /// Returns the size in bytes of the longest user-defined piece at the start of the text for which `may_be(id)` is true, or 0. All symbols
+  /// that the text begins with are prefixes of the last symbol that is not above the text in the order.
   template <class MayBe>
   std::size_t symbol_prefix(std::string_view text, const MayBe& may_be) const {
     const auto above = std::ranges::upper_bound(symbols_, text, {}, &symbol::text);
@@ -239,7 +239,7 @@ class sentencepiece_bpe {
     return at == none ? 0 : symbols_[at].text.size();
   }
 
-  /// Spaces become U+2581, one comes before the text, superfluous ones go, as the model asks.
+  /// Returns the text with the model's settings applied: spaces become U+2581, one space comes first, extra spaces are removed.
   template <class MayBe>
   std::string normalized(std::string_view text, const MayBe& may_be) const {
     const std::string_view written = model_.escape_whitespaces ? space : " ";
@@ -265,51 +265,51 @@ class sentencepiece_bpe {
 
   template <class MayBe>
   void merge(std::string_view text, std::vector<token_id>& out, bool& after_unknown, const MayBe& may_be) const {
-    std::vector<part> parts;
+    std::vector<fragment> fragments;
     for (std::uint32_t at = 0; at < text.size();) {
       const std::size_t known = symbol_prefix(text.substr(at), may_be);
       const auto size = static_cast<std::uint32_t>(known > 0 ? known : utf8_length(text[at]));
-      const auto index = static_cast<std::uint32_t>(parts.size());
-      parts.push_back({at, size, index - 1, index + 1, known > 0});
+      const auto index = static_cast<std::uint32_t>(fragments.size());
+      fragments.push_back({at, size, index - 1, index + 1, known > 0});
       at += size;
     }
-    parts.front().previous = none;
-    parts.back().next = none;
+    fragments.front().previous = none;
+    fragments.back().next = none;
 
     std::priority_queue<pair> pairs;
-    std::unordered_map<token_id, std::uint32_t> halves;  // an unused piece that was made: the size of its left half
+    std::unordered_map<token_id, std::uint32_t> halves;  // for each unused piece that was made: the size of its left half
     const auto offer = [&](std::uint32_t left, std::uint32_t right) {
-      if (left == none || right == none || parts[left].whole || parts[right].whole) return;
-      const std::uint32_t size = parts[left].size + parts[right].size;
-      const auto found = ids_.find(text.substr(parts[left].begin, size));
+      if (left == none || right == none || fragments[left].whole || fragments[right].whole) return;
+      const std::uint32_t size = fragments[left].size + fragments[right].size;
+      const auto found = ids_.find(text.substr(fragments[left].begin, size));
       if (found == ids_.end() || !may_be(found->second)) return;
       pairs.push({model_.pieces[found->second].score, left, right, size});
-      if (model_.pieces[found->second].type == piece_type::unused) halves[found->second] = parts[left].size;
+      if (model_.pieces[found->second].type == piece_type::unused) halves[found->second] = fragments[left].size;
     };
-    for (std::uint32_t i = 1; i < parts.size(); ++i) offer(i - 1, i);
+    for (std::uint32_t i = 1; i < fragments.size(); ++i) offer(i - 1, i);
     while (!pairs.empty()) {
       const pair top = pairs.top();
       pairs.pop();
-      part &left = parts[top.left], &right = parts[top.right];
+      fragment &left = fragments[top.left], &right = fragments[top.right];
       if (left.size == 0 || right.size == 0 || left.size + right.size != top.size) continue;  // one of them has been merged since
       left.size = top.size;
       right.size = 0;
       left.next = right.next;
-      if (right.next != none) parts[right.next].previous = top.left;
+      if (right.next != none) fragments[right.next].previous = top.left;
       offer(left.previous, top.left);
       offer(top.left, left.next);
     }
 
     std::vector<std::string_view> stack;
-    for (std::uint32_t i = 0; i != none; i = parts[i].next) {
-      stack.push_back(text.substr(parts[i].begin, parts[i].size));
+    for (std::uint32_t i = 0; i != none; i = fragments[i].next) {
+      stack.push_back(text.substr(fragments[i].begin, fragments[i].size));
       while (!stack.empty()) {
         const std::string_view piece = stack.back();
         stack.pop_back();
         const auto found = ids_.find(piece);
         const bool known = found != ids_.end() && may_be(found->second);
         if (known) {
-          if (const auto half = halves.find(found->second); half != halves.end()) {  // unused: back to what it was made of
+          if (const auto half = halves.find(found->second); half != halves.end()) {  // an unused piece is split back into its two halves
             stack.push_back(piece.substr(half->second));
             stack.push_back(piece.substr(0, half->second));
             continue;
@@ -328,22 +328,23 @@ class sentencepiece_bpe {
   sentencepiece_model model_;
   bool adds_bos_;
   std::optional<token_id> bos_, eos_;
-  std::unordered_map<std::string_view, token_id> ids_;  // the pieces that text can become
-  std::vector<symbol> symbols_;                         // ascending
-  prefix_search marks_;                                 // the special pieces, and the user-defined ones that are no white space
-  std::deque<std::string> spaced_;                      // the texts of some of them
-  std::unordered_set<std::uint64_t> joints_;            // the pairs of characters that stand side by side in a piece
+  std::unordered_map<std::string_view, token_id> ids_;  // the pieces that merging can make
+  std::vector<symbol> symbols_;                         // the user-defined pieces, ascending by text
+  prefix_search marks_;                                 // the special pieces, and the user-defined pieces except white space
+  std::deque<std::string> spaced_;                      // texts of marks with spaces, which `marks_` points into
+  std::unordered_set<std::uint64_t> joints_;            // the pairs of characters that are neighbours in a piece
   bool has_unused_ = false;
 };
 
-/// Decodes token by token. Feed it the prompt first, and what follows has its spaces right.
-class sentencepiece_decoding {
+/// Decodes one token at a time. Push the prompt first, so that the text after it has the right spaces.
+class sentencepiece_decoder {
  public:
-  /// The tokenizer must outlive it. Control pieces are text only where it writes them.
-  explicit sentencepiece_decoding(const sentencepiece_bpe& tokens, bool writes_control = false)
+  /// The tokenizer must outlive this object. Control pieces become text only if `writes_control` is true.
+  explicit sentencepiece_decoder(const sentencepiece_bpe& tokens, bool writes_control = false)
       : tokens_(&tokens), writes_control_(writes_control) {}
 
-  /// The text that is certain once this token is known: incomplete UTF-8 is held back, what can never be UTF-8 becomes U+FFFD.
+  /// Returns the text that is final once this token is known. Incomplete UTF-8 is held back. Bytes that cannot become UTF-8 are returned as
+  /// U+FFFD.
   std::string push(token_id id) {
     const sentencepiece& piece = tokens_->piece(id);
     std::string out;
@@ -352,7 +353,7 @@ class sentencepiece_decoding {
       while (!held_.empty() && held_.size() >= utf8_length(held_[0])) release(out);
       return out;
     }
-    out = finish();
+    out = flush();
     if (dropped_space_ || any_text_) at_start_ = false;
     dropped_space_ = false;
     if (piece.type == piece_type::control) {
@@ -369,8 +370,9 @@ class sentencepiece_decoding {
     return out;
   }
 
-  /// What is held back, at the end of the text, or of a part of it that counts by itself: more may follow.
-  std::string finish() {
+  /// Returns the text that is held back. Call this at the end of the text, or between stretches that are decoded apart. More tokens may
+  /// follow.
+  std::string flush() {
     std::string out;
     while (!held_.empty()) release(out);
     return out;
@@ -384,7 +386,7 @@ class sentencepiece_decoding {
     any_text_ = true;
   }
 
-  /// U+2581 become spaces; those that encoding put before the text go.
+  /// Appends a piece's text with spaces in place of U+2581. Drops the spaces that encoding put before the text.
   void append(std::string_view text, std::string& out) {
     const sentencepiece_model& model = tokens_->model_;
     if (at_start_ && (model.add_dummy_prefix || model.remove_extra_whitespaces) && text.starts_with(sentencepiece_bpe::space)) {
@@ -400,17 +402,17 @@ class sentencepiece_decoding {
 
   const sentencepiece_bpe* tokens_;
   bool writes_control_;
-  std::string held_;            // bytes that may yet become a character
-  bool at_start_ = true;        // a leading space is dropped
-  bool dropped_space_ = false;  // by the token before
+  std::string held_;            // bytes that may still become a character
+  bool at_start_ = true;        // a leading space would be dropped
+  bool dropped_space_ = false;  // the last token dropped a space
   bool any_text_ = false;
 };
 
 inline std::string sentencepiece_bpe::decode(std::span<const token_id> tokens) const {
-  sentencepiece_decoding decoder(*this);
+  sentencepiece_decoder decoder(*this);
   std::string text;
   for (const token_id id : tokens) text += decoder.push(id);
-  return text + decoder.finish();
+  return text + decoder.flush();
 }
 
 }  // namespace v0

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Where a pattern matches in a text, and how a text is split there: what normalizers, pre-tokenizers and decoders of tokenizer.json share.
+// Patterns, their matches in a text, and splitting a text at the matches. Normalizers, pre-tokenizers and decoders of tokenizer.json share
+// this.
 #pragma once
 
 #include <algorithm>
@@ -20,19 +21,20 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// A stretch of a text: a match, or what lies between two.
+/// A stretch of a text: a match, or the text between two matches.
 struct text_cut {
   text_range range;
   bool match = false;
   friend bool operator==(const text_cut&, const text_cut&) = default;
 };
 
-/// What becomes of a match where a text is split.
+/// How a match is treated when a text is split at it, as in the `tokenizers` library.
 enum class delimiter : std::uint8_t { removed, isolated, merged_with_previous, merged_with_next, contiguous };
 
 namespace detail {
 
-/// Calls found(range) with each match that `next(from)` finds, as Oniguruma's iterator has it: an empty match right after another is none.
+/// Calls found(range) for each match that `next(from)` finds. As in Oniguruma's iterator, an empty match right after another match does not
+/// count.
 template <class Next, class Found>
 void each_match(std::string_view text, const Next& next, const Found& found) {
   std::size_t from = 0, last = std::string_view::npos;
@@ -56,7 +58,7 @@ class text_pattern {
   explicit text_pattern(std::string literal) : literal_(std::move(literal)) {}
   explicit text_pattern(std::shared_ptr<const regex> expression) : expression_(std::move(expression)) {}
 
-  /// The whole of a text that is not empty, in order, empty matches included.
+  /// Cuts a text into matches and the stretches between them, in order. Empty matches are included. The text must not be empty.
   std::vector<text_cut> cuts(std::string_view text) const {
     std::vector<text_cut> all;
     std::size_t done = 0;
@@ -71,7 +73,7 @@ class text_pattern {
     return all;
   }
 
-  /// The text with every match replaced, as it stands. Throws `error` where that is longer than `most`.
+  /// Returns the text with every match replaced by `content`. Throws `error` if the result has more than `most` bytes.
   std::string replaced(std::string_view text, std::string_view content, std::size_t most = std::string_view::npos) const {
     std::string out;
     for (const text_cut& cut : cuts(text)) {
@@ -94,7 +96,7 @@ class text_pattern {
   std::shared_ptr<const regex> expression_;
 };
 
-/// Every character that `is` holds of is a match of its own.
+/// Cuts a text at each character for which `is(code)` is true. Each such character is a match of its own.
 template <std::predicate<char32_t> Is>
 std::vector<text_cut> cuts_at(std::string_view text, const Is& is) {
   std::vector<text_cut> all;
@@ -112,7 +114,7 @@ std::vector<text_cut> cuts_at(std::string_view text, const Is& is) {
   return all;
 }
 
-/// The stretches that a text is split into; those that are empty are left out.
+/// Returns the stretches that a text is split into, without empty ones.
 inline std::vector<text_range> split_by(std::vector<text_cut> cuts, delimiter behaviour) {
   std::vector<text_range> out;
   const bool reversed = behaviour == delimiter::merged_with_next;
@@ -135,7 +137,8 @@ inline std::vector<text_range> split_by(std::vector<text_cut> cuts, delimiter be
   return out;
 }
 
-/// {"String": "..."} or {"Regex": "..."}. Throws `error` where it is neither, or a regular expression and none are known here.
+/// Reads {"String": "..."} or {"Regex": "..."}. Throws `error` if it is neither, if a regular expression is malformed, or if it is one and
+/// `characters` is null.
 inline text_pattern text_pattern_of(const json_value& pattern, const unicode* characters) {
   pattern.allow_only({"String", "Regex"}, error_code::unsupported);
   if (pattern.has("String") == pattern.has("Regex")) pattern.refuse("one of String and Regex");
@@ -145,7 +148,7 @@ inline text_pattern text_pattern_of(const json_value& pattern, const unicode* ch
     return text_pattern(literal.string());
   }
   const json_value expression = pattern.at("Regex");
-  if (!characters) expression.not_computed("no regular expression, in a build without PCRE2 and utf8proc");
+  if (!characters) expression.refuse_unsupported("no regular expression, since this build has no PCRE2 and utf8proc");
   try {
     return text_pattern(characters->compile(expression.string()));
   } catch (const error& fault) {
@@ -153,9 +156,9 @@ inline text_pattern text_pattern_of(const json_value& pattern, const unicode* ch
   }
 }
 
-/// The tables of a library, which the value of this kind needs. Refuses it by name where there are none.
+/// Returns the Unicode tables, which the kind of step in `kind` needs. Throws `error` if there are none.
 inline const unicode& need_unicode(const json_value& kind, const unicode* characters) {
-  if (!characters) kind.not_computed("none that needs Unicode's tables, in a build without PCRE2 and utf8proc");
+  if (!characters) kind.refuse_unsupported("a step without Unicode tables, since this build has no PCRE2 and utf8proc");
   return *characters;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A file of ranks as tiktoken has it: a line for each piece, its bytes in base64 and its rank, which is its id. How a text is split into
-// words, and which special tokens there are, stands elsewhere: so only a file that is known by its pieces can be used.
+// Reads a file of tiktoken ranks: a line for each piece, with its bytes in base64 and its rank, which is its id. The file lacks the pattern
+// that splits words and the special tokens. So only files whose pieces are known can be used: those of Llama 3.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@
 #include <lazyprune/text/tokenizer/added_tokens.hpp>
 #include <lazyprune/text/tokenizer/bpe.hpp>
 #include <lazyprune/text/tokenizer/byte_alphabet.hpp>
-#include <lazyprune/text/tokenizer/named_words.hpp>
+#include <lazyprune/text/tokenizer/named_pre_tokenizer.hpp>
 #include <lazyprune/text/tokenizer/post_processor.hpp>
 #include <lazyprune/text/tokenizer/token_pipeline.hpp>
 #include <lazyprune/text/tokenizer/unicode.hpp>
@@ -27,12 +27,12 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// What Llama 3 puts before a text, and what ends one.
+/// The tokens that begin and end a text in Llama 3.
 inline constexpr std::string_view llama3_begin = "<|begin_of_text|>", llama3_end = "<|end_of_text|>";
 
 namespace detail {
 
-/// The six bits that a letter of base64 stands for; 64 for "=", which fills up the end; none for anything else.
+/// Returns the six bits that a letter of base64 stands for, 64 for the padding "=", and nullopt for anything else.
 constexpr std::optional<unsigned> base64_value(char c) {
   if (c >= 'A' && c <= 'Z') return static_cast<unsigned>(c - 'A');
   if (c >= 'a' && c <= 'z') return static_cast<unsigned>(c - 'a') + 26;
@@ -43,7 +43,7 @@ constexpr std::optional<unsigned> base64_value(char c) {
   return std::nullopt;
 }
 
-/// Returns none where the text is not base64, or is empty.
+/// Returns the bytes of a text in base64, or nullopt if the text is empty or not base64.
 inline std::optional<std::string> from_base64(std::string_view text) {
   if (text.empty() || text.size() % 4 != 0) return std::nullopt;
   std::string bytes;
@@ -62,7 +62,7 @@ inline std::optional<std::string> from_base64(std::string_view text) {
   return bytes;
 }
 
-/// Calls found(piece) for each line of a file of ranks. Throws `error` with the line that is none.
+/// Calls found(piece) for each line of a file of ranks. Throws `error` with the line number if a line is malformed.
 template <class Found>
 void each_rank(std::string_view text, std::string_view file, const Found& found) {
   for (std::size_t rank = 0; !text.empty(); ++rank) {
@@ -82,7 +82,7 @@ void each_rank(std::string_view text, std::string_view file, const Found& found)
   }
 }
 
-/// The 256 tokens that Llama 3 adds to its ranks; the names are those of Llama 3.1 and later, whose ids are the same.
+/// Returns the 256 tokens that Llama 3 adds to its ranks, with the names of Llama 3.1 and later. Llama 3 has the same ids.
 inline std::vector<added_token> llama3_special_tokens(token_id first) {
   constexpr std::array<std::string_view, 12> named = {llama3_begin,
                                                       llama3_end,
@@ -106,7 +106,7 @@ inline std::vector<added_token> llama3_special_tokens(token_id first) {
   return all;
 }
 
-/// Refuses ranks that are none of those that are known, by the name of those that have as many.
+/// Throws `error` for ranks that are not Llama 3's. The message names a known model with the same number of ranks.
 [[noreturn]] inline void refuse_ranks(std::size_t count, std::string_view file) {
   constexpr std::pair<std::size_t, std::string_view> others[] = {{50256, "GPT-2's r50k_base"},
                                                                  {100256, "GPT-4's cl100k_base"},
@@ -121,11 +121,11 @@ inline std::vector<added_token> llama3_special_tokens(token_id first) {
 
 }  // namespace detail
 
-/// Whether a file's bytes look like ranks, sound or not: they begin with base64. A SentencePiece model begins otherwise.
+/// Whether a file looks like ranks, valid or not: it begins with a letter of base64. A SentencePiece model does not.
 inline bool is_tiktoken(std::string_view text) { return !text.empty() && detail::base64_value(text[0]).has_value(); }
 
-/// The tokenizer whose ranks these are. Throws `error`, with the line, where the text is no file of ranks; also where it is one of those
-/// that are not known, and without `characters`.
+/// Returns the tokenizer of a file of Llama 3's ranks. Throws `error`, with the line, if the text is not a file of ranks. Throws `error` if
+/// the ranks are not Llama 3's, or if `characters` is null.
 inline token_pipeline parse_tiktoken(std::string_view text, std::string_view file, const unicode* characters) {
   constexpr std::size_t llama3_ranks = 128'000;
   constexpr std::uint64_t llama3_fingerprint = 0x2ed9c0ade6e0d96;
@@ -138,7 +138,8 @@ inline token_pipeline parse_tiktoken(std::string_view text, std::string_view fil
     for (const char c : piece) add(static_cast<unsigned char>(c));
   });
   if (count != llama3_ranks || fingerprint != llama3_fingerprint) detail::refuse_ranks(count, file);
-  if (!characters) throw error(file, "", "no ranks, in a build without PCRE2 and utf8proc", "those of Llama 3", error_code::unsupported);
+  if (!characters)
+    throw error(file, "", "no tiktoken ranks, since this build has no PCRE2 and utf8proc", "those of Llama 3", error_code::unsupported);
 
   std::vector<std::optional<std::string>> pieces;
   pieces.reserve(count);
@@ -147,7 +148,7 @@ inline token_pipeline parse_tiktoken(std::string_view text, std::string_view fil
   options.ignore_merges = true;
   bpe model(vocabulary(std::move(pieces)), options);
   model.merge_by_rank();
-  return byte_level_pipeline(*find_named_words("llama-bpe"), *characters, std::move(model), detail::llama3_special_tokens(llama3_ranks),
+  return byte_level_pipeline(*find_pre_tokenizer("llama-bpe"), *characters, std::move(model), detail::llama3_special_tokens(llama3_ranks),
                              {{llama3_ranks}, {}});
 }
 

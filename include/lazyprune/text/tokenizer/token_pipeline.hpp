@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The parts of a tokenizer.json put together, as the `tokenizers` library does it: added tokens are cut out, what is left is normalized and
-// split into words, the model makes tokens of each word, and the post-processor puts others around them.
+// The steps of a tokenizer.json, in the order of the `tokenizers` library. First, added tokens are cut out. The rest is normalized and
+// split into words. The model (BPE or Unigram) encodes each word. Last, the post-processor puts tokens around the result.
 #pragma once
 
 #include <algorithm>
@@ -43,20 +43,20 @@ struct token_pipeline {
     return std::visit([](const auto& one) -> const vocabulary& { return one.pieces(); }, model);
   }
 
-  /// One more than the largest id.
+  /// Returns one more than the largest id.
   std::size_t size() const {
     std::size_t ids = pieces().size();
     for (const added_token& one : added.all()) ids = std::max<std::size_t>(ids, std::size_t{one.id} + 1);
     return ids;
   }
 
-  /// The piece with this id as the file has it; none where there is none.
+  /// Returns the piece with this id as the file spells it, or nullopt if there is none.
   std::optional<std::string_view> piece(token_id id) const {
     if (const added_token* const one = added.find(id)) return one->text;
     return pieces().piece(id);
   }
 
-  /// The token whose piece this is.
+  /// Returns the id of the token with this piece, or nullopt if there is none.
   std::optional<token_id> find(std::string_view piece) const {
     const auto one = std::ranges::find(added.all(), piece, &added_token::text);
     return one != added.all().end() ? std::optional(one->id) : pieces().find(piece);
@@ -67,14 +67,14 @@ struct token_pipeline {
     return one && one->special;
   }
 
-  /// The tokens of a well-formed text, without those of the post-processor.
+  /// Returns the token ids of a well-formed text, without the tokens of the post-processor.
   std::vector<token_id> encode(std::string_view text) const {
     return encode(
         text, [](token_id) { return false; }, [](text_range) { return true; });
   }
 
-  /// The same where tokens for which `reserved(id)` is true come only from stretches for which `own_at(range)` is true. Elsewhere their
-  /// text is like any other, and the model makes none of them.
+  /// The same with reserved tokens: those for which `reserved(id)` is true. A reserved token is recognised only at ranges of the text for
+  /// which `own_at(range)` is true. Elsewhere its text is encoded like any other text, and the model never outputs its id.
   template <class Reserved, class OwnAt>
   std::vector<token_id> encode(std::string_view text, const Reserved& reserved, const OwnAt& own_at) const {
     std::vector<token_id> out;
@@ -89,24 +89,25 @@ struct token_pipeline {
       const text_range range = outer.range;
       const std::string_view stretch = text.substr(range.begin, range.end - range.begin);
       const normalizer::result normalized = normal.apply(stretch);
-      // Where a part of changed text came from is not known: reserved tokens may be read from it where they may be from all of it.
+      // If the normalizer changed the stretch, the origin of each byte is lost. Reserved tokens are then allowed only if own_at is true for
+      // the whole stretch.
       const bool changed = normalized.text != stretch, own_anywhere = changed && own_at(range);
-      const auto may_be_here = [&](const added_token& token, text_range in) {
+      const auto is_allowed = [&](const added_token& token, text_range in) {
         return !reserved(token.id) || (changed ? own_anywhere : own_at(text_range{range.begin + in.begin, range.begin + in.end}));
       };
-      for (const auto& [part, inner] : added.cut(normalized.text, true, may_be_here)) {
+      for (const auto& [within, inner] : added.cut(normalized.text, true, is_allowed)) {
         if (inner)
           out.push_back(*inner);
         else
-          encode_words(normalized.text.substr(part.begin, part.end - part.begin),
-                       range.begin == 0 && part.begin == 0 && normalized.from_start, model_may_make, known, out);
+          encode_words(normalized.text.substr(within.begin, within.end - within.begin),
+                       range.begin == 0 && within.begin == 0 && normalized.from_start, model_may_make, known, out);
       }
     }
     return out;
   }
 
  private:
-  /// Words met before in this text: where their tokens stand in the output.
+  /// Maps each word of this text that was encoded already to its tokens: the index of the first in the output, and their count.
   using known_words = std::unordered_map<std::string, std::pair<std::size_t, std::size_t>>;
   static constexpr std::size_t longest_known = 64, most_known = std::size_t{1} << 16;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Reads a tokenizer.json (github.com/huggingface/tokenizers). What is not known here is refused by name, with its place in the file.
+// Reads a tokenizer.json (github.com/huggingface/tokenizers). A feature that is not supported is an error that names it and its place.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ inline namespace v0 {
 
 namespace detail {
 
-/// What `make` returns; its errors get the place of this value.
+/// Returns what `make` returns. An error without a place gets the place of `json`.
 template <class Make>
 auto placed(const json_value& json, const Make& make) {
   try {
@@ -36,7 +36,8 @@ auto placed(const json_value& json, const Make& make) {
   }
 }
 
-/// {"piece": id, ...}; a few ids may be left out, but not so many that a small file would make a large table.
+/// Reads {"piece": id, ...}. Ids may have gaps. The largest id is limited to about twice the number of pieces, so that a small file cannot
+/// make a large table.
 inline vocabulary bpe_vocabulary_of(const json_value& json) {
   std::vector<std::optional<std::string>> pieces;
   const std::size_t count = json.size(), most = std::min(2 * count + 4096, vocabulary::most_ids);
@@ -58,7 +59,7 @@ inline std::optional<token_id> unknown_of(const json_value& model, const vocabul
   return id;
 }
 
-/// Each is "a b" in older files, ["a", "b"] in newer ones.
+/// Reads the merges. Each is "a b" in older files and ["a", "b"] in newer ones.
 inline void read_merges(const json_value& json, bpe& model) {
   model.reserve(json.size());
   json.each_item([&](const json_value& merge) {
@@ -80,8 +81,8 @@ inline bpe bpe_of(const json_value& json) {
                    "ignore_merges", "vocab", "merges"},
                   error_code::unsupported);
   for (const std::string_view key : {"continuing_subword_prefix", "end_of_word_suffix"})
-    if (const auto text = json.find(key); text && !text->string().empty()) text->not_computed("none");
-  if (const auto dropout = json.find("dropout"); dropout && dropout->number() != 0) dropout->not_computed("none");
+    if (const auto text = json.find(key); text && !text->string().empty()) text->refuse_unsupported("none");
+  if (const auto dropout = json.find("dropout"); dropout && dropout->number() != 0) dropout->refuse_unsupported("none");
   vocabulary pieces = bpe_vocabulary_of(json.at("vocab"));
   bpe_options options;
   options.unknown = unknown_of(json, pieces);
@@ -93,7 +94,7 @@ inline bpe bpe_of(const json_value& json) {
   return model;
 }
 
-/// [["piece", score], ...]
+/// Reads a unigram model, whose vocabulary is [["piece", score], ...].
 inline unigram unigram_of(const json_value& json) {
   json.allow_only({"type", "unk_id", "vocab", "byte_fallback"}, error_code::unsupported);
   const json_value vocab = json.at("vocab");
@@ -113,10 +114,11 @@ inline unigram unigram_of(const json_value& json) {
                 [&] { return unigram(vocabulary(std::move(pieces)), std::move(scores), unknown, flag_or(json, "byte_fallback", false)); });
 }
 
-/// The added tokens as `tokenizers` takes them, whatever ids the file gives them: they have the ids of their pieces, and those that are no
-/// piece follow the vocabulary in order. Empty and repeated ones are passed over.
+/// Returns the added tokens with the ids that the `tokenizers` library gives them, whatever the file says. A token that is a piece has that
+/// piece's id. The others follow the vocabulary in order. Empty and repeated tokens are skipped. Throws `error` if an id is taken, or if a
+/// token of `beside` would get another id than its file says.
 inline std::vector<added_token> with_ids(std::vector<added_token> tokens, const vocabulary& pieces, const json_value& place,
-                                         const tokens_beside& beside) {
+                                         const side_file_tokens& beside) {
   std::vector<added_token> all;
   std::unordered_map<std::string, std::size_t> seen;
   std::size_t next = pieces.count();
@@ -158,14 +160,15 @@ inline void check_ids(const json_value& json, const std::vector<token_id>& ids, 
 
 }  // namespace detail
 
-/// Throws `error`, with the place, where the text is no tokenizer.json, or one that asks for what is not known here. Without `characters`
-/// those are also regular expressions, normal forms and the like. `beside`: what the files beside it add.
+/// Parses a tokenizer.json. `beside`: the tokens that the files beside it add. Throws `error`, with the place, if the text is malformed or
+/// uses a feature that is not supported. If `characters` is null, regular expressions, normal forms and other features that need Unicode
+/// tables are not supported either.
 inline token_pipeline parse_tokenizer_json(std::string_view text, std::string_view file, const unicode* characters,
-                                           const tokens_beside& beside = {}) {
+                                           const side_file_tokens& beside = {}) {
   const json_value json = json_value::parse(text, file, std::size_t{256} << 20);
-  if (const auto version = json.find("version"); version && version->string() != "1.0") version->not_computed("1.0");
-  // role_to_token names tokens for those who ask for them by their role. Truncation and padding are for those who train and search: a
-  // model's prompt is neither cut nor filled.
+  if (const auto version = json.find("version"); version && version->string() != "1.0") version->refuse_unsupported("1.0");
+  // Three keys are ignored. role_to_token only names tokens by their role. Truncation and padding are for training and search: a prompt is
+  // neither cut nor padded.
   json.allow_only({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder", "model",
                    "role_to_token"},
                   error_code::unsupported);
@@ -173,7 +176,7 @@ inline token_pipeline parse_tokenizer_json(std::string_view text, std::string_vi
   const json_value model = json.at("model");
   const auto kind = model.find("type");
   const bool is_bpe = kind ? kind->string() == "BPE" : model.has("merges");
-  if (!is_bpe && !(kind && kind->string() == "Unigram")) (kind ? *kind : model).not_computed("a model of type BPE or Unigram");
+  if (!is_bpe && !(kind && kind->string() == "Unigram")) (kind ? *kind : model).refuse_unsupported("a model of type BPE or Unigram");
   normalizer normal;
   if (const auto value = json.find("normalizer")) normal = normalizer_of(*value, characters);
   pre_tokenizer words;

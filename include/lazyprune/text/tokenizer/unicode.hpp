@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What reading a tokenizer.json asks of Unicode beyond UTF-8: regular expressions, normal forms, letter case and kinds of characters.
-// Libraries know these: text/unicode/ has them behind this interface. What needs none of them is read without.
+// The interface for the Unicode functions that a tokenizer.json may need: regular expressions, normal forms, letter case and character
+// classes. text/unicode/ implements it with libraries. Files that need none of these functions are read without it.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ struct text_range {
   friend bool operator==(const text_range&, const text_range&) = default;
 };
 
-/// Any number of threads may search at a time.
+/// A compiled regular expression. Any number of threads may search at the same time.
 class regex {
  public:
   regex() = default;
@@ -29,7 +29,8 @@ class regex {
   regex& operator=(const regex&) = delete;
   virtual ~regex() = default;
 
-  /// The leftmost match in the well-formed text that begins at this byte or later. Throws `error` where the search takes too many steps.
+  /// Returns the leftmost match in a well-formed text that begins at byte `from` or later, or nullopt. Throws `error` if the search takes
+  /// too many steps or too much memory.
   virtual std::optional<text_range> find(std::string_view text, std::size_t from) const = 0;
 };
 
@@ -42,20 +43,20 @@ class unicode {
   unicode& operator=(const unicode&) = delete;
   virtual ~unicode() = default;
 
-  /// A pattern in Oniguruma's syntax (Ruby's), which is what tokenizer.json is written in. Throws `error` with no file and no place where
-  /// it is malformed, or would mean something else here.
+  /// Compiles a pattern in Oniguruma's syntax (Ruby's), as tokenizer.json has it. Throws `error` without file and place if the pattern is
+  /// malformed, or if it cannot be translated with the same meaning.
   virtual std::shared_ptr<const regex> compile(std::string_view pattern) const = 0;
-  /// The texts are well-formed UTF-8.
+  /// Returns a text in this normal form. The text must be well-formed UTF-8.
   virtual std::string normalized(std::string_view text, normal_form form) const = 0;
-  /// Each character by itself: a capital sigma becomes U+03C3 at the end of a word too.
+  /// Returns a text in lower case. Each character is mapped by itself: a capital sigma becomes U+03C3 even at the end of a word.
   virtual std::string lowercase(std::string_view text) const = 0;
-  /// General category N.
+  /// Whether the general category is N.
   virtual bool is_number(char32_t code) const = 0;
-  /// General category P.
+  /// Whether the general category is P.
   virtual bool is_punctuation(char32_t code) const = 0;
-  /// \w of UTS 18: alphabetic characters, marks, decimal digits, connectors, joiners.
+  /// Whether \w of UTS 18 matches: alphabetic characters, marks, decimal digits, connectors, joiners.
   virtual bool is_word(char32_t code) const = 0;
-  /// The versions of Unicode that this knows, for people.
+  /// Returns the supported versions of Unicode, for people.
   virtual std::string versions() const = 0;
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The unigram model, as the `tokenizers` library does it: of all ways to split a word into pieces the one with the greatest sum of scores.
+// The unigram model of the `tokenizers` library: among all ways to split a word into pieces, it takes the one with the greatest sum of
+// scores.
 #pragma once
 
 #include <algorithm>
@@ -23,10 +24,10 @@ inline namespace v0 {
 
 class unigram {
  public:
-  /// Longest piece in bytes: the time for a text grows with it.
+  /// Limit for a piece in bytes, because the time for a text grows with the longest piece.
   static constexpr std::size_t most_piece = 512;
 
-  /// `scores` by id, one for each piece. Throws `error` with no file and no place where a piece is too long.
+  /// `scores`: one for each piece, by id. Throws `error` without file and place if a piece has more than `most_piece` bytes.
   unigram(vocabulary pieces, std::vector<double> scores, std::optional<token_id> unknown, bool byte_fallback)
       : pieces_(std::move(pieces)), scores_(std::move(scores)), unknown_(unknown), byte_fallback_(byte_fallback) {
     std::vector<prefix_search::entry> entries;
@@ -50,8 +51,8 @@ class unigram {
   std::optional<token_id> unknown() const { return unknown_; }
   bool byte_fallback() const { return byte_fallback_; }
 
-  /// Writes the tokens of a well-formed word after those in `out`; none but those that `may_be(id)` holds of, and the unknown one. Throws
-  /// `error` where a character is unknown and there is no token for it.
+  /// Encodes a well-formed word and appends its tokens to `out`. Uses only ids for which `may_be(id)` is true, byte pieces, and the unknown
+  /// token. Throws `error` if a character is unknown and the model has no unknown token.
   template <class MayBe>
   void encode(std::string_view word, std::vector<token_id>& out, const MayBe& may_be) const {
     std::vector<step> best(word.size() + 1);
@@ -81,9 +82,9 @@ class unigram {
  private:
   static constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
 
-  struct step {  // the best way to one place in the word
+  struct step {  // the best split of the word up to one place
     double score = 0;
-    std::size_t begin = none;  // of its last piece
+    std::size_t begin = none;  // where its last piece begins
     std::optional<token_id> id;
   };
 
@@ -93,11 +94,11 @@ class unigram {
   };
 
   token_id unknown_token() const {
-    if (!unknown_) throw error("tokenizer", "text", "characters of the vocabulary, which has no unknown token", "another one");
+    if (!unknown_) throw error("tokenizer", "text", "only characters of the vocabulary, since it has no unknown token", "another one");
     return *unknown_;
   }
 
-  /// Runs of unknown tokens become one piece, which may fall back to bytes.
+  /// Appends the tokens of the best split. A run of unknown characters becomes one piece, which may fall back to bytes.
   template <class MayBe>
   void write(std::string_view word, const std::vector<step>& best, std::vector<token_id>& out, const MayBe& may_be) const {
     std::vector<stretch> pieces;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The pieces of a vocabulary: by id, and the other way round. Ids may leave holes.
+// The pieces of a vocabulary, found by id or by text. Ids may have gaps.
 #pragma once
 
 #include <bit>
@@ -26,7 +26,8 @@ class vocabulary {
 
   vocabulary() = default;
 
-  /// Throws `error` with no file and no place where a piece stands twice, or is longer than most_piece.
+  /// `pieces`: by id; nullopt for an id without a piece. Throws `error` without file and place if two pieces are equal, or if one has more
+  /// than `most_piece` bytes.
   explicit vocabulary(std::vector<std::optional<std::string>> pieces) : pieces_(std::move(pieces)) {
     slots_.resize(std::bit_ceil(2 * pieces_.size() + 1));
     for (std::size_t id = 0; id < pieces_.size(); ++id) {
@@ -43,9 +44,9 @@ class vocabulary {
     }
   }
 
-  /// One more than the largest id.
+  /// Returns one more than the largest id.
   std::size_t size() const { return pieces_.size(); }
-  /// How many pieces there are.
+  /// Returns the number of pieces.
   std::size_t count() const { return count_; }
 
   std::optional<token_id> find(std::string_view piece) const {
@@ -54,7 +55,7 @@ class vocabulary {
     return id == none ? std::nullopt : std::optional(id);
   }
 
-  /// The piece with this id; none where there is none.
+  /// Returns the piece with this id, or nullopt if there is none.
   std::optional<std::string_view> piece(token_id id) const {
     if (id >= pieces_.size() || !pieces_[id]) return std::nullopt;
     return *pieces_[id];
@@ -70,7 +71,7 @@ class vocabulary {
 
   static std::uint32_t hash_of(std::string_view piece) { return static_cast<std::uint32_t>(std::hash<std::string_view>()(piece)); }
 
-  /// Where the piece is, or the free slot for it.
+  /// Returns the index of the piece's slot, or of the free slot for it.
   std::size_t place(std::string_view piece, std::uint32_t hash) const {
     for (std::size_t at = hash;; ++at) {
       const slot& here = slots_[at & (slots_.size() - 1)];
@@ -79,8 +80,9 @@ class vocabulary {
   }
 
   std::vector<std::optional<std::string>> pieces_;
-  std::vector<slot>
-      slots_;  // one open table, since reading merges asks it three times for each: a power of two, at most half of them taken
+  /// One hash table with open addressing, because reading a merge looks up three pieces. Its size is a power of two. At most half of the
+  /// slots are taken.
+  std::vector<slot> slots_;
   std::size_t count_ = 0;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Unicode as the libraries PCRE2 and utf8proc know it: link lazyprune::unicode.
+// The `unicode` interface, implemented with the libraries PCRE2 and utf8proc. Link lazyprune::unicode to use it.
 #pragma once
 
 #include <memory>
@@ -29,7 +29,7 @@ class pcre2_and_utf8proc final : public unicode {
     while (!text.empty()) {
       const std::size_t size = utf8_length(text[0]);
       const char32_t code = utf8_code(text.substr(0, size));
-      if (code == 0x130)  // the one character whose lower case is two
+      if (code == 0x130)  // the only character whose lower case has two characters
         out += "i\xcc\x87";
       else
         append_utf8(out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(code))));
@@ -43,7 +43,7 @@ class pcre2_and_utf8proc final : public unicode {
   bool is_word(char32_t code) const override {
     const std::string_view category = category_of(code);
     const bool circled = (code >= 0x24b6 && code <= 0x24e9) || (code >= 0x1f130 && code <= 0x1f149) ||
-                         (code >= 0x1f150 && code <= 0x1f169) || (code >= 0x1f170 && code <= 0x1f189);  // alphabetic, of category So
+                         (code >= 0x1f150 && code <= 0x1f169) || (code >= 0x1f170 && code <= 0x1f189);  // alphabetic, though category So
     return category[0] == 'L' || category[0] == 'M' || category == "Nd" || category == "Nl" || category == "Pc" || code == 0x200c ||
            code == 0x200d || circled;
   }
@@ -60,7 +60,7 @@ class pcre2_and_utf8proc final : public unicode {
 
 }  // namespace detail
 
-/// Lives as long as the program.
+/// Returns the implementation with PCRE2 and utf8proc. It lives as long as the program.
 inline const unicode& installed_unicode() {
   static const detail::pcre2_and_utf8proc installed;
   return installed;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Unicode's normal forms by utf8proc's tables. Marks are sorted here: runs of them as long as the text would take utf8proc the square of
-// it.
+// Unicode's normal forms by utf8proc's tables. Combining marks are sorted here, because utf8proc needs time O(n^2) for a run of n marks.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +19,7 @@ inline namespace v0 {
 
 namespace detail {
 
-/// Writes the normal form of a text to the end of another, with a buffer to write to in between.
+/// Appends the normal form of `text` to `out`. `buffer` is scratch memory. Throws `error` if utf8proc does not know a character.
 inline void append_normal(std::string& out, std::string_view text, normal_form form, std::vector<utf8proc_int32_t>& buffer) {
   const bool compatible = form == normal_form::nfkc || form == normal_form::nfkd,
              composed = form == normal_form::nfc || form == normal_form::nfkc;
@@ -55,15 +54,14 @@ inline void append_normal(std::string& out, std::string_view text, normal_form f
 
 }  // namespace detail
 
-/// The well-formed text in this normal form. Time grows as n log n.
+/// Returns a well-formed text in this normal form. The time grows as n log n.
 inline std::string normalized_by_utf8proc(std::string_view text, normal_form form) {
   const auto is_ascii = [](char c) { return static_cast<unsigned char>(c) < 0x80; };
   std::string out;
   out.reserve(text.size());
   std::vector<utf8proc_int32_t> buffer;
   while (!text.empty()) {
-    // Runs of ASCII stay as they are, but for the last character, which marks may follow. Nothing composes with an ASCII character before
-    // it.
+    // A run of ASCII stays as it is, except for its last character: marks may follow that. No ASCII character composes with the one before.
     const auto ascii_end = static_cast<std::size_t>(std::ranges::find_if_not(text, is_ascii) - text.begin());
     const std::size_t kept = ascii_end == text.size() ? ascii_end : ascii_end - std::min<std::size_t>(ascii_end, 1);
     out.append(text.substr(0, kept));

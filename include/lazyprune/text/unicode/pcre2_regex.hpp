@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Regular expressions by PCRE2, compiled for the processor where it can. A search has a limit of steps, and of memory.
+// Regular expressions by PCRE2, compiled to machine code if PCRE2 supports that. A search has a limit of steps and of memory.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 #include <string_view>
 
 #ifndef PCRE2_CODE_UNIT_WIDTH
-#define PCRE2_CODE_UNIT_WIDTH 0  // names with their width alone, so that others may choose theirs
+#define PCRE2_CODE_UNIT_WIDTH 0  // declares only names with a width (pcre2_match_8), so other code may choose its own width
 #endif
 #include <pcre2.h>
 
@@ -24,7 +24,8 @@ inline namespace v0 {
 
 class pcre2_regex final : public regex {
  public:
-  /// The pattern is Oniguruma's; see pcre2_of_oniguruma. Throws `error` with no file and no place where it is malformed.
+  /// Takes a pattern in Oniguruma's syntax; see pcre2_of_oniguruma. Throws `error` without file and place if the pattern is malformed,
+  /// has more than 65536 bytes, or cannot be written for PCRE2.
   explicit pcre2_regex(std::string_view pattern) {
     constexpr std::size_t most = 1 << 16;
     if (pattern.size() > most)
@@ -39,7 +40,7 @@ class pcre2_regex final : public regex {
     std::size_t at = 0;
     code_.reset(pcre2_compile_8(reinterpret_cast<PCRE2_SPTR8>(ours.data()), ours.size(), options, &fault, &at, context.get()));
     if (!code_) throw error("", "", "a pattern", in_quotes(pattern) + ": " + reason_of(fault));
-    pcre2_jit_compile_8(code_.get(), PCRE2_JIT_COMPLETE);  // where it cannot, the same matches are found more slowly
+    pcre2_jit_compile_8(code_.get(), PCRE2_JIT_COMPLETE);  // if this fails, PCRE2 interprets the pattern: slower, with the same matches
   }
 
   std::optional<text_range> find(std::string_view text, std::size_t from) const override {
@@ -47,7 +48,8 @@ class pcre2_regex final : public regex {
     const int found = pcre2_match_8(code_.get(), reinterpret_cast<PCRE2_SPTR8>(text.data()), text.size(), from, PCRE2_NO_UTF_CHECK,
                                     work.data.get(), work.context.get());
     if (found == PCRE2_ERROR_NOMATCH) return std::nullopt;
-    if (found < 0) throw error("", "", "a text that the tokenizer's pattern goes through", reason_of(found), error_code::unsupported);
+    if (found < 0)
+      throw error("", "", "a text that the tokenizer's pattern can search within its limits", reason_of(found), error_code::unsupported);
     const std::size_t* const range = pcre2_get_ovector_pointer_8(work.data.get());
     return text_range{range[0], range[1]};
   }
@@ -61,7 +63,7 @@ class pcre2_regex final : public regex {
     void operator()(pcre2_code_8* code) const { pcre2_code_free_8(code); }
   };
 
-  /// What a search writes to: one for each thread, whatever the pattern.
+  /// The memory that a search writes to. Each thread has one, shared by all patterns.
   struct workspace {
     std::unique_ptr<pcre2_match_data_8, deleter> data{pcre2_match_data_create_8(1, nullptr)};
     std::unique_ptr<pcre2_jit_stack_8, deleter> stack{pcre2_jit_stack_create_8(32 << 10, 16 << 20, nullptr)};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// AVX-512, AVX512-BF16 and AMX in plain loops, as their manuals define them, on a processor that claims to have them all: so that the
-// kernels for them are tested anywhere. Included before everything else (-include), it takes the place of the instructions that the
-// kernels use, and of what the library asks about the processor.
+// AVX-512, AVX512-BF16 and AMX in plain loops, as their manuals define them, on a processor that claims to have them all. So their kernels
+// can be tested anywhere. Include it before everything else (-include). It replaces the instructions that the kernels use, and the calls
+// that ask about the processor.
 #pragma once
 
 #include <cpuid.h>
@@ -140,7 +140,7 @@ inline integers nearest_integers(floats a) {
 }
 inline floats as_floats(integers a) { return std::bit_cast<floats>(a); }
 
-// bf16 arithmetic: subnormal numbers are zero, on the way in and on the way out.
+// In bf16 arithmetic, subnormal operands and results are zero.
 inline float flushed(float x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x; }
 inline float wide(std::uint16_t half) { return flushed(std::bit_cast<float>(static_cast<std::uint32_t>(half) << 16)); }
 inline std::uint16_t narrow(float x) {
@@ -155,7 +155,7 @@ inline halves rounded(floats upper, floats lower) {
 }
 inline float fused_flushed(float a, float b, float c) { return flushed(std::fma(a, b, flushed(c))); }
 
-/// VDPBF16PS: of each pair the second product first.
+/// VDPBF16PS: adds the second product of each pair before the first.
 inline floats add_pairs(floats sums, halves a, halves b) {
   return each([&](int i) {
     const float second = fused_flushed(wide(a.lane[2 * i + 1]), wide(b.lane[2 * i + 1]), sums.lane[i]);
@@ -163,7 +163,7 @@ inline floats add_pairs(floats sums, halves a, halves b) {
   });
 }
 
-// AMX. A register without a setup holds nothing, and touching it ends the program, as it does in hardware.
+// AMX. Using a tile register before the registers are configured ends the program, as in hardware.
 struct tiles {
   bool ready = false;
   std::uint8_t rows[8] = {};
@@ -206,7 +206,7 @@ inline void clear_tile(int t) {
   std::memset(registers.data[t], 0, sizeof registers.data[t]);
 }
 
-/// TDPBF16PS: sums of the first and of the second products of all pairs, each a chain; then both to what is there.
+/// TDPBF16PS: one chain sums the first products of all pairs, another the second ones. Both are then added to the earlier sum.
 inline void add_tile_product(int sums, int a, int b) {
   const tiles& t = registers;
   require(t.ready && t.row_bytes[a] / 4 == t.rows[b] && t.rows[sums] == t.rows[a] && t.row_bytes[sums] == t.row_bytes[b]);
@@ -226,7 +226,7 @@ inline void add_tile_product(int sums, int a, int b) {
     }
 }
 
-/// The processor's own answers, and the bits of what is imitated here.
+/// The processor's own answers, with the bits of the emulated instruction sets set.
 inline int cpuid(unsigned leaf, unsigned subleaf, unsigned* eax, unsigned* ebx, unsigned* ecx, unsigned* edx) {
   const int known = __get_cpuid_count(leaf, subleaf, eax, ebx, ecx, edx);
   if (leaf == 7 && subleaf == 0) {
@@ -237,7 +237,7 @@ inline int cpuid(unsigned leaf, unsigned subleaf, unsigned* eax, unsigned* ebx, 
   return known;
 }
 
-/// Permission for the tiles' data (ARCH_REQ_XCOMP_PERM) is granted; other calls are the system's.
+/// Grants permission for the tile registers (ARCH_REQ_XCOMP_PERM). Other system calls go to the system.
 template <class... Arguments>
 long call(long number, Arguments... arguments) {
   return number == SYS_arch_prctl ? 0 : ::syscall(number, arguments...);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the kernels do: avx2/attention.test.cpp and its neighbours.
+// avx2/attention.test.cpp and its neighbours test the kernels themselves.
 #include <lazyprune/backend/cpu/kernels/attention_kernel.hpp>
 
 #include <doctest/doctest.h>
@@ -11,7 +11,7 @@
 
 using namespace lazyprune;
 
-TEST_CASE("lanes take keys in turn: a tile gives each the same number of them") { CHECK(kernels::tile_outputs % kernels::mass_lanes == 0); }
+TEST_CASE("a tile gives each lane of the mass the same number of keys") { CHECK(kernels::tile_outputs % kernels::mass_lanes == 0); }
 
 TEST_CASE("the power of two at the limit has the bits of 0") {
   const auto n = static_cast<std::int32_t>(std::nearbyint(kernels::weight_limit * kernels::log2_e));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What every product_kernel must do with one tile, for all numbers of rows: against the definition, in numbers that are exact in bf16 and
-// whose sums are exact in float.
+// The contract of every product_kernel for one tile and all numbers of rows: against the definition, with numbers that are exact in bf16
+// and sums that are exact in float.
 #pragma once
 
 #include <lazyprune/backend/cpu/kernels/product_kernel.hpp>
@@ -24,17 +24,17 @@ inline bool is_missing(lazyprune::isa instructions) {
   return true;
 }
 
-/// A strip of rows and the two panels of a weight, as a kernel wants them.
+/// A strip of rows and two panels of a weight, in the layout of a kernel.
 struct tile_sample {
   static constexpr std::size_t outputs = lazyprune::kernels::tile_outputs, line = lazyprune::kernels::line_bytes;
 
-  /// number(i) for all numbers of the rows and weights.
+  /// `number(i)` gives the numbers of the rows and weights.
   template <class Number>
   tile_sample(const lazyprune::kernels::product_kernel& k, std::size_t rows_, std::size_t inputs_, const Number& number)
       : kernel(k), rows(rows_), inputs(inputs_), depth(k.line_inputs == 1 ? inputs : (inputs + 31) / 32 * 32) {
     for (std::size_t i = 0; i < rows * inputs; ++i) x.push_back(number(i));
     for (std::size_t i = 0; i < outputs * inputs; ++i) w.push_back(number(1000 + i));
-    panels = lazyprune::aligned_array<std::byte>(2 * panel_bytes() + 64 * line);  // and what may be asked in advance, but not used
+    panels = lazyprune::aligned_array<std::byte>(2 * panel_bytes() + 64 * line);  // and room for lines that are prefetched but not used
     std::fill_n(panels.data(), panels.size(), std::byte{});
     for (std::size_t n = 0; n < outputs; ++n)
       for (std::size_t i = 0; i < inputs; ++i) {
@@ -49,7 +49,7 @@ struct tile_sample {
 
   std::size_t panel_bytes() const { return depth / kernel.line_inputs * line; }
 
-  /// sums (rows, 32) of rows first to first + count, the inputs cut at `cut`. `wide`: of weights that were widened before.
+  /// Returns the sums (count, 32) of the rows from `first` on, with the inputs cut at `cut`. `wide`: the weights are widened first.
   std::vector<float> sums(std::size_t first, std::size_t count, std::size_t cut, bool wide = false) const {
     lazyprune::aligned_array<std::byte> packed(kernel.padded(kernel.strip) * depth * kernel.element + line);
     std::vector<float> result(kernel.padded(kernel.strip) * outputs, 99.0f);
@@ -97,7 +97,7 @@ inline void check_products(const lazyprune::kernels::product_kernel& kernel) {
     }
 }
 
-/// The same bits wherever a row stands, whoever stands beside it, and wherever the sum is cut.
+/// A row gets the same bits at every place in a strip, with any other rows, and wherever the sum is cut.
 inline void check_company(const lazyprune::kernels::product_kernel& kernel) {
   const auto numbers = normal_floats(1000 + 32 * 131, 1);
   const tile_sample s(kernel, kernel.strip, 131, [&](std::size_t i) { return numbers[i % numbers.size()]; });
@@ -112,7 +112,7 @@ inline void check_company(const lazyprune::kernels::product_kernel& kernel) {
   CHECK(different == 0);
 }
 
-/// Weights widened before they are used give the same bits, wherever the sum is cut.
+/// Weights that are widened before the product give the same bits, wherever the sum is cut.
 inline void check_widening(const lazyprune::kernels::product_kernel& kernel) {
   CHECK((kernel.widen == nullptr) == (kernel.multiply_wide == nullptr));
   if (!kernel.widen) return;
@@ -151,7 +151,7 @@ inline void check_unpacked(const lazyprune::kernels::product_kernel& kernel) {
     }
 }
 
-inline void check_finishes(const lazyprune::kernels::product_kernel& kernel) {
+inline void check_epilogues(const lazyprune::kernels::product_kernel& kernel) {
   const std::size_t outputs = tile_sample::outputs, half = outputs / 2;
   for (std::size_t rows = 1; rows <= kernel.strip; ++rows) {
     const auto sums = normal_floats(rows * outputs, 1, 4), bias = normal_floats(outputs, 2), before = normal_floats(rows * outputs, 3);
@@ -178,8 +178,8 @@ inline void check_finishes(const lazyprune::kernels::product_kernel& kernel) {
   }
 }
 
-/// A gate over the whole range of float: x and 0 at the ends, NaN for NaN. It is x / (1 + e^-exponent(x)), with a relative error in the
-/// exponent of so many u.
+/// A gate over the whole range of float is x / (1 + e^-exponent(x)): x and 0 at the ends, NaN for NaN. `roundings_of_exponent` is the
+/// relative error of the exponent in u.
 template <class Gate, class Exponent>
 void check_gate(const Gate& gate, const Exponent& exponent, double roundings_of_exponent) {
   std::vector<float> gates;
@@ -207,7 +207,7 @@ void check_gate(const Gate& gate, const Exponent& exponent, double roundings_of_
         worst = std::max(worst, std::abs(out[i] - exact) / std::max(0x1p-126, std::abs(exact)) / allowed);
       } else {
         CHECK(out[i] <= 0);
-        CHECK(out[i] >= 1.01 * exact - 0x1p-126);  // e^x beyond the range of float is infinite: the quotient is 0
+        CHECK(out[i] >= 1.01 * exact - 0x1p-126);  // e^-y may overflow to infinity, and then the quotient is 0
       }
     }
   }
@@ -219,7 +219,7 @@ inline void check_kernel(const lazyprune::kernels::product_kernel& kernel) {
   SUBCASE("company") { check_company(kernel); }
   SUBCASE("widening") { check_widening(kernel); }
   SUBCASE("unpacked") { check_unpacked(kernel); }
-  SUBCASE("finishes") { check_finishes(kernel); }
+  SUBCASE("epilogues") { check_epilogues(kernel); }
   SUBCASE("silu") {
     check_gate(
         kernel.gate_silu, [](double x) { return x; }, 0);

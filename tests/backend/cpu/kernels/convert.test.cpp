@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// At every length; every number: avx2/convert.test.cpp, which holds the vector code to tensor.hpp's.
+// Every length. avx2/convert.test.cpp compares the vector code with tensor.hpp's for every number.
 #include <lazyprune/backend/cpu/kernels/convert.hpp>
 
 #include <doctest/doctest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What every elementwise_kernel must do, at every length around a register: the bits of its definition, or, where multiply and add are not
-// fused, a rounding more.
+// The contract of every elementwise_kernel, at every length around a register: the bits of the definition, or one rounding more if
+// multiply-adds are not fused.
 #pragma once
 
 #include <lazyprune/backend/cpu/kernels/elementwise_kernel.hpp>

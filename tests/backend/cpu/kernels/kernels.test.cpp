@@ -7,7 +7,7 @@
 
 using namespace lazyprune;
 
-TEST_CASE("every instruction set has a kernel of its own for bf16; the rest those above AVX-512 share with it") {
+TEST_CASE("every instruction set has its own bf16 kernel; those above AVX-512 share its other kernels") {
   std::set<const kernels::product_kernel*> in_bf16;
   for (const isa i : every_isa) {
     const kernels::kernel_set& set = kernels::kernels_of(i);

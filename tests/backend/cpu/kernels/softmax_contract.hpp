@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What every attention_kernel must do: the running softmax against its definition in double.
+// The contract of every attention_kernel: the running softmax against its definition in double.
 #pragma once
 
 #include <lazyprune/backend/cpu/kernels/attention_kernel.hpp>
@@ -28,7 +28,7 @@ struct softmax_sample {
         fade(rows),
         weights(rows * (keys + 5), -9) {}
 
-  /// `block` (rows, keys): what is left of the scores, in the same order.
+  /// Adds the scores in `block` (rows, keys) to the softmax. Returns them as the kernel leaves them, in the same order.
   std::vector<float> take(const std::vector<float>& block, const std::int32_t* ranks,
                           const std::vector<lazyprune::kernels::rank_range>& seen) {
     std::vector<float> scores(tiles * tile_floats(), -9), result(block.size());
@@ -56,7 +56,7 @@ struct softmax_sample {
 inline void check_attention_kernel(const lazyprune::kernels::attention_kernel& kernel) {
   constexpr float none = lazyprune::kernels::no_score;
   constexpr std::size_t keys = softmax_sample::keys;
-  // Three blocks: all keys count; ranks decide; nothing counts, or later keys only.
+  // Three blocks: rows see all keys; ranks decide; rows see no keys, or only later ones.
   for (const std::size_t rows : {1u, 5u, 12u, 16u, 17u, 32u}) {
     CAPTURE(rows);
     softmax_sample s(kernel, rows);
@@ -94,11 +94,11 @@ inline void check_attention_kernel(const lazyprune::kernels::attention_kernel& k
         CHECK(std::abs(s.total(r) - sum[r]) <= 30 * 0x1p-24 * sum[r]);  // six additions a lane and block, sixteen lanes, an exp of 4 u each
       }
     }
-    // A difference of up to 40 is off by 32 u, which its exp passes on times itself, 1 at most when the difference is 0: x e^-x <= 0.4.
+    // A difference x of up to 40 has an error of up to 32 u. Its exp multiplies the relative error of x by x e^-x <= 0.4.
     CHECK(worst <= 6 * 0x1p-24);
   }
 
-  // A row that has seen nothing yet: its sums are nothing, whatever they are multiplied with, and no NaN comes of it.
+  // A row that has seen no key yet: its mass is 0, and its fade is finite, so that no NaN arises.
   softmax_sample empty(kernel, 3);
   const std::vector<std::int32_t> later(keys, 50);
   empty.take(std::vector<float>(3 * keys, 3.0f), later.data(), {{0, 50}, {50, 51}, {51, 1000}});
@@ -120,7 +120,7 @@ inline void check_attention_kernel(const lazyprune::kernels::attention_kernel& k
     CHECK(sums[i] == (i < 192 && r < 2 ? before[i] * by[r] : before[i]));
   }
 
-  // cap tanh(x): near 0 as exact as elsewhere, NaN for NaN, and rows and tiles beyond stay as they are.
+  // cap tanh(x): the relative error is the same near 0, NaN gives NaN, and other rows and tiles do not change.
   std::vector<float> xs{0.0f, 1e30f, -1e30f, none, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()};
   for (float x = 1e-30f; x < 40; x *= 1.01f)
     for (const float sign : {1.0f, -1.0f}) xs.push_back(sign * x);
@@ -149,7 +149,7 @@ inline void check_attention_kernel(const lazyprune::kernels::attention_kernel& k
     row[0] = none;
     for (std::size_t i = 1; i < count; ++i) row[i] = std::min(row[i], 2.5f);
     const auto scores = row;
-    kernel.finish(row.data(), count, 2.5f, 0.25f);
+    kernel.exponentiate(row.data(), count, 2.5f, 0.25f);
     CHECK(row[0] == 0);
     for (std::size_t i = 1; i < count; ++i) {
       const double exact = std::exp(scores[i] - 2.5) * 0.25;

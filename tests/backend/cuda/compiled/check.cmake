@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: MIT
-# The backend cuda by nvcc, warnings as errors, for compute capability 8.0 and 9.0. No kernel keeps anything in memory that belongs into registers
-# (a stack frame, a spill), none takes more registers than its budget or shared memory that its launch does not say, and where cuobjdump and nvdisasm
-# are, attention on tensor cores is seen to use them. Budgets are lines of the kernels' own comments, "/// budget NAME: N registers, ...";
-# tests/backend/cuda/attention.test.cpp holds the rest of each against the launches.
+# Compiles the backend cuda by nvcc for compute capability 8.0 and 9.0, with warnings as errors, and checks the kernels. A kernel must not keep
+# registers in memory (a stack frame, a register spill). It must not take more registers than its budget, nor shared memory that its launch does
+# not state. If cuobjdump and nvdisasm are there, attention on tensor cores must use them. Budgets are lines of the kernels' comments,
+# "/// budget NAME: N registers, ..."; tests/backend/cuda/attention.test.cpp compares the rest of each line with the launches.
 # cmake -D ROOT=tree -D OUTPUT=folder -D NVCC=nvcc [-D HOST=g++] [-D CUOBJDUMP=cuobjdump] -P check.cmake
-# or, of what these programs have said: -D ROOT=tree -D PTXAS=text [-D SASS=text] [-D LEAST=1]
+# or, for saved output of these programs: -D ROOT=tree -D PTXAS=text [-D SASS=text] [-D LEAST=1]
 cmake_minimum_required(VERSION 3.25)
 if(NOT LEAST)
   set(LEAST 60)
 endif()
 
-# Patterns of mangled names, and how many registers: attend_exact<32, 4> is attend_exactI..Lj32ELj4E. The first that fits; last the empty one, which
-# fits every kernel.
+# Patterns of mangled names, and their registers: attend_exact<32, 4> is attend_exactI..Lj32ELj4E. The first pattern that matches counts. The last
+# one is empty and matches every kernel.
 set(budgets "")
 set(others "")
 foreach(file IN ITEMS attention.cuh elementwise.cuh)
@@ -47,7 +47,7 @@ else()
     message(FATAL_ERROR "compiled: nvcc failed:\n${said}")
   endif()
   if(CUOBJDUMP)
-    cmake_path(GET CUOBJDUMP PARENT_PATH folder) # nvdisasm lies beside it
+    cmake_path(GET CUOBJDUMP PARENT_PATH folder) # nvdisasm is in the same folder
     set(SASS ${OUTPUT}/sass)
     execute_process(COMMAND ${CMAKE_COMMAND} -E env "PATH=${folder}:$ENV{PATH}" ${CUOBJDUMP} -sass ${OUTPUT}/cuda OUTPUT_FILE ${SASS} ERROR_VARIABLE wrong
                     RESULT_VARIABLE result)
@@ -97,7 +97,7 @@ endif()
 file(STRINGS ${SASS} lines REGEX "Function : |HMMA")
 set(name "")
 set(number 0)
-set(with "") # kernels that have it
+set(with "") # kernels with HMMA
 set(all "")
 foreach(line IN LISTS lines)
   if(line MATCHES "Function : (.+)")

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// All kernels and all that launches them, for the compiler of real devices.
+// All kernels and all code that launches them, for nvcc.
 #include <lazyprune/backend/cuda.hpp>
 
 #include <vector>
 
 using namespace lazyprune;
 
-/// Every operation once, so that every kernel is there.
+/// Calls every operation once, so that every kernel is compiled.
 void use(cuda_backend& b, rows_view<const float> x, rows_view<float> out, const tensor& part, cuda_backend::kv_layer& kv,
          const attention_rows& what) {
   const std::vector<std::uint32_t> ids(1);

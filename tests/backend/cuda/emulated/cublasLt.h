@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What this project uses of cuBLASLt: products in plain loops on the host, of what the descriptors say in cuBLASLt's own terms (columns
-// first), and a refusal of everything else. An algorithm is good for the alignments that it was asked for, and no other.
+// The parts of cuBLASLt that this project uses: products in plain loops on the host, as the descriptors say in cuBLASLt's terms
+// (column-major). Everything else is refused. An algorithm may be used only with the alignments that it was requested for.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -67,7 +67,7 @@ bool set(T& to, const void* from, std::size_t bytes) {
   return true;
 }
 
-/// A matrix as floats, its rows `k` long: element (i, k) of the operand.
+/// Returns an operand as floats, with element (i, k) at row i of length k.
 inline std::vector<float> operand(const void* p, const layout& l, bool rows_are_k) {
   const std::size_t size = l.type == CUDA_R_32F ? 4 : 2, pitch = static_cast<std::size_t>(l.pitch);
   const std::size_t k = rows_are_k ? l.rows : l.columns, others = rows_are_k ? l.columns : l.rows;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What this project uses of the CUDA runtime and of the device's language, on the imitated device: names and meanings are CUDA's.
+// The parts of the CUDA runtime and of CUDA C++ that this project uses, on the emulated device. Names and meanings are CUDA's.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 
-// What is said to the device's language.
+// CUDA C++.
 
 using dim3 = emulated::index3;
 
@@ -51,9 +51,9 @@ inline grid& running_grid() {
   return the_device().threads;
 }
 
-/// The warp's operations are done by all of its lanes.
+/// Throws `fault` unless all lanes take part in an operation of the warp.
 inline void check_mask(unsigned mask) {
-  if (mask != 0xffffffffu) throw fault("a part of a warp: only whole warps are imitated");
+  if (mask != 0xffffffffu) throw fault("a part of a warp: only whole warps are emulated");
 }
 
 template <class T>
@@ -73,7 +73,7 @@ T shuffle(unsigned mask, T value, unsigned from, site where) {
 
 }  // namespace emulated
 
-// The last parameters of these say where they are called.
+// The last parameters of these are the place of the call.
 inline void __syncthreads(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   emulated::running_grid().barrier({file, line});
 }
@@ -135,7 +135,7 @@ inline const char* cudaGetErrorString(cudaError_t e) {
 
 namespace emulated {
 
-/// The error that the runtime remembers until somebody asks for it.
+/// The error that the runtime keeps until cudaGetLastError.
 inline cudaError_t& last_error() {
   static thread_local cudaError_t one = cudaSuccess;
   return one;
@@ -201,7 +201,7 @@ inline cudaError_t cudaFreeHost(void* p) {
   return cudaSuccess;
 }
 
-/// A kernel has 48 KiB of shared memory, and more where that was asked for, up to what the device has.
+/// A kernel may have 48 KiB of shared memory, or more if that was asked for, up to the device's limit.
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8, cudaFuncAttributePreferredSharedMemoryCarveout = 9 };
 inline constexpr int cudaSharedmemCarveoutMaxShared = 100;  // percent
 template <class Kernel>
@@ -229,7 +229,7 @@ cudaError_t cudaLaunchKernel(void (*kernel)(Parameters...), dim3 grid, dim3 bloc
   return cudaSuccess;
 }
 
-// One device, and a pool that keeps nothing back.
+// There is one device, and a pool that keeps no freed memory.
 using cudaMemPool_t = int;
 enum cudaMemPoolAttr { cudaMemPoolAttrReleaseThreshold };
 inline cudaError_t cudaGetDevice(int* number) {
@@ -278,7 +278,7 @@ struct cudaDeviceProp {
   std::size_t totalGlobalMem;
 };
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
-  *properties = {"imitated device", emulated::the_device().store.capacity};
+  *properties = {"emulated device", emulated::the_device().store.capacity};
   return cudaSuccess;
 }
 
@@ -288,7 +288,7 @@ inline cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) 
 }
 inline cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }
 
-/// Memory of the host is read, and written, when the stream comes to it.
+/// Host memory is read and written when the stream does this work.
 inline cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
   emulated::the_device().give(stream, [=] {
     emulated::memory& m = emulated::the_device().store;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The imitated device as a whole: its memory, its grid, and streams. What is given to a stream is done when somebody waits for it and not
-// before, in the stream's order, while streams take turns at random: so that what only a real device's delay would show is seen here.
+// The emulated device: its memory, its grid, and streams. A stream does its work only when the host waits for it, in order. Streams take
+// turns at random. So faults show that need the delay of a real device.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,8 @@ class device {
   std::size_t launches = 0;
   struct {
     std::size_t copies = 0, bytes = 0;
-  } to_device, to_host;                                // that were made
-  std::size_t allocations = 0;                         // of the device's memory and page-locked memory of the host, that were asked for
+  } to_device, to_host;                                // made so far
+  std::size_t allocations = 0;                         // of device memory and of page-locked host memory
   std::map<void (*)(), std::size_t> shared_asked_for;  // by kernel, bytes
 
   device() { streams_.push_back(std::make_unique<stream>()); }
@@ -51,7 +51,7 @@ class device {
     (to ? to : default_stream())->work.push_back(std::move(work));
   }
 
-  /// Until this stream has nothing to do, or none has. After a fault nothing that was given is done any more.
+  /// Does the work of streams until this one, or with synchronize_all every one, is empty. After a fault, the remaining work is dropped.
   void synchronize(stream* until) {
     const std::lock_guard lock(one_at_a_time);
     if (!until) until = default_stream();
@@ -82,7 +82,7 @@ class device {
   std::uint64_t turns_ = 1;
 };
 
-/// The one device of this machine.
+/// The only device of the machine.
 inline device only_device;
 inline device& the_device() { return only_device; }
 

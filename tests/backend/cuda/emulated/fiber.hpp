@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Threads of an imitated device: a stack and a place in it each, of which one runs at a time. Made by ucontext; switched by setjmp and
-// longjmp, which, unlike swapcontext, ask nothing of the kernel.
+// Fibers, for the threads of the emulated device. Each has its own stack, and one runs at a time. ucontext makes them. setjmp and longjmp
+// switch between them, because they need no system call, unlike swapcontext.
 #pragma once
 
 #include <setjmp.h>
@@ -27,21 +27,21 @@
 
 namespace emulated {
 
-// longjmp by its own name: what _FORTIFY_SOURCE puts in its place holds a jump to another stack for a mistake.
+// longjmp by its own name: _FORTIFY_SOURCE replaces it by a version that refuses a jump to another stack.
 extern "C" [[noreturn]] void emulated_jump(jmp_buf, int) __asm__("_longjmp");
 
 class fiber {
  public:
-  /// The one that runs already: whoever makes it.
+  /// The fiber of the thread that constructs it, which runs already.
   fiber() = default;
 
-  /// One that will run work(argument), which never returns.
+  /// A fiber that will run work(argument), which never returns.
   fiber(void (*work)(void*), void* argument) : work_(work), argument_(argument) {
     stack_ = ::mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (stack_ == MAP_FAILED) throw std::bad_alloc();
-    ::mprotect(stack_, guard_bytes, PROT_NONE);  // stacks grow down, into a fault
+    ::mprotect(stack_, guard_bytes, PROT_NONE);  // a guard page: stacks grow down
     bottom_ = static_cast<std::byte*>(stack_) + guard_bytes;
-    // Where all stacks begin at the same place of a page, they take each other's lines of the cache.
+    // If all stacks began at the same offset in a page, they would evict each other's cache lines.
     size_ = stack_bytes - guard_bytes - made_++ % 32 * 17 * 64;
     ::getcontext(&first_);
     first_.uc_stack.ss_sp = bottom_;
@@ -59,7 +59,7 @@ class fiber {
     ::munmap(stack_, stack_bytes);
   }
 
-  /// Leaves `from`, which runs, for `to`; returns when somebody switches back.
+  /// Switches from `from`, which runs, to `to`. Returns when another fiber switches back.
   [[gnu::noinline]] static void change(fiber& from, fiber& to) {
     if (_setjmp(from.place_) == 0) {
 #if LAZYPRUNE_EMULATED_ASAN
@@ -89,14 +89,14 @@ class fiber {
     const void* bottom;
     std::size_t size;
     __sanitizer_finish_switch_fiber(fake_stack_, &bottom, &size);
-    if (!leaving_->stack_) {  // a thread's own stack, whose bounds nobody else tells
+    if (!leaving_->stack_) {  // the stack of a host thread, whose bounds are known only here
       leaving_->bottom_ = const_cast<void*>(bottom);
       leaving_->size_ = size;
     }
 #endif
   }
 
-  inline static fiber *beginning_ = nullptr, *leaving_ = nullptr;  // one device runs at a time
+  inline static fiber *beginning_ = nullptr, *leaving_ = nullptr;  // only one device runs at a time
   inline static std::size_t made_ = 0;
 
   void (*work_)(void*) = nullptr;
@@ -106,8 +106,8 @@ class fiber {
   std::size_t size_ = 0;
   void* fake_stack_ = nullptr;
   bool begun_ = false;
-  ucontext_t first_;  // where it begins
-  jmp_buf place_;     // where it was left
+  ucontext_t first_;  // its start
+  jmp_buf place_;     // the place at which it was left
 };
 
 }  // namespace emulated

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How the imitated device runs a kernel: the blocks one after another in a random order, the threads of a block as fibers, in a random
-// order between any two of the points where they wait for each other.
+// How the emulated device runs a kernel. Blocks run one after another in a random order. The threads of a block are fibers. Between two
+// points at which threads wait for each other, they run in a random order.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ struct index3 {
 
 inline constexpr unsigned lanes = 32, most_threads = 1024;
 
-/// Where in the source a thread waits.
+/// The place in the source at which a thread waits.
 struct site {
   const char* file;
   int line;
@@ -32,16 +32,16 @@ struct site {
   }
 };
 
-/// What the lanes of a warp do together: from what all of them brought to what each of them gets.
+/// An operation of all lanes of a warp: it makes each lane's result from the operands of all lanes.
 template <class Operand, class Result>
 using meeting = void (*)(const std::array<Operand, lanes>&, std::array<Result, lanes>&);
 
 struct thread;
 
-/// What lanes bring and get at their meetings. Two of them: a lane may come to the next one before another has read what it got here, but
-/// nobody comes to the one after that.
+/// A warp, with the operands and the results of two meetings. A lane may reach the next meeting before another lane has read its result of
+/// this one, but no lane can reach the meeting after that.
 struct warp {
-  static constexpr std::size_t most_bytes = 32;  // that a lane brings, or gets
+  static constexpr std::size_t most_bytes = 32;  // of a lane's operand or result
 
   moment since = 0;  // the last __syncwarp
   unsigned arrived = 0;
@@ -64,15 +64,15 @@ struct thread {
   state is = state::done;
   site where{};
   knowledge knows{};
-  release fenced{};            // what its last fence covers; 0: there was none
-  std::vector<release> met{};  // by atomics, and acquired by the next fence
+  release fenced{};            // the accesses that its last fence covers; 0: there was no fence
+  std::vector<release> met{};  // by atomics; the next fence acquires them
 
-  /// 16 bytes on their way into shared memory.
+  /// An asynchronous copy of 16 bytes into shared memory.
   struct copy {
     std::uintptr_t to;
     std::array<std::uint64_t, 2> bytes;
   };
-  std::vector<copy> copies{};                   // begun, and in no group yet
+  std::vector<copy> copies{};                   // started, and not in a group yet
   std::deque<std::vector<copy>> copy_groups{};  // the oldest first
 };
 
@@ -85,7 +85,7 @@ class grid {
 
   std::uint64_t seed = 1;
 
-  /// Runs `kernel` as so many threads. What one of them throws ends the grid and is thrown here.
+  /// Runs `kernel` in this grid. An exception of one thread ends the grid and is thrown here.
   void run(index3 blocks, index3 threads, std::size_t shared_bytes, std::function<void()> kernel) {
     const auto count = static_cast<unsigned>(threads.count());
     if (blocks.count() == 0 || blocks.count() >= 1u << 20 || blocks.y > 65535 || blocks.z > 65535)
@@ -111,7 +111,7 @@ class grid {
     for (const std::uint32_t block : order) run_block(block, count);
   }
 
-  // What a running thread asks for.
+  // The operations of a running thread.
 
   inline static thread* running = nullptr;
 
@@ -139,7 +139,7 @@ class grid {
     }
   }
 
-  /// The lanes of a warp meet, all of them, at one place and about one thing.
+  /// A meeting of all lanes of a warp. All must meet at the same place in the source, for the same operation.
   template <class Operand, class Result>
   Result meet(meeting<Operand, Result> about, const Operand& mine, site where) {
     static_assert(sizeof(Operand) <= warp::most_bytes && sizeof(Result) <= warp::most_bytes);
@@ -167,7 +167,7 @@ class grid {
     return result;
   }
 
-  /// Of the running thread's warp: what its lanes did is seen by all of them.
+  /// Makes the accesses of the running thread's warp visible to all its lanes.
   void warp_is_ordered() { running->warp->since = memory_.tick(); }
 
   void fence() {
@@ -248,12 +248,12 @@ class grid {
     fiber::change(host_, *first.runs);
     running = nullptr;
     if (!failed_) return;
-    for (thread& t : threads_)  // somewhere in the kernel, for ever
+    for (thread& t : threads_)  // they stay somewhere in the kernel
       if (t.is != thread::state::done) t = {};
     std::rethrow_exception(failed_);
   }
 
-  /// A thread of the device: one thread after another of all the blocks to come.
+  /// The body of a fiber. It runs one thread after another, of all blocks to come.
   static void work(void* argument) {
     grid& on = *static_cast<grid*>(argument);
     for (;;) {
@@ -284,8 +284,8 @@ class grid {
     if (w.ready_count == 0) ready_.push_back(&w);
     w.ready[w.ready_count++] = &t;
   }
-  /// Any lane of the warp that runs, while there is one: its stacks are at hand. Then any warp's. Races are found by what orders accesses,
-  /// not by the order that they have here.
+  /// Picks a random ready lane of the running warp, because its stacks are in the cache, or else of a random warp. Races are found by what
+  /// orders accesses, and not by the order in which they happen here.
   thread& next() {
     emulated::warp& w = running && running->warp->ready_count > 0 ? *running->warp : *ready_[random(ready_.size())];
     thread*& place = w.ready[random(w.ready_count)];
@@ -328,11 +328,11 @@ class grid {
   std::size_t shared_bytes_ = 0;
   moment launch_since_ = 0, block_since_ = 0;
   std::vector<release> acquired_;                                      // by the block
-  std::unordered_map<std::uintptr_t, std::vector<release>> releases_;  // by the address of the atomic that published them
+  std::unordered_map<std::uintptr_t, std::vector<release>> releases_;  // by the address of the publishing atomic
   fiber host_;
   std::vector<thread> threads_;
   std::array<warp, most_threads / lanes> warps_;
-  std::vector<emulated::warp*> ready_;  // those that have ready lanes
+  std::vector<emulated::warp*> ready_;  // the warps with ready lanes
   unsigned count_ = 0;
   unsigned arrived_ = 0;  // at the barrier
   site barrier_{};

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// The imitated device's memory: addresses that nobody but the device can follow, and a shadow that knows of every two bytes whether they
-// are somebody's, whether they were written, and who touched them last. Threads see it through word<T>, which asks the shadow.
+// The memory of the emulated device. Only the device can follow its addresses. A shadow knows for every two bytes whether they are
+// allocated, whether they were written, and who accessed them last. Threads read and write by reference<T>, which asks the shadow.
 //
-// Whether one access comes before another is decided by a clock that ticks at every barrier: an access carries the time at which it was
-// made, and what a thread sees for certain is what was done before its block's (or warp's) last barrier, before its launch, or by itself;
-// and what another block did before a fence and an atomic that the thread's block has met by an atomic and a fence of its own.
+// A clock that ticks at every barrier decides whether one access comes before another: each access has the time at which it was made. A
+// thread is certain to see its own accesses, and those before its launch or before the last barrier of its block or warp. It also sees what
+// another block did before a fence and an atomic, if the thread's block has met this atomic by an atomic and a fence of its own.
 #pragma once
 
 #include <sys/mman.h>
@@ -25,51 +25,53 @@
 
 namespace emulated {
 
-/// What the device found wrong: in one line, what was done, by which thread, where.
+/// A fault that the device detected. The message is one line: what was done, by which thread, and where.
 struct fault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 using moment = std::uint32_t;
 
-/// Who touched two bytes last, and when.
+/// The last thread that accessed two bytes, and when.
 struct access {
   moment when;
   std::uint32_t who;
   friend bool operator==(const access&, const access&) = default;
 };
 
-/// Of memory: two bytes of it.
+/// The shadow of two bytes of memory.
 struct cell {
   access write, read;
 };
 static_assert(sizeof(cell) == 16);
 
-// Moments before all that a kernel does.
+// Moments before those of any kernel. Memory with the moment `nobodys` is not allocated.
 inline constexpr moment nobodys = 0, never_written = 1, before = 2, first_moment = 3;
 
-// `who` is a thread of a launch: 10 bits of its number in the block, 20 of the block's; the other two say how many readers it stands for.
+// `who` is a thread of a launch: 10 bits for its number in the block, 20 for the block's. The other two bits tell how many readers it
+// stands for.
 inline constexpr std::uint32_t several_of_a_warp = 1u << 30, several_of_a_block = 2u << 30, of_several_blocks = 3u << 30,
                                how_many = 3u << 30;
-inline constexpr std::uint32_t an_atomic = 2u << 30;  // of writes, in the place of several_of_a_block
+inline constexpr std::uint32_t an_atomic = 2u << 30;  // for writes, with the bits of several_of_a_block
 inline constexpr std::uint32_t thread_of(std::uint32_t who) { return who & 1023u; }
 inline constexpr std::uint32_t block_of(std::uint32_t who) { return (who & ~how_many) >> 10; }
 inline constexpr std::uint32_t warp_of(std::uint32_t who) { return (who & ~how_many) >> 5; }
 
-/// What a fence and then an atomic of a thread have published: all that its block did before `block_until`, and itself before `own_until`.
+/// The accesses that a thread has published by a fence and then an atomic: its block's before `block_until`, and its own before
+/// `own_until`.
 struct release {
   std::uint32_t who;
   moment block_until, own_until;
 };
 
-/// What is certain to a thread: what was done before these moments.
+/// The accesses that a thread is certain to see: those before these moments.
 struct knowledge {
   std::uint32_t who = 0;
   moment launch_since = 0;
   const moment* block_since = nullptr;
   const moment* warp_since = nullptr;
   const std::vector<release>* of_the_block = nullptr;  // acquired from other blocks
-  std::vector<release> own{};                          // the same, and not yet shared by a barrier
+  std::vector<release> own{};                          // the same, but not yet shared with the block by a barrier
 
   [[gnu::always_inline]] bool knows(access a) const {
     if (a.when < launch_since || a.who == who) return true;
@@ -105,11 +107,11 @@ class memory {
 
   std::size_t capacity = address_bytes;  // bytes that can be held at a time
   std::size_t held() const { return held_; }
-  std::size_t allocations() const { return allocations_; }  // that were ever made
-  bool checks = true;  // whether the shadow is kept and asked at every access; what was allocated without it is nobody's with it
+  std::size_t allocations() const { return allocations_; }  // ever made
+  bool checks = true;  // whether accesses use the shadow; memory that was allocated without it counts as not allocated with it
   moment clock = first_moment;
 
-  /// An address of so many bytes that were never written, or 0. No address is given twice: what is used after it was freed is found.
+  /// Returns the address of this many unwritten bytes, or 0. No address is given twice, so that a use after free is detected.
   std::uintptr_t allocate(std::size_t bytes) {
     const std::size_t pages = (bytes + page - 1) / page * page;
     if (bytes > capacity - std::min(held_, capacity) || next_ + pages + red_zone > address_bytes) return 0;
@@ -134,27 +136,26 @@ class memory {
 
   bool is_device(const void* p) const { return reinterpret_cast<std::uintptr_t>(p) - address(0) < address_bytes; }
 
-  /// The bytes become what they are where nothing was written: numbers that are none.
+  /// Makes the bytes unwritten again. As numbers they are NaN.
   void forget(std::uintptr_t at, std::size_t bytes) {
     std::memset(here(at), 0xff, bytes);
     if (checks) std::fill_n(shadow_of(at), (bytes + 1) / 2, cell{{never_written, 0}, {nobodys, 0}});
   }
 
-  /// What only one block can reach: the one that runs.
+  /// Declares memory that only the running block can reach.
   void belongs_to_block(std::uintptr_t at, std::size_t bytes) { of_the_block_ = at, of_the_block_bytes_ = bytes; }
 
-  /// Takes them from whoever has them; the allocation stays.
+  /// Marks bytes as not allocated, although their allocation stays.
   void fence_off(std::uintptr_t at, std::size_t bytes) { std::fill_n(shadow_of(at), (bytes + 1) / 2, cell{{nobodys, 0}, {nobodys, 0}}); }
 
-  /// Memory that the host's side of the device reads or writes as a whole; throws `fault` where it is not a live allocation's, or, to be
-  /// read, was not written.
+  /// Memory that the host reads or writes as a whole. Throws `fault` unless it is in a live allocation and, for reads, was written.
   const std::byte* to_read(const void* p, std::size_t bytes, const char* what) { return whole(p, bytes, what, false); }
   std::byte* to_write(void* p, std::size_t bytes, const char* what) {
     std::byte* const to = whole(p, bytes, what, true);
     if (checks) std::fill_n(shadow_of(reinterpret_cast<std::uintptr_t>(p)), (bytes + 1) / 2, cell{{before, 0}, {nobodys, 0}});
     return to;
   }
-  /// A copy within the device takes along what was never written.
+  /// Copies within the device. Unwritten bytes stay unwritten in the copy.
   void copy(void* to, const void* from, std::size_t bytes) {
     std::memmove(whole(to, bytes, "a copy", true), whole(from, bytes, "a copy", true), bytes);
     if (checks)
@@ -162,7 +163,7 @@ class memory {
                    (bytes + 1) / 2 * sizeof(cell));
   }
 
-  // What threads do.
+  // The accesses of threads.
 
   template <class T>
   T read(std::uintptr_t at, const knowledge& me) {
@@ -181,7 +182,7 @@ class memory {
     std::memcpy(here(at), &value, sizeof(T));
   }
 
-  /// Bytes that a copy writes at some moment before somebody waits for it: until then nobody may read them.
+  /// Starts an asynchronous write. No thread may read the bytes until the write was waited for.
   template <std::size_t Bytes>
   void begin_write(std::uintptr_t at, const knowledge& me) {
     if (const cell* bad = checks ? note_write<Bytes>(at, me) : nullptr) fail_write(at, *bad, Bytes, me);
@@ -190,7 +191,7 @@ class memory {
     for (cell& c : cells(at, Bytes)) c.write.when = never_written;
   }
 
-  /// old = *at; *at = change(old), in one.
+  /// Does old = *at; *at = change(old) as one atomic operation. Returns old.
   template <class T, class Change>
   T atomic(std::uintptr_t at, const knowledge& me, Change change) {
     if (checks) {
@@ -210,11 +211,11 @@ class memory {
   }
 
   moment tick() {
-    if (++clock == 0) throw fault("the clock of the imitated device has run out");
+    if (++clock == 0) throw fault("the clock of the emulated device has run out");
     return clock;
   }
 
-  /// "12 bytes behind an allocation of 64", and the like.
+  /// Describes an address, as in "12 bytes behind an allocation of 64".
   std::string describe(std::uintptr_t at) const {
     if (at - address(0) >= address_bytes) return "an address of the host";
     auto next = blocks_.upper_bound(at);
@@ -251,7 +252,7 @@ class memory {
       throw fault("a kernel reads or writes " + std::to_string(bytes) + " bytes at an address that is no multiple of it");
   }
 
-  /// Whether so many cells, which belong to one access, hold the same: then what is right for one of them is for all.
+  /// Returns true if the cells of one access are equal. Then one check holds for all of them.
   template <std::size_t Count>
   [[gnu::always_inline]] static bool alike(const cell* cells) {
     const auto bits = [](access a) { return std::bit_cast<std::uint64_t>(a); };
@@ -277,16 +278,16 @@ class memory {
     return nullptr;
   }
 
-  /// Notes the read, too.
+  /// Returns true if the thread may read the cell, and notes the read.
   [[gnu::always_inline]] bool may_read(cell& c, const knowledge& me, bool of_the_block) const {
     if (c.write.when <= never_written || !me.knows(writing(c))) return false;
-    if (of_the_block) {  // who wrote is asked by this block alone: forgotten where all of it, or of the warp, know, so that cells are alike
+    if (of_the_block) {  // only this block asks who wrote: forget a writer that all of the block or warp see, so that cells are alike
       if (c.write.when < *me.block_since)
         c.write = {before, 0};
       else if (c.write.when < *me.warp_since && warp_of(c.write.who) == warp_of(me.who) && !(c.write.who & an_atomic))
         c.write = {*me.warp_since - 1, several_of_a_warp | (me.who & ~31u)};
     }
-    if (c.read.when >= *me.block_since && (c.read.who & ~1023u) == (several_of_a_block | (me.who & ~1023u))) return true;  // as most are
+    if (c.read.when >= *me.block_since && (c.read.who & ~1023u) == (several_of_a_block | (me.who & ~1023u))) return true;  // the usual case
     if (c.read.when == clock && (c.read.who & ~31u) == (several_of_a_warp | (me.who & ~31u))) return true;
     c.read = me.knows(c.read) ? access{clock, me.who} : joined(c.read, me.who);
     return true;
@@ -350,13 +351,13 @@ class memory {
     return here(at);
   }
 
-  std::byte* base_;  // what pointers point to: nobody can read or write there
-  std::byte* data_;  // what they mean
+  std::byte* base_;  // the addresses of pointers: they cannot be read or written
+  std::byte* data_;  // the bytes at these addresses
   cell* shadow_;     // one for every two bytes
   std::uintptr_t of_the_block_ = 0;
   std::size_t of_the_block_bytes_ = 0;
   std::size_t next_ = red_zone, held_ = 0, allocations_ = 0;
-  std::map<std::uintptr_t, std::size_t> blocks_;  // those that are live: address and bytes
+  std::map<std::uintptr_t, std::size_t> blocks_;  // live allocations: address and bytes
 };
 
 }  // namespace emulated

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What tests ask of the device beside its work, here of the imitated one; tests/backend/cuda/real has the same words for a GPU.
+// Questions of the tests to the emulated device. tests/backend/cuda/real has the same functions for a GPU.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,15 +9,15 @@
 
 namespace lazyprune_test {
 
-/// Bytes that are held; what was given back counts until it is waited for.
+/// The bytes that are allocated. Freed memory counts until the next synchronization.
 inline std::size_t bytes_held() { return emulated::the_device().store.held(); }
 
 inline bool lies_on_device(const void* p) { return emulated::the_device().store.is_device(p); }
 
-/// From now on threads take another order.
+/// From now on, threads run in another order.
 inline void shuffle_threads(std::uint64_t seed) { emulated::the_device().threads.seed = seed; }
 
-/// Tells whether memory was allocated since it began.
+/// Tells whether memory was allocated since its start.
 class allocation_watch {
  public:
   bool saw_any() const { return emulated::the_device().allocations != before_; }
@@ -26,7 +26,7 @@ class allocation_watch {
   std::size_t before_ = emulated::the_device().allocations;
 };
 
-/// While this lives nobody asks the shadow: addresses are followed, and that is all.
+/// While an object exists, accesses do not use the shadow: only addresses are checked.
 class unchecked {
  public:
   unchecked() { emulated::the_device().store.checks = false; }

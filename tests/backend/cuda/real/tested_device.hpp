@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What tests ask of the device beside its work, here of a GPU; tests/backend/cuda/emulated has the same words for the imitated device,
-// which knows more of itself.
+// Functions by which the tests inspect and control a GPU. tests/backend/cuda/emulated has the same functions for the emulated device.
+// Functions that a GPU cannot support do nothing here.
 #pragma once
 
 #include <lazyprune/backend/cuda/memory.hpp>
@@ -18,7 +18,7 @@ inline cudaMemPool_t pool_of_device() {
   return pool;
 }
 
-/// Bytes that are held; what was given back counts until it is waited for.
+/// The bytes that are allocated. Freed memory counts until the next synchronization.
 inline std::size_t bytes_held() {
   std::uint64_t used = 0;
   lazyprune::device::check(cudaMemPoolGetAttribute(pool_of_device(), cudaMemPoolAttrUsedMemCurrent, &used), "memory pool");
@@ -31,10 +31,11 @@ inline bool lies_on_device(const void* p) {
   return of.type == cudaMemoryTypeDevice;
 }
 
-/// A GPU takes the order that it takes.
+/// Does nothing: a GPU chooses its own order of threads.
 inline void shuffle_threads(std::uint64_t) {}
 
-/// Tells whether memory is held that was not when it began: less than the imitated device tells, which counts allocations.
+/// Tells whether the number of allocated bytes has changed since construction. The emulated device's version counts allocations. So it also
+/// sees memory that was freed again.
 class allocation_watch {
  public:
   bool saw_any() const { return bytes_held() != before_; }
@@ -43,7 +44,7 @@ class allocation_watch {
   std::size_t before_ = bytes_held();
 };
 
-/// Nothing here checks every access, but compute-sanitizer where it runs the tests.
+/// Does nothing: on a GPU only compute-sanitizer checks accesses, if the tests run under it.
 class unchecked {
  public:
   unchecked() = default;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// What one instruction set brings to attention beside its products: the running softmax of a strip of queries over a block of keys
+// The functions of one instruction set for attention, beside its products: the running softmax of a strip of queries over a block of keys
 // (FlashAttention, arXiv 2205.14135).
 //
-// Scores and sums lie in the tiles that the product kernels write: (tiles, rows, 32), a tile `tile_floats` from the next. Of the sixteen
-// lanes in which a row's mass is added up, each takes every sixteenth key, so that AVX2 and AVX-512 give the same bits.
+// Scores and sums are in the tiles that the product kernels write: (tiles, rows, 32), with `tile_floats` floats from one tile to the next.
+// A row's mass is the sum of its attention weights before they are normalized. It is added up in 16 lanes. Each lane takes every sixteenth
+// key, so that AVX2 and AVX-512 give the same bits.
 #pragma once
 
 #include <cstddef>
@@ -16,18 +17,18 @@ namespace kernels {
 
 inline constexpr std::size_t mass_lanes = 16;
 inline constexpr float no_score = -std::numeric_limits<float>::infinity();
-inline constexpr float weight_limit = -88.03f;  // here e^x is 2^-127, whose bits are those of 0
+inline constexpr float weight_limit = -88.03f;  // here e^x is 2^-127, and the kernels' bits of 2^-127 are those of 0
 inline constexpr float tanh_limit = 10.0f;      // from here on tanh is 1 in float
 
-/// Tokens by their index among the active ones: `first` to `end - 1`.
+/// A range of active tokens, by their index among the active ones: `first` to `end - 1`.
 struct rank_range {
   std::int32_t first, end;
 
   friend bool operator==(const rank_range&, const rank_range&) = default;
 };
 
-/// rank + offset < limit, modulo 2^32 and with signs, holds for the ranks in a range and for no other: one comparison tells. The offset of
-/// a range that begins at 0 is 0, since no rank is negative.
+/// Tests by one comparison whether a rank is in a range: rank + offset < limit, as signed numbers modulo 2^32. If the range begins at 0,
+/// the offset is 0, because no rank is negative.
 struct rank_test {
   std::int32_t offset, limit;
 
@@ -37,21 +38,21 @@ struct rank_test {
 };
 
 struct attention_kernel {
-  /// Rows of scores become cap * tanh(score).
+  /// Replaces each score of the rows by cap * tanh(score).
   void (*soft_cap)(float* scores, std::size_t tile_floats, std::size_t tiles, std::size_t rows, float cap);
 
-  /// Takes in the scores of `tiles` tiles. Of row r, the keys whose rank, none of them negative, is in seen[r] count (all, where ranks is
-  /// null; seen has `rows` ranges all the same) and the scores of the others become -infinity. `largest` (rows) and `mass` (rows, 16) are
-  /// the row's greatest score and the sum of its weights so far; fade (rows) is what the sums so far are to be multiplied with, weights
-  /// (rows, stride) = exp(score - largest), or 0 where that is less than 2^-126.5.
+  /// Adds the scores of `tiles` tiles to the running softmax. Row r sees the keys whose rank is in seen[r]; ranks are not negative. If
+  /// `ranks` is null, it sees all keys; `seen` has `rows` ranges even then. Scores of keys that a row does not see become -infinity.
+  /// Updates `largest` (rows), the greatest score of each row so far, and `mass` (rows, 16). Writes `fade` (rows), the factor for the sums
+  /// so far, and `weights` (rows, stride) = exp(score - largest), or 0 if that is less than 2^-126.5.
   void (*soften)(float* scores, std::size_t tile_floats, std::size_t tiles, std::size_t rows, const std::int32_t* ranks,
                  const rank_range* seen, float* largest, float* mass, float* fade, float* weights, std::size_t stride);
 
-  /// Row r of every tile, times by[r].
+  /// Multiplies row r of every tile by by[r].
   void (*scale)(float* sums, std::size_t tile_floats, std::size_t tiles, std::size_t rows, const float* by);
 
   /// row[i] = exp(row[i] - shift) * by, for row[i] <= shift.
-  void (*finish)(float* row, std::size_t count, float shift, float by);
+  void (*exponentiate)(float* row, std::size_t count, float shift, float by);
 };
 
 }  // namespace kernels

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// What one instruction set brings to vectors of floats: norms, rotations, sums.
+// The functions of one instruction set for vectors of floats: norms, rotations, sums.
 //
-// Every kernel gives the same bits but the portable one, which may lack a fused multiply-add: a norm's squares are added up in 32 lanes, of
-// which each takes every 32nd number, and what is fused is written so, and not left to the compiler.
+// All kernels give the same bits, except the portable one, which may lack a fused multiply-add. The squares of a norm are added up in 32
+// lanes, and each lane takes every 32nd number. Multiply-adds are fused explicitly, and not by the compiler's choice.
 #pragma once
 
 #include <cmath>
@@ -16,7 +16,7 @@ struct elementwise_kernel {
   /// out = x / sqrt(mean(x^2) + epsilon) * weight (count); out may be x.
   void (*rms_norm)(const float* x, const float* weight, std::size_t count, double epsilon, float* out);
 
-  /// The pairs (a[i], b[i]) turned by their angles: a = a cos - b sin, its first product rounded and the second fused; b = b cos + a sin.
+  /// Rotates the pairs (a[i], b[i]) by their angles: a = a cos - b sin, b = b cos + a sin. The first product is rounded, the second fused.
   void (*rotate)(float* a, float* b, const float* cosines, const float* sines, std::size_t count);
 
   /// to += x (count).
@@ -25,7 +25,7 @@ struct elementwise_kernel {
 
 inline constexpr std::size_t square_lanes = 32;
 
-/// 1 / sqrt(mean of squares + epsilon), from the squares' sums.
+/// Returns 1 / sqrt(mean of squares + epsilon) from the lanes' sums of squares.
 inline float rms_scale(const float (&lanes)[square_lanes], std::size_t count, double epsilon) {
   float eight[8];
   for (std::size_t i = 0; i < 8; ++i) eight[i] = (lanes[i] + lanes[i + 8]) + (lanes[i + 16] + lanes[i + 24]);

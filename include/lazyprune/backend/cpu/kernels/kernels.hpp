@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// All kernels, and which of them an instruction set computes with. They are compiled for their own instructions, whatever the flags of the
-// translation unit; what stands around them, and the portable ones, are compiled as it says, so that a program for lesser machines is to be
-// compiled for those throughout.
+// All kernels, and the set of kernels of each instruction set. Kernels are compiled for their own instructions, whatever the flags of the
+// translation unit. The code around them and the portable kernels are compiled with its flags. So compile the whole program for the oldest
+// processor that it is to run on.
 #pragma once
 
 #include <lazyprune/backend/cpu/isa.hpp>

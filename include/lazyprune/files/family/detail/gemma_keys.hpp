@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the Gemmas have in common in their files.
+// Keys and tensors that all Gemma families share in their files.
 #pragma once
 
 #include <cmath>
@@ -19,14 +19,15 @@ inline constexpr tensor_name gemma_tensors[] = {{"post_attention_layernorm", "po
                                                 {"pre_feedforward_layernorm", "ffn_norm"},
                                                 {"post_feedforward_layernorm", "post_ffw_norm"}};
 
-/// The arithmetic of all Gemmas.
+/// Sets what all Gemma models compute.
 inline void become_gemma(model_config& c) {
   c.activation = gate_activation::gelu_tanh;
   c.post_norms = true;
-  c.embedding_scale = std::sqrt(static_cast<float>(c.hidden));  // transformers holds it as a float
+  c.embedding_scale = std::sqrt(static_cast<float>(c.hidden));  // a float, as in transformers
 }
 
-/// A cap, by a key of either kind of file: transformers' default where the key is missing, none (0) where it is null or 0.
+/// Returns a soft cap from either kind of file. If the key is missing, it is transformers' default, `otherwise`. If it is null or 0, there
+/// is no cap (0).
 inline double soft_cap(const json_value& config, std::string_view key, double otherwise) {
   if (!config.has(key)) return otherwise;
   const auto value = config.find(key);
@@ -49,8 +50,8 @@ inline void read_gemma(const json_value& config, model_config& c) {
   if (divisor != static_cast<double>(c.head_dim)) c.attention_scale = 1.0 / std::sqrt(divisor);
 }
 
-/// `largest`: the layers of the family's largest model. GGUF files do not keep what queries are scaled by: as llama.cpp does, it is taken
-/// from the width of a head, and in that model from the widths of hidden states and heads.
+/// `largest`: the number of layers of the family's largest model. GGUF files do not store the scale of queries. As in llama.cpp, it follows
+/// from the width of a head; in the largest model it follows from the hidden width and the number of heads.
 inline void read_gemma(const gguf_keys& file, std::size_t largest, model_config& c) {
   become_gemma(c);
   if (c.hidden % c.n_heads != 0) file.at("attention.head_count").refuse("a divisor of embedding_length, " + std::to_string(c.hidden));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the Qwens have in common in their files.
+// Keys that all Qwen families share in their files.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace lazyprune {
 inline namespace v0 {
 namespace detail {
 
-/// The sliding window is in force where use_sliding_window says so, in the layers from max_window_layers on.
+/// The sliding window holds if use_sliding_window is true, in the layers from max_window_layers on.
 inline void read_qwen(const json_value& config, model_config& c) {
   expect_activation(config, "hidden_act", "silu");
   refuse_partial_rotation(config);

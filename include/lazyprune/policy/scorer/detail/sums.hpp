@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Sums for scores: in double, each rounded once, so that two programs agree on a score far better than its 1e-6. Those over tokens and
-// heads are with the heads' reduction.
+// Sums for scores. They are taken in double and rounded once. The scores of two programs therefore differ by far less than the 1e-6 that
+// trace comparisons allow (eval/trace_compare.hpp). Sums over tokens and heads are in core/head_reduction.hpp.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ namespace detail {
 
 /// The Euclidean length of a vector.
 inline double length(std::span<const float> vector) {
-  std::array<double, 8> sums{};  // independent of each other: they need not be added one after another
+  std::array<double, 8> sums{};  // eight independent sums, so that the additions can overlap
   const auto add = [&](std::size_t i, std::size_t lane) { sums[lane] += double{vector[i]} * double{vector[i]}; };
   const std::size_t whole = vector.size() - vector.size() % sums.size();
   for (std::size_t i = 0; i < whole; i += sums.size())

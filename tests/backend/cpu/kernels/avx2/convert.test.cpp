@@ -10,7 +10,7 @@ using namespace lazyprune_test;
 
 namespace {
 
-/// Eight numbers at a time from unaligned memory, as the vector code and as tensor.hpp read them: whether all bits agree.
+/// Returns true if the vector code and tensor.hpp give the same bits for numbers from unaligned memory, eight at a time.
 template <class Bits>
 bool agree(dtype type, const std::vector<Bits>& bits) {
   std::vector<std::byte> memory(1 + bits.size() * sizeof(Bits));
@@ -21,7 +21,7 @@ bool agree(dtype type, const std::vector<Bits>& bits) {
   kernels::avx2::convert(type, memory.data() + 1, bits.size(), narrow.data());
   widen(tensor{type, 1, bits.size(), memory.data() + 1}, 0, bits.size(), expected.data());
   for (std::size_t i = 0; i < bits.size(); ++i) {
-    const bool nan = std::isnan(expected[i]);  // which NaN may differ: F16C makes them quiet
+    const bool nan = std::isnan(expected[i]);  // the bits of a NaN may differ: F16C makes it quiet
     if (nan ? !std::isnan(wide[i]) : std::bit_cast<std::uint32_t>(wide[i]) != std::bit_cast<std::uint32_t>(expected[i])) return false;
     if (nan ? !std::isnan(float_of_bf16(narrow[i])) : narrow[i] != bf16_of_float(expected[i])) return false;
   }
@@ -30,7 +30,7 @@ bool agree(dtype type, const std::vector<Bits>& bits) {
 
 }  // namespace
 
-TEST_CASE("every number of 16 bits") {
+TEST_CASE("every 16-bit number is converted as in tensor.hpp") {
   if (is_missing(isa::avx2)) return;
   std::vector<std::uint16_t> all(0x10000);
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint16_t>(i);
@@ -38,7 +38,7 @@ TEST_CASE("every number of 16 bits") {
   CHECK(agree(dtype::bf16, all));
 }
 
-TEST_CASE("floats: ties, ends of the range, subnormal numbers, NaN") {
+TEST_CASE("floats are rounded as in tensor.hpp: ties, ends of the range, subnormal numbers, NaN") {
   if (is_missing(isa::avx2)) return;
   std::vector<std::uint32_t> some;
   for (std::uint32_t upper = 0; upper < 0x10000; upper += 3)

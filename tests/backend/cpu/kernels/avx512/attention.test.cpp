@@ -24,7 +24,7 @@ TEST_CASE("AVX-512 gives the bits of AVX2") {
     std::vector<kernels::rank_range> seen(21);
     for (std::size_t k = 0; k < ranks.size(); ++k) ranks[k] = static_cast<std::int32_t>(k * 37 % 100);
     for (std::size_t r = 0; r < seen.size(); ++r)
-      seen[r] = {static_cast<std::int32_t>(r % 2 * 20), static_cast<std::int32_t>(r % 3 * 40)};  // a third has seen nothing at first
+      seen[r] = {static_cast<std::int32_t>(r % 2 * 20), static_cast<std::int32_t>(r % 3 * 40)};  // a third of the rows see nothing at first
     const std::int32_t* some = block == 2 ? nullptr : ranks.data();
     CHECK(narrow.take(scores, some, seen) == wide.take(scores, some, seen));
     CHECK(narrow.largest == wide.largest);
@@ -33,8 +33,8 @@ TEST_CASE("AVX-512 gives the bits of AVX2") {
     CHECK(narrow.weights == wide.weights);
   }
   auto a = normal_floats(37, 1), b = a;
-  narrow.kernel.finish(a.data(), 37, 5.5f, 0.3f);
-  wide.kernel.finish(b.data(), 37, 5.5f, 0.3f);
+  narrow.kernel.exponentiate(a.data(), 37, 5.5f, 0.3f);
+  wide.kernel.exponentiate(b.data(), 37, 5.5f, 0.3f);
   CHECK(a == b);
   auto c = normal_floats(2 * 32, 2, 3), d = c;
   narrow.kernel.soft_cap(c.data(), 32, 2, 1, 30.0f);

@@ -12,7 +12,7 @@
 #include <backend/samples.hpp>
 
 #if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 about its own intrinsics
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 warns about its own intrinsics
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
 

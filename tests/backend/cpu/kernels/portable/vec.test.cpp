@@ -20,6 +20,6 @@ using lazyprune::kernels::portable::vec;
 
 }  // namespace portable_vec_test
 
-TEST_CASE("four floats, whatever the translation unit is compiled for") { CHECK(lazyprune::kernels::portable::vec::size == 4); }
+TEST_CASE("a register has four floats, whatever the flags of the translation unit") { CHECK(lazyprune::kernels::portable::vec::size == 4); }
 
 TEST_CASE("registers on any processor") { portable_vec_test::check_vec(); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Products in AMX: four tile registers of 16 x 16 sums, two of rows, two of weights. A register of weights is 16 lines of a panel as they
-// lie in memory, 32 inputs of 16 outputs. The rows are rounded to bf16 while they are packed.
+// lie in memory: 32 inputs of 16 outputs. Packing rounds the rows to bf16.
 #pragma once
 
 #include <lazyprune/backend/cpu/kernels/avx512_bf16/product.hpp>
@@ -21,20 +21,20 @@ inline constexpr std::size_t register_rows = 16, register_inputs = 32;
 inline constexpr std::size_t strip = 2 * register_rows;
 inline constexpr std::size_t register_bytes = register_rows * line_bytes;
 
-/// All eight registers: 16 rows of 64 bytes.
+/// Configures all eight registers as 16 rows of 64 bytes.
 LAZYPRUNE_AMX inline void enter() {
   alignas(64) std::uint8_t setup[64] = {1};  // palette 1
   for (int i = 0; i < 8; ++i) {
     setup[16 + 2 * i] = line_bytes;
     setup[48 + i] = register_rows;
   }
-  asm volatile("" : : "r"(setup) : "memory");  // or GCC 12 finds that nobody reads what was written
+  asm volatile("" : : "r"(setup) : "memory");  // otherwise GCC 12 thinks that nobody reads `setup`
   _tile_loadconfig(setup);
 }
 
 LAZYPRUNE_AMX inline void leave() { _tile_release(); }
 
-/// The order is (depth / 32, rows up to 16 or 32, 32). Rows that are not there get the last one's numbers.
+/// The packed order is (depth / 32, rows padded to 16 or 32, 32). Padding rows repeat the last row.
 LAZYPRUNE_AMX inline void pack(const float* x, std::size_t stride, std::size_t rows, std::size_t inputs, std::size_t depth,
                                std::byte* packed) {
   const std::size_t padded = rows <= register_rows ? register_rows : strip;
@@ -49,7 +49,7 @@ LAZYPRUNE_AMX inline void multiply(const std::byte* packed, std::size_t rows, co
   float* lower = sums + register_rows * tile_outputs;
   const bool both = rows > register_rows;
   prefetch_run next = mode.next;
-  asm volatile("" ::: "memory");  // the instructions that load do not say what they read
+  asm volatile("" ::: "memory");  // the compiler does not know what memory the tile loads read
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);

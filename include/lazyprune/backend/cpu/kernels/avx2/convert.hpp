@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Stored numbers from one type to another, eight at a time: the bits of tensor.hpp's functions, at the speed of memory.
+// Conversion of stored numbers from one type to another, eight at a time, with the bits of tensor.hpp's functions. It is as fast as memory.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ LAZYPRUNE_AVX2_CONVERT_INLINE void store_as(std::uint16_t* to, __m256 numbers) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_castsi256_si128(halves));
 }
 
-/// `count` numbers, a multiple of eight.
+/// Converts `count` numbers, a multiple of eight.
 template <dtype From, class To>
 LAZYPRUNE_AVX2_CONVERT inline void convert(const std::byte* from, std::size_t count, To* to) {
   for (std::size_t i = 0; i < count; i += 8) store_as(to + i, load_as_float<From>(from + i * (From == dtype::f32 ? 4 : 2)));

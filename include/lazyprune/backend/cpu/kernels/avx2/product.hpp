@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Products in AVX2: tiles of 6 rows, a panel at a time, because 12 sums, half a line's numbers and one of the rows fill the 16 registers.
+// Products in AVX2: tiles of 6 rows, a panel at a time, because 12 sums, 16 weights and one number of a row fill the 16 registers.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@ namespace kernels {
 namespace avx2 {
 
 inline constexpr std::size_t strip = 6;
-inline constexpr std::size_t ahead = 24 * line_bytes;  // how far memory is asked in advance
+inline constexpr std::size_t ahead = 24 * line_bytes;  // how far ahead weights are prefetched
 
-/// The order is (depth, rows). A store of 8 lanes covers what the one before it wrote too much.
+/// The packed order is (depth, rows). Stores have 8 lanes: each one overwrites the excess lanes of the one before.
 LAZYPRUNE_AVX2 inline void pack(const float* x, std::size_t stride, std::size_t rows, std::size_t inputs, std::size_t depth,
                                 std::byte* packed) {
   auto* to = reinterpret_cast<float*>(packed);
@@ -61,7 +61,7 @@ LAZYPRUNE_AVX2_INLINE void add_line(__m256 (&sums)[Rows][Vectors], int p, const 
   }
 }
 
-/// A panel in f32, or two.
+/// Multiplies by one or two panels in f32.
 template <int Rows, int Panels>
 LAZYPRUNE_AVX2 inline void multiply_lines(const float* x, const float* const (&panels)[Panels], std::size_t depth, float* to,
                                           const tile_mode& mode) {
@@ -75,7 +75,7 @@ LAZYPRUNE_AVX2 inline void multiply_lines(const float* x, const float* const (&p
       const float* line = panels[p] + k * panel_outputs;
       _mm_prefetch(reinterpret_cast<const char*>(line) + ahead, _MM_HINT_T0);
       add_line(sums, p, x, _mm256_loadu_ps(line), _mm256_loadu_ps(line + 8));
-      asm volatile("" ::: "memory");  // the rows' numbers are read again: there are no registers to keep them in
+      asm volatile("" ::: "memory");  // rereads the rows' numbers: no registers are left to keep them
     }
   }
   store(sums, to);
@@ -84,7 +84,7 @@ LAZYPRUNE_AVX2 inline void multiply_lines(const float* x, const float* const (&p
 alignas(32) inline constexpr std::uint32_t upper_halves[8] = {0xffff0000, 0xffff0000, 0xffff0000, 0xffff0000,
                                                               0xffff0000, 0xffff0000, 0xffff0000, 0xffff0000};
 
-/// The same in bf16, widened in registers: the first of two inputs is the lower half of their bits, the second the upper.
+/// The same in bf16, widened in registers. The first of two inputs is in the lower half of 32 bits, the second in the upper half.
 template <int Rows, int Panels>
 LAZYPRUNE_AVX2 inline void multiply_lines(const float* x, const std::uint32_t* const (&panels)[Panels], std::size_t depth, float* to,
                                           const tile_mode& mode) {
@@ -92,7 +92,7 @@ LAZYPRUNE_AVX2 inline void multiply_lines(const float* x, const std::uint32_t* c
   load(sums, to, mode.more);
   prefetch_run next = mode.next;
   const auto* mask = reinterpret_cast<const __m256i*>(upper_halves);
-  asm("" : "+r"(mask));  // it stays in memory: there is no register for it
+  asm("" : "+r"(mask));  // it stays in memory: no register is left for it
   for (std::size_t k = 0; k < depth / 2; ++k, x += 2 * Rows, next.from += 2 * next.step) {
     prefetch_l2(next.from);
 #pragma GCC unroll 2
@@ -101,7 +101,7 @@ LAZYPRUNE_AVX2 inline void multiply_lines(const float* x, const std::uint32_t* c
       _mm_prefetch(reinterpret_cast<const char*>(line) + ahead, _MM_HINT_T0);
       add_line(sums, p, x, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_loadu_si256(line), 16)),
                _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_loadu_si256(line + 1), 16)));
-      asm volatile("" ::: "memory");  // nor to keep the line in: it is read again
+      asm volatile("" ::: "memory");  // rereads the line, too
       add_line(sums, p, x + Rows, _mm256_castsi256_ps(_mm256_and_si256(_mm256_loadu_si256(line), _mm256_load_si256(mask))),
                _mm256_castsi256_ps(_mm256_and_si256(_mm256_loadu_si256(line + 1), _mm256_load_si256(mask))));
     }
@@ -109,7 +109,7 @@ LAZYPRUNE_AVX2 inline void multiply_lines(const float* x, const std::uint32_t* c
   store(sums, to);
 }
 
-/// Few rows take both panels at once: then there are registers left, and one chain of sums would wait for itself.
+/// Up to 3 rows take both panels at once. They leave enough registers, and the sums of one panel would wait for their own latency.
 template <class Weight, int Rows>
 LAZYPRUNE_AVX2 inline void multiply_rows(const float* x, const Weight* first, const Weight* second, std::size_t depth, float* sums,
                                          const tile_mode& mode) {

@@ -21,10 +21,10 @@ struct vec {
   using floats = __m256;
   using integers = __m256i;
   static constexpr std::size_t size = 8;
-  static constexpr std::size_t squares = 4;   // sums of squares at once: a norm has 32 lanes of them
-  static constexpr std::size_t rows = 1;      // of a softmax at once
-  static constexpr std::size_t chains = 2;    // of maxima in a row: one alone waits for itself
-  static constexpr bool fades_first = false;  // the mass of a softmax takes part in the last, fused step
+  static constexpr std::size_t squares = 4;   // vectors that a norm sums at once; it has 32 lanes of squares
+  static constexpr std::size_t rows = 1;      // rows of a softmax at once
+  static constexpr std::size_t chains = 2;    // chains of maxima in a row: a single one would wait for its own latency
+  static constexpr bool fades_first = false;  // a softmax scales the mass in its last step, a fused multiply-add
 
   LAZYPRUNE_AVX2_INLINE static floats all(float x) { return _mm256_set1_ps(x); }
   LAZYPRUNE_AVX2_INLINE static floats load(const float* x) { return _mm256_loadu_ps(x); }
@@ -34,7 +34,7 @@ struct vec {
   LAZYPRUNE_AVX2_INLINE static floats load_some(const float* x, std::size_t left) {
     return left >= 8 ? _mm256_loadu_ps(x) : _mm256_maskload_ps(x, mask_of(left));
   }
-  /// Its first `left` lanes.
+  /// Stores the first `left` lanes.
   LAZYPRUNE_AVX2_INLINE static void store_some(float* to, std::size_t left, floats v) {
     left >= 8 ? _mm256_storeu_ps(to, v) : _mm256_maskstore_ps(to, mask_of(left), v);
   }
@@ -46,17 +46,17 @@ struct vec {
   LAZYPRUNE_AVX2_INLINE static floats negative(floats a) { return _mm256_sub_ps(_mm256_setzero_ps(), a); }
   LAZYPRUNE_AVX2_INLINE static floats multiply_add(floats a, floats b, floats c) { return _mm256_fmadd_ps(a, b, c); }            // a b + c
   LAZYPRUNE_AVX2_INLINE static floats negative_multiply_add(floats a, floats b, floats c) { return _mm256_fnmadd_ps(a, b, c); }  // c - a b
-  // The second operand if one is NaN.
+  // Both return the second operand if one is NaN.
   LAZYPRUNE_AVX2_INLINE static floats least(floats a, floats b) { return _mm256_min_ps(a, b); }
   LAZYPRUNE_AVX2_INLINE static floats most(floats a, floats b) { return _mm256_max_ps(a, b); }
 
-  /// A number of one row, in all lanes: another one instead of -infinity. The branch is taken seldom, and a comparison would be waited for.
+  /// Replaces -infinity by 0. `a` has the number of one row in all lanes. The branch is seldom taken; a vector comparison adds latency.
   LAZYPRUNE_AVX2_INLINE static floats not_minus_infinity(floats a) {
     return _mm256_cvtss_f32(a) == -std::numeric_limits<float>::infinity() ? _mm256_setzero_ps() : a;
   }
 
   LAZYPRUNE_AVX2_INLINE static floats nearest(floats a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
-  /// 2^n for whole n from -127, for which it is 0, to 127.
+  /// 2^n for whole n from -127 to 127; 0 for -127.
   LAZYPRUNE_AVX2_INLINE static floats power_of_two(floats n) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23));
   }
@@ -77,7 +77,7 @@ struct vec {
     return _mm256_blendv_ps(no, yes, _mm256_castsi256_ps(_mm256_cmpgt_epi32(a, b)));
   }
 
-  /// v[i][j] and v[j][i] change places.
+  /// Swaps v[i][j] and v[j][i].
   LAZYPRUNE_AVX2_INLINE static void transpose(floats (&v)[8]) {
     __m256 pairs[8], fours[8];
 #pragma GCC unroll 4
@@ -99,7 +99,7 @@ struct vec {
     }
   }
 
-  /// A number of one row, in all lanes.
+  /// The number of one row, in all lanes.
   LAZYPRUNE_AVX2_INLINE static floats load_rows(const float* x, std::size_t) { return all(*x); }
   LAZYPRUNE_AVX2_INLINE static void store_rows(float* to, std::size_t, floats v) { *to = _mm256_cvtss_f32(v); }
 

@@ -21,9 +21,9 @@ namespace kernels {
 namespace avx512 {
 
 inline constexpr std::size_t strip = 12;
-inline constexpr std::size_t ahead = 24 * line_bytes;  // how far memory is asked in advance
+inline constexpr std::size_t ahead = 24 * line_bytes;  // how far ahead weights are prefetched
 
-/// The order is (depth, rows). A store of 16 lanes covers what the one before it wrote too much.
+/// The packed order is (depth, rows). Stores have 16 lanes: each one overwrites the excess lanes of the one before.
 LAZYPRUNE_AVX512 inline void pack(const float* x, std::size_t stride, std::size_t rows, std::size_t inputs, std::size_t depth,
                                   std::byte* packed) {
   auto* to = reinterpret_cast<float*>(packed);
@@ -54,7 +54,7 @@ LAZYPRUNE_AVX512_INLINE void store(const __m512 (&sums)[Rows][2], float* to) {
     for (int p = 0; p < 2; ++p) _mm512_storeu_ps(to + static_cast<std::size_t>(r) * tile_outputs + 16 * p, sums[r][p]);
 }
 
-/// sums += each row's number times a line of either panel.
+/// sums += each row's number times a line of each panel.
 template <std::size_t Stride, int Rows>
 LAZYPRUNE_AVX512_INLINE void add_lines(__m512 (&sums)[Rows][2], const float* x, __m512 first, __m512 second) {
 #pragma GCC unroll 12
@@ -67,7 +67,7 @@ LAZYPRUNE_AVX512_INLINE void add_lines(__m512 (&sums)[Rows][2], const float* x, 
 
 LAZYPRUNE_AVX512_INLINE void prefetch(const void* line) { _mm_prefetch(static_cast<const char*>(line) + ahead, _MM_HINT_T0); }
 
-/// Weights in f32.
+/// Multiplies by weights in f32.
 template <int Rows, bool Packed = true>
 LAZYPRUNE_AVX512 inline void multiply_rows(const float* x, const float* first, const float* second, std::size_t depth, float* to,
                                            const tile_mode& mode) {
@@ -83,7 +83,7 @@ LAZYPRUNE_AVX512 inline void multiply_rows(const float* x, const float* first, c
   store(sums, to);
 }
 
-/// Weights in bf16, widened in registers: the first of two inputs is the lower half of their bits, the second the upper.
+/// Multiplies by weights in bf16, widened in registers. The first of two inputs is in the lower half of 32 bits, the second in the upper.
 template <int Rows>
 LAZYPRUNE_AVX512 inline void multiply_rows(const float* x, const std::uint32_t* first, const std::uint32_t* second, std::size_t depth,
                                            float* to, const tile_mode& mode) {
@@ -102,7 +102,7 @@ LAZYPRUNE_AVX512 inline void multiply_rows(const float* x, const std::uint32_t* 
   store(sums, to);
 }
 
-/// Widening takes places of the multiplications where there are two for 512 bits, as in Intel's cores.
+/// In registers, widening would compete with the multiplications: Intel's cores have two ports for 512 bits, and both use them.
 LAZYPRUNE_AVX512 inline void widen(const std::byte* lines, std::size_t depth, float* wide) {
   const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
   for (std::size_t k = 0; k < depth; k += 2, lines += line_bytes, wide += tile_outputs) {

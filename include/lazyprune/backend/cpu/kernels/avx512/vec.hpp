@@ -26,10 +26,10 @@ struct vec {
   using floats = __m512;
   using integers = __m512i;
   static constexpr std::size_t size = 16;
-  static constexpr std::size_t squares = 2;   // sums of squares at once: a norm has 32 lanes of them
-  static constexpr std::size_t rows = 16;     // of a softmax at once
-  static constexpr std::size_t chains = 1;    // of maxima in a row
-  static constexpr bool fades_first = false;  // the mass of a softmax takes part in the last, fused step
+  static constexpr std::size_t squares = 2;   // vectors that a norm sums at once; it has 32 lanes of squares
+  static constexpr std::size_t rows = 16;     // rows of a softmax at once
+  static constexpr std::size_t chains = 1;    // chains of maxima in a row
+  static constexpr bool fades_first = false;  // a softmax scales the mass in its last step, a fused multiply-add
 
   LAZYPRUNE_AVX512_INLINE static floats all(float x) { return _mm512_set1_ps(x); }
   LAZYPRUNE_AVX512_INLINE static floats load(const float* x) { return _mm512_loadu_ps(x); }
@@ -37,7 +37,7 @@ struct vec {
 
   /// x[0..15], and zeros from `left` on.
   LAZYPRUNE_AVX512_INLINE static floats load_some(const float* x, std::size_t left) { return _mm512_maskz_loadu_ps(mask_of(left), x); }
-  /// Its first `left` lanes.
+  /// Stores the first `left` lanes.
   LAZYPRUNE_AVX512_INLINE static void store_some(float* to, std::size_t left, floats v) { _mm512_mask_storeu_ps(to, mask_of(left), v); }
 
   LAZYPRUNE_AVX512_INLINE static floats add(floats a, floats b) { return _mm512_add_ps(a, b); }
@@ -49,15 +49,15 @@ struct vec {
   LAZYPRUNE_AVX512_INLINE static floats negative_multiply_add(floats a, floats b, floats c) {
     return _mm512_fnmadd_ps(a, b, c);
   }  // c - a b
-  // The second operand if one is NaN.
+  // Both return the second operand if one is NaN.
   LAZYPRUNE_AVX512_INLINE static floats least(floats a, floats b) { return _mm512_min_ps(a, b); }
   LAZYPRUNE_AVX512_INLINE static floats most(floats a, floats b) { return _mm512_max_ps(a, b); }
 
-  /// Another number instead of -infinity.
+  /// Replaces -infinity by a finite number.
   LAZYPRUNE_AVX512_INLINE static floats not_minus_infinity(floats a) { return most(a, all(std::numeric_limits<float>::lowest())); }
 
   LAZYPRUNE_AVX512_INLINE static floats nearest(floats a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
-  /// 2^n for whole n from -127, for which it is 0, to 127.
+  /// 2^n for whole n from -127 to 127; 0 for -127.
   LAZYPRUNE_AVX512_INLINE static floats power_of_two(floats n) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127)), 23));
   }
@@ -72,7 +72,7 @@ struct vec {
     return _mm512_mask_blend_ps(_mm512_cmpgt_epi32_mask(a, b), no, yes);
   }
 
-  /// v[i][j] and v[j][i] change places.
+  /// Swaps v[i][j] and v[j][i].
   LAZYPRUNE_AVX512_INLINE static void transpose(floats (&v)[16]) {
     __m512 pairs[16], fours[16];
 #pragma GCC unroll 8
@@ -100,7 +100,7 @@ struct vec {
     }
   }
 
-  /// A number of each row, in its lane.
+  /// The number of each row, in the row's lane.
   LAZYPRUNE_AVX512_INLINE static floats load_rows(const float* x, std::size_t count) { return load_some(x, count); }
   LAZYPRUNE_AVX512_INLINE static void store_rows(float* to, std::size_t count, floats v) { store_some(to, count, v); }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Products in AVX512-BF16: VDPBF16PS adds two products of bf16 to each sum. The rows are rounded to bf16 while they are packed.
+// Products in AVX512-BF16: VDPBF16PS adds two products of bf16 to each sum. Packing rounds the rows to bf16.
 #pragma once
 
 #include <lazyprune/backend/cpu/kernels/avx512/product.hpp>
@@ -22,7 +22,7 @@ LAZYPRUNE_AVX512_BF16_INLINE __m512i load_rounded(const float* x, std::size_t le
   return (__m512i)_mm512_cvtne2ps_pbh(avx512::vec::load_some(x + 16, left > 16 ? left - 16 : 0), avx512::vec::load_some(x, left));
 }
 
-/// The order is (depth / 2, rows, 2). A store of 16 lanes covers what the one before it wrote too much.
+/// The packed order is (depth / 2, rows, 2). Stores have 16 lanes: each one overwrites the excess lanes of the one before.
 LAZYPRUNE_AVX512_BF16 inline void pack(const float* x, std::size_t stride, std::size_t rows, std::size_t inputs, std::size_t depth,
                                        std::byte* packed) {
   auto* to = reinterpret_cast<float*>(packed);

@@ -17,14 +17,14 @@ namespace portable {
 inline constexpr std::size_t strip = 3;
 inline constexpr std::size_t panel_batches = panel_outputs / batch::size;
 
-/// The order is (depth, rows).
+/// The packed order is (depth, rows).
 inline void pack(const float* x, std::size_t stride, std::size_t rows, std::size_t inputs, std::size_t depth, std::byte* packed) {
   auto* to = reinterpret_cast<float*>(packed);
   for (std::size_t k = 0; k < depth; ++k)
     for (std::size_t r = 0; r < rows; ++r) *to++ = k < inputs ? x[r * stride + k] : 0.0f;
 }
 
-/// A panel in f32.
+/// Multiplies by a panel in f32.
 template <int Rows>
 inline void multiply_lines(const float* x, const float* lines, std::size_t depth, float* to, bool more) {
   batch sums[Rows][panel_batches];
@@ -56,7 +56,7 @@ inline void multiply(const std::byte* packed, std::size_t rows, const std::byte*
   multiply_panel(x, rows, reinterpret_cast<const float*>(second), depth, sums + panel_outputs, mode.more);
 }
 
-/// The first of two inputs is the lower half of their bits, the second the upper.
+/// The first of two inputs is in the lower half of 32 bits, the second in the upper half.
 inline void widen(const std::byte* lines, std::size_t depth, float* wide) {
   for (std::size_t k = 0; k < depth; k += 2, lines += line_bytes, wide += tile_outputs) {
     std::uint32_t pairs[panel_outputs], both[tile_outputs];
@@ -69,7 +69,7 @@ inline void widen(const std::byte* lines, std::size_t depth, float* wide) {
   }
 }
 
-/// Weights in bf16, widened some lines at a time.
+/// Multiplies by weights in bf16, and widens a few lines at a time.
 inline void multiply_bf16(const std::byte* packed, std::size_t rows, const std::byte* first, const std::byte* second, std::size_t depth,
                           float* sums, const tile_mode& mode) {
   constexpr std::size_t some = 32;  // inputs

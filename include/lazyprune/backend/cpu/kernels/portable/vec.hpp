@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Registers that every processor of a kind has, by xsimd: SSE2 on x86-64, NEON on 64-bit ARM. The portable kernels, where nothing better is
-// there, use these whatever the translation unit is compiled for.
+// Registers that every processor of the architecture has, by xsimd: SSE2 on x86-64, NEON on 64-bit ARM. The portable kernels use these,
+// whatever the flags of the translation unit.
 #pragma once
 
 #include <xsimd/xsimd.hpp>
@@ -28,10 +28,10 @@ struct vec {
   using floats = batch;
   using integers = xsimd::batch<std::int32_t, batch::arch_type>;
   static constexpr std::size_t size = batch::size;
-  static constexpr std::size_t squares = 1;  // sums of squares at once: a norm has 32 lanes of them
-  static constexpr std::size_t rows = 1;     // of a softmax at once
-  static constexpr std::size_t chains = 1;   // of maxima in a row
-  static constexpr bool fades_first = true;  // the mass of a softmax is scaled before weights are added: nothing need be fused
+  static constexpr std::size_t squares = 1;  // vectors that a norm sums at once; it has 32 lanes of squares
+  static constexpr std::size_t rows = 1;     // rows of a softmax at once
+  static constexpr std::size_t chains = 1;   // chains of maxima in a row
+  static constexpr bool fades_first = true;  // a softmax scales the mass before it adds weights: nothing is fused
 
   static floats all(float x) { return floats(x); }
   static floats load(const float* x) { return floats::load_unaligned(x); }
@@ -44,7 +44,7 @@ struct vec {
     std::copy_n(x, left, part);
     return load(part);
   }
-  /// Its first `left` lanes.
+  /// Stores the first `left` lanes.
   static void store_some(float* to, std::size_t left, floats v) {
     if (left >= size) return store(to, v);
     float part[size];
@@ -61,7 +61,7 @@ struct vec {
   static floats negative_multiply_add(floats a, floats b, floats c) { return xsimd::fma(-a, b, c); }  // c - a b
   static floats most(floats a, floats b) { return xsimd::max(a, b); }
 
-  /// Another number instead of -infinity.
+  /// Replaces -infinity by a finite number.
   static floats not_minus_infinity(floats a) {
     return xsimd::select(a == floats(-std::numeric_limits<float>::infinity()), floats(0.0f), a);
   }
@@ -74,7 +74,7 @@ struct vec {
     return xsimd::bitwise_cast<floats>(xsimd::select(a > b, xsimd::bitwise_cast<integers>(yes), xsimd::bitwise_cast<integers>(no)));
   }
 
-  /// A number of one row, in all lanes.
+  /// The number of one row, in all lanes.
   static floats load_rows(const float* x, std::size_t) { return all(*x); }
   static void store_rows(float* to, std::size_t, floats v) {
     float lanes[size];
@@ -90,7 +90,7 @@ struct vec {
   }
 };
 
-// xsimd's functions: without fused multiply-adds, those of the other paths would not have their bits.
+// xsimd's functions. Without fused multiply-adds, the shared functions would not give the bits of the other paths either.
 inline batch exp(const batch& x) { return xsimd::exp(x); }
 inline batch weight_of(const batch& x) { return xsimd::exp(x); }
 inline batch tanh(const batch& x) { return xsimd::tanh(x); }

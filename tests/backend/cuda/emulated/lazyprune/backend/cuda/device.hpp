@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Stands in for include/lazyprune/backend/cuda/device.hpp, whose words it has: found before it by those who compile with this folder first
-// in their include path.
+// Replaces include/lazyprune/backend/cuda/device.hpp, with the same functions, if this folder comes first in the include path.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -22,7 +21,7 @@ namespace emulated {
 inline memory& seen_by_threads() { return running_grid().of(); }
 inline const knowledge& running_thread() { return grid::running->knows; }
 
-/// A number in the device's memory, as a thread of it sees it.
+/// A number in device memory, as a device thread sees it.
 template <class T>
 class reference {
  public:
@@ -41,7 +40,7 @@ class reference {
   std::uintptr_t at_;
 };
 
-/// A pointer that threads of the device can follow.
+/// A pointer that device threads can dereference.
 template <class T>
 class pointer {
  public:
@@ -129,7 +128,7 @@ struct eight_halves {
   std::uint16_t half[8];
 };
 
-/// A row of a matrix of 8 x 8 from each lane, eight lanes a matrix.
+/// Each lane passes a row of an 8 x 8 matrix; eight lanes pass a matrix.
 template <bool Transposed>
 void load_matrices(std::uint32_t (&to)[4], shared<const std::uint16_t> row, emulated::site where) {
   if (!emulated::running_grid().is_shared(row.address())) throw emulated::fault("ldmatrix: a row that is not in shared memory");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A policy of a type that was chosen at run time: the one erasure that any_scorer, any_schedule, any_selector and any_store are made of.
+// A part of a policy whose type is chosen at run time: the common base of any_scorer, any_schedule, any_selector and any_store.
 #pragma once
 
 #include <concepts>
@@ -9,45 +9,45 @@ namespace lazyprune {
 inline namespace v0 {
 namespace detail {
 
-/// Its address stands for the type, without run-time type information.
+/// The address of tag_of_type<T> identifies the type T without run-time type information.
 template <class T>
 inline char tag_of_type{};
 
-/// A copyable value with the calls of its kind. `Calls` is a struct of function pointers that take the policy as void*;
-/// `Calls::template of<Policy>()` returns those of one type. Assigning a policy of the same type allocates no more than the policy's own
-/// assignment does. Two are equal if they are of one type and its == says so; without == a policy equals only itself. A moved-from one can
-/// only be assigned to.
+/// A copyable value that holds one part of a policy. `Calls` is a struct of function pointers that take the part as void*; `Calls::template
+/// of<Policy>()` returns those of one type. Assigning a part of the same type allocates no more than the part's own assignment does. Two
+/// values are equal if their parts have one type and that type's == says so. A part without == is equal only to itself. A moved-from value
+/// can only be assigned to.
 template <class Calls>
-class erased_policy {
+class erased_part {
  public:
   template <class Policy>
-    requires(!std::derived_from<Policy, erased_policy>)
-  erased_policy(Policy chosen) : type_(&type_of<Policy>), policy_(new Policy(std::move(chosen))) {}
-  erased_policy(const erased_policy& other) : type_(other.type_), policy_(other.type_->copy(other.policy_)) {}
-  erased_policy(erased_policy&& other) noexcept : type_(other.type_), policy_(std::exchange(other.policy_, nullptr)) {}
-  erased_policy& operator=(const erased_policy& other) {
+    requires(!std::derived_from<Policy, erased_part>)
+  erased_part(Policy chosen) : type_(&type_of<Policy>), policy_(new Policy(std::move(chosen))) {}
+  erased_part(const erased_part& other) : type_(other.type_), policy_(other.type_->copy(other.policy_)) {}
+  erased_part(erased_part&& other) noexcept : type_(other.type_), policy_(std::exchange(other.policy_, nullptr)) {}
+  erased_part& operator=(const erased_part& other) {
     if (policy_ && type_->tag == other.type_->tag)
       type_->assign(policy_, other.policy_);
     else
-      *this = erased_policy(other);
+      *this = erased_part(other);
     return *this;
   }
-  erased_policy& operator=(erased_policy&& other) noexcept {
+  erased_part& operator=(erased_part&& other) noexcept {
     std::swap(type_, other.type_);
     std::swap(policy_, other.policy_);
     return *this;
   }
-  ~erased_policy() {
+  ~erased_part() {
     if (policy_) type_->destroy(policy_);
   }
 
-  /// The policy in it; null if it is of another type.
+  /// The part in it; null if the part has another type.
   template <class Policy>
   const Policy* target() const noexcept {
     return type_->tag == &tag_of_type<Policy> ? static_cast<const Policy*>(policy_) : nullptr;
   }
 
-  friend bool operator==(const erased_policy& a, const erased_policy& b) {
+  friend bool operator==(const erased_part& a, const erased_part& b) {
     return a.type_->tag == b.type_->tag && a.type_->equal(a.policy_, b.policy_);
   }
 

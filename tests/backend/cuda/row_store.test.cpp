@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include <lazyprune/backend/cuda/stored_rows.hpp>
+#include <lazyprune/backend/cuda/row_store.hpp>
 
 #include <doctest/doctest.h>
 
@@ -8,8 +8,8 @@
 using namespace lazyprune;
 using ids = std::vector<std::uint32_t>;
 
-TEST_CASE("rows lie on the device in the type that the first of them is given, and are given back") {
-  device::stored_rows rows(7);
+TEST_CASE("the first rows decide the type of a store on the device, and released rows are freed") {
+  device::row_store rows(7);
   rows.reserve(ids{3, 64}, dtype::bf16);
   CHECK(rows.type() == dtype::bf16);
   CHECK(rows.size() == 2);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Rows of activations put aside on the device (the Aux Cache's), as float or in half the memory.
+// Stored rows of activations on the device (the Aux Cache), as f32, or as bf16 in half the memory.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@ namespace lazyprune {
 inline namespace v0 {
 namespace device {
 
-/// Its rows are the device's addresses.
-using stored_rows = typed_rows<array<std::byte, purpose::stored_rows>>;
+/// row() returns device addresses.
+using row_store = typed_rows<array<std::byte, purpose::aux_cache>>;
 
 }  // namespace device
 }  // namespace v0

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Byte-level BPE whose file does not say how a text is split into words, but names it (GGUF), or leaves it to those who know (tiktoken).
-// The patterns are those of tokenizer.json files.
+// Pre-tokenizers of byte-level BPE by name, for files without patterns: GGUF files only name their pre-tokenizer, and tiktoken's ranks do
+// not mention it. The patterns here come from tokenizer.json files.
 #pragma once
 
 #include <array>
@@ -23,13 +23,13 @@
 namespace lazyprune {
 inline namespace v0 {
 
-/// One way to split a text into words, and what goes with it.
-struct named_words {
+/// A way to split a text into words, and the settings that go with it.
+struct named_pre_tokenizer {
   std::string_view name;
-  std::array<std::string_view, 5> patterns;  // one after the other, each match a word; empty ones are none
-  bool composes = false;                     // the text is brought into NFC first
-  bool ignore_merges = false;                // a word that is a piece is that piece, merges or not
-  bool adds_bos = false;                     // unless the file says otherwise
+  std::array<std::string_view, 5> patterns;  // applied one after the other; each match is a word; empty patterns are skipped
+  bool composes = false;                     // the text is normalized to NFC first
+  bool ignore_merges = false;                // a word that is a piece becomes that piece without merging
+  bool adds_bos = false;                     // a text begins with BOS, unless the file says otherwise
 };
 
 namespace detail {
@@ -51,10 +51,11 @@ inline constexpr std::string_view deepseek3_words =
     R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
 inline constexpr std::string_view gpt2_words = pre_tokenizer::gpt2_words;
 
-/// By the names of GGUF's tokenizer.ggml.pre. Each was compared with a tokenizer.json of its kind in the tests, or is one that llama.cpp
-/// splits as it does a compared one: phi-2, llama3, llama-v3, falcon3, falcon-h1, pixtral, lfm2, dbrx, smaug-bpe and deepseek-r1-qwen. The
-/// others that there are, `default` among them, would be guessed: many share a pattern and differ in what is done to the text before.
-inline constexpr named_words all_named_words[] = {
+/// The names are those of GGUF's tokenizer.ggml.pre. The tests compare most of them with a tokenizer.json of the same kind. The others are
+/// split by llama.cpp like a compared one: phi-2, llama3, llama-v3, falcon3, falcon-h1, pixtral, lfm2, dbrx, smaug-bpe and
+/// deepseek-r1-qwen. Names outside this list, such as `default`, would be a guess: many share a pattern and differ in how the text is
+/// normalized first.
+inline constexpr named_pre_tokenizer all_named_pre_tokenizers[] = {
     {"gpt-2", {gpt2_words}},
     {"phi-2", {gpt2_words}},
     {"starcoder", {each_number, gpt2_words}},
@@ -78,16 +79,17 @@ inline constexpr named_words all_named_words[] = {
 
 }  // namespace detail
 
-/// Returns null where the name is not known.
-inline const named_words* find_named_words(std::string_view name) {
-  for (const named_words& one : detail::all_named_words)
+/// Returns null if the name is not in the list.
+inline const named_pre_tokenizer* find_pre_tokenizer(std::string_view name) {
+  for (const named_pre_tokenizer& one : detail::all_named_pre_tokenizers)
     if (one.name == name) return &one;
   return nullptr;
 }
 
-/// A byte-level BPE model that splits a text so. Throws `error` with no file and no place where an added token cannot be looked for.
-inline token_pipeline byte_level_pipeline(const named_words& how, const unicode& characters, bpe model, std::vector<added_token> added,
-                                          post_processor around) {
+/// Returns the pipeline of a byte-level BPE model that splits text as `how` says. Throws `error` without file and place if an added token
+/// cannot be searched for; see added_tokens.
+inline token_pipeline byte_level_pipeline(const named_pre_tokenizer& how, const unicode& characters, bpe model,
+                                          std::vector<added_token> added, post_processor around) {
   std::vector<normalizer::step> normal;
   if (how.composes) normal.push_back(normalizer::form{normal_form::nfc, &characters});
   std::vector<pre_tokenizer::step> words;

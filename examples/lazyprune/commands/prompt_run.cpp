@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-#include "commands/text_run.hpp"
+#include "commands/prompt_run.hpp"
 
 #include <algorithm>
 #include <iostream>
 #include <utility>
 
+#include "commands/run_chat.hpp"
 #include "engine/memory_forecast.hpp"
 #include "tables/number_text.hpp"
 #include "terminal/columns.hpp"
@@ -19,11 +20,11 @@ namespace lazyprune {
 namespace program {
 namespace {
 
-/// The model's tokenizer, null where it has none. Token ids need none either: with them, one that cannot be used is no fault.
+/// The model's tokenizer; null if it has none. Prompts of token ids need none, so that a tokenizer that cannot be used is no error then.
 const tokenizer* tokenizer_of(const model_words& words, const run_flags& flags) {
   const auto& fault = words.tokens().fault();
   if (fault && !flags.ids.empty() && flags.stops.empty()) {
-    std::cerr << "no text, the tokenizer cannot be used: " << one_line(fault->what()) << std::endl;
+    std::cerr << "the answer has no text, because the tokenizer cannot be used: " << one_line(fault->what()) << std::endl;
     return nullptr;
   }
   const std::optional<tokenizer>& tokens = words.tokens().get();
@@ -41,21 +42,21 @@ named_policy named(policy_spec spec, const opened_model& model, const policy_reg
   return {std::move(spec), std::move(text)};
 }
 
-/// True where the model has a chat template that can be used.
+/// True if the model has a chat template that can be used.
 bool has_template(const model_words& words) {
-  const found_part<chat_words> chat([&] { return words.find_chat(); });
+  const found_once<chat_words> chat([&] { return words.find_chat(); });
   return !chat.fault() && chat.get();
 }
 
-/// Estimates the seconds of the dense model by the cost model; none where nothing was pruned.
+/// The seconds of the dense model, estimated by the cost model; none if nothing was pruned.
 std::optional<answer_seconds> guess_of_dense(const model_config& config, const generation& run, std::size_t prompt,
                                              const warm_up& dense_start) {
   const statistics& cost = run.cost;
   if (run.tokens.empty() || cost.rows >= cost.dense_rows) return std::nullopt;
-  const cost_model costs = measured_costs(config, cost.prefill_rows, run.prefill_seconds, run.parts.attention, run.parts.logits);
+  const cost_model costs = measured_costs(config, cost.prefill_rows, run.prefill_seconds, run.sections.attention, run.sections.logits);
   answer_seconds dense{.first_token = costs.prefill(config, cost.prefill_dense_rows), .last_token = 0};
   dense.last_token = dense.first_token;
-  // A step after the dense warm-up was measured. A later one has more keys.
+  // The warm-up measured a step after few tokens. Later steps attend to more keys.
   const double before_keys = dense_start.step_seconds - costs.decode_step(config, dense_start.tokens);
   for (std::size_t i = 1; i < run.tokens.size(); ++i) dense.last_token += before_keys + costs.decode_step(config, prompt + i);
   return dense;
@@ -63,7 +64,17 @@ std::optional<answer_seconds> guess_of_dense(const model_config& config, const g
 
 }  // namespace
 
-text_run::text_run(const run_flags& flags, const policy_registry& policies)
+std::string named_policy::line() const {
+  policy_spec shown = spec;
+  if (!shown.stages && !shown.schedule) {
+    const policy_spec whole = parse_policy(text);
+    shown.stages = whole.stages;
+    shown.schedule = whole.schedule;
+  }
+  return text == flags_text(dense_spec()) ? std::string(dense_policy) : short_text(std::move(shown));
+}
+
+prompt_run::prompt_run(const run_flags& flags, const policy_registry& policies)
     : flags_(flags),
       policies_(policies),
       model_(flags.model),
@@ -84,20 +95,27 @@ text_run::text_run(const run_flags& flags, const policy_registry& policies)
     chat_ = words_.find_chat();
   if (chat_) words_.tokenizer_for("--chat");
   if (flags_.speculate > 0 && new_session(pruned_).chunk_layers(phase::decode) < model_.layers())
-    throw error("--speculate", "", "--decode dense, and a scorer with nothing to remember: drafts are read as the dense model reads them",
+    throw error("--speculate", "", "--decode dense, and a scorer without memory: drafts are read as the dense model reads them",
                 pruned_.text, error_code::unsupported);
 }
 
-any_session text_run::new_session(const named_policy& policy) const {
+any_session prompt_run::new_session(const named_policy& policy) const {
   return lazyprune::program::new_session(policy.spec, model_.config(), policies_);
 }
 
-std::vector<token_id> text_run::encode(const std::string& text) const {
+std::vector<token_id> prompt_run::prompt_ids(const std::string& text) const {
+  if (!flags_.ids.empty()) return flags_.ids;
+  if (!chat_) return encode(text);
+  const rendered_chat chat = rendered(chat_of(flags_, text));
+  return tokens_->encode(chat.runs(), chat.template_words());  // user text makes no special token and no token of the template's own
+}
+
+std::vector<token_id> prompt_run::encode(const std::string& text) const {
   if (!tokens_) throw error("prompt", "", "--ids, or a model with a tokenizer", "no tokenizer in " + model_.path().string());
   return tokens_->encode(text, flags_.parse_special && !has_document(flags_) ? special_tokens::parsed : special_tokens::spelled_out);
 }
 
-void text_run::check_length(std::span<const token_id> prompt, const std::string& which) const {
+void prompt_run::check_length(std::span<const token_id> prompt, const std::string& which) const {
   const std::string at_most = "at most " + std::to_string(context_) + " tokens";
   if (prompt.size() > context_) throw error("prompt", which, at_most, std::to_string(prompt.size()), error_code::no_room);
   if (prompt.empty()) throw error("prompt", which, "at least one token", "none");
@@ -107,10 +125,10 @@ void text_run::check_length(std::span<const token_id> prompt, const std::string&
                 error_code::no_room);
 }
 
-bool text_run::load(std::span<const token_id> prompt) {
+bool prompt_run::load(std::span<const token_id> prompt) {
   if (!chosen_.note.empty()) std::cerr << chosen_.note << std::endl;
   if (!flags_.json && !chat_ && !flags_.raw && flags_.ids.empty() && has_template(words_))
-    std::cerr << "the prompt is plain text; --chat puts it into the model's chat template" << std::endl;
+    std::cerr << "the prompt is read as plain text; --chat puts it into the model's chat template" << std::endl;
   const memory_forecast forecast = forecast_memory(model_, flags_.backend, prompt.size(), expected_length(prompt.size()));
   if (!flags_.json)
     std::cerr << "memory: " << bytes_text(forecast.weights) << " of weights, " << bytes_text(forecast.kv) << " of keys and values, about "
@@ -120,7 +138,7 @@ bool text_run::load(std::span<const token_id> prompt) {
   if (interrupted()) return false;
   if (prompt.empty()) return true;
   constexpr std::size_t enough = 64;
-  // Steps are measured only where the report estimates the dense model's time.
+  // Only a report that estimates the dense model's time needs the steps.
   const bool estimates = !flags_.json && !flags_.compare && flags_.questions.empty() && pruned_.text != dense_.text;
   const std::size_t steps = estimates ? 3 : 0;
   generation_options few_steps;
@@ -133,13 +151,13 @@ bool text_run::load(std::span<const token_id> prompt) {
   return !interrupted();
 }
 
-std::size_t text_run::expected_length(std::size_t prompt) const {
-  constexpr std::size_t usual_answer = 1024;  // an answer without a bound may be as long as the context, but hardly ever is
+std::size_t prompt_run::expected_length(std::size_t prompt) const {
+  constexpr std::size_t usual_answer = 1024;  // an answer without a limit hardly ever fills the context
   const std::size_t answer = flags_.force.empty() ? std::min(flags_.predict, usual_answer) : flags_.force.size();
   return std::min(prompt + answer, context_);
 }
 
-generation_options text_run::options() {
+generation_options prompt_run::options() {
   generation_options options;
   options.max_new = flags_.predict;
   options.context = flags_.context;
@@ -153,13 +171,14 @@ generation_options text_run::options() {
   return options;
 }
 
-outcome text_run::answer(const named_policy& policy, std::span<const token_id> prompt, std::size_t known, bool show,
-                         const std::function<generation(const generation_options&)>& generate) {
+outcome prompt_run::answer(const named_policy& policy, std::span<const token_id> prompt, std::size_t known, bool show,
+                           const std::function<generation(const generation_options&)>& generate) {
   outcome result{.run = {},
                  .text = {},
                  .prompt_tokens = prompt.size(),
                  .weight_bytes = engine_ ? engine_->weight_bytes() : 0,
                  .policy_name = name_of(policy.spec),
+                 .policy_line = policy.line(),
                  .policy_text = policy.text};
   const any_session session = new_session(policy);
   if (flags_.chunk > 0) result.chunks = {flags_.chunk, session.chunk_layers(phase::prefill)};
@@ -190,10 +209,10 @@ outcome text_run::answer(const named_policy& policy, std::span<const token_id> p
     return more && !interrupted();
   };
   result.run = generate(asked);
-  progress.finish();
+  progress.end();
   if (decoder) {
-    out.feed(decoder->finish());
-    out.finish();
+    out.feed(decoder->flush());
+    out.flush();
     result.text = out.text();
   }
   if (known == 0 && warm_up_) result.dense_guess = guess_of_dense(model_.config(), result.run, prompt.size(), *warm_up_);
@@ -204,7 +223,7 @@ outcome text_run::answer(const named_policy& policy, std::span<const token_id> p
   return result;
 }
 
-run_heading text_run::heading() const {
+run_heading prompt_run::heading() const {
   return {.model = model_.path().string(),
           .backend = flags_.backend.backend,
           .isa = std::string(isa_of(flags_.backend)),

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+// The parts of every run, of one prompt or of many: the model, its tokenizer, the policy, and the output of answers.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "commands/outcome.hpp"
+#include "commands/run.hpp"
+#include "engine/engine.hpp"
+#include "models/model_choice.hpp"
+#include "models/sessions.hpp"
+#include "terminal/interrupts.hpp"
+#include "words/model_words.hpp"
+
+#include <lazyprune/core/types.hpp>
+#include <lazyprune/model/generation.hpp>
+#include <lazyprune/registry/policy_spec.hpp>
+#include <lazyprune/session/any_session.hpp>
+#include <lazyprune/text/chat_template.hpp>
+#include <lazyprune/text/tokenizer.hpp>
+
+namespace lazyprune {
+namespace program {
+
+/// A policy, and all flags that make it.
+struct named_policy {
+  policy_spec spec;
+  std::string text;
+
+  /// The preset's name, the stages or the schedule, and the flags that were given: a shorter text that makes the same policy.
+  std::string line() const;
+};
+
+/// The dense model, measured before the run.
+struct warm_up {
+  std::size_t tokens;   // of the prompt
+  double step_seconds;  // of one decode step after them
+};
+
+class prompt_run {
+ public:
+  /// Opens the model. Throws `error` if a flag does not suit it.
+  prompt_run(const run_flags& flags, const policy_registry& policies);
+  prompt_run(const prompt_run&) = delete;
+  prompt_run& operator=(const prompt_run&) = delete;
+
+  const opened_model& model() const { return model_; }
+  const tokenizer* words() const { return tokens_; }  // null: the model has none
+  lazyprune::program::engine& engine() const { return *engine_; }
+
+  const named_policy& pruned() const { return pruned_; }
+  const named_policy& dense() const { return dense_; }
+  any_session new_session(const named_policy& policy) const;
+
+  /// The ids of a prompt: those of --ids if given, else those of the text, inside the chat template if the run uses one. Throws `error` if
+  /// the model has no tokenizer or the template refuses the chat.
+  std::vector<token_id> prompt_ids(const std::string& text) const;
+
+  /// The chat as the model's template writes it. The run must use a template. Throws `error` if the template refuses the chat.
+  rendered_chat rendered(const chat_request& chat) const { return chat_->render(chat); }
+
+  /// Throws `error` if the prompt is empty or does not fit into the context. `which` names the prompt, if there are several.
+  void check_length(std::span<const token_id> prompt, const std::string& which = {}) const;
+
+  /// True if the run generates a token, and so reads the prompt.
+  bool generates() const { return flags_.predict > 0 || !flags_.force.empty(); }
+
+  /// Prints how much memory the run will take, loads the weights, and warms up: the dense model answers the beginning of the prompt, if
+  /// there is one, with a few tokens. This starts the threads and brings the code into memory before a clock runs. Returns false after
+  /// Ctrl-C. Throws `error` (no_memory), before anything is loaded, if there is too little memory.
+  bool load(std::span<const token_id> prompt);
+
+  /// The number of tokens that a prompt of this length and its answer are expected to have.
+  std::size_t expected_length(std::size_t prompt) const;
+
+  /// The options of a generation as the flags ask for them. Ctrl-C ends it.
+  generation_options options();
+
+  /// Answers the prompt, and writes the answer to stdout as it comes if `show`. `known`: tokens of the prompt that were read before.
+  /// `generate` is called with the options. After Ctrl-C the answer is empty.
+  outcome answer(const named_policy& policy, std::span<const token_id> prompt, std::size_t known, bool show,
+                 const std::function<generation(const generation_options&)>& generate);
+
+  /// The first keys of the run's JSON.
+  run_heading heading() const;
+
+ private:
+  /// The ids of plain text. Throws `error` if the model has no tokenizer.
+  std::vector<token_id> encode(const std::string& text) const;
+
+  /// A model may have more ids than its tokenizer. The extra ones are fillers without a text.
+  std::string decode(token_decoder& decoder, token_id id) const { return id < tokens_->size() ? decoder.push(id) : ""; }
+
+  run_flags flags_;
+  const policy_registry& policies_;
+  opened_model model_;
+  chosen_policy chosen_;
+  named_policy pruned_, dense_;
+  model_words words_;
+  const tokenizer* tokens_ = nullptr;
+  std::vector<token_id> ends_;      // an answer ends at any of these; empty: at those of the config
+  std::optional<chat_words> chat_;  // the template around the prompt; none: the prompt is plain text
+  std::size_t context_ = 0;
+  std::unique_ptr<lazyprune::program::engine> engine_;  // null before `load`
+  std::optional<warm_up> warm_up_;
+  ends_when_interrupted interrupts_;
+};
+
+}  // namespace program
+}  // namespace lazyprune
